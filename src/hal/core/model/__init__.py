@@ -1,0 +1,116 @@
+"""The frozen values that every part of HAL speaks: ids, units, resources, job, node, event, verdict.
+
+Pure. Import names from here.
+"""
+
+from hal.core.model.codec import (
+    convert,
+    dec_hook,
+    enc_hook,
+    from_json,
+    parse_constraint,
+    parse_dependency,
+    schema_hook,
+    spec_from_plain,
+    spec_schema,
+    specs_from_text,
+    to_json,
+    to_plain,
+)
+from hal.core.model.errors import (
+    ConflictError,
+    DeniedError,
+    HALError,
+    InternalError,
+    NotFoundError,
+    OverloadedError,
+    SpecError,
+    TimedOutError,
+    UnreachableError,
+    error_from_code,
+)
+from hal.core.model.event import Event, EventKind
+from hal.core.model.ids import AttemptId, StepId, parse_attempt_id, parse_task_ref
+from hal.core.model.job import (
+    ArrayRange,
+    Constraint,
+    Dependency,
+    DependencyKind,
+    JobSpec,
+    LimitSignal,
+    OnNodeLost,
+    Operator,
+    Retries,
+    check_spec,
+)
+from hal.core.model.node import Allocation, Node
+from hal.core.model.resources import Resources
+from hal.core.model.states import AttemptState, NodeState, TaskState
+from hal.core.model.units import (
+    Duration,
+    format_amount,
+    format_duration,
+    format_size,
+    parse_amount,
+    parse_duration,
+    parse_size,
+    resource_name,
+)
+from hal.core.model.verdict import Reason, Verdict
+
+__all__ = [
+    "Allocation",
+    "ArrayRange",
+    "AttemptId",
+    "AttemptState",
+    "ConflictError",
+    "Constraint",
+    "DeniedError",
+    "Dependency",
+    "DependencyKind",
+    "Duration",
+    "Event",
+    "EventKind",
+    "HALError",
+    "InternalError",
+    "JobSpec",
+    "LimitSignal",
+    "Node",
+    "NodeState",
+    "NotFoundError",
+    "OnNodeLost",
+    "Operator",
+    "OverloadedError",
+    "Reason",
+    "Resources",
+    "Retries",
+    "SpecError",
+    "StepId",
+    "TaskState",
+    "TimedOutError",
+    "UnreachableError",
+    "Verdict",
+    "check_spec",
+    "convert",
+    "dec_hook",
+    "enc_hook",
+    "error_from_code",
+    "format_amount",
+    "format_duration",
+    "format_size",
+    "from_json",
+    "parse_amount",
+    "parse_attempt_id",
+    "parse_constraint",
+    "parse_dependency",
+    "parse_duration",
+    "parse_size",
+    "parse_task_ref",
+    "resource_name",
+    "schema_hook",
+    "spec_from_plain",
+    "spec_schema",
+    "specs_from_text",
+    "to_json",
+    "to_plain",
+]

@@ -1,0 +1,48 @@
+"""The durable event: what happened, why, and what it belongs to.
+
+Pure. One event is written in the same transaction as the rows it changed; watchers and audit read the feed in commit
+order. The feed is never used to rebuild state.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+from msgspec import Struct
+
+
+class EventKind(StrEnum):
+    """What happened; the payload's fields are listed in docs/events.md."""
+
+    JOBS_SUBMITTED = "jobs-submitted"
+    JOBS_CHANGED = "jobs-changed"
+    JOBS_HELD = "jobs-held"
+    JOBS_RELEASED = "jobs-released"
+    JOBS_CANCELLED = "jobs-cancelled"
+    JOBS_REQUEUED = "jobs-requeued"
+    JOBS_ENDED = "jobs-ended"
+    ATTEMPTS_ALLOCATED = "attempts-allocated"
+    ATTEMPTS_STARTED = "attempts-started"
+    ATTEMPTS_ENDED = "attempts-ended"
+    STARTS_REFUSED = "starts-refused"
+    NODE_JOINED = "node-joined"
+    NODE_CHANGED = "node-changed"
+    NODE_LOST = "node-lost"
+    CONTROLLER_STARTED = "controller-started"
+
+
+class Event(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One entry of the feed."""
+
+    sequence: int
+    """Position in commit order, from 1, without reuse."""
+    at_ms: int
+    kind: EventKind
+    cause: str = ""
+    """Who or what: `user:alice`, `engine`, `node:n1`, `retry`, `dependency`."""
+    trace_id: str = ""
+    """The request that set it off; the same in every event that follows from it."""
+    jobs: tuple[int, ...] = ()
+    """Jobs it is about (at most the first 1,000 of a large block; `payload` says how many)."""
+    payload: dict[str, Any] = {}

@@ -1,0 +1,67 @@
+"""Identities: jobs, tasks, attempts, steps.
+
+Pure. A job is a positive integer given in submission order; people and JSON see it as text (`42`). A task is one
+element of its array, by position from 0 (`42.7`), an attempt one try at it, from 1 (`42.7.1`), a step the processes of
+an attempt on one of its nodes, by rank from 0 (`42.7.1.0`).
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from hal.core.model.errors import SpecError
+
+_TASK = re.compile(r"(\d{1,18})(?:\.(\d{1,9}))?$")
+
+
+class AttemptId(msgspec.Struct, frozen=True, array_like=True, order=True):
+    """One try at running one task."""
+
+    job: int
+    task: int
+    attempt: int
+
+    def __str__(self) -> str:
+        return f"{self.job}.{self.task}.{self.attempt}"
+
+
+class StepId(msgspec.Struct, frozen=True, array_like=True, order=True):
+    """The processes of one attempt on one node; `rank` counts the attempt's nodes from 0."""
+
+    job: int
+    task: int
+    attempt: int
+    rank: int
+
+    @property
+    def attempt_id(self) -> AttemptId:
+        return AttemptId(self.job, self.task, self.attempt)
+
+    def __str__(self) -> str:
+        return f"{self.job}.{self.task}.{self.attempt}.{self.rank}"
+
+
+def parse_task_ref(text: str) -> tuple[int, int | None]:
+    """`'42'` is (42, None), a whole job; `'42.7'` is (42, 7), one task.
+
+    Raises:
+        SpecError: the text is neither.
+    """
+    match = _TASK.match(text.strip())
+    if match is None or int(match.group(1)) == 0:
+        raise SpecError(f"'{text}' is not a job or task", hint="write 42 for a job, 42.7 for its task 7")
+    return int(match.group(1)), None if match.group(2) is None else int(match.group(2))
+
+
+def parse_attempt_id(text: str) -> AttemptId:
+    """The inverse of `str(AttemptId)`.
+
+    Raises:
+        SpecError: not three numbers with dots between them.
+    """
+    parts = text.split(".")
+    if len(parts) != 3 or not all(p.isdigit() for p in parts):
+        raise SpecError(f"'{text}' is not an attempt", hint="write 42.7.1 for the first try of task 7 of job 42")
+    return AttemptId(*(int(p) for p in parts))

@@ -1,0 +1,89 @@
+"""A set of named resource amounts: what a request asks per node, what a node has, what an allocation holds.
+
+Pure and immutable. Amounts are integers in base units (see `units`); names are sorted, zero amounts are dropped, so
+equal sets are equal values and hash alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from hal.core.model.errors import SpecError
+from hal.core.model.units import format_amount, parse_amount, resource_name
+
+MAX_RESOURCES = 64
+"""How many different resources one request or node may name."""
+
+
+class Resources(Mapping[str, int]):
+    """Amounts by canonical resource name, in base units."""
+
+    __slots__ = ("_amounts",)
+
+    def __init__(self, amounts: Mapping[str, int] | None = None) -> None:
+        """Takes amounts already in base units; zeros are dropped."""
+        self._amounts: dict[str, int] = {name: n for name, n in sorted((amounts or {}).items()) if n}
+
+    @classmethod
+    def parse(cls, value: object, *, field: str = "request") -> Resources:
+        """From a mapping `{'cpu': 4, 'memory': '1.5GiB'}` or text `'cpu=4,memory=1.5GiB'` or `'4cpu'`.
+
+        Raises:
+            SpecError: a name or amount is malformed, or a resource is named twice.
+        """
+        if isinstance(value, Resources):
+            return value
+        if isinstance(value, str):
+            value = _pairs(value, field)
+        if not isinstance(value, Mapping):
+            raise SpecError(f"{field}: expected a table like {{cpu = 4, memory = '2GiB'}}, got {value!r}")
+        if len(value) > MAX_RESOURCES:
+            raise SpecError(f"{field}: names {len(value)} resources; at most {MAX_RESOURCES} are allowed")
+        amounts: dict[str, int] = {}
+        for key, amount in value.items():
+            name = resource_name(str(key))
+            if name in amounts:
+                raise SpecError(f"{field}: '{name}' is given twice")
+            amounts[name] = parse_amount(name, amount, field=f"{field}.{name}")
+        return cls(amounts)
+
+    def plain(self) -> dict[str, str]:
+        """What people write: `{'cpu': '4', 'memory': '1.5GiB'}`."""
+        return {name: format_amount(name, n) for name, n in self._amounts.items()}
+
+    def __getitem__(self, name: str) -> int:
+        return self._amounts[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._amounts)
+
+    def __len__(self) -> int:
+        return len(self._amounts)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self._amounts.items()))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Resources) and self._amounts == other._amounts
+
+    def __str__(self) -> str:
+        return ",".join(f"{name}={text}" for name, text in self.plain().items())
+
+    def __repr__(self) -> str:
+        return f"Resources({str(self)!r})"
+
+
+def _pairs(text: str, field: str) -> dict[str, object]:
+    pairs: dict[str, object] = {}
+    for part in filter(None, (piece.strip() for piece in text.split(","))):
+        name, equals, amount = part.partition("=")
+        if not equals:
+            digits = len(part) - len(part.lstrip("0123456789."))
+            name, amount = part[digits:], part[:digits]
+            if not digits or not name:
+                raise SpecError(f"{field}: '{part}' is not NAME=AMOUNT", hint="write it like cpu=4,memory=2GiB")
+        key = resource_name(name)
+        if key in pairs:
+            raise SpecError(f"{field}: '{key}' is given twice")
+        pairs[key] = amount
+    return pairs

@@ -1,0 +1,88 @@
+"""The states of jobs, tasks, attempts and nodes; `hal.core.lifecycle` alone says which may follow which.
+
+Pure. The values are what is stored, sent and shown.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class TaskState(StrEnum):
+    """Of a task, and of a job (a job's state is the least advanced of its tasks; see lifecycle)."""
+
+    PENDING = "pending"
+    HELD = "held"
+    ALLOCATED = "allocated"
+    PREPARING = "preparing"
+    RUNNING = "running"
+    SUSPENDED = "suspended"
+    FINALISING = "finalising"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    TIMED_OUT = "timed-out"
+    CANCELLED = "cancelled"
+
+    @property
+    def ended(self) -> bool:
+        """No state follows."""
+        return self in ENDED_TASK_STATES
+
+    @property
+    def active(self) -> bool:
+        """Holds resources on nodes."""
+        return self in ACTIVE_TASK_STATES
+
+
+ENDED_TASK_STATES = frozenset({TaskState.SUCCEEDED, TaskState.FAILED, TaskState.TIMED_OUT, TaskState.CANCELLED})
+ACTIVE_TASK_STATES = frozenset(
+    {TaskState.ALLOCATED, TaskState.PREPARING, TaskState.RUNNING, TaskState.SUSPENDED, TaskState.FINALISING}
+)
+
+
+class AttemptState(StrEnum):
+    """Of one try at running a task."""
+
+    ALLOCATED = "allocated"
+    PREPARING = "preparing"
+    RUNNING = "running"
+    SUSPENDED = "suspended"
+    FINALISING = "finalising"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    TIMED_OUT = "timed-out"
+    CANCELLED = "cancelled"
+    REFUSED = "refused"
+    PREEMPTED = "preempted"
+    LOST = "lost"
+    OUT_OF_MEMORY = "out-of-memory"
+
+    @property
+    def ended(self) -> bool:
+        """No state follows."""
+        return self in ENDED_ATTEMPT_STATES
+
+
+ENDED_ATTEMPT_STATES = frozenset(
+    {
+        AttemptState.SUCCEEDED,
+        AttemptState.FAILED,
+        AttemptState.TIMED_OUT,
+        AttemptState.CANCELLED,
+        AttemptState.REFUSED,
+        AttemptState.PREEMPTED,
+        AttemptState.LOST,
+        AttemptState.OUT_OF_MEMORY,
+    }
+)
+
+
+class NodeState(StrEnum):
+    """Of a node: whether new steps may start on it and whether its agent is heard."""
+
+    UP = "up"
+    CORDONED = "cordoned"
+    DRAINING = "draining"
+    UNREACHABLE = "unreachable"
+    DOWN = "down"
+    REMOVED = "removed"

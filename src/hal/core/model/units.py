@@ -1,0 +1,202 @@
+"""Durations, sizes and resource amounts: what people write, and the integers in base units that HAL computes with.
+
+Pure. Base units: time in milliseconds, cpu in millicores, memory and every other byte-like resource in bytes, gpu in
+milli-devices, any other named resource in whole units. Parsing is exact (decimal arithmetic, never floats from text);
+`parse(print(x)) == x` for every value.
+"""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal, InvalidOperation
+from typing import Final
+
+from hal.core.model.errors import SpecError
+
+MAX_AMOUNT: Final = (1 << 60) - 1
+"""Largest amount of anything, in base units; one below the engine's infinity."""
+
+_DURATION_UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+_DURATION_PART: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)")
+_CLOCK: Final = re.compile(r"(?:(\d+)-)?(\d+):(\d{1,2})(?::(\d{1,2}))?$")
+
+_SIZE_UNITS: Final = {
+    "": 1,
+    "b": 1,
+    "k": 1_000,
+    "kb": 1_000,
+    "m": 1_000_000,
+    "mb": 1_000_000,
+    "g": 1_000_000_000,
+    "gb": 1_000_000_000,
+    "t": 1_000_000_000_000,
+    "tb": 1_000_000_000_000,
+    "p": 10**15,
+    "pb": 10**15,
+    "ki": 1 << 10,
+    "kib": 1 << 10,
+    "mi": 1 << 20,
+    "mib": 1 << 20,
+    "gi": 1 << 30,
+    "gib": 1 << 30,
+    "ti": 1 << 40,
+    "tib": 1 << 40,
+    "pi": 1 << 50,
+    "pib": 1 << 50,
+}
+_NUMBER: Final = re.compile(r"\s*([+-]?\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*$")
+
+MILLI_RESOURCES: Final = frozenset({"cpu", "gpu"})
+"""Resources counted in thousandths, so that half a core or half a device can be asked for."""
+
+BYTE_RESOURCES: Final = frozenset({"memory", "disk"})
+"""Resources counted in bytes."""
+
+_RESOURCE_NAME: Final = re.compile(r"[a-z][a-z0-9._/-]{0,62}$")
+_PLURALS: Final = {"cpus": "cpu", "cores": "cpu", "core": "cpu", "gpus": "gpu", "mem": "memory"}
+
+
+class Duration(int):
+    """A span of time in milliseconds that prints as people write it (`90m`, `1d2h`)."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return format_duration(int(self))
+
+    def __repr__(self) -> str:
+        return f"Duration('{self}')"
+
+
+def parse_duration(value: object, *, field: str = "duration") -> Duration:
+    """Milliseconds from `90m`, `1d2h`, `1.5h`, `250ms`, `02:30:00`, `1-12:00:00`, or a number of seconds.
+
+    Raises:
+        SpecError: the text is not a duration, or it is negative or beyond `MAX_AMOUNT`.
+    """
+    if isinstance(value, Duration):
+        return value
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise SpecError(f"{field}: expected a duration like '90m' or a number of seconds, got {value!r}")
+    text = str(value).strip().lower()
+    total: Decimal | None = None
+    clock = _CLOCK.match(text)
+    if clock:
+        days, hours, minutes, seconds = (int(part or 0) for part in clock.groups())
+        if minutes < 60 and seconds < 60:
+            total = Decimal(((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000
+    else:
+        try:
+            total = Decimal(text) * 1000
+        except InvalidOperation:
+            parts = _DURATION_PART.findall(text)
+            if parts and not _DURATION_PART.sub("", text).strip():
+                total = sum((Decimal(n) * _DURATION_UNITS_MS[unit] for n, unit in parts), Decimal(0))
+    if total is None or not total.is_finite():
+        raise SpecError(f"{field}: '{value}' is not a duration", hint="write it like 90m, 1d2h, 30s or 02:30:00")
+    if total < 0 or total > MAX_AMOUNT:
+        raise SpecError(f"{field}: '{value}' is out of range", hint="a duration is between 0 and 36 million years")
+    if total != int(total):
+        raise SpecError(f"{field}: '{value}' is finer than a millisecond")
+    return Duration(int(total))
+
+
+def format_duration(ms: int) -> str:
+    """The shortest exact form: `1d2h`, `90m` as `1h30m`, `250ms`; `0s` for nothing."""
+    if ms == 0:
+        return "0s"
+    out: list[str] = []
+    rest = abs(ms)
+    for unit in ("d", "h", "m", "s", "ms"):
+        count, rest = divmod(rest, _DURATION_UNITS_MS[unit])
+        if count:
+            out.append(f"{count}{unit}")
+    return ("-" if ms < 0 else "") + "".join(out)
+
+
+def parse_size(value: object, *, field: str = "memory") -> int:
+    """Bytes from `1.5GiB`, `512M` (decimal, as SI says), `4096`, or an integer number of bytes.
+
+    Raises:
+        SpecError: not a size, negative, fractional in bytes, or out of range.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise SpecError(f"{field}: expected a size like '4GiB', got {value!r}")
+    match = _NUMBER.match(str(value))
+    unit = match.group(2).lower() if match else ""
+    if match is None or unit not in _SIZE_UNITS:
+        raise SpecError(f"{field}: '{value}' is not a size", hint="write it like 512MiB, 1.5GiB or 4GB")
+    amount = Decimal(match.group(1)) * _SIZE_UNITS[unit]
+    return _checked(amount, value, field, what="bytes")
+
+
+def format_size(amount: int) -> str:
+    """The largest binary unit that is exact to two decimals, else bytes: `1.5GiB`, `512MiB`, `1000B`."""
+    for unit in ("PiB", "TiB", "GiB", "MiB", "KiB"):
+        scale = _SIZE_UNITS[unit.lower()]
+        if abs(amount) >= scale and (amount * 100) % scale == 0:
+            return f"{_plain(Decimal(amount) / scale)}{unit}"
+    return f"{amount}B"
+
+
+def resource_name(text: str) -> str:
+    """The canonical name of a resource (`cpus` is `cpu`, `mem` is `memory`).
+
+    Raises:
+        SpecError: not a name (lower-case letter, then up to 62 of a-z 0-9 . _ / -).
+    """
+    name = text.strip().lower()
+    name = _PLURALS.get(name, name)
+    if not _RESOURCE_NAME.match(name):
+        raise SpecError(
+            f"request: '{text}' is not a resource name",
+            hint="a lower-case letter, then at most 62 of a-z 0-9 . _ / -",
+        )
+    return name
+
+
+def parse_amount(name: str, value: object, *, field: str = "") -> int:
+    """An amount of resource `name` in base units: `4`, `0.5`, `4cpu`, `500m` (cpu, gpu), `1.5GiB` (bytes), `2` (else).
+
+    Args:
+        name: canonical resource name; decides the unit.
+        value: what the person wrote.
+        field: what to call it in an error; the name when empty.
+    Raises:
+        SpecError: not an amount of that resource, negative, too fine or too large.
+    """
+    field = field or name
+    if name in BYTE_RESOURCES:
+        return parse_size(value, field=field)
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise SpecError(f"{field}: expected an amount like 4, got {value!r}")
+    match = _NUMBER.match(str(value))
+    unit = match.group(2).lower() if match else ""
+    milli = name in MILLI_RESOURCES
+    if match is None or (unit and not (milli and unit == "m") and _PLURALS.get(unit, unit) != name):
+        raise SpecError(f"{field}: '{value}' is not an amount of {name}", hint=f"write it like 4 or 4{name}")
+    scale = 1 if milli and unit == "m" else 1000 if milli else 1
+    finest = "1/1000" if milli else "one"
+    return _checked(Decimal(match.group(1)) * scale, value, field, what=f"{finest} {name}")
+
+
+def format_amount(name: str, amount: int) -> str:
+    """What `parse_amount` reads back to the same integer: `4`, `0.5`, `1.5GiB`."""
+    if name in BYTE_RESOURCES:
+        return format_size(amount)
+    if name in MILLI_RESOURCES:
+        return _plain(Decimal(amount) / 1000)
+    return str(amount)
+
+
+def _checked(amount: Decimal, value: object, field: str, *, what: str) -> int:
+    if amount < 0 or amount > MAX_AMOUNT:
+        raise SpecError(f"{field}: '{value}' is out of range", hint=f"between 0 and {MAX_AMOUNT} base units")
+    if amount != int(amount):
+        raise SpecError(f"{field}: '{value}' is finer than {what}")
+    return int(amount)
+
+
+def _plain(number: Decimal) -> str:
+    text = f"{number:f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text

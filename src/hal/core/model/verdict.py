@@ -1,0 +1,55 @@
+"""Verdict: why something did not start, how short it is, when it is forecast to start, and what would help.
+
+Pure. A refusal is a value with a named reason, never an exception.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from msgspec import Struct
+
+
+class Reason(StrEnum):
+    """The first constraint that failed."""
+
+    NONE = "none"
+    RESOURCES = "resources"
+    """No set of nodes has enough free now."""
+    PRIORITY = "priority"
+    """Jobs ahead of it are promised what it needs."""
+    DEPENDENCY = "dependency"
+    HELD = "held"
+    BEGIN_AT = "begin-at"
+    BACKOFF = "back-off"
+    CONSTRAINTS = "constraints"
+    """Nodes that match its constraints exist but are not up, or none matches now."""
+    NODES_DOWN = "nodes-down"
+    IMPOSSIBLE = "impossible"
+    """No node could ever give it."""
+    NOT_CONSIDERED = "not-considered"
+    """Submitted since the last pass."""
+
+
+class Verdict(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One job's answer to 'why is it not running?'"""
+
+    job: int
+    reason: Reason
+    message: str
+    """One sentence for people, with the numbers."""
+    resource: str = ""
+    asked: int = 0
+    """Per node, base units of `resource`."""
+    available: int = 0
+    """The most that one node (or the needed number of nodes) has free now, base units."""
+    node: str = ""
+    """Where that is."""
+    starts_at_ms: int | None = None
+    """Forecast start; None when nothing known will let it start."""
+    basis: str = ""
+    """What the forecast rests on: `reservation`, `walltimes of running jobs`, `back-off`."""
+    position: int | None = None
+    """How many jobs ahead of it compete for the same resources."""
+    helps: tuple[str, ...] = ()
+    """Changes that would let it start sooner."""

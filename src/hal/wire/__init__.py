@@ -1,0 +1,1 @@
+"""The one internal wire: frames, their bytes, and connections that carry them."""
