@@ -44,7 +44,7 @@ class HeldStep(Struct, frozen=True, array_like=True):
     started_ms: int
 
 
-class Hello(Frame):
+class Hello(Frame, frozen=True, kw_only=True):
     """First frame of the side that dialled."""
 
     role: Role
@@ -65,7 +65,7 @@ class Hello(Frame):
     held: tuple[HeldStep, ...] = ()
 
 
-class Welcome(Frame):
+class Welcome(Frame, frozen=True, kw_only=True):
     """The answer: versions agreed, times to keep to."""
 
     role: Role
@@ -84,7 +84,7 @@ class Welcome(Frame):
     """A keeper tells the agent that dialled it what it holds."""
 
 
-class Goodbye(Frame):
+class Goodbye(Frame, frozen=True, kw_only=True):
     """The speaker closes, and why; `code` is the stable name of an error, or empty."""
 
     code: str = ""
@@ -94,7 +94,7 @@ class Goodbye(Frame):
 # ── liveness ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Heartbeat(Frame):
+class Heartbeat(Frame, frozen=True, kw_only=True):
     """Agent to controller (the keeper's stamp passes through it)."""
 
     stamp_boot_ms: int
@@ -104,7 +104,7 @@ class Heartbeat(Frame):
     load: float = 0.0
 
 
-class HeartbeatAck(Frame):
+class HeartbeatAck(Frame, frozen=True, kw_only=True):
     """Controller to agent to keeper: the lease that counts from `stamp_boot_ms` is renewed."""
 
     stamp_boot_ms: int
@@ -153,7 +153,7 @@ class StepStart(Struct, frozen=True, array_like=True):
     """When the controller allocated it; the walltime counts from the spawn."""
 
 
-class Start(Frame):
+class Start(Frame, frozen=True, kw_only=True):
     """Start these steps. A keeper without a current lease, or that saw a higher epoch, refuses them all.
 
     A step that the keeper already holds, or has reported the exit of, is not started again: the frame may be repeated.
@@ -166,7 +166,7 @@ class Start(Frame):
     steps: tuple[StepStart, ...]
 
 
-class Signal(Frame):
+class Signal(Frame, frozen=True, kw_only=True):
     """Send a signal to every process of these steps."""
 
     epoch: int
@@ -186,7 +186,7 @@ class StopReason(StrEnum):
     """Another step of the gang has ended badly."""
 
 
-class Stop(Frame):
+class Stop(Frame, frozen=True, kw_only=True):
     """End these steps: SIGTERM, `grace_ms`, SIGKILL of the whole tree. Repeating it is harmless."""
 
     epoch: int
@@ -195,21 +195,21 @@ class Stop(Frame):
     grace_ms: int = 10_000
 
 
-class Suspend(Frame):
+class Suspend(Frame, frozen=True, kw_only=True):
     """Stop these steps from running, keeping their memory."""
 
     epoch: int
     steps: tuple[StepId, ...]
 
 
-class Resume(Frame):
+class Resume(Frame, frozen=True, kw_only=True):
     """Let suspended steps run again."""
 
     epoch: int
     steps: tuple[StepId, ...]
 
 
-class Resize(Frame):
+class Resize(Frame, frozen=True, kw_only=True):
     """Change the limits of running steps."""
 
     epoch: int
@@ -220,7 +220,7 @@ class Resize(Frame):
     """New walltime, from the step's start; 0 leaves it as it is."""
 
 
-class Checkpoint(Frame):
+class Checkpoint(Frame, frozen=True, kw_only=True):
     """Ask these steps to save their state: `name` is the signal that means it."""
 
     epoch: int
@@ -229,14 +229,14 @@ class Checkpoint(Frame):
     grace_ms: int = 60_000
 
 
-class Prepare(Frame):
+class Prepare(Frame, frozen=True, kw_only=True):
     """Make these steps' work directories and output files ready before they start."""
 
     epoch: int
     steps: tuple[StepId, ...]
 
 
-class Done(Frame):
+class Done(Frame, frozen=True, kw_only=True):
     """What became of a command that has no report of its own (signal, suspend, resume, resize, checkpoint, prepare)."""
 
     command: str
@@ -257,7 +257,7 @@ class StepStarted(Struct, frozen=True, array_like=True):
     at_ms: int
 
 
-class Started(Frame):
+class Started(Frame, frozen=True, kw_only=True):
     """These steps run now."""
 
     steps: tuple[StepStarted, ...]
@@ -272,7 +272,7 @@ class Refusal(Struct, frozen=True, array_like=True):
     message: str
 
 
-class Refused(Frame):
+class Refused(Frame, frozen=True, kw_only=True):
     """These steps were not started."""
 
     steps: tuple[Refusal, ...]
@@ -317,13 +317,13 @@ class StepExit(Struct, frozen=True, array_like=True):
     """For people: why the spawn failed, which limit was hit; or empty."""
 
 
-class Exits(Frame):
+class Exits(Frame, frozen=True, kw_only=True):
     """These steps ended. Repeated until acknowledged."""
 
     exits: tuple[StepExit, ...]
 
 
-class ExitsAck(Frame):
+class ExitsAck(Frame, frozen=True, kw_only=True):
     """These exits are durable; the keeper may forget them."""
 
     steps: tuple[StepId, ...]
@@ -337,7 +337,7 @@ class Sample(Struct, frozen=True, array_like=True):
     cpu_ms: int
 
 
-class Samples(Frame):
+class Samples(Frame, frozen=True, kw_only=True):
     """Lossy: may be dropped at any time."""
 
     samples: tuple[Sample, ...]
@@ -353,7 +353,7 @@ class Stream(StrEnum):
     STDERR = "stderr"
 
 
-class ReadLog(Frame):
+class ReadLog(Frame, frozen=True, kw_only=True):
     """Read a part of a step's output."""
 
     request: int
@@ -365,7 +365,7 @@ class ReadLog(Frame):
     limit: int = 1 << 18
 
 
-class LogChunk(Frame):
+class LogChunk(Frame, frozen=True, kw_only=True):
     """The answer to `ReadLog`."""
 
     request: int
@@ -381,7 +381,7 @@ class LogChunk(Frame):
     error: str = ""
 
 
-class Forget(Frame):
+class Forget(Frame, frozen=True, kw_only=True):
     """The outputs of these attempts may be deleted."""
 
     attempts: tuple[AttemptId, ...]
