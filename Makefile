@@ -1,0 +1,61 @@
+# HAL's one door for people and CI. `make help` lists the targets; .venv is made when a target first needs it.
+
+SHELL := /bin/sh
+VENV := .venv
+PY := $(VENV)/bin/python
+READY := $(VENV)/.installed
+export PYTHONDONTWRITEBYTECODE :=
+
+# The virtual environment names its own directory; a clone that was moved gets a new one.
+ifneq ($(shell cat $(READY) 2>/dev/null),$(CURDIR))
+MOVED := moved
+endif
+
+.DEFAULT_GOAL := help
+.PHONY: help setup kernels demo test test-all soak bench lint format spec clean moved
+
+help: ## list these targets
+	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+$(READY): pyproject.toml constraints.txt tools/setup $(MOVED)
+	@tools/setup
+
+setup: $(READY) ## make .venv with the pinned dependencies (other targets do this when needed)
+
+kernels: $(READY) ## compile the engine's numba kernels into the cache (10 s once; nothing to do afterwards)
+	@$(PY) tools/compile_kernels.py
+
+demo: kernels ## a workflow on this machine, then a replay of a synthetic log; plots in out/demo
+	@$(PY) examples/demo/demo.py
+
+test: kernels lint ## lint, types, import contracts, generated files, all fast tests (under 5 minutes)
+	$(PY) -m pytest -m "not slow and not soak"
+
+test-all: kernels ## what `make test` leaves out: slow tests, and the engine with array bounds checked (15 minutes more)
+	$(PY) -m pytest -m slow --timeout 900
+	HAL_CACHE="$(CURDIR)/$(VENV)/hal-cache-boundscheck" NUMBA_BOUNDSCHECK=1 \
+		$(PY) -m pytest -m "not slow and not soak" --timeout 900 tests/core/engine tests/core/kernels
+
+soak: kernels ## tests without a time limit: random crashes for hours; stop with Ctrl-C
+	$(PY) -m pytest -m soak --timeout 0 -s
+
+bench: kernels ## run every benchmark; JSON lines in out/bench, a table on the terminal
+	$(PY) benchmarks/run.py
+
+lint: $(READY) ## ruff, formatting, mypy --strict, import contracts, drift of generated files
+	$(PY) -m ruff check
+	$(PY) -m ruff format --check
+	$(PY) -m mypy
+	$(VENV)/bin/lint-imports
+	$(PY) -m hal.spec --check
+
+format: $(READY) ## format the code and apply safe lint fixes
+	$(PY) -m ruff format
+	$(PY) -m ruff check --fix
+
+spec: $(READY) ## write the generated files under spec/ again
+	$(PY) -m hal.spec
+
+clean: ## remove .venv, caches and everything a target wrote
+	rm -rf $(VENV) out build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache src/*.egg-info
+	find src tests examples benchmarks tools -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,95 @@
+"""What every test shares: Hypothesis profiles, a HAL_HOME of its own, and the proof that no process outlives the run.
+
+Nothing here replaces a part of HAL: the fixtures only say where HAL may write and clean up what a test left.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
+settings.register_profile("dev", deadline=None, print_blob=True)
+settings.register_profile(
+    "soak", deadline=None, print_blob=True, max_examples=5_000, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+MARK: Final = "HAL_TEST_RUN"
+"""Environment variable that every process started by this run inherits; its value names the run."""
+GRACE_S: Final = 5.0
+"""How long processes that are already going may take after the last test before they count as left over."""
+
+_RUN = f"{os.getpid()}-{os.urandom(4).hex()}"
+_ROOT = Path(tempfile.mkdtemp(prefix="hal-t-"))
+
+os.environ[MARK] = _RUN
+os.environ["HAL_HOME"] = str(_ROOT / "home")
+os.environ.setdefault("HAL_CACHE", str(Path(sys.prefix) / "hal-cache"))
+os.environ.setdefault("MPLBACKEND", "Agg")
+os.environ.pop("HAL_URL", None)
+os.environ.pop("HAL_TOKEN", None)
+
+
+@pytest.fixture
+def hal_home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A private HAL_HOME with a short path (sockets lie beside it), set in the environment and removed afterwards."""
+    home = Path(tempfile.mkdtemp(prefix="h", dir=_ROOT))
+    monkeypatch.setenv("HAL_HOME", str(home))
+    yield home
+    shutil.rmtree(home, ignore_errors=True)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail the run when a process that a test started is still there; end it either way."""
+    left = _wait_until_none_left()
+    for pid, what in left.items():
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+    shutil.rmtree(_ROOT, ignore_errors=True)
+    if left:
+        reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+        if reporter is not None:
+            reporter.section("processes that outlived the tests (now killed)", red=True)
+            for pid, what in left.items():
+                reporter.write_line(f"{pid}: {what}", red=True)
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def _wait_until_none_left() -> dict[int, str]:
+    deadline = time.monotonic() + GRACE_S
+    while left := _marked_processes():
+        if time.monotonic() > deadline:
+            return left
+        time.sleep(0.05)
+    return {}
+
+
+def _marked_processes() -> dict[int, str]:
+    """Processes other than this one that carry the run's mark, or whose environment or command names its directory."""
+    found: dict[int, str] = {}
+    needles = (f"{MARK}={_RUN}".encode(), str(_ROOT).encode() + b"/")
+    own = {os.getpid(), os.getppid()}
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) in own:
+            continue
+        try:
+            command = (entry / "cmdline").read_bytes()
+            environment = (entry / "environ").read_bytes()
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
+            continue
+        if any(needle in command or needle in environment for needle in needles):
+            found[int(entry.name)] = command.replace(b"\0", b" ").decode(errors="replace").strip() or entry.name
+    return found
