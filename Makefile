@@ -21,6 +21,7 @@ $(READY): pyproject.toml constraints.txt tools/setup $(MOVED)
 	@tools/setup
 
 setup: $(READY) ## make .venv with the pinned dependencies (other targets do this when needed)
+	@:
 
 kernels: $(READY) ## compile the engine's numba kernels into the cache (10 s once; nothing to do afterwards)
 	@$(PY) tools/compile_kernels.py
