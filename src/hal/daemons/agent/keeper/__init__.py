@@ -1,0 +1,1 @@
+"""The keeper: spawns, holds, limits and journals the steps of one node."""
