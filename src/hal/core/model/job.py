@@ -23,6 +23,8 @@ MAX_TASKS: Final = 10_000_000
 MAX_NODES: Final = 100_000
 """Widest gang."""
 MAX_RETRIES: Final = 1_000
+MAX_PRIORITY: Final = 100_000
+"""Farthest from 0 that a priority may be; well inside what the engine's order key can hold."""
 MAX_SCRIPT_BYTES: Final = 4 << 20
 MAX_ENV_BYTES: Final = 1 << 20
 MAX_DEPENDENCIES: Final = 10_000
@@ -149,7 +151,7 @@ class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     queue: str = "default"
     account: str = ""
     user: str = ""
-    priority: Annotated[int, Meta(ge=-1_000_000_000, le=1_000_000_000, description="higher goes first")] = 0
+    priority: Annotated[int, Meta(ge=-MAX_PRIORITY, le=MAX_PRIORITY, description="higher goes first")] = 0
     command: Annotated[tuple[str, ...], Meta(description="program and arguments, run without a shell")] = ()
     script: Annotated[str, Meta(description="text of a script with a #! line; instead of `command`")] = ""
     array: ArrayRange | None = None
