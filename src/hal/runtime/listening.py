@@ -1,0 +1,123 @@
+"""The real listener and dialler: frames over Unix sockets of an asyncio loop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from hal.core.model.errors import DeniedError, HALError, UnreachableError
+from hal.runtime.interface import MAX_CONNECTIONS, Logger, OnConnect, UnixAddress
+from hal.runtime.sockets import bind_unix, may_speak, peer_of, unlink_unix
+from hal.wire.connection import FrameConnection
+
+ServeTask = Callable[[FrameConnection], None]
+"""Begins the task that serves one accepted connection."""
+
+
+class UnixListener:
+    """One served path; made by `listen_unix`."""
+
+    def __init__(self, address: UnixAddress, serve: ServeTask, log: Logger) -> None:
+        self._address = address
+        self._serve = serve
+        self._log = log
+        self._open: dict[FrameConnection, None] = {}
+        self._accepted = 0
+        self._inode = 0
+        self._server: asyncio.AbstractServer | None = None
+
+    @property
+    def address(self) -> UnixAddress:
+        return self._address
+
+    @property
+    def connections(self) -> int:
+        return len(self._open)
+
+    async def start(self) -> None:
+        """Raises: as `bind_unix`."""
+        path = self._address.path
+        sock = bind_unix(path)
+        self._inode = os.lstat(path).st_ino
+        self._server = await asyncio.get_running_loop().create_unix_server(self._accept, sock=sock)
+
+    async def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+            unlink_unix(self._address.path, self._inode)
+        for connection in list(self._open):
+            connection.close("this side stops serving")
+        for connection in list(self._open):
+            await connection.wait_closed()
+
+    def _accept(self) -> FrameConnection:
+        self._accepted += 1
+        return FrameConnection(
+            f"{self._address.path.name}#{self._accepted}",
+            on_open=self._opened,
+            on_closed=lambda connection: self._open.pop(connection, None),
+            on_fault=lambda connection, reason: report_fault(self._log, connection, reason),
+        )
+
+    def _opened(self, connection: FrameConnection) -> None:
+        connection.peer = peer_of(transport_fd(connection))
+        if not may_speak(connection.peer):
+            self._log.warning("refused a connection", connection=connection.label, peer=connection.peer._asdict())
+            connection.refuse("denied", f"user id {connection.peer.uid} may not speak to this HAL")
+        elif len(self._open) >= MAX_CONNECTIONS:
+            self._log.warning("refused a connection", connection=connection.label, open=len(self._open))
+            connection.refuse("overloaded", f"{len(self._open)} connections are open already")
+        else:
+            self._open[connection] = None
+            self._serve(connection)
+
+
+async def dial_unix(path: Path, timeout_ms: int, log: Logger) -> FrameConnection:
+    """Connect to a served path; see `Runtime.connect`."""
+    loop = asyncio.get_running_loop()
+
+    def made() -> FrameConnection:
+        return FrameConnection(path.name, on_fault=lambda connection, reason: report_fault(log, connection, reason))
+
+    try:
+        async with asyncio.timeout(timeout_ms / 1000):
+            _, connection = await loop.create_unix_connection(made, str(path))
+    except TimeoutError:
+        raise UnreachableError(f"{path} did not accept for {timeout_ms} ms") from None
+    except PermissionError as error:
+        raise DeniedError(f"{path} may not be opened: {error.strerror}") from error
+    except OSError as error:
+        raise UnreachableError(f"nobody serves {path}: {error.strerror or error}", hint="is HAL running?") from error
+    connection.peer = peer_of(transport_fd(connection))
+    if not may_speak(connection.peer):
+        connection.abort("denied")
+        raise DeniedError(f"{path} is served by user id {connection.peer.uid}, who is neither you nor root")
+    return connection
+
+
+async def serve_connection(connection: FrameConnection, on_connect: OnConnect, log: Logger) -> None:
+    """Run the shell's coroutine for one accepted connection and close it after; see `OnConnect`."""
+    try:
+        await on_connect(connection)
+    except HALError as error:
+        if not connection.closed:
+            log.warning("closed a connection", connection=connection.label, code=error.code, reason=error.message)
+            connection.refuse(error.code, error.message)
+    finally:
+        connection.close("served")
+
+
+def report_fault(log: Logger, connection: FrameConnection, reason: str) -> None:
+    """The one log line about a peer that sent what is no frame."""
+    log.warning(
+        "closed a connection: malformed frame", connection=connection.label, reason=reason, peer=connection.peer
+    )
+
+
+def transport_fd(connection: FrameConnection) -> int:
+    """The descriptor under a connection over a socket."""
+    if connection.transport is None:
+        raise RuntimeError(f"{connection.label} is not open")
+    return int(connection.transport.get_extra_info("socket").fileno())

@@ -1,0 +1,107 @@
+"""Structured logs: one JSON object a line, into a bounded file, secrets hidden by the name of their key.
+
+What the standard library's loggers say (uvicorn, SQLAlchemy, Alembic) goes to the same file.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import MutableMapping
+from typing import Any, Final, cast
+
+import msgspec
+import structlog
+
+from hal.runtime.interface import Logger
+from hal.runtime.logfile import LogFile
+
+SECRET_NAMES: Final = re.compile(
+    r"(^|[_-])(token|secret|secrets|password|passwd|authorization|cookie|credential|credentials|api_?key|private_?key)$",
+    re.IGNORECASE,
+)
+"""Keys whose values are not written."""
+HIDDEN: Final = "[hidden]"
+MAX_REDACTION_DEPTH: Final = 8
+MAX_VALUE_CHARS: Final = 8_192
+"""A longer text is cut."""
+
+_LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
+
+
+def open_log(file: LogFile, process: str, *, level: str = "info") -> Logger:
+    """The process's logger, writing into `file`; also takes over the standard library's logging.
+
+    Args:
+        file: where lines go.
+        process: `controller`, `agent-n1`, …; on every line.
+        level: the least severe level that is written: debug, info, warning or error.
+    """
+    logger = structlog.wrap_logger(
+        _Lines(file),
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            hide_secrets,
+            _render,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),
+        cache_logger_on_first_use=True,
+    )
+    logger = logger.bind(process=process)
+    root = logging.getLogger()
+    root.handlers[:] = [_Forwarding(cast(Logger, logger))]
+    root.setLevel(logging.WARNING)
+    return cast(Logger, logger)
+
+
+def hide_secrets(_logger: Any, _method: str, values: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """A structlog processor: values under names of `SECRET_NAMES` become `[hidden]`, in nested tables too."""
+    return {key: _hidden(key, value, 0) for key, value in values.items()}
+
+
+def _hidden(key: Any, value: Any, depth: int) -> Any:
+    if isinstance(key, str) and SECRET_NAMES.search(key) and value not in (None, ""):
+        return HIDDEN
+    if depth >= MAX_REDACTION_DEPTH:
+        return str(value)[:MAX_VALUE_CHARS]
+    if isinstance(value, dict):
+        return {str(k): _hidden(k, v, depth + 1) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_hidden("", v, depth + 1) for v in value]
+    if isinstance(value, str) and len(value) > MAX_VALUE_CHARS:
+        return f"{value[:MAX_VALUE_CHARS]}… ({len(value)} characters)"
+    return value
+
+
+def _render(_logger: Any, _method: str, values: MutableMapping[str, Any]) -> str:
+    ordered = {key: values.pop(key) for key in ("timestamp", "level", "process", "event") if key in values}
+    return msgspec.json.encode(ordered | dict(sorted(values.items())), enc_hook=str).decode()
+
+
+class _Lines:
+    """What structlog calls with a rendered line."""
+
+    def __init__(self, file: LogFile) -> None:
+        self._file = file
+
+    def msg(self, line: str) -> None:
+        self._file.write_line(line)
+
+    debug = info = warning = error = critical = log = msg
+
+
+class _Forwarding(logging.Handler):
+    """The standard library's records, as lines of our own log."""
+
+    def __init__(self, logger: Logger) -> None:
+        super().__init__()
+        self._logger = logger
+
+    def emit(self, record: logging.LogRecord) -> None:
+        write = self._logger.error if record.levelno >= logging.ERROR else self._logger.warning
+        values: dict[str, Any] = {"logger": record.name}
+        if record.exc_info and record.exc_info[1] is not None:
+            values["exc_info"] = record.exc_info[1]
+        write(record.getMessage(), **values)

@@ -1,0 +1,43 @@
+"""Directories and files that only their owner may read.
+
+Standard library only.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import Final
+
+PRIVATE_DIR_MODE: Final = 0o700
+PRIVATE_FILE_MODE: Final = 0o600
+
+
+def make_private(path: Path) -> None:
+    """Make the directory if missing, with mode 0700 whatever the umask."""
+    path.mkdir(mode=PRIVATE_DIR_MODE, parents=True, exist_ok=True)
+    if stat.S_IMODE(path.stat().st_mode) & 0o077:
+        path.chmod(PRIVATE_DIR_MODE)
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file of mode 0600 in one step: a reader sees the old text or the new one, never a part."""
+    scratch = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}")
+    fd = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_FILE_MODE)
+    try:
+        with os.fdopen(fd, "w") as file:
+            file.write(text)
+        scratch.replace(path)
+    except OSError:
+        scratch.unlink(missing_ok=True)
+        raise
+
+
+def is_private(path: Path) -> bool:
+    """It is a directory (no link to one), ours, and closed to everybody else."""
+    try:
+        info = os.lstat(path)
+    except OSError:
+        return False
+    return stat.S_ISDIR(info.st_mode) and info.st_uid == os.geteuid() and not stat.S_IMODE(info.st_mode) & 0o077

@@ -1,0 +1,119 @@
+"""The life of one HAL process: its log, its pid file, its signals, its orderly end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import uvloop
+
+from hal.core.model.errors import ConflictError, HALError
+from hal.runtime.home import Home
+from hal.runtime.identity import remove_pid_file, running, write_pid_file
+from hal.runtime.interface import Logger
+from hal.runtime.logfile import LogFile
+from hal.runtime.logs import open_log
+from hal.runtime.real import RealRuntime
+
+SHUTDOWN_S: Final = 10.0
+"""How long `main` and what it left in the background may take to end after the process was asked to; then it exits."""
+EXIT_FAULT: Final = 70
+"""Exit code after a fault of HAL itself (EX_SOFTWARE)."""
+
+Main = Callable[[RealRuntime], Awaitable[int | None]]
+
+
+def run(name: str, home: Home, main: Main, *, log_level: str = "info", seed: int | None = None) -> int:
+    """Run `main(runtime)` as this process's one task until it returns or the process is asked to end.
+
+    Takes the pid file `run/NAME.pid` (removed at the end), logs to `log/NAME.log`, sets `runtime.stopping` on SIGTERM
+    and SIGINT. A background task that crashes ends the process with `EXIT_FAULT`; what was told to a terminal or to
+    the process's output file is one line.
+
+    Args:
+        name: `controller`, `agent-NODE`: names the pid file and the log.
+        home: created if missing.
+        main: returns the exit code; None is 0.
+        log_level: debug, info, warning or error.
+        seed: of `runtime.random()`; the kernel's when None.
+    Returns: the exit code for `sys.exit`.
+    """
+    try:
+        home.create()
+        claim_pid_file(home, name)
+    except HALError as error:
+        print(f"hal {name}: {error}", file=sys.stderr)  # noqa: T201
+        return 6 if isinstance(error, ConflictError) else 1
+    file = LogFile(home.log_file(name))
+    log = open_log(file, name, level=log_level)
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(_live(name, home, main, log, seed))
+    finally:
+        remove_pid_file(home.pid_file(name))
+        file.close()
+
+
+def claim_pid_file(home: Home, name: str) -> None:
+    """Write this process's pid file.
+
+    Raises:
+        ConflictError: the process that it names still runs.
+    """
+    path = home.pid_file(name)
+    with home.locked():
+        other = running(path)
+        if other is not None and other.pid != os.getpid():
+            raise ConflictError(f"{name} runs already as process {other.pid}", hint="hal status shows what runs")
+        write_pid_file(path)
+
+
+async def _live(name: str, home: Home, main: Main, log: Logger, seed: int | None) -> int:
+    loop = asyncio.get_running_loop()
+    runtime = RealRuntime(name, home, log, seed=seed)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, runtime.stop, number.name)
+    log.info("started", pid=os.getpid(), home=str(home.root))
+    work = asyncio.ensure_future(main(runtime))
+    stopping = asyncio.ensure_future(runtime.stopping.wait())
+    await asyncio.wait((work, stopping, runtime.failed), return_when=asyncio.FIRST_COMPLETED)
+    if not (work.done() or runtime.failed.done()):
+        await asyncio.wait((work, runtime.failed), timeout=SHUTDOWN_S, return_when=asyncio.FIRST_COMPLETED)
+        if not (work.done() or runtime.failed.done()):
+            log.warning("did not stop in time", seconds=SHUTDOWN_S)
+    stopping.cancel()
+    code = await _outcome(runtime, work, log)
+    closing = asyncio.ensure_future(runtime.close())
+    _, late = await asyncio.wait((closing,), timeout=SHUTDOWN_S)
+    log.info("ended", exit_code=code)
+    if late:
+        log.error("background work did not end in time", seconds=SHUTDOWN_S)
+        remove_pid_file(home.pid_file(name))
+        os._exit(code or EXIT_FAULT)
+    return code
+
+
+async def _outcome(runtime: RealRuntime, work: asyncio.Future[Any], log: Logger) -> int:
+    if not work.done():
+        work.cancel()
+        await asyncio.wait((work,), timeout=SHUTDOWN_S)
+    if runtime.failed.done():
+        print(f"hal {runtime.name}: {runtime.failed.result()}", file=sys.stderr)  # noqa: T201
+        if work.done() and not work.cancelled():
+            work.exception()
+        return EXIT_FAULT
+    if not work.done() or work.cancelled():
+        return EXIT_FAULT if not runtime.stopping.is_set() else 0
+    error = work.exception()
+    if error is None:
+        return int(work.result() or 0)
+    print(f"hal {runtime.name}: {error}", file=sys.stderr)  # noqa: T201
+    if isinstance(error, HALError):
+        log.error("ended with an error", code=error.code, reason=str(error))
+        return 1
+    log.error("ended with a fault", exc_info=error)
+    return EXIT_FAULT

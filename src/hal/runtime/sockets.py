@@ -1,0 +1,92 @@
+"""Unix sockets: serving a path without stealing it from a live process, and who is at the other end."""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+import struct
+from pathlib import Path
+from typing import Final
+
+from hal.core.model.errors import ConflictError, DeniedError, NotFoundError
+from hal.runtime.home import MAX_SOCKET_PATH_BYTES
+from hal.wire.connection import Peer
+
+BACKLOG: Final = 1_024
+PROBE_TIMEOUT_S: Final = 1.0
+_UCRED: Final = struct.Struct("3i")
+
+
+def bind_unix(path: Path) -> socket.socket:
+    """A listening socket at `path`, readable and writable by this user only; a dead one left there is replaced.
+
+    The inode identifies the socket later (`unlink_unix`).
+
+    Raises:
+        ConflictError: a live process serves it, or what lies there is no socket.
+        NotFoundError: its directory does not exist.
+        DeniedError: it may not be made there.
+    """
+    if len(os.fsencode(path)) > MAX_SOCKET_PATH_BYTES:
+        raise ConflictError(f"{path} is too long for a socket", hint=f"at most {MAX_SOCKET_PATH_BYTES} bytes")
+    _clear_dead(path)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
+    try:
+        # The directory is private, so nobody else can connect between bind and chmod.
+        listener.bind(str(path))
+        path.chmod(0o600)
+        listener.listen(BACKLOG)
+    except FileNotFoundError:
+        listener.close()
+        raise NotFoundError(f"{path.parent} does not exist", hint="the socket directory was removed") from None
+    except PermissionError as error:
+        listener.close()
+        raise DeniedError(f"{path} cannot be served: {error.strerror}") from error
+    except OSError as error:
+        listener.close()
+        raise ConflictError(f"{path} cannot be served: {error.strerror}") from error
+    return listener
+
+
+def unlink_unix(path: Path, inode: int) -> None:
+    """Remove the socket file if it is still the one with that inode."""
+    try:
+        if os.lstat(path).st_ino == inode:
+            path.unlink()
+    except FileNotFoundError:
+        return
+
+
+def peer_of(fd: int) -> Peer:
+    """The process that connected (or, on the side that dialled, the one that listens), as the kernel recorded it."""
+    with socket.socket(fileno=os.dup(fd)) as duplicate:
+        data = duplicate.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
+    pid, uid, gid = _UCRED.unpack(data)
+    return Peer(pid, uid, gid)
+
+
+def may_speak(peer: Peer) -> bool:
+    """Only this user and root may."""
+    return peer.uid in (0, os.geteuid())
+
+
+def _clear_dead(path: Path) -> None:
+    try:
+        info = os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    if not stat.S_ISSOCK(info.st_mode):
+        raise ConflictError(f"{path} exists and is no socket", hint="remove it")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(PROBE_TIMEOUT_S)
+        try:
+            probe.connect(str(path))
+        except (ConnectionRefusedError, FileNotFoundError):
+            unlink_unix(path, info.st_ino)
+            return
+        except (TimeoutError, BlockingIOError):
+            pass  # A full backlog or a stopped process: somebody holds it.
+        except PermissionError as error:
+            raise DeniedError(f"{path} belongs to somebody else") from error
+    raise ConflictError(f"{path} is served by another process", hint="is HAL running already?")
