@@ -9,7 +9,7 @@ from enum import StrEnum
 
 
 class TaskState(StrEnum):
-    """Of a task, and of a job (a job's state is the least advanced of its tasks; see lifecycle)."""
+    """Of a task, and of a job (whose state follows from those of its tasks: `lifecycle.job_state`)."""
 
     PENDING = "pending"
     HELD = "held"
@@ -25,7 +25,7 @@ class TaskState(StrEnum):
 
     @property
     def ended(self) -> bool:
-        """No state follows."""
+        """No state follows by itself; only a person's requeue leaves it."""
         return self in ENDED_TASK_STATES
 
     @property

@@ -1,0 +1,205 @@
+"""Gates: steps that a plane adds to a task's way (provision, stage in, install; stage out), with deadline and policy.
+
+Pure. The rules:
+
+1. Gates stand on preparing (before the processes start) and on finalising (after they have ended). All gates of a phase
+   open at the same time when the task enters it, and the task goes on when none is waiting.
+2. A gate answers passed or failed. Without an answer by its deadline it has expired, which counts as failed. What comes
+   after that, or after the task was cancelled, is late and changes nothing; a repeated answer changes nothing either.
+   Passed after failed, or failed after passed, is a fault of the plane.
+3. A failed gate does what its policy says: `fail` ends the attempt as failed (a retry may follow), `requeue` returns
+   the task to pending without counting a retry, `ignore` goes on as if it had passed. Of several, fail is stronger
+   than requeue, and either is acted on at once, without waiting for the others.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from hal.core.lifecycle.automaton import Automaton, transition
+from hal.core.model import InternalError
+
+MAX_GATES: Final = 64
+"""Gates of one register."""
+
+
+class GatePhase(StrEnum):
+    """Where a gate stands; the names are those of the task's states."""
+
+    PREPARING = "preparing"
+    FINALISING = "finalising"
+
+
+class GatePolicy(StrEnum):
+    """What a gate's failure does to the task."""
+
+    FAIL = "fail"
+    REQUEUE = "requeue"
+    IGNORE = "ignore"
+
+
+class GateState(StrEnum):
+    """Of one gate of one attempt."""
+
+    WAITING = "waiting"
+    PASSED = "passed"
+    FAILED = "failed"
+    EXPIRED = "expired"
+    ABANDONED = "abandoned"
+
+
+class GateEvent(StrEnum):
+    """What happens to a gate."""
+
+    PASS = "pass"
+    FAIL = "fail"
+    EXPIRE = "expire"
+    ABANDON = "abandon"
+
+
+_S = GateState
+_E = GateEvent
+
+GATE: Automaton[GateState, GateEvent] = Automaton(
+    "gate",
+    initial=frozenset({_S.WAITING}),
+    table={
+        _S.WAITING: {
+            _E.PASS: _S.PASSED,
+            _E.FAIL: _S.FAILED,
+            _E.EXPIRE: _S.EXPIRED,
+            _E.ABANDON: _S.ABANDONED,
+        },
+        _S.PASSED: {_E.PASS: _S.PASSED},
+        _S.FAILED: {_E.FAIL: _S.FAILED},
+        _S.EXPIRED: {_E.PASS: _S.EXPIRED, _E.FAIL: _S.EXPIRED},
+        _S.ABANDONED: {_E.PASS: _S.ABANDONED, _E.FAIL: _S.ABANDONED},
+    },
+)
+
+
+class Gate(Struct, frozen=True, kw_only=True):
+    """One gate, as a plane registers it."""
+
+    name: str
+    phase: GatePhase
+    deadline_ms: int
+    """Longest wait, counted from entering the phase."""
+    on_failure: GatePolicy = GatePolicy.FAIL
+
+
+class GateRegister(Struct, frozen=True):
+    """All gates, in the order in which they were registered."""
+
+    gates: tuple[Gate, ...] = ()
+
+    def add(self, gate: Gate) -> GateRegister:
+        """A register with one more gate.
+
+        Raises:
+            InternalError: its name is empty or taken, its deadline is not positive, or the register is full.
+        """
+        if not gate.name or any(other.name == gate.name for other in self.gates):
+            raise InternalError(f"gate '{gate.name}': the name is {'taken' if gate.name else 'empty'}")
+        if gate.deadline_ms <= 0:
+            raise InternalError(f"gate '{gate.name}': a deadline of {gate.deadline_ms} ms; it must be positive")
+        if len(self.gates) >= MAX_GATES:
+            raise InternalError(f"gate '{gate.name}': there are {MAX_GATES} gates already, the most that are allowed")
+        return GateRegister((*self.gates, gate))
+
+    def enter(self, phase: GatePhase, now_ms: int) -> GateWatch:
+        """The watch over the gates of a phase that an attempt enters now."""
+        gates = tuple(gate for gate in self.gates if gate.phase is phase)
+        return GateWatch(gates, now_ms, (GateState.WAITING,) * len(gates), ("",) * len(gates))
+
+
+class GateDecision(StrEnum):
+    """What the gates say about going on."""
+
+    WAIT = "wait"
+    GO = "go"
+    FAIL = "fail"
+    REQUEUE = "requeue"
+
+
+class GateVerdict(Struct, frozen=True):
+    """The decision, with the gate that made it and why (empty for wait and go)."""
+
+    decision: GateDecision
+    gate: str = ""
+    reason: str = ""
+
+
+class GateWatch(Struct, frozen=True):
+    """The gates of one phase of one attempt; every change gives a new watch."""
+
+    gates: tuple[Gate, ...]
+    since_ms: int
+    states: tuple[GateState, ...]
+    reasons: tuple[str, ...]
+
+    def passed(self, name: str) -> GateWatch:
+        """That gate has answered: go on."""
+        return self._after(self._position(name), GateEvent.PASS)
+
+    def failed(self, name: str, reason: str) -> GateWatch:
+        """That gate has answered: it could not be done, and why."""
+        return self._after(self._position(name), GateEvent.FAIL, reason)
+
+    def expired(self, now_ms: int) -> GateWatch:
+        """The watch at `now_ms`: gates whose deadline has passed have expired."""
+        watch = self
+        for position, gate in enumerate(self.gates):
+            if self.states[position] is GateState.WAITING and now_ms - self.since_ms >= gate.deadline_ms:
+                watch = watch._after(position, GateEvent.EXPIRE, f"no answer within {gate.deadline_ms} ms")
+        return watch
+
+    def abandoned(self) -> GateWatch:
+        """The task has been cancelled: nobody waits for these gates any more."""
+        watch = self
+        for position, state in enumerate(self.states):
+            if state is GateState.WAITING:
+                watch = watch._after(position, GateEvent.ABANDON)
+        return watch
+
+    @property
+    def deadline_ms(self) -> int | None:
+        """The next instant at which a gate expires; None when none is waiting."""
+        waiting = (g.deadline_ms for g, s in zip(self.gates, self.states, strict=True) if s is GateState.WAITING)
+        soonest = min(waiting, default=None)
+        return None if soonest is None else self.since_ms + soonest
+
+    def verdict(self) -> GateVerdict:
+        """Whether the task may go on."""
+        bad = [
+            (gate, reason)
+            for gate, state, reason in zip(self.gates, self.states, self.reasons, strict=True)
+            if state in (GateState.FAILED, GateState.EXPIRED)
+        ]
+        for policy, decision in ((GatePolicy.FAIL, GateDecision.FAIL), (GatePolicy.REQUEUE, GateDecision.REQUEUE)):
+            for gate, reason in bad:
+                if gate.on_failure is policy:
+                    return GateVerdict(decision, gate.name, reason)
+        if GateState.WAITING in self.states:
+            return GateVerdict(GateDecision.WAIT)
+        return GateVerdict(GateDecision.GO)
+
+    def _position(self, name: str) -> int:
+        for position, gate in enumerate(self.gates):
+            if gate.name == name:
+                return position
+        known = ", ".join(gate.name for gate in self.gates) or "none"
+        raise InternalError(f"gate '{name}' does not stand on this phase", hint=f"those that do: {known}")
+
+    def _after(self, position: int, event: GateEvent, reason: str = "") -> GateWatch:
+        before = self.states[position]
+        after = transition(GATE, before, event, [(self.gates[position].name, before)])
+        if after is before:
+            return self
+        states = (*self.states[:position], after, *self.states[position + 1 :])
+        reasons = (*self.reasons[:position], reason, *self.reasons[position + 1 :])
+        return msgspec.structs.replace(self, states=states, reasons=reasons)

@@ -1,0 +1,131 @@
+"""What follows from the end of an attempt: the task's end, or another try and when.
+
+Pure. The rules:
+
+1. Success ends the task as succeeded, a cancel as cancelled, the time limit as timed-out: a task that was too slow once
+   is not tried again by itself, it would hold its nodes for another whole limit.
+2. A failure, and running out of memory, is tried again while retries are left, after the spec's back-off; then failed.
+3. Refused, preempted and lost attempts are not the task's fault: pending again, no retry counted. A refusal waits a
+   little longer each time, so that a node that refuses everything is not asked in a loop.
+4. No task is tried more than MAX_ATTEMPTS times, whoever's fault it is: then it failed.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec import Struct
+
+from hal.core.model import AttemptState, InternalError, JobSpec, TaskState
+
+MAX_ATTEMPTS: Final = 10_000
+"""Tries of one task, those that count as retries and those that do not."""
+REFUSED_DELAY_MS: Final = 250
+"""Wait after the first refusal; doubles with each attempt of the task."""
+REFUSED_DELAY_MAX_MS: Final = 30_000
+
+REFUSAL_CODES_OF_THE_TASK: Final = frozenset({"spawn-failed", "bad-workdir"})
+"""Refusals that the task would meet on every node: they are failures of the task."""
+
+
+class Next(Struct, frozen=True):
+    """What becomes of the task."""
+
+    state: TaskState
+    """An end, or pending for another attempt."""
+    delay_ms: int = 0
+    """How long the next attempt waits."""
+    counts_as_retry: bool = False
+    reason: str = ""
+    """For people: why it is tried again, or why it is not."""
+
+
+def after_attempt(spec: JobSpec, attempt: int, retries_used: int, outcome: AttemptState) -> Next:
+    """What follows when attempt number `attempt` (from 1) of a task has ended as `outcome`.
+
+    Args:
+        retries_used: retries counted before this attempt.
+    Raises:
+        InternalError: `outcome` is not an end.
+    """
+    match outcome:
+        case AttemptState.SUCCEEDED:
+            return Next(TaskState.SUCCEEDED)
+        case AttemptState.CANCELLED:
+            return Next(TaskState.CANCELLED)
+        case AttemptState.TIMED_OUT:
+            return Next(TaskState.TIMED_OUT, reason="its time limit ended it")
+        case AttemptState.FAILED | AttemptState.OUT_OF_MEMORY:
+            return _after_failure(spec, attempt, retries_used, outcome)
+        case AttemptState.REFUSED | AttemptState.PREEMPTED | AttemptState.LOST:
+            if attempt >= MAX_ATTEMPTS:
+                return Next(TaskState.FAILED, reason=f"{outcome} at attempt {attempt}, the last that is allowed")
+            delay_ms = _refused_delay_ms(attempt) if outcome is AttemptState.REFUSED else 0
+            return Next(TaskState.PENDING, delay_ms, reason=f"attempt {attempt} was {outcome}")
+    raise InternalError(f"attempt {attempt} is {outcome}, which is not an end")
+
+
+def attempt_end(cause: str, exit_code: int) -> AttemptState:
+    """How a step with that exit cause and code ends its attempt.
+
+    Args:
+        cause: as the wire's ExitCause says it.
+    Raises:
+        InternalError: an unknown cause.
+    """
+    if cause == "exited":
+        return AttemptState.SUCCEEDED if exit_code == 0 else AttemptState.FAILED
+    state = _ENDS_BY_CAUSE.get(cause)
+    if state is None:
+        raise InternalError(
+            f"'{cause}' is not a cause of a step's end", hint=f"known: exited, {', '.join(_ENDS_BY_CAUSE)}"
+        )
+    return state
+
+
+def refusal_end(code: str) -> AttemptState:
+    """How a refused start ends its attempt: `failed` where the task itself is the reason, else `refused`."""
+    return AttemptState.FAILED if code in REFUSAL_CODES_OF_THE_TASK else AttemptState.REFUSED
+
+
+_ENDS_BY_CAUSE: Final[dict[str, AttemptState]] = {
+    "signalled": AttemptState.FAILED,
+    "spawn-failed": AttemptState.FAILED,
+    "timed-out": AttemptState.TIMED_OUT,
+    "cancelled": AttemptState.CANCELLED,
+    "preempted": AttemptState.PREEMPTED,
+    "out-of-memory": AttemptState.OUT_OF_MEMORY,
+    "lost": AttemptState.LOST,
+}
+
+
+TASK_STATE_OF: Final[dict[AttemptState, TaskState]] = {
+    AttemptState.ALLOCATED: TaskState.ALLOCATED,
+    AttemptState.PREPARING: TaskState.PREPARING,
+    AttemptState.RUNNING: TaskState.RUNNING,
+    AttemptState.SUSPENDED: TaskState.SUSPENDED,
+    AttemptState.FINALISING: TaskState.FINALISING,
+    AttemptState.SUCCEEDED: TaskState.SUCCEEDED,
+    AttemptState.FAILED: TaskState.FAILED,
+    AttemptState.OUT_OF_MEMORY: TaskState.FAILED,
+    AttemptState.TIMED_OUT: TaskState.TIMED_OUT,
+    AttemptState.CANCELLED: TaskState.CANCELLED,
+}
+"""The state of a task whose latest attempt is in that state, when the task does not wait for another one.
+
+Refused, preempted and lost are missing: after these a task waits, or has failed without an attempt of its own to blame.
+"""
+
+
+def _after_failure(spec: JobSpec, attempt: int, retries_used: int, outcome: AttemptState) -> Next:
+    what = "ran out of memory" if outcome is AttemptState.OUT_OF_MEMORY else "failed"
+    if retries_used < spec.retries.max and attempt < MAX_ATTEMPTS:
+        retry = retries_used + 1
+        reason = f"attempt {attempt} {what}; retry {retry} of {spec.retries.max}"
+        return Next(TaskState.PENDING, spec.retries.delay_ms(retry), counts_as_retry=True, reason=reason)
+    return Next(TaskState.FAILED, reason=f"attempt {attempt} {what}")
+
+
+def _refused_delay_ms(attempt: int) -> int:
+    doublings = min(max(attempt - 1, 0), 16)
+    return min(REFUSED_DELAY_MS << doublings, REFUSED_DELAY_MAX_MS)

@@ -1,0 +1,91 @@
+"""The state of a job from the states of its tasks.
+
+Pure. While a task lives, the job is what its furthest live task is (running before allocated before pending); held only
+when every live task is held. When all have ended, the worst end is the job's: failed, timed-out, cancelled, succeeded.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec import Struct
+
+from hal.core.model import InternalError, TaskState
+
+
+class TaskCounts(Struct):
+    """How many tasks of a job are in each state; fields are named as the states (timed-out: `timed_out`)."""
+
+    pending: int = 0
+    held: int = 0
+    allocated: int = 0
+    preparing: int = 0
+    running: int = 0
+    suspended: int = 0
+    finalising: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    timed_out: int = 0
+    cancelled: int = 0
+
+    @property
+    def active(self) -> int:
+        """Tasks that hold resources."""
+        return self.allocated + self.preparing + self.running + self.suspended + self.finalising
+
+    @property
+    def live(self) -> int:
+        """Tasks that have not ended."""
+        return self.pending + self.held + self.active
+
+    @property
+    def total(self) -> int:
+        """All tasks."""
+        return self.live + self.succeeded + self.failed + self.timed_out + self.cancelled
+
+    def of(self, state: TaskState) -> int:
+        """How many are in that state."""
+        count: int = getattr(self, _FIELDS[state])
+        return count
+
+    def move(self, before: TaskState | None, after: TaskState, count: int = 1) -> None:
+        """`count` tasks go from one state to another (None: they are new).
+
+        Raises:
+            InternalError: fewer than `count` are in `before`.
+        """
+        if before is not None:
+            have = self.of(before)
+            if have < count:
+                raise InternalError(f"{count} tasks should leave '{before}', where {have} are")
+            setattr(self, _FIELDS[before], have - count)
+        setattr(self, _FIELDS[after], self.of(after) + count)
+
+
+_FIELDS: Final = {state: state.value.replace("-", "_") for state in TaskState}
+
+_FURTHEST_FIRST: Final = (
+    TaskState.RUNNING,
+    TaskState.SUSPENDED,
+    TaskState.FINALISING,
+    TaskState.PREPARING,
+    TaskState.ALLOCATED,
+    TaskState.PENDING,
+    TaskState.HELD,
+    TaskState.FAILED,
+    TaskState.TIMED_OUT,
+    TaskState.CANCELLED,
+    TaskState.SUCCEEDED,
+)
+
+
+def job_state(counts: TaskCounts) -> TaskState:
+    """The job's state.
+
+    Raises:
+        InternalError: there is no task at all.
+    """
+    for state in _FURTHEST_FIRST:
+        if counts.of(state):
+            return state
+    raise InternalError("a job without any task has no state")
