@@ -1,0 +1,296 @@
+"""The asyncio client, with the names and rules of the sync one.
+
+The transport is httpx; requests and answers are built and read by the same code as in the sync client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, TypeVar, Unpack, overload
+
+import httpx
+
+from hal.client import calls
+from hal.client.address import Address, find_address
+from hal.client.aio_job import AsyncJob
+from hal.client.backoff import Backoff
+from hal.client.calls import Call, Page
+from hal.client.errors import error_from_answer
+from hal.client.http import (
+    ANSWER_TIMEOUT_S,
+    MAX_CONNECTIONS,
+    RECONNECT_S,
+    STREAM_TIMEOUT_S,
+    Answer,
+    BrokenStreamError,
+    Request,
+)
+from hal.client.outcome import ids_of
+from hal.client.specs import JobOptions
+from hal.client.sse import EventReader
+from hal.client.submission import SpecLike, sort_out
+from hal.client.views import (
+    EventInfo,
+    HealthInfo,
+    JobInfo,
+    NodeInfo,
+    Outcome,
+    QueueInfo,
+)
+from hal.core.model import UnreachableError
+
+T = TypeVar("T")
+
+
+class AsyncClient:
+    """A connection to one HAL for asyncio. Use `await hal.aconnect()`, and `async with` or `aclose()`."""
+
+    def __init__(self, address: Address | None = None, *, reconnect_s: float = RECONNECT_S) -> None:
+        """As `Client`."""
+        self.address = address or find_address()
+        self._reconnect_s = reconnect_s
+        self._answered = False
+        self._http: httpx.AsyncClient | None = None
+        self._socket_path = ""
+
+    async def __aenter__(self) -> AsyncClient:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close its connections."""
+        if self._http is not None:
+            await self._http.aclose()
+            self._http = None
+
+    # ── jobs ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @overload
+    async def submit(
+        self,
+        what: str | Sequence[str] | SpecLike | None = None,
+        *,
+        idempotency_key: str | None = None,
+        **options: Unpack[JobOptions],
+    ) -> AsyncJob: ...
+
+    @overload
+    async def submit(self, what: Sequence[SpecLike], *, idempotency_key: str | None = None) -> list[AsyncJob]: ...
+
+    async def submit(
+        self,
+        what: str | Sequence[str] | SpecLike | Sequence[SpecLike] | None = None,
+        *,
+        idempotency_key: str | None = None,
+        **options: Unpack[JobOptions],
+    ) -> AsyncJob | list[AsyncJob]:
+        """As `Client.submit`."""
+        submission = sort_out(what, options, environ=os.environ, workdir=os.getcwd())
+        answer = await self.call(calls.submit(submission.specs, key=idempotency_key))
+        jobs = [AsyncJob(self, job) for job in ids_of(answer)]
+        return jobs if submission.many else jobs[0]
+
+    async def check(
+        self, what: str | Sequence[str] | SpecLike | Sequence[SpecLike], **options: Unpack[JobOptions]
+    ) -> None:
+        """As `Client.check`."""
+        submission = sort_out(what, options, environ=os.environ, workdir=os.getcwd())
+        await self.call(calls.submit(submission.specs, dry_run=True))
+
+    async def job(self, job_id: str | int) -> AsyncJob:
+        """The job with that id.
+
+        Raises:
+            NotFoundError: there is none.
+        """
+        job = AsyncJob(self, str(job_id))
+        await job.refresh()
+        return job
+
+    def jobs(self, *, limit: int | None = None, **filters: Any) -> AsyncIterator[JobInfo]:
+        """As `Client.jobs`."""
+        return self.paged(lambda size, cursor: calls.jobs(calls.filters_of(filters), limit=size, cursor=cursor), limit)
+
+    async def wait_all(self, jobs: Iterable[AsyncJob | str | int], timeout: float | None = None) -> list[JobInfo]:
+        """As `Client.wait_all`."""
+        handles = [job if isinstance(job, AsyncJob) else AsyncJob(self, str(job)) for job in jobs]
+        deadline_s = None if timeout is None else asyncio.get_running_loop().time() + timeout
+        ends = []
+        for handle in handles:
+            left_s = None if deadline_s is None else max(0.0, deadline_s - asyncio.get_running_loop().time())
+            ends.append(await handle.wait(left_s))
+        return ends
+
+    async def cancel(self, *ids: str | int, **filters: Any) -> list[Outcome]:
+        """As `Client.cancel`."""
+        return await self._control("cancel", ids, filters)
+
+    async def hold(self, *ids: str | int, **filters: Any) -> list[Outcome]:
+        """As `Client.hold`."""
+        return await self._control("hold", ids, filters)
+
+    async def release(self, *ids: str | int, **filters: Any) -> list[Outcome]:
+        """As `Client.release`."""
+        return await self._control("release", ids, filters)
+
+    async def requeue(self, *ids: str | int, **filters: Any) -> list[Outcome]:
+        """As `Client.requeue`."""
+        return await self._control("requeue", ids, filters)
+
+    # ── the rest ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def nodes(self) -> list[NodeInfo]:
+        """All nodes, by name."""
+        return list(await self.call(calls.nodes()))
+
+    async def node(self, name: str) -> NodeInfo:
+        """One node."""
+        return await self.call(calls.node(name))
+
+    async def queues(self) -> list[QueueInfo]:
+        """All queues."""
+        return list(await self.call(calls.queues()))
+
+    async def health(self) -> HealthInfo:
+        """How the controller is."""
+        return await self.call(calls.health())
+
+    async def version(self) -> dict[str, Any]:
+        """What the controller says about its version."""
+        return await self.call(calls.version())
+
+    def events(
+        self, after: int | None = None, *, follow: bool = False, job: str | int | None = None
+    ) -> AsyncIterator[EventInfo]:
+        """As `Client.events`."""
+        job_id = "" if job is None else str(job)
+        return self._followed_events(after, job_id) if follow else self._past_events(after or 0, job_id)
+
+    async def call(self, call: Call[T]) -> T:
+        """Send one call of REST /v1 and read its answer."""
+        return call.read(await self._send(call.request))
+
+    # ── transport ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _send(self, request: Request) -> Answer:
+        backoff = Backoff(self._reconnect_s)
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                response = await self._connected().send(self._built(request))
+                break
+            except (httpx.ConnectError, httpx.ConnectTimeout, UnreachableError) as error:
+                delay_s = backoff.failed(loop.time()) if self._answered else None
+                if delay_s is None:
+                    raise self._unreachable(error) from error
+            except httpx.TransportError as error:
+                delay_s = backoff.failed(loop.time()) if request.repeatable else None
+                if delay_s is None:
+                    raise self._unreachable(error) from error
+            await asyncio.sleep(delay_s)
+        self._answered = True
+        if response.status_code >= 400:
+            raise error_from_answer(response.status_code, response.content)
+        return Answer(response.status_code, dict(response.headers), response.content)
+
+    async def stream(self, request: Request) -> AsyncIterator[tuple[Mapping[str, str], bytes]]:
+        """Headers and bytes of an answer as it comes; the first pair has no bytes.
+
+        Raises:
+            BrokenStreamError: it broke off; open it again where it stopped.
+        """
+        response: httpx.Response | None = None
+        try:
+            response = await self._connected().send(self._built(request, STREAM_TIMEOUT_S), stream=True)
+            if response.status_code >= 400:
+                raise error_from_answer(response.status_code, await response.aread())
+            headers = dict(response.headers)
+            yield headers, b""
+            async for piece in response.aiter_raw():
+                yield headers, piece
+        except (httpx.TransportError, UnreachableError) as error:
+            raise BrokenStreamError(f"the stream broke off: {error}") from error
+        finally:
+            if response is not None:
+                await response.aclose()
+
+    def _connected(self) -> httpx.AsyncClient:
+        path = "" if self.address.host else self.address.path()
+        if self._http is None or path != self._socket_path:
+            limits = httpx.Limits(max_connections=MAX_CONNECTIONS, max_keepalive_connections=MAX_CONNECTIONS)
+            self._http = httpx.AsyncClient(
+                transport=httpx.AsyncHTTPTransport(uds=path or None, limits=limits, trust_env=False),
+                base_url=f"http://{self.address.authority}",
+                trust_env=False,
+            )
+            self._socket_path = path
+        return self._http
+
+    def _built(self, request: Request, timeout_s: float = ANSWER_TIMEOUT_S) -> httpx.Request:
+        return self._connected().build_request(
+            request.method,
+            request.target,
+            content=request.body,
+            headers=request.all_headers(self.address),
+            timeout=timeout_s + request.wait_s,
+        )
+
+    def _unreachable(self, error: Exception) -> UnreachableError:
+        return error if isinstance(error, UnreachableError) else self.address.unreachable(str(error) or repr(error))
+
+    # ── parts ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _control(self, action: str, ids: Sequence[str | int], filters: Mapping[str, Any]) -> list[Outcome]:
+        names = [str(one) for one in ids]
+        chosen = calls.filters_of(filters)
+        if not names and not chosen:
+            return []
+        outcomes: list[Outcome] = []
+        for start in range(0, max(len(names), 1), calls.MAX_IDS_A_CALL):
+            part = names[start : start + calls.MAX_IDS_A_CALL]
+            outcomes.extend(await self.call(calls.control(action, part, chosen)))
+        return outcomes
+
+    async def paged(self, call: Callable[[int, str], Call[Page[T]]], limit: int | None) -> AsyncIterator[T]:
+        """As `Client.paged`."""
+        cursor, left = "", limit
+        while left is None or left > 0:
+            page = await self.call(call(calls.PAGE_ITEMS if left is None else min(left, calls.PAGE_ITEMS), cursor))
+            for item in page.items if left is None else page.items[:left]:
+                yield item
+            left = None if left is None else left - len(page.items)
+            cursor = page.cursor
+            if not cursor:
+                return
+
+    async def _past_events(self, after: int, job_id: str) -> AsyncIterator[EventInfo]:
+        while page := (await self.call(calls.events(after, job_id=job_id))).items:
+            for event in page:
+                yield event
+            after = page[-1].sequence
+
+    async def _followed_events(self, after: int | None, job_id: str) -> AsyncIterator[EventInfo]:
+        backoff = Backoff(self._reconnect_s)
+        while True:
+            reader = EventReader()
+            try:
+                async for _, chunk in self.stream(calls.event_stream(after, job_id=job_id)):
+                    backoff.worked()
+                    for event in reader.feed(chunk):
+                        if event.data:
+                            info = calls.read_event(event.data)
+                            after = info.sequence
+                            yield info
+            except BrokenStreamError:
+                pass
+            delay_s = backoff.failed(asyncio.get_running_loop().time())
+            if delay_s is None:
+                raise self.address.unreachable("its event feed ends again and again")
+            await asyncio.sleep(delay_s)

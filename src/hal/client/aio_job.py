@@ -1,0 +1,170 @@
+"""A submitted job, for asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from hal.client import calls
+from hal.client.backoff import FIRST_DELAY_S, LONGEST_DELAY_S
+from hal.client.calls import Call
+from hal.client.http import BrokenStreamError
+from hal.client.outcome import error_of, failure_of
+from hal.client.views import JobInfo, LogPart, Outcome, TaskInfo, WhyInfo
+from hal.core.model import TaskState, TimedOutError
+
+if TYPE_CHECKING:
+    from hal.client.aio import AsyncClient
+
+
+class AsyncJob:
+    """One submitted job, for asyncio; as `Job`, with methods to await where that asks the controller."""
+
+    def __init__(self, client: AsyncClient, job_id: str) -> None:
+        self._client = client
+        self._info: JobInfo | None = None
+        self.id = job_id
+
+    def __repr__(self) -> str:
+        return f"AsyncJob({self.id!r})"
+
+    def __str__(self) -> str:
+        return self.id
+
+    @property
+    def info(self) -> JobInfo | None:
+        """The job as it was when last read; None before that."""
+        return self._info
+
+    async def state(self) -> TaskState:
+        """Its state now."""
+        if self._info is not None and self._info.ended:
+            return self._info.state
+        return (await self.refresh()).state
+
+    async def refresh(self) -> JobInfo:
+        """Read it again."""
+        self._info = await self._client.call(calls.job(self.id))
+        return self._info
+
+    async def wait(self, timeout: float | None = None, *, check: bool = False) -> JobInfo:
+        """As `Job.wait`."""
+        loop = asyncio.get_running_loop()
+        deadline_s = None if timeout is None else loop.time() + timeout
+        while True:
+            left_s = calls.LONG_POLL_S if deadline_s is None else deadline_s - loop.time()
+            info = await self._client.call(calls.wait(self.id, max(0.0, min(left_s, calls.LONG_POLL_S))))
+            self._info = info
+            if info.ended:
+                break
+            if deadline_s is not None and loop.time() >= deadline_s:
+                raise TimedOutError(f"job {self.id} is still {info.state} after {timeout:g} s", hint="it goes on")
+        if check and info.state is not TaskState.SUCCEEDED:
+            raise failure_of(info)
+        return info
+
+    async def logs(self, stream: str = "stdout", *, task: int = 0, rank: int = 0, attempt: int | None = None) -> str:
+        """As `Job.logs` without `follow`."""
+        pieces: list[bytes] = []
+        offset = 0
+        while True:
+            part = await self._client.call(
+                calls.log(self.id, task=task, rank=rank, attempt=attempt, stream=stream, offset=offset)
+            )
+            if not part.data:
+                return b"".join(pieces).decode(errors="replace")
+            pieces.append(part.data)
+            offset = part.offset + len(part.data)
+
+    async def follow(self, stream: str = "stdout", *, task: int = 0, rank: int = 0) -> AsyncIterator[bytes]:
+        """What it writes, in pieces as they are written, until the task has ended; over retries."""
+        attempt = 0
+        while (following := await self._next_attempt(task, attempt)) is not None:
+            attempt = following
+            async for piece in self._whole(stream, task, rank, attempt):
+                yield piece
+
+    async def why(self) -> WhyInfo:
+        """Why it has not started, and what would help."""
+        return await self._client.call(calls.why(self.id))
+
+    def tasks(self, state: str | Sequence[str] = "", *, limit: int | None = None) -> AsyncIterator[TaskInfo]:
+        """Its tasks by number, page by page as they are consumed."""
+        states = state if isinstance(state, str) else ",".join(state)
+        return self._client.paged(
+            lambda size, cursor: calls.tasks(self.id, state=states, limit=size, cursor=cursor), limit
+        )
+
+    async def task(self, number: int = 0) -> TaskInfo:
+        """One task with all its attempts."""
+        return await self._client.call(calls.task(self.id, number))
+
+    async def cancel(self) -> None:
+        """End it, whatever it does."""
+        self._one(await self._client.cancel(self.id))
+
+    async def hold(self) -> None:
+        """Keep it from starting (tasks that run go on)."""
+        self._one(await self._client.hold(self.id))
+
+    async def release(self) -> None:
+        """Let it start again."""
+        self._one(await self._client.release(self.id))
+
+    async def requeue(self) -> None:
+        """Run it again, as a new attempt."""
+        self._info = None
+        self._one(await self._client.requeue(self.id))
+
+    async def update(self, **fields: Any) -> JobInfo:
+        """As `Job.update`."""
+        self._info = await self._client.call(calls.update(self.id, fields))
+        return self._info
+
+    async def _next_attempt(self, task: int, previous: int) -> int | None:
+        delay_s = FIRST_DELAY_S
+        while True:
+            info = await self.task(task)
+            latest = info.attempt or 0
+            if latest > previous and info.state not in ("pending", "held", "allocated"):
+                return latest
+            if info.ended:
+                return None
+            await asyncio.sleep(delay_s)
+            delay_s = min(delay_s * 2, LONGEST_DELAY_S)
+
+    async def _whole(self, stream: str, task: int, rank: int, attempt: int) -> AsyncIterator[bytes]:
+        offset = 0
+        delay_s = FIRST_DELAY_S
+
+        def part(*, follow: bool) -> Call[LogPart]:
+            return calls.log(
+                self.id, task=task, attempt=attempt, rank=rank, stream=stream, offset=offset, follow=follow
+            )
+
+        while True:
+            try:
+                async for headers, piece in self._client.stream(part(follow=True).request):
+                    if not piece:
+                        offset = int(headers.get("hal-log-offset") or offset)
+                        continue
+                    offset += len(piece)
+                    delay_s = FIRST_DELAY_S
+                    yield piece
+            except BrokenStreamError:
+                pass
+            rest = await self._client.call(part(follow=False))
+            if rest.data:
+                offset = rest.offset + len(rest.data)
+                yield rest.data
+            elif rest.ended:
+                return
+            else:
+                await asyncio.sleep(delay_s)
+                delay_s = min(delay_s * 2, LONGEST_DELAY_S)
+
+    def _one(self, outcomes: Sequence[Outcome]) -> None:
+        for outcome in outcomes:
+            if not outcome.ok:
+                raise error_of(outcome)

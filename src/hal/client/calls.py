@@ -1,0 +1,290 @@
+"""Every call of REST /v1 as a request and how its answer is read; what the sync and the async client share.
+
+Pure apart from fresh idempotency keys.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+from urllib.parse import quote
+
+import msgspec
+
+from hal.client.http import Answer, Request
+from hal.client.views import (
+    EventInfo,
+    HealthInfo,
+    JobInfo,
+    LogPart,
+    NodeInfo,
+    Outcome,
+    QueueInfo,
+    TaskInfo,
+    WhyInfo,
+)
+from hal.core.model import InternalError, JobSpec, SpecError, dec_hook, to_json
+
+T = TypeVar("T")
+R = TypeVar("R", covariant=True)
+
+PAGE_ITEMS = 500
+"""How many jobs, tasks or events one request asks for."""
+LONG_POLL_S = 25.0
+"""How long one request waits for a job's end."""
+MAX_IDS_A_CALL = 10_000
+"""Ids named in one request; more are split."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[R]):
+    """A request, and what its answer means."""
+
+    request: Request
+    read: Callable[[Answer], R]
+
+
+class Page(msgspec.Struct, Generic[T], frozen=True):
+    """Some of many; `cursor` asks for those that follow."""
+
+    items: tuple[T, ...]
+    cursor: str = ""
+
+
+class Submitted(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to a submission."""
+
+    ids: tuple[str, ...] = ()
+    jobs: tuple[JobInfo, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def submit(specs: Sequence[JobSpec], *, dry_run: bool = False, key: str | None = None) -> Call[Submitted]:
+    """POST /v1/jobs; with a key, so that sending it twice submits once."""
+    request = Request(
+        "POST",
+        "/v1/jobs",
+        query={"dry_run": "1"} if dry_run else {},
+        body=to_json({"jobs": specs}),
+        headers={"Idempotency-Key": key or fresh_key()},
+    )
+    return Call(request, _reader(Submitted))
+
+
+def job(job_id: str) -> Call[JobInfo]:
+    """GET /v1/jobs/{id}"""
+    return Call(_get(f"/v1/jobs/{_part(job_id)}"), _reader(JobInfo))
+
+
+def wait(job_id: str, timeout_s: float) -> Call[JobInfo]:
+    """GET /v1/jobs/{id}/wait: the job, ended or not, after at most `timeout_s`."""
+    request = Request(
+        "GET", f"/v1/jobs/{_part(job_id)}/wait", query={"timeout_s": f"{timeout_s:.3f}"}, wait_s=timeout_s
+    )
+    return Call(request, _reader(JobInfo))
+
+
+def jobs(filters: Mapping[str, str], *, limit: int = PAGE_ITEMS, cursor: str = "") -> Call[Page[JobInfo]]:
+    """GET /v1/jobs"""
+    return Call(_page("/v1/jobs", filters, limit, cursor), _page_reader("jobs", JobInfo))
+
+
+def tasks(job_id: str, *, state: str = "", limit: int = PAGE_ITEMS, cursor: str = "") -> Call[Page[TaskInfo]]:
+    """GET /v1/jobs/{id}/tasks"""
+    filters = {"state": state} if state else {}
+    return Call(_page(f"/v1/jobs/{_part(job_id)}/tasks", filters, limit, cursor), _page_reader("tasks", TaskInfo))
+
+
+def task(job_id: str, number: int) -> Call[TaskInfo]:
+    """GET /v1/jobs/{id}/tasks/{t}: with all its attempts."""
+    return Call(_get(f"/v1/jobs/{_part(job_id)}/tasks/{number}"), _reader(TaskInfo))
+
+
+def update(job_id: str, fields: Mapping[str, Any]) -> Call[JobInfo]:
+    """PATCH /v1/jobs/{id}"""
+    return Call(Request("PATCH", f"/v1/jobs/{_part(job_id)}", body=to_json(dict(fields))), _reader(JobInfo))
+
+
+def control(action: str, ids: Sequence[str], filters: Mapping[str, str] | None = None) -> Call[tuple[Outcome, ...]]:
+    """POST /v1/jobs/{cancel,hold,release,requeue}"""
+    body: dict[str, Any] = {"ids": list(ids)} if ids else {}
+    if filters:
+        body["filter"] = dict(filters)
+    request = Request(
+        "POST",
+        f"/v1/jobs/{action}",
+        body=to_json(body),
+        headers={"Idempotency-Key": fresh_key()},
+        # A second cancel, hold or release of the same job changes nothing; a second requeue would.
+        repeatable=action != "requeue",
+    )
+    return Call(request, _list_reader("results", Outcome))
+
+
+def why(job_id: str) -> Call[WhyInfo]:
+    """GET /v1/jobs/{id}/why"""
+    return Call(_get(f"/v1/jobs/{_part(job_id)}/why"), _reader(WhyInfo))
+
+
+def log(
+    job_id: str,
+    *,
+    task: int = 0,
+    attempt: int | None = None,
+    rank: int = 0,
+    stream: str = "stdout",
+    offset: int = 0,
+    limit: int | None = None,
+    follow: bool = False,
+) -> Call[LogPart]:
+    """GET /v1/jobs/{id}/logs; with `follow` the answer lasts until the file is complete."""
+    query = {"task": str(task), "rank": str(rank), "stream": stream, "offset": str(offset)}
+    if attempt is not None:
+        query["attempt"] = str(attempt)
+    if limit is not None:
+        query["limit"] = str(limit)
+    if follow:
+        query["follow"] = "1"
+    headers = {"Accept": "application/octet-stream, application/problem+json"}
+    return Call(Request("GET", f"/v1/jobs/{_part(job_id)}/logs", query=query, headers=headers), _read_log)
+
+
+def nodes() -> Call[tuple[NodeInfo, ...]]:
+    """GET /v1/nodes"""
+    return Call(_get("/v1/nodes"), _list_reader("nodes", NodeInfo))
+
+
+def node(name: str) -> Call[NodeInfo]:
+    """GET /v1/nodes/{name}"""
+    return Call(_get(f"/v1/nodes/{_part(name)}"), _reader(NodeInfo))
+
+
+def queues() -> Call[tuple[QueueInfo, ...]]:
+    """GET /v1/queues"""
+    return Call(_get("/v1/queues"), _list_reader("queues", QueueInfo))
+
+
+def events(after: int, *, job_id: str = "", limit: int = PAGE_ITEMS) -> Call[Page[EventInfo]]:
+    """GET /v1/events, one page."""
+    query = {"after": str(after), "limit": str(limit)} | ({"job": job_id} if job_id else {})
+    return Call(Request("GET", "/v1/events", query=query), _page_reader("events", EventInfo))
+
+
+def event_stream(after: int | None, *, job_id: str = "") -> Request:
+    """GET /v1/events as server-sent events; None: from now on."""
+    query = ({"after": str(after)} if after is not None else {}) | ({"job": job_id} if job_id else {})
+    headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": str(after)} if after is not None else {})
+    return Request("GET", "/v1/events", query=query, headers=headers)
+
+
+def health() -> Call[HealthInfo]:
+    """GET /v1/health"""
+    return Call(_get("/v1/health"), _reader(HealthInfo))
+
+
+def version() -> Call[dict[str, Any]]:
+    """GET /v1/version"""
+    return Call(_get("/v1/version"), _reader(dict[str, Any]))
+
+
+def read_event(data: str) -> EventInfo:
+    """The event in the data of one server-sent event."""
+    return _decode(data.encode(), EventInfo)
+
+
+def filters_of(names: Mapping[str, Any]) -> dict[str, str]:
+    """Query parameters of a filter: lists become comma lists, what is None is left out.
+
+    Raises:
+        SpecError: a filter that does not exist.
+    """
+    out: dict[str, str] = {}
+    for name, value in names.items():
+        if name not in FILTERS:
+            raise SpecError(f"'{name}' is not a filter", hint=f"they are {', '.join(FILTERS)}")
+        if value is None or value == "" or value == []:
+            continue
+        if isinstance(value, Mapping):
+            out[name] = ",".join(f"{key}={text}" for key, text in value.items())
+        elif isinstance(value, Iterable) and not isinstance(value, str):
+            out[name] = ",".join(str(item) for item in value)
+        else:
+            out[name] = str(value)
+    return out
+
+
+FILTERS = ("state", "user", "queue", "name", "account", "label")
+"""What jobs can be filtered by."""
+
+
+def fresh_key() -> str:
+    """An idempotency key that nobody used before."""
+    return os.urandom(16).hex()
+
+
+def _get(path: str) -> Request:
+    return Request("GET", path)
+
+
+def _page(path: str, filters: Mapping[str, str], limit: int, cursor: str) -> Request:
+    return Request("GET", path, query={**filters, "limit": str(limit)} | ({"cursor": cursor} if cursor else {}))
+
+
+def _part(text: str) -> str:
+    """Text as one segment of a path."""
+    if not text:
+        raise SpecError("an empty id names nothing")
+    return quote(text, safe="")
+
+
+def _reader(kind: type[T]) -> Callable[[Answer], T]:
+    return lambda answer: _decode(answer.body, kind)
+
+
+def _page_reader(name: str, kind: type[T]) -> Callable[[Answer], Page[T]]:
+    """A table with a list under `name` and, when there is more, a `cursor`."""
+
+    def read(answer: Answer) -> Page[T]:
+        raw = _decode(answer.body, dict[str, Any])
+        items = tuple(_convert(item, kind) for item in raw.get(name) or ())
+        return Page(items, str(raw.get("cursor") or ""))
+
+    return read
+
+
+def _list_reader(name: str, kind: type[T]) -> Callable[[Answer], tuple[T, ...]]:
+    read_page = _page_reader(name, kind)
+    return lambda answer: read_page(answer).items
+
+
+def _read_log(answer: Answer) -> LogPart:
+    start = int(answer.headers.get("hal-log-offset") or 0)
+    return LogPart(
+        data=answer.body,
+        offset=start,
+        size=int(answer.headers.get("hal-log-size") or start + len(answer.body)),
+        ended=answer.headers.get("hal-log-ended", "").lower() in ("1", "true"),
+    )
+
+
+def _decode(body: bytes, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(body, type=kind, dec_hook=dec_hook)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise _not_understood(error) from error
+
+
+def _convert(raw: Any, kind: type[T]) -> T:
+    try:
+        return msgspec.convert(raw, kind, dec_hook=dec_hook)
+    except msgspec.ValidationError as error:
+        raise _not_understood(error) from error
+
+
+def _not_understood(error: Exception) -> InternalError:
+    return InternalError(
+        f"the controller's answer is not understood: {error}",
+        hint="is it of another version? compare `hal --version` and `hal status`",
+    )

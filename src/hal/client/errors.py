@@ -1,0 +1,66 @@
+"""The client's own errors, and problem documents turned back into the errors that the controller raised.
+
+Every error that the client raises on purpose derives from `hal.HALError`; `code` says which, for scripts.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from hal.core.model.errors import (
+    ConflictError,
+    DeniedError,
+    HALError,
+    InternalError,
+    NotFoundError,
+    OverloadedError,
+    SpecError,
+    TimedOutError,
+    UnreachableError,
+    error_from_code,
+)
+
+MAX_QUOTED = 200
+"""How much of an answer that is not understood is shown."""
+
+_BY_STATUS: dict[int, type[HALError]] = {
+    400: SpecError,
+    401: DeniedError,
+    403: DeniedError,
+    404: NotFoundError,
+    405: InternalError,
+    408: TimedOutError,
+    409: ConflictError,
+    413: SpecError,
+    422: SpecError,
+    429: OverloadedError,
+    502: UnreachableError,
+    503: OverloadedError,
+    504: TimedOutError,
+}
+
+
+class JobFailedError(HALError):
+    """A job that was waited for with `check=True` did not succeed."""
+
+    code = "job-failed"
+
+
+class _Problem(msgspec.Struct):
+    code: str = ""
+    title: str = ""
+    detail: str = ""
+    hint: str = ""
+
+
+def error_from_answer(status: int, body: bytes) -> HALError:
+    """The error that a problem document (RFC 9457) names, or one by HTTP status when there is none."""
+    try:
+        problem = msgspec.json.decode(body, type=_Problem)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        shown = body[:MAX_QUOTED].decode(errors="replace").strip()
+        problem = _Problem(detail=f"the controller answered with status {status}{f': {shown}' if shown else ''}")
+    message = problem.detail or problem.title or f"the controller answered with status {status}"
+    if problem.code:
+        return error_from_code(problem.code, message, problem.hint)
+    return _BY_STATUS.get(status, InternalError)(message, hint=problem.hint)

@@ -1,0 +1,133 @@
+"""Reading a step's output file: to its present end, or as it grows, over retries and restarts of the controller."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Generator, Iterator
+
+from hal.client import calls
+from hal.client.backoff import FIRST_DELAY_S, LONGEST_DELAY_S
+from hal.client.http import CHUNK_BYTES, BrokenStreamError, Connections, Stream
+from hal.client.views import LogPart, TaskInfo
+
+PART_BYTES = 4 << 20
+"""How much of a file one request reads."""
+
+
+class LogFollower:
+    """One stream of one rank of one task: its latest attempt and, when following, those after it."""
+
+    def __init__(
+        self,
+        connections: Connections,
+        job_id: str,
+        *,
+        stream: str = "stdout",
+        task: int = 0,
+        rank: int = 0,
+        attempt: int | None = None,
+    ) -> None:
+        self._connections = connections
+        self._job_id = job_id
+        self._stream = stream
+        self._task = task
+        self._rank = rank
+        self._attempt = attempt
+        self._offset = 0
+        self._open: Stream | None = None
+        self._stopping = threading.Event()
+
+    def pieces(self, *, follow: bool = False, tail_bytes: int | None = None) -> Iterator[bytes]:
+        """What was written, in order.
+
+        Args:
+            follow: until the task has ended (or the one attempt that was named), else to the present end.
+            tail_bytes: leave out all but the last so many bytes of what is there now.
+        Raises:
+            NotFoundError: no such job, task, rank or attempt.
+        """
+        if tail_bytes is not None:
+            self._offset = max(0, self._part(limit=0).size - tail_bytes)
+        if not follow:
+            yield from self._rest(self._attempt)
+            return
+        only_one = self._attempt is not None
+        attempt = self._attempt or self._next_attempt(0)
+        while attempt is not None:
+            yield from self._whole(attempt)
+            self._offset = 0
+            attempt = None if only_one or self._stopping.is_set() else self._next_attempt(attempt)
+
+    def stop(self) -> None:
+        """Make `pieces` end soon, from another thread; what is there by now is still given."""
+        self._stopping.set()
+        stream = self._open
+        if stream is not None:
+            stream.interrupt()
+
+    def _whole(self, attempt: int) -> Iterator[bytes]:
+        """One attempt's file until it is complete, opened again wherever it breaks off."""
+        delay_s = FIRST_DELAY_S
+        while True:
+            request = self._call(attempt, follow=True).request
+            try:
+                with self._connections.stream(request) as stream:
+                    self._open = stream
+                    self._offset = int(stream.headers.get("hal-log-offset") or self._offset)
+                    for piece in () if self._stopping.is_set() else stream:
+                        self._offset += len(piece)
+                        delay_s = FIRST_DELAY_S
+                        yield piece
+            except BrokenStreamError:
+                pass
+            finally:
+                self._open = None
+            # A controller that is stopped in good order ends its streams too: only the file's own word counts.
+            part = yield from self._rest(attempt)
+            if part.ended or self._stopping.is_set():
+                return
+            self._stopping.wait(delay_s)
+            delay_s = min(delay_s * 2, LONGEST_DELAY_S)
+
+    def _rest(self, attempt: int | None) -> Generator[bytes, None, LogPart]:
+        """What is there now; gives the last part read."""
+        while True:
+            part = self._part(attempt=attempt, limit=PART_BYTES)
+            self._offset = part.offset + len(part.data)
+            if not part.data:
+                return part
+            for start in range(0, len(part.data), CHUNK_BYTES):
+                yield part.data[start : start + CHUNK_BYTES]
+
+    def _next_attempt(self, previous: int) -> int | None:
+        """The first attempt after `previous` that has begun, waited for; None when there will be none."""
+        delay_s = FIRST_DELAY_S
+        while True:
+            info = self._task_info()
+            latest = info.attempt or 0
+            if latest > previous and info.state not in ("pending", "held", "allocated"):
+                return latest
+            if info.ended or self._stopping.is_set():
+                return None
+            self._stopping.wait(delay_s)
+            delay_s = min(delay_s * 2, LONGEST_DELAY_S)
+
+    def _task_info(self) -> TaskInfo:
+        call = calls.task(self._job_id, self._task)
+        return call.read(self._connections.send(call.request))
+
+    def _part(self, *, attempt: int | None = None, limit: int) -> LogPart:
+        call = self._call(attempt or self._attempt, limit=limit)
+        return call.read(self._connections.send(call.request))
+
+    def _call(self, attempt: int | None, *, limit: int | None = None, follow: bool = False) -> calls.Call[LogPart]:
+        return calls.log(
+            self._job_id,
+            task=self._task,
+            attempt=attempt,
+            rank=self._rank,
+            stream=self._stream,
+            offset=self._offset,
+            limit=limit,
+            follow=follow,
+        )

@@ -1,0 +1,208 @@
+"""A JobSpec from what people write in Python: `submit(['train.py'], cpus=4, memory='8GiB', walltime='2h')`.
+
+Reads nothing of its own: environment and working directory are passed in.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, TypedDict
+
+import msgspec
+
+from hal.core.model import (
+    ArrayRange,
+    Constraint,
+    Dependency,
+    JobSpec,
+    LimitSignal,
+    Resources,
+    Retries,
+    SpecError,
+    parse_amount,
+    parse_dependency,
+    parse_duration,
+    resource_name,
+    spec_from_plain,
+    to_plain,
+)
+
+if TYPE_CHECKING:
+    from hal.client.aio_job import AsyncJob
+    from hal.client.job import Job
+
+SENT_VARIABLES = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ")
+"""Variables of the submitter that a job sees without being asked; those that begin with LC_ too."""
+
+
+class JobOptions(TypedDict, total=False):
+    """Keywords of `submit`; docs/python.md describes each."""
+
+    cpus: float | str
+    """Cores per node (1 when nothing is asked for)."""
+    memory: int | str
+    """Bytes, or text like '8GiB', per node."""
+    gpus: float | str
+    """Devices per node."""
+    request: Mapping[str, Any]
+    """More resources per node, by name."""
+    nodes: int
+    """Distinct nodes that each task holds at once."""
+    walltime: float | str | timedelta
+    """Seconds, or text like '90m'."""
+    array: int | str | range | ArrayRange
+    """A count, '0-99', '0-98:2' or a range."""
+    name: str
+    queue: str
+    account: str
+    user: str
+    priority: int
+    after: Job | AsyncJob | Dependency | int | str | Sequence[Job | AsyncJob | Dependency | int | str]
+    """Starts after these jobs have succeeded; 'afterany:42' and the like for other kinds."""
+    env: Mapping[str, object]
+    """Variables, beside the few that are always sent (`SENT_VARIABLES`)."""
+    workdir: str | os.PathLike[str]
+    """Default: the current directory."""
+    retries: int | Mapping[str, Any] | Retries
+    labels: Mapping[str, str]
+    constraints: str | Sequence[str | Constraint]
+    """What its nodes' labels must say: 'gpu=a100|h100', '!spot'."""
+    hold: bool
+    script: str
+    """Text of a script, instead of a command."""
+    begin: float | str | datetime
+    """Not before: a datetime, ISO text, or seconds since 1970."""
+    signal: Mapping[str, Any] | LimitSignal
+    """Sent before the walltime ends: {'name': 'USR1', 'before': '5m'}."""
+
+
+_KEYWORDS = frozenset(JobOptions.__annotations__)
+_SAME_NAME = ("name", "queue", "account", "user", "priority", "nodes", "hold", "script")
+
+
+def sent_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables that a job sees without being asked."""
+    return {key: value for key, value in environ.items() if key in SENT_VARIABLES or key.startswith("LC_")}
+
+
+def spec_from_options(
+    command: str | Sequence[str] | None, options: JobOptions, *, environ: Mapping[str, str], workdir: str
+) -> JobSpec:
+    """The checked spec of one job.
+
+    Args:
+        command: program and arguments; text is run by /bin/sh.
+        options: keywords of `submit`.
+        environ: the submitter's environment, of which `SENT_VARIABLES` are sent.
+        workdir: where the job runs when `options` names no other place.
+    Raises:
+        SpecError: naming the keyword and what to write instead.
+    """
+    unknown = [key for key in options if key not in _KEYWORDS]
+    if unknown:
+        near = difflib.get_close_matches(unknown[0], sorted(_KEYWORDS), n=1)
+        raise SpecError(
+            f"submit has no keyword '{unknown[0]}'",
+            hint=f"did you mean '{near[0]}'?" if near else f"they are {', '.join(sorted(_KEYWORDS))}",
+        )
+    given: dict[str, Any] = {key: value for key, value in options.items() if value is not None}
+    plain: dict[str, Any] = {key: given[key] for key in _SAME_NAME if key in given}
+    if command is not None:
+        plain["command"] = _words(command)
+    plain["env"] = {**sent_environment(environ), **_environment(given.get("env", {}))}
+    plain["workdir"] = os.path.normpath(os.path.join(workdir, os.path.expanduser(given.get("workdir", ""))))
+    if request := _request(given):
+        plain["request"] = request
+    if "walltime" in given:
+        plain["walltime"] = _seconds(given["walltime"])
+    if "array" in given:
+        plain["array"] = _array(given["array"])
+    if "after" in given:
+        plain["dependencies"] = [_dependency(one) for one in _listed(given["after"])]
+    if "retries" in given:
+        plain["retries"] = {"max": given["retries"]} if isinstance(given["retries"], int) else given["retries"]
+    if "labels" in given:
+        plain["labels"] = dict(given["labels"])
+    if "constraints" in given:
+        plain["constraints"] = _listed(given["constraints"])
+    if "begin" in given:
+        plain["begin_at_ms"] = _instant_ms(given["begin"])
+    if "signal" in given:
+        plain["signal"] = given["signal"]
+    return spec_from_plain({key: _as_plain(value) for key, value in plain.items()})
+
+
+def _words(command: str | Sequence[str]) -> list[str]:
+    if isinstance(command, str):
+        return ["/bin/sh", "-c", command]
+    return list(command)
+
+
+def _environment(given: Any) -> dict[str, str]:
+    if not isinstance(given, Mapping):
+        raise SpecError(f"env: expected a mapping of names to values, got {given!r}")
+    return {str(key): str(value) for key, value in given.items()}
+
+
+def _request(given: Mapping[str, Any]) -> dict[str, str]:
+    amounts: dict[str, int] = {}
+    for name, amount in (given.get("request") or {}).items():
+        name = resource_name(str(name))
+        amounts[name] = parse_amount(name, amount, field=f"request.{name}")
+    for keyword, name in (("cpus", "cpu"), ("memory", "memory"), ("gpus", "gpu")):
+        if keyword in given:
+            if name in amounts:
+                raise SpecError(f"{keyword}: '{name}' is given in `request` too", hint="give it once")
+            amounts[name] = parse_amount(name, given[keyword], field=keyword)
+    if amounts and "cpu" not in amounts:
+        amounts["cpu"] = 1000
+    return Resources(amounts).plain()
+
+
+def _seconds(value: Any) -> str:
+    if isinstance(value, timedelta):
+        value = f"{value / timedelta(milliseconds=1):.0f}ms"
+    return str(parse_duration(value, field="walltime"))
+
+
+def _array(value: Any) -> Any:
+    if not isinstance(value, range):
+        return value
+    if value.step < 1 or not value:
+        raise SpecError(f"array: {value} holds no task", hint="write a range that counts up")
+    return ArrayRange(count=len(value), first=value.start, step=value.step)
+
+
+def _listed(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, Sequence | set | frozenset) and not isinstance(value, str) else [value]
+
+
+def _dependency(value: Any) -> Dependency:
+    if isinstance(value, Dependency):
+        return value
+    return parse_dependency(str(getattr(value, "id", value)))
+
+
+def _instant_ms(value: Any) -> int:
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError:
+            raise SpecError(
+                f"begin: '{value}' is not an instant", hint="write it like 2030-01-31T18:00, with a zone if not local"
+            ) from None
+    if isinstance(value, datetime):
+        value = value.timestamp()
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise SpecError(f"begin: expected a datetime or seconds since 1970, got {value!r}")
+    return round(value * 1000)
+
+
+def _as_plain(value: Any) -> Any:
+    """Values of the model as plain data, lists of them too; everything else as it is."""
+    if isinstance(value, list):
+        return [_as_plain(item) for item in value]
+    return to_plain(value) if isinstance(value, msgspec.Struct) else value

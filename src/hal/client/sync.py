@@ -1,0 +1,250 @@
+"""The synchronous client.
+
+Thread-safe. A controller that is restarted is waited for (`RECONNECT_S`); every error derives from `hal.HALError`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, TypeVar, Unpack, overload
+
+from hal.client import calls
+from hal.client.address import Address, find_address
+from hal.client.backoff import Backoff
+from hal.client.calls import Call, Page
+from hal.client.job import Job
+from hal.client.http import RECONNECT_S, BrokenStreamError, Connections
+from hal.client.outcome import ids_of
+from hal.client.specs import JobOptions
+from hal.client.sse import EventReader
+from hal.client.submission import SpecLike, sort_out
+from hal.client.views import (
+    EventInfo,
+    HealthInfo,
+    JobInfo,
+    NodeInfo,
+    Outcome,
+    QueueInfo,
+)
+
+T = TypeVar("T")
+
+
+class Client:
+    """A connection to one HAL. Use `hal.connect()`, or as a context manager."""
+
+    def __init__(self, address: Address | None = None, *, reconnect_s: float = RECONNECT_S) -> None:
+        """Opens no connection yet.
+
+        Args:
+            address: default: as `hal.connect()` finds it.
+            reconnect_s: how long a controller that answered before is waited for when it stops answering.
+        """
+        self.connections = Connections(address or find_address(), reconnect_s=reconnect_s)
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        address = self.connections.address
+        return f"Client({str(address.home.root) if address.home else address.socket_path or address.authority!r})"
+
+    def close(self) -> None:
+        """Close its connections."""
+        self.connections.close()
+
+    # ── jobs ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @overload
+    def submit(
+        self,
+        what: str | Sequence[str] | SpecLike | None = None,
+        *,
+        idempotency_key: str | None = None,
+        **options: Unpack[JobOptions],
+    ) -> Job: ...
+
+    @overload
+    def submit(self, what: Sequence[SpecLike], *, idempotency_key: str | None = None) -> list[Job]: ...
+
+    def submit(
+        self,
+        what: str | Sequence[str] | SpecLike | Sequence[SpecLike] | None = None,
+        *,
+        idempotency_key: str | None = None,
+        **options: Unpack[JobOptions],
+    ) -> Job | list[Job]:
+        """Submit one job (a command with keywords, or a whole spec) or several (a list of specs, all or none).
+
+        Args:
+            what: program and arguments; text for /bin/sh; a `JobSpec`; plain data as in a spec file; or a list of the
+                last two. None with `script=`.
+            idempotency_key: a second submission with the same key gives the jobs of the first.
+            options: see `JobOptions` and docs/python.md: cpus, memory, gpus, request, nodes, walltime, array, name,
+                queue, account, user, priority, after, env, workdir, retries, labels, constraints, hold, script, begin,
+                signal.
+        Raises:
+            SpecError: malformed, or it can never be met; nothing was submitted.
+            UnreachableError, OverloadedError: nothing was submitted.
+        """
+        submission = sort_out(what, options, environ=os.environ, workdir=os.getcwd())
+        answer = self.call(calls.submit(submission.specs, key=idempotency_key))
+        jobs = [Job(self, job) for job in ids_of(answer)]
+        return jobs if submission.many else jobs[0]
+
+    def check(self, what: str | Sequence[str] | SpecLike | Sequence[SpecLike], **options: Unpack[JobOptions]) -> None:
+        """As `submit`, but only say whether it would be accepted.
+
+        Raises:
+            SpecError: it would not.
+        """
+        submission = sort_out(what, options, environ=os.environ, workdir=os.getcwd())
+        self.call(calls.submit(submission.specs, dry_run=True))
+
+    def job(self, job_id: str | int) -> Job:
+        """The job with that id.
+
+        Raises:
+            NotFoundError: there is none.
+        """
+        job = Job(self, str(job_id))
+        job.refresh()
+        return job
+
+    def jobs(self, *, limit: int | None = None, **filters: Any) -> Iterator[JobInfo]:
+        """Jobs, newest first, page by page as they are consumed.
+
+        Args:
+            limit: stop after so many.
+            filters: state, user, queue, name, account, label; a list means any of them.
+        """
+        return self.paged(lambda size, cursor: calls.jobs(calls.filters_of(filters), limit=size, cursor=cursor), limit)
+
+    def wait_all(self, jobs: Iterable[Job | str | int], timeout: float | None = None) -> list[JobInfo]:
+        """Wait until all of them have ended.
+
+        Args:
+            timeout: seconds for all together; None: no limit.
+        Returns: in the given order.
+        Raises:
+            TimedOutError: not all have ended by then.
+        """
+        deadline_s = None if timeout is None else time.monotonic() + timeout
+        ends = []
+        for job in jobs:
+            handle = job if isinstance(job, Job) else Job(self, str(job))
+            left_s = None if deadline_s is None else max(0.0, deadline_s - time.monotonic())
+            ends.append(handle.wait(left_s))
+        return ends
+
+    def cancel(self, *ids: str | int, **filters: Any) -> list[Outcome]:
+        """Cancel jobs (`42`) and tasks (`42.7`) by id, or all that a filter names; one outcome each."""
+        return self._control("cancel", ids, filters)
+
+    def hold(self, *ids: str | int, **filters: Any) -> list[Outcome]:
+        """Keep jobs that have not started from starting."""
+        return self._control("hold", ids, filters)
+
+    def release(self, *ids: str | int, **filters: Any) -> list[Outcome]:
+        """Let held jobs start again."""
+        return self._control("release", ids, filters)
+
+    def requeue(self, *ids: str | int, **filters: Any) -> list[Outcome]:
+        """Stop running tasks and let them, or ended ones, run again as a new attempt."""
+        return self._control("requeue", ids, filters)
+
+    # ── the rest ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def nodes(self) -> list[NodeInfo]:
+        """All nodes, by name."""
+        return list(self.call(calls.nodes()))
+
+    def node(self, name: str) -> NodeInfo:
+        """One node.
+
+        Raises:
+            NotFoundError: there is none of that name.
+        """
+        return self.call(calls.node(name))
+
+    def queues(self) -> list[QueueInfo]:
+        """All queues."""
+        return list(self.call(calls.queues()))
+
+    def health(self) -> HealthInfo:
+        """How the controller is."""
+        return self.call(calls.health())
+
+    def version(self) -> dict[str, Any]:
+        """What the controller says about its version."""
+        return self.call(calls.version())
+
+    def events(
+        self, after: int | None = None, *, follow: bool = False, job: str | int | None = None
+    ) -> Iterator[EventInfo]:
+        """The durable feed, in commit order.
+
+        Args:
+            after: begin behind this sequence number; None: from the first kept one, or with `follow` from now on.
+            follow: do not end, but wait for more; goes on by itself after a restart of the controller.
+            job: only what concerns this job.
+        """
+        job_id = "" if job is None else str(job)
+        return self._followed_events(after, job_id) if follow else self._past_events(after or 0, job_id)
+
+    def call(self, call: Call[T]) -> T:
+        """Send one call of REST /v1 and read its answer."""
+        return call.read(self.connections.send(call.request))
+
+    def _control(self, action: str, ids: Sequence[str | int], filters: Mapping[str, Any]) -> list[Outcome]:
+        names = [str(one) for one in ids]
+        chosen = calls.filters_of(filters)
+        if not names and not chosen:
+            return []
+        outcomes: list[Outcome] = []
+        for start in range(0, max(len(names), 1), calls.MAX_IDS_A_CALL):
+            part = names[start : start + calls.MAX_IDS_A_CALL]
+            outcomes.extend(self.call(calls.control(action, part, chosen)))
+        return outcomes
+
+    def paged(self, call: Callable[[int, str], Call[Page[T]]], limit: int | None) -> Iterator[T]:
+        """Items of all pages of a listing; `call` gets a page's size and the cursor of the page before."""
+        cursor, left = "", limit
+        while left is None or left > 0:
+            page = self.call(call(calls.PAGE_ITEMS if left is None else min(left, calls.PAGE_ITEMS), cursor))
+            yield from page.items if left is None else page.items[:left]
+            left = None if left is None else left - len(page.items)
+            cursor = page.cursor
+            if not cursor:
+                return
+
+    def _past_events(self, after: int, job_id: str) -> Iterator[EventInfo]:
+        while page := self.call(calls.events(after, job_id=job_id)).items:
+            yield from page
+            after = page[-1].sequence
+
+    def _followed_events(self, after: int | None, job_id: str) -> Iterator[EventInfo]:
+        backoff = Backoff(self.connections.reconnect_s)
+        while True:
+            try:
+                with self.connections.stream(calls.event_stream(after, job_id=job_id)) as stream:
+                    reader = EventReader()
+                    for chunk in stream:
+                        backoff.worked()
+                        for event in reader.feed(chunk):
+                            if event.data:
+                                info = calls.read_event(event.data)
+                                after = info.sequence
+                                yield info
+            except BrokenStreamError:
+                pass
+            delay_s = backoff.failed(time.monotonic())
+            if delay_s is None:
+                raise self.connections.address.unreachable("its event feed ends again and again")
+            time.sleep(delay_s)

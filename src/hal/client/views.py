@@ -1,0 +1,193 @@
+"""What the controller tells: jobs, tasks, attempts, nodes, queues, events, as typed frozen values.
+
+Pure. Times are milliseconds since 1970 (`*_ms`), None where it has not happened; amounts are in base units (millicores,
+bytes, milli-devices). Fields of a newer controller that this version does not know are ignored.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+from hal.core.model import AttemptState, Duration, NodeState, Resources, TaskState
+
+
+class View(Struct, frozen=True, kw_only=True):
+    """Base of what is read from the controller."""
+
+
+class JobInfo(View, frozen=True, kw_only=True):
+    """A job as it was when it was read."""
+
+    id: str
+    state: TaskState
+    name: str = ""
+    queue: str = ""
+    account: str = ""
+    user: str = ""
+    priority: int = 0
+    tasks: int = 1
+    """How many tasks its array has; 1 without one."""
+    counts: dict[str, int] = {}
+    """Tasks by state."""
+    nodes: int = 1
+    """Distinct nodes that each task holds at once."""
+    request: Resources = Resources()
+    """Per node."""
+    walltime: Duration | None = None
+    submit_ms: int = 0
+    eligible_ms: int | None = None
+    start_ms: int | None = None
+    end_ms: int | None = None
+    exit_code: int | None = None
+    """Of its task; the largest over the tasks of an array."""
+    reason: str = ""
+    """Why it waits, or why it ended as it did."""
+    labels: dict[str, str] = {}
+    spec: dict[str, Any] | None = None
+    """What was submitted, as plain data; not in listings."""
+
+    @property
+    def ended(self) -> bool:
+        """No state follows."""
+        return self.state.ended
+
+
+class AttemptInfo(View, frozen=True, kw_only=True):
+    """One try at running a task; tries count from 1."""
+
+    attempt: int
+    state: AttemptState
+    nodes: tuple[str, ...] = ()
+    token: str = ""
+    allocated_ms: int | None = None
+    start_ms: int | None = None
+    end_ms: int | None = None
+    cause: str = ""
+    exit_code: int | None = None
+    signal: int | None = None
+    message: str = ""
+    usage: dict[str, Any] = {}
+
+
+class TaskInfo(View, frozen=True, kw_only=True):
+    """One element of a job's array, by position from 0."""
+
+    job: str
+    task: int
+    state: TaskState
+    attempt: int | None = None
+    """Its latest try, from 1; None or 0 before the first."""
+    nodes: tuple[str, ...] = ()
+    """Where that try runs or ran, in rank order."""
+    start_ms: int | None = None
+    end_ms: int | None = None
+    exit_code: int | None = None
+    signal: int | None = None
+    cause: str = ""
+    message: str = ""
+    usage: dict[str, Any] = {}
+    attempts: tuple[AttemptInfo, ...] = ()
+    """All its tries; only when one task is asked for."""
+
+    @property
+    def id(self) -> str:
+        """`42.7`"""
+        return f"{self.job}.{self.task}"
+
+    @property
+    def ended(self) -> bool:
+        """No state follows."""
+        return self.state.ended
+
+
+class NodeInfo(View, frozen=True, kw_only=True):
+    """One machine, or the share of a machine that one agent offers."""
+
+    name: str
+    state: NodeState
+    capacity: dict[str, int] = {}
+    free: dict[str, int] = {}
+    labels: dict[str, str] = {}
+    reason: str = ""
+    last_seen_ms: int | None = None
+    running: int = 0
+    """Steps on it now."""
+    notes: tuple[str, ...] = ()
+    """What it cannot do, in words."""
+
+
+class QueueInfo(View, frozen=True, kw_only=True):
+    """One queue."""
+
+    name: str
+    pending: int = 0
+    running: int = 0
+    held: int = 0
+    default_walltime: Duration | None = None
+    max_walltime: Duration | None = None
+    priority: int = 0
+
+
+class EventInfo(View, frozen=True, kw_only=True):
+    """One entry of the durable feed (docs/events.md lists kinds and payloads)."""
+
+    sequence: int
+    at_ms: int
+    kind: str
+    cause: str = ""
+    trace_id: str = ""
+    jobs: tuple[str | int, ...] = ()
+    payload: dict[str, Any] = {}
+
+
+class WhyInfo(View, frozen=True, kw_only=True):
+    """Why a job has not started, or what became of it."""
+
+    job: str | int
+    message: str
+    reason: str = ""
+    state: str = ""
+    resource: str = ""
+    asked: int = 0
+    available: int = 0
+    node: str = ""
+    starts_at_ms: int | None = None
+    basis: str = ""
+    position: int | None = None
+    helps: tuple[str, ...] = ()
+
+
+class Outcome(View, frozen=True, kw_only=True):
+    """What became of one id in a request that named several."""
+
+    id: str
+    ok: bool = True
+    state: str = ""
+    code: str = ""
+    """Of the error when not `ok`."""
+    detail: str = ""
+    hint: str = ""
+
+
+class LogPart(View, frozen=True, kw_only=True):
+    """A piece of an output file."""
+
+    data: bytes
+    offset: int
+    """Of the first byte of `data`, counted over everything that was ever written."""
+    size: int
+    """Bytes written so far."""
+    ended: bool
+    """Nothing more will be written."""
+
+
+class HealthInfo(View, frozen=True, kw_only=True):
+    """How the controller is."""
+
+    status: str
+    version: str = ""
+    jobs: dict[str, int] = {}
+    """Live jobs by state."""
+    warnings: tuple[str, ...] = ()
