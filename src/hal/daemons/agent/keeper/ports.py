@@ -99,16 +99,16 @@ class Ended(Struct, frozen=True, array_like=True):
     out_of_memory: bool = False
     """Its memory limit ended at least one of its processes."""
     leftover: bool = False
-    """Other processes of the step are, or may be, alive: the core has them killed and waits for `Gone`."""
+    """Other processes of the step are, or may be, alive: the core asks for `watch` or `kill` and waits for `Gone`."""
     message: str = ""
 
 
 class Gone(Struct, frozen=True, array_like=True):
-    """The answer to `kill`: no process of the step is left, or (`message`) what could not be ended."""
+    """The answer to `watch` and `kill`: no process of the step is left, or (`message`) what could not be ended."""
 
     step: StepId
     killed: int = 0
-    """How many processes had to be killed after the first one had ended."""
+    """How many processes were killed after the first one had ended."""
     message: str = ""
 
 
@@ -147,10 +147,14 @@ class Spawner(Protocol):
     def signal(self, steps: Sequence[StepId], number: int) -> None:
         """Send a signal to every process of these steps."""
 
-    def kill(self, steps: Sequence[StepId]) -> None:
-        """SIGKILL every process of these steps until none is left; each gives one `Gone`.
+    def watch(self, steps: Sequence[StepId]) -> None:
+        """`Gone` is wanted for each of these once none of its processes is left; their first process has ended."""
 
-        `Ended` of the first process, where it still ran, comes before `Gone`.
+    def kill(self, steps: Sequence[StepId]) -> None:
+        """SIGKILL every process of these steps until none is left.
+
+        Where the first process had ended before, one `Gone` answers (also after `watch`: one in all); where it still
+        runs, its `Ended` is the answer, and `leftover` says whether more is to be done.
         """
 
     def resize(self, step: StepId, *, cpu_milli: int, memory_bytes: int) -> str:
@@ -232,9 +236,11 @@ class Exited(Struct, frozen=True, array_like=True, tag=5):
 
 
 class Dropped(Struct, frozen=True, array_like=True, tag=6):
-    """Steps that need not be remembered: acknowledged, or never started. Only their ids stay, for a while."""
+    """Steps that need not be remembered."""
 
     steps: tuple[StepId, ...]
+    code: str
+    """Why a start that names one again is refused (`already-ended`, `not-held`); '': it is not refused."""
 
 
 class Resized(Struct, frozen=True, array_like=True, tag=7):

@@ -1,0 +1,537 @@
+"""The keeper's decisions: which start is taken on, when a step is signalled, stopped and killed, what is reported.
+
+Synchronous, without I/O or clocks of its own: frames and spawner events in, frames and spawner calls out, an `Instant`
+with every call. The same class runs in the real loop (`loop`) and, with fake processes, under virtual time. A turn is:
+feed what is there, `wake`, `take_frames`. Rules: CLUSTER.md 'Keepers', docs/keeper.md.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Final
+
+from hal.core.model import StepId
+from hal.daemons.agent.keeper.commands import Commands, signal_number
+from hal.daemons.agent.keeper.environment import step_env
+from hal.daemons.agent.keeper.ledger import MAX_BATCH, MAX_HELD, Ledger
+from hal.daemons.agent.keeper.ports import (
+    Adoption,
+    Ended,
+    Gone,
+    Instant,
+    Journal,
+    JournalFullError,
+    KeeperConfig,
+    Launch,
+    NeverStarted,
+    Outputs,
+    Spawned,
+    Spawner,
+    SpawnerEvent,
+    SpawnFailed,
+    Unspawned,
+    Vanished,
+)
+from hal.daemons.agent.keeper.reports import Reports
+from hal.daemons.agent.keeper.step import (
+    SIGTERM,
+    HeldStep,
+    Phase,
+    exit_lost,
+    exit_of_ended,
+    exit_spawn_failed,
+    exit_unspawned,
+)
+from hal.daemons.agent.keeper.timers import Due, Timers
+from hal.wire import agree
+from hal.wire.errors import VersionError
+from hal.wire.frames import (
+    AnyFrame,
+    ExitsAck,
+    Goodbye,
+    Heartbeat,
+    HeartbeatAck,
+    Hello,
+    Role,
+    Samples,
+    Start,
+    StepExit,
+    StepStart,
+    Stop,
+    StopReason,
+    Welcome,
+)
+from hal.wire.frames import HeldStep as HeldReport
+
+WAKE_MS: Final = 1_000
+"""The clock is read at least this often, so that limits and leases hold after the host was suspended."""
+LEFTOVER_GRACE_MS: Final = 500
+"""How long processes that a step left behind may go on (a `tee` that still writes) before they are killed."""
+SAMPLE_AGE_MS: Final = 1_000
+SAMPLE_EVERY_MS: Final = 2_000
+MAX_SAMPLED: Final = 2_000
+"""Steps sampled at a time."""
+STOP_ALL_GRACE_MS: Final = 5_000
+SIGCONT: Final = 18
+
+
+class KeeperCore:
+    """All that one keeper decides."""
+
+    def __init__(
+        self,
+        *,
+        config: KeeperConfig,
+        journal: Journal,
+        spawner: Spawner,
+        outputs: Outputs,
+        boot_id: str,
+        notes: Sequence[str] = (),
+        pid: int = 0,
+    ) -> None:
+        self.config = config
+        self.stopping = False
+        """`stop_all` was called: nothing is started any more."""
+        self._spawner = spawner
+        self._outputs = outputs
+        self._boot_id = boot_id
+        self._pid = pid
+        self._notes = list(notes)
+        self._ledger = Ledger(journal, boot_id)
+        self._reports = Reports()
+        self._timers = Timers()
+        self._queue: deque[StepId] = deque()
+        self._running: dict[StepId, HeldStep] = {}
+        """Steps with a first process, those that began first come first."""
+        self._next_sample_ms = 0
+        self._next_maintenance_ms = 0
+        self._commands = Commands(self._ledger, spawner, outputs, self._reports, self._retime)
+
+    # ── what the shell asks ───────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def epoch(self) -> int:
+        """Highest leader epoch heard."""
+        return self._ledger.epoch
+
+    @property
+    def idle(self) -> bool:
+        """No step is queued, starting, running or ending."""
+        return not any(held.active for held in self._ledger.steps.values())
+
+    @property
+    def active_steps(self) -> int:
+        """Steps that are queued, starting, running or ending."""
+        return sum(held.active for held in self._ledger.steps.values())
+
+    @property
+    def unacknowledged(self) -> int:
+        """Exits that the controller has not acknowledged."""
+        return self._reports.unacknowledged
+
+    @property
+    def durable(self) -> bool:
+        """Every end that `happened` was told of is in the journal: its helper need not keep it."""
+        return self._ledger.durable
+
+    @property
+    def running_steps(self) -> Sequence[StepId]:
+        """Steps whose first process runs."""
+        return tuple(self._running)
+
+    def recover(self, now: Instant) -> None:
+        """Called once, first: take over what the journal names."""
+        missing = self._ledger.load(now)
+        for held in self._ledger.steps.values():
+            if held.exit is not None:
+                self._reports.exited(held)
+        for held in missing:
+            if held.kill_boot_ms:
+                self._timers.add(held.kill_boot_ms, Due.KILL, held.step)
+        if missing:
+            self._spawner.adopt(
+                [
+                    Adoption(
+                        held.step,
+                        held.start.token,
+                        held.template.memory_bytes,
+                        held.template.cpu_milli,
+                        held.template.output_bytes,
+                    )
+                    for held in missing
+                ]
+            )
+
+    def detached(self, now: Instant) -> None:
+        """The agent's connection has ended."""
+        self._reports.detach()
+
+    def received(self, frame: AnyFrame, now: Instant) -> None:
+        """A frame from the agent."""
+        match frame:
+            case Hello():
+                self._attach(frame, now)
+            case Start():
+                self._start(frame, now)
+            case Stop():
+                self._stop_frame(frame, now)
+            case ExitsAck():
+                self._acknowledge(frame.steps)
+            case Heartbeat():
+                self._reports.frame(
+                    Heartbeat(stamp_boot_ms=now.boot_ms, epoch=self._ledger.epoch, running=len(self._running))
+                )
+            case HeartbeatAck():
+                self._ledger.saw_epoch(frame.epoch)
+            case Goodbye():
+                self._reports.detach()
+            case _:
+                self._commands.received(frame, now)
+
+    def happened(self, events: Sequence[SpawnerEvent], now: Instant) -> None:
+        """What the spawner tells, in the order in which it happened."""
+        exits: list[tuple[HeldStep, StepExit]] = []
+        watched: list[StepId] = []
+        for event in events:
+            held = self._ledger.steps.get(event.step)
+            if held is None or not held.active:
+                continue
+            match event:
+                case Spawned():
+                    self._spawned(held, event, now)
+                case Ended():
+                    self._running.pop(held.step, None)
+                    held.phase, held.ended = Phase.ENDING, event
+                    held.started_ms = held.started_ms or event.wall_ms
+                    if not event.leftover:
+                        exits.append((held, self._report(held, event)))
+                    else:
+                        watched.append(held.step)
+                        if held.stop is None or held.killed:
+                            self._kill_at(held, now.boot_ms + (0 if held.killed else LEFTOVER_GRACE_MS))
+                case Gone():
+                    if held.ended is not None:
+                        count = event.killed
+                        left = (
+                            f"{count} process{'es' * (count > 1)} it left behind {_was(count)} killed" if count else ""
+                        )
+                        exits.append(
+                            (held, self._report(held, held.ended, left if not held.stop else "", event.message))
+                        )
+                case SpawnFailed():
+                    exits.append((held, exit_spawn_failed(held, event.code, event.message, event.wall_ms)))
+                case Vanished():
+                    exits.append((held, exit_lost(held, event.message, event.wall_ms)))
+                case NeverStarted():
+                    self._never_started(held, exits, now)
+                case Unspawned():
+                    if held.stop is not None:
+                        exits.append((held, exit_unspawned(held, now)))
+                    else:
+                        held.phase = Phase.QUEUED
+                        self._queue.appendleft(held.step)
+        if watched:
+            self._spawner.watch(watched)
+        self._finish(exits)
+
+    def stop_all(self, now: Instant) -> None:
+        """End every step and start none any more: `hal down --kill`."""
+        self.stopping = True
+        steps = [held.step for held in self._ledger.steps.values() if held.active]
+        self._stop(steps, StopReason.CANCELLED, STOP_ALL_GRACE_MS, now, note="HAL was shut down with --kill")
+
+    def wake(self, now: Instant) -> None:
+        """Do what has come due, launch what there is room for."""
+        self._limits(now)
+        self._launch()
+        if now.boot_ms >= self._next_sample_ms:
+            self._next_sample_ms = now.boot_ms + SAMPLE_EVERY_MS
+            self._sample(now)
+        if now.boot_ms >= self._next_maintenance_ms:
+            self._next_maintenance_ms = now.boot_ms + WAKE_MS
+            self._ledger.maintain()
+            if len(self._timers) > 4 * len(self._ledger.steps) + MAX_BATCH:
+                self._timers.keep(self._ledger.steps)
+
+    def next_wake(self, now: Instant) -> int:
+        """When `wake` is needed next, by the boot clock; at most `WAKE_MS` from now."""
+        times = [now.boot_ms + WAKE_MS, self._timers.next_ms(), self._reports.next_repeat(now)]
+        return max(now.boot_ms, min(time for time in times if time is not None))
+
+    def take_frames(self, now: Instant) -> list[AnyFrame]:
+        """What to send to the agent now."""
+        return self._reports.take(now)
+
+    # ── the agent ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _attach(self, hello: Hello, now: Instant) -> None:
+        self._reports.attach()
+        try:
+            version, features = agree.agree(hello)
+        except VersionError as error:
+            self._reports.frame(Goodbye(code=error.code, reason=str(error)))
+            return
+        self._ledger.saw_epoch(hello.epoch)
+        held = tuple(
+            HeldReport(held.step, held.active, held.pid, held.started_ms) for held in self._ledger.steps.values()
+        )
+        self._reports.frame(
+            Welcome(
+                role=Role.KEEPER,
+                version=version,
+                features=features,
+                epoch=self._ledger.epoch,
+                lease_ms=self.config.lease_ms,
+                name=self.config.node,
+                boot_id=self._boot_id,
+                pid=self._pid,
+                capacity=dict(self.config.capacity),
+                labels=dict(self.config.labels),
+                notes=(*self._notes, *self._ledger.notes),
+                held=held,
+            )
+        )
+
+    def _acknowledge(self, steps: Sequence[StepId]) -> None:
+        over = []
+        for step in steps:
+            held = self._ledger.steps.get(step)
+            if held is not None and not held.active:
+                self._reports.acknowledged(step)
+                over.append(step)
+        self._ledger.drop(over, "already-ended")
+
+    # ── starting ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _start(self, frame: Start, now: Instant) -> None:
+        refusal = self._refusal(frame, now)
+        if refusal is not None:
+            for start in frame.steps:
+                self._reports.refuse(start.step, *refusal)
+            return
+        self._ledger.saw_epoch(frame.epoch)
+        fresh: dict[int, dict[StepId, StepStart]] = {}
+        room = MAX_HELD - len(self._ledger.steps)
+        for start in frame.steps:
+            held = self._ledger.steps.get(start.step)
+            if held is not None:
+                self._repeat(held)
+            elif code := self._ledger.refusal_of(start.step):
+                self._reports.refuse(start.step, code, _REFUSAL_TEXTS[code])
+            elif not 0 <= start.template < len(frame.templates):
+                self._reports.refuse(start.step, "malformed", f"the frame has no template {start.template}")
+            elif frame.templates[start.template].guard:
+                self._reports.refuse(
+                    start.step, "not-supported", "this keeper cannot guard steps (on_node_lost=requeue)"
+                )
+            elif room <= 0:
+                text = f"this keeper holds {MAX_HELD} steps already; send it again when some have ended"
+                self._reports.refuse(start.step, "overloaded", text)
+            else:
+                steps = fresh.setdefault(start.template, {})
+                room -= start.step not in steps
+                steps[start.step] = start
+        for position, starts in fresh.items():
+            try:
+                taken = self._ledger.accept(list(starts.values()), frame.templates[position])
+            except JournalFullError as error:
+                for step in starts:
+                    self._reports.refuse(step, "journal-full", f"the keeper's journal cannot be written: {error}")
+                continue
+            self._queue.extend(held.step for held in taken)
+
+    def _refusal(self, frame: Start, now: Instant) -> tuple[str, str] | None:
+        if frame.epoch < self._ledger.epoch:
+            return (
+                "old-epoch",
+                f"a leader of epoch {self._ledger.epoch} was heard; this start is of epoch {frame.epoch}",
+            )
+        age = now.boot_ms - frame.stamp_boot_ms
+        if frame.stamp_boot_ms <= 0 or age < 0 or age > self.config.lease_ms:
+            text = (
+                f"its lease stamp is {age} ms old; at most {self.config.lease_ms} are allowed"
+                if age >= 0
+                else (f"its lease stamp lies {-age} ms ahead: it is from another boot")
+            )
+            return "no-lease", text if frame.stamp_boot_ms > 0 else "it carries no lease stamp"
+        if self.stopping:
+            return "stopping", "the keeper is shutting down (hal down --kill)"
+        return None
+
+    def _repeat(self, held: HeldStep) -> None:
+        """A start that came again: say again what is known."""
+        if held.phase is Phase.RUNNING or (held.phase is Phase.ENDING and held.pid):
+            self._reports.started(held)
+        elif held.phase is Phase.ENDED:
+            self._reports.exited(held)
+
+    def _launch(self) -> None:
+        room = self._spawner.room() if self._queue else 0
+        launches: list[Launch] = []
+        while self._queue and len(launches) < room:
+            held = self._ledger.steps.get(self._queue.popleft())
+            if held is None or held.phase is not Phase.QUEUED or held.recipe is None:
+                continue
+            held.phase = Phase.LAUNCHED
+            directory = self._outputs.directory(held.step)
+            launches.append(Launch(held.start, held.recipe, step_env(held.start, directory)))
+        if launches:
+            self._spawner.launch(launches)
+
+    def _spawned(self, held: HeldStep, event: Spawned, now: Instant) -> None:
+        if held.phase is not Phase.LAUNCHED:
+            return
+        held.phase, held.recipe = Phase.RUNNING, None
+        held.pid, held.started_ms, held.started_boot_ms = event.pid, event.wall_ms, event.boot_ms
+        self._running[held.step] = held
+        self._reports.started(held)
+        if held.stop is not None:
+            self._spawner.signal([held.step], SIGTERM)
+            self._kill_at(held, max(held.kill_boot_ms, now.boot_ms))
+        self._retime(held)
+
+    def _never_started(self, held: HeldStep, exits: list[tuple[HeldStep, StepExit]], now: Instant) -> None:
+        if held.stop is not None:
+            exits.append((held, exit_unspawned(held, now)))
+            return
+        self._ledger.drop([held.step], "")
+        self._reports.refuse(held.step, "not-started", "the keeper was restarted before it spawned this step")
+
+    # ── ending ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _stop_frame(self, frame: Stop, now: Instant) -> None:
+        if frame.epoch < self._ledger.epoch:
+            text = f"a leader of epoch {self._ledger.epoch} was heard; this stop is of epoch {frame.epoch}"
+            self._reports.done("stop", [], [(step, text) for step in frame.steps])
+            return
+        self._ledger.saw_epoch(frame.epoch)
+        unknown = []
+        for step in frame.steps:
+            held = self._ledger.steps.get(step)
+            if held is None and not self._ledger.refusal_of(step):
+                unknown.append(step)
+            elif held is not None and held.exit is not None:
+                self._reports.exited(held)
+        if unknown:
+            self._ledger.drop(unknown, "not-held")
+        for step in unknown:
+            self._reports.refuse(step, "not-held", "this keeper has no process of it, and will start none")
+        self._stop(frame.steps, frame.reason, frame.grace_ms, now)
+
+    def _stop(
+        self, steps: Sequence[StepId], reason: StopReason, grace_ms: int, now: Instant, *, note: str = ""
+    ) -> None:
+        unspawned: list[tuple[HeldStep, StepExit]] = []
+        begun: list[HeldStep] = []
+        grace_ms = max(0, grace_ms)
+        for step in steps:
+            held = self._ledger.steps.get(step)
+            if held is None or not held.active:
+                continue
+            if held.phase is Phase.ENDING and held.stop is None:
+                # It has ended by itself, which its exit will say; only what it left behind is hurried.
+                self._kill_at(held, min(held.kill_boot_ms, now.boot_ms + grace_ms))
+            elif held.stop is None:
+                held.stop, held.stop_grace_ms = reason, grace_ms
+                if note:
+                    held.notes = (*held.notes, note)
+                begun.append(held)
+                if held.phase is Phase.QUEUED:
+                    unspawned.append((held, exit_unspawned(held, now)))
+            elif held.phase is not Phase.QUEUED and now.boot_ms + grace_ms < held.kill_boot_ms:
+                held.stop_grace_ms = grace_ms
+                self._kill_at(held, now.boot_ms + grace_ms)
+        if begun:
+            self._ledger.stopping([held.step for held in begun], reason, now.boot_ms + grace_ms)
+        for held in begun:
+            self._kill_at(held, now.boot_ms + grace_ms)
+        running = [held for held in begun if held.phase is Phase.RUNNING]
+        if running:
+            self._spawner.signal([held.step for held in running], SIGTERM)
+        suspended = [held.step for held in running if held.suspended]
+        if suspended:
+            self._spawner.signal(suspended, SIGCONT)
+        self._finish(unspawned)
+
+    def _limits(self, now: Instant) -> None:
+        """Signals before limits, limits, and kills that have come due."""
+        signals: dict[int, list[StepId]] = {}
+        over: dict[int, list[StepId]] = {}
+        kills: list[StepId] = []
+        for due, step in self._timers.pop(now.boot_ms):
+            held = self._ledger.steps.get(step)
+            if held is None or held.phase not in (Phase.RUNNING, Phase.ENDING):
+                continue
+            if due is Due.KILL and held.kill_boot_ms and held.kill_boot_ms <= now.boot_ms:
+                held.kill_boot_ms = 0
+                held.killed = held.killed or held.phase is Phase.RUNNING
+                kills.append(step)
+            elif held.phase is not Phase.RUNNING or held.stop is not None or not held.walltime_ms:
+                continue
+            elif due is Due.LIMIT and held.started_boot_ms + held.walltime_ms <= now.boot_ms:
+                over.setdefault(held.template.grace_ms, []).append(step)
+            elif due is Due.LIMIT_SIGNAL and not held.limit_signal_sent:
+                before = held.started_boot_ms + held.walltime_ms - held.template.signal_before_ms
+                number = signal_number(held.template.signal)
+                if before <= now.boot_ms and number:
+                    held.limit_signal_sent = True
+                    signals.setdefault(number, []).append(step)
+        for number, steps in signals.items():
+            self._spawner.signal(steps, number)
+        for grace_ms, steps in over.items():
+            self._stop(steps, StopReason.TIMED_OUT, grace_ms, now)
+        if kills:
+            self._spawner.kill(kills)
+
+    def _retime(self, held: HeldStep) -> None:
+        """The step's limit has become known or has changed."""
+        if not held.walltime_ms or held.phase is not Phase.RUNNING:
+            return
+        limit = held.started_boot_ms + held.walltime_ms
+        self._timers.add(limit, Due.LIMIT, held.step)
+        if held.template.signal and not held.limit_signal_sent:
+            self._timers.add(limit - held.template.signal_before_ms, Due.LIMIT_SIGNAL, held.step)
+
+    def _kill_at(self, held: HeldStep, boot_ms: int) -> None:
+        held.kill_boot_ms = max(1, boot_ms)
+        self._timers.add(held.kill_boot_ms, Due.KILL, held.step)
+
+    def _report(self, held: HeldStep, ended: Ended, *remarks: str) -> StepExit:
+        return exit_of_ended(held, ended, remarks=(*remarks, self._outputs.settle(held.step)))
+
+    def _finish(self, exits: Sequence[tuple[HeldStep, StepExit]]) -> None:
+        """These steps are over: journal, then report."""
+        if not exits:
+            return
+        for held, exit_ in exits:
+            held.exit, held.phase, held.recipe, held.ended = exit_, Phase.ENDED, None, None
+            self._running.pop(held.step, None)
+        self._ledger.exited([exit_ for _, exit_ in exits])
+        for held, _ in exits:
+            self._reports.exited(held)
+
+    # ── watching ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _sample(self, now: Instant) -> None:
+        old: list[StepId] = []
+        for step, held in self._running.items():
+            if now.boot_ms - held.started_boot_ms < SAMPLE_AGE_MS or len(old) >= MAX_SAMPLED:
+                break
+            old.append(step)
+        samples = self._spawner.sample(old) if old else []
+        for sample in samples:
+            held = self._ledger.steps[sample.step]
+            held.sampled_rss_bytes = max(held.sampled_rss_bytes, sample.rss_bytes)
+        if samples:
+            self._reports.frame(Samples(samples=tuple(samples)))
+
+
+def _was(count: int) -> str:
+    return "was" if count == 1 else "were"
+
+
+_REFUSAL_TEXTS: Final = {
+    "already-ended": "this step has ended and its exit was acknowledged",
+    "not-held": "this step was stopped before its start arrived",
+}

@@ -1,0 +1,62 @@
+"""The variables that a step sees: the template's, under them defaults, over them the HAL_* of the single step.
+
+Pure. docs/keeper.md lists them for users.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from hal.daemons.agent.keeper.ports import KeeperConfig
+from hal.wire.frames import StepStart, StepTemplate
+
+DEFAULT_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+INHERITED: Final = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TMPDIR", "TZ")
+"""Variables that a step gets from the keeper's own environment when its template has none."""
+
+
+def default_env(environ: Mapping[str, str], *, user: str, home_dir: str) -> dict[str, str]:
+    """What lies under every step's variables, from the keeper's own environment."""
+    env = {"PATH": DEFAULT_PATH, "HOME": home_dir, "USER": user, "LOGNAME": user, "SHELL": "/bin/sh", "TMPDIR": "/tmp"}
+    env.update((name, environ[name]) for name in INHERITED if environ.get(name))
+    return env
+
+
+def template_env(template: StepTemplate, config: KeeperConfig) -> dict[str, str]:
+    """What all steps of a template see; `step_env` of the single step goes over it."""
+    env = {"HAL_USER": config.user}
+    if template.cpu_milli:
+        env["HAL_CPUS"] = cores(template.cpu_milli)
+    if template.memory_bytes:
+        env["HAL_MEMORY_BYTES"] = str(template.memory_bytes)
+    if template.walltime_ms:
+        env["HAL_WALLTIME_S"] = str(template.walltime_ms // 1000)
+    env.update(template.env)
+    env["HAL_HOME"] = config.home
+    env["HAL_NODE"] = config.node
+    return env
+
+
+def step_env(start: StepStart, directory: str) -> dict[str, str]:
+    """The variables of one step alone; `directory` is where its outputs lie."""
+    job, task, attempt, rank = start.step.job, start.step.task, start.step.attempt, start.step.rank
+    return {
+        "HAL_JOB_ID": str(job),
+        "HAL_TASK": str(task),
+        "HAL_ATTEMPT": str(attempt),
+        "HAL_NODE_RANK": str(rank),
+        "HAL_ATTEMPT_TOKEN": start.token,
+        "HAL_ARRAY_INDEX": str(start.array_index),
+        "HAL_ARRAY_COUNT": str(start.array_count),
+        "HAL_NODES": ",".join(start.nodes),
+        "HAL_NODE_COUNT": str(len(start.nodes)),
+        "HAL_STDOUT": f"{directory}/stdout",
+        "HAL_STDERR": f"{directory}/stderr",
+    }
+
+
+def cores(milli: int) -> str:
+    """2000 is `2`, 500 is `0.5`."""
+    whole, part = divmod(milli, 1000)
+    return f"{whole}.{part:03d}".rstrip("0").rstrip(".")

@@ -1,0 +1,160 @@
+"""One step as the keeper holds it: how far it has come, how it is being ended, and the exit report it gives.
+
+Pure. A step is queued → launched → running → ending → ended; the keeper forgets it when its exit is acknowledged.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final
+
+from msgspec import Struct
+
+from hal.core.model import StepId
+from hal.daemons.agent.keeper.ports import Ended, Instant
+from hal.wire.frames import ExitCause, StepExit, StepStart, StepTemplate, StopReason, Usage
+
+MAX_MESSAGE_CHARS: Final = 2_000
+"""Longer texts in exit reports are cut."""
+SIGTERM: Final = 15
+SIGKILL: Final = 9
+
+
+class Phase(IntEnum):
+    """How far a held step has come."""
+
+    QUEUED = 0
+    """Accepted; waits for a helper."""
+    LAUNCHED = 1
+    """Handed to the spawner (or, after a restart of the keeper, being looked for)."""
+    RUNNING = 2
+    ENDING = 3
+    """The first process has ended; others of the step may live."""
+    ENDED = 4
+    """The exit waits for its acknowledgement."""
+
+
+class HeldStep(Struct, kw_only=True):
+    """What the keeper knows about one step."""
+
+    start: StepStart
+    template: StepTemplate
+    """Without command, script and env."""
+    recipe: StepTemplate | None = None
+    """The whole template, until a process runs."""
+    phase: Phase = Phase.QUEUED
+    adopted: bool = False
+    """Taken over from an earlier keeper."""
+    pid: int = 0
+    started_ms: int = 0
+    started_boot_ms: int = 0
+    walltime_ms: int = 0
+    limit_signal_sent: bool = False
+    stop: StopReason | None = None
+    stop_grace_ms: int = 0
+    kill_boot_ms: int = 0
+    """When SIGKILL is due; 0: not."""
+    killed: bool = False
+    """SIGKILL was asked for while the first process ran."""
+    suspended: bool = False
+    ended: Ended | None = None
+    sampled_rss_bytes: int = 0
+    notes: tuple[str, ...] = ()
+    exit: StepExit | None = None
+    sent_boot_ms: int = -1
+    """When the exit was last sent; -1: never."""
+
+    @property
+    def step(self) -> StepId:
+        return self.start.step
+
+    @property
+    def active(self) -> bool:
+        """A process of it may exist, or come to exist."""
+        return self.phase is not Phase.ENDED
+
+
+_STOP_CAUSE: Final = {
+    StopReason.CANCELLED: ExitCause.CANCELLED,
+    StopReason.TIMED_OUT: ExitCause.TIMED_OUT,
+    StopReason.PREEMPTED: ExitCause.PREEMPTED,
+    StopReason.UNKNOWN: ExitCause.CANCELLED,
+    StopReason.SIBLING: ExitCause.CANCELLED,
+}
+_STOP_TEXT: Final = {
+    StopReason.CANCELLED: "cancelled",
+    StopReason.PREEMPTED: "preempted",
+    StopReason.UNKNOWN: "ended because the controller does not know this attempt",
+    StopReason.SIBLING: "ended because another step of the same attempt ended badly",
+}
+
+
+def exit_of_ended(held: HeldStep, ended: Ended, *, remarks: tuple[str, ...] = ()) -> StepExit:
+    """The report of a step whose first process was seen to end and of which nothing is left."""
+    number = -ended.status if ended.status < 0 else 0
+    code = 128 + number if number else ended.status
+    texts: list[str] = []
+    if ended.out_of_memory and held.stop is None and ended.status:
+        cause = ExitCause.OUT_OF_MEMORY
+        limit = held.template.memory_bytes
+        texts.append(f"out of memory: used more than its limit of {limit} bytes" if limit else "out of memory")
+    elif held.stop is not None:
+        cause = _STOP_CAUSE[held.stop]
+        texts.append(_stop_text(held))
+    elif number:
+        cause = ExitCause.SIGNALLED
+    else:
+        cause = ExitCause.EXITED
+        if ended.out_of_memory:
+            texts.append("one of its processes was ended because the memory limit was reached")
+    texts.extend(text for text in (ended.message, *held.notes, *remarks) if text)
+    usage = ended.usage
+    if held.sampled_rss_bytes > usage.max_rss_bytes:
+        usage = Usage(usage.user_ms, usage.system_ms, held.sampled_rss_bytes, usage.read_bytes, usage.written_bytes)
+    return _exit(held, cause, code, number, held.started_ms, ended.wall_ms, usage, "; ".join(texts))
+
+
+def exit_unspawned(held: HeldStep, now: Instant) -> StepExit:
+    """The report of a step that was stopped before it had a process."""
+    reason = held.stop or StopReason.CANCELLED
+    text = f"{_stop_text(held)} before its process was started"
+    return _exit(held, _STOP_CAUSE[reason], 128 + SIGTERM, SIGTERM, now.wall_ms, now.wall_ms, Usage(), text)
+
+
+def exit_spawn_failed(held: HeldStep, code: int, message: str, wall_ms: int) -> StepExit:
+    """The report of a step for which no process could be made."""
+    return _exit(held, ExitCause.SPAWN_FAILED, code, 0, wall_ms, wall_ms, Usage(), message)
+
+
+def exit_lost(held: HeldStep, message: str, wall_ms: int) -> StepExit:
+    """The report of a step that nobody saw end."""
+    return _exit(held, ExitCause.LOST, 128 + SIGKILL, SIGKILL, held.started_ms or wall_ms, wall_ms, Usage(), message)
+
+
+def _stop_text(held: HeldStep) -> str:
+    if held.stop is StopReason.TIMED_OUT:
+        text = f"time limit of {_seconds(held.walltime_ms)} reached" if held.walltime_ms else "time limit reached"
+    else:
+        text = _STOP_TEXT[held.stop or StopReason.CANCELLED]
+    if not held.killed:
+        return text
+    return f"{text}; killed {_seconds(held.stop_grace_ms)} after SIGTERM" if held.stop_grace_ms else f"{text}; killed"
+
+
+def _seconds(ms: int) -> str:
+    return f"{ms / 1000:g} s"
+
+
+def _exit(
+    held: HeldStep,
+    cause: ExitCause,
+    code: int,
+    number: int,
+    started_ms: int,
+    ended_ms: int,
+    usage: Usage,
+    message: str,
+) -> StepExit:
+    if len(message) > MAX_MESSAGE_CHARS:
+        message = message[: MAX_MESSAGE_CHARS - 1] + "…"
+    return StepExit(held.step, cause, code, number, started_ms, max(started_ms, ended_ms), usage, message)
