@@ -4,7 +4,10 @@ SHELL := /bin/sh
 VENV := .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.installed
-export PYTHONDONTWRITEBYTECODE :=
+
+# Compiled kernels lie beside the packages they were compiled with, so that every target and every HAL_HOME shares them.
+export HAL_CACHE ?= $(CURDIR)/$(VENV)/hal-cache
+export NUMBA_CACHE_DIR ?= $(HAL_CACHE)
 
 # The virtual environment names its own directory; a clone that was moved gets a new one.
 ifneq ($(shell cat $(READY) 2>/dev/null),$(CURDIR))
@@ -34,7 +37,7 @@ test: kernels lint ## lint, types, import contracts, generated files, all fast t
 
 test-all: kernels ## what `make test` leaves out: slow tests, and the engine with array bounds checked (15 minutes more)
 	$(PY) -m pytest -m slow --timeout 900
-	HAL_CACHE="$(CURDIR)/$(VENV)/hal-cache-boundscheck" NUMBA_BOUNDSCHECK=1 \
+	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR="$(HAL_CACHE)-boundscheck" \
 		$(PY) -m pytest -m "not slow and not soak" --timeout 900 tests/core/engine tests/core/kernels
 
 soak: kernels ## tests without a time limit: random crashes for hours; stop with Ctrl-C

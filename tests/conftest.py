@@ -36,6 +36,7 @@ _ROOT = Path(tempfile.mkdtemp(prefix="hal-t-"))
 os.environ[MARK] = _RUN
 os.environ["HAL_HOME"] = str(_ROOT / "home")
 os.environ.setdefault("HAL_CACHE", str(Path(sys.prefix) / "hal-cache"))
+os.environ.setdefault("NUMBA_CACHE_DIR", os.environ["HAL_CACHE"])
 os.environ.setdefault("MPLBACKEND", "Agg")
 os.environ.pop("HAL_URL", None)
 os.environ.pop("HAL_TOKEN", None)
@@ -53,7 +54,7 @@ def hal_home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Fail the run when a process that a test started is still there; end it either way."""
     left = _wait_until_none_left()
-    for pid, what in left.items():
+    for pid in left:
         try:
             os.kill(pid, signal.SIGKILL)
         except ProcessLookupError:
