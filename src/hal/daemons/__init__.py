@@ -1,0 +1,1 @@
+"""The daemons: the only places that name concrete classes and assemble them."""

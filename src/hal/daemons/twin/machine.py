@@ -1,0 +1,39 @@
+"""The machine that a log is replayed on, how a job of p processors lies on it, and the names of the policies.
+
+Pure; imports nothing heavy, so that the command line can check its arguments before it loads the engine.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+POLICIES: Final = ("fcfs", "easy", "easy-sjbf", "conservative")
+"""Policies that a log can be replayed under, by the names that people type."""
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """`nodes` equal nodes of `cpus_per_node` processors; one node is 'the pool'."""
+
+    nodes: int
+    cpus_per_node: int
+
+    @classmethod
+    def pool(cls, procs: int) -> Machine:
+        """One node with all processors: any free processors will do for any job."""
+        return cls(nodes=1, cpus_per_node=procs)
+
+    @property
+    def procs(self) -> int:
+        """All processors."""
+        return self.nodes * self.cpus_per_node
+
+    def shape_of(self, procs: int) -> tuple[int, int]:
+        """(nodes, processors on each) of a job: on one node if it fits there, else whole nodes, rounded up.
+
+        A job of 10 processors on nodes of 4 holds three nodes and uses 10 of their 12 processors.
+        """
+        if procs <= self.cpus_per_node:
+            return 1, procs
+        return -(-procs // self.cpus_per_node), self.cpus_per_node

@@ -1,0 +1,205 @@
+"""Turns the text of a log into columns: plain lines in bulk, every other line one by one with a reason if it is bad.
+
+Pure. A line is plain when its columns are whole numbers (fractions allowed in columns that are not read); the bulk
+way decodes the seven columns that matter straight from the bytes, exactly, about 40 ns a column. The careful way
+gives the same values for the same line (a property test holds it to that).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+IntArray = NDArray[np.int64]
+ByteArray = NDArray[np.uint8]
+
+COLUMNS = 18
+"""Columns of the Standard Workload Format; further ones are ignored."""
+
+BAD_LINES_KEPT = 20
+"""Bad lines whose number and reason are kept; the others are only counted."""
+
+CHUNK_BYTES = 4 << 20
+"""Text taken apart at once: bounds the scratch memory to about 20 times that."""
+
+_PLAIN_DIGITS = 15
+_LARGEST = (1 << 53) - 1
+_SHOWN_CHARACTERS = 24
+_INTEGER = re.compile(rb"[+-]?[0-9]+\Z")
+_NUMBER = re.compile(rb"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\Z")
+
+_READ = {0: "job number", 1: "submit time", 3: "run time", 4: "allocated processors", 7: "requested processors",
+         8: "requested time", 11: "user"}  # fmt: skip
+"""Column index -> its name, for the columns that are read, in the order of LogRows after `line`."""
+
+_SPACE = np.zeros(256, np.bool_)
+_SPACE[[9, 10, 11, 12, 13, 32]] = True
+_DIGIT = np.zeros(256, np.bool_)
+_DIGIT[48:58] = True
+
+
+@dataclass(frozen=True, slots=True)
+class BadLine:
+    """A line that is not a job: its number in the file (from 1) and what is wrong with it."""
+
+    number: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LogRows:
+    """The well-formed lines of a log in file order; every array has the shape (L,); -1 means 'not known'."""
+
+    line: IntArray
+    job_id: IntArray
+    submit_s: IntArray
+    run_s: IntArray
+    allocated: IntArray
+    requested: IntArray
+    requested_s: IntArray
+    user: IntArray
+
+
+def parse_lines(data: bytes) -> tuple[LogRows, tuple[BadLine, ...], int]:
+    """Columns of all well-formed job lines, the first BAD_LINES_KEPT bad lines, and how many bad lines there are.
+
+    Comments (first character ';') and blank lines are neither.
+    """
+    blocks: list[IntArray] = []
+    bad: list[BadLine] = []
+    bad_lines = 0
+    position, lines_before = 0, 0
+    while position < len(data):
+        end = _chunk_end(data, position)
+        block, odd, lines = _plain_block(data[position:end], lines_before)
+        careful: list[list[int]] = []
+        for number, text in odd:
+            values = careful_line(text)
+            if isinstance(values, str):
+                bad_lines += 1
+                if len(bad) < BAD_LINES_KEPT:
+                    bad.append(BadLine(number, values))
+            else:
+                careful.append([number, *values])
+        if careful:
+            block = np.concatenate([block, np.array(careful, np.int64)])
+            block = block[np.argsort(block[:, 0], kind="stable")]
+        blocks.append(block)
+        position, lines_before = end, lines_before + lines
+    rows = np.ascontiguousarray(np.concatenate(blocks).T) if blocks else np.empty((1 + len(_READ), 0), np.int64)
+    return LogRows(*rows), tuple(bad), bad_lines
+
+
+def careful_line(text: bytes) -> list[int] | str:
+    """The columns that are read of one line, or what is wrong with it (the first thing found)."""
+    tokens = text.split()
+    if len(tokens) < COLUMNS:
+        return f"{len(tokens)} columns where {COLUMNS} are expected"
+    values: list[int] = []
+    for column, token in enumerate(tokens[:COLUMNS]):
+        if not _NUMBER.match(token):
+            return f"column {column + 1}: {_shown(token)} is not a number"
+        name = _READ.get(column)
+        if name is None:
+            continue
+        if _INTEGER.match(token):
+            value = int(token) if len(token) <= 2 * _PLAIN_DIGITS else _LARGEST + 1
+        elif float(token).is_integer():
+            value = int(float(token))
+        else:
+            return f"column {column + 1} ({name}): {_shown(token)} is not a whole number"
+        if abs(value) > _LARGEST:
+            return f"column {column + 1} ({name}): {_shown(token)} is too large"
+        values.append(value)
+    return values
+
+
+def _shown(token: bytes) -> str:
+    text = token.decode("utf-8", "replace")
+    return repr(text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "…")
+
+
+def _chunk_end(data: bytes, position: int) -> int:
+    """Where the chunk that begins at `position` ends: after a line end, or at the end of the data."""
+    if len(data) - position <= CHUNK_BYTES:
+        return len(data)
+    end = data.rfind(b"\n", position, position + CHUNK_BYTES)
+    if end < 0:
+        end = data.find(b"\n", position + CHUNK_BYTES)
+    return end + 1 if end >= 0 else len(data)
+
+
+def _plain_block(chunk: bytes, lines_before: int) -> tuple[IntArray, list[tuple[int, bytes]], int]:
+    """Decode the plain lines of a chunk; hand back the others as (line number, text), and the number of lines."""
+    if not chunk.endswith(b"\n"):
+        chunk += b"\n"
+    text = np.frombuffer(chunk, np.uint8)
+    space = _SPACE[text]
+    line_end = np.flatnonzero(text == 10)
+    line_start = np.concatenate([np.zeros(1, np.int64), line_end[:-1] + 1])
+    before = np.concatenate([np.ones(1, np.bool_), space[:-1]])
+    starts_here = ~space & before
+    token_start = np.flatnonzero(starts_here)
+    token_end = np.flatnonzero(space & ~before)
+    first_token = np.searchsorted(token_start, line_start)
+    tokens = np.diff(np.append(first_token, token_start.size))
+
+    blank = tokens == 0
+    comment = np.zeros(line_end.size, np.bool_)
+    comment[~blank] = text[token_start[first_token[~blank]]] == ord(";")
+    plain = ~blank & ~comment & (tokens >= COLUMNS)
+    minus = text == ord("-")
+    strange = np.flatnonzero(~(space | _DIGIT[text] | (minus & starts_here)))
+    strange = strange[~_unread_fraction(text, strange, token_start, first_token, line_end)]
+    plain[np.searchsorted(line_end, strange)] = False
+    length = token_end - token_start
+    unreadable = np.flatnonzero((length > _PLAIN_DIGITS) | (minus[token_start] & (length == 1)))
+    plain[np.searchsorted(line_end, token_start[unreadable])] = False
+
+    chosen = np.flatnonzero(plain)
+    block = np.empty((chosen.size, 1 + len(_READ)), np.int64)
+    block[:, 0] = chosen + (lines_before + 1)
+    for at, column in enumerate(_READ, start=1):
+        index = first_token[chosen] + column
+        block[:, at] = _decoded(text, token_start[index], length[index])
+    odd = [
+        (lines_before + 1 + int(line), chunk[line_start[line] : line_end[line]])
+        for line in np.flatnonzero(~(plain | blank | comment))
+    ]
+    return block, odd, int(line_end.size)
+
+
+def _unread_fraction(
+    text: ByteArray, strange: IntArray, token_start: IntArray, first_token: IntArray, line_end: IntArray
+) -> NDArray[np.bool_]:
+    """Which of the strange characters are the one decimal point of a number in a column that is not read.
+
+    Average CPU times are fractions in many logs; without this each such line would be read the slow way.
+    """
+    if not strange.size:
+        return np.zeros(0, np.bool_)
+    inside = (text[strange] == ord(".")) & (strange > 0) & (strange < text.size - 1)
+    inside &= _DIGIT[text[strange - 1]] & _DIGIT[text[np.minimum(strange + 1, text.size - 1)]]
+    token = np.searchsorted(token_start, strange, side="right") - 1
+    same = token[1:] == token[:-1]
+    inside[1:] &= ~same
+    inside[:-1] &= ~same
+    column = token - first_token[np.searchsorted(line_end, strange)]
+    unread: NDArray[np.bool_] = inside & ~np.isin(column, np.fromiter(_READ, np.int64))
+    return unread
+
+
+def _decoded(text: ByteArray, start: IntArray, length: IntArray) -> IntArray:
+    """The integers written at those places: an optional minus, then digits."""
+    negative = text[start] == ord("-")
+    at = start + negative
+    digits = length - negative
+    value = np.zeros(start.size, np.int64)
+    for place in range(int(digits.max(initial=0))):
+        has = place < digits
+        digit = text[np.where(has, at + place, at)].astype(np.int64) - ord("0")
+        value = np.where(has, value * 10 + digit, value)
+    return np.where(negative, -value, value)
