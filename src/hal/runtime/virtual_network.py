@@ -1,0 +1,362 @@
+"""The virtual network: byte streams between virtual processes, with seeded delays, splits, cuts and partitions.
+
+Bytes of one direction arrive in order. What a process had written before it was killed still arrives, then the end of
+the stream, as with a socket of the kernel. Between hosts a partition holds everything back until it is healed, as TCP
+would; a cut breaks connections at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from hal.core.model.errors import ConflictError, UnreachableError
+from hal.runtime.interface import Address, OnConnect, TcpAddress
+from hal.runtime.listening import report_fault, serve_connection
+from hal.wire.connection import WRITE_HIGH_BYTES, FrameConnection, Peer
+
+if TYPE_CHECKING:
+    from hal.runtime.virtual import VirtualHost, VirtualWorld
+    from hal.runtime.virtual_process import VirtualProcess
+
+
+class Conditions(NamedTuple):
+    """How the virtual network and disk behave. Delays are drawn anew each time, in microseconds, bounds included."""
+
+    local_us: tuple[int, int] = (20, 400)
+    """Through a socket of one host."""
+    remote_us: tuple[int, int] = (100, 3_000)
+    """Between hosts."""
+    blocking_us: tuple[int, int] = (50, 3_000)
+    """A blocking call: once before it takes effect and once more before its caller hears of it."""
+    start_us: tuple[int, int] = (5_000, 80_000)
+    """From starting a process to its first line."""
+    stall_chance: float = 0.01
+    """How often a delay is a hundred times as long."""
+    split_chance: float = 0.1
+    """How often bytes written together arrive in two pieces."""
+
+
+class VirtualTransport(asyncio.Transport):
+    """One end of a byte stream, owned by a process."""
+
+    def __init__(self, network: VirtualNetwork, process: VirtualProcess, protocol: FrameConnection, label: str) -> None:
+        super().__init__()
+        self._network = network
+        self.process = process
+        self._protocol = protocol
+        self._label = label
+        self._peer: VirtualTransport | None = None
+        self._in_flight: deque[bytes | None] = deque()
+        """Towards this end, oldest first; None is the end of the stream."""
+        self._due = 0
+        """How many of these should have arrived (a paused reader, a partition)."""
+        self._unread_bytes = 0
+        self._last_arrival_s = 0.0
+        self._reading = True
+        self._writing_paused = False
+        self._high_bytes = WRITE_HIGH_BYTES
+        self._closed = False
+        self._lost = False
+
+    def join(self, peer: VirtualTransport) -> None:
+        """Make these two the ends of one stream."""
+        self._peer, peer._peer = peer, self
+
+    @property
+    def joined(self) -> bool:
+        """It has another end."""
+        return self._peer is not None
+
+    @property
+    def hosts(self) -> frozenset[str]:
+        other = self._peer.process.host.name if self._peer is not None else ""
+        return frozenset({self.process.host.name, other})
+
+    # ── asyncio.Transport ─────────────────────────────────────────────────────────────────────────────────────────
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return default
+
+    def is_closing(self) -> bool:
+        return self._closed
+
+    def is_reading(self) -> bool:
+        return self._reading and not self._closed
+
+    def pause_reading(self) -> None:
+        self._reading = False
+
+    def resume_reading(self) -> None:
+        self._reading = True
+        self._network.loop.call_soon(self.arrive, context=self.process.context)
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self._high_bytes = WRITE_HIGH_BYTES if high is None else high
+
+    def get_write_buffer_size(self) -> int:
+        return self._peer._unread_bytes if self._peer is not None else 0
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        peer = self._peer
+        if self._closed or not data or peer is None:
+            return
+        raw = bytes(data)
+        self._network.note(self.process.name, "write", f"{self._label} {len(raw)} {hash_of(raw)}")
+        for piece in self._network.split(raw):
+            peer.expect(piece)
+        if peer._unread_bytes > self._high_bytes and not self._writing_paused:
+            self._writing_paused = True
+            self._protocol.pause_writing()
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            if self._peer is not None:
+                self._peer.expect(None)
+            self._network.loop.call_soon(self._lose, None, context=self.process.context)
+
+    def abort(self) -> None:
+        self.close()
+
+    # ── what the network does ─────────────────────────────────────────────────────────────────────────────────────
+
+    def expect(self, piece: bytes | None) -> None:
+        """These bytes are on their way here."""
+        loop = self._network.loop
+        self._in_flight.append(piece)
+        self._unread_bytes += len(piece or b"")
+        same_host = len(self.hosts) == 1
+        self._last_arrival_s = max(self._last_arrival_s, loop.time() + self._network.delay_s(same_host))
+        loop.call_at(self._last_arrival_s, self._one_more, context=self._network.context)
+
+    def arrive(self) -> None:
+        """Hand over what is due, as far as the reader reads and no partition holds it back."""
+        while self._due and self._reading and not self._lost and not self._network.parted(self.hosts):
+            self._due -= 1
+            piece = self._in_flight.popleft()
+            if piece is None:
+                self._protocol.eof_received()
+                self.close()
+            elif not self._closed:
+                self._unread_bytes -= len(piece)
+                self._protocol.data_received(piece)
+                self._relieve_peer()
+            else:
+                self._unread_bytes -= len(piece)
+
+    def break_off(self) -> None:
+        """The network has broken this connection: this end hears of it, nothing that was on its way arrives."""
+        self._closed = True
+        self._in_flight.clear()
+        self._due = 0
+        self._network.loop.call_soon(
+            self._lose, ConnectionResetError("the network broke the connection"), context=self.process.context
+        )
+
+    def die(self) -> None:
+        """The owner was killed: the kernel closes its end."""
+        if not self._closed:
+            self._closed = True
+            if self._peer is not None:
+                self._peer.expect(None)
+        self._network.forget(self)
+
+    def _one_more(self) -> None:
+        if self._in_flight:
+            self._due += 1
+            self._network.loop.call_soon(self.arrive, context=self.process.context)
+
+    def _relieve_peer(self) -> None:
+        peer = self._peer
+        if peer is not None and peer._writing_paused and self._unread_bytes <= peer._high_bytes // 4:
+            peer._writing_paused = False
+            self._network.loop.call_soon(peer._protocol.resume_writing, context=peer.process.context)
+
+    def _lose(self, error: Exception | None) -> None:
+        if not self._lost:
+            self._lost = True
+            self._network.forget(self)
+            self._protocol.connection_lost(error)
+
+
+class VirtualListener:
+    """An address served by a virtual process."""
+
+    def __init__(
+        self, network: VirtualNetwork, process: VirtualProcess, address: Address, on_connect: OnConnect
+    ) -> None:
+        self._network = network
+        self.process = process
+        self._address = address
+        self._on_connect = on_connect
+        self._open: dict[FrameConnection, None] = {}
+        self._accepted = 0
+
+    @property
+    def address(self) -> Address:
+        return self._address
+
+    @property
+    def connections(self) -> int:
+        return len(self._open)
+
+    async def close(self) -> None:
+        self._network.unlisten(self)
+        for connection in list(self._open):
+            connection.close("this side stops serving")
+        for connection in list(self._open):
+            await connection.wait_closed()
+
+    def accept(self, dialled: VirtualTransport, dialler: VirtualProcess) -> None:
+        """In the serving process's context: make its end and serve it."""
+        if dialled.is_closing():
+            return
+        self._accepted += 1
+        log = self.process.runtime.log
+        connection = FrameConnection(
+            f"{address_name(self._address)}#{self._accepted}",
+            on_closed=lambda gone: self._open.pop(gone, None),
+            on_fault=lambda faulty, reason: report_fault(log, faulty, reason),
+        )
+        transport = VirtualTransport(self._network, self.process, connection, connection.label)
+        dialled.join(transport)
+        self._network.keep(transport)
+        self._open[connection] = None
+        if not isinstance(self._address, TcpAddress):
+            connection.peer = Peer(dialler.pid, dialler.host.uid, dialler.host.uid)
+        connection.connection_made(transport)
+        work = serve_connection(connection, self._on_connect, log)
+        self.process.runtime.spawn_task(work, f"serve {connection.label}")
+
+
+class VirtualNetwork:
+    """All listeners and streams of a world."""
+
+    def __init__(self, world: VirtualWorld, rng: random.Random, conditions: Conditions) -> None:
+        self.loop = world.loop
+        self.context = world.context
+        self.conditions = conditions
+        self.note = world.note
+        self._rng = rng
+        self._listeners: dict[tuple[str, str], VirtualListener] = {}
+        self._transports: dict[VirtualTransport, None] = {}
+        self._parted: set[frozenset[str]] = set()
+
+    def listen(self, process: VirtualProcess, address: Address, on_connect: OnConnect) -> VirtualListener:
+        """Raises: ConflictError: a live process of that host serves it."""
+        key = self._key(process.host, address)
+        if key in self._listeners:
+            raise ConflictError(f"{address} is served by another process", hint="is HAL running already?")
+        listener = self._listeners[key] = VirtualListener(self, process, address, on_connect)
+        return listener
+
+    def unlisten(self, listener: VirtualListener) -> None:
+        """The address is free again."""
+        key = self._key(listener.process.host, listener.address)
+        if self._listeners.get(key) is listener:
+            del self._listeners[key]
+
+    async def connect(self, process: VirtualProcess, address: Address, timeout_ms: int) -> FrameConnection:
+        """Raises: UnreachableError: nobody serves it, or a partition is in between."""
+        key = self._key(process.host, address)
+        await asyncio.sleep(self.delay_s(key[0] == process.host.name))
+        if self.parted(frozenset({process.host.name, key[0]})):
+            await asyncio.sleep(timeout_ms / 1000)
+            raise UnreachableError(f"{address} did not accept for {timeout_ms} ms")
+        listener = self._listeners.get(key)
+        if listener is None or not listener.process.running:
+            raise UnreachableError(f"nobody serves {address}: connection refused", hint="is HAL running?")
+        log = process.runtime.log
+        connection = FrameConnection(
+            address_name(address), on_fault=lambda faulty, reason: report_fault(log, faulty, reason)
+        )
+        transport = VirtualTransport(self, process, connection, connection.label)
+        self.keep(transport)
+        self.note(process.name, "connect", str(address))
+        self.loop.call_soon(listener.accept, transport, process, context=listener.process.context)
+        # The kernel accepts before the server does: bytes may be written at once; they wait for the server's end.
+        transport.pause_reading()
+        deadline_s = self.loop.time() + timeout_ms / 1000
+        while not transport.joined:
+            if not listener.process.running or self.loop.time() > deadline_s:
+                transport.die()
+                raise UnreachableError(f"{address} does not accept", hint="is HAL running?")
+            await asyncio.sleep(self.delay_s(True))
+        if not isinstance(address, TcpAddress):
+            connection.peer = Peer(listener.process.pid, listener.process.host.uid, listener.process.host.uid)
+        connection.connection_made(transport)
+        transport.resume_reading()
+        return connection
+
+    def close_process(self, process: VirtualProcess) -> None:
+        """It is dead: its addresses are free, its streams end."""
+        for listener in [one for one in self._listeners.values() if one.process is process]:
+            self.unlisten(listener)
+        for transport in [one for one in self._transports if one.process is process]:
+            transport.die()
+
+    # ── faults ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def part(self, one: str, other: str) -> None:
+        """Hold back everything between two hosts until `heal`."""
+        self._parted.add(frozenset({one, other}))
+
+    def heal(self, one: str, other: str) -> None:
+        """Let through what was held back, in order."""
+        self._parted.discard(frozenset({one, other}))
+        for transport in list(self._transports):
+            self.loop.call_soon(transport.arrive, context=transport.process.context)
+
+    def cut(self, one: str, other: str) -> None:
+        """Break every connection between two hosts (or within one, when both are the same)."""
+        for transport in [t for t in self._transports if t.hosts == frozenset({one, other})]:
+            transport.break_off()
+
+    def parted(self, hosts: frozenset[str]) -> bool:
+        return len(hosts) > 1 and hosts in self._parted
+
+    # ── inside ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def delay_s(self, same_host: bool) -> float:
+        """How long the next bytes take."""
+        return self.draw_s(self.conditions.local_us if same_host else self.conditions.remote_us)
+
+    def draw_s(self, bounds_us: tuple[int, int]) -> float:
+        """A seeded delay within the bounds; sometimes a hundred times as long."""
+        delay_us = self._rng.randint(*bounds_us)
+        if self._rng.random() < self.conditions.stall_chance:
+            delay_us *= 100
+        return delay_us / 1_000_000
+
+    def split(self, data: bytes) -> list[bytes]:
+        """The pieces in which they arrive."""
+        if len(data) < 2 or self._rng.random() >= self.conditions.split_chance:
+            return [data]
+        at = self._rng.randrange(1, len(data))
+        return [data[:at], data[at:]]
+
+    def keep(self, transport: VirtualTransport) -> None:
+        self._transports[transport] = None
+
+    def forget(self, transport: VirtualTransport) -> None:
+        self._transports.pop(transport, None)
+
+    def _key(self, host: VirtualHost, address: Address) -> tuple[str, str]:
+        if isinstance(address, TcpAddress):
+            return address.host, str(address)
+        return host.name, str(address)
+
+
+def address_name(address: Address) -> str:
+    """For labels: without directories, which may differ from run to run."""
+    return str(address) if isinstance(address, TcpAddress) else address.path.name
+
+
+def hash_of(data: bytes) -> str:
+    """A short checksum for traces."""
+    import zlib
+
+    return f"{zlib.crc32(data):08x}"

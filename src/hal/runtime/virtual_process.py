@@ -1,0 +1,388 @@
+"""A process of the virtual world, and the Runtime that its shell sees.
+
+Killed, it stops between two callbacks: nothing of it runs any more. Its tasks are kept, unfinished, until the world is
+closed, because Python would run their `finally` blocks when it collects them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextvars import Context
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from hal.core.model.errors import HALError, OverloadedError, TimedOutError
+from hal.runtime.home import Home
+from hal.runtime.identity import ProcessIdentity
+from hal.runtime.interface import (
+    CONNECT_TIMEOUT_MS,
+    MAX_BLOCKING_CALLS,
+    Address,
+    Connection,
+    Lane,
+    Listener,
+    Logger,
+    OnConnect,
+    Process,
+    Runtime,
+    Timer,
+)
+from hal.runtime.virtual_loop import OWNER
+
+if TYPE_CHECKING:
+    from hal.runtime.virtual import VirtualHost, VirtualWorld
+
+T = TypeVar("T")
+
+Main = Callable[[Runtime], Awaitable[int | None]]
+
+SHUTDOWN_MS: Final = 10_000
+EXIT_FAULT: Final = 70
+SIGKILL: Final = 9
+
+_Kept = tuple[Callable[..., object], tuple[Any, ...]]
+
+
+class VirtualProcess:
+    """See the module. Made by `VirtualWorld.start`; to its starter it is a `Process` of the interface."""
+
+    def __init__(self, world: VirtualWorld, host: VirtualHost, name: str, main: Main, *, pid: int) -> None:
+        self.world = world
+        self.host = host
+        self.name = name
+        self.main = main
+        self.pid = pid
+        self.exit_code: int | None = None
+        """None while it runs; minus the signal when it was killed."""
+        self.steps = 0
+        """Callbacks of it that have run."""
+        self.paused = False
+        self.context = Context()
+        self.context.run(OWNER.set, self)
+        self._tasks: dict[asyncio.Task[Any], None] = {}
+        self._kept: list[_Kept] = []
+        self._waiters: list[asyncio.Future[int]] = []
+        self._kill_at_step = -1
+        self._on_death: list[Callable[[], object]] = []
+        self.runtime = VirtualRuntime(self)
+        host.processes[pid] = self
+        world.note(name, "start", f"pid {pid} on {host.name}")
+        delay_s = world.network.draw_s(world.conditions.start_us)
+        world.loop.call_at(world.loop.time() + delay_s, self._begin, context=self.context)
+
+    # ── as its starter sees it ────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def identity(self) -> ProcessIdentity:
+        return ProcessIdentity(self.pid, self.pid, self.host.boot_id)
+
+    @property
+    def running(self) -> bool:
+        return self.exit_code is None
+
+    async def wait(self, timeout_ms: int | None = None) -> int:
+        if self.exit_code is None:
+            waiter: asyncio.Future[int] = self.world.loop.create_future()
+            self._waiters.append(waiter)
+            try:
+                async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
+                    return await waiter
+            except TimeoutError:
+                raise TimedOutError(f"process {self.pid} still runs after {timeout_ms} ms") from None
+        return self.exit_code
+
+    def kill(self, signal_number: int = SIGKILL) -> bool:
+        """SIGKILL ends it at this very point; any other signal asks it to stop. False when it had ended."""
+        if not self.running:
+            return False
+        if signal_number == SIGKILL:
+            self._end(-SIGKILL)
+        else:
+            self.terminate()
+        return True
+
+    # ── what a simulation does to it ──────────────────────────────────────────────────────────────────────────────
+
+    def kill_after(self, steps: int) -> None:
+        """Kill it when so many more of its callbacks have run: between any two awaits, also between a blocking call's
+        effect and its caller's hearing of it."""
+        self._kill_at_step = self.steps + steps
+
+    def terminate(self) -> None:
+        """As SIGTERM: `stopping` is set; after `SHUTDOWN_MS` it is killed."""
+        loop = self.world.loop
+        loop.call_soon(self.runtime.stop, "SIGTERM", context=self.context)
+        loop.call_at(loop.time() + SHUTDOWN_MS / 1000, self.kill, context=self.world.context)
+
+    def pause(self) -> None:
+        """As SIGSTOP: nothing of it runs, its connections stay."""
+        self.paused = True
+
+    def resume(self) -> None:
+        """As SIGCONT: what was due meanwhile runs now, in order."""
+        self.paused = False
+        self._replay()
+
+    def on_death(self, call: Callable[[], object]) -> None:
+        """Call this, outside the process, when it has ended in whatever way: what the kernel would tidy up for it."""
+        self._on_death.append(call)
+
+    # ── as the loop sees it ───────────────────────────────────────────────────────────────────────────────────────
+
+    def admit(self, call: Callable[..., object], args: tuple[Any, ...]) -> bool:
+        if self.world.closing:
+            return True
+        if self.running and not self.paused:
+            if self.steps != self._kill_at_step:
+                self.steps += 1
+                return True
+            self.kill()
+        self._kept.append((call, args))
+        return False
+
+    def crashed(self, error: BaseException) -> None:
+        self.fault("a callback failed", error)
+
+    def began(self, task: asyncio.Task[Any]) -> None:
+        self._tasks[task] = None
+        # In the world's context: a dead process's tasks end when the world is closed.
+        task.add_done_callback(self._ended_task, context=self.world.context)
+
+    # ── inside ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def fault(self, reason: str, error: BaseException | None) -> None:
+        """It has found a fault of its own: it ends, and the world will tell."""
+        if self.running and not self.world.closing:
+            text = f"{self.name}: {reason}" + (f": {type(error).__name__}: {error}" if error else "")
+            self.world.note(self.name, "fault", text)
+            self.world.faults.append((text, error))
+            self._end(EXIT_FAULT)
+
+    def release(self) -> None:
+        """The world is closing: let what is unfinished run to its end, without effect."""
+        self._replay()
+
+    def _begin(self) -> None:
+        self.world.loop.create_task(self._live(), name=f"main {self.name}")
+
+    async def _live(self) -> None:
+        try:
+            code = int(await self.main(self.runtime) or 0)
+        except HALError as error:
+            self.runtime.log.error("ended with an error", code=error.code, reason=str(error))
+            code = 1
+        except Exception as error:
+            self.fault("main failed", error)
+            return
+        if not self.world.closing:
+            await self.runtime.close()
+            self._end(code)
+
+    def _end(self, code: int) -> None:
+        if not self.running:
+            return
+        self.exit_code = code
+        self.host.processes.pop(self.pid, None)
+        self.host.dead.append(self)
+        self.world.tasks.extend(self._tasks)
+        self.world.note(self.name, "end", f"pid {self.pid} exit {code}")
+        self.world.network.close_process(self)
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(code)
+        for call in self._on_death:
+            call()
+
+    def _ended_task(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.pop(task, None)
+
+    def _replay(self) -> None:
+        kept, self._kept = self._kept, []
+        for call, args in kept:
+            self.world.loop.call_soon(call, *args, context=self.context)
+
+
+class VirtualRuntime:
+    """The Runtime of one virtual process."""
+
+    def __init__(self, process: VirtualProcess) -> None:
+        self._process = process
+        self._world = process.world
+        self._host = process.host
+        self._loop = process.world.loop
+        self._stopping = asyncio.Event()
+        self._log = TracedLogger(process, {})
+        self._random = self._world.rng(f"process {process.pid}")
+        self._disk_random = self._world.rng(f"disk {process.pid}")
+        self._lane_free_s = dict.fromkeys(Lane, 0.0)
+        self._lane_waiting = dict.fromkeys(Lane, 0)
+        self._background: dict[asyncio.Task[Any], None] = {}
+        self._listeners: list[Listener] = []
+
+    @property
+    def name(self) -> str:
+        return self._process.name
+
+    @property
+    def paths(self) -> Home:
+        return self._host.home
+
+    @property
+    def log(self) -> Logger:
+        return self._log
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def boot_id(self) -> str:
+        return self._host.boot_id
+
+    @property
+    def host(self) -> VirtualHost:
+        """Beyond the interface, for what assembles a simulation: the host, with its disk."""
+        return self._host
+
+    def now_ms(self) -> int:
+        return self._host.now_ms()
+
+    def boot_ms(self) -> int:
+        return self._host.boot_ms()
+
+    def monotonic_ms(self) -> int:
+        return self._host.boot_ms()
+
+    def monotonic_ns(self) -> int:
+        return round(self._loop.time() * 1e9)
+
+    async def sleep(self, ms: int) -> None:
+        await asyncio.sleep(ms / 1000)
+
+    def call_later(self, ms: int, call: Callable[[], object]) -> Timer:
+        return self._loop.call_later(ms / 1000, call)
+
+    def spawn_task(self, work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
+        task = self._loop.create_task(work, name=f"{self._process.name}: {name}")
+        self._background[task] = None
+        task.add_done_callback(self._task_ended)
+        return task
+
+    async def run_blocking(self, call: Callable[[], T], lane: Lane = Lane.WRITER) -> T:
+        if self._lane_waiting[lane] >= MAX_BLOCKING_CALLS:
+            raise OverloadedError(f"{self._lane_waiting[lane]} blocking calls wait in the {lane} lane")
+        self._lane_waiting[lane] += 1
+        result: asyncio.Future[T] = self._loop.create_future()
+        begin_s = max(self._loop.time(), self._lane_free_s[lane]) + self._disk_delay_s()
+        end_s = begin_s + self._disk_delay_s()
+        self._lane_free_s[lane] = end_s
+        self._loop.call_at(begin_s, self._carry_out, call, lane, end_s, result)
+        return await result
+
+    @property
+    def stopping(self) -> asyncio.Event:
+        return self._stopping
+
+    def stop(self, reason: str) -> None:
+        if not self._stopping.is_set():
+            self._log.info("stopping", reason=reason)
+            self._stopping.set()
+
+    def fail(self, reason: str, error: BaseException | None = None) -> None:
+        self._process.fault(reason, error)
+
+    async def listen(self, address: Address, on_connect: OnConnect) -> Listener:
+        listener = self._world.network.listen(self._process, address, on_connect)
+        self._listeners.append(listener)
+        self._world.note(self.name, "listen", str(address))
+        return listener
+
+    async def connect(self, address: Address, timeout_ms: int = CONNECT_TIMEOUT_MS) -> Connection:
+        return await self._world.network.connect(self._process, address, timeout_ms)
+
+    def random(self) -> random.Random:
+        return self._random
+
+    def new_id(self) -> str:
+        return f"{self._random.getrandbits(128):032x}"
+
+    async def start_process(
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+        output: Path | None = None,
+    ) -> Process:
+        return self._host.start_program(argv)
+
+    async def close(self) -> None:
+        """As the real runtime's: stop serving, cancel what runs in the background."""
+        for listener in self._listeners:
+            await listener.close()
+        tasks = list(self._background)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _carry_out(self, call: Callable[[], T], lane: Lane, end_s: float, result: asyncio.Future[T]) -> None:
+        if self._world.closing:
+            result.cancel()
+            return
+        try:
+            value = call()
+        except Exception as error:
+            self._world.note(self.name, "blocking", f"{lane} raised {type(error).__name__}")
+            self._loop.call_at(end_s, self._deliver, lane, result, result.set_exception, error)
+        else:
+            self._world.note(self.name, "blocking", str(lane))
+            self._loop.call_at(end_s, self._deliver, lane, result, result.set_result, value)
+
+    def _deliver(self, lane: Lane, result: asyncio.Future[T], settle: Callable[[Any], None], value: Any) -> None:
+        self._lane_waiting[lane] -= 1
+        if not result.done():
+            settle(value)
+
+    def _disk_delay_s(self) -> float:
+        low_us, high_us = self._world.conditions.blocking_us
+        delay_us = self._disk_random.randint(low_us, high_us)
+        if self._disk_random.random() < self._world.conditions.stall_chance:
+            delay_us *= 100
+        return delay_us / 1_000_000
+
+    def _task_ended(self, task: asyncio.Task[Any]) -> None:
+        self._background.pop(task, None)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.fail(f"the task '{task.get_name()}' failed", error)
+
+
+class TracedLogger:
+    """A logger whose lines go into the world's trace."""
+
+    def __init__(self, process: VirtualProcess, bound: Mapping[str, Any]) -> None:
+        self._process = process
+        self._bound = bound
+
+    def debug(self, event: str, **values: Any) -> None:
+        self._write("debug", event, values)
+
+    def info(self, event: str, **values: Any) -> None:
+        self._write("info", event, values)
+
+    def warning(self, event: str, **values: Any) -> None:
+        self._write("warning", event, values)
+
+    def error(self, event: str, **values: Any) -> None:
+        self._write("error", event, values)
+
+    def exception(self, event: str, **values: Any) -> None:
+        self._write("error", event, values)
+
+    def bind(self, **values: Any) -> Logger:
+        return TracedLogger(self._process, {**self._bound, **values})
+
+    def _write(self, level: str, event: str, values: Mapping[str, Any]) -> None:
+        told = " ".join(f"{key}={value}" for key, value in {**self._bound, **values}.items() if key != "exc_info")
+        self._process.world.note(self._process.name, level, f"{event} {told}".rstrip())
