@@ -125,6 +125,7 @@ class StepEnd(Struct, frozen=True, array_like=True):
     signal: int
     ended_ms: int
     message: str = ""
+    usage: dict[str, int] | None = None
 
 
 class AttemptRow(Struct, frozen=True):
@@ -162,6 +163,8 @@ class AttemptMark(Struct, frozen=True):
     """None leaves it as it is."""
     steps: tuple[StepEnd, ...] | None = None
     """None leaves them as they are."""
+    cause: str | None = None
+    """Why it is being ended, so that a restarted controller knows; None leaves it as it is."""
 
 
 class AttemptEnd(Struct, frozen=True):

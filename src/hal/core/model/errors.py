@@ -68,6 +68,12 @@ class OverloadedError(HALError):
     code = "overloaded"
 
 
+class StoreError(HALError):
+    """The durable state could not be read or written (disk full, damaged file, another controller …)."""
+
+    code = "store"
+
+
 class InternalError(HALError):
     """A fault of HAL itself; the message says what was being done."""
 
@@ -85,6 +91,7 @@ ERRORS_BY_CODE: dict[str, type[HALError]] = {
         UnreachableError,
         TimedOutError,
         OverloadedError,
+        StoreError,
         InternalError,
     )
 }

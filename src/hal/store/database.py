@@ -1,0 +1,241 @@
+"""Opening the database: connections, SQLite's settings, the lock that keeps a second controller out, clear errors.
+
+SQLite in WAL mode with synchronous=FULL: a commit that returned survives a power failure, and readers on connections of
+their own never wait for the writer. A database that is not SQLite comes with 'A real cluster'.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError
+from sqlalchemy.pool import QueuePool, StaticPool
+
+from hal.store.errors import (
+    GroupRefused,
+    NotAStore,
+    StoreBusy,
+    StoreError,
+    StoreFull,
+    StoreMissing,
+    StoreReadOnly,
+)
+
+BUSY_TIMEOUT_S: Final = 5
+"""How long a connection waits for another process's lock."""
+READERS: Final = 4
+"""Connections for reading; a further reader waits for one of them."""
+READER_WAIT_S: Final = 30
+WAL_KEPT_BYTES: Final = 64 << 20
+"""To which the write-ahead log is cut back after a checkpoint."""
+CACHE_KIB: Final = 16 << 10
+
+
+class MemoryDatabase:
+    """A database in memory that outlives the Store opened on it: what the disk of a virtual host keeps.
+
+    Opening a Store on it again is what a process does that was killed and started anew: whatever was not committed is
+    rolled back. One Store at a time, one thread at a time.
+    """
+
+    _empty: bytes = b""
+    """A migrated, empty database: thousands of virtual hosts are made from it without running migrations."""
+
+    def __init__(self) -> None:
+        self.connection = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
+        if MemoryDatabase._empty:
+            self.connection.deserialize(MemoryDatabase._empty)
+
+    def roll_back(self) -> None:
+        """Forget what was not committed."""
+        if self.connection.in_transaction:
+            self.connection.rollback()
+
+    def keep_as_empty(self) -> None:
+        """Remember this freshly migrated database as the one that new ones are made from."""
+        if not MemoryDatabase._empty:
+            MemoryDatabase._empty = self.connection.serialize()
+
+
+class Database:
+    """The connections to one database."""
+
+    def __init__(self, writer: Engine, reader: Engine, place: str, path: Path | None) -> None:
+        self.writer = writer
+        self.reader = reader
+        self.place = place
+        """What to call it in errors."""
+        self.path = path
+        """Its file, when it has one."""
+        self._lock: int | None = None
+
+    @contextmanager
+    def writing(self, doing: str) -> Iterator[Connection]:
+        """A transaction that holds the database's write lock; it is committed at the end, rolled back on any error."""
+        with self.translated(doing), self.writer.connect() as connection, connection.begin():
+            yield connection
+
+    @contextmanager
+    def reading(self, doing: str) -> Iterator[Connection]:
+        """One consistent view of what is committed."""
+        with self.translated(doing), self.reader.connect() as connection, connection.begin():
+            yield connection
+
+    @contextmanager
+    def translated(self, doing: str) -> Iterator[None]:
+        """Turns the driver's errors into `StoreError`s that say what was being done and what to do next."""
+        try:
+            yield
+        except DBAPIError as error:
+            raise store_error(error.orig, doing, self.place) from error
+
+    def lock(self, holder: str) -> None:
+        """Keep every other process from leading on this file until `close`, or until this process is gone.
+
+        Raises:
+            StoreBusy: another one holds it; names it.
+        """
+        if self.path is None or self._lock is not None:
+            return
+        path = self.path.with_name(self.path.name + ".lock")
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise StoreReadOnly(f"the store's lock {path} cannot be opened: {error.strerror}") from error
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            other = os.read(descriptor, 512).decode(errors="replace").strip() or "another process"
+            os.close(descriptor)
+            raise StoreBusy(
+                f"the store {self.place} is in use by {other}",
+                hint="stop that controller first (`hal down`), or use another HAL_HOME",
+            ) from None
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, holder.encode(), 0)
+        self._lock = descriptor
+
+    def close(self) -> None:
+        """Close all connections and let go of the lock."""
+        if self.path is not None:
+            # A connection in memory belongs to its MemoryDatabase, which outlives this.
+            self.reader.dispose()
+            self.writer.dispose()
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+
+def open_database(where: str | Path | MemoryDatabase, *, create: bool, max_bytes: int | None) -> Database:
+    """The connections to a database that need not have any table yet.
+
+    Raises:
+        StoreError: the URL is not understood, or the file cannot be opened.
+    """
+    if isinstance(where, MemoryDatabase):
+        where.roll_back()
+        kept = where.connection
+        return _in_memory(lambda: kept, "in memory")
+    path = _path(where)
+    if path is None:
+        own = MemoryDatabase()
+        return _in_memory(lambda: own.connection, "in memory")
+    if not path.exists() and not create:
+        raise StoreMissing(f"there is no store at {path}", hint="`hal up` creates one")
+    if path.is_dir():
+        raise NotAStore(f"{path} is a directory", hint="name the database file")
+    if not path.parent.is_dir():
+        raise StoreMissing(f"there is no directory {path.parent} for the store")
+    mode = "rwc" if create else "rw"
+    uri = f"file:{quote(str(path))}?mode={mode}"
+
+    def connect(*settings: str) -> Callable[[], sqlite3.Connection]:
+        def opened() -> sqlite3.Connection:
+            connection = sqlite3.connect(
+                uri, uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
+            )
+            try:
+                for setting in settings:
+                    connection.execute(f"PRAGMA {setting}").close()
+            except sqlite3.Error:
+                connection.close()
+                raise
+            return connection
+
+        return opened
+
+    shared = ("foreign_keys=ON", f"cache_size=-{CACHE_KIB}", "temp_store=MEMORY")
+    # WAL before synchronous: the mode is a property of the file, the rest of the connection.
+    writes: tuple[str, ...] = ("journal_mode=WAL", "synchronous=FULL", f"journal_size_limit={WAL_KEPT_BYTES}", *shared)
+    if max_bytes is not None:
+        writes = (*writes, f"max_page_count={max(max_bytes // 4096, 1)}")
+    writer = _engine(connect(*writes), begin="BEGIN IMMEDIATE", pool=StaticPool)
+    reader = _engine(
+        connect("query_only=ON", *shared), begin="BEGIN", pool=QueuePool, pool_size=READERS, pool_timeout=READER_WAIT_S
+    )
+    return Database(writer, reader, str(path), path)
+
+
+def store_error(error: BaseException | None, doing: str, place: str) -> StoreError:
+    """The `StoreError` for what the driver said while `doing`."""
+    name = getattr(error, "sqlite_errorname", "") or ""
+    text = " ".join(str(error).split())
+    if name == "SQLITE_FULL":
+        return StoreFull(
+            f"{doing}: no space left for the store {place}", hint="free some space; nothing of this was written"
+        )
+    if name.startswith(("SQLITE_READONLY", "SQLITE_PERM", "SQLITE_AUTH")):
+        return StoreReadOnly(f"{doing}: the store {place} cannot be written ({text})", hint="check who owns the file")
+    if name.startswith(("SQLITE_NOTADB", "SQLITE_CORRUPT", "SQLITE_FORMAT")):
+        return NotAStore(f"{doing}: {place} is not a database, or is damaged ({text})", hint="restore it from a copy")
+    if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+        return StoreBusy(
+            f"{doing}: another process has locked the store {place} for more than {BUSY_TIMEOUT_S} s",
+            hint="find who else has the file open",
+        )
+    if name.startswith("SQLITE_CANTOPEN"):
+        return StoreMissing(f"{doing}: the store {place} cannot be opened ({text})", hint="check path and permissions")
+    if name.startswith("SQLITE_CONSTRAINT"):
+        return GroupRefused(f"{doing}: contradicts what is stored ({text})")
+    return StoreError(f"{doing}: the store {place} failed ({name or type(error).__name__}: {text})")
+
+
+def _in_memory(connect: Callable[[], sqlite3.Connection], place: str) -> Database:
+    connect().execute("PRAGMA foreign_keys=ON").close()
+    engine = _engine(connect, begin="BEGIN IMMEDIATE", pool=StaticPool)
+    return Database(engine, engine, place, None)
+
+
+def _engine(
+    connect: Callable[[], sqlite3.Connection], *, begin: str, pool: Any, keeps: bool = False, **options: Any
+) -> Engine:
+    engine = create_engine("sqlite://", creator=connect, poolclass=pool, **options)
+    event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(begin))
+    return engine
+
+
+def _path(where: str | Path) -> Path | None:
+    """The file that a URL or path names; None for a database in memory."""
+    if isinstance(where, Path):
+        return where.absolute()
+    if "://" not in where:
+        return Path(where).absolute()
+    try:
+        url = make_url(where)
+    except ArgumentError as error:
+        raise StoreMissing(f"'{where}' is not the URL of a database", hint="write sqlite:////path/to/file") from error
+    if url.get_backend_name() != "sqlite":
+        raise StoreMissing(
+            f"'{url.get_backend_name()}' databases are not supported by this version of HAL",
+            hint="write sqlite:////path/to/file",
+        )
+    return None if url.database in (None, "", ":memory:") else Path(url.database).absolute()

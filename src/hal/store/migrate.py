@@ -1,0 +1,64 @@
+"""Bringing a database to the schema of this HAL: Alembic's migrations, run from the program.
+
+A current database is recognised by one query, without importing Alembic; anything else is migrated inside the caller's
+transaction, so a crash leaves the former schema whole.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from sqlalchemy import Connection, inspect, text
+
+from hal.store.errors import NotAStore, StoreTooNew
+
+HEAD: Final = "0001"
+"""Revision of `schema`; revisions are four digits and ascend."""
+
+VERSION_TABLE: Final = "alembic_version"
+MIGRATIONS: Final = Path(__file__).parent / "migrations"
+
+
+def revision_of(connection: Connection) -> str:
+    """The revision of a database; '' when it is empty.
+
+    Raises:
+        NotAStore: it holds tables, but not HAL's.
+    """
+    tables = set(inspect(connection).get_table_names())
+    if VERSION_TABLE not in tables:
+        if tables:
+            raise NotAStore(
+                f"the database holds tables that are not HAL's ({', '.join(sorted(tables)[:5])})",
+                hint="name another file, or move this one away",
+            )
+        return ""
+    found = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalar()
+    return str(found or "")
+
+
+def migrate(connection: Connection) -> bool:
+    """Bring the database to `HEAD`, in the transaction that is open on the connection; whether anything was done.
+
+    Raises:
+        NotAStore: it holds somebody else's tables.
+        StoreTooNew: a newer HAL wrote it.
+    """
+    found = revision_of(connection)
+    if found == HEAD:
+        return False
+    if found > HEAD:
+        raise StoreTooNew(
+            f"the store has schema {found}, this HAL knows schemas up to {HEAD}",
+            hint="a newer HAL wrote it: start that version, or use another HAL_HOME",
+        )
+    # Imported only here: a current database, the usual case, must not pay for it.
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    config.attributes["connection"] = connection
+    command.upgrade(config, HEAD)
+    return True

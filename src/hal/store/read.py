@@ -1,0 +1,304 @@
+"""Queries: jobs, attempts, events and what a controller starts from. Read only; each in one consistent view.
+
+Lists are keyset pages: the cursor is the key of the last row, so a page costs the same however far it is, and what is
+added meanwhile neither shifts nor repeats a row.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+import msgspec
+from sqlalchemy import Connection, Select, and_, exists, func, select, tuple_
+
+from hal.core.model import AttemptState, Event, EventKind, JobSpec, NodeState, TaskState, dec_hook
+from hal.store import schema
+from hal.store.operations import MAX_EVENT_JOBS, AttemptRow, JobRow, NodeRow, QueueRow, Span, StepEnd
+from hal.store.views import MAX_PAGE, JobFilter, Loaded, Remembered
+
+AnyRow = Sequence[Any]
+"""A row of a result, its values in the order of the columns asked for."""
+
+KEYS_PER_QUERY: Final = 500
+"""How many ids one `IN (…)` names."""
+
+_SPEC: Final = msgspec.json.Decoder(JobSpec, dec_hook=dec_hook)
+_TEXTS: Final = msgspec.json.Decoder(tuple[str, ...])
+_TEXT_BY_NAME: Final = msgspec.json.Decoder(dict[str, str])
+_COUNT_BY_NAME: Final = msgspec.json.Decoder(dict[str, int])
+_ANY_BY_NAME: Final = msgspec.json.Decoder(dict[str, Any])
+_RUNS: Final = msgspec.json.Decoder(list[tuple[int, int]])
+_STEPS: Final = msgspec.json.Decoder(tuple[StepEnd, ...])
+
+_TASK_STATES: Final = {state.value: state for state in TaskState}
+_ATTEMPT_STATES: Final = {state.value: state for state in AttemptState}
+
+_JOB_COLUMNS: Final = [schema.jobs.c["spec_id" if name == "spec" else name] for name in JobRow.__struct_fields__]
+_JOB_SPEC: Final = JobRow.__struct_fields__.index("spec")
+_JOB_STATE: Final = JobRow.__struct_fields__.index("state")
+_ATTEMPT_COLUMNS: Final = [schema.attempts.c["job_id" if n == "job" else n] for n in AttemptRow.__struct_fields__]
+_STATE, _NODES, _USAGE, _STEPS_AT = map(AttemptRow.__struct_fields__.index, ("state", "nodes", "usage", "steps"))
+_SPAN_COLUMNS: Final = [schema.task_spans.c["job_id" if n == "job" else n] for n in Span.__struct_fields__]
+
+
+class SpecReader:
+    """Decodes each stored spec once, so that equal jobs share one JobSpec in memory too."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._known: dict[int, JobSpec] = {}
+
+    def learn(self, query: Select[Any]) -> None:
+        """Decode the specs that a query of (id, body) gives."""
+        for spec_id, body in self._connection.execute(query):
+            if spec_id not in self._known:
+                self._known[spec_id] = _SPEC.decode(body)
+
+    def rows(self, rows: Sequence[AnyRow]) -> list[JobRow]:
+        """The jobs of rows of `_JOB_COLUMNS`."""
+        unknown = sorted({int(row[_JOB_SPEC]) for row in rows} - self._known.keys())
+        for start in range(0, len(unknown), KEYS_PER_QUERY):
+            some = unknown[start : start + KEYS_PER_QUERY]
+            self.learn(select(schema.specs).where(schema.specs.c.id.in_(some)))
+        jobs: list[JobRow] = []
+        for row in rows:
+            values = list(row)
+            values[_JOB_SPEC] = self._known[values[_JOB_SPEC]]
+            values[_JOB_STATE] = _TASK_STATES[values[_JOB_STATE]]
+            jobs.append(JobRow(*values))
+        return jobs
+
+
+# ── everything that lives ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def load(connection: Connection) -> Loaded:
+    """What a controller starts from."""
+    live = schema.jobs.c.end_ms.is_(None)
+    specs = SpecReader(connection)
+    of_live = select(schema.jobs.c.spec_id).where(live)
+    specs.learn(select(schema.specs).where(schema.specs.c.id.in_(of_live)))
+    jobs = specs.rows(connection.execute(select(*_JOB_COLUMNS).where(live).order_by(schema.jobs.c.id)).all())
+    live_ids = select(schema.jobs.c.id).where(live)
+    spans: dict[int, list[Span]] = defaultdict(list)
+    query = select(*_SPAN_COLUMNS).where(schema.task_spans.c.job_id.in_(live_ids))
+    for row in connection.execute(query.order_by(schema.task_spans.c.job_id, schema.task_spans.c.first)):
+        spans[row[0]].append(span_row(row))
+    attempts: dict[int, list[AttemptRow]] = defaultdict(list)
+    a = schema.attempts.c
+    active = select(*_ATTEMPT_COLUMNS).where(a.ended_ms.is_(None)).order_by(a.job_id, a.task, a.attempt)
+    for row in connection.execute(active):
+        attempts[row[0]].append(attempt_row(row))
+    epoch, last_seq, now_ms = newest(connection)
+    return Loaded(
+        epoch=epoch,
+        last_seq=last_seq,
+        last_job_id=connection.execute(select(func.coalesce(func.max(schema.jobs.c.id), 0))).scalar_one(),
+        now_ms=now_ms,
+        jobs=jobs,
+        spans=dict(spans),
+        attempts=dict(attempts),
+        ended_dependencies=_ended_dependencies(connection, specs, jobs),
+        nodes=nodes(connection),
+        queues=queues(connection),
+        accounts=list(connection.execute(select(schema.accounts.c.name).order_by("name")).scalars()),
+        users=list(connection.execute(select(schema.users.c.name).order_by("name")).scalars()),
+        meta=dict(connection.execute(select(schema.meta.c.key, schema.meta.c.value)).tuples().all()),
+    )
+
+
+def newest(connection: Connection) -> tuple[int, int, int]:
+    """(epoch, sequence number of the newest event, instant of the newest commit); zeros for what is not there yet."""
+    epoch: int = connection.execute(select(func.coalesce(func.max(schema.leader.c.epoch), 0))).scalar_one()
+    c = schema.commits.c
+    row = connection.execute(select(c.last_seq, c.at_ms).order_by(c.number.desc()).limit(1)).first()
+    return (epoch, row[0], row[1]) if row else (epoch, 0, 0)
+
+
+def _ended_dependencies(connection: Connection, specs: SpecReader, live: list[JobRow]) -> dict[int, JobRow]:
+    live_ids = {row.id for row in live}
+    wanted = {
+        int(dependency.job)
+        for spec in {id(row.spec): row.spec for row in live}.values()
+        for dependency in spec.dependencies
+        if dependency.job.isascii() and dependency.job.isdigit() and len(dependency.job) < 19
+    }
+    return {row.id: row for row in _jobs_by_id(connection, specs, sorted(wanted - live_ids))}
+
+
+def _jobs_by_id(connection: Connection, specs: SpecReader, ids: list[int]) -> Iterator[JobRow]:
+    for start in range(0, len(ids), KEYS_PER_QUERY):
+        some = schema.jobs.c.id.in_(ids[start : start + KEYS_PER_QUERY])
+        yield from specs.rows(connection.execute(select(*_JOB_COLUMNS).where(some)).all())
+
+
+# ── jobs ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def job(connection: Connection, job_id: int) -> JobRow | None:
+    """One job."""
+    return next(_jobs_by_id(connection, SpecReader(connection), [job_id]), None)
+
+
+def jobs(connection: Connection, wanted: JobFilter, after: int | None, limit: int, newest_first: bool) -> list[JobRow]:
+    """A page of jobs by id."""
+    c = schema.jobs.c
+    query = select(*_JOB_COLUMNS).limit(page(limit))
+    if wanted.states:
+        query = query.where(c.state.in_([state.value for state in wanted.states]))
+    for column, value in ((c.user, wanted.user), (c.queue, wanted.queue), (c.name, wanted.name)):
+        if value:
+            query = query.where(column == value)
+    if wanted.account:
+        query = query.where(c.account == wanted.account)
+    for label, value in wanted.labels.items():
+        has = and_(schema.job_labels.c.job_id == c.id, schema.job_labels.c.label == label)
+        query = query.where(exists().where(and_(has, schema.job_labels.c.value == value) if value else has))
+    if after is not None:
+        query = query.where(c.id < after if newest_first else c.id > after)
+    query = query.order_by(c.id.desc() if newest_first else c.id)
+    return SpecReader(connection).rows(connection.execute(query).all())
+
+
+def counts(connection: Connection) -> dict[TaskState, int]:
+    """How many jobs are in each state; states without a job are missing."""
+    state = schema.jobs.c.state
+    return {_TASK_STATES[row[0]]: row[1] for row in connection.execute(select(state, func.count()).group_by(state))}
+
+
+# ── attempts ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def attempts(
+    connection: Connection,
+    job_id: int,
+    task: int | None,
+    states: Iterable[AttemptState],
+    after: tuple[int, int] | None,
+    limit: int,
+) -> list[AttemptRow]:
+    """A page of attempts of a job by (task, attempt)."""
+    a = schema.attempts.c
+    query = select(*_ATTEMPT_COLUMNS).where(a.job_id == job_id)
+    if task is not None:
+        query = query.where(a.task == task)
+    names = [state.value for state in states]
+    if names:
+        query = query.where(a.state.in_(names))
+    if after is not None:
+        query = query.where(tuple_(a.task, a.attempt) > tuple_(*after))
+    query = query.order_by(a.task, a.attempt).limit(page(limit))
+    return [attempt_row(row) for row in connection.execute(query)]
+
+
+def attempt_row(row: AnyRow) -> AttemptRow:
+    """The attempt of a row of its columns."""
+    values = list(row)
+    values[_STATE] = _ATTEMPT_STATES[values[_STATE]]
+    values[_NODES] = _TEXTS.decode(values[_NODES])
+    if values[_USAGE] is not None:
+        values[_USAGE] = _COUNT_BY_NAME.decode(values[_USAGE])
+    values[_STEPS_AT] = _STEPS.decode(values[_STEPS_AT])
+    return AttemptRow(*values)
+
+
+def attempt_columns() -> list[Any]:
+    """The columns that `attempt_row` reads."""
+    return list(_ATTEMPT_COLUMNS)
+
+
+def span_row(row: AnyRow) -> Span:
+    """The span of a row of its columns."""
+    return Span(row[0], row[1], row[2], _TASK_STATES[row[3]], *row[4:])
+
+
+def span_columns() -> list[Any]:
+    """The columns that `span_row` reads."""
+    return list(_SPAN_COLUMNS)
+
+
+# ── events ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def events(connection: Connection, after_seq: int, limit: int, job_id: int | None) -> list[Event]:
+    """Events after a sequence number, oldest first; with a job, those that are about it."""
+    e = schema.events.c
+    query = select(e.seq, e.at_ms, e.kind, e.cause, e.trace_id, e.jobs, e.payload).where(e.seq > after_seq)
+    query = query.order_by(e.seq)
+    limit = page(limit)
+    if job_id is None:
+        return [_event(row) for row in connection.execute(query.limit(limit))]
+    about: list[Event] = []
+    with connection.execute(query.where(e.job_min <= job_id, e.job_max >= job_id)) as result:
+        for row in result:
+            if any(first <= job_id <= last for first, last in _RUNS.decode(row[5])):
+                about.append(_event(row))
+                if len(about) == limit:
+                    break
+    return about
+
+
+def _event(row: AnyRow) -> Event:
+    runs = _RUNS.decode(row[5])
+    total = sum(last - first + 1 for first, last in runs)
+    listed: list[int] = []
+    for first, last in runs:
+        listed.extend(range(first, min(last + 1, first + MAX_EVENT_JOBS - len(listed))))
+    payload = _ANY_BY_NAME.decode(row[6])
+    if total > len(listed):
+        payload["jobs_total"] = total
+    return Event(
+        sequence=row[0],
+        at_ms=row[1],
+        kind=EventKind(row[2]),
+        cause=row[3],
+        trace_id=row[4],
+        jobs=tuple(listed),
+        payload=payload,
+    )
+
+
+def first_seq(connection: Connection) -> int:
+    """Sequence number of the oldest event that is kept; 0 when none is."""
+    oldest: int = connection.execute(select(func.coalesce(func.min(schema.events.c.seq), 0))).scalar_one()
+    return oldest
+
+
+# ── the rest ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def nodes(connection: Connection) -> list[NodeRow]:
+    """All nodes by name."""
+    return [
+        NodeRow(
+            row["name"],
+            _COUNT_BY_NAME.decode(row["capacity"]),
+            _TEXT_BY_NAME.decode(row["labels"]),
+            NodeState(row["state"]),
+            row["boot_id"],
+            row["reason"],
+            row["last_seen_ms"],
+            _TEXTS.decode(row["notes"]),
+        )
+        for row in connection.execute(select(schema.nodes).order_by(schema.nodes.c.name)).mappings()
+    ]
+
+
+def queues(connection: Connection) -> list[QueueRow]:
+    """All queues by name."""
+    query = select(schema.queues.c.name, schema.queues.c.config).order_by(schema.queues.c.name)
+    return [QueueRow(name, _ANY_BY_NAME.decode(config)) for name, config in connection.execute(query)]
+
+
+def remembered(connection: Connection, key: str) -> Remembered | None:
+    """The answer kept for an idempotency key."""
+    t = schema.idempotency.c
+    row = connection.execute(select(t.fingerprint, t.response, t.at_ms).where(t.key == key)).first()
+    return None if row is None else Remembered(*row)
+
+
+def page(limit: int) -> int:
+    """A page length within bounds."""
+    return max(1, min(limit, MAX_PAGE))

@@ -1,0 +1,204 @@
+"""The tables. Portable between SQLite and PostgreSQL; `migrations/` creates them, a test compares the two.
+
+Times are milliseconds since 1970, JSON is text, states are their names. Cost: rows follow the number of jobs and of
+attempts, never the number of waiting tasks (`task_spans`).
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    text,
+)
+
+metadata = MetaData()
+
+INT = BigInteger().with_variant(Integer, "sqlite")
+"""64 bits; SQLite's own INTEGER, so that a primary key is the row id."""
+
+specs = Table(
+    "specs",
+    metadata,
+    Column("id", INT, primary_key=True, autoincrement=False),
+    Column("body", Text, nullable=False),
+)
+"""Canonical JSON of a JobSpec; shared by equal jobs that were submitted together."""
+
+jobs = Table(
+    "jobs",
+    metadata,
+    Column("id", INT, primary_key=True, autoincrement=False),
+    Column("spec_id", INT, ForeignKey("specs.id"), nullable=False),
+    Column("name", Text, nullable=False),
+    Column("queue", Text, nullable=False),
+    Column("account", Text, nullable=False),
+    Column("user", Text, nullable=False),
+    Column("priority", INT, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("tasks", INT, nullable=False),
+    Column("nodes", INT, nullable=False),
+    Column("walltime_ms", INT),
+    Column("submit_ms", INT, nullable=False),
+    Column("eligible_ms", INT, nullable=False),
+    Column("start_ms", INT),
+    Column("end_ms", INT),
+    Column("hold", Boolean(create_constraint=False), nullable=False),
+    Column("trace_id", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("pending", INT, nullable=False),
+    Column("held", INT, nullable=False),
+    Column("active", INT, nullable=False),
+    Column("running", INT, nullable=False),
+    Column("succeeded", INT, nullable=False),
+    Column("failed", INT, nullable=False),
+    Column("timed_out", INT, nullable=False),
+    Column("cancelled", INT, nullable=False),
+    Column("exit_code", INT),
+    Column("restarts", INT, nullable=False),
+    Column("version", INT, nullable=False),
+    Index("jobs_by_state", "state", "id"),
+)
+Index(
+    "jobs_live",
+    jobs.c.id,
+    sqlite_where=text("end_ms IS NULL"),
+    postgresql_where=text("end_ms IS NULL"),
+)
+
+job_labels = Table(
+    "job_labels",
+    metadata,
+    Column("job_id", INT, ForeignKey("jobs.id"), primary_key=True, autoincrement=False),
+    Column("label", Text, primary_key=True),
+    Column("value", Text, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+task_spans = Table(
+    "task_spans",
+    metadata,
+    Column("job_id", INT, ForeignKey("jobs.id"), primary_key=True, autoincrement=False),
+    Column("first", INT, primary_key=True, autoincrement=False),
+    Column("count", INT, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("attempt", INT, nullable=False),
+    Column("retries", INT, nullable=False),
+    Column("eligible_ms", INT, nullable=False),
+    Column("reason", Text, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+attempts = Table(
+    "attempts",
+    metadata,
+    Column("job_id", INT, ForeignKey("jobs.id"), primary_key=True, autoincrement=False),
+    Column("task", INT, primary_key=True, autoincrement=False),
+    Column("attempt", INT, primary_key=True, autoincrement=False),
+    Column("state", Text, nullable=False),
+    Column("nodes", Text, nullable=False),
+    Column("token", Text, nullable=False),
+    Column("allocated_ms", INT, nullable=False),
+    Column("retries", INT, nullable=False),
+    Column("started_ms", INT),
+    Column("ended_ms", INT),
+    Column("cause", Text, nullable=False),
+    Column("exit_code", INT),
+    Column("signal", INT),
+    Column("usage", Text),
+    Column("message", Text, nullable=False),
+    Column("steps", Text, nullable=False),
+    sqlite_with_rowid=False,
+)
+Index(
+    "attempts_active",
+    attempts.c.job_id,
+    attempts.c.task,
+    attempts.c.attempt,
+    sqlite_where=text("ended_ms IS NULL"),
+    postgresql_where=text("ended_ms IS NULL"),
+)
+
+nodes = Table(
+    "nodes",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("capacity", Text, nullable=False),
+    Column("labels", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("boot_id", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("last_seen_ms", INT, nullable=False),
+    Column("notes", Text, nullable=False),
+)
+
+queues = Table(
+    "queues",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("config", Text, nullable=False),
+)
+
+accounts = Table("accounts", metadata, Column("name", Text, primary_key=True))
+
+users = Table("users", metadata, Column("name", Text, primary_key=True))
+
+events = Table(
+    "events",
+    metadata,
+    Column("seq", INT, primary_key=True, autoincrement=False),
+    Column("at_ms", INT, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("cause", Text, nullable=False),
+    Column("trace_id", Text, nullable=False),
+    Column("jobs", Text, nullable=False),
+    Column("job_min", INT, nullable=False),
+    Column("job_max", INT, nullable=False),
+    Column("payload", Text, nullable=False),
+)
+"""`jobs` is a list of runs [first, last], so that a block of any size stays one small row; 0 in min and max: none."""
+
+commits = Table(
+    "commits",
+    metadata,
+    Column("number", INT, primary_key=True, autoincrement=False),
+    Column("id", Text, nullable=False, unique=True),
+    Column("at_ms", INT, nullable=False),
+    Column("first_seq", INT, nullable=False),
+    Column("last_seq", INT, nullable=False),
+)
+"""In commit order. The newest is never trimmed: it says where sequence and time go on."""
+
+idempotency = Table(
+    "idempotency",
+    metadata,
+    Column("key", Text, primary_key=True),
+    Column("at_ms", INT, nullable=False),
+    Column("fingerprint", Text, nullable=False),
+    Column("response", LargeBinary, nullable=False),
+)
+
+leader = Table(
+    "leader",
+    metadata,
+    Column("id", INT, primary_key=True, autoincrement=False),
+    Column("epoch", INT, nullable=False),
+    Column("holder", Text, nullable=False),
+    Column("taken_ms", INT, nullable=False),
+)
+"""One row, id 1; read inside every commit."""
+
+meta = Table(
+    "meta",
+    metadata,
+    Column("key", Text, primary_key=True),
+    Column("value", Text, nullable=False),
+)

@@ -1,0 +1,303 @@
+"""The Store: durable truth. One group is one transaction: rows, events and the commit's own id, or nothing of it.
+
+Synchronous. Writing calls (`take_leadership`, `commit`, `trim`) come from one thread at a time; reading calls from any,
+on connections of their own, and never wait for the writer. What `commit` has returned for survives a power failure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy.exc import DBAPIError
+
+from hal.core.model import AttemptState, Event, TaskState
+from hal.store import read, schema
+from hal.store.database import Database, MemoryDatabase, open_database, store_error
+from hal.store.errors import CommitUnknown, StaleEpoch, StoreError, StoreFull
+from hal.store.migrate import HEAD, migrate, revision_of
+from hal.store.operations import AttemptRow, Committed, Group, JobRow, NodeRow, QueueRow
+from hal.store.tasks import task, tasks
+from hal.store.views import JobFilter, Loaded, Remembered, Retention, TaskRow, Trimmed
+from hal.store.write import write
+
+TRIMMED_AT_ONCE: Final = 10_000
+"""Rows of each kind that one call of `trim` removes: so long the writer is kept from committing."""
+MAX_HOLDER_BYTES: Final = 500
+
+
+class Store:
+    """One open store. Made by `Store.open`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @classmethod
+    def open(cls, where: str | Path | MemoryDatabase, *, create: bool = True, max_bytes: int | None = None) -> Store:
+        """Open a store and bring its tables up to date.
+
+        Args:
+            where: a path, `sqlite:////path/to/file`, `sqlite://` (in memory, gone when closed) or a MemoryDatabase.
+            create: make it when it is not there.
+            max_bytes: the file never grows beyond this; a commit that needs more raises `StoreFull`.
+        Raises:
+            StoreError: not a store, not accessible, or written by a newer HAL; nothing was changed.
+        """
+        database = open_database(where, create=create, max_bytes=max_bytes)
+        try:
+            # Most stores are current: that is found out without waiting for the write lock of another process.
+            with database.reading("opening") as connection:
+                current = revision_of(connection) == HEAD
+            if not current:
+                with database.writing("creating the tables") as connection:
+                    migrate(connection)
+                if isinstance(where, MemoryDatabase):
+                    where.keep_as_empty()
+        except StoreError:
+            database.close()
+            raise
+        return cls(database)
+
+    def close(self) -> None:
+        """Close; what is committed stays, and another process may lead."""
+        self._database.close()
+
+    # ── leading and writing ───────────────────────────────────────────────────────────────────────────────────────
+
+    def take_leadership(self, holder: str, now_ms: int) -> int:
+        """Become the one who writes; every former leader's commits fail from now on.
+
+        Args:
+            holder: who this is, for people: `controller pid 4711 on host`.
+        Returns: the new epoch, above every former one.
+        Raises:
+            StoreBusy: another living process holds this store; the message says which.
+        """
+        self._database.lock(holder[:MAX_HOLDER_BYTES])
+        table = schema.leader
+        with self._database.writing("taking leadership") as connection:
+            former = connection.execute(select(func.max(table.c.epoch))).scalar()
+            values = {"epoch": (former or 0) + 1, "holder": holder, "taken_ms": now_ms}
+            if former is None:
+                connection.execute(insert(table), {"id": 1, **values})
+            else:
+                connection.execute(update(table).where(table.c.id == 1).values(values))
+        return (former or 0) + 1
+
+    def commit(self, group: Group, *, epoch: int) -> Committed:
+        """Write a group as a whole. A group whose commit id is durable already is not written again.
+
+        Raises:
+            StaleEpoch: another leader has taken over: nothing was written; step down.
+            CommitUnknown: the group may be durable or not: look it up with `commit_known`.
+            StoreError: any other: nothing was written.
+        """
+        doing = f"committing group {group.commit_id}"
+        database = self._database
+        with database.translated(doing), database.writer.connect() as connection:
+            with connection.begin() as transaction:
+                self._check_epoch(connection, epoch)
+                done = _committed(connection, group.commit_id)
+                if done is not None:
+                    return done
+                committed = _write_group(connection, group)
+                try:
+                    transaction.commit()
+                except DBAPIError as error:
+                    raise _commit_failed(error, doing, database.place) from error
+            return committed
+
+    def commit_known(self, commit_id: str) -> bool:
+        """Whether that group is durable. True is final; False is final once the commit has returned or failed."""
+        with self._database.reading("looking up a commit") as connection:
+            return _committed(connection, commit_id) is not None
+
+    def trim(self, now_ms: int, retention: Retention, *, epoch: int) -> Trimmed:
+        """Remove what retention does not keep, oldest first, at most `TRIMMED_AT_ONCE` of each kind.
+
+        The newest commit always stays, so sequence numbers go on even when no event is left.
+        """
+        with self._database.writing("trimming") as connection:
+            self._check_epoch(connection, epoch)
+            removed = (
+                _trim_events(connection, now_ms, retention),
+                _trim_commits(connection, retention),
+                _trim_keys(connection, now_ms, retention),
+            )
+        return Trimmed(*removed, more=TRIMMED_AT_ONCE in removed)
+
+    @staticmethod
+    def _check_epoch(connection: Connection, epoch: int) -> None:
+        row = connection.execute(select(schema.leader.c.epoch, schema.leader.c.holder)).first()
+        if row is None or row[0] != epoch:
+            now = f"epoch {row[0]}, held by {row[1]}" if row else "no epoch at all"
+            raise StaleEpoch(
+                f"epoch {epoch} is over: the store has {now}; nothing was written",
+                hint="this controller must step down",
+            )
+
+    # ── reading ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def load(self) -> Loaded:
+        """Everything that lives, as of the newest commit."""
+        with self._database.reading("loading") as connection:
+            return read.load(connection)
+
+    def job(self, job_id: int) -> JobRow | None:
+        """One job, ended or not."""
+        with self._database.reading("reading a job") as connection:
+            return read.job(connection, job_id)
+
+    def jobs(
+        self,
+        wanted: JobFilter | None = None,
+        *,
+        after: int | None = None,
+        limit: int = 100,
+        newest_first: bool = True,
+    ) -> list[JobRow]:
+        """A page of jobs by id.
+
+        Args:
+            after: id of the last job of the page before.
+        """
+        with self._database.reading("listing jobs") as connection:
+            return read.jobs(connection, wanted or JobFilter(), after, limit, newest_first)
+
+    def counts(self) -> dict[TaskState, int]:
+        """Jobs by state; a state without a job is missing."""
+        with self._database.reading("counting jobs") as connection:
+            return read.counts(connection)
+
+    def tasks(
+        self, job_id: int, states: Iterable[TaskState] = (), *, after: int | None = None, limit: int = 100
+    ) -> list[TaskRow]:
+        """A page of a job's tasks in ascending order, computed.
+
+        Args:
+            after: number of the last task of the page before.
+        """
+        with self._database.reading("listing tasks") as connection:
+            return tasks(connection, job_id, tuple(states), after, limit)
+
+    def task(self, job_id: int, number: int) -> TaskRow | None:
+        """One task; None when there is none of that number."""
+        with self._database.reading("reading a task") as connection:
+            return task(connection, job_id, number)
+
+    def attempts(
+        self,
+        job_id: int,
+        *,
+        task: int | None = None,
+        states: Iterable[AttemptState] = (),
+        after: tuple[int, int] | None = None,
+        limit: int = 100,
+    ) -> list[AttemptRow]:
+        """A page of a job's attempts by (task, attempt), ended ones included.
+
+        Args:
+            after: (task, attempt) of the last one of the page before.
+        """
+        with self._database.reading("listing attempts") as connection:
+            return read.attempts(connection, job_id, task, states, after, limit)
+
+    def events(self, after_seq: int = 0, *, limit: int = 1_000, job: int | None = None) -> list[Event]:
+        """The feed after a sequence number, oldest first; with `job`, what is about that job."""
+        with self._database.reading("reading events") as connection:
+            return read.events(connection, after_seq, limit, job)
+
+    def first_seq(self) -> int:
+        """Sequence number of the oldest event that is kept; 0 when none is."""
+        with self._database.reading("reading events") as connection:
+            return read.first_seq(connection)
+
+    def last_seq(self) -> int:
+        """Sequence number of the newest event; 0 before the first."""
+        with self._database.reading("reading events") as connection:
+            return read.newest(connection)[1]
+
+    def nodes(self) -> list[NodeRow]:
+        """All nodes as they were last written."""
+        with self._database.reading("listing nodes") as connection:
+            return read.nodes(connection)
+
+    def queues(self) -> list[QueueRow]:
+        """All queues."""
+        with self._database.reading("listing queues") as connection:
+            return read.queues(connection)
+
+    def idempotent(self, key: str) -> Remembered | None:
+        """The answer that was given to the request with that idempotency key, while it is kept."""
+        with self._database.reading("looking up an idempotency key") as connection:
+            return read.remembered(connection, key)
+
+    def meta(self, key: str) -> str | None:
+        """A small fact by name."""
+        with self._database.reading("reading meta") as connection:
+            found: str | None = connection.execute(select(schema.meta.c.value).where(schema.meta.c.key == key)).scalar()
+            return found
+
+
+def _committed(connection: Connection, commit_id: str) -> Committed | None:
+    c = schema.commits.c
+    row = connection.execute(select(c.id, c.first_seq, c.last_seq).where(c.id == commit_id)).first()
+    return None if row is None else Committed(*row)
+
+
+def _write_group(connection: Connection, group: Group) -> Committed:
+    c = schema.commits.c
+    newest = connection.execute(select(c.number, c.last_seq, c.at_ms).order_by(c.number.desc()).limit(1)).first()
+    number, before, at_ms = newest or (0, 0, 0)
+    last = before
+    for operation in group.operations:
+        last = write(connection, operation, group.now_ms, last)
+    connection.execute(
+        insert(schema.commits),
+        {
+            "number": number + 1,
+            "id": group.commit_id,
+            "at_ms": max(at_ms, group.now_ms),
+            "first_seq": before + 1,
+            "last_seq": last,
+        },
+    )
+    return Committed(group.commit_id, before + 1, last)
+
+
+def _commit_failed(error: DBAPIError, doing: str, place: str) -> StoreError:
+    """What a failure of COMMIT itself means: only these leave no doubt that nothing became durable."""
+    known = store_error(error.orig, doing, place)
+    name = getattr(error.orig, "sqlite_errorname", "") or ""
+    if isinstance(known, StoreFull) or name.startswith(("SQLITE_BUSY", "SQLITE_CONSTRAINT", "SQLITE_READONLY")):
+        return known
+    return CommitUnknown(f"{known.message}; whether it is durable is not known", hint="look the commit id up")
+
+
+def _trim_events(connection: Connection, now_ms: int, retention: Retention) -> int:
+    e = schema.events.c
+    oldest, newest = connection.execute(select(func.min(e.seq), func.max(e.seq))).one()
+    if oldest is None:
+        return 0
+    young = e.at_ms >= now_ms - retention.events_ms
+    first_young = connection.execute(select(e.seq).where(young).order_by(e.seq).limit(1)).scalar()
+    keep_from = max(newest + 1 if first_young is None else first_young, newest + 1 - retention.events_count)
+    keep_from = min(keep_from, oldest + TRIMMED_AT_ONCE)
+    return connection.execute(delete(schema.events).where(e.seq < keep_from)).rowcount
+
+
+def _trim_commits(connection: Connection, retention: Retention) -> int:
+    c = schema.commits.c
+    oldest, newest = connection.execute(select(func.min(c.number), func.max(c.number))).one()
+    if oldest is None:
+        return 0
+    keep_from = min(newest + 1 - max(retention.commits_count, 1), oldest + TRIMMED_AT_ONCE)
+    return connection.execute(delete(schema.commits).where(c.number < keep_from)).rowcount
+
+
+def _trim_keys(connection: Connection, now_ms: int, retention: Retention) -> int:
+    k = schema.idempotency.c
+    old = select(k.key).where(k.at_ms < now_ms - retention.idempotency_ms).limit(TRIMMED_AT_ONCE)
+    return connection.execute(delete(schema.idempotency).where(k.key.in_(old))).rowcount

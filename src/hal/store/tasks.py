@@ -1,0 +1,132 @@
+"""The tasks of a job, computed page by page from its spans and attempts; a million tasks are never laid out.
+
+Spans and the latest attempts are both sorted by task, and are merged as they are read. A span hides what attempts its
+tasks had before: a task in a span waits, or has ended without another attempt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from sqlalchemy import Connection, exists, select
+
+from hal.core.lifecycle import TASK_STATE_OF
+from hal.core.model import TaskState
+from hal.store import schema
+from hal.store.operations import AttemptRow, Span
+from hal.store.read import attempt_columns, attempt_row, page, span_columns, span_row
+from hal.store.views import TaskRow
+
+ATTEMPTS_AT_ONCE: Final = 500
+"""Rows of one query for latest attempts."""
+
+
+def tasks(
+    connection: Connection, job_id: int, states: tuple[TaskState, ...], after: int | None, limit: int
+) -> list[TaskRow]:
+    """A page of tasks in ascending order, in one of `states` (empty: any)."""
+    limit = page(limit)
+    start = 0 if after is None else after + 1
+    spans = _spans(connection, job_id, start)
+    latest = _Latest(connection, job_id, states, start)
+    found: list[TaskRow] = []
+    span = next(spans, None)
+    while len(found) < limit:
+        attempt = latest.head()
+        if span is not None and (attempt is None or span.first <= attempt.task):
+            end = span.first + span.count
+            if not states or span.state in states:
+                stop = min(end, max(span.first, start) + limit - len(found))
+                found.extend(_waiting(span, task) for task in range(max(span.first, start), stop))
+            latest.skip_to(end)
+            span = next(spans, None)
+        elif attempt is not None:
+            found.append(_attempted(attempt))
+            latest.skip_to(attempt.task + 1)
+        else:
+            break
+    return found
+
+
+def task(connection: Connection, job_id: int, number: int) -> TaskRow | None:
+    """One task of a job; None when the job has no such task."""
+    rows = tasks(connection, job_id, (), number - 1 if number else None, 1)
+    return rows[0] if rows and rows[0].task == number else None
+
+
+class _Latest:
+    """The latest attempt of each task from some task on, read in pages."""
+
+    def __init__(self, connection: Connection, job_id: int, states: tuple[TaskState, ...], start: int) -> None:
+        self._connection = connection
+        a = schema.attempts.c
+        later = schema.attempts.alias("later").c
+        superseded = exists().where(later.job_id == a.job_id, later.task == a.task, later.attempt > a.attempt)
+        # Those refused, lost or preempted stand for no state of a task: a span says what became of it.
+        names = [attempt.value for attempt, state in TASK_STATE_OF.items() if not states or state in states]
+        self._query = (
+            select(*attempt_columns())
+            .where(a.job_id == job_id, a.state.in_(names), ~superseded)
+            .order_by(a.task)
+            .limit(ATTEMPTS_AT_ONCE)
+        )
+        self._rows: list[AttemptRow] = []
+        self._next = start
+        """First task that has not been read yet."""
+        self._exhausted = not names
+
+    def head(self) -> AttemptRow | None:
+        """The next one, which stays."""
+        if not self._rows and not self._exhausted:
+            query = self._query.where(schema.attempts.c.task >= self._next)
+            rows = [attempt_row(row) for row in self._connection.execute(query)]
+            self._exhausted = len(rows) < ATTEMPTS_AT_ONCE
+            if rows:
+                self._next = rows[-1].task + 1
+            self._rows = rows[::-1]
+        return self._rows[-1] if self._rows else None
+
+    def skip_to(self, task_number: int) -> None:
+        """Forget those before that task."""
+        while self._rows and self._rows[-1].task < task_number:
+            self._rows.pop()
+        self._next = max(self._next, task_number)
+
+
+def _spans(connection: Connection, job_id: int, start: int) -> Iterator[Span]:
+    s = schema.task_spans.c
+    query = select(*span_columns()).where(s.job_id == job_id, s.first + s.count > start).order_by(s.first)
+    for row in connection.execute(query):
+        yield span_row(row)
+
+
+def _waiting(span: Span, number: int) -> TaskRow:
+    return TaskRow(
+        span.job,
+        number,
+        span.state,
+        span.attempt - 1,
+        retries=span.retries,
+        eligible_ms=span.eligible_ms,
+        reason=span.reason,
+    )
+
+
+def _attempted(row: AttemptRow) -> TaskRow:
+    return TaskRow(
+        row.job,
+        row.task,
+        TASK_STATE_OF[row.state],
+        row.attempt,
+        retries=row.retries,
+        nodes=row.nodes,
+        allocated_ms=row.allocated_ms,
+        start_ms=row.started_ms,
+        end_ms=row.ended_ms,
+        cause=row.cause,
+        exit_code=row.exit_code,
+        signal=row.signal,
+        usage=row.usage,
+        message=row.message,
+    )

@@ -1,0 +1,104 @@
+"""What the store gives back: everything that a controller starts from, pages of lists, and what retention keeps.
+
+Values only.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec import Struct
+
+from hal.core.model import TaskState
+from hal.store.operations import AttemptRow, JobRow, NodeRow, QueueRow, Span
+
+MAX_PAGE: Final = 10_000
+"""Longest page that a list gives."""
+
+
+class Loaded(Struct, frozen=True, kw_only=True):
+    """What lives: the state from which a controller goes on."""
+
+    epoch: int
+    """Of the newest leader; 0 before the first."""
+    last_seq: int
+    """Sequence number of the newest event."""
+    last_job_id: int
+    """Largest job id ever given; 0 before the first."""
+    now_ms: int
+    """Instant of the newest commit: time must not be earlier than that."""
+    jobs: list[JobRow]
+    """Jobs that have not ended, by ascending id."""
+    spans: dict[int, list[Span]]
+    """Of these jobs, by job, in order of their first task."""
+    attempts: dict[int, list[AttemptRow]]
+    """Of these jobs, those that have not ended, by job, in order."""
+    ended_dependencies: dict[int, JobRow]
+    """Ended jobs that these jobs' dependencies name by id."""
+    nodes: list[NodeRow]
+    queues: list[QueueRow]
+    accounts: list[str]
+    users: list[str]
+    meta: dict[str, str]
+
+
+class JobFilter(Struct, frozen=True, kw_only=True):
+    """Which jobs to list; what is empty does not restrict."""
+
+    states: tuple[TaskState, ...] = ()
+    user: str = ""
+    queue: str = ""
+    name: str = ""
+    account: str = ""
+    labels: dict[str, str] = {}
+    """All must match; an empty value asks only whether the label is there."""
+
+
+class TaskRow(Struct, frozen=True):
+    """One task, computed from spans and attempts."""
+
+    job: int
+    task: int
+    state: TaskState
+    attempt: int
+    """Number of its latest attempt; 0 before the first."""
+    retries: int = 0
+    nodes: tuple[str, ...] = ()
+    allocated_ms: int | None = None
+    start_ms: int | None = None
+    end_ms: int | None = None
+    eligible_ms: int = 0
+    cause: str = ""
+    exit_code: int | None = None
+    signal: int | None = None
+    usage: dict[str, int] | None = None
+    message: str = ""
+    reason: str = ""
+    """Why it waits, or ended without an attempt."""
+
+
+class Remembered(Struct, frozen=True):
+    """An answer that was given before."""
+
+    fingerprint: str
+    response: bytes
+    at_ms: int
+
+
+class Retention(Struct, frozen=True, kw_only=True):
+    """How much of the past is kept; an entry that any of its limits excludes goes."""
+
+    events_ms: int = 30 * 86_400_000
+    events_count: int = 1_000_000
+    commits_count: int = 10_000
+    idempotency_ms: int = 86_400_000
+
+
+class Trimmed(Struct, frozen=True):
+    """What one call of `trim` has removed."""
+
+    events: int
+    commits: int
+    keys: int
+    more: bool
+    """There is more to remove; call again."""
