@@ -12,6 +12,8 @@ from typing import Final
 import click
 import pytest
 
+from hal.cli.main import root
+
 ROOT: Final = Path(__file__).resolve().parent.parent
 
 _FENCE: Final = re.compile(r"^```(\w*)\n(.*?)^```", re.M | re.S)
@@ -118,10 +120,7 @@ def test_every_make_target_is_documented() -> None:
 
 def test_every_hal_command_that_a_document_shows_exists() -> None:
     """`hal X` in any document names a command of the program."""
-    from hal.cli.main import main
-
-    assert isinstance(main, click.Group)
-    known = set(main.list_commands(click.Context(main)))
+    known = set(root.list_commands(click.Context(root)))
     shown = {word: path.name for path in documents() for word in commands_in(path, "hal")}
     assert {word: where for word, where in shown.items() if word not in known} == {}
 

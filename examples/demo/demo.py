@@ -82,7 +82,7 @@ def replay_a_log() -> None:
     step(f"4. Generate a log: {LOG_JOBS} jobs for {LOG_CPUS} processors after Lublin and Feitelson (2003)")
     hal_command(
         *("workload", "generate", "--model", "lublin", "--jobs", str(LOG_JOBS), "--cpus", str(LOG_CPUS)),
-        *("--load", str(LOG_LOAD), "--seed", "1", "--output", log),
+        *("--load", str(LOG_LOAD), "--seed", "1", "-o", log),
     )
     step("5. Replay it with the same engine: first come, first served, and EASY backfill")
     hal_command("simulate", log, "--policy", "fcfs,easy", "--plot", OUT / "replay.svg")

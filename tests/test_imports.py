@@ -1,0 +1,125 @@
+"""The import contracts of pyproject.toml hold, and nobody makes a detour to clocks, processes or chance."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from importlinter.cli import EXIT_STATUS_SUCCESS, lint_imports
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+SOURCE: Final = ROOT / "src" / "hal"
+
+DETOURS: Final = frozenset(
+    {
+        "asyncio.sleep",
+        "asyncio.to_thread",
+        "asyncio.run",
+        "asyncio.new_event_loop",
+        "asyncio.open_connection",
+        "asyncio.open_unix_connection",
+        "asyncio.start_server",
+        "asyncio.start_unix_server",
+        "asyncio.create_subprocess_exec",
+        "asyncio.create_subprocess_shell",
+        "datetime.datetime.now",
+        "datetime.datetime.utcnow",
+        "datetime.datetime.today",
+        "datetime.date.today",
+        "os.fork",
+        "os.forkpty",
+        "os.kill",
+        "os.killpg",
+        "os.posix_spawn",
+        "os.posix_spawnp",
+        "os.system",
+        "os.popen",
+        "os.urandom",
+        "os.times",
+        "uuid.uuid1",
+        "uuid.uuid4",
+        "secrets.token_bytes",
+        "secrets.token_hex",
+        "secrets.token_urlsafe",
+    }
+)
+"""Clocks, timers, sockets, processes and chance that need none of the modules which the import contracts forbid."""
+
+PURE: Final = frozenset({"open", "print", "input"})
+"""Builtins that reach the outside."""
+
+BELOW_THE_SURFACES: Final = ("core", "store", "wire", "planes", "daemons/controller", "daemons/agent", "daemons/twin")
+THE_KEEPER: Final = SOURCE / "daemons" / "agent" / "keeper"
+
+EXCEPTIONS: Final[dict[str, frozenset[str]]] = {}
+"""File (from src/hal) to the detours it may take; the reason stands beside each."""
+
+
+def python_files(*places: str) -> Iterator[Path]:
+    for place in places:
+        yield from sorted((SOURCE / place).rglob("*.py"))
+
+
+def called_names(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Line and full dotted name of everything that is called, with imports resolved (`from time import sleep`)."""
+    known: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for name in node.names:
+                top = name.name.partition(".")[0]
+                known[name.asname or top] = name.name if name.asname else top
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            known |= {(name.asname or name.name): f"{node.module}.{name.name}" for name in node.names}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            parts: list[str] = []
+            target: ast.expr = node.func
+            while isinstance(target, ast.Attribute):
+                parts.append(target.attr)
+                target = target.value
+            if isinstance(target, ast.Name):
+                first = known.get(target.id, target.id)
+                yield node.lineno, ".".join([first, *reversed(parts)])
+
+
+def found_in(paths: Iterator[Path], forbidden: frozenset[str]) -> list[str]:
+    found: list[str] = []
+    for path in paths:
+        name = str(path.relative_to(SOURCE))
+        allowed = EXCEPTIONS.get(name, frozenset())
+        for line, called in called_names(ast.parse(path.read_text())):
+            if called in forbidden - allowed:
+                found.append(f"{name}:{line}: {called}")
+    return found
+
+
+def test_the_import_contracts_hold() -> None:
+    """What `make lint` checks with import-linter holds."""
+    assert lint_imports(config_filename=str(ROOT / "pyproject.toml"), no_cache=True) == EXIT_STATUS_SUCCESS
+
+
+def test_nothing_below_the_surfaces_reaches_time_or_processes_by_a_detour() -> None:
+    """Outside runtime and the keeper nobody sleeps, spawns, listens or rolls dice through asyncio, os or datetime."""
+    files = (path for path in python_files(*BELOW_THE_SURFACES) if not path.is_relative_to(THE_KEEPER))
+    assert found_in(files, DETOURS) == []
+
+
+def test_the_core_opens_no_file_and_prints_nothing() -> None:
+    """hal.core calls none of the builtins that reach the outside."""
+    assert found_in(python_files("core"), DETOURS | PURE) == []
+
+
+def test_every_exception_is_still_needed() -> None:
+    """An exception above that no file uses any more is removed."""
+    for name, allowed in EXCEPTIONS.items():
+        calls = {called for _, called in called_names(ast.parse((SOURCE / name).read_text()))}
+        assert allowed <= calls, name
+
+
+def test_every_package_of_the_house_is_on_a_floor() -> None:
+    """A new directory under src/hal is named in the layers contract, or it is not checked at all."""
+    text = (ROOT / "pyproject.toml").read_text()
+    packages = {path.name for path in SOURCE.iterdir() if path.is_dir() and path.name != "__pycache__"}
+    assert {name for name in packages if f"hal.{name}" not in text} == set()
