@@ -13,12 +13,12 @@ import time
 from pathlib import Path
 from typing import Final
 
-from gantt import draw_gantt
-from private_hal import hal_command, private_hal
 from rich.console import Console
-from workflow import runs_of, submit_workflow, watch, who_ran_where
 
 import hal
+from gantt import draw_gantt
+from private_hal import hal_command, private_hal
+from workflow import runs_of, submit_workflow, watch, who_ran_where
 
 OUT: Final = Path("out") / "demo"
 NODES: Final = 3

@@ -5,15 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-import matplotlib
-
-matplotlib.use("Agg")
-
-from matplotlib import pyplot
+from matplotlib.figure import Figure
 from matplotlib.patches import Patch
+
 from workflow import Run
 
-COLOURS: Final = ("#4878cf", "#6acc65", "#d65f5f", "#b47cc7", "#c4ad66")
+COLOURS: Final = ("#cc79a7", "#009e73", "#d55e00", "#0072b2", "#e69f00")
 LANE_GAP: Final = 1
 
 
@@ -22,7 +19,8 @@ def draw_gantt(runs: list[Run], targets: list[Path]) -> None:
     began_ms = min(run.start_ms for run in runs)
     jobs = list(dict.fromkeys(run.job for run in runs))
     colour = dict(zip(jobs, COLOURS, strict=False))
-    figure, axes = pyplot.subplots(figsize=(10, 4.5), layout="constrained")
+    figure = Figure(figsize=(10, 4.5), layout="constrained")
+    axes = figure.subplots()
     ticks: list[tuple[float, str]] = []
     base = 0
     for node in sorted({node for run in runs for node in run.nodes}):
@@ -50,7 +48,6 @@ def draw_gantt(runs: list[Run], targets: list[Path]) -> None:
     figure.legend(handles=[Patch(color=colour[job], label=job) for job in jobs], loc="outside right upper")
     for target in targets:
         figure.savefig(target, dpi=150)
-    pyplot.close(figure)
 
 
 def _stack(runs: list[Run]) -> list[int]:

@@ -43,23 +43,23 @@ def submit_workflow(client: hal.Client, shared: Path) -> list[Part]:
 
     python = [sys.executable, "-I", "-S"]
     env = {"DEMO_DIR": str(shared)}
+    ring = client.submit([*python, step("ring.py")], name="ring", nodes=3, cpus=0.5, walltime="1m", env=env)
+    flaky = client.submit(
+        ["/bin/sh", step("flaky.sh")], name="flaky", cpus=0.25, walltime="1m", retries={"max": 2, "backoff": "1s"}
+    )
+    endless = client.submit(["sleep", "600"], name="endless", cpus=0.25, walltime=WALLTIME_OF_ENDLESS)
     darts = client.submit(
         [*python, step("darts.py")], name="darts", array=TASKS, cpus=0.5, memory="64MiB", walltime="1m", env=env
     )
     estimate = client.submit(
         [*python, step("estimate.py")], name="estimate", after=darts, cpus=0.5, walltime="1m", env=env
     )
-    flaky = client.submit(
-        ["/bin/sh", step("flaky.sh")], name="flaky", cpus=0.25, walltime="1m", retries={"max": 2, "backoff": "1s"}
-    )
-    endless = client.submit(["sleep", "600"], name="endless", cpus=0.25, walltime=WALLTIME_OF_ENDLESS)
-    ring = client.submit([*python, step("ring.py")], name="ring", nodes=3, cpus=0.5, walltime="1m", env=env)
     return [
-        Part(darts, f"an array of {TASKS} tasks"),
-        Part(estimate, "starts when the whole array has succeeded"),
+        Part(ring, "a gang: three nodes at once"),
         Part(flaky, "fails once and is retried"),
         Part(endless, f"never ends; its limit is {WALLTIME_OF_ENDLESS}", hal.TaskState.TIMED_OUT),
-        Part(ring, "a gang: three nodes at once"),
+        Part(darts, f"an array of {TASKS} tasks"),
+        Part(estimate, "starts when the whole array has succeeded"),
     ]
 
 
