@@ -1,0 +1,1 @@
+"""The planes: what HAL does beside deciding. Siblings never import each other."""

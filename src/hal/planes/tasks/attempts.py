@@ -1,0 +1,434 @@
+"""Attempts: from the engine's plan to processes, and from what nodes report to the ends of tasks.
+
+Pure. A report about an attempt that is not active changes nothing (it was repeated) and is acknowledged again. The
+result of a gang is that of its worst step; when one ends badly the others are stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from hal.core.engine.plan import Plan
+from hal.core.lifecycle import (
+    ATTEMPT,
+    END_EVENTS,
+    TASK,
+    AttemptEvent,
+    Next,
+    TaskEvent,
+    after_attempt,
+    attempt_end,
+    refusal_end,
+    transition,
+    walk,
+)
+from hal.core.model import AttemptId, AttemptState, EventKind, InternalError, StepId, TaskState
+from hal.planes.tasks.live import CANCELLED, REQUEUED, SIBLING, Attempt, LiveJob
+from hal.planes.tasks.spans import Span, locate, put, take
+from hal.planes.tasks.table import JobTable
+from hal.planes.tasks.template import step_template
+from hal.store.operations import AttemptEnd, StepEnd
+from hal.wire.frames import Refusal, StepExit, StepStart, StepStarted, StopReason
+
+ENGINE = "engine"
+
+_WORST_FIRST = (
+    AttemptState.LOST,
+    AttemptState.OUT_OF_MEMORY,
+    AttemptState.TIMED_OUT,
+    AttemptState.FAILED,
+    AttemptState.REFUSED,
+    AttemptState.PREEMPTED,
+    AttemptState.CANCELLED,
+    AttemptState.SUCCEEDED,
+)
+"""Of a gang's steps. Lost comes before failed: the ranks that are left often fail because a peer's node went away."""
+
+_SEVERITY = {state: place for place, state in enumerate(_WORST_FIRST)}
+
+_TASK_ENDS = {
+    TaskState.SUCCEEDED: TaskEvent.SUCCEED,
+    TaskState.FAILED: TaskEvent.FAIL,
+    TaskState.TIMED_OUT: TaskEvent.TIME_OUT,
+    TaskState.CANCELLED: TaskEvent.CANCEL,
+}
+
+REFUSED_CAUSE = "refused"
+LOST_CAUSE = "lost"
+SPAWN_FAILED_CAUSE = "spawn-failed"
+_IGNORED_REFUSALS = frozenset({"already-ended"})
+"""The exit of that step was acknowledged before: the keeper was asked twice."""
+
+
+# ── from the plan ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def allocate(table: JobTable, plan: Plan, row_name: Callable[[int], str], epoch: int, now_ms: int) -> int:
+    """The plan's starts as attempts, and orders for their nodes; how many."""
+    rows = [row_name(row) for row in plan.rows.tolist()]
+    run: list[tuple[int, Attempt]] = []
+    last_job = 0
+    job: LiveJob | None = None
+    taken: list[int] = []
+    for job_id, task, number, offset, width, _ in plan.starts.tolist():
+        if job is None or job_id != last_job:
+            _untake(job, taken)
+            job, last_job, taken = table.touch(job_id), job_id, []
+        span = locate(job.spans, task)
+        if span is None or span.attempt != number:
+            raise InternalError(f"the engine started attempt {number} of {job_id}.{task}, which does not wait for it")
+        attempt = Attempt(
+            task=task,
+            attempt=number,
+            state=AttemptState.ALLOCATED,
+            nodes=tuple(rows[offset : offset + width]),
+            token=f"{job_id}.{task}.{number}-{epoch:x}",
+            allocated_ms=now_ms,
+            retries=span.retries,
+        )
+        transition(TASK, span.state, TaskEvent.ALLOCATE)
+        job.counts.move(span.state, TaskState.ALLOCATED)
+        job.active[task] = attempt
+        taken.append(task)
+        table.draft.new_attempts[(job_id, task, number)] = attempt
+        table.draft.note(
+            EventKind.ATTEMPTS_ALLOCATED,
+            ENGINE,
+            job.trace_id,
+            job_id,
+            {"id": f"{job_id}.{task}.{number}", "nodes": attempt.nodes},
+        )
+        order_start(table, job, attempt)
+        run.append((job_id, attempt))
+    _untake(job, taken)
+    for job_id in dict.fromkeys(job_id for job_id, _ in run):
+        table.settle(table.touch(job_id), now_ms, ENGINE)
+    return len(run)
+
+
+def _untake(job: LiveJob | None, tasks: list[int]) -> None:
+    """Take the tasks out of the job's spans, a run of neighbours at a time."""
+    if job is None:
+        return
+    start = 0
+    for at in range(1, len(tasks) + 1):
+        if at == len(tasks) or tasks[at] != tasks[at - 1] + 1:
+            job.spans = take(job.spans, tasks[start], at - start)
+            start = at
+
+
+def order_start(table: JobTable, job: LiveJob, attempt: Attempt) -> None:
+    """Tell its nodes to start the attempt (again: a repeated start is harmless)."""
+    array = job.spec.array
+    index, count = (array.index(attempt.task), array.count) if array else (attempt.task, 1)
+    for node, step in attempt.steps_left(job.id):
+        orders = table.draft.order(node)
+        if job.id not in orders.templates:
+            orders.templates[job.id] = step_template(job)
+        orders.starts.append(StepStart(step, job.id, attempt.token, attempt.nodes, index, count, attempt.allocated_ms))
+
+
+def order_stop(table: JobTable, job: LiveJob, attempt: Attempt, reason: StopReason) -> None:
+    """Tell its nodes to end what is left of it."""
+    for node, step in attempt.steps_left(job.id):
+        table.draft.order(node).stops.setdefault(reason, []).append(step)
+
+
+STOP_REASONS = {
+    CANCELLED: StopReason.CANCELLED,
+    REQUEUED: StopReason.PREEMPTED,
+    SIBLING: StopReason.SIBLING,
+}
+"""What the keeper is told, by why an attempt is being ended."""
+
+
+def stop(table: JobTable, job: LiveJob, attempt: Attempt, why: str) -> Attempt:
+    """Begin to end an active attempt; it ends when its steps have."""
+    state = attempt.state
+    if state is not AttemptState.FINALISING:
+        state = transition(ATTEMPT, state, AttemptEvent.FINALISE)
+    stopping = _mark(table, job, attempt, replace(attempt, state=state, stopping=why))
+    order_stop(table, job, stopping, STOP_REASONS[why])
+    return stopping
+
+
+# ── reports ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def started(table: JobTable, node: str, steps: Sequence[StepStarted], now_ms: int) -> None:
+    """Processes of these steps run."""
+    touched: dict[int, LiveJob] = {}
+    for report in steps:
+        found = _active(table, node, report.step)
+        if found is None or found[1].started_ms is not None:
+            continue
+        job, attempt = table.touch(report.step.job), found[1]
+        at_ms = _within(report.at_ms, attempt.allocated_ms, now_ms)
+        state = attempt.state
+        if state in (AttemptState.ALLOCATED, AttemptState.PREPARING):
+            state = walk(ATTEMPT, state, _TO_RUNNING[state])
+        _mark(table, job, attempt, replace(attempt, state=state, started_ms=at_ms))
+        _note_started(table, job, attempt, node)
+        table.started(job, at_ms, now_ms)
+        touched[job.id] = job
+    for job in touched.values():
+        table.settle(job, now_ms, f"node:{node}")
+
+
+def exited(table: JobTable, node: str, exits: Sequence[StepExit], now_ms: int) -> None:
+    """These steps have ended; all of them are acknowledged once this is durable."""
+    touched: dict[int, LiveJob] = {}
+    acks = table.draft.order(node).acks
+    for report in exits:
+        acks.append(report.step)
+        found = _active(table, node, report.step)
+        if found is None:
+            continue
+        job, attempt = table.touch(report.step.job), found[1]
+        touched[job.id] = job
+        end = _step_end(report, attempt, now_ms)
+        if report.started_ms and attempt.started_ms is None:
+            at_ms = _within(report.started_ms, attempt.allocated_ms, now_ms)
+            state = attempt.state
+            if state in (AttemptState.ALLOCATED, AttemptState.PREPARING):
+                state = walk(ATTEMPT, state, _TO_RUNNING[state])
+            attempt = _mark(table, job, attempt, replace(attempt, state=state, started_ms=at_ms))
+            _note_started(table, job, attempt, node)
+            table.started(job, at_ms, now_ms)
+        _step_ended(table, job, attempt, end, now_ms, f"node:{node}")
+    for job in touched.values():
+        table.settle(job, now_ms, f"node:{node}")
+
+
+def refused(table: JobTable, node: str, refusals: Sequence[Refusal], now_ms: int) -> None:
+    """These steps were not started; no process of them exists."""
+    touched: dict[int, LiveJob] = {}
+    for refusal in refusals:
+        found = None if refusal.code in _IGNORED_REFUSALS else _active(table, node, refusal.step)
+        if found is None:
+            continue
+        job, attempt = table.touch(refusal.step.job), found[1]
+        touched[job.id] = job
+        table.draft.note(
+            EventKind.STARTS_REFUSED,
+            f"node:{node}",
+            job.trace_id,
+            job.id,
+            {
+                "id": str(AttemptId(job.id, attempt.task, attempt.attempt)),
+                "code": refusal.code,
+                "message": refusal.message,
+            },
+        )
+        end = StepEnd(refusal.step.rank, REFUSED_CAUSE, 0, 0, now_ms, f"{refusal.code}: {refusal.message}")
+        _step_ended(table, job, attempt, end, now_ms, f"node:{node}")
+    for job in touched.values():
+        table.settle(job, now_ms, f"node:{node}")
+
+
+def lost(table: JobTable, job: LiveJob, attempt: Attempt, node: str, message: str, now_ms: int) -> None:
+    """What it had on that node is gone without a trace. The caller settles the job."""
+    for rank, name in enumerate(attempt.nodes):
+        current = job.active.get(attempt.task)
+        if current is None or current.attempt != attempt.attempt:
+            return
+        if name == node and all(end.rank != rank for end in current.steps):
+            end = StepEnd(rank, LOST_CAUSE, 0, 0, now_ms, message)
+            _step_ended(table, job, current, end, now_ms, f"node:{node}")
+
+
+# ── ends ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _step_ended(table: JobTable, job: LiveJob, attempt: Attempt, end: StepEnd, now_ms: int, cause: str) -> None:
+    ends = (*attempt.steps, end)
+    if len(ends) < len(attempt.nodes):
+        attempt = _mark(table, job, attempt, replace(attempt, steps=ends))
+        if _outcome_of(end) is not AttemptState.SUCCEEDED and not attempt.stopping:
+            stop(table, job, attempt, SIBLING)
+        return
+    decisive = min(ends, key=lambda e: _severity(e, attempt))
+    attempt = replace(attempt, steps=ends if len(ends) > 1 else ())
+    _attempt_ended(
+        table, job, attempt, _intended(attempt, _outcome_of(decisive)), decisive, _summed(ends), now_ms, cause
+    )
+
+
+def _severity(end: StepEnd, attempt: Attempt) -> tuple[int, int, int]:
+    outcome = _outcome_of(end)
+    if attempt.stopping == SIBLING and outcome is AttemptState.CANCELLED:
+        # It ended because another one had: that one decides, unless nothing else did.
+        return (len(_SEVERITY) - 2, end.ended_ms, end.rank)
+    return (_SEVERITY[outcome], end.ended_ms, end.rank)
+
+
+def _outcome_of(end: StepEnd) -> AttemptState:
+    if end.cause == REFUSED_CAUSE:
+        return refusal_end(end.message.partition(":")[0])
+    return attempt_end(end.cause, end.exit_code)
+
+
+def _intended(attempt: Attempt, outcome: AttemptState) -> AttemptState:
+    """What an attempt that was being ended on purpose ends as: a success that came first stays one."""
+    if outcome is AttemptState.SUCCEEDED or attempt.stopping not in (CANCELLED, REQUEUED):
+        return outcome
+    return AttemptState.CANCELLED if attempt.stopping == CANCELLED else AttemptState.PREEMPTED
+
+
+def _summed(ends: Sequence[StepEnd]) -> dict[str, int] | None:
+    """What all steps used together; of the memory the largest single step."""
+    total: dict[str, int] = {}
+    for end in ends:
+        for name, amount in (end.usage or {}).items():
+            total[name] = max(total.get(name, 0), amount) if name == "max_rss_bytes" else total.get(name, 0) + amount
+    return total or None
+
+
+def _attempt_ended(
+    table: JobTable,
+    job: LiveJob,
+    attempt: Attempt,
+    outcome: AttemptState,
+    end: StepEnd,
+    usage: dict[str, int] | None,
+    now_ms: int,
+    cause: str,
+) -> None:
+    state = _ended(attempt.state, _declared(attempt.state, outcome))
+    ran = attempt.started_ms is not None or end.cause == SPAWN_FAILED_CAUSE
+    exit_code = end.exit_code if ran and end.cause != LOST_CAUSE else None
+    table.draft.ended_attempts[(job.id, attempt.task, attempt.attempt)] = AttemptEnd(
+        job=job.id,
+        task=attempt.task,
+        attempt=attempt.attempt,
+        state=state,
+        ended_ms=end.ended_ms,
+        cause=end.cause,
+        exit_code=exit_code,
+        signal=end.signal or None,
+        usage=usage,
+        message=end.message,
+        started_ms=attempt.started_ms,
+        steps=attempt.steps or None,
+    )
+    item = {
+        "id": f"{job.id}.{attempt.task}.{attempt.attempt}",
+        "state": state.value,
+        "exit_code": exit_code,
+        "cause": end.cause,
+        "message": end.message,
+    }
+    table.draft.note(EventKind.ATTEMPTS_ENDED, cause, job.trace_id, job.id, item)
+    following = after_attempt(job.spec, attempt.attempt, attempt.retries, state)
+    del job.active[attempt.task]
+    if following.state.ended:
+        _task_ends(table, job, attempt, following, end, exit_code)
+    else:
+        _task_waits_again(table, job, attempt, following, now_ms)
+
+
+def _task_waits_again(table: JobTable, job: LiveJob, attempt: Attempt, following: Next, now_ms: int) -> None:
+    before = TaskState(attempt.state)
+    after = walk(TASK, before, (TaskEvent.REQUEUE, TaskEvent.HOLD) if job.hold else (TaskEvent.REQUEUE,))
+    job.counts.move(before, after)
+    job.restarts += 1
+    retries = attempt.retries + following.counts_as_retry
+    eligible_ms = now_ms + following.delay_ms if following.delay_ms else 0
+    span = Span(attempt.task, 1, after, attempt.attempt + 1, eligible_ms, retries, following.reason)
+    job.spans = put(job.spans, (span,))
+    table.draft.feed.end(job.id, attempt.task, attempt.attempt, not job.hold, eligible_ms)
+
+
+def _task_ends(
+    table: JobTable, job: LiveJob, attempt: Attempt, following: Next, end: StepEnd, exit_code: int | None
+) -> None:
+    before, event = TaskState(attempt.state), _TASK_ENDS[following.state]
+    after = walk(TASK, before, (event,) if TASK.allows(before, event) else (TaskEvent.FINALISE, event))
+    job.counts.move(before, after)
+    if exit_code is not None:
+        job.exit_code = max(exit_code, job.exit_code or 0)
+    if following.state is not TaskState.SUCCEEDED:
+        job.reason = _end_text(job, attempt, following.reason or end.cause, end)
+    table.draft.feed.end(job.id, attempt.task, attempt.attempt, False, 0)
+
+
+def _end_text(job: LiveJob, attempt: Attempt, reason: str, end: StepEnd) -> str:
+    what = f"task {attempt.task}: " if job.spec.array else ""
+    detail = end.message or (
+        f"signal {end.signal}" if end.signal else f"exit code {end.exit_code}" if end.exit_code else ""
+    )
+    return f"{what}{reason} ({detail})" if detail else f"{what}{reason}"
+
+
+def _declared(state: AttemptState, outcome: AttemptState) -> AttemptState:
+    """A start that is refused when a part of the gang has run already ends as preempted: tried again, not counted."""
+    if outcome is AttemptState.REFUSED and not ATTEMPT.allows(state, AttemptEvent.REFUSE):
+        return AttemptState.PREEMPTED
+    return outcome
+
+
+def _ended(state: AttemptState, outcome: AttemptState) -> AttemptState:
+    event = END_EVENTS[outcome]
+    return walk(ATTEMPT, state, (event,) if ATTEMPT.allows(state, event) else (AttemptEvent.FINALISE, event))
+
+
+_TO_RUNNING = {
+    AttemptState.ALLOCATED: (AttemptEvent.PREPARE, AttemptEvent.START),
+    AttemptState.PREPARING: (AttemptEvent.START,),
+}
+
+
+def _mark(table: JobTable, job: LiveJob, before: Attempt, after: Attempt) -> Attempt:
+    if before.state is not after.state:
+        job.counts.move(TaskState(before.state), TaskState(after.state))
+    job.active[after.task] = after
+    table.draft.marked_attempts[(job.id, after.task, after.attempt)] = after
+    return after
+
+
+def _note_started(table: JobTable, job: LiveJob, attempt: Attempt, node: str) -> None:
+    table.draft.note(
+        EventKind.ATTEMPTS_STARTED, f"node:{node}", job.trace_id, job.id, f"{job.id}.{attempt.task}.{attempt.attempt}"
+    )
+
+
+def _active(table: JobTable, node: str, step: StepId) -> tuple[LiveJob, Attempt] | None:
+    """The attempt that the step belongs to, if it is active, on that node, and the step has not ended yet."""
+    job = table.jobs.get(step.job)
+    attempt = job.active.get(step.task) if job else None
+    if job is None or attempt is None or attempt.attempt != step.attempt:
+        return None
+    if step.rank >= len(attempt.nodes) or attempt.nodes[step.rank] != node:
+        return None
+    if any(end.rank == step.rank for end in attempt.steps):
+        return None
+    return job, attempt
+
+
+def _within(at_ms: int, low: int, high: int) -> int:
+    """A node's clock may differ from ours: what it says is kept between the allocation and now."""
+    return max(low, min(at_ms, high)) if at_ms else high
+
+
+def _step_end(report: StepExit, attempt: Attempt, now_ms: int) -> StepEnd:
+    return StepEnd(
+        report.step.rank,
+        str(report.cause),
+        report.code,
+        report.signal,
+        _within(report.ended_ms, attempt.allocated_ms, now_ms),
+        report.message,
+        msgspec.structs.asdict(report.usage),
+    )
+
+
+def attempts_on(table: JobTable, node: str) -> Iterable[tuple[LiveJob, Attempt]]:
+    """Active attempts with a step on that node that has not ended."""
+    for job_id in sorted(table.busy):
+        job = table.jobs[job_id]
+        for attempt in list(job.active.values()):
+            if any(name == node for name, _ in attempt.steps_left(job.id)):
+                yield job, attempt

@@ -1,0 +1,322 @@
+"""What people do to jobs and tasks that they submitted: cancel, hold, release, update, requeue.
+
+Pure. Each call is about one job or one task of it; errors are values of the caller's own (`ConflictError` when the
+thing named is in no state for it) and leave everything as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import replace
+
+from hal.core.engine.events import INF
+from hal.core.lifecycle import TASK, TaskEvent, transition
+from hal.core.model import ConflictError, Duration, EventKind, NotFoundError, SpecError, TaskState
+from hal.planes.tasks.admission import PRIORITY_LIMIT, admitted, check_walltime
+from hal.planes.tasks.attempts import stop
+from hal.planes.tasks.live import CANCELLED, REQUEUED, LiveJob
+from hal.planes.tasks.spans import Span, pieces, put, take
+from hal.planes.tasks.submission import Submitter
+from hal.planes.tasks.table import JobTable
+from hal.store.views import JobFilter
+
+
+class JobPatch(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What may be changed of a job that has not ended; only what is set."""
+
+    name: str | UnsetType = UNSET
+    queue: str | UnsetType = UNSET
+    account: str | UnsetType = UNSET
+    priority: int | UnsetType = UNSET
+    walltime: Duration | UnsetType | None = UNSET
+    """None: the queue's default."""
+    begin_at_ms: int | UnsetType = UNSET
+    hold: bool | UnsetType = UNSET
+
+
+class EndedTask(Struct, frozen=True):
+    """A task that ended through an attempt, as its rows say."""
+
+    task: int
+    attempt: int
+    state: TaskState
+    exit_code: int | None = None
+
+
+# ── cancel ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def cancel(table: JobTable, job_id: int, task: int | None, by: Submitter, now_ms: int) -> TaskState:
+    """End it: what waits is cancelled at once, what runs is stopped and cancelled when it has ended.
+
+    Returns: the state of the job or task now.
+    Raises:
+        NotFoundError: no live job of this id, or no such task.
+        ConflictError: the task has ended.
+    """
+    job = table.touch(job_id)
+    first, count = _range(job, task)
+    if task is not None:
+        _refuse_ended(job, task, "cancelled")
+    reason = f"cancelled by {by.user}"
+    done = table.restate(job, first, count, TaskEvent.CANCEL, reason)
+    for number, attempt in [(task, job.active.get(task))] if task is not None else list(job.active.items()):
+        if attempt is not None and attempt.stopping != CANCELLED:
+            stop(table, job, attempt, CANCELLED)
+            done += number is not None
+    if task is None:
+        job.reason = reason
+    table.draft.note(EventKind.JOBS_CANCELLED, by.cause, by.trace_id, job.id, tasks=done, reason=reason)
+    table.settle(job, now_ms, by.cause)
+    return _state_now(job, task)
+
+
+# ── hold and release ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def hold(table: JobTable, job_id: int, task: int | None, by: Submitter, now_ms: int) -> TaskState:
+    """Nothing of it starts until it is released; what runs goes on.
+
+    Raises:
+        NotFoundError: as `cancel`.
+        ConflictError: the task runs or has ended.
+    """
+    job = table.touch(job_id)
+    first, count = _range(job, task)
+    if task is not None and job.task_state(task) not in (TaskState.PENDING, TaskState.HELD):
+        _refuse_ended(job, task, "held")
+        raise ConflictError(
+            f"task {job.id}.{task} is {job.task_state(task)} and cannot be held",
+            hint="hold keeps waiting tasks from starting; cancel or requeue ends a running one",
+        )
+    held = table.restate(job, first, count, TaskEvent.HOLD, f"held by {by.user}")
+    if task is None and not job.hold:
+        job.hold = True
+        table.draft.edited.add(job.id)
+    table.draft.note(EventKind.JOBS_HELD, by.cause, by.trace_id, job.id, tasks=held)
+    table.settle(job, now_ms, by.cause)
+    return _state_now(job, task)
+
+
+def release(table: JobTable, job_id: int, task: int | None, by: Submitter, now_ms: int) -> TaskState:
+    """Held tasks wait for resources again, at their old place.
+
+    Raises:
+        NotFoundError, ConflictError: as `hold`; releasing what is not held changes nothing.
+    """
+    job = table.touch(job_id)
+    first, count = _range(job, task)
+    if task is not None:
+        _refuse_ended(job, task, "released")
+    released = table.restate(job, first, count, TaskEvent.RELEASE)
+    if task is None and job.hold:
+        job.hold = False
+        table.draft.edited.add(job.id)
+    table.draft.note(EventKind.JOBS_RELEASED, by.cause, by.trace_id, job.id, tasks=released)
+    table.settle(job, now_ms, by.cause)
+    return _state_now(job, task)
+
+
+# ── update ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def update(table: JobTable, job_id: int, patch: JobPatch, by: Submitter, now_ms: int) -> LiveJob:
+    """Change what is set in the patch. A new walltime holds for running tasks too, from their start.
+
+    Raises:
+        NotFoundError: no live job of this id.
+        SpecError, ConflictError: a value cannot be accepted; nothing was changed.
+    """
+    job = table.jobs.get(job_id) or table.touch(job_id)
+    wanted = _checked(table, job, patch, by)
+    job = table.touch(job_id)
+    moved = (wanted.queue, wanted.account) != (job.queue, job.account) or wanted.begin_at_ms is not UNSET
+    waiting = [span for span in job.spans if span.state is TaskState.PENDING]
+    if moved:
+        for span in waiting:
+            table.leave(job, span)
+    limits_before = (job.priority, job.walltime_ms)
+    job.name, job.queue, job.account, job.priority = wanted.name, wanted.queue, wanted.account, wanted.priority
+    job.walltime_ms = wanted.walltime_ms
+    if wanted.begin_at_ms is not UNSET:
+        job.spec = replace(job.spec, begin_at_ms=wanted.begin_at_ms)
+        job.eligible_ms = INF if job.waits else max(wanted.begin_at_ms, job.submit_ms)
+    job.owner = table.interning.owner_of(job.queue, job.account, job.user)
+    table.draft.edited.add(job.id)
+    if moved:
+        for span in waiting:
+            table.enter(job, span)
+    if (job.priority, job.walltime_ms) != limits_before:
+        _update_limits(table, job, limits_before[1], moved=moved)
+    changed = {f: v for f in JobPatch.__struct_fields__ if (v := getattr(patch, f)) is not UNSET}
+    if "walltime" in changed:
+        changed["walltime"] = None if job.walltime_ms is None else str(Duration(job.walltime_ms))
+    table.draft.note(EventKind.JOBS_CHANGED, by.cause, by.trace_id, job.id, fields=changed)
+    table.settle(job, now_ms, by.cause)
+    if patch.hold is not UNSET and patch.hold != job.hold:
+        (hold if patch.hold else release)(table, job_id, None, by, now_ms)
+    return job
+
+
+class _Wanted(Struct, frozen=True):
+    name: str
+    queue: str
+    account: str
+    priority: int
+    walltime_ms: int | None
+    begin_at_ms: int | UnsetType
+
+
+def _checked(table: JobTable, job: LiveJob, patch: JobPatch, by: Submitter) -> _Wanted:
+    """All of the patch against the rules of a submission, before anything is changed."""
+    queue = job.queue if patch.queue is UNSET else patch.queue
+    walltime: Duration | None
+    if patch.walltime is not UNSET:
+        walltime = patch.walltime
+    else:
+        walltime = None if job.walltime_ms is None else Duration(job.walltime_ms)
+    if walltime is not None and walltime <= 0:
+        raise SpecError("walltime: must be longer than nothing", hint="leave it out for the queue's default")
+    if patch.begin_at_ms is not UNSET and patch.begin_at_ms < 0:
+        raise SpecError("begin_at_ms: is before 1970")
+    priority = job.priority if patch.priority is UNSET else patch.priority
+    if abs(priority) > PRIORITY_LIMIT:
+        raise SpecError(f"priority: {priority} is out of range", hint=f"between -{PRIORITY_LIMIT} and {PRIORITY_LIMIT}")
+    asked = replace(
+        job.spec,
+        name=job.name if patch.name is UNSET else patch.name,
+        queue=queue,
+        account=job.account if patch.account is UNSET else patch.account,
+        user=job.user,
+        priority=priority,
+        walltime=walltime,
+    )
+    if patch.queue is UNSET and patch.account is UNSET:
+        # Its queue may have been closed or narrowed since: that does not concern what stays as it was.
+        found = table.site.queues.get(queue)
+        limit = check_walltime(walltime, found) if found else walltime
+        return _Wanted(asked.name, queue, asked.account, priority, _ms(limit), patch.begin_at_ms)
+    final = admitted(asked, table.site, user=by.user)
+    return _Wanted(final.name, final.queue, final.account, final.priority, _ms(final.walltime), patch.begin_at_ms)
+
+
+def _update_limits(table: JobTable, job: LiveJob, walltime_before: int | None, *, moved: bool) -> None:
+    if job.active or not moved:
+        table.draft.feed.update(job.id, job.priority, INF if job.walltime_ms is None else job.walltime_ms)
+    if job.walltime_ms == walltime_before:
+        return
+    for attempt in job.active.values():
+        for node, step in attempt.steps_left(job.id):
+            table.draft.order(node).walltimes.setdefault(job.walltime_ms or INF, []).append(step)
+
+
+# ── requeue ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def requeue(
+    table: JobTable, job_id: int, task: int | None, ended: Sequence[EndedTask], by: Submitter, now_ms: int
+) -> TaskState:
+    """Run it again: what runs is stopped and waits again, what ended waits again, a back-off is cut short.
+
+    A whole job: all its tasks that did not succeed; all tasks when every one did. Retries are counted anew.
+
+    Args:
+        ended: of the tasks named, those that ended through an attempt.
+    Raises:
+        NotFoundError: no live job of this id (see `revive`), or no such task.
+    """
+    job = table.touch(job_id)
+    first, count = _range(job, task)
+    reason = f"requeued by {by.user}"
+    again = [e for e in ended if first <= e.task < first + count and job.task_state(e.task) is None]
+    everything = task is not None or job.counts.succeeded == job.spec.tasks
+    done = _restart_ended(table, job, [e for e in again if everything or e.state is not TaskState.SUCCEEDED], reason)
+    done += _restart_waiting(table, job, pieces(job.spans, first, count), now_ms, reason)
+    for number, attempt in list(job.active.items()):
+        if first <= number < first + count and not attempt.stopping:
+            stop(table, job, attempt, REQUEUED)
+            done += 1
+    left = [e.exit_code for e in ended if job.task_state(e.task) is None and e.exit_code is not None]
+    if task is None:
+        job.exit_code = max(left, default=None)
+        job.reason = ""
+    table.draft.note(EventKind.JOBS_REQUEUED, by.cause, by.trace_id, job.id, tasks=done, reason=reason)
+    table.settle(job, now_ms, by.cause)
+    return _state_now(job, task)
+
+
+def _restart_ended(table: JobTable, job: LiveJob, again: Sequence[EndedTask], reason: str) -> int:
+    spans = []
+    for one in again:
+        after = _waiting_again(one.state, job)
+        job.counts.move(one.state, after)
+        spans.append(Span(one.task, 1, after, one.attempt + 1, reason=reason))
+    job.spans = put(job.spans, spans)
+    job.restarts += len(spans)
+    for span in spans:
+        table.enter(job, span)
+    return len(spans)
+
+
+def _restart_waiting(table: JobTable, job: LiveJob, waiting: Sequence[Span], now_ms: int, reason: str) -> int:
+    done = 0
+    for span in waiting:
+        if span.state is TaskState.HELD or (span.state is TaskState.PENDING and span.eligible_ms <= now_ms):
+            continue
+        table.leave(job, span)
+        after = span.state if span.state is TaskState.PENDING else _waiting_again(span.state, job)
+        job.counts.move(span.state, after, span.count)
+        moved = replace(span, state=after, eligible_ms=0, retries=0, reason=reason)
+        job.spans = put(take(job.spans, span.first, span.count), (moved,))
+        table.enter(job, moved)
+        done += span.count
+    return done
+
+
+def _waiting_again(state: TaskState, job: LiveJob) -> TaskState:
+    after = transition(TASK, state, TaskEvent.REQUEUE)
+    return transition(TASK, after, TaskEvent.HOLD) if job.hold else after
+
+
+# ── what is named ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def matching(table: JobTable, wanted: JobFilter) -> list[int]:
+    """Live jobs that match everything that the filter sets, by ascending id. O(live jobs)."""
+    return sorted(
+        job.id
+        for job in table.jobs.values()
+        if (not wanted.states or job.state in wanted.states)
+        and (not wanted.user or job.user == wanted.user)
+        and (not wanted.queue or job.queue == wanted.queue)
+        and (not wanted.name or job.name == wanted.name)
+        and (not wanted.account or job.account == wanted.account)
+        and all(k in job.spec.labels and (not v or job.spec.labels[k] == v) for k, v in wanted.labels.items())
+    )
+
+
+def _range(job: LiveJob, task: int | None) -> tuple[int, int]:
+    if task is None:
+        return 0, job.spec.tasks
+    if not 0 <= task < job.spec.tasks:
+        raise NotFoundError(f"job {job.id} has no task {task}", hint=f"its tasks are 0 to {job.spec.tasks - 1}")
+    return task, 1
+
+
+def _refuse_ended(job: LiveJob, task: int, what: str) -> None:
+    state = job.task_state(task)
+    if state is None or state.ended:
+        ended = "has ended" if state is None else f"is {state}"
+        raise ConflictError(
+            f"task {job.id}.{task} {ended} and cannot be {what}", hint=f"see `hal show {job.id}.{task}`"
+        )
+
+
+def _state_now(job: LiveJob, task: int | None) -> TaskState:
+    return job.state if task is None else job.task_state(task) or job.state
+
+
+def _ms(walltime: Duration | None) -> int | None:
+    return None if walltime is None else int(walltime)

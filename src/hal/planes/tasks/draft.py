@@ -1,0 +1,244 @@
+"""What the changes since the last commit have touched, and what must follow once they are durable.
+
+Pure. A `Draft` gathers several calls of the plane; sealing it gives one `Change`: rows and events to commit in one
+transaction, engine events and orders to nodes for afterwards. Before anything is changed, its earlier value is kept
+here, so that a commit that fails can be undone and readers never see what is not durable.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from msgspec import Struct
+
+from hal.core.engine.events import (
+    END,
+    SUBMIT,
+    UPDATE,
+    AttemptsEnded,
+    Event,
+    JobsCancelled,
+    JobsSubmitted,
+    JobsUpdated,
+    NodesChanged,
+    NodeSpec,
+)
+from hal.core.model import EventKind, StepId
+from hal.planes.tasks.interning import Interning
+from hal.planes.tasks.live import Attempt, LiveJob
+from hal.planes.tasks.spans import Spans
+from hal.store.operations import AttemptEnd, NewEvent, NodeRow, Operation
+from hal.wire.frames import StepStart, StepTemplate, StopReason
+
+MAX_EVENT_ITEMS = 1_000
+"""Most attempts or states that the payload of one event lists; `count` says how many there were."""
+
+AttemptKey = tuple[int, int, int]
+"""Job, task, attempt number."""
+
+
+@dataclass(slots=True)
+class Orders:
+    """What one node is to be told after the commit, in this order."""
+
+    templates: dict[int, StepTemplate] = field(default_factory=dict)
+    """By job."""
+    starts: list[StepStart] = field(default_factory=list)
+    """`template` holds the job's id; whoever frames them puts the position there."""
+    stops: dict[StopReason, list[StepId]] = field(default_factory=dict)
+    walltimes: dict[int, list[StepId]] = field(default_factory=dict)
+    """Running steps by their new walltime."""
+    acks: list[StepId] = field(default_factory=list)
+    """Exits that are durable."""
+
+
+@dataclass(slots=True)
+class Change:
+    """One group: what to commit, and what to do once it is durable."""
+
+    operations: list[Operation]
+    engine: list[Event]
+    """In order; to be applied after the commit."""
+    orders: dict[str, Orders]
+    """By node; to be sent after the commit."""
+    ended: list[int]
+    """Jobs that have ended, in order."""
+    touched: list[int]
+    """Jobs whose rows changed, new ones included."""
+
+    @property
+    def empty(self) -> bool:
+        """Nothing to commit (orders may still have to go out: what is repeated is durable already)."""
+        return not self.operations
+
+
+class EngineFeed:
+    """Engine events in the order in which they happened; neighbours of one kind become one block."""
+
+    def __init__(self, interning: Interning) -> None:
+        self._interning = interning
+        self._events: list[Event] = []
+        self._kind = ""
+        self._rows: list[tuple[int, ...]] = []
+        self._nodes: dict[str, NodeSpec] = {}
+
+    def submit(
+        self, job: LiveJob, first: int, count: int, attempt: int, eligible_ms: int, limits: tuple[int, int]
+    ) -> None:
+        """Tasks begin to wait for resources. `limits`: priority and walltime (the engine's infinity for none)."""
+        self._begin("submit")
+        request = self._interning.class_index(job.request)
+        owner = self._interning.owner_index(job.owner)
+        self._rows.append(
+            (job.id, first, count, attempt, request, owner, limits[0], job.submit_ms, eligible_ms, 0, limits[1], -1)
+        )
+
+    def withdraw(self, job: int, first: int, count: int) -> None:
+        """Waiting tasks leave the engine."""
+        self._begin("withdraw")
+        self._rows.append((job, first, count))
+
+    def end(self, job: int, task: int, attempt: int, requeue: bool, eligible_ms: int) -> None:
+        """An attempt has ended; with `requeue` its task waits again."""
+        self._begin("end")
+        self._rows.append((job, task, attempt, int(requeue), eligible_ms, 0))
+
+    def update(self, job: int, priority: int, walltime_ms: int) -> None:
+        """New limits of waiting tasks and running attempts."""
+        self._begin("update")
+        self._rows.append((job, priority, walltime_ms, -1))
+
+    def node(self, node: NodeSpec) -> None:
+        """A node came or changed."""
+        self._begin("node")
+        self._nodes[node.name] = node
+
+    def take(self) -> list[Event]:
+        """All blocks, in order."""
+        self._begin("")
+        events, self._events = self._events, []
+        self._interning.fresh()
+        return events
+
+    def _begin(self, kind: str) -> None:
+        if kind == self._kind:
+            return
+        rows, before = self._rows, self._kind
+        self._rows, self._kind = [], kind
+        if before == "submit":
+            self._events.append(JobsSubmitted(np.array(rows, SUBMIT), self._interning.classes, self._interning.owners))
+        elif before == "withdraw":
+            columns = np.array(rows, np.int64)
+            self._events.append(JobsCancelled(columns[:, 0].copy(), columns[:, 1].copy(), columns[:, 2].copy()))
+        elif before == "end":
+            self._events.append(AttemptsEnded(np.array(rows, END)))
+        elif before == "update":
+            self._events.append(JobsUpdated(np.array(rows, UPDATE)))
+        elif before == "node":
+            self._events.append(NodesChanged(tuple(self._nodes.values())))
+            self._nodes = {}
+
+
+class Draft:
+    """Everything staged since the last commit."""
+
+    def __init__(self, interning: Interning, next_id: int) -> None:
+        self.next_id_before = next_id
+        self.jobs_before: dict[int, LiveJob | None] = {}
+        """The committed value of each job that was changed; None for a new one."""
+        self.nodes_before: dict[str, NodeRow | None] = {}
+        self.stored_spans: dict[int, Spans] = {}
+        """Of jobs that had ended and live again: the spans their rows have."""
+        self.new_jobs: list[int] = []
+        self.edited: set[int] = set()
+        """Jobs whose own fields (not only progress) a person changed."""
+        self.new_attempts: dict[AttemptKey, Attempt] = {}
+        self.marked_attempts: dict[AttemptKey, Attempt] = {}
+        self.ended_attempts: dict[AttemptKey, AttemptEnd] = {}
+        self.other: list[Operation] = []
+        self.feed = EngineFeed(interning)
+        self.orders: dict[str, Orders] = {}
+        self.ended_jobs: dict[int, LiveJob] = {}
+        """In the order in which they ended."""
+        self._notes: dict[tuple[EventKind, str, str], _Note] = {}
+
+    def order(self, node: str) -> Orders:
+        """What that node is to be told."""
+        orders = self.orders.get(node)
+        if orders is None:
+            orders = self.orders[node] = Orders()
+        return orders
+
+    def note(
+        self,
+        kind: EventKind,
+        cause: str,
+        trace_id: str,
+        job: int | None = None,
+        item: object = None,
+        tasks: int = 0,
+        **facts: object,
+    ) -> None:
+        """Add to the event of that kind, cause and request.
+
+        Args:
+            item: one more entry of the payload's list (see `_LISTS`).
+            tasks: added to the payload's `tasks`.
+            facts: further fields of the payload.
+        """
+        key = (kind, cause, trace_id)
+        note = self._notes.get(key)
+        if note is None:
+            note = self._notes[key] = _Note([], [], {})
+        if job is not None and (not note.jobs or note.jobs[-1] != job):
+            note.jobs.append(job)
+        if item is not None:
+            note.count += 1
+            if len(note.items) < MAX_EVENT_ITEMS:
+                note.items.append(item)
+        note.tasks += tasks
+        if facts:
+            note.facts.update(facts)
+
+    def events(self, now_ms: int) -> list[NewEvent]:
+        """The events for the feed, in the order in which they began."""
+        return [
+            NewEvent(
+                at_ms=now_ms,
+                kind=kind,
+                cause=cause,
+                trace_id=trace,
+                jobs=list(dict.fromkeys(note.jobs)),
+                payload=note.payload(_LISTS.get(kind, "items")),
+            )
+            for (kind, cause, trace), note in self._notes.items()
+        ]
+
+
+_LISTS = {
+    EventKind.JOBS_ENDED: "ended",
+    EventKind.ATTEMPTS_ALLOCATED: "attempts",
+    EventKind.ATTEMPTS_STARTED: "attempts",
+    EventKind.ATTEMPTS_ENDED: "attempts",
+    EventKind.STARTS_REFUSED: "attempts",
+}
+"""What the list in an event's payload is called."""
+
+
+class _Note(Struct):
+    jobs: list[int]
+    items: list[object]
+    facts: dict[str, object]
+    count: int = 0
+    tasks: int = 0
+
+    def payload(self, name: str) -> dict[str, object]:
+        out = dict(self.facts)
+        if self.items:
+            out[name] = self.items
+        if self.count > len(self.items):
+            out["count"] = self.count
+        if self.tasks:
+            out["tasks"] = self.tasks
+        return out

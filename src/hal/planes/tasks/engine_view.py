@@ -1,0 +1,21 @@
+"""What the task plane asks of the engine: it reads, it never decides and never changes.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from hal.core.engine.classes import ClassSpec
+from hal.core.model import Verdict
+
+
+class EngineView(Protocol):
+    """The engine's answers."""
+
+    def impossible(self, request: ClassSpec) -> str:
+        """Why no set of the nodes there are could ever give this, with what the largest could; '' when one could."""
+
+    def explain(self, job: int, now_ms: int) -> Verdict:
+        """Why the job's waiting tasks do not start."""

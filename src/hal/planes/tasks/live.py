@@ -1,0 +1,111 @@
+"""A job that has not ended, in memory: columns for all its tasks, one value for each active attempt.
+
+Pure. `LiveJob` is changed in place by the plane only, after the plane kept a copy for a rollback; everything inside it
+is either immutable or a container that the copy does not share.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from hal.core.engine.classes import ClassSpec, OwnerSpec
+from hal.core.lifecycle import TaskCounts
+from hal.core.model import AttemptState, JobSpec, StepId, TaskState
+from hal.planes.tasks.dependencies import Waits
+from hal.planes.tasks.spans import Span, Spans, locate
+from hal.store.operations import StepEnd
+
+CANCELLED = "cancelled"
+REQUEUED = "requeued"
+SIBLING = "sibling"
+
+
+class Attempt(Struct, frozen=True, kw_only=True):
+    """One try at running one task, not ended."""
+
+    task: int
+    attempt: int
+    state: AttemptState
+    nodes: tuple[str, ...]
+    """In rank order."""
+    token: str
+    allocated_ms: int
+    started_ms: int | None = None
+    retries: int = 0
+    """Retries that the task had used before this try."""
+    stopping: str = ""
+    """Why it is being ended (`cancelled`, `requeued`, `sibling`), or empty."""
+    steps: tuple[StepEnd, ...] = ()
+    """The steps that have ended so far."""
+
+    def step(self, job: int, rank: int) -> StepId:
+        """The id of its processes on its `rank`-th node."""
+        return StepId(job, self.task, self.attempt, rank)
+
+    def steps_left(self, job: int) -> list[tuple[str, StepId]]:
+        """Node and id of each step that has not ended."""
+        done = {end.rank for end in self.steps}
+        return [(node, self.step(job, rank)) for rank, node in enumerate(self.nodes) if rank not in done]
+
+
+class LiveJob(Struct, kw_only=True):
+    """All that HAL keeps in memory about one job that has not ended."""
+
+    id: int
+    spec: JobSpec
+    """As admitted; shared by jobs that are equal."""
+    name: str
+    queue: str
+    account: str
+    user: str
+    priority: int
+    walltime_ms: int | None
+    submit_ms: int
+    eligible_ms: int
+    """Begin-at, or when its last dependency was met; the engine's infinity while it waits for other jobs."""
+    trace_id: str
+    request: ClassSpec
+    owner: OwnerSpec
+    state: TaskState = TaskState.PENDING
+    hold: bool = False
+    """A person holds the whole job: tasks that come back to pending are held too."""
+    start_ms: int | None = None
+    end_ms: int | None = None
+    reason: str = ""
+    waits: Waits = {}
+    """Unmet dependencies; replaced, never changed. Tasks of a job that waits are not in the engine."""
+    counts: TaskCounts
+    spans: Spans = ()
+    active: dict[int, Attempt]
+    """By task."""
+    exit_code: int | None = None
+    """Largest over the tasks that have ended."""
+    restarts: int = 0
+    """Attempts that ended and whose task went back to pending."""
+
+    def kept(self) -> LiveJob:
+        """A copy that later changes of this one do not reach."""
+        other = copy(self)
+        other.active = self.active.copy()
+        other.counts = copy(self.counts)
+        return other
+
+    def task_state(self, task: int) -> TaskState | None:
+        """The state of one task; None when it ended through an attempt (its row says how) or does not exist."""
+        attempt = self.active.get(task)
+        if attempt is not None:
+            return TaskState(attempt.state)
+        span = locate(self.spans, task)
+        return span.state if span else None
+
+    def eligible_of(self, span: Span) -> int:
+        """When the engine may start these tasks."""
+        return max(span.eligible_ms, self.eligible_ms)
+
+
+def with_state(span: Span, state: TaskState, reason: str = "") -> Span:
+    """The same tasks in another state."""
+    return replace(span, state=state, reason=reason)

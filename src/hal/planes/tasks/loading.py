@@ -1,0 +1,169 @@
+"""From rows back to the table: what a controller that starts again knows, and what the engine must be told.
+
+Pure. `load` of what was committed gives an equal table (a tested property). O(live jobs + spans + active attempts).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hal.core.engine.events import ADOPT, INF, AllocationsAdopted, Event, NodesChanged
+from hal.core.lifecycle import TaskCounts
+from hal.core.model import TaskState
+from hal.planes.tasks.dependencies import Standing, Waits, standing
+from hal.planes.tasks.live import Attempt, LiveJob
+from hal.planes.tasks.nodes import node_spec
+from hal.planes.tasks.spans import Span, Spans
+from hal.planes.tasks.table import JobTable
+from hal.store.operations import AttemptRow, JobRow
+from hal.store.operations import Span as SpanRow
+from hal.store.views import Loaded
+
+
+def load(table: JobTable, loaded: Loaded) -> list[Event]:
+    """Fill an empty table; the engine events that bring an empty engine to the same point."""
+    table.nodes = {row.name: row for row in loaded.nodes}
+    table.next_id = loaded.last_job_id + 1
+    for row in loaded.jobs:
+        table.jobs[row.id] = live_job(table, row, loaded.spans.get(row.id, []), loaded.attempts.get(row.id, []))
+    for job in table.jobs.values():
+        job.waits = _waits(table, job)
+        table.link(job)
+        if job.active:
+            table.busy.add(job.id)
+        for span in job.spans:
+            table.enter(job, span)
+    events: list[Event] = []
+    if loaded.nodes:
+        events.append(NodesChanged(tuple(node_spec(row) for row in loaded.nodes)))
+    adopted = _adopted(table)
+    if adopted is not None:
+        events.append(adopted)
+    events.extend(table.draft.feed.take())
+    table.durable()
+    return events
+
+
+def live_job(table: JobTable, row: JobRow, spans: list[SpanRow], attempts: list[AttemptRow]) -> LiveJob:
+    """The job that a row, its spans and its active attempts describe; its dependencies are left out."""
+    active = {a.task: _attempt(a) for a in attempts}
+    counts = TaskCounts(
+        pending=row.pending,
+        held=row.held,
+        succeeded=row.succeeded,
+        failed=row.failed,
+        timed_out=row.timed_out,
+        cancelled=row.cancelled,
+    )
+    for attempt in active.values():
+        counts.move(None, TaskState(attempt.state))
+    return LiveJob(
+        id=row.id,
+        spec=row.spec,
+        name=row.name,
+        queue=row.queue,
+        account=row.account,
+        user=row.user,
+        priority=row.priority,
+        walltime_ms=row.walltime_ms,
+        submit_ms=row.submit_ms,
+        eligible_ms=row.eligible_ms,
+        trace_id=row.trace_id,
+        request=table.interning.class_of(row.spec),
+        owner=table.interning.owner_of(row.queue, row.account, row.user),
+        state=row.state,
+        hold=row.hold,
+        start_ms=row.start_ms,
+        end_ms=row.end_ms,
+        reason=row.reason,
+        counts=counts,
+        spans=_spans(spans),
+        active=active,
+        exit_code=row.exit_code,
+        restarts=row.restarts,
+    )
+
+
+def revive(table: JobTable, row: JobRow, spans: list[SpanRow]) -> LiveJob:
+    """A job that has ended lives again, to be requeued in the same draft; whom it waited for is past."""
+    job = live_job(table, row, spans, [])
+    job.end_ms = None
+    if job.eligible_ms >= INF:
+        job.eligible_ms = job.submit_ms
+    table.draft.stored_spans[job.id] = job.spans
+    table.add(job, stored=True)
+    return job
+
+
+def _spans(rows: list[SpanRow]) -> Spans:
+    return tuple(Span(r.first, r.count, r.state, r.attempt, r.eligible_ms, r.retries, r.reason) for r in rows)
+
+
+def _attempt(row: AttemptRow) -> Attempt:
+    return Attempt(
+        task=row.task,
+        attempt=row.attempt,
+        state=row.state,
+        nodes=row.nodes,
+        token=row.token,
+        allocated_ms=row.allocated_ms,
+        started_ms=row.started_ms,
+        retries=row.retries,
+        stopping=row.cause,
+        steps=row.steps,
+    )
+
+
+def _waits(table: JobTable, job: LiveJob) -> Waits:
+    """What it still waits for: while it does it is not eligible; who is not live any more was settled when it ended."""
+    if job.eligible_ms < INF:
+        return {}
+    waits: Waits = {}
+    for dependency in job.spec.dependencies:
+        other = int(dependency.job)
+        live = table.jobs.get(other)
+        if live is None or standing(dependency.kind, live.state, started=live.start_ms is not None) is Standing.MET:
+            continue
+        kinds = waits.get(other, ())
+        if dependency.kind not in kinds:
+            waits[other] = (*kinds, dependency.kind)
+    return waits
+
+
+def _adopted(table: JobTable) -> AllocationsAdopted | None:
+    """All active attempts as one block."""
+    rows: list[tuple[int, ...]] = []
+    places: list[int] = []
+    names = {name: place for place, name in enumerate(table.nodes)}
+    for job_id in sorted(table.busy):
+        job = table.jobs[job_id]
+        request, owner = table.interning.class_index(job.request), table.interning.owner_index(job.owner)
+        walltime = INF if job.walltime_ms is None else job.walltime_ms
+        for attempt in job.active.values():
+            start_ms = attempt.allocated_ms if attempt.started_ms is None else attempt.started_ms
+            rows.append(
+                (
+                    job.id,
+                    attempt.task,
+                    attempt.attempt,
+                    request,
+                    owner,
+                    job.priority,
+                    job.submit_ms,
+                    start_ms,
+                    walltime,
+                    -1,
+                    len(places),
+                    len(attempt.nodes),
+                )
+            )
+            places.extend(names[name] for name in attempt.nodes)
+    if not rows:
+        return None
+    return AllocationsAdopted(
+        np.array(rows, ADOPT),
+        np.array(places, np.int64),
+        tuple(names),
+        table.interning.classes,
+        table.interning.owners,
+    )

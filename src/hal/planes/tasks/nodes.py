@@ -1,0 +1,146 @@
+"""Nodes as they come, fall silent, return and go, and what that means for the attempts on them.
+
+Pure. On return the database and the keeper compare: what was allocated and the keeper has not is started again (a
+repeated start is harmless), what should run and the keeper does not hold is lost, what the keeper holds and the
+database does not know is stopped. A silent node keeps its attempts (`on_node_lost: wait`); a node of another boot id,
+or one that a person declared gone, has lost them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from hal.core.engine.events import Health, NodeSpec
+from hal.core.lifecycle import NODE, NodeEvent, transition
+from hal.core.model import ConflictError, EventKind, NodeState, NotFoundError
+from hal.planes.tasks.attempts import STOP_REASONS, attempts_on, lost, order_start, order_stop
+from hal.planes.tasks.submission import Submitter
+from hal.planes.tasks.table import JobTable
+from hal.store.operations import NodeRow
+from hal.wire.frames import HeldStep, StopReason
+
+_HEALTH = {
+    NodeState.UP: Health.UP,
+    NodeState.CORDONED: Health.CORDONED,
+    NodeState.DRAINING: Health.DRAINING,
+}
+"""What the engine is told; every other state is down to it."""
+
+
+class Arrival(Struct, frozen=True, kw_only=True):
+    """A node as its agent told it at hello."""
+
+    name: str
+    capacity: dict[str, int]
+    labels: dict[str, str] = {}
+    boot_id: str = ""
+    notes: tuple[str, ...] = ()
+    held: Sequence[HeldStep] = ()
+
+
+def node_spec(row: NodeRow) -> NodeSpec:
+    """What the engine is told of a node."""
+    return NodeSpec(row.name, row.capacity, row.labels, _HEALTH.get(row.state, Health.DOWN))
+
+
+def joined(table: JobTable, arrival: Arrival, now_ms: int) -> NodeRow:
+    """A node dialled: new, or back again."""
+    before = table.nodes.get(arrival.name)
+    state = NodeState.UP
+    if before is not None and before.state is not NodeState.REMOVED:
+        state = before.state
+        if state in (NodeState.UNREACHABLE, NodeState.DOWN):
+            state = transition(NODE, state, NodeEvent.RETURN)
+    row = NodeRow(
+        name=arrival.name,
+        capacity=arrival.capacity,
+        labels=arrival.labels,
+        state=state,
+        boot_id=arrival.boot_id,
+        last_seen_ms=now_ms,
+        notes=arrival.notes,
+    )
+    table.put_node(row)
+    table.draft.feed.node(node_spec(row))
+    cause = f"node:{row.name}"
+    table.draft.note(EventKind.NODE_JOINED, cause, "", node=row.name, boot_id=row.boot_id, capacity=row.capacity)
+    if before is not None and before.boot_id and before.boot_id != arrival.boot_id:
+        message = f"node {row.name} was started again while it ran"
+        table.draft.note(EventKind.NODE_LOST, cause, "", node=row.name, reason="it came back with another boot id")
+        _lose_all(table, row.name, message, now_ms)
+    _compare(table, arrival, now_ms)
+    return row
+
+
+def silent(table: JobTable, name: str, reason: str, now_ms: int, last_seen_ms: int) -> None:
+    """Its agent is not heard: nothing new starts there, what runs is left alone."""
+    row = table.nodes[name]
+    if not NODE.allows(row.state, NodeEvent.SILENT):
+        return
+    _change(table, row, NodeEvent.SILENT, reason, last_seen_ms)
+
+
+def heard(table: JobTable, name: str, now_ms: int) -> None:
+    """Its agent is heard again on the connection that had fallen silent."""
+    row = table.nodes[name]
+    if row.state is NodeState.UNREACHABLE:
+        _change(table, row, NodeEvent.RETURN, "", now_ms)
+
+
+def fence(table: JobTable, name: str, by: Submitter, now_ms: int) -> NodeRow:
+    """A person declares that the node is gone and nothing runs there: its attempts are lost, their tasks wait again.
+
+    Raises:
+        NotFoundError: no such node.
+        ConflictError: it is gone already, or it is heard (its processes may well run).
+    """
+    row = table.nodes.get(name)
+    if row is None or row.state is NodeState.REMOVED:
+        raise NotFoundError(f"there is no node '{name}'", hint="`hal nodes` lists them")
+    if row.state is not NodeState.UNREACHABLE:
+        raise ConflictError(
+            f"node '{name}' is {row.state}", hint="only a node that is unreachable can be declared gone"
+        )
+    reason = f"declared gone by {by.user}"
+    changed = _change(table, row, NodeEvent.FENCE, reason, row.last_seen_ms)
+    table.draft.note(EventKind.NODE_LOST, by.cause, by.trace_id, node=name, reason=reason)
+    _lose_all(table, name, f"node {name} was {reason}", now_ms)
+    return changed
+
+
+def _change(table: JobTable, row: NodeRow, event: NodeEvent, reason: str, last_seen_ms: int) -> NodeRow:
+    changed = replace(row, state=transition(NODE, row.state, event), reason=reason, last_seen_ms=last_seen_ms)
+    table.put_node(changed)
+    table.draft.feed.node(node_spec(changed))
+    table.draft.note(
+        EventKind.NODE_CHANGED, f"node:{row.name}", "", node=row.name, state=changed.state.value, reason=reason
+    )
+    return changed
+
+
+def _lose_all(table: JobTable, name: str, message: str, now_ms: int) -> None:
+    for job, attempt in list(attempts_on(table, name)):
+        lost(table, table.touch(job.id), attempt, name, message, now_ms)
+        table.settle(job, now_ms, f"node:{name}")
+
+
+def _compare(table: JobTable, arrival: Arrival, now_ms: int) -> None:
+    held = {step.step: step for step in arrival.held}
+    known = set()
+    for job, attempt in list(attempts_on(table, arrival.name)):
+        here = [step for node, step in attempt.steps_left(job.id) if node == arrival.name]
+        known.update(here)
+        missing = [step for step in here if step not in held]
+        if attempt.started_ms is not None and missing and len(attempt.nodes) == 1:
+            lost(table, table.touch(job.id), attempt, arrival.name, "the node does not hold it any more", now_ms)
+            table.settle(job, now_ms, f"node:{arrival.name}")
+        elif attempt.stopping:
+            order_stop(table, job, attempt, STOP_REASONS[attempt.stopping])
+        elif missing:
+            order_start(table, job, attempt)
+    unknown = [step for step, told in held.items() if step not in known and told.running]
+    if unknown:
+        table.draft.order(arrival.name).stops.setdefault(StopReason.UNKNOWN, []).extend(sorted(unknown))

@@ -1,0 +1,158 @@
+"""TaskPlane: submission, the life of jobs, dependencies and nodes as one object without I/O.
+
+Pure: time, tokens and rows of other jobs are passed in. Calls are staged in memory; `seal` gives what to commit, then
+`durable` or `undo` says how the commit went, and only then the next call may be made. The engine is read (does it fit,
+why does it wait), never changed: its events come out of `seal`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from hal.core.engine.events import Event
+from hal.core.engine.plan import Plan
+from hal.core.model import EventKind, JobSpec, TaskState, Verdict
+from hal.planes.tasks import attempts, control, loading, nodes, submission
+from hal.planes.tasks.admission import Site
+from hal.planes.tasks.control import EndedTask, JobPatch
+from hal.planes.tasks.draft import Change
+from hal.planes.tasks.engine_view import EngineView
+from hal.planes.tasks.live import LiveJob
+from hal.planes.tasks.nodes import Arrival
+from hal.planes.tasks.submission import EndedJob, Submitter
+from hal.planes.tasks.table import JobTable
+from hal.planes.tasks.why import why
+from hal.store.operations import JobRow, NodeRow, Operation
+from hal.store.operations import Span as SpanRow
+from hal.store.views import JobFilter, Loaded
+from hal.wire.frames import Refusal, StepExit, StepStarted
+
+
+class TaskPlane:
+    """The task plane of one controller."""
+
+    def __init__(self, site: Site, engine: EngineView) -> None:
+        self.table = JobTable(site)
+        self._engine = engine
+
+    # ── groups ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def load(self, loaded: Loaded) -> list[Event]:
+        """Start from rows; the events that bring an empty engine to the same point."""
+        return loading.load(self.table, loaded)
+
+    def seal(self, now_ms: int) -> Change:
+        """What was staged since the last commit; `durable` or `undo` must be called before anything else."""
+        return self.table.seal(now_ms)
+
+    def durable(self) -> None:
+        """The sealed change was committed."""
+        self.table.durable()
+
+    def undo(self) -> None:
+        """The sealed change was not committed: everything is as it was before."""
+        self.table.undo()
+
+    def also(self, *operations: Operation) -> None:
+        """Further rows of the same transaction."""
+        self.table.draft.other.extend(operations)
+
+    def controller_started(self, epoch: int) -> None:
+        """Note it in the feed."""
+        attempts_count = sum(len(self.table.jobs[job].active) for job in self.table.busy)
+        self.table.draft.note(
+            EventKind.CONTROLLER_STARTED,
+            "controller",
+            "",
+            epoch=epoch,
+            jobs=len(self.table.jobs),
+            attempts=attempts_count,
+        )
+
+    # ── people ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def submit(
+        self,
+        specs: Sequence[JobSpec],
+        by: Submitter,
+        now_ms: int,
+        *,
+        ended: Mapping[int, EndedJob] = {},
+        dry_run: bool = False,
+    ) -> list[LiveJob]:
+        """See `submission.submit`."""
+        return submission.submit(self.table, self._engine, specs, by, now_ms, ended=ended, dry_run=dry_run)
+
+    def cancel(self, job: int, task: int | None, by: Submitter, now_ms: int) -> TaskState:
+        """See `control.cancel`."""
+        return control.cancel(self.table, job, task, by, now_ms)
+
+    def hold(self, job: int, task: int | None, by: Submitter, now_ms: int) -> TaskState:
+        """See `control.hold`."""
+        return control.hold(self.table, job, task, by, now_ms)
+
+    def release(self, job: int, task: int | None, by: Submitter, now_ms: int) -> TaskState:
+        """See `control.release`."""
+        return control.release(self.table, job, task, by, now_ms)
+
+    def update(self, job: int, patch: JobPatch, by: Submitter, now_ms: int) -> LiveJob:
+        """See `control.update`."""
+        return control.update(self.table, job, patch, by, now_ms)
+
+    def requeue(self, job: int, task: int | None, ended: Sequence[EndedTask], by: Submitter, now_ms: int) -> TaskState:
+        """See `control.requeue`."""
+        return control.requeue(self.table, job, task, ended, by, now_ms)
+
+    def revive(self, row: JobRow, spans: list[SpanRow]) -> None:
+        """Let a job that has ended live again; `requeue` must follow in the same draft."""
+        loading.revive(self.table, row, spans)
+
+    def matching(self, wanted: JobFilter) -> list[int]:
+        """Live jobs that match."""
+        return control.matching(self.table, wanted)
+
+    # ── decisions ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def assumed(self, plan: Plan, row_name: Callable[[int], str], epoch: int, now_ms: int) -> int:
+        """The engine's starts become attempts; how many."""
+        return attempts.allocate(self.table, plan, row_name, epoch, now_ms)
+
+    # ── nodes ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def started(self, node: str, steps: Sequence[StepStarted], now_ms: int) -> None:
+        """See `attempts.started`."""
+        attempts.started(self.table, node, steps, now_ms)
+
+    def exited(self, node: str, exits: Sequence[StepExit], now_ms: int) -> None:
+        """See `attempts.exited`."""
+        attempts.exited(self.table, node, exits, now_ms)
+
+    def refused(self, node: str, refusals: Sequence[Refusal], now_ms: int) -> None:
+        """See `attempts.refused`."""
+        attempts.refused(self.table, node, refusals, now_ms)
+
+    def node_joined(self, arrival: Arrival, now_ms: int) -> NodeRow:
+        """See `nodes.joined`."""
+        return nodes.joined(self.table, arrival, now_ms)
+
+    def node_silent(self, name: str, reason: str, now_ms: int, last_seen_ms: int) -> None:
+        """See `nodes.silent`."""
+        nodes.silent(self.table, name, reason, now_ms, last_seen_ms)
+
+    def node_heard(self, name: str, now_ms: int) -> None:
+        """See `nodes.heard`."""
+        nodes.heard(self.table, name, now_ms)
+
+    def node_gone(self, name: str, by: Submitter, now_ms: int) -> NodeRow:
+        """See `nodes.fence`."""
+        return nodes.fence(self.table, name, by, now_ms)
+
+    # ── reading ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def job(self, job: int) -> LiveJob | None:
+        """The live job as it was last committed; not to be changed."""
+        return self.table.committed(job)
+
+    def why(self, job: LiveJob, now_ms: int) -> Verdict:
+        """Why its waiting tasks do not start."""
+        return why(self.table, self._engine, job, now_ms)

@@ -1,0 +1,187 @@
+"""From what a draft touched to the rows of one transaction.
+
+Pure. One operation of each kind for the whole group; of a job's spans only those that differ from the committed ones
+are written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec import UNSET
+
+from hal.planes.tasks.draft import Draft
+from hal.planes.tasks.live import Attempt, LiveJob
+from hal.planes.tasks.spans import Span
+from hal.store.operations import (
+    AppendEvents,
+    AttemptMark,
+    AttemptRow,
+    EditJobs,
+    EndAttempts,
+    InsertAttempts,
+    InsertJobs,
+    JobEdit,
+    JobProgress,
+    JobRow,
+    MarkAttempts,
+    NodeRow,
+    Operation,
+    ProgressJobs,
+    PutNodes,
+    PutSpans,
+)
+from hal.store.operations import Span as SpanRow
+
+
+def operations(draft: Draft, changed: Iterable[LiveJob], nodes: dict[str, NodeRow], now_ms: int) -> list[Operation]:
+    """All rows and events of the draft; `changed` are the jobs of `draft.jobs_before` as they now are."""
+    new = set(draft.new_jobs)
+    inserted: list[JobRow] = []
+    progressed: list[JobProgress] = []
+    drop: list[tuple[int, int]] = []
+    put: list[SpanRow] = []
+    for job in changed:
+        before = draft.jobs_before[job.id]
+        if job.id in new:
+            inserted.append(job_row(job))
+        else:
+            progressed.append(_progress(job))
+        old = before.spans if before is not None else draft.stored_spans.get(job.id, ())
+        if job.spans is not old:
+            _differences(job.id, old, job.spans, drop, put)
+    out: list[Operation] = []
+    if inserted:
+        out.append(InsertJobs(inserted))
+    if draft.edited:
+        by_id = {job.id: job for job in changed}
+        edits = [_edit(by_id[job_id], draft.jobs_before[job_id]) for job_id in sorted(draft.edited - new)]
+        if edits:
+            out.append(EditJobs(edits))
+    if draft.new_attempts:
+        out.append(InsertAttempts([attempt_row(key[0], attempt) for key, attempt in draft.new_attempts.items()]))
+    marks = [_mark(key, a) for key, a in draft.marked_attempts.items() if key not in draft.ended_attempts]
+    if marks:
+        out.append(MarkAttempts(marks))
+    if draft.ended_attempts:
+        out.append(EndAttempts(list(draft.ended_attempts.values())))
+    if drop or put:
+        out.append(PutSpans(drop, put))
+    if progressed:
+        out.append(ProgressJobs(progressed))
+    if draft.nodes_before:
+        out.append(PutNodes([nodes[name] for name in draft.nodes_before]))
+    out.extend(draft.other)
+    events = draft.events(now_ms)
+    if events:
+        out.append(AppendEvents(events))
+    return out
+
+
+def job_row(job: LiveJob) -> JobRow:
+    """The job's row."""
+    counts = job.counts
+    return JobRow(
+        id=job.id,
+        spec=job.spec,
+        name=job.name,
+        queue=job.queue,
+        account=job.account,
+        user=job.user,
+        priority=job.priority,
+        state=job.state,
+        tasks=job.spec.tasks,
+        nodes=job.spec.nodes,
+        walltime_ms=job.walltime_ms,
+        submit_ms=job.submit_ms,
+        eligible_ms=job.eligible_ms,
+        start_ms=job.start_ms,
+        end_ms=job.end_ms,
+        hold=job.hold,
+        trace_id=job.trace_id,
+        reason=job.reason,
+        pending=counts.pending,
+        held=counts.held,
+        active=counts.active,
+        running=counts.running,
+        succeeded=counts.succeeded,
+        failed=counts.failed,
+        timed_out=counts.timed_out,
+        cancelled=counts.cancelled,
+        exit_code=job.exit_code,
+        restarts=job.restarts,
+    )
+
+
+def attempt_row(job: int, attempt: Attempt) -> AttemptRow:
+    """The row of an attempt that goes on."""
+    return AttemptRow(
+        job=job,
+        task=attempt.task,
+        attempt=attempt.attempt,
+        state=attempt.state,
+        nodes=attempt.nodes,
+        token=attempt.token,
+        allocated_ms=attempt.allocated_ms,
+        retries=attempt.retries,
+        started_ms=attempt.started_ms,
+        cause=attempt.stopping,
+        steps=attempt.steps,
+    )
+
+
+def _progress(job: LiveJob) -> JobProgress:
+    counts = job.counts
+    return JobProgress(
+        job.id,
+        job.state,
+        job.eligible_ms,
+        job.start_ms,
+        job.end_ms,
+        job.reason,
+        counts.pending,
+        counts.held,
+        counts.active,
+        counts.running,
+        counts.succeeded,
+        counts.failed,
+        counts.timed_out,
+        counts.cancelled,
+        job.exit_code,
+        job.restarts,
+    )
+
+
+def _edit(job: LiveJob, before: LiveJob | None) -> JobEdit:
+    return JobEdit(
+        id=job.id,
+        spec=UNSET if before is not None and before.spec is job.spec else job.spec,
+        name=job.name,
+        queue=job.queue,
+        account=job.account,
+        priority=job.priority,
+        walltime_ms=job.walltime_ms,
+        hold=job.hold,
+    )
+
+
+def _mark(key: tuple[int, int, int], attempt: Attempt) -> AttemptMark:
+    job, task, number = key
+    return AttemptMark(
+        job, task, number, attempt.state, attempt.started_ms, attempt.steps or None, attempt.stopping or None
+    )
+
+
+def _differences(
+    job: int, before: tuple[Span, ...], after: tuple[Span, ...], drop: list[tuple[int, int]], put: list[SpanRow]
+) -> None:
+    had = {span.first: span for span in before}
+    for span in after:
+        same = had.pop(span.first, None)
+        if same != span:
+            put.append(
+                SpanRow(
+                    job, span.first, span.count, span.state, span.attempt, span.retries, span.eligible_ms, span.reason
+                )
+            )
+    drop.extend((job, first) for first in had)

@@ -1,0 +1,66 @@
+"""Runs of alike tasks: what is cut, moved and merged is never lost, and agrees with one value per task."""
+
+from __future__ import annotations
+
+import itertools
+from functools import partial
+
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from hal.core.model.states import TaskState
+from hal.planes.tasks.spans import Span, Spans, change, count_in, locate, pieces, put, take
+
+TASKS = 12
+Piece = tuple[int, int]
+ranges = st.tuples(st.integers(0, TASKS - 1), st.integers(1, TASKS)).map(lambda p: (p[0], min(p[1], TASKS - p[0])))
+
+
+def _plain(spans: Spans) -> dict[int, tuple[TaskState, int]]:
+    return {task: (span.state, span.attempt) for span in spans for task in range(span.first, span.end)}
+
+
+def test_a_million_tasks_are_one_span_and_starting_the_first_leaves_one() -> None:
+    """1,000,000 pending tasks are one value; after the first three start it is still one, of 999,997."""
+    assert take((Span(0, 1_000_000),), 0, 3) == (Span(3, 999_997),)
+
+
+def test_a_task_taken_from_the_middle_cuts_its_span_in_two() -> None:
+    """[0, 10) without 4 is [0, 4) and [5, 10)."""
+    assert take((Span(0, 10),), 4, 1) == (Span(0, 4), Span(5, 5))
+
+
+def test_putting_back_an_alike_task_merges_again() -> None:
+    """[0, 4) and [5, 10) with 4 between them is [0, 10)."""
+    assert put((Span(0, 4), Span(5, 5)), [Span(4, 1)]) == (Span(0, 10),)
+
+
+def test_a_task_with_another_attempt_number_stays_apart() -> None:
+    """A retried task has its own number of the next attempt, so it cannot be merged."""
+    assert put((Span(0, 4), Span(5, 5)), [Span(4, 1, attempt=2)]) == (Span(0, 4), Span(4, 1, attempt=2), Span(5, 5))
+
+
+@given(st.lists(st.tuples(st.sampled_from(["take", "put", "hold", "pend"]), ranges), max_size=20))
+def test_spans_agree_with_one_value_for_each_task(steps: list[tuple[str, Piece]]) -> None:
+    """Any order of taking, putting back and changing ranges gives what a table with a row for each task gives."""
+    spans: Spans = (Span(0, TASKS),)
+    table = _plain(spans)
+    for number, (what, (first, count)) in enumerate(steps):
+        inside = range(first, first + count)
+        assert _plain(tuple(pieces(spans, first, count))) == {t: v for t, v in table.items() if t in inside}
+        if what == "take":
+            spans = take(spans, first, count)
+            table = {t: v for t, v in table.items() if t not in inside}
+        elif what == "put":
+            missing = [t for t in inside if t not in table]
+            spans = put(spans, [Span(t, 1, attempt=number % 2 + 1) for t in missing])
+            table.update(dict.fromkeys(missing, (TaskState.PENDING, number % 2 + 1)))
+        else:
+            state = TaskState.HELD if what == "hold" else TaskState.PENDING
+            spans = change(spans, first, count, partial(replace, state=state))
+            table.update({t: (state, table[t][1]) for t in inside if t in table})
+        assert _plain(spans) == table
+        assert all(a.end < b.first or not a.alike(b) for a, b in itertools.pairwise(spans))
+        assert all((locate(spans, t) is not None) == (t in table) for t in range(TASKS))
+        assert count_in(spans, TaskState.HELD) == sum(state is TaskState.HELD for state, _ in table.values())
