@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,68 +12,83 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from hal.cli.command import command, pass_screen
+from hal.cli.screen import Screen
+
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.progress import Progress, TaskID
 
     from hal.daemons.twin.machine import Machine
     from hal.daemons.twin.metrics import Metrics
     from hal.daemons.twin.replay import ReplayResult
     from hal.daemons.twin.swf import Log, Workload
 
-EXIT_BAD_INPUT = 2
+EXAMPLES = """
+hal simulate SDSC-SP2.swf.gz --policy fcfs,easy,easy-sjbf --plot waits.svg
+hal simulate log.swf --policy easy --nodes 128 --cpus-per-node 4    # gangs on nodes instead of one pool
+hal simulate log.swf --policy easy --scale-arrivals 0.5 --json      # twice the load, figures for programs
+"""
+
 BAD_LINES_SHOWN = 5
 USERS_SHOWN = 15
+NODES_MAX = 1_000_000
+CPUS_PER_NODE_MAX = 1_000_000_000
+PLOT_FORMATS = (".svg", ".png", ".pdf")
 PLAIN_WIDTH = 132
 """Columns of a table that is not written to a terminal."""
-
-
-def bad_input(message: str) -> click.ClickException:
-    """The error to raise for input that cannot be used: one line on stderr, exit code 2."""
-    error = click.ClickException(message)
-    error.exit_code = EXIT_BAD_INPUT
-    return error
 
 
 @contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
     """Hand out a temporary path beside `path`; it takes the name `path` only when all went well.
 
-    Raises: the error of `bad_input` when the file cannot be written; then `path` is as it was.
+    Raises: SpecError when the file cannot be written; then `path` is as it was.
     """
+    from hal.core.model.errors import SpecError
+
     unfinished = path.with_name(f".{path.stem}.{os.getpid()}.part{path.suffix}")
     try:
         yield unfinished
         os.replace(unfinished, path)
     except OSError as error:
-        raise bad_input(f"cannot write {path}: {error.strerror or error}") from None
+        raise SpecError(f"cannot write {path}: {error.strerror or error}", hint="choose another place") from None
     finally:
         unfinished.unlink(missing_ok=True)
 
 
-class PolicyList(click.ParamType):
-    """Names of policies with commas between them; doubles are dropped."""
-
-    name = "policy,…"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
-        """The names as a tuple, in the order given."""
-        if isinstance(value, tuple):
-            return value
-        from hal.daemons.twin.machine import POLICIES
-
-        names = [name.strip() for name in str(value).split(",")]
-        for name in names:
-            if name not in POLICIES:
-                self.fail(f"unknown policy {name!r}; valid are: {', '.join(POLICIES)}", param, ctx)
-        return tuple(dict.fromkeys(names))
+def checked_output(ctx: click.Context, param: click.Parameter, path: Path | None) -> Path | None:
+    """An output file's path; refuses before the work what would fail after it."""
+    if path is not None and path.is_dir():
+        raise click.BadParameter(f"{path} is a directory", ctx, param)
+    if path is not None and not path.parent.is_dir():
+        raise click.BadParameter(f"there is no directory {path.parent}", ctx, param)
+    return path
 
 
-@click.command()
+def _plot_file(ctx: click.Context, param: click.Parameter, path: Path | None) -> Path | None:
+    if path is not None and path.suffix not in PLOT_FORMATS:
+        raise click.BadParameter(f"{path} should end in {', '.join(PLOT_FORMATS)}", ctx, param)
+    return checked_output(ctx, param, path)
+
+
+def _policy_names(ctx: click.Context, param: click.Parameter, value: str) -> tuple[str, ...]:
+    """Names with commas between them, in the order given; doubles are dropped."""
+    from hal.daemons.twin.machine import POLICIES
+
+    names = [name.strip() for name in value.split(",")]
+    for name in names:
+        if name not in POLICIES:
+            raise click.BadParameter(f"unknown policy {name!r}; valid are {', '.join(POLICIES)}", ctx, param)
+    return tuple(dict.fromkeys(names))
+
+
+@command("simulate", output=True, examples=EXAMPLES)
 @click.argument("log", metavar="LOG.swf[.gz]")
 @click.option(
     "--policy",
     "policies",
-    type=PolicyList(),
+    callback=_policy_names,
+    metavar="P,…",
     default="fcfs,easy",
     show_default=True,
     help="fcfs, easy, easy-sjbf, conservative; several with commas.",
@@ -82,21 +98,31 @@ class PolicyList(click.ParamType):
 @click.option(
     "--scale-arrivals", type=float, default=1.0, metavar="F", help="Factor on gaps between submits (0.5: 2x)."
 )
-@click.option("--nodes", type=click.IntRange(min=1), metavar="N", help="Nodes of the machine; default: one pool.")
-@click.option("--cpus-per-node", type=click.IntRange(min=1), metavar="C", help="Processors of each node.")
-@click.option("--by-user", is_flag=True, help="Also figures for each user.")
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON list, one object for each policy.")
 @click.option(
-    "--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw waits and utilisation: svg, png, pdf."
+    "--nodes", type=click.IntRange(1, NODES_MAX), metavar="N", help="Nodes of the machine; default: one pool."
+)
+@click.option(
+    "--cpus-per-node", type=click.IntRange(1, CPUS_PER_NODE_MAX), metavar="C", help="Processors of each node."
+)
+@click.option("--by-user", is_flag=True, help="Also figures for each user.")
+@click.option(
+    "--plot",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    callback=_plot_file,
+    help="Draw waits and utilisation: svg, png, pdf.",
 )
 @click.option(
     "--out-jobs",
     type=click.Path(path_type=Path),
     metavar="FILE.csv",
+    callback=checked_output,
     help="Write id,submit,start,end,procs of each job; with several policies one file each, FILE-POLICY.csv.",
 )
 @click.option("--check", is_flag=True, help="Verify the engine's whole state after every cycle (slow).")
+@pass_screen
 def simulate(
+    screen: Screen,
     log: str,
     policies: tuple[str, ...],
     clairvoyant: bool,
@@ -105,7 +131,6 @@ def simulate(
     nodes: int | None,
     cpus_per_node: int | None,
     by_user: bool,
-    as_json: bool,
     plot: Path | None,
     out_jobs: Path | None,
     check: bool,
@@ -114,41 +139,28 @@ def simulate(
 
     The machine's size comes from the log's header unless --nodes and --cpus-per-node are given. '-' reads standard
     input. See docs/simulate.md for the filter and the definition of every figure.
-
-    \b
-    Example:
-      hal simulate SDSC-SP2.swf.gz --policy fcfs,easy,easy-sjbf --plot waits.svg
     """
     if not 0.0 < scale_arrivals < float("inf"):
         raise click.BadParameter("give a positive number", param_hint="--scale-arrivals")
     if (nodes is None) != (cpus_per_node is None):
         raise click.UsageError("--nodes and --cpus-per-node go together: give both, or neither for one pool")
-    _check_outputs(plot, out_jobs)
-
-    from rich.console import Console
-
-    from hal.core.model.errors import SpecError
     from hal.daemons.twin.machine import Machine
     from hal.daemons.twin.swf import LogError, read_log, usable_jobs
 
-    notes = Console(stderr=True, highlight=False)
-    try:
-        stream = click.get_binary_stream("stdin") if log == "-" else None
-        read = read_log("standard input" if log == "-" else log, stream)
-        if nodes is not None and cpus_per_node is not None:
-            machine = Machine(nodes, cpus_per_node)
-        elif read.machine_procs is not None:
-            machine = Machine.pool(read.machine_procs)
-        else:
-            raise LogError(
-                f"{read.name} does not say how large its machine is (no MaxProcs or MaxNodes in its header)",
-                hint="give --nodes and --cpus-per-node",
-            )
-        jobs = usable_jobs(read, machine.procs, first=first, scale_arrivals=scale_arrivals)
-    except SpecError as error:
-        raise bad_input(str(error)) from None
-    _report_bad_lines(read, notes)
-    results = _replay_all(jobs, machine, policies, clairvoyant, check, notes)
+    stdin = log == "-"
+    read = read_log("standard input" if stdin else log, sys.stdin.buffer if stdin else None)
+    if nodes is not None and cpus_per_node is not None:
+        machine = Machine(nodes, cpus_per_node)
+    elif read.machine_procs is not None:
+        machine = Machine.pool(read.machine_procs)
+    else:
+        raise LogError(
+            f"{read.name} does not say how large its machine is (no MaxProcs or MaxNodes in its header)",
+            hint="give --nodes and --cpus-per-node",
+        )
+    jobs = usable_jobs(read, machine.procs, first=first, scale_arrivals=scale_arrivals)
+    _report_bad_lines(read, screen)
+    results = _replay_all(jobs, machine, policies, clairvoyant, check, screen)
     if out_jobs is not None:
         _write_jobs(out_jobs, results)
     if plot is not None:
@@ -156,55 +168,49 @@ def simulate(
 
         with written_whole(plot) as unfinished:
             plot_replays([result for result, _ in results], _title(read, jobs, machine), unfinished)
-    if as_json:
-        _print_json(read, jobs, machine, results, by_user)
+    if screen.plain:
+        screen.emit(_as_objects(read, jobs, machine, results, by_user))
     else:
-        _print_tables(read, jobs, machine, results, by_user)
+        _print_tables(screen, read, jobs, machine, results, by_user)
 
 
-def _check_outputs(plot: Path | None, out_jobs: Path | None) -> None:
-    """Refuse before the work what would fail after it."""
-    if plot is not None and plot.suffix not in (".svg", ".png", ".pdf"):
-        raise click.BadParameter(f"{plot} should end in .svg, .png or .pdf", param_hint="--plot")
-    for option, path in (("--plot", plot), ("--out-jobs", out_jobs)):
-        if path is None:
-            continue
-        if path.is_dir():
-            raise click.BadParameter(f"{path} is a directory", param_hint=option)
-        if not path.parent.is_dir():
-            raise click.BadParameter(f"there is no directory {path.parent}", param_hint=option)
-
-
-def _load_kernels(notes: Console) -> None:
+def _load_kernels(screen: Screen) -> None:
     """Load the engine's kernels before anything is timed; say so when they must be compiled first."""
-    if "HAL_CACHE" in os.environ:
-        os.environ.setdefault("NUMBA_CACHE_DIR", os.environ["HAL_CACHE"])
-    from numba import config
+    os.environ.setdefault("NUMBA_CACHE_DIR", str(_kernel_cache(screen)))
+    from hal.core.kernels.jit import kernel_source_hash
 
-    from hal.core.kernels import jit
-
-    assert jit.kernel_source_hash() in config.CACHE_DIR
-    if next(Path(config.CACHE_DIR).rglob("*.nbi"), None) is None:
-        notes.print("compiling kernels… (once after an installation or update; about half a minute)")
+    compiled = Path(os.environ["NUMBA_CACHE_DIR"]) / f"kernels-{kernel_source_hash()}"
+    if next(compiled.rglob("*.nbi"), None) is None:
+        screen.note("compiling kernels… (once after an installation or an update; up to a minute)")
     from hal.daemons.twin.replay import load_kernels
 
     load_kernels()
 
 
-def _report_bad_lines(log: Log, notes: Console) -> None:
+def _kernel_cache(screen: Screen) -> Path:
+    """$HAL_CACHE, else what `make kernels` filled beside the installed packages, else the cache of this HAL_HOME."""
+    from hal.runtime.home import find_home
+
+    beside = Path(sys.prefix) / "hal-cache"
+    if "HAL_CACHE" not in os.environ and os.access(beside, os.W_OK):
+        return beside
+    return find_home(screen.home).cache
+
+
+def _report_bad_lines(log: Log, screen: Screen) -> None:
     if not log.bad_lines:
         return
-    notes.print(f"{log.name}: {log.bad_lines} bad line{'s' if log.bad_lines > 1 else ''} left out", style="yellow")
+    screen.note(f"{log.name}: {log.bad_lines:,} bad line{'s' if log.bad_lines > 1 else ''} left out")
     for line in log.bad[:BAD_LINES_SHOWN]:
-        notes.print(f"  line {line.number}: {line.reason}", markup=False)
+        screen.note(f"  line {line.number}: {line.reason}")
     if log.bad_lines > BAD_LINES_SHOWN:
-        notes.print(f"  … and {log.bad_lines - BAD_LINES_SHOWN} more")
+        screen.note(f"  … and {log.bad_lines - BAD_LINES_SHOWN:,} more")
 
 
 def _replay_all(
-    jobs: Workload, machine: Machine, policies: tuple[str, ...], clairvoyant: bool, check: bool, notes: Console
+    jobs: Workload, machine: Machine, policies: tuple[str, ...], clairvoyant: bool, check: bool, screen: Screen
 ) -> list[tuple[ReplayResult, float]]:
-    """Each policy's result with the wall time of its replay in seconds; a progress bar where there is a terminal."""
+    """Each policy's result with the wall time of its replay in seconds; a progress bar where somebody looks."""
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
@@ -214,28 +220,42 @@ def _replay_all(
         TimeRemainingColumn,
     )
 
-    _load_kernels(notes)
+    from hal.cli.tables import console_on
+
+    _load_kernels(screen)
     from hal.daemons.twin.replay import replay
 
     results: list[tuple[ReplayResult, float]] = []
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(
-        *columns, TimeRemainingColumn(), console=notes, transient=True, disable=not notes.is_terminal
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        console=console_on(screen.err),
+        transient=True,
+        disable=screen.quiet or not screen.err.isatty(),
     ) as progress:
         for policy in policies:
             bar = progress.add_task(policy, total=jobs.jobs)
             began = time.perf_counter()
             result = replay(
-                jobs,
-                machine,
-                policy,
-                clairvoyant=clairvoyant,
-                check=check,
-                report=lambda arrived, bar=bar: progress.update(bar, completed=arrived),
+                jobs, machine, policy, clairvoyant=clairvoyant, check=check, report=_BarUpdate(progress, bar)
             )
             results.append((result, time.perf_counter() - began))
             progress.update(bar, completed=jobs.jobs)
     return results
+
+
+class _BarUpdate:
+    """Tells a progress bar how many jobs have been submitted."""
+
+    def __init__(self, progress: Progress, bar: TaskID) -> None:
+        self.progress = progress
+        self.bar = bar
+
+    def __call__(self, arrived: int) -> None:
+        self.progress.update(self.bar, completed=arrived)
 
 
 def _title(log: Log, jobs: Workload, machine: Machine) -> str:
@@ -253,11 +273,10 @@ def _write_jobs(path: Path, results: list[tuple[ReplayResult, float]]) -> None:
             np.savetxt(unfinished, table, fmt="%d", delimiter=",", header="id,submit,start,end,procs", comments="")
 
 
-def _print_json(
+def _as_objects(
     log: Log, jobs: Workload, machine: Machine, results: list[tuple[ReplayResult, float]], by_user: bool
-) -> None:
-    import msgspec
-
+) -> list[dict[str, Any]]:
+    """What --json prints: one object for each policy."""
     printed: list[dict[str, Any]] = []
     for result, replay_s in results:
         figures = result.metrics().as_dict()
@@ -277,18 +296,24 @@ def _print_json(
         if by_user:
             one["users"] = [{"user": user, **metrics.as_dict()} for user, metrics in result.metrics_by_user().items()]
         printed.append(one)
-    click.echo(msgspec.json.format(msgspec.json.encode(printed), indent=2).decode())
+    return printed
 
 
 def _print_tables(
-    log: Log, jobs: Workload, machine: Machine, results: list[tuple[ReplayResult, float]], by_user: bool
+    screen: Screen,
+    log: Log,
+    jobs: Workload,
+    machine: Machine,
+    results: list[tuple[ReplayResult, float]],
+    by_user: bool,
 ) -> None:
-    from rich.console import Console
     from rich.table import Table
 
-    out = Console(highlight=False)
+    from hal.cli.tables import console_on
+
+    out = console_on(screen.out)
     if not out.is_terminal:
-        out = Console(highlight=False, width=PLAIN_WIDTH)
+        out.width = PLAIN_WIDTH
     table = Table(title=_title(log, jobs, machine), title_justify="left", title_style="bold", caption_justify="left")
     table.add_column("policy", no_wrap=True)
     for column in _FIGURES:

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import click
 
-from hal.cli.simulate import bad_input, written_whole
+from hal.cli.command import CONTEXT, command, pass_screen
+from hal.cli.screen import Screen
+from hal.cli.simulate import checked_output, written_whole
+
+EXAMPLES = """
+hal workload generate --jobs 5000 --cpus 256 --load 0.8 --seed 1 -o demo.swf.gz
+hal simulate demo.swf.gz --policy fcfs,easy
+hal workload generate --jobs 1000 --cpus 64 | hal simulate - --policy easy
+"""
 
 
-@click.group()
+@click.group(context_settings=CONTEXT)
 def workload() -> None:
-    """Make workload logs."""
+    """Make synthetic workload logs."""
 
 
-@workload.command()
+@command("generate", examples=EXAMPLES)
 @click.option("--model", type=click.Choice(["lublin"]), default="lublin", show_default=True, help="Which model.")
 @click.option("--jobs", type=click.IntRange(min=1), default=5000, show_default=True, help="How many jobs.")
 @click.option("--cpus", type=click.IntRange(min=1), default=256, show_default=True, help="Processors of the machine.")
@@ -29,35 +38,46 @@ def workload() -> None:
     help="Which of the paper's three fits.",
 )
 @click.option(
-    "-o", "--out", type=click.Path(path_type=Path), help="Write there (compressed if it ends in .gz), not to stdout."
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    callback=checked_output,
+    help="Write there (compressed if it ends in .gz) instead of to standard output.",
 )
-def generate(model: str, jobs: int, cpus: int, load: float, seed: int, users: int, kind: str, out: Path | None) -> None:
+@pass_screen
+def generate(
+    screen: Screen,
+    model: str,
+    jobs: int,
+    cpus: int,
+    load: float,
+    seed: int,
+    users: int,
+    kind: str,
+    output: Path | None,
+) -> None:
     """Write a synthetic log in the Standard Workload Format.
 
     Jobs as in Lublin and Feitelson (2003), with users and rounded-up time limits. See docs/workload.md.
-
-    \b
-    Example:
-      hal workload generate --jobs 5000 --cpus 256 --load 0.8 --seed 1 -o demo.swf.gz
-      hal simulate demo.swf.gz --policy fcfs,easy
     """
-    from hal.core.model.errors import SpecError
     from hal.daemons.twin import workload as synthetic
 
-    try:
-        spec = synthetic.WorkloadSpec(jobs=jobs, cpus=cpus, load=load, seed=seed, users=users, kind=kind)
-        made = synthetic.generate(spec)
-    except SpecError as error:
-        raise bad_input(str(error)) from None
+    spec = synthetic.WorkloadSpec(jobs=jobs, cpus=cpus, load=load, seed=seed, users=users, kind=kind)
+    made = synthetic.generate(spec)
     text = synthetic.write_swf(made, spec)
-    if out is None:
-        click.get_binary_stream("stdout").write(text)
+    if output is None:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(text)
         return
-    if out.suffix == ".gz":
+    if output.suffix == ".gz":
         import gzip
 
         text = gzip.compress(text, mtime=0)
-    with written_whole(out) as unfinished:
+    with written_whole(output) as unfinished:
         unfinished.write_bytes(text)
     load_made = synthetic.offered_load(made.submit_s, made.run_s, made.procs, cpus)
-    click.echo(f"{out}: {jobs} {model} jobs for {cpus} processors, offered load {load_made:.3f}", err=True)
+    screen.note(f"{output}: {jobs:,} jobs ({model} model) for {cpus:,} processors, offered load {load_made:.3f}")
+
+
+workload.add_command(generate)

@@ -81,7 +81,9 @@ def judge(
         median_wait_s=float(median_wait),
         p95_wait_s=float(p95_wait),
         max_wait_s=int(wait_s.max()),
-        utilization=float((procs * run_s).sum() / (machine_procs * (makespan_s if span_s is None else span_s))),
+        utilization=float(
+            (procs.astype(np.float64) * run_s).sum() / (machine_procs * (makespan_s if span_s is None else span_s))
+        ),
         makespan_s=makespan_s,
     )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -19,14 +20,12 @@ from numpy.typing import NDArray
 
 from hal.daemons.twin.replay import ReplayResult
 
-FORMATS = (".svg", ".png", ".pdf")
-
 BINS = 120
 """Time bins of the two curves over time."""
 
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 _INK, _MUTED, _GRID = "#22272e", "#6b7280", "#e5e7eb"
-_STYLE = {
+_STYLE: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
     "font.size": 9.0,
     "text.color": _INK,
@@ -54,7 +53,7 @@ def plot_replays(results: Sequence[ReplayResult], title: str, path: Path) -> Non
     """Write one figure that compares replays of the same workload.
 
     Args:
-        path: its suffix, one of FORMATS, chooses the format.
+        path: its suffix (.svg, .png, .pdf) chooses the format.
     Raises: OSError when the file cannot be written.
     """
     with mpl.rc_context(_STYLE):

@@ -1,8 +1,8 @@
 """Replays a workload on the production engine under virtual time: feeds it what the log says, writes down its starts.
 
-Shell of the engine; reads no clock and decides nothing: what starts, and when, is what `cycle` plans. Event order of one second of the
-log: ends, then submits in order, then one cycle. O(1) Python steps an instant; memory: the log's columns and the
-running jobs' ends.
+Shell of the engine; reads no clock and decides nothing: what starts, and when, is what `cycle` plans. Event order of
+one second of the log: ends, then submits in order, then one cycle. O(1) Python steps an instant; memory: the log's
+columns and the running jobs' ends.
 """
 
 from __future__ import annotations

@@ -33,13 +33,11 @@ _PACKED = {
     b"PK\x03\x04": "zip",
 }
 _HEADER_LINE = re.compile(rb"^[ \t]*;[ \t]*([A-Za-z][A-Za-z0-9_ ]*?)[ \t]*:[ \t]*(.*?)[ \t\r]*$", re.MULTILINE)
-_LEADING_INTEGER = re.compile(r"\s*(\d{1,15})(?![\d.])")
+_LEADING_INTEGER = re.compile(r"\s*(\d{1,11})(?![\d.])")
 
 
 class LogError(SpecError):
     """A workload log that cannot be read or replayed; the message names the file and what is wrong with it."""
-
-    code = "bad-log"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -30,7 +30,7 @@ SHARE_USED_MIN = 0.1
 """People ask for run / share, share uniform in [SHARE_USED_MIN, 1], then round up to one of LIMITS_S."""
 
 JOBS_MAX = 10_000_000
-CPUS_MAX = 1 << 40
+CPUS_MAX = 10**11
 LOAD_MAX = 100.0
 
 _SCALE_STEPS = 200
@@ -80,7 +80,7 @@ class GeneratedJobs:
 def offered_load(submit_s: IntArray, run_s: IntArray, procs: IntArray, cpus: int) -> float:
     """Processor-seconds asked for / (processors x time from first to last submit); infinite for one instant."""
     span_s = int(submit_s[-1] - submit_s[0])
-    return float((run_s * procs).sum()) / (cpus * span_s) if span_s else float("inf")
+    return float((run_s.astype(np.float64) * procs).sum()) / (cpus * span_s) if span_s else float("inf")
 
 
 def generate(spec: WorkloadSpec) -> GeneratedJobs:
