@@ -8,6 +8,7 @@ languages; a test decodes its examples.
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 
 from msgspec import Struct
@@ -20,7 +21,11 @@ MAX_FRAME_BYTES = 8 << 20
 """A longer frame is refused before it is read."""
 
 
-class Frame(Struct, frozen=True, kw_only=True, tag_field="t", tag=lambda name: name.lower()):
+def _tag(name: str) -> str:
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "-", name).lower()
+
+
+class Frame(Struct, frozen=True, kw_only=True, tag_field="t", tag=_tag):
     """Base of all frames."""
 
 
@@ -40,40 +45,55 @@ class HeldStep(Struct, frozen=True, array_like=True):
 
     step: StepId
     running: bool
+    """False: it waits to be spawned, or its exit waits to be acknowledged."""
     pid: int
+    """Of its first process; 0 when not spawned yet."""
     started_ms: int
+    """When it was spawned; 0 when not yet."""
 
 
 class Hello(Frame, frozen=True, kw_only=True):
     """First frame of the side that dialled."""
 
     role: Role
+    """Who dials."""
     versions: tuple[int, int]
     """Lowest and highest wire version it speaks."""
     features: tuple[str, ...] = ()
+    """Names of what it can do beyond its wire versions."""
     name: str = ""
     """The node's name (agent, keeper)."""
     boot_id: str = ""
+    """Another one after each boot of the node: what ran in an earlier one is lost."""
     pid: int = 0
+    """Of the speaker."""
     epoch: int = 0
     """Highest leader epoch it has seen."""
     capacity: dict[str, int] = {}
-    """By resource name, base units."""
+    """What the node offers, by resource name, in base units."""
     labels: dict[str, str] = {}
+    """Of the node, for constraints."""
     notes: tuple[str, ...] = ()
     """What this node cannot do, in words for people (`cpu limits: cgroup not writable`)."""
     held: tuple[HeldStep, ...] = ()
+    """An agent tells the controller what its keeper holds."""
 
 
 class Welcome(Frame, frozen=True, kw_only=True):
-    """The answer: versions agreed, times to keep to."""
+    """The answer: versions agreed, times to keep to. The fields from `name` on are a keeper's, as in `Hello`."""
 
     role: Role
+    """Who answers."""
     version: int
+    """The wire version that both sides speak from now on."""
     features: tuple[str, ...] = ()
+    """Those that both sides named."""
     epoch: int = 0
+    """A controller's own; of a keeper, the highest that it has seen."""
     heartbeat_ms: int = 2_000
+    """How often the agent sends `Heartbeat`."""
     lease_ms: int = 60_000
+    """How long a keeper's lease runs from its stamp."""
     name: str = ""
     boot_id: str = ""
     pid: int = 0
@@ -85,30 +105,38 @@ class Welcome(Frame, frozen=True, kw_only=True):
 
 
 class Goodbye(Frame, frozen=True, kw_only=True):
-    """The speaker closes, and why; `code` is the stable name of an error, or empty."""
+    """The speaker closes, and why."""
 
     code: str = ""
+    """Stable name of an error (`denied`, `version`, `malformed-frame`, `frame-too-long`, `overloaded`), or empty."""
     reason: str = ""
+    """For people."""
 
 
 # ── liveness ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class Heartbeat(Frame, frozen=True, kw_only=True):
-    """Agent to controller (the keeper's stamp passes through it)."""
+    """Agent to controller, with the keeper's stamp. The agent asks its keeper for one with stamp 0; the keeper answers
+    with its own heartbeat."""
 
     stamp_boot_ms: int
     """The keeper's own clock when it was asked; the ack echoes it, and the lease runs from it."""
     epoch: int = 0
+    """Highest leader epoch that the keeper has seen."""
     running: int = 0
+    """Steps that run on the node."""
     load: float = 0.0
+    """Load average of the node over a minute."""
 
 
 class HeartbeatAck(Frame, frozen=True, kw_only=True):
     """Controller to agent to keeper: the lease that counts from `stamp_boot_ms` is renewed."""
 
     stamp_boot_ms: int
+    """As in the heartbeat that it answers."""
     epoch: int
+    """Of the controller that renews."""
 
 
 # ── commands: controller → agent → keeper ─────────────────────────────────────────────────────────────────────────
@@ -118,16 +146,21 @@ class StepTemplate(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What many steps of one start frame share."""
 
     command: tuple[str, ...] = ()
+    """Program and arguments; empty when there is a script."""
     script: str = ""
+    """Text of a script, beginning with `#!`."""
     env: dict[str, str] = {}
     """Everything the step sees beside what the keeper adds (HAL_* of the single step)."""
     workdir: str = ""
+    """Absolute; the step's own directory when empty."""
     cpu_milli: int = 0
-    """0: no limit."""
+    """Thousandths of a cpu; 0: no limit."""
     memory_bytes: int = 0
+    """0: no limit."""
     walltime_ms: int = 0
-    """0: none."""
+    """How long it may run from its spawn; 0: no limit."""
     signal: str = ""
+    """Sent `signal_before_ms` before the walltime ends (`USR1`); empty: none."""
     signal_before_ms: int = 0
     grace_ms: int = 10_000
     """Between SIGTERM and SIGKILL."""
@@ -148,7 +181,9 @@ class StepStart(Struct, frozen=True, array_like=True):
     nodes: tuple[str, ...]
     """All nodes of the attempt, in rank order."""
     array_index: int
+    """What HAL_ARRAY_INDEX says."""
     array_count: int
+    """How many tasks the job has."""
     started_at_ms: int
     """When the controller allocated it; the walltime counts from the spawn."""
 
@@ -160,9 +195,11 @@ class Start(Frame, frozen=True, kw_only=True):
     """
 
     epoch: int
+    """Of the controller that commands; a keeper that saw a higher one refuses. So in every command."""
     stamp_boot_ms: int
     """Lease stamp: the newest keeper stamp that the controller acknowledged."""
     templates: tuple[StepTemplate, ...]
+    """What steps have in common, each said once."""
     steps: tuple[StepStart, ...]
 
 
@@ -172,14 +209,18 @@ class Signal(Frame, frozen=True, kw_only=True):
     epoch: int
     steps: tuple[StepId, ...]
     name: str
+    """Without SIG: `USR1`."""
 
 
 class StopReason(StrEnum):
     """Why a step is being ended."""
 
     CANCELLED = "cancelled"
+    """A person asked for it."""
     TIMED_OUT = "timed-out"
+    """The controller's clock says that its walltime is over."""
     PREEMPTED = "preempted"
+    """Other work takes its place."""
     UNKNOWN = "unknown"
     """The database does not know this attempt."""
     SIBLING = "sibling"
@@ -215,7 +256,9 @@ class Resize(Frame, frozen=True, kw_only=True):
     epoch: int
     steps: tuple[StepId, ...]
     cpu_milli: int = 0
+    """0 leaves it as it is."""
     memory_bytes: int = 0
+    """0 leaves it as it is."""
     walltime_ms: int = 0
     """New walltime, from the step's start; 0 leaves it as it is."""
 
@@ -227,6 +270,7 @@ class Checkpoint(Frame, frozen=True, kw_only=True):
     steps: tuple[StepId, ...]
     name: str = "USR2"
     grace_ms: int = 60_000
+    """How long saving may take."""
 
 
 class Prepare(Frame, frozen=True, kw_only=True):
@@ -242,6 +286,7 @@ class Done(Frame, frozen=True, kw_only=True):
     command: str
     """Tag of the frame it answers."""
     steps: tuple[StepId, ...] = ()
+    """Steps it was done for."""
     failed: tuple[tuple[StepId, str], ...] = ()
     """Steps it could not be done for, and why."""
 
@@ -254,7 +299,9 @@ class StepStarted(Struct, frozen=True, array_like=True):
 
     step: StepId
     pid: int
+    """Of its first process."""
     at_ms: int
+    """When."""
 
 
 class Started(Frame, frozen=True, kw_only=True):
@@ -268,12 +315,15 @@ class Refusal(Struct, frozen=True, array_like=True):
 
     step: StepId
     code: str
-    """`no-lease`, `old-epoch`, `spawn-failed`, `bad-workdir`, `overloaded`."""
+    """`no-lease`, `old-epoch`, `overloaded`, `stopping`, `journal-full`, `not-supported`, `not-held` (it was
+    stopped before it came, or a stop names a step never seen), `already-ended` (its exit was acknowledged)."""
     message: str
+    """For people."""
 
 
 class Refused(Frame, frozen=True, kw_only=True):
-    """These steps were not started."""
+    """These steps were not started, and no process of them exists. The same attempt may be sent again, except after
+    `not-held` and `already-ended`."""
 
     steps: tuple[Refusal, ...]
 
@@ -282,21 +332,30 @@ class ExitCause(StrEnum):
     """Why a step ended."""
 
     EXITED = "exited"
+    """By itself, with an exit code."""
     SIGNALLED = "signalled"
+    """By a signal that HAL did not send."""
     TIMED_OUT = "timed-out"
+    """Its walltime was over."""
     CANCELLED = "cancelled"
+    """A stop asked for it."""
     PREEMPTED = "preempted"
+    """A stop asked for it, for other work."""
     OUT_OF_MEMORY = "out-of-memory"
+    """Its memory limit, or the node's memory, ended it."""
     LOST = "lost"
     """The keeper cannot know how it ended (its helper died too, or the host rebooted)."""
     SPAWN_FAILED = "spawn-failed"
+    """There is no such program or directory, or it may not be run; `code` is 127 or 126."""
 
 
 class Usage(Struct, frozen=True, array_like=True):
     """What a step used, from wait4 (and from samples for steps older than a second)."""
 
     user_ms: int = 0
+    """CPU time in the program."""
     system_ms: int = 0
+    """CPU time in the kernel."""
     max_rss_bytes: int = 0
     read_bytes: int = 0
     written_bytes: int = 0
@@ -310,7 +369,9 @@ class StepExit(Struct, frozen=True, array_like=True):
     code: int
     """Exit code; 128 + signal when signalled."""
     signal: int
+    """Number of the signal that ended it, or 0."""
     started_ms: int
+    """When it was spawned; 0 when it never was."""
     ended_ms: int
     usage: Usage
     message: str
@@ -324,7 +385,7 @@ class Exits(Frame, frozen=True, kw_only=True):
 
 
 class ExitsAck(Frame, frozen=True, kw_only=True):
-    """These exits are durable; the keeper may forget them."""
+    """These exits are durable; the keeper forgets them."""
 
     steps: tuple[StepId, ...]
 
@@ -334,7 +395,9 @@ class Sample(Struct, frozen=True, array_like=True):
 
     step: StepId
     rss_bytes: int
+    """Resident memory of all its processes."""
     cpu_ms: int
+    """CPU time of all its processes so far."""
 
 
 class Samples(Frame, frozen=True, kw_only=True):
@@ -363,6 +426,7 @@ class ReadLog(Frame, frozen=True, kw_only=True):
     offset: int
     """From the start of the output ever written; negative counts from its end."""
     limit: int = 1 << 18
+    """Most bytes to answer with."""
 
 
 class LogChunk(Frame, frozen=True, kw_only=True):
@@ -379,6 +443,7 @@ class LogChunk(Frame, frozen=True, kw_only=True):
     ended: bool
     """The step has ended and nothing will be added."""
     error: str = ""
+    """Why there is no data, for people; or empty."""
 
 
 class Forget(Frame, frozen=True, kw_only=True):

@@ -1,0 +1,243 @@
+"""Writes spec/frames.md: the wire in words, tables and examples, from the frames' own declarations.
+
+    python -m hal.wire.document spec/frames.md
+
+A test fails when the file differs from what this gives.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, get_args
+
+import msgspec
+from msgspec import inspect as shapes
+
+from hal.core.model import ids
+from hal.wire import frames
+from hal.wire.codec import LENGTH_BYTES, encode
+from hal.wire.examples import EXAMPLES
+from hal.wire.frames import MAX_FRAME_BYTES, WIRE_VERSION, WIRE_VERSION_MIN, AnyFrame
+
+_INTRODUCTION: Final = f"""\
+# The wire: frames between controllers, agents and keepers
+
+This file is generated from `src/hal/wire/frames.py`; write it anew with `make spec`.
+With it a client can be written in any language that has MessagePack and Unix sockets.
+
+Versions described here: {WIRE_VERSION_MIN} to {WIRE_VERSION}.
+
+## Bytes
+
+A connection is a stream of frames in each direction. A frame is
+
+| bytes | what |
+|---|---|
+| {LENGTH_BYTES} | length of the body, unsigned, little-endian; at most {MAX_FRAME_BYTES} |
+| length | body: one MessagePack map with text keys |
+
+The key `t` holds the frame's type, one of those below; the other keys are its fields, in any order. A field with a
+default may be left out. A field that is not known is ignored; a type that is not known, a field of the wrong kind, a
+missing field without a default, or a length over the limit ends the connection: the receiver sends `goodbye` and
+closes. Nothing is waited for or kept of a frame whose length is over the limit. Closing the stream inside a frame drops
+that frame.
+
+A *struct* inside a frame is a MessagePack map like the frame itself (without `t`), or, where this file says *array*, a
+MessagePack array of its fields in the order of the table; trailing fields with defaults may be left out, further
+elements are ignored. Integers are signed and fit 64 bits. Text is UTF-8. Times are milliseconds: `…_ms` since 1970
+unless the name has `boot` (since the host booted, suspended time included) or names a span. Amounts are in base units:
+cpu and gpu in thousandths, memory in bytes. Attempt tokens are secrets of the job: they are not to be logged.
+
+## Connections
+
+| who dials | whom | where |
+|---|---|---|
+| agent | controller | `wire.sock` in the socket directory that `HAL_HOME/run/socket-dir` names |
+| agent | keeper | `keeper-NODE.sock` there |
+
+Sockets are Unix stream sockets of mode 0600 in a directory of mode 0700. The listener asks the kernel who dialled
+(SO_PEERCRED); anybody but its own user and root gets a `goodbye` with code `denied`. The dialler checks the listener
+the same way.
+
+1. The dialler sends `hello` first. The listener answers `welcome`, or `goodbye` and closes.
+2. Versions: each side speaks a range. The highest version in both is used and named in `welcome`. No overlap: `goodbye`
+   with code `version`, naming both ranges. Features: those that both name.
+3. The agent sends `heartbeat` every `heartbeat_ms` of the welcome, with the stamp that its keeper gave when asked; the
+   controller answers `heartbeat-ack` with the same stamp, and the lease of that keeper runs from it. A controller takes
+   an agent that is silent for three heartbeats for unreachable.
+4. Either side may send `goodbye` and close at any time. An agent that lost its controller, or its keeper, dials again,
+   waiting from 50 ms to 2 s.
+
+After the hello, frames in one direction are handled in the order in which they were sent; there is no reply order
+between frames except that `done` and `log-chunk` name what they answer. All commands and reports may be repeated; the
+descriptions below say why that is harmless.
+
+## Frames
+"""
+
+_SECTIONS: Final = {
+    "Hello": "Agreeing",
+    "Heartbeat": "Liveness",
+    "Start": "Commands: controller to agent to keeper",
+    "Started": "Reports: keeper to agent to controller",
+    "ReadLog": "Outputs",
+}
+
+
+def document() -> str:
+    """The whole text of spec/frames.md."""
+    parts = [_INTRODUCTION]
+    examples = {type(example): example for example in EXAMPLES}
+    for kind in get_args(AnyFrame):
+        if kind.__name__ in _SECTIONS:
+            parts.append(f"\n### {_SECTIONS[kind.__name__]}\n")
+        parts.append(_frame(kind, examples[kind]))
+    parts.append("\n## Structs inside frames\n")
+    parts.extend(_struct(kind) for kind in _inner_structs())
+    parts.append("\n## Names\n")
+    parts.extend(_names(kind) for kind in _enums())
+    return "".join(parts)
+
+
+def _frame(kind: type[msgspec.Struct], example: AnyFrame) -> str:
+    tag = kind.__struct_config__.tag
+    body = encode(example)
+    text = msgspec.json.encode(example).decode()
+    return (
+        f"\n#### `{tag}`\n\n{_doc(kind)}\n\n{_table(kind)}\n"
+        f"Example, {len(body)} bytes:\n\n```hex\n{_hex(body)}\n```\n\n```json\n{text}\n```\n"
+    )
+
+
+def _struct(kind: type[msgspec.Struct]) -> str:
+    form = "array" if kind.__struct_config__.array_like else "map"
+    return f"\n### {kind.__name__} ({form})\n\n{_doc(kind)}\n\n{_table(kind)}"
+
+
+def _table(kind: type[msgspec.Struct]) -> str:
+    comments = _field_comments(kind)
+    lines = ["| field | type | default | meaning |", "|---|---|---|---|"]
+    info = shapes.type_info(kind)
+    if not isinstance(info, shapes.StructType):
+        raise TypeError(f"{kind.__name__} is no struct")
+    for field in info.fields:
+        default = "" if field.required else f"`{_plain(_default(field))}`"
+        meaning = " ".join(comments.get(field.name, "").split())
+        lines.append(f"| `{field.encode_name}` | {_type(field.type)} | {default} | {meaning} |")
+    return "\n".join(lines) + "\n\n" if info.fields else ""
+
+
+def _names(kind: type[Any]) -> str:
+    comments = _field_comments(kind)
+    lines = [f"\n### {kind.__name__}\n", f"{_doc(kind)}\n", "| value | meaning |", "|---|---|"]
+    lines += [f"| `{member.value}` | {comments.get(member.name, '')} |" for member in kind]
+    return "\n".join(lines) + "\n"
+
+
+def _type(kind: shapes.Type) -> str:
+    match kind:
+        case shapes.StructType(cls=cls) | shapes.EnumType(cls=cls):
+            return cls.__name__
+        case shapes.VarTupleType(item_type=item):
+            return f"array of {_type(item)}"
+        case shapes.TupleType(item_types=items):
+            return f"[{', '.join(_type(item) for item in items)}]"
+        case shapes.DictType(key_type=key, value_type=value):
+            return f"map of {_type(key)} to {_type(value)}"
+        case shapes.StrType():
+            return "text"
+        case shapes.IntType():
+            return "integer"
+        case shapes.FloatType():
+            return "number"
+        case shapes.BoolType():
+            return "boolean"
+        case shapes.BytesType():
+            return "binary (base64 in JSON)"
+        case _:
+            raise TypeError(f"{kind} has no words in the wire's description")
+
+
+def _default(field: shapes.Field) -> object:
+    return field.default if field.default is not msgspec.NODEFAULT else field.default_factory()
+
+
+def _plain(value: object) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _inner_structs() -> list[type[msgspec.Struct]]:
+    found: dict[type[msgspec.Struct], None] = {}
+    for kind in get_args(AnyFrame):
+        for inner in _types_in(kind):
+            if isinstance(inner, shapes.StructType) and inner.cls is not kind:
+                found[inner.cls] = None
+    return list(found)
+
+
+def _enums() -> list[type[Any]]:
+    found: dict[type[Any], None] = {}
+    for kind in get_args(AnyFrame):
+        for inner in _types_in(kind):
+            if isinstance(inner, shapes.EnumType):
+                found[inner.cls] = None
+    return list(found)
+
+
+def _types_in(kind: Any) -> Iterator[shapes.Type]:
+    stack = [shapes.type_info(kind)]
+    while stack:
+        info = stack.pop(0)
+        yield info
+        match info:
+            case shapes.StructType(fields=fields):
+                stack.extend(field.type for field in fields)
+            case shapes.VarTupleType(item_type=item):
+                stack.append(item)
+            case shapes.TupleType(item_types=items):
+                stack.extend(items)
+            case shapes.DictType(key_type=key, value_type=value):
+                stack.extend((key, value))
+
+
+def _doc(kind: type[Any]) -> str:
+    return inspect.cleandoc(kind.__doc__ or "")
+
+
+def _field_comments(kind: type[Any]) -> dict[str, str]:
+    """The text under each field of the class in its source: `name: type` and then a string."""
+    module = ids if kind.__module__ == ids.__name__ else frames
+    comments: dict[str, str] = {}
+    for node in ast.parse(inspect.getsource(module)).body:
+        if isinstance(node, ast.ClassDef) and node.name == kind.__name__:
+            for first, second in zip(node.body, node.body[1:], strict=False):
+                name = _assigned(first)
+                if (
+                    name
+                    and isinstance(second, ast.Expr)
+                    and isinstance(second.value, ast.Constant)
+                    and isinstance(second.value.value, str)
+                ):
+                    comments[name] = inspect.cleandoc(second.value.value)
+    return comments
+
+
+def _assigned(node: ast.stmt) -> str:
+    if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+        return node.target.id
+    if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+        return node.targets[0].id
+    return ""
+
+
+def _hex(data: bytes) -> str:
+    rows = [data[at : at + 32] for at in range(0, len(data), 32)]
+    return "\n".join(row.hex(" ") for row in rows)
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(document())

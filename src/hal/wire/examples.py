@@ -1,0 +1,114 @@
+"""One example of every frame, for the wire's description and for the tests of clients in other languages.
+
+Pure values.
+"""
+
+from __future__ import annotations
+
+from hal.core.model.ids import AttemptId, StepId
+from hal.wire.frames import (
+    AnyFrame,
+    Checkpoint,
+    Done,
+    ExitCause,
+    Exits,
+    ExitsAck,
+    Forget,
+    Goodbye,
+    Heartbeat,
+    HeartbeatAck,
+    HeldStep,
+    Hello,
+    LogChunk,
+    Prepare,
+    ReadLog,
+    Refusal,
+    Refused,
+    Resize,
+    Resume,
+    Role,
+    Sample,
+    Samples,
+    Signal,
+    Start,
+    Started,
+    StepExit,
+    StepStart,
+    StepStarted,
+    StepTemplate,
+    Stop,
+    StopReason,
+    Stream,
+    Suspend,
+    Usage,
+    Welcome,
+)
+
+_STEP = StepId(42, 7, 1, 0)
+_TOKEN = "8f14e45fceea167a5a36dedd4bea2543"
+_CAPACITY = {"cpu": 2_000, "memory": 4 << 30}
+
+EXAMPLES: tuple[AnyFrame, ...] = (
+    Hello(
+        role=Role.AGENT,
+        versions=(1, 1),
+        name="n1",
+        boot_id="0e3f1344-4abd-4d47-a557-ffd2cb9b6623",
+        pid=4711,
+        epoch=3,
+        capacity=_CAPACITY,
+        labels={"rack": "r7"},
+        notes=("cpu limits: cgroup not writable",),
+        held=(HeldStep(step=_STEP, running=True, pid=4800, started_ms=1_767_225_600_000),),
+    ),
+    Welcome(role=Role.CONTROLLER, version=1, epoch=4, heartbeat_ms=2_000, lease_ms=60_000),
+    Goodbye(code="version", reason="no wire version in common: this side speaks 1, the other side 2 to 3"),
+    Heartbeat(stamp_boot_ms=3_601_500, epoch=4, running=2, load=0.5),
+    HeartbeatAck(stamp_boot_ms=3_601_500, epoch=4),
+    Start(
+        epoch=4,
+        stamp_boot_ms=3_601_500,
+        templates=(StepTemplate(command=("/bin/echo", "hello"), cpu_milli=1_000, walltime_ms=60_000),),
+        steps=(
+            StepStart(
+                step=_STEP,
+                template=0,
+                token=_TOKEN,
+                nodes=("n1",),
+                array_index=7,
+                array_count=10,
+                started_at_ms=1_767_225_600_000,
+            ),
+        ),
+    ),
+    Signal(epoch=4, steps=(_STEP,), name="USR1"),
+    Stop(epoch=4, steps=(_STEP,), reason=StopReason.CANCELLED, grace_ms=10_000),
+    Suspend(epoch=4, steps=(_STEP,)),
+    Resume(epoch=4, steps=(_STEP,)),
+    Resize(epoch=4, steps=(_STEP,), cpu_milli=500, walltime_ms=120_000),
+    Checkpoint(epoch=4, steps=(_STEP,), name="USR2", grace_ms=60_000),
+    Prepare(epoch=4, steps=(_STEP,)),
+    Done(command="signal", steps=(_STEP,), failed=((StepId(42, 8, 1, 0), "not running"),)),
+    Started(steps=(StepStarted(step=_STEP, pid=4800, at_ms=1_767_225_600_012),)),
+    Refused(steps=(Refusal(step=_STEP, code="no-lease", message="the lease stamp is 61000 ms old"),)),
+    Exits(
+        exits=(
+            StepExit(
+                step=_STEP,
+                cause=ExitCause.SIGNALLED,
+                code=137,
+                signal=9,
+                started_ms=1_767_225_600_012,
+                ended_ms=1_767_225_601_500,
+                usage=Usage(user_ms=1_200, system_ms=80, max_rss_bytes=52_428_800),
+                message="",
+            ),
+        )
+    ),
+    ExitsAck(steps=(_STEP,)),
+    Samples(samples=(Sample(step=_STEP, rss_bytes=52_428_800, cpu_ms=1_280),)),
+    ReadLog(request=9, step=_STEP, stream=Stream.STDOUT, offset=-100, limit=262_144),
+    LogChunk(request=9, step=_STEP, stream=Stream.STDOUT, offset=0, data=b"hello\n", size=6, ended=True),
+    Forget(attempts=(AttemptId(42, 7, 1),)),
+)
+"""In the order in which the frames are declared."""

@@ -1,0 +1,196 @@
+"""The codec: any frame survives any splitting of the stream, and bytes that are no frames give one clear error."""
+
+from __future__ import annotations
+
+import random
+from typing import Any, get_args
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import inspect as shapes
+
+from hal.core.model.ids import StepId
+from hal.wire.codec import LENGTH_BYTES, FrameDecoder, encode
+from hal.wire.errors import FrameTooLongError, MalformedFrameError
+from hal.wire.examples import EXAMPLES
+from hal.wire.frames import MAX_FRAME_BYTES, AnyFrame, ExitsAck, Goodbye, LogChunk, Stream
+
+FRAME_KINDS = get_args(AnyFrame)
+
+
+def values_of(kind: shapes.Type) -> st.SearchStrategy[Any]:
+    """Any value that a field of this type may have."""
+    match kind:
+        case shapes.StructType(cls=cls, fields=fields):
+            return st.builds(cls, **{field.name: values_of(field.type) for field in fields})
+        case shapes.EnumType(cls=cls):
+            return st.sampled_from(list(cls))
+        case shapes.VarTupleType(item_type=item):
+            return st.lists(values_of(item), max_size=4).map(tuple)
+        case shapes.TupleType(item_types=items):
+            return st.tuples(*(values_of(item) for item in items))
+        case shapes.DictType(key_type=key, value_type=value):
+            return st.dictionaries(values_of(key), values_of(value), max_size=4)
+        case shapes.StrType():
+            return st.text(max_size=40)
+        case shapes.IntType():
+            return st.integers(-(2**63), 2**63 - 1)
+        case shapes.FloatType():
+            return st.floats(allow_nan=False)
+        case shapes.BoolType():
+            return st.booleans()
+        case shapes.BytesType():
+            return st.binary(max_size=200)
+        case _:
+            raise TypeError(f"no strategy for {kind}")
+
+
+FRAMES = st.sampled_from(FRAME_KINDS).flatmap(lambda kind: values_of(shapes.type_info(kind)))
+
+
+@given(FRAMES)
+def test_every_frame_survives_the_wire(frame: AnyFrame) -> None:
+    """Decoding what was encoded gives an equal frame of the same type."""
+    decoded = FrameDecoder().feed(encode(frame))
+    assert decoded == [frame]
+    assert type(decoded[0]) is type(frame)
+
+
+@given(st.lists(FRAMES, min_size=1, max_size=5), st.data())
+def test_any_split_of_the_stream_gives_the_same_frames(frames: list[AnyFrame], data: st.DataObject) -> None:
+    """The kernel may hand over the bytes in whatever pieces; frames come out whole and in order."""
+    stream = b"".join(encode(frame) for frame in frames)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=12)))
+    decoder = FrameDecoder()
+    out: list[AnyFrame] = []
+    for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True):
+        out += decoder.feed(stream[start:end])
+    assert out == frames
+    assert decoder.pending_bytes == 0
+
+
+def test_a_stream_of_single_bytes_gives_the_same_frames() -> None:
+    """The worst split: each byte alone."""
+    decoder = FrameDecoder()
+    out = [frame for example in EXAMPLES for byte in encode(example) for frame in decoder.feed(bytes([byte]))]
+    assert out == list(EXAMPLES)
+
+
+@given(FRAMES, st.data())
+def test_a_truncated_frame_gives_nothing_and_is_seen_as_pending(frame: AnyFrame, data: st.DataObject) -> None:
+    """Nothing is made of a part of a frame, and at the end of the stream the rest is known to be missing."""
+    whole = encode(frame)
+    part = whole[: data.draw(st.integers(1, len(whole) - 1))]
+    decoder = FrameDecoder()
+    assert decoder.feed(part) == []
+    assert decoder.pending_bytes == len(part)
+
+
+@settings(max_examples=300)
+@given(st.binary(max_size=300))
+def test_garbage_gives_frames_or_one_clear_error_and_never_anything_else(garbage: bytes) -> None:
+    """Whatever the bytes, the decoder raises only its own error, and after it refuses everything."""
+    decoder = FrameDecoder()
+    if refusal(decoder, garbage):
+        assert refusal(decoder, encode(Goodbye()))
+
+
+@settings(max_examples=300)
+@given(FRAMES, st.data())
+def test_a_damaged_frame_never_raises_anything_but_the_wires_own_error(frame: AnyFrame, data: st.DataObject) -> None:
+    """One byte of the body is changed: it decodes to some frame, or is refused."""
+    damaged = bytearray(encode(frame))
+    at = data.draw(st.integers(LENGTH_BYTES, len(damaged) - 1))
+    damaged[at] = data.draw(st.integers(0, 255))
+    text = refusal(FrameDecoder(), bytes(damaged))
+    assert text == "" or "none that this version knows" in text
+
+
+def test_the_good_frames_before_a_bad_one_are_not_lost() -> None:
+    """Two frames, then a body of four 0xc1 (a byte that MessagePack never uses): the error carries the two."""
+    good = [Goodbye(code="a"), Goodbye(code="b")]
+    stream = b"".join(encode(frame) for frame in good) + b"\x04\0\0\0" + b"\xc1" * 4
+    with pytest.raises(MalformedFrameError) as caught:
+        FrameDecoder().feed(stream)
+    assert list(caught.value.frames) == good
+
+
+def test_a_length_over_the_limit_is_refused_before_its_body_comes() -> None:
+    """Four bytes suffice: the announced 8 MiB + 1 are never waited for."""
+    decoder = FrameDecoder()
+    with pytest.raises(FrameTooLongError, match=str(MAX_FRAME_BYTES + 1)):
+        decoder.feed((MAX_FRAME_BYTES + 1).to_bytes(LENGTH_BYTES, "little"))
+
+
+def test_a_frame_over_the_limit_is_not_sent() -> None:
+    """The sender is told, with the kind of frame and its size, instead of the receiver having to close."""
+    chunk = LogChunk(
+        request=1,
+        step=StepId(1, 0, 1, 0),
+        stream=Stream.STDOUT,
+        offset=0,
+        data=bytes(MAX_FRAME_BYTES),
+        size=0,
+        ended=True,
+    )
+    with pytest.raises(FrameTooLongError, match="LogChunk"):
+        encode(chunk)
+
+
+def test_a_frame_of_exactly_the_limit_passes() -> None:
+    """The bound itself is allowed."""
+    overhead = len(encode(_chunk(MAX_FRAME_BYTES // 2))) - LENGTH_BYTES - MAX_FRAME_BYTES // 2
+    frame = _chunk(MAX_FRAME_BYTES - overhead)
+    data = encode(frame)
+    assert len(data) == LENGTH_BYTES + MAX_FRAME_BYTES
+    assert FrameDecoder().feed(data) == [frame]
+
+
+def test_an_unknown_type_of_frame_is_named_in_the_error() -> None:
+    """A frame of a later version, sent although it was not agreed."""
+    body = msgspec.msgpack.encode({"t": "teleport", "steps": []})
+    with pytest.raises(MalformedFrameError, match="teleport"):
+        FrameDecoder().feed(len(body).to_bytes(4, "little") + body)
+
+
+def test_an_unknown_field_is_ignored() -> None:
+    """A newer peer may say more than this version understands."""
+    body = msgspec.msgpack.encode({"t": "goodbye", "code": "denied", "mood": "cheerful"})
+    assert FrameDecoder().feed(len(body).to_bytes(4, "little") + body) == [Goodbye(code="denied")]
+
+
+def test_a_deeply_nested_body_is_refused_without_harm() -> None:
+    """100,000 arrays in each other must not exhaust the stack."""
+    body = b"\x82\xa1t\xa7goodbye\xa1x" + b"\x91" * 100_000 + b"\xc0"
+    with pytest.raises(MalformedFrameError):
+        FrameDecoder().feed(len(body).to_bytes(4, "little") + body)
+
+
+def test_the_decoder_does_not_grow_with_the_stream() -> None:
+    """After 20,000 frames in pieces of random size nothing is held back but a part of one frame."""
+    rng = random.Random(1)
+    stream = b"".join(encode(ExitsAck(steps=(StepId(n, 0, 1, 0),))) for n in range(20_000))
+    decoder, at, frames = FrameDecoder(), 0, 0
+    while at < len(stream):
+        size = rng.randint(1, 5_000)
+        frames += len(decoder.feed(stream[at : at + size]))
+        at += size
+        assert decoder.pending_bytes < 100
+    assert frames == 20_000
+
+
+def refusal(decoder: FrameDecoder, data: bytes) -> str:
+    """The decoder's error, or '' when it took the bytes."""
+    try:
+        decoder.feed(data)
+    except MalformedFrameError as error:
+        return error.message
+    return ""
+
+
+def _chunk(size: int) -> LogChunk:
+    return LogChunk(
+        request=1, step=StepId(1, 0, 1, 0), stream=Stream.STDOUT, offset=0, data=bytes(size), size=0, ended=True
+    )
