@@ -25,6 +25,7 @@ from hal.daemons.agent.keeper.ports import (
     KeeperConfig,
     Launch,
     NeverStarted,
+    Noted,
     Outputs,
     Spawned,
     Spawner,
@@ -72,6 +73,8 @@ SAMPLE_AGE_MS: Final = 1_000
 SAMPLE_EVERY_MS: Final = 2_000
 MAX_SAMPLED: Final = 2_000
 """Steps sampled at a time."""
+MAX_NOTES: Final = 8
+"""Remarks in one exit report."""
 STOP_ALL_GRACE_MS: Final = 5_000
 SIGCONT: Final = 18
 
@@ -135,10 +138,9 @@ class KeeperCore:
         """Every end that `happened` was told of is in the journal: its helper need not keep it."""
         return self._ledger.durable
 
-    @property
-    def running_steps(self) -> Sequence[StepId]:
-        """Steps whose first process runs."""
-        return tuple(self._running)
+    def output_bounds(self) -> list[tuple[StepId, int]]:
+        """Running steps, each with how many bytes of each of its outputs are to be kept."""
+        return [(step, held.template.output_bytes) for step, held in self._running.items()]
 
     def recover(self, now: Instant) -> None:
         """Called once, first: take over what the journal names."""
@@ -223,8 +225,10 @@ class KeeperCore:
                     exits.append((held, exit_spawn_failed(held, event.code, event.message, event.wall_ms)))
                 case Vanished():
                     exits.append((held, exit_lost(held, event.message, event.wall_ms)))
+                case Noted():
+                    held.notes = (*held.notes, event.message)[:MAX_NOTES]
                 case NeverStarted():
-                    self._never_started(held, exits, now)
+                    self._never_started(held, event.message, exits, now)
                 case Unspawned():
                     if held.stop is not None:
                         exits.append((held, exit_unspawned(held, now)))
@@ -391,12 +395,16 @@ class KeeperCore:
             self._kill_at(held, max(held.kill_boot_ms, now.boot_ms))
         self._retime(held)
 
-    def _never_started(self, held: HeldStep, exits: list[tuple[HeldStep, StepExit]], now: Instant) -> None:
+    def _never_started(
+        self, held: HeldStep, message: str, exits: list[tuple[HeldStep, StepExit]], now: Instant
+    ) -> None:
         if held.stop is not None:
             exits.append((held, exit_unspawned(held, now)))
             return
         self._ledger.drop([held.step], "")
-        self._reports.refuse(held.step, "not-started", "the keeper was restarted before it spawned this step")
+        self._reports.refuse(
+            held.step, "not-started", message or "the keeper was restarted before it spawned this step"
+        )
 
     # ── ending ────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -498,7 +506,9 @@ class KeeperCore:
         self._timers.add(held.kill_boot_ms, Due.KILL, held.step)
 
     def _report(self, held: HeldStep, ended: Ended, *remarks: str) -> StepExit:
-        return exit_of_ended(held, ended, remarks=(*remarks, self._outputs.settle(held.step)))
+        return exit_of_ended(
+            held, ended, remarks=(*remarks, self._outputs.settle(held.step, held.template.output_bytes))
+        )
 
     def _finish(self, exits: Sequence[tuple[HeldStep, StepExit]]) -> None:
         """These steps are over: journal, then report."""

@@ -88,6 +88,13 @@ class SpawnFailed(Struct, frozen=True, array_like=True):
     wall_ms: int
 
 
+class Noted(Struct, frozen=True, array_like=True):
+    """Something for the step's exit report: its output could not be kept, a limit could not be set."""
+
+    step: StepId
+    message: str
+
+
 class Ended(Struct, frozen=True, array_like=True):
     """The step's first process has ended."""
 
@@ -121,9 +128,10 @@ class Vanished(Struct, frozen=True, array_like=True):
 
 
 class NeverStarted(Struct, frozen=True, array_like=True):
-    """An answer to `adopt`: no process of the step was spawned, and none will be."""
+    """No process of the step was spawned, and none will be (an answer to `adopt`; or this node could not, just now)."""
 
     step: StepId
+    message: str = ""
 
 
 class Unspawned(Struct, frozen=True, array_like=True):
@@ -132,7 +140,7 @@ class Unspawned(Struct, frozen=True, array_like=True):
     step: StepId
 
 
-SpawnerEvent = Spawned | SpawnFailed | Ended | Gone | Vanished | NeverStarted | Unspawned
+SpawnerEvent = Spawned | SpawnFailed | Noted | Ended | Gone | Vanished | NeverStarted | Unspawned
 
 
 class Spawner(Protocol):
@@ -188,7 +196,7 @@ class Outputs(Protocol):
     def read(self, step: StepId, stream: Stream, offset: int, limit: int) -> LogPart:
         """At most `limit` bytes from `offset` (from the first byte ever written; negative: from the end)."""
 
-    def settle(self, step: StepId) -> str:
+    def settle(self, step: StepId, bound_bytes: int) -> str:
         """The step has ended and nothing writes any more: tidy up; what was lost, in words, or ''."""
 
     def forget(self, attempts: Sequence[AttemptId]) -> None:

@@ -1,0 +1,538 @@
+"""One helper: a tiny process that spawns steps, waits for them, and journals what it saw before it tells its keeper.
+
+Run as a script with `python -I -S`, standard library only (about 10 MiB, most of it shared): `helper.py JOURNAL
+[CGROUP_PROCS…]`, the keeper's socket as file descriptor 0. It outlives its keeper: when the socket closes it spawns
+nothing more, waits for what it has, journals that, and ends.
+
+Messages, both ways, are marshalled tuples after a 4-byte little-endian length (see `spawner`, which speaks the other
+side). The journal is lines of text, appended with one write each; a line without its end is torn and does not count:
+
+    H pid start_ticks version        first line
+    I step slot              about to spawn; slot: its cgroup, or -
+    P step pid wall_ms boot_ms
+    F seq step code wall_ms message      no process could be made
+    X seq step status wall_ms user_ms system_ms max_rss_kib in_blocks out_blocks leftover
+    C                        nothing more will be spawned
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import marshal
+import os
+import select
+import signal
+import stat
+import sys
+import time
+from typing import Any
+
+VERSION = 1
+PR_SET_CHILD_SUBREAPER = 36
+KEEPER_FD = 0
+READ_BYTES = 1 << 18
+MAX_JOURNAL_BYTES = 1 << 20
+"""A journal that has grown beyond this (and beyond twice what lives) is rewritten."""
+MAX_KNOWN_DIRECTORIES = 4_096
+MAX_CGROUP_FDS = 256
+MAX_INTERPRETER_BYTES = 256
+FLUSH_EVERY = 4
+"""Spawns after which the keeper is told, when more wait."""
+
+_DEFAULT_SIGNALS = (
+    signal.SIGHUP,
+    signal.SIGINT,
+    signal.SIGQUIT,
+    signal.SIGPIPE,
+    signal.SIGTERM,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    signal.SIGCHLD,
+    signal.SIGTSTP,
+    signal.SIGTTIN,
+    signal.SIGTTOU,
+    signal.SIGXFSZ,
+)
+"""Python ignores some, a starter like nohup others; a step begins with none ignored."""
+
+
+class CannotSpawnError(Exception):
+    """A fault of the job: exit code and text for people."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+class Journal:
+    """The helper's own journal: what it holds can be rebuilt from what runs and what the keeper has not confirmed."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.error = ""
+        self.size = 0
+        self._lost = ""
+        self._torn = False
+        self._fd = self._open(path)
+        with open("/proc/self/stat", "rb") as file:
+            ticks = file.read().rsplit(b")", 1)[1].split()[19].decode()
+        self._first = f"H {os.getpid()} {ticks} {VERSION}\n"
+        self.write(self._first)
+
+    def write(self, text: str) -> bool:
+        """Append; False when the disk is full. What could not be written is tried again with the next lines."""
+        data = (("\n" if self._torn else "") + self._lost + text).encode("utf-8", "surrogateescape")
+        try:
+            written = os.write(self._fd, data)
+        except OSError as error:
+            self.error = error.strerror or str(error)
+            self._lost += text
+            return False
+        self.size += written
+        self._torn = written < len(data)
+        self._lost = self._lost + text if self._torn else ""
+        self.error = os.strerror(errno.ENOSPC) if self._torn else ""
+        return not self._torn
+
+    def give_up(self) -> None:
+        """The lines that could not be written are not to be written any more."""
+        self._lost = ""
+
+    def rewrite(self, text: str) -> None:
+        """Replace the whole; on a full disk it stays as it is."""
+        scratch = self.path + ".new"
+        try:
+            fd = self._open(scratch)
+            data = (self._first + text).encode("utf-8", "surrogateescape")
+            if os.write(fd, data) < len(data):
+                os.close(fd)
+                return
+            os.rename(scratch, self.path)
+        except OSError as error:
+            self.error = error.strerror or str(error)
+            return
+        os.close(self._fd)
+        self._fd, self.size, self._lost, self._torn = fd, len(data), "", False
+
+    @staticmethod
+    def _open(path: str) -> int:
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+
+
+class Recipe:
+    """What the steps of one template share."""
+
+    def __init__(self, plain: dict[str, Any]) -> None:
+        self.argv: list[str] = plain["argv"]
+        self.script: str = plain["script"]
+        self.env: dict[str, str] = plain["env"]
+        self.workdir: str = plain["workdir"]
+        self.program = ""
+        """Where argv[0] was found, when it was looked up."""
+
+
+class Helper:
+    """The process's whole state."""
+
+    def __init__(self, journal: Journal, home_cgroups: list[str]) -> None:
+        self.journal = journal
+        self.running: dict[int, str] = {}
+        """Step by pid of its first process."""
+        self.begun: dict[int, str] = {}
+        """Journal lines of what runs, by pid."""
+        self.unconfirmed: dict[int, str] = {}
+        """Journal lines of ends, by number, until the keeper has them in its own journal."""
+        self.recipes: dict[int, Recipe] = {}
+        self.orders: list[tuple[Any, ...]] = []
+        self.closed = False
+        self._seq = 0
+        self._told: list[bytes] = []
+        self._buffer = bytearray()
+        self._made: set[str] = set()
+        self._null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
+        self._homes = [os.open(path, os.O_WRONLY | os.O_CLOEXEC) for path in home_cgroups]
+        self._cgroups: dict[str, list[int]] = {}
+        try:
+            self._children = os.open(f"/proc/self/task/{os.getpid()}/children", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            self._children = -1
+
+    # ── the keeper's side ─────────────────────────────────────────────────────────────────────────────────────────
+
+    def listen(self) -> None:
+        """Take what the keeper has sent; its end closes us to new steps."""
+        try:
+            data = os.read(KEEPER_FD, READ_BYTES)
+        except ConnectionError:
+            data = b""
+        if not data:
+            self.close()
+            return
+        buffer = self._buffer
+        buffer += data
+        at = 0
+        while len(buffer) - at >= 4:
+            end = at + 4 + int.from_bytes(buffer[at : at + 4], "little")
+            if len(buffer) < end:
+                break
+            self.receive(marshal.loads(memoryview(buffer)[at + 4 : end]))
+            at = end
+        del buffer[:at]
+
+    def receive(self, message: tuple[Any, ...]) -> None:
+        kind = message[0]
+        if kind == "S":
+            self.orders.append(message)
+        elif kind == "T":
+            self.recipes[message[1]] = Recipe(message[2])
+        elif kind == "D":
+            self.recipes.pop(message[1], None)
+        elif kind == "A":
+            for seq in [seq for seq in self.unconfirmed if seq <= message[1]]:
+                del self.unconfirmed[seq]
+            self.tidy()
+
+    def tell(self, *message: Any) -> None:
+        """Queue a message; `flush` sends all."""
+        data = marshal.dumps(message)
+        self._told.append(len(data).to_bytes(4, "little") + data)
+
+    def flush(self) -> None:
+        if not self._told:
+            return
+        data = b"".join(self._told)
+        self._told.clear()
+        while data and not self.closed:
+            try:
+                data = data[os.write(KEEPER_FD, data) :]
+            except ConnectionError:
+                self.close()
+
+    def close(self) -> None:
+        """The keeper is gone: what it ordered and was not begun is dropped, for its successor to know."""
+        if not self.closed:
+            self.closed = True
+            self.orders.clear()
+            self.journal.write("C\n")
+
+    # ── spawning ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def begin(self, order: tuple[Any, ...]) -> None:
+        """Spawn one step: journal that it is about to be, spawn, journal its pid."""
+        _, step, recipe_id, env, directory, slot, moves = order
+        if not self.journal.write(f"I {step} {slot}\n"):
+            self.journal.give_up()
+            self.tell("U", step, f"its helper's journal cannot be written: {self.journal.error}")
+            return
+        recipe = self.recipes[recipe_id]
+        moved = False
+        opened: list[int] = []
+        try:
+            program, argv = self.prepare(recipe, step, directory)
+            out, err = self.open_outputs(step, directory, opened)
+            merged = recipe.env | env
+            actions = (
+                (os.POSIX_SPAWN_DUP2, self._null, 0),
+                (os.POSIX_SPAWN_DUP2, out, 1),
+                (os.POSIX_SPAWN_DUP2, err, 2),
+            )
+            moved = bool(moves)
+            if moved:
+                self.enter(step, moves)
+            boot_ms = time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
+            wall_ms = time.time_ns() // 1_000_000
+            pid = self.spawn(program, argv, merged, actions)
+        except CannotSpawnError as error:
+            self.fail(step, error)
+            return
+        finally:
+            if moved:
+                self.leave()
+            for fd in opened:
+                os.close(fd)
+        line = f"P {step} {pid} {wall_ms} {boot_ms}\n"
+        self.journal.write(line)
+        self.running[pid] = step
+        self.begun[pid] = f"I {step} {slot}\n{line}"
+        self.tell("P", step, pid, wall_ms, boot_ms)
+
+    def prepare(self, recipe: Recipe, step: str, directory: str) -> tuple[str, list[str]]:
+        """Go to the work directory; where the program is, and its arguments."""
+        try:
+            os.chdir(recipe.workdir)
+        except OSError as error:
+            where = f"work directory '{recipe.workdir}'"
+            if isinstance(error, FileNotFoundError):
+                raise CannotSpawnError(126, f"{where} does not exist on this node") from None
+            raise CannotSpawnError(126, f"{where} cannot be entered: {error.strerror}") from None
+        if recipe.script:
+            path = os.path.join(directory, "script")
+            try:
+                self.make_directory(directory)
+                fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o700)
+                try:
+                    data = recipe.script.encode("utf-8", "surrogateescape")
+                    while data:
+                        data = data[os.write(fd, data) :]
+                finally:
+                    os.close(fd)
+            except OSError as error:
+                raise CannotSpawnError(126, f"the script could not be written to {path}: {error.strerror}") from None
+            return path, [path]
+        name = recipe.argv[0]
+        if "/" in name:
+            return name, recipe.argv
+        if not recipe.program or not os.access(recipe.program, os.X_OK):
+            recipe.program = find_program(name, recipe.env.get("PATH", ""))
+        return recipe.program, recipe.argv
+
+    def spawn(self, program: str, argv: list[str], env: dict[str, str], actions: tuple[Any, ...]) -> int:
+        try:
+            try:
+                return _posix_spawn(program, argv, env, actions)
+            except PermissionError:
+                # A script on a file system mounted noexec still runs through its interpreter.
+                interpreter = shebang(program)
+                if not interpreter or not os.access(program, os.R_OK) or not os.stat(program).st_mode & 0o111:
+                    raise
+                return _posix_spawn(interpreter[0], [*interpreter, program, *argv[1:]], env, actions)
+        except (OSError, ValueError) as error:
+            raise explain(error, program) from None
+
+    def open_outputs(self, step: str, directory: str, opened: list[int]) -> tuple[int, int]:
+        """stdout and stderr for appending; /dev/null, with a note for the exit report, where they cannot be had."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        try:
+            self.make_directory(directory)
+            for name in ("stdout", "stderr"):
+                opened.append(os.open(f"{directory}/{name}", flags, 0o600))
+        except OSError as error:
+            self.tell("N", step, f"its output was not kept: {directory}: {error.strerror}")
+        return (opened[0] if opened else self._null), (opened[1] if len(opened) > 1 else self._null)
+
+    def make_directory(self, directory: str) -> None:
+        parent = os.path.dirname(directory)
+        if parent not in self._made:
+            os.makedirs(parent, 0o700, exist_ok=True)
+            if len(self._made) >= MAX_KNOWN_DIRECTORIES:
+                self._made.clear()
+            self._made.add(parent)
+        try:
+            os.mkdir(directory, 0o700)
+        except FileExistsError:
+            pass
+        except FileNotFoundError:  # the parent was deleted since
+            os.makedirs(directory, 0o700, exist_ok=True)
+
+    def enter(self, step: str, moves: list[str]) -> None:
+        """Move into the step's cgroups, so that its first process is born there."""
+        key = moves[0]
+        fds = self._cgroups.get(key)
+        try:
+            if fds is None:
+                if len(self._cgroups) >= MAX_CGROUP_FDS:
+                    for old in self._cgroups.pop(next(iter(self._cgroups))):
+                        os.close(old)
+                fds = self._cgroups[key] = [os.open(path, os.O_WRONLY | os.O_CLOEXEC) for path in moves]
+            for fd in fds:
+                os.write(fd, b"0")
+        except OSError as error:
+            self.tell("N", step, f"its limits were not set: {key}: {error.strerror}")
+
+    def leave(self) -> None:
+        for fd in self._homes:
+            with contextlib.suppress(OSError):  # its own cgroup was removed: it stays where it is
+                os.write(fd, b"0")
+
+    def fail(self, step: str, error: CannotSpawnError) -> None:
+        self._seq += 1
+        wall_ms = time.time_ns() // 1_000_000
+        message = " ".join(error.message.split())
+        line = f"F {self._seq} {step} {error.code} {wall_ms} {message}\n"
+        self.journal.write(line)
+        self.unconfirmed[self._seq] = line
+        self.tell("F", self._seq, step, error.code, message, wall_ms)
+
+    # ── ends ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def reap(self) -> None:
+        """Journal and tell the ends of steps; orphans of steps are taken along."""
+        ended: list[tuple[str, int, int, Any]] = []
+        while True:
+            try:
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
+            except ChildProcessError:
+                break
+            if not pid:
+                break
+            step = self.running.pop(pid, None)
+            self.begun.pop(pid, None)
+            if step is not None:
+                ended.append((step, pid, os.waitstatus_to_exitcode(status), usage))
+        if not ended:
+            return
+        sessions = self.stray_sessions()
+        wall_ms = time.time_ns() // 1_000_000
+        lines = []
+        for step, pid, status, usage in ended:
+            # A stray of another session may belong to any of them; one of a running step's session does not.
+            leftover = int(any(session == pid or session not in self.running for session in sessions))
+            self._seq += 1
+            numbers = (
+                round(usage.ru_utime * 1000),
+                round(usage.ru_stime * 1000),
+                usage.ru_maxrss,
+                usage.ru_inblock,
+                usage.ru_oublock,
+            )
+            line = f"X {self._seq} {step} {status} {wall_ms} {' '.join(map(str, numbers))} {leftover}\n"
+            lines.append(line)
+            self.unconfirmed[self._seq] = line
+            self.tell("X", self._seq, step, status, wall_ms, numbers, leftover)
+        self.journal.write("".join(lines))
+
+    def stray_sessions(self) -> list[int]:
+        """Sessions of our children that no step began with: what ended steps left behind, adopted by us."""
+        if self._children >= 0:
+            os.lseek(self._children, 0, os.SEEK_SET)
+            children = [int(pid) for pid in os.read(self._children, READ_BYTES).split()]
+        else:
+            me = os.getpid()
+            children = [int(name) for name in os.listdir("/proc") if name.isdigit() and parent_of(name) == me]
+        return [session_of(pid) for pid in children if pid not in self.running]
+
+    def tidy(self) -> None:
+        """Rewrite the journal once most of it is of no more use."""
+        if self.journal.size > MAX_JOURNAL_BYTES and not self.closed:
+            live = "".join(self.begun.values()) + "".join(self.unconfirmed.values())
+            if len(live) * 2 < self.journal.size:
+                self.journal.rewrite(live)
+
+
+def find_program(name: str, path: str) -> str:
+    """Where PATH has it.
+
+    Raises:
+        CannotSpawnError: nowhere.
+    """
+    found = ""
+    for directory in path.split(":"):
+        candidate = os.path.join(directory or ".", name)
+        if os.path.isfile(candidate):
+            if os.access(candidate, os.X_OK):
+                return candidate
+            found = found or candidate
+    if found:
+        raise CannotSpawnError(126, f"'{found}' may not be run: it is not executable")
+    raise CannotSpawnError(127, f"no such program '{name}'; looked in PATH={path}")
+
+
+def shebang(path: str) -> list[str]:
+    """The interpreter that a script's first line names, with its argument; [] when it names none."""
+    try:
+        with open(path, "rb") as file:
+            first = file.read(MAX_INTERPRETER_BYTES).split(b"\n", 1)[0]
+    except OSError:
+        return []
+    if not first.startswith(b"#!"):
+        return []
+    return [os.fsdecode(word) for word in first[2:].strip(b" \t").split(None, 1)]
+
+
+def explain(error: OSError | ValueError, program: str) -> CannotSpawnError:
+    """What a failed spawn means, in words, with the exit code that shells give it."""
+    number = getattr(error, "errno", 0)
+    name = f"'{program}'"
+    if number in (errno.ENOENT, errno.ENOTDIR):
+        if not os.path.exists(program):
+            return CannotSpawnError(127, f"no such program {name}")
+        interpreter = shebang(program)
+        if not interpreter:
+            return CannotSpawnError(126, f"{name} cannot be run: the loader that it needs does not exist")
+        ends = "; its first line ends with a carriage return (Windows line ends)" * (interpreter[-1].endswith("\r"))
+        shown = interpreter[0].rstrip("\r")
+        return CannotSpawnError(126, f"{name} cannot be run: its interpreter '{shown}' does not exist{ends}")
+    if number == errno.EACCES:
+        if os.path.isdir(program):
+            return CannotSpawnError(126, f"{name} is a directory, not a program")
+        with contextlib.suppress(OSError):
+            mode = os.stat(program).st_mode
+            if not mode & 0o111:
+                return CannotSpawnError(
+                    126, f"{name} may not be run: it is not executable (mode {stat.S_IMODE(mode):04o})"
+                )
+        return CannotSpawnError(126, f"{name} may not be run: permission denied")
+    if number == errno.ENOEXEC:
+        return CannotSpawnError(126, f"{name} is neither a program nor a script that names its interpreter (#!)")
+    if number == errno.E2BIG:
+        return CannotSpawnError(126, f"{name} cannot be run: its arguments and environment are too long together")
+    if number in (errno.EAGAIN, errno.ENOMEM):
+        return CannotSpawnError(126, f"{name} cannot be run: this node can make no more processes: {error}")
+    return CannotSpawnError(126, f"{name} cannot be run: {getattr(error, 'strerror', '') or error}")
+
+
+def session_of(pid: int) -> int:
+    """Of a process; its own pid when it is gone."""
+    try:
+        return os.getsid(pid)
+    except OSError:
+        return pid
+
+
+def parent_of(pid: str) -> int:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return int(file.read(READ_BYTES).rsplit(b")", 1)[1].split()[1])
+    except (OSError, IndexError):
+        return 0
+
+
+def _posix_spawn(program: str, argv: list[str], env: dict[str, str], actions: tuple[Any, ...]) -> int:
+    return os.posix_spawn(
+        program, argv, env, file_actions=actions, setsid=True, setsigmask=(), setsigdef=_DEFAULT_SIGNALS
+    )
+
+
+def main(argv: list[str]) -> None:
+    """Serve the keeper at file descriptor 0 until it is gone and every step has ended."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    wake_read, wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda number, frame: None)
+    os.set_inheritable(KEEPER_FD, False)
+    helper = Helper(Journal(argv[1]), argv[2:])
+    helper.tell("R", os.getpid())
+    poll = select.poll()
+    poll.register(wake_read, select.POLLIN)
+    poll.register(KEEPER_FD, select.POLLIN)
+    while helper.running or not helper.closed:
+        helper.flush()
+        for fd, _ in poll.poll():
+            if fd == wake_read:
+                with contextlib.suppress(BlockingIOError):
+                    os.read(wake_read, READ_BYTES)
+            else:
+                helper.listen()
+        for count, order in enumerate(helper.orders, 1):
+            helper.begin(order)
+            helper.reap()
+            if count % FLUSH_EVERY == 0:
+                helper.flush()
+        if helper.orders:
+            helper.orders.clear()
+            os.chdir("/")
+        helper.reap()
+        if helper.closed:
+            with contextlib.suppress(KeyError):
+                poll.unregister(KEEPER_FD)
+
+
+if __name__ == "__main__":
+    main(sys.argv)

@@ -1,0 +1,85 @@
+"""Reading what a helper journalled: how far each of its steps came. The lines are described in `helper`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from hal.core.model import StepId
+from hal.daemons.agent.keeper.ports import Ended, Spawned, SpawnFailed
+from hal.wire.frames import Usage
+
+BLOCK_BYTES = 512
+"""Unit of the block counts of getrusage."""
+NO_SLOT = "-"
+
+
+class SeenStep(NamedTuple):
+    """What the journal says about one step."""
+
+    slot: str = NO_SLOT
+    """The cgroup it was to be spawned in."""
+    spawned: Spawned | None = None
+    end: Ended | SpawnFailed | None = None
+
+
+class HelperJournal:
+    """One helper's journal, as far as it has been read; read again, only what was added."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.pid = 0
+        self.start_ticks = 0
+        self.closed = False
+        """Nothing more will be spawned by it."""
+        self.steps: dict[StepId, SeenStep] = {}
+        self._read = 0
+        self._rest = b""
+
+    def read(self) -> None:
+        """Take in what was added; a last line without its end waits for it."""
+        with open(self.path, "rb", buffering=0) as file:
+            file.seek(self._read)
+            data = file.read()
+        self._read += len(data)
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            words = line.decode("utf-8", "surrogateescape").split(" ")
+            try:
+                self._take(words)
+            except (ValueError, IndexError):
+                continue  # torn by a full disk; what it said was written again after it
+
+    def _take(self, words: list[str]) -> None:
+        match words[0]:
+            case "H":
+                self.pid, self.start_ticks = int(words[1]), int(words[2])
+            case "I":
+                self.steps[step_of(words[1])] = SeenStep(slot=words[2])
+            case "P":
+                step = step_of(words[1])
+                spawned = Spawned(step, int(words[2]), int(words[3]), int(words[4]))
+                self.steps[step] = self.steps.get(step, SeenStep())._replace(spawned=spawned)
+            case "F":
+                step = step_of(words[2])
+                failed = SpawnFailed(step, int(words[3]), " ".join(words[5:]), int(words[4]))
+                self.steps[step] = self.steps.get(step, SeenStep())._replace(end=failed)
+            case "X":
+                step = step_of(words[2])
+                numbers = tuple(int(word) for word in words[5:10])
+                ended = Ended(step, int(words[3]), usage_of(numbers), int(words[4]), leftover=words[10] != "0")
+                self.steps[step] = self.steps.get(step, SeenStep())._replace(end=ended)
+            case "C":
+                self.closed = True
+
+
+def step_of(key: str) -> StepId:
+    """The inverse of `str(StepId)`."""
+    job, task, attempt, rank = key.split(".")
+    return StepId(int(job), int(task), int(attempt), int(rank))
+
+
+def usage_of(numbers: tuple[int, ...]) -> Usage:
+    """From user ms, system ms, maximum RSS in KiB, blocks in, blocks out (as getrusage has them)."""
+    user_ms, system_ms, rss_kib, read_blocks, written_blocks = numbers
+    return Usage(user_ms, system_ms, rss_kib << 10, read_blocks * BLOCK_BYTES, written_blocks * BLOCK_BYTES)
