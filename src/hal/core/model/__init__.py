@@ -13,7 +13,6 @@ from hal.core.model.codec import (
     schema_hook,
     spec_from_plain,
     spec_schema,
-    specs_from_text,
     to_json,
     to_plain,
 )
@@ -29,6 +28,7 @@ from hal.core.model.errors import (
     TimedOutError,
     UnreachableError,
     error_from_code,
+    shown,
 )
 from hal.core.model.event import Event, EventKind
 from hal.core.model.ids import AttemptId, StepId, parse_attempt_id, parse_task_ref
@@ -47,6 +47,7 @@ from hal.core.model.job import (
 from hal.core.model.node import Allocation, Node
 from hal.core.model.resources import Resources
 from hal.core.model.states import AttemptState, NodeState, TaskState
+from hal.core.model.text import plain_from_text, specs_from_text
 from hal.core.model.units import (
     Duration,
     format_amount,
@@ -108,8 +109,10 @@ __all__ = [
     "parse_duration",
     "parse_size",
     "parse_task_ref",
+    "plain_from_text",
     "resource_name",
     "schema_hook",
+    "shown",
     "spec_from_plain",
     "spec_schema",
     "specs_from_text",

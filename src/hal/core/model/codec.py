@@ -1,30 +1,26 @@
-"""Text to values and back: TOML, YAML and JSON job specs, JSON for everything, with errors that help.
+"""Plain data and JSON to values and back, with errors that help.
 
 Pure. An unknown field is refused with the nearest valid name; a value of the wrong kind is refused with the path to it.
-Encoding is canonical (field order as declared, defaults omitted), so equal values give equal bytes.
+Encoding is canonical (fields as declared, tables by key, defaults left out): equal checked specs give equal bytes.
 """
 
 from __future__ import annotations
 
 import difflib
 import re
-import tomllib
 import types
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
-import yaml
 
-from hal.core.model.errors import SpecError
-from hal.core.model.job import ArrayRange, Constraint, Dependency, JobSpec, check_spec
+from hal.core.model.errors import SpecError, shown
+from hal.core.model.job import MAX_TASKS, ArrayRange, Constraint, Dependency, JobSpec, check_spec
 from hal.core.model.resources import Resources
 from hal.core.model.units import Duration, parse_duration
 
 T = TypeVar("T")
 
-MAX_SPEC_BYTES = 16 << 20
-"""Largest text accepted as one spec."""
 MAX_NESTING = 16
 """Deepest table inside a spec."""
 
@@ -72,9 +68,12 @@ def schema_hook(kind: type) -> dict[str, Any]:
     raise NotImplementedError(f"{kind.__name__} has no JSON Schema")
 
 
+_ENCODER: Final = msgspec.json.Encoder(enc_hook=enc_hook, order="deterministic")
+
+
 def to_json(value: Any) -> bytes:
     """Canonical JSON of any value of the model."""
-    return msgspec.json.encode(value, enc_hook=enc_hook)
+    return _ENCODER.encode(value)
 
 
 def from_json(data: bytes | str, kind: type[T]) -> T:
@@ -119,43 +118,10 @@ def spec_from_plain(raw: Any) -> JobSpec:
         SpecError: malformed; nothing is partly accepted.
     """
     if not isinstance(raw, Mapping):
-        raise SpecError(f"a job is a table of fields, not {type(raw).__name__}")
+        raise SpecError(f"a job is a table of fields, not {shown(raw)}")
     if _depth(raw) > MAX_NESTING:
         raise SpecError(f"nested deeper than {MAX_NESTING} levels")
     return check_spec(convert(_loosened(raw), JobSpec))
-
-
-def specs_from_text(text: str, *, kind: str) -> list[JobSpec]:
-    """The jobs in a file: one job, a list of jobs, or a table with a list named `jobs`.
-
-    Args:
-        text: the file's text.
-        kind: 'toml', 'yaml' or 'json'.
-    Raises:
-        SpecError: not that format, no job in it, or a job that is malformed (its place in the list is named).
-    """
-    if len(text) > MAX_SPEC_BYTES:
-        raise SpecError(f"the text is longer than {MAX_SPEC_BYTES} bytes")
-    try:
-        raw = _READERS[kind](text)
-    except KeyError:
-        raise SpecError(f"'{kind}' is not a format", hint="use toml, yaml or json") from None
-    except (tomllib.TOMLDecodeError, yaml.YAMLError, msgspec.DecodeError, RecursionError, ValueError) as error:
-        raise SpecError(f"not {kind.upper()}: {' '.join(str(error).split())}") from error
-    if isinstance(raw, Mapping) and set(raw) == {"jobs"}:
-        raw = raw["jobs"]
-    items = raw if isinstance(raw, list) else [raw]
-    if not items or raw is None:
-        raise SpecError("no job in it")
-    specs = []
-    for position, item in enumerate(items):
-        try:
-            specs.append(spec_from_plain(item))
-        except SpecError as error:
-            if len(items) == 1:
-                raise
-            raise SpecError(f"job {position + 1} of {len(items)}: {error.message}", hint=error.hint) from error
-    return specs
 
 
 def spec_schema() -> dict[str, Any]:
@@ -164,21 +130,35 @@ def spec_schema() -> dict[str, Any]:
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     schema["title"] = "HAL job specification"
     fields = schema["$defs"]["JobSpec"]["properties"]
-    fields["array"] = {
-        "anyOf": [{"type": "integer", "minimum": 1}, {"type": "string"}, {"$ref": "#/$defs/ArrayRange"}],
-        "description": "a count or a range of indices",
-        "examples": [100, "0-99", "0-98:2"],
-    }
-    fields["request"]["default"] = JobSpec().request.plain()
+    fields["array"] = _or(
+        {"type": "integer", "minimum": 1, "maximum": MAX_TASKS},
+        {"type": "string"},
+        {"$ref": "#/$defs/ArrayRange"},
+        {"type": "null"},
+        description="a count or a range of indices",
+        examples=[100, "0-99", "0-98:2"],
+    )
+    fields["request"] = {**_or(fields["request"], {"type": "string"}), "default": JobSpec().request.plain()}
     fields["command"] = {
         "type": "array",
         "items": {"type": "string"},
         "description": "program and arguments, run without a shell",
         "default": [],
     }
-    fields["constraints"]["items"] = {"anyOf": [{"type": "string"}, {"$ref": "#/$defs/Constraint"}]}
-    fields["dependencies"]["items"] = {"anyOf": [{"type": "string"}, {"$ref": "#/$defs/Dependency"}]}
+    fields["env"]["additionalProperties"] = {"type": ["string", "number", "boolean"]}
+    fields["retries"] = _or({"type": "integer", "minimum": 0}, fields["retries"])
+    fields["constraints"]["items"] = _or({"type": "string"}, {"$ref": "#/$defs/Constraint"})
+    fields["dependencies"]["items"] = _or(
+        {"type": "string"}, {"type": "integer", "minimum": 1}, {"$ref": "#/$defs/Dependency"}
+    )
+    schema["$defs"]["Dependency"]["properties"]["job"]["type"] = ["string", "integer"]
+    for name, definition in schema["$defs"].items():
+        definition["description"] = " ".join(definition.get("description", name).split())
     return schema
+
+
+def _or(*kinds: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"anyOf": list(kinds), **more}
 
 
 def parse_constraint(text: str) -> Constraint:
@@ -202,7 +182,7 @@ def parse_constraint(text: str) -> Constraint:
     raw["label"] = raw["label"].strip()
     if not raw["label"]:
         raise SpecError(
-            f"constraints: '{text}' names no label", hint="write label=value, label!=value, label or !label"
+            f"constraints: '{shown(text)}' names no label", hint="write label=value, label!=value, label or !label"
         )
     return msgspec.convert(raw, Constraint)
 
@@ -220,7 +200,7 @@ def parse_dependency(text: str) -> Dependency:
         return msgspec.convert({"kind": kind, "job": job}, Dependency)
     except msgspec.ValidationError:
         kinds = "after, afterany, afterok, afternotok"
-        raise SpecError(f"dependencies: '{text}' is not KIND:JOB", hint=f"the kinds are {kinds}") from None
+        raise SpecError(f"dependencies: '{shown(text)}' is not KIND:JOB", hint=f"the kinds are {kinds}") from None
 
 
 def _with_plain_defaults(kind: type[msgspec.Struct]) -> type[msgspec.Struct]:
@@ -243,26 +223,50 @@ def _with_plain_defaults(kind: type[msgspec.Struct]) -> type[msgspec.Struct]:
 def _loosened(raw: Mapping[Any, Any]) -> dict[str, Any]:
     """What people write brought to the declared shape; everything else is left for `convert` to judge."""
     out = {str(key): value for key, value in raw.items()}
-    if out.get("array") is not None:
+    if isinstance(out.get("array"), int | str):
         out["array"] = ArrayRange.parse(out["array"])
     if isinstance(out.get("command"), str):
         raise SpecError(
-            f"command: expected a list of words, got the text {out['command']!r}",
+            f"command: expected a list of words, got the text '{shown(out['command'])}'",
             hint="write ['echo', 'hello'], or use `script` for shell text",
         )
-    if isinstance(out.get("constraints"), list):
+    if isinstance(out.get("constraints"), list | tuple):
         out["constraints"] = [parse_constraint(c) if isinstance(c, str) else c for c in out["constraints"]]
-    if isinstance(out.get("dependencies"), list):
-        out["dependencies"] = [parse_dependency(d) if isinstance(d, str) else d for d in out["dependencies"]]
+    if isinstance(out.get("dependencies"), list | tuple):
+        out["dependencies"] = [_dependency(d) for d in out["dependencies"]]
+    if isinstance(out.get("retries"), int) and not isinstance(out["retries"], bool):
+        out["retries"] = {"max": out["retries"]}
     if isinstance(out.get("env"), Mapping):
-        out["env"] = {str(k): _env_text(v) for k, v in out["env"].items()}
+        out["env"] = {str(k): _env_text(str(k), v) for k, v in out["env"].items()}
+    if isinstance(out.get("labels"), Mapping):
+        out["labels"] = {str(k): _label_text(str(k), v) for k, v in out["labels"].items()}
     return out
 
 
-def _env_text(value: Any) -> Any:
+def _dependency(value: Any) -> Any:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return parse_dependency(shown(value))
+    if isinstance(value, str):
+        return parse_dependency(value)
+    if isinstance(value, Mapping) and isinstance(value.get("job"), int) and not isinstance(value["job"], bool):
+        return {**value, "job": shown(value["job"])}
+    return value
+
+
+def _env_text(key: str, value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
-    return str(value) if isinstance(value, int | float) else value
+    if isinstance(value, int | float | str):
+        return value if isinstance(value, str) else shown(value)
+    raise SpecError(f"env.{shown(key)}: expected text, got {shown(value)}", hint="write '' for an empty variable")
+
+
+def _label_text(key: str, value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    raise SpecError(
+        f"labels.{shown(key)}: expected text, got {shown(value)}", hint=f"put it in quotes: '{shown(value)}'"
+    )
 
 
 def _depth(value: Any, level: int = 1) -> int:
@@ -321,10 +325,3 @@ def _options(kind: Any) -> tuple[Any, ...]:
 
 def _structs(kind: Any) -> list[type[msgspec.Struct]]:
     return [k for k in _options(kind) if isinstance(k, type) and issubclass(k, msgspec.Struct)]
-
-
-_READERS: dict[str, Callable[[str], Any]] = {
-    "toml": tomllib.loads,
-    "yaml": yaml.safe_load,
-    "json": msgspec.json.decode,
-}

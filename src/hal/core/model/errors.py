@@ -6,6 +6,20 @@ class (see docs/cli.md).
 
 from __future__ import annotations
 
+MAX_SHOWN = 80
+"""Longest piece of somebody's input that an error repeats."""
+
+
+def shown(value: object) -> str:
+    """What was written, cut to a length that fits into an error."""
+    if isinstance(value, int) and value.bit_length() > 256:
+        # str() refuses such numbers.
+        return f"a number of {value.bit_length()} bits"
+    text = value if isinstance(value, str) else repr(value)
+    if not text.isprintable():
+        text = repr(text)[1:-1]
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
+
 
 class HALError(Exception):
     """Base of all of HAL's own errors.

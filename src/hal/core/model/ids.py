@@ -11,9 +11,10 @@ import re
 
 import msgspec
 
-from hal.core.model.errors import SpecError
+from hal.core.model.errors import SpecError, shown
 
-_TASK = re.compile(r"(\d{1,18})(?:\.(\d{1,9}))?$")
+_TASK = re.compile(r"([0-9]{1,18})(?:\.([0-9]{1,9}))?")
+_ATTEMPT = re.compile(r"([0-9]{1,18})\.([0-9]{1,9})\.([0-9]{1,9})")
 
 
 class AttemptId(msgspec.Struct, frozen=True, array_like=True, order=True):
@@ -49,9 +50,9 @@ def parse_task_ref(text: str) -> tuple[int, int | None]:
     Raises:
         SpecError: the text is neither.
     """
-    match = _TASK.match(text.strip())
+    match = _TASK.fullmatch(text.strip())
     if match is None or int(match.group(1)) == 0:
-        raise SpecError(f"'{text}' is not a job or task", hint="write 42 for a job, 42.7 for its task 7")
+        raise SpecError(f"'{shown(text)}' is not a job or task", hint="write 42 for a job, 42.7 for its task 7")
     return int(match.group(1)), None if match.group(2) is None else int(match.group(2))
 
 
@@ -61,7 +62,7 @@ def parse_attempt_id(text: str) -> AttemptId:
     Raises:
         SpecError: not three numbers with dots between them.
     """
-    parts = text.split(".")
-    if len(parts) != 3 or not all(p.isdigit() for p in parts):
-        raise SpecError(f"'{text}' is not an attempt", hint="write 42.7.1 for the first try of task 7 of job 42")
-    return AttemptId(*(int(p) for p in parts))
+    match = _ATTEMPT.fullmatch(text)
+    if match is None:
+        raise SpecError(f"'{shown(text)}' is not an attempt", hint="write 42.7.1 for the first try of task 7 of job 42")
+    return AttemptId(*(int(part) for part in match.groups()))

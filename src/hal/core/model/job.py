@@ -9,14 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Any, Final
+from functools import cache
+from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
 
-from hal.core.model.errors import SpecError
+from hal.core.model.errors import SpecError, shown
 from hal.core.model.resources import Resources
-from hal.core.model.units import Duration
+from hal.core.model.units import MAX_AMOUNT, Duration
 
 MAX_TASKS: Final = 10_000_000
 """Longest array."""
@@ -27,23 +28,34 @@ MAX_PRIORITY: Final = 100_000
 """Farthest from 0 that a priority may be; well inside what the engine's order key can hold."""
 MAX_SCRIPT_BYTES: Final = 4 << 20
 MAX_ENV_BYTES: Final = 1 << 20
+MAX_COMMAND_BYTES: Final = 1 << 20
+MAX_WORD_BYTES: Final = (128 << 10) - 1
+"""Longest argument, and `NAME=value` of a variable, that Linux passes to a program."""
+MAX_PATH_BYTES: Final = 4_095
+MAX_ARRAY_INDEX: Final = 1 << 53
+"""Largest HAL_ARRAY_INDEX; every JSON reader holds it exactly."""
+MAX_LABELS: Final = 64
+MAX_CONSTRAINTS: Final = 64
+MAX_CONSTRAINT_VALUES: Final = 1_000
 MAX_DEPENDENCIES: Final = 10_000
 
 SIGNALS: Final = ("HUP", "INT", "QUIT", "USR1", "USR2", "TERM", "CONT", "WINCH", "ALRM", "URG")
 """What a job may ask to be sent before its limit."""
 
-_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@/+-]{0,127}$")
-_LABEL: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_./-]{0,126}[A-Za-z0-9])?$")
-_ENV_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*$")
-_ARRAY: Final = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?(?:%(\d+))?$")
+_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@/+-]{0,127}")
+_LABEL: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_./-]{0,126}[A-Za-z0-9])?")
+_ENV_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_ARRAY: Final = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18})(?::([0-9]{1,18}))?)?(%[0-9]+)?")
+
+S = TypeVar("S", bound=Struct)
 
 
 class ArrayRange(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """An array of `count` tasks; task t (from 0) sees HAL_ARRAY_INDEX = first + t * step."""
 
     count: Annotated[int, Meta(ge=1, le=MAX_TASKS)]
-    first: Annotated[int, Meta(ge=0)] = 0
-    step: Annotated[int, Meta(ge=1)] = 1
+    first: Annotated[int, Meta(ge=0, le=MAX_ARRAY_INDEX)] = 0
+    step: Annotated[int, Meta(ge=1, le=MAX_ARRAY_INDEX)] = 1
 
     @classmethod
     def parse(cls, value: object) -> ArrayRange:
@@ -56,24 +68,39 @@ class ArrayRange(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
             return value
         if isinstance(value, Mapping):
             try:
-                return msgspec.convert(dict(value), cls)
+                return msgspec.convert(dict(value), cls).check()
             except msgspec.ValidationError as error:
                 raise SpecError(f"array: {error}") from error
         if isinstance(value, bool) or not isinstance(value, int | str):
-            raise SpecError(f"array: expected a count or a range like '0-99', got {value!r}")
-        match = _ARRAY.match(str(value).strip())
-        if match is None or match.group(4):
-            raise SpecError(f"array: '{value}' is not a range", hint="write 100, 0-99 or 0-98:2")
+            raise SpecError(f"array: expected a count or a range like '0-99', got {shown(value)}")
+        match = _ARRAY.fullmatch(shown(value).strip())
+        if match is None:
+            raise SpecError(f"array: '{shown(value)}' is not a range", hint="write 100, 0-99 or 0-98:2")
+        if match.group(4):
+            raise SpecError(
+                f"array: '{shown(value)}' limits how many tasks run at once, which this version of HAL does not do",
+                hint=f"leave {match.group(4)} out",
+            )
         if match.group(2) is None:
             count, first, step = int(match.group(1)), 0, 1
         else:
             first, last, step = int(match.group(1)), int(match.group(2)), int(match.group(3) or 1)
             if last < first or step < 1:
-                raise SpecError(f"array: '{value}' holds no task", hint="write the smaller index first")
+                raise SpecError(f"array: '{shown(value)}' holds no task", hint="write the smaller index first")
             count = (last - first) // step + 1
         if not 1 <= count <= MAX_TASKS:
             raise SpecError(f"array: {count} tasks; between 1 and {MAX_TASKS} are allowed")
-        return cls(count=count, first=first, step=step)
+        return cls(count=count, first=first, step=step).check()
+
+    def check(self) -> ArrayRange:
+        """Itself, when every index is in range.
+
+        Raises:
+            SpecError: the last index, or the step, is above `MAX_ARRAY_INDEX`.
+        """
+        if max(self.index(self.count - 1), self.step) > MAX_ARRAY_INDEX:
+            raise SpecError(f"array: an index or step is above {MAX_ARRAY_INDEX}")
+        return self
 
     def index(self, task: int) -> int:
         """What HAL_ARRAY_INDEX says in task `task`."""
@@ -126,8 +153,8 @@ class Retries(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
 
     def delay_ms(self, retry: int) -> int:
         """Milliseconds before retry number `retry` (from 1)."""
-        exponent = min(retry - 1, 64)
-        return int(min(float(self.backoff) * self.factor**exponent, float(self.longest)))
+        wait = float(self.backoff) * self.factor ** min(retry - 1, 64)
+        return int(self.longest) if wait >= self.longest else int(wait)
 
 
 class LimitSignal(Struct, frozen=True, forbid_unknown_fields=True):
@@ -159,7 +186,7 @@ class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     nodes: Annotated[int, Meta(ge=1, le=MAX_NODES, description="distinct nodes that each task needs at once")] = 1
     walltime: Duration | None = None
     dependencies: tuple[Dependency, ...] = ()
-    begin_at_ms: Annotated[int, Meta(ge=0, description="not before this instant (ms since 1970)")] = 0
+    begin_at_ms: Annotated[int, Meta(ge=0, le=MAX_AMOUNT, description="not before this instant (ms since 1970)")] = 0
     hold: bool = False
     env: dict[str, str] = {}
     workdir: str = ""
@@ -187,60 +214,159 @@ class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
 
 
 def check_spec(spec: JobSpec) -> JobSpec:
-    """The spec itself when it is well formed in itself (nothing about queues or machines is asked here).
+    """An equal spec, in the form whose encoding is canonical, when it is well formed in itself.
+
+    Nothing about queues or machines is asked here.
 
     Raises:
         SpecError: naming the field and what to write instead.
     """
+    _check_program(spec)
+    for field in ("queue", "account", "user", "name"):
+        value = getattr(spec, field)
+        if (value or field == "queue") and not _NAME.fullmatch(value):
+            raise SpecError(
+                f"{field}: '{shown(value)}' is not a name", hint="letters, digits and _ . : @ / + -, at most 128"
+            )
+    if spec.array is not None:
+        spec.array.check()
+    if not spec.request:
+        raise SpecError("request: asks for nothing", hint="a task needs at least some cpu, like cpu = 0.1")
+    _check_env(spec.env)
+    _check_labels(spec)
+    _check_dependencies(spec)
+    if spec.walltime is not None and spec.walltime <= 0:
+        raise SpecError("walltime: must be longer than nothing", hint="leave it out for the queue's default")
+    if spec.signal is not None:
+        if spec.signal.name not in SIGNALS:
+            raise SpecError(f"signal: '{shown(spec.signal.name)}' is not one of {', '.join(SIGNALS)}")
+        if spec.walltime is not None and spec.signal.before >= spec.walltime:
+            raise SpecError("signal: would be sent before the job starts", hint="make `before` shorter than walltime")
+    _refuse_unbuilt(spec)
+    return _canonical(spec)
+
+
+def _check_program(spec: JobSpec) -> None:
     if bool(spec.command) == bool(spec.script):
         which = "both" if spec.command else "neither"
         raise SpecError(f"command, script: {which} given", hint="a job has exactly one of the two")
     if spec.command and not spec.command[0]:
         raise SpecError("command: the program's name is empty")
-    if any("\0" in part for part in spec.command) or "\0" in spec.script or "\0" in spec.workdir:
-        raise SpecError("command, script, workdir: a NUL character cannot be passed to a program")
-    if spec.script:
-        if not spec.script.startswith("#!"):
-            raise SpecError("script: the first line must name its interpreter", hint="begin it with #!/bin/sh")
-        if len(spec.script.encode()) > MAX_SCRIPT_BYTES:
-            raise SpecError(f"script: longer than {MAX_SCRIPT_BYTES} bytes", hint="put it in a file and run that")
-    for field in ("queue", "account", "user", "name"):
-        value = getattr(spec, field)
-        if (value or field == "queue") and not _NAME.match(value):
-            raise SpecError(f"{field}: '{value}' is not a name", hint="letters, digits and _ . : @ / + -, at most 128")
-    if not spec.request:
-        raise SpecError("request: asks for nothing", hint="a task needs at least some cpu, like cpu = 0.1")
+    sizes = [_bytes_of(word, "command") for word in spec.command]
+    if sum(sizes) > MAX_COMMAND_BYTES or max(sizes, default=0) > MAX_WORD_BYTES:
+        raise SpecError(
+            f"command: a word is longer than {MAX_WORD_BYTES} bytes, or all are longer than {MAX_COMMAND_BYTES}",
+            hint="pass long texts in a file, or use `script`",
+        )
+    if spec.script and not spec.script.startswith("#!"):
+        raise SpecError("script: the first line must name its interpreter", hint="begin it with #!/bin/sh")
+    if _bytes_of(spec.script, "script") > MAX_SCRIPT_BYTES:
+        raise SpecError(f"script: longer than {MAX_SCRIPT_BYTES} bytes", hint="put it in a file and run that")
     if spec.workdir and not spec.workdir.startswith("/"):
-        raise SpecError(f"workdir: '{spec.workdir}' is not absolute")
-    if sum(len(k) + len(v) for k, v in spec.env.items()) > MAX_ENV_BYTES:
-        raise SpecError(f"env: longer than {MAX_ENV_BYTES} bytes")
-    for key, value in spec.env.items():
-        if not _ENV_NAME.match(key) or "\0" in value:
-            raise SpecError(f"env: '{key}' cannot be an environment variable")
+        raise SpecError(f"workdir: '{shown(spec.workdir)}' is not absolute", hint="write the whole path, from /")
+    if _bytes_of(spec.workdir, "workdir") > MAX_PATH_BYTES:
+        raise SpecError(f"workdir: longer than {MAX_PATH_BYTES} bytes")
+
+
+def _check_env(env: Mapping[str, str]) -> None:
+    total = 0
+    for key, value in env.items():
+        if not _ENV_NAME.fullmatch(key):
+            raise SpecError(
+                f"env: '{shown(key)}' cannot be an environment variable", hint="a letter or _, then letters, digits, _"
+            )
+        size = len(key) + 1 + _bytes_of(value, f"env.{shown(key)}")
+        if size > MAX_WORD_BYTES:
+            raise SpecError(f"env: '{shown(key)}' is longer than {MAX_WORD_BYTES} bytes", hint="put it in a file")
+        total += size
+    if total > MAX_ENV_BYTES:
+        raise SpecError(f"env: longer than {MAX_ENV_BYTES} bytes", hint="put what is long in a file")
+
+
+def _check_labels(spec: JobSpec) -> None:
+    if len(spec.labels) > MAX_LABELS:
+        raise SpecError(f"labels: {len(spec.labels)}; at most {MAX_LABELS} are allowed")
     for key, value in spec.labels.items():
-        if not _LABEL.match(key) or (value and not _LABEL.match(value)):
-            raise SpecError(f"labels: '{key}={value}' is not a label", hint="letters, digits and _ . / - inside")
+        if not _LABEL.fullmatch(key) or (value and not _LABEL.fullmatch(value)):
+            raise SpecError(
+                f"labels: '{shown(key)}={shown(value)}' is not a label", hint="letters, digits and _ . / - inside"
+            )
+    if len(spec.constraints) > MAX_CONSTRAINTS:
+        raise SpecError(f"constraints: {len(spec.constraints)}; at most {MAX_CONSTRAINTS} are allowed")
     for rule in spec.constraints:
-        if not _LABEL.match(rule.label):
-            raise SpecError(f"constraints: '{rule.label}' is not a label")
+        if not _LABEL.fullmatch(rule.label):
+            raise SpecError(
+                f"constraints: '{shown(rule.label)}' is not a label", hint="letters, digits and _ . / - inside"
+            )
         if (rule.op in (Operator.IN, Operator.NOT_IN)) != bool(rule.values):
-            raise SpecError(f"constraints: '{rule.label} {rule.op}' has {len(rule.values)} values")
+            raise SpecError(
+                f"constraints: '{rule.label} {rule.op}' has {len(rule.values)} values",
+                hint="in and not-in take values, exists and absent take none",
+            )
+        if len(rule.values) > MAX_CONSTRAINT_VALUES:
+            raise SpecError(f"constraints: '{rule.label}' has more than {MAX_CONSTRAINT_VALUES} values")
+        for value in rule.values:
+            if not _LABEL.fullmatch(value):
+                raise SpecError(
+                    f"constraints: '{shown(value)}' is not a value of label '{rule.label}'",
+                    hint="letters, digits and _ . / - inside",
+                )
+
+
+def _check_dependencies(spec: JobSpec) -> None:
     if len(spec.dependencies) > MAX_DEPENDENCIES:
         raise SpecError(f"dependencies: {len(spec.dependencies)}; at most {MAX_DEPENDENCIES} are allowed")
-    if spec.walltime is not None and spec.walltime <= 0:
-        raise SpecError("walltime: must be longer than nothing", hint="leave it out for the queue's default")
-    if spec.signal is not None:
-        if spec.signal.name not in SIGNALS:
-            raise SpecError(f"signal: '{spec.signal.name}' is not one of {', '.join(SIGNALS)}")
-        if spec.walltime is not None and spec.signal.before >= spec.walltime:
-            raise SpecError("signal: would be sent before the job starts", hint="make `before` shorter than walltime")
-    _refuse_unbuilt(spec)
-    return spec
+    for dependency in spec.dependencies:
+        if not _NAME.fullmatch(dependency.job):
+            raise SpecError(
+                f"dependencies: '{shown(dependency.job)}' is neither a job nor a name",
+                hint="write 42, afterany:42, or the name of a job of the same submission",
+            )
+        if spec.name and dependency.job == spec.name:
+            raise SpecError(f"dependencies: job '{spec.name}' would wait for itself")
+
+
+def _bytes_of(text: str, field: str) -> int:
+    """Length of what is passed to a program, which must be UTF-8 without NUL."""
+    if "\0" in text:
+        raise SpecError(f"{field}: a NUL character cannot be passed to a program")
+    try:
+        return len(text.encode())
+    except UnicodeEncodeError:
+        raise SpecError(
+            f"{field}: '{shown(text)}' is not valid Unicode", hint="HAL keeps text as UTF-8; rename what it names"
+        ) from None
+
+
+@cache
+def _defaults(kind: type[Struct]) -> tuple[tuple[str, Any], ...]:
+    return tuple((field.encode_name, field.default) for field in msgspec.structs.fields(kind))
+
+
+def _canonical(value: S) -> S:
+    """The same value with each field that equals its default being the default itself.
+
+    msgspec leaves out a default only when it is the very object; equal specs must give equal bytes.
+    """
+    changes: dict[str, Any] = {}
+    for name, default in _defaults(type(value)):
+        current = getattr(value, name)
+        if current is default:
+            continue
+        if current == default:
+            changes[name] = default
+        elif isinstance(current, Struct):
+            inner = _canonical(current)
+            if inner is not current:
+                changes[name] = inner
+        elif isinstance(current, tuple) and current and isinstance(current[0], Struct):
+            changes[name] = tuple(_canonical(item) for item in current)
+    return msgspec.structs.replace(value, **changes) if changes else value
 
 
 def _refuse_unbuilt(spec: JobSpec) -> None:
     for field in ("inputs", "outputs", "environment", "secrets"):
-        if getattr(spec, field):
+        if getattr(spec, field) not in (None, ()):
             raise SpecError(
                 f"{field}: not supported by this version of HAL",
                 hint="leave it out; variables go into `env`" if field == "environment" else "leave it out",

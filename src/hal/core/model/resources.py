@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from hal.core.model.errors import SpecError
-from hal.core.model.units import format_amount, parse_amount, resource_name
+from hal.core.model.errors import SpecError, shown
+from hal.core.model.units import format_amount, is_size_unit, parse_amount, resource_name
 
 MAX_RESOURCES = 64
 """How many different resources one request or node may name."""
@@ -36,7 +36,7 @@ class Resources(Mapping[str, int]):
         if isinstance(value, str):
             value = _pairs(value, field)
         if not isinstance(value, Mapping):
-            raise SpecError(f"{field}: expected a table like {{cpu = 4, memory = '2GiB'}}, got {value!r}")
+            raise SpecError(f"{field}: expected a table like {{cpu = 4, memory = '2GiB'}}, got {shown(value)}")
         if len(value) > MAX_RESOURCES:
             raise SpecError(f"{field}: names {len(value)} resources; at most {MAX_RESOURCES} are allowed")
         amounts: dict[str, int] = {}
@@ -81,7 +81,9 @@ def _pairs(text: str, field: str) -> dict[str, object]:
             digits = len(part) - len(part.lstrip("0123456789."))
             name, amount = part[digits:], part[:digits]
             if not digits or not name:
-                raise SpecError(f"{field}: '{part}' is not NAME=AMOUNT", hint="write it like cpu=4,memory=2GiB")
+                raise SpecError(f"{field}: '{shown(part)}' is not NAME=AMOUNT", hint="write it like cpu=4,memory=2GiB")
+            if is_size_unit(name):
+                raise SpecError(f"{field}: '{shown(part)}' names no resource", hint=f"write memory={part}")
         key = resource_name(name)
         if key in pairs:
             raise SpecError(f"{field}: '{key}' is given twice")

@@ -2,23 +2,26 @@
 
 Pure. Base units: time in milliseconds, cpu in millicores, memory and every other byte-like resource in bytes, gpu in
 milli-devices, any other named resource in whole units. Parsing is exact (decimal arithmetic, never floats from text);
-`parse(print(x)) == x` for every value.
+`parse(print(x)) == x` for every value. Digits are those of ASCII.
 """
 
 from __future__ import annotations
 
 import re
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
+from fractions import Fraction
 from typing import Final
 
-from hal.core.model.errors import SpecError
+from hal.core.model.errors import SpecError, shown
 
 MAX_AMOUNT: Final = (1 << 60) - 1
 """Largest amount of anything, in base units; one below the engine's infinity."""
 
 _DURATION_UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
-_DURATION_PART: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)")
-_CLOCK: Final = re.compile(r"(?:(\d+)-)?(\d+):(\d{1,2})(?::(\d{1,2}))?$")
+_DURATION_PART: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(ms|s|m|h|d|w)")
+_CLOCK: Final = re.compile(r"(?:([0-9]+)-)?([0-9]+):([0-9]{1,2})(?::([0-9]{1,2}))?")
+MAX_NUMBER_CHARS: Final = 64
+"""Longest text of one number or duration; every value in range has a shorter one."""
 
 _SIZE_UNITS: Final = {
     "": 1,
@@ -44,7 +47,7 @@ _SIZE_UNITS: Final = {
     "pi": 1 << 50,
     "pib": 1 << 50,
 }
-_NUMBER: Final = re.compile(r"\s*([+-]?\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*$")
+_NUMBER: Final = re.compile(r"([+-]?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,3}(?![0-9A-Za-z]))?)\s*([A-Za-z]*)")
 
 MILLI_RESOURCES: Final = frozenset({"cpu", "gpu"})
 """Resources counted in thousandths, so that half a core or half a device can be asked for."""
@@ -52,7 +55,7 @@ MILLI_RESOURCES: Final = frozenset({"cpu", "gpu"})
 BYTE_RESOURCES: Final = frozenset({"memory", "disk"})
 """Resources counted in bytes."""
 
-_RESOURCE_NAME: Final = re.compile(r"[a-z][a-z0-9._/-]{0,62}$")
+_RESOURCE_NAME: Final = re.compile(r"[a-z][a-z0-9._/-]{0,62}")
 _PLURALS: Final = {"cpus": "cpu", "cores": "cpu", "core": "cpu", "gpus": "gpu", "mem": "memory"}
 
 
@@ -76,28 +79,28 @@ def parse_duration(value: object, *, field: str = "duration") -> Duration:
     """
     if isinstance(value, Duration):
         return value
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise SpecError(f"{field}: expected a duration like '90m' or a number of seconds, got {value!r}")
-    text = str(value).strip().lower()
-    total: Decimal | None = None
-    clock = _CLOCK.match(text)
+    text = _text(value, field, "a duration like '90m' or a number of seconds").lower()
+    total: Fraction | None = None
+    clock = _CLOCK.fullmatch(text)
     if clock:
         days, hours, minutes, seconds = (int(part or 0) for part in clock.groups())
         if minutes < 60 and seconds < 60:
-            total = Decimal(((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000
+            total = Fraction((((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000)
     else:
-        try:
-            total = Decimal(text) * 1000
-        except InvalidOperation:
-            parts = _DURATION_PART.findall(text)
-            if parts and not _DURATION_PART.sub("", text).strip():
-                total = sum((Decimal(n) * _DURATION_UNITS_MS[unit] for n, unit in parts), Decimal(0))
-    if total is None or not total.is_finite():
-        raise SpecError(f"{field}: '{value}' is not a duration", hint="write it like 90m, 1d2h, 30s or 02:30:00")
+        number, unit = _number(text)
+        parts = _DURATION_PART.findall(text)
+        if number is not None and not unit:
+            total = number * 1000
+        elif parts and not _DURATION_PART.sub("", text).strip():
+            total = sum((Fraction(n) * _DURATION_UNITS_MS[unit] for n, unit in parts), Fraction(0))
+    if total is None:
+        raise SpecError(f"{field}: '{shown(value)}' is not a duration", hint="write it like 90m, 1d2h, 30s or 02:30:00")
     if total < 0 or total > MAX_AMOUNT:
-        raise SpecError(f"{field}: '{value}' is out of range", hint="a duration is between 0 and 36 million years")
-    if total != int(total):
-        raise SpecError(f"{field}: '{value}' is finer than a millisecond")
+        raise SpecError(
+            f"{field}: '{shown(value)}' is out of range", hint="a duration is between 0 and 36 million years"
+        )
+    if total.denominator != 1:
+        raise SpecError(f"{field}: '{shown(value)}' is finer than a millisecond")
     return Duration(int(total))
 
 
@@ -120,14 +123,10 @@ def parse_size(value: object, *, field: str = "memory") -> int:
     Raises:
         SpecError: not a size, negative, fractional in bytes, or out of range.
     """
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise SpecError(f"{field}: expected a size like '4GiB', got {value!r}")
-    match = _NUMBER.match(str(value))
-    unit = match.group(2).lower() if match else ""
-    if match is None or unit not in _SIZE_UNITS:
-        raise SpecError(f"{field}: '{value}' is not a size", hint="write it like 512MiB, 1.5GiB or 4GB")
-    amount = Decimal(match.group(1)) * _SIZE_UNITS[unit]
-    return _checked(amount, value, field, what="bytes")
+    number, unit = _number(_text(value, field, "a size like '4GiB'"))
+    if number is None or unit not in _SIZE_UNITS:
+        raise SpecError(f"{field}: '{shown(value)}' is not a size", hint="write it like 512MiB, 1.5GiB or 4GB")
+    return _checked(number * _SIZE_UNITS[unit], value, field, what="bytes")
 
 
 def format_size(amount: int) -> str:
@@ -139,6 +138,11 @@ def format_size(amount: int) -> str:
     return f"{amount}B"
 
 
+def is_size_unit(text: str) -> bool:
+    """Whether it is a unit of bytes, like GiB."""
+    return text.strip().lower() in _SIZE_UNITS
+
+
 def resource_name(text: str) -> str:
     """The canonical name of a resource (`cpus` is `cpu`, `mem` is `memory`).
 
@@ -147,9 +151,9 @@ def resource_name(text: str) -> str:
     """
     name = text.strip().lower()
     name = _PLURALS.get(name, name)
-    if not _RESOURCE_NAME.match(name):
+    if not _RESOURCE_NAME.fullmatch(name):
         raise SpecError(
-            f"request: '{text}' is not a resource name",
+            f"request: '{shown(text)}' is not a resource name",
             hint="a lower-case letter, then at most 62 of a-z 0-9 . _ / -",
         )
     return name
@@ -168,16 +172,13 @@ def parse_amount(name: str, value: object, *, field: str = "") -> int:
     field = field or name
     if name in BYTE_RESOURCES:
         return parse_size(value, field=field)
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise SpecError(f"{field}: expected an amount like 4, got {value!r}")
-    match = _NUMBER.match(str(value))
-    unit = match.group(2).lower() if match else ""
+    number, unit = _number(_text(value, field, "an amount like 4"))
     milli = name in MILLI_RESOURCES
-    if match is None or (unit and not (milli and unit == "m") and _PLURALS.get(unit, unit) != name):
-        raise SpecError(f"{field}: '{value}' is not an amount of {name}", hint=f"write it like 4 or 4{name}")
+    if number is None or (unit and not (milli and unit == "m") and _PLURALS.get(unit, unit) != name):
+        raise SpecError(f"{field}: '{shown(value)}' is not an amount of {name}", hint=f"write it like 4 or 4{name}")
     scale = 1 if milli and unit == "m" else 1000 if milli else 1
     finest = "1/1000" if milli else "one"
-    return _checked(Decimal(match.group(1)) * scale, value, field, what=f"{finest} {name}")
+    return _checked(number * scale, value, field, what=f"{finest} {name}")
 
 
 def format_amount(name: str, amount: int) -> str:
@@ -189,11 +190,27 @@ def format_amount(name: str, amount: int) -> str:
     return str(amount)
 
 
-def _checked(amount: Decimal, value: object, field: str, *, what: str) -> int:
+def _text(value: object, field: str, expected: str) -> str:
+    """The number as text; a float as the shortest text that reads back as it."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise SpecError(f"{field}: expected {expected}, got {shown(value)}")
+    text = shown(value) if isinstance(value, int) else str(value).strip()
+    if len(text) > MAX_NUMBER_CHARS:
+        raise SpecError(f"{field}: '{shown(value)}' is too long for a number")
+    return text
+
+
+def _number(text: str) -> tuple[Fraction | None, str]:
+    """(number, unit in lower case) of `1.5GiB`; None when it does not begin with a number."""
+    match = _NUMBER.fullmatch(text)
+    return (Fraction(match.group(1)), match.group(2).lower()) if match else (None, "")
+
+
+def _checked(amount: Fraction, value: object, field: str, *, what: str) -> int:
     if amount < 0 or amount > MAX_AMOUNT:
-        raise SpecError(f"{field}: '{value}' is out of range", hint=f"between 0 and {MAX_AMOUNT} base units")
-    if amount != int(amount):
-        raise SpecError(f"{field}: '{value}' is finer than {what}")
+        raise SpecError(f"{field}: '{shown(value)}' is out of range", hint=f"between 0 and {MAX_AMOUNT} base units")
+    if amount.denominator != 1:
+        raise SpecError(f"{field}: '{shown(value)}' is finer than {what}")
     return int(amount)
 
 

@@ -1,0 +1,174 @@
+"""Job specs as text: TOML, YAML and JSON read to the same plain data, so that the same job reads the same in each.
+
+Pure. Stricter than the readers it uses: a key given twice is refused (they would keep the last), YAML follows the 1.2
+core schema (`on`, `1:30` and `2024-01-01` are text, as in the other two), and what would unfold to more than
+`MAX_VALUES` values or nests deeper than `MAX_NESTING` is refused before it is unfolded.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Callable
+from typing import Any, Final, NoReturn
+
+import yaml
+
+from hal.core.model.codec import MAX_NESTING, spec_from_plain
+from hal.core.model.errors import SpecError, shown
+from hal.core.model.job import JobSpec
+
+MAX_SPEC_BYTES: Final = 16 << 20
+"""Largest text accepted as one file of jobs."""
+MAX_VALUES: Final = 2_000_000
+"""Values in one text, those repeated by YAML aliases counted each time."""
+
+
+def specs_from_text(text: str, *, kind: str) -> list[JobSpec]:
+    """The jobs in a file: one job, a list of jobs, or a table with a list named `jobs`.
+
+    Args:
+        text: the file's text.
+        kind: 'toml', 'yaml' or 'json'.
+    Raises:
+        SpecError: not that format, no job in it, or a job that is malformed (its place in the list is named).
+    """
+    raw = plain_from_text(text, kind=kind)
+    if isinstance(raw, dict) and "jobs" in raw:
+        if len(raw) > 1:
+            others = ", ".join(shown(key) for key in raw if key != "jobs")
+            raise SpecError(f"beside `jobs` there is {others}", hint="put every field into the jobs themselves")
+        raw = raw["jobs"]
+    items = raw if isinstance(raw, list) else [raw]
+    if not items or raw is None or raw == {}:
+        raise SpecError("no job in it")
+    specs = []
+    for position, item in enumerate(items):
+        try:
+            specs.append(spec_from_plain(item))
+        except SpecError as error:
+            if len(items) == 1:
+                raise
+            raise SpecError(f"job {position + 1} of {len(items)}: {error.message}", hint=error.hint) from error
+    return specs
+
+
+def plain_from_text(text: str, *, kind: str) -> Any:
+    """Plain data (dicts, lists, numbers, text) from TOML, YAML or JSON.
+
+    Raises:
+        SpecError: not that format, too large, or nested too deeply.
+    """
+    reader = _READERS.get(kind)
+    if reader is None:
+        raise SpecError(f"'{shown(kind)}' is not a format", hint="use toml, yaml or json")
+    if len(text) > MAX_SPEC_BYTES:
+        raise SpecError(f"the text is longer than {MAX_SPEC_BYTES} bytes", hint="split it into several files")
+    try:
+        return reader(text.removeprefix("\ufeff"))
+    except RecursionError as error:
+        raise SpecError(f"{kind.upper()} is nested too deeply", hint=f"at most {MAX_NESTING} levels") from error
+    except (yaml.YAMLError, ValueError) as error:
+        # ValueError is the base of the errors of tomllib and json, and what int() says of far too many digits.
+        raise SpecError(f"not {kind.upper()}: {' '.join(str(error).split())}") from error
+
+
+# ── JSON ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _read_json(text: str) -> Any:
+    raw = json.loads(text, object_pairs_hook=_table, parse_constant=_refuse_constant)
+    if "\\ud" in text.lower():
+        # Half a surrogate pair is the only text that JSON can write and UTF-8 cannot hold.
+        json.dumps(raw, ensure_ascii=False).encode()
+    return raw
+
+
+def _table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    table = dict(pairs)
+    if len(table) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"'{shown(twice)}' is given twice")
+    return table
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+# ── YAML ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+# PyYAML's safe loader (the one in C where it was built) with the scalars of YAML 1.2's core schema.
+_CoreLoader: Any = type(
+    "_CoreLoader", (getattr(yaml, "CSafeLoader", yaml.SafeLoader),), {"yaml_implicit_resolvers": {}}
+)
+
+for _tag, _pattern, _first in (
+    ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+    ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
+    ("int", r"[-+]?(?:0|[1-9][0-9]*)|0o[0-7]+|0x[0-9a-fA-F]+", list("-+0123456789")),
+    (
+        "float",
+        r"[-+]?(?:\.[0-9]+|(?:0|[1-9][0-9]*)(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)",
+        list("-+0123456789."),
+    ),
+    ("merge", r"<<", ["<"]),
+):
+    _CoreLoader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(rf"^(?:{_pattern})$"), _first)
+
+
+def _read_yaml(text: str) -> Any:
+    _check_depth(text)
+    loader = _CoreLoader(text)
+    try:
+        node = loader.get_single_node()
+        if node is None:
+            return None
+        if _unfolded(node, {}) > MAX_VALUES:
+            raise ValueError(f"its aliases unfold to more than {MAX_VALUES} values")
+        return loader.construct_document(node)
+    finally:
+        loader.dispose()
+
+
+def _check_depth(text: str) -> None:
+    """Refuse deep nesting before the composer, which recurses outside of Python's own limit, sees it."""
+    depth = 0
+    for event in yaml.parse(text, Loader=_CoreLoader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            # A list of jobs, or a table with one, is around the job itself.
+            if depth > MAX_NESTING + 2:
+                raise ValueError(f"nested deeper than {MAX_NESTING} levels")
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+
+
+def _unfolded(node: yaml.Node, known: dict[int, int]) -> int:
+    """How many values a node stands for once its aliases are followed; checks keys and cycles on the way."""
+    size = known.get(id(node))
+    if size == 0:
+        raise ValueError(f"an alias refers to what it stands in (line {node.start_mark.line + 1})")
+    if size is not None:
+        return size
+    known[id(node)] = 0
+    size = 1
+    if isinstance(node, yaml.MappingNode):
+        seen: set[tuple[str, str]] = set()
+        for key, value in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                name = (key.tag, key.value)
+                if name in seen and key.value != "<<":
+                    raise ValueError(f"'{shown(key.value)}' is given twice (line {key.start_mark.line + 1})")
+                seen.add(name)
+            size += _unfolded(key, known) + _unfolded(value, known)
+    elif isinstance(node, yaml.SequenceNode):
+        size += sum(_unfolded(item, known) for item in node.value)
+    known[id(node)] = size
+    return size
+
+
+_READERS: Final[dict[str, Callable[[str], Any]]] = {"toml": tomllib.loads, "yaml": _read_yaml, "json": _read_json}
