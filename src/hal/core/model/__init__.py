@@ -1,7 +1,9 @@
 """The frozen values that every part of HAL speaks: ids, units, resources, job, node, event, verdict.
 
-Pure. Import names from here.
+Pure. Import names from here. Reading specs from text (`specs_from_text`) loads its parsers on first use.
 """
+
+from typing import TYPE_CHECKING, Any
 
 from hal.core.model.codec import (
     convert,
@@ -47,7 +49,6 @@ from hal.core.model.job import (
 from hal.core.model.node import Allocation, Node
 from hal.core.model.resources import Resources
 from hal.core.model.states import AttemptState, NodeState, TaskState
-from hal.core.model.text import plain_from_text, specs_from_text
 from hal.core.model.units import (
     Duration,
     format_amount,
@@ -59,6 +60,9 @@ from hal.core.model.units import (
     resource_name,
 )
 from hal.core.model.verdict import Reason, Verdict
+
+if TYPE_CHECKING:
+    from hal.core.model.text import plain_from_text, specs_from_text
 
 __all__ = [
     "Allocation",
@@ -119,3 +123,11 @@ __all__ = [
     "to_json",
     "to_plain",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("plain_from_text", "specs_from_text"):
+        from hal.core.model import text
+
+        return getattr(text, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

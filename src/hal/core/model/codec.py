@@ -6,7 +6,6 @@ Encoding is canonical (fields as declared, tables by key, defaults left out): eq
 
 from __future__ import annotations
 
-import difflib
 import re
 import types
 from collections.abc import Iterator, Mapping
@@ -15,13 +14,15 @@ from typing import Any, Final, TypeVar, Union, get_args, get_origin, get_type_hi
 import msgspec
 
 from hal.core.model.errors import SpecError, shown
-from hal.core.model.job import MAX_TASKS, ArrayRange, Constraint, Dependency, JobSpec, check_spec
+from hal.core.model.job import MAX_RETRIES, MAX_TASKS, ArrayRange, Constraint, Dependency, JobSpec, check_spec
 from hal.core.model.resources import Resources
 from hal.core.model.units import Duration, parse_duration
 
 T = TypeVar("T")
 
-MAX_NESTING = 16
+MAX_SPEC_BYTES: Final = 16 << 20
+"""Largest text accepted as one file of jobs."""
+MAX_NESTING: Final = 16
 """Deepest table inside a spec."""
 
 _UNKNOWN = re.compile(r"contains unknown field `(.*?)`(?: - at `(.*)`)?$", re.DOTALL)
@@ -138,7 +139,8 @@ def spec_schema() -> dict[str, Any]:
         description="a count or a range of indices",
         examples=[100, "0-99", "0-98:2"],
     )
-    fields["request"] = {**_or(fields["request"], {"type": "string"}), "default": JobSpec().request.plain()}
+    request = {key: value for key, value in fields["request"].items() if key != "default"}
+    fields["request"] = _or(request, {"type": "string"}, default=JobSpec().request.plain())
     fields["command"] = {
         "type": "array",
         "items": {"type": "string"},
@@ -146,7 +148,8 @@ def spec_schema() -> dict[str, Any]:
         "default": [],
     }
     fields["env"]["additionalProperties"] = {"type": ["string", "number", "boolean"]}
-    fields["retries"] = _or({"type": "integer", "minimum": 0}, fields["retries"])
+    count = {"type": "integer", "minimum": 0, "maximum": MAX_RETRIES}
+    fields["retries"] = _or(count, {"$ref": "#/$defs/Retries"}, default={})
     fields["constraints"]["items"] = _or({"type": "string"}, {"$ref": "#/$defs/Constraint"})
     fields["dependencies"]["items"] = _or(
         {"type": "string"}, {"type": "integer", "minimum": 1}, {"$ref": "#/$defs/Dependency"}
@@ -264,9 +267,8 @@ def _env_text(key: str, value: Any) -> str:
 def _label_text(key: str, value: Any) -> str:
     if isinstance(value, str):
         return value
-    raise SpecError(
-        f"labels.{shown(key)}: expected text, got {shown(value)}", hint=f"put it in quotes: '{shown(value)}'"
-    )
+    text = shown(value)
+    raise SpecError(f"labels.{shown(key)}: expected text, got {text}", hint=f"put it in quotes: '{text}'")
 
 
 def _depth(value: Any, level: int = 1) -> int:
@@ -286,6 +288,8 @@ def _placed(text: str, message: str) -> str:
 
 
 def _explain(text: str, kind: Any) -> tuple[str]:
+    import difflib  # only where an error is explained: it is slow to import
+
     unknown = _UNKNOWN.search(text)
     if unknown:
         name, path = unknown.group(1), (unknown.group(2) or "$").removeprefix("$").removeprefix(".")

@@ -15,12 +15,10 @@ from typing import Any, Final, NoReturn
 
 import yaml
 
-from hal.core.model.codec import MAX_NESTING, spec_from_plain
+from hal.core.model.codec import MAX_NESTING, MAX_SPEC_BYTES, spec_from_plain
 from hal.core.model.errors import SpecError, shown
 from hal.core.model.job import JobSpec
 
-MAX_SPEC_BYTES: Final = 16 << 20
-"""Largest text accepted as one file of jobs."""
 MAX_VALUES: Final = 2_000_000
 """Values in one text, those repeated by YAML aliases counted each time."""
 
