@@ -22,6 +22,7 @@ from hal.client.errors import error_from_answer
 from hal.client.http import (
     ANSWER_TIMEOUT_S,
     MAX_CONNECTIONS,
+    MAX_STREAMS,
     RECONNECT_S,
     STREAM_TIMEOUT_S,
     Answer,
@@ -184,7 +185,8 @@ class AsyncClient:
         loop = asyncio.get_running_loop()
         while True:
             try:
-                response = await self._connected().send(self._built(request))
+                client = await self._connected()
+                response = await client.send(self._built(client, request))
                 break
             except (httpx.ConnectError, httpx.ConnectTimeout, UnreachableError) as error:
                 delay_s = backoff.failed(loop.time()) if self._answered else None
@@ -208,7 +210,8 @@ class AsyncClient:
         """
         response: httpx.Response | None = None
         try:
-            response = await self._connected().send(self._built(request, STREAM_TIMEOUT_S), stream=True)
+            client = await self._connected()
+            response = await client.send(self._built(client, request, STREAM_TIMEOUT_S), stream=True)
             if response.status_code >= 400:
                 raise error_from_answer(response.status_code, await response.aread())
             headers = dict(response.headers)
@@ -221,10 +224,12 @@ class AsyncClient:
             if response is not None:
                 await response.aclose()
 
-    def _connected(self) -> httpx.AsyncClient:
+    async def _connected(self) -> httpx.AsyncClient:
         path = "" if self.address.host else self.address.path()
         if self._http is None or path != self._socket_path:
-            limits = httpx.Limits(max_connections=MAX_CONNECTIONS, max_keepalive_connections=MAX_CONNECTIONS)
+            await self.aclose()
+            most = MAX_CONNECTIONS + MAX_STREAMS
+            limits = httpx.Limits(max_connections=most, max_keepalive_connections=MAX_CONNECTIONS)
             self._http = httpx.AsyncClient(
                 transport=httpx.AsyncHTTPTransport(uds=path or None, limits=limits, trust_env=False),
                 base_url=f"http://{self.address.authority}",
@@ -233,8 +238,8 @@ class AsyncClient:
             self._socket_path = path
         return self._http
 
-    def _built(self, request: Request, timeout_s: float = ANSWER_TIMEOUT_S) -> httpx.Request:
-        return self._connected().build_request(
+    def _built(self, client: httpx.AsyncClient, request: Request, timeout_s: float = ANSWER_TIMEOUT_S) -> httpx.Request:
+        return client.build_request(
             request.method,
             request.target,
             content=request.body,

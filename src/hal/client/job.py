@@ -21,7 +21,7 @@ class Job:
     """One submitted job. What it was when last read is `info`; `state` asks again until the job has ended."""
 
     def __init__(self, client: Client, job_id: str, info: JobInfo | None = None) -> None:
-        self._client = client
+        self.client = client
         self._info = info
         self.id = job_id
 
@@ -32,10 +32,10 @@ class Job:
         return self.id
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Job) and other.id == self.id and other._client is self._client
+        return isinstance(other, Job) and other.id == self.id and other.client is self.client
 
     def __hash__(self) -> int:
-        return hash((self.id, id(self._client)))
+        return hash((self.id, id(self.client)))
 
     @property
     def info(self) -> JobInfo:
@@ -60,7 +60,7 @@ class Job:
         Raises:
             NotFoundError: there is no such job.
         """
-        self._info = self._client.call(calls.job(self.id))
+        self._info = self.client.call(calls.job(self.id))
         return self._info
 
     def wait(self, timeout: float | None = None, *, check: bool = False) -> JobInfo:
@@ -76,7 +76,7 @@ class Job:
         deadline_s = None if timeout is None else time.monotonic() + timeout
         while True:
             left_s = calls.LONG_POLL_S if deadline_s is None else deadline_s - time.monotonic()
-            info = self._client.call(calls.wait(self.id, max(0.0, min(left_s, calls.LONG_POLL_S))))
+            info = self.client.call(calls.wait(self.id, max(0.0, min(left_s, calls.LONG_POLL_S))))
             self._info = info
             if info.ended:
                 break
@@ -143,21 +143,21 @@ class Job:
         tail_bytes: int | None = None,
     ) -> Iterator[bytes]:
         """As `logs`, as raw pieces; with `tail_bytes` only the last so many bytes (and what follows)."""
-        follower = LogFollower(self._client.connections, self.id, stream=stream, task=task, rank=rank, attempt=attempt)
+        follower = LogFollower(self.client.connections, self.id, stream=stream, task=task, rank=rank, attempt=attempt)
         return follower.pieces(follow=follow, tail_bytes=tail_bytes)
 
     def log_part(self, stream: str = "stdout", *, task: int = 0, rank: int = 0, offset: int = 0) -> LogPart:
         """The output file of its latest attempt from `offset` on, and how long it is."""
-        return self._client.call(calls.log(self.id, task=task, rank=rank, stream=stream, offset=offset))
+        return self.client.call(calls.log(self.id, task=task, rank=rank, stream=stream, offset=offset))
 
     def why(self) -> WhyInfo:
         """Why it has not started, and what would help."""
-        return self._client.call(calls.why(self.id))
+        return self.client.call(calls.why(self.id))
 
     def tasks(self, state: str | Sequence[str] = "", *, limit: int | None = None) -> Iterator[TaskInfo]:
         """Its tasks by number, page by page as they are consumed."""
         states = state if isinstance(state, str) else ",".join(state)
-        return self._client.paged(
+        return self.client.paged(
             lambda size, cursor: calls.tasks(self.id, state=states, limit=size, cursor=cursor), limit
         )
 
@@ -167,7 +167,7 @@ class Job:
         Raises:
             NotFoundError: the job has no such task.
         """
-        return self._client.call(calls.task(self.id, number))
+        return self.client.call(calls.task(self.id, number))
 
     def cancel(self) -> None:
         """End it, whatever it does.
@@ -175,20 +175,20 @@ class Job:
         Raises:
             ConflictError: it has ended already.
         """
-        self._one(self._client.cancel(self.id))
+        self._one(self.client.cancel(self.id))
 
     def hold(self) -> None:
         """Keep it from starting (tasks that run go on)."""
-        self._one(self._client.hold(self.id))
+        self._one(self.client.hold(self.id))
 
     def release(self) -> None:
         """Let it start again."""
-        self._one(self._client.release(self.id))
+        self._one(self.client.release(self.id))
 
     def requeue(self) -> None:
         """Run it again, as a new attempt."""
         self._info = None
-        self._one(self._client.requeue(self.id))
+        self._one(self.client.requeue(self.id))
 
     def update(self, **fields: Any) -> JobInfo:
         """Change a job that has not ended: priority, walltime, name, queue, hold …
@@ -197,7 +197,7 @@ class Job:
             SpecError: no such field, or not such a value.
             ConflictError: the job is past the point where this can be changed.
         """
-        self._info = self._client.call(calls.update(self.id, fields))
+        self._info = self.client.call(calls.update(self.id, fields))
         return self._info
 
     def _one(self, outcomes: Sequence[Outcome]) -> None:

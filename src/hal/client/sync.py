@@ -15,8 +15,9 @@ from hal.client import calls
 from hal.client.address import Address, find_address
 from hal.client.backoff import Backoff
 from hal.client.calls import Call, Page
-from hal.client.job import Job
+from hal.client.ended import as_ended
 from hal.client.http import RECONNECT_S, BrokenStreamError, Connections
+from hal.client.job import Job
 from hal.client.outcome import ids_of
 from hal.client.specs import JobOptions
 from hal.client.sse import EventReader
@@ -133,15 +134,21 @@ class Client:
             timeout: seconds for all together; None: no limit.
         Returns: in the given order.
         Raises:
-            TimedOutError: not all have ended by then.
+            TimedOutError: not all have ended by then; they go on.
         """
-        deadline_s = None if timeout is None else time.monotonic() + timeout
-        ends = []
-        for job in jobs:
-            handle = job if isinstance(job, Job) else Job(self, str(job))
-            left_s = None if deadline_s is None else max(0.0, deadline_s - time.monotonic())
-            ends.append(handle.wait(left_s))
-        return ends
+        ids = [str(job) for job in jobs]
+        ends = {info.id: info for info in as_ended(self, list(dict.fromkeys(ids)), timeout)}
+        return [ends[one] for one in ids]
+
+    def as_ended(self, jobs: Iterable[Job | str | int], timeout: float | None = None) -> Iterator[JobInfo]:
+        """Each of them as soon as it has ended, in the order in which they end.
+
+        Args:
+            timeout: seconds for all together; None: no limit.
+        Raises:
+            TimedOutError: not all have ended by then; they go on.
+        """
+        return as_ended(self, list(dict.fromkeys(str(job) for job in jobs)), timeout)
 
     def cancel(self, *ids: str | int, **filters: Any) -> list[Outcome]:
         """Cancel jobs (`42`) and tasks (`42.7`) by id, or all that a filter names; one outcome each."""

@@ -1,0 +1,99 @@
+"""How every command is declared: `-h`, examples in the help, `--home`, `--url`, `-q`, and where it prints results `-o`.
+
+The common options work before and after the command's name: `hal --home X jobs` is `hal jobs --home X`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from hal.cli.screen import FORMATS, Screen
+
+CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100, "auto_envvar_prefix": None}
+
+pass_screen = click.make_pass_decorator(Screen, ensure=True)
+
+Function = Callable[..., Any]
+
+
+class HalCommand(click.Command):
+    """A command with the common options and examples below its options."""
+
+    def __init__(self, *args: Any, examples: str = "", output: bool = False, **attrs: Any) -> None:
+        attrs["context_settings"] = {**CONTEXT, **attrs.get("context_settings", {})}
+        super().__init__(*args, **attrs)
+        self.examples = inspect.cleandoc(examples)
+        self.params.extend(place_options() + (output_options() if output else []))
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Examples, as they are."""
+        if self.examples:
+            with formatter.section("Examples"):
+                for line in self.examples.splitlines():
+                    formatter.write(f"  {line}\n" if line else "\n")
+
+
+def command(name: str, *, examples: str, output: bool = False, **attrs: Any) -> Callable[[Function], HalCommand]:
+    """Declare a command.
+
+    Args:
+        name: as people type it.
+        examples: lines to type, with what they do after `#`.
+        output: it prints results, so it takes `-o` and `--json`.
+        attrs: as click's.
+    """
+    return click.command(name, cls=HalCommand, examples=examples, output=output, **attrs)
+
+
+def place_options() -> list[click.Parameter]:
+    """Which HAL, and how talkative."""
+    return [
+        click.Option(
+            ["--home"],
+            metavar="DIR",
+            callback=_keep("home"),
+            expose_value=False,
+            help="The HAL_HOME of the HAL to speak to (default: $HAL_HOME, else ~/.local/state/hal).",
+        ),
+        click.Option(
+            ["--url"],
+            metavar="URL",
+            callback=_keep("url"),
+            expose_value=False,
+            help="A HAL elsewhere: http://HOST:PORT, token in $HAL_TOKEN (default: $HAL_URL).",
+        ),
+        click.Option(
+            ["-q", "--quiet"], is_flag=True, callback=_keep("quiet"), expose_value=False, help="No remarks on stderr."
+        ),
+    ]
+
+
+def output_options() -> list[click.Parameter]:
+    """The form of results."""
+    return [
+        click.Option(
+            ["-o", "--output"],
+            type=click.Choice(FORMATS),
+            callback=_keep("format"),
+            expose_value=False,
+            help="Form of the output (default: table).",
+        ),
+        click.Option(["--json"], is_flag=True, callback=_json, expose_value=False, help="Short for -o json."),
+    ]
+
+
+def _keep(field: str) -> Callable[[click.Context, click.Parameter, Any], None]:
+    def callback(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+        if value:
+            setattr(ctx.ensure_object(Screen), field, value)
+
+    return callback
+
+
+def _json(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    if value:
+        ctx.ensure_object(Screen).format = "json"

@@ -1,0 +1,35 @@
+"""What `hal` returns to the shell (docs/cli.md says the same to people)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+OK: Final = 0
+FAILED: Final = 1
+"""The job failed, or an error without a code of its own."""
+USAGE: Final = 2
+NOT_FOUND: Final = 3
+DENIED: Final = 4
+UNREACHABLE: Final = 5
+CONFLICT: Final = 6
+OVERLOADED: Final = 7
+TIMED_OUT: Final = 124
+INTERRUPTED: Final = 130
+BROKEN_PIPE: Final = 141
+SIGNALLED: Final = 128
+"""Plus the signal's number, as shells do."""
+
+_BY_ERROR_CODE: Final = {
+    "invalid-spec": USAGE,
+    "not-found": NOT_FOUND,
+    "denied": DENIED,
+    "unreachable": UNREACHABLE,
+    "conflict": CONFLICT,
+    "overloaded": OVERLOADED,
+    "timed-out": TIMED_OUT,
+}
+
+
+def of_error(code: str) -> int:
+    """The exit code for an error's `code`."""
+    return _BY_ERROR_CODE.get(code, FAILED)

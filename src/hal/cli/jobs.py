@@ -1,0 +1,103 @@
+"""`hal jobs`: a page of jobs, once or watched."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+import click
+
+from hal.cli.command import command, pass_screen
+from hal.cli.options import filter_options, filters_from
+from hal.cli.screen import Screen
+
+COLUMNS = ("ID", "NAME", "USER", "QUEUE", "STATE", "TASKS", "NODES", "TIME", "WAIT/REASON")
+DEFAULT_LIMIT = 100
+WATCH_EVERY_S = 1.0
+
+
+@command(
+    "jobs",
+    short_help="List jobs.",
+    output=True,
+    examples="""
+    hal jobs                          # what waits and runs
+    hal jobs --all --limit 20         # the last 20, ended ones too
+    hal jobs -s failed -s timed-out   # what went wrong
+    hal jobs -w                       # watch; Ctrl-C ends
+    hal jobs -o json | jq '.[].id'
+    """,
+)
+@filter_options
+@click.option("--all", "everything", is_flag=True, help="Ended jobs too.")
+@click.option(
+    "--limit", type=click.IntRange(0), default=DEFAULT_LIMIT, show_default=True, help="At most so many; 0 is all."
+)
+@click.option("-w", "--watch", is_flag=True, help="Show it again and again, until Ctrl-C.")
+@pass_screen
+def jobs(
+    screen: Screen,
+    state: Sequence[str],
+    user: Sequence[str],
+    queue: Sequence[str],
+    name: Sequence[str],
+    account: Sequence[str],
+    label: Sequence[str],
+    everything: bool,
+    limit: int,
+    watch: bool,
+) -> None:
+    """List jobs, newest first: those that wait or run; with --all or --state also ended ones."""
+    filters = filters_from(
+        {"state": state, "user": user, "queue": queue, "name": name, "account": account, "label": label}
+    )
+    if not everything and "state" not in filters:
+        from hal.core.model import TaskState
+
+        filters["state"] = [one.value for one in TaskState if not one.ended]
+    if watch and not screen.plain and screen.out.isatty():
+        _watch(screen, lambda: _rows(screen, filters, limit))
+        return
+    if screen.plain:
+        screen.emit(list(screen.client.jobs(limit=limit or None, **filters)))
+        return
+    rows = _rows(screen, filters, limit)
+    screen.table(COLUMNS, rows)
+    if not rows and not everything:
+        screen.note("no such job; `hal jobs --all` shows ended ones too")
+    elif limit and len(rows) == limit:
+        screen.note(f"the newest {limit}; --limit 0 shows all")
+
+
+def _rows(screen: Screen, filters: dict[str, list[str]], limit: int) -> list[tuple[str, ...]]:
+    from hal.cli.wording import done, ran_ms, remark, span
+
+    now_ms = round(time.time() * 1000)
+    return [
+        (
+            info.id,
+            info.name,
+            info.user,
+            info.queue,
+            info.state.value,
+            done(info),
+            str(info.nodes),
+            span(ran_ms(info, now_ms)),
+            remark(info, now_ms),
+        )
+        for info in screen.client.jobs(limit=limit or None, **filters)
+    ]
+
+
+def _watch(screen: Screen, rows: Callable[[], Sequence[Sequence[str]]]) -> None:
+    from rich.live import Live
+
+    from hal.cli.tables import console_on, rich_table
+
+    with Live(console=console_on(screen.out), auto_refresh=False, screen=False) as live:
+        try:
+            while True:
+                live.update(rich_table(COLUMNS, rows(), "STATE"), refresh=True)
+                time.sleep(WATCH_EVERY_S)
+        except KeyboardInterrupt:
+            return

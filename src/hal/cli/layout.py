@@ -1,0 +1,157 @@
+"""Which nodes `hal up` starts on this machine, and how its cores and memory are shared among them.
+
+The layout of the last start is kept in HAL_HOME/run/layout.json, so that `hal up` alone starts the same nodes again.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+
+from hal.core.model import ConflictError, InternalError, SpecError
+from hal.runtime.home import Home, check_node_name
+from hal.runtime.privacy import write_private
+
+MAX_NODES = 64
+"""Most nodes that one machine plays."""
+MIB = 1 << 20
+
+
+class NodePlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One node: what it offers."""
+
+    name: str
+    cpu_milli: int
+    memory_bytes: int
+    resources: dict[str, int] = {}
+    """Others by name, base units."""
+    labels: dict[str, str] = {}
+
+    def keeper_arguments(self) -> list[str]:
+        """What its keeper is started with, beside --home."""
+        words = ["--node", self.name, "--cpu-milli", str(self.cpu_milli), "--memory", str(self.memory_bytes)]
+        for name, amount in self.resources.items():
+            words += ["--resource", f"{name}={amount}"]
+        for key, value in self.labels.items():
+            words += ["--label", f"{key}={value}"]
+        return words
+
+
+class Layout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """All of them, and the TCP address of REST ('' when there is none)."""
+
+    nodes: tuple[NodePlan, ...]
+    tcp: str = ""
+
+    def save(self, home: Home) -> None:
+        """Keep it for the next `hal up`."""
+        write_private(_file(home), msgspec.json.encode(self).decode())
+
+
+def saved_layout(home: Home) -> Layout | None:
+    """That of the last start; None before the first.
+
+    Raises:
+        InternalError: the file is damaged.
+    """
+    try:
+        return msgspec.json.decode(_file(home).read_bytes(), type=Layout)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except msgspec.DecodeError as error:
+        raise InternalError(f"{_file(home)} is damaged: {error}", hint="delete it, and say --nodes again") from error
+
+
+def plan_nodes(
+    count: int,
+    *,
+    name: str | None = None,
+    cpu_milli: int | None = None,
+    memory_bytes: int | None = None,
+    resources: dict[str, int] | None = None,
+    labels: dict[str, str] | None = None,
+) -> tuple[NodePlan, ...]:
+    """`count` equal nodes, n1 … nN; what is not given is an equal share of this machine, at least one core.
+
+    Raises:
+        SpecError: too many, or a name that cannot be one.
+    """
+    if not 1 <= count <= MAX_NODES:
+        raise SpecError(f"--nodes: {count}; between 1 and {MAX_NODES} on one machine")
+    cpu_milli = cpu_milli or max(1, cores_here() // count) * 1000
+    memory_bytes = memory_bytes or memory_here_bytes() // count // MIB * MIB
+    names = [check_node_name(name)] if name and count == 1 else [f"{name or 'n'}{i + 1}" for i in range(count)]
+    return tuple(
+        NodePlan(
+            name=check_node_name(one),
+            cpu_milli=cpu_milli,
+            memory_bytes=memory_bytes,
+            resources=dict(resources or {}),
+            labels=dict(labels or {}),
+        )
+        for one in names
+    )
+
+
+def same_or_refused(asked: Layout, running: Layout) -> Layout:
+    """What is asked for, when it is what runs.
+
+    Raises:
+        ConflictError: something else runs.
+    """
+    if asked == running:
+        return running
+    if asked.tcp and asked.tcp != running.tcp:
+        raise ConflictError(
+            f"HAL is running {f'with --tcp {running.tcp}' if running.tcp else 'without a TCP port'}",
+            hint="stop its controller first (jobs go on): hal down --leave",
+        )
+    raise ConflictError(
+        f"HAL is running with {len(running.nodes)} node(s) of another shape",
+        hint="see `hal nodes`; to change them stop it first: hal down",
+    )
+
+
+def cores_here() -> int:
+    """Cores that this process may use."""
+    return max(1, len(os.sched_getaffinity(0)))
+
+
+def memory_here_bytes() -> int:
+    """Memory of this machine, or of the cgroup around this process when that is less."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limits = [limit for limit in map(_limit, _limit_files()) if limit is not None]
+    return min([total, *limits])
+
+
+def _limit_files() -> list[Path]:
+    """Where cgroups v2 and v1 say the limit, from this process's own group up to the root."""
+    try:
+        lines = Path("/proc/self/cgroup").read_text().splitlines()
+    except (FileNotFoundError, PermissionError):
+        return []
+    files: list[Path] = []
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers not in ("", "memory"):
+            continue
+        root, name = Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes"
+        if not controllers:
+            root, name = Path("/sys/fs/cgroup"), "memory.max"
+        group = root / path.lstrip("/")
+        files += [place / name for place in (group, *group.parents) if place.is_relative_to(root)]
+    return files
+
+
+def _limit(file: Path) -> int | None:
+    try:
+        text = file.read_text().strip()
+    except OSError:
+        return None
+    return int(text) if text.isdigit() else None
+
+
+def _file(home: Home) -> Path:
+    return home.run_dir / "layout.json"

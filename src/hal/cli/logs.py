@@ -1,0 +1,132 @@
+"""`hal logs`: what a job wrote; its stdout goes to stdout, its stderr to stderr."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from typing import TYPE_CHECKING, BinaryIO
+
+import click
+
+from hal.cli.command import command, pass_screen
+from hal.cli.screen import Screen
+
+if TYPE_CHECKING:
+    from hal.client.job import Job
+
+
+@command(
+    "logs",
+    short_help="What a job wrote.",
+    examples="""
+    hal logs 42
+    hal logs -f 42                # until it ends
+    hal logs 42.7 --stderr        # of one task
+    hal logs 42 --rank 2 --tail 20
+    """,
+)
+@click.argument("job", metavar="JOB[.TASK]")
+@click.option("-f", "--follow", is_flag=True, help="Wait for more until the task has ended.")
+@click.option("--stderr", "only_err", is_flag=True, help="Only its stderr, to stdout here.")
+@click.option("--stream", type=click.Choice(["stdout", "stderr", "both"]), help="Which (default: both).")
+@click.option("--task", type=click.IntRange(0), metavar="T", help="Which task of an array (default: 0).")
+@click.option("--rank", type=click.IntRange(0), default=0, metavar="R", help="Which node of a gang (default: 0).")
+@click.option("--attempt", type=click.IntRange(1), metavar="N", help="Which try (default: the latest).")
+@click.option("--tail", type=click.IntRange(0), metavar="N", help="Only the last N lines.")
+@pass_screen
+def logs(
+    screen: Screen,
+    job: str,
+    follow: bool,
+    only_err: bool,
+    stream: str | None,
+    task: int | None,
+    rank: int,
+    attempt: int | None,
+    tail: int | None,
+) -> None:
+    """What JOB wrote, as far as it is kept: stdout to stdout, stderr to stderr."""
+    from hal.core.model import parse_task_ref
+
+    number, position = parse_task_ref(job)
+    if position is not None and task is not None:
+        raise click.UsageError(f"the task is given twice: {job} and --task {task}")
+    if only_err and stream not in (None, "stderr"):
+        raise click.UsageError(f"--stderr and --stream {stream} exclude each other")
+    chosen = "stderr" if only_err else stream or "both"
+    handle = screen.client.job(number)
+    which = position if position is not None else task
+    if which is None:
+        which = 0
+        if handle.info.tasks > 1:
+            screen.note(
+                f"job {number} has {handle.info.tasks} tasks; this is task 0 (hal logs {number}.1 for the next)"
+            )
+    out = sys.stdout.buffer
+    targets = {"stdout": out, "stderr": out if chosen == "stderr" else sys.stderr.buffer}
+    streams = ["stdout", "stderr"] if chosen == "both" else [chosen]
+    copies = [_Copy(handle, name, which, rank, attempt, tail, follow, targets[name]) for name in streams]
+    if not follow:
+        for copy in copies:
+            copy()
+        return
+    _together(copies)
+
+
+class _Copy:
+    """One stream on its way here."""
+
+    def __init__(
+        self,
+        job: Job,
+        stream: str,
+        task: int,
+        rank: int,
+        attempt: int | None,
+        tail: int | None,
+        follow: bool,
+        to: BinaryIO,
+    ) -> None:
+        self._job, self._stream, self._task, self._rank = job, stream, task, rank
+        self._attempt, self._tail, self._follow, self._to = attempt, tail, follow, to
+        self.error: Exception | None = None
+
+    def __call__(self) -> None:
+        tail_bytes = None
+        if self._tail is not None:
+            from hal.cli.streams import Source, offset_of_last_lines
+
+            source = Source(self._task, self._rank, self._stream)
+            tail_bytes = offset_of_last_lines(self._job.client, self._job.id, source, self._attempt, self._tail)
+        for piece in self._job.log_bytes(
+            self._stream,
+            task=self._task,
+            rank=self._rank,
+            attempt=self._attempt,
+            follow=self._follow,
+            tail_bytes=tail_bytes,
+        ):
+            self._to.write(piece)
+            self._to.flush()
+
+    def in_thread(self) -> None:
+        from hal.core.model import HALError
+
+        try:
+            self()
+        except (HALError, BrokenPipeError) as error:
+            self.error = error
+
+
+def _together(copies: list[_Copy]) -> None:
+    threads = [threading.Thread(target=copy.in_thread, daemon=True) for copy in copies]
+    for thread in threads:
+        thread.start()
+    try:
+        for thread in threads:
+            thread.join()
+    except KeyboardInterrupt:
+        return
+    for copy in copies:
+        if copy.error is not None:
+            raise copy.error

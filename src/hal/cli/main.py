@@ -1,0 +1,149 @@
+"""`hal`: finds the command, runs it, and turns errors into one line, a hint and an exit code."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from hal import __version__
+from hal.cli import exit_codes
+from hal.cli.command import CONTEXT, output_options, place_options
+from hal.cli.lazy_group import Lazy, LazyGroup
+from hal.cli.screen import Screen, colour_allowed
+
+if TYPE_CHECKING:
+    from hal.core.model.errors import HALError
+
+_JOBS = "Jobs"
+_HERE = "HAL on this machine"
+_LOOK = "Looking"
+_OTHER = "More"
+
+COMMANDS = {
+    "up": Lazy("hal.cli.up:up", "Start HAL on this machine, or what of it is missing.", _HERE),
+    "down": Lazy("hal.cli.down:down", "Stop it.", _HERE),
+    "status": Lazy("hal.cli.status:status", "How it is: controller, nodes, jobs, and what to do.", _HERE),
+    "run": Lazy("hal.cli.run:run", "Run a command as a job, here and now: its output, its exit code.", _JOBS),
+    "submit": Lazy("hal.cli.submit:submit", "Submit jobs from files or a command; prints their ids.", _JOBS),
+    "wait": Lazy("hal.cli.wait:wait", "Wait until jobs have ended.", _JOBS),
+    "cancel": Lazy("hal.cli.control:cancel", "Cancel jobs or tasks, by id or by filter.", _JOBS),
+    "requeue": Lazy("hal.cli.control:requeue", "Run jobs or tasks again.", _JOBS),
+    "hold": Lazy("hal.cli.control:hold", "Keep jobs from starting.", _JOBS),
+    "release": Lazy("hal.cli.control:release", "Let held jobs start.", _JOBS),
+    "update": Lazy("hal.cli.update:update", "Change jobs: priority, walltime, name …", _JOBS),
+    "jobs": Lazy("hal.cli.jobs:jobs", "List jobs; -w watches.", _LOOK),
+    "show": Lazy("hal.cli.show:show", "Everything about one job or task.", _LOOK),
+    "why": Lazy("hal.cli.why:why", "Why a job is not running, and what would help.", _LOOK),
+    "logs": Lazy("hal.cli.logs:logs", "What a job wrote; -f follows.", _LOOK),
+    "nodes": Lazy("hal.cli.nodes:nodes", "List nodes.", _LOOK),
+    "queues": Lazy("hal.cli.queues:queues", "List queues.", _LOOK),
+    "events": Lazy("hal.cli.events:events", "What happened; -f follows.", _LOOK),
+    "simulate": Lazy("hal.cli.simulate:simulate", "Replay a workload log under scheduling policies.", _OTHER),
+    "workload": Lazy("hal.cli.workload:workload", "Generate synthetic workload logs.", _OTHER),
+    "completion": Lazy("hal.cli.completion:completion", "Shell completion for bash, zsh or fish.", _OTHER),
+}
+
+EPILOG = "First steps: hal up, then hal run -- hostname. Every command has -h with examples."
+
+
+def _version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    if value:
+        click.echo(f"hal {__version__}")
+        ctx.exit()
+
+
+root = LazyGroup(
+    "hal",
+    lazy=COMMANDS,
+    context_settings=CONTEXT,
+    help="HAL runs batch, high-throughput and AI jobs on this machine and others.",
+    epilog=EPILOG,
+    params=[
+        click.Option(
+            ["--version"],
+            is_flag=True,
+            is_eager=True,
+            expose_value=False,
+            callback=_version,
+            help="Show the version.",
+        ),
+        *place_options(),
+        *output_options(),
+    ],
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns its exit code. Arguments: default sys.argv."""
+    args = list(sys.argv[1:] if argv is None else argv)
+    try:
+        code = _run(args)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read us has gone (`hal jobs | head`): nothing to say, and nothing to flush at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return exit_codes.BROKEN_PIPE
+    return code
+
+
+def _run(args: list[str]) -> int:
+    try:
+        code = root.main(args, prog_name="hal", standalone_mode=False, obj=Screen())
+    except click.UsageError as error:
+        return _tell(args, "invalid-usage", _message(error), _hint(error), exit_codes.USAGE)
+    except click.ClickException as error:
+        return _tell(args, "error", error.format_message(), "", error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        return _tell(args, "interrupted", "interrupted", "", exit_codes.INTERRUPTED)
+    except _hal_error() as error:
+        return _tell(args, error.code, error.message, error.hint, exit_codes.of_error(error.code))
+    return code if isinstance(code, int) else exit_codes.OK
+
+
+def _hal_error() -> type[HALError]:
+    """HALError, imported only once something was raised (the model costs 30 ms)."""
+    from hal.core.model import errors
+
+    return errors.HALError
+
+
+def _message(error: click.UsageError) -> str:
+    text = error.format_message()
+    return f"{text[:1].lower()}{text[1:]}".rstrip(".")
+
+
+def _hint(error: click.UsageError) -> str:
+    own = getattr(error, "hint", "")
+    if own:
+        return str(own)
+    return f"see: {error.ctx.command_path} --help" if error.ctx is not None else ""
+
+
+def _tell(args: Sequence[str], code: str, message: str, hint: str, exit_code: int) -> int:
+    """One line and a hint on standard error, as JSON where JSON was asked for."""
+    if _wants_json(args):
+        import json
+
+        problem = {"code": code, "message": message, "hint": hint, "exit_code": exit_code}
+        click.echo(json.dumps({"error": problem}, ensure_ascii=False), err=True)
+        return exit_code
+    bold, plain = ("\x1b[1;31m", "\x1b[0m") if colour_allowed(sys.stderr) else ("", "")
+    click.echo(f"{bold}error:{plain} {' '.join(message.split())}", err=True, color=True)
+    if hint:
+        click.echo(f"hint: {' '.join(hint.split())}", err=True)
+    return exit_code
+
+
+def _wants_json(args: Sequence[str]) -> bool:
+    own = args[: list(args).index("--")] if "--" in args else args
+    forms = [after for option, after in itertools.pairwise(own) if option in ("-o", "--output")]
+    return "json" in forms or not {"--json", "-ojson", "--output=json"}.isdisjoint(own)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

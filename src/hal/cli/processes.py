@@ -1,0 +1,228 @@
+"""The processes of HAL on this machine: which run, starting them, stopping them, the end of their logs."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from subprocess import Popen
+
+from hal.cli.layout import NodePlan
+from hal.core.model import ConflictError
+from hal.runtime.home import Home
+from hal.runtime.identity import ProcessIdentity, identify, kill, running, wait_gone
+from hal.runtime.launch import start_detached
+
+STOP_CONTROLLER_S = 20.0
+STOP_KEEPER_S = 30.0
+"""Longer than a keeper needs to end its steps: TERM, grace, KILL, and the controller's word."""
+STOP_AGENT_S = 10.0
+STOP_ROUNDS = 3
+"""An agent that is stopped after its keeper may just have started another one: look again, so often."""
+LOOK_EVERY_S = 0.05
+TAIL_LINES = 15
+TAIL_BYTES = 64 << 10
+
+
+@contextlib.contextmanager
+def one_at_a_time(home: Home) -> Iterator[None]:
+    """Keeps a second `hal up` or `hal down` out, for the same home.
+
+    Raises:
+        ConflictError: one is at work.
+    """
+    fd = os.open(home.run_dir / "up.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ConflictError(
+                f"another `hal up` or `hal down` is at work in {home.root}", hint="wait for it, and try again"
+            ) from None
+        yield
+    finally:
+        os.close(fd)
+
+
+class Process:
+    """One of the daemons: what it is called, whether it runs."""
+
+    def __init__(self, home: Home, name: str) -> None:
+        self.home = home
+        self.name = name
+        self._child: Popen[bytes] | None = None
+        self._output_from = 0
+
+    @property
+    def identity(self) -> ProcessIdentity | None:
+        """That of the running process."""
+        return running(self.home.pid_file(self.name))
+
+    def start(self, argv: Sequence[str]) -> None:
+        """Start it, detached from this terminal."""
+        output = self.home.output_file(self.name)
+        self._output_from = output.stat().st_size if output.exists() else 0
+        self._child = start_detached([sys.executable, "-m", *argv], output=output)
+
+    @property
+    def ended_early(self) -> int | None:
+        """The exit code of the process that was started here, once it has ended."""
+        return None if self._child is None else self._child.poll()
+
+    @property
+    def log_path(self) -> Path:
+        """Where it writes."""
+        log = self.home.log_file(self.name)
+        return log if log.exists() else self.home.output_file(self.name)
+
+    def undo(self) -> None:
+        """Stop what was started here."""
+        if self._child is None or self._child.poll() is not None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            stop([(identify(self._child.pid), signal.SIGTERM)], STOP_AGENT_S)
+        self._child.wait()
+
+    def tail(self) -> list[str]:
+        """The last lines that it wrote since `start`: its own output, else its log."""
+        lines = _last_lines(self.home.output_file(self.name), self._output_from)
+        return lines or [_readable(line) for line in _last_lines(self.home.log_file(self.name), 0)]
+
+
+def controller(home: Home) -> Process:
+    """REST, truth, scheduling."""
+    return Process(home, "controller")
+
+
+def keeper(home: Home, node: str) -> Process:
+    """Holds the steps of a node."""
+    return Process(home, f"keeper-{node}")
+
+
+def agent(home: Home, node: str) -> Process:
+    """Speaks for a node."""
+    return Process(home, f"agent-{node}")
+
+
+def start_controller(home: Home, tcp: str) -> Process:
+    """Start it; it answers some time later."""
+    process = controller(home)
+    process.start(["hal.daemons.controller", "--home", str(home.root), *(["--tcp", tcp] if tcp else [])])
+    return process
+
+
+def start_keeper(home: Home, plan: NodePlan) -> Process:
+    """Start it; it starts its agent, which joins the controller some time later."""
+    process = keeper(home, plan.name)
+    process.start(["hal.daemons.agent.keeper", "--home", str(home.root), *plan.keeper_arguments()])
+    return process
+
+
+def nodes_with_processes(home: Home) -> list[str]:
+    """Names of the nodes of which something runs."""
+    return [name for name in home.node_names() if keeper(home, name).identity or agent(home, name).identity]
+
+
+def stop_controller(home: Home) -> bool:
+    """Stop it in good order, else by force; whether it ran."""
+    identity = controller(home).identity
+    if identity is None:
+        return False
+    stop([(identity, signal.SIGTERM)], STOP_CONTROLLER_S)
+    return True
+
+
+def stop_nodes(home: Home, *, kill_steps: bool) -> list[str]:
+    """Stop keepers and agents; their steps too, or leave those to their helpers. Names of the nodes that had some."""
+    names = nodes_with_processes(home)
+    number = signal.SIGUSR1 if kill_steps else signal.SIGTERM
+    for _ in range(STOP_ROUNDS):
+        keepers = [identity for name in names if (identity := keeper(home, name).identity)]
+        stop([(identity, number) for identity in keepers], STOP_KEEPER_S)
+        agents = [identity for name in names if (identity := agent(home, name).identity)]
+        stop([(identity, signal.SIGTERM) for identity in agents], STOP_AGENT_S)
+        if not agents and not any(keeper(home, name).identity for name in names):
+            break
+    return names
+
+
+def stop(processes: Sequence[tuple[ProcessIdentity, int]], timeout_s: float) -> None:
+    """Send each its signal, wait for all to end, and kill what has not ended in time."""
+    for identity, number in processes:
+        kill(identity, number)
+    deadline_s = time.monotonic() + timeout_s
+    for identity, _ in processes:
+        if not wait_gone(identity, max(0.0, deadline_s - time.monotonic())):
+            kill(identity, signal.SIGKILL)
+            wait_gone(identity, STOP_AGENT_S)
+
+
+def steps_in_processes(home: Home) -> int:
+    """How many attempts have processes on this machine, told by the environment of all processes.
+
+    It is for when no controller can be asked.
+    """
+    found: set[tuple[bytes, ...]] = set()
+    mine = f"HAL_HOME={home.root}".encode()
+    wanted = (b"HAL_JOB_ID=", b"HAL_TASK=", b"HAL_ATTEMPT=")
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            variables = (entry / "environ").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        names = tuple(sorted(v for v in variables if v.startswith(wanted)))
+        if mine in variables and len(names) == len(wanted):
+            found.add(names)
+    return len(found)
+
+
+def wait_until(
+    done: Callable[[], bool], processes: Sequence[Process], timeout_s: float, tell: Callable[[], None]
+) -> Process | None:
+    """Wait until `done()`; the process that ended before that (it should not have), or None.
+
+    Raises:
+        TimeoutError: `timeout_s` passed.
+    """
+    deadline_s = time.monotonic() + timeout_s
+    while not done():
+        for process in processes:
+            if process.ended_early is not None:
+                return process
+        if time.monotonic() > deadline_s:
+            raise TimeoutError
+        tell()
+        time.sleep(LOOK_EVERY_S)
+    return None
+
+
+def _last_lines(file: Path, start: int) -> list[str]:
+    try:
+        with file.open("rb") as opened:
+            size = opened.seek(0, os.SEEK_END)
+            opened.seek(max(start, size - TAIL_BYTES))
+            text = opened.read(TAIL_BYTES).decode(errors="replace")
+    except FileNotFoundError:
+        return []
+    return [line for line in text.splitlines() if line.strip()][-TAIL_LINES:]
+
+
+def _readable(line: str) -> str:
+    """A structlog line as a sentence."""
+    try:
+        fields = json.loads(line)
+    except ValueError:
+        return line
+    if not isinstance(fields, dict):
+        return line
+    event, level = fields.pop("event", ""), fields.pop("level", "")
+    rest = " ".join(f"{key}={value}" for key, value in fields.items() if key not in ("timestamp", "time", "logger"))
+    return f"{level} {event} {rest}".strip()

@@ -1,0 +1,152 @@
+"""`hal run`: a command as a job, as if it ran here: its output, its exit code, Ctrl-C."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hal.cli import exit_codes
+from hal.cli.after_dashes import DashesCommand, after_dashes
+from hal.cli.command import pass_screen
+from hal.cli.options import job_options, options_of
+from hal.cli.progress import Progress
+from hal.cli.screen import Screen
+
+if TYPE_CHECKING:
+    from hal.cli.streams import Mixer
+    from hal.client.job import Job
+    from hal.client.views import JobInfo
+
+MAX_FOLLOWED = 32
+"""Tasks x nodes whose output is shown at once; wider jobs are for `hal submit`."""
+LOOK_EVERY_S = 2.0
+"""How often the line about a waiting job is brought up to date."""
+
+
+@click.command(
+    "run",
+    cls=DashesCommand,
+    short_help="Run a command as a job, here and now.",
+    context_settings={"allow_interspersed_args": False},
+    examples="""
+    hal run -- hostname
+    hal run -c 4 -m 8GiB -t 2h -- python train.py
+    hal run --nodes 3 -- sh -c 'echo $HAL_NODE_RANK of $HAL_NODES'
+    hal run --detach -- ./long.sh      # prints the id: hal logs -f ID
+    """,
+)
+@click.argument("words", metavar="", nargs=-1, type=click.UNPROCESSED)
+@click.option("--detach", is_flag=True, help="Only submit it; prints the id.")
+@job_options
+@pass_screen
+@click.pass_context
+def run(ctx: click.Context, screen: Screen, /, words: Sequence[str], detach: bool, **given: Any) -> int:
+    """Run COMMAND as a job; wait for it, show its output here, and return its exit code.
+
+    124 when its time limit ended it, 128 + N when signal N did. Ctrl-C asks whether to cancel it, a second one cancels
+    at once. Input is not passed on. If this terminal is closed, the job goes on.
+    """
+    behind = after_dashes(ctx)
+    # In `hal run git log -- file` the dashes are git's.
+    command = [*words, *(["--", *behind] if words and behind is not None else behind or [])]
+    if not command:
+        raise click.UsageError("no command; write: hal run -- COMMAND")
+    job = screen.client.submit(command, **options_of(given))
+    if detach:
+        screen.line(job.id)
+        return exit_codes.OK
+    return _Attended(screen, job).result()
+
+
+class _Attended:
+    """A job somebody sits in front of."""
+
+    def __init__(self, screen: Screen, job: Job) -> None:
+        self._screen = screen
+        self._job = job
+        self._asked = False
+        self._cancelled = False
+
+    def result(self) -> int:
+        """Its exit code, when it has ended and its output is shown."""
+        info = self._job.refresh()
+        tasks, nodes = info.tasks, info.nodes
+        if tasks * nodes > MAX_FOLLOWED:
+            self._screen.note(
+                f"job {info.id} has {tasks} tasks on {nodes} nodes each: its output is not shown here "
+                f"(hal logs {info.id}.0)"
+            )
+            tasks = 0
+        mixer = self._mixer(tasks, nodes)
+        mixer.start()
+        try:
+            info = self._wait()
+        finally:
+            mixer.finish()
+        if mixer.error is not None:
+            raise mixer.error
+        return self._exit_code(info)
+
+    def _mixer(self, tasks: int, nodes: int) -> Mixer:
+        from hal.cli.streams import Mixer, Source
+
+        sources = []
+        for task in range(tasks):
+            for rank in range(nodes):
+                label = (f"{task}" if tasks > 1 else "") + (f"@{rank}" if nodes > 1 else "")
+                prefix = f"[{label}] " if label else ""
+                sources += [Source(task, rank, stream, prefix) for stream in ("stdout", "stderr")]
+        return Mixer(self._screen.client, self._job.id, sources, sys.stdout.buffer, sys.stderr.buffer)
+
+    def _wait(self) -> JobInfo:
+        from hal.core.model import TimedOutError
+
+        with Progress(self._screen) as progress:
+            while True:
+                try:
+                    return self._job.wait(LOOK_EVERY_S)
+                except TimedOutError:
+                    self._tell(progress)
+                except KeyboardInterrupt:
+                    progress.clear()
+                    self._interrupted()
+
+    def _tell(self, progress: Progress) -> None:
+        info = self._job.info
+        if info.state in ("pending", "held"):
+            progress.say(f"job {info.id} waits{f': {info.reason}' if info.reason else ''} (hal why {info.id})")
+        else:
+            progress.clear()
+
+    def _interrupted(self) -> None:
+        """Asks the first time; the second time, or where nobody can be asked, the job is cancelled."""
+        if self._cancelled:
+            raise KeyboardInterrupt  # it does not even end when cancelled: leave it to HAL
+        if not self._asked and self._screen.interactive:
+            self._asked = True
+            try:
+                if not self._screen.ask(f"\ncancel job {self._job.id}? (Ctrl-C again cancels it)"):
+                    self._screen.note(f"job {self._job.id} goes on")
+                    self._asked = False
+                    return
+            except KeyboardInterrupt:
+                self._screen.note("")
+        self._cancelled = True
+        self._screen.note(f"cancelling job {self._job.id}")
+        from hal.core.model import ConflictError
+
+        try:
+            self._job.cancel()
+        except ConflictError:
+            return  # it has just ended by itself
+
+    def _exit_code(self, info: JobInfo) -> int:
+        from hal.cli.endings import ending, job_exit_code, task_exit_code
+
+        code = task_exit_code(self._job.task(0)) if info.tasks == 1 else job_exit_code(info)
+        if info.state not in ("succeeded", "failed") or (info.reason and code):
+            self._screen.note(f"job {ending(info)}")
+        return exit_codes.INTERRUPTED if self._cancelled and info.state == "cancelled" else code

@@ -1,0 +1,188 @@
+"""`hal show`: everything about one job, or one task with all its attempts."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from hal.cli.command import command, pass_screen
+from hal.cli.screen import Screen, as_plain
+
+if TYPE_CHECKING:
+    from hal.client.job import Job
+    from hal.client.views import AttemptInfo, JobInfo, TaskInfo
+
+SHOWN_TASKS = 20
+TASK_COLUMNS = ("TASK", "STATE", "ATTEMPT", "NODES", "TIME", "EXIT", "MESSAGE")
+ATTEMPT_COLUMNS = ("ATTEMPT", "STATE", "NODES", "STARTED", "TIME", "EXIT", "CAUSE", "MESSAGE")
+
+
+@command(
+    "show",
+    short_help="Everything about one job or task.",
+    output=True,
+    examples="""
+    hal show 42
+    hal show 42.7            # one task, all its attempts
+    hal show 42 -o yaml
+    """,
+)
+@click.argument("job", metavar="JOB[.TASK]")
+@click.option(
+    "--tasks", type=click.IntRange(0), default=SHOWN_TASKS, show_default=True, help="Tasks shown of an array."
+)
+@pass_screen
+def show(screen: Screen, job: str, tasks: int) -> None:
+    """Everything about JOB, or about one TASK of it with all its attempts."""
+    from hal.core.model import parse_task_ref
+
+    number, position = parse_task_ref(job)
+    handle = screen.client.job(number)
+    info = handle.info
+    if position is not None:
+        task = handle.task(position)
+        screen.show(task, lambda: _render_task(screen, info, task))
+        return
+    if info.tasks == 1:
+        task = handle.task(0)
+        screen.show({**as_plain(info), "task": task}, lambda: _render_single(screen, info, task))
+        return
+    listed = list(handle.tasks(limit=tasks)) if tasks else []
+    screen.show({**as_plain(info), "task_list": listed}, lambda: _render_array(screen, handle, info, listed))
+
+
+def _render_single(screen: Screen, info: JobInfo, task: TaskInfo) -> None:
+    _render_job(screen, info)
+    if task.usage:
+        screen.fields({"used": _usage(task)})
+    if task.attempts:
+        screen.line()
+        _render_attempts(screen, task)
+
+
+def _render_task(screen: Screen, info: JobInfo, task: TaskInfo) -> None:
+    screen.fields(
+        {
+            "task": f"{task.id} of {info.name or 'job'}",
+            "state": task.state.value,
+            "nodes": ", ".join(task.nodes),
+            "message": task.message,
+            "used": _usage(task),
+        }
+    )
+    if task.attempts:
+        screen.line()
+        _render_attempts(screen, task)
+
+
+def _render_array(screen: Screen, handle: Job, info: JobInfo, listed: list[TaskInfo]) -> None:
+    from hal.cli.wording import ran_ms, span
+
+    _render_job(screen, info)
+    if not listed:
+        return
+    now_ms = round(time.time() * 1000)
+    screen.line()
+    rows = [
+        (
+            str(task.task),
+            task.state.value,
+            str(task.attempt or "-"),
+            ",".join(task.nodes),
+            span(ran_ms(task, now_ms)),
+            _exit(task.exit_code, task.signal),
+            task.message or task.cause,
+        )
+        for task in listed
+    ]
+    screen.table(TASK_COLUMNS, rows)
+    if info.tasks > len(listed):
+        screen.note(f"{len(listed)} of {info.tasks} tasks; --tasks N shows more, hal show {handle.id}.7 all about one")
+
+
+def _render_job(screen: Screen, info: JobInfo) -> None:
+    from hal.cli.wording import amounts, instant, limit, ran_ms, span
+
+    now_ms = round(time.time() * 1000)
+    spec = info.spec or {}
+    counts = ", ".join(f"{count} {state}" for state, count in info.counts.items() if count)
+    command = " ".join(_quoted(word) for word in spec.get("command", ())) or spec.get("script", "").split("\n")[0]
+    screen.fields(
+        {
+            "job": f"{info.id} {info.name}".rstrip(),
+            "state": f"{info.state.value}{f': {info.reason}' if info.reason else ''}",
+            "tasks": f"{info.tasks}: {counts}" if info.tasks > 1 else "",
+            "exit code": "" if info.exit_code is None else str(info.exit_code),
+            "command": command,
+            "workdir": str(spec.get("workdir", "")),
+            "user": info.user,
+            "account": info.account,
+            "queue": info.queue,
+            "priority": str(info.priority),
+            "request": amounts(info.request) + (f" on each of {info.nodes} nodes" if info.nodes > 1 else ""),
+            "walltime": limit(info.walltime),
+            "after": ", ".join(f"{d.get('kind', 'afterok')}:{d.get('job')}" for d in spec.get("dependencies", ())),
+            "submitted": instant(info.submit_ms),
+            "started": instant(info.start_ms),
+            "ended": instant(info.end_ms),
+            "ran": span(ran_ms(info, now_ms)) if info.start_ms else "",
+            "labels": ", ".join(f"{key}={value}" for key, value in info.labels.items()),
+        }
+    )
+
+
+def _render_attempts(screen: Screen, task: TaskInfo) -> None:
+    screen.table(ATTEMPT_COLUMNS, [_attempt_row(attempt) for attempt in task.attempts])
+
+
+def _attempt_row(attempt: AttemptInfo) -> tuple[str, ...]:
+    from hal.cli.wording import instant, span
+
+    ran = None
+    if attempt.start_ms is not None:
+        end_ms = attempt.end_ms if attempt.end_ms is not None else round(time.time() * 1000)
+        ran = end_ms - attempt.start_ms
+    return (
+        str(attempt.attempt),
+        attempt.state.value,
+        ",".join(attempt.nodes),
+        instant(attempt.start_ms),
+        span(ran),
+        _exit(attempt.exit_code, attempt.signal),
+        attempt.cause,
+        attempt.message,
+    )
+
+
+def _exit(code: int | None, signal_number: int | None) -> str:
+    if not signal_number:
+        return "-" if code is None else str(code)
+    from hal.cli.endings import signal_name
+
+    return signal_name(signal_number)
+
+
+def _usage(task: TaskInfo) -> str:
+    from hal.cli.wording import rounded, span
+
+    parts = []
+    for name, value in task.usage.items():
+        if not isinstance(value, int | float) or not value:
+            continue
+        if name.endswith("_ms"):
+            parts.append(f"{name.removesuffix('_ms').replace('_', ' ')} {span(int(value))}")
+        elif name.endswith("_us"):
+            parts.append(f"{name.removesuffix('_us').replace('_', ' ')} {span(int(value) // 1000)}")
+        elif name.endswith("_bytes"):
+            parts.append(f"{name.removesuffix('_bytes').replace('_', ' ')} {rounded('memory', int(value))}")
+        else:
+            parts.append(f"{name.replace('_', ' ')} {value:g}")
+    return ", ".join(parts)
+
+
+def _quoted(word: str) -> str:
+    import shlex
+
+    return shlex.quote(word)

@@ -1,0 +1,122 @@
+"""Starting what is missing of a HAL on this machine, and waiting until it works; all or nothing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from hal.cli import processes
+from hal.cli.layout import Layout, same_or_refused
+from hal.cli.processes import Process
+from hal.cli.progress import Progress
+from hal.cli.screen import Screen
+from hal.client.address import Address
+from hal.client.sync import Client
+from hal.core.model import HALError, NodeState, OverloadedError, UnreachableError
+from hal.runtime.home import Home
+
+HEALTHY_S = 180.0
+"""How long a controller may take to answer; a first start compiles its kernels."""
+JOINED_S = 60.0
+"""How long the nodes may take to join after that."""
+
+
+def start_missing(screen: Screen, home: Home, layout: Layout, saved: Layout | None) -> list[str]:
+    """Start what does not run, and wait until all of it works; names of what was started.
+
+    Raises:
+        ConflictError: a HAL of another shape runs.
+        UnreachableError: something did not start; what was started here is stopped again.
+    """
+    controller = processes.controller(home)
+    if saved is not None and (
+        (controller.identity and saved.tcp != layout.tcp)
+        or (processes.nodes_with_processes(home) and saved.nodes != layout.nodes)
+    ):
+        same_or_refused(layout, saved)
+    started: list[Process] = []
+    client = Client(Address(home=home), reconnect_s=0.0)
+    try:
+        with Progress(screen) as progress:
+            if controller.identity is None:
+                first = not compiled(home)
+                if first:
+                    screen.note("first start: compiling the scheduling kernels, once; this takes about half a minute")
+                controller = processes.start_controller(home, layout.tcp)
+                started.append(controller)
+            waiting = _Waiting(screen, progress, started)
+            waiting.until(lambda: _healthy(client), HEALTHY_S, "the controller", controller)
+            for plan in layout.nodes:
+                if not processes.keeper(home, plan.name).identity and not processes.agent(home, plan.name).identity:
+                    started.append(processes.start_keeper(home, plan))
+            for plan in layout.nodes:
+                joined = partial(_joined, client, plan.name)
+                waiting.until(joined, JOINED_S, f"node {plan.name}", processes.agent(home, plan.name))
+    except BaseException:
+        for process in reversed(started):
+            process.undo()
+        raise
+    finally:
+        client.close()
+    return [process.name for process in started]
+
+
+def compiled(home: Home) -> bool:
+    """Kernels lie in the cache already."""
+    return any(home.cache.rglob("*.nbc"))
+
+
+class _Waiting:
+    """Waits for one thing after another, and says how long it has been."""
+
+    def __init__(self, screen: Screen, progress: Progress, started: Sequence[Process]) -> None:
+        self._screen = screen
+        self._progress = progress
+        self._started = started
+        self._since_s = time.monotonic()
+
+    def until(self, done: Callable[[], bool], timeout_s: float, what: str, whose_log: Process) -> None:
+        """Wait until `done()`.
+
+        Raises:
+            UnreachableError: a process ended, or `timeout_s` passed; the end of its log has been shown.
+        """
+
+        def tell() -> None:
+            self._progress.say(f"waiting for {what}, {time.monotonic() - self._since_s:.0f} s")
+
+        try:
+            ended = processes.wait_until(done, self._started, timeout_s, tell)
+        except TimeoutError:
+            self._show_log(whose_log)
+            raise UnreachableError(
+                f"{what} is not ready after {timeout_s:.0f} s", hint=f"its log: {whose_log.log_path}"
+            ) from None
+        if ended is not None:
+            self._show_log(ended)
+            raise UnreachableError(
+                f"{ended.name} did not start: it ended with exit code {ended.ended_early}",
+                hint=f"its log: {ended.log_path}",
+            )
+
+    def _show_log(self, process: Process) -> None:
+        self._progress.clear()
+        for line in process.tail():
+            self._screen.err.write(f"  {process.name}: {line}\n")
+
+
+def _healthy(client: Client) -> bool:
+    try:
+        return client.health().status != "starting"
+    except (UnreachableError, OverloadedError):
+        return False
+
+
+def _joined(client: Client, name: str) -> bool:
+    try:
+        return any(node.name == name and node.state is not NodeState.UNREACHABLE for node in client.nodes())
+    except HALError as error:
+        if error.code in ("unreachable", "overloaded"):
+            return False
+        raise

@@ -1,0 +1,143 @@
+"""`hal status`: what runs, what waits, what is missing and what to do about it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from hal.cli import exit_codes
+from hal.cli.command import command, pass_screen
+from hal.cli.screen import Screen
+
+if TYPE_CHECKING:
+    from hal.client.views import HealthInfo, NodeInfo
+
+NODE_COLUMNS = ("NODE", "STATE", "CPU", "MEMORY", "RUNNING", "REASON")
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """Something that is missing, and what to do."""
+
+    what: str
+    do: str = ""
+
+
+class Report(msgspec.Struct, kw_only=True):
+    """What was found."""
+
+    where: str
+    controller: str = "not running"
+    version: str = ""
+    pid: int | None = None
+    nodes: list[Any] = []
+    jobs: dict[str, int] = {}
+    problems: list[Problem] = []
+
+
+@command(
+    "status",
+    short_help="How HAL is.",
+    output=True,
+    examples="""
+    hal status
+    hal status -o json | jq '.problems'
+    """,
+)
+@pass_screen
+def status(screen: Screen) -> int:
+    """How HAL is: controller, nodes, jobs by state, and what to do about what is missing.
+
+    The exit code is 5 when no controller answers.
+    """
+    from hal.core.model import UnreachableError
+
+    address = screen.address
+    report = Report(where=str(address.home.root) if address.home else address.authority)
+    if address.home:
+        from hal.cli.processes import controller
+
+        identity = controller(address.home).identity
+        report.pid = identity.pid if identity else None
+    try:
+        health = screen.client.health()
+        report.controller, report.version = "running", health.version
+        report.jobs = _jobs_by_state(screen, health)
+        nodes = screen.client.nodes()
+        report.nodes = nodes
+        report.problems += [Problem(text) for text in health.warnings] + _node_problems(nodes)
+    except UnreachableError as error:
+        report.controller = "not answering" if report.pid else "not running"
+        report.problems.append(Problem(error.message, error.hint))
+        report.problems += _left_over(screen)
+    screen.show(report, lambda: _render(screen, report))
+    return exit_codes.OK if report.controller == "running" else exit_codes.UNREACHABLE
+
+
+def _jobs_by_state(screen: Screen, health: HealthInfo) -> dict[str, int]:
+    return {state: count for state, count in health.jobs.items() if count}
+
+
+def _node_problems(nodes: list[NodeInfo]) -> list[Problem]:
+    from hal.core.model import NodeState
+
+    if not nodes:
+        return [Problem("there is no node: no job can start", "start one with: hal up")]
+    return [
+        Problem(
+            f"node {node.name} is {node.state}{f': {node.reason}' if node.reason else ''}",
+            "hal up starts it again" if node.state in (NodeState.UNREACHABLE, NodeState.DOWN) else "",
+        )
+        for node in nodes
+        if node.state is not NodeState.UP
+    ]
+
+
+def _left_over(screen: Screen) -> list[Problem]:
+    """Without a controller: what else of HAL still runs here."""
+    home = screen.address.home
+    if home is None:
+        return []
+    from hal.cli.processes import nodes_with_processes, steps_in_processes
+    from hal.cli.wording import plural
+
+    found = []
+    if names := nodes_with_processes(home):
+        found.append(Problem(f"keepers of {', '.join(names)} are running", "hal up finds them, hal down stops them"))
+    if steps := steps_in_processes(home):
+        found.append(Problem(f"{plural(steps, 'step')} running", "hal up takes them over, hal down --kill ends them"))
+    return found
+
+
+def _render(screen: Screen, report: Report) -> None:
+    from hal.cli.wording import used
+
+    running = report.controller == "running"
+    pid = f" (process {report.pid})" if report.pid else ""
+    version = f", version {report.version}" if report.version else ""
+    jobs = ", ".join(f"{count} {state}" for state, count in report.jobs.items()) or "none waiting or running"
+    screen.fields(
+        {
+            "HAL": report.where,
+            "controller": f"{report.controller}{pid}{version}",
+            "jobs": jobs if running else "",
+        }
+    )
+    if report.nodes:
+        screen.line()
+        rows = [
+            (
+                node.name,
+                node.state.value,
+                used(node.capacity, node.free, "cpu"),
+                used(node.capacity, node.free, "memory"),
+                str(node.running),
+                node.reason,
+            )
+            for node in report.nodes
+        ]
+        screen.table(NODE_COLUMNS, rows)
+    if report.problems:
+        screen.line()
+    for problem in report.problems:
+        screen.line(f"! {problem.what}{f' → {problem.do}' if problem.do else ''}")

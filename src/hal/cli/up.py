@@ -1,0 +1,133 @@
+"""`hal up`: start HAL on this machine, or what of it is missing; wait until it works."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from hal.cli.command import command, pass_screen
+from hal.cli.screen import Screen
+
+if TYPE_CHECKING:
+    from hal.cli.layout import Layout
+    from hal.runtime.home import Home
+
+DEFAULT_HOST = "127.0.0.1"
+
+
+@command(
+    "up",
+    short_help="Start HAL on this machine.",
+    output=True,
+    examples="""
+    hal up                                  # one node with all of this machine
+    hal up --nodes 3                        # three, each with its share
+    hal up --cpus 8 --memory 16GiB --label disk=ssd
+    hal up --tcp 4250                       # also http://127.0.0.1:4250, token in HAL_HOME/token
+    hal up --home ~/hal-test                # a second HAL beside the first
+    """,
+)
+@click.option("--nodes", type=int, metavar="N", help="How many nodes this machine plays (default: 1).")
+@click.option("--cpus", metavar="C", help="Cores of each (default: an equal share, at least one).")
+@click.option("--memory", metavar="SIZE", help="Memory of each (default: an equal share).")
+@click.option("--gpus", metavar="G", help="GPUs of each (default: 0).")
+@click.option("--resource", metavar="NAME=N", multiple=True, help="Another resource of each; repeatable.")
+@click.option("--label", metavar="K=V", multiple=True, help="A label of each; repeatable.")
+@click.option("--name", help="Name of the node; of several: NAME1 … NAMEn (default: n).")
+@click.option(
+    "--tcp", metavar="[HOST:]PORT", help="Answer REST there too, to whoever has the token (default: no port)."
+)
+@pass_screen
+def up(
+    screen: Screen,
+    nodes: int | None,
+    cpus: str | None,
+    memory: str | None,
+    gpus: str | None,
+    resource: Sequence[str],
+    label: Sequence[str],
+    name: str | None,
+    tcp: str | None,
+) -> None:
+    """Start HAL on this machine, or what of it is missing; harmless when all of it runs.
+
+    Without options a HAL that was up before comes back with the same nodes; its jobs are where they were.
+    """
+    from hal.cli.layout import Layout, plan_nodes, saved_layout
+    from hal.cli.options import pairs
+    from hal.cli.processes import one_at_a_time
+    from hal.cli.starting import start_missing
+    from hal.core.model import Resources, SpecError, parse_amount, resource_name
+    from hal.runtime.home import find_home
+
+    if screen.url:
+        raise SpecError("--url: HAL is started on this machine only", hint="leave --url out, or log in there")
+    address = _tcp_address(tcp) if tcp else ""
+    cpu_milli = parse_amount("cpu", cpus, field="--cpus") if cpus is not None else None
+    memory_bytes = parse_amount("memory", memory, field="--memory") if memory is not None else None
+    if cpu_milli == 0 or memory_bytes == 0:
+        raise SpecError("--cpus, --memory: a node without any cannot run anything")
+    others = {"gpu": gpus} if gpus is not None else {}
+    others |= {resource_name(key): text for key, text in pairs("--resource", resource).items()}
+    amounts = dict(Resources({key: parse_amount(key, text, field=key) for key, text in others.items()}))
+
+    home = find_home(screen.home)
+    home.create()
+    home.socket_dir()
+    with one_at_a_time(home):
+        saved = saved_layout(home)
+        shaped = any(option is not None for option in (nodes, cpus, memory, gpus, name)) or resource or label
+        if saved is not None and not shaped:
+            layout = Layout(nodes=saved.nodes, tcp=address or saved.tcp)
+        else:
+            labels = pairs("--label", label)
+            planned = plan_nodes(
+                1 if nodes is None else nodes,
+                name=name,
+                cpu_milli=cpu_milli,
+                memory_bytes=memory_bytes,
+                resources=amounts,
+                labels=labels,
+            )
+            layout = Layout(nodes=planned, tcp=address)
+        if layout.tcp:
+            home.token_text()
+        started = start_missing(screen, home, layout, saved)
+        layout.save(home)
+    _say(screen, home, layout, started)
+
+
+def _tcp_address(text: str) -> str:
+    """`HOST:PORT`, loopback when no host is given.
+
+    Raises:
+        SpecError: neither.
+    """
+    from hal.core.model import SpecError
+
+    host, colon, port = text.rpartition(":")
+    if not port.isdigit() or not 0 < int(port) < 65536 or (colon and not host):
+        raise SpecError(f"--tcp: '{text}' is not [HOST:]PORT", hint="write --tcp 4250")
+    return f"{host or DEFAULT_HOST}:{int(port)}"
+
+
+def _say(screen: Screen, home: Home, layout: Layout, started: Sequence[str]) -> None:
+    from hal.cli.screen import as_plain
+    from hal.cli.wording import amounts, plural
+    from hal.runtime.home import find_home
+
+    url = f"http://{layout.tcp}" if layout.tcp else ""
+    if screen.plain:
+        found = {"home": str(home.root), "socket": str(home.api_socket()), "url": url, "started": list(started)}
+        screen.emit({**found, "nodes": as_plain(layout.nodes)})
+        return
+    there = "" if home.root == find_home().root else f" --home {home.root}"
+    screen.line(f"HAL is up{'' if started else ' already'}: {plural(len(layout.nodes), 'node')}, home {home.root}")
+    for plan in layout.nodes:
+        has = amounts({"cpu": plan.cpu_milli, "memory": plan.memory_bytes, **plan.resources})
+        screen.line(f"  {plan.name}: {has}")
+    if url:
+        screen.line(f"  {url}, token in {home.token}")
+    screen.note(f"try: hal run{there} -- hostname    hal status{there}    hal down{there}")

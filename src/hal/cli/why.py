@@ -1,0 +1,55 @@
+"""`hal why`: what keeps a job from running, when it may start, and what would help."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from hal.cli.command import command, pass_screen
+from hal.cli.screen import Screen
+
+if TYPE_CHECKING:
+    from hal.client.views import WhyInfo
+
+
+@command(
+    "why",
+    short_help="Why a job is not running.",
+    output=True,
+    examples="""
+    hal why 42
+    hal why 42 -o json
+    """,
+)
+@click.argument("job")
+@pass_screen
+def why(screen: Screen, job: str) -> None:
+    """Why JOB is not running, when it is forecast to start, and what would help."""
+    from hal.core.model import parse_task_ref
+
+    number, _ = parse_task_ref(job)
+    answer = screen.client.job(number).why()
+    screen.show(answer, lambda: _render(screen, answer))
+
+
+def _render(screen: Screen, answer: WhyInfo) -> None:
+    from hal.cli.wording import instant
+    from hal.core.model import format_amount
+
+    screen.line(answer.message)
+    asked = f"{answer.resource} {format_amount(answer.resource, answer.asked)}" if answer.resource else ""
+    there = f"{format_amount(answer.resource, answer.available)}" if answer.resource else ""
+    where = f" on {answer.node}" if answer.node and there else ""
+    forecast = instant(answer.starts_at_ms)
+    screen.fields(
+        {
+            "reason": answer.reason if answer.reason != "none" else "",
+            "asks for": asked,
+            "free now": f"{there}{where}",
+            "ahead of it": "" if answer.position is None else str(answer.position),
+            "starts": f"{forecast}{f' ({answer.basis})' if answer.basis else ''}" if forecast else "",
+        }
+    )
+    for change in answer.helps:
+        screen.line(f"would help: {change}")

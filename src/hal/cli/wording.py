@@ -1,0 +1,85 @@
+"""Times, amounts and counts as the tables say them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from hal.client.views import JobInfo, TaskInfo
+from hal.core.model import TaskState, format_amount, format_duration
+
+NOTHING = "-"
+
+
+def span(ms: int | None) -> str:
+    """`1d 2h`, `3:05:07`, `2:09`, `0.4s`: short, for a column."""
+    if ms is None or ms < 0:
+        return NOTHING
+    if ms < 10_000:
+        return f"{ms / 1000:.1f}s"
+    seconds = ms // 1000
+    if seconds >= 172_800:
+        return f"{seconds // 86_400}d{seconds % 86_400 // 3600}h"
+    hours, minutes = seconds // 3600, seconds // 60 % 60
+    return f"{hours}:{minutes:02}:{seconds % 60:02}" if hours else f"{minutes}:{seconds % 60:02}"
+
+
+def instant(ms: int | None) -> str:
+    """Local time to the second."""
+    return datetime.fromtimestamp(ms / 1000).astimezone().strftime("%Y-%m-%d %H:%M:%S %Z") if ms else ""
+
+
+def limit(ms: int | None) -> str:
+    """A walltime."""
+    return format_duration(ms) if ms else "none"
+
+
+def ran_ms(info: JobInfo | TaskInfo, now_ms: int) -> int | None:
+    """How long it ran, or has run so far; None before its start."""
+    if info.start_ms is None:
+        return None
+    return max(0, (info.end_ms if info.end_ms is not None else now_ms) - info.start_ms)
+
+
+def done(info: JobInfo) -> str:
+    """`7/10` tasks ended."""
+    ended = sum(info.counts.get(state.value, 0) for state in TaskState if state.ended)
+    return f"{ended}/{info.tasks}"
+
+
+def remark(info: JobInfo, now_ms: int) -> str:
+    """Why it waits, and how long already; or how it ended."""
+    if info.state in (TaskState.PENDING, TaskState.HELD):
+        waited = span(now_ms - info.submit_ms)
+        return f"{waited} {info.reason}".rstrip()
+    if info.state is TaskState.FAILED and info.exit_code:
+        return info.reason or f"exit code {info.exit_code}"
+    return info.reason
+
+
+def amounts(of: Mapping[str, int]) -> str:
+    """`cpu 4, memory 8GiB`"""
+    return ", ".join(f"{name} {format_amount(name, amount)}" for name, amount in of.items())
+
+
+def used(node_capacity: Mapping[str, int], free: Mapping[str, int], name: str) -> str:
+    """`3/4`: how much of a resource is taken, of how much."""
+    if name not in node_capacity:
+        return NOTHING
+    total = node_capacity[name]
+    return f"{rounded(name, total - free.get(name, total))}/{rounded(name, total)}"
+
+
+def rounded(name: str, amount: int) -> str:
+    """An amount for a column: sizes to one decimal."""
+    if name not in ("memory", "disk"):
+        return format_amount(name, amount)
+    for unit, scale in (("T", 1 << 40), ("G", 1 << 30), ("M", 1 << 20), ("K", 1 << 10)):
+        if amount >= scale:
+            return f"{amount / scale:.1f}".removesuffix(".0") + unit
+    return str(amount)
+
+
+def plural(count: int, noun: str) -> str:
+    """`1 task`, `3 tasks`"""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
