@@ -22,7 +22,7 @@ MAX_SOCKET_PATH_BYTES: Final = 99
 """Longest path of a socket that HAL makes (the kernel's bound is 107)."""
 SOCKET_DIR_TRIES: Final = 16
 
-_NODE_NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$")
+_NODE_NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?\Z")
 _MARKS: Final = ("run", "db", "log", "nodes", "hal.toml")
 """Entries by which a directory is known to be a HAL home already."""
 
@@ -128,6 +128,19 @@ class Home:
             return None
         path = Path(text)
         return path if text.startswith("/") and is_private(path) else None
+
+    def drop_socket_dir(self) -> None:
+        """Remove the sockets and their directory, when nothing of HAL runs any more; the next start makes another."""
+        known = self.known_socket_dir()
+        if known is not None:
+            for entry in list(known.iterdir()):
+                if entry.is_socket():
+                    entry.unlink(missing_ok=True)
+            try:
+                known.rmdir()
+            except OSError:  # Somebody put something else there: it is theirs.
+                return
+        (self.run_dir / "socket-dir").unlink(missing_ok=True)
 
     def api_socket(self) -> Path:
         """REST."""

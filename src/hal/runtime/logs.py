@@ -70,14 +70,22 @@ def _hidden(key: Any, value: Any, depth: int) -> Any:
         return {str(k): _hidden(k, v, depth + 1) for k, v in value.items()}
     if isinstance(value, list | tuple):
         return [_hidden("", v, depth + 1) for v in value]
-    if isinstance(value, str) and len(value) > MAX_VALUE_CHARS:
-        return f"{value[:MAX_VALUE_CHARS]}… ({len(value)} characters)"
+    if isinstance(value, str):
+        if len(value) > MAX_VALUE_CHARS:
+            value = f"{value[:MAX_VALUE_CHARS]}… ({len(value)} characters)"
+        # File names may hold what is no UTF-8.
+        return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode()
     return value
 
 
 def _render(_logger: Any, _method: str, values: MutableMapping[str, Any]) -> str:
     ordered = {key: values.pop(key) for key in ("timestamp", "level", "process", "event") if key in values}
-    return msgspec.json.encode(ordered | dict(sorted(values.items())), enc_hook=str).decode()
+    line = ordered | dict(sorted(values.items()))
+    try:
+        return msgspec.json.encode(line, enc_hook=str).decode()
+    except (TypeError, ValueError, OverflowError):
+        # Some value cannot be JSON (an enormous integer, text inside a set): a log line must not fail its writer.
+        return msgspec.json.encode({key: ascii(value) for key, value in line.items()}).decode()
 
 
 class _Lines:

@@ -1,11 +1,10 @@
 """The virtual world: hosts, processes and a network under virtual time, all from one seed.
 
-    world = VirtualWorld(seed=7)
-    host = world.host("n1")
-    controller = world.start(host, "controller", main)     # main(runtime), as for the real runtime
-    world.run(driver())                                    # a coroutine of the test, outside every process
-    controller.kill()                                      # as SIGKILL, at this very point
-    world.close()
+    with VirtualWorld(seed=7) as world:
+        host = world.host("n1")
+        controller = world.start(host, "controller", main)     # main(runtime), as for the real runtime
+        world.run(driver())                                    # a coroutine of the test, outside every process
+        controller.kill()                                      # as SIGKILL, at this very point
 
 One seed gives one run, the same byte for byte: `world.digest()` covers every byte sent, every log line, every blocking
 call, start and end. Hours pass in milliseconds.
@@ -53,6 +52,9 @@ class VirtualHome(Home):
 
     def known_socket_dir(self) -> Path | None:
         return self.run_dir
+
+    def drop_socket_dir(self) -> None:
+        """Nothing to remove."""
 
     def create(self) -> None:
         """Nothing to make."""
@@ -145,6 +147,12 @@ class VirtualWorld:
         self._digest = hashlib.blake2b(digest_size=16)
         self._next_pid = 1_000
         self.network = VirtualNetwork(self, self.rng("network"), self.conditions)
+
+    def __enter__(self) -> VirtualWorld:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def rng(self, purpose: str) -> random.Random:
         """Random numbers of their own for one purpose, so that one use does not shift another."""
