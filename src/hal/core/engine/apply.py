@@ -1,0 +1,368 @@
+"""`apply(state, event)`: the only thing that changes the state. An event that cannot be applied changes nothing.
+
+Pure. One kernel call an event; cost is O(log n) a row of the block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+
+from hal.core.engine.errors import EngineError
+from hal.core.engine.events import (
+    ADOPT,
+    END,
+    SUBMIT,
+    UPDATE,
+    AllocationsAdopted,
+    AttemptsEnded,
+    ClockAdvanced,
+    ConfigChanged,
+    Event,
+    Health,
+    JobsCancelled,
+    JobsEligible,
+    JobsHeld,
+    JobsReleased,
+    JobsSubmitted,
+    JobsUpdated,
+    NodesChanged,
+    NodeSpec,
+    PlanAssumed,
+    StartsRefused,
+)
+from hal.core.engine.plan import START
+from hal.core.engine.state import NO_KEYS, State
+from hal.core.engine.views import job_view, job_view_of_entries
+from hal.core.kernels import layout as L
+from hal.core.kernels.layout import M_VERSION, OK
+from hal.core.kernels.pending import (
+    CHANGE_CANCEL,
+    CHANGE_ELIGIBLE,
+    CHANGE_HOLD,
+    CHANGE_REKEY,
+    CHANGE_RELEASE,
+    CHANGE_UPDATE,
+    rebuild,
+)
+from hal.core.kernels.running import retime
+
+_REFUSALS: Final = {
+    L.BAD_CLASS: "class_index is not an index into the event's classes",
+    L.BAD_OWNER: "owner_index is not an index into the event's owners",
+    L.BAD_TASKS: "tasks and attempt must be at least 1 and first_task at least 0",
+    L.BAD_PRIORITY: f"priority must lie in -{L.PRIORITY_LIMIT}..{L.PRIORITY_LIMIT - 1}",
+    L.BAD_ORDER: "rows must be sorted by job id, then first_task, without overlap",
+    L.BAD_LIVE: "the task waits or runs already; a job id is used once",
+    L.BAD_UNKNOWN: "no such attempt is running (it ended before, was refused, or never was assumed)",
+    L.BAD_TIME: "walltime_ms must be at least 0",
+    L.BAD_ROW: "an attempt must name as many nodes as its class has",
+}
+
+
+def apply(state: State, event: Event) -> None:
+    """Change the state by one event. Raises EngineError, and changes nothing, when the event contradicts the state."""
+    _APPLY[type(event)](state, event)
+
+
+def _refused(state: State, event: str, rows: Any, outcome: int) -> EngineError:
+    row = rows[int(state.meta[L.M_FAULT])]
+    named = f"job {int(row['job'])}"
+    if rows.dtype.names and "task" in rows.dtype.names:
+        named += f" task {int(row['task'])} attempt {int(row['attempt'])}"
+    return EngineError(f"{event}: {named}: {_REFUSALS[outcome]}; the event was not applied")
+
+
+def _block(rows: Any, dtype: np.dtype[Any], event: str) -> Any:
+    """The rows as a contiguous block of the dtype that the kernels were compiled for."""
+    if rows.dtype is not dtype and rows.dtype != dtype:
+        raise EngineError(f"{event}: rows have dtype {rows.dtype}, not hal.core.engine.events.{event}'s block dtype")
+    return rows if rows.flags.c_contiguous else np.ascontiguousarray(rows)
+
+
+def _column(values: Any) -> Any:
+    return np.ascontiguousarray(values, np.int64)
+
+
+def _jobs_submitted(state: State, event: JobsSubmitted) -> None:
+    rows = _block(event.rows, SUBMIT, "JobsSubmitted")
+    classes = event.classes
+    owners = event.owners
+    class_ids = state._seen_class_ids if classes is state._seen_classes else state.intern_classes(classes)
+    owner_ids = state._seen_owner_ids if owners is state._seen_owners else state.intern_owners(owners)
+    keys = NO_KEYS if state.order is None else _plugin_keys(state, rows, class_ids)
+    while True:
+        outcome = state.calls["submit"](*state.submit_args, rows, class_ids, owner_ids, keys)
+        if outcome == OK:
+            return
+        if outcome > L.GROW_BUCKETS:
+            raise _refused(state, "JobsSubmitted", rows, outcome)
+        state.grow(outcome, rows.shape[0])
+
+
+def _plugin_keys(state: State, rows: Any, class_ids: Any) -> Any:
+    assert state.order is not None
+    if rows.shape[0] and (rows["class_index"].min() < 0 or rows["class_index"].max() >= class_ids.shape[0]):
+        raise EngineError(f"JobsSubmitted: {_REFUSALS[L.BAD_CLASS]}; the event was not applied")
+    return _column(state.order.key(job_view(state, rows, class_ids)))
+
+
+def _attempts_ended(state: State, event: AttemptsEnded) -> None:
+    rows = _block(event.rows, END, "AttemptsEnded")
+    while True:
+        outcome = state.calls["end"](*state.end_args, rows)
+        if outcome == OK:
+            return
+        if outcome > L.GROW_BUCKETS:
+            raise _refused(state, "AttemptsEnded", rows, outcome)
+        state.grow(outcome, rows.shape[0])
+
+
+def _plan_assumed(state: State, event: PlanAssumed) -> None:
+    plan = event.plan
+    if plan.plan_version != state.meta[M_VERSION]:
+        raise EngineError(
+            f"PlanAssumed: the plan was made from state version {plan.plan_version}, the state is at "
+            f"{state.version}: assume a plan before applying anything else, or plan again"
+        )
+    starts = plan.starts
+    complete = plan.cursor is None
+    if not plan.replans and not len(starts):
+        if complete:
+            state.calls["note"](state.meta, plan.now_ms, plan.pass_wake, plan.pass_inserts)
+        return
+    if plan.replans:
+        state.grow_reservations(len(plan.reservations), len(plan.promised))
+        promises = plan.reservations.view(np.int64).reshape(-1, L.RESERVATION_SIZE)
+        promised = plan.promised
+    else:
+        promises = promised = _NO_TABLE
+    while True:
+        outcome = state.calls["assume"](
+            *state.assume_args, starts, plan.rows, plan.now_ms, plan.replans, promises, promised, complete,
+            plan.pass_wake, plan.pass_inserts,
+        )  # fmt: skip
+        if outcome == OK:
+            return
+        if outcome > L.GROW_BUCKETS:
+            raise _refused(state, "PlanAssumed", starts, outcome)
+        state.grow(outcome, max(starts.shape[0], plan.rows.shape[0]))
+
+
+_NO_TABLE: Final = np.zeros((0, 2), np.int64)
+
+
+def _starts_refused(state: State, event: StartsRefused) -> None:
+    starts = _block(event.starts, START, "StartsRefused")
+    while True:
+        outcome = state.calls["refuse"](*state.end_args, starts, int(event.new_attempt))
+        if outcome == OK:
+            return
+        if outcome > L.GROW_BUCKETS:
+            raise _refused(state, "StartsRefused", starts, outcome)
+        state.grow(outcome, starts.shape[0])
+
+
+def _allocations_adopted(state: State, event: AllocationsAdopted) -> None:
+    rows = _block(event.rows, ADOPT, "AllocationsAdopted")
+    unknown = sorted({name for name in event.nodes if name not in state.row_by_name})
+    if unknown:
+        raise EngineError(f"AllocationsAdopted: unknown nodes {', '.join(unknown)}: apply NodesChanged for them first")
+    row_of = np.array([state.row_by_name[name] for name in event.nodes] or [0], np.int64)
+    index = _column(event.node_index)
+    if index.shape[0] and (index.min() < 0 or index.max() >= len(event.nodes)):
+        raise EngineError("AllocationsAdopted: node_index holds an index outside nodes; the event was not applied")
+    reach = (rows["row_offset"] + rows["row_count"]).max(initial=0)
+    if reach > index.shape[0] or (rows["row_offset"] < 0).any() or (rows["row_count"] < 1).any():
+        raise EngineError("AllocationsAdopted: row_offset and row_count reach outside node_index; nothing was applied")
+    for name, count in (("class_index", len(event.classes)), ("owner_index", len(event.owners))):
+        if rows.shape[0] and (rows[name].min() < 0 or rows[name].max() >= count):
+            raise EngineError(f"AllocationsAdopted: {name} is out of range; the event was not applied")
+    class_ids = state.intern_classes(event.classes)
+    owner_ids = state.intern_owners(event.owners)
+    keys = NO_KEYS
+    if state.order is not None:
+        keys = _column(state.order.key(job_view(state, rows, class_ids)))
+    while True:
+        outcome = state.calls["adopt"](*state.adopt_args, rows, row_of[index], class_ids, owner_ids, keys)
+        if outcome == OK:
+            return
+        if outcome > L.GROW_BUCKETS:
+            raise _refused(state, "AllocationsAdopted", rows, outcome)
+        state.grow(outcome, max(rows.shape[0], index.shape[0]))
+
+
+def _change(state: State, what: int, jobs: Any, one: Any = NO_KEYS, two: Any = NO_KEYS, three: Any = NO_KEYS) -> None:
+    while True:
+        outcome = state.calls["change"](*state.change_args, what, _column(jobs), one, two, three)
+        if outcome == OK:
+            return
+        state.grow(outcome, len(jobs))
+
+
+def _jobs_eligible(state: State, event: JobsEligible) -> None:
+    when = _column(event.eligible_ms)
+    if when.shape != np.shape(event.jobs):
+        raise EngineError(f"JobsEligible: {len(event.jobs)} jobs but {len(when)} times; the event was not applied")
+    _change(state, CHANGE_ELIGIBLE, event.jobs, when)
+
+
+def _jobs_held(state: State, event: JobsHeld) -> None:
+    _change(state, CHANGE_HOLD, event.jobs)
+
+
+def _jobs_released(state: State, event: JobsReleased) -> None:
+    _change(state, CHANGE_RELEASE, event.jobs)
+
+
+def _jobs_cancelled(state: State, event: JobsCancelled) -> None:
+    jobs = _column(event.jobs)
+    if event.first_task is None or event.tasks is None:
+        first = np.full(jobs.shape[0], -1, np.int64)
+        tasks = first
+    else:
+        first, tasks = _column(event.first_task), _column(event.tasks)
+        if first.shape != jobs.shape or tasks.shape != jobs.shape or (first < 0).any() or (tasks < 0).any():
+            raise EngineError("JobsCancelled: first_task and tasks must be columns like jobs, and not negative")
+    _change(state, CHANGE_CANCEL, jobs, first, tasks)
+
+
+def _jobs_updated(state: State, event: JobsUpdated) -> None:
+    rows = _block(event.rows, UPDATE, "JobsUpdated")
+    jobs, priority = _column(rows["job"]), _column(rows["priority"])
+    wall, planned = _column(rows["walltime_ms"]), _column(rows["planned_ms"])
+    set_priority = priority[priority != L.KEEP]
+    if (set_priority >= L.PRIORITY_LIMIT).any() or (set_priority < -L.PRIORITY_LIMIT).any():
+        raise EngineError(f"JobsUpdated: {_REFUSALS[L.BAD_PRIORITY]}; the event was not applied")
+    if (wall[wall != L.KEEP] < 0).any():
+        raise EngineError(f"JobsUpdated: {_REFUSALS[L.BAD_TIME]}; the event was not applied")
+    _change(state, CHANGE_UPDATE, jobs, priority, wall, planned)
+    top = int(state.meta[L.M_RUN_TOP])
+    live = np.flatnonzero((state.runs[:top, L.R_NODES] > 0) & np.isin(state.runs[:top, L.R_JOB], jobs))
+    if live.shape[0]:
+        place = {int(job): k for k, job in enumerate(jobs)}
+        which = [place[int(job)] for job in state.runs[live, L.R_JOB]]
+        changed = np.stack([priority[which], wall[which], planned[which]], axis=1)
+        retime(state.meta, state.runs, state.ends, state.path, live, np.ascontiguousarray(changed))
+    if state.order is not None:
+        slots = np.flatnonzero(
+            (state.entries[:, L.E_WHERE] != L.WHERE_FREE) & np.isin(state.entries[:, L.E_JOB], jobs)
+        )
+        if slots.shape[0]:
+            view = job_view_of_entries(state, slots)
+            keys = dict(zip(view.job.tolist(), _column(state.order.key(view)).tolist(), strict=True))
+            known = [job for job in jobs.tolist() if job in keys]
+            _change(state, CHANGE_REKEY, known, _column([keys[job] for job in known]))
+
+
+def _clock_advanced(state: State, event: ClockAdvanced) -> None:
+    state.calls["advance"](*state.advance_args, event.now_ms)
+
+
+def _config_changed(state: State, event: ConfigChanged) -> None:
+    state.use_config(event.config)
+    top = int(state.meta[L.M_ENTRY_TOP])
+    for place in range(int(state.meta[L.M_PROMISED])):
+        state.rows[state.reserved[place, L.Q_ROW], L.W_PROMISED] = -1
+    state.meta[L.M_RESERVATIONS] = 0
+    state.meta[L.M_PROMISED] = 0
+    state.use_time_index()
+    slots = np.flatnonzero(state.entries[:top, L.E_WHERE] != L.WHERE_FREE)
+    keys = NO_KEYS
+    if state.order is not None and slots.shape[0]:
+        keys = _column(state.order.key(job_view_of_entries(state, slots)))
+    rebuild(
+        state.meta, state.entries, state.rank, state.by_time, state.buckets, state.active, state.reservations,
+        state.path, slots, keys,
+    )  # fmt: skip
+    state.rewire()
+
+
+def _nodes_changed(state: State, event: NodesChanged) -> None:
+    _check_nodes(state, event)
+    state.intern_resources([name for node in event.nodes for name, amount in node.capacity.items() if amount])
+    state.grow_rows(len(state.row_names) + len(event.nodes))
+    touched: list[int] = []
+    for name in event.removed:
+        row = state.row_by_name.pop(name)
+        state.rows[row, L.W_STATE] = L.ROW_GONE
+        state.row_labels[row] = {}
+        state.free[row] -= state.capacity[row]
+        state.capacity[row] = 0
+        touched.append(row)
+    for node in event.nodes:
+        row = state.row_by_name.get(node.name, -1)
+        if row < 0:
+            row = _free_row(state)
+            state.row_by_name[node.name] = row
+            state.row_names[row] = node.name
+        used = state.capacity[row] - state.free[row]
+        state.capacity[row] = 0
+        for resource, amount in node.capacity.items():
+            if amount:
+                state.capacity[row, state.resources.index(resource)] = amount
+        state.free[row] = state.capacity[row] - used
+        state.row_labels[row] = dict(node.labels)
+        state.row_health[row] = str(node.health)
+        state.rows[row, L.W_STATE] = L.ROW_UP if node.health is Health.UP else L.ROW_CLOSED
+        touched.append(row)
+    state.meta[L.M_ROWS] = len(state.row_names)
+    for cset in range(len(state.csets)):
+        state.admit(touched, cset)
+    state.recount(0, int(state.meta[L.M_SHAPES]))
+    state.meta[L.M_DIRTY] = 1
+    state.meta[L.M_WAKE] += 1
+    state.meta[M_VERSION] += 1
+
+
+def _check_nodes(state: State, event: NodesChanged) -> None:
+    for name in event.removed:
+        if name not in state.row_by_name:
+            raise EngineError(f"NodesChanged: node {name!r} cannot leave, it is not here; the event was not applied")
+    names = [node.name for node in event.nodes]
+    if len(set(names)) != len(names) or len(set(event.removed)) != len(event.removed) or set(names) & set(event.removed):
+        raise EngineError("NodesChanged: a node is named twice; the event was not applied")
+    for node in event.nodes:
+        _check_node(node)
+
+
+def _check_node(node: NodeSpec) -> None:
+    for resource, amount in node.capacity.items():
+        if not 0 <= amount < L.INF:
+            raise EngineError(
+                f"NodesChanged: node {node.name!r} has {amount} of {resource!r}; amounts are 0..2**60 base units; "
+                "the event was not applied"
+            )
+
+
+def _free_row(state: State) -> int:
+    """A tombstone that nothing runs on any more, else a new row."""
+    taken = set(state.row_by_name.values())
+    rows = len(state.row_names)
+    if len(taken) < rows:
+        for row in range(rows):
+            if row not in taken and state.rows[row, L.W_PIECES] == 0:
+                return row
+    state.row_names.append("")
+    state.row_labels.append({})
+    state.row_health.append("")
+    return rows
+
+
+_APPLY: Final[dict[type, Callable[[State, Any], None]]] = {
+    JobsSubmitted: _jobs_submitted,
+    AttemptsEnded: _attempts_ended,
+    PlanAssumed: _plan_assumed,
+    StartsRefused: _starts_refused,
+    AllocationsAdopted: _allocations_adopted,
+    JobsEligible: _jobs_eligible,
+    JobsHeld: _jobs_held,
+    JobsReleased: _jobs_released,
+    JobsCancelled: _jobs_cancelled,
+    JobsUpdated: _jobs_updated,
+    ClockAdvanced: _clock_advanced,
+    ConfigChanged: _config_changed,
+    NodesChanged: _nodes_changed,
+}

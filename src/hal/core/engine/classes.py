@@ -1,0 +1,60 @@
+"""Classes, shapes and owners as values: what the engine interns so that work is per class and bucket, not per job.
+
+Pure values. A **shape** is the per-node request with its constraints; a **class** is a shape and a gang size; a
+**bucket** is (class, queue, account, user, QOS). Not the walltime, not the priority.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+
+class Match(StrEnum):
+    """How a label must relate to the values of a requirement."""
+
+    IN = "in"
+    NOT_IN = "not-in"
+    EXISTS = "exists"
+    ABSENT = "absent"
+
+
+class Requirement(msgspec.Struct, frozen=True):
+    """One condition on a node's labels. NOT_IN also holds for a node without the label, as in Kubernetes."""
+
+    key: str
+    match: Match = Match.EXISTS
+    values: tuple[str, ...] = ()
+
+    def holds(self, labels: dict[str, str]) -> bool:
+        """Whether a node with these labels satisfies the condition."""
+        if self.match is Match.IN:
+            return labels.get(self.key) in self.values
+        if self.match is Match.NOT_IN:
+            return labels.get(self.key) not in self.values
+        return (self.key in labels) is (self.match is Match.EXISTS)
+
+
+class ClassSpec(msgspec.Struct, frozen=True):
+    """What each attempt of a task takes: `request` on each of `nodes` distinct nodes that satisfy all constraints.
+
+    Amounts are int64 base units, >= 0; a resource that no node has can be named and never fits. nodes >= 1.
+    """
+
+    request: dict[str, int]
+    nodes: int = 1
+    constraints: tuple[Requirement, ...] = ()
+
+    def shape_key(self) -> tuple[object, ...]:
+        """Equal for equal feasibility on one node; zero amounts do not count."""
+        return (tuple(sorted((k, v) for k, v in self.request.items() if v)), frozenset(self.constraints))
+
+
+class OwnerSpec(msgspec.Struct, frozen=True):
+    """Whose work it is; part of the bucket. Replays that need no shares pass one owner for all jobs."""
+
+    queue: str = "default"
+    account: str = ""
+    user: str = ""
+    qos: str = ""

@@ -1,0 +1,50 @@
+"""The engine's configuration: which policies, how much work a slice may do, which bounds hold.
+
+Pure values; part of the recorded events (`ConfigChanged`), so the same configuration and events give the same plans.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+
+class Backfill(StrEnum):
+    """What may overtake a job that waits for resources.
+
+    NONE: nothing that competes for the same rows (strict order).
+    EASY: whatever does not delay the first waiting job of each set of competing rows; candidates in order.
+    EASY_SJBF: the same, candidates by planned time, ties by submit order.
+    CONSERVATIVE: whatever delays no job ahead of it; every waiting job keeps its reservation or gets an earlier one.
+    """
+
+    NONE = "none"
+    EASY = "easy"
+    EASY_SJBF = "easy-sjbf"
+    CONSERVATIVE = "conservative"
+
+
+class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Policies by registered name, and bounds. All bounds are work or counts, never time.
+
+    order: a registered Order ("fcfs", "sjf"). placement: "first-fit", "best-fit" or a registered Score.
+    filters: registered Filters, all of which must admit a row.
+    parking: False looks at every bucket in every pass; starts the same jobs (a tested property), only slower.
+    slice_work: row checks and candidates that one cycle may spend before it hands back a cursor.
+    slice_starts: starts that one cycle may plan. fast_starts: starts of a fast-lane slice of the Scheduler.
+    claim_after_ms: how long the first waiting job may wait for a release that is 'never' before it claims rows.
+    max_reservations: waiting jobs that hold a reservation under CONSERVATIVE; the ones behind wait without.
+    """
+
+    order: str = "fcfs"
+    placement: str = "first-fit"
+    backfill: Backfill = Backfill.EASY
+    filters: tuple[str, ...] = ()
+    parking: bool = True
+    slice_work: int = 1 << 40
+    slice_starts: int = 10_000
+    fast_starts: int = 1_000
+    fast_work: int = 1_000_000
+    claim_after_ms: int = 600_000
+    max_reservations: int = 1 << 20

@@ -1,0 +1,269 @@
+"""What can happen to the engine: every event is a block of columns, and `apply(state, event)` is the only door.
+
+Pure values. An event carries what it names by value (node names, resource names, classes, owners), so a recorded list
+of events is self-contained: replaying it into a fresh `State` of the same configuration rebuilds an equal state.
+
+Times are integers in milliseconds of one clock that never goes back. `INF` means never. Amounts are integers in base
+units (millicores, bytes, milli-devices). Job ids are int64 and ascend in submit order: **the job id is the submit
+sequence** and breaks ties of the order.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final, TypeAlias
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from hal.core.engine.classes import ClassSpec, OwnerSpec
+from hal.core.engine.config import EngineConfig
+from hal.core.engine.plan import START, Plan, Rows, StartRows
+from hal.core.kernels.layout import INF, KEEP
+
+SubmitRows: TypeAlias = NDArray[np.void]
+"""Shape (J,), dtype `SUBMIT`: one row for a run of alike tasks of one job."""
+EndRows: TypeAlias = NDArray[np.void]
+"""Shape (J,), dtype `END`: one row for each attempt that ended."""
+AdoptRows: TypeAlias = NDArray[np.void]
+"""Shape (J,), dtype `ADOPT`: one row for each attempt that runs already."""
+UpdateRows: TypeAlias = NDArray[np.void]
+"""Shape (J,), dtype `UPDATE`: one row for each edited job."""
+JobIds: TypeAlias = NDArray[np.int64]
+"""Shape (J,): job ids."""
+
+SUBMIT: Final = np.dtype(
+    [
+        ("job", np.int64),  # ascending over the life of the engine
+        ("first_task", np.int64),  # 0 unless a restarting controller loads the rest of an array
+        ("tasks", np.int64),  # how many alike tasks follow first_task; >= 1
+        ("attempt", np.int64),  # attempt number that the next start of these tasks gets; 1 for new work
+        ("class_index", np.int64),  # index into JobsSubmitted.classes
+        ("owner_index", np.int64),  # index into JobsSubmitted.owners
+        ("priority", np.int64),  # higher first; -131072 .. 131071
+        ("submit_ms", np.int64),
+        ("eligible_ms", np.int64),  # <= now: waits for resources; later: begin-at or back-off; INF: blocked
+        ("held", np.int64),  # 1 = held by a person until JobsReleased
+        ("walltime_ms", np.int64),  # limit; INF = none
+        ("planned_ms", np.int64),  # what the plan uses instead of the limit; -1 = the limit
+    ]
+)
+END: Final = np.dtype(
+    [
+        ("job", np.int64),
+        ("task", np.int64),
+        ("attempt", np.int64),
+        ("requeue", np.int64),  # 1 = the task returns to pending as attempt + 1
+        ("eligible_ms", np.int64),  # of the requeued task: 0 = at once, later = back-off, INF = until JobsEligible
+        ("held", np.int64),  # of the requeued task
+    ]
+)
+ADOPT: Final = np.dtype(
+    [
+        ("job", np.int64),
+        ("task", np.int64),
+        ("attempt", np.int64),
+        ("class_index", np.int64),
+        ("owner_index", np.int64),
+        ("priority", np.int64),
+        ("submit_ms", np.int64),
+        ("start_ms", np.int64),
+        ("walltime_ms", np.int64),
+        ("planned_ms", np.int64),
+        ("row_offset", np.int64),  # the attempt's node indices are node_index[row_offset : row_offset + row_count]
+        ("row_count", np.int64),
+    ]
+)
+UPDATE: Final = np.dtype(
+    [("job", np.int64), ("priority", np.int64), ("walltime_ms", np.int64), ("planned_ms", np.int64)]
+)
+
+
+def submit_rows(count: int) -> SubmitRows:
+    """A block of `count` submit rows with the defaults: one task, attempt 1, eligible at once, no limit."""
+    rows = np.zeros(count, SUBMIT)
+    rows["tasks"] = 1
+    rows["attempt"] = 1
+    rows["walltime_ms"] = INF
+    rows["planned_ms"] = -1
+    return rows
+
+
+def update_rows(count: int) -> UpdateRows:
+    """A block of `count` update rows that keep everything until a column is set."""
+    rows = np.zeros(count, UPDATE)
+    for name in ("priority", "walltime_ms", "planned_ms"):
+        rows[name] = KEEP
+    return rows
+
+
+class Health(StrEnum):
+    """What may start on a node. Running attempts are never touched by a change of health."""
+
+    UP = "up"
+    CORDONED = "cordoned"
+    DRAINING = "draining"
+    DOWN = "down"
+
+
+class NodeSpec(msgspec.Struct, frozen=True):
+    """One node as it now is: amounts by resource name in base units, labels, health."""
+
+    name: str
+    capacity: dict[str, int]
+    labels: dict[str, str] = {}
+    health: Health = Health.UP
+
+
+class NodesChanged(msgspec.Struct, frozen=True):
+    """Nodes that joined or changed (matched by name; a row once given stays), and names of nodes that left.
+
+    A node that left keeps its row as a tombstone until the attempts on it have ended, then the row is used again.
+    """
+
+    nodes: tuple[NodeSpec, ...] = ()
+    removed: tuple[str, ...] = ()
+
+
+class JobsSubmitted(msgspec.Struct, frozen=True):
+    """New pending work: rows (dtype SUBMIT) with indices into `classes` and `owners`.
+
+    Passing the *same tuple objects* for `classes` and `owners` again is fast: the engine remembers how it interned
+    them. Raises EngineError on an index out of range, a job id whose tasks are already live, tasks < 1, or a priority
+    out of range; then nothing of the block was applied.
+    """
+
+    rows: SubmitRows
+    classes: tuple[ClassSpec, ...]
+    owners: tuple[OwnerSpec, ...] = (OwnerSpec(),)
+
+
+class JobsEligible(msgspec.Struct, frozen=True):
+    """Pending tasks of these jobs become eligible at `eligible_ms` (a dependency was met, a begin-at was set)."""
+
+    jobs: JobIds
+    eligible_ms: NDArray[np.int64]
+
+
+class JobsHeld(msgspec.Struct, frozen=True):
+    """Pending tasks of these jobs wait until JobsReleased. Unknown jobs are ignored (they may all run)."""
+
+    jobs: JobIds
+
+
+class JobsReleased(msgspec.Struct, frozen=True):
+    """Held tasks of these jobs go on waiting for resources at their old place."""
+
+    jobs: JobIds
+
+
+class JobsCancelled(msgspec.Struct, frozen=True):
+    """Pending tasks leave the engine: whole jobs (`first_task` None) or task ranges by columns of equal length.
+
+    Running attempts are not touched: they leave through AttemptsEnded.
+    """
+
+    jobs: JobIds
+    first_task: NDArray[np.int64] | None = None
+    tasks: NDArray[np.int64] | None = None
+
+
+class JobsUpdated(msgspec.Struct, frozen=True):
+    """New priority, walltime or planned time (dtype UPDATE, KEEP = unchanged) for pending tasks and running attempts."""
+
+    rows: UpdateRows
+
+
+class PlanAssumed(msgspec.Struct, frozen=True):
+    """The plan's starts, reservations and parking become true. The plan must be the last one made from this state."""
+
+    plan: Plan
+
+
+class StartsRefused(msgspec.Struct, frozen=True):
+    """Assumed starts that did not happen (commit failed, agent refused): back to pending at the same place.
+
+    Args:
+        starts: rows of dtype START; only job, task and attempt are read.
+        new_attempt: count the refused try: the next start gets attempt + 1 (use it when the attempt was committed).
+    """
+
+    starts: StartRows
+    new_attempt: bool = False
+
+
+class AttemptsEnded(msgspec.Struct, frozen=True):
+    """Attempts that ended (dtype END): their rows come free; with requeue the task is pending again."""
+
+    rows: EndRows
+
+
+class AllocationsAdopted(msgspec.Struct, frozen=True):
+    """Attempts that run already (dtype ADOPT), as a restarting controller loads them. Nodes first, then these.
+
+    `nodes` are names; `node_index` holds, for each attempt, the indices of its nodes in `nodes`.
+    """
+
+    rows: AdoptRows
+    node_index: Rows
+    nodes: tuple[str, ...]
+    classes: tuple[ClassSpec, ...]
+    owners: tuple[OwnerSpec, ...] = (OwnerSpec(),)
+
+
+class ClockAdvanced(msgspec.Struct, frozen=True):
+    """Time has reached `now_ms`: tasks whose eligible_ms has come enter their buckets. `Scheduler` applies it."""
+
+    now_ms: int
+
+
+class ConfigChanged(msgspec.Struct, frozen=True):
+    """Another policy. A new order re-keys everything that waits; all reservations are planned anew."""
+
+    config: EngineConfig
+
+
+Event: TypeAlias = (
+    NodesChanged
+    | JobsSubmitted
+    | JobsEligible
+    | JobsHeld
+    | JobsReleased
+    | JobsCancelled
+    | JobsUpdated
+    | PlanAssumed
+    | StartsRefused
+    | AttemptsEnded
+    | AllocationsAdopted
+    | ClockAdvanced
+    | ConfigChanged
+)
+
+__all__ = [
+    "ADOPT",
+    "END",
+    "INF",
+    "KEEP",
+    "START",
+    "SUBMIT",
+    "UPDATE",
+    "AllocationsAdopted",
+    "AttemptsEnded",
+    "ClockAdvanced",
+    "ConfigChanged",
+    "Event",
+    "Health",
+    "JobsCancelled",
+    "JobsEligible",
+    "JobsHeld",
+    "JobsReleased",
+    "JobsSubmitted",
+    "JobsUpdated",
+    "NodeSpec",
+    "NodesChanged",
+    "PlanAssumed",
+    "StartsRefused",
+    "submit_rows",
+    "update_rows",
+]

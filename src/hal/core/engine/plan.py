@@ -1,0 +1,125 @@
+"""What a cycle decided: column blocks that the caller owns (they are never written again).
+
+Pure values. `PlanAssumed(plan)` makes a plan true; a plan that is not assumed changes nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+StartRows: TypeAlias = NDArray[np.void]
+"""Shape (S,), dtype `START`, in the order decided."""
+ReservationRows: TypeAlias = NDArray[np.void]
+"""Shape (K,), dtype `RESERVATION`, in rank order."""
+VerdictRows: TypeAlias = NDArray[np.void]
+"""Shape (V,), dtype `VERDICT`: jobs that the slice looked at and refused, at most MAX_VERDICTS."""
+PreemptionRows: TypeAlias = NDArray[np.void]
+"""Shape (P,), dtype `PREEMPTION`."""
+Rows: TypeAlias = NDArray[np.int64]
+"""Shape (G,): node rows (or indices of nodes)."""
+
+START: Final = np.dtype(
+    [
+        ("job", np.int64),
+        ("task", np.int64),
+        ("attempt", np.int64),
+        ("row_offset", np.int64),  # the gang's rows are plan.rows[row_offset : row_offset + row_count]
+        ("row_count", np.int64),
+        ("entry", np.int64),  # engine-internal slot; -1 in hand-made rows
+    ]
+)
+RESERVATION: Final = np.dtype(
+    [
+        ("entry", np.int64),  # engine-internal slot
+        ("job", np.int64),
+        ("task", np.int64),
+        ("key", np.int64),  # its place in the order
+        ("start_ms", np.int64),  # forecast start; INF = not known (strict order), or it waits for a release of 'never'
+        ("planned_ms", np.int64),
+        ("class_id", np.int64),
+        ("row_offset", np.int64),  # the promised rows are plan.reservation_rows[row_offset : row_offset + row_count]
+        ("row_count", np.int64),
+        ("kind", np.int64),  # hal.core.kernels.layout KIND_PROMISE, KIND_CLAIM, KIND_BLOCK, KIND_NEVER
+    ]
+)
+VERDICT: Final = np.dtype(
+    [
+        ("job", np.int64),
+        ("task", np.int64),
+        ("reason", np.int64),  # hal.core.kernels.layout REASON_*
+        ("short_rows", np.int64),  # distinct nodes lacking now (resources), else 0
+    ]
+)
+PREEMPTION: Final = np.dtype([("job", np.int64), ("task", np.int64), ("attempt", np.int64), ("for_job", np.int64)])
+
+NO_STARTS: Final = np.zeros(0, START)
+NO_ROWS: Final = np.zeros(0, np.int64)
+NO_RESERVATIONS: Final = np.zeros(0, RESERVATION)
+NO_VERDICTS: Final = np.zeros(0, VERDICT)
+NO_PREEMPTIONS: Final = np.zeros(0, PREEMPTION)
+NO_PROMISED: Final = np.zeros((0, 2), np.int64)
+for _empty in (NO_STARTS, NO_ROWS, NO_RESERVATIONS, NO_VERDICTS, NO_PREEMPTIONS, NO_PROMISED):
+    _empty.setflags(write=False)
+
+
+class Cursor(msgspec.Struct, frozen=True):
+    """Where an unfinished pass goes on; give it back to `cycle` after the slice's plan was assumed.
+
+    (`lane`, `key`, `job`) is the next place in the order; everything before was considered. The rest says what the pass
+    had seen when it began, so that only that much is parked when it completes.
+    """
+
+    lane: int
+    key: int
+    job: int
+    pass_wake: int
+    pass_inserts: int
+    full: bool
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """One slice's decisions at `now_ms`.
+
+    changes: whether PlanAssumed(plan) changes the state (starts, reservations or parking); without it, skip the apply.
+    wake_ms: call again at this instant when no event comes before (INF: only an event can help).
+    cursor: None when the pass is complete.
+    plan_version: the state version it was made from; PlanAssumed refuses a plan of another version.
+    replans: whether `reservations` replaces the state's (else they stay as they are and `reservations` is empty).
+    promised: shape (P, 2 + R): row, reservation, amounts left beside the promise for each resource.
+    work: units spent (row checks and candidates).
+    """
+
+    now_ms: int
+    plan_version: int
+    changes: bool
+    starts: StartRows
+    rows: Rows
+    replans: bool
+    reservations: ReservationRows
+    promised: NDArray[np.int64]
+    verdicts: VerdictRows
+    wake_ms: int
+    cursor: Cursor | None
+    work: int
+    pass_wake: int
+    pass_inserts: int
+    preemptions: PreemptionRows = NO_PREEMPTIONS
+
+    @property
+    def complete(self) -> bool:
+        """Whether the pass considered everything it set out to."""
+        return self.cursor is None
+
+    @property
+    def reservation_rows(self) -> Rows:
+        """The promised rows, all reservations one after the other."""
+        return self.promised[:, 0]
+
+    @property
+    def wants(self) -> VerdictRows:
+        """Work that more resources would let start: the refusals with the number of nodes that each lacks."""
+        return self.verdicts[self.verdicts["short_rows"] > 0]

@@ -1,0 +1,65 @@
+"""Built-in policies and the register of policies by name.
+
+Pure. Built-in orders and placements are kernels; a plugin is an object that satisfies a Protocol of core/interfaces
+and is registered under its name before an engine is configured with it. A shell loads the entry points `hal.policies`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from hal.core.engine.errors import EngineError
+from hal.core.interfaces import filter as filter_interface
+from hal.core.interfaces import order as order_interface
+from hal.core.interfaces import score as score_interface
+from hal.core.interfaces.filter import Filter
+from hal.core.interfaces.order import Order
+from hal.core.interfaces.score import Score
+from hal.core.kernels.layout import ORDER_FCFS, ORDER_SJF, PLACE_BEST, PLACE_FIRST
+
+ORDER_KERNELS: Final = {"fcfs": ORDER_FCFS, "sjf": ORDER_SJF}
+"""fcfs: priority, then job id. sjf: priority, then planned time, then job id."""
+PLACEMENT_KERNELS: Final = {"first-fit": PLACE_FIRST, "best-fit": PLACE_BEST}
+"""first-fit: lowest row. best-fit: the row left with the least spare of its tightest wanted resource."""
+
+_registered: dict[str, dict[str, Any]] = {
+    order_interface.INTERFACE: {},
+    score_interface.INTERFACE: {},
+    filter_interface.INTERFACE: {},
+}
+
+
+def register(policy: Order | Score | Filter) -> None:
+    """Make a plugin known under its name. Raises EngineError for another interface version or a name in use."""
+    info = policy.info
+    if info.interface not in _registered:
+        raise EngineError(
+            f"policy {info.name!r} is written for interface {info.interface!r}; this engine has "
+            f"{', '.join(sorted(_registered))}: install a version of the plugin for one of these"
+        )
+    if info.name in ORDER_KERNELS or info.name in PLACEMENT_KERNELS:
+        raise EngineError(f"policy {info.name!r} would hide the built-in of that name: give the plugin another name")
+    _registered[info.interface][info.name] = policy
+
+
+def order_named(name: str) -> Order:
+    """The registered order. Raises EngineError that lists what there is."""
+    return _named(order_interface.INTERFACE, name, ORDER_KERNELS)  # type: ignore[no-any-return]
+
+
+def score_named(name: str) -> Score:
+    """The registered score. Raises EngineError that lists what there is."""
+    return _named(score_interface.INTERFACE, name, PLACEMENT_KERNELS)  # type: ignore[no-any-return]
+
+
+def filter_named(name: str) -> Filter:
+    """The registered filter. Raises EngineError that lists what there is."""
+    return _named(filter_interface.INTERFACE, name, {})  # type: ignore[no-any-return]
+
+
+def _named(interface: str, name: str, built_in: dict[str, int]) -> Any:
+    there = _registered[interface]
+    if name not in there:
+        known = ", ".join(sorted([*built_in, *there])) or "none"
+        raise EngineError(f"no policy {name!r} for {interface}: known are {known}")
+    return there[name]

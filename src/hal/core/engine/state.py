@@ -1,0 +1,557 @@
+"""The engine's state: columnar tables that only `apply` changes, with scratch that a cycle gives back as it found it.
+
+Pure. Memory is linear in live work: slots of jobs, attempts, pieces and buckets are used again, classes that nobody
+refers to are forgotten under pressure. Every growth doubles. The tables are described in core/kernels/layout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hal.core.engine.classes import ClassSpec, OwnerSpec, Requirement
+from hal.core.engine.config import Backfill, EngineConfig
+from hal.core.engine.events import ADOPT, END, SUBMIT
+from hal.core.engine.plan import RESERVATION, START, VERDICT
+from hal.core.engine.policies import ORDER_KERNELS, PLACEMENT_KERNELS, filter_named, order_named, score_named
+from hal.core.interfaces.filter import Filter
+from hal.core.interfaces.order import Order
+from hal.core.interfaces.score import Score
+from hal.core.kernels import conservative, easy, pending, running
+from hal.core.kernels import layout as L
+from hal.core.kernels.jit import bind
+from hal.core.kernels.rows import recount
+from hal.core.kernels.tables import rehash
+
+Table = NDArray[np.int64]
+
+BACKFILL_KERNELS: Final = {
+    Backfill.NONE: L.BACKFILL_NONE,
+    Backfill.EASY: L.BACKFILL_EASY,
+    Backfill.EASY_SJBF: L.BACKFILL_SJBF,
+    Backfill.CONSERVATIVE: L.BACKFILL_CONSERVATIVE,
+}
+NO_KEYS: Final = np.zeros(0, np.int64)
+FIRST_SLOTS: Final = 64
+ARENA_STARTS: Final = 1 << 15
+ARENA_ROWS: Final = 1 << 16
+ARENA_PROMISES: Final = 1 << 12
+
+
+def _grown(table: Table, rows: int, fill: int = 0) -> Table:
+    larger = np.full((rows, *table.shape[1:]), fill, np.int64)
+    larger[: table.shape[0]] = table
+    return larger
+
+
+class State:
+    """All that the engine knows. Create it, then change it only through `apply`.
+
+    Attributes are the tables of core/kernels/layout; other parts read them, never write them. `version` counts applied
+    events.
+    """
+
+    def __init__(self, config: EngineConfig | None = None) -> None:
+        self.config = config or EngineConfig()
+        self.meta: Table = np.zeros(L.META_SIZE, np.int64)
+        for place in (L.M_ENTRY_FREE, L.M_RUN_FREE, L.M_PIECE_FREE, L.M_BUCKET_FREE, L.M_END_ROOT, L.M_TIMER_ROOT):
+            self.meta[place] = -1
+        self.meta[L.M_PARKED_WAKE] = -1
+        self.meta[L.M_CSETS] = 1
+        # Names, by value: what events mean.
+        self.resources: list[str] = []
+        self.row_names: list[str] = []
+        self.row_labels: list[dict[str, str]] = []
+        self.row_health: list[str] = []
+        self.row_by_name: dict[str, int] = {}
+        self.csets: list[tuple[Any, ...]] = [()]
+        self.cset_ids: dict[tuple[Any, ...], int] = {(): 0}
+        self.shape_ids: dict[tuple[Any, ...], int] = {}
+        self.shape_specs: list[ClassSpec | None] = []
+        self.shape_free: list[int] = []
+        self.class_ids: dict[tuple[int, int], int] = {}
+        self.class_specs: list[ClassSpec | None] = []
+        self.class_free: list[int] = []
+        self.owner_ids: dict[OwnerSpec, int] = {}
+        self.owners: list[OwnerSpec] = []
+        self._seen_classes: tuple[ClassSpec, ...] | None = None
+        self._seen_class_ids: Table = NO_KEYS
+        self._seen_owners: tuple[OwnerSpec, ...] | None = None
+        self._seen_owner_ids: Table = NO_KEYS
+        # Tables.
+        self.entries: Table = np.zeros((FIRST_SLOTS, L.ENTRY_SIZE), np.int64)
+        self.rank: Table = np.zeros((FIRST_SLOTS, L.TREE_SIZE), np.int64)
+        self.by_time: Table = np.zeros((FIRST_SLOTS, L.TREE_SIZE), np.int64)
+        self.job_index: Table = np.zeros(4 * FIRST_SLOTS, np.int64)
+        self.buckets: Table = np.zeros((FIRST_SLOTS, L.BUCKET_SIZE), np.int64)
+        self.bucket_index: Table = np.zeros(4 * FIRST_SLOTS, np.int64)
+        self.active: Table = np.zeros(FIRST_SLOTS, np.int64)
+        self.classes: Table = np.zeros((FIRST_SLOTS, L.CLASS_SIZE), np.int64)
+        self.shapes: Table = np.zeros((FIRST_SLOTS, L.SHAPE_SIZE), np.int64)
+        self.request: Table = np.zeros((1, FIRST_SLOTS), np.int64)
+        self.allowed: NDArray[np.int8] = np.zeros((1, 4), np.int8)
+        self.free: Table = np.zeros((4, 1), np.int64)
+        self.capacity: Table = np.zeros((4, 1), np.int64)
+        self.rows: Table = np.zeros((4, L.ROW_SIZE), np.int64)
+        self.rows[:, L.W_PROMISED] = -1
+        self.runs: Table = np.zeros((FIRST_SLOTS, L.RUN_SIZE), np.int64)
+        self.ends: Table = np.zeros((FIRST_SLOTS, L.TREE_SIZE), np.int64)
+        self.run_index: Table = np.zeros(4 * FIRST_SLOTS, np.int64)
+        self.pieces: Table = np.zeros((FIRST_SLOTS, L.PIECE_SIZE), np.int64)
+        self.reservations: Table = np.zeros((16, L.RESERVATION_SIZE), np.int64)
+        self.reserved: Table = np.zeros((16, L.Q_EXTRA + 1), np.int64)
+        # Scratch: never part of what the state means.
+        self.path: Table = np.zeros(L.MAX_DEPTH, np.int64)
+        self.ticks: Table = np.zeros(L.TICKS, np.int64)
+        self.counts: Table = np.zeros(4, np.int64)
+        self.profile: Table = np.zeros((256, L.POINT_SIZE + 1), np.int64)
+        self.events: Table = np.zeros((2, 512), np.int64)
+        self.scores: Table = np.zeros((1, 4), np.int64)
+        self.order: Order | None = None
+        self.score: Score | None = None
+        self.filters: list[Filter] = []
+        self.promise_need = FIRST_SLOTS
+        self.use_config(self.config)
+        self._new_arenas()
+        self.rewire()
+
+    # --- reading ---------------------------------------------------------------------------------------------------
+
+    @property
+    def version(self) -> int:
+        """How many times the state was changed."""
+        return int(self.meta[L.M_VERSION])
+
+    @property
+    def clock_ms(self) -> int:
+        """The latest instant that an event or an assumed plan has named."""
+        return int(self.meta[L.M_CLOCK])
+
+    @property
+    def pending_tasks(self) -> int:
+        """Tasks that wait, held and blocked ones included."""
+        return int(self.meta[L.M_PENDING])
+
+    @property
+    def running_attempts(self) -> int:
+        """Attempts that hold rows."""
+        return int(self.meta[L.M_RUNS])
+
+    def row_name(self, row: int) -> str:
+        """The node of a row."""
+        return self.row_names[row]
+
+    def row_of(self, name: str) -> int:
+        """The row of a node. Raises KeyError for a node that never joined or has left."""
+        return self.row_by_name[name]
+
+    def next_timer_ms(self) -> int:
+        """When the next task becomes eligible by time; INF when none does."""
+        at = int(self.meta[L.M_TIMER_ROOT])
+        if at < 0:
+            return L.INF
+        while self.rank[at, L.T_LEFT] >= 0:
+            at = int(self.rank[at, L.T_LEFT])
+        return int(self.rank[at, L.T_KEY])
+
+    # --- policy ----------------------------------------------------------------------------------------------------
+
+    def use_config(self, config: EngineConfig) -> None:
+        """Set the policy scalars (part of `apply(ConfigChanged)`). Raises EngineError for an unknown policy name."""
+        order = None if config.order in ORDER_KERNELS else order_named(config.order)
+        score = None if config.placement in PLACEMENT_KERNELS else score_named(config.placement)
+        filters = [filter_named(name) for name in config.filters]
+        self.config, self.order, self.score, self.filters = config, order, score, filters
+        self.meta[L.M_ORDER] = ORDER_KERNELS.get(config.order, L.ORDER_PLUGIN)
+        self.meta[L.M_PLACEMENT] = PLACEMENT_KERNELS.get(config.placement, L.PLACE_PLUGIN)
+        self.meta[L.M_BACKFILL] = BACKFILL_KERNELS[config.backfill]
+        self.meta[L.M_BY_TIME] = int(config.backfill is Backfill.EASY_SJBF)
+        self.meta[L.M_PARKING] = int(config.parking)
+        self.meta[L.M_CLAIM_AFTER] = config.claim_after_ms
+        self.meta[L.M_MAX_RESERVATIONS] = config.max_reservations
+
+    # --- interning -------------------------------------------------------------------------------------------------
+
+    def intern_resources(self, names: list[str]) -> None:
+        """Give columns to resources that are new; rows have none of them until a node says so."""
+        fresh = [name for name in dict.fromkeys(names) if name not in self.resources]
+        if not fresh:
+            return
+        self.resources.extend(fresh)
+        count = len(self.resources)
+        width = max(1, count)
+        if self.free.shape[1] < width:
+            for name in ("free", "capacity"):
+                old = getattr(self, name)
+                table = np.zeros((old.shape[0], width), np.int64)
+                table[:, : old.shape[1]] = old
+                setattr(self, name, table)
+            request = np.zeros((width, self.request.shape[1]), np.int64)
+            request[: self.request.shape[0]] = self.request
+            self.request = request
+            reserved = np.zeros((self.reserved.shape[0], L.Q_EXTRA + width), np.int64)
+            reserved[:, : self.reserved.shape[1]] = self.reserved
+            self.reserved = reserved
+            self.profile = np.zeros((self.profile.shape[0], L.POINT_SIZE + width), np.int64)
+        self.meta[L.M_RESOURCES] = count
+        self._new_arenas()
+        self.rewire()
+
+    def intern_classes(self, specs: tuple[ClassSpec, ...]) -> Table:
+        """Class ids of specs; remembers the tuple by identity."""
+        if specs is self._seen_classes:
+            return self._seen_class_ids
+        ids = np.array([self._class_id(spec) for spec in specs], np.int64)
+        if len(self.class_ids) > FIRST_SLOTS and self._forget_classes(set(ids.tolist())):
+            self.rewire()
+        self._seen_classes, self._seen_class_ids = specs, ids
+        return ids
+
+    def intern_owners(self, owners: tuple[OwnerSpec, ...]) -> Table:
+        """Owner ids; remembers the tuple by identity."""
+        if owners is self._seen_owners:
+            return self._seen_owner_ids
+        for owner in owners:
+            if owner not in self.owner_ids:
+                self.owner_ids[owner] = len(self.owners)
+                self.owners.append(owner)
+        ids = np.array([self.owner_ids[owner] for owner in owners], np.int64)
+        self._seen_owners, self._seen_owner_ids = owners, ids
+        return ids
+
+    def _class_id(self, spec: ClassSpec) -> int:
+        shape = self.shape_id(spec)
+        key = (shape, spec.nodes)
+        there = self.class_ids.get(key)
+        if there is not None:
+            return there
+        if self.class_free:
+            class_id = self.class_free.pop()
+            self.class_specs[class_id] = spec
+        else:
+            class_id = len(self.class_specs)
+            self.class_specs.append(spec)
+            if class_id >= self.classes.shape[0]:
+                self.classes = _grown(self.classes, 2 * class_id)
+                self.rewire()
+        self.classes[class_id] = (shape, spec.nodes, 0, 0)
+        self.class_ids[key] = class_id
+        return class_id
+
+    def shape_id(self, spec: ClassSpec) -> int:
+        """The shape of a class, a new one where it is new."""
+        key = spec.shape_key()
+        there = self.shape_ids.get(key)
+        if there is not None:
+            return there
+        self.intern_resources([name for name, amount in spec.request.items() if amount])
+        if self.shape_free:
+            shape = self.shape_free.pop()
+            self.shape_specs[shape] = spec
+        else:
+            shape = len(self.shape_specs)
+            self.shape_specs.append(spec)
+            if shape >= self.shapes.shape[0]:
+                self.shapes = _grown(self.shapes, 2 * shape)
+                request = np.zeros((self.request.shape[0], 2 * shape), np.int64)
+                request[:, : self.request.shape[1]] = self.request
+                self.request = request
+            self.meta[L.M_SHAPES] = shape + 1
+        self.shape_ids[key] = shape
+        self.request[:, shape] = 0
+        for name, amount in spec.request.items():
+            if amount:
+                self.request[self.resources.index(name), shape] = amount
+        self.shapes[shape] = 0
+        self.shapes[shape, L.S_SCORES] = -1
+        self.shapes[shape, L.S_CSET] = self._cset_id(spec)
+        self.rewire()
+        self.recount(shape, shape + 1)
+        return shape
+
+    def _cset_id(self, spec: ClassSpec) -> int:
+        key: tuple[Any, ...] = tuple(sorted(set(spec.constraints), key=_requirement_key))
+        if self.filters:
+            key = (*key, spec.shape_key())
+        there = self.cset_ids.get(key)
+        if there is not None:
+            return there
+        cset = len(self.csets)
+        self.csets.append(key)
+        self.cset_ids[key] = cset
+        allowed = np.zeros((max(cset + 1, 2 * self.allowed.shape[0]), self.allowed.shape[1]), np.int8)
+        allowed[: self.allowed.shape[0]] = self.allowed
+        self.allowed = allowed
+        self.meta[L.M_CSETS] = cset + 1
+        self.admit(range(len(self.row_names)), cset, spec)
+        return cset
+
+    def admit(self, rows: range | list[int], cset: int, spec: ClassSpec | None = None) -> None:
+        """Work out which rows a constraint set admits: up, labels as required, no filter against it."""
+        requirements = [part for part in self.csets[cset] if isinstance(part, Requirement)]
+        for row in rows:
+            up = self.rows[row, L.W_STATE] == L.ROW_UP
+            self.allowed[cset, row] = int(
+                up and all(requirement.holds(self.row_labels[row]) for requirement in requirements)
+            )
+        if self.filters and cset > 0:
+            spec = spec or next(s for s in self.shape_specs if s is not None and self._cset_key(s) == self.csets[cset])
+            self._apply_filters(cset, spec)
+
+    def _cset_key(self, spec: ClassSpec) -> tuple[Any, ...]:
+        return (*sorted(set(spec.constraints), key=_requirement_key), spec.shape_key())
+
+    def _apply_filters(self, cset: int, spec: ClassSpec) -> None:
+        from hal.core.engine.views import node_view, request_of
+
+        view = node_view(self)
+        request = request_of(self, spec)
+        for policy in self.filters:
+            mask = np.asarray(policy.mask(request, view), np.bool_)
+            self.allowed[cset, : view.rows] &= mask.astype(np.int8)
+
+    def _forget_classes(self, keep: set[int]) -> bool:
+        """Forget classes and shapes that no bucket refers to, when they are most of what is interned."""
+        live = set(np.flatnonzero(self.classes[: len(self.class_specs), L.C_REFS]).tolist()) | keep
+        if len(self.class_ids) <= max(FIRST_SLOTS, 2 * len(live)):
+            return False
+        for key, class_id in list(self.class_ids.items()):
+            if class_id not in live:
+                del self.class_ids[key]
+                self.class_specs[class_id] = None
+                self.class_free.append(class_id)
+        used = {shape for shape, _nodes in self.class_ids}
+        for shape_key, shape in list(self.shape_ids.items()):
+            if shape not in used:
+                del self.shape_ids[shape_key]
+                self.shape_specs[shape] = None
+                self.shape_free.append(shape)
+                self.request[:, shape] = L.INF
+                self.shapes[shape, L.S_FIT] = 0
+                self.shapes[shape, L.S_EVER] = 0
+        return True
+
+    def recount(self, first: int, last: int) -> None:
+        """Count anew where shapes first..last-1 fit."""
+        recount(
+            self.meta, self.shapes, self.request, self.allowed, self.free, self.capacity, first, last
+        )
+        for shape in self.shape_free:
+            if first <= shape < last:
+                self.shapes[shape, L.S_FIT] = 0
+                self.shapes[shape, L.S_EVER] = 0
+
+    # --- growth ----------------------------------------------------------------------------------------------------
+
+    def grow_rows(self, count: int) -> None:
+        """Make room for `count` rows."""
+        room = self.free.shape[0]
+        if count <= room:
+            return
+        room = max(count, 2 * room)
+        self.free = _grown(self.free, room)
+        self.capacity = _grown(self.capacity, room)
+        rows = _grown(self.rows, room)
+        rows[self.rows.shape[0] :, L.W_PROMISED] = -1
+        self.rows = rows
+        allowed = np.zeros((self.allowed.shape[0], room), np.int8)
+        allowed[:, : self.allowed.shape[1]] = self.allowed
+        self.allowed = allowed
+        self._new_arenas()
+        self.rewire()
+
+    def grow(self, outcome: int, count: int) -> None:
+        """Make room after a kernel asked for it; `count` is how many slots the event may need."""
+        if outcome == L.GROW_ENTRIES:
+            room = 2 * max(self.entries.shape[0], int(self.meta[L.M_ENTRY_TOP]) + count)
+            self.entries = _grown(self.entries, room)
+            self.rank = _grown(self.rank, room)
+            self.by_time = _grown(self.by_time, room if self.meta[L.M_BY_TIME] else FIRST_SLOTS)
+            top = int(self.meta[L.M_ENTRY_TOP])
+            heads = self._job_heads(top)
+            self.job_index = np.zeros(_power_of_two(2 * room), np.int64)
+            rehash(self.job_index, self.entries, heads, L.E_JOB, False)
+        elif outcome == L.GROW_RUNS:
+            room = 2 * max(self.runs.shape[0], int(self.meta[L.M_RUN_TOP]) + count)
+            self.runs = _grown(self.runs, room)
+            self.ends = _grown(self.ends, room)
+            live = np.flatnonzero(self.runs[: int(self.meta[L.M_RUN_TOP]), L.R_NODES])
+            self.run_index = np.zeros(_power_of_two(2 * room), np.int64)
+            rehash(self.run_index, self.runs, live, L.R_JOB, True)
+        elif outcome == L.GROW_PIECES:
+            self.pieces = _grown(self.pieces, 2 * max(self.pieces.shape[0], int(self.meta[L.M_PIECE_TOP]) + count))
+        elif outcome == L.GROW_BUCKETS:
+            room = 2 * max(self.buckets.shape[0], int(self.meta[L.M_BUCKET_TOP]) + count)
+            self.buckets = _grown(self.buckets, room)
+            self.active = _grown(self.active, room)
+            live = np.flatnonzero(self.buckets[: int(self.meta[L.M_BUCKET_TOP]), L.B_REFS])
+            self.bucket_index = np.zeros(_power_of_two(2 * room), np.int64)
+            rehash(self.bucket_index, self.buckets, live, L.B_CLASS, True)
+        self.rewire()
+
+    def grow_reservations(self, promises: int, promised: int) -> None:
+        """Make room to keep this many reservations and promised rows."""
+        if promises > self.reservations.shape[0] or promised > self.reserved.shape[0]:
+            if promises > self.reservations.shape[0]:
+                self.reservations = _grown(self.reservations, 2 * promises)
+            if promised > self.reserved.shape[0]:
+                self.reserved = _grown(self.reserved, 2 * promised)
+            self.rewire()
+
+    def grow_profile(self) -> None:
+        """Larger timelines and promise arenas for a conservative cycle that asked for them."""
+        points = max(
+            2 * self.profile.shape[0],
+            self.free.shape[0] + self.runs.shape[0] + self.pieces.shape[0] + 2 * int(self.meta[L.M_PROMISED]),
+        )
+        self.profile = np.zeros((points, self.profile.shape[1]), np.int64)
+        self.events = np.zeros((2, 2 * points + 4), np.int64)
+        self.promise_need = max(
+            2 * self.promise_need,
+            2 * int(self.meta[L.M_RESERVATIONS]),
+            2 * int(self.meta[L.M_PROMISED]) + 2 * self.free.shape[0],
+        )
+        self._new_promise_arena(2 * self.promise_need)
+        self.rewire()
+
+    def use_time_index(self) -> None:
+        """Make room in the index by planned time (a change of policy to EASY-SJBF)."""
+        if self.by_time.shape[0] < self.entries.shape[0]:
+            self.by_time = _grown(self.by_time, self.entries.shape[0])
+            self.rewire()
+
+    def _job_heads(self, top: int) -> Table:
+        """First entries of their jobs (the ones that no sibling leads to), in slot order."""
+        live = np.flatnonzero(self.entries[:top, L.E_WHERE] != L.WHERE_FREE)
+        following = self.entries[live, L.E_SIBLING]
+        is_head = np.ones(self.entries.shape[0], np.bool_)
+        is_head[following[following >= 0]] = False
+        return live[is_head[live]]
+
+    # --- output arenas: plans own slices of them, nothing is copied --------------------------------------------------
+
+    def _new_arenas(self) -> None:
+        self._new_start_arena()
+        self._new_row_arena()
+        self._new_promise_arena(ARENA_PROMISES)
+        self._new_verdict_arena()
+
+    def _new_start_arena(self) -> None:
+        self.start_arena = np.zeros(ARENA_STARTS, START)
+        self.start_at = 0
+
+    def _new_row_arena(self) -> None:
+        self.row_arena = np.zeros(max(ARENA_ROWS, 4 * self.free.shape[0]), np.int64)
+        self.row_at = 0
+
+    def _new_promise_arena(self, room: int) -> None:
+        room = max(room, 4 * self.free.shape[0])
+        self.promise_arena: Table = np.zeros((room, L.RESERVATION_SIZE), np.int64)
+        self.promise_records = self.promise_arena.view(RESERVATION).reshape(-1)
+        self.promise_at = 0
+        self.promised_arena: Table = np.zeros((room, L.Q_EXTRA + self.free.shape[1]), np.int64)
+        self.promised_at = 0
+
+    def _new_verdict_arena(self) -> None:
+        self.verdict_arena = np.zeros(16 * easy.MAX_VERDICTS, VERDICT)
+        self.verdict_at = 0
+
+    def room_for_plan(self) -> None:
+        """Fresh arenas where the old ones may not hold another plan (older plans keep the old ones alive)."""
+        rows = self.free.shape[0]
+        if self.start_arena.shape[0] - self.start_at < min(self.config.slice_starts, ARENA_STARTS):
+            self._new_start_arena()
+        if self.row_arena.shape[0] - self.row_at < max(ARENA_ROWS // 4, rows):
+            self._new_row_arena()
+        least = rows + 8
+        if self.config.backfill is Backfill.CONSERVATIVE:
+            least = max(least, self.promise_need)
+        if (
+            self.promise_arena.shape[0] - self.promise_at < least
+            or self.promised_arena.shape[0] - self.promised_at < least
+        ):
+            self._new_promise_arena(max(ARENA_PROMISES, 4 * least))
+        if self.verdict_arena.shape[0] - self.verdict_at < easy.MAX_VERDICTS:
+            self._new_verdict_arena()
+
+    # --- calls -----------------------------------------------------------------------------------------------------
+
+    def rewire(self) -> None:
+        """Build the argument tuples of all kernels anew (an array was replaced)."""
+        s = self
+        rows = s.free.shape[0]
+        starts = s.config.slice_starts + 1
+        s.projected = np.zeros((rows, s.free.shape[1]), np.int64)
+        s.heap = np.zeros((s.buckets.shape[0], 4), np.int64)
+        s.fit_before = np.zeros(s.shapes.shape[0], np.int64)
+        s.due = np.zeros(min(starts, ARENA_STARTS + 1), np.int64)
+        s.due_index = np.zeros_like(s.due)
+        s.freed = np.zeros(rows, np.int64)
+        s.freed_row = np.zeros(rows, np.int64)
+        s.rank_scratch = np.zeros(rows, np.int64)
+        waiting = (s.meta, s.entries, s.rank, s.by_time, s.job_index, s.buckets, s.bucket_index, s.active, s.classes)
+        holding = (
+            s.shapes, s.request, s.allowed, s.free, s.rows, s.runs, s.ends, s.run_index, s.pieces,
+        )  # fmt: skip
+        self.submit_args: tuple[Any, ...] = (*waiting, s.reservations, s.path)
+        self.change_args: tuple[Any, ...] = (*waiting, s.reservations, s.path)
+        self.advance_args: tuple[Any, ...] = (
+            s.meta, s.entries, s.rank, s.by_time, s.buckets, s.active, s.reservations, s.path,
+        )  # fmt: skip
+        self.end_args: tuple[Any, ...] = (*waiting, *holding, s.reservations, s.path)
+        self.assume_args: tuple[Any, ...] = (*waiting, *holding, s.reservations, s.reserved, s.path)
+        self.adopt_args: tuple[Any, ...] = (
+            s.meta, s.entries, s.job_index, s.buckets, s.bucket_index, s.classes, *holding, s.path,
+        )  # fmt: skip
+        self.easy_args: tuple[Any, ...] = (
+            s.meta, s.entries, s.rank, s.by_time, s.buckets, s.active, s.classes, s.shapes, s.request, s.allowed,
+            s.free, s.capacity, s.rows, s.runs, s.ends, s.pieces, s.reservations, s.reserved, s.scores, s.path,
+            s.projected, s.heap, s.fit_before, s.due, s.due_index, s.freed, s.freed_row, s.rank_scratch, s.counts,
+            s.ticks,
+        )  # fmt: skip
+        self.conservative_args: tuple[Any, ...] = (
+            s.meta, s.entries, s.rank, s.buckets, s.active, s.classes, s.shapes, s.request, s.allowed, s.free,
+            s.capacity, s.rows, s.runs, s.ends, s.pieces, s.reservations, s.reserved, s.path, s.heap, s.freed, s.counts,
+            s.ticks, s.profile, s.events,
+        )  # fmt: skip
+        self._bind()
+
+    def _bind(self) -> None:
+        """Entry points for these argument types; they never change, so the first state of a process binds them."""
+        if not _entry_points:
+            no_submits, no_ends, no_adopts = np.zeros(0, SUBMIT), np.zeros(0, END), np.zeros(0, ADOPT)
+            no_table, none = np.zeros((0, 2), np.int64), NO_KEYS
+            out = (self.start_arena, 0, self.row_arena, 0, self.promise_arena, 0, self.promised_arena, 0)
+            place = (0, 1, 1, False, False, 0, 0, 0, 0, 0)
+            _entry_points.update(
+                submit=bind(pending.submit, (*self.submit_args, no_submits, none, none, none)),
+                change=bind(pending.change, (*self.change_args, 0, none, none, none, none)),
+                advance=bind(pending.advance, (*self.advance_args, 0)),
+                end=bind(running.end, (*self.end_args, no_ends)),
+                refuse=bind(running.refuse, (*self.end_args, self.start_arena, 0)),
+                assume=bind(
+                    running.assume,
+                    (*self.assume_args, self.start_arena, none, 0, False, no_table, no_table, False, 0, 0),
+                ),
+                note=bind(running.note_parked, (self.meta, 0, 0, 0)),
+                adopt=bind(running.adopt, (*self.adopt_args, no_adopts, none, none, none, none)),
+                easy=bind(easy.cycle, (*self.easy_args, *out, self.verdict_arena, 0, *place)),
+                conservative=bind(
+                    conservative.cycle, (*self.conservative_args, *out, self.verdict_arena, 0, *place)
+                ),
+            )
+        self.calls = _entry_points
+
+
+_entry_points: dict[str, Callable[..., Any]] = {}
+
+
+def _requirement_key(requirement: Requirement) -> tuple[str, str, tuple[str, ...]]:
+    return (requirement.key, requirement.match.value, requirement.values)
+
+
+def _power_of_two(least: int) -> int:
+    return 1 << max(6, (least - 1).bit_length())

@@ -1,0 +1,143 @@
+"""What plugins and people read: columns of waiting jobs and of rows, copied out of the tables.
+
+Pure. Nothing here is on the hot path of a built-in policy.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hal.core.engine.classes import ClassSpec
+from hal.core.engine.plan import RESERVATION
+from hal.core.engine.state import State
+from hal.core.interfaces.policy import JobView, NodeView, Request
+from hal.core.kernels import layout as L
+
+PENDING: Final = np.dtype(
+    [
+        (name, np.int64)
+        for name in (
+            "job", "first_task", "tasks", "attempt", "class_id", "owner_id", "priority", "submit_ms", "eligible_ms",
+            "held", "walltime_ms", "planned_ms", "where",
+        )
+    ]
+)  # fmt: skip
+RUNNING: Final = np.dtype(
+    [
+        (name, np.int64)
+        for name in (
+            "job", "task", "attempt", "class_id", "owner_id", "priority", "submit_ms", "walltime_ms", "planned_ms",
+            "start_ms", "end_ms", "nodes", "run",
+        )
+    ]
+)  # fmt: skip
+
+
+def job_view(state: State, rows: Any, class_ids: NDArray[np.int64]) -> JobView:
+    """Submitted (or adopted) rows as an order plugin sees them."""
+    planned = np.where(rows["planned_ms"] < 0, rows["walltime_ms"], rows["planned_ms"])
+    return JobView(
+        job=rows["job"],
+        priority=rows["priority"],
+        submit_ms=rows["submit_ms"],
+        eligible_ms=rows["eligible_ms"] if "eligible_ms" in rows.dtype.names else rows["submit_ms"],
+        walltime_ms=rows["walltime_ms"],
+        planned_ms=planned,
+        nodes=state.classes[class_ids[rows["class_index"]], L.C_NODES],
+    )
+
+
+def job_view_of_entries(state: State, slots: NDArray[np.int64]) -> JobView:
+    """Waiting entries as an order plugin sees them."""
+    table = state.entries[slots]
+    classes = state.buckets[table[:, L.E_BUCKET], L.B_CLASS]
+    return JobView(
+        job=table[:, L.E_JOB],
+        priority=table[:, L.E_PRIORITY],
+        submit_ms=table[:, L.E_SUBMIT],
+        eligible_ms=table[:, L.E_ELIGIBLE],
+        walltime_ms=table[:, L.E_WALL],
+        planned_ms=table[:, L.E_PLANNED],
+        nodes=state.classes[classes, L.C_NODES],
+    )
+
+
+def node_view(state: State) -> NodeView:
+    """All rows as resource-major float32 columns."""
+    rows = len(state.row_names)
+    return NodeView(
+        rows=rows,
+        resources=tuple(state.resources),
+        free=np.ascontiguousarray(state.free[:rows].T, np.float32),
+        capacity=np.ascontiguousarray(state.capacity[:rows].T, np.float32),
+    )
+
+
+def request_of(state: State, spec: ClassSpec) -> Request:
+    """A class's request by resource index."""
+    amounts = np.zeros(len(state.resources), np.int64)
+    for name, amount in spec.request.items():
+        if amount:
+            amounts[state.resources.index(name)] = amount
+    return Request(amounts=amounts, wanted=tuple(np.flatnonzero(amounts).tolist()))
+
+
+def pending(state: State) -> NDArray[np.void]:
+    """Waiting entries (dtype PENDING) sorted by (job, first task); a copy. `where`: layout WHERE_*."""
+    top = int(state.meta[L.M_ENTRY_TOP])
+    table = state.entries[:top]
+    table = table[table[:, L.E_WHERE] != L.WHERE_FREE]
+    out = np.zeros(table.shape[0], PENDING)
+    buckets = state.buckets[table[:, L.E_BUCKET]]
+    for name, column in (
+        ("job", L.E_JOB), ("first_task", L.E_FIRST), ("tasks", L.E_TASKS), ("attempt", L.E_ATTEMPT),
+        ("priority", L.E_PRIORITY), ("submit_ms", L.E_SUBMIT), ("eligible_ms", L.E_ELIGIBLE), ("held", L.E_HELD),
+        ("walltime_ms", L.E_WALL), ("planned_ms", L.E_PLANNED), ("where", L.E_WHERE),
+    ):  # fmt: skip
+        out[name] = table[:, column]
+    out["class_id"] = buckets[:, L.B_CLASS]
+    out["owner_id"] = buckets[:, L.B_OWNER]
+    return out[np.lexsort((out["first_task"], out["job"]))]
+
+
+def running(state: State) -> NDArray[np.void]:
+    """Running attempts (dtype RUNNING) sorted by (job, task); a copy."""
+    top = int(state.meta[L.M_RUN_TOP])
+    slots = np.flatnonzero(state.runs[:top, L.R_NODES] > 0)
+    table = state.runs[slots]
+    out = np.zeros(table.shape[0], RUNNING)
+    buckets = state.buckets[table[:, L.R_BUCKET]]
+    for name, column in (
+        ("job", L.R_JOB), ("task", L.R_TASK), ("attempt", L.R_ATTEMPT), ("priority", L.R_PRIORITY),
+        ("submit_ms", L.R_SUBMIT), ("walltime_ms", L.R_WALL), ("planned_ms", L.R_PLANNED), ("start_ms", L.R_START),
+        ("end_ms", L.R_END), ("nodes", L.R_NODES),
+    ):  # fmt: skip
+        out[name] = table[:, column]
+    out["class_id"] = buckets[:, L.B_CLASS]
+    out["owner_id"] = buckets[:, L.B_OWNER]
+    out["run"] = slots
+    return out[np.lexsort((out["task"], out["job"]))]
+
+
+def rows_of_run(state: State, run: int) -> list[int]:
+    """The rows that a running attempt holds, in rank order (`run` from `running`)."""
+    rows = []
+    piece = int(state.runs[run, L.R_PIECE])
+    while piece >= 0:
+        rows.append(int(state.pieces[piece, L.P_ROW]))
+        piece = int(state.pieces[piece, L.P_NEXT])
+    return rows
+
+
+def reservations(state: State) -> NDArray[np.void]:
+    """What waiting jobs are promised (dtype RESERVATION); a copy. Rows: `reserved_rows`."""
+    table = state.reservations[: int(state.meta[L.M_RESERVATIONS])].copy()
+    return table.view(RESERVATION).reshape(-1)
+
+
+def reserved_rows(state: State) -> NDArray[np.int64]:
+    """The promised rows that `reservations` points into; a copy."""
+    return state.reserved[: int(state.meta[L.M_PROMISED]), L.Q_ROW].copy()

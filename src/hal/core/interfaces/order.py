@@ -1,0 +1,26 @@
+"""Who is first: an Order turns waiting jobs into keys. Interface version order/1."""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hal.core.interfaces.policy import JobView, PolicyInfo
+
+INTERFACE: Final = "order/1"
+
+
+class Order(Protocol):
+    """The order inside a bucket never changes while jobs wait; ties go by job id."""
+
+    info: PolicyInfo
+
+    def key(self, jobs: JobView) -> NDArray[np.int64]:
+        """Shape (J,), smaller first, |key| < 2**60. Called when jobs are submitted or edited, never in a cycle."""
+        ...
+
+    def offset(self, classes: NDArray[np.int64], owners: NDArray[np.int64], now_ms: int) -> NDArray[np.int64]:
+        """Shape (B,), added to the keys of bucket (classes[b], owners[b]); called once for each new pass."""
+        ...

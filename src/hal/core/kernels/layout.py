@@ -1,0 +1,228 @@
+"""The columns of the engine's tables: int64 arrays of records, one name for each column.
+
+Plain int64 tables (not structured dtypes) cost numba 40 ns an array to unbox, compile fastest, and run unchanged under
+NUMBA_DISABLE_JIT. A slot that is free keeps the next free slot in its first column.
+"""
+
+from typing import Final
+
+INF: Final = 1 << 60
+"""Never; no limit."""
+KEEP: Final = -(1 << 62)
+"""In an edit: leave this column as it is."""
+PRIORITY_LIMIT: Final = 1 << 17
+TIME_BITS: Final = 43
+"""Planned times are cut at 2**43 ms (278 years) inside keys."""
+
+# --- meta: one int64 array of scalars -------------------------------------------------------------------------------
+M_CLOCK: Final = 0
+M_VERSION: Final = 1
+M_ENTRY_FREE: Final = 2
+M_ENTRY_TOP: Final = 3
+M_ENTRIES: Final = 4
+M_RUN_FREE: Final = 5
+M_RUN_TOP: Final = 6
+M_RUNS: Final = 7
+M_PIECE_FREE: Final = 8
+M_PIECE_TOP: Final = 9
+M_PIECES: Final = 10
+M_BUCKET_FREE: Final = 11
+M_BUCKET_TOP: Final = 12
+M_ACTIVE: Final = 13  # buckets with waiting entries
+M_END_ROOT: Final = 14  # tree of running attempts by planned end
+M_TIMER_ROOT: Final = 15  # tree of entries by a future eligible time
+M_WAKE: Final = 16  # epoch: something changed that may let parked work start
+M_INSERTS: Final = 17  # epoch: entries put into buckets
+M_PARKED_WAKE: Final = 18  # M_WAKE of the last complete pass
+M_PARKED_INSERTS: Final = 19
+M_RESERVATIONS: Final = 20
+M_DIRTY: Final = 21  # reservations must be planned anew by the next pass
+M_SHAPES: Final = 22
+M_ROWS: Final = 23
+M_RESOURCES: Final = 24
+M_ORDER: Final = 25
+M_BACKFILL: Final = 26
+M_PLACEMENT: Final = 27
+M_PARKING: Final = 28
+M_CLAIM_AFTER: Final = 29
+M_MAX_RESERVATIONS: Final = 30
+M_PENDING: Final = 31  # tasks that wait, held and blocked ones included
+M_BY_TIME: Final = 32  # 1 = buckets keep a second index by planned time
+M_FAULT: Final = 33  # index of the event's row that a kernel refused
+M_CSETS: Final = 34  # constraint sets in use; 1 = no labels asked for
+M_PROMISED: Final = 35  # rows in the table of promised rows
+META_SIZE: Final = 40
+
+# --- entries: a run of alike waiting tasks of one job ---------------------------------------------------------------
+E_JOB: Final = 0
+E_FIRST: Final = 1
+E_TASKS: Final = 2
+E_ATTEMPT: Final = 3
+E_BUCKET: Final = 4
+E_PRIORITY: Final = 5
+E_SUBMIT: Final = 6
+E_ELIGIBLE: Final = 7
+E_HELD: Final = 8
+E_WALL: Final = 9
+E_PLANNED: Final = 10
+E_WHERE: Final = 11
+E_SIBLING: Final = 12  # next entry of the same job, -1
+E_RESERVED: Final = 13  # index of its reservation, -1
+E_BLOCKED_AT: Final = 14  # when it first was first in line and had to wait; -1
+E_KEY: Final = 15
+E_STAMP: Final = 16  # scratch: started or promised in the cycle of this stamp
+ENTRY_SIZE: Final = 18
+
+WHERE_FREE: Final = 0
+WHERE_BUCKET: Final = 1
+WHERE_TIMER: Final = 2
+WHERE_ASIDE: Final = 3  # held, or blocked on a dependency
+
+# --- trees: a treap node for the slot of the same index ---------------------------------------------------------------
+T_KEY: Final = 0
+T_SEQ: Final = 1
+T_TIE: Final = 2
+T_WALL: Final = 3
+T_MIN: Final = 4  # least T_WALL of the subtree
+T_LEFT: Final = 5
+T_RIGHT: Final = 6
+T_RANDOM: Final = 7
+TREE_SIZE: Final = 8
+MAX_DEPTH: Final = 512
+"""Bound of a treap's depth: with 10**9 nodes and mixed priorities it stays under 100."""
+
+# --- buckets ---------------------------------------------------------------------------------------------------------
+B_CLASS: Final = 0
+B_OWNER: Final = 1
+B_ROOT: Final = 2
+B_TIME_ROOT: Final = 3
+B_COUNT: Final = 4  # entries in the tree
+B_ACTIVE: Final = 5  # place in the list of active buckets, -1
+B_INSERT: Final = 6  # M_INSERTS at the last insertion
+B_REFS: Final = 7  # entries and running attempts
+B_HEAD: Final = 8  # first entry, -1
+B_OFFSET: Final = 9  # added to the keys of the bucket
+B_CANDIDATE: Final = 10  # scratch of a cycle
+B_CAP: Final = 11  # scratch of a cycle: longer ones were refused already
+B_CAP_STAMP: Final = 12  # scratch
+BUCKET_SIZE: Final = 14
+
+# --- classes and shapes ----------------------------------------------------------------------------------------------
+C_SHAPE: Final = 0
+C_NODES: Final = 1
+C_REFS: Final = 2  # buckets
+CLASS_SIZE: Final = 4
+
+S_FIT: Final = 0  # rows where it fits now
+S_FROM: Final = 1  # no row before this one fits (first-fit starts here)
+S_EVER: Final = 2  # rows that are up and could hold it when empty
+S_CSET: Final = 3  # its constraint set
+S_BLOCK_STAMP: Final = 4  # scratch: S_BLOCKED and S_UNTIL are of this stamp
+S_BLOCKED: Final = 5  # scratch: rows that fit now but are promised to somebody
+S_UNTIL: Final = 6  # scratch: the latest of their promises
+S_CLOSED_STAMP: Final = 7  # scratch
+S_CLOSED: Final = 8  # scratch: its set of rows has its reservations
+S_FROM_STAMP: Final = 9  # scratch
+S_FROM_NOW: Final = 10  # scratch: S_FROM within this cycle
+S_SCORES: Final = 11  # line of the plugin's scores, -1
+SHAPE_SIZE: Final = 12
+
+# --- running attempts ------------------------------------------------------------------------------------------------
+R_JOB: Final = 0
+R_TASK: Final = 1
+R_ATTEMPT: Final = 2
+R_BUCKET: Final = 3
+R_PRIORITY: Final = 4
+R_SUBMIT: Final = 5
+R_WALL: Final = 6
+R_PLANNED: Final = 7
+R_START: Final = 8
+R_END: Final = 9  # planned end, INF = never
+R_PIECE: Final = 10
+R_NODES: Final = 11
+R_KEY: Final = 12
+R_ELIGIBLE: Final = 13
+RUN_SIZE: Final = 14
+
+P_ROW: Final = 0
+P_NEXT: Final = 1
+PIECE_SIZE: Final = 2
+
+# --- rows of nodes ---------------------------------------------------------------------------------------------------
+W_STATE: Final = 0
+W_PIECES: Final = 1
+W_PROMISED: Final = 2  # its place in the table of promised rows, -1 (not under conservative)
+W_STAMP: Final = 3  # scratch: projected amounts are of this stamp
+W_AT: Final = 4  # scratch: first breakpoint of the row's profile
+W_LAST: Final = 5  # scratch: where the last search in it ended
+ROW_SIZE: Final = 8
+
+ROW_GONE: Final = 0
+ROW_UP: Final = 1
+ROW_CLOSED: Final = 2
+
+# --- reservations ----------------------------------------------------------------------------------------------------
+V_ENTRY: Final = 0
+V_JOB: Final = 1
+V_TASK: Final = 2
+V_KEY: Final = 3
+V_START: Final = 4
+V_PLANNED: Final = 5
+V_CLASS: Final = 6
+V_ROW: Final = 7  # offset into the table of promised rows
+V_NODES: Final = 8
+V_KIND: Final = 9
+RESERVATION_SIZE: Final = 10
+
+Q_ROW: Final = 0
+Q_PROMISE: Final = 1  # which reservation
+Q_EXTRA: Final = 2  # from here on, for each resource: free at the promised start beyond the request
+
+KIND_PROMISE: Final = 0  # from V_START on the rows are promised
+KIND_CLAIM: Final = 1  # the rows are earmarked now
+KIND_BLOCK: Final = 2  # strict order: nothing that competes may pass
+KIND_NEVER: Final = 3  # its release is never; nothing is promised yet
+
+# --- points of a row's projected free amounts (scratch of a conservative cycle) ------------------------------------------
+POINT_TIME: Final = 0
+POINT_NEXT: Final = 1
+POINT_SIZE: Final = 2  # then the free amounts, one for each resource
+
+# --- policies as numbers ---------------------------------------------------------------------------------------------
+ORDER_FCFS: Final = 0
+ORDER_SJF: Final = 1
+ORDER_PLUGIN: Final = 2
+BACKFILL_NONE: Final = 0
+BACKFILL_EASY: Final = 1
+BACKFILL_SJBF: Final = 2
+BACKFILL_CONSERVATIVE: Final = 3
+PLACE_FIRST: Final = 0
+PLACE_BEST: Final = 1
+PLACE_PLUGIN: Final = 2
+
+# --- outcomes of a kernel --------------------------------------------------------------------------------------------
+OK: Final = 0
+GROW_ENTRIES: Final = 1
+GROW_RUNS: Final = 2
+GROW_PIECES: Final = 3
+GROW_BUCKETS: Final = 4
+BAD_CLASS: Final = 10
+BAD_OWNER: Final = 11
+BAD_TASKS: Final = 12
+BAD_PRIORITY: Final = 13
+BAD_ORDER: Final = 14  # rows are not sorted by (job, first task), or overlap
+BAD_LIVE: Final = 15  # the task waits or runs already
+BAD_UNKNOWN: Final = 16  # no such waiting entry or running attempt
+BAD_TIME: Final = 17
+BAD_ROW: Final = 18
+BAD_FREE: Final = 19
+
+# --- scratch ticks ----------------------------------------------------------------------------------------------------
+TICK: Final = 0  # last stamp given out
+TICK_WORK: Final = 1  # work of the running cycle
+TICKS: Final = 4
+
+# --- why a job did not start -----------------------------------------------------------------------------------------
+REASON_RESOURCES: Final = 1
+REASON_PROMISED: Final = 2
+REASON_IMPOSSIBLE: Final = 3

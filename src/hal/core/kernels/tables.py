@@ -1,0 +1,115 @@
+"""Slots that are used again, and hash indexes from ids to slots, in plain int64 arrays.
+
+Pure. A hash index holds slot + 1 (0 = empty) with linear probing and backward-shift deletion; the ids are read from
+the table that the slots belong to. Load stays under one half: the state grows the index with its table.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hal.core.kernels.jit import inner, kernel
+from hal.core.kernels.layout import B_CLASS, B_OWNER, E_JOB, R_JOB, R_TASK
+from hal.core.kernels.treap import Table, mix
+
+Index = NDArray[np.int64]
+
+
+@inner
+def take_slot(meta: NDArray[np.int64], table: Table, free: int, top: int) -> int:
+    """A free slot of a table (the caller made sure that there is one); `free` and `top` are its places in meta."""
+    slot = meta[free]
+    if slot >= 0:
+        meta[free] = table[slot, 0]
+        return int(slot)
+    slot = meta[top]
+    meta[top] = slot + 1
+    return int(slot)
+
+
+@inner
+def give_slot(meta: NDArray[np.int64], table: Table, free: int, slot: int) -> None:
+    """Put a slot back."""
+    table[slot, 0] = meta[free]
+    meta[free] = slot
+
+
+@inner
+def find_one(index: Index, table: Table, column: int, a: int) -> int:
+    """The slot whose `column` is a, -1 when there is none."""
+    mask = index.shape[0] - 1
+    at = mix(a, 0) & mask
+    while index[at] != 0:
+        slot = index[at] - 1
+        if table[slot, column] == a:
+            return int(slot)
+        at = (at + 1) & mask
+    return -1
+
+
+@inner
+def find_two(index: Index, table: Table, column: int, a: int, b: int) -> int:
+    """The slot whose `column` is a and the next column b, -1 when there is none."""
+    mask = index.shape[0] - 1
+    at = mix(a, b) & mask
+    while index[at] != 0:
+        slot = index[at] - 1
+        if table[slot, column] == a and table[slot, column + 1] == b:
+            return int(slot)
+        at = (at + 1) & mask
+    return -1
+
+
+@inner
+def put_hashed(index: Index, slot: int, a: int, b: int) -> None:
+    """Enter a slot under (a, b)."""
+    mask = index.shape[0] - 1
+    at = mix(a, b) & mask
+    while index[at] != 0:
+        at = (at + 1) & mask
+    index[at] = slot + 1
+
+
+@inner
+def drop_hashed(index: Index, table: Table, column: int, pair: bool, slot: int) -> None:
+    """Take a slot out and close the gap; `pair` says whether two columns make the id."""
+    mask = index.shape[0] - 1
+    at = mix(table[slot, column], table[slot, column + 1] if pair else 0) & mask
+    while index[at] != slot + 1:
+        at = (at + 1) & mask
+    hole = at
+    while True:
+        at = (at + 1) & mask
+        if index[at] == 0:
+            break
+        other = index[at] - 1
+        home = mix(table[other, column], table[other, column + 1] if pair else 0) & mask
+        if ((at - home) & mask) >= ((at - hole) & mask):
+            index[hole] = index[at]
+            hole = at
+    index[hole] = 0
+
+
+@inner
+def move_hashed(index: Index, a: int, b: int, old: int, new: int) -> None:
+    """Let the id of slot `old` lead to slot `new`."""
+    mask = index.shape[0] - 1
+    at = mix(a, b) & mask
+    while index[at] != old + 1:
+        at = (at + 1) & mask
+    index[at] = new + 1
+
+
+@kernel
+def rehash(index: Index, table: Table, slots: NDArray[np.int64], column: int, pair: bool) -> None:
+    """Fill an empty index with these slots."""
+    for k in range(slots.shape[0]):
+        slot = slots[k]
+        put_hashed(index, slot, table[slot, column], table[slot, column + 1] if pair else 0)
+
+
+JOB_COLUMN = E_JOB
+RUN_COLUMN = R_JOB
+BUCKET_COLUMN = B_CLASS
+assert R_TASK == R_JOB + 1 and B_OWNER == B_CLASS + 1  # noqa: PT018, S101 - find_two reads neighbouring columns
