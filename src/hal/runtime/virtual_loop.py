@@ -116,6 +116,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 break
             for task in left:
                 task.cancel()
+            self._steps_then = self._steps
             self.call_soon(self.stop)
             self.run_forever()
 
