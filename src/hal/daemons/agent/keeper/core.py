@@ -42,6 +42,7 @@ from hal.daemons.agent.keeper.step import (
     exit_lost,
     exit_of_ended,
     exit_spawn_failed,
+    exit_unseen,
     exit_unspawned,
 )
 from hal.daemons.agent.keeper.timers import Due, Timers
@@ -224,7 +225,8 @@ class KeeperCore:
                 case SpawnFailed():
                     exits.append((held, exit_spawn_failed(held, event.code, event.message, event.wall_ms)))
                 case Vanished():
-                    exits.append((held, exit_lost(held, event.message, event.wall_ms)))
+                    made = exit_unseen if held.stop is not None else exit_lost
+                    exits.append((held, made(held, event.message, event.wall_ms)))
                 case Noted():
                     held.notes = (*held.notes, event.message)[:MAX_NOTES]
                 case NeverStarted():

@@ -95,7 +95,8 @@ class Ledger:
         try:
             self.compact()
         except JournalFullError as error:
-            self.notes.append(f"journal: {error}")
+            self._unwritten = [Booted(self._boot_id), EpochSeen(self.epoch)]
+            self._full(error)
         return [held for held in self.steps.values() if held.active]
 
     # ── changes ───────────────────────────────────────────────────────────────────────────────────────────────────

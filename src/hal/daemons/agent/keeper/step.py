@@ -131,6 +131,13 @@ def exit_lost(held: HeldStep, message: str, wall_ms: int) -> StepExit:
     return _exit(held, ExitCause.LOST, 128 + SIGKILL, SIGKILL, held.started_ms or wall_ms, wall_ms, Usage(), message)
 
 
+def exit_unseen(held: HeldStep, message: str, wall_ms: int) -> StepExit:
+    """The report of a step that was being stopped and whose end nobody saw: it ended for that reason."""
+    cause = _STOP_CAUSE[held.stop or StopReason.CANCELLED]
+    text = f"{_stop_text(held)}; {message}"
+    return _exit(held, cause, 128 + SIGKILL, SIGKILL, held.started_ms or wall_ms, wall_ms, Usage(), text)
+
+
 def _stop_text(held: HeldStep) -> str:
     if held.stop is StopReason.TIMED_OUT:
         text = f"time limit of {_seconds(held.walltime_ms)} reached" if held.walltime_ms else "time limit reached"

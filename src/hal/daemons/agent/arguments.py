@@ -1,0 +1,75 @@
+"""The command line that an agent and its keeper share: either can start the other with the same words.
+
+Imports little: the keeper stays small.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import NamedTuple
+
+from hal.core.model.errors import SpecError
+from hal.core.model.units import resource_name
+from hal.runtime.home import check_node_name
+
+
+class NodeArguments(NamedTuple):
+    """What one node's agent and keeper are told."""
+
+    home: str
+    node: str
+    capacity: dict[str, int]
+    """By resource name, base units."""
+    labels: dict[str, str]
+    helpers: int = 0
+    """0: one per cpu."""
+    lease_ms: int = 60_000
+    with_agent: bool = True
+
+    def words(self) -> list[str]:
+        """The command line that says this."""
+        words = ["--home", self.home, "--node", self.node, "--helpers", str(self.helpers)]
+        words += ["--lease-ms", str(self.lease_ms)]
+        for name, amount in self.capacity.items():
+            words += ["--resource", f"{name}={amount}"]
+        for key, value in self.labels.items():
+            words += ["--label", f"{key}={value}"]
+        return words if self.with_agent else [*words, "--no-agent"]
+
+
+def parse_arguments(program: str, argv: list[str]) -> NodeArguments:
+    """What the words say; what they leave out is found out from the machine. Ends the process on bad words."""
+    parser = argparse.ArgumentParser(prog=program, allow_abbrev=False)
+    parser.add_argument("--home", required=True, help="HAL_HOME")
+    parser.add_argument("--node", required=True, help="the node's name")
+    parser.add_argument(
+        "--cpu-milli", type=int, default=0, help="cpu in millicores (default: what this process may use)"
+    )
+    parser.add_argument("--memory", type=int, default=0, help="memory in bytes (default: the machine's)")
+    parser.add_argument("--resource", action="append", default=[], metavar="NAME=AMOUNT", help="in base units")
+    parser.add_argument("--label", action="append", default=[], metavar="KEY=VALUE")
+    parser.add_argument("--helpers", type=int, default=0, help="spawning processes (default: one per cpu)")
+    parser.add_argument("--lease-ms", type=int, default=60_000, help="oldest lease stamp that a start may carry")
+    parser.add_argument("--no-agent", action="store_true", help="start no agent")
+    found = parser.parse_args(argv)
+    try:
+        check_node_name(found.node)
+        capacity = {resource_name(name): int(amount) for name, amount in map(_pair, found.resource)}
+        labels = dict(map(_pair, found.label))
+    except (ValueError, SpecError) as error:
+        parser.error(str(error))
+    if found.cpu_milli or "cpu" not in capacity:
+        capacity["cpu"] = found.cpu_milli or len(os.sched_getaffinity(0)) * 1000
+    if found.memory or "memory" not in capacity:
+        capacity["memory"] = found.memory or os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return NodeArguments(
+        os.path.abspath(found.home), found.node, capacity, labels, found.helpers, found.lease_ms, not found.no_agent
+    )
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not key or not equals:
+        raise ValueError(f"'{text}' is not KEY=VALUE")
+    return key, value

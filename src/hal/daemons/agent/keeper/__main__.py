@@ -1,0 +1,132 @@
+"""`python -m hal.daemons.agent.keeper`: the keeper of one node, in the foreground."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import pwd
+import sys
+import zlib
+from datetime import UTC, datetime
+
+from hal.core.model.errors import HALError
+from hal.daemons.agent.arguments import NodeArguments, parse_arguments
+from hal.daemons.agent.keeper.agent_link import AgentLink
+from hal.daemons.agent.keeper.agent_process import AgentProcess
+from hal.daemons.agent.keeper.core import KeeperCore
+from hal.daemons.agent.keeper.journal import FileJournal
+from hal.daemons.agent.keeper.limits import Cgroups
+from hal.daemons.agent.keeper.loop import Descriptors, KeeperLoop
+from hal.daemons.agent.keeper.outputs import OutputFiles
+from hal.daemons.agent.keeper.ports import KeeperConfig
+from hal.daemons.agent.keeper.spawner import HelperSpawner
+from hal.daemons.agent.keeper.watch import read_clocks
+from hal.runtime.home import Home, NodePaths
+from hal.runtime.identity import boot_id, remove_pid_file, write_pid_file
+from hal.runtime.logfile import LogFile
+
+ALREADY_RUNNING = 75
+"""Exit code when another keeper of this node runs."""
+
+
+def main(argv: list[str]) -> int:
+    """Run; the process's exit code."""
+    arguments = parse_arguments("hal-keeper", argv)
+    home = Home(arguments.home)
+    try:
+        home.create()
+        node = home.node(arguments.node)
+        node.create()
+        lock = os.open(node.root / "keeper.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(f"a keeper of node {arguments.node} runs already", file=sys.stderr)  # noqa: T201
+            return ALREADY_RUNNING
+        log = Log(LogFile(home.log_file(f"keeper-{arguments.node}")), arguments.node)
+        loop = assemble(arguments, home, node, log)
+        pid_file = home.keeper_pid(arguments.node)
+        write_pid_file(pid_file)
+    except (HALError, OSError) as error:
+        print(f"hal-keeper: {error}", file=sys.stderr)  # noqa: T201
+        return ALREADY_RUNNING if getattr(error, "errno", 0) == errno.EADDRINUSE else 1
+    loop.run()
+    remove_pid_file(pid_file)
+    return 0
+
+
+def assemble(arguments: NodeArguments, home: Home, node: NodePaths, log: Log) -> KeeperLoop:
+    """All parts of a keeper, its predecessor's steps taken over.
+
+    Raises:
+        HALError, OSError: a file, socket or directory cannot be made.
+    """
+    config = KeeperConfig(
+        node=arguments.node,
+        home=str(home.root),
+        capacity=arguments.capacity,
+        labels=arguments.labels,
+        lease_ms=arguments.lease_ms,
+        user=pwd.getpwuid(os.geteuid()).pw_name,
+    )
+    descriptors = Descriptors()
+    link = AgentLink(home.keeper_socket(arguments.node), descriptors)
+    journal = FileJournal(node.journal / "keeper.log")
+    cgroups = Cgroups(f"hal-{zlib.crc32(str(home.root).encode()):08x}-{arguments.node}")
+    outputs = OutputFiles(node.steps)
+    spawner = HelperSpawner(
+        config=config,
+        journal_dir=node.journal,
+        outputs=outputs,
+        watcher=descriptors,
+        cgroups=cgroups,
+        helpers=arguments.helpers or -(-config.capacity.get("cpu", 1000) // 1000),
+        log_fd=os.open(
+            home.output_file(f"keeper-{arguments.node}"),
+            os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC,
+            0o600,
+        ),
+        environ=os.environ,
+    )
+    core = KeeperCore(
+        config=config,
+        journal=journal,
+        spawner=spawner,
+        outputs=outputs,
+        boot_id=boot_id(),
+        notes=cgroups.notes,
+        pid=os.getpid(),
+    )
+    core.recover(read_clocks())
+    for note in (*cgroups.notes, *journal.notes):
+        log(note)
+    log(f"started: {core.active_steps} steps taken over, {core.unacknowledged} exits to report")
+    agent = None
+    if arguments.with_agent:
+        agent = AgentProcess(
+            [sys.executable, "-m", "hal.daemons.agent", *arguments.words()],
+            home.agent_pid(arguments.node),
+            home.output_file(f"agent-{arguments.node}"),
+        )
+    return KeeperLoop(
+        core=core, spawner=spawner, outputs=outputs, descriptors=descriptors, link=link, agent=agent, log=log
+    )
+
+
+class Log:
+    """One JSON line an event, as the other daemons write them, without their logging library."""
+
+    def __init__(self, file: LogFile, node: str) -> None:
+        self._file = file
+        self._node = node
+
+    def __call__(self, event: str) -> None:
+        at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        line = {"timestamp": at, "level": "info", "event": event, "process": f"keeper-{self._node}", "pid": os.getpid()}
+        self._file.write_line(json.dumps(line, ensure_ascii=False))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,210 @@
+"""Steps whose helper is no longer ours: an earlier keeper's helper that lives on, or one that died.
+
+While such a helper lives its journal is read on (a pidfd of the step says when). Where it died under this keeper, its
+steps have become this process's children, and their end is seen. Where both died nobody sees the end: once no process
+of the step is left, it has vanished.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+from hal.core.model import StepId
+from hal.daemons.agent.keeper import processes
+from hal.daemons.agent.keeper.helper_journal import HelperJournal
+from hal.daemons.agent.keeper.ports import Ended, Instant, Spawned, SpawnerEvent, Vanished
+from hal.daemons.agent.keeper.processes import Mark
+from hal.daemons.agent.keeper.watch import Watcher, read_clocks
+from hal.runtime.identity import ProcessIdentity, alive, kill, wait_gone
+from hal.wire.frames import Usage
+
+CLOSE_WAIT_MS: Final = 5_000
+"""How long a helper may take to notice that its keeper died before it is killed."""
+CLOSE_LOOK_MS: Final = 5
+FIRST_LOOK_MS: Final = 5
+LONGEST_LOOK_MS: Final = 1_000
+UNSEEN: Final = "the process that watched it died, so nobody saw how it ended"
+
+
+def adopt_journals(directory: Path, wanted: Iterable[StepId]) -> tuple[list[HelperJournal], dict[StepId, Mark]]:
+    """The journals of all earlier helpers, complete; and the running steps in them that are not wanted.
+
+    After it none of these helpers will spawn anything.
+    """
+    known = set(wanted)
+    journals = []
+    strangers: dict[StepId, Mark] = {}
+    for path in sorted(directory.glob("helper-*.log")):
+        journal = HelperJournal(path)
+        journal.read()
+        if not journal.pid:
+            path.unlink(missing_ok=True)
+            continue
+        _wait_closed(journal)
+        journals.append(journal)
+        for step, seen in journal.steps.items():
+            first = seen.spawned
+            if first is None or seen.end is not None or step in known:
+                continue
+            if processes.same_start(processes.read_process(first.pid), first.boot_ms):
+                strangers[step] = Mark("", step.rank, first.pid, first.boot_ms)
+    return journals, strangers
+
+
+def _wait_closed(journal: HelperJournal) -> None:
+    who = ProcessIdentity(journal.pid, journal.start_ticks)
+    deadline = read_clocks().boot_ms + CLOSE_WAIT_MS
+    while not journal.closed and alive(who) and read_clocks().boot_ms < deadline:
+        wait_gone(who, CLOSE_LOOK_MS / 1000)
+        journal.read()
+    if not journal.closed and kill(who, signal.SIGKILL):
+        wait_gone(who, CLOSE_WAIT_MS / 1000)
+    journal.read()
+
+
+class _Followed:
+    """One step that is followed."""
+
+    __slots__ = ("delay_ms", "fd", "is_child", "journal", "look_ms", "pid", "step")
+
+    def __init__(self, step: StepId, journal: HelperJournal, pid: int) -> None:
+        self.step = step
+        self.journal = journal
+        self.pid = pid
+        self.fd = -1
+        self.is_child = False
+        self.look_ms = 0
+        """When to look; 0: when its pidfd, or the end of a child, says so."""
+        self.delay_ms = FIRST_LOOK_MS
+
+
+class Orphans:
+    """All steps that are followed, and the journals that name them."""
+
+    def __init__(
+        self,
+        watcher: Watcher,
+        events: list[SpawnerEvent],
+        marks: Callable[[Iterable[StepId]], Mapping[StepId, Mark]],
+        spare: Callable[[], list[int]],
+        finished_journals: list[Path],
+    ) -> None:
+        self._watcher = watcher
+        self._events = events
+        self._marks = marks
+        self._spare = spare
+        self._finished_journals = finished_journals
+        self._followed: dict[StepId, _Followed] = {}
+        self._by_child: dict[int, _Followed] = {}
+        self._journals: list[HelperJournal] = []
+        self._next_journal_look_ms = 0
+        self._finished: Callable[[Ended], None] = _unset
+        self._over: Callable[[StepId], None] = _unset
+
+    def tell(self, *, finished: Callable[[Ended], None], over: Callable[[StepId], None]) -> None:
+        """Whom to tell of ends that were seen, and of steps that are over."""
+        self._finished, self._over = finished, over
+
+    def keep(self, journal: HelperJournal) -> None:
+        """A helper's journal: deleted when the helper is dead and no step of it is followed any more."""
+        self._journals.append(journal)
+        self._next_journal_look_ms = 0
+
+    def follow(self, step: StepId, journal: HelperJournal, spawned: Spawned | None) -> None:
+        """From now on its end is looked for here."""
+        followed = self._followed[step] = _Followed(step, journal, spawned.pid if spawned else 0)
+        followed.look_ms = 1
+        if spawned is None:
+            return
+        info = processes.read_process(spawned.pid)
+        if info is None or not processes.same_start(info, spawned.boot_ms):
+            return
+        if info.parent == os.getpid():
+            followed.is_child, followed.look_ms = True, 0
+            self._by_child[spawned.pid] = followed
+            return
+        try:
+            followed.fd = os.pidfd_open(spawned.pid)
+        except ProcessLookupError:
+            return
+        followed.look_ms = 0
+        self._watcher.watch(followed.fd, lambda: self._first_gone(followed))
+
+    def find_first(self, step: StepId, mark: Mark) -> Spawned | None:
+        """The first process of a step that was spawned by a helper that died before it could say so."""
+        now = read_clocks()
+        leaders = [info for info in processes.members({step: mark}, self._spare())[step] if info.session == info.pid]
+        if not leaders:
+            return None
+        first = min(leaders, key=lambda info: info.start_ticks)
+        boot_ms = first.start_ticks * 1000 // processes.TICKS_PER_S
+        return Spawned(step, first.pid, now.wall_ms - (now.boot_ms - boot_ms), boot_ms)
+
+    def child_ended(self, pid: int, status: int, usage: Usage, now: Instant) -> bool:
+        """Whether that child was a step's first process; if so its end was told."""
+        followed = self._by_child.pop(pid, None)
+        if followed is None:
+            return False
+        self._drop(followed)
+        self._finished(Ended(followed.step, status, usage, now.wall_ms, leftover=True))
+        return True
+
+    def next_ms(self) -> int | None:
+        """When to look next, by the boot clock."""
+        return min((followed.look_ms for followed in self._followed.values() if followed.look_ms), default=None)
+
+    def look(self, now: Instant) -> None:
+        """Look at those that are due."""
+        due = [followed for followed in self._followed.values() if 0 < followed.look_ms <= now.boot_ms]
+        for followed in due:
+            self._look_at(followed, now)
+        if self._journals and now.boot_ms >= self._next_journal_look_ms:
+            self._next_journal_look_ms = now.boot_ms + LONGEST_LOOK_MS
+            self._retire()
+
+    def _look_at(self, followed: _Followed, now: Instant) -> None:
+        helper_lives = _lives(followed.journal)
+        if followed.journal.path.exists():
+            followed.journal.read()
+        seen = followed.journal.steps.get(followed.step)
+        if seen is not None and isinstance(seen.end, Ended):
+            end = seen.end
+            self._drop(followed)
+            self._finished(Ended(followed.step, end.status, end.usage, end.wall_ms, leftover=True))
+        elif not helper_lives and not processes.members(self._marks([followed.step]), self._spare())[followed.step]:
+            self._drop(followed)
+            self._over(followed.step)
+            self._events.append(Vanished(followed.step, now.wall_ms, UNSEEN))
+        else:
+            followed.look_ms = now.boot_ms + followed.delay_ms
+            followed.delay_ms = min(LONGEST_LOOK_MS, 2 * followed.delay_ms)
+
+    def _first_gone(self, followed: _Followed) -> None:
+        self._watcher.unwatch(followed.fd)
+        os.close(followed.fd)
+        followed.fd, followed.look_ms = -1, 1
+
+    def _drop(self, followed: _Followed) -> None:
+        del self._followed[followed.step]
+        if followed.fd >= 0:
+            self._watcher.unwatch(followed.fd)
+            os.close(followed.fd)
+
+    def _retire(self) -> None:
+        needed = {id(followed.journal) for followed in self._followed.values()}
+        for journal in self._journals[:]:
+            if id(journal) not in needed and not _lives(journal):
+                self._journals.remove(journal)
+                self._finished_journals.append(journal.path)
+
+
+def _lives(journal: HelperJournal) -> bool:
+    return alive(ProcessIdentity(journal.pid, journal.start_ticks))
+
+
+def _unset(what: object) -> None:
+    raise AssertionError("Orphans.tell was not called")

@@ -1,0 +1,154 @@
+"""The keeper's end of one helper: starting its process, messages to and from it, what it has not yet answered."""
+
+from __future__ import annotations
+
+import marshal
+import os
+import socket
+import sys
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from hal.core.model import StepId
+from hal.daemons.agent.keeper.ports import Launch
+from hal.daemons.agent.keeper.watch import Watcher
+from hal.wire.frames import StepTemplate
+
+HELPER_SCRIPT: Final = str(Path(__file__).with_name("helper.py"))
+MAX_OUTSTANDING: Final = 8
+"""Launches that one helper has been given and not answered."""
+MAX_RECIPES: Final = 64
+"""Templates that a helper remembers."""
+READ_BYTES: Final = 1 << 18
+
+Receive = Callable[["HelperLink", tuple[Any, ...]], None]
+
+
+class HelperLink:
+    """One helper process."""
+
+    def __init__(
+        self, journal: Path, cgroup_homes: Sequence[str], watcher: Watcher, receive: Receive, log_fd: int
+    ) -> None:
+        """Start it.
+
+        Raises:
+            OSError: no process or no descriptor could be made.
+        """
+        self.journal = journal
+        self.outstanding: dict[StepId, Launch] = {}
+        """Given, and neither spawned nor failed yet."""
+        self.running: dict[StepId, int] = {}
+        """Pid by step, of those whose end it has not told."""
+        self.taken_seq = 0
+        """Number of the last end that it told."""
+        self.confirmed_seq = 0
+        self.open = True
+        self._watcher = watcher
+        self._receive = receive
+        self._recipes: OrderedDict[int, tuple[int, StepTemplate]] = OrderedDict()
+        self._recipe_count = 0
+        self._incoming = bytearray()
+        self._outgoing = bytearray()
+        ours, theirs = socket.socketpair()
+        with theirs:
+            ours.setblocking(False)
+            self._socket = ours
+            actions = (
+                (os.POSIX_SPAWN_DUP2, theirs.fileno(), 0),
+                (os.POSIX_SPAWN_DUP2, log_fd, 1),
+                (os.POSIX_SPAWN_DUP2, log_fd, 2),
+            )
+            argv = [sys.executable, "-I", "-S", HELPER_SCRIPT, str(journal), *cgroup_homes]
+            try:
+                self.pid = os.posix_spawn(sys.executable, argv, os.environ, file_actions=actions, setsid=True)
+            except OSError:
+                ours.close()
+                raise
+        watcher.watch(ours.fileno(), self.ready)
+
+    def launch(self, launch: Launch, env: dict[str, str], directory: str, slot: str, moves: Sequence[str]) -> None:
+        """Order one step; `env` is its template's, complete."""
+        recipe = self._recipe(launch.template, env)
+        self.outstanding[launch.step] = launch
+        self._queue("S", str(launch.step), recipe, dict(launch.env), directory, slot, list(moves))
+
+    def confirm(self) -> None:
+        """Every end that it told is in the keeper's journal."""
+        if self.open and self.confirmed_seq < self.taken_seq:
+            self.confirmed_seq = self.taken_seq
+            self._queue("A", self.taken_seq)
+
+    def flush(self) -> None:
+        """Send what is queued; what does not fit waits until it does."""
+        if not self._outgoing or not self.open:
+            return
+        try:
+            while self._outgoing:
+                del self._outgoing[: self._socket.send(self._outgoing)]
+        except BlockingIOError:
+            self._watcher.watch(self._socket.fileno(), self.ready, write=True)
+            return
+        except ConnectionError:
+            return  # its end is told by its exit, after what it still said was read
+        self._watcher.watch(self._socket.fileno(), self.ready)
+
+    def ready(self) -> None:
+        """Read what it has said; send what waits."""
+        try:
+            while True:
+                data = self._socket.recv(READ_BYTES)
+                if not data:
+                    self._watcher.unwatch(self._socket.fileno())
+                    break
+                self._incoming += data
+                if len(data) < READ_BYTES:
+                    break
+        except BlockingIOError:
+            pass
+        except ConnectionError:
+            self._watcher.unwatch(self._socket.fileno())
+        buffer = self._incoming
+        at = 0
+        while len(buffer) - at >= 4:
+            end = at + 4 + int.from_bytes(buffer[at : at + 4], "little")
+            if len(buffer) < end:
+                break
+            self._receive(self, marshal.loads(buffer[at + 4 : end]))
+            at = end
+        del buffer[:at]
+        self.flush()
+
+    def close(self) -> None:
+        """Let it go: it spawns nothing more, and ends when its steps have."""
+        if self.open:
+            self.open = False
+            self._watcher.unwatch(self._socket.fileno())
+            self._socket.close()
+
+    def _recipe(self, template: StepTemplate, env: dict[str, str]) -> int:
+        known = self._recipes.get(id(template))
+        if known is not None:
+            self._recipes.move_to_end(id(template))
+            return known[0]
+        if len(self._recipes) >= MAX_RECIPES:
+            _, (old, _) = self._recipes.popitem(last=False)
+            self._queue("D", old)
+        self._recipe_count += 1
+        # The template itself is kept, so that its id stays its own.
+        self._recipes[id(template)] = (self._recipe_count, template)
+        plain = {
+            "argv": list(template.command),
+            "script": template.script,
+            "env": env,
+            "workdir": template.workdir or env["HOME"],
+        }
+        self._queue("T", self._recipe_count, plain)
+        return self._recipe_count
+
+    def _queue(self, *message: Any) -> None:
+        data = marshal.dumps(message)
+        self._outgoing += len(data).to_bytes(4, "little")
+        self._outgoing += data

@@ -1,0 +1,350 @@
+"""The real spawner: a few helpers started beforehand, the ends they tell, and all signals to steps' processes.
+
+It watches over what helpers leave behind when they die: their steps become this process's children (it is a
+subreaper), so their ends are still seen. Taking over from an earlier keeper is `adoption`'s.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from hal.core.model import StepId
+from hal.daemons.agent.keeper import processes
+from hal.daemons.agent.keeper.adoption import Orphans, adopt_journals
+from hal.daemons.agent.keeper.clearing import Clearing
+from hal.daemons.agent.keeper.environment import default_env, template_env
+from hal.daemons.agent.keeper.helper_journal import NO_SLOT, HelperJournal, step_of, usage_of
+from hal.daemons.agent.keeper.helper_link import MAX_OUTSTANDING, HelperLink
+from hal.daemons.agent.keeper.limits import Cgroups, Slot
+from hal.daemons.agent.keeper.ports import (
+    Adoption,
+    Ended,
+    Instant,
+    KeeperConfig,
+    Launch,
+    NeverStarted,
+    Noted,
+    Outputs,
+    Spawned,
+    SpawnerEvent,
+    SpawnFailed,
+    Unspawned,
+)
+from hal.daemons.agent.keeper.processes import Mark
+from hal.daemons.agent.keeper.watch import Watcher, read_clocks
+from hal.wire.frames import Sample, Usage
+
+MAX_HELPERS: Final = 16
+RESPAWN_MS: Final = (100, 5_000)
+"""A helper that died is replaced after this, doubling up to the second, while helpers keep dying."""
+HEALTHY_MS: Final = 10_000
+"""After this without a death the doubling begins anew."""
+MAX_UNKNOWN_EXITS: Final = 1_024
+
+
+class HelperSpawner:
+    """A `Spawner` of real processes."""
+
+    def __init__(
+        self,
+        *,
+        config: KeeperConfig,
+        journal_dir: Path,
+        outputs: Outputs,
+        watcher: Watcher,
+        cgroups: Cgroups,
+        helpers: int,
+        log_fd: int,
+        environ: Mapping[str, str],
+    ) -> None:
+        self._config = config
+        self._journal_dir = journal_dir
+        self._outputs = outputs
+        self._watcher = watcher
+        self._cgroups = cgroups
+        self._wanted = max(1, min(MAX_HELPERS, helpers))
+        self._log_fd = log_fd
+        self._default_env = default_env(environ, user=config.user, home_dir=environ.get("HOME") or "/")
+        self._envs: dict[int, tuple[object, dict[str, str]]] = {}
+        self._events: list[SpawnerEvent] = []
+        self._links: dict[int, HelperLink] = {}
+        self._serial = 0
+        self._marks: dict[StepId, Mark] = {}
+        self._slots: dict[StepId, Slot] = {}
+        self._ended: set[StepId] = set()
+        """Steps whose first process has ended while others may live."""
+        self._unknown_exits: dict[int, tuple[int, Usage, int]] = {}
+        self._finished_journals: list[Path] = []
+        """Of dead helpers; deleted when all they hold is in the keeper's own journal."""
+        self._respawn_ms = 0
+        self._respawn_delay_ms = RESPAWN_MS[0]
+        self._last_death_ms = 0
+        self._clearing = Clearing(self._marks_of, self._own_pids)
+        self._orphans = Orphans(watcher, self._events, self._marks_of, self._own_pids, self._finished_journals)
+        self._orphans.tell(finished=self._finished, over=self._over)
+
+    # ── for the loop ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    def start_helpers(self, now: Instant) -> None:
+        """Bring helpers up to their number; one that cannot be started is tried again later."""
+        while len(self._links) < self._wanted and now.boot_ms >= self._respawn_ms:
+            self._serial += 1
+            path = self._journal_dir / f"helper-{os.getpid()}-{now.boot_ms}-{self._serial}.log"
+            try:
+                link = HelperLink(path, self._cgroups.home_entries, self._watcher, self._told, self._log_fd)
+            except OSError:
+                self._back_off(now)
+                return
+            self._links[link.pid] = link
+
+    def take_events(self) -> list[SpawnerEvent]:
+        """What has happened since the last call, in order."""
+        events = self._events[:]
+        self._events.clear()
+        return events
+
+    def confirm(self) -> None:
+        """All events taken so far are in the keeper's journal: helpers need not remember them."""
+        for link in self._links.values():
+            link.confirm()
+            link.flush()
+        for path in self._finished_journals:
+            path.unlink(missing_ok=True)
+        self._finished_journals.clear()
+
+    def turn(self, now: Instant) -> None:
+        """What has come due: looks at what is being cleared, at orphans, at missing helpers."""
+        self.start_helpers(now)
+        self._orphans.look(now)
+        for gone in self._clearing.look(now.boot_ms):
+            self._clearing.end(gone.step)
+            if gone.step in self._ended:
+                self._over(gone.step)
+                self._events.append(gone)
+
+    def next_ms(self) -> int | None:
+        """When `turn` is needed next, by the boot clock."""
+        times = [self._clearing.next_ms(), self._orphans.next_ms()]
+        if len(self._links) < self._wanted:
+            times.append(self._respawn_ms)
+        return min((time for time in times if time is not None), default=None)
+
+    def child_ended(self, pid: int, status: int, usage: Usage, now: Instant) -> None:
+        """A child of this process was waited for: a helper, or a step's process that a dead helper left."""
+        link = self._links.pop(pid, None)
+        if link is not None:
+            self._helper_died(link, now)
+        elif not self._orphans.child_ended(pid, status, usage, now):
+            self._unknown_exits[pid] = (status, usage, now.wall_ms)
+            while len(self._unknown_exits) > MAX_UNKNOWN_EXITS:
+                del self._unknown_exits[next(iter(self._unknown_exits))]
+
+    def close(self) -> None:
+        """Let the helpers go; those with steps wait for them."""
+        for link in self._links.values():
+            link.close()
+        self._cgroups.close()
+
+    # ── Spawner ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def room(self) -> int:
+        return sum(MAX_OUTSTANDING - len(link.outstanding) for link in self._links.values())
+
+    def launch(self, launches: Sequence[Launch]) -> None:
+        for launch in launches:
+            link = min(self._links.values(), key=lambda link: len(link.outstanding))
+            slot: Slot | None = None
+            if launch.template.cpu_milli or launch.template.memory_bytes:
+                try:
+                    slot = self._cgroups.acquire(launch.template.cpu_milli, launch.template.memory_bytes)
+                except OSError as error:
+                    self._events.append(Noted(launch.step, f"its limits were not set: {error}"))
+            if slot is not None:
+                self._slots[launch.step] = slot
+            self._marks[launch.step] = Mark(launch.start.token, launch.step.rank)
+            link.launch(
+                launch,
+                self._env_of(launch),
+                self._outputs.directory(launch.step),
+                NO_SLOT if slot is None else slot.tag,
+                () if slot is None else slot.entries,
+            )
+        for link in self._links.values():
+            link.flush()
+
+    def signal(self, steps: Sequence[StepId], number: int) -> None:
+        for alive in processes.members(self._marks_of(steps), self._own_pids()).values():
+            processes.send(alive, number)
+
+    def watch(self, steps: Sequence[StepId]) -> None:
+        self._clearing.begin(steps, force=False, now_ms=read_clocks().boot_ms)
+
+    def kill(self, steps: Sequence[StepId]) -> None:
+        self._clearing.begin(steps, force=True, now_ms=read_clocks().boot_ms)
+
+    def resize(self, step: StepId, *, cpu_milli: int, memory_bytes: int) -> str:
+        slot = self._slots.get(step)
+        if slot is None:
+            return "it was started without limits; they cannot be given to it now"
+        return self._cgroups.resize(slot, cpu_milli, memory_bytes)
+
+    def sample(self, steps: Sequence[StepId]) -> list[Sample]:
+        samples = []
+        for step, alive in processes.members(self._marks_of(steps), self._own_pids()).items():
+            ticks = sum(info.cpu_ticks for info in alive)
+            rss_bytes = sum(info.rss_bytes for info in alive)
+            samples.append(Sample(step, rss_bytes, ticks * 1000 // processes.TICKS_PER_S))
+        return samples
+
+    def adopt(self, steps: Sequence[Adoption]) -> None:
+        wanted = {adoption.step: adoption for adoption in steps}
+        for adoption in steps:
+            self._marks[adoption.step] = Mark(adoption.token, adoption.step.rank)
+        journals, strangers = adopt_journals(self._journal_dir, wanted.keys())
+        tags = {}
+        for journal in journals:
+            self._orphans.keep(journal)
+            for step in journal.steps.keys() & wanted.keys():
+                tags[step] = journal.steps[step].slot
+                self._take_over(step, journal)
+                del wanted[step]
+        for step in wanted:
+            self._events.append(NeverStarted(step))
+        for step, tag in tags.items():
+            if tag != NO_SLOT and (slot := self._cgroups.known(tag)) is not None:
+                self._slots[step] = slot
+        self._cgroups.sweep({slot.name for slot in self._slots.values()})
+        # Nobody would ever report what an unknown step does, and it might run again elsewhere.
+        for alive in processes.members(strangers, self._own_pids()).values():
+            processes.send(alive, signal.SIGKILL)
+
+    # ── what helpers tell ─────────────────────────────────────────────────────────────────────────────────────────
+
+    def _told(self, link: HelperLink, message: tuple[Any, ...]) -> None:
+        kind = message[0]
+        if kind == "R":
+            return
+        if kind == "P":
+            _, key, pid, wall_ms, boot_ms = message
+            step = step_of(key)
+            link.outstanding.pop(step, None)
+            link.running[step] = pid
+            self._began(Spawned(step, pid, wall_ms, boot_ms))
+        elif kind == "X":
+            _, seq, key, status, wall_ms, numbers, leftover = message
+            step = step_of(key)
+            link.running.pop(step, None)
+            link.taken_seq = seq
+            self._finished(Ended(step, status, usage_of(numbers), wall_ms, leftover=bool(leftover)))
+        elif kind == "F":
+            _, seq, key, code, text, wall_ms = message
+            step = step_of(key)
+            link.outstanding.pop(step, None)
+            link.taken_seq = seq
+            self._over(step)
+            self._events.append(SpawnFailed(step, code, text, wall_ms))
+        elif kind == "U":
+            step = step_of(message[1])
+            link.outstanding.pop(step, None)
+            self._over(step)
+            self._events.append(NeverStarted(step, message[2]))
+        elif kind == "N":
+            self._events.append(Noted(step_of(message[1]), message[2]))
+
+    def _began(self, spawned: Spawned) -> None:
+        mark = self._marks[spawned.step]
+        self._marks[spawned.step] = mark._replace(pid=spawned.pid, boot_ms=spawned.boot_ms)
+        self._events.append(spawned)
+
+    def _finished(self, ended: Ended) -> None:
+        """The first process of a step has ended."""
+        step = ended.step
+        self._clearing.end(step)
+        slot = self._slots.get(step)
+        killed = slot is not None and self._cgroups.out_of_memory(slot)
+        leftover = ended.leftover or bool(slot is not None and slot.pids())
+        self._events.append(Ended(step, ended.status, ended.usage, ended.wall_ms, killed, leftover, ended.message))
+        if leftover:
+            self._ended.add(step)
+        else:
+            self._over(step)
+
+    def _over(self, step: StepId) -> None:
+        """No process of it is left."""
+        self._ended.discard(step)
+        self._marks.pop(step, None)
+        self._clearing.end(step)
+        slot = self._slots.pop(step, None)
+        if slot is not None:
+            self._cgroups.release(slot)
+
+    def _helper_died(self, link: HelperLink, now: Instant) -> None:
+        """Its steps are our children now; what it was given and had not begun can be given to another."""
+        link.ready()
+        link.close()
+        self._back_off(now)
+        journal = HelperJournal(link.journal)
+        with contextlib.suppress(FileNotFoundError):
+            journal.read()
+        for step in [*link.running, *link.outstanding]:
+            if step in journal.steps:
+                self._take_over(step, journal)
+            else:
+                self._over(step)
+                self._events.append(Unspawned(step))
+        self._orphans.keep(journal)
+
+    def _take_over(self, step: StepId, journal: HelperJournal) -> None:
+        """Go on with a step whose helper is dead, or was an earlier keeper's."""
+        seen = journal.steps[step]
+        mark = self._marks[step]
+        if isinstance(seen.end, SpawnFailed):
+            self._over(step)
+            self._events.append(seen.end)
+            return
+        spawned = seen.spawned or self._orphans.find_first(step, mark)
+        if spawned is not None and not (mark.pid and spawned.pid == mark.pid):
+            self._began(spawned)
+        if isinstance(seen.end, Ended):
+            end = seen.end
+            self._finished(Ended(step, end.status, end.usage, end.wall_ms, leftover=True))
+            return
+        known = self._unknown_exits.pop(spawned.pid, None) if spawned is not None else None
+        if known is not None:
+            status, usage, wall_ms = known
+            self._finished(Ended(step, status, usage, wall_ms, leftover=True))
+            return
+        self._orphans.follow(step, journal, spawned)
+
+    def _back_off(self, now: Instant) -> None:
+        if now.boot_ms - self._last_death_ms > HEALTHY_MS:
+            self._respawn_delay_ms = RESPAWN_MS[0]
+        self._last_death_ms = now.boot_ms
+        self._respawn_ms = now.boot_ms + self._respawn_delay_ms
+        self._respawn_delay_ms = min(RESPAWN_MS[1], 2 * self._respawn_delay_ms)
+
+    def _marks_of(self, steps: Iterable[StepId]) -> dict[StepId, Mark]:
+        marks = {}
+        for step in steps:
+            mark = self._marks.get(step, Mark("", step.rank))
+            slot = self._slots.get(step)
+            marks[step] = mark if slot is None else mark._replace(cgroup_pids=slot.pids())
+        return marks
+
+    def _own_pids(self) -> list[int]:
+        return [os.getpid(), *self._links]
+
+    def _env_of(self, launch: Launch) -> dict[str, str]:
+        """The template's environment, complete; computed once for the many steps of one frame."""
+        known = self._envs.get(id(launch.template))
+        if known is None:
+            if len(self._envs) >= MAX_HELPERS:
+                del self._envs[next(iter(self._envs))]
+            env = self._default_env | template_env(launch.template, self._config)
+            known = self._envs[id(launch.template)] = (launch.template, env)
+        return known[1]

@@ -1,0 +1,270 @@
+"""A real keeper process under test, and the test as its agent: frames in, frames out, everything it started killed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import TypeVar
+
+from hal.core.model import StepId
+from hal.daemons.agent.keeper import processes
+from hal.runtime.home import Home
+from hal.runtime.identity import ProcessIdentity, identify, kill, wait_gone
+from hal.wire.codec import FrameDecoder, encode
+from hal.wire.frames import (
+    AnyFrame,
+    Exits,
+    ExitsAck,
+    Heartbeat,
+    Hello,
+    LogChunk,
+    ReadLog,
+    Role,
+    Start,
+    Started,
+    StepExit,
+    StepStart,
+    StepTemplate,
+    Stop,
+    StopReason,
+    Stream,
+    Welcome,
+)
+
+DEADLINE_S = 30.0
+"""Nothing that a test waits for may take longer."""
+
+F = TypeVar("F")
+
+
+class Keeper:
+    """One keeper process of a HAL_HOME, dialled by the test in its agent's place."""
+
+    def __init__(self, home: Path, *, helpers: int = 2, lease_ms: int = 60_000, node: str = "n1") -> None:
+        self.home = Home(home)
+        self.home.create()
+        self.node = node
+        self.token = f"{home.name}-{os.getpid()}-{time.monotonic_ns()}"
+        self.epoch = 1
+        self.exits: dict[StepId, StepExit] = {}
+        self.exit_reports = 0
+        self.started: dict[StepId, int] = {}
+        self.others: list[AnyFrame] = []
+        self.welcome: Welcome | None = None
+        self.pids: set[int] = set()
+        self._words = ["--home", str(home), "--node", node, "--cpu-milli", "2000", "--memory", str(4 << 30)]
+        self._words += ["--helpers", str(helpers), "--lease-ms", str(lease_ms), "--no-agent"]
+        self._keepers: list[subprocess.Popen[bytes]] = []
+        self._socket: socket.socket | None = None
+        self._decoder = FrameDecoder()
+
+    # ── the process ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def __enter__(self) -> Keeper:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.disconnect()
+        for keeper in self._keepers:
+            keeper.kill()
+            keeper.wait()
+        for helper in self.helpers():
+            kill(helper, signal.SIGKILL)
+            wait_gone(helper, DEADLINE_S)
+        for info in self.survivors():
+            kill(ProcessIdentity(info.pid, info.start_ticks), signal.SIGKILL)
+        socket_dir = self.home.known_socket_dir()
+        if socket_dir is not None:
+            for entry in socket_dir.iterdir():
+                entry.unlink()
+            socket_dir.rmdir()
+
+    def start(self, extra_env: dict[str, str] | None = None) -> Welcome:
+        """Start a keeper and connect."""
+        log = (self.home.root / "keeper.out").open("ab")
+        argv = [sys.executable, "-m", "hal.daemons.agent.keeper", *self._words]
+        env = os.environ | (extra_env or {})
+        self._keepers.append(subprocess.Popen(argv, stdout=log, stderr=log, start_new_session=True, env=env))
+        log.close()
+        return self.connect()
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
+        return self._keepers[-1]
+
+    def die(self) -> None:
+        """SIGKILL of the keeper."""
+        self.process.kill()
+        self.process.wait()
+        self.disconnect()
+
+    def end(self, number: int = signal.SIGTERM) -> int:
+        """Ask the keeper to end; its exit code."""
+        self.process.send_signal(number)
+        return self.process.wait(DEADLINE_S)
+
+    def helpers(self) -> list[ProcessIdentity]:
+        """Helpers of this home that live, of all keepers."""
+        found = []
+        for path in self.home.node(self.node).journal.glob("helper-*.log"):
+            words = path.read_text().split()
+            if len(words) > 2:
+                who = ProcessIdentity(int(words[1]), int(words[2]))
+                with contextlib.suppress(ProcessLookupError):
+                    if identify(who.pid).start_ticks == who.start_ticks:
+                        found.append(who)
+        return found
+
+    def survivors(self) -> list[processes.ProcessInfo]:
+        """Processes that carry the token of this test's steps."""
+        mark = f"HAL_ATTEMPT_TOKEN={self.token}".encode()
+        found = []
+        for info in processes.all_processes().values():
+            with contextlib.suppress(OSError):
+                if mark in Path(f"/proc/{info.pid}/environ").read_bytes():
+                    found.append(info)
+        return found
+
+    # ── frames ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def connect(self) -> Welcome:
+        """Dial and say hello."""
+        self.disconnect()
+        path = str(self.home.keeper_socket(self.node))
+        deadline = time.monotonic() + DEADLINE_S
+        while True:
+            self._socket = socket.socket(socket.AF_UNIX)
+            try:
+                self._socket.connect(path)
+                break
+            except (FileNotFoundError, ConnectionRefusedError):
+                self._socket.close()
+                if self.process.poll() is not None:
+                    raise AssertionError((self.home.root / "keeper.out").read_text()) from None
+                assert time.monotonic() < deadline, "the keeper does not listen"
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self.process.wait(0.01)
+        self._decoder = FrameDecoder()
+        self.welcome = None
+        self.send(Hello(role=Role.AGENT, versions=(1, 1), name=self.node, epoch=self.epoch))
+        return self.until(lambda: self.welcome)
+
+    def disconnect(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    def send(self, frame: AnyFrame) -> None:
+        assert self._socket is not None
+        self._socket.sendall(encode(frame))
+
+    def receive(self) -> bool:
+        """Take in what comes; False at the end of the connection."""
+        assert self._socket is not None
+        data = self._socket.recv(1 << 18)
+        for frame in self._decoder.feed(data):
+            match frame:
+                case Welcome():
+                    self.welcome = frame
+                case Started():
+                    self.started.update((one.step, one.pid) for one in frame.steps)
+                    self.pids.update(one.pid for one in frame.steps)
+                case Exits():
+                    self.exit_reports += len(frame.exits)
+                    self.exits.update((one.step, one) for one in frame.exits)
+                case _:
+                    self.others.append(frame)
+        return bool(data)
+
+    def until(self, found: Callable[[], F | None]) -> F:
+        """Receive until `found` gives something true."""
+        deadline = time.monotonic() + DEADLINE_S
+        while True:
+            value = found()
+            if value:
+                return value
+            left = deadline - time.monotonic()
+            assert self._socket is not None
+            assert left > 0, f"waited {DEADLINE_S} s; exits {self.exits}, others {self.others}"
+            if select.select([self._socket], [], [], left)[0]:
+                assert self.receive(), "the keeper closed the connection"
+
+    def until_frame(self, kind: type[F]) -> F:
+        """The next frame of that kind; it is taken out."""
+
+        def find() -> F | None:
+            for position, frame in enumerate(self.others):
+                if isinstance(frame, kind):
+                    del self.others[position]
+                    return frame
+            return None
+
+        return self.until(find)
+
+    # ── steps ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def stamp(self) -> int:
+        """The keeper's boot clock, as a lease stamp."""
+        self.send(Heartbeat(stamp_boot_ms=0))
+        return self.until_frame(Heartbeat).stamp_boot_ms
+
+    def launch(self, template: StepTemplate, *steps: StepId, stamp: int | None = None) -> None:
+        """Send one start frame."""
+        if "PATH" not in template.env:
+            template = _with_env(template, PATH=os.environ["PATH"])
+        starts = tuple(
+            StepStart(step, 0, self.token, (self.node,), step.task, len(steps), int(time.time() * 1000)) for step in steps
+        )
+        stamp = self.stamp() if stamp is None else stamp
+        self.send(Start(epoch=self.epoch, stamp_boot_ms=stamp, templates=(template,), steps=starts))
+
+    def run(self, template: StepTemplate, step: StepId | None = None) -> StepExit:
+        """Start one step and wait for its exit."""
+        step = step or StepId(1, 0, 1, 0)
+        self.launch(template, step)
+        return self.exit_of(step)
+
+    def shell(self, script: str, **fields: object) -> StepExit:
+        """Run a shell script as one step."""
+        return self.run(StepTemplate(command=("sh", "-c", script), **fields))  # type: ignore[arg-type]
+
+    def exit_of(self, step: StepId) -> StepExit:
+        return self.until(lambda: self.exits.get(step))
+
+    def running(self, step: StepId) -> int:
+        """Wait until it was started; its pid."""
+        return self.until(lambda: self.started.get(step))
+
+    def stop(self, *steps: StepId, reason: StopReason = StopReason.CANCELLED, grace_ms: int = 10_000) -> None:
+        self.send(Stop(epoch=self.epoch, steps=steps, reason=reason, grace_ms=grace_ms))
+
+    def acknowledge(self, *steps: StepId) -> None:
+        self.send(ExitsAck(steps=steps))
+        self.stamp()
+
+    def log(self, step: StepId, stream: Stream = Stream.STDOUT, offset: int = 0, limit: int = 1 << 18) -> LogChunk:
+        """Read a part of its output."""
+        self.send(ReadLog(request=1, step=step, stream=stream, offset=offset, limit=limit))
+        return self.until_frame(LogChunk)
+
+    def until_log(self, step: StepId, text: bytes) -> None:
+        """Wait until its output has that text; asks again each time the answer has come."""
+        deadline = time.monotonic() + DEADLINE_S
+        while text not in self.log(step).data:
+            assert time.monotonic() < deadline, f"no {text!r} in the output of {step}"
+
+
+def _with_env(template: StepTemplate, **env: str) -> StepTemplate:
+    import msgspec
+
+    return msgspec.structs.replace(template, env={**template.env, **env})
