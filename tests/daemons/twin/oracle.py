@@ -9,7 +9,7 @@ whole seconds. Event order of one instant: ends, then submits in order, then one
   the head will not need (extra, which counts every release up to and including the shadow).
 - EASY-SJBF: the same, later jobs considered by planned time, ties by submit order.
 - Conservative (Mu'alem and Feitelson 2001): every job is promised the earliest place in the profile when it arrives;
-  when processors come free early, jobs in submit order move to the earliest place at or before their promise.
+  whenever a job has ended, jobs in submit order move, once each, to the earliest place at or before their promise.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class _Conservative:
     def ended(self, job: int, now: int, planned_end: int, procs: int) -> None:
         if planned_end > now:
             self._add(now, planned_end, procs)
-            self.compress = True
+        self.compress = True
 
     def starting(self, now: int) -> list[int]:
         self._forget_before(now)
