@@ -1,0 +1,40 @@
+"""A scripted controller on a Unix socket in a HAL_HOME of its own, and clients of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.client.scripted_server import Script, ScriptedServer
+
+from hal.client.address import Address
+from hal.client.sync import Client
+from hal.runtime.home import Home
+
+Serve = Callable[[Script], ScriptedServer]
+
+
+@pytest.fixture
+def serve(hal_home: Path) -> Iterator[Serve]:
+    """Start a scripted controller where the API socket of this HAL_HOME is; stopped at the end."""
+    started: list[ScriptedServer] = []
+
+    def start(script: Script) -> ScriptedServer:
+        home = Home(hal_home)
+        home.create()
+        path = home.api_socket()
+        path.unlink(missing_ok=True)
+        started.append(ScriptedServer(script, path=path))
+        return started[-1]
+
+    yield start
+    for server in started:
+        server.stop()
+
+
+@pytest.fixture
+def client(hal_home: Path) -> Iterator[Client]:
+    """A client of whatever is served there; gives a restarted controller 5 s."""
+    with Client(Address(home=Home(hal_home)), reconnect_s=5.0) as made:
+        yield made
