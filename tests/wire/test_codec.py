@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import random
+import subprocess
+import sys
 from typing import Any, get_args
 
 import msgspec
@@ -179,6 +182,13 @@ def test_the_decoder_does_not_grow_with_the_stream() -> None:
         at += size
         assert decoder.pending_bytes < 100
     assert frames == 20_000
+
+
+def test_the_keepers_part_of_the_wire_imports_no_asyncio() -> None:
+    """Codec, frames, agreement and the socket functions: the keeper must stay small."""
+    ask = "import sys, hal.wire.codec, hal.wire.agree, hal.runtime.sockets, hal.runtime.logfile; print(*sys.modules)"
+    loaded = subprocess.check_output([sys.executable, "-c", ask], env={**os.environ, "PYTHONPATH": "src"}).split()
+    assert not {b"asyncio", b"uvloop", b"structlog", b"logging", b"dataclasses"} & set(loaded)
 
 
 def refusal(decoder: FrameDecoder, data: bytes) -> str:

@@ -17,8 +17,9 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from hal.runtime.home import Home
 from hal.runtime.identity import ProcessIdentity
-from hal.wire.connection import MAX_INCOMING_FRAMES, MAX_OUTGOING_BYTES, Peer
+from hal.wire.connection import MAX_INCOMING_FRAMES, MAX_OUTGOING_BYTES
 from hal.wire.frames import AnyFrame
+from hal.wire.peer import Peer
 
 __all__ = [
     "CONNECT_TIMEOUT_MS",

@@ -11,7 +11,7 @@ from typing import Final
 
 from hal.core.model.errors import ConflictError, DeniedError, NotFoundError
 from hal.runtime.home import MAX_SOCKET_PATH_BYTES
-from hal.wire.connection import Peer
+from hal.wire.peer import Peer
 
 BACKLOG: Final = 1_024
 PROBE_TIMEOUT_S: Final = 1.0

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from hal.core.model.errors import ConflictError, UnreachableError
 from hal.runtime.interface import Address, OnConnect, TcpAddress
 from hal.runtime.listening import report_fault, serve_connection
-from hal.wire.connection import WRITE_HIGH_BYTES, FrameConnection, Peer
+from hal.wire.connection import WRITE_HIGH_BYTES, FrameConnection
+from hal.wire.peer import Peer
 
 if TYPE_CHECKING:
     from hal.runtime.virtual import VirtualHost, VirtualWorld

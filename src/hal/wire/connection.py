@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import Final, NamedTuple, cast
+from typing import Final, cast
 
 from hal.core.model.errors import OverloadedError, TimedOutError, UnreachableError
 from hal.wire.codec import FrameDecoder, encode
 from hal.wire.errors import MalformedFrameError
 from hal.wire.frames import AnyFrame, Goodbye
+from hal.wire.peer import Peer
 
 MAX_OUTGOING_BYTES: Final = 64 << 20
 """What may wait to be written on one connection; beyond it `send_nowait` raises OverloadedError."""
@@ -25,14 +26,6 @@ WRITE_HIGH_BYTES: Final = 1 << 20
 """`send` waits while more than this waits in the transport."""
 CLOSE_LINGER_S: Final = 5.0
 """How long `close` waits for the other end to read what is queued before the rest is dropped."""
-
-
-class Peer(NamedTuple):
-    """Who is at the other end, as the kernel says (SO_PEERCRED)."""
-
-    pid: int
-    uid: int
-    gid: int
 
 
 Notify = Callable[["FrameConnection"], None]

@@ -40,7 +40,7 @@ class Role(StrEnum):
     KEEPER = "keeper"
 
 
-class HeldStep(Struct, frozen=True, array_like=True):
+class HeldStep(Struct, frozen=True, array_like=True, gc=False):
     """A step that a keeper holds, as told at hello."""
 
     step: StepId
@@ -142,7 +142,7 @@ class HeartbeatAck(Frame, frozen=True, kw_only=True):
 # ── commands: controller → agent → keeper ─────────────────────────────────────────────────────────────────────────
 
 
-class StepTemplate(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class StepTemplate(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """What many steps of one start frame share."""
 
     command: tuple[str, ...] = ()
@@ -170,7 +170,7 @@ class StepTemplate(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """True for on_node_lost=requeue: the step dies with the keeper and with its lease."""
 
 
-class StepStart(Struct, frozen=True, array_like=True):
+class StepStart(Struct, frozen=True, array_like=True, gc=False):
     """One step to start."""
 
     step: StepId
@@ -294,7 +294,7 @@ class Done(Frame, frozen=True, kw_only=True):
 # ── reports: keeper → agent → controller ──────────────────────────────────────────────────────────────────────────
 
 
-class StepStarted(Struct, frozen=True, array_like=True):
+class StepStarted(Struct, frozen=True, array_like=True, gc=False):
     """A process was spawned."""
 
     step: StepId
@@ -310,7 +310,7 @@ class Started(Frame, frozen=True, kw_only=True):
     steps: tuple[StepStarted, ...]
 
 
-class Refusal(Struct, frozen=True, array_like=True):
+class Refusal(Struct, frozen=True, array_like=True, gc=False):
     """A step that was not started; no process of it exists."""
 
     step: StepId
@@ -349,7 +349,7 @@ class ExitCause(StrEnum):
     """There is no such program or directory, or it may not be run; `code` is 127 or 126."""
 
 
-class Usage(Struct, frozen=True, array_like=True):
+class Usage(Struct, frozen=True, array_like=True, gc=False):
     """What a step used, from wait4 (and from samples for steps older than a second)."""
 
     user_ms: int = 0
@@ -361,7 +361,7 @@ class Usage(Struct, frozen=True, array_like=True):
     written_bytes: int = 0
 
 
-class StepExit(Struct, frozen=True, array_like=True):
+class StepExit(Struct, frozen=True, array_like=True, gc=False):
     """A step has ended: no process of it is left."""
 
     step: StepId
@@ -390,7 +390,7 @@ class ExitsAck(Frame, frozen=True, kw_only=True):
     steps: tuple[StepId, ...]
 
 
-class Sample(Struct, frozen=True, array_like=True):
+class Sample(Struct, frozen=True, array_like=True, gc=False):
     """What a running step uses now."""
 
     step: StepId
