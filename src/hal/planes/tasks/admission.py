@@ -13,6 +13,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -50,7 +51,7 @@ class Queue(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
 class Site(Struct, frozen=True, kw_only=True):
     """What is declared on this HAL."""
 
-    queues: dict[str, Queue] = {DEFAULT_QUEUE: Queue()}
+    queues: dict[str, Queue] = msgspec.field(default_factory=lambda: {DEFAULT_QUEUE: Queue()})
     accounts: tuple[str, ...] = ()
     users: tuple[str, ...] = ()
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from hal.core.engine.plan import Plan
+from hal.core.engine.plan import Rows, StartRows
 from hal.core.lifecycle import (
     ATTEMPT,
     END_EVENTS,
@@ -66,14 +66,23 @@ _IGNORED_REFUSALS = frozenset({"already-ended"})
 # ── from the plan ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def allocate(table: JobTable, plan: Plan, row_name: Callable[[int], str], epoch: int, now_ms: int) -> int:
-    """The plan's starts as attempts, and orders for their nodes; how many."""
-    rows = [row_name(row) for row in plan.rows.tolist()]
+def allocate(
+    table: JobTable, starts: StartRows, rows: Rows, row_name: Callable[[int], str], epoch: int, now_ms: int
+) -> int:
+    """A plan's starts as attempts, and orders for their nodes; how many.
+
+    Args:
+        starts: shape (S,), dtype `START`, in the order decided.
+        rows: the engine's node rows that `starts` point into.
+    Raises:
+        InternalError: a task does not wait for that attempt.
+    """
+    names = [row_name(row) for row in rows.tolist()]
     run: list[tuple[int, Attempt]] = []
     last_job = 0
     job: LiveJob | None = None
     taken: list[int] = []
-    for job_id, task, number, offset, width, _ in plan.starts.tolist():
+    for job_id, task, number, offset, width, _ in starts.tolist():
         if job is None or job_id != last_job:
             _untake(job, taken)
             job, last_job, taken = table.touch(job_id), job_id, []
@@ -84,7 +93,7 @@ def allocate(table: JobTable, plan: Plan, row_name: Callable[[int], str], epoch:
             task=task,
             attempt=number,
             state=AttemptState.ALLOCATED,
-            nodes=tuple(rows[offset : offset + width]),
+            nodes=tuple(names[offset : offset + width]),
             token=f"{job_id}.{task}.{number}-{epoch:x}",
             allocated_ms=now_ms,
             retries=span.retries,

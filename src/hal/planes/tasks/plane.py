@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from hal.core.engine.events import Event
-from hal.core.engine.plan import Plan
+from hal.core.engine.plan import Rows, StartRows
 from hal.core.model import EventKind, JobSpec, TaskState, Verdict
 from hal.planes.tasks import attempts, control, loading, nodes, submission
 from hal.planes.tasks.admission import Site
@@ -113,9 +113,9 @@ class TaskPlane:
 
     # ── decisions ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def assumed(self, plan: Plan, row_name: Callable[[int], str], epoch: int, now_ms: int) -> int:
-        """The engine's starts become attempts; how many."""
-        return attempts.allocate(self.table, plan, row_name, epoch, now_ms)
+    def assumed(self, starts: StartRows, rows: Rows, row_name: Callable[[int], str], epoch: int, now_ms: int) -> int:
+        """The engine's starts become attempts; see `attempts.allocate`."""
+        return attempts.allocate(self.table, starts, rows, row_name, epoch, now_ms)
 
     # ── nodes ─────────────────────────────────────────────────────────────────────────────────────────────────────
 

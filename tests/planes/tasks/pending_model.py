@@ -1,0 +1,105 @@
+"""A plain model of the engine for tests of the task plane: one entry for each task, every event checked strictly."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hal.core.engine.classes import ClassSpec
+from hal.core.engine.events import (
+    INF,
+    AllocationsAdopted,
+    AttemptsEnded,
+    Event,
+    JobsCancelled,
+    JobsSubmitted,
+    JobsUpdated,
+    NodesChanged,
+)
+from hal.core.engine.plan import START, Rows, StartRows
+from hal.core.model import Reason, TaskState, Verdict
+from hal.planes.tasks.table import JobTable
+
+Task = tuple[int, int]
+
+
+class PendingModel:
+    """What waits and what runs, as the events tell it; anything told twice is an error."""
+
+    def __init__(self) -> None:
+        self.pending: dict[Task, tuple[int, int]] = {}
+        """Attempt number and eligible instant."""
+        self.running: dict[Task, int] = {}
+        self.nodes: set[str] = set()
+
+    def impossible(self, request: ClassSpec) -> str:
+        """More than 64 cores never fit here."""
+        if request.request.get("cpu", 0) <= 64_000:
+            return ""
+        return f"cpu: asks for {request.request['cpu'] // 1000}; the largest node has 64"
+
+    def explain(self, job: int, now_ms: int) -> Verdict:
+        return Verdict(job=job, reason=Reason.RESOURCES, message="waits for resources")
+
+    def apply(self, event: Event) -> None:
+        match event:
+            case JobsSubmitted():
+                assert all(0 <= int(r["class_index"]) < len(event.classes) for r in event.rows)
+                for row in event.rows:
+                    for task in range(int(row["first_task"]), int(row["first_task"] + row["tasks"])):
+                        self._wait((int(row["job"]), task), int(row["attempt"]), int(row["eligible_ms"]))
+            case JobsCancelled():
+                assert event.first_task is not None
+                assert event.tasks is not None
+                for job, first, count in zip(event.jobs, event.first_task, event.tasks, strict=True):
+                    for task in range(int(first), int(first + count)):
+                        del self.pending[(int(job), task)]
+            case AttemptsEnded():
+                for row in event.rows:
+                    key = (int(row["job"]), int(row["task"]))
+                    assert self.running.pop(key) == int(row["attempt"])
+                    if row["requeue"]:
+                        self._wait(key, int(row["attempt"]) + 1, int(row["eligible_ms"]))
+            case NodesChanged():
+                self.nodes.update(node.name for node in event.nodes)
+            case AllocationsAdopted():
+                for row in event.rows:
+                    self.running[(int(row["job"]), int(row["task"]))] = int(row["attempt"])
+            case JobsUpdated():
+                pass
+            case _:
+                raise AssertionError(f"the plane never says {type(event).__name__}")
+
+    def plan(self, tasks: list[Task], width: dict[int, int]) -> tuple[StartRows, Rows]:
+        """Start these tasks; a gang of `width[job]` takes the rows from 0 on."""
+        rows: list[int] = []
+        starts = []
+        for job, task in tasks:
+            starts.append((job, task, self.pending[(job, task)][0], len(rows), width[job], -1))
+            rows.extend(range(width[job]))
+        return np.array(starts, START), np.array(rows, np.int64)
+
+    def assume(self, starts: StartRows) -> None:
+        for job, task, attempt, *_ in starts.tolist():
+            assert self.pending.pop((job, task))[0] == attempt
+            assert (job, task) not in self.running
+            self.running[(job, task)] = attempt
+
+    def _wait(self, task: Task, attempt: int, eligible_ms: int) -> None:
+        assert task not in self.pending, f"{task} waits already"
+        assert task not in self.running, f"{task} runs"
+        assert 0 <= eligible_ms < INF
+        self.pending[task] = (attempt, eligible_ms)
+
+    def check(self, table: JobTable) -> None:
+        """The engine knows exactly the tasks that the plane thinks it does."""
+        waiting = {
+            (job.id, task): span.attempt
+            for job in table.jobs.values()
+            if not job.waits
+            for span in job.spans
+            if span.state is TaskState.PENDING
+            for task in range(span.first, span.end)
+        }
+        assert {task: attempt for task, (attempt, _) in self.pending.items()} == waiting
+        active = {(job.id, a.task): a.attempt for job in table.jobs.values() for a in job.active.values()}
+        assert self.running == active

@@ -1,0 +1,275 @@
+"""The task plane with the real store under any order of events: nothing is lost, nothing is doubled, counts agree."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from typing import Any
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.planes.tasks.pending_model import PendingModel
+
+from hal.core.model import AttemptState, HALError, JobSpec, TaskState, spec_from_plain
+from hal.planes.tasks import Arrival, EndedJob, EndedTask, JobPatch, Site, Submitter, TaskPlane, check_table
+from hal.planes.tasks.submission import UnknownJobs
+from hal.store import Group, MemoryDatabase, Store
+from hal.wire.frames import ExitCause, Refusal, StepExit, StepStarted, Usage
+
+BY = Submitter("alice", "trace")
+NODES = ("n1", "n2")
+ENDS = [
+    (ExitCause.EXITED, 0),
+    (ExitCause.EXITED, 3),
+    (ExitCause.SIGNALLED, 137),
+    (ExitCause.TIMED_OUT, 143),
+    (ExitCause.OUT_OF_MEMORY, 137),
+    (ExitCause.LOST, 0),
+    (ExitCause.CANCELLED, 143),
+    (ExitCause.SPAWN_FAILED, 127),
+]
+specs = st.fixed_dictionaries(
+    {},
+    optional={
+        "array": st.integers(1, 5),
+        "hold": st.booleans(),
+        "nodes": st.integers(1, 2),
+        "retries": st.just({"max": 1, "backoff": "1s"}),
+        "begin_at_ms": st.sampled_from([0, 5_000, 10_000_000]),
+        "kind": st.sampled_from(["after", "afterany", "afterok", "afternotok"]),
+    },
+)
+
+
+class PlaneMachine(RuleBasedStateMachine):
+    """Every step is one or a few staged calls, then a commit or a commit that failed."""
+
+    @initialize()
+    def open(self) -> None:
+        self.disk = MemoryDatabase()
+        self.now_ms, self.commits = 1_000, 0
+        self.boots = dict.fromkeys(NODES, 1)
+        self.start()
+        self.submitted: set[int] = set()
+        for name in NODES:
+            self.join(name)
+        self.commit()
+
+    def start(self) -> None:
+        self.store = Store.open(self.disk)
+        self.epoch = self.store.take_leadership("test", self.now_ms)
+        self.engine = PendingModel()
+        self.plane = TaskPlane(Site(), self.engine)
+        for event in self.plane.load(self.store.load()):
+            self.engine.apply(event)
+
+    def join(self, name: str, held: tuple[Any, ...] = ()) -> None:
+        arrival = Arrival(name=name, capacity={"cpu": 64_000}, boot_id=f"boot{self.boots[name]}", held=held)
+        self.plane.node_joined(arrival, self.now_ms)
+
+    def commit(self, *, fails: bool = False) -> None:
+        change = self.plane.seal(self.now_ms)
+        if fails:
+            self.plane.undo()
+            return
+        self.commits += 1
+        if not change.empty:
+            group = Group(f"{self.epoch}-{self.commits}", self.now_ms, change.operations)
+            self.store.commit(group, epoch=self.epoch)
+        self.plane.durable()
+        for event in change.engine:
+            self.engine.apply(event)
+
+    # ── what may happen ───────────────────────────────────────────────────────────────────────────────────────────
+
+    @rule(plain=st.lists(specs, min_size=1, max_size=3), data=st.data(), fails=st.booleans())
+    def submit(self, plain: list[dict[str, Any]], data: st.DataObject, fails: bool) -> None:
+        before = self.plane.table.next_id
+        batch = [self._spec(raw, place, data) for place, raw in enumerate(plain)]
+        ended: dict[int, EndedJob] = {}
+        try:
+            jobs = self.plane.submit(batch, BY, self.now_ms)
+        except UnknownJobs as unknown:
+            for job_id in unknown.jobs:
+                row = self.store.job(job_id)
+                assert row is not None
+                ended[job_id] = EndedJob(row.id, row.name, row.state)
+            jobs = self.plane.submit(batch, BY, self.now_ms, ended=ended)
+        assert [job.id for job in jobs] == list(range(before, before + len(batch)))
+        self.commit(fails=fails)
+        if not fails:
+            self.submitted.update(job.id for job in jobs)
+
+    def _spec(self, raw: dict[str, Any], place: int, data: st.DataObject) -> JobSpec:
+        raw = dict(raw)
+        kind = raw.pop("kind", None)
+        if kind is not None and (self.submitted or place):
+            names = [f"p{n}" for n in range(place)] + [str(job) for job in sorted(self.submitted)]
+            raw["dependencies"] = [{"job": data.draw(st.sampled_from(names)), "kind": kind}]
+        return spec_from_plain({"command": ["true"], "name": f"p{place}", **raw})
+
+    @precondition(lambda self: self.submitted)
+    @rule(
+        what=st.sampled_from(["cancel", "hold", "release", "update", "requeue"]),
+        data=st.data(),
+        task=st.none() | st.integers(0, 4),
+        fails=st.booleans(),
+    )
+    def control(self, what: str, data: st.DataObject, task: int | None, fails: bool) -> None:
+        job = data.draw(st.sampled_from(sorted(self.submitted)))
+        try:
+            if what == "update":
+                patch = data.draw(
+                    st.sampled_from(
+                        [JobPatch(priority=5), JobPatch(hold=True), JobPatch(begin_at_ms=9), JobPatch(account="a")]
+                    )
+                )
+                self.plane.update(job, patch, BY, self.now_ms)
+            elif what == "requeue":
+                self._requeue(job, task)
+            else:
+                getattr(self.plane, what)(job, task, BY, self.now_ms)
+        except HALError:
+            pass  # the thing named is in no state for it: nothing may have changed, which the invariants check
+        self.commit(fails=fails)
+
+    def _requeue(self, job: int, task: int | None) -> None:
+        row = self.store.job(job)
+        assert row is not None
+        ended = [
+            EndedTask(t.task, t.attempt, t.state, t.exit_code)
+            for t in self.store.tasks(job, limit=10_000)
+            if t.state.ended and t.attempt
+        ]
+        if job not in self.plane.table.jobs:
+            if task is not None and task >= row.tasks:
+                return
+            self.plane.revive(row, self.store.spans(job))
+        self.plane.requeue(job, task, ended, BY, self.now_ms)
+
+    @rule(data=st.data(), fails=st.booleans())
+    def plan(self, data: st.DataObject, fails: bool) -> None:
+        ready = sorted(t for t, (_, eligible_ms) in self.engine.pending.items() if eligible_ms <= self.now_ms)
+        if not ready:
+            return
+        chosen = sorted(data.draw(st.sets(st.sampled_from(ready), min_size=1, max_size=4)))
+        width = {job: self.plane.table.jobs[job].spec.nodes for job, _ in chosen}
+        starts, rows = self.engine.plan(chosen, width)
+        if not fails:
+            self.engine.assume(starts)
+        self.plane.assumed(starts, rows, NODES.__getitem__, self.epoch, self.now_ms)
+        self.commit(fails=fails)
+
+    @rule(data=st.data(), fails=st.booleans(), end=st.sampled_from(ENDS), began=st.booleans())
+    def exit(self, data: st.DataObject, fails: bool, end: tuple[ExitCause, int], began: bool) -> None:
+        steps = self._steps()
+        if not steps:
+            return
+        node, step = data.draw(st.sampled_from(steps))
+        cause, code = end
+        at_ms = self.now_ms if began and cause is not ExitCause.SPAWN_FAILED else 0
+        report = StepExit(step, cause, code, 0, at_ms, self.now_ms, Usage(5, 1, 100, 0, 0), "")
+        for _ in range(2):  # told twice: the second changes nothing
+            self.plane.exited(node, [report], self.now_ms)
+        self.commit(fails=fails)
+
+    @rule(data=st.data(), fails=st.booleans())
+    def begin(self, data: st.DataObject, fails: bool) -> None:
+        steps = self._steps()
+        if steps:
+            node, step = data.draw(st.sampled_from(steps))
+            self.plane.started(node, [StepStarted(step, 7, self.now_ms)], self.now_ms)
+            self.commit(fails=fails)
+
+    @rule(
+        data=st.data(),
+        code=st.sampled_from(["overloaded", "not-held", "already-ended", "bad-workdir"]),
+        fails=st.booleans(),
+    )
+    def refuse(self, data: st.DataObject, code: str, fails: bool) -> None:
+        steps = self._steps()
+        if steps:
+            node, step = data.draw(st.sampled_from(steps))
+            self.plane.refused(node, [Refusal(step, code, "no")], self.now_ms)
+            self.commit(fails=fails)
+
+    @rule(name=st.sampled_from(NODES), boots=st.booleans(), fails=st.booleans())
+    def node(self, name: str, boots: bool, fails: bool) -> None:
+        if boots and not fails:
+            self.boots[name] += 1
+        self.join(name)
+        self.commit(fails=fails)
+
+    @rule(name=st.sampled_from(NODES), gone=st.booleans(), fails=st.booleans())
+    def silence(self, name: str, gone: bool, fails: bool) -> None:
+        self.plane.node_silent(name, "not heard", self.now_ms, self.now_ms)
+        if gone:
+            with contextlib.suppress(HALError):
+                self.plane.node_gone(name, BY, self.now_ms)
+        self.commit(fails=fails)
+
+    @rule(ms=st.sampled_from([1, 2_000, 60_000]))
+    def later(self, ms: int) -> None:
+        self.now_ms += ms
+
+    @rule()
+    def restart(self) -> None:
+        """The controller dies and starts again from rows: an equal plane, and an engine that knows the same."""
+        before = self.plane.table
+        self.store.close()
+        self.start()
+        after = self.plane.table
+        assert after.jobs == before.jobs
+        assert {k: v for k, v in after.dependants.items() if v} == {k: v for k, v in before.dependants.items() if v}
+        assert (after.busy, after.nodes, after.next_id) == (before.busy, before.nodes, before.next_id)
+
+    def _steps(self) -> list[tuple[str, Any]]:
+        return [
+            place
+            for job in self.plane.table.jobs.values()
+            for attempt in job.active.values()
+            for place in attempt.steps_left(job.id)
+        ]
+
+    # ── what must hold ────────────────────────────────────────────────────────────────────────────────────────────
+
+    @invariant()
+    def safety_table_and_engine_agree(self) -> None:
+        check_table(self.plane.table)
+        self.engine.check(self.plane.table)
+
+    @invariant()
+    def safety_no_task_is_lost_or_doubled(self) -> None:
+        """Every submitted job is live or has ended; its tasks, each counted once, give the counts of its row."""
+        for job_id in self.submitted:
+            row = self.store.job(job_id)
+            assert row is not None
+            assert (row.end_ms is None) == (job_id in self.plane.table.jobs)
+            tasks = self.store.tasks(job_id, limit=10_000)
+            assert [t.task for t in tasks] == list(range(row.tasks))
+            states = Counter(t.state for t in tasks)
+            active = sum(states[s] for s in TaskState if s.active)
+            assert (row.pending, row.held, row.active, row.running) == (
+                states[TaskState.PENDING],
+                states[TaskState.HELD],
+                active,
+                states[TaskState.RUNNING],
+            )
+            assert (row.succeeded, row.failed, row.timed_out, row.cancelled) == (
+                states[TaskState.SUCCEEDED],
+                states[TaskState.FAILED],
+                states[TaskState.TIMED_OUT],
+                states[TaskState.CANCELLED],
+            )
+            live = Counter(a.task for a in self.store.attempts(job_id, limit=10_000) if not a.state.ended)
+            assert all(count == 1 for count in live.values())
+            assert all(
+                a.state is not AttemptState.FINALISING or a.cause for a in self.store.attempts(job_id) if not a.ended_ms
+            )
+
+
+PlaneMachine.TestCase.settings = settings(
+    max_examples=25, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
+)
+TestPlaneSafety = PlaneMachine.TestCase
