@@ -43,6 +43,8 @@ from hal.wire.frames import (
 DEADLINE_S = 30.0
 """Nothing that a test waits for may take longer."""
 
+LOOK_S = 0.01
+
 F = TypeVar("F")
 
 
@@ -199,6 +201,17 @@ class Keeper:
             if select.select([self._socket], [], [], left)[0]:
                 assert self.receive(), "the keeper closed the connection"
 
+    def poll(self, holds: Callable[[], object]) -> None:
+        """Wait for something of which no frame tells: look again after each frame, and every few milliseconds."""
+        deadline = time.monotonic() + DEADLINE_S
+        while not holds():
+            assert time.monotonic() < deadline, f"waited {DEADLINE_S} s; exits {self.exits}, others {self.others}"
+            if self._socket is None:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self.process.wait(LOOK_S)
+            elif select.select([self._socket], [], [], LOOK_S)[0]:
+                assert self.receive(), "the keeper closed the connection"
+
     def until_frame(self, kind: type[F]) -> F:
         """The next frame of that kind; it is taken out."""
 
@@ -259,9 +272,7 @@ class Keeper:
 
     def until_log(self, step: StepId, text: bytes) -> None:
         """Wait until its output has that text; asks again each time the answer has come."""
-        deadline = time.monotonic() + DEADLINE_S
-        while text not in self.log(step).data:
-            assert time.monotonic() < deadline, f"no {text!r} in the output of {step}"
+        self.poll(lambda: text in self.log(step).data)
 
 
 def _with_env(template: StepTemplate, **env: str) -> StepTemplate:

@@ -439,7 +439,8 @@ def shebang(path: str) -> list[str]:
         return []
     if not first.startswith(b"#!"):
         return []
-    return [os.fsdecode(word) for word in first[2:].strip(b" \t").split(None, 1)]
+    interpreter, _, argument = first[2:].replace(b"\t", b" ").strip(b" ").partition(b" ")
+    return [os.fsdecode(word) for word in (interpreter, argument.strip(b" ")) if word]
 
 
 def explain(error: OSError | ValueError, program: str) -> CannotSpawnError:
