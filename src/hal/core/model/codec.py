@@ -85,7 +85,7 @@ def from_json(data: bytes | str, kind: type[T]) -> T:
     """
     try:
         raw = msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeError) as error:
         raise SpecError(f"not JSON: {error}") from error
     except RecursionError as error:
         raise SpecError("JSON is nested too deeply") from error

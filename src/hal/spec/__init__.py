@@ -1,0 +1,53 @@
+"""The generated specifications under `spec/`: what each file must hold, and whether it does.
+
+`python -m hal.spec` writes them, `python -m hal.spec --check` fails when one has drifted from the code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from hal.core.model import spec_schema
+
+
+def openapi() -> dict[str, Any]:
+    """The OpenAPI document of the controller's REST API."""
+    from hal.daemons.controller.openapi import document
+
+    return document()
+
+
+DOCUMENTS: Final[dict[str, Callable[[], dict[str, Any]]]] = {
+    "jobspec.schema.json": spec_schema,
+    "openapi/hal-v1.json": openapi,
+}
+"""What generates each file, by its path below `spec/`."""
+
+
+def rendered(document: dict[str, Any]) -> bytes:
+    """A document as it stands in its file: keys in the order of the generator, two spaces, a newline at the end."""
+    return msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
+
+
+def drifted(root: Path) -> list[str]:
+    """Files below `root` that are missing or differ from what the code generates."""
+    stale = []
+    for name, generate in DOCUMENTS.items():
+        path = root / name
+        if not path.is_file() or path.read_bytes() != rendered(generate()):
+            stale.append(name)
+    return stale
+
+
+def write(root: Path) -> list[str]:
+    """Generate every file below `root`; those that changed."""
+    changed = drifted(root)
+    for name in changed:
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(rendered(DOCUMENTS[name]()))
+    return changed

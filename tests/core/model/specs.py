@@ -1,0 +1,95 @@
+"""Hypothesis strategies for the model: every spec that `check_spec` accepts can be generated, and nothing else."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from hal.core.model import (
+    ArrayRange,
+    Constraint,
+    Dependency,
+    DependencyKind,
+    Duration,
+    JobSpec,
+    LimitSignal,
+    Operator,
+    Resources,
+    Retries,
+    check_spec,
+)
+from hal.core.model.job import MAX_ARRAY_INDEX, MAX_PRIORITY, MAX_TASKS, SIGNALS
+from hal.core.model.units import MAX_AMOUNT
+
+amounts = st.integers(0, MAX_AMOUNT) | st.integers(0, 10_000)
+durations = st.builds(Duration, st.integers(0, MAX_AMOUNT) | st.integers(0, 10_000_000))
+resource_names = st.sampled_from(["cpu", "memory", "gpu", "disk"]) | st.from_regex(
+    r"[a-z][a-z0-9._/-]{0,62}", fullmatch=True
+).filter(lambda name: name not in ("cpus", "cores", "core", "gpus", "mem"))
+resources = st.dictionaries(resource_names, st.integers(1, MAX_AMOUNT), min_size=1, max_size=5).map(Resources)
+names = st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9_.:@/+-]{0,127}", fullmatch=True)
+labels = st.from_regex(r"[A-Za-z0-9]([A-Za-z0-9_./-]{0,126}[A-Za-z0-9])?", fullmatch=True)
+texts = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=40)
+env_names = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,20}", fullmatch=True)
+
+
+# No number: a person's job name that looks like one would be the other job.
+dependencies = st.builds(Dependency, names.map(lambda name: f"x{name}"[:128]), st.sampled_from(DependencyKind))
+
+
+@st.composite
+def arrays(draw: st.DrawFn) -> ArrayRange:
+    """Any array whose indices are in range."""
+    count = draw(st.integers(1, MAX_TASKS))
+    step = draw(st.integers(1, MAX_ARRAY_INDEX // count))
+    return ArrayRange(count, draw(st.integers(0, MAX_ARRAY_INDEX - (count - 1) * step)), step)
+
+
+@st.composite
+def constraints(draw: st.DrawFn) -> Constraint:
+    """Any constraint: values where the operator takes some."""
+    op = draw(st.sampled_from(Operator))
+    takes_values = op in (Operator.IN, Operator.NOT_IN)
+    values = draw(st.lists(labels, min_size=1, max_size=4)) if takes_values else []
+    return Constraint(draw(labels), op, tuple(values))
+
+
+retries = st.builds(
+    Retries,
+    max=st.integers(0, 1_000),
+    backoff=durations,
+    factor=st.floats(1.0, 100.0),
+    longest=durations,
+)
+
+
+@st.composite
+def job_specs(draw: st.DrawFn) -> JobSpec:
+    """Any spec that may be submitted."""
+    by_command = draw(st.booleans())
+    walltime = draw(st.none() | st.builds(Duration, st.integers(2, MAX_AMOUNT)))
+    before = st.integers(0, (walltime or MAX_AMOUNT) - 1).map(Duration)
+    spec = JobSpec(
+        name=draw(st.just("") | names),
+        queue=draw(st.just("default") | names),
+        account=draw(st.just("") | names),
+        user=draw(st.just("") | names),
+        priority=draw(st.integers(-MAX_PRIORITY, MAX_PRIORITY)),
+        command=(draw(texts.filter(bool)), *draw(st.lists(texts, max_size=4))) if by_command else (),
+        script="" if by_command else "#!/bin/sh\n" + draw(texts),
+        array=draw(st.none() | arrays()),
+        request=draw(st.just(Resources({"cpu": 1000})) | resources),
+        nodes=draw(st.integers(1, 100_000)),
+        walltime=walltime,
+        dependencies=tuple(draw(st.lists(dependencies, max_size=3))),
+        begin_at_ms=draw(st.integers(0, MAX_AMOUNT)),
+        hold=draw(st.booleans()),
+        env=draw(st.dictionaries(env_names, texts, max_size=4)),
+        workdir=draw(st.just("") | texts.map("/".__add__)),
+        retries=draw(st.just(Retries()) | retries),
+        labels=draw(st.dictionaries(labels, st.just("") | labels, max_size=3)),
+        constraints=tuple(draw(st.lists(constraints(), max_size=3))),
+        signal=draw(st.none() | st.builds(LimitSignal, before, st.sampled_from(SIGNALS))),
+    )
+    if any(dependency.job == spec.name for dependency in spec.dependencies):
+        spec = JobSpec(command=("true",))
+    return check_spec(spec)
