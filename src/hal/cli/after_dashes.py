@@ -24,7 +24,7 @@ class DashesCommand(HalCommand):
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
         """As click's, with `--`."""
-        return [*super().collect_usage_pieces(ctx), "-- COMMAND..."]
+        return [*filter(None, super().collect_usage_pieces(ctx)), "-- COMMAND..."]
 
 
 def after_dashes(ctx: click.Context) -> list[str] | None:

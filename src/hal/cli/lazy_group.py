@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 from importlib import import_module
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import click
 
@@ -20,6 +20,10 @@ class Lazy(NamedTuple):
     """`module:attribute`"""
     short_help: str
     section: str
+
+
+class ReaderGoneError(Exception):
+    """Whoever read our output has closed it. (click would turn a BrokenPipeError into exit code 1.)"""
 
 
 class LazyGroup(click.Group):
@@ -55,6 +59,17 @@ class LazyGroup(click.Group):
             error.hint = advice  # type: ignore[attr-defined]
             raise error
         return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """As click's.
+
+        Raises:
+            ReaderGoneError: instead of BrokenPipeError.
+        """
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise ReaderGoneError from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The commands by section."""

@@ -13,7 +13,7 @@ import click
 from hal import __version__
 from hal.cli import exit_codes
 from hal.cli.command import CONTEXT, output_options, place_options
-from hal.cli.lazy_group import Lazy, LazyGroup
+from hal.cli.lazy_group import Lazy, LazyGroup, ReaderGoneError
 from hal.cli.screen import Screen, colour_allowed
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         code = _run(args)
         sys.stdout.flush()
-    except BrokenPipeError:
+    except (BrokenPipeError, ReaderGoneError):
         # Whoever read us has gone (`hal jobs | head`): nothing to say, and nothing to flush at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return exit_codes.BROKEN_PIPE

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hal.core.model import DeniedError, JobSpec, NotFoundError, SpecError, specs_from_text
+from hal.core.model import DeniedError, JobSpec, NotFoundError, SpecError
 from hal.core.model.codec import MAX_SPEC_BYTES
+from hal.core.model.text import plain_from_text, specs_from_text
 
 SUFFIXES = {".toml": "toml", ".yaml": "yaml", ".yml": "yaml", ".json": "json"}
 STDIN = "-"
@@ -26,7 +28,7 @@ def read_text(name: str) -> str:
         with sys.stdin.buffer if name == STDIN else Path(name).open("rb") as file:
             data = file.read(MAX_SPEC_BYTES + 1)
     except FileNotFoundError:
-        raise NotFoundError(f"there is no file '{name}'") from None
+        raise NotFoundError(f"there is no file '{name}'", hint=f"you are in {os.getcwd()}") from None
     except PermissionError:
         raise DeniedError(f"the file '{name}' may not be read", hint=f"see: ls -l {name}") from None
     except OSError as error:
@@ -75,7 +77,7 @@ def specs_of(name: str, text: str, kind: str, settings: Mapping[str, Any]) -> li
             return specs_from_text(text, kind=kind)
         import msgspec
 
-        raw = _plain(text, kind)
+        raw = plain_from_text(text, kind=kind)
         whole = raw.get("jobs") if isinstance(raw, Mapping) and set(raw) == {"jobs"} else raw
         items = whole if isinstance(whole, list) else [whole]
         changed = [_changed(item, settings) if isinstance(item, Mapping) else item for item in items]
@@ -102,24 +104,6 @@ def settings_of(entries: Sequence[str]) -> dict[str, Any]:
         except tomllib.TOMLDecodeError:
             out[path] = text
     return out
-
-
-def _plain(text: str, kind: str) -> Any:
-    import tomllib
-
-    import msgspec
-    import yaml
-
-    readers: dict[str, Callable[[str], Any]] = {
-        "toml": tomllib.loads,
-        "yaml": yaml.safe_load,
-        "json": msgspec.json.decode,
-    }
-    try:
-        return readers[kind](text)
-    except (tomllib.TOMLDecodeError, yaml.YAMLError, msgspec.DecodeError, RecursionError, ValueError):
-        specs_from_text(text, kind=kind)  # says what is wrong
-        raise
 
 
 def _changed(raw: Mapping[Any, Any], settings: Mapping[str, Any]) -> dict[Any, Any]:

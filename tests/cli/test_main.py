@@ -1,0 +1,195 @@
+"""What holds for every command: version, help, errors, exit codes, JSON, colour, and what it costs to start."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+import pytest
+from tests.cli.conftest import Ran, Serve
+from tests.client.scripted_server import as_json, problem
+
+from hal.cli.main import COMMANDS, root
+
+Hal = Callable[..., Ran]
+HEAVY = ("numba", "numpy", "rich", "sqlalchemy", "httpx", "msgspec", "yaml", "http", "asyncio", "litestar", "structlog")
+
+
+def commands() -> list[str]:
+    context = click.Context(root)
+    return [name for name in COMMANDS if isinstance(root.get_command(context, name), click.Command)]
+
+
+def test_version_is_that_of_the_package(hal: Hal) -> None:
+    """pyproject.toml and `hal --version` say the same."""
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    assert hal("--version") == (0, f"hal {project['version']}\n", "")
+
+
+def test_version_imports_little() -> None:
+    """`hal --version` is to cost under 120 ms of CPU: these modules would break that."""
+    code = (
+        "import sys; before = set(sys.modules)\nfrom hal.cli.main import main\nmain(['--version'])\n"
+        "print(*sorted(set(sys.modules) - before))"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    loaded = ran.stdout.splitlines()[-1].split()
+    heavy = [name for name in loaded if name.partition(".")[0] in HEAVY]
+    assert not heavy, f"imported: {heavy}"
+    own = [name for name in loaded if name.startswith("hal.")]
+    assert len(own) <= 8, f"modules of HAL: {own}"
+    assert len(loaded) <= 120, f"{len(loaded)} modules: {loaded}"
+
+
+def test_help_imports_no_command(hal: Hal) -> None:
+    """The list of commands is known without them."""
+    code = "import sys\nfrom hal.cli.main import main\nmain(['--help'])\nassert 'hal.cli.jobs' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, timeout=60)
+
+
+@pytest.mark.parametrize("name", commands())
+def test_every_command_has_help_with_examples_on_h(name: str, hal: Hal) -> None:
+    """`-h` and `--help` are the same, and show how the command is used."""
+    short, long = hal(name, "-h"), hal(name, "--help")
+    assert short == long
+    assert (short.code, short.err) == (0, "")
+    assert f"hal {name}" in short.out.partition("Usage:")[2]
+
+
+def test_a_mistyped_command_names_the_nearest(hal: Hal) -> None:
+    """One line says what is wrong, the next what to do."""
+    assert hal("sbmit") == (2, "", "error: there is no command 'hal sbmit'\nhint: did you mean 'hal submit'?\n")
+
+
+def test_a_mistyped_option_names_the_nearest(hal: Hal) -> None:
+    """As click knows it."""
+    ran = hal("jobs", "--usr", "x")
+    assert ran.code == 2
+    assert "no such option '--usr'" in ran.err
+    assert "--user" in ran.err
+
+
+def test_hal_alone_shows_the_help(hal: Hal) -> None:
+    """A newcomer who types `hal` sees what there is."""
+    ran = hal()
+    assert "hal up" in ran.out + ran.err
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "exit_code"),
+    [
+        ("invalid-spec", 400, 2),
+        ("not-found", 404, 3),
+        ("denied", 403, 4),
+        ("conflict", 409, 6),
+        ("overloaded", 429, 7),
+        ("timed-out", 504, 124),
+        ("internal", 500, 1),
+    ],
+)
+def test_errors_have_the_documented_exit_codes(code: str, status: int, exit_code: int, serve: Serve, hal: Hal) -> None:
+    """One line and a hint on stderr, nothing on stdout."""
+    serve(lambda asked: problem(status, code, "it is so", "do that"))
+    assert hal("queues") == (exit_code, "", "error: it is so\nhint: do that\n")
+
+
+def test_unreachable_is_5_and_says_how_to_start(hal: Hal, hal_home: Path) -> None:
+    """HAL was never up in this home."""
+    ran = hal("jobs")
+    assert ran.code == 5
+    assert ran.err == f"error: HAL at {hal_home} is not running: it has not been started\nhint: start it with: hal up\n"
+
+
+@pytest.mark.parametrize("form", [("--json",), ("-o", "json"), ("--output=json",)])
+def test_errors_are_json_where_json_was_asked_for(form: tuple[str, ...], hal: Hal) -> None:
+    """Code, message, hint and exit code, on stderr."""
+    ran = hal("jobs", *form)
+    error = json.loads(ran.err)["error"]
+    assert (error["code"], error["exit_code"], ran.code, ran.out) == ("unreachable", 5, 5, "")
+
+
+def test_usage_errors_are_json_too(hal: Hal) -> None:
+    """Also before any command has run."""
+    assert json.loads(hal("jobs", "--json", "--limit", "many").err)["error"]["code"] == "invalid-usage"
+
+
+def test_json_behind_the_dashes_belongs_to_the_command(hal: Hal) -> None:
+    """`hal run -- tool --json` does not change how hal speaks."""
+    assert hal("run", "--", "tool", "--json").err.startswith("error: ")
+
+
+def test_home_works_before_and_behind_the_command(hal: Hal, tmp_path: Path) -> None:
+    """Both name the same HAL."""
+    before, behind = hal("--home", tmp_path, "jobs"), hal("jobs", "--home", tmp_path)
+    assert before == behind
+    assert f"hal up --home {tmp_path}" in before.err
+
+
+def test_a_reader_that_goes_away_is_no_error(serve: Serve, hal_home: Path) -> None:
+    """`hal jobs | head -1` says nothing on stderr."""
+    many = [{"id": str(n), "state": "running", "name": "x" * 100} for n in range(2_000)]
+    serve(lambda asked: as_json({"jobs": many}))
+    hal = [sys.executable, "-m", "hal.cli.main", "jobs"]
+    with subprocess.Popen(hal, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=dict(os.environ)) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(30) == 141
+
+
+def on_a_terminal(*args: str, **env: str) -> str:
+    """Everything that a command writes to a terminal."""
+    pid, fd = pty.fork()
+    if pid == 0:
+        os.environ.update(env)
+        os.execv(sys.executable, [sys.executable, "-m", "hal.cli.main", *args])
+    found = b""
+    try:
+        while chunk := os.read(fd, 65_536):
+            found += chunk
+    except OSError:  # the terminal is gone with its last process
+        pass
+    finally:
+        os.close(fd)
+        os.waitpid(pid, 0)
+    return found.decode()
+
+
+def test_colour_on_a_terminal_unless_no_color(serve: Serve, hal_home: Path) -> None:
+    """States are coloured; NO_COLOR and pipes get plain text."""
+    serve(lambda asked: as_json({"jobs": [{"id": "1", "state": "running", "name": "fit"}]}))
+    assert "\x1b[32mrunning" in on_a_terminal("jobs", TERM="xterm", NO_COLOR="")
+    plain = on_a_terminal("jobs", TERM="xterm", NO_COLOR="1")
+    assert "running" in plain
+    assert "\x1b[3" not in plain
+    assert "\x1b[1;31merror:" in on_a_terminal("jbs", TERM="xterm", NO_COLOR="")
+    assert "\x1b" not in on_a_terminal("jbs", TERM="xterm", NO_COLOR="1")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_prints_a_script_for_the_shell(shell: str, hal: Hal) -> None:
+    """It asks hal itself, by the variable _HAL_COMPLETE."""
+    ran = hal("completion", shell)
+    assert ran.code == 0
+    assert f"_HAL_COMPLETE={shell}_complete" in ran.out
+
+
+def test_completion_knows_commands_and_options() -> None:
+    """What bash asks when TAB is pressed."""
+
+    def complete(words: str, position: int) -> str:
+        env = {**os.environ, "_HAL_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(position)}
+        hal = [sys.executable, "-c", "import sys; sys.argv = ['hal']; from hal.cli.main import main; sys.exit(main())"]
+        return subprocess.run(hal, env=env, capture_output=True, text=True, timeout=60).stdout
+
+    assert complete("hal re", 1).split() == ["plain,requeue", "plain,release"]
+    assert "plain,--walltime" in complete("hal submit --wall", 2)
