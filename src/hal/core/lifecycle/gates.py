@@ -174,7 +174,7 @@ class GateWatch(Struct, frozen=True):
         return None if soonest is None else self.since_ms + soonest
 
     def verdict(self) -> GateVerdict:
-        """Whether the task may go on."""
+        """Whether the task may go on; what was abandoned while it waited never does."""
         bad = [
             (gate, reason)
             for gate, state, reason in zip(self.gates, self.states, self.reasons, strict=True)
@@ -184,7 +184,7 @@ class GateWatch(Struct, frozen=True):
             for gate, reason in bad:
                 if gate.on_failure is policy:
                     return GateVerdict(decision, gate.name, reason)
-        if GateState.WAITING in self.states:
+        if GateState.WAITING in self.states or GateState.ABANDONED in self.states:
             return GateVerdict(GateDecision.WAIT)
         return GateVerdict(GateDecision.GO)
 
