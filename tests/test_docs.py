@@ -26,7 +26,6 @@ PRIVATE_PLACES: Final = tuple(
     for parts in (
         ("/wo", "rk/"),
         ("/ro", "ot/"),
-        ("../sha", "red"),
         ("py", "pi.org"),
         ("python", "hosted"),
         ("registry.npm", "js"),
@@ -143,6 +142,12 @@ def test_no_tracked_file_names_one_machine_or_a_registry() -> None:
             continue
         found += [f"{path.relative_to(ROOT)}: {place}" for place in PRIVATE_PLACES if place in text]
     assert not found
+
+
+def test_documents_lead_nowhere_outside_the_repository() -> None:
+    """No relative link or path of a document climbs above the repository."""
+    outside = [path.name for path in documents() if path.parent == ROOT and "](../" in path.read_text()]
+    assert outside + [path.name for path in documents() if "../shared" in path.read_text()] == []
 
 
 def test_constraints_are_plain_pins() -> None:
