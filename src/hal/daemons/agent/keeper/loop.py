@@ -22,7 +22,7 @@ from hal.daemons.agent.keeper.outputs import OutputFiles
 from hal.daemons.agent.keeper.ports import Instant
 from hal.daemons.agent.keeper.spawner import HelperSpawner
 from hal.daemons.agent.keeper.watch import read_clocks
-from hal.wire.frames import Usage
+from hal.wire.frames import Goodbye, Usage
 
 PR_SET_CHILD_SUBREAPER: Final = 36
 BOUND_EVERY_MS: Final = 1_000
@@ -95,6 +95,7 @@ class KeeperLoop:
             self._descriptors.wait(self._timeout_ms(now))
             now = read_clocks()
             self._turn(now)
+        self._link.send([Goodbye(code="stopping", reason="the keeper was told to end")])
         if self._agent is not None:
             self._agent.stop()
         self._link.close()

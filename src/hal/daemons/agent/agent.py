@@ -1,0 +1,312 @@
+"""The agent of one node: speaks to the controller for the keeper. It relays, and holds no truth.
+
+Frames from the controller go to the keeper, reports of the keeper to the controller, those of one turn of the loop
+together. Whenever either connection is new the keeper is asked again what it holds, so a controller that is dialled
+always hears it first, and every unacknowledged exit after it. Both ends are dialled for ever, with back-off; a keeper
+that is dead is started again. Runs on the real and on the virtual Runtime.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Final, NamedTuple
+
+from hal.core.model.errors import HALError, OverloadedError, TimedOutError, UnreachableError, error_from_code
+from hal.daemons.agent.dialling import Backoff
+from hal.runtime.interface import Address, Connection, Process, Runtime
+from hal.wire.agree import FEATURES, SPOKEN
+from hal.wire.errors import MalformedFrameError
+from hal.wire.frames import (
+    AnyFrame,
+    Exits,
+    Goodbye,
+    Heartbeat,
+    Hello,
+    Refusal,
+    Refused,
+    Role,
+    Started,
+    StepExit,
+    StepStarted,
+    Welcome,
+)
+
+ANSWER_MS: Final = 5_000
+"""How long either end may take to answer a hello."""
+MISSED_HEARTBEATS: Final = 5
+"""An end that is silent for so many heartbeats is dialled again."""
+MAX_ITEMS: Final = 1_000
+"""Exits, starts or refusals in one frame."""
+MAX_EARLY_FRAMES: Final = 10_000
+"""Reports that wait for the controller's answer to a hello; exits beyond it come again by themselves."""
+KEEPER_START_MS: Final = (200, 10_000)
+"""A dead keeper is started again after the first; after each start that does not help, twice as long, to the second."""
+
+
+class AgentSettings(NamedTuple):
+    """What one agent is told."""
+
+    node: str
+    controller: Address
+    keeper: Address
+    keeper_argv: Sequence[str]
+    """How to start the node's keeper."""
+
+
+class Agent:
+    """One node's agent; `run` serves until the runtime is asked to stop."""
+
+    def __init__(self, runtime: Runtime, settings: AgentSettings) -> None:
+        self._runtime = runtime
+        self._settings = settings
+        self._log = runtime.log
+        self._keeper: Connection | None = None
+        self._controller: Connection | None = None
+        """Set while reports may be sent to it."""
+        self._welcome: asyncio.Future[Welcome] | None = None
+        """Waits for the keeper to say what it holds."""
+        self._early: list[AnyFrame] | None = None
+        """Reports that came after that, before the controller has answered."""
+        self._refusals: list[Refusal] = []
+        self._started: list[StepStarted] = []
+        self._exits: list[StepExit] = []
+        self._flush_due = False
+        self._keeper_process: Process | None = None
+        self._keeper_start_ms = 0
+        self._keeper_delay_ms = KEEPER_START_MS[0]
+
+    async def run(self) -> int:
+        """Serve until asked to stop; the exit code."""
+        serving = self._runtime.spawn_task(self._serve(), "serve")
+        stopping = asyncio.ensure_future(self._runtime.stopping.wait())
+        await asyncio.wait((serving, stopping), return_when=asyncio.FIRST_COMPLETED)
+        for task in (serving, stopping):
+            task.cancel()
+        for connection in (self._controller, self._keeper):
+            if connection is not None:
+                connection.close()
+        return 0
+
+    async def _serve(self) -> None:
+        """Keeper first; while it is there, the controller."""
+        backoff = Backoff(self._runtime.random())
+        while not self._runtime.stopping.is_set():
+            try:
+                keeper = await self._runtime.connect(self._settings.keeper)
+                await keeper.send(self._hello())
+                first = await keeper.receive(ANSWER_MS)
+                welcome = _welcome_of(first, "the keeper")
+            except HALError as error:
+                await self._start_keeper(error)
+                await self._runtime.sleep(backoff.next_ms())
+                continue
+            backoff.reset()
+            self._keeper_delay_ms, self._keeper_start_ms = KEEPER_START_MS[0], 0
+            self._log.info("the keeper is there", keeper=welcome.pid, held=len(welcome.held))
+            self._keeper = keeper
+            reading = asyncio.ensure_future(self._read_keeper(keeper))
+            speaking = asyncio.ensure_future(self._speak_to_controller(keeper))
+            try:
+                await asyncio.wait((reading, speaking), return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                self._keeper = None
+                for task in (reading, speaking):
+                    task.cancel()
+                keeper.abort()
+            await asyncio.gather(reading, speaking, return_exceptions=True)
+            for task in (reading, speaking):
+                if not task.cancelled():
+                    task.result()
+            self._log.warning("the keeper is gone", reason=keeper.close_reason)
+
+    # ── the keeper ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _hello(self) -> Hello:
+        return Hello(
+            role=Role.AGENT,
+            versions=SPOKEN,
+            features=FEATURES,
+            name=self._settings.node,
+            boot_id=self._runtime.boot_id,
+            pid=self._runtime.pid,
+        )
+
+    async def _start_keeper(self, error: HALError) -> None:
+        """Start the keeper when nobody answers there; a moment later than noticed, and ever more rarely in vain."""
+        now_ms = self._runtime.monotonic_ms()
+        if not isinstance(error, UnreachableError):
+            self._log.error("the keeper cannot be spoken to", error=str(error))
+            return
+        if not self._keeper_start_ms:
+            self._keeper_start_ms = now_ms + self._keeper_delay_ms
+        if now_ms < self._keeper_start_ms or (self._keeper_process is not None and self._keeper_process.running):
+            return
+        self._keeper_delay_ms = min(KEEPER_START_MS[1], 2 * self._keeper_delay_ms)
+        self._keeper_start_ms = now_ms + self._keeper_delay_ms
+        self._log.warning("starting the keeper", error=str(error))
+        output = self._runtime.paths.output_file(f"keeper-{self._settings.node}")
+        try:
+            self._keeper_process = await self._runtime.start_process(self._settings.keeper_argv, output=output)
+        except HALError as failure:
+            self._log.error("the keeper cannot be started", error=str(failure))
+
+    async def _read_keeper(self, keeper: Connection) -> None:
+        """Until its connection closes: pass on what it reports."""
+        while (frame := await keeper.receive()) is not None:
+            if isinstance(frame, Welcome):
+                if self._welcome is not None and not self._welcome.done():
+                    self._early = []
+                    self._welcome.set_result(frame)
+            elif isinstance(frame, Goodbye):
+                self._log.info("the keeper says goodbye", code=frame.code, reason=frame.reason)
+                if frame.code == "stopping":
+                    self._runtime.stop("the keeper of this node was told to end")
+                return
+            elif self._controller is not None:
+                self._report(frame)
+            elif self._early is not None and len(self._early) < MAX_EARLY_FRAMES:
+                self._early.append(frame)
+
+    def _report(self, frame: AnyFrame) -> None:
+        """Send to the controller; reports of one turn of the loop go in one frame of each kind."""
+        match frame:
+            case Exits():
+                self._exits += frame.exits
+            case Started():
+                self._started += frame.steps
+            case Refused():
+                self._refusals += frame.steps
+            case _:
+                self._send_up(frame)
+                return
+        if not self._flush_due:
+            self._flush_due = True
+            self._runtime.call_later(0, self._flush)
+
+    def _flush(self) -> None:
+        self._flush_due = False
+        for at in range(0, len(self._refusals), MAX_ITEMS):
+            self._send_up(Refused(steps=tuple(self._refusals[at : at + MAX_ITEMS])))
+        for at in range(0, len(self._started), MAX_ITEMS):
+            self._send_up(Started(steps=tuple(self._started[at : at + MAX_ITEMS])))
+        for at in range(0, len(self._exits), MAX_ITEMS):
+            self._send_up(Exits(exits=tuple(self._exits[at : at + MAX_ITEMS])))
+        self._forget_reports()
+
+    def _forget_reports(self) -> None:
+        self._refusals.clear()
+        self._started.clear()
+        self._exits.clear()
+
+    def _send_up(self, frame: AnyFrame) -> None:
+        controller = self._controller
+        if controller is None:
+            return
+        try:
+            controller.send_nowait(frame)
+        except UnreachableError:
+            self._controller = None
+        except OverloadedError as error:
+            # It does not read: let go; all that matters is told again to the next connection.
+            self._log.warning("the controller does not read its frames", error=str(error))
+            self._controller = None
+            controller.abort()
+
+    # ── the controller ────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _speak_to_controller(self, keeper: Connection) -> None:
+        """Dial, relay, and dial again, as long as the keeper is there."""
+        backoff = Backoff(self._runtime.random())
+        told = ""
+        while not keeper.closed:
+            controller: Connection | None = None
+            try:
+                controller = await self._runtime.connect(self._settings.controller)
+                heartbeat_ms = await self._greet(controller, keeper)
+                backoff.reset()
+                told = ""
+                self._log.info("the controller is there", controller=str(self._settings.controller))
+                await self._relay(controller, keeper, heartbeat_ms)
+                self._log.warning("the controller is gone", reason=controller.close_reason)
+            except HALError as error:
+                if str(error) != told:
+                    told = str(error)
+                    self._log.warning("the controller cannot be spoken to", error=told)
+            finally:
+                self._controller = self._early = None
+                self._forget_reports()
+                if controller is not None:
+                    controller.abort()
+            await self._runtime.sleep(backoff.next_ms())
+
+    async def _greet(self, controller: Connection, keeper: Connection) -> int:
+        """Say hello with what the keeper holds now; the heartbeat that the controller wants."""
+        self._early = None
+        self._welcome = asyncio.get_running_loop().create_future()
+        await keeper.send(self._hello())
+        try:
+            async with asyncio.timeout(ANSWER_MS / 1000):
+                holds = await self._welcome
+        except TimeoutError:
+            keeper.abort()
+            raise TimedOutError(f"the keeper did not say in {ANSWER_MS} ms what it holds") from None
+        await controller.send(
+            Hello(
+                role=Role.AGENT,
+                versions=SPOKEN,
+                features=FEATURES,
+                name=self._settings.node,
+                boot_id=holds.boot_id,
+                pid=self._runtime.pid,
+                epoch=holds.epoch,
+                capacity=holds.capacity,
+                labels=holds.labels,
+                notes=holds.notes,
+                held=holds.held,
+            )
+        )
+        welcome = _welcome_of(await controller.receive(ANSWER_MS), "the controller")
+        self._controller = controller
+        early = self._early or []
+        self._early = None
+        for frame in early:
+            self._report(frame)
+        return welcome.heartbeat_ms
+
+    async def _relay(self, controller: Connection, keeper: Connection, heartbeat_ms: int) -> None:
+        """Until the controller's connection closes or it falls silent."""
+        beating = asyncio.ensure_future(self._beat(keeper, heartbeat_ms))
+        try:
+            while (frame := await controller.receive(MISSED_HEARTBEATS * heartbeat_ms)) is not None:
+                if isinstance(frame, Goodbye):
+                    self._log.warning("the controller says goodbye", code=frame.code, reason=frame.reason)
+                    return
+                await keeper.send(frame)
+        finally:
+            beating.cancel()
+            with suppress(asyncio.CancelledError, HALError):
+                await beating
+
+    async def _beat(self, keeper: Connection, heartbeat_ms: int) -> None:
+        """Ask the keeper for its stamp; its answer is the heartbeat that goes to the controller."""
+        while not keeper.closed:
+            await keeper.send(Heartbeat(stamp_boot_ms=0))
+            await self._runtime.sleep(heartbeat_ms)
+
+
+def _welcome_of(frame: AnyFrame | None, who: str) -> Welcome:
+    """The welcome itself.
+
+    Raises:
+        UnreachableError: the connection closed instead.
+        HALError: it said goodbye instead, or spoke out of turn.
+    """
+    if isinstance(frame, Welcome):
+        return frame
+    if isinstance(frame, Goodbye):
+        raise error_from_code(frame.code, f"{who} refused: {frame.reason}")
+    if frame is None:
+        raise UnreachableError(f"{who} closed the connection before it answered")
+    raise MalformedFrameError(f"{who} answered a hello with a {type(frame).__name__} frame")
