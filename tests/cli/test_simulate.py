@@ -93,7 +93,7 @@ def test_the_table_names_policies_and_what_was_left_out(capsys: pytest.CaptureFi
     out = capsys.readouterr().out
     assert "fcfs (clairvoyant)" in out
     assert "easy-sjbf (clairvoyant), by user" in out
-    assert "1 lines left out: 1 no run time" in out
+    assert "some.swf: 1 no run time" in out
     assert "\x1b" not in out
 
 

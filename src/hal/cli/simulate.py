@@ -323,13 +323,14 @@ def _print_tables(
         table.add_row(_named(result), *_figures(result.metrics()), f"{jobs.jobs / replay_s:,.0f}")
     if jobs.skipped:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in jobs.skipped.items())
-        table.caption = f"{sum(jobs.skipped.values()):,} lines left out: {reasons}"
+        table.caption = f"left out of {log.name}: {reasons}"
     out.print(table)
     if not by_user:
         return
     for result, _ in results:
         users = result.metrics_by_user()
-        table = Table(title=f"{_named(result)}, by user", title_justify="left", title_style="bold")
+        title = f"{_named(result)}, by user"
+        table = Table(title=title, title_justify="left", title_style="bold", caption_justify="left")
         table.add_column("user", justify="right")
         table.add_column("jobs", justify="right")
         for column in _FIGURES:

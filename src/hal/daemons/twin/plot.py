@@ -15,7 +15,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
+from matplotlib.ticker import FuncFormatter, PercentFormatter
 from numpy.typing import NDArray
 
 from hal.daemons.twin.replay import ReplayResult
@@ -47,6 +47,8 @@ _STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
 }
 _DAY_S, _HOUR_S, _MINUTE_S = 86_400, 3_600, 60
+_WAIT_TICKS_S = (0, 60, 600, 3600, 6 * 3600, 86_400, 10 * 86_400, 100 * 86_400, 1000 * 86_400)
+_SPREAD_TICKS_S = (1, 60, 3600, 86_400, 10 * 86_400)
 
 
 def plot_replays(results: Sequence[ReplayResult], title: str, path: Path) -> None:
@@ -56,28 +58,32 @@ def plot_replays(results: Sequence[ReplayResult], title: str, path: Path) -> Non
         path: its suffix (.svg, .png, .pdf) chooses the format.
     Raises: OSError when the file cannot be written.
     """
+    begin = int(min(result.submit_s.min() for result in results))
+    end = int(max(result.end_s.max() for result in results))
+    edges = np.linspace(begin, end, BINS + 1)
+    unit_s, unit = (_DAY_S, "days") if end - begin > 3 * _DAY_S else (_HOUR_S, "hours")
+    clock = (edges - begin) / unit_s
     with mpl.rc_context(_STYLE):
-        figure = Figure(figsize=(11.0, 6.4), layout="constrained")
+        figure = Figure(figsize=(11.0, 5.6 + 0.65 * len(results)), layout="constrained")
         FigureCanvasAgg(figure)
-        grid = figure.subplot_mosaic([["waits", "spread"], ["use", "slowdown"]], width_ratios=(2.2, 1.0))
-        begin = int(min(result.submit_s.min() for result in results))
-        end = int(max(result.end_s.max() for result in results))
-        edges = np.linspace(begin, end, BINS + 1)
-        unit_s, unit = (_DAY_S, "days") if end - begin > 3 * _DAY_S else (_HOUR_S, "hours")
-        clock = (edges - begin) / unit_s
-        for result, colour in zip(results, _colours(len(results)), strict=True):
-            label = _label(result)
-            grid["waits"].stairs(_mean_waits(result, edges), clock, color=colour, label=label, baseline=None, lw=1.5)
-            grid["use"].stairs(_utilisation(result, edges), clock, color=colour, baseline=None, lw=1.5)
-            waits = np.sort(result.start_s - result.submit_s)
-            part = np.arange(1, waits.size + 1) / waits.size
-            grid["spread"].step(np.maximum(waits, 1), part, where="post", color=colour)
-        _dress(grid, f"time since the first submit [{unit}]", float(clock[-1]))
-        _slowdown_bars(grid["slowdown"], results)
+        left, right = figure.subfigures(1, 2, squeeze=False, width_ratios=(2.1, 1.0))[0]
+        waits, *uses = left.subplots(1 + len(results), 1, sharex=True, height_ratios=[4.0] + [1.0] * len(results))
+        spread, slowdown = right.subplots(2, 1)
+        for result, use, colour in zip(results, uses, _colours(len(results)), strict=True):
+            waits.stairs(_mean_waits(result, edges), clock, color=colour, label=_label(result), baseline=None, lw=1.5)
+            _spread_curve(spread, result, colour)
+            _use_strip(use, result, edges, clock, colour)
+        _dress_waits(waits)
+        _dress_spread(spread)
+        _slowdown_bars(slowdown, results)
+        uses[0].set_title("Utilisation")
+        uses[-1].set_xlabel(f"time since the first submit [{unit}]")
+        waits.set_xlim(0, float(clock[-1]))
         figure.suptitle(title, x=0.01, ha="left", fontsize=12, fontweight="bold")
-        figure.legend(
-            *grid["waits"].get_legend_handles_labels(), loc="outside upper right", ncols=len(results), frameon=False
-        )
+        waits.legend(
+            loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=len(results), frameon=False, handlelength=1.2,
+            columnspacing=1.4, borderaxespad=0.2,
+        )  # fmt: skip
         metadata = {"Date": None} if path.suffix == ".svg" else {}
         figure.savefig(path, dpi=150, metadata=metadata, facecolor="white")
 
@@ -110,32 +116,43 @@ def _utilisation(result: ReplayResult, edges: NDArray[np.float64]) -> NDArray[np
     return part
 
 
-def _dress(grid: dict[str, Axes], time_label: str, last: float) -> None:
-    duration = FuncFormatter(lambda seconds, _: _short(seconds))
-    waits, use, spread = grid["waits"], grid["use"], grid["spread"]
-    waits.set_title("Mean wait of the jobs submitted at that time")
-    waits.set_yscale("symlog", linthresh=_MINUTE_S, linscale=0.4)
-    waits.set_ylim(bottom=0)
-    waits.set_yticks([t for t in _TICKS_S if t <= max(waits.get_ylim()[1], _MINUTE_S)], minor=False)
-    waits.yaxis.set_major_formatter(duration)
-    waits.minorticks_off()
-    use.set_title("Utilisation")
-    use.set_ylim(0, 1.02)
-    use.yaxis.set_major_formatter(PercentFormatter(1.0))
-    use.set_xlabel(time_label)
-    for axes in (waits, use):
-        axes.set_xlim(0, last)
-    spread.set_title("Jobs that waited at most …")
-    spread.set_xscale("log")
-    spread.set_xlim(left=1)
-    spread.set_xticks([t for t in (1, 60, 3600, 86_400, 864_000) if t <= spread.get_xlim()[1]], minor=False)
-    spread.xaxis.set_major_formatter(duration)
-    spread.minorticks_off()
-    spread.set_ylim(0, 1.02)
-    spread.yaxis.set_major_formatter(PercentFormatter(1.0))
+def _use_strip(
+    axes: Axes, result: ReplayResult, edges: NDArray[np.float64], clock: NDArray[np.float64], colour: str
+) -> None:
+    """One policy's utilisation as an area, with its name and mean beside it."""
+    axes.stairs(_utilisation(result, edges), clock, color=colour, fill=True, alpha=0.85)
+    axes.set_ylim(0, 1)
+    axes.set_yticks([0, 1])
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+    axes.grid(False)
+    mean = f"{_label(result)}\n{result.metrics().utilization:.1%}"
+    axes.text(1.01, 0.5, mean, transform=axes.transAxes, va="center", color=_INK)
 
 
-_TICKS_S = (0, 60, 600, 3600, 6 * 3600, 86_400, 10 * 86_400, 100 * 86_400)
+def _spread_curve(axes: Axes, result: ReplayResult, colour: str) -> None:
+    waits = np.sort(result.start_s - result.submit_s)
+    part = np.arange(1, waits.size + 1) / waits.size
+    axes.step(np.maximum(waits, 1), part, where="post", color=colour)
+
+
+def _dress_waits(axes: Axes) -> None:
+    axes.set_title("Mean wait by submit time")
+    axes.set_yscale("symlog", linthresh=_MINUTE_S, linscale=0.4)
+    axes.set_ylim(bottom=0)
+    axes.set_yticks([t for t in _WAIT_TICKS_S if t <= max(axes.get_ylim()[1], _MINUTE_S)], minor=False)
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda seconds, _: _short(seconds)))
+    axes.minorticks_off()
+
+
+def _dress_spread(axes: Axes) -> None:
+    axes.set_title("Jobs that waited at most …")
+    axes.set_xscale("log")
+    axes.set_xlim(left=1)
+    axes.set_xticks([t for t in _SPREAD_TICKS_S if t <= axes.get_xlim()[1]], minor=False)
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda seconds, _: _short(seconds)))
+    axes.minorticks_off()
+    axes.set_ylim(0, 1.02)
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0))
 
 
 def _short(seconds: float) -> str:
@@ -146,14 +163,17 @@ def _short(seconds: float) -> str:
 
 
 def _slowdown_bars(axes: Axes, results: Sequence[ReplayResult]) -> None:
+    """Means on a logarithmic scale from 1, which is 'nobody waited'."""
     means = [result.metrics().mean_bounded_slowdown for result in results]
     places = np.arange(len(results))
-    bars = axes.barh(places, means, color=_colours(len(results)), height=0.6)
-    axes.bar_label(bars, [f"{mean:,.1f}" for mean in means], padding=3, color=_INK)
+    axes.set_xscale("log")
+    bars = axes.barh(places, [mean - 1.0 for mean in means], left=1.0, color=_colours(len(results)), height=0.6)
+    axes.bar_label(bars, [f"{mean:,.2f}" for mean in means], padding=3, color=_INK)
     axes.set_yticks(places, [_label(result) for result in results])
     axes.invert_yaxis()
-    axes.set_xlim(0, max(means) * 1.22)
-    axes.xaxis.set_major_locator(MaxNLocator(4))
+    axes.set_xlim(1.0, max(10.0, max(means)) ** 1.35)
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x / 1000:g}k" if x >= 1000 else f"{x:g}"))
+    axes.minorticks_off()
     axes.grid(False, axis="y")
     axes.tick_params(axis="y", length=0, labelcolor=_INK)
     axes.set_title("Mean bounded slowdown")
