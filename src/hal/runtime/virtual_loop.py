@@ -25,6 +25,10 @@ class SimulationStuckError(Exception):
     """Nothing can ever happen again, or something spins; the text says which and who waits."""
 
 
+class ProcessKilledError(BaseException):
+    """Unwinds the code of a process that was killed in the middle of a callback; see `VirtualProcess.die_here`."""
+
+
 class Owner(Protocol):
     """A virtual process, as the loop sees it."""
 
@@ -128,6 +132,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         elif owner.admit(callback, args):
             try:
                 callback(*args)
+            except ProcessKilledError:
+                return
             except Exception as error:
                 owner.crashed(error)
 
@@ -145,4 +151,6 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return task
 
     def _stray_error(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        self.stray.append(context.get("exception") or RuntimeError(context["message"]))
+        error = context.get("exception") or RuntimeError(context["message"])
+        if not isinstance(error, ProcessKilledError):
+            self.stray.append(error)

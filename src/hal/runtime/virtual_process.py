@@ -11,7 +11,7 @@ import random
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextvars import Context
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 from hal.core.model.errors import HALError, OverloadedError, TimedOutError
 from hal.runtime.home import Home
@@ -29,7 +29,7 @@ from hal.runtime.interface import (
     Runtime,
     Timer,
 )
-from hal.runtime.virtual_loop import OWNER
+from hal.runtime.virtual_loop import OWNER, ProcessKilledError
 
 if TYPE_CHECKING:
     from hal.runtime.virtual import VirtualHost, VirtualWorld
@@ -109,6 +109,14 @@ class VirtualProcess:
         """Kill it when so many more of its callbacks have run: between any two awaits, also between a blocking call's
         effect and its caller's hearing of it."""
         self._kill_at_step = self.steps + steps
+
+    def die_here(self) -> NoReturn:
+        """Kill it in the middle of its own callback: for fakes that it calls (a journal, a spawner).
+
+        Raises: ProcessKilledError, which its code must not catch; anything it does while unwinding is not undone.
+        """
+        self.kill()
+        raise ProcessKilledError(self.name)
 
     def terminate(self) -> None:
         """As SIGTERM: `stopping` is set; after `SHUTDOWN_MS` it is killed."""

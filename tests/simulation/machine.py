@@ -1,0 +1,332 @@
+"""A virtual machine's processes: fake helpers that spawn fake steps, which outlive the keeper that asked for them.
+
+What a step does is said by its command: `work DURATION_MS CODE[,CODE…] [FLAG…]`, one exit code an attempt, the last
+one for all further attempts. Flags: `stubborn` ignores SIGTERM, `leftover` leaves a process behind that lives for a
+second, `missing` is a program that does not exist.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+from hal.core.model import AttemptId, StepId
+from hal.daemons.agent.keeper.ports import (
+    Adoption,
+    Ended,
+    Gone,
+    Launch,
+    LogPart,
+    NeverStarted,
+    Spawned,
+    SpawnerEvent,
+    SpawnFailed,
+    Unspawned,
+    Vanished,
+)
+from hal.runtime.virtual import VirtualHost
+from hal.runtime.virtual_process import VirtualProcess
+from hal.wire.frames import Sample, Stream, Usage
+
+PROGRAM: Final = "/sim/work"
+LEFTOVER_MS: Final = 1_000
+ROOM: Final = 64
+SIGTERM: Final = 15
+SIGKILL: Final = 9
+
+
+class Work(NamedTuple):
+    """What a step does."""
+
+    duration_ms: int
+    codes: tuple[int, ...] = (0,)
+    flags: frozenset[str] = frozenset()
+
+    @classmethod
+    def read(cls, command: Sequence[str]) -> Work:
+        return cls(int(command[1]), tuple(int(code) for code in command[2].split(",")), frozenset(command[3:]))
+
+    def command(self) -> list[str]:
+        return [PROGRAM, str(self.duration_ms), ",".join(map(str, self.codes)), *sorted(self.flags)]
+
+    def code(self, attempt: int) -> int:
+        """Exit code of attempt number `attempt`, from 1."""
+        return self.codes[min(attempt, len(self.codes)) - 1]
+
+
+class Run(NamedTuple):
+    """One step that had a process, from its first instant to the last of anything that it left behind."""
+
+    step: StepId
+    node: str
+    begin_s: float
+    end_s: float
+    status: int | None
+    """How it ended; None when power was lost or nobody saw it."""
+
+
+class Helper:
+    """Spawns steps, and waits for them so that their ends are known."""
+
+    def __init__(self) -> None:
+        self.alive = True
+
+
+class Step:
+    """A step that a helper was given."""
+
+    def __init__(self, launch: Launch, helper: Helper) -> None:
+        self.launch = launch
+        self.work = Work.read(launch.template.command)
+        self.helper = helper
+        self.pid = 0
+        self.begin_s = 0.0
+        self.begin_wall_ms = 0
+        self.begin_boot_ms = 0
+        self.ended: Ended | None = None
+        self.seen = False
+        """Its helper has noted its end."""
+        self.leftovers = 0
+        self.watched = False
+        self.gone = False
+        """No process of it is left."""
+
+
+class Machine:
+    """The processes of one virtual host; those of steps and helpers survive their keeper."""
+
+    def __init__(self, host: VirtualHost, *, helpers: int = 2) -> None:
+        self.host = host
+        self.loop = host.world.loop
+        self.rng: random.Random = host.world.rng(f"machine {host.name}")
+        self.runs: list[Run] = []
+        self.listener: FakeSpawner | None = None
+        self._steps: dict[StepId, Step] = {}
+        self._helpers = [Helper() for _ in range(helpers)]
+        self._next_pid = 10_000
+
+    # ── what the spawner passes on ────────────────────────────────────────────────────────────────────────────────
+
+    def room(self) -> int:
+        waiting = sum(1 for step in self._steps.values() if not step.pid and not step.gone)
+        return max(0, ROOM - waiting)
+
+    def launch(self, launch: Launch) -> None:
+        if launch.step in self._steps:
+            raise AssertionError(f"{launch.step} was launched twice")
+        helper = self.rng.choice(self._helpers)
+        step = self._steps[launch.step] = Step(launch, helper)
+        self._later(self.rng.randint(1, 20), lambda: self._spawn(step))
+
+    def signal(self, steps: Sequence[StepId], number: int) -> None:
+        for one in steps:
+            step = self._steps.get(one)
+            if step is not None and number == SIGTERM and "stubborn" not in step.work.flags:
+                self._later(self.rng.randint(1, 50), lambda step=step: self._end(step, -SIGTERM))  # type: ignore[misc]
+
+    def watch(self, one: StepId) -> None:
+        step = self._steps[one]
+        step.watched = True
+        if step.gone:
+            self._tell(Gone(one))
+
+    def kill(self, one: StepId) -> None:
+        step = self._steps.get(one)
+        if step is None:
+            return
+        if step.ended is None:
+            self._later(self.rng.randint(1, 20), lambda: self._end(step, -SIGKILL, everything=True))
+        else:
+            killed, step.watched = step.leftovers, True
+            self._later(self.rng.randint(1, 20), lambda: self._clear(step, killed))
+
+    def adopt(self, one: StepId) -> None:
+        step = self._steps.get(one)
+        if step is None:
+            self._tell(NeverStarted(one))
+        elif not step.pid:
+            if not step.helper.alive:
+                del self._steps[one]
+                self._tell(NeverStarted(one))
+        elif step.ended is not None and not step.seen:
+            if step.gone:
+                self._vanish(step)
+        else:
+            self._tell(self._spawned(step))
+            if step.ended is not None:
+                self._tell(self._ended(step))
+
+    def running(self) -> list[StepId]:
+        """Steps of which a process lives."""
+        return [one for one, step in self._steps.items() if step.pid and not step.gone]
+
+    # ── what befalls it ───────────────────────────────────────────────────────────────────────────────────────────
+
+    def kill_helper(self) -> None:
+        """One helper dies; a new one takes its place. Nobody will see how its steps end."""
+        position = self.rng.randrange(len(self._helpers))
+        helper, self._helpers[position] = self._helpers[position], Helper()
+        helper.alive = False
+        self.host.world.note(self.host.name, "helper killed", "")
+        for one, step in list(self._steps.items()):
+            if step.helper is helper and not step.pid and not step.gone and self.listener is not None:
+                del self._steps[one]
+                self._tell(Unspawned(one))
+
+    def power_off(self) -> None:
+        """Every process is gone at once."""
+        for step in self._steps.values():
+            if step.pid and not step.gone:
+                self._record(step, None)
+                step.gone = True
+        self._steps.clear()
+        self.listener = None
+
+    # ── the life of a step ────────────────────────────────────────────────────────────────────────────────────────
+
+    def _spawn(self, step: Step) -> None:
+        one = step.launch.step
+        if self._steps.get(one) is not step or not step.helper.alive:
+            return
+        host = self.host
+        if "missing" in step.work.flags:
+            step.gone = True
+            step.ended = Ended(one, 127, Usage(), host.now_ms())
+            del self._steps[one]
+            self._tell(SpawnFailed(one, 127, f"{PROGRAM}: no such program", host.now_ms()))
+            return
+        self._next_pid += 1
+        step.pid = self._next_pid
+        step.begin_s, step.begin_wall_ms, step.begin_boot_ms = self.loop.time(), host.now_ms(), host.boot_ms()
+        host.world.note(host.name, "spawn", str(one))
+        self._tell(self._spawned(step))
+        self._later(step.work.duration_ms, lambda: self._end(step, step.work.code(one.attempt)))
+
+    def _end(self, step: Step, status: int, *, everything: bool = False) -> None:
+        one = step.launch.step
+        if step.ended is not None or self._steps.get(one) is not step or not step.pid:
+            return
+        step.leftovers = 0 if everything or "leftover" not in step.work.flags else 1
+        step.ended = Ended(one, status, Usage(user_ms=1), self.host.now_ms(), leftover=step.leftovers > 0)
+        step.seen = step.helper.alive
+        self.host.world.note(self.host.name, "exit", f"{one} {status}")
+        if step.leftovers:
+            self._later(LEFTOVER_MS, lambda: self._clear(step, 0))
+        else:
+            self._gone(step)
+        if step.seen:
+            self._tell(self._ended(step))
+        elif step.gone:
+            self._vanish(step)
+
+    def _clear(self, step: Step, killed: int) -> None:
+        if step.gone:
+            return
+        step.leftovers = 0
+        self._gone(step)
+        if not step.seen:
+            self._vanish(step)
+        elif step.watched:
+            self._tell(Gone(step.launch.step, killed))
+
+    def _gone(self, step: Step) -> None:
+        step.gone = True
+        self._record(step, step.ended.status if step.ended and step.seen else None)
+
+    def _record(self, step: Step, status: int | None) -> None:
+        self.runs.append(Run(step.launch.step, self.host.name, step.begin_s, self.loop.time(), status))
+
+    def _vanish(self, step: Step) -> None:
+        self._tell(Vanished(step.launch.step, self.host.now_ms(), "the helper that waited for it was killed"))
+
+    def _spawned(self, step: Step) -> Spawned:
+        return Spawned(step.launch.step, step.pid, step.begin_wall_ms, step.begin_boot_ms)
+
+    def _ended(self, step: Step) -> Ended:
+        assert step.ended is not None
+        return Ended(step.launch.step, step.ended.status, Usage(user_ms=1), step.ended.wall_ms, leftover=not step.gone)
+
+    def _tell(self, event: SpawnerEvent) -> None:
+        if self.listener is not None and self.listener.process.running:
+            self.listener.deliver(event)
+
+    def _later(self, ms: int, call: Callable[[], object]) -> None:
+        boot = self.host.boots
+        world = self.host.world
+
+        def due() -> None:
+            if self.host.boots == boot:
+                call()
+
+        self.loop.call_at(self.loop.time() + ms / 1000, due, context=world.context)
+
+
+class FakeSpawner:
+    """The keeper's `Spawner` over a `Machine`; the keeper may be killed in the middle of a launch."""
+
+    def __init__(self, machine: Machine, process: VirtualProcess, kill_chance: float) -> None:
+        self.process = process
+        self.events: list[SpawnerEvent] = []
+        self.on_event: Callable[[], object] = lambda: None
+        self._machine = machine
+        self._kill_chance = kill_chance
+        machine.listener = self
+
+    def deliver(self, event: SpawnerEvent) -> None:
+        self.events.append(event)
+        self._machine.loop.call_soon(self.on_event, context=self.process.context)
+
+    def take(self) -> list[SpawnerEvent]:
+        """What has come since the last time, at most once each."""
+        events, self.events = self.events, []
+        return events
+
+    def room(self) -> int:
+        return self._machine.room()
+
+    def launch(self, launches: Sequence[Launch]) -> None:
+        for launch in launches:
+            if self._machine.rng.random() < self._kill_chance:
+                self.process.die_here()
+            self._machine.launch(launch)
+
+    def signal(self, steps: Sequence[StepId], number: int) -> None:
+        self._machine.signal(steps, number)
+
+    def watch(self, steps: Sequence[StepId]) -> None:
+        for step in steps:
+            self._machine.watch(step)
+
+    def kill(self, steps: Sequence[StepId]) -> None:
+        for step in steps:
+            self._machine.kill(step)
+
+    def resize(self, step: StepId, *, cpu_milli: int, memory_bytes: int) -> str:
+        return ""
+
+    def sample(self, steps: Sequence[StepId]) -> list[Sample]:
+        return [Sample(step, 1 << 20, 1) for step in steps]
+
+    def adopt(self, steps: Sequence[Adoption]) -> None:
+        for adoption in steps:
+            self._machine.adopt(adoption.step)
+
+
+class FakeOutputs:
+    """Outputs of steps that write nothing."""
+
+    def directory(self, step: StepId) -> str:
+        return f"/virtual/steps/{step}"
+
+    def prepare(self, step: StepId) -> str:
+        return ""
+
+    def read(self, step: StepId, stream: Stream, offset: int, limit: int) -> LogPart:
+        return LogPart(0, b"", 0)
+
+    def settle(self, step: StepId, bound_bytes: int) -> str:
+        return ""
+
+    def forget(self, attempts: Sequence[AttemptId]) -> None:
+        return
