@@ -1,8 +1,32 @@
-"""The scheduling engine: `apply(state, event)` changes the state, `cycle(state, now_ms)` plans; nothing else decides."""
+"""The scheduling engine: `apply(state, event)` changes the state, `cycle(state, now_ms)` plans; nothing else decides.
 
-from hal.core.engine.apply import apply
-from hal.core.engine.cycle import cycle
+Importing this package (or its events, plans and classes) loads no numba; State, apply and cycle do, when asked for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from hal.core.engine.errors import EngineError
-from hal.core.engine.state import State
+
+if TYPE_CHECKING:
+    from hal.core.engine.apply import apply as apply
+    from hal.core.engine.cycle import cycle as cycle
+    from hal.core.engine.state import State
 
 __all__ = ["EngineError", "State", "apply", "cycle"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "State":
+        from hal.core.engine.state import State
+
+        return State
+    if name in ("apply", "cycle"):
+        # The submodules have the names of their functions: bind the functions, which then hide the modules.
+        from hal.core.engine.apply import apply
+        from hal.core.engine.cycle import cycle
+
+        globals().update(apply=apply, cycle=cycle)
+        return globals()[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -247,9 +247,7 @@ def _jobs_updated(state: State, event: JobsUpdated) -> None:
         changed = np.stack([priority[which], wall[which], planned[which]], axis=1)
         retime(state.meta, state.runs, state.ends, state.path, live, np.ascontiguousarray(changed))
     if state.order is not None:
-        slots = np.flatnonzero(
-            (state.entries[:, L.E_WHERE] != L.WHERE_FREE) & np.isin(state.entries[:, L.E_JOB], jobs)
-        )
+        slots = np.flatnonzero((state.entries[:, L.E_WHERE] != L.WHERE_FREE) & np.isin(state.entries[:, L.E_JOB], jobs))
         if slots.shape[0]:
             view = job_view_of_entries(state, slots)
             keys = dict(zip(view.job.tolist(), _column(state.order.key(view)).tolist(), strict=True))
@@ -322,7 +320,11 @@ def _check_nodes(state: State, event: NodesChanged) -> None:
         if name not in state.row_by_name:
             raise EngineError(f"NodesChanged: node {name!r} cannot leave, it is not here; the event was not applied")
     names = [node.name for node in event.nodes]
-    if len(set(names)) != len(names) or len(set(event.removed)) != len(event.removed) or set(names) & set(event.removed):
+    if (
+        len(set(names)) != len(names)
+        or len(set(event.removed)) != len(event.removed)
+        or set(names) & set(event.removed)
+    ):
         raise EngineError("NodesChanged: a node is named twice; the event was not applied")
     for node in event.nodes:
         _check_node(node)

@@ -132,5 +132,3 @@ def _score_rows(state: State) -> None:
         score = np.asarray(state.score.score(request_of(state, spec), view), np.float64)
         state.scores[line, :rows] = np.rint(np.clip(score, 0.0, 1.0) * _SCORE_ONE).astype(np.int64)
         state.shapes[shape, L.S_SCORES] = line
-
-

@@ -170,7 +170,7 @@ class JobsCancelled(msgspec.Struct, frozen=True):
 
 
 class JobsUpdated(msgspec.Struct, frozen=True):
-    """New priority, walltime or planned time (dtype UPDATE, KEEP = unchanged) for pending tasks and running attempts."""
+    """New priority, walltime or planned time (dtype UPDATE, KEEP = unchanged): waiting tasks, running attempts."""
 
     rows: UpdateRows
 

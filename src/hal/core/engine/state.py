@@ -336,9 +336,7 @@ class State:
 
     def recount(self, first: int, last: int) -> None:
         """Count anew where shapes first..last-1 fit."""
-        recount(
-            self.meta, self.shapes, self.request, self.allowed, self.free, self.capacity, first, last
-        )
+        recount(self.meta, self.shapes, self.request, self.allowed, self.free, self.capacity, first, last)
         for shape in self.shape_free:
             if first <= shape < last:
                 self.shapes[shape, L.S_FIT] = 0
@@ -484,14 +482,14 @@ class State:
         s = self
         rows = s.free.shape[0]
         starts = s.config.slice_starts + 1
-        s.projected = np.zeros((rows, s.free.shape[1]), np.int64)
-        s.heap = np.zeros((s.buckets.shape[0], 4), np.int64)
-        s.fit_before = np.zeros(s.shapes.shape[0], np.int64)
-        s.due = np.zeros(min(starts, ARENA_STARTS + 1), np.int64)
-        s.due_index = np.zeros_like(s.due)
-        s.freed = np.zeros(rows, np.int64)
-        s.freed_row = np.zeros(rows, np.int64)
-        s.rank_scratch = np.zeros(rows, np.int64)
+        self.projected: Table = np.zeros((rows, s.free.shape[1]), np.int64)
+        self.heap: Table = np.zeros((s.buckets.shape[0], 4), np.int64)
+        self.fit_before: Table = np.zeros(s.shapes.shape[0], np.int64)
+        self.due: Table = np.zeros(min(starts, ARENA_STARTS + 1), np.int64)
+        self.due_index: Table = np.zeros_like(s.due)
+        self.freed: Table = np.zeros(rows, np.int64)
+        self.freed_row: Table = np.zeros(rows, np.int64)
+        self.rank_scratch: Table = np.zeros(rows, np.int64)
         waiting = (s.meta, s.entries, s.rank, s.by_time, s.job_index, s.buckets, s.bucket_index, s.active, s.classes)
         holding = (
             s.shapes, s.request, s.allowed, s.free, s.rows, s.runs, s.ends, s.run_index, s.pieces,
@@ -539,9 +537,7 @@ class State:
                 note=bind(running.note_parked, (self.meta, 0, 0, 0)),
                 adopt=bind(running.adopt, (*self.adopt_args, no_adopts, none, none, none, none)),
                 easy=bind(easy.cycle, (*self.easy_args, *out, self.verdict_arena, 0, *place)),
-                conservative=bind(
-                    conservative.cycle, (*self.conservative_args, *out, self.verdict_arena, 0, *place)
-                ),
+                conservative=bind(conservative.cycle, (*self.conservative_args, *out, self.verdict_arena, 0, *place)),
             )
         self.calls = _entry_points
 

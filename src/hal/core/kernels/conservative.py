@@ -1,8 +1,8 @@
 """A cycle under conservative backfill: every waiting job holds a promise, and promises only move earlier.
 
 Pure but for scratch. Each row has a timeline: breakpoints with the projected free amounts, from running attempts
-(released at their planned ends) and promises. In rank order, a job gives its promise back, takes the earliest instant at
-which enough rows each stay free for the whole of its planned time, and starts where that is now. Timelines are built
+(released at their planned ends) and promises. In rank order, a job gives its promise back, takes the earliest instant
+at which enough rows each stay free for the whole of its planned time, and starts where that is now. Timelines are built
 for each slice; O(points) a search. Source: Mu'alem and Feitelson, TPDS 12(6), 2001.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hal.core.kernels.easy import LOWEST, MAX_VERDICTS, heap_down, heap_order, next_timer, sort_pairs
+from hal.core.kernels.easy import LOWEST, MAX_VERDICTS, Slice, heap_down, heap_order, next_timer, sort_pairs
 from hal.core.kernels.jit import inner, kernel
 from hal.core.kernels.layout import (
     B_CANDIDATE,
@@ -81,6 +81,7 @@ from hal.core.kernels.layout import (
     W_LAST,
 )
 from hal.core.kernels.rows import Allowed, fits
+from hal.core.kernels.tables import copy_record
 from hal.core.kernels.treap import Table, tree_descend, tree_seek
 
 Ints = NDArray[np.int64]
@@ -186,9 +187,7 @@ def _hold(
         begin = 0
     shape = classes[promises[promise, V_CLASS], C_SHAPE]
     for i in range(promises[promise, V_ROW], promises[promise, V_ROW] + promises[promise, V_NODES]):
-        _change_span(
-            profile, counts, rows, request, meta[M_RESOURCES], promised[i, Q_ROW], shape, begin, end, sign
-        )
+        _change_span(profile, counts, rows, request, meta[M_RESOURCES], promised[i, Q_ROW], shape, begin, end, sign)
 
 
 @inner
@@ -339,9 +338,9 @@ def _compact(promises: Table, promised: Table, counts: Ints) -> None:
             continue
         offset = promises[k, V_ROW]
         for i in range(promises[k, V_NODES]):
-            promised[used + i, :] = promised[offset + i, :]
+            copy_record(promised, used + i, promised, offset + i)
             promised[used + i, Q_PROMISE] = kept
-        promises[kept, :] = promises[k, :]
+        copy_record(promises, kept, promises, k)
         promises[kept, V_ROW] = used
         used += promises[k, V_NODES]
         kept += 1
@@ -388,7 +387,7 @@ def cycle(
     promise_arena: Table, promise_at: int, promised_arena: Table, promised_at: int, verdict_arena: Any,
     verdict_at: int, now: int, budget: int, max_starts: int, resumed: bool, full: bool, pass_wake: int,
     pass_inserts: int, lane: int, key: int, seq: int,
-) -> tuple[int, int, int, int, int, int, int, int, int, int, int, int, int, int, int, int]:  # fmt: skip
+) -> Slice:  # fmt: skip
     """One slice; outputs and return as `easy.cycle`. A first item of -1 asks for larger scratch and arenas."""
     promises = promise_arena[promise_at:]
     promised = promised_arena[promised_at:]
@@ -421,9 +420,9 @@ def cycle(
     if short:
         return -1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
     for k in range(counts[C_PROMISES]):
-        promises[k, :] = reservations[k, :]
+        copy_record(promises, k, reservations, k)
     for i in range(counts[C_PROMISED]):
-        promised[i, :] = reserved[i, :]
+        copy_record(promised, i, reserved, i)
     if size > 0:
         _build(
             meta, buckets, classes, request, free, rows, runs, ends, pieces, promises, promised, counts, profile, path,
@@ -539,9 +538,7 @@ def cycle(
                             freed, 0, ticks,
                         )  # fmt: skip
                     elif kind == KIND_CLAIM:
-                        found = _claim_rows(
-                            meta, shapes, request, allowed, free, capacity, shape, nodes, freed
-                        )
+                        found = _claim_rows(meta, shapes, request, allowed, free, capacity, shape, nodes, freed)
                     offset = promises[mine, V_ROW]
                     if promises[mine, V_START] != begin or promises[mine, V_KIND] != kind:
                         replans = True
@@ -570,9 +567,7 @@ def cycle(
                     verdicts[refusals]["reason"] = REASON_RESOURCES if lacking > 0 else REASON_PROMISED
                     verdicts[refusals]["short_rows"] = max(lacking, 0)
                     refusals += 1
-        following = tree_seek(
-            rank, buckets[bucket, B_ROOT], key - buckets[bucket, B_OFFSET], seq, first + 1, INF, path
-        )
+        following = tree_seek(rank, buckets[bucket, B_ROOT], key - buckets[bucket, B_OFFSET], seq, first + 1, INF, path)
         if following >= 0:
             _put(entries, buckets, heap, 0, bucket, following)
         else:

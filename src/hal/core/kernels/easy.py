@@ -90,9 +90,12 @@ from hal.core.kernels.layout import (
 )
 from hal.core.kernels.placing import choose, window
 from hal.core.kernels.rows import Allowed, compete, fits, take_row
+from hal.core.kernels.tables import copy_record
 from hal.core.kernels.treap import Table, tree_descend, tree_first, tree_least, tree_seek
 
 Ints = NDArray[np.int64]
+Slice = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int, int, int, int]
+"""What a cycle kernel returns; see `cycle`."""
 
 LOWEST = -INF
 MAX_VERDICTS = 256
@@ -160,8 +163,7 @@ def _sink_pair(first: Ints, second: Ints, size: int, at: int) -> None:
         if child >= size:
             return
         if child + 1 < size and (
-            first[child + 1] > first[child]
-            or (first[child + 1] == first[child] and second[child + 1] > second[child])
+            first[child + 1] > first[child] or (first[child + 1] == first[child] and second[child + 1] > second[child])
         ):
             child += 1
         if first[at] > first[child] or (first[at] == first[child] and second[at] >= second[child]):
@@ -434,7 +436,7 @@ def cycle(
     counts: Ints, ticks: Ints, starts: Any, start_at: int, start_rows: Ints, row_at: int, promise_arena: Table,
     promise_at: int, promised_arena: Table, promised_at: int, verdict_arena: Any, verdict_at: int, now: int, budget: int, max_starts: int, resumed: bool, full: bool, pass_wake: int,
     pass_inserts: int, lane: int, key: int, seq: int,
-) -> tuple[int, int, int, int, int, int, int, int, int, int, int, int, int, int, int, int]:  # fmt: skip
+) -> Slice:  # fmt: skip
     """One slice. Writes each output from its place on; row offsets in them count from that place.
 
     Returns (starts, rows used, replans, promises, promised rows, verdicts, unfinished, lane, key, seq, wake_ms, work,
@@ -448,7 +450,6 @@ def cycle(
     block_stamp = stamp
     closed_stamp = stamp
     ticks[TICK_WORK] = 0
-    mode = meta[M_BACKFILL]
     replans = False
     if not resumed:
         pass_wake = meta[M_WAKE]
@@ -474,11 +475,11 @@ def cycle(
         counts[0] = meta[M_RESERVATIONS]
         counts[1] = meta[M_PROMISED]
         for k in range(counts[0]):
-            promises[k, :] = reservations[k, :]
+            copy_record(promises, k, reservations, k)
             if promises[k, V_ENTRY] >= 0:
                 entries[promises[k, V_ENTRY], E_STAMP] = stamp
         for i in range(counts[1]):
-            promised[i, :] = reserved[i, :]
+            copy_record(promised, i, reserved, i)
     started = 0
     used = 0
     refusals = 0

@@ -183,7 +183,7 @@ KIND_CLAIM: Final = 1  # the rows are earmarked now
 KIND_BLOCK: Final = 2  # strict order: nothing that competes may pass
 KIND_NEVER: Final = 3  # its release is never; nothing is promised yet
 
-# --- points of a row's projected free amounts (scratch of a conservative cycle) ------------------------------------------
+# --- points of a row's projected free amounts (scratch of a conservative cycle) ------------------------------------
 POINT_TIME: Final = 0
 POINT_NEXT: Final = 1
 POINT_SIZE: Final = 2  # then the free amounts, one for each resource

@@ -107,9 +107,7 @@ def order_key(order: int, priority: int, planned: int) -> int:
 
 
 @inner
-def bucket_of(
-    meta: Ints, buckets: Table, bucket_index: Index, classes: Table, class_id: int, owner: int
-) -> int:
+def bucket_of(meta: Ints, buckets: Table, bucket_index: Index, classes: Table, class_id: int, owner: int) -> int:
     """The bucket of (class, owner); a new one takes a slot (the caller made sure that there is one)."""
     bucket = find_two(bucket_index, buckets, B_CLASS, class_id, owner)
     if bucket >= 0:
@@ -508,5 +506,3 @@ def rebuild(
 def seek_entry(rank: Table, root: int, key: int, seq: int, tie: int, longest: int, path: Ints) -> int:
     """`tree_seek` for Python: the first entry at or after a place that plans at most `longest`."""
     return tree_seek(rank, root, key, seq, tie, longest, path)
-
-

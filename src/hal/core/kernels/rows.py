@@ -124,16 +124,14 @@ def recount(
 
 
 @inner
-def compete(
-    meta: Ints, shapes: Table, request: Table, allowed: Allowed, capacity: Table, one: int, other: int
-) -> bool:
+def compete(meta: Ints, shapes: Table, request: Table, allowed: Allowed, capacity: Table, one: int, other: int) -> bool:
     """Whether some row could hold either shape: then their jobs compete."""
     if one == other:
         return True
     resources = meta[M_RESOURCES]
     first = shapes[one, S_CSET]
     second = shapes[other, S_CSET]
-    for row in range(meta[M_ROWS]):  # noqa: SIM110 - numba
+    for row in range(meta[M_ROWS]):
         if (
             allowed[first, row] != 0
             and allowed[second, row] != 0

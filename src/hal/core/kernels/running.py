@@ -104,6 +104,7 @@ from hal.core.kernels.pending import (
 from hal.core.kernels.rows import Allowed, give_row, take_row
 from hal.core.kernels.tables import (
     Index,
+    copy_record,
     drop_hashed,
     find_one,
     find_two,
@@ -244,14 +245,14 @@ def assume(
     if replans:
         for k in range(promises.shape[0]):
             slot = promises[k, V_ENTRY]
-            reservations[k, :] = promises[k, :]
+            copy_record(reservations, k, promises, k)
             if slot < 0:
                 continue
             entries[slot, E_RESERVED] = k
             if entries[slot, E_BLOCKED_AT] < 0:
                 entries[slot, E_BLOCKED_AT] = now
         for i in range(promised.shape[0]):
-            reserved[i, :] = promised[i, :]
+            copy_record(reserved, i, promised, i)
             if meta[M_BACKFILL] != BACKFILL_CONSERVATIVE:
                 rows[promised[i, Q_ROW], W_PROMISED] = i
         meta[M_PROMISED] = promised.shape[0]

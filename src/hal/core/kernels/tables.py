@@ -36,6 +36,13 @@ def give_slot(meta: NDArray[np.int64], table: Table, free: int, slot: int) -> No
 
 
 @inner
+def copy_record(into: Table, to: int, table: Table, at: int) -> None:
+    """Copy one record between tables of the same width (a slice assignment would allocate)."""
+    for column in range(into.shape[1]):
+        into[to, column] = table[at, column]
+
+
+@inner
 def find_one(index: Index, table: Table, column: int, a: int) -> int:
     """The slot whose `column` is a, -1 when there is none."""
     mask = index.shape[0] - 1
@@ -112,4 +119,4 @@ def rehash(index: Index, table: Table, slots: NDArray[np.int64], column: int, pa
 JOB_COLUMN = E_JOB
 RUN_COLUMN = R_JOB
 BUCKET_COLUMN = B_CLASS
-assert R_TASK == R_JOB + 1 and B_OWNER == B_CLASS + 1  # noqa: PT018, S101 - find_two reads neighbouring columns
+assert R_TASK == R_JOB + 1 and B_OWNER == B_CLASS + 1  # noqa: PT018 - find_two reads neighbouring columns

@@ -1,0 +1,244 @@
+"""Why a job does not run, and what could never run: asked of the same tables that decide.
+
+Pure, O(state) a question; reads reservations first and falls back to the projected releases of running attempts.
+"""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from hal.core.engine.classes import ClassSpec
+from hal.core.engine.errors import EngineError
+from hal.core.engine.state import State
+from hal.core.engine.views import rows_of_run
+from hal.core.kernels import layout as L
+from hal.core.model.units import format_amount, format_duration
+from hal.core.model.verdict import Reason, Verdict
+
+Rows = NDArray[np.int64]
+
+
+class Impossible(msgspec.Struct, frozen=True):
+    """Why no set of nodes that ever joined could hold a request.
+
+    resource: the one that fails ("" = labels). asked: per node. largest: the most that one matching node has, on `node`.
+    nodes_that_fit: how many nodes could hold the whole request; `nodes` are asked for.
+    """
+
+    resource: str
+    asked: int
+    largest: int
+    node: str
+    nodes: int
+    nodes_that_fit: int
+    message: str
+
+
+def fits_ever(state: State, spec: ClassSpec) -> Impossible | None:
+    """None when enough known nodes, up or not, could hold the request when empty; else which constraint fails."""
+    rows = _known_rows(state)
+    matching = [row for row in rows if all(part.holds(state.row_labels[row]) for part in spec.constraints)]
+    if len(matching) < spec.nodes and len(matching) < len(rows):
+        wanted = ", ".join(
+            f"{part.key} {part.match.value} {' '.join(part.values)}".strip() for part in spec.constraints
+        )
+        return Impossible(
+            "", 0, 0, "", spec.nodes, len(matching),
+            f"{len(matching)} of {len(rows)} nodes have labels that match ({wanted}); {spec.nodes} asked for",
+        )  # fmt: skip
+    if len(matching) < spec.nodes:
+        return Impossible(
+            "", 0, 0, "", spec.nodes, len(matching), f"{spec.nodes} distinct nodes asked for; there are {len(matching)}"
+        )
+    fitting = set(matching)
+    worst: tuple[int, str, int, int, str] | None = None
+    for name, asked in spec.request.items():
+        amounts = {row: _capacity(state, row, name) for row in matching}
+        enough = {row for row in matching if amounts[row] >= asked}
+        fitting &= enough
+        best = max(matching, key=lambda row: amounts[row])
+        if len(enough) < spec.nodes and (worst is None or len(enough) < worst[0]):
+            worst = (len(enough), name, asked, amounts[best], state.row_names[best])
+    if worst is not None:
+        count, name, asked, largest, node = worst
+        return Impossible(
+            name, asked, largest, node, spec.nodes, len(fitting),
+            f"{format_amount(name, asked)} {name} on each of {spec.nodes} nodes asked for; {count} nodes have that much, "
+            f"the largest is {node} with {format_amount(name, largest)} {name}",
+        )  # fmt: skip
+    if len(fitting) < spec.nodes:
+        best = max(matching, key=lambda row: sum(_capacity(state, row, n) >= a for n, a in spec.request.items()))
+        name = next(n for n, a in spec.request.items() if _capacity(state, best, n) < a)
+        asked, largest = spec.request[name], _capacity(state, best, name)
+        return Impossible(
+            name, asked, largest, state.row_names[best], spec.nodes, len(fitting),
+            f"{len(fitting)} nodes have all that is asked for at once, {spec.nodes} needed; {state.row_names[best]} comes "
+            f"nearest and has {format_amount(name, largest)} {name} of {format_amount(name, asked)}",
+        )  # fmt: skip
+    return None
+
+
+def explain(state: State, job: int, now_ms: int) -> Verdict:
+    """Why the first waiting tasks of a job do not run. Raises EngineError for a job that neither waits nor runs."""
+    top = int(state.meta[L.M_ENTRY_TOP])
+    slots = np.flatnonzero((state.entries[:top, L.E_WHERE] != L.WHERE_FREE) & (state.entries[:top, L.E_JOB] == job))
+    if not slots.shape[0]:
+        runs = state.runs[: int(state.meta[L.M_RUN_TOP])]
+        if ((runs[:, L.R_NODES] > 0) & (runs[:, L.R_JOB] == job)).any():
+            return Verdict(job=job, reason=Reason.NONE, message="all its tasks run")
+        raise EngineError(f"job {job} neither waits nor runs in the engine: it has ended, or was never submitted")
+    waiting = slots[state.entries[slots, L.E_WHERE] == L.WHERE_BUCKET]
+    candidates = waiting if waiting.shape[0] else slots
+    slot = int(candidates[np.argmin(state.entries[candidates, L.E_FIRST])])
+    entry = state.entries[slot]
+    if entry[L.E_WHERE] != L.WHERE_BUCKET:
+        return _not_eligible(job, entry, now_ms)
+    class_id = int(state.buckets[entry[L.E_BUCKET], L.B_CLASS])
+    spec = state.class_specs[class_id]
+    assert spec is not None
+    shape = int(state.classes[class_id, L.C_SHAPE])
+    if state.shapes[shape, L.S_EVER] < spec.nodes:
+        impossible = fits_ever(state, spec)
+        if impossible is not None:
+            return Verdict(
+                job=job, reason=Reason.IMPOSSIBLE, message=impossible.message, resource=impossible.resource,
+                asked=impossible.asked, available=impossible.largest, node=impossible.node,
+            )  # fmt: skip
+        return Verdict(
+            job=job, reason=Reason.NODES_DOWN, asked=0,
+            message=f"needs {spec.nodes} nodes; {int(state.shapes[shape, L.S_EVER])} of those that could hold it are up",
+        )  # fmt: skip
+    position = _position(state, slot, shape)
+    forecast, basis = _forecast(state, slot, spec, shape, now_ms)
+    fit = int(state.shapes[shape, L.S_FIT])
+    if fit >= spec.nodes:
+        return _overtaken(state, job, slot, shape, spec, now_ms, position, forecast, basis)
+    resource, asked, available, node = _shortage(state, spec, shape)
+    helps = (f"nodes={fit} would fit now",) if 0 < fit < spec.nodes else ()
+    many = f" on each of {spec.nodes} nodes ({fit} fit now)" if spec.nodes > 1 else ""
+    return Verdict(
+        job=job, reason=Reason.RESOURCES, resource=resource, asked=asked, available=available, node=node,
+        message=f"waits for {format_amount(resource, asked)} {resource}{many}; the most free is "
+        f"{format_amount(resource, available)} on {node}",
+        starts_at_ms=forecast, basis=basis, position=position, helps=helps,
+    )  # fmt: skip
+
+
+def _not_eligible(job: int, entry: Rows, now_ms: int) -> Verdict:
+    if entry[L.E_HELD]:
+        return Verdict(job=job, reason=Reason.HELD, message="held; `hal release` lets it go on")
+    eligible = int(entry[L.E_ELIGIBLE])
+    if eligible >= L.INF:
+        return Verdict(job=job, reason=Reason.DEPENDENCY, message="waits for jobs that it depends on")
+    again = entry[L.E_ATTEMPT] > 1
+    wait = format_duration(max(eligible - now_ms, 0))
+    return Verdict(
+        job=job, reason=Reason.BACKOFF if again else Reason.BEGIN_AT,
+        message=f"attempt {int(entry[L.E_ATTEMPT])} may start in {wait}" if again else f"may start in {wait}",
+        starts_at_ms=eligible, basis="back-off" if again else "begin-at",
+    )  # fmt: skip
+
+
+def _overtaken(
+    state: State, job: int, slot: int, shape: int, spec: ClassSpec, now_ms: int, position: int, forecast: int | None,
+    basis: str,
+) -> Verdict:  # fmt: skip
+    """It fits now and does not run: it is new, or what fits is promised to jobs ahead."""
+    if not state.meta[L.M_RESERVATIONS]:
+        return Verdict(
+            job=job, reason=Reason.NOT_CONSIDERED, message="fits now; the next pass looks at it", starts_at_ms=now_ms,
+            basis="free now", position=position,
+        )  # fmt: skip
+    until = -1
+    for k in range(int(state.meta[L.M_RESERVATIONS])):
+        promise = state.reservations[k]
+        if promise[L.V_KIND] == L.KIND_PROMISE and promise[L.V_ENTRY] != slot:
+            until = max(until, int(promise[L.V_START]))
+    planned = int(state.entries[slot, L.E_PLANNED])
+    helps: tuple[str, ...] = ()
+    if until > now_ms and planned > until - now_ms and state.config.backfill != "none":
+        helps = (f"a walltime of at most {format_duration(until - now_ms)} could let it start now",)
+    return Verdict(
+        job=job, reason=Reason.PRIORITY,
+        message=f"fits on {int(state.shapes[shape, L.S_FIT])} nodes now ({spec.nodes} needed), but jobs ahead of it are "
+        "promised what it would take",
+        starts_at_ms=forecast, basis=basis, position=position, helps=helps,
+    )  # fmt: skip
+
+
+def _known_rows(state: State) -> list[int]:
+    return [row for row in range(len(state.row_names)) if state.rows[row, L.W_STATE] != L.ROW_GONE]
+
+
+def _capacity(state: State, row: int, resource: str) -> int:
+    return int(state.capacity[row, state.resources.index(resource)]) if resource in state.resources else 0
+
+
+def _admitted(state: State, shape: int) -> Rows:
+    rows = len(state.row_names)
+    wanted = state.request[:, shape]
+    could = (state.capacity[:rows] >= wanted).all(axis=1)
+    return np.flatnonzero(could & (state.allowed[state.shapes[shape, L.S_CSET], :rows] != 0))
+
+
+def _shortage(state: State, spec: ClassSpec, shape: int) -> tuple[str, int, int, str]:
+    """The resource that the fewest rows have free enough: (name, asked, most free, where)."""
+    rows = _admitted(state, shape)
+    worst: tuple[int, str, int, int, str] | None = None
+    for name, asked in spec.request.items():
+        if not asked:
+            continue
+        free = state.free[rows, state.resources.index(name)]
+        enough = int((free >= asked).sum())
+        best = int(np.argmax(free))
+        if worst is None or enough < worst[0]:
+            worst = (enough, name, asked, int(free[best]), state.row_names[rows[best]])
+    if worst is None:
+        return "nodes", spec.nodes, int(state.shapes[shape, L.S_FIT]), ""
+    return worst[1], worst[2], max(worst[3], 0), worst[4]
+
+
+def _position(state: State, slot: int, shape: int) -> int:
+    """How many entries come before this one among those that could use its rows."""
+    mine = set(_admitted(state, shape).tolist())
+    ahead = 0
+    place = (int(state.entries[slot, L.E_KEY] + state.buckets[state.entries[slot, L.E_BUCKET], L.B_OFFSET]),
+             int(state.entries[slot, L.E_JOB]))  # fmt: skip
+    top = int(state.meta[L.M_ENTRY_TOP])
+    table = state.entries[:top]
+    for at in range(int(state.meta[L.M_ACTIVE])):
+        bucket = int(state.active[at])
+        other = int(state.classes[state.buckets[bucket, L.B_CLASS], L.C_SHAPE])
+        if other != shape and mine.isdisjoint(_admitted(state, other).tolist()):
+            continue
+        there = table[(table[:, L.E_WHERE] == L.WHERE_BUCKET) & (table[:, L.E_BUCKET] == bucket)]
+        keys = there[:, L.E_KEY] + state.buckets[bucket, L.B_OFFSET]
+        ahead += int(((keys < place[0]) | ((keys == place[0]) & (there[:, L.E_JOB] < place[1]))).sum())
+    return ahead
+
+
+def _forecast(state: State, slot: int, spec: ClassSpec, shape: int, now_ms: int) -> tuple[int | None, str]:
+    """Its reservation where it has one, else the earliest release at which enough rows fit, jobs ahead ignored."""
+    promise = int(state.entries[slot, L.E_RESERVED])
+    if promise >= 0 and state.reservations[promise, L.V_KIND] == L.KIND_PROMISE:
+        return int(state.reservations[promise, L.V_START]), "reservation"
+    rows = set(_admitted(state, shape).tolist())
+    wanted = state.request[:, shape]
+    free = {row: state.free[row].copy() for row in rows}
+    fitting = {row for row in rows if (free[row] >= wanted).all()}
+    if len(fitting) >= spec.nodes:
+        return None, ""
+    runs = state.runs[: int(state.meta[L.M_RUN_TOP])]
+    slots = np.flatnonzero((runs[:, L.R_NODES] > 0) & (runs[:, L.R_END] < L.INF))
+    for run in slots[np.argsort(runs[slots, L.R_END], kind="stable")].tolist():
+        given = int(state.classes[state.buckets[runs[run, L.R_BUCKET], L.B_CLASS], L.C_SHAPE])
+        for row in rows_of_run(state, run):
+            if row in rows:
+                free[row] += state.request[:, given]
+                if (free[row] >= wanted).all():
+                    fitting.add(row)
+        if len(fitting) >= spec.nodes:
+            return max(int(runs[run, L.R_END]), now_ms + 1), "walltimes of running jobs, jobs ahead not counted"
+    return None, ""

@@ -1,0 +1,174 @@
+"""`check_invariants(state)`: whether all tables tell one story; used after each step of every simulation and test.
+
+Pure and slow (O(state)); plain NumPy and Python, so that it shares nothing with the kernels that it checks.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+
+from hal.core.engine.classes import ClassSpec
+from hal.core.engine.state import State
+from hal.core.engine.views import pending, rows_of_run, running
+from hal.core.kernels import layout as L
+
+
+class InvariantError(AssertionError):
+    """The engine's tables contradict one another: a fault of the engine, not of its caller."""
+
+
+def _require(holds: bool, message: str) -> None:
+    if not holds:
+        raise InvariantError(message)
+
+
+def check_invariants(state: State) -> None:
+    """Raise InvariantError, saying what is wrong, unless every table agrees with every other."""
+    _check_amounts(state)
+    _check_tasks(state)
+    _check_buckets(state)
+    _check_fits(state)
+    _check_ends(state)
+    _check_promises(state)
+
+
+def _check_amounts(state: State) -> None:
+    rows = len(state.row_names)
+    used = np.zeros_like(state.free[:rows])
+    pieces = np.zeros(rows, np.int64)
+    for run in running(state):
+        shape = int(state.classes[run["class_id"], L.C_SHAPE])
+        held = rows_of_run(state, int(run["run"]))
+        _require(len(held) == run["nodes"], f"job {run['job']} task {run['task']} holds {len(held)} rows")
+        _require(len(set(held)) == len(held), f"job {run['job']} task {run['task']} holds a row twice")
+        for row in held:
+            used[row] += state.request[:, shape][: used.shape[1]]
+            pieces[row] += 1
+    _require(bool((state.free[:rows] == state.capacity[:rows] - used).all()), "free is not capacity less what runs")
+    _require(bool((state.rows[:rows, L.W_PIECES] == pieces).all()), "the count of attempts on a row is wrong")
+
+
+def _check_tasks(state: State) -> None:
+    live: Counter[tuple[int, int]] = Counter()
+    waiting = pending(state)
+    _require(int(waiting["tasks"].sum()) == state.pending_tasks, "the count of waiting tasks is wrong")
+    _require(len(waiting) == int(state.meta[L.M_ENTRIES]), "the count of entries is wrong")
+    spans: dict[int, list[tuple[int, int]]] = {}
+    for entry in waiting:
+        _require(int(entry["tasks"]) >= 1, f"job {entry['job']} has an empty entry")
+        spans.setdefault(int(entry["job"]), []).append((int(entry["first_task"]), int(entry["tasks"])))
+    for job, parts in spans.items():
+        end = -1
+        for first, tasks in sorted(parts):
+            _require(first >= end, f"job {job}: task {first} waits twice")
+            end = first + tasks
+    attempts = running(state)
+    _require(len(attempts) == state.running_attempts, "the count of running attempts is wrong")
+    for run in attempts:
+        job, task = int(run["job"]), int(run["task"])
+        live[job, task] += 1
+        _require(live[job, task] == 1, f"job {job} task {task} runs twice")
+        inside = any(first <= task < first + tasks for first, tasks in spans.get(job, ()))
+        _require(not inside, f"job {job} task {task} both waits and runs")
+
+
+def _in_order(tree: np.ndarray[tuple[int, int], np.dtype[np.int64]], root: int) -> list[int]:
+    """Slots of a tree in order; checks the heap order and the least walltimes on the way."""
+    order: list[int] = []
+    stack: list[int] = []
+    at = root
+    while at >= 0 or stack:
+        while at >= 0:
+            stack.append(at)
+            at = int(tree[at, L.T_LEFT])
+        at = stack.pop()
+        order.append(at)
+        least = int(tree[at, L.T_WALL])
+        for side in (L.T_LEFT, L.T_RIGHT):
+            child = int(tree[at, side])
+            if child >= 0:
+                _require(bool(tree[child, L.T_RANDOM] <= tree[at, L.T_RANDOM]), "a tree is out of heap order")
+                least = min(least, int(tree[child, L.T_MIN]))
+        _require(least == tree[at, L.T_MIN], f"the least walltime at slot {at} is wrong")
+        at = int(tree[at, L.T_RIGHT])
+    keys = [tuple(tree[slot, : L.T_TIE + 1].tolist()) for slot in order]
+    _require(keys == sorted(set(keys)), "a tree is out of order")
+    return order
+
+
+def _check_buckets(state: State) -> None:
+    meta = state.meta
+    top = int(meta[L.M_ENTRY_TOP])
+    where = state.entries[:top, L.E_WHERE]
+    seen: set[int] = set()
+    for place in range(int(meta[L.M_ACTIVE])):
+        bucket = int(state.active[place])
+        _require(bool(state.buckets[bucket, L.B_ACTIVE] == place), f"bucket {bucket} does not know its place")
+        order = _in_order(state.rank, int(state.buckets[bucket, L.B_ROOT]))
+        _require(len(order) == state.buckets[bucket, L.B_COUNT] > 0, f"bucket {bucket} counts wrongly")
+        _require(order[0] == state.buckets[bucket, L.B_HEAD], f"bucket {bucket} has another head")
+        for slot in order:
+            _require(bool(state.entries[slot, L.E_BUCKET] == bucket), f"entry {slot} is in a bucket not its own")
+            _require(bool(state.rank[slot, L.T_TIE] == state.entries[slot, L.E_FIRST]), f"entry {slot} lies wrongly")
+        if meta[L.M_BY_TIME]:
+            timed = _in_order(state.by_time, int(state.buckets[bucket, L.B_TIME_ROOT]))
+            _require(set(timed) == set(order), f"bucket {bucket}: the two indexes differ")
+        seen.update(order)
+    _require(seen == set(np.flatnonzero(where == L.WHERE_BUCKET).tolist()), "buckets do not hold the eligible work")
+    timers = _in_order(state.rank, int(meta[L.M_TIMER_ROOT]))
+    _require(set(timers) == set(np.flatnonzero(where == L.WHERE_TIMER).tolist()), "the timer holds other work")
+    refs: Counter[int] = Counter(state.entries[:top][where != L.WHERE_FREE][:, L.E_BUCKET].tolist())
+    runs = state.runs[: int(meta[L.M_RUN_TOP])]
+    refs.update(runs[runs[:, L.R_NODES] > 0][:, L.R_BUCKET].tolist())
+    for bucket, count in refs.items():
+        _require(bool(state.buckets[bucket, L.B_REFS] == count), f"bucket {bucket} counts its references wrongly")
+
+
+def _check_fits(state: State) -> None:
+    rows = len(state.row_names)
+    for shape, spec in enumerate(state.shape_specs):
+        if spec is None:
+            continue
+        up = [row for row in range(rows) if _admits(state, row, spec, shape)]
+        wanted = state.request[:, shape][: state.free.shape[1]]
+        now = [row for row in up if (state.free[row] >= wanted).all()]
+        ever = sum(bool((state.capacity[row] >= wanted).all()) for row in up)
+        _require(
+            len(now) == state.shapes[shape, L.S_FIT], f"{spec.request}: fits on {len(now)} rows, counted otherwise"
+        )
+        _require(ever == state.shapes[shape, L.S_EVER], f"{spec.request}: could fit on {ever} rows, counted otherwise")
+        _require(not now or now[0] >= state.shapes[shape, L.S_FROM], f"{spec.request}: first-fit would miss a row")
+
+
+def _admits(state: State, row: int, spec: ClassSpec, shape: int) -> bool:
+    if state.filters:
+        return bool(state.allowed[state.shapes[shape, L.S_CSET], row])
+    up = bool(state.rows[row, L.W_STATE] == L.ROW_UP)
+    return up and all(requirement.holds(state.row_labels[row]) for requirement in spec.constraints)
+
+
+def _check_ends(state: State) -> None:
+    order = _in_order(state.ends, int(state.meta[L.M_END_ROOT]))
+    runs = state.runs[: int(state.meta[L.M_RUN_TOP])]
+    finite = np.flatnonzero((runs[:, L.R_NODES] > 0) & (runs[:, L.R_END] < L.INF))
+    _require(set(order) == set(finite.tolist()), "the projected releases are not those of the running attempts")
+    for slot in order:
+        _require(
+            bool(state.ends[slot, L.T_KEY] == state.runs[slot, L.R_END]), f"run {slot} is released at another time"
+        )
+
+
+def _check_promises(state: State) -> None:
+    table = state.reservations[: int(state.meta[L.M_RESERVATIONS])]
+    for k, promise in enumerate(table):
+        slot = int(promise[L.V_ENTRY])
+        if slot >= 0:
+            _require(bool(state.entries[slot, L.E_JOB] == promise[L.V_JOB]), f"reservation {k} is of another job")
+            _require(bool(state.entries[slot, L.E_RESERVED] == k), f"job {promise[L.V_JOB]} does not know its promise")
+    if state.meta[L.M_BACKFILL] != L.BACKFILL_CONSERVATIVE:
+        promised = state.reserved[: int(state.meta[L.M_PROMISED]), L.Q_ROW].tolist()
+        _require(len(set(promised)) == len(promised), "a row is promised twice")
+        marked = np.flatnonzero(state.rows[:, L.W_PROMISED] >= 0).tolist()
+        _require(sorted(promised) == marked, "rows do not know who is promised them")

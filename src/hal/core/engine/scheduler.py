@@ -1,0 +1,91 @@
+"""The scheduling loop without I/O: events in, plans out to a Sink, and when to be called again.
+
+Pure: the shell passes the clock in. Two lanes, one rule: after an event, a slice from the top of the order (at most
+`fast_starts` starts and `fast_work` work) looks at what comes first; an unfinished pass goes on by its cursor in
+between. Every plan is assumed here before the sink sees it.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import msgspec
+
+from hal.core.engine.apply import apply
+from hal.core.engine.cycle import cycle
+from hal.core.engine.events import ClockAdvanced, ConfigChanged, Event, NodesChanged, PlanAssumed
+from hal.core.engine.plan import Cursor, Plan
+from hal.core.engine.state import State
+
+
+class Sink(Protocol):
+    """Where plans go: a store and agents, a twin's virtual cluster, a Kubernetes API."""
+
+    def accept(self, plan: Plan) -> None:
+        """Take a plan that was assumed already and has starts; must not block or call the scheduler."""
+        ...
+
+
+class Step(msgspec.Struct, frozen=True):
+    """What one step did. more: call again soon, there is work left; else call at wake_ms unless an event comes."""
+
+    more: bool
+    wake_ms: int
+    starts: int
+
+
+class Scheduler:
+    """Feeds one state and slices its cycles; the only caller of `apply` and `cycle` in a daemon."""
+
+    def __init__(self, state: State, sink: Sink) -> None:
+        self.state = state
+        self.sink = sink
+        self._cursor: Cursor | None = None
+        self._news = True
+        self._fast_next = False
+
+    def feed(self, event: Event) -> None:
+        """Apply an event. Raises EngineError, the state unchanged, when the event contradicts the state."""
+        apply(self.state, event)
+        self._news = True
+        if isinstance(event, ConfigChanged | NodesChanged):
+            self._cursor = None  # another order or other rows: the pass begins anew
+
+    def step(self, now_ms: int) -> Step:
+        """At most one slice at `now_ms` (which must not go back): plan, assume, hand over."""
+        state = self.state
+        config = state.config
+        if state.next_timer_ms() <= now_ms:
+            apply(state, ClockAdvanced(now_ms))
+            self._news = True
+        resumes = self._cursor is not None
+        fast = resumes and self._news
+        if fast:
+            plan = cycle(state, now_ms, budget=min(config.fast_work, config.slice_work), max_starts=config.fast_starts)
+            self._news = False
+        else:
+            plan = cycle(state, now_ms, cursor=self._cursor)
+            if not resumes:
+                self._news = False
+            self._cursor = plan.cursor
+        if plan.changes:
+            apply(state, PlanAssumed(plan))
+            if len(plan.starts):
+                self.sink.accept(plan)
+        more = self._cursor is not None or self._news
+        if fast and plan.cursor is not None:
+            more = True
+        return Step(more=more, wake_ms=now_ms if more else plan.wake_ms, starts=len(plan.starts))
+
+    def run(self, now_ms: int, most_slices: int = 1_000) -> Step:
+        """Steps until nothing is left to do at `now_ms`, at most `most_slices` of them."""
+        starts = 0
+        step = self.step(now_ms)
+        for _ in range(most_slices - 1):
+            starts += step.starts
+            if not step.more:
+                break
+            step = self.step(now_ms)
+        else:
+            starts += step.starts
+        return Step(more=step.more, wake_ms=step.wake_ms, starts=starts)
