@@ -55,8 +55,10 @@ def install(host: VirtualHost, machine: Machine, kill_chance: float) -> None:
     host.programs[AGENT] = lambda argv: ("agent-n1", agent)
 
 
-def run_steps(world: VirtualWorld, *, kills: int, kill_chance: float = 0.0, helpers: int = 0) -> tuple[Notes, Machine]:
-    """Run the work while controller, agent and keeper are killed `kills` times and helpers `helpers` times."""
+def run_steps(
+    world: VirtualWorld, *, kills: int, kill_chance: float = 0.0, helpers: int = 0, power: int = 0
+) -> tuple[Notes, Machine]:
+    """Run the work under that many kills of controller, agent or keeper, of helpers, and losses of power."""
     host = world.host("n1")
     machine = Machine(host)
     notes = Notes.of(some_work(world))
@@ -69,12 +71,18 @@ def run_steps(world: VirtualWorld, *, kills: int, kill_chance: float = 0.0, help
     async def drive() -> None:
         world.start(host, "controller", controller)
         host.start_program([AGENT])
-        faults = ["kill"] * kills + ["helper"] * helpers
+        faults = ["kill"] * kills + ["helper"] * helpers + ["power"] * power
         rng.shuffle(faults)
         for fault in faults:
             await asyncio.sleep(rng.random() * 2)
             if fault == "helper":
                 machine.kill_helper()
+                continue
+            if fault == "power":
+                machine.power_off()
+                host.power_off()
+                world.start(host, "controller", controller)
+                host.start_program([AGENT])
                 continue
             running = [one for _, one in sorted(host.processes.items())]
             victim = rng.choice(running)
@@ -116,6 +124,19 @@ def test_with_helpers_killed_too_lost_attempts_run_again_and_never_at_once(world
     notes, machine = run_steps(world, kills=10, kill_chance=0.01, helpers=6)
     check_nothing_ran_twice(machine.runs)
     check_told_what_happened(notes, machine)
+
+
+def test_after_losses_of_power_what_ran_is_lost_and_runs_again(world: VirtualWorld) -> None:
+    """The next boot has another id: attempts whose end was not journalled are lost, none runs twice at once."""
+    notes, machine = run_steps(world, kills=4, kill_chance=0.01, power=4)
+    check_nothing_ran_twice(machine.runs)
+    ends = {run.step: run.status for run in machine.runs}
+    for task, work in notes.work.items():
+        last = max((step for step in notes.exits if step.task == task), key=lambda step: step.attempt)
+        if "missing" not in work.flags:
+            assert notes.exits[last].code == ends[last] == work.code(1)
+    for step, exit_ in notes.exits.items():
+        assert exit_.cause is ExitCause.LOST or step not in ends or exit_.code == ends[step]
 
 
 def check_told_what_happened(notes: Notes, machine: Machine) -> None:

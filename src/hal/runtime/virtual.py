@@ -219,7 +219,7 @@ class VirtualWorld:
             for process in list(host.processes.values()):
                 process.kill()
         self.closing = True
-        tasks = [*self.tasks, *asyncio.all_tasks(self.loop)]
+        tasks = list(self.tasks)
         for host in self.hosts.values():
             for process in host.dead:
                 process.release()

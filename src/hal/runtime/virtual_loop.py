@@ -113,9 +113,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
         raise RuntimeError("threads cannot be simulated: use Runtime.run_blocking")
 
     def unwind(self, tasks: list[asyncio.Task[Any]]) -> None:
-        """Cancel these tasks until they have ended, so that no coroutine is left half-way when the loop is dropped."""
+        """Cancel these tasks, and any other, until they have ended, so that no coroutine is left half-way."""
         for _ in range(UNWINDING_ROUNDS):
-            left = [task for task in tasks if not task.done()]
+            left = [task for task in {*tasks, *asyncio.all_tasks(self)} if not task.done()]
             if not left:
                 break
             for task in left:

@@ -173,6 +173,8 @@ class VirtualProcess:
         self._replay()
 
     def _begin(self) -> None:
+        if self.world.closing:
+            return
         self.world.loop.create_task(self._live(), name=f"main {self.name}")
 
     async def _live(self) -> None:
