@@ -269,7 +269,7 @@ class Agent:
         )
         welcome = _welcome_of(await controller.receive(ANSWER_MS), "the controller")
         self._controller = controller
-        early = self._early or []
+        early: list[AnyFrame] = self._early or []
         self._early = None
         for frame in early:
             self._report(frame)

@@ -17,6 +17,9 @@ from typing import TypeVar
 
 from hal.core.model import StepId
 from hal.daemons.agent.keeper import processes
+from hal.daemons.agent.keeper.journal import FileJournal
+from hal.daemons.agent.keeper.limits import Cgroups, cgroup_name
+from hal.daemons.agent.keeper.ports import Booted
 from hal.runtime.home import Home
 from hal.runtime.identity import ProcessIdentity, identify, kill, wait_gone
 from hal.wire.codec import FrameDecoder, encode
@@ -85,6 +88,8 @@ class Keeper:
             wait_gone(helper, DEADLINE_S)
         for info in self.survivors():
             kill(ProcessIdentity(info.pid, info.start_ticks), signal.SIGKILL)
+        self.poll(lambda: not self.survivors())
+        Cgroups(cgroup_name(str(self.home.root), self.node)).close()
         socket_dir = self.home.known_socket_dir()
         if socket_dir is not None:
             for entry in socket_dir.iterdir():
@@ -99,6 +104,19 @@ class Keeper:
         self._keepers.append(subprocess.Popen(argv, stdout=log, stderr=log, start_new_session=True, env=env))
         log.close()
         return self.connect()
+
+    def start_another(self) -> None:
+        """A second keeper of the same node; fails with what it says."""
+        argv = [sys.executable, "-m", "hal.daemons.agent.keeper", *self._words]
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+        raise AssertionError(f"{done.returncode}: {done.stderr}")
+
+    def pretend_reboot(self) -> None:
+        """Rewrite the dead keeper's journal as one of another boot."""
+        journal = FileJournal(self.home.node(self.node).journal / "keeper.log")
+        records = [Booted("another boot") if isinstance(one, Booted) else one for one in journal.load()]
+        journal.replace(records)
+        journal.close()
 
     @property
     def process(self) -> subprocess.Popen[bytes]:
@@ -160,6 +178,12 @@ class Keeper:
         self.welcome = None
         self.send(Hello(role=Role.AGENT, versions=(1, 1), name=self.node, epoch=self.epoch))
         return self.until(lambda: self.welcome)
+
+    def hand_out_connection(self) -> socket.socket:
+        """The connection itself; the next `connect` leaves it open."""
+        assert self._socket is not None
+        connection, self._socket = self._socket, None
+        return connection
 
     def disconnect(self) -> None:
         if self._socket is not None:
@@ -236,7 +260,8 @@ class Keeper:
         if "PATH" not in template.env:
             template = _with_env(template, PATH=os.environ["PATH"])
         starts = tuple(
-            StepStart(step, 0, self.token, (self.node,), step.task, len(steps), int(time.time() * 1000)) for step in steps
+            StepStart(step, 0, self.token, (self.node,), step.task, len(steps), int(time.time() * 1000))
+            for step in steps
         )
         stamp = self.stamp() if stamp is None else stamp
         self.send(Start(epoch=self.epoch, stamp_boot_ms=stamp, templates=(template,), steps=starts))
@@ -264,6 +289,10 @@ class Keeper:
     def acknowledge(self, *steps: StepId) -> None:
         self.send(ExitsAck(steps=steps))
         self.stamp()
+
+    def acknowledge_without_answer(self, *steps: StepId) -> None:
+        """To a keeper that may be gone before it could answer."""
+        self.send(ExitsAck(steps=steps))
 
     def log(self, step: StepId, stream: Stream = Stream.STDOUT, offset: int = 0, limit: int = 1 << 18) -> LogChunk:
         """Read a part of its output."""

@@ -183,7 +183,7 @@ def test_a_signal_comes_before_the_limit(keeper: Keeper) -> None:
 
 
 def test_a_whole_tree_that_ignores_sigterm_and_leaves_its_session_is_killed(keeper: Keeper) -> None:
-    """Children, and a grandchild in a session of its own whose parent has gone, are found and killed after the grace."""
+    """Children, and a grandchild in its own session whose parent has gone, are found and killed after the grace."""
     step = new_step()
     script = """trap '' TERM
     setsid sh -c 'trap "" TERM; sh -c "trap \\"\\" TERM; echo deep; while :; do sleep 0.05; done" & exit 0'
@@ -282,7 +282,7 @@ def test_a_step_older_than_a_second_is_sampled(keeper: Keeper) -> None:
 
 
 def test_output_over_its_bound_loses_its_oldest_bytes(keeper: Keeper) -> None:
-    """Offsets count bytes ever written: 1,200,000 written, the newest 200,000 kept, the file no larger than a block more."""
+    """Offsets count bytes ever written: of 1,200,000 the newest 200,000 are kept, the file a block or two more."""
     step = new_step()
     ended = keeper.run(sh("seq -f '%09.0f' 120000", output_bytes=200_000), step)
     part = keeper.log(step, offset=0)
@@ -296,7 +296,7 @@ def test_output_over_its_bound_loses_its_oldest_bytes(keeper: Keeper) -> None:
 
 
 def test_a_running_step_cannot_fill_the_disk(keeper: Keeper) -> None:
-    """While it writes on, what its file takes on disk is cut to its bound again and again; its newest bytes are there."""
+    """While it writes on, what its file takes on disk is cut to its bound; its newest bytes are there."""
     step = new_step()
     script = "yes 0123456789 | head -c 20000000; echo end of the first part; exec sleep 600"
     keeper.launch(sh(script, output_bytes=1 << 20), step)

@@ -8,7 +8,6 @@ import json
 import os
 import pwd
 import sys
-import zlib
 from datetime import UTC, datetime
 
 from hal.core.model.errors import HALError
@@ -17,7 +16,7 @@ from hal.daemons.agent.keeper.agent_link import AgentLink
 from hal.daemons.agent.keeper.agent_process import AgentProcess
 from hal.daemons.agent.keeper.core import KeeperCore
 from hal.daemons.agent.keeper.journal import FileJournal
-from hal.daemons.agent.keeper.limits import Cgroups
+from hal.daemons.agent.keeper.limits import Cgroups, cgroup_name
 from hal.daemons.agent.keeper.loop import Descriptors, KeeperLoop
 from hal.daemons.agent.keeper.outputs import OutputFiles
 from hal.daemons.agent.keeper.ports import KeeperConfig
@@ -74,7 +73,7 @@ def assemble(arguments: NodeArguments, home: Home, node: NodePaths, log: Log) ->
     descriptors = Descriptors()
     link = AgentLink(home.keeper_socket(arguments.node), descriptors)
     journal = FileJournal(node.journal / "keeper.log")
-    cgroups = Cgroups(f"hal-{zlib.crc32(str(home.root).encode()):08x}-{arguments.node}")
+    cgroups = Cgroups(cgroup_name(str(home.root), arguments.node))
     outputs = OutputFiles(node.steps)
     spawner = HelperSpawner(
         config=config,

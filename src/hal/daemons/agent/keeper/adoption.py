@@ -19,7 +19,7 @@ from hal.daemons.agent.keeper.helper_journal import HelperJournal
 from hal.daemons.agent.keeper.ports import Ended, Instant, Spawned, SpawnerEvent, Vanished
 from hal.daemons.agent.keeper.processes import Mark
 from hal.daemons.agent.keeper.watch import Watcher, read_clocks
-from hal.runtime.identity import ProcessIdentity, alive, kill, wait_gone
+from hal.runtime.identity import ProcessIdentity, alive, boot_id, kill, wait_gone
 from hal.wire.frames import Usage
 
 CLOSE_WAIT_MS: Final = 5_000
@@ -41,7 +41,8 @@ def adopt_journals(directory: Path, wanted: Iterable[StepId]) -> tuple[list[Help
     for path in sorted(directory.glob("helper-*.log")):
         journal = HelperJournal(path)
         journal.read()
-        if not journal.pid:
+        if journal.boot_id != boot_id():
+            # Empty, or of an earlier boot: its pids mean other processes now.
             path.unlink(missing_ok=True)
             continue
         _wait_closed(journal)

@@ -152,19 +152,18 @@ class KeeperCore:
         for held in missing:
             if held.kill_boot_ms:
                 self._timers.add(held.kill_boot_ms, Due.KILL, held.step)
-        if missing:
-            self._spawner.adopt(
-                [
-                    Adoption(
-                        held.step,
-                        held.start.token,
-                        held.template.memory_bytes,
-                        held.template.cpu_milli,
-                        held.template.output_bytes,
-                    )
-                    for held in missing
-                ]
-            )
+        self._spawner.adopt(
+            [
+                Adoption(
+                    held.step,
+                    held.start.token,
+                    held.template.memory_bytes,
+                    held.template.cpu_milli,
+                    held.template.output_bytes,
+                )
+                for held in missing
+            ]
+        )
 
     def detached(self, now: Instant) -> None:
         """The agent's connection has ended."""

@@ -7,7 +7,7 @@ nothing more, waits for what it has, journals that, and ends.
 Messages, both ways, are marshalled tuples after a 4-byte little-endian length (see `spawner`, which speaks the other
 side). The journal is lines of text, appended with one write each; a line without its end is torn and does not count:
 
-    H pid start_ticks version        first line
+    H pid start_ticks boot_id version        first line
     I step slot              about to spawn; slot: its cgroup, or -
     P step pid wall_ms boot_ms
     F seq step code wall_ms message      no process could be made
@@ -79,7 +79,9 @@ class Journal:
         self._fd = self._open(path)
         with open("/proc/self/stat", "rb") as file:
             ticks = file.read().rsplit(b")", 1)[1].split()[19].decode()
-        self._first = f"H {os.getpid()} {ticks} {VERSION}\n"
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as text:
+            boot_id = text.read().strip()
+        self._first = f"H {os.getpid()} {ticks} {boot_id} {VERSION}\n"
         self.write(self._first)
 
     def write(self, text: str) -> bool:

@@ -30,6 +30,7 @@ class HelperJournal:
         self.path = path
         self.pid = 0
         self.start_ticks = 0
+        self.boot_id = ""
         self.closed = False
         """Nothing more will be spawned by it."""
         self.steps: dict[StepId, SeenStep] = {}
@@ -53,7 +54,7 @@ class HelperJournal:
     def _take(self, words: list[str]) -> None:
         match words[0]:
             case "H":
-                self.pid, self.start_ticks = int(words[1]), int(words[2])
+                self.pid, self.start_ticks, self.boot_id = int(words[1]), int(words[2]), words[3]
             case "I":
                 self.steps[step_of(words[1])] = SeenStep(slot=words[2])
             case "P":

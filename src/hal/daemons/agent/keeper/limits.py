@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import zlib
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +22,11 @@ MAX_FREE_SLOTS: Final = 64
 SHARES_PER_CORE: Final = 1_024
 WEIGHT_PER_CORE: Final = 100
 CONTROLLERS: Final = ("memory", "cpu")
+
+
+def cgroup_name(home: str, node: str) -> str:
+    """Name of a keeper's directory: the same for each keeper of a node of a HAL_HOME."""
+    return f"hal-{zlib.crc32(home.encode()):08x}-{node}"
 
 
 class Slot:

@@ -172,7 +172,10 @@ class Spawner(Protocol):
         """What these running steps use now, all their processes together."""
 
     def adopt(self, steps: Sequence[Adoption]) -> None:
-        """Find what became of these: `NeverStarted`, `Spawned` and later `Ended`, or `Vanished`."""
+        """Find what became of these: `NeverStarted`, `Spawned` and later `Ended`, or `Vanished`.
+
+        Called once, first, also with none: what an earlier keeper on this boot left and nobody names is ended.
+        """
 
 
 class LogPart(NamedTuple):
