@@ -155,6 +155,10 @@ def open_database(where: str | Path | MemoryDatabase, *, create: bool, max_bytes
         raise NotAStore(f"{path} is a directory", hint="name the database file")
     if not path.parent.is_dir():
         raise StoreMissing(f"there is no directory {path.parent} for the store")
+    # SQLite would say that it cannot open the file: its log and lock lie beside it.
+    for place in (path.parent, path):
+        if place.exists() and not os.access(place, os.R_OK | os.W_OK, effective_ids=True):
+            raise StoreReadOnly(f"the store {path} cannot be written: no permission for {place}", hint="who owns it?")
     mode = "rwc" if create else "rw"
     uri = f"file:{quote(str(path))}?mode={mode}"
 

@@ -105,7 +105,7 @@ def load(connection: Connection) -> Loaded:
         queues=queues(connection),
         accounts=list(connection.execute(select(schema.accounts.c.name).order_by("name")).scalars()),
         users=list(connection.execute(select(schema.users.c.name).order_by("name")).scalars()),
-        meta=dict(connection.execute(select(schema.meta.c.key, schema.meta.c.value)).tuples().all()),
+        meta={row[0]: row[1] for row in connection.execute(select(schema.meta.c.key, schema.meta.c.value))},
     )
 
 

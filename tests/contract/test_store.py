@@ -1,0 +1,333 @@
+"""What any store must do, whatever database is below it: groups whole or not at all, in order, and known afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.store.rows import TRUE, Leader, attempt, event, job, progress, submitted
+
+from hal.core.model import AttemptState, Event, EventKind, JobSpec, NodeState, Retries, TaskState, check_spec
+from hal.store import (
+    AppendEvents,
+    AttemptEnd,
+    AttemptMark,
+    EditJobs,
+    EndAttempts,
+    GroupRefused,
+    InsertAttempts,
+    InsertJobs,
+    JobEdit,
+    JobFilter,
+    MarkAttempts,
+    MemoryDatabase,
+    NodeRow,
+    Operation,
+    ProgressJobs,
+    PutAccounts,
+    PutMeta,
+    PutNodes,
+    PutQueues,
+    PutSpans,
+    PutUsers,
+    QueueRow,
+    RememberIdempotent,
+    Retention,
+    Span,
+    StaleEpoch,
+    StepEnd,
+    Store,
+)
+
+
+@pytest.fixture(params=["file", "memory"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Path | MemoryDatabase:
+    """Where a store lies: a file, or a database in memory."""
+    return tmp_path / "hal.sqlite" if request.param == "file" else MemoryDatabase()
+
+
+@pytest.fixture
+def leader(place: Path | MemoryDatabase) -> Iterator[Leader]:
+    """A new store with a leader."""
+    store = Store.open(place)
+    yield Leader(store)
+    store.close()
+
+
+def test_a_new_store_is_empty(leader: Leader) -> None:
+    """Nothing is in it, and time and sequence begin at nothing."""
+    loaded = leader.store.load()
+    assert (loaded.epoch, loaded.last_seq, loaded.last_job_id, loaded.now_ms) == (1, 0, 0, 0)
+    assert loaded.jobs == loaded.nodes == loaded.queues == []
+    assert leader.store.jobs() == []
+    assert leader.store.counts() == {}
+    assert leader.store.job(1) is None
+    assert leader.store.events() == []
+
+
+def test_what_was_committed_is_what_is_loaded(leader: Leader, place: Path | MemoryDatabase) -> None:
+    """Rows come back equal, after the store was closed and opened again."""
+    spec = check_spec(JobSpec(command=("echo", "ä€\u0001"), labels={"team": "x"}, retries=Retries(max=2)))
+    rows = [job(1, spec=spec), job(2, tasks=1_000, hold=True, held=1_000, pending=0, trace_id="t", reason="why")]
+    spans = [
+        Span(1, 0, 1, TaskState.PENDING),
+        Span(2, 0, 10, TaskState.HELD, attempt=3, retries=1, eligible_ms=5, reason="r"),
+        Span(2, 10, 989, TaskState.CANCELLED),
+    ]
+    ended = (StepEnd(0, "exited", 1, 0, 9, "m", {"user_ms": 3}),)
+    active = attempt(
+        2, 999, 4, state=AttemptState.RUNNING, nodes=("n1", "n2"), retries=2, started_ms=3, cause="x", steps=ended
+    )
+    node = NodeRow("n1", {"cpu": 4_000}, {"rack": "r1"}, NodeState.CORDONED, "boot", "why", 77, ("no cgroups",))
+    queue = QueueRow("default", {"walltime_ms": None, "slope": 1.5, "users": ["a"]})
+    leader.commit(
+        InsertJobs(rows),
+        PutSpans(put=spans),
+        InsertAttempts([active]),
+        PutNodes([node]),
+        PutQueues([queue]),
+        PutAccounts(["b", "a"]),
+        PutUsers(["u"]),
+        PutMeta({"k": "v"}),
+        AppendEvents([event(EventKind.JOBS_SUBMITTED, [1, 2])]),
+        now_ms=5_000,
+    )
+    leader.store.close()
+    again = Store.open(place)
+    loaded = again.load()
+    assert loaded.jobs == rows
+    assert loaded.spans == {1: spans[:1], 2: spans[1:]}
+    assert loaded.attempts == {2: [active]}
+    assert (loaded.nodes, loaded.queues) == ([node], [queue])
+    assert (loaded.accounts, loaded.users, loaded.meta) == (["a", "b"], ["u"], {"k": "v"})
+    assert (loaded.epoch, loaded.last_seq, loaded.last_job_id, loaded.now_ms) == (1, 1, 2, 5_000)
+    assert (again.nodes(), again.queues(), again.meta("k"), again.meta("x")) == ([node], [queue], "v", None)
+    again.close()
+
+
+def test_a_group_that_contradicts_the_store_leaves_nothing_behind(leader: Leader) -> None:
+    """The last of its operations fails: rows, events and commit id of all before it are gone."""
+    leader.commit(*submitted(job(1)))
+    group = leader.group(*submitted(job(2)), EndAttempts([AttemptEnd(1, 0, 1, AttemptState.SUCCEEDED, 9)]))
+    with pytest.raises(GroupRefused, match=r"attempt 1\.0\.1"):
+        leader.store.commit(group, epoch=leader.epoch)
+    assert leader.store.job(2) is None
+    assert [e.sequence for e in leader.store.events()] == [1]
+    assert not leader.store.commit_known(group.commit_id)
+    assert leader.commit(*submitted(job(2))).first_seq == 2
+
+
+@pytest.mark.parametrize(
+    ("operation", "names"),
+    [
+        (InsertJobs([job(1)]), "contradicts what is stored"),
+        (InsertJobs([job(5), job(5)]), "contradicts what is stored"),
+        (ProgressJobs([progress(job(7))]), "job 7"),
+        (EditJobs([JobEdit(id=7, name="x")]), "job 7"),
+        (PutSpans(drop=[(1, 5)]), "the span of job 1 at task 5"),
+        (PutSpans(put=[Span(7, 0, 1, TaskState.PENDING)]), "contradicts what is stored"),
+        (InsertAttempts([attempt(1)]), "contradicts what is stored"),
+        (InsertAttempts([attempt(7)]), "contradicts what is stored"),
+        (MarkAttempts([AttemptMark(1, 5, 1, AttemptState.RUNNING)]), r"attempt 1\.5\.1"),
+        (EndAttempts([AttemptEnd(1, 5, 1, AttemptState.FAILED, 9)]), r"attempt 1\.5\.1"),
+        (EndAttempts([AttemptEnd(1, 0, 1, AttemptState.FAILED, 9)] * 2), r"1\.0\.1"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_an_operation_on_what_is_not_there_is_refused(leader: Leader, operation: Operation, names: str) -> None:
+    """A row twice, an update of a row that is missing, a span of an unknown job: a fault, and the error names it."""
+    leader.commit(*submitted(job(1)), PutSpans(drop=[(1, 0)]), InsertAttempts([attempt(1)]))
+    before = leader.store.load()
+    with pytest.raises(GroupRefused, match=names):
+        leader.commit(operation, AppendEvents([event(EventKind.JOBS_CHANGED, [1])]))
+    assert leader.store.load() == before
+
+
+def test_an_attempt_ends_once(leader: Leader) -> None:
+    """A late report about an attempt that has ended is refused, not written over its end."""
+    leader.commit(*submitted(job(1)), InsertAttempts([attempt(1)]))
+    leader.commit(EndAttempts([AttemptEnd(1, 0, 1, AttemptState.LOST, 9)]))
+    with pytest.raises(GroupRefused, match="have ended"):
+        leader.commit(EndAttempts([AttemptEnd(1, 0, 1, AttemptState.SUCCEEDED, 10)]))
+    with pytest.raises(GroupRefused, match="have ended"):
+        leader.commit(MarkAttempts([AttemptMark(1, 0, 1, AttemptState.RUNNING)]))
+    assert leader.store.attempts(1)[0].state is AttemptState.LOST
+
+
+def test_marks_and_ends_keep_what_they_do_not_say(leader: Leader) -> None:
+    """None leaves start, steps and cause as they are; everything else is set."""
+    leader.commit(*submitted(job(1)), InsertAttempts([attempt(1)]))
+    steps = (StepEnd(0, "exited", 0, 0, 9),)
+    leader.commit(MarkAttempts([AttemptMark(1, 0, 1, AttemptState.RUNNING, started_ms=5, steps=steps)]))
+    leader.commit(MarkAttempts([AttemptMark(1, 0, 1, AttemptState.FINALISING, cause="cancelled")]))
+    row = leader.store.attempts(1)[0]
+    assert (row.state, row.started_ms, row.steps, row.cause) == (AttemptState.FINALISING, 5, steps, "cancelled")
+    leader.commit(EndAttempts([AttemptEnd(1, 0, 1, AttemptState.FAILED, 11, "exited", 3, 0, {"rss": 1}, "no")]))
+    assert leader.store.attempts(1) == [
+        attempt(
+            1,
+            state=AttemptState.FAILED,
+            started_ms=5,
+            ended_ms=11,
+            cause="exited",
+            exit_code=3,
+            signal=0,
+            usage={"rss": 1},
+            message="no",
+            steps=steps,
+        )
+    ]
+
+
+def test_safety_sequence_numbers_have_no_gap_and_no_reuse(leader: Leader, place: Path | MemoryDatabase) -> None:
+    """Over failed groups, groups without events, trimming of everything, and a new leader."""
+    first = leader.commit(*submitted(job(1)))
+    assert (first.first_seq, first.last_seq) == (1, 1)
+    two = AppendEvents([event(EventKind.JOBS_HELD, [1]), event(EventKind.JOBS_RELEASED, [1])])
+    with pytest.raises(GroupRefused):
+        leader.commit(two, InsertJobs([job(1)]))
+    assert (leader.commit(two).first_seq, leader.store.last_seq()) == (2, 3)
+    nothing = leader.commit(PutMeta({"a": "b"}))
+    assert (nothing.first_seq, nothing.last_seq) == (4, 3)
+    leader.store.trim(10**15, Retention(events_count=0, commits_count=0), epoch=leader.epoch)
+    assert (leader.store.events(), leader.store.first_seq(), leader.store.last_seq()) == ([], 0, 3)
+    leader.store.close()
+    taken = Leader(Store.open(place))
+    assert (taken.epoch, taken.commit(two).first_seq) == (2, 4)
+    taken.store.close()
+
+
+def test_a_commit_is_known_and_is_not_done_twice(leader: Leader) -> None:
+    """A group whose outcome was in doubt may be sent again: the first one counts."""
+    group = leader.group(*submitted(job(1)))
+    assert not leader.store.commit_known(group.commit_id)
+    done = leader.store.commit(group, epoch=leader.epoch)
+    assert leader.store.commit_known(group.commit_id)
+    assert leader.store.commit(group, epoch=leader.epoch) == done
+    assert leader.store.last_seq() == 1
+
+
+def test_safety_a_former_leader_cannot_write(leader: Leader) -> None:
+    """The epoch is read inside the transaction: nothing of a stale leader's group is written."""
+    old = leader.epoch
+    new = leader.store.take_leadership("controller pid 7", 2)
+    assert new == old + 1
+    with pytest.raises(StaleEpoch, match=f"epoch {old} is over: the store has epoch {new}, held by controller pid 7"):
+        leader.commit(*submitted(job(1)))
+    with pytest.raises(StaleEpoch):
+        leader.store.trim(1, Retention(), epoch=old)
+    assert leader.store.job(1) is None
+    leader.epoch = new
+    leader.commit(*submitted(job(1)))
+
+
+def test_time_does_not_go_back_across_restarts(leader: Leader) -> None:
+    """A clock that was set back does not lower the instant from which the next leader goes on."""
+    leader.commit(PutMeta({}), now_ms=9_000)
+    leader.commit(PutMeta({}), now_ms=4_000)
+    assert leader.store.load().now_ms == 9_000
+
+
+def test_events_come_in_commit_order_with_everything_they_hold(leader: Leader) -> None:
+    """Resources and nested tables in a payload are plain data when read."""
+    payload = {"a": [1, {"b": None}], "text": "ä"}
+    leader.commit(
+        AppendEvents(
+            [
+                event(EventKind.NODE_JOINED, at_ms=7, cause="node:n1", trace_id="t", payload=payload),
+                event(EventKind.JOBS_HELD, [3, 1, 2, 2, 9]),
+            ]
+        )
+    )
+    assert leader.store.events() == [
+        Event(sequence=1, at_ms=7, kind=EventKind.NODE_JOINED, cause="node:n1", trace_id="t", payload=payload),
+        Event(sequence=2, at_ms=1_000, kind=EventKind.JOBS_HELD, jobs=(1, 2, 3, 9)),
+    ]
+    assert [e.sequence for e in leader.store.events(1)] == [2]
+    assert [e.sequence for e in leader.store.events(limit=1)] == [1]
+    assert leader.store.events(2) == []
+
+
+def test_events_are_found_by_any_of_their_jobs(leader: Leader) -> None:
+    """Also by one beyond those that a block lists; not by one that lies between."""
+    jobs = [*range(1, 5_000), *range(6_000, 6_010)]
+    leader.commit(AppendEvents([event(EventKind.JOBS_HELD, jobs), event(EventKind.JOBS_RELEASED, [5_500])]))
+    found = leader.store.events(job=6_009)
+    assert [e.sequence for e in found] == [1]
+    assert len(found[0].jobs) == 1_000
+    assert found[0].payload == {"jobs_total": 5_009}
+    assert [e.sequence for e in leader.store.events(job=5_500)] == [2]
+    assert leader.store.events(job=5_400) == []
+    assert leader.store.events(1, job=1) == []
+
+
+def test_the_first_answer_to_an_idempotency_key_stays(leader: Leader) -> None:
+    """Two requests with one key in one group do not undo each other's group."""
+    assert leader.store.idempotent("k") is None
+    leader.commit(RememberIdempotent("k", "f1", b"one"), RememberIdempotent("k", "f2", b"two"), now_ms=50)
+    leader.commit(RememberIdempotent("k", "f3", b"three"))
+    remembered = leader.store.idempotent("k")
+    assert remembered is not None
+    assert (remembered.fingerprint, remembered.response, remembered.at_ms) == ("f1", b"one", 50)
+
+
+def test_retention_keeps_the_newest(leader: Leader) -> None:
+    """By count, by age, and keys by age; the feed has no hole and reading goes on where it was."""
+    for number in range(10):
+        leader.commit(
+            AppendEvents([event(EventKind.JOBS_HELD, [1], at_ms=number * 100)]),
+            RememberIdempotent(f"k{number}", "f", b""),
+            now_ms=number * 100,
+        )
+    kept = Retention(events_ms=10_000, events_count=8, commits_count=3, idempotency_ms=450)
+    done = leader.store.trim(900, kept, epoch=leader.epoch)
+    assert (done.events, done.commits, done.keys, done.more) == (2, 7, 5, False)  # keys of 0 … 400 ms
+    assert [e.sequence for e in leader.store.events()] == [3, 4, 5, 6, 7, 8, 9, 10]
+    leader.store.trim(900, Retention(events_ms=450), epoch=leader.epoch)
+    assert [e.sequence for e in leader.store.events()] == [6, 7, 8, 9, 10]  # those of 500 … 900 ms
+    assert leader.store.first_seq() == 6
+    assert leader.store.idempotent("k4") is None
+    assert leader.store.idempotent("k5") is not None
+
+
+def test_progress_and_edits_change_what_they_name(leader: Leader) -> None:
+    """Each change raises the version; an edit leaves unset columns alone and gives the job a spec of its own."""
+    leader.commit(*submitted(job(1), job(2)))
+    leader.commit(ProgressJobs([progress(job(1), state=TaskState.RUNNING, start_ms=5, pending=0, active=1, running=1)]))
+    spec = check_spec(JobSpec(command=("true",), name="new", labels={"a": "b"}))
+    leader.commit(
+        EditJobs([JobEdit(id=1, spec=spec, name="new", priority=7), JobEdit(id=2, walltime_ms=9, hold=True)]),
+        EditJobs([JobEdit(id=2, walltime_ms=None, queue="q", account="a", user="u")]),
+    )
+    assert leader.store.job(1) == job(
+        1,
+        spec=spec,
+        name="new",
+        priority=7,
+        state=TaskState.RUNNING,
+        start_ms=5,
+        pending=0,
+        active=1,
+        running=1,
+        version=3,
+    )
+    assert leader.store.job(2) == job(2, hold=True, queue="q", account="a", user="u", version=3)
+    assert [row.id for row in leader.store.jobs(JobFilter(labels={"a": "b"}))] == [1]
+    leader.commit(EditJobs([JobEdit(id=1, spec=TRUE)]))
+    assert leader.store.jobs(JobFilter(labels={"a": ""})) == []
+
+
+def test_a_store_that_was_killed_between_groups_has_the_first_and_not_the_second(place: Path | MemoryDatabase) -> None:
+    """What was being written is rolled back when the database is opened again."""
+    first = Leader(Store.open(place))
+    first.commit(*submitted(job(1)))
+    if isinstance(place, MemoryDatabase):
+        place.connection.execute("BEGIN IMMEDIATE")
+        place.connection.execute("DELETE FROM task_spans")
+    else:
+        first.store.close()
+    again = Store.open(place)
+    assert [row.id for row in again.load().jobs] == [1]
+    assert again.load().spans == {1: [Span(1, 0, 1, TaskState.PENDING)]}
+    again.close()

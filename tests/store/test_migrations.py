@@ -1,0 +1,84 @@
+"""The migrations make exactly the tables that the code expects, once, and cost nothing afterwards."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import inspect
+from tests.store.rows import Leader, job, submitted
+
+from hal.store import Store
+from hal.store.database import open_database
+from hal.store.migrate import HEAD, MIGRATIONS, migrate, revision_of
+from hal.store.schema import metadata
+
+
+def test_the_migrations_make_the_tables_of_the_schema(tmp_path: Path) -> None:
+    """Alembic finds no difference between a migrated database and `schema`; indices have the same conditions."""
+    path = tmp_path / "hal.sqlite"
+    Store.open(path).close()
+    database = open_database(path, create=False, max_bytes=None)
+    with database.reading("comparing") as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": True})
+        assert compare_metadata(context, metadata) == []
+        found = {row[0]: row[1] for row in connection.exec_driver_sql("SELECT name, sql FROM sqlite_master")}
+        assert set(inspect(connection).get_table_names()) == {*metadata.tables, "alembic_version"}
+    database.close()
+    assert "WHERE end_ms IS NULL" in found["jobs_live"]
+    assert "WHERE ended_ms IS NULL" in found["attempts_active"]
+    for table in ("attempts", "task_spans", "job_labels"):
+        assert "WITHOUT ROWID" in found[table]
+
+
+def test_the_newest_migration_is_the_head_that_the_code_names() -> None:
+    """One line of revisions, four digits each, ascending: that is how a newer store is recognised."""
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    revisions = [script.revision for script in ScriptDirectory.from_config(config).walk_revisions()]
+    assert revisions[0] == HEAD
+    assert revisions == sorted(revisions, reverse=True)
+    assert all(len(revision) == 4 and revision.isdigit() for revision in revisions)
+
+
+def test_opening_a_current_store_does_not_import_alembic(tmp_path: Path) -> None:
+    """The usual start pays for one query only."""
+    path = tmp_path / "hal.sqlite"
+    Store.open(path).close()
+    program = (
+        "import sys; from hal.store import Store; Store.open(sys.argv[1]).close(); print('alembic' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+def test_a_migration_that_is_killed_leaves_nothing(tmp_path: Path) -> None:
+    """It runs in one transaction; the next start does it again."""
+    path = tmp_path / "hal.sqlite"
+    database = open_database(path, create=True, max_bytes=None)
+    connection = database.writer.connect()
+    transaction = connection.begin()
+    assert migrate(connection)
+    transaction.rollback()
+    assert revision_of(connection) == ""
+    connection.close()
+    database.close()
+    store = Store.open(path)
+    Leader(store).commit(*submitted(job(1)))
+    store.close()
+
+
+def test_opening_twice_migrates_once(tmp_path: Path) -> None:
+    """The second time there is nothing to do, and what was stored stays."""
+    path = tmp_path / "hal.sqlite"
+    store = Store.open(path)
+    Leader(store).commit(*submitted(job(1)))
+    store.close()
+    again = Store.open(path)
+    assert [row.id for row in again.load().jobs] == [1]
+    again.close()
