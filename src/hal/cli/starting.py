@@ -20,6 +20,8 @@ HEALTHY_S = 180.0
 """How long a controller may take to answer; a first start compiles its kernels."""
 JOINED_S = 60.0
 """How long the nodes may take to join after that."""
+EXPLAIN_AFTER_S = 4.0
+"""A controller that takes longer is most likely compiling: say so."""
 
 
 def start_missing(screen: Screen, home: Home, layout: Layout, saved: Layout | None) -> list[str]:
@@ -40,9 +42,6 @@ def start_missing(screen: Screen, home: Home, layout: Layout, saved: Layout | No
     try:
         with Progress(screen) as progress:
             if controller.identity is None:
-                first = not compiled(home)
-                if first:
-                    screen.note("first start: compiling the scheduling kernels, once; this takes about half a minute")
                 controller = processes.start_controller(home, layout.tcp)
                 started.append(controller)
             waiting = _Waiting(screen, progress, started)
@@ -62,11 +61,6 @@ def start_missing(screen: Screen, home: Home, layout: Layout, saved: Layout | No
     return [process.name for process in started]
 
 
-def compiled(home: Home) -> bool:
-    """Kernels lie in the cache already."""
-    return any(home.cache.rglob("*.nbc"))
-
-
 class _Waiting:
     """Waits for one thing after another, and says how long it has been."""
 
@@ -75,6 +69,7 @@ class _Waiting:
         self._progress = progress
         self._started = started
         self._since_s = time.monotonic()
+        self._explained = False
 
     def until(self, done: Callable[[], bool], timeout_s: float, what: str, whose_log: Process) -> None:
         """Wait until `done()`.
@@ -84,7 +79,12 @@ class _Waiting:
         """
 
         def tell() -> None:
-            self._progress.say(f"waiting for {what}, {time.monotonic() - self._since_s:.0f} s")
+            waited_s = time.monotonic() - self._since_s
+            if waited_s > EXPLAIN_AFTER_S and not self._explained:
+                self._explained = True
+                self._progress.clear()
+                self._screen.note("a first start compiles the scheduling kernels; that takes up to a minute, once")
+            self._progress.say(f"waiting for {what}, {waited_s:.0f} s")
 
         try:
             ended = processes.wait_until(done, self._started, timeout_s, tell)

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from hal.cli.screen import STATE_COLOURS, colour_allowed
 
-NARROW_FIRST = ("NAME", "REASON", "LABELS", "MESSAGE", "WAIT/REASON", "NODES")
+NARROW_FIRST = ("NAME", "REASON", "LABELS", "MESSAGE", "WAIT/REASON", "NODES", "DESCRIPTION")
 """Columns that give way when the window is narrow; the others are never cut."""
 
 

@@ -30,7 +30,8 @@ class JobInfo(View, frozen=True, kw_only=True):
     tasks: int = 1
     """How many tasks its array has; 1 without one."""
     counts: dict[str, int] = {}
-    """Tasks by state."""
+    """Tasks by state, where there are any; `allocated` are those that hold resources and have no processes yet or any
+    more."""
     nodes: int = 1
     """Distinct nodes that each task holds at once."""
     request: Resources = Resources()
@@ -44,9 +45,21 @@ class JobInfo(View, frozen=True, kw_only=True):
     """Of its task; the largest over the tasks of an array."""
     reason: str = ""
     """Why it waits, or why it ended as it did."""
+    restarts: int = 0
+    """Attempts beyond the first of each task."""
+    held: bool = False
     labels: dict[str, str] = {}
+    trace_id: str = ""
     spec: dict[str, Any] | None = None
     """What was submitted, as plain data; not in listings."""
+
+    def __post_init__(self) -> None:
+        # REST tells `active` (all that hold resources) beside `running`, which is a part of it: here each counts once.
+        active = self.counts.pop("active", 0)
+        if idle := active - self.counts.get("running", 0):
+            self.counts["allocated"] = max(0, idle)
+        for state in [state for state, count in self.counts.items() if not count]:
+            del self.counts[state]
 
     @property
     def ended(self) -> bool:
@@ -79,6 +92,8 @@ class TaskInfo(View, frozen=True, kw_only=True):
     state: TaskState
     attempt: int | None = None
     """Its latest try, from 1; None or 0 before the first."""
+    retries: int = 0
+    """How many of its tries were retries after a failure."""
     nodes: tuple[str, ...] = ()
     """Where that try runs or ran, in rank order."""
     start_ms: int | None = None
@@ -87,6 +102,8 @@ class TaskInfo(View, frozen=True, kw_only=True):
     signal: int | None = None
     cause: str = ""
     message: str = ""
+    reason: str = ""
+    """Why it waits."""
     usage: dict[str, Any] = {}
     attempts: tuple[AttemptInfo, ...] = ()
     """All its tries; only when one task is asked for."""
@@ -116,18 +133,23 @@ class NodeInfo(View, frozen=True, kw_only=True):
     """Steps on it now."""
     notes: tuple[str, ...] = ()
     """What it cannot do, in words."""
+    connected: bool = True
+    """Its agent is connected now."""
+    boot_id: str = ""
 
 
 class QueueInfo(View, frozen=True, kw_only=True):
-    """One queue."""
+    """One queue; numbers of tasks of jobs that have not ended."""
 
     name: str
+    open: bool = True
+    description: str = ""
+    jobs: int = 0
     pending: int = 0
     running: int = 0
     held: int = 0
     default_walltime: Duration | None = None
     max_walltime: Duration | None = None
-    priority: int = 0
 
 
 class EventInfo(View, frozen=True, kw_only=True):

@@ -1,0 +1,186 @@
+"""A real HAL on this machine: `hal up` once for all tests that only use it, and one each for those that break it."""
+
+from __future__ import annotations
+
+import os
+import select
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from hal.cli.main import main
+from hal.client.address import Address
+from hal.client.sync import Client
+from hal.runtime.home import Home
+
+DEADLINE_S = 60.0
+"""For everything that is waited for; far more than it takes."""
+
+
+class Ran(NamedTuple):
+    """What a command returned and wrote."""
+
+    code: int
+    out: str
+    err: str
+
+
+class LiveHal:
+    """A HAL_HOME, and `hal` run with it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.home = Home(root)
+        self.environment = {**os.environ, "HAL_HOME": str(root)}
+
+    def run(self, *args: object, text: str | None = None, check: bool = False, **env: str) -> Ran:
+        """`hal ARGS` as a process of its own."""
+        ran = subprocess.run(
+            self.command(*args),
+            env=self.environment | env,
+            input=text,
+            stdin=subprocess.DEVNULL if text is None else None,
+            capture_output=True,
+            text=True,
+            timeout=3 * DEADLINE_S,
+        )
+        assert not check or ran.returncode == 0, ran.stderr
+        return Ran(ran.returncode, ran.stdout, ran.stderr)
+
+    def start(self, *args: object) -> subprocess.Popen[str]:
+        """`hal ARGS` in the background, with pipes."""
+        return subprocess.Popen(
+            self.command(*args),
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def command(self, *args: object) -> list[str]:
+        """What is executed."""
+        return [sys.executable, "-m", "hal.cli.main", *map(str, args)]
+
+    def up(self, *args: object) -> LiveHal:
+        """`hal up`, which must work."""
+        self.run("up", *args, check=True)
+        return self
+
+    def client(self) -> Client:
+        """A client of it."""
+        return Client(Address(home=self.home))
+
+    def remove(self) -> None:
+        """End all of it, and its files."""
+        self.run("down", "--kill")
+        shutil.rmtree(self.root, ignore_errors=True)
+
+
+class Gate:
+    """A job that says when it runs and goes on when it is let: two FIFOs, so nobody polls and nobody sleeps."""
+
+    def __init__(self, directory: Path, name: str = "gate") -> None:
+        self._started = directory / f"{name}.started"
+        self._go = directory / f"{name}.go"
+        for path in (self._started, self._go):
+            os.mkfifo(path)
+        self._started_fd = os.open(self._started, os.O_RDWR | os.O_NONBLOCK)
+        self._go_fd = os.open(self._go, os.O_RDWR | os.O_NONBLOCK)
+
+    @property
+    def shell(self) -> str:
+        """A line of shell that tells, and waits."""
+        return f"echo $HAL_JOB_ID.$HAL_TASK.$HAL_ATTEMPT.$HAL_NODE_RANK > {self._started}; read word < {self._go}"
+
+    def command(self, then: str = "true") -> list[str]:
+        """The whole job."""
+        return ["sh", "-c", f"{self.shell}; {then}"]
+
+    def started(self, deadline_s: float = DEADLINE_S) -> str:
+        """`JOB.TASK.ATTEMPT.RANK` of the next one that runs."""
+        text = b""
+        while not text.endswith(b"\n"):
+            ready, _, _ = select.select([self._started_fd], [], [], deadline_s)
+            assert ready, "no job started"
+            text += os.read(self._started_fd, 1)
+        return text.decode().strip()
+
+    def open(self, count: int = 1) -> None:
+        """Let so many go on."""
+        os.write(self._go_fd, b"go\n" * count)
+
+    def close(self) -> None:
+        os.close(self._started_fd)
+        os.close(self._go_fd)
+
+
+def until(condition: Callable[[], object], what: str) -> None:
+    """Wait for a state that nobody announces.
+
+    Raises:
+        AssertionError: it did not come within `DEADLINE_S`.
+    """
+    deadline_s = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline_s, what
+        select.select([], [], [], 0.02)
+
+
+def new_home() -> Path:
+    """A HAL_HOME with a short path below that of this test run."""
+    return Path(tempfile.mkdtemp(prefix="e", dir=Path(os.environ["HAL_HOME"]).parent))
+
+
+@pytest.fixture(scope="session")
+def shared_hal() -> Iterator[LiveHal]:
+    """Three nodes, four cores each (shares are not enforced by there being cores); used, never broken."""
+    live = LiveHal(new_home())
+    try:
+        yield live.up("--nodes", "3", "--cpus", "4", "--memory", "1GiB")
+    finally:
+        live.remove()
+
+
+@pytest.fixture
+def own_hal() -> Iterator[LiveHal]:
+    """A home in which nothing was started yet; whatever the test started is ended."""
+    live = LiveHal(new_home())
+    yield live
+    live.remove()
+
+
+@pytest.fixture
+def hal(shared_hal: LiveHal, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
+    """`hal('jobs')` in this process, with the shared HAL."""
+    monkeypatch.setenv("HAL_HOME", str(shared_hal.root))
+
+    def run(*args: object) -> Ran:
+        capfd.readouterr()
+        code = main([str(arg) for arg in args])
+        out, err = capfd.readouterr()
+        return Ran(code, out, err)
+
+    return run
+
+
+@pytest.fixture
+def client(shared_hal: LiveHal) -> Iterator[Client]:
+    """A client of the shared HAL."""
+    with shared_hal.client() as made:
+        yield made
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Iterator[Gate]:
+    """A job's start and its leave to go on."""
+    made = Gate(tmp_path)
+    yield made
+    made.close()

@@ -1,0 +1,83 @@
+"""What docs/cli.md, docs/python.md and examples/ show is run as it stands there."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.e2e.conftest import DEADLINE_S, LiveHal
+
+from hal.core.model import specs_from_text
+
+ROOT = Path(__file__).parents[2]
+
+
+def blocks(page: str, language: str) -> list[str]:
+    """The fenced blocks of a page."""
+    return re.findall(rf"^```{language}\n(.*?)^```", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
+
+
+def test_the_commands_of_the_manual_work(own_hal: LiveHal, tmp_path: Path) -> None:
+    """Every block of docs/cli.md that begins with `set -e`, in order, in one shell with a fresh HAL."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "hal").write_text(f'#!/bin/sh\nexec {sys.executable} -m hal.cli.main "$@"\n')
+    (tmp_path / "bin" / "hal").chmod(0o755)
+    script = "\n".join(block for block in blocks("docs/cli.md", "sh") if block.startswith("set -e"))
+    env = own_hal.environment | {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"}
+    ran = subprocess.run(
+        ["bash", "-c", script],
+        cwd=tmp_path,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=3 * DEADLINE_S,
+        stdin=subprocess.DEVNULL,
+    )
+    assert ran.returncode == 0, f"{ran.stdout}\n{ran.stderr}"
+    assert "hello" in ran.stdout
+    assert "[1] index 1" in ran.stdout
+    assert len(json.loads((tmp_path / "jobs.json").read_text())) == 5
+
+
+def test_the_python_of_the_manual_works(shared_hal: LiveHal, tmp_path: Path) -> None:
+    """Every block of docs/python.md, in order, as one program."""
+    program = "\n\n".join(blocks("docs/python.md", "python"))
+    ran = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env=shared_hal.environment,
+        capture_output=True,
+        text=True,
+        timeout=3 * DEADLINE_S,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert "JobState" not in ran.stderr
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in (ROOT / "examples" / "python").glob("*.py")))
+def test_an_example_program_works(name: str, shared_hal: LiveHal) -> None:
+    """It checks its own result and says so by its exit code."""
+    program = ROOT / "examples" / "python" / name
+    ran = subprocess.run(
+        [sys.executable, program], env=shared_hal.environment, capture_output=True, text=True, timeout=3 * DEADLINE_S
+    )
+    assert ran.returncode == 0, ran.stderr
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in (ROOT / "examples" / "jobs").iterdir()))
+def test_an_example_job_works(name: str, shared_hal: LiveHal) -> None:
+    """Submitted as it is, it succeeds."""
+    ran = shared_hal.run("submit", "--wait", ROOT / "examples" / "jobs" / name)
+    assert ran.code == 0, ran.err
+
+
+@pytest.mark.parametrize("name", ["fit.toml", "workflow.yaml", "gang.json"])
+def test_an_example_spec_is_well_formed(name: str) -> None:
+    """Also where no HAL can be started."""
+    kind = name.rpartition(".")[2]
+    assert specs_from_text((ROOT / "examples" / "jobs" / name).read_text(), kind=kind)

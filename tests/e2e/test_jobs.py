@@ -1,0 +1,283 @@
+"""Jobs on a real HAL: submit, dependencies, hold, why, update, requeue, cancel, logs, listings, bad input."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.e2e.conftest import DEADLINE_S, Gate, LiveHal, Ran, until
+
+import hal as api
+from hal.client.sync import Client
+
+Hal = Callable[..., Ran]
+
+
+def test_an_array_and_what_waits_for_all_of_it(client: Client, tmp_path: Path) -> None:
+    """The fan-in job starts only when every task of the array has written its line."""
+    array = client.submit(f"echo $HAL_ARRAY_INDEX >> {tmp_path}/lines", array=20, cpus=0.25)
+    fan_in = client.submit(["wc", "-l", str(tmp_path / "lines")], after=array)
+    assert fan_in.wait(DEADLINE_S, check=True).state == "succeeded"
+    assert fan_in.logs().split()[0] == "20"
+    assert array.info.tasks == 20 or array.refresh().tasks == 20
+    assert {task.state for task in array.tasks()} == {"succeeded"}
+
+
+def test_jobs_of_one_submission_may_name_each_other(client: Client) -> None:
+    """`use` waits for `prepare` of the same submission; both ran in that order."""
+    use, prepare = client.submit(
+        [
+            {"name": "use", "command": ["true"], "dependencies": ["prepare"]},
+            {"name": "prepare", "command": ["true"]},
+        ]
+    )
+    ends = client.wait_all([prepare, use], DEADLINE_S)
+    assert ends[0].end_ms is not None
+    assert ends[1].start_ms is not None
+    assert ends[0].end_ms <= ends[1].start_ms
+
+
+def test_a_job_behind_a_failed_one_fails_without_running(client: Client) -> None:
+    """afterok cannot be met any more; afternotok runs."""
+    bad = client.submit(["false"])
+    never = client.submit(["true"], after=bad)
+    rescue = client.submit(["true"], after=f"afternotok:{bad.id}")
+    ends = client.wait_all([bad, never, rescue], DEADLINE_S)
+    assert [info.state for info in ends] == ["failed", "failed", "succeeded"]
+    assert ends[1].start_ms is None
+
+
+def test_a_failure_is_tried_again_as_often_as_it_said(client: Client) -> None:
+    """Two retries are three attempts."""
+    job = client.submit("exit 4", retries={"max": 2, "backoff": "10ms"})
+    assert (job.wait(DEADLINE_S).state, job.exit_code) == ("failed", 4)
+    assert [(a.attempt, a.state, a.exit_code) for a in job.task().attempts] == [(n, "failed", 4) for n in (1, 2, 3)]
+
+
+def test_a_signal_before_the_limit_lets_a_job_save_its_work(client: Client) -> None:
+    """USR1 one second before the limit of two; the job ends well by itself."""
+    script = "#!/bin/sh\ntrap 'echo saved; exit 0' USR1\nwhile :; do sleep 0.05; done\n"
+    job = client.submit(script=script, walltime=3, signal={"name": "USR1", "before": "2s"})
+    assert job.wait(DEADLINE_S).state == "succeeded"
+    assert job.logs() == "saved\n"
+
+
+def test_a_held_job_waits_for_its_release(hal: Hal, client: Client) -> None:
+    """`hal why` says so and what helps."""
+    job = client.submit(["true"], hold=True)
+    assert job.state == "held"
+    why = hal("why", job.id)
+    assert "held" in why.out
+    assert f"hal release {job.id}" in why.out
+    assert hal("release", job.id).code == 0
+    assert job.wait(DEADLINE_S).state == "succeeded"
+
+
+def test_hold_keeps_a_waiting_job_from_starting(hal: Hal, client: Client, gate: Gate) -> None:
+    """A job behind a running one is held; when the running one ends it stays."""
+    first = client.submit(gate.command())
+    gate.started()
+    second = client.submit(["true"], after=first)
+    assert hal("hold", second.id).code == 0
+    gate.open()
+    first.wait(DEADLINE_S, check=True)
+    assert second.state == "held"
+    second.release()
+    second.wait(DEADLINE_S, check=True)
+
+
+def test_why_names_the_resource_that_is_short(hal: Hal, client: Client, tmp_path: Path) -> None:
+    """All cpu is taken by a gang of three whole nodes."""
+    gate = Gate(tmp_path, "all")
+    everything = client.submit(gate.command(), nodes=3, cpus=4, walltime="1h")
+    for _ in range(3):
+        gate.started()
+    job = client.submit(["true"], cpus=2)
+    until(lambda: job.why().reason != "not-considered", "never considered")
+    answer = json.loads(hal("why", job.id, "--json").out)
+    assert answer["reason"] in ("resources", "priority")
+    assert "cpu" in answer["message"]
+    gate.open(3)
+    job.wait(DEADLINE_S, check=True)
+    everything.wait(DEADLINE_S)
+    gate.close()
+
+
+def test_update_changes_what_waits(hal: Hal, client: Client) -> None:
+    """Shown by `hal show`; an ended job refuses."""
+    job = client.submit(["true"], hold=True)
+    assert hal("update", job.id, "--priority", "9", "--walltime", "90m", "--name", "renamed").code == 0
+    shown = json.loads(hal("show", job.id, "--json").out)
+    assert (shown["priority"], shown["walltime"], shown["name"]) == (9, "1h30m", "renamed")
+    job.release()
+    job.wait(DEADLINE_S)
+    assert hal("update", job.id, "--priority", "1").code == 6
+
+
+def test_requeue_of_an_ended_job_is_a_new_attempt(hal: Hal, client: Client, tmp_path: Path) -> None:
+    """It failed for want of a file; now the file is there."""
+    job = client.submit(["cat", str(tmp_path / "late")])
+    assert job.wait(DEADLINE_S).state == "failed"
+    (tmp_path / "late").write_text("here\n")
+    assert hal("requeue", job.id).code == 0
+    assert api.Job(client, job.id).wait(DEADLINE_S).state == "succeeded"
+    assert [attempt.state for attempt in job.task().attempts] == ["failed", "succeeded"]
+    assert job.logs() == "here\n"
+
+
+def test_requeue_of_a_running_job_starts_it_again(client: Client, gate: Gate) -> None:
+    """The first attempt is stopped, the second runs to its end."""
+    job = client.submit(gate.command())
+    assert gate.started() == f"{job.id}.0.1.0"
+    job.requeue()
+    assert gate.started() == f"{job.id}.0.2.0"
+    gate.open()
+    assert job.wait(DEADLINE_S).state == "succeeded"
+
+
+def test_cancel_ends_what_runs_and_what_waits(hal: Hal, client: Client, gate: Gate) -> None:
+    """One by id; a second cancel is a conflict, an unknown id not found."""
+    running = client.submit(gate.command())
+    waiting = client.submit(["true"], after=running)
+    gate.started()
+    assert hal("cancel", running.id, waiting.id).code == 0
+    states = {info.state for info in client.wait_all([running, waiting], DEADLINE_S)}
+    assert states == {"cancelled"}
+    assert hal("cancel", running.id).code == 6
+    assert hal("cancel", "999999").code == 3
+
+
+def test_cancel_of_one_task_leaves_the_others(hal: Hal, client: Client) -> None:
+    """Task 1 of three is cancelled; the job is not a success, but the others are."""
+    job = client.submit(["true"], array=3, hold=True)
+    assert hal("cancel", f"{job.id}.1").code == 0
+    job.release()
+    job.wait(DEADLINE_S)
+    assert [task.state for task in job.tasks()] == ["succeeded", "cancelled", "succeeded"]
+
+
+def test_cancel_by_filter(hal: Hal, client: Client) -> None:
+    """All held jobs of a name, without being asked."""
+    jobs = client.submit([{"name": "by-filter", "command": ["true"], "hold": True}] * 3)
+    assert hal("cancel", "--name", "by-filter", "-y").out.count("cancelled") == 3
+    assert {info.state for info in client.wait_all(jobs, DEADLINE_S)} == {"cancelled"}
+
+
+def test_logs_follow_until_the_end(shared_hal: LiveHal, client: Client, gate: Gate) -> None:
+    """`hal logs -f` shows a line while the job still runs, and ends with the job."""
+    job = client.submit(["sh", "-c", f"echo first; {gate.shell}; echo last; echo bad >&2"])
+    gate.started()
+    process = shared_hal.start("logs", "-f", job.id)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "first\n"
+    gate.open()
+    out, err = process.communicate(timeout=DEADLINE_S)
+    assert (process.returncode, out, err) == (0, "last\n", "bad\n")
+
+
+def test_logs_by_task_stream_and_tail(hal: Hal, client: Client) -> None:
+    """Options choose what is shown."""
+    job = client.submit("seq 1 5; echo e$HAL_TASK >&2", array=2)
+    job.wait(DEADLINE_S, check=True)
+    assert hal("logs", f"{job.id}.1", "--stderr").out == "e1\n"
+    assert hal("logs", f"{job.id}.0", "--stream", "stdout", "--tail", "2").out == "4\n5\n"
+    assert hal("logs", f"{job.id}.0", "--tail", "0").out == ""
+    assert hal("logs", f"{job.id}.7").code == 3
+
+
+def test_wait_any_returns_with_the_first(hal: Hal, client: Client, gate: Gate) -> None:
+    """One job ends, the other one runs."""
+    slow, quick = client.submit(gate.command()), client.submit(["sh", "-c", "exit 3"])
+    gate.started()
+    ran = hal("wait", "--any", slow.id, quick.id)
+    assert (ran.code, ran.out.split()[0]) == (3, quick.id)
+    gate.open()
+    slow.wait(DEADLINE_S)
+
+
+def test_listings_filter_and_page(hal: Hal, client: Client) -> None:
+    """1,234 held jobs of one name come back over three pages."""
+    client.submit([{"name": "many", "command": ["true"], "hold": True, "labels": {"set": "a"}}] * 1_234)
+    found = json.loads(hal("jobs", "--name", "many", "--limit", "0", "--json").out)
+    assert len({info["id"] for info in found}) == 1_234
+    assert len(json.loads(hal("jobs", "--label", "set=a", "--state", "held", "--json").out)) == 100
+    client.cancel(name="many", state="held")
+
+
+def test_events_tell_the_story_of_a_job(hal: Hal, client: Client) -> None:
+    """Submitted, allocated, started, ended: in this order."""
+    job = client.submit(["true"])
+    job.wait(DEADLINE_S)
+    kinds = [event.kind for event in client.events(job=job.id)]
+    order = [kinds.index(kind) for kind in ("jobs-submitted", "attempts-allocated", "attempts-ended")]
+    assert order == sorted(order)
+    assert "jobs-submitted" in hal("events", "--job", job.id).out
+
+
+def test_followed_events_arrive_as_they_happen(client: Client) -> None:
+    """The feed from now on: the next submission is in it."""
+    feed = client.events(after=max((event.sequence for event in client.events()), default=0), follow=True)
+    job = client.submit(["true"])
+    assert next(event for event in feed if job.id in map(str, event.jobs)).kind == "jobs-submitted"
+
+
+def test_status_and_nodes_show_what_there_is(hal: Hal) -> None:
+    """Three nodes of four cores."""
+    report = json.loads(hal("status", "--json").out)
+    assert (report["controller"], [node["name"] for node in report["nodes"]]) == ("running", ["n1", "n2", "n3"])
+    nodes = json.loads(hal("nodes", "--json").out)
+    assert {node["capacity"]["cpu"] for node in nodes} == {4000}
+    assert hal("nodes", "n9").code == 3
+
+
+def test_submitting_again_under_the_same_key_submits_once(client: Client) -> None:
+    """What a retry after a lost answer relies on."""
+    first = client.submit(["true"], idempotency_key="e2e-once")
+    assert client.submit(["true"], idempotency_key="e2e-once").id == first.id
+
+
+def test_dry_run_stores_nothing(hal: Hal, client: Client) -> None:
+    """And refuses what a submission would refuse."""
+    before = next(client.jobs(limit=1)).id
+    assert hal("submit", "--dry-run", "--", "true").code == 0
+    assert hal("submit", "--dry-run", "-N", "9", "--", "true").code == 2
+    assert next(client.jobs(limit=1)).id == before
+
+
+BAD = [
+    ({"command": ["a"], "queue": "nowhere"}, "nowhere"),
+    ({"command": ["a"], "request": {"cpu": 99}}, "cpu"),
+    ({"command": ["a"], "request": {"memory": "1TiB"}}, "memory"),
+    ({"command": ["a"], "request": {"gpu": 1}}, "gpu"),
+    ({"command": ["a"], "nodes": 4}, "4"),
+    ({"command": ["a"], "constraints": ["gpu=a100"]}, "gpu"),
+    ({"command": ["a"], "dependencies": ["999999"]}, "999999"),
+]
+
+
+@pytest.mark.parametrize(("spec", "named"), BAD)
+def test_an_impossible_job_is_refused_at_submission(spec: dict[str, object], named: str, client: Client) -> None:
+    """The error names what is impossible; a good job beside it is not submitted either."""
+    before = next(client.jobs(limit=1)).id
+    with pytest.raises(api.HALError) as caught:
+        client.submit([{"command": ["true"]}, spec])
+    assert named in str(caught.value)
+    assert next(client.jobs(limit=1)).id == before
+
+
+def test_a_cycle_is_found_before_anything_is_stored(client: Client) -> None:
+    """a waits for b, b waits for c, c waits for a."""
+    before = next(client.jobs(limit=1)).id
+    ring = [{"name": a, "command": ["true"], "dependencies": [b]} for a, b in ("ab", "bc", "ca")]
+    with pytest.raises(api.SpecError, match="cycl"):
+        client.submit(ring)
+    assert next(client.jobs(limit=1)).id == before
+
+
+def test_an_id_that_is_none_is_a_usage_error(hal: Hal) -> None:
+    """`hal show abc`, `hal logs 0`."""
+    assert hal("show", "abc").code == 2
+    assert hal("logs", "0").code == 2
+    assert hal("show", "999999").code == 3

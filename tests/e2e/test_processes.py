@@ -1,0 +1,207 @@
+"""`hal up`, `hal down`, and what is killed in between, on real processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+from tests.e2e.conftest import DEADLINE_S, Gate, LiveHal, until
+from tests.e2e.terminal import Terminal
+
+from hal.runtime.identity import kill, running, wait_gone
+
+SMALL = ("--cpus", "2", "--memory", "512MiB")
+
+
+def kill_now(live: LiveHal, process: str) -> None:
+    """SIGKILL, as if the machine's owner or the kernel had done it."""
+    identity = running(live.home.pid_file(process))
+    assert identity is not None
+    kill(identity, signal.SIGKILL)
+    assert wait_gone(identity, DEADLINE_S)
+
+
+def test_up_is_idempotent_and_down_stops_everything(own_hal: LiveHal) -> None:
+    """A second `hal up` starts nothing; after `hal down` nothing of it runs; `hal up` alone brings the same back."""
+    first = json.loads(own_hal.run("up", "--nodes", "2", *SMALL, "--label", "k=v", "--json").out)
+    assert first["started"] == ["controller", "keeper-n1", "keeper-n2"]
+    assert json.loads(own_hal.run("up", "--json").out)["started"] == []
+    assert own_hal.run("down").code == 0
+    for process in ("controller", "keeper-n1", "agent-n1", "keeper-n2", "agent-n2"):
+        assert running(own_hal.home.pid_file(process)) is None
+    assert own_hal.run("status").code == 5
+    assert own_hal.run("down").code == 0
+    own_hal.up()
+    nodes = own_hal.client().nodes()
+    assert [(node.name, node.capacity["cpu"], node.labels["k"]) for node in nodes] == [
+        ("n1", 2000, "v"),
+        ("n2", 2000, "v"),
+    ]
+
+
+def test_another_shape_is_refused_while_it_runs(own_hal: LiveHal) -> None:
+    """Exit code 6, and what to do."""
+    own_hal.up(*SMALL)
+    ran = own_hal.run("up", "--nodes", "2")
+    assert (ran.code, "hal down" in ran.err) == (6, True)
+
+
+@pytest.mark.parametrize(
+    "args",
+    [("--nodes", "0"), ("--nodes", "65"), ("--cpus", "0"), ("--memory", "x"), ("--tcp", "h:"), ("--name", "../x")],
+)
+def test_bad_options_of_up_start_nothing(args: tuple[str, ...], own_hal: LiveHal) -> None:
+    """Exit code 2."""
+    assert own_hal.run("up", *args).code == 2
+    assert running(own_hal.home.controller_pid) is None
+
+
+def test_a_start_that_fails_shows_why_and_leaves_nothing(own_hal: LiveHal) -> None:
+    """The store's place is taken by a directory."""
+    own_hal.home.create()
+    own_hal.home.database.mkdir()
+    ran = own_hal.run("up", *SMALL)
+    assert ran.code == 5
+    assert "controller did not start" in ran.err
+    assert "controller.log" in ran.err or "controller.out" in ran.err
+    assert running(own_hal.home.controller_pid) is None
+    assert running(own_hal.home.keeper_pid("n1")) is None
+
+
+@pytest.mark.slow
+def test_two_hals_run_side_by_side(own_hal: LiveHal, shared_hal: LiveHal) -> None:
+    """Each has its own jobs, from 1 on."""
+    own_hal.up(*SMALL)
+    assert own_hal.run("run", "--", "sh", "-c", "echo $HAL_JOB_ID $HAL_HOME").out == f"1 {own_hal.root}\n"
+    assert own_hal.client().jobs(limit=10).__next__().id == "1"
+    assert shared_hal.run("status").code == 0
+
+
+def test_down_with_running_steps_must_be_told(own_hal: LiveHal, gate: Gate) -> None:
+    """Nobody can be asked: exit code 6, and the two ways; --kill cancels the job."""
+    own_hal.up(*SMALL)
+    job = own_hal.client().submit(gate.command())
+    gate.started()
+    ran = own_hal.run("down")
+    assert ran.code == 6
+    assert "--leave" in ran.err
+    assert "--kill" in ran.err
+    assert own_hal.run("down", "--kill").code == 0
+    own_hal.up()
+    assert own_hal.client().job(job.id).state == "cancelled"
+
+
+def test_down_asks_on_a_terminal(own_hal: LiveHal, gate: Gate) -> None:
+    """An empty answer stops nothing."""
+    own_hal.up(*SMALL)
+    own_hal.client().submit(gate.command())
+    gate.started()
+    with Terminal(own_hal.command("down"), own_hal.environment) as terminal:
+        terminal.read_until("[l/k/N]")
+        terminal.type("\n")
+        assert terminal.wait() == 1
+    assert own_hal.run("status").code == 0
+    gate.open()
+
+
+def test_steps_that_were_left_are_found_again(own_hal: LiveHal, gate: Gate) -> None:
+    """`hal down --leave`, the job ends meanwhile or later, `hal up`: it succeeded, and ran once."""
+    own_hal.up(*SMALL)
+    job = own_hal.client().submit(gate.command("echo done"))
+    gate.started()
+    assert own_hal.run("down", "--leave").code == 0
+    assert running(own_hal.home.controller_pid) is None
+    gate.open()
+    own_hal.up()
+    again = own_hal.client().job(job.id)
+    assert again.wait(DEADLINE_S).state == "succeeded"
+    assert (again.logs(), len(again.task().attempts)) == ("done\n", 1)
+
+
+@pytest.mark.parametrize("victims", [("controller",), ("agent-n1",), ("controller", "agent-n1"), ("keeper-n1",)])
+def test_a_running_step_outlives_the_processes_of_hal(victims: tuple[str, ...], own_hal: LiveHal, gate: Gate) -> None:
+    """SIGKILL, `hal up`: the step went on, its end is reported, nothing ran twice."""
+    own_hal.up(*SMALL)
+    job = own_hal.client().submit(gate.command("echo done; exit 3"))
+    gate.started()
+    for victim in victims:
+        kill_now(own_hal, victim)
+    own_hal.up()
+    gate.open()
+    again = own_hal.client().job(job.id)
+    assert (again.wait(DEADLINE_S).state, again.exit_code) == ("failed", 3)
+    assert (again.logs(), len(again.task().attempts)) == ("done\n", 1)
+
+
+def test_hal_run_and_a_followed_log_survive_a_restart_of_the_controller(own_hal: LiveHal, gate: Gate) -> None:
+    """The client connects again and goes on where it was."""
+    own_hal.up(*SMALL)
+    process = own_hal.start("run", "--", "sh", "-c", f"echo one; {gate.shell}; echo two; exit 5")
+    gate.started()
+    assert process.stdout is not None
+    assert process.stdout.readline() == "one\n"
+    kill_now(own_hal, "controller")
+    own_hal.up()
+    gate.open()
+    out, _ = process.communicate(timeout=2 * DEADLINE_S)
+    assert (process.returncode, out) == (5, "two\n")
+
+
+def test_the_layout_of_a_killed_hal_comes_back(own_hal: LiveHal) -> None:
+    """All processes killed; `hal up` alone starts both nodes again."""
+    own_hal.up("--nodes", "2", *SMALL)
+    for process in ("keeper-n1", "keeper-n2", "agent-n1", "agent-n2", "controller"):
+        identity = running(own_hal.home.pid_file(process))
+        if identity is not None:
+            kill(identity, signal.SIGKILL)
+    own_hal.up()
+    assert own_hal.run("run", "--nodes", "2", "--", "true").code == 0
+
+
+def test_tcp_needs_the_token_of_the_home(own_hal: LiveHal) -> None:
+    """Loopback, 401 without it; the command line speaks to it by URL."""
+    import socket
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    own_hal.up(*SMALL, "--tcp", port)
+    url = f"http://127.0.0.1:{port}"
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(f"{url}/v1/jobs", timeout=DEADLINE_S)
+    assert refused.value.code == 401
+    assert own_hal.run("jobs", "--url", url, HAL_TOKEN="wrong").code == 4
+    assert own_hal.run("run", "--url", url, "--", "echo", "hi").out == "hi\n"
+    assert (own_hal.home.token.stat().st_mode & 0o777) == 0o600
+
+
+def test_what_another_home_holds_cannot_be_taken(own_hal: LiveHal, tmp_path: Path) -> None:
+    """A directory with other files that others may read is refused, and left as it is."""
+    (tmp_path / "mine.txt").write_text("x")
+    tmp_path.chmod(0o755)
+    ran = own_hal.run("up", "--home", tmp_path)
+    assert ran.code == 6
+    assert os.listdir(tmp_path) == ["mine.txt"]
+
+
+def test_status_says_what_is_missing(own_hal: LiveHal) -> None:
+    """The node's processes are gone: the node is unreachable, and `hal up` is the advice."""
+    own_hal.up(*SMALL)
+    for process in ("keeper-n1", "agent-n1"):
+        identity = running(own_hal.home.pid_file(process))
+        assert identity is not None
+        kill(identity, signal.SIGSTOP)
+    try:
+        until(lambda: "unreachable" in own_hal.run("status").out, "the node stayed up")
+        report = json.loads(own_hal.run("status", "--json").out)
+        assert "hal up" in report["problems"][0]["do"]
+    finally:
+        for process in ("agent-n1", "keeper-n1"):
+            identity = running(own_hal.home.pid_file(process))
+            if identity is not None:
+                kill(identity, signal.SIGCONT)
