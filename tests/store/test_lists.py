@@ -126,6 +126,17 @@ def test_tasks_of_a_mixed_array_are_computed(leader: Leader) -> None:
     assert leader.store.task(2, 0) is None
 
 
+def test_the_spans_of_an_ended_job_can_be_read(leader: Leader) -> None:
+    """A requeue of an ended job begins with them."""
+    leader.commit(*submitted(job(1, tasks=5)))
+    end = progress(job(1), state=TaskState.CANCELLED, end_ms=5, pending=0, cancelled=5)
+    put = [Span(1, 3, 2, TaskState.CANCELLED), Span(1, 0, 3, TaskState.CANCELLED)]
+    leader.commit(ProgressJobs([end]), PutSpans(drop=[(1, 0)], put=put))
+    assert leader.store.load().spans == {}
+    assert leader.store.spans(1) == [put[1], put[0]]
+    assert leader.store.spans(2) == []
+
+
 def test_pages_of_tasks_join_without_gap_or_repeat(leader: Leader) -> None:
     """Every second task waits in a span of its own, the others have ended: 1,000 tasks in pages of 37."""
     leader.commit(InsertJobs([job(1, tasks=1_000)]))

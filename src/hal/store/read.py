@@ -209,14 +209,16 @@ def attempt_columns() -> list[Any]:
     return list(_ATTEMPT_COLUMNS)
 
 
+def spans(connection: Connection, job_id: int, ending_after: int = 0) -> list[Span]:
+    """Spans of a job in order; those that reach beyond task `ending_after` - 1."""
+    s = schema.task_spans.c
+    query = select(*_SPAN_COLUMNS).where(s.job_id == job_id, s.first + s.count > ending_after).order_by(s.first)
+    return [span_row(row) for row in connection.execute(query)]
+
+
 def span_row(row: AnyRow) -> Span:
     """The span of a row of its columns."""
     return Span(row[0], row[1], row[2], _TASK_STATES[row[3]], *row[4:])
-
-
-def span_columns() -> list[Any]:
-    """The columns that `span_row` reads."""
-    return list(_SPAN_COLUMNS)
 
 
 # ── events ────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -18,7 +18,7 @@ from hal.store import read, schema
 from hal.store.database import Database, MemoryDatabase, open_database, store_error
 from hal.store.errors import CommitUnknown, StaleEpoch, StoreError, StoreFull
 from hal.store.migrate import HEAD, migrate, revision_of
-from hal.store.operations import AttemptRow, Committed, Group, JobRow, NodeRow, QueueRow
+from hal.store.operations import AttemptRow, Committed, Group, JobRow, NodeRow, QueueRow, Span
 from hal.store.tasks import task, tasks
 from hal.store.views import JobFilter, Loaded, Remembered, Retention, TaskRow, Trimmed
 from hal.store.write import write
@@ -186,6 +186,11 @@ class Store:
         """One task; None when there is none of that number."""
         with self._database.reading("reading a task") as connection:
             return task(connection, job_id, number)
+
+    def spans(self, job_id: int) -> list[Span]:
+        """All spans of a job, ended or not, in order."""
+        with self._database.reading("listing spans") as connection:
+            return read.spans(connection, job_id)
 
     def attempts(
         self,

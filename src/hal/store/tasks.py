@@ -6,7 +6,6 @@ tasks had before: a task in a span waits, or has ended without another attempt.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
 from sqlalchemy import Connection, exists, select
@@ -15,7 +14,7 @@ from hal.core.lifecycle import TASK_STATE_OF
 from hal.core.model import TaskState
 from hal.store import schema
 from hal.store.operations import AttemptRow, Span
-from hal.store.read import attempt_columns, attempt_row, page, span_columns, span_row
+from hal.store.read import attempt_columns, attempt_row, page, spans
 from hal.store.views import TaskRow
 
 ATTEMPTS_AT_ONCE: Final = 500
@@ -28,10 +27,10 @@ def tasks(
     """A page of tasks in ascending order, in one of `states` (empty: any)."""
     limit = page(limit)
     start = 0 if after is None else after + 1
-    spans = _spans(connection, job_id, start)
+    waiting = iter(spans(connection, job_id, start))
     latest = _Latest(connection, job_id, states, start)
     found: list[TaskRow] = []
-    span = next(spans, None)
+    span = next(waiting, None)
     while len(found) < limit:
         attempt = latest.head()
         if span is not None and (attempt is None or span.first <= attempt.task):
@@ -40,7 +39,7 @@ def tasks(
                 stop = min(end, max(span.first, start) + limit - len(found))
                 found.extend(_waiting(span, task) for task in range(max(span.first, start), stop))
             latest.skip_to(end)
-            span = next(spans, None)
+            span = next(waiting, None)
         elif attempt is not None:
             found.append(_attempted(attempt))
             latest.skip_to(attempt.task + 1)
@@ -92,13 +91,6 @@ class _Latest:
         while self._rows and self._rows[-1].task < task_number:
             self._rows.pop()
         self._next = max(self._next, task_number)
-
-
-def _spans(connection: Connection, job_id: int, start: int) -> Iterator[Span]:
-    s = schema.task_spans.c
-    query = select(*span_columns()).where(s.job_id == job_id, s.first + s.count > start).order_by(s.first)
-    for row in connection.execute(query):
-        yield span_row(row)
 
 
 def _waiting(span: Span, number: int) -> TaskRow:
