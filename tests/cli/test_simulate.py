@@ -234,6 +234,21 @@ def test_a_missing_file_and_a_directory_end_with_code_2(
     assert str(tmp_path) in capsys.readouterr().err
 
 
+def test_the_example_of_the_documentation_runs(tmp_path: Path) -> None:
+    """examples/simulate/compare.sh, as docs/simulate.md and docs/workload.md name it."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    script = ROOT / "examples" / "simulate" / "compare.sh"
+    done = subprocess.run(
+        ["sh", str(script), str(tmp_path)], env={**os.environ, "PATH": path}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    names = {entry.name for entry in tmp_path.iterdir()}
+    tables = {f"demo-{policy}.csv" for policy in ("fcfs", "easy", "easy-sjbf", "conservative")}
+    assert names == {"demo.swf.gz", "demo.svg", "nodes.json"} | tables
+    (gangs,) = json.loads((tmp_path / "nodes.json").read_text())
+    assert (gangs["jobs"], gangs["nodes"], gangs["cpus_per_node"]) == (600, 32, 8)
+
+
 def test_help_loads_neither_numpy_nor_numba() -> None:
     """The parser alone answers --help."""
     probe = (

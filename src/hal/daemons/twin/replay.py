@@ -53,7 +53,6 @@ IDLE_WAKES_MAX = 1 << 20
 """Cycles in a row that the engine may ask for without an event of the log and without a start: beyond it, it spins."""
 
 _MILLI = 1000
-_NEVER = INF // _MILLI
 
 Report = Callable[[int], None]
 """Called now and then with the number of jobs submitted so far."""
@@ -116,71 +115,75 @@ def replay(
     owners = (OwnerSpec(),)
     ends = _ends(jobs)
     next_group = _next_groups(workload.submit_s).tolist()
-    submit_s = [*workload.submit_s.tolist(), _NEVER]
-    run_s = workload.run_s.tolist()
-    start_s = [-1] * jobs
+    # Job numbers count from 1, so lists by number have an unused place 0. Times in here are milliseconds.
+    submit_ms = [*(workload.submit_s * _MILLI).tolist(), INF]
+    run_ms = [0, *(workload.run_s * _MILLI).tolist()]
+    start_ms = [-1] * (jobs + 1)
     pop, push = heapq.heappop, heapq.heappush
-    running: list[int] = [_NEVER * jobs]
+    ending: dict[int, list[int]] = {}
+    end_times: list[int] = [INF]
     arrived = ended = cycles = idle_wakes = peak_live = 0
-    wake_s = _NEVER
+    wake_ms = INF
     while ended < jobs:
-        now = submit_s[arrived]
-        next_end = running[0] // jobs
-        if next_end < now:
-            now = next_end
-        if wake_s < now:
-            now = wake_s
+        now = submit_ms[arrived]
+        if end_times[0] < now:
+            now = end_times[0]
+        if wake_ms < now:
+            now = min(now, -(-wake_ms // _MILLI) * _MILLI)
             idle_wakes += 1
             if idle_wakes > IDLE_WAKES_MAX:
                 raise InternalError(f"{policy}: the engine asked for {idle_wakes} cycles in a row that started nothing")
-        elif now == _NEVER:
-            raise InternalError(f"{policy}: the engine left {jobs - ended} jobs of the log waiting on an empty machine")
-        else:
-            if next_end == now:
-                job = pop(running) % jobs
-                ended += 1
-                if running[0] // jobs == now:
-                    together = [job]
-                    while running[0] // jobs == now:
-                        together.append(pop(running) % jobs)
-                    ended += len(together) - 1
-                    apply(state, AttemptsEnded(ends[together]))
-                else:
-                    apply(state, AttemptsEnded(ends[job : job + 1]))
-            if submit_s[arrived] == now:
-                until = next_group[arrived]
-                apply(state, JobsSubmitted(submits[arrived:until], classes, owners))
-                arrived = until
-                if arrived - ended > peak_live:
-                    peak_live = arrived - ended
-        now_ms = now * _MILLI
-        plan = cycle(state, now_ms)
+        if end_times[0] == now:
+            if now == INF:
+                raise InternalError(
+                    f"{policy}: the engine left {jobs - ended} jobs of the log waiting on an empty machine"
+                )
+            pop(end_times)
+            numbers = ending.pop(now)
+            ended += len(numbers)
+            if len(numbers) == 1:
+                apply(state, AttemptsEnded(ends[numbers[0] - 1 : numbers[0]]))
+            else:
+                apply(state, AttemptsEnded(ends[[number - 1 for number in numbers]]))
+        if submit_ms[arrived] == now:
+            until = next_group[arrived]
+            apply(state, JobsSubmitted(submits[arrived:until], classes, owners))
+            arrived = until
+            if arrived - ended > peak_live:
+                peak_live = arrived - ended
+        plan = cycle(state, now)
         while True:
             if plan.changes:
                 apply(state, PlanAssumed(plan))
-                if plan.starts.size:
+                starts = plan.starts
+                if starts.size:
                     idle_wakes = 0
-                    for number in plan.starts["job"].tolist():
-                        start_s[number - 1] = now
-                        push(running, (now + run_s[number - 1]) * jobs + number - 1)
+                    for number in starts["job"].tolist():
+                        start_ms[number] = now
+                        end = now + run_ms[number]
+                        if end in ending:
+                            ending[end].append(number)
+                        else:
+                            ending[end] = [number]
+                            push(end_times, end)
             if check:
                 check_invariants(state)
             if plan.cursor is None:
                 break
-            plan = cycle(state, now_ms, cursor=plan.cursor)
-        wake_s = -(-plan.wake_ms // _MILLI)
+            plan = cycle(state, now, cursor=plan.cursor)
+        wake_ms = plan.wake_ms
         cycles += 1
         if report is not None and not cycles % REPORT_EVERY:
             report(arrived)
-    started = np.array(start_s, np.int64)
+    start_s = np.array(start_ms[1:], np.int64) // _MILLI
     return ReplayResult(
         policy=policy,
         clairvoyant=clairvoyant,
         machine=machine,
         id=workload.id,
         submit_s=workload.submit_s,
-        start_s=started,
-        end_s=started + workload.run_s,
+        start_s=start_s,
+        end_s=start_s + workload.run_s,
         procs=workload.procs,
         user=workload.user,
         cycles=cycles,
