@@ -70,6 +70,8 @@ class ScriptedServer:
         self.most_at_once = 0
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
+        self.hung_up = threading.Event()
+        """Set once a connection was closed from this side."""
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -86,8 +88,11 @@ class ScriptedServer:
                     outer._open.discard(self.connection)
                 try:
                     super().finish()
+                    self.connection.shutdown(socket.SHUT_RDWR)
                 except OSError:
                     return
+                finally:
+                    outer.hung_up.set()
 
             def handle_one_request(self) -> None:
                 try:

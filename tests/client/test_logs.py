@@ -5,10 +5,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.client.conftest import Serve
-from tests.client.scripted_server import Asked, Reply, as_json
+from tests.client.scripted_server import Asked, Reply, as_json, problem
 
 import hal
 from hal.cli.streams import prefixed
+from hal.client.follow import LogFollower
 from hal.client.sync import Client
 
 
@@ -86,6 +87,22 @@ def test_following_goes_on_with_the_next_attempt(serve: Serve, client: Client) -
 
     server = serve(answer)
     assert "".join(hal.Job(client, "1").logs(follow=True)) == "first\nsecond\n"
+
+
+def test_following_from_the_first_attempt_leaves_out_one_that_never_ran(serve: Serve, client: Client) -> None:
+    """Attempt 2 was refused by its node; 1 and 3 wrote something."""
+
+    def answer(asked: Asked) -> Reply:
+        if asked.path.endswith("/tasks/0"):
+            return as_json({"job": "1", "task": 0, "state": "succeeded", "attempt": 3})
+        if asked.query["attempt"] == "2":
+            return problem(404, "not-found", "attempt 1.0.2 has no output")
+        text = {"1": b"first\n", "3": b"third\n"}[asked.query["attempt"]]
+        return Reply(chunks=[text]) if "follow" in asked.query else part(asked, text)
+
+    serve(answer)
+    follower = LogFollower(client.connections, "1", from_first=True)
+    assert b"".join(follower.pieces(follow=True)) == b"first\nthird\n"
 
 
 def test_a_character_cut_between_two_pieces_is_kept_whole(serve: Serve, client: Client) -> None:

@@ -32,6 +32,7 @@ def test_a_connection_that_the_controller_closed_is_replaced_unnoticed(serve: Se
     """A keep-alive that ran out between two requests is no error, also for a request that must not be repeated."""
     server = serve(lambda asked: Reply(b'{"results": [{"id": "1"}]}', close=True))
     client.requeue(1)
+    assert server.hung_up.wait(20)
     client.requeue(1)
     assert server.paths() == ["POST /v1/jobs/requeue"] * 2
 

@@ -80,17 +80,18 @@ class _Attended:
                 f"(hal logs {info.id}.0)"
             )
             tasks = 0
-        mixer = self._mixer(tasks, nodes)
-        mixer.start()
-        try:
-            info = self._wait()
-        finally:
-            mixer.finish()
+        with Progress(self._screen) as progress:
+            mixer = self._mixer(tasks, nodes, progress)
+            mixer.start()
+            try:
+                info = self._wait(mixer, progress)
+            finally:
+                mixer.finish()
         if mixer.error is not None:
             raise mixer.error
         return self._exit_code(info)
 
-    def _mixer(self, tasks: int, nodes: int) -> Mixer:
+    def _mixer(self, tasks: int, nodes: int, progress: Progress) -> Mixer:
         from hal.cli.streams import Mixer, Source
 
         sources = []
@@ -99,20 +100,28 @@ class _Attended:
                 label = (f"{task}" if tasks > 1 else "") + (f"@{rank}" if nodes > 1 else "")
                 prefix = f"[{label}] " if label else ""
                 sources += [Source(task, rank, stream, prefix) for stream in ("stdout", "stderr")]
-        return Mixer(self._screen.client, self._job.id, sources, sys.stdout.buffer, sys.stderr.buffer)
+        client, out, err = self._screen.client, sys.stdout.buffer, sys.stderr.buffer
+        return Mixer(client, self._job.id, sources, out, err, progress.clear)
 
-    def _wait(self) -> JobInfo:
+    def _wait(self, mixer: Mixer, progress: Progress) -> JobInfo:
+        """The job when it has ended.
+
+        Raises:
+            BrokenPipeError: whoever read the output has gone; the job was cancelled, as a program in a pipe would end.
+        """
         from hal.core.model import TimedOutError
 
-        with Progress(self._screen) as progress:
-            while True:
-                try:
-                    return self._job.wait(LOOK_EVERY_S)
-                except TimedOutError:
-                    self._tell(progress)
-                except KeyboardInterrupt:
-                    progress.clear()
-                    self._interrupted()
+        while True:
+            try:
+                return self._job.wait(LOOK_EVERY_S)
+            except TimedOutError:
+                self._tell(progress)
+            except KeyboardInterrupt:
+                progress.clear()
+                self._interrupted()
+            if isinstance(mixer.error, BrokenPipeError):
+                self._cancel()
+                raise mixer.error
 
     def _tell(self, progress: Progress) -> None:
         info = self._job.info
@@ -136,6 +145,9 @@ class _Attended:
                 self._screen.note("")
         self._cancelled = True
         self._screen.note(f"cancelling job {self._job.id}")
+        self._cancel()
+
+    def _cancel(self) -> None:
         from hal.core.model import ConflictError
 
         try:

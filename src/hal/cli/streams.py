@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import BinaryIO, NamedTuple
 
 from hal.client.follow import LogFollower
@@ -31,12 +31,32 @@ class Mixer:
     behind its prefix, so that lines of different tasks never run into each other.
     """
 
-    def __init__(self, client: Client, job_id: str, sources: list[Source], out: BinaryIO, err: BinaryIO) -> None:
+    def __init__(
+        self,
+        client: Client,
+        job_id: str,
+        sources: list[Source],
+        out: BinaryIO,
+        err: BinaryIO,
+        before_write: Callable[[], None],
+    ) -> None:
+        """`before_write` is called before anything is written, from any thread, one at a time."""
         self._followers = [
-            (source, LogFollower(client.connections, job_id, stream=source.stream, task=source.task, rank=source.rank))
+            (
+                source,
+                LogFollower(
+                    client.connections,
+                    job_id,
+                    stream=source.stream,
+                    task=source.task,
+                    rank=source.rank,
+                    from_first=True,
+                ),
+            )
             for source in sources
         ]
         self._to = {"stdout": out, "stderr": err}
+        self._before_write = before_write
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
         self.error: HALError | BrokenPipeError | None = None
@@ -71,6 +91,7 @@ class Mixer:
 
     def _write(self, stream: str, data: bytes) -> None:
         with self._lock:
+            self._before_write()
             self._to[stream].write(data)
             self._to[stream].flush()
 

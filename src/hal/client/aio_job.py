@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hal.client import calls
 from hal.client.backoff import FIRST_DELAY_S, LONGEST_DELAY_S
 from hal.client.calls import Call
+from hal.client.follow import NOT_BEGUN
 from hal.client.http import BrokenStreamError
 from hal.client.outcome import error_of, failure_of
 from hal.client.views import JobInfo, LogPart, Outcome, TaskInfo, WhyInfo
@@ -79,11 +80,11 @@ class AsyncJob:
 
     async def follow(self, stream: str = "stdout", *, task: int = 0, rank: int = 0) -> AsyncIterator[bytes]:
         """What it writes, in pieces as they are written, until the task has ended; over retries."""
-        attempt = 0
-        while (following := await self._next_attempt(task, attempt)) is not None:
-            attempt = following
+        attempt = await self._next_attempt(task, 0, latest=True)
+        while attempt is not None:
             async for piece in self._whole(stream, task, rank, attempt):
                 yield piece
+            attempt = await self._next_attempt(task, attempt)
 
     async def why(self) -> WhyInfo:
         """Why it has not started, and what would help."""
@@ -122,13 +123,14 @@ class AsyncJob:
         self._info = await self._client.call(calls.update(self.id, fields))
         return self._info
 
-    async def _next_attempt(self, task: int, previous: int) -> int | None:
+    async def _next_attempt(self, task: int, previous: int, *, latest: bool = False) -> int | None:
+        """The attempt after `previous` (or the latest) once it has begun; None when there will be none."""
         delay_s = FIRST_DELAY_S
         while True:
             info = await self.task(task)
-            latest = info.attempt or 0
-            if latest > previous and info.state not in ("pending", "held", "allocated"):
-                return latest
+            last = info.attempt or 0
+            if last > previous + 1 or (last == previous + 1 and info.state not in NOT_BEGUN):
+                return last if latest else previous + 1
             if info.ended:
                 return None
             await asyncio.sleep(delay_s)

@@ -9,7 +9,9 @@ from hal.client import calls
 from hal.client.backoff import FIRST_DELAY_S, LONGEST_DELAY_S
 from hal.client.http import CHUNK_BYTES, BrokenStreamError, Connections, Stream
 from hal.client.views import LogPart, TaskInfo
+from hal.core.model import NotFoundError, TaskState
 
+NOT_BEGUN = frozenset({TaskState.PENDING, TaskState.HELD, TaskState.ALLOCATED})
 PART_BYTES = 4 << 20
 """How much of a file one request reads."""
 
@@ -26,13 +28,17 @@ class LogFollower:
         task: int = 0,
         rank: int = 0,
         attempt: int | None = None,
+        from_first: bool = False,
     ) -> None:
+        """With `from_first`, following begins with the first attempt instead of the latest."""
         self._connections = connections
         self._job_id = job_id
         self._stream = stream
         self._task = task
         self._rank = rank
         self._attempt = attempt
+        self._from_first = from_first
+        self._latest = 0
         self._offset = 0
         self._open: Stream | None = None
         self._stopping = threading.Event()
@@ -51,12 +57,16 @@ class LogFollower:
         if not follow:
             yield from self._rest(self._attempt)
             return
-        only_one = self._attempt is not None
-        attempt = self._attempt or self._next_attempt(0)
+        if self._attempt is not None:
+            yield from self._whole(self._attempt)
+            return
+        attempt = self._next_attempt(0)
+        if attempt is not None and not self._from_first:
+            attempt = self._latest
         while attempt is not None:
             yield from self._whole(attempt)
             self._offset = 0
-            attempt = None if only_one or self._stopping.is_set() else self._next_attempt(attempt)
+            attempt = self._next_attempt(attempt)
 
     def stop(self) -> None:
         """Make `pieces` end soon, from another thread; what is there by now is still given."""
@@ -66,7 +76,15 @@ class LogFollower:
             stream.interrupt()
 
     def _whole(self, attempt: int) -> Iterator[bytes]:
-        """One attempt's file until it is complete, opened again wherever it breaks off."""
+        """One attempt's file until it is complete; nothing of an earlier attempt that never ran."""
+        try:
+            yield from self._until_complete(attempt)
+        except NotFoundError:
+            if attempt >= self._latest:
+                raise
+
+    def _until_complete(self, attempt: int) -> Iterator[bytes]:
+        """One attempt's file, opened again wherever it breaks off."""
         delay_s = FIRST_DELAY_S
         while True:
             request = self._call(attempt, follow=True).request
@@ -100,13 +118,14 @@ class LogFollower:
                 yield part.data[start : start + CHUNK_BYTES]
 
     def _next_attempt(self, previous: int) -> int | None:
-        """The first attempt after `previous` that has begun, waited for; None when there will be none."""
+        """The attempt after `previous` once it has begun, waited for; None when there will be none."""
         delay_s = FIRST_DELAY_S
         while True:
             info = self._task_info()
-            latest = info.attempt or 0
-            if latest > previous and info.state not in ("pending", "held", "allocated"):
-                return latest
+            begun = info.state not in NOT_BEGUN
+            self._latest = info.attempt or 0
+            if self._latest > previous + 1 or (self._latest == previous + 1 and begun):
+                return previous + 1
             if info.ended or self._stopping.is_set():
                 return None
             self._stopping.wait(delay_s)
