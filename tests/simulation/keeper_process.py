@@ -13,9 +13,10 @@ from hal.core.model.errors import UnreachableError
 from hal.daemons.agent.keeper.core import KeeperCore
 from hal.daemons.agent.keeper.ports import Instant, KeeperConfig, Record
 from hal.runtime.interface import Connection, Runtime, UnixAddress
-from hal.runtime.virtual import VirtualHost
 from hal.runtime.virtual_process import VirtualProcess, VirtualRuntime
 from hal.wire.frames import Hello
+
+AGENT_LOOK_MS: Final = 500
 
 _encode = msgspec.msgpack.encode
 _decode: Final = msgspec.msgpack.Decoder(list[Record])
@@ -24,8 +25,8 @@ _decode: Final = msgspec.msgpack.Decoder(list[Record])
 class DiskJournal:
     """A keeper's journal on the virtual disk; the keeper may be killed right before or after a record is in it."""
 
-    def __init__(self, host: VirtualHost, process: VirtualProcess, rng: random.Random, kill_chance: float) -> None:
-        self._blocks: list[bytes] = host.disk.setdefault("journal", [])
+    def __init__(self, blocks: list[bytes], process: VirtualProcess, rng: random.Random, kill_chance: float) -> None:
+        self._blocks = blocks
         self._process = process
         self._rng = rng
         self._kill_chance = kill_chance
@@ -54,13 +55,22 @@ class DiskJournal:
 class KeeperShell:
     """Feeds the core: frames of one agent, events of the spawner, time."""
 
-    def __init__(self, runtime: VirtualRuntime, machine: Machine, config: KeeperConfig, kill_chance: float) -> None:
+    def __init__(
+        self,
+        runtime: VirtualRuntime,
+        machine: Machine,
+        config: KeeperConfig,
+        kill_chance: float,
+        agent_argv: Sequence[str],
+    ) -> None:
         process = machine.host.processes[runtime.pid]
         self._runtime = runtime
         self._spawner = FakeSpawner(machine, process, kill_chance)
         self._agent: Connection | None = None
+        self._agent_argv = agent_argv
         self._timer = runtime.call_later(0, lambda: None)
-        journal = DiskJournal(machine.host, process, machine.rng, kill_chance)
+        blocks: list[bytes] = machine.host.disk.setdefault(f"journal {machine.node}", [])
+        journal = DiskJournal(blocks, process, machine.rng, kill_chance)
         self.core = KeeperCore(
             config=config,
             journal=journal,
@@ -79,7 +89,15 @@ class KeeperShell:
         address = UnixAddress(self._runtime.paths.keeper_socket(self.core.config.node))
         await self._runtime.listen(address, self._serve)
         self.turn()
-        await self._runtime.stopping.wait()
+        while True:
+            await self._runtime.sleep(AGENT_LOOK_MS)
+            if self._agent is None and not self._agent_runs():
+                await self._runtime.start_process(self._agent_argv)
+
+    def _agent_runs(self) -> bool:
+        """As the pid file would tell."""
+        name = f"agent-{self.core.config.node}"
+        return any(process.name == name for process in self._runtime.host.processes.values())
 
     def turn(self) -> None:
         """What has happened → the core → its frames to the agent; then sleep until it wants to be woken."""
@@ -116,8 +134,10 @@ class KeeperShell:
             self.core.detached(self.now())
 
 
-async def keeper_main(runtime: Runtime, machine: Machine, config: KeeperConfig, kill_chance: float) -> None:
-    """The keeper's process."""
+async def keeper_main(
+    runtime: Runtime, machine: Machine, config: KeeperConfig, kill_chance: float, agent_argv: Sequence[str]
+) -> None:
+    """The keeper's process; it starts its agent whenever there is none."""
     if not isinstance(runtime, VirtualRuntime):
         raise TypeError("the fake machine is virtual, so its keeper is too")
-    await KeeperShell(runtime, machine, config, kill_chance).run()
+    await KeeperShell(runtime, machine, config, kill_chance, agent_argv).run()

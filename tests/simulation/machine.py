@@ -60,6 +60,7 @@ class Run(NamedTuple):
 
     step: StepId
     node: str
+    cpu_milli: int
     begin_s: float
     end_s: float
     status: int | None
@@ -94,12 +95,13 @@ class Step:
 
 
 class Machine:
-    """The processes of one virtual host; those of steps and helpers survive their keeper."""
+    """The processes of one node of a virtual host; those of steps and helpers survive their keeper."""
 
-    def __init__(self, host: VirtualHost, *, helpers: int = 2) -> None:
+    def __init__(self, host: VirtualHost, node: str = "n1", *, helpers: int = 2) -> None:
         self.host = host
+        self.node = node
         self.loop = host.world.loop
-        self.rng: random.Random = host.world.rng(f"machine {host.name}")
+        self.rng: random.Random = host.world.rng(f"machine {node}")
         self.runs: list[Run] = []
         self.listener: FakeSpawner | None = None
         self._steps: dict[StepId, Step] = {}
@@ -168,7 +170,7 @@ class Machine:
         position = self.rng.randrange(len(self._helpers))
         helper, self._helpers[position] = self._helpers[position], Helper()
         helper.alive = False
-        self.host.world.note(self.host.name, "helper killed", "")
+        self.host.world.note(self.node, "helper killed", "")
         for one, step in list(self._steps.items()):
             if step.helper is helper and not step.pid and not step.gone and self.listener is not None:
                 del self._steps[one]
@@ -199,7 +201,7 @@ class Machine:
         self._next_pid += 1
         step.pid = self._next_pid
         step.begin_s, step.begin_wall_ms, step.begin_boot_ms = self.loop.time(), host.now_ms(), host.boot_ms()
-        host.world.note(host.name, "spawn", str(one))
+        host.world.note(self.node, "spawn", str(one))
         self._tell(self._spawned(step))
         self._later(step.work.duration_ms, lambda: self._end(step, step.work.code(one.attempt)))
 
@@ -210,7 +212,7 @@ class Machine:
         step.leftovers = 0 if everything or "leftover" not in step.work.flags else 1
         step.ended = Ended(one, status, Usage(user_ms=1), self.host.now_ms(), leftover=step.leftovers > 0)
         step.seen = step.helper.alive
-        self.host.world.note(self.host.name, "exit", f"{one} {status}")
+        self.host.world.note(self.node, "exit", f"{one} {status}")
         if step.leftovers:
             self._later(LEFTOVER_MS, lambda: self._clear(step, 0))
         else:
@@ -235,7 +237,8 @@ class Machine:
         self._record(step, step.ended.status if step.ended and step.seen else None)
 
     def _record(self, step: Step, status: int | None) -> None:
-        self.runs.append(Run(step.launch.step, self.host.name, step.begin_s, self.loop.time(), status))
+        launch = step.launch
+        self.runs.append(Run(launch.step, self.node, launch.template.cpu_milli, step.begin_s, self.loop.time(), status))
 
     def _vanish(self, step: Step) -> None:
         self._tell(Vanished(step.launch.step, self.host.now_ms(), "the helper that waited for it was killed"))

@@ -42,7 +42,7 @@ def install(host: VirtualHost, machine: Machine, kill_chance: float) -> None:
     config = KeeperConfig(node="n1", home=str(host.home.root), capacity={"cpu": 4_000})
 
     async def keeper(runtime: Runtime) -> None:
-        await keeper_main(runtime, machine, config, kill_chance)
+        await keeper_main(runtime, machine, config, kill_chance, [AGENT])
 
     async def agent(runtime: Runtime) -> int:
         paths = runtime.paths
@@ -95,7 +95,7 @@ def run_steps(
             names = [one.name for one in host.processes.values()]
             if "controller" not in names:
                 world.start(host, "controller", controller)
-            if "agent-n1" not in names:
+            if not {"agent-n1", "keeper-n1"} & set(names):
                 host.start_program([AGENT])
         await world.until(lambda: notes.done, limit_ms=LIMIT_MS, what="all steps over")
 

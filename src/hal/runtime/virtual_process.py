@@ -13,7 +13,7 @@ from contextvars import Context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
-from hal.core.model.errors import HALError, OverloadedError, TimedOutError
+from hal.core.model.errors import HALError, OverloadedError, TimedOutError, UnreachableError
 from hal.runtime.home import Home
 from hal.runtime.identity import ProcessIdentity
 from hal.runtime.interface import (
@@ -132,6 +132,32 @@ class VirtualProcess:
         """As SIGCONT: what was due meanwhile runs now, in order."""
         self.paused = False
         self._replay()
+
+    async def ask(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Run a coroutine inside the process, as a request to it, and give its answer.
+
+        Raises:
+            UnreachableError: the process ended before it answered; whether it has done it is not known.
+        """
+        answer: asyncio.Future[T] = self.world.loop.create_future()
+        ended = asyncio.ensure_future(self.wait())
+
+        async def serve() -> None:
+            try:
+                result = await work()
+            except HALError as error:
+                if not answer.done():
+                    answer.set_exception(error)
+            else:
+                if not answer.done():
+                    answer.set_result(result)
+
+        self.world.loop.call_soon(self.runtime.spawn_task, serve(), "a request", context=self.context)
+        await asyncio.wait((answer, ended), return_when=asyncio.FIRST_COMPLETED)
+        ended.cancel()
+        if not answer.done():
+            raise UnreachableError(f"{self.name} ended before it answered")
+        return answer.result()
 
     def on_death(self, call: Callable[[], object]) -> None:
         """Call this, outside the process, when it has ended in whatever way: what the kernel would tidy up for it."""
