@@ -5,8 +5,8 @@ VENV := .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.installed
 
-# Where the engine keeps its compiled kernels by itself; named here so that every HAL_HOME of tests and demo shares them.
-export HAL_CACHE ?= $(CURDIR)/src/hal/core/kernels/__pycache__
+# Compiled kernels lie beside the packages they were compiled with, so that every target and every HAL_HOME shares them.
+export HAL_CACHE ?= $(CURDIR)/$(VENV)/hal-cache
 
 # The virtual environment names its own directory; a clone that was moved gets a new one.
 ifneq ($(shell cat $(READY) 2>/dev/null),$(CURDIR))
@@ -36,7 +36,7 @@ test: kernels lint ## lint, types, import contracts, generated files, all fast t
 
 test-all: kernels ## what `make test` leaves out: slow tests, and the engine with array bounds checked (15 minutes more)
 	$(PY) -m pytest -m slow --timeout 900
-	NUMBA_BOUNDSCHECK=1 HAL_CACHE="$(CURDIR)/$(VENV)/boundscheck" \
+	NUMBA_BOUNDSCHECK=1 HAL_CACHE="$(HAL_CACHE)-boundscheck" \
 		$(PY) -m pytest -m "not slow and not soak" --timeout 900 tests/core/engine tests/core/kernels
 
 soak: kernels ## tests without a time limit: random crashes for hours; stop with Ctrl-C

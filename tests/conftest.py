@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -34,7 +35,7 @@ _ROOT = Path(tempfile.mkdtemp(prefix="hal-t-"))
 
 os.environ[MARK] = _RUN
 os.environ["HAL_HOME"] = str(_ROOT / "home")
-os.environ.setdefault("HAL_CACHE", str(Path(__file__).parent.parent / "src/hal/core/kernels/__pycache__"))
+os.environ.setdefault("HAL_CACHE", str(Path(sys.prefix) / "hal-cache"))
 os.environ.setdefault("NUMBA_CACHE_DIR", os.environ["HAL_CACHE"])
 os.environ.setdefault("MPLBACKEND", "Agg")
 os.environ.pop("HAL_URL", None)

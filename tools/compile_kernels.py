@@ -12,13 +12,11 @@ from pathlib import Path
 
 
 def main() -> int:
-    if "HAL_CACHE" in os.environ:
-        os.environ["NUMBA_CACHE_DIR"] = os.environ["HAL_CACHE"]
+    os.environ["NUMBA_CACHE_DIR"] = os.environ.get("HAL_CACHE") or str(Path(sys.prefix) / "hal-cache")
     began_s = time.monotonic()
 
-    from numba import config
-
     from hal.core.kernels.compile_all import compile_all
+    from numba import config
 
     cache = Path(config.CACHE_DIR)
     stamp = cache / f"all-of-python-{sys.version_info.major}.{sys.version_info.minor}"
