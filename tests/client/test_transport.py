@@ -31,9 +31,9 @@ def test_one_connection_carries_many_requests(serve: Serve, client: Client) -> N
 def test_a_connection_that_the_controller_closed_is_replaced_unnoticed(serve: Serve, client: Client) -> None:
     """A keep-alive that ran out between two requests is no error, also for a request that must not be repeated."""
     server = serve(lambda asked: Reply(b'{"results": [{"id": "1"}]}', close=True))
-    client.requeue(1)
+    client.requeue(1, 2)
     assert server.hung_up.wait(20)
-    client.requeue(1)
+    client.requeue(1, 2)
     assert server.paths() == ["POST /v1/jobs/requeue"] * 2
 
 
@@ -80,11 +80,11 @@ def test_every_submission_has_a_key_of_its_own(serve: Serve, client: Client) -> 
     assert len({asked.headers["idempotency-key"] for asked in server.asked}) == 2
 
 
-def test_a_requeue_whose_answer_is_lost_is_not_repeated(serve: Serve, client: Client) -> None:
-    """Doing it twice would run the job twice: the caller is told that the outcome is unknown."""
+def test_a_requeue_of_several_jobs_whose_answer_is_lost_is_not_repeated(serve: Serve, client: Client) -> None:
+    """Doing it twice could run a job twice: the caller is told that the outcome is unknown."""
     server = serve(lambda asked: Reply(cut=True))
     with pytest.raises(hal.UnreachableError, match="may or may not have been done"):
-        client.requeue(1)
+        client.requeue(1, 2)
     assert len(server.asked) == 1
 
 

@@ -257,11 +257,18 @@ class AsyncClient:
         chosen = calls.filters_of(filters)
         if not names and not chosen:
             return []
-        outcomes: list[Outcome] = []
-        for start in range(0, max(len(names), 1), calls.MAX_IDS_A_CALL):
+        outcomes: dict[str, Outcome] = {}
+        for start in range(0, len(names), calls.MAX_IDS_A_CALL):
             part = names[start : start + calls.MAX_IDS_A_CALL]
-            outcomes.extend(await self.call(calls.control(action, part, chosen)))
-        return outcomes
+            outcomes |= {one.id: one for one in await self.call(calls.control(action, part))}
+        while chosen:
+            found = {one.id: one for one in await self.call(calls.control(action, (), chosen))}
+            new = found.keys() - outcomes.keys()
+            outcomes |= found
+            # One call acts on so many at most; what it has acted on may match the filter still.
+            if not new or len(found) < calls.MAX_IDS_A_CALL:
+                break
+        return list(outcomes.values())
 
     async def paged(self, call: Callable[[int, str], Call[Page[T]]], limit: int | None) -> AsyncIterator[T]:
         """As `Client.paged`."""

@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hal.client import calls
-from hal.client.backoff import FIRST_DELAY_S, LONGEST_DELAY_S
+from hal.client.backoff import FIRST_DELAY_S, LONGEST_DELAY_S, Backoff
 from hal.client.calls import Call
-from hal.client.follow import NOT_BEGUN
+from hal.client.follow import NODE_PATIENCE_S, NOT_BEGUN
 from hal.client.http import BrokenStreamError
 from hal.client.outcome import error_of, failure_of
 from hal.client.views import JobInfo, LogPart, Outcome, TaskInfo, WhyInfo
-from hal.core.model import TaskState, TimedOutError
+from hal.core.model import TaskState, TimedOutError, UnreachableError
 
 if TYPE_CHECKING:
     from hal.client.aio import AsyncClient
@@ -145,6 +145,8 @@ class AsyncJob:
                 self.id, task=task, attempt=attempt, rank=rank, stream=stream, offset=offset, follow=follow
             )
 
+        patience = Backoff(NODE_PATIENCE_S)
+        loop = asyncio.get_running_loop()
         while True:
             try:
                 async for headers, piece in self._client.stream(part(follow=True).request):
@@ -154,17 +156,20 @@ class AsyncJob:
                     offset += len(piece)
                     delay_s = FIRST_DELAY_S
                     yield piece
+                rest = await self._client.call(part(follow=False))
+                patience.worked()
+                if rest.data:
+                    offset = rest.offset + len(rest.data)
+                    yield rest.data
+                elif rest.ended:
+                    return
             except BrokenStreamError:
                 pass
-            rest = await self._client.call(part(follow=False))
-            if rest.data:
-                offset = rest.offset + len(rest.data)
-                yield rest.data
-            elif rest.ended:
-                return
-            else:
-                await asyncio.sleep(delay_s)
-                delay_s = min(delay_s * 2, LONGEST_DELAY_S)
+            except UnreachableError:
+                if patience.failed(loop.time()) is None:
+                    raise
+            await asyncio.sleep(delay_s)
+            delay_s = min(delay_s * 2, LONGEST_DELAY_S)
 
     def _one(self, outcomes: Sequence[Outcome]) -> None:
         for outcome in outcomes:

@@ -117,8 +117,9 @@ def control(action: str, ids: Sequence[str], filters: Mapping[str, str] | None =
         f"/v1/jobs/{action}",
         body=to_json(body),
         headers={"Idempotency-Key": fresh_key()},
-        # A second cancel, hold or release of the same job changes nothing; a second requeue would.
-        repeatable=action != "requeue",
+        # A second cancel, hold or release changes nothing. A second requeue would, and its key is remembered only when
+        # all of it worked: for one job that is enough.
+        repeatable=action != "requeue" or (len(ids) == 1 and not filters),
     )
     return Call(request, _list_reader("results", Outcome))
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Generator, Iterator
 
 from hal.client import calls
-from hal.client.backoff import FIRST_DELAY_S, LONGEST_DELAY_S
+from hal.client.backoff import FIRST_DELAY_S, LONGEST_DELAY_S, Backoff
 from hal.client.http import CHUNK_BYTES, BrokenStreamError, Connections, Stream
 from hal.client.views import LogPart, TaskInfo
-from hal.core.model import NotFoundError, TaskState
+from hal.core.model import NotFoundError, TaskState, UnreachableError
 
 NOT_BEGUN = frozenset({TaskState.PENDING, TaskState.HELD, TaskState.ALLOCATED})
+NODE_PATIENCE_S = 120.0
+"""How long a follower waits for a node that is not heard."""
 PART_BYTES = 4 << 20
 """How much of a file one request reads."""
 
@@ -84,28 +87,41 @@ class LogFollower:
                 raise
 
     def _until_complete(self, attempt: int) -> Iterator[bytes]:
-        """One attempt's file, opened again wherever it breaks off."""
+        """One attempt's file, opened again wherever it breaks off, also while its node is not heard for a while."""
         delay_s = FIRST_DELAY_S
+        patience = Backoff(NODE_PATIENCE_S)
         while True:
-            request = self._call(attempt, follow=True).request
+            before = self._offset
             try:
-                with self._connections.stream(request) as stream:
-                    self._open = stream
-                    self._offset = int(stream.headers.get("hal-log-offset") or self._offset)
-                    for piece in () if self._stopping.is_set() else stream:
-                        self._offset += len(piece)
-                        delay_s = FIRST_DELAY_S
-                        yield piece
+                yield from self._streamed(attempt)
+                # A controller that is stopped in good order ends its streams too: only the file's own word counts.
+                part = yield from self._rest(attempt)
+                if part.ended or self._stopping.is_set():
+                    return
+                patience.worked()
             except BrokenStreamError:
                 pass
-            finally:
-                self._open = None
-            # A controller that is stopped in good order ends its streams too: only the file's own word counts.
-            part = yield from self._rest(attempt)
-            if part.ended or self._stopping.is_set():
-                return
+            except UnreachableError:
+                if self._stopping.is_set() or patience.failed(time.monotonic()) is None:
+                    raise
+            if self._offset > before:
+                delay_s = FIRST_DELAY_S
             self._stopping.wait(delay_s)
             delay_s = min(delay_s * 2, LONGEST_DELAY_S)
+
+    def _streamed(self, attempt: int) -> Iterator[bytes]:
+        """What one followed answer gives."""
+        if self._stopping.is_set():
+            return
+        with self._connections.stream(self._call(attempt, follow=True).request) as stream:
+            self._open = stream
+            try:
+                self._offset = int(stream.headers.get("hal-log-offset") or self._offset)
+                for piece in stream:
+                    self._offset += len(piece)
+                    yield piece
+            finally:
+                self._open = None
 
     def _rest(self, attempt: int | None) -> Generator[bytes, None, LogPart]:
         """What is there now; gives the last part read."""
