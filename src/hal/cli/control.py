@@ -30,22 +30,10 @@ def _declare(verb: str, done: str, short_help: str, long_help: str, examples: st
     @filter_options
     @click.option("-y", "--yes", is_flag=True, help="Do not ask (filters only).")
     @pass_screen
-    def act(
-        screen: Screen,
-        ids: Sequence[str],
-        state: Sequence[str],
-        user: Sequence[str],
-        queue: Sequence[str],
-        name: Sequence[str],
-        account: Sequence[str],
-        label: Sequence[str],
-        yes: bool,
-    ) -> int:
+    def act(screen: Screen, /, ids: Sequence[str], yes: bool, **which: Any) -> int:
         from hal.core.model import parse_task_ref
 
-        filters = filters_from(
-            {"state": state, "user": user, "queue": queue, "name": name, "account": account, "label": label}
-        )
+        filters = filters_from(which)
         if bool(ids) == bool(filters):
             what = "both ids and filters" if ids else "no job"
             raise click.UsageError(f"{what} named; give ids, or filters like --user and --state")

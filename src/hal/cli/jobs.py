@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import click
 
@@ -35,22 +36,9 @@ WATCH_EVERY_S = 1.0
 )
 @click.option("-w", "--watch", is_flag=True, help="Show it again and again, until Ctrl-C.")
 @pass_screen
-def jobs(
-    screen: Screen,
-    state: Sequence[str],
-    user: Sequence[str],
-    queue: Sequence[str],
-    name: Sequence[str],
-    account: Sequence[str],
-    label: Sequence[str],
-    everything: bool,
-    limit: int,
-    watch: bool,
-) -> None:
+def jobs(screen: Screen, /, everything: bool, limit: int, watch: bool, **which: Any) -> None:
     """List jobs, newest first: those that wait or run; with --all or --state also ended ones."""
-    filters = filters_from(
-        {"state": state, "user": user, "queue": queue, "name": name, "account": account, "label": label}
-    )
+    filters = filters_from(which)
     if not everything and "state" not in filters:
         from hal.core.model import TaskState
 
@@ -69,7 +57,7 @@ def jobs(
         screen.note(f"the newest {limit}; --limit 0 shows all")
 
 
-def _rows(screen: Screen, filters: dict[str, list[str]], limit: int) -> list[tuple[str, ...]]:
+def _rows(screen: Screen, filters: dict[str, Any], limit: int) -> list[tuple[str, ...]]:
     from hal.cli.wording import done, ran_ms, remark, span
 
     now_ms = round(time.time() * 1000)

@@ -54,11 +54,11 @@ _JOB_OPTIONS = (
 
 _FILTERS = (
     click.option("-s", "--state", multiple=True, metavar="STATE", help="Jobs in this state; repeatable."),
-    click.option("-u", "--user", multiple=True, help="Jobs of this user; repeatable."),
-    click.option("-Q", "--queue", multiple=True, help="Jobs in this queue; repeatable."),
-    click.option("-n", "--name", multiple=True, help="Jobs of this name; repeatable."),
-    click.option("-A", "--account", multiple=True, help="Jobs of this account; repeatable."),
-    click.option("-l", "--label", multiple=True, metavar="K=V", help="Jobs with this label; repeatable."),
+    click.option("-u", "--user", help="Jobs of this user."),
+    click.option("-Q", "--queue", help="Jobs in this queue."),
+    click.option("-n", "--name", help="Jobs of this name."),
+    click.option("-A", "--account", help="Jobs of this account."),
+    click.option("-l", "--label", multiple=True, metavar="K[=V]", help="Jobs with this label; repeatable."),
 )
 
 
@@ -70,19 +70,19 @@ def job_options(function: F) -> F:
 
 
 def filter_options(function: F) -> F:
-    """Which jobs; the function gets six tuples, `filters_from` makes a filter of them."""
+    """Which jobs; the function takes them as `**which`, `filters_from` makes a filter of them."""
     for option in reversed(_FILTERS):
         function = option(function)
     return function
 
 
-def filters_from(values: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+def filters_from(which: Mapping[str, Any]) -> dict[str, Any]:
     """The filters that were given.
 
     Raises:
         click.UsageError: a state that does not exist.
     """
-    chosen = {name: list(given) for name, given in values.items() if given}
+    chosen = {name: value for name, value in which.items() if value}
     if "state" in chosen:
         chosen["state"] = [checked_state(text) for part in chosen["state"] for text in part.split(",") if text]
     return chosen

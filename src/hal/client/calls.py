@@ -6,7 +6,7 @@ Pure apart from fresh idempotency keys.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
@@ -196,23 +196,29 @@ def read_event(data: str) -> EventInfo:
 
 
 def filters_of(names: Mapping[str, Any]) -> dict[str, str]:
-    """Query parameters of a filter: lists become comma lists, what is None is left out.
+    """Query parameters of a filter; what is None is left out.
 
+    Args:
+        names: `state` (one, or several of which any counts), `label` (`k`, `k=v`, several or a dict, all of which
+            count), and one each of user, queue, name, account.
     Raises:
-        SpecError: a filter that does not exist.
+        SpecError: a filter that does not exist, or several values where one is meant.
     """
     out: dict[str, str] = {}
     for name, value in names.items():
         if name not in FILTERS:
             raise SpecError(f"'{name}' is not a filter", hint=f"they are {', '.join(FILTERS)}")
-        if value is None or value == "" or value == []:
+        if value is None or value == "":
             continue
         if isinstance(value, Mapping):
-            out[name] = ",".join(f"{key}={text}" for key, text in value.items())
-        elif isinstance(value, Iterable) and not isinstance(value, str):
-            out[name] = ",".join(str(item) for item in value)
-        else:
-            out[name] = str(value)
+            value = [f"{key}={text}" for key, text in value.items()]
+        values = (
+            [str(one) for one in value] if isinstance(value, Sequence) and not isinstance(value, str) else [str(value)]
+        )
+        if len(values) > 1 and name not in ("state", "label"):
+            raise SpecError(f"{name}: several values; this filter takes one")
+        if values:
+            out[name] = ",".join(values)
     return out
 
 

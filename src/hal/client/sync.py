@@ -123,7 +123,7 @@ class Client:
 
         Args:
             limit: stop after so many.
-            filters: state, user, queue, name, account, label; a list means any of them.
+            filters: state (a list means any of them), user, queue, name, account, label (a list or dict: all).
         """
         return self.paged(lambda size, cursor: calls.jobs(calls.filters_of(filters), limit=size, cursor=cursor), limit)
 
