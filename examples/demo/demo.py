@@ -24,7 +24,7 @@ OUT: Final = Path("out") / "demo"
 NODES: Final = 3
 LOG_JOBS: Final = 5_000
 LOG_CPUS: Final = 256
-LOG_LOAD: Final = 0.85
+LOG_LOAD: Final = 0.7
 
 console = Console(highlight=False)
 
