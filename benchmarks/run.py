@@ -5,7 +5,8 @@ A benchmark is a file of this directory that prints JSON lines, one object a mea
     {"benchmark": "replay-sdsc-easy", "value": 105000, "unit": "jobs/s", "target": 50000, "better": "higher"}
 
 `benchmark`, `value` and `unit` are needed; `target` (the project's bar), `better` (`higher`, the default, or `lower`),
-`holds` (the benchmark's own judgement) and `note` are optional; more keys are kept in the record. Other lines are shown as they come.
+`holds` (the benchmark's own judgement) and `note` are optional; more keys are kept in the record. Other lines are shown
+as they come. On a terminal a measurement is shown in words, elsewhere as its JSON line; a table follows at the end.
 
     python benchmarks/run.py                 all of them
     python benchmarks/run.py replay store    those whose file name contains one of the words
@@ -87,10 +88,13 @@ def run_one(path: Path) -> tuple[list[dict[str, Any]], int]:
         for line in process.stdout:
             result = _measurement(line)
             if result is None:
-                console.print(f"  {line.rstrip()}", markup=False)
+                sys.stdout.write(f"  {line}")
                 continue
             results.append(result)
-            console.print(f"  {result['benchmark']}: {show(result['value'])} {result['unit']}", markup=False)
+            if console.is_terminal:
+                line = f"  {result['benchmark']}: {show(result['value'])} {result['unit']}\n"
+            sys.stdout.write(line)
+            sys.stdout.flush()
         code = process.wait()
         watchdog.cancel()
     return results, code
