@@ -34,6 +34,8 @@ PAGE_ITEMS = 500
 """How many jobs, tasks or events one request asks for."""
 LONG_POLL_S = 25.0
 """How long one request waits for a job's end."""
+JOBS_A_SECOND = 1_000
+"""A submission may take longer to answer by its number of jobs; many times what it takes."""
 MAX_IDS_A_CALL = 10_000
 """Ids named in one request; more are split."""
 
@@ -69,6 +71,7 @@ def submit(specs: Sequence[JobSpec], *, dry_run: bool = False, key: str | None =
         query={"dry_run": "1"} if dry_run else {},
         body=to_json({"jobs": specs}),
         headers={"Idempotency-Key": key or fresh_key()},
+        wait_s=len(specs) / JOBS_A_SECOND,
     )
     return Call(request, _reader(Submitted))
 
