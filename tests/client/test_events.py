@@ -48,6 +48,24 @@ def test_a_followed_feed_resumes_behind_the_last_event(serve: Serve, client: Cli
     assert server.asked[0].headers["accept"] == "text/event-stream"
 
 
+def test_a_feed_that_the_controller_ends_is_opened_again(serve: Serve, client: Client) -> None:
+    """`closed` and `lagged` carry no event; an `error` is one."""
+
+    def answer(asked: Asked) -> Reply:
+        last = int(asked.headers.get("last-event-id", "0"))
+        if last == 2:
+            refused = json.dumps({"code": "overloaded", "detail": "too many watch", "status": 503})
+            return Reply(chunks=[f"event: error\ndata: {refused}\n\n".encode()])
+        ending = b"closed" if last else b"lagged"
+        return Reply(chunks=[sent(last + 1), b"event: " + ending + b'\ndata: {"after": 1}\n\n'])
+
+    serve(answer)
+    feed = client.events(follow=True)
+    assert [one.sequence for one in islice(feed, 2)] == [1, 2]
+    with pytest.raises(hal.OverloadedError, match="too many watch"):
+        next(feed)
+
+
 @given(st.lists(st.integers(1, 40), max_size=12), st.booleans())
 def test_events_are_the_same_however_the_bytes_arrive(cuts: list[int], crlf: bool) -> None:
     """A cut may fall inside a line, a character or a line end."""

@@ -163,6 +163,8 @@ def test_what_is_no_url_is_refused(url: str) -> None:
         (429, "overloaded", hal.OverloadedError),
         (504, "timed-out", hal.TimedOutError),
         (500, "internal", hal.InternalError),
+        (401, "unauthorized", hal.DeniedError),
+        (413, "too-large", hal.SpecError),
         (418, "something-new", hal.HALError),
     ],
 )
@@ -174,7 +176,7 @@ def test_a_problem_document_becomes_the_error_it_names(
     with pytest.raises(hal.HALError) as caught:
         client.job(1)
     assert type(caught.value) is kind
-    assert (caught.value.message, caught.value.hint) == ("no", "try yes")
+    assert (caught.value.message, caught.value.hint, caught.value.code) == ("no", "try yes", code)
 
 
 def test_an_error_page_that_is_no_problem_document_still_says_something(serve: Serve, client: Client) -> None:

@@ -21,8 +21,11 @@ SIGNALLED: Final = 128
 
 _BY_ERROR_CODE: Final = {
     "invalid-spec": USAGE,
+    "invalid-request": USAGE,
+    "too-large": USAGE,
     "not-found": NOT_FOUND,
     "denied": DENIED,
+    "unauthorized": DENIED,
     "unreachable": UNREACHABLE,
     "conflict": CONFLICT,
     "overloaded": OVERLOADED,

@@ -296,8 +296,8 @@ class AsyncClient:
                 async for _, chunk in self.stream(calls.event_stream(after, job_id=job_id)):
                     backoff.worked()
                     for event in reader.feed(chunk):
-                        if event.data:
-                            info = calls.read_event(event.data)
+                        info = calls.read_event(event)
+                        if info is not None:
                             after = info.sequence
                             yield info
             except BrokenStreamError:

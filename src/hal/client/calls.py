@@ -13,7 +13,9 @@ from urllib.parse import quote
 
 import msgspec
 
+from hal.client.errors import error_from_answer
 from hal.client.http import Answer, Request
+from hal.client.sse import ServerEvent
 from hal.client.views import (
     EventInfo,
     HealthInfo,
@@ -193,9 +195,17 @@ def version() -> Call[dict[str, Any]]:
     return Call(_get("/v1/version"), _reader(dict[str, Any]))
 
 
-def read_event(data: str) -> EventInfo:
-    """The event in the data of one server-sent event."""
-    return _decode(data.encode(), EventInfo)
+def read_event(sent: ServerEvent) -> EventInfo | None:
+    """The event that one server-sent event carries; None for one that only says that the stream ends here.
+
+    Raises:
+        HALError: the controller says that it cannot give the feed.
+    """
+    if sent.event in ("lagged", "closed"):
+        return None
+    if sent.event == "error":
+        raise error_from_answer(500, sent.data.encode())
+    return _decode(sent.data.encode(), EventInfo)
 
 
 def filters_of(names: Mapping[str, Any]) -> dict[str, str]:

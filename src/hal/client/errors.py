@@ -8,6 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from hal.core.model.errors import (
+    ERRORS_BY_CODE,
     ConflictError,
     DeniedError,
     HALError,
@@ -17,7 +18,6 @@ from hal.core.model.errors import (
     SpecError,
     TimedOutError,
     UnreachableError,
-    error_from_code,
 )
 
 MAX_QUOTED = 200
@@ -61,6 +61,8 @@ def error_from_answer(status: int, body: bytes) -> HALError:
         shown = body[:MAX_QUOTED].decode(errors="replace").strip()
         problem = _Problem(detail=f"the controller answered with status {status}{f': {shown}' if shown else ''}")
     message = problem.detail or problem.title or f"the controller answered with status {status}"
+    kind = ERRORS_BY_CODE.get(problem.code) or _BY_STATUS.get(status, HALError if problem.code else InternalError)
+    error = kind(message, hint=problem.hint)
     if problem.code:
-        return error_from_code(problem.code, message, problem.hint)
-    return _BY_STATUS.get(status, InternalError)(message, hint=problem.hint)
+        error.code = problem.code  # a finer one than its class has, as `unauthorized` is a kind of denied
+    return error

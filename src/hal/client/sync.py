@@ -252,8 +252,8 @@ class Client:
                     for chunk in stream:
                         backoff.worked()
                         for event in reader.feed(chunk):
-                            if event.data:
-                                info = calls.read_event(event.data)
+                            info = calls.read_event(event)
+                            if info is not None:
                                 after = info.sequence
                                 yield info
             except BrokenStreamError:
