@@ -17,7 +17,14 @@ import msgspec
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 from tests.store.rows import attempt, event, job, progress, submitted
 
 from hal.core.lifecycle import ATTEMPT, AttemptEvent, walk
@@ -257,8 +264,14 @@ def _copy(model: Model) -> Model:
     return copy
 
 
-StoreMachine.TestCase.settings = settings(max_examples=20, stateful_step_count=12, deadline=None)
 TestSafetyTheStoreEqualsItsModel = StoreMachine.TestCase
+TestSafetyTheStoreEqualsItsModel.settings = settings(max_examples=15, stateful_step_count=12, deadline=None)
+
+
+@pytest.mark.slow
+def test_safety_the_store_equals_its_model_over_long_lives() -> None:
+    """The same with more and longer histories."""
+    run_state_machine_as_test(StoreMachine, settings=settings(max_examples=150, stateful_step_count=40, deadline=None))
 
 
 WRITER = """

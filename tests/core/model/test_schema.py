@@ -7,7 +7,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from tests.core.model.specs import job_specs
 from tests.core.model.test_text import JSON
 
@@ -23,6 +23,7 @@ def validator() -> jsonschema.Draft202012Validator:
 
 
 @given(job_specs())
+@settings(max_examples=50)
 def test_the_schema_accepts_every_spec(spec: JobSpec) -> None:
     """In the form in which HAL prints it."""
     validator().validate(to_plain(spec))

@@ -6,7 +6,7 @@ import json
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from tests.core.model.specs import job_specs
 
 from hal.core.model import JobSpec, SpecError, plain_from_text, specs_from_text, to_plain
@@ -71,6 +71,7 @@ def test_the_three_formats_of_one_job_are_one_spec() -> None:
 
 
 @given(job_specs())
+@settings(max_examples=50)
 def test_safety_a_printed_spec_reads_back_from_yaml_and_json(spec: JobSpec) -> None:
     """`hal show -o yaml` and `-o json` are specs; text that looks like a number or a date stays text."""
     plain = to_plain(spec)
