@@ -39,10 +39,6 @@ class Task:
     nodes: tuple[str, ...] = ()
     start_ms: int = -1
 
-    @property
-    def rank(self) -> tuple[int, int, int]:
-        return (-self.priority, self.job, self.task)
-
 
 @dataclass
 class Cluster:
@@ -55,9 +51,8 @@ class Cluster:
         return [t for t in self.tasks.values() if t.state == "running"]
 
     def waiting(self, now: int) -> list[Task]:
-        """Tasks that may start now, first in rank first."""
-        ready = [t for t in self.tasks.values() if t.state == "pending" and not t.held and t.eligible_ms <= now]
-        return sorted(ready, key=lambda t: t.rank)
+        """Tasks that may start now if there is room."""
+        return [t for t in self.tasks.values() if t.state == "pending" and not t.held and t.eligible_ms <= now]
 
     def used(self, name: str) -> dict[str, int]:
         total: dict[str, int] = {}

@@ -58,15 +58,32 @@ CONSTRAINTS = [
     (Requirement("rack", Match.NOT_IN, ("a",)),),
     (Requirement("ssd", Match.EXISTS),),
 ]
-CAPACITIES = [{"cpu": 4000, "memory": 16}, {"cpu": 8000, "memory": 16, "gpu": 2000}, {"cpu": 1000}, {"cpu": 2000, "memory": 8}]
+CAPACITIES = [
+    {"cpu": 4000, "memory": 16},
+    {"cpu": 8000, "memory": 16, "gpu": 2000},
+    {"cpu": 1000},
+    {"cpu": 2000, "memory": 8},
+]
 LABELS = [{"rack": "a"}, {"rack": "b", "ssd": "yes"}, {}]
 WALLTIMES = [1, 2, 3, 5, 10, 40, None]
+JOBS = st.fixed_dictionaries(
+    {
+        "request": st.sampled_from(REQUESTS),
+        "gang": st.sampled_from([1, 1, 1, 2, 3]),
+        "constraints": st.sampled_from(CONSTRAINTS),
+        "tasks": st.sampled_from([1, 1, 1, 2, 7]),
+        "priority": st.sampled_from([0, 0, 0, 5, -5]),
+        "walltime": st.sampled_from(WALLTIMES),
+        "planned": st.sampled_from([None, None, 1, 4]),
+        "delay": st.sampled_from([0, 0, 0, 0, 3, None]),
+        "held": st.sampled_from([False, False, False, False, True]),
+        "account": st.sampled_from(["x", "y"]),
+    }
+)
 
 
 class EngineSafety(RuleBasedStateMachine):
     """Any interleaving of submits, ends, holds, cancels, refusals and node changes."""
-
-    backfills = tuple(Backfill)
 
     def __init__(self) -> None:
         super().__init__()
@@ -107,19 +124,14 @@ class EngineSafety(RuleBasedStateMachine):
         self.judge.nodes[name] = Node(dict(capacity), dict(labels))
         self.health[name] = Health.UP
 
-    @rule(
-        request=st.sampled_from(REQUESTS),
-        gang=st.sampled_from([1, 1, 1, 2, 3]),
-        constraints=st.sampled_from(CONSTRAINTS),
-        tasks=st.sampled_from([1, 1, 1, 2, 7]),
-        priority=st.sampled_from([0, 0, 0, 5, -5]),
-        walltime=st.sampled_from(WALLTIMES),
-        planned=st.sampled_from([None, None, 1, 4]),
-        delay=st.sampled_from([0, 0, 0, 3, None]),
-        held=st.sampled_from([False, False, False, True]),
-        account=st.sampled_from(["x", "y"]),
-    )
-    def submit(
+    @rule(jobs=st.lists(JOBS, min_size=1, max_size=6), decide=st.booleans())
+    def submit(self, jobs: list[dict[str, Any]], decide: bool) -> None:
+        for job in jobs:
+            self.submit_one(**job)
+        if decide:
+            self.decide(refuse=False)
+
+    def submit_one(
         self,
         request: dict[str, int],
         gang: int,
@@ -155,6 +167,22 @@ class EngineSafety(RuleBasedStateMachine):
                 held=held,
             )
         self.next_job += 1
+
+    @precondition(lambda self: self.judge.running())
+    @rule(count=st.integers(1, 3))
+    def work_goes_on(self, count: int) -> None:
+        """The next attempts to reach their planned end do so, and each time there is a pass."""
+        for _ in range(count):
+            timed = [t for t in self.judge.running() if t.planned_ms < INF]
+            if not timed:
+                return
+            task = min(timed, key=lambda t: (t.start_ms + t.planned_ms, t.job, t.task))
+            self.now = max(self.now, task.start_ms + task.planned_ms)
+            rows = np.zeros(1, END)
+            rows[0] = (task.job, task.task, task.attempt, 0, 0, 0)
+            self.happen(AttemptsEnded(rows))
+            task.state, task.nodes = "ended", ()
+            self.decide(refuse=False)
 
     @rule(seconds=st.integers(0, 12))
     def time_passes(self, seconds: int) -> None:
@@ -248,16 +276,37 @@ class EngineSafety(RuleBasedStateMachine):
     def decide(self, refuse: bool) -> None:
         # Every cycle sees the clock that the scheduler would have shown it.
         self.happen(ClockAdvanced(self.now))
-        head, promised = self.head_before()
         passes = {name: self.whole_pass(state, name) for name, state in self.states.items()}
         starts = passes["as configured"]
         for name, others in passes.items():
             assert others == starts, f"{name}: {others} instead of {starts}"
-        for job, task, attempt, names in starts:
-            self.judge.start(job, task, attempt, names, self.now)
-        self.check_promise(head, promised, starts)
+        self.judge_starts(starts)
         if refuse and starts:
             self.refuse_last(starts)
+
+    def judge_starts(self, starts: list[tuple[int, int, int, tuple[str, ...]]]) -> None:
+        """Every start is lawful, and none behind the first waiting job made that job wait longer."""
+        started = {(job, task) for job, task, _, _ in starts}
+        left = [t for t in self.judge.waiting(self.now) if (t.job, t.task) not in started and self.judge.possible(t)]
+        head = min(left, key=self.rank) if left else None
+        behind = []
+        for start in starts:
+            if head is None or self.rank(self.judge.tasks[start[:2]]) < self.rank(head):
+                self.judge.start(*start, self.now)
+            else:
+                behind.append(start)
+        promised = INF if head is None else self.judge.earliest(head, self.now)
+        for start in behind:
+            self.judge.start(*start, self.now)
+        if head is not None and promised < INF:
+            assert promised > self.now, f"{head.job}.{head.task} could have started"
+            later = self.judge.earliest(head, self.now)
+            assert later <= promised, f"{head.job}.{head.task} was promised {promised} and now waits until {later}"
+
+    def rank(self, task: Task) -> tuple[int, ...]:
+        """Who is first, as the order of this engine says."""
+        shortest = (task.planned_ms,) if self.config.order == "sjf" else ()
+        return (-task.priority, *shortest, task.job, task.task)
 
     def whole_pass(self, state: State, name: str) -> list[tuple[int, int, int, tuple[str, ...]]]:
         starts = []
@@ -279,37 +328,6 @@ class EngineSafety(RuleBasedStateMachine):
                 return starts
             cursor = plan.cursor
         raise AssertionError(f"{name}: the pass did not end within {MAX_SLICES} slices")
-
-    def head_before(self) -> tuple[Task | None, int]:
-        """The first waiting task that cannot start now, as strict order leaves it, and when it could at the earliest."""
-        if self.config.order != "fcfs":
-            return None, INF
-        trial = {key: (t.state, t.nodes, t.start_ms) for key, t in self.judge.tasks.items()}
-        head, promised = None, INF
-        for task in self.judge.waiting(self.now):
-            if not self.judge.possible(task):
-                continue
-            if task.gang == 1 and len(self.judge.nodes) == 1 and self.judge.earliest(task, self.now) == self.now:
-                name = next(iter(self.judge.nodes))
-                task.state, task.nodes, task.start_ms = "running", (name,), self.now
-                continue
-            head, promised = task, self.judge.earliest(task, self.now)
-            break
-        for key, (state, nodes, start) in trial.items():
-            task = self.judge.tasks[key]
-            task.state, task.nodes, task.start_ms = state, nodes, start
-        return head, promised
-
-    def check_promise(self, head: Task | None, promised: int, starts: list[Any]) -> None:
-        """Nothing that started behind the head made it wait longer than it would have waited alone."""
-        if head is None or head.state != "pending" or promised >= INF:
-            return
-        ahead = [t for t in self.judge.waiting(self.now) if t.rank < head.rank]
-        started_ahead = [s for s in starts if self.judge.tasks[(s[0], s[1])].rank < head.rank]
-        if ahead or started_ahead:
-            return
-        later = self.judge.earliest(head, self.now)
-        assert later <= promised, f"{head.job}.{head.task} was promised {promised} and now waits until {later}"
 
     def refuse_last(self, starts: list[Any]) -> None:
         job, task, attempt, _ = starts[-1]
