@@ -155,6 +155,14 @@ class AsyncClient:
         """One node."""
         return await self.call(calls.node(name))
 
+    async def fence(self, name: str) -> NodeInfo:
+        """Declare a node gone for good: its attempts are lost and their tasks run again. Nothing may run there still.
+
+        Raises:
+            ConflictError: it is up.
+        """
+        return await self.call(calls.fence(name))
+
     async def queues(self) -> list[QueueInfo]:
         """All queues."""
         return list(await self.call(calls.queues()))

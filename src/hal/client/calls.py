@@ -167,6 +167,11 @@ def node(name: str) -> Call[NodeInfo]:
     return Call(_get(f"/v1/nodes/{_part(name)}"), _reader(NodeInfo))
 
 
+def fence(name: str) -> Call[NodeInfo]:
+    """POST /v1/nodes/{name}/fence"""
+    return Call(Request("POST", f"/v1/nodes/{_part(name)}/fence", body=b"{}"), _reader(NodeInfo))
+
+
 def queues() -> Call[tuple[QueueInfo, ...]]:
     """GET /v1/queues"""
     return Call(_get("/v1/queues"), _list_reader("queues", QueueInfo))

@@ -180,6 +180,14 @@ class Client:
         """
         return self.call(calls.node(name))
 
+    def fence(self, name: str) -> NodeInfo:
+        """Declare a node gone for good: its attempts are lost and their tasks run again. Nothing may run there still.
+
+        Raises:
+            ConflictError: it is up.
+        """
+        return self.call(calls.fence(name))
+
     def queues(self) -> list[QueueInfo]:
         """All queues."""
         return list(self.call(calls.queues()))
