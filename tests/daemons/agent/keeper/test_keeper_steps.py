@@ -93,7 +93,7 @@ def test_a_script_is_run_by_the_interpreter_it_names(keeper: Keeper) -> None:
     """The script lies beside the outputs and is private."""
     step = new_step()
     ended = keeper.run(StepTemplate(script="#!/bin/sh -e\necho from $0\nfalse\necho never\n"), step)
-    path = keeper.home.node("n1").step_dir(step.job, 0, 1, 0) / "script"
+    path = keeper.home.node("n1").steps / f"{step.job}/0.1.0.script"
     assert ended.code == 1
     assert keeper.log(step).data == f"from {path}\n".encode()
     assert path.stat().st_mode & 0o777 == 0o700
@@ -236,8 +236,8 @@ def test_a_stop_of_an_unknown_step_leaves_a_mark_against_a_late_start(keeper: Ke
     assert keeper.until_frame(Refused).steps[0].code == "not-held"
 
 
-def test_signal_suspend_and_resume_reach_the_processes(keeper: Keeper) -> None:
-    """Each is answered by what it was done for, and why not for the others."""
+def test_a_signal_reaches_the_processes_of_a_step(keeper: Keeper) -> None:
+    """It is answered by what it was done for, and why not for the others."""
     step, other = new_step(), new_step()
     keeper.launch(sh("trap 'echo got it' USR2; echo ready; while :; do sleep 0.01; done"), step)
     keeper.until_log(step, b"ready")
@@ -245,14 +245,21 @@ def test_signal_suspend_and_resume_reach_the_processes(keeper: Keeper) -> None:
     done = keeper.until_frame(Done)
     assert done == Done(command="signal", steps=(step,), failed=((other, "this keeper does not hold it"),))
     keeper.until_log(step, b"got it")
-    keeper.send(Suspend(epoch=1, steps=(step,)))
-    keeper.until_frame(Done)
-    keeper.poll(lambda: _states(keeper) == {"T"})
-    keeper.send(Resume(epoch=1, steps=(step,)))
-    keeper.until_frame(Done)
-    assert "T" not in _states(keeper)
-    keeper.stop(step, grace_ms=0)
-    assert keeper.exit_of(step).cause is ExitCause.CANCELLED
+
+
+def test_a_suspended_step_stands_still_goes_on_and_can_be_stopped(keeper: Keeper) -> None:
+    """All its processes are stopped, continued, stopped again; a stop ends them although they stand still."""
+    step = new_step()
+    keeper.launch(sh("sleep 600 & echo ready; wait"), step)
+    keeper.until_log(step, b"ready")
+    keeper.poll(lambda: len(keeper.survivors()) == 2)
+    for frame, states in ((Suspend, {"T"}), (Resume, {"S"}), (Suspend, {"T"})):
+        keeper.send(frame(epoch=1, steps=(step,)))
+        assert keeper.until_frame(Done).steps == (step,)
+        keeper.poll(lambda states=states: _states(keeper) == states)  # type: ignore[misc]
+    keeper.stop(step)
+    ended = keeper.exit_of(step)
+    assert (ended.cause, ended.signal) == (ExitCause.CANCELLED, signal.SIGTERM)
 
 
 def _states(keeper: Keeper) -> set[str]:
@@ -291,7 +298,7 @@ def test_output_over_its_bound_loses_its_oldest_bytes(keeper: Keeper) -> None:
     assert part.data == b"".join(b"%09d\n" % n for n in range(1, 120_001))[part.offset :]
     assert ended.message == f"stdout: the oldest {part.offset} bytes were dropped, the newest 200000B are kept"
     assert keeper.log(step, offset=-10).data == b"000120000\n"
-    path = keeper.home.node("n1").step_dir(step.job, 0, 1, 0) / "stdout"
+    path = keeper.home.node("n1").steps / f"{step.job}/0.1.0.stdout"
     assert path.stat().st_blocks * 512 <= 200_000 + 2 * 4096
 
 
@@ -300,7 +307,7 @@ def test_a_running_step_cannot_fill_the_disk(keeper: Keeper) -> None:
     step = new_step()
     script = "yes 0123456789 | head -c 20000000; echo end of the first part; exec sleep 600"
     keeper.launch(sh(script, output_bytes=1 << 20), step)
-    path = keeper.home.node("n1").step_dir(step.job, 0, 1, 0) / "stdout"
+    path = keeper.home.node("n1").steps / f"{step.job}/0.1.0.stdout"
     keeper.running(step)
     keeper.poll(lambda: keeper.log(step, offset=-5).data == b"part\n")
     keeper.poll(lambda: path.stat().st_blocks * 512 <= (1 << 20) + 8192)

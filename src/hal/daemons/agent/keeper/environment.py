@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from hal.daemons.agent.keeper.ports import KeeperConfig
+from hal.daemons.agent.keeper.ports import KeeperConfig, output_prefix
 from hal.wire.frames import StepStart, StepTemplate
 
 DEFAULT_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -40,6 +40,7 @@ def template_env(template: StepTemplate, config: KeeperConfig) -> dict[str, str]
 
 def step_env(start: StepStart, directory: str) -> dict[str, str]:
     """The variables of one step alone; `directory` is where its outputs lie."""
+    prefix = f"{directory}/{output_prefix(start.step)}"
     job, task, attempt, rank = start.step.job, start.step.task, start.step.attempt, start.step.rank
     return {
         "HAL_JOB_ID": str(job),
@@ -51,8 +52,8 @@ def step_env(start: StepStart, directory: str) -> dict[str, str]:
         "HAL_ARRAY_COUNT": str(start.array_count),
         "HAL_NODES": ",".join(start.nodes),
         "HAL_NODE_COUNT": str(len(start.nodes)),
-        "HAL_STDOUT": f"{directory}/stdout",
-        "HAL_STDERR": f"{directory}/stderr",
+        "HAL_STDOUT": f"{prefix}.stdout",
+        "HAL_STDERR": f"{prefix}.stderr",
     }
 
 

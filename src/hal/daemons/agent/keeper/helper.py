@@ -35,7 +35,6 @@ KEEPER_FD = 0
 READ_BYTES = 1 << 18
 MAX_JOURNAL_BYTES = 1 << 20
 """A journal that has grown beyond this (and beyond twice what lives) is rewritten."""
-MAX_KNOWN_DIRECTORIES = 4_096
 MAX_CGROUP_FDS = 256
 MAX_INTERPRETER_BYTES = 256
 FLUSH_EVERY = 4
@@ -153,7 +152,6 @@ class Helper:
         self._seq = 0
         self._told: list[bytes] = []
         self._buffer = bytearray()
-        self._made: set[str] = set()
         self._null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
         self._homes = [os.open(path, os.O_WRONLY | os.O_CLOEXEC) for path in home_cgroups]
         self._cgroups: dict[str, list[int]] = {}
@@ -224,7 +222,7 @@ class Helper:
 
     def begin(self, order: tuple[Any, ...]) -> None:
         """Spawn one step: journal that it is about to be, spawn, journal its pid."""
-        _, step, recipe_id, env, directory, slot, moves = order
+        _, step, recipe_id, env, prefix, slot, moves = order
         if not self.journal.write(f"I {step} {slot}\n"):
             self.journal.give_up()
             self.tell("U", step, f"its helper's journal cannot be written: {self.journal.error}")
@@ -233,8 +231,8 @@ class Helper:
         moved = False
         opened: list[int] = []
         try:
-            program, argv = self.prepare(recipe, step, directory)
-            out, err = self.open_outputs(step, directory, opened)
+            program, argv = self.prepare(recipe, prefix)
+            out, err = self.open_outputs(step, prefix, opened)
             merged = recipe.env | env
             actions = (
                 (os.POSIX_SPAWN_DUP2, self._null, 0),
@@ -261,7 +259,7 @@ class Helper:
         self.begun[pid] = f"I {step} {slot}\n{line}"
         self.tell("P", step, pid, wall_ms, boot_ms)
 
-    def prepare(self, recipe: Recipe, step: str, directory: str) -> tuple[str, list[str]]:
+    def prepare(self, recipe: Recipe, prefix: str) -> tuple[str, list[str]]:
         """Go to the work directory; where the program is, and its arguments."""
         try:
             os.chdir(recipe.workdir)
@@ -271,10 +269,9 @@ class Helper:
                 raise CannotSpawnError(126, f"{where} does not exist on this node") from None
             raise CannotSpawnError(126, f"{where} cannot be entered: {error.strerror}") from None
         if recipe.script:
-            path = os.path.join(directory, "script")
+            path = f"{prefix}.script"
             try:
-                self.make_directory(directory)
-                fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o700)
+                fd = self.create(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o700)
                 try:
                     data = recipe.script.encode("utf-8", "surrogateescape")
                     while data:
@@ -304,30 +301,24 @@ class Helper:
         except (OSError, ValueError) as error:
             raise explain(error, program) from None
 
-    def open_outputs(self, step: str, directory: str, opened: list[int]) -> tuple[int, int]:
+    def open_outputs(self, step: str, prefix: str, opened: list[int]) -> tuple[int, int]:
         """stdout and stderr for appending; /dev/null, with a note for the exit report, where they cannot be had."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         try:
-            self.make_directory(directory)
             for name in ("stdout", "stderr"):
-                opened.append(os.open(f"{directory}/{name}", flags, 0o600))
+                opened.append(self.create(f"{prefix}.{name}", flags, 0o600))
         except OSError as error:
-            self.tell("N", step, f"its output was not kept: {directory}: {error.strerror}")
+            self.tell("N", step, f"its output was not kept: {prefix}: {error.strerror}")
         return (opened[0] if opened else self._null), (opened[1] if len(opened) > 1 else self._null)
 
-    def make_directory(self, directory: str) -> None:
-        parent = os.path.dirname(directory)
-        if parent not in self._made:
-            os.makedirs(parent, 0o700, exist_ok=True)
-            if len(self._made) >= MAX_KNOWN_DIRECTORIES:
-                self._made.clear()
-            self._made.add(parent)
+    @staticmethod
+    def create(path: str, flags: int, mode: int) -> int:
+        """Open the file; its directory is made by the first step of its job here."""
         try:
-            os.mkdir(directory, 0o700)
-        except FileExistsError:
-            pass
-        except FileNotFoundError:  # the parent was deleted since
-            os.makedirs(directory, 0o700, exist_ok=True)
+            return os.open(path, flags, mode)
+        except FileNotFoundError:
+            os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
+            return os.open(path, flags, mode)
 
     def enter(self, step: str, moves: list[str]) -> None:
         """Move into the step's cgroups, so that its first process is born there."""

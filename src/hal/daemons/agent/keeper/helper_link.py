@@ -69,11 +69,11 @@ class HelperLink:
                 raise
         watcher.watch(ours.fileno(), self.ready)
 
-    def launch(self, launch: Launch, env: dict[str, str], directory: str, slot: str, moves: Sequence[str]) -> None:
-        """Order one step; `env` is its template's, complete."""
+    def launch(self, launch: Launch, env: dict[str, str], prefix: str, slot: str, moves: Sequence[str]) -> None:
+        """Order one step; `env` is its template's, complete; `prefix` begins its files' paths."""
         recipe = self._recipe(launch.template, env)
         self.outstanding[launch.step] = launch
-        self._queue("S", str(launch.step), recipe, dict(launch.env), directory, slot, list(moves))
+        self._queue("S", str(launch.step), recipe, dict(launch.env), prefix, slot, list(moves))
 
     def confirm(self) -> None:
         """Every end that it told is in the keeper's journal."""

@@ -3,8 +3,8 @@
 A step writes to its files itself, appending. When a file has grown over its bound, the oldest part is given back to the
 file system (a hole is punched; positions in the file stay what they were), so the newest bytes are kept whoever
 writes and whether or not the keeper lives. Once nothing writes any more the hole is cut out of the file (where the
-file system can do that: ext4, xfs) and a small file beside it, `stdout.kept`, says what its first byte's position was.
-Where no hole can be punched the file is emptied instead.
+file system can do that: ext4, xfs) and a small file beside it, `….stdout.kept`, says where its first byte was. Where no
+hole can be punched the file is emptied instead.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 from hal.core.model import AttemptId, StepId
 from hal.core.model.units import format_size
-from hal.daemons.agent.keeper.ports import LogPart
+from hal.daemons.agent.keeper.ports import LogPart, output_prefix
 from hal.wire.frames import Stream
 
 KEEP_SIZE: Final = 1
@@ -29,7 +29,7 @@ COLLAPSE_RANGE: Final = 8
 BLOCK_BYTES: Final = 4096
 """Holes begin and end at multiples of this (larger blocks of a file system only make them smaller)."""
 MAX_FORGOTTEN_PER_TURN: Final = 100
-"""Directories deleted before the loop looks at its sockets again."""
+"""Files deleted before the loop looks at its sockets again."""
 NO_SPACE_BYTES: Final = 2 * BLOCK_BYTES
 """A file system with less free is full."""
 _UNSUPPORTED: Final = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
@@ -56,14 +56,17 @@ class OutputFiles:
         self._doomed: deque[str] = deque()
 
     def directory(self, step: StepId) -> str:
-        return f"{self._root}/{step.job}/{step.task}.{step.attempt}.{step.rank}"
+        return f"{self._root}/{step.job}"
+
+    def _path(self, step: StepId, stream: Stream) -> str:
+        return f"{self._root}/{step.job}/{output_prefix(step)}.{stream}"
 
     def prepare(self, step: StepId) -> str:
         directory = self.directory(step)
         try:
             os.makedirs(directory, 0o700, exist_ok=True)
             for stream in Stream:
-                os.close(os.open(f"{directory}/{stream}", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
+                os.close(os.open(self._path(step, stream), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
         except OSError as error:
             return f"{directory}: {error.strerror}"
         return ""
@@ -71,7 +74,7 @@ class OutputFiles:
     # ── reading ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def read(self, step: StepId, stream: Stream, offset: int, limit: int) -> LogPart:
-        path = f"{self.directory(step)}/{stream}"
+        path = self._path(step, stream)
         try:
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -95,7 +98,7 @@ class OutputFiles:
         busy = False
         for step, bound_bytes in steps:
             for stream in Stream:
-                path = f"{self.directory(step)}/{stream}"
+                path = self._path(step, stream)
                 try:
                     if os.stat(path).st_size > bound_bytes:
                         busy = self._trim(path, bound_bytes) > bound_bytes // 4 or busy
@@ -107,7 +110,7 @@ class OutputFiles:
         remarks = []
         directory = self.directory(step)
         for stream in Stream:
-            path = f"{directory}/{stream}"
+            path = self._path(step, stream)
             try:
                 size = os.stat(path).st_size
                 if size <= bound_bytes and not os.path.exists(f"{path}.kept"):
@@ -159,15 +162,18 @@ class OutputFiles:
         for job, wanted in by_job.items():
             with contextlib.suppress(FileNotFoundError):
                 names = os.listdir(f"{self._root}/{job}")
-                self._doomed.extend(f"{self._root}/{job}/{n}" for n in names if n.rpartition(".")[0] in wanted)
+                # T.A.R.stdout: the attempt is what stands before the second dot.
+                self._doomed.extend(f"{self._root}/{job}/{n}" for n in names if ".".join(n.split(".", 2)[:2]) in wanted)
 
     def work(self) -> bool:
         """Delete some of what is to be forgotten; whether there is more."""
         for _ in range(min(MAX_FORGOTTEN_PER_TURN, len(self._doomed))):
-            directory = self._doomed.popleft()
-            _remove(directory)
-            with contextlib.suppress(OSError):  # the job has other attempts here
-                os.rmdir(os.path.dirname(directory))
+            path = self._doomed.popleft()
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+            if not self._doomed or os.path.dirname(self._doomed[0]) != os.path.dirname(path):
+                with contextlib.suppress(OSError):  # the job has other attempts here
+                    os.rmdir(os.path.dirname(path))
         return bool(self._doomed)
 
 
@@ -226,16 +232,3 @@ def _allocate(fd: int, mode: int, offset: int, length: int) -> bool:
     if number in _UNSUPPORTED:
         return False
     raise OSError(number, os.strerror(number))
-
-
-def _remove(directory: str) -> None:
-    """Delete a directory and what is in it; what cannot be deleted stays."""
-    for root, names, files in os.walk(directory, topdown=False):
-        for name in files:
-            with contextlib.suppress(OSError):
-                os.unlink(os.path.join(root, name))
-        for name in names:
-            with contextlib.suppress(OSError):
-                os.rmdir(os.path.join(root, name))
-    with contextlib.suppress(OSError):
-        os.rmdir(directory)

@@ -178,6 +178,14 @@ class Spawner(Protocol):
         """
 
 
+def output_prefix(step: StepId) -> str:
+    """How the names of the step's files begin: `T.A.R`, then `.stdout`, `.stderr`, `.script`.
+
+    The files of a job's steps share one directory: a directory a step would cost as much as both its files.
+    """
+    return f"{step.task}.{step.attempt}.{step.rank}"
+
+
 class LogPart(NamedTuple):
     """A part of one output."""
 
@@ -191,10 +199,10 @@ class Outputs(Protocol):
     """The output files of the steps of this node."""
 
     def directory(self, step: StepId) -> str:
-        """Where the step's stdout, stderr and script lie; absolute."""
+        """Where the step's files lie, under the names that `output_prefix` begins; absolute."""
 
     def prepare(self, step: StepId) -> str:
-        """Make the directory; '' or why it could not."""
+        """Make the files; '' or why it could not."""
 
     def read(self, step: StepId, stream: Stream, offset: int, limit: int) -> LogPart:
         """At most `limit` bytes from `offset` (from the first byte ever written; negative: from the end)."""

@@ -34,6 +34,7 @@ from hal.daemons.agent.keeper.ports import (
     SpawnerEvent,
     SpawnFailed,
     Unspawned,
+    output_prefix,
 )
 from hal.daemons.agent.keeper.processes import Mark
 from hal.daemons.agent.keeper.watch import Watcher, read_clocks
@@ -44,6 +45,8 @@ RESPAWN_MS: Final = (100, 5_000)
 """A helper that died is replaced after this, doubling up to the second, while helpers keep dying."""
 HEALTHY_MS: Final = 10_000
 """After this without a death the doubling begins anew."""
+STOP_PASSES: Final = 5
+"""Looks for processes that were born while their step was being suspended."""
 MAX_UNKNOWN_EXITS: Final = 1_024
 
 
@@ -170,7 +173,7 @@ class HelperSpawner:
             link.launch(
                 launch,
                 self._env_of(launch),
-                self._outputs.directory(launch.step),
+                f"{self._outputs.directory(launch.step)}/{output_prefix(launch.step)}",
                 NO_SLOT if slot is None else slot.tag,
                 () if slot is None else slot.entries,
             )
@@ -178,8 +181,14 @@ class HelperSpawner:
             link.flush()
 
     def signal(self, steps: Sequence[StepId], number: int) -> None:
-        for alive in processes.members(self._marks_of(steps), self._own_pids()).values():
-            processes.send(alive, number)
+        reached: set[int] = set()
+        for _ in range(STOP_PASSES if number == signal.SIGSTOP else 1):
+            found = processes.members(self._marks_of(steps), self._own_pids()).values()
+            fresh = [info for alive in found for info in alive if info.pid not in reached]
+            if not fresh:
+                break
+            processes.send(fresh, number)
+            reached.update(info.pid for info in fresh)
 
     def watch(self, steps: Sequence[StepId]) -> None:
         self._clearing.begin(steps, force=False, now_ms=read_clocks().boot_ms)
