@@ -62,7 +62,7 @@ class Change:
     """In order; to be applied after the commit."""
     orders: dict[str, Orders]
     """By node; to be sent after the commit."""
-    ended: list[int]
+    ended: list[LiveJob]
     """Jobs that have ended, in order."""
     touched: list[int]
     """Jobs whose rows changed, new ones included."""
@@ -127,7 +127,9 @@ class EngineFeed:
         rows, before = self._rows, self._kind
         self._rows, self._kind = [], kind
         if before == "submit":
-            self._events.append(JobsSubmitted(np.array(rows, SUBMIT), self._interning.classes, self._interning.owners))
+            self._events.append(
+                JobsSubmitted(np.array(sorted(rows), SUBMIT), self._interning.classes, self._interning.owners)
+            )
         elif before == "withdraw":
             columns = np.array(rows, np.int64)
             self._events.append(JobsCancelled(columns[:, 0].copy(), columns[:, 1].copy(), columns[:, 2].copy()))

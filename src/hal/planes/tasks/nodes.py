@@ -77,16 +77,16 @@ def joined(table: JobTable, arrival: Arrival, now_ms: int) -> NodeRow:
 
 def silent(table: JobTable, name: str, reason: str, now_ms: int, last_seen_ms: int) -> None:
     """Its agent is not heard: nothing new starts there, what runs is left alone."""
-    row = table.nodes[name]
-    if not NODE.allows(row.state, NodeEvent.SILENT):
+    row = table.nodes.get(name)
+    if row is None or not NODE.allows(row.state, NodeEvent.SILENT):
         return
     _change(table, row, NodeEvent.SILENT, reason, last_seen_ms)
 
 
 def heard(table: JobTable, name: str, now_ms: int) -> None:
     """Its agent is heard again on the connection that had fallen silent."""
-    row = table.nodes[name]
-    if row.state is NodeState.UNREACHABLE:
+    row = table.nodes.get(name)
+    if row is not None and row.state is NodeState.UNREACHABLE:
         _change(table, row, NodeEvent.RETURN, "", now_ms)
 
 

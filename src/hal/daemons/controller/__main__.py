@@ -1,0 +1,80 @@
+"""`python -m hal.daemons.controller --home H`: the controller as a process. See docs/controller.md."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import os
+import sys
+from functools import partial
+from pathlib import Path
+
+from hal.core import kernels
+from hal.core.model import SpecError
+from hal.runtime.home import Home, find_home
+from hal.runtime.interface import Runtime, UnixAddress
+from hal.runtime.process import run
+
+GC_THRESHOLD = 50_000
+"""Most of what lives is loaded once and stays: collect less often."""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Parse, point numba's cache at HAL_HOME, run until asked to end."""
+    parser = argparse.ArgumentParser(prog="hal-controller", description=__doc__)
+    parser.add_argument("--home", help="HAL_HOME")
+    parser.add_argument("--listen", default="", metavar="HOST:PORT", help="also serve REST on TCP, with a token")
+    parser.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
+    asked = parser.parse_args(argv)
+    home = find_home(asked.home)
+    return run("controller", home, partial(serve, home=home, listen=asked.listen), log_level=asked.log_level)
+
+
+async def serve(runtime: Runtime, *, home: Home, listen: str) -> int:
+    """One controller with REST, until the runtime is asked to stop."""
+    from hal.daemons.controller import warming
+
+    # Before anything imports the kernels: they settle where numba keeps them.
+    warming.choose_cache(Path(kernels.__path__[0]), home.cache, os.environ.get("HAL_CACHE"))
+    if not warming.compiled():
+        runtime.log.warning("compiling the scheduling kernels; this takes up to a minute, once")
+        print("compiling the scheduling kernels; this takes up to a minute, once", flush=True)  # noqa: T201
+    from hal.daemons.controller.api.serving import RestServer
+    from hal.daemons.controller.config import read_config, with_tcp
+    from hal.daemons.controller.controller import Controller
+    from hal.store import Store
+
+    config = with_tcp(read_config(config_text(home)), listen)
+    warming.warm(config.engine)
+    controller = Controller(runtime, config, partial(Store.open, home.database))
+    await controller.start(UnixAddress(home.wire_socket()))
+    running = runtime.spawn_task(controller.run(), "the loop")
+    rest = RestServer(controller.api, runtime, config, owner_uid=os.geteuid())
+    await rest.start(home.api_socket())
+    gc.freeze()
+    gc.set_threshold(GC_THRESHOLD)
+    runtime.log.info("ready", socket=str(home.api_socket()))
+    await runtime.stopping.wait()
+    controller.stop()
+    await rest.stop()
+    await running
+    await controller.close()
+    return 0
+
+
+def config_text(home: Home) -> str:
+    """The text of hal.toml; empty when there is none.
+
+    Raises:
+        SpecError: it cannot be read.
+    """
+    try:
+        return home.config.read_text()
+    except FileNotFoundError:
+        return ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise SpecError(f"{home.config} cannot be read: {error}") from error
+
+
+if __name__ == "__main__":
+    sys.exit(main())

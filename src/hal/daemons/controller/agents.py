@@ -1,0 +1,323 @@
+"""The connections of agents: who is there, what they report, what they are told.
+
+A node has at most one connection; a newer one replaces it. Starts wait until the node's keeper has stamped a heartbeat
+(a start carries the newest stamp that was acknowledged); stops and acknowledgements go out at once, or never: a node
+that returns is compared with the database anyway.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+
+from hal.core.model import (
+    HALError,
+    OverloadedError,
+    SpecError,
+    StepId,
+    TimedOutError,
+    UnreachableError,
+)
+from hal.daemons.controller.clock import Clock
+from hal.daemons.controller.committing import Committer
+from hal.daemons.controller.framing import other_frames, start_frames
+from hal.daemons.controller.inbox import Inbox
+from hal.planes.tasks import Arrival, Orders, TaskPlane
+from hal.runtime.home import check_node_name
+from hal.runtime.interface import Connection, Runtime, Timer
+from hal.wire.agree import agree
+from hal.wire.errors import MalformedFrameError
+from hal.wire.frames import (
+    AnyFrame,
+    Done,
+    Exits,
+    Goodbye,
+    Heartbeat,
+    HeartbeatAck,
+    Hello,
+    LogChunk,
+    ReadLog,
+    Refusal,
+    Refused,
+    Role,
+    Samples,
+    Started,
+    StepStart,
+    StepTemplate,
+    Stream,
+    Welcome,
+)
+
+HELLO_TIMEOUT_MS = 5_000
+HEARTBEAT_MS = 2_000
+MISSED_HEARTBEATS = 3
+"""A node that is silent for so many of them is unreachable."""
+SILENCE_MS = HEARTBEAT_MS * MISSED_HEARTBEATS
+LOG_TIMEOUT_MS = 10_000
+MAX_LOG_REQUESTS = 1_000
+"""Reads of outputs under way at one node."""
+NOT_SENT = "unreachable"
+"""Code of the refusal of a start that never left the controller."""
+
+
+class Link:
+    """One node's connection, and what waits for it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.connection: Connection | None = None
+        self.stamp_boot_ms = 0
+        """Newest stamp acknowledged on this connection; 0 before the first."""
+        self.last_heard_ms = 0
+        self.unsent: list[tuple[StepTemplate, StepStart]] = []
+        """Starts that wait for a stamp or a connection."""
+        self.logs: dict[int, asyncio.Future[LogChunk]] = {}
+        self.silence: Timer | None = None
+        """Runs while there is no connection and that is not held against the node yet."""
+        self.silent = False
+        """Its silence was reported."""
+
+    def take_refusals(self) -> list[Refusal]:
+        """What never left this process certainly does not run: it may go elsewhere."""
+        unsent, self.unsent = self.unsent, []
+        return [Refusal(start.step, NOT_SENT, "its node is not heard") for _, start in unsent]
+
+
+class Agents:
+    """All of them."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        clock: Clock,
+        plane: TaskPlane,
+        committer: Committer,
+        inbox: Callable[[], Inbox],
+    ) -> None:
+        self._runtime = runtime
+        self._clock = clock
+        self._plane = plane
+        self._committer = committer
+        self._inbox = inbox
+        self._links: dict[str, Link] = {}
+        self._log_requests = 0
+
+    def connected(self, node: str) -> bool:
+        """Whether the node's agent is on the line."""
+        link = self._links.get(node)
+        return link is not None and link.connection is not None
+
+    def last_heard_ms(self, node: str) -> int:
+        """When a frame of it came last; 0 since this controller started."""
+        link = self._links.get(node)
+        return link.last_heard_ms if link else 0
+
+    # ── telling ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def deliver(self, orders: dict[str, Orders]) -> None:
+        """Send what a commit has made true."""
+        for node, told in orders.items():
+            link = self._links.setdefault(node, Link(node))
+            link.unsent.extend((told.templates[start.template], start) for start in told.starts)
+            if link.silent and link.connection is None:
+                self._report_silence(link, "its agent is not heard")
+            self._send_starts(link)
+            for frame in other_frames(told, self._committer.epoch):
+                self._send(link, frame)
+
+    def _send_starts(self, link: Link) -> None:
+        if not link.unsent or link.connection is None or not link.stamp_boot_ms:
+            return
+        unsent, link.unsent = link.unsent, []
+        templates = {start.template: template for template, start in unsent}
+        starts = [start for _, start in unsent]
+        for frame in start_frames(templates, starts, self._committer.epoch, link.stamp_boot_ms):
+            self._send(link, frame)
+
+    def _send(self, link: Link, frame: AnyFrame) -> bool:
+        if link.connection is None:
+            return False
+        try:
+            link.connection.send_nowait(frame)
+        except (OverloadedError, UnreachableError) as error:
+            # Its agent dials again and is told then what it missed here.
+            self._runtime.log.warning("a node could not be told", node=link.name, reason=str(error))
+            link.connection.abort()
+            return False
+        return True
+
+    async def goodbye(self, reason: str) -> None:
+        """Tell all agents that the controller stops."""
+        for link in self._links.values():
+            if link.connection is not None and self._send(link, Goodbye(reason=reason)):
+                link.connection.close()
+
+    # ── one connection ────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def serve(self, connection: Connection) -> None:
+        """One accepted connection, from hello to its end."""
+        hello = await connection.receive(timeout_ms=HELLO_TIMEOUT_MS)
+        if hello is None:
+            return
+        if not isinstance(hello, Hello) or hello.role is not Role.AGENT:
+            raise MalformedFrameError("the first frame must be the hello of an agent")
+        version, features = agree(hello)
+        check_node_name(hello.name)
+        if hello.epoch > self._committer.epoch:
+            await self._committer.raise_epoch(hello.epoch, self._clock.now_ms())
+        link = self._attach(hello.name, connection)
+        self._runtime.log.info("a node dialled", node=link.name, boot_id=hello.boot_id, held=len(hello.held))
+        await connection.send(
+            Welcome(
+                role=Role.CONTROLLER,
+                version=version,
+                features=features,
+                epoch=self._committer.epoch,
+                heartbeat_ms=HEARTBEAT_MS,
+                boot_id=self._runtime.boot_id,
+                pid=self._runtime.pid,
+            )
+        )
+        arrival = Arrival(
+            name=hello.name,
+            capacity=hello.capacity,
+            labels=hello.labels,
+            boot_id=hello.boot_id,
+            notes=hello.notes,
+            held=hello.held,
+        )
+        await self._inbox().report(f"hello of {link.name}", partial(self._joined, link, connection, arrival))
+        try:
+            await self._listen(link, connection)
+        finally:
+            self._detach(link, connection)
+
+    def _joined(self, link: Link, connection: Connection, arrival: Arrival, now_ms: int) -> None:
+        if link.connection is connection:
+            # What was not sent yet is found again by the comparison.
+            link.unsent.clear()
+            self._plane.node_joined(arrival, now_ms)
+
+    async def _listen(self, link: Link, connection: Connection) -> None:
+        while True:
+            try:
+                frame = await connection.receive(timeout_ms=SILENCE_MS)
+            except TimedOutError:
+                self._fell_silent(link)
+                continue
+            if frame is None or link.connection is not connection:
+                return
+            link.last_heard_ms = self._clock.now_ms()
+            if link.silent:
+                link.silent = False
+                await self._inbox().report(f"{link.name} is heard", partial(self._plane.node_heard, link.name))
+            if isinstance(frame, Goodbye):
+                self._runtime.log.info("a node says goodbye", node=link.name, code=frame.code, reason=frame.reason)
+                return
+            await self._received(link, frame)
+
+    async def _received(self, link: Link, frame: AnyFrame) -> None:
+        inbox, node, plane = self._inbox(), link.name, self._plane
+        match frame:
+            case Heartbeat():
+                link.stamp_boot_ms = frame.stamp_boot_ms
+                self._send(link, HeartbeatAck(stamp_boot_ms=frame.stamp_boot_ms, epoch=self._committer.epoch))
+                self._send_starts(link)
+            case Started():
+                await inbox.report("started", lambda now: plane.started(node, frame.steps, now))
+            case Exits():
+                await inbox.report("exits", lambda now: plane.exited(node, frame.exits, now))
+            case Refused():
+                self._runtime.log.warning("a node refused starts", node=node, first=str(frame.steps[:1]))
+                await inbox.report("refused", lambda now: plane.refused(node, frame.steps, now))
+            case LogChunk():
+                waiting = link.logs.pop(frame.request, None)
+                if waiting is not None and not waiting.done():
+                    waiting.set_result(frame)
+            case Done():
+                for step, reason in frame.failed:
+                    self._runtime.log.warning("not done", node=node, what=frame.command, step=str(step), reason=reason)
+            case Samples():
+                pass
+            case _:
+                raise MalformedFrameError(f"an agent does not send {type(frame).__name__}")
+
+    # ── coming and going ──────────────────────────────────────────────────────────────────────────────────────────
+
+    def _attach(self, name: str, connection: Connection) -> Link:
+        link = self._links.setdefault(name, Link(name))
+        if link.connection is not None:
+            link.connection.close()
+        if link.silence is not None:
+            link.silence.cancel()
+            link.silence = None
+        link.connection, link.stamp_boot_ms, link.silent = connection, 0, False
+        link.last_heard_ms = self._clock.now_ms()
+        return link
+
+    def _detach(self, link: Link, connection: Connection) -> None:
+        if link.connection is not connection:
+            return
+        link.connection, link.stamp_boot_ms = None, 0
+        for waiting in link.logs.values():
+            if not waiting.done():
+                waiting.set_exception(UnreachableError(f"the connection to node '{link.name}' was lost"))
+        link.logs.clear()
+        self._runtime.log.info("a node's connection ended", node=link.name, reason=connection.close_reason)
+        link.silence = self._runtime.call_later(SILENCE_MS, partial(self._still_away, link))
+
+    def _still_away(self, link: Link) -> None:
+        link.silence = None
+        if link.connection is None:
+            self._report_silence(link, f"its agent has not been heard for {SILENCE_MS // 1000} s")
+
+    def _fell_silent(self, link: Link) -> None:
+        if not link.silent:
+            self._report_silence(link, f"no heartbeat for {SILENCE_MS // 1000} s")
+
+    def _report_silence(self, link: Link, reason: str) -> None:
+        link.silent = True
+        work = partial(self._silent, link, reason, link.take_refusals())
+        self._inbox().report_nowait(f"silence of {link.name}", work)
+
+    def _silent(self, link: Link, reason: str, refusals: list[Refusal], now_ms: int) -> None:
+        """Nothing new starts there; what it runs is left alone."""
+        if link.silent:
+            self._plane.node_silent(link.name, reason, now_ms, link.last_heard_ms)
+            self._plane.refused(link.name, refusals, now_ms)
+
+    # ── outputs ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def read_log(self, node: str, step: StepId, stream: Stream, offset: int, limit: int) -> LogChunk:
+        """A part of a step's output, read at its node.
+
+        Raises:
+            UnreachableError: the node is not heard.
+            TimedOutError: it did not answer.
+            OverloadedError: too many reads are under way there.
+            HALError: what the node says.
+        """
+        link = self._links.get(node)
+        if link is None or link.connection is None:
+            raise UnreachableError(
+                f"the output of {step} lies on node '{node}', which is not heard",
+                hint="it can be read when the node is back; `hal nodes` shows its state",
+            )
+        if len(link.logs) >= MAX_LOG_REQUESTS:
+            raise OverloadedError(f"{MAX_LOG_REQUESTS} outputs are being read on node '{node}'", hint="try again")
+        self._log_requests += 1
+        request = self._log_requests
+        answer: asyncio.Future[LogChunk] = asyncio.get_running_loop().create_future()
+        link.logs[request] = answer
+        self._send(link, ReadLog(request=request, step=step, stream=stream, offset=offset, limit=limit))
+        try:
+            async with asyncio.timeout(LOG_TIMEOUT_MS / 1000):
+                chunk = await answer
+        except TimeoutError:
+            raise TimedOutError(f"node '{node}' did not give the output of {step} in time") from None
+        finally:
+            link.logs.pop(request, None)
+        if chunk.error:
+            raise SpecError(chunk.error) if chunk.error.startswith("spec:") else HALError(chunk.error)
+        return chunk

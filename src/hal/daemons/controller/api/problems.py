@@ -1,0 +1,126 @@
+"""Every error as a problem document (RFC 9457) with HAL's own `code` and a `hint` that says what to do next."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import msgspec
+from litestar import Request, Response
+from litestar.exceptions import HTTPException, MethodNotAllowedException
+
+from hal.core.model import (
+    ConflictError,
+    DeniedError,
+    HALError,
+    InternalError,
+    NotFoundError,
+    OverloadedError,
+    SpecError,
+    StoreError,
+    TimedOutError,
+    UnreachableError,
+)
+from hal.daemons.controller.problem import Problem
+from hal.runtime.interface import Logger
+
+PROBLEM_JSON = "application/problem+json"
+RETRY_AFTER_S = 1
+TYPE_BASE = "https://hal-scheduler.dev/problems/"
+"""Prefix of `type`; an identifier, not a page that must exist."""
+
+
+class TooLargeError(SpecError):
+    """The request's body is longer than allowed."""
+
+    code = "too-large"
+
+
+class UnauthorizedError(DeniedError):
+    """No token, or a wrong one."""
+
+    code = "unauthorized"
+
+
+STATUS: dict[type[HALError], tuple[int, str]] = {
+    UnauthorizedError: (401, "No valid token"),
+    TooLargeError: (413, "Request too large"),
+    SpecError: (400, "Invalid request"),
+    DeniedError: (403, "Denied"),
+    NotFoundError: (404, "Not found"),
+    ConflictError: (409, "Conflict"),
+    OverloadedError: (503, "Overloaded"),
+    UnreachableError: (503, "Not reachable"),
+    StoreError: (503, "Not durable"),
+    TimedOutError: (504, "Timed out"),
+    InternalError: (500, "Fault of HAL"),
+}
+"""HTTP status and title by kind of error; the nearest base class counts."""
+
+_HTTP_CODES = {400: "invalid-request", 404: "not-found", 405: "method-not-allowed", 413: "too-large"}
+
+
+def problem_of(error: HALError) -> Problem:
+    """The document of one of HAL's own errors."""
+    for kind in type(error).__mro__:
+        if kind in STATUS:
+            status, title = STATUS[cast("type[HALError]", kind)]
+            break
+    else:
+        status, title = 500, "Fault of HAL"
+    return Problem(
+        type=TYPE_BASE + error.code,
+        title=title,
+        status=status,
+        detail=error.message,
+        code=error.code,
+        hint=error.hint,
+    )
+
+
+def answer(problem: Problem, headers: dict[str, str] | None = None) -> Response[bytes]:
+    """The response that carries it."""
+    told = dict(headers or {})
+    if problem.status == 503:
+        told.setdefault("Retry-After", str(RETRY_AFTER_S))
+    if problem.status == 401:
+        told.setdefault("WWW-Authenticate", "Bearer")
+    return Response(
+        content=msgspec.json.encode(problem), status_code=problem.status, media_type=PROBLEM_JSON, headers=told
+    )
+
+
+def on_hal_error(_: Request[Any, Any, Any], error: HALError) -> Response[bytes]:
+    """One of HAL's own errors."""
+    return answer(problem_of(error))
+
+
+def on_http_error(request: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
+    """What Litestar refuses: an unknown path, a method that is not there."""
+    status = error.status_code
+    hint, detail = "", error.detail
+    headers = {k: v for k, v in (error.headers or {}).items() if k.lower() == "allow"}
+    if status == 404:
+        detail = f"there is nothing at {request.method} {request.url.path}"
+        hint = "GET /v1/openapi.json lists what there is"
+    elif isinstance(error, MethodNotAllowedException):
+        detail = f"{request.method} is not possible at {request.url.path}"
+        hint = f"possible: {headers['Allow']}" if "Allow" in headers else ""
+    code = _HTTP_CODES.get(status, "invalid-request" if status < 500 else "internal")
+    title = {404: "Not found", 405: "Method not allowed"}.get(status, "Invalid request" if status < 500 else "Fault")
+    return answer(
+        Problem(type=TYPE_BASE + code, title=title, status=status, detail=detail, code=code, hint=hint), headers
+    )
+
+
+class OnFault:
+    """An exception that nobody expected: logged with its trace, told without it."""
+
+    def __init__(self, log: Logger) -> None:
+        self._log = log
+
+    def __call__(self, request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
+        self._log.error("a request met a fault", method=request.method, path=request.url.path, exc_info=error)
+        told = InternalError(
+            f"{type(error).__name__} in {request.method} {request.url.path}", hint="see controller.log"
+        )
+        return answer(problem_of(told))

@@ -1,0 +1,221 @@
+"""What a request says, read strictly: query parameters, bodies, cursors; every mistake is a `SpecError` that names it."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import msgspec
+from litestar import Request
+from msgspec import Raw, Struct
+
+from hal.core.model import HALError, JobSpec, SpecError, TaskState, convert, parse_task_ref, spec_from_plain
+from hal.daemons.controller.changing import Key
+from hal.planes.tasks import MAX_JOBS_IN_SUBMISSION
+from hal.store import JobFilter
+
+T = TypeVar("T")
+AnyRequest = Request[Any, Any, Any]
+
+DEFAULT_PAGE = 100
+MAX_LIMIT = 1_000
+MAX_KEY_CHARS = 200
+MAX_TEXT = 1_000
+"""Longest value of a query parameter."""
+JOB_FILTERS = ("state", "user", "queue", "name", "account", "label")
+
+
+class Params:
+    """The query parameters of one request.
+
+    Raises (in the constructor):
+        SpecError: one that this path does not know, or one given twice.
+    """
+
+    def __init__(self, request: AnyRequest, known: Sequence[str]) -> None:
+        self._values: dict[str, str] = {}
+        for name, value in request.query_params.multi_items():
+            if name not in known:
+                near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+                hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(known) or 'none'}"
+                raise SpecError(f"'{name}' is not a query parameter of this path", hint=hint)
+            if name in self._values:
+                if name not in ("state", "label"):
+                    raise SpecError(f"{name}: given twice")
+                value = f"{self._values[name]},{value}"
+            if len(value) > MAX_TEXT:
+                raise SpecError(f"{name}: longer than {MAX_TEXT} characters")
+            self._values[name] = value
+
+    def text(self, name: str, default: str = "") -> str:
+        """As it stands."""
+        return self._values.get(name, default)
+
+    def integer(self, name: str, default: int, *, low: int, high: int) -> int:
+        """A whole number within bounds."""
+        text = self._values.get(name)
+        return default if text is None else integer(text, name, low=low, high=high)
+
+    def seconds(self, name: str, default: float) -> float:
+        """A number of seconds."""
+        text = self._values.get(name)
+        if text is None:
+            return default
+        try:
+            value = float(text)
+        except ValueError:
+            raise SpecError(f"{name}: '{text}' is not a number of seconds") from None
+        if not 0 <= value < 1e9:
+            raise SpecError(f"{name}: '{text}' is out of range")
+        return value
+
+    def flag(self, name: str) -> bool:
+        """`1`, `true`, `0`, `false`, or the bare name."""
+        text = self._values.get(name)
+        if text is None or text.lower() in ("0", "false", "no"):
+            return False
+        if text.lower() in ("", "1", "true", "yes"):
+            return True
+        raise SpecError(f"{name}: '{text}' is neither true nor false", hint="write 1 or 0")
+
+    def limit(self) -> int:
+        """How many entries a page may have."""
+        return self.integer("limit", DEFAULT_PAGE, low=1, high=MAX_LIMIT)
+
+    def cursor(self) -> int | None:
+        """Where the page before ended; what the answer to it called `cursor`."""
+        text = self._values.get("cursor")
+        return None if not text else integer(text, "cursor", low=0, high=(1 << 63) - 1)
+
+    def states(self) -> tuple[TaskState, ...]:
+        """A comma list of states."""
+        return states_of(self._values.get("state", ""))
+
+    def job_filter(self) -> JobFilter:
+        """The filter of a listing of jobs."""
+        return job_filter({name: self._values.get(name, "") for name in JOB_FILTERS})
+
+
+def integer(text: str, name: str, *, low: int, high: int) -> int:
+    """A whole number within bounds."""
+    digits = text.removeprefix("-")
+    if not digits.isascii() or not digits.isdigit() or len(digits) > 19:
+        raise SpecError(f"{name}: '{text[:40]}' is not a whole number")
+    value = int(text)
+    if not low <= value <= high:
+        raise SpecError(f"{name}: {value} is out of range", hint=f"between {low} and {high}")
+    return value
+
+
+def job_id(text: str) -> int:
+    """The id of a whole job, from a path."""
+    job, task = parse_task_ref(text)
+    if task is not None:
+        raise SpecError(f"'{text}' names a task; this path is about a job", hint=f"write {job}")
+    return job
+
+
+def states_of(text: str) -> tuple[TaskState, ...]:
+    """`running,pending`; also `active`, `live` and `ended` for several at once."""
+    states: list[TaskState] = []
+    for part in filter(None, (piece.strip().lower() for piece in text.split(","))):
+        group = _STATE_GROUPS.get(part)
+        if group is None:
+            valid = ", ".join(sorted(_STATE_GROUPS))
+            raise SpecError(f"state: '{part}' is not a state", hint=f"valid: {valid}")
+        states.extend(group)
+    return tuple(dict.fromkeys(states))
+
+
+_STATE_GROUPS: dict[str, tuple[TaskState, ...]] = {state.value: (state,) for state in TaskState} | {
+    "active": tuple(state for state in TaskState if state.active),
+    "live": tuple(state for state in TaskState if not state.ended),
+    "ended": tuple(state for state in TaskState if state.ended),
+}
+
+
+def job_filter(raw: dict[str, str]) -> JobFilter:
+    """A filter from its texts; `label` is a comma list of `key` and `key=value`."""
+    labels: dict[str, str] = {}
+    for part in filter(None, raw.get("label", "").split(",")):
+        key, _, value = part.partition("=")
+        labels[key.strip()] = value.strip()
+    return JobFilter(
+        states=states_of(raw.get("state", "")),
+        user=raw.get("user", ""),
+        queue=raw.get("queue", ""),
+        name=raw.get("name", ""),
+        account=raw.get("account", ""),
+        labels=labels,
+    )
+
+
+# ── bodies ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class _ManyJobs(Struct, frozen=True, forbid_unknown_fields=True):
+    jobs: list[Raw]
+
+
+def specs_of(body: bytes) -> list[JobSpec]:
+    """The specs in the body of a submission: one job, or `{"jobs": [...]}`.
+
+    Equal texts give the same value, so many equal jobs cost little.
+    """
+    try:
+        many = msgspec.json.decode(body, type=_ManyJobs)
+    except (msgspec.ValidationError, RecursionError):
+        # Not a list of jobs: one job, or malformed, which is said below.
+        return [spec_from_plain(plain_json(body))]
+    except msgspec.DecodeError as error:
+        raise SpecError(f"the body is not JSON: {error}") from error
+    if len(many.jobs) > MAX_JOBS_IN_SUBMISSION:
+        raise SpecError(
+            f"{len(many.jobs)} jobs in one request; at most {MAX_JOBS_IN_SUBMISSION} are allowed",
+            hint="submit them in parts, or alike ones as one array",
+        )
+    known: dict[bytes, JobSpec] = {}
+    specs: list[JobSpec] = []
+    for position, raw in enumerate(many.jobs):
+        text = bytes(raw)
+        spec = known.get(text)
+        if spec is None:
+            try:
+                spec = known[text] = spec_from_plain(plain_json(text))
+            except HALError as error:
+                place = f"job {position + 1} of {len(many.jobs)}: " if len(many.jobs) > 1 else ""
+                raise SpecError(place + error.message, hint=error.hint) from error
+        specs.append(spec)
+    return specs
+
+
+def body_as(body: bytes, kind: type[T]) -> T:
+    """The body as a value of that type."""
+    return convert(plain_json(body), kind)
+
+
+def plain_json(body: bytes) -> Any:
+    """Plain data."""
+    if not body.strip():
+        raise SpecError("the body is empty; a JSON object is expected")
+    try:
+        raw = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise SpecError(f"the body is not JSON: {error}") from error
+    if not isinstance(raw, dict):
+        raise SpecError(f"the body is a JSON {type(raw).__name__}; an object is expected")
+    return raw
+
+
+def key_of(request: AnyRequest, body: bytes) -> Key | None:
+    """The idempotency key, with a digest of what is asked for."""
+    text = request.headers.get("idempotency-key")
+    if text is None:
+        return None
+    if not 0 < len(text) <= MAX_KEY_CHARS or not text.isascii() or not text.isprintable():
+        raise SpecError(f"Idempotency-Key: 1 to {MAX_KEY_CHARS} printable ASCII characters are expected")
+    digest = hashlib.blake2b(body, digest_size=16)
+    digest.update(f"{request.method} {request.url.path}?{request.url.query}".encode())
+    return Key(text, digest.hexdigest())

@@ -1,0 +1,168 @@
+"""The routes of REST /v1: each reads its request strictly, calls the controller's API and tells what it gave.
+
+docs/rest.md is their description for people, `openapi` the one for programs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from litestar import Request, Response, get, patch, post
+from litestar.handlers import HTTPRouteHandler
+from msgspec import Struct
+
+from hal.core.model import SpecError, enc_hook
+from hal.daemons.controller.api.reading_requests import (
+    JOB_FILTERS,
+    AnyRequest,
+    Params,
+    body_as,
+    integer,
+    job_filter,
+    job_id,
+    key_of,
+    specs_of,
+)
+from hal.daemons.controller.changing import Action
+from hal.daemons.controller.control_body import ControlBody
+from hal.daemons.controller.controller import ControllerApi
+from hal.daemons.controller.openapi import API_VERSION, document
+from hal.daemons.controller.reading import VERSION
+from hal.planes.tasks import JobPatch, Submitter
+from hal.runtime.interface import Runtime
+from hal.wire.agree import SPOKEN
+
+DEFAULT_WAIT_S = 30.0
+MAX_TASK = 1 << 31
+
+
+class Identity(Struct, frozen=True):
+    """Who a request comes from, as the server found out."""
+
+    user: str
+
+
+_encoder = msgspec.json.Encoder(enc_hook=enc_hook)
+
+
+def json_answer(value: Any, status: int = 200) -> Response[bytes]:
+    """JSON of any value of the views."""
+    return Response(content=_encoder.encode(value), status_code=status, media_type="application/json")
+
+
+def job_routes(api: ControllerApi, runtime: Runtime) -> list[HTTPRouteHandler]:
+    """Submitting, listing, changing jobs."""
+
+    def by(request: AnyRequest) -> Submitter:
+        identity: Identity = request.scope["state"]["identity"]
+        return Submitter(identity.user, runtime.new_id())
+
+    @post("/v1/jobs")
+    async def submit(request: Request[Any, Any, Any]) -> Response[bytes]:
+        dry_run = Params(request, ["dry_run"]).flag("dry_run")
+        body = await request.body()
+        done = await api.submit(specs_of(body), by(request), dry_run=dry_run, key=key_of(request, body))
+        return json_answer(done, 200 if dry_run else 201)
+
+    @get("/v1/jobs")
+    async def jobs(request: Request[Any, Any, Any]) -> Response[bytes]:
+        params = Params(request, [*JOB_FILTERS, "limit", "cursor"])
+        limit = params.limit()
+        found = await api.jobs(params.job_filter(), params.cursor(), limit)
+        return json_answer({"jobs": found, "cursor": found[-1].id if len(found) == limit else None})
+
+    @get("/v1/jobs/{job:str}")
+    async def job(request: Request[Any, Any, Any], job: str) -> Response[bytes]:
+        Params(request, [])
+        return json_answer(await api.job(job_id(job)))
+
+    @patch("/v1/jobs/{job:str}")
+    async def update(request: Request[Any, Any, Any], job: str) -> Response[bytes]:
+        Params(request, [])
+        change = body_as(await request.body(), JobPatch)
+        return json_answer(await api.update(job_id(job), change, by(request)))
+
+    @get("/v1/jobs/{job:str}/wait")
+    async def wait(request: Request[Any, Any, Any], job: str) -> Response[bytes]:
+        timeout_s = Params(request, ["timeout_s"]).seconds("timeout_s", DEFAULT_WAIT_S)
+        return json_answer(await api.wait(job_id(job), timeout_s))
+
+    @get("/v1/jobs/{job:str}/why")
+    async def why(request: Request[Any, Any, Any], job: str) -> Response[bytes]:
+        Params(request, [])
+        return json_answer(await api.why(job_id(job)))
+
+    @get("/v1/jobs/{job:str}/tasks")
+    async def tasks(request: Request[Any, Any, Any], job: str) -> Response[bytes]:
+        params = Params(request, ["state", "limit", "cursor"])
+        limit = params.limit()
+        found = await api.tasks(job_id(job), params.states(), params.cursor(), limit)
+        return json_answer({"tasks": found, "cursor": str(found[-1].task) if len(found) == limit else None})
+
+    @get("/v1/jobs/{job:str}/tasks/{task:str}")
+    async def task(request: Request[Any, Any, Any], job: str, task: str) -> Response[bytes]:
+        Params(request, [])
+        return json_answer(await api.task(job_id(job), integer(task, "task", low=0, high=MAX_TASK)))
+
+    return [submit, jobs, job, update, wait, why, tasks, task, *(_control(action, api, by) for action in Action)]
+
+
+def _control(action: Action, api: ControllerApi, by: Any) -> HTTPRouteHandler:
+    @post(f"/v1/jobs/{action.value}", name=action.value)
+    async def control(request: Request[Any, Any, Any]) -> Response[bytes]:
+        Params(request, [])
+        body = await request.body()
+        asked = body_as(body, ControlBody)
+        unknown = sorted(set(asked.filter or {}) - set(JOB_FILTERS))
+        if unknown:
+            raise SpecError(f"filter: '{unknown[0]}' is not a filter", hint=f"they are {', '.join(JOB_FILTERS)}")
+        wanted = None if asked.filter is None else job_filter(asked.filter)
+        done = await api.control(action, asked.ids, wanted, by(request), key=key_of(request, body))
+        return json_answer(done)
+
+    return control
+
+
+def other_routes(api: ControllerApi, runtime: Runtime) -> list[HTTPRouteHandler]:
+    """Nodes, queues, health, version, the description of all this."""
+    described = msgspec.json.encode(document())
+
+    @get("/v1/nodes")
+    async def nodes(request: Request[Any, Any, Any]) -> Response[bytes]:
+        Params(request, [])
+        return json_answer({"nodes": api.nodes()})
+
+    @get("/v1/nodes/{name:str}")
+    async def node(request: Request[Any, Any, Any], name: str) -> Response[bytes]:
+        Params(request, [])
+        return json_answer(api.node(name))
+
+    @post("/v1/nodes/{name:str}/fence")
+    async def fence(request: Request[Any, Any, Any], name: str) -> Response[bytes]:
+        Params(request, [])
+        identity: Identity = request.scope["state"]["identity"]
+        await api.fence(name, Submitter(identity.user, runtime.new_id()))
+        return json_answer(api.node(name))
+
+    @get("/v1/queues")
+    async def queues(request: Request[Any, Any, Any]) -> Response[bytes]:
+        Params(request, [])
+        return json_answer({"queues": api.queues()})
+
+    @get("/v1/health")
+    async def health(request: Request[Any, Any, Any]) -> Response[bytes]:
+        Params(request, [])
+        return json_answer(api.health())
+
+    @get("/v1/version")
+    async def version(request: Request[Any, Any, Any]) -> Response[bytes]:
+        Params(request, [])
+        return json_answer({"version": VERSION, "api_version": API_VERSION, "wire_versions": list(SPOKEN)})
+
+    @get("/v1/openapi.json")
+    async def openapi(request: Request[Any, Any, Any]) -> Response[bytes]:
+        Params(request, [])
+        return Response(content=described, media_type="application/json")
+
+    return [nodes, node, fence, queues, health, version, openapi]

@@ -1,0 +1,389 @@
+"""The half of the API that changes something: submit, cancel, hold, release, update, requeue, fence.
+
+Every method returns when what was asked is durable, and raises when nothing of it has happened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from enum import StrEnum
+from functools import partial
+
+import msgspec
+from msgspec import Struct
+
+from hal.core.model import (
+    ConflictError,
+    HALError,
+    InternalError,
+    JobSpec,
+    NotFoundError,
+    OverloadedError,
+    SpecError,
+    TaskState,
+    parse_task_ref,
+)
+from hal.daemons.controller.parts import Parts
+from hal.daemons.controller.views import JobView, OutcomeView, job_view
+from hal.planes.tasks import EndedJob, EndedTask, JobPatch, Submitter, UnknownJobs, job_row
+from hal.store import MAX_PAGE, JobFilter, JobRow, RememberIdempotent, Span, Store
+
+MAX_IDS = 10_000
+"""Jobs or tasks named in one request."""
+MAX_LOOKUPS = 5
+"""How often a request is tried again because what it was read from has changed since."""
+MAX_REQUEUED_TASKS = 100_000
+"""Ended tasks of one job that one request may run again."""
+MAX_KEYS_IN_FLIGHT = 10_000
+
+
+_ENDED_WORDS = {
+    TaskState.SUCCEEDED: "succeeded",
+    TaskState.FAILED: "failed",
+    TaskState.TIMED_OUT: "was timed out",
+    TaskState.CANCELLED: "was cancelled",
+}
+_ENDS = tuple(_ENDED_WORDS)
+
+
+class Action(StrEnum):
+    """What may be done to several jobs at once."""
+
+    CANCEL = "cancel"
+    HOLD = "hold"
+    RELEASE = "release"
+    REQUEUE = "requeue"
+
+
+class Key(Struct, frozen=True):
+    """A caller's idempotency key, and a digest of what it asked for."""
+
+    text: str
+    fingerprint: str
+
+
+class Submitted(Struct, frozen=True, kw_only=True):
+    """What became of a submission."""
+
+    ids: list[str]
+    jobs: list[JobView]
+    dry_run: bool = False
+    warnings: list[str] = []
+
+
+class Outcomes(Struct, frozen=True, kw_only=True):
+    """What became of each job or task named."""
+
+    results: list[OutcomeView]
+
+
+class _History(Struct, frozen=True):
+    """What rows say of a job that is to be run again."""
+
+    row: JobRow
+    spans: list[Span]
+    ended: list[EndedTask]
+
+
+class Changing:
+    """See the module."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._in_flight: dict[str, tuple[str, asyncio.Future[bytes]]] = {}
+
+    # ── submit ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def submit(
+        self, specs: Sequence[JobSpec], by: Submitter, *, dry_run: bool = False, key: Key | None = None
+    ) -> Submitted:
+        """Accept all jobs, or none.
+
+        Raises:
+            SpecError, ConflictError: one cannot be accepted.
+            OverloadedError: too much waits.
+            StoreError: it could not be made durable.
+        """
+        if dry_run or key is None:
+            return await self._submit(specs, by, dry_run=dry_run, key=None)
+        made: list[Submitted] = []
+
+        async def make() -> bytes:
+            made.append(await self._submit(specs, by, dry_run=False, key=key))
+            return msgspec.json.encode(made[0].ids)
+
+        answer = await self._once(key, make)
+        return made[0] if made else await self._submitted_before(msgspec.json.decode(answer, type=list[str]))
+
+    async def _submit(self, specs: Sequence[JobSpec], by: Submitter, *, dry_run: bool, key: Key | None) -> Submitted:
+        plane, ended = self._parts.plane, dict[int, EndedJob]()
+
+        def work(now_ms: int) -> Submitted | UnknownJobs:
+            try:
+                jobs = plane.submit(specs, by, now_ms, ended=ended, dry_run=dry_run)
+            except UnknownJobs as unknown:
+                return unknown
+            ids = [str(job.id) for job in jobs]
+            if key is not None:
+                plane.also(RememberIdempotent(key.text, key.fingerprint, msgspec.json.encode(ids)))
+            views = [job_view(job_row(job), spec=len(jobs) == 1) for job in jobs]
+            return Submitted(ids=[] if dry_run else ids, jobs=views, dry_run=dry_run, warnings=self._warnings())
+
+        for _ in range(MAX_LOOKUPS):
+            answer = await self._parts.loop.inbox.call(work)
+            if not isinstance(answer, UnknownJobs):
+                return answer
+            ended.update(await self._parts.committer.read(partial(_ended_jobs, ids=answer.jobs)))
+        raise OverloadedError("the jobs that this one depends on change too fast", hint="try again")
+
+    async def _submitted_before(self, ids: list[str]) -> Submitted:
+        rows = await self._parts.committer.read(lambda store: [store.job(int(job)) for job in ids])
+        return Submitted(ids=ids, jobs=[job_view(row, spec=len(ids) == 1) for row in rows if row is not None])
+
+    def _warnings(self) -> list[str]:
+        if self._parts.plane.table.nodes:
+            return []
+        return ["no node has joined yet: what is asked for was not checked against any"]
+
+    # ── one or many ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def control(
+        self,
+        action: Action,
+        ids: Sequence[str],
+        wanted: JobFilter | None,
+        by: Submitter,
+        *,
+        key: Key | None = None,
+    ) -> Outcomes:
+        """Do it to each job or task named and each live job that matches; one outcome for each.
+
+        Raises:
+            SpecError: an id is malformed, or none is named; nothing was done.
+            OverloadedError, StoreError: as `submit`.
+        """
+        refs = [parse_task_ref(text) for text in ids]
+        if not refs and wanted is None:
+            raise SpecError("no job is named", hint="name ids, or a filter")
+        if len(refs) > MAX_IDS:
+            raise SpecError(f"{len(refs)} ids in one request; at most {MAX_IDS} are allowed")
+        if key is None:
+            return await self._control(action, refs, wanted, by)
+
+        async def make() -> bytes:
+            return msgspec.json.encode(await self._control(action, refs, wanted, by, key))
+
+        return msgspec.json.decode(await self._once(key, make), type=Outcomes)
+
+    async def _control(
+        self,
+        action: Action,
+        refs: list[tuple[int, int | None]],
+        wanted: JobFilter | None,
+        by: Submitter,
+        key: Key | None = None,
+    ) -> Outcomes:
+        plane = self._parts.plane
+        histories: dict[int, _History] = {}
+
+        def work(now_ms: int) -> Outcomes | list[int]:
+            named = refs + [(job, None) for job in plane.matching(wanted)] if wanted is not None else refs
+            if len(named) > MAX_IDS and wanted is not None:
+                named = named[:MAX_IDS]
+            if action is Action.REQUEUE:
+                stale = [job for job, _ in named if self._stale(job, histories.get(job))]
+                if stale:
+                    return stale
+            results = [self._one(action, job, task, histories.get(job), by, now_ms) for job, task in named]
+            outcomes = Outcomes(results=results)
+            if key is not None and all(result.ok for result in results):
+                plane.also(RememberIdempotent(key.text, key.fingerprint, msgspec.json.encode(outcomes)))
+            return outcomes
+
+        for _ in range(MAX_LOOKUPS):
+            answer = await self._parts.loop.inbox.call(work)
+            if isinstance(answer, Outcomes):
+                return await self._told_of_ended(answer)
+            histories.update(await self._parts.committer.read(partial(_histories, jobs=answer)))
+            missing = [job for job in answer if job not in histories]
+            refs = [ref for ref in refs if ref[0] not in missing]
+            if missing and not refs and wanted is None:
+                return Outcomes(results=[_outcome(str(job), _no_job(job)) for job in missing])
+        raise OverloadedError("the jobs change too fast to be run again", hint="try again")
+
+    def _stale(self, job: int, history: _History | None) -> bool:
+        """Whether what was read of the job does not agree with what is true now."""
+        if history is None:
+            return True
+        live = self._parts.plane.table.jobs.get(job)
+        if live is None:
+            return history.row.end_ms is None
+        counts = live.counts
+        ended = counts.total - counts.live - sum(span.count for span in live.spans if span.state.ended)
+        return ended != len(history.ended) or history.row.end_ms is not None
+
+    def _one(
+        self, action: Action, job: int, task: int | None, history: _History | None, by: Submitter, now_ms: int
+    ) -> OutcomeView:
+        plane, name = self._parts.plane, str(job) if task is None else f"{job}.{task}"
+        try:
+            if action is Action.CANCEL:
+                state = plane.cancel(job, task, by, now_ms)
+            elif action is Action.HOLD:
+                state = plane.hold(job, task, by, now_ms)
+            elif action is Action.RELEASE:
+                state = plane.release(job, task, by, now_ms)
+            else:
+                state = self._requeue(job, task, history, by, now_ms)
+        except InternalError:
+            raise
+        except HALError as error:
+            return _outcome(name, error)
+        return OutcomeView(id=name, ok=True, state=state.value)
+
+    def _requeue(self, job: int, task: int | None, history: _History | None, by: Submitter, now_ms: int) -> TaskState:
+        plane = self._parts.plane
+        if history is None:
+            raise _no_job(job)
+        if task is not None and task >= history.row.tasks:
+            raise NotFoundError(f"job {job} has no task {task}", hint=f"its tasks are 0 to {history.row.tasks - 1}")
+        if len(history.ended) > MAX_REQUEUED_TASKS:
+            raise SpecError(
+                f"job {job} has {len(history.ended)} ended tasks; at most {MAX_REQUEUED_TASKS} can run again"
+            )
+        if job not in plane.table.jobs:
+            plane.revive(history.row, history.spans)
+        return plane.requeue(job, task, history.ended, by, now_ms)
+
+    async def _told_of_ended(self, outcomes: Outcomes) -> Outcomes:
+        """Jobs that are not live have ended, or never were: say which."""
+        unclear = [int(r.id.partition(".")[0]) for r in outcomes.results if r.code == NotFoundError.code]
+        if not unclear:
+            return outcomes
+        rows = await self._parts.committer.read(lambda store: {job: store.job(job) for job in set(unclear)})
+        results = []
+        for result in outcomes.results:
+            row = rows.get(int(result.id.partition(".")[0])) if result.code == NotFoundError.code else None
+            results.append(_outcome(result.id, _has_ended(row)) if row is not None and row.end_ms else result)
+        return Outcomes(results=results)
+
+    # ── one ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def update(self, job: int, patch: JobPatch, by: Submitter) -> JobView:
+        """Change what may be changed of a job that has not ended.
+
+        Raises:
+            NotFoundError: there is no such job.
+            ConflictError: it has ended.
+            SpecError: a value cannot be accepted.
+        """
+        plane = self._parts.plane
+
+        def work(now_ms: int) -> JobView:
+            return job_view(job_row(plane.update(job, patch, by, now_ms)), spec=True)
+
+        try:
+            return await self._parts.loop.inbox.call(work)
+        except NotFoundError:
+            row = await self._parts.committer.read(lambda store: store.job(job))
+            raise (_no_job(job) if row is None else _has_ended(row)) from None
+
+    async def fence(self, node: str, by: Submitter) -> None:
+        """Declare that an unreachable node is gone for good; its attempts are lost.
+
+        Raises:
+            NotFoundError, ConflictError: see `TaskPlane.node_gone`.
+        """
+        await self._parts.loop.inbox.call(lambda now_ms: self._parts.plane.node_gone(node, by, now_ms))
+
+    # ── once ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _once(self, key: Key, make: Callable[[], Awaitable[bytes]]) -> bytes:
+        """The answer to a request with this key: made now, being made, or remembered.
+
+        Raises:
+            ConflictError: the key was used for another request.
+        """
+        flying = self._in_flight.get(key.text)
+        if flying is not None:
+            _same(key, flying[0])
+            return await asyncio.shield(flying[1])
+        if len(self._in_flight) >= MAX_KEYS_IN_FLIGHT:
+            raise OverloadedError("too many requests with idempotency keys are under way", hint="try again in a second")
+        answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._in_flight[key.text] = (key.fingerprint, answer)
+        try:
+            before = await self._parts.committer.read(lambda store: store.idempotent(key.text))
+            if before is not None:
+                _same(key, before.fingerprint)
+            made = before.response if before is not None else await make()
+            answer.set_result(made)
+            return made
+        except BaseException as error:
+            answer.set_exception(error if isinstance(error, HALError) else UnfinishedRequest())
+            answer.exception()  # those who wait for it raise it themselves; nobody may
+            raise
+        finally:
+            del self._in_flight[key.text]
+
+
+class UnfinishedRequest(HALError):
+    """The request of the same key was broken off before it had an answer."""
+
+    code = "overloaded"
+
+    def __init__(self) -> None:
+        super().__init__("the request of the same key was broken off", hint="send it again")
+
+
+def _same(key: Key, fingerprint: str) -> None:
+    if key.fingerprint != fingerprint:
+        raise ConflictError(
+            "this idempotency key was used for another request", hint="use a fresh key for each request"
+        )
+
+
+def _ended_jobs(store: Store, ids: Sequence[int]) -> dict[int, EndedJob]:
+    found = {}
+    for job in ids:
+        row = store.job(job)
+        if row is None:
+            raise SpecError(f"dependencies: there is no job {job}", hint="`hal jobs --all` lists the jobs there are")
+        found[job] = EndedJob(row.id, row.name or row.spec.title, row.state)
+    return found
+
+
+def _histories(store: Store, jobs: Sequence[int]) -> dict[int, _History]:
+    found = {}
+    for job in dict.fromkeys(jobs):
+        row = store.job(job)
+        if row is None:
+            continue
+        ended: list[EndedTask] = []
+        after: int | None = None
+        spans = store.spans(job)
+        while len(ended) <= MAX_REQUEUED_TASKS:
+            page = store.tasks(job, _ENDS, after=after, limit=MAX_PAGE)
+            ended.extend(
+                EndedTask(t.task, t.attempt, t.state, t.exit_code)
+                for t in page
+                if not any(span.first <= t.task < span.first + span.count for span in spans)
+            )
+            if len(page) < MAX_PAGE:
+                break
+            after = page[-1].task
+        found[job] = _History(row, spans, ended)
+    return found
+
+
+def _no_job(job: int) -> NotFoundError:
+    return NotFoundError(f"there is no job {job}", hint="`hal jobs --all` lists the jobs there are")
+
+
+def _has_ended(row: JobRow) -> ConflictError:
+    return ConflictError(f"job {row.id} has ended: it {_ENDED_WORDS[row.state]}", hint=f"see `hal show {row.id}`")
+
+
+def _outcome(name: str, error: HALError) -> OutcomeView:
+    return OutcomeView(id=name, ok=False, code=error.code, detail=error.message, hint=error.hint)

@@ -1,0 +1,102 @@
+"""Making groups durable: one at a time, in order, and never guessing how a commit went.
+
+A commit whose outcome is unknown is looked up by its id after the store was opened again; where that fails too, the
+process ends and starts again from what is durable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+from hal.core.model import InternalError
+from hal.runtime.interface import Lane, Runtime
+from hal.store import Committed, CommitUnknown, Group, Operation, StaleEpoch, Store
+
+T = TypeVar("T")
+
+OpenStore = Callable[[], Store]
+"""Opens the one store of this controller; may be called again when the connection was lost."""
+
+MAX_EPOCH_STEPS = 1_000
+"""How far the epoch is raised, one by one, to pass what an agent has seen of a store that is no more."""
+
+
+class Committer:
+    """The store as the controller uses it: writes on the writer's thread, reads on the readers'."""
+
+    def __init__(self, runtime: Runtime, open_store: OpenStore) -> None:
+        self._runtime = runtime
+        self._open = open_store
+        self._holder = f"{runtime.name}, process {runtime.pid}"
+        self._store: Store | None = None
+        self.epoch = 0
+
+    @property
+    def store(self) -> Store:
+        """The open store.
+
+        Raises:
+            InternalError: it was not opened yet.
+        """
+        if self._store is None:
+            raise InternalError("the store is not open")
+        return self._store
+
+    async def open(self, now_ms: int) -> None:
+        """Open the store and become the one who writes."""
+        self._store = await self._runtime.run_blocking(self._open)
+        self.epoch = await self._runtime.run_blocking(partial(self._store.take_leadership, self._holder, now_ms))
+
+    async def raise_epoch(self, seen: int, now_ms: int) -> None:
+        """Pass an epoch that an agent has seen: the store that gave it was replaced by an older one, or a new one.
+
+        Raises:
+            InternalError: it is further away than `MAX_EPOCH_STEPS`.
+        """
+        if seen - self.epoch > MAX_EPOCH_STEPS:
+            raise InternalError(
+                f"an agent has seen epoch {seen}, this store is at {self.epoch}: they do not belong together",
+                hint="is this the right HAL_HOME? stop the agents of the other one",
+            )
+        while self.epoch <= seen:
+            self.epoch = await self._runtime.run_blocking(partial(self.store.take_leadership, self._holder, now_ms))
+
+    async def commit(self, operations: list[Operation], now_ms: int) -> Committed:
+        """Write all of it or nothing.
+
+        Raises:
+            StoreError: nothing was written; what was asked may be tried again.
+            StaleEpoch: another controller has taken over.
+        """
+        group = Group(self._runtime.new_id(), now_ms, operations)
+        try:
+            return await self._runtime.run_blocking(partial(self.store.commit, group, epoch=self.epoch))
+        except CommitUnknown as error:
+            self._runtime.log.error("the outcome of a commit is unknown; looking it up", reason=str(error))
+            return await self._runtime.run_blocking(partial(self._settle, group))
+
+    async def read(self, call: Callable[[Store], T]) -> T:
+        """Read on the readers' thread."""
+        return await self._runtime.run_blocking(partial(call, self.store), Lane.READER)
+
+    async def close(self) -> None:
+        """Close the store; another controller may lead."""
+        if self._store is not None:
+            await self._runtime.run_blocking(self._store.close)
+            self._store = None
+
+    def _settle(self, group: Group) -> Committed:
+        """Open the store again and write the group unless it is there: the commit id makes that safe.
+
+        Raises:
+            StaleEpoch: another controller has led in between.
+        """
+        self.store.close()
+        self._store = self._open()
+        epoch = self._store.take_leadership(self._holder, group.now_ms)
+        if epoch != self.epoch + 1:
+            raise StaleEpoch(f"epoch {self.epoch} is over: another controller has led; this one must step down")
+        self.epoch = epoch
+        return self._store.commit(group, epoch=epoch)

@@ -1,0 +1,190 @@
+"""The controller put together: store, plane, engine, loop, agents; and the object that REST and simulations call.
+
+Runs on any Runtime: no clock, socket or thread of its own. REST is attached by `__main__` only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+
+import msgspec
+
+from hal.core.engine import State
+from hal.core.engine.classes import ClassSpec
+from hal.core.engine.explain import explain, fits_ever
+from hal.core.engine.scheduler import Scheduler
+from hal.core.model import NodeState, Verdict
+from hal.daemons.controller.agents import Agents
+from hal.daemons.controller.changing import Changing
+from hal.daemons.controller.clock import Clock
+from hal.daemons.controller.committing import Committer, OpenStore
+from hal.daemons.controller.config import Config
+from hal.daemons.controller.loop import ControlLoop, PlanSink
+from hal.daemons.controller.outputs import Outputs
+from hal.daemons.controller.parts import Parts
+from hal.daemons.controller.reading import Reading
+from hal.daemons.controller.watching import Waiters, Watchers
+from hal.planes.tasks import Change, TaskPlane, job_row
+from hal.runtime.interface import Address, Listener, Runtime
+from hal.store import Committed, Operation, PutAccounts, PutQueues, PutUsers, QueueRow, StoreError
+
+TRIM_EVERY_MS = 60_000
+"""How often what retention does not keep is removed."""
+MAX_TRIMS = 100
+"""Bounded removals in a row, between which commits go first."""
+
+
+class ControllerApi(Changing, Reading, Outputs):
+    """Everything that may be asked of a controller, in process."""
+
+    def __init__(self, parts: Parts) -> None:
+        Changing.__init__(self, parts)
+        Reading.__init__(self, parts)
+        Outputs.__init__(self, parts)
+
+
+class StateView:
+    """The engine as the task plane reads it."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    def impossible(self, request: ClassSpec) -> str:
+        """See `EngineView`."""
+        found = fits_ever(self._state, request)
+        return "" if found is None else found.message
+
+    def explain(self, job: int, now_ms: int) -> Verdict:
+        """See `EngineView`."""
+        return explain(self._state, job, now_ms)
+
+
+class Controller:
+    """One controller. `start` it, `await run()`; `stop` finishes what is in flight."""
+
+    def __init__(self, runtime: Runtime, config: Config, open_store: OpenStore) -> None:
+        self._runtime = runtime
+        self._config = config
+        self._clock = Clock(runtime)
+        self._committer = Committer(runtime, open_store)
+        self._state = State(config.engine)
+        self._plane = TaskPlane(config.site, StateView(self._state))
+        self._agents = Agents(runtime, self._clock, self._plane, self._committer, lambda: self._loop.inbox)
+        self._waiters, self._watchers = Waiters(), Watchers()
+        sink = PlanSink()
+        self._scheduler = Scheduler(self._state, sink)
+        self._loop = ControlLoop(
+            runtime,
+            self._clock,
+            self._plane,
+            self._scheduler,
+            sink,
+            self._committer,
+            self,
+            self._state.row_name,
+        )
+        self._listener: Listener | None = None
+        self.api = ControllerApi(
+            Parts(
+                runtime=runtime,
+                clock=self._clock,
+                plane=self._plane,
+                engine=self._state,
+                committer=self._committer,
+                agents=self._agents,
+                loop=self._loop,
+                waiters=self._waiters,
+                watchers=self._watchers,
+            )
+        )
+
+    # ── life ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def start(self, address: Address) -> None:
+        """Lead, load what lives, and accept agents at `address`.
+
+        Raises:
+            StoreError: the store cannot be opened or led.
+            ConflictError: another process serves that address.
+        """
+        await self._committer.open(self._clock.now_ms())
+        loaded = await self._runtime.run_blocking(self._committer.store.load)
+        self._clock.not_before(loaded.now_ms)
+        for event in self._plane.load(loaded):
+            self._scheduler.feed(event)
+        await self._begin()
+        self._listener = await self._runtime.listen(address, self._agents.serve)
+        self._runtime.log.info("leading", epoch=self._committer.epoch, jobs=len(loaded.jobs), nodes=len(loaded.nodes))
+
+    async def _begin(self) -> None:
+        """The first group: what is declared; and no node is up before it has dialled."""
+        now_ms = self._clock.now_ms()
+        plane = self._plane
+        for name, row in list(plane.table.nodes.items()):
+            if row.state is not NodeState.UNREACHABLE:
+                plane.node_silent(name, "the controller was started again", now_ms, row.last_seen_ms)
+        plane.also(*_declared(self._config))
+        plane.controller_started(self._committer.epoch)
+        change = plane.seal(now_ms)
+        await self._committer.commit(change.operations, now_ms)
+        plane.durable()
+        for event in change.engine:
+            self._scheduler.feed(event)
+
+    async def run(self) -> None:
+        """Until `stop`."""
+        trimming = asyncio.ensure_future(self._trim())
+        try:
+            await self._loop.run()
+        finally:
+            trimming.cancel()
+
+    def stop(self) -> None:
+        """Accept nothing more; `run` returns when the group in flight is finished."""
+        self._loop.stop("the controller is stopping")
+        self._watchers.close()
+
+    async def close(self) -> None:
+        """Say goodbye to agents and let go of the store."""
+        await self._agents.goodbye("the controller is stopping")
+        if self._listener is not None:
+            await self._listener.close()
+        await self._committer.close()
+
+    # ── effects ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def committed(self, change: Change, committed: Committed | None) -> None:
+        """See `loop.Effects`."""
+        self._agents.deliver(change.orders)
+        for job in change.ended:
+            if self._waiters.wanted(job.id):
+                self._waiters.ended(job_row(job))
+        if committed is not None:
+            self._watchers.committed(change.operations, committed)
+
+    async def _trim(self) -> None:
+        retention = self._config.retention
+        while True:
+            await self._runtime.sleep(TRIM_EVERY_MS)
+            for _ in range(MAX_TRIMS):
+                call = partial(self._committer.store.trim, self._clock.now_ms(), retention, epoch=self._committer.epoch)
+                try:
+                    trimmed = await self._runtime.run_blocking(call)
+                except StoreError as error:
+                    self._runtime.log.warning("old events were not removed", reason=str(error))
+                    break
+                if not trimmed.more:
+                    break
+
+
+def _declared(config: Config) -> list[Operation]:
+    queues = [
+        QueueRow(name, msgspec.to_builtins(queue, enc_hook=str)) for name, queue in sorted(config.site.queues.items())
+    ]
+    out: list[Operation] = [PutQueues(queues)]
+    if config.site.accounts:
+        out.append(PutAccounts(sorted(config.site.accounts)))
+    if config.site.users:
+        out.append(PutUsers(sorted(config.site.users)))
+    return out

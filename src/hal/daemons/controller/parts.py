@@ -1,0 +1,29 @@
+"""What the API of the controller works with, in one value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hal.core.engine import State
+from hal.daemons.controller.agents import Agents
+from hal.daemons.controller.clock import Clock
+from hal.daemons.controller.committing import Committer
+from hal.daemons.controller.loop import ControlLoop
+from hal.daemons.controller.watching import Waiters, Watchers
+from hal.planes.tasks import TaskPlane
+from hal.runtime.interface import Runtime
+
+
+@dataclass(slots=True, frozen=True)
+class Parts:
+    """The parts of one controller."""
+
+    runtime: Runtime
+    clock: Clock
+    plane: TaskPlane
+    engine: State
+    committer: Committer
+    agents: Agents
+    loop: ControlLoop
+    waiters: Waiters
+    watchers: Watchers

@@ -1,0 +1,255 @@
+"""The half of the API that reads: what is durable, never what is being committed.
+
+Live jobs come from memory, everything else from the store on the readers' thread.
+"""
+
+from __future__ import annotations
+
+from importlib import metadata
+
+from msgspec import Struct
+
+from hal.core.engine import State
+from hal.core.engine.events import INF
+from hal.core.model import Event, NotFoundError, SpecError, TaskState
+from hal.daemons.controller.parts import Parts
+from hal.daemons.controller.views import (
+    JobView,
+    NodeView,
+    QueueView,
+    TaskView,
+    WhyView,
+    job_view,
+    task_view,
+)
+from hal.daemons.controller.watching import Watcher
+from hal.planes.tasks import job_row
+from hal.store import JobFilter, JobRow, NodeRow
+
+MAX_WAIT_S = 600.0
+"""Longest long poll."""
+MAX_ATTEMPTS_SHOWN = 1_000
+VERSION = metadata.version("hal-scheduler")
+
+
+class Reading:
+    """See the module."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    # ── jobs ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def row(self, job: int) -> JobRow:
+        """The job's row, as it was last committed.
+
+        Raises:
+            NotFoundError: there is no such job.
+        """
+        live = self._parts.plane.job(job)
+        row = job_row(live) if live is not None else await self._parts.committer.read(lambda store: store.job(job))
+        if row is None:
+            raise NotFoundError(f"there is no job {job}", hint="`hal jobs --all` lists the jobs there are")
+        return row
+
+    async def job(self, job: int) -> JobView:
+        """The job, with its spec."""
+        return job_view(await self.row(job), spec=True)
+
+    async def jobs(self, wanted: JobFilter, after: int | None, limit: int) -> list[JobView]:
+        """Jobs that match, newest first, after the one with id `after`."""
+        rows = await self._parts.committer.read(lambda store: store.jobs(wanted, after=after, limit=limit))
+        return [job_view(row) for row in rows]
+
+    async def wait(self, job: int, timeout_s: float) -> JobView:
+        """The job when it has ended, or as it is after `timeout_s`."""
+        if not 0 <= timeout_s <= MAX_WAIT_S:
+            raise SpecError(f"timeout_s: {timeout_s} is out of range", hint=f"between 0 and {MAX_WAIT_S:.0f}")
+        row = await self.row(job)
+        if row.end_ms is None and timeout_s > 0:
+            row = await self._parts.waiters.wait(job, timeout_s) or await self.row(job)
+        return job_view(row, spec=True)
+
+    async def why(self, job: int) -> WhyView:
+        """Why it does not start, how it goes, or how it ended."""
+        live = self._parts.plane.job(job)
+        if live is None:
+            row = await self.row(job)
+            message = f"has ended: {row.state}" + (f" ({row.reason})" if row.reason else "")
+            return WhyView(job=str(job), state=row.state, reason="none", message=message)
+        verdict = self._parts.plane.why(live, self._parts.clock.now_ms())
+        starts_at_ms = verdict.starts_at_ms
+        return WhyView(
+            job=str(job),
+            state=live.state,
+            reason=verdict.reason.value,
+            message=verdict.message,
+            resource=verdict.resource,
+            asked=verdict.asked,
+            available=verdict.available,
+            node=verdict.node,
+            starts_at_ms=None if starts_at_ms is None or starts_at_ms >= INF else starts_at_ms,
+            basis=verdict.basis,
+            position=verdict.position,
+            helps=verdict.helps,
+        )
+
+    # ── tasks ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def tasks(self, job: int, states: tuple[TaskState, ...], after: int | None, limit: int) -> list[TaskView]:
+        """Tasks in ascending order, after task number `after`."""
+        await self.row(job)
+        rows = await self._parts.committer.read(lambda store: store.tasks(job, states, after=after, limit=limit))
+        return [task_view(row) for row in rows]
+
+    async def task(self, job: int, task: int) -> TaskView:
+        """One task with all its attempts.
+
+        Raises:
+            NotFoundError: there is no such job or task.
+        """
+        row = await self.row(job)
+        found = await self._parts.committer.read(lambda store: store.task(job, task))
+        if found is None:
+            raise NotFoundError(f"job {job} has no task {task}", hint=f"its tasks are 0 to {row.tasks - 1}")
+        attempts = await self._parts.committer.read(
+            lambda store: store.attempts(job, task=task, limit=MAX_ATTEMPTS_SHOWN)
+        )
+        return task_view(found, attempts)
+
+    # ── nodes and queues ──────────────────────────────────────────────────────────────────────────────────────────
+
+    def nodes(self) -> list[NodeView]:
+        """All nodes by name."""
+        running = self._running()
+        table = self._parts.plane.table
+        return [self._node(table.nodes[name], running.get(name, 0)) for name in sorted(table.nodes)]
+
+    def node(self, name: str) -> NodeView:
+        """One node.
+
+        Raises:
+            NotFoundError: there is none of that name.
+        """
+        row = self._parts.plane.table.nodes.get(name)
+        if row is None:
+            raise NotFoundError(f"there is no node '{name}'", hint="`hal nodes` lists them")
+        return self._node(row, self._running().get(name, 0))
+
+    def queues(self) -> list[QueueView]:
+        """All queues by name. O(live jobs)."""
+        table = self._parts.plane.table
+        tally = {name: [0, 0, 0, 0] for name in table.site.queues}
+        for job in table.jobs.values():
+            counts = tally.setdefault(job.queue, [0, 0, 0, 0])
+            counts[0] += 1
+            counts[1] += job.counts.pending
+            counts[2] += job.counts.held
+            counts[3] += job.counts.active
+        out = []
+        for name in sorted(tally):
+            queue = table.site.queues.get(name)
+            out.append(
+                QueueView(
+                    name=name,
+                    open=queue.open if queue else False,
+                    default_walltime=queue.default_walltime if queue else None,
+                    max_walltime=queue.max_walltime if queue else None,
+                    description=queue.description if queue else "not declared any more",
+                    jobs=tally[name][0],
+                    pending=tally[name][1],
+                    held=tally[name][2],
+                    running=tally[name][3],
+                )
+            )
+        return out
+
+    def _node(self, row: NodeRow, running: int) -> NodeView:
+        heard = self._parts.agents.last_heard_ms(row.name) or row.last_seen_ms
+        return NodeView(
+            name=row.name,
+            state=row.state,
+            capacity=row.capacity,
+            free=_free(self._parts.engine, row),
+            labels=row.labels,
+            reason=row.reason,
+            last_seen_ms=heard or None,
+            running=running,
+            notes=row.notes,
+            connected=self._parts.agents.connected(row.name),
+            boot_id=row.boot_id,
+        )
+
+    def _running(self) -> dict[str, int]:
+        running: dict[str, int] = {}
+        table = self._parts.plane.table
+        for job_id in table.busy:
+            for attempt in table.jobs[job_id].active.values():
+                for node in attempt.nodes:
+                    running[node] = running.get(node, 0) + 1
+        return running
+
+    # ── the feed and the whole ────────────────────────────────────────────────────────────────────────────────────
+
+    async def events(self, after: int, limit: int, job: int | None) -> list[Event]:
+        """The feed after a sequence number, oldest first."""
+        return await self._parts.committer.read(lambda store: store.events(after, limit=limit, job=job))
+
+    async def last_sequence(self) -> int:
+        """Of the newest event."""
+        return await self._parts.committer.read(lambda store: store.last_seq())
+
+    def watch(self, job: int | None) -> Watcher:
+        """A bounded buffer of the events from now on; `unwatch` it."""
+        return self._parts.watchers.open(job)
+
+    def unwatch(self, watcher: Watcher) -> None:
+        """It is of no more use."""
+        self._parts.watchers.drop(watcher)
+
+    def health(self) -> Health:
+        """How the controller is."""
+        table, loop = self._parts.plane.table, self._parts.loop
+        jobs: dict[str, int] = {}
+        for job in table.jobs.values():
+            jobs[job.state.value] = jobs.get(job.state.value, 0) + 1
+        nodes: dict[str, int] = {}
+        for row in table.nodes.values():
+            nodes[row.state.value] = nodes.get(row.state.value, 0) + 1
+        warnings = [f"nothing can be made durable: {loop.trouble}"] if loop.trouble else []
+        warnings += [f"node {row.name}: {note}" for row in table.nodes.values() for note in row.notes]
+        return Health(
+            status="degraded" if loop.trouble else "ok",
+            version=VERSION,
+            epoch=self._parts.committer.epoch,
+            pid=self._parts.runtime.pid,
+            now_ms=self._parts.clock.now_ms(),
+            jobs=jobs,
+            nodes=nodes,
+            warnings=warnings,
+        )
+
+
+class Health(Struct, frozen=True, kw_only=True):
+    """How the controller is."""
+
+    status: str
+    """`ok`, or `degraded`: it reads, but nothing new can be made durable."""
+    version: str
+    epoch: int
+    pid: int
+    now_ms: int
+    jobs: dict[str, int]
+    """Live jobs by state."""
+    nodes: dict[str, int]
+    """Nodes by state."""
+    warnings: list[str]
+
+
+def _free(engine: State, row: NodeRow) -> dict[str, int]:
+    """What no attempt holds there; all of it for a node the engine does not know."""
+    place = engine.row_by_name.get(row.name)
+    if place is None:
+        return dict(row.capacity)
+    free = engine.free[place]
+    return {name: max(int(free[engine.resources.index(name)]), 0) for name in row.capacity if name in engine.resources}

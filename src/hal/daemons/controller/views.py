@@ -1,0 +1,226 @@
+"""What REST tells of jobs, tasks, nodes and queues: values with their JSON form.
+
+Pure. Times are milliseconds since 1970, None where it has not happened; ids are text.
+"""
+
+from __future__ import annotations
+
+from msgspec import UNSET, Struct, UnsetType, field
+
+from hal.core.engine.events import INF
+from hal.core.model import AttemptState, Duration, JobSpec, NodeState, Resources, TaskState
+from hal.store import AttemptRow, JobRow, TaskRow
+
+
+class TaskCountsView(Struct, frozen=True, kw_only=True):
+    """Tasks by state; `active` is all that hold resources, `running` those of them whose processes run."""
+
+    pending: int
+    held: int
+    active: int
+    running: int
+    succeeded: int
+    failed: int
+    timed_out: int = field(name="timed-out")
+    cancelled: int
+
+
+class JobView(Struct, frozen=True, kw_only=True):
+    """A job as it was when it was read."""
+
+    id: str
+    name: str
+    state: TaskState
+    queue: str
+    account: str
+    user: str
+    priority: int
+    tasks: int
+    counts: TaskCountsView
+    nodes: int
+    request: Resources
+    walltime: Duration | None
+    submit_ms: int
+    eligible_ms: int | None
+    start_ms: int | None
+    end_ms: int | None
+    exit_code: int | None
+    restarts: int
+    held: bool
+    reason: str
+    trace_id: str
+    labels: dict[str, str]
+    spec: JobSpec | UnsetType = UNSET
+    """Not in listings."""
+
+
+class AttemptView(Struct, frozen=True, kw_only=True):
+    """One try at running a task."""
+
+    attempt: int
+    state: AttemptState
+    nodes: tuple[str, ...]
+    token: str
+    allocated_ms: int
+    start_ms: int | None
+    end_ms: int | None
+    cause: str
+    exit_code: int | None
+    signal: int | None
+    message: str
+    usage: dict[str, int]
+
+
+class TaskView(Struct, frozen=True, kw_only=True):
+    """One task, and its latest attempt."""
+
+    job: str
+    task: int
+    state: TaskState
+    attempt: int
+    retries: int
+    nodes: tuple[str, ...]
+    start_ms: int | None
+    end_ms: int | None
+    exit_code: int | None
+    signal: int | None
+    cause: str
+    message: str
+    reason: str
+    usage: dict[str, int]
+    attempts: list[AttemptView] | UnsetType = UNSET
+    """Only when one task is asked for."""
+
+
+class NodeView(Struct, frozen=True, kw_only=True):
+    """One node; amounts in base units."""
+
+    name: str
+    state: NodeState
+    capacity: dict[str, int]
+    free: dict[str, int]
+    labels: dict[str, str]
+    reason: str
+    last_seen_ms: int | None
+    running: int
+    notes: tuple[str, ...]
+    connected: bool
+    boot_id: str
+
+
+class QueueView(Struct, frozen=True, kw_only=True):
+    """One queue; tasks of live jobs by state."""
+
+    name: str
+    open: bool
+    default_walltime: Duration | None
+    max_walltime: Duration | None
+    description: str
+    jobs: int
+    pending: int
+    held: int
+    running: int
+
+
+class WhyView(Struct, frozen=True, kw_only=True):
+    """Why a job has not started, or what became of it."""
+
+    job: str
+    state: TaskState
+    reason: str
+    message: str
+    resource: str = ""
+    asked: int = 0
+    available: int = 0
+    node: str = ""
+    starts_at_ms: int | None = None
+    basis: str = ""
+    position: int | None = None
+    helps: tuple[str, ...] = ()
+
+
+class OutcomeView(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What became of one id in a request that named several."""
+
+    id: str
+    ok: bool
+    state: str = ""
+    code: str = ""
+    detail: str = ""
+    hint: str = ""
+
+
+def job_view(row: JobRow, *, spec: bool = False) -> JobView:
+    """The job's view."""
+    return JobView(
+        id=str(row.id),
+        name=row.name or row.spec.title,
+        state=row.state,
+        queue=row.queue,
+        account=row.account,
+        user=row.user,
+        priority=row.priority,
+        tasks=row.tasks,
+        counts=TaskCountsView(
+            pending=row.pending,
+            held=row.held,
+            active=row.active,
+            running=row.running,
+            succeeded=row.succeeded,
+            failed=row.failed,
+            timed_out=row.timed_out,
+            cancelled=row.cancelled,
+        ),
+        nodes=row.nodes,
+        request=row.spec.request,
+        walltime=None if row.walltime_ms is None else Duration(row.walltime_ms),
+        submit_ms=row.submit_ms,
+        eligible_ms=None if row.eligible_ms >= INF else row.eligible_ms,
+        start_ms=row.start_ms,
+        end_ms=row.end_ms,
+        exit_code=row.exit_code,
+        restarts=row.restarts,
+        held=row.hold,
+        reason=row.reason,
+        trace_id=row.trace_id,
+        labels=row.spec.labels,
+        spec=row.spec if spec else UNSET,
+    )
+
+
+def task_view(row: TaskRow, attempts: list[AttemptRow] | None = None) -> TaskView:
+    """The task's view."""
+    return TaskView(
+        job=str(row.job),
+        task=row.task,
+        state=row.state,
+        attempt=row.attempt,
+        retries=row.retries,
+        nodes=row.nodes,
+        start_ms=row.start_ms,
+        end_ms=row.end_ms,
+        exit_code=row.exit_code,
+        signal=row.signal,
+        cause=row.cause,
+        message=row.message,
+        reason=row.reason,
+        usage=row.usage or {},
+        attempts=UNSET if attempts is None else [_attempt_view(attempt) for attempt in attempts],
+    )
+
+
+def _attempt_view(row: AttemptRow) -> AttemptView:
+    return AttemptView(
+        attempt=row.attempt,
+        state=row.state,
+        nodes=row.nodes,
+        token=row.token,
+        allocated_ms=row.allocated_ms,
+        start_ms=row.started_ms,
+        end_ms=row.ended_ms,
+        cause=row.cause,
+        exit_code=row.exit_code,
+        signal=row.signal,
+        message=row.message,
+        usage=row.usage or {},
+    )

@@ -1,0 +1,89 @@
+"""Loading the compiled kernels before the controller is ready, so that the first job does not wait for them.
+
+Where they were never compiled for these sources that takes up to a minute, once, and is said in the log.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+
+from hal.core.engine.classes import ClassSpec
+from hal.core.engine.config import EngineConfig
+from hal.core.engine.events import (
+    END,
+    AttemptsEnded,
+    JobsCancelled,
+    JobsSubmitted,
+    NodesChanged,
+    NodeSpec,
+    StartsRefused,
+    submit_rows,
+)
+from hal.core.engine.plan import Plan
+from hal.core.engine.scheduler import Scheduler
+
+CACHE_VARIABLE = "NUMBA_CACHE_DIR"
+LATER_MS = 60_000
+
+
+def choose_cache(package: Path, fallback: Path, chosen: str | None) -> None:
+    """Where compiled kernels are kept: where the user says (HAL_CACHE), beside their sources, else under HAL_HOME.
+
+    Must be called before the kernels are imported.
+    """
+    if os.environ.get(CACHE_VARIABLE):
+        return
+    if chosen:
+        os.environ[CACHE_VARIABLE] = chosen
+    elif not os.access(package, os.W_OK):
+        os.environ[CACHE_VARIABLE] = str(fallback)
+
+
+def compiled() -> bool:
+    """Whether kernels of these sources were compiled before."""
+    import numba
+
+    import hal.core.kernels.jit  # noqa: F401 - sets the directory
+
+    directory = Path(str(getattr(numba.config, "CACHE_DIR", "")) or ".")
+    return any(directory.rglob("*.nbi"))
+
+
+class _Nothing:
+    def __init__(self) -> None:
+        self.plans: list[Plan] = []
+
+    def accept(self, plan: Plan) -> None:
+        self.plans.append(plan)
+
+
+def warm(config: EngineConfig) -> None:
+    """Send a few events of every common kind through an engine of its own."""
+    from hal.core.engine.explain import explain
+    from hal.core.engine.state import State
+
+    sink = _Nothing()
+    scheduler = Scheduler(State(config), sink)
+    scheduler.feed(NodesChanged(nodes=(NodeSpec("a", {"cpu": 1000}), NodeSpec("b", {"cpu": 1000}))))
+    classes = (ClassSpec({"cpu": 1000}), ClassSpec({"cpu": 1000}, nodes=2))
+    rows = submit_rows(4)
+    rows["job"] = np.arange(1, 5)
+    rows["tasks"] = (3, 1, 1, 1)
+    rows["class_index"] = (0, 1, 0, 0)
+    rows["walltime_ms"] = 1_000
+    rows["eligible_ms"] = (0, 0, 0, LATER_MS)
+    scheduler.feed(JobsSubmitted(rows, classes))
+    scheduler.run(0)
+    explain(scheduler.state, 2, 0)
+    starts = sink.plans[0].starts
+    scheduler.feed(StartsRefused(starts[:1]))
+    scheduler.run(1)
+    ends = np.zeros(1, END)
+    ends["job"], ends["task"], ends["attempt"] = starts["job"][1], starts["task"][1], 1
+    ends["requeue"] = 1
+    scheduler.feed(AttemptsEnded(ends))
+    scheduler.feed(JobsCancelled(np.array([3]), np.array([0]), np.array([1])))
+    scheduler.run(LATER_MS)
