@@ -139,7 +139,7 @@ _FILTERS = (
     ),
 )
 _CONTROL_TEXT = {
-    "cancel": "What waits is cancelled at once; what runs gets SIGTERM, then SIGKILL, and is cancelled when it has ended.",
+    "cancel": "What waits is cancelled at once; what runs gets SIGTERM, then SIGKILL, and is then cancelled.",
     "hold": "Waiting tasks do not start until they are released; running ones go on.",
     "release": "Held tasks wait for resources again, at their old place.",
     "requeue": (
@@ -293,7 +293,7 @@ def _tasks() -> list[Endpoint]:
             summary="Output of one step, as bytes",
             text=(
                 "Read at its node. With `follow` the answer goes on until the step has ended; before it has started it "
-                "waits. `HAL-Log-Offset` says where the data begins: later than asked when older output was rotated away."
+                "waits. `HAL-Log-Offset` says where the data begins: later than asked when older output is gone."
             ),
             params=(
                 _JOB,

@@ -43,9 +43,9 @@ def document() -> dict[str, Any]:
             "summary": "Submit, watch and steer jobs.",
             "description": (
                 "Times are milliseconds since 1970 in fields that end in `_ms`; ids are text. Every error is a problem "
-                "document with a stable `code` and a `hint`. Every answer carries `HAL-API-Version`; a request may name "
-                "the version it expects in the same header. POST takes `Idempotency-Key`: the same key with the same "
-                "request is done once."
+                "document with a stable `code` and a `hint`. Every answer carries `HAL-API-Version`; a request may "
+                "name the version it expects in the same header. POST takes `Idempotency-Key`: the same key with the "
+                "same request is done once."
             ),
             "license": {"name": "MIT", "identifier": "MIT"},
         },

@@ -5,10 +5,10 @@ Pure. Times are milliseconds since 1970, None where it has not happened; ids are
 
 from __future__ import annotations
 
-from msgspec import UNSET, Struct, UnsetType, field
+from msgspec import UNSET, Raw, Struct, UnsetType, field
 
 from hal.core.engine.events import INF
-from hal.core.model import AttemptState, Duration, JobSpec, NodeState, Resources, TaskState
+from hal.core.model import AttemptState, Duration, NodeState, Resources, TaskState, to_json
 from hal.store import AttemptRow, JobRow, TaskRow
 
 
@@ -50,8 +50,8 @@ class JobView(Struct, frozen=True, kw_only=True):
     reason: str
     trace_id: str
     labels: dict[str, str]
-    spec: JobSpec | UnsetType = UNSET
-    """Not in listings."""
+    spec: Raw | UnsetType = UNSET
+    """As submitted, in canonical JSON; not in listings."""
 
 
 class AttemptView(Struct, frozen=True, kw_only=True):
@@ -184,7 +184,7 @@ def job_view(row: JobRow, *, spec: bool = False) -> JobView:
         reason=row.reason,
         trace_id=row.trace_id,
         labels=row.spec.labels,
-        spec=row.spec if spec else UNSET,
+        spec=Raw(to_json(row.spec)) if spec else UNSET,
     )
 
 

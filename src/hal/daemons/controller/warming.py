@@ -6,6 +6,7 @@ Where they were never compiled for these sources that takes up to a minute, once
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -30,7 +31,7 @@ LATER_MS = 60_000
 
 
 def choose_cache(package: Path, fallback: Path, chosen: str | None) -> None:
-    """Where compiled kernels are kept: where the user says (HAL_CACHE), beside their sources, else under HAL_HOME.
+    """Where compiled kernels are kept: as HAL_CACHE says, where the set-up put them, beside their sources, or HAL_HOME.
 
     Must be called before the kernels are imported.
     """
@@ -38,6 +39,8 @@ def choose_cache(package: Path, fallback: Path, chosen: str | None) -> None:
         return
     if chosen:
         os.environ[CACHE_VARIABLE] = chosen
+    elif os.access(installed := Path(sys.prefix) / "hal-cache", os.W_OK):
+        os.environ[CACHE_VARIABLE] = str(installed)
     elif not os.access(package, os.W_OK):
         os.environ[CACHE_VARIABLE] = str(fallback)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import MutableMapping
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
@@ -37,9 +37,9 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """See the ASGI specification."""
-        if scope["type"] != "http":
+        raw = cast("MutableMapping[str, Any]", scope)
+        if raw["type"] != "http":
             return
-        raw: MutableMapping[str, Any] = scope  # type: ignore[assignment]
         headers = dict(raw["headers"])
 
         async def versioned(message: Message) -> None:
@@ -145,5 +145,5 @@ async def _refuse(error: HALError, send: Send, *, close: bool = False) -> None:
         headers.append((b"retry-after", str(RETRY_AFTER_S).encode()))
     if close:
         headers.append((b"connection", b"close"))
-    await send({"type": "http.response.start", "status": problem.status, "headers": headers})  # type: ignore[misc]
+    await send({"type": "http.response.start", "status": problem.status, "headers": headers})
     await send({"type": "http.response.body", "body": body, "more_body": False})

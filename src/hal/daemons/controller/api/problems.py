@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 from litestar import Request, Response
@@ -63,7 +63,7 @@ def problem_of(error: HALError) -> Problem:
     """The document of one of HAL's own errors."""
     for kind in type(error).__mro__:
         if kind in STATUS:
-            status, title = STATUS[cast("type[HALError]", kind)]
+            status, title = STATUS[kind]
             break
     else:
         status, title = 500, "Fault of HAL"

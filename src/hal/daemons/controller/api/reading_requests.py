@@ -1,4 +1,4 @@
-"""What a request says, read strictly: query parameters, bodies, cursors; every mistake is a `SpecError` that names it."""
+"""What a request says, read strictly: parameters, bodies, cursors; every mistake is a `SpecError` that names it."""
 
 from __future__ import annotations
 

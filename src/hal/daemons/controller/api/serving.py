@@ -54,7 +54,7 @@ def create_app(api: ControllerApi, runtime: Runtime, *, owner: str, token: str, 
         request_max_body_size=None,
         response_cache_config=ResponseCacheConfig(),
     )
-    return Guard(app, owner=owner, token=token, max_request_bytes=max_request_bytes)  # type: ignore[arg-type]
+    return Guard(app, owner=owner, token=token, max_request_bytes=max_request_bytes)
 
 
 class RestServer:
@@ -67,7 +67,7 @@ class RestServer:
         token = runtime.paths.token_text() if config.tcp else ""
         app = create_app(api, runtime, owner=self._owner, token=token, max_request_bytes=config.max_request_bytes)
         self._uvicorn = uvicorn.Config(
-            app,  # type: ignore[arg-type]
+            app,
             loop="none",
             http="httptools",
             ws="none",
