@@ -144,6 +144,18 @@ def test_an_operation_on_what_is_not_there_is_refused(leader: Leader, operation:
     assert leader.store.load() == before
 
 
+@pytest.mark.parametrize("columns", [{"reason": "\udc80"}, {"name": "\ud800"}, {"submit_ms": 1 << 63}])
+def test_a_value_that_no_database_holds_is_refused(leader: Leader, columns: dict[str, object]) -> None:
+    """Text that is not Unicode, numbers beyond 64 bits: the group is refused whole, the store goes on."""
+    with pytest.raises(GroupRefused, match="cannot be stored"):
+        leader.commit(*submitted(job(1)), InsertJobs([job(2, **columns)]))
+    with pytest.raises(GroupRefused, match="cannot be stored"):
+        leader.commit(AppendEvents([event(EventKind.JOBS_HELD, [1], payload={"why": "\udc80"})]))
+    assert leader.store.load().jobs == []
+    assert leader.commit(*submitted(job(1, reason="NUL \0 and 𝄞"))).first_seq == 1
+    assert leader.store.load().jobs[0].reason == "NUL \0 and 𝄞"
+
+
 def test_an_attempt_ends_once(leader: Leader) -> None:
     """A late report about an attempt that has ended is refused, not written over its end."""
     leader.commit(*submitted(job(1)), InsertAttempts([attempt(1)]))

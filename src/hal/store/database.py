@@ -97,6 +97,8 @@ class Database:
             yield
         except DBAPIError as error:
             raise store_error(error.orig, doing, self.place) from error
+        except (UnicodeEncodeError, OverflowError) as error:
+            raise GroupRefused(f"{doing}: a value cannot be stored ({error})") from error
 
     def lock(self, holder: str) -> None:
         """Keep every other process from leading on this file until `close`, or until this process is gone.
@@ -184,7 +186,12 @@ def open_database(where: str | Path | MemoryDatabase, *, create: bool, max_bytes
         writes = (*writes, f"max_page_count={max(max_bytes // 4096, 1)}")
     writer = _engine(connect(*writes), begin="BEGIN IMMEDIATE", pool=StaticPool)
     reader = _engine(
-        connect("query_only=ON", *shared), begin="BEGIN", pool=QueuePool, pool_size=READERS, pool_timeout=READER_WAIT_S
+        connect("query_only=ON", *shared),
+        begin="BEGIN",
+        pool=QueuePool,
+        pool_size=READERS,
+        max_overflow=0,
+        pool_timeout=READER_WAIT_S,
     )
     return Database(writer, reader, str(path), path)
 
