@@ -11,7 +11,7 @@ import pytest
 from tests.daemons.agent.keeper.driving import DEADLINE_S, Keeper
 
 from hal.core.model import StepId
-from hal.runtime.identity import ProcessIdentity, kill, wait_gone
+from hal.runtime.identity import identify, kill, wait_gone
 from hal.wire.frames import ExitCause, Heartbeat, Refused, StepTemplate
 
 ONE, TWO = StepId(1, 0, 1, 0), StepId(2, 0, 1, 0)
@@ -278,7 +278,7 @@ def test_unknown_processes_of_an_earlier_keeper_are_ended(keeper: Keeper) -> Non
     """The keeper's journal is gone, a helper's still names a step: nobody would report it, so it is killed."""
     keeper.launch(SLEEP, ONE)
     pid = keeper.running(ONE)
-    who = ProcessIdentity(pid, next(i.start_ticks for i in keeper.survivors() if i.pid == pid))
+    who = identify(pid)
     keeper.die()
     (keeper.home.node("n1").journal / "keeper.log").unlink()
     assert keeper.start().held == ()

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from hal.core.model import StepId
-from hal.daemons.agent.keeper.commands import Commands, signal_number
+from hal.daemons.agent.keeper.commands import Commands
+from hal.daemons.agent.keeper.endings import Endings
 from hal.daemons.agent.keeper.environment import step_env
 from hal.daemons.agent.keeper.ledger import MAX_BATCH, MAX_HELD, Ledger
 from hal.daemons.agent.keeper.ports import (
@@ -35,17 +36,8 @@ from hal.daemons.agent.keeper.ports import (
     Vanished,
 )
 from hal.daemons.agent.keeper.reports import Reports
-from hal.daemons.agent.keeper.step import (
-    SIGTERM,
-    HeldStep,
-    Phase,
-    exit_lost,
-    exit_of_ended,
-    exit_spawn_failed,
-    exit_unseen,
-    exit_unspawned,
-)
-from hal.daemons.agent.keeper.timers import Due, Timers
+from hal.daemons.agent.keeper.step import HeldStep, Phase, exit_unspawned
+from hal.daemons.agent.keeper.timers import Due
 from hal.wire import agree
 from hal.wire.errors import VersionError
 from hal.wire.frames import (
@@ -68,8 +60,6 @@ from hal.wire.frames import HeldStep as HeldReport
 
 WAKE_MS: Final = 1_000
 """The clock is read at least this often, so that limits and leases hold after the host was suspended."""
-LEFTOVER_GRACE_MS: Final = 500
-"""How long processes that a step left behind may go on (a `tee` that still writes) before they are killed."""
 SAMPLE_AGE_MS: Final = 1_000
 SAMPLE_EVERY_MS: Final = 2_000
 MAX_SAMPLED: Final = 2_000
@@ -77,7 +67,6 @@ MAX_SAMPLED: Final = 2_000
 MAX_NOTES: Final = 8
 """Remarks in one exit report."""
 STOP_ALL_GRACE_MS: Final = 5_000
-SIGCONT: Final = 18
 
 
 class KeeperCore:
@@ -104,13 +93,11 @@ class KeeperCore:
         self._notes = list(notes)
         self._ledger = Ledger(journal, boot_id)
         self._reports = Reports()
-        self._timers = Timers()
+        self._endings = Endings(self._ledger, spawner, outputs, self._reports)
         self._queue: deque[StepId] = deque()
-        self._running: dict[StepId, HeldStep] = {}
-        """Steps with a first process, those that began first come first."""
         self._next_sample_ms = 0
         self._next_maintenance_ms = 0
-        self._commands = Commands(self._ledger, spawner, outputs, self._reports, self._retime)
+        self._commands = Commands(self._ledger, spawner, outputs, self._reports, self._endings.retime)
 
     # ── what the shell asks ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -141,7 +128,7 @@ class KeeperCore:
 
     def output_bounds(self) -> list[tuple[StepId, int]]:
         """Running steps, each with how many bytes of each of its outputs are to be kept."""
-        return [(step, held.template.output_bytes) for step, held in self._running.items()]
+        return [(step, held.template.output_bytes) for step, held in self._endings.running.items()]
 
     def recover(self, now: Instant) -> None:
         """Called once, first: take over what the journal names."""
@@ -151,7 +138,7 @@ class KeeperCore:
                 self._reports.exited(held)
         for held in missing:
             if held.kill_boot_ms:
-                self._timers.add(held.kill_boot_ms, Due.KILL, held.step)
+                self._endings.timers.add(held.kill_boot_ms, Due.KILL, held.step)
         self._spawner.adopt(
             [
                 Adoption(
@@ -182,7 +169,7 @@ class KeeperCore:
                 self._acknowledge(frame.steps)
             case Heartbeat():
                 self._reports.frame(
-                    Heartbeat(stamp_boot_ms=now.boot_ms, epoch=self._ledger.epoch, running=len(self._running))
+                    Heartbeat(stamp_boot_ms=now.boot_ms, epoch=self._ledger.epoch, running=len(self._endings.running))
                 )
             case HeartbeatAck():
                 self._ledger.saw_epoch(frame.epoch)
@@ -194,7 +181,6 @@ class KeeperCore:
     def happened(self, events: Sequence[SpawnerEvent], now: Instant) -> None:
         """What the spawner tells, in the order in which it happened."""
         exits: list[tuple[HeldStep, StepExit]] = []
-        watched: list[StepId] = []
         for event in events:
             held = self._ledger.steps.get(event.step)
             if held is None or not held.active:
@@ -202,30 +188,10 @@ class KeeperCore:
             match event:
                 case Spawned():
                     self._spawned(held, event, now)
-                case Ended():
-                    self._running.pop(held.step, None)
-                    held.phase, held.ended = Phase.ENDING, event
-                    held.started_ms = held.started_ms or event.wall_ms
-                    if not event.leftover:
-                        exits.append((held, self._report(held, event)))
-                    else:
-                        watched.append(held.step)
-                        if held.stop is None or held.killed:
-                            self._kill_at(held, now.boot_ms + (0 if held.killed else LEFTOVER_GRACE_MS))
-                case Gone():
-                    if held.ended is not None:
-                        count = event.killed
-                        left = (
-                            f"{count} process{'es' * (count > 1)} it left behind {_was(count)} killed" if count else ""
-                        )
-                        exits.append(
-                            (held, self._report(held, held.ended, left if not held.stop else "", event.message))
-                        )
-                case SpawnFailed():
-                    exits.append((held, exit_spawn_failed(held, event.code, event.message, event.wall_ms)))
-                case Vanished():
-                    made = exit_unseen if held.stop is not None else exit_lost
-                    exits.append((held, made(held, event.message, event.wall_ms)))
+                case Ended() | Gone() | SpawnFailed() | Vanished():
+                    exit_ = self._endings.told(held, event, now)
+                    if exit_ is not None:
+                        exits.append((held, exit_))
                 case Noted():
                     held.notes = (*held.notes, event.message)[:MAX_NOTES]
                 case NeverStarted():
@@ -236,19 +202,17 @@ class KeeperCore:
                     else:
                         held.phase = Phase.QUEUED
                         self._queue.appendleft(held.step)
-        if watched:
-            self._spawner.watch(watched)
-        self._finish(exits)
+        self._endings.finish(exits)
 
     def stop_all(self, now: Instant) -> None:
         """End every step and start none any more: `hal down --kill`."""
         self.stopping = True
         steps = [held.step for held in self._ledger.steps.values() if held.active]
-        self._stop(steps, StopReason.CANCELLED, STOP_ALL_GRACE_MS, now, note="HAL was shut down with --kill")
+        self._endings.stop(steps, StopReason.CANCELLED, STOP_ALL_GRACE_MS, now, note="HAL was shut down with --kill")
 
     def wake(self, now: Instant) -> None:
         """Do what has come due, launch what there is room for."""
-        self._limits(now)
+        self._endings.limits(now)
         self._launch()
         if now.boot_ms >= self._next_sample_ms:
             self._next_sample_ms = now.boot_ms + SAMPLE_EVERY_MS
@@ -256,12 +220,12 @@ class KeeperCore:
         if now.boot_ms >= self._next_maintenance_ms:
             self._next_maintenance_ms = now.boot_ms + WAKE_MS
             self._ledger.maintain()
-            if len(self._timers) > 4 * len(self._ledger.steps) + MAX_BATCH:
-                self._timers.keep(self._ledger.steps)
+            if len(self._endings.timers) > 4 * len(self._ledger.steps) + MAX_BATCH:
+                self._endings.timers.keep(self._ledger.steps)
 
     def next_wake(self, now: Instant) -> int:
         """When `wake` is needed next, by the boot clock; at most `WAKE_MS` from now."""
-        times = [now.boot_ms + WAKE_MS, self._timers.next_ms(), self._reports.next_repeat(now)]
+        times = [now.boot_ms + WAKE_MS, self._endings.timers.next_ms(), self._reports.next_repeat(now)]
         return max(now.boot_ms, min(time for time in times if time is not None))
 
     def take_frames(self, now: Instant) -> list[AnyFrame]:
@@ -389,12 +353,8 @@ class KeeperCore:
             return
         held.phase, held.recipe = Phase.RUNNING, None
         held.pid, held.started_ms, held.started_boot_ms = event.pid, event.wall_ms, event.boot_ms
-        self._running[held.step] = held
         self._reports.started(held)
-        if held.stop is not None:
-            self._spawner.signal([held.step], SIGTERM)
-            self._kill_at(held, max(held.kill_boot_ms, now.boot_ms))
-        self._retime(held)
+        self._endings.begun(held, now)
 
     def _never_started(
         self, held: HeldStep, message: str, exits: list[tuple[HeldStep, StepExit]], now: Instant
@@ -407,7 +367,7 @@ class KeeperCore:
             held.step, "not-started", message or "the keeper was restarted before it spawned this step"
         )
 
-    # ── ending ────────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── stopping ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _stop_frame(self, frame: Stop, now: Instant) -> None:
         if frame.epoch < self._ledger.epoch:
@@ -426,107 +386,13 @@ class KeeperCore:
             self._ledger.drop(unknown, "not-held")
         for step in unknown:
             self._reports.refuse(step, "not-held", "this keeper has no process of it, and will start none")
-        self._stop(frame.steps, frame.reason, frame.grace_ms, now)
-
-    def _stop(
-        self, steps: Sequence[StepId], reason: StopReason, grace_ms: int, now: Instant, *, note: str = ""
-    ) -> None:
-        unspawned: list[tuple[HeldStep, StepExit]] = []
-        begun: list[HeldStep] = []
-        grace_ms = max(0, grace_ms)
-        for step in steps:
-            held = self._ledger.steps.get(step)
-            if held is None or not held.active:
-                continue
-            if held.phase is Phase.ENDING and held.stop is None:
-                # It has ended by itself, which its exit will say; only what it left behind is hurried.
-                self._kill_at(held, min(held.kill_boot_ms, now.boot_ms + grace_ms))
-            elif held.stop is None:
-                held.stop, held.stop_grace_ms = reason, grace_ms
-                if note:
-                    held.notes = (*held.notes, note)
-                begun.append(held)
-                if held.phase is Phase.QUEUED:
-                    unspawned.append((held, exit_unspawned(held, now)))
-            elif held.phase is not Phase.QUEUED and now.boot_ms + grace_ms < held.kill_boot_ms:
-                held.stop_grace_ms = grace_ms
-                self._kill_at(held, now.boot_ms + grace_ms)
-        if begun:
-            self._ledger.stopping([held.step for held in begun], reason, now.boot_ms + grace_ms)
-        for held in begun:
-            self._kill_at(held, now.boot_ms + grace_ms)
-        running = [held for held in begun if held.phase is Phase.RUNNING]
-        if running:
-            self._spawner.signal([held.step for held in running], SIGTERM)
-        suspended = [held.step for held in running if held.suspended]
-        if suspended:
-            self._spawner.signal(suspended, SIGCONT)
-        self._finish(unspawned)
-
-    def _limits(self, now: Instant) -> None:
-        """Signals before limits, limits, and kills that have come due."""
-        signals: dict[int, list[StepId]] = {}
-        over: dict[int, list[StepId]] = {}
-        kills: list[StepId] = []
-        for due, step in self._timers.pop(now.boot_ms):
-            held = self._ledger.steps.get(step)
-            if held is None or held.phase not in (Phase.RUNNING, Phase.ENDING):
-                continue
-            if due is Due.KILL and held.kill_boot_ms and held.kill_boot_ms <= now.boot_ms:
-                held.kill_boot_ms = 0
-                held.killed = held.killed or held.phase is Phase.RUNNING
-                kills.append(step)
-            elif held.phase is not Phase.RUNNING or held.stop is not None or not held.walltime_ms:
-                continue
-            elif due is Due.LIMIT and held.started_boot_ms + held.walltime_ms <= now.boot_ms:
-                over.setdefault(held.template.grace_ms, []).append(step)
-            elif due is Due.LIMIT_SIGNAL and not held.limit_signal_sent:
-                before = held.started_boot_ms + held.walltime_ms - held.template.signal_before_ms
-                number = signal_number(held.template.signal)
-                if before <= now.boot_ms and number:
-                    held.limit_signal_sent = True
-                    signals.setdefault(number, []).append(step)
-        for number, steps in signals.items():
-            self._spawner.signal(steps, number)
-        for grace_ms, steps in over.items():
-            self._stop(steps, StopReason.TIMED_OUT, grace_ms, now)
-        if kills:
-            self._spawner.kill(kills)
-
-    def _retime(self, held: HeldStep) -> None:
-        """The step's limit has become known or has changed."""
-        if not held.walltime_ms or held.phase is not Phase.RUNNING:
-            return
-        limit = held.started_boot_ms + held.walltime_ms
-        self._timers.add(limit, Due.LIMIT, held.step)
-        if held.template.signal and not held.limit_signal_sent:
-            self._timers.add(limit - held.template.signal_before_ms, Due.LIMIT_SIGNAL, held.step)
-
-    def _kill_at(self, held: HeldStep, boot_ms: int) -> None:
-        held.kill_boot_ms = max(1, boot_ms)
-        self._timers.add(held.kill_boot_ms, Due.KILL, held.step)
-
-    def _report(self, held: HeldStep, ended: Ended, *remarks: str) -> StepExit:
-        return exit_of_ended(
-            held, ended, remarks=(*remarks, self._outputs.settle(held.step, held.template.output_bytes))
-        )
-
-    def _finish(self, exits: Sequence[tuple[HeldStep, StepExit]]) -> None:
-        """These steps are over: journal, then report."""
-        if not exits:
-            return
-        for held, exit_ in exits:
-            held.exit, held.phase, held.recipe, held.ended = exit_, Phase.ENDED, None, None
-            self._running.pop(held.step, None)
-        self._ledger.exited([exit_ for _, exit_ in exits])
-        for held, _ in exits:
-            self._reports.exited(held)
+        self._endings.stop(frame.steps, frame.reason, frame.grace_ms, now)
 
     # ── watching ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _sample(self, now: Instant) -> None:
         old: list[StepId] = []
-        for step, held in self._running.items():
+        for step, held in self._endings.running.items():
             if now.boot_ms - held.started_boot_ms < SAMPLE_AGE_MS or len(old) >= MAX_SAMPLED:
                 break
             old.append(step)
@@ -536,10 +402,6 @@ class KeeperCore:
             held.sampled_rss_bytes = max(held.sampled_rss_bytes, sample.rss_bytes)
         if samples:
             self._reports.frame(Samples(samples=tuple(samples)))
-
-
-def _was(count: int) -> str:
-    return "was" if count == 1 else "were"
 
 
 _REFUSAL_TEXTS: Final = {

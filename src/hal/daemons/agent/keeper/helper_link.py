@@ -21,6 +21,8 @@ MAX_OUTSTANDING: Final = 8
 """Launches that one helper has been given and not answered."""
 MAX_RECIPES: Final = 64
 """Templates that a helper remembers."""
+CONFIRM_EVERY: Final = 64
+"""Ends after which a helper is told that it need not remember them."""
 READ_BYTES: Final = 1 << 18
 
 Receive = Callable[["HelperLink", tuple[Any, ...]], None]
@@ -76,10 +78,11 @@ class HelperLink:
         self._queue("S", str(launch.step), recipe, dict(launch.env), prefix, slot, list(moves))
 
     def confirm(self) -> None:
-        """Every end that it told is in the keeper's journal."""
-        if self.open and self.confirmed_seq < self.taken_seq:
+        """Every end that it told is in the keeper's journal; it hears that when they have become many."""
+        if self.open and self.taken_seq - self.confirmed_seq >= CONFIRM_EVERY:
             self.confirmed_seq = self.taken_seq
             self._queue("A", self.taken_seq)
+            self.flush()
 
     def flush(self) -> None:
         """Send what is queued; what does not fit waits until it does."""

@@ -54,6 +54,8 @@ class OutputFiles:
     def __init__(self, root: Path) -> None:
         self._root = str(root)
         self._doomed: deque[str] = deque()
+        self._trimmed: set[str] = set()
+        """Outputs of running steps that lost bytes."""
 
     def directory(self, step: StepId) -> str:
         return f"{self._root}/{step.job}"
@@ -113,9 +115,10 @@ class OutputFiles:
             path = self._path(step, stream)
             try:
                 size = os.stat(path).st_size
-                if size <= bound_bytes and not os.path.exists(f"{path}.kept"):
+                if size <= bound_bytes and path not in self._trimmed:
                     continue
                 self._trim(path, bound_bytes)
+                self._trimmed.discard(path)
                 dropped = _cut(path)
             except FileNotFoundError:
                 continue
@@ -139,6 +142,7 @@ class OutputFiles:
             over = end - (extent.first - extent.base)
             if over <= 0:
                 return 0
+            self._trimmed.add(path)
             if not _allocate(fd, PUNCH_HOLE | KEEP_SIZE, 0, end):
                 _note(path, "emptied", extent.size, 0)
                 os.ftruncate(fd, 0)

@@ -115,7 +115,6 @@ class HelperSpawner:
         """All events taken so far are in the keeper's journal: helpers need not remember them."""
         for link in self._links.values():
             link.confirm()
-            link.flush()
         for path in self._finished_journals:
             path.unlink(missing_ok=True)
         self._finished_journals.clear()
@@ -129,6 +128,8 @@ class HelperSpawner:
             if gone.step in self._ended:
                 self._over(gone.step)
                 self._events.append(gone)
+            elif gone.message:  # its first process is stuck in the kernel: its exit, should it come, will say so
+                self._events.append(Noted(gone.step, gone.message))
 
     def next_ms(self) -> int | None:
         """When `turn` is needed next, by the boot clock."""

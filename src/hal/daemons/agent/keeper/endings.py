@@ -1,0 +1,186 @@
+"""How steps end: by themselves, at their limit, when told to; what is left of them is killed; then the one exit report.
+
+Pure, as `core`, of which it is a part: the exit is journalled before it is reported, and it is reported only when no
+process of the step is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from hal.core.model import StepId
+from hal.daemons.agent.keeper.commands import signal_number
+from hal.daemons.agent.keeper.ledger import Ledger
+from hal.daemons.agent.keeper.ports import Ended, Gone, Instant, Outputs, Spawner, SpawnFailed, Vanished
+from hal.daemons.agent.keeper.reports import Reports
+from hal.daemons.agent.keeper.step import (
+    SIGTERM,
+    HeldStep,
+    Phase,
+    exit_lost,
+    exit_of_ended,
+    exit_spawn_failed,
+    exit_unseen,
+    exit_unspawned,
+)
+from hal.daemons.agent.keeper.timers import Due, Timers
+from hal.wire.frames import StepExit, StopReason
+
+LEFTOVER_GRACE_MS: Final = 500
+"""How long processes that a step left behind may go on (a `tee` that still writes) before they are killed."""
+SIGCONT: Final = 18
+
+EndEvent = Ended | Gone | SpawnFailed | Vanished
+
+
+class Endings:
+    """Ends of the ledger's steps."""
+
+    def __init__(self, ledger: Ledger, spawner: Spawner, outputs: Outputs, reports: Reports) -> None:
+        self.running: dict[StepId, HeldStep] = {}
+        """Steps with a first process, those that began first come first."""
+        self.timers = Timers()
+        self._ledger = ledger
+        self._spawner = spawner
+        self._outputs = outputs
+        self._reports = reports
+
+    # ── ends that the spawner tells ───────────────────────────────────────────────────────────────────────────────
+
+    def told(self, held: HeldStep, event: EndEvent, now: Instant) -> StepExit | None:
+        """The exit, if this was the last that had to happen; `finish` takes it."""
+        match event:
+            case Ended():
+                return self._first_ended(held, event, now)
+            case Gone():
+                return self._report(held, held.ended, _left_text(held, event), event.message) if held.ended else None
+            case SpawnFailed():
+                return exit_spawn_failed(held, event.code, event.message, event.wall_ms)
+            case Vanished():
+                unseen = exit_unseen if held.stop is not None else exit_lost
+                return unseen(held, event.message, event.wall_ms)
+
+    def _first_ended(self, held: HeldStep, event: Ended, now: Instant) -> StepExit | None:
+        self.running.pop(held.step, None)
+        held.phase, held.ended = Phase.ENDING, event
+        held.started_ms = held.started_ms or event.wall_ms
+        if not event.leftover:
+            return self._report(held, event)
+        self._spawner.watch([held.step])
+        if held.killed:
+            self._kill_at(held, now.boot_ms)
+        elif held.stop is None:
+            self._kill_at(held, now.boot_ms + LEFTOVER_GRACE_MS)
+        return None
+
+    def begun(self, held: HeldStep, now: Instant) -> None:
+        """Its first process runs: its limit counts; a stop that came before it is carried out."""
+        self.running[held.step] = held
+        if held.stop is not None:
+            self._spawner.signal([held.step], SIGTERM)
+            self._kill_at(held, max(held.kill_boot_ms, now.boot_ms))
+        self.retime(held)
+
+    def finish(self, exits: Sequence[tuple[HeldStep, StepExit]]) -> None:
+        """These steps are over: journal, then report."""
+        if not exits:
+            return
+        for held, exit_ in exits:
+            held.exit, held.phase, held.recipe, held.ended = exit_, Phase.ENDED, None, None
+            self.running.pop(held.step, None)
+        self._ledger.exited([exit_ for _, exit_ in exits])
+        for held, _ in exits:
+            self._reports.exited(held)
+
+    # ── ends that are brought about ───────────────────────────────────────────────────────────────────────────────
+
+    def stop(self, steps: Sequence[StepId], reason: StopReason, grace_ms: int, now: Instant, *, note: str = "") -> None:
+        """Begin to end these, for that reason; those that are being ended already only sooner, if at all."""
+        unspawned: list[tuple[HeldStep, StepExit]] = []
+        begun: list[HeldStep] = []
+        grace_ms = max(0, grace_ms)
+        for step in steps:
+            held = self._ledger.steps.get(step)
+            if held is None or not held.active:
+                continue
+            if held.phase is Phase.ENDING and held.stop is None:
+                # It has ended by itself, which its exit will say; only what it left behind is hurried.
+                self._kill_at(held, min(held.kill_boot_ms, now.boot_ms + grace_ms))
+            elif held.stop is None:
+                held.stop, held.stop_grace_ms = reason, grace_ms
+                if note:
+                    held.notes = (*held.notes, note)
+                begun.append(held)
+                if held.phase is Phase.QUEUED:
+                    unspawned.append((held, exit_unspawned(held, now)))
+            elif held.phase is not Phase.QUEUED and now.boot_ms + grace_ms < held.kill_boot_ms:
+                held.stop_grace_ms = grace_ms
+                self._kill_at(held, now.boot_ms + grace_ms)
+        if begun:
+            self._ledger.stopping([held.step for held in begun], reason, now.boot_ms + grace_ms)
+        for held in begun:
+            self._kill_at(held, now.boot_ms + grace_ms)
+        running = [held for held in begun if held.phase is Phase.RUNNING]
+        if running:
+            self._spawner.signal([held.step for held in running], SIGTERM)
+        suspended = [held.step for held in running if held.suspended]
+        if suspended:
+            self._spawner.signal(suspended, SIGCONT)
+        self.finish(unspawned)
+
+    def limits(self, now: Instant) -> None:
+        """Signals before limits, limits, and kills that have come due."""
+        signals: dict[int, list[StepId]] = {}
+        over: dict[int, list[StepId]] = {}
+        kills: list[StepId] = []
+        for due, step in self.timers.pop(now.boot_ms):
+            held = self._ledger.steps.get(step)
+            if held is None or held.phase not in (Phase.RUNNING, Phase.ENDING):
+                continue
+            if due is Due.KILL and held.kill_boot_ms and held.kill_boot_ms <= now.boot_ms:
+                held.kill_boot_ms = 0
+                held.killed = held.killed or held.phase is Phase.RUNNING
+                kills.append(step)
+            elif held.phase is not Phase.RUNNING or held.stop is not None or not held.walltime_ms:
+                continue
+            elif due is Due.LIMIT and held.started_boot_ms + held.walltime_ms <= now.boot_ms:
+                over.setdefault(held.template.grace_ms, []).append(step)
+            elif due is Due.LIMIT_SIGNAL and not held.limit_signal_sent:
+                before = held.started_boot_ms + held.walltime_ms - held.template.signal_before_ms
+                number = signal_number(held.template.signal)
+                if before <= now.boot_ms and number:
+                    held.limit_signal_sent = True
+                    signals.setdefault(number, []).append(step)
+        for number, steps in signals.items():
+            self._spawner.signal(steps, number)
+        for grace_ms, steps in over.items():
+            self.stop(steps, StopReason.TIMED_OUT, grace_ms, now)
+        if kills:
+            self._spawner.kill(kills)
+
+    def retime(self, held: HeldStep) -> None:
+        """The step's limit has become known or has changed."""
+        if not held.walltime_ms or held.phase is not Phase.RUNNING:
+            return
+        limit = held.started_boot_ms + held.walltime_ms
+        self.timers.add(limit, Due.LIMIT, held.step)
+        if held.template.signal and not held.limit_signal_sent:
+            self.timers.add(limit - held.template.signal_before_ms, Due.LIMIT_SIGNAL, held.step)
+
+    def _kill_at(self, held: HeldStep, boot_ms: int) -> None:
+        held.kill_boot_ms = max(1, boot_ms)
+        self.timers.add(held.kill_boot_ms, Due.KILL, held.step)
+
+    def _report(self, held: HeldStep, ended: Ended, *remarks: str) -> StepExit:
+        return exit_of_ended(
+            held, ended, remarks=(*remarks, self._outputs.settle(held.step, held.template.output_bytes))
+        )
+
+
+def _left_text(held: HeldStep, gone: Gone) -> str:
+    """What a step left behind, when it ended by itself."""
+    if not gone.killed or held.stop is not None:
+        return ""
+    what = "1 process it left behind was" if gone.killed == 1 else f"{gone.killed} processes it left behind were"
+    return f"{what} killed"
