@@ -105,6 +105,23 @@ def test_following_from_the_first_attempt_leaves_out_one_that_never_ran(serve: S
     assert b"".join(follower.pieces(follow=True)) == b"first\nthird\n"
 
 
+def test_a_follower_that_is_stopped_still_gives_what_is_there(serve: Serve, client: Client) -> None:
+    """The job ends, and following is stopped, while the follower reads that the task has not begun."""
+
+    def answer(asked: Asked) -> Reply:
+        if asked.path.endswith("/tasks/0"):
+            first = len(server.asked) == 1
+            if first:
+                follower.stop()
+            state = "allocated" if first else "succeeded"
+            return as_json({"job": "1", "task": 0, "state": state, "attempt": 1})
+        return part(asked, b"all\n")
+
+    server = serve(answer)
+    follower = LogFollower(client.connections, "1", from_first=True)
+    assert b"".join(follower.pieces(follow=True)) == b"all\n"
+
+
 def test_a_character_cut_between_two_pieces_is_kept_whole(serve: Serve, client: Client) -> None:
     """The euro sign is three bytes."""
     text = "5 €\n".encode()

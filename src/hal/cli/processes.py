@@ -113,7 +113,7 @@ def agent(home: Home, node: str) -> Process:
 def start_controller(home: Home, tcp: str) -> Process:
     """Start it; it answers some time later."""
     process = controller(home)
-    process.start(["hal.daemons.controller", "--home", str(home.root), *(["--tcp", tcp] if tcp else [])])
+    process.start(["hal.daemons.controller", "--home", str(home.root), *(["--listen", tcp] if tcp else [])])
     return process
 
 

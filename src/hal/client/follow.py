@@ -91,18 +91,18 @@ class LogFollower:
         delay_s = FIRST_DELAY_S
         patience = Backoff(NODE_PATIENCE_S)
         while True:
-            before = self._offset
+            before, stopping = self._offset, self._stopping.is_set()
             try:
                 yield from self._streamed(attempt)
                 # A controller that is stopped in good order ends its streams too: only the file's own word counts.
                 part = yield from self._rest(attempt)
-                if part.ended or self._stopping.is_set():
+                if part.ended or stopping:
                     return
                 patience.worked()
             except BrokenStreamError:
                 pass
             except UnreachableError:
-                if self._stopping.is_set() or patience.failed(time.monotonic()) is None:
+                if stopping or patience.failed(time.monotonic()) is None:
                     raise
             if self._offset > before:
                 delay_s = FIRST_DELAY_S
@@ -137,12 +137,13 @@ class LogFollower:
         """The attempt after `previous` once it has begun, waited for; None when there will be none."""
         delay_s = FIRST_DELAY_S
         while True:
+            stopping = self._stopping.is_set()  # before it is read: what is read after that is the last word
             info = self._task_info()
             begun = info.state not in NOT_BEGUN
             self._latest = info.attempt or 0
             if self._latest > previous + 1 or (self._latest == previous + 1 and begun):
                 return previous + 1
-            if info.ended or self._stopping.is_set():
+            if info.ended or stopping:
                 return None
             self._stopping.wait(delay_s)
             delay_s = min(delay_s * 2, LONGEST_DELAY_S)
