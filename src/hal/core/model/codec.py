@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -25,6 +25,7 @@ MAX_SPEC_BYTES: Final = 16 << 20
 MAX_NESTING: Final = 16
 """Deepest table inside a spec."""
 
+_SCALARS = frozenset({str, int, float, bool, type(None)})
 _UNKNOWN = re.compile(r"contains unknown field `(.*?)`(?: - at `(.*)`)?$", re.DOTALL)
 _AT = re.compile(r"(.*) - at `\$?\.?(.*)`$", re.DOTALL)
 
@@ -274,11 +275,14 @@ def _label_text(key: str, value: Any) -> str:
 def _depth(value: Any, level: int = 1) -> int:
     if level > MAX_NESTING:
         return level
-    if isinstance(value, Mapping):
-        return max((_depth(v, level + 1) for v in value.values()), default=level)
-    if isinstance(value, list | tuple):
-        return max((_depth(v, level + 1) for v in value), default=level)
-    return level
+    inner: Iterable[Any]
+    if isinstance(value, (dict, Mapping)):
+        inner = value.values()
+    elif isinstance(value, (list, tuple)):
+        inner = value
+    else:
+        return level - 1
+    return max((_depth(one, level + 1) for one in inner if type(one) not in _SCALARS), default=level)
 
 
 def _placed(text: str, message: str) -> str:

@@ -35,7 +35,7 @@ class Resources(Mapping[str, int]):
             return value
         if isinstance(value, str):
             value = _pairs(value, field)
-        if not isinstance(value, Mapping):
+        if not isinstance(value, (dict, Mapping)):
             raise SpecError(f"{field}: expected a table like {{cpu = 4, memory = '2GiB'}}, got {shown(value)}")
         if len(value) > MAX_RESOURCES:
             raise SpecError(f"{field}: names {len(value)} resources; at most {MAX_RESOURCES} are allowed")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from decimal import Decimal
 from fractions import Fraction
+from functools import lru_cache
 from typing import Final
 
 from hal.core.model.errors import SpecError, shown
@@ -22,6 +23,8 @@ _DURATION_PART: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(ms|s|m|h|d|w)")
 _CLOCK: Final = re.compile(r"(?:([0-9]+)-)?([0-9]+):([0-9]{1,2})(?::([0-9]{1,2}))?")
 MAX_NUMBER_CHARS: Final = 64
 """Longest text of one number or duration; every value in range has a shorter one."""
+REMEMBERED: Final = 4_096
+"""How many texts of numbers are kept with what they mean."""
 
 _SIZE_UNITS: Final = {
     "": 1,
@@ -80,28 +83,16 @@ def parse_duration(value: object, *, field: str = "duration") -> Duration:
     if isinstance(value, Duration):
         return value
     text = _text(value, field, "a duration like '90m' or a number of seconds").lower()
-    total: Fraction | None = None
-    clock = _CLOCK.fullmatch(text)
-    if clock:
-        days, hours, minutes, seconds = (int(part or 0) for part in clock.groups())
-        if minutes < 60 and seconds < 60:
-            total = Fraction((((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000)
-    else:
-        number, unit = _number(text)
-        parts = _DURATION_PART.findall(text)
-        if number is not None and not unit:
-            total = number * 1000
-        elif parts and not _DURATION_PART.sub("", text).strip():
-            total = sum((Fraction(n) * _DURATION_UNITS_MS[unit] for n, unit in parts), Fraction(0))
+    total = _milliseconds(text)
     if total is None:
         raise SpecError(f"{field}: '{shown(value)}' is not a duration", hint="write it like 90m, 1d2h, 30s or 02:30:00")
-    if total < 0 or total > MAX_AMOUNT:
+    if not 0 <= total.numerator <= MAX_AMOUNT * total.denominator:
         raise SpecError(
             f"{field}: '{shown(value)}' is out of range", hint="a duration is between 0 and 36 million years"
         )
     if total.denominator != 1:
         raise SpecError(f"{field}: '{shown(value)}' is finer than a millisecond")
-    return Duration(int(total))
+    return Duration(total.numerator)
 
 
 def format_duration(ms: int) -> str:
@@ -126,7 +117,7 @@ def parse_size(value: object, *, field: str = "memory") -> int:
     number, unit = _number(_text(value, field, "a size like '4GiB'"))
     if number is None or unit not in _SIZE_UNITS:
         raise SpecError(f"{field}: '{shown(value)}' is not a size", hint="write it like 512MiB, 1.5GiB or 4GB")
-    return _checked(number * _SIZE_UNITS[unit], value, field, what="bytes")
+    return _checked(number, _SIZE_UNITS[unit], value, field, what="bytes")
 
 
 def format_size(amount: int) -> str:
@@ -178,7 +169,7 @@ def parse_amount(name: str, value: object, *, field: str = "") -> int:
         raise SpecError(f"{field}: '{shown(value)}' is not an amount of {name}", hint=f"write it like 4 or 4{name}")
     scale = 1 if milli and unit == "m" else 1000 if milli else 1
     finest = "1/1000" if milli else "one"
-    return _checked(number * scale, value, field, what=f"{finest} {name}")
+    return _checked(number, scale, value, field, what=f"{finest} {name}")
 
 
 def format_amount(name: str, amount: int) -> str:
@@ -200,18 +191,39 @@ def _text(value: object, field: str, expected: str) -> str:
     return text
 
 
+# A submission of many jobs says the same few durations and amounts again and again.
+@lru_cache(maxsize=REMEMBERED)
+def _milliseconds(text: str) -> Fraction | None:
+    """A duration in lower case; None when it is none."""
+    clock = _CLOCK.fullmatch(text)
+    if clock:
+        days, hours, minutes, seconds = (int(part or 0) for part in clock.groups())
+        if minutes >= 60 or seconds >= 60:
+            return None
+        return Fraction((((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000)
+    number, unit = _number(text)
+    if number is not None and not unit:
+        return number * 1000
+    parts = _DURATION_PART.findall(text)
+    if not parts or _DURATION_PART.sub("", text).strip():
+        return None
+    return sum((Fraction(n) * _DURATION_UNITS_MS[unit] for n, unit in parts), Fraction(0))
+
+
+@lru_cache(maxsize=REMEMBERED)
 def _number(text: str) -> tuple[Fraction | None, str]:
     """(number, unit in lower case) of `1.5GiB`; None when it does not begin with a number."""
     match = _NUMBER.fullmatch(text)
     return (Fraction(match.group(1)), match.group(2).lower()) if match else (None, "")
 
 
-def _checked(amount: Fraction, value: object, field: str, *, what: str) -> int:
-    if amount < 0 or amount > MAX_AMOUNT:
+def _checked(number: Fraction, scale: int, value: object, field: str, *, what: str) -> int:
+    amount, rest = divmod(number.numerator * scale, number.denominator)
+    if not 0 <= amount <= MAX_AMOUNT:
         raise SpecError(f"{field}: '{shown(value)}' is out of range", hint=f"between 0 and {MAX_AMOUNT} base units")
-    if amount.denominator != 1:
+    if rest:
         raise SpecError(f"{field}: '{shown(value)}' is finer than {what}")
-    return int(amount)
+    return amount
 
 
 def _plain(number: Decimal) -> str:
