@@ -35,6 +35,8 @@ _ROOT = Path(tempfile.mkdtemp(prefix="hal-t-"))
 
 os.environ[MARK] = _RUN
 os.environ["HAL_HOME"] = str(_ROOT / "home")
+(_ROOT / "run").mkdir(mode=0o700)
+os.environ["XDG_RUNTIME_DIR"] = str(_ROOT / "run")
 os.environ.setdefault("HAL_CACHE", str(Path(sys.prefix) / "hal-cache"))
 os.environ.setdefault("NUMBA_CACHE_DIR", os.environ["HAL_CACHE"])
 os.environ.setdefault("MPLBACKEND", "Agg")

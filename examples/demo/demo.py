@@ -26,7 +26,12 @@ LOG_JOBS: Final = 5_000
 LOG_CPUS: Final = 256
 LOG_LOAD: Final = 0.7
 
+PLAIN_WIDTH: Final = 118
+"""Columns where the output goes to a file."""
+
 console = Console(highlight=False)
+if not console.is_terminal:
+    console = Console(highlight=False, width=PLAIN_WIDTH)
 
 
 def main() -> int:

@@ -41,7 +41,7 @@ def private_hal(*, nodes: int) -> Iterator[Path]:
     home = Path(tempfile.mkdtemp(prefix="hal-demo-"))
     before = {number: signal.signal(number, _leave) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
-        hal_command("up", "--nodes", str(nodes), home=home)
+        hal_command("up", "--quiet", "--nodes", str(nodes), home=home)
         yield home
     except BaseException as error:
         if not isinstance(error, KeyboardInterrupt | SystemExit):

@@ -152,14 +152,14 @@ def who_ran_where(parts: list[Part], runs: list[Run]) -> Table:
     began_ms = min(run.start_ms for run in runs)
     nodes = sorted({node for run in runs for node in run.nodes})
     table = Table(title="Who ran where and when", title_justify="left", title_style="bold")
-    table.add_column("job")
+    table.add_column("job", no_wrap=True)
     table.add_column("shows")
     table.add_column("attempts", justify="right")
     for node in nodes:
         table.add_column(node, justify="right")
     table.add_column("from", justify="right")
     table.add_column("to", justify="right")
-    table.add_column("ended")
+    table.add_column("ended", no_wrap=True)
     for part in parts:
         mine = [run for run in runs if run.job == part.job.info.name]
         state = part.job.info.state
