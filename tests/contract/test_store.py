@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.store.rows import TRUE, Leader, attempt, event, job, progress, submitted
@@ -59,7 +60,7 @@ def test_a_new_store_is_empty(leader: Leader) -> None:
     """Nothing is in it, and time and sequence begin at nothing."""
     loaded = leader.store.load()
     assert (loaded.epoch, loaded.last_seq, loaded.last_job_id, loaded.now_ms) == (1, 0, 0, 0)
-    assert loaded.jobs == loaded.nodes == loaded.queues == []
+    assert (loaded.jobs, loaded.nodes, loaded.queues) == ([], [], [])
     assert leader.store.jobs() == []
     assert leader.store.counts() == {}
     assert leader.store.job(1) is None
@@ -145,7 +146,7 @@ def test_an_operation_on_what_is_not_there_is_refused(leader: Leader, operation:
 
 
 @pytest.mark.parametrize("columns", [{"reason": "\udc80"}, {"name": "\ud800"}, {"submit_ms": 1 << 63}])
-def test_a_value_that_no_database_holds_is_refused(leader: Leader, columns: dict[str, object]) -> None:
+def test_a_value_that_no_database_holds_is_refused(leader: Leader, columns: dict[str, Any]) -> None:
     """Text that is not Unicode, numbers beyond 64 bits: the group is refused whole, the store goes on."""
     with pytest.raises(GroupRefused, match="cannot be stored"):
         leader.commit(*submitted(job(1)), InsertJobs([job(2, **columns)]))

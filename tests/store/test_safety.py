@@ -155,8 +155,8 @@ class StoreMachine(RuleBasedStateMachine):
         touched = [
             msgspec.structs.replace(model.jobs[number], restarts=model.jobs[number].restarts + 1) for number in jobs
         ]
-        for row in touched:
-            model.jobs[row.id] = msgspec.structs.replace(row, version=row.version + 1)
+        for changed in touched:
+            model.jobs[changed.id] = msgspec.structs.replace(changed, version=changed.version + 1)
         model.events.append((EventKind.ATTEMPTS_ENDED, jobs))
         return [
             EndAttempts([AttemptEnd(r.job, r.task, r.attempt, state, 9, "exited", int(fails)) for r in some]),

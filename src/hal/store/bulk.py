@@ -1,0 +1,81 @@
+"""Many rows with one statement (executemany), each of which must be found where it is to be changed.
+
+Statements are compiled once and given to the driver with the rows as they are: SQLAlchemy would copy every row, which
+costs more than SQLite's own work. This is right because no column of the schema needs a conversion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+from sqlalchemy import Connection, Delete, Table, Update, insert, literal, select
+
+from hal.store import schema
+from hal.store.errors import GroupRefused
+
+Params = dict[str, Any]
+"""One row: a value by column or by parameter of the statement."""
+
+_JSON: Final = msgspec.json.Encoder()
+
+
+def json_text(value: Any) -> str:
+    """Compact JSON of plain data."""
+    return _JSON.encode(value).decode()
+
+
+def insert_rows(connection: Connection, table: Table, rows: list[Params]) -> None:
+    """Insert whole rows; none is fine."""
+    if rows:
+        many(connection, _INSERTS[table.name], rows)
+
+
+_INSERTS: Final = {table.name: insert(table) for table in schema.metadata.sorted_tables}
+
+_SQL: Final[dict[tuple[str, Any], str]] = {}
+"""Compiled statements, by dialect; as many as there are constants that are given to `many`."""
+
+
+def many(connection: Connection, statement: Any, rows: list[Params]) -> int:
+    """Carry out a statement, which must be a constant of its module, for each row; returns how many rows it found."""
+    key = (connection.dialect.name, statement)
+    sql = _SQL.get(key)
+    if sql is None:
+        sql = _SQL[key] = str(statement.compile(dialect=connection.dialect))
+    return connection.exec_driver_sql(sql, rows).rowcount
+
+
+def change_rows(
+    connection: Connection,
+    statement: Update | Delete,
+    rows: list[Params],
+    name: Callable[[Params], str],
+    key: tuple[str, ...],
+    *,
+    lasting: bool = True,
+) -> None:
+    """Carry out an update or delete for each row, each of which must find exactly one.
+
+    Args:
+        name: what to call a row in an error.
+        key: the parameters that say which row is meant.
+        lasting: the statement is a constant of its module.
+    """
+    if not rows:
+        return
+    found = many(connection, statement, rows) if lasting else connection.execute(statement, rows).rowcount
+    if found == len(rows):
+        return
+    if isinstance(statement, Update):
+        rows = [row for row in rows if not _is_there(connection, statement, {k: row[k] for k in key})]
+    names = ", ".join(name(row) for row in rows[:5])
+    raise GroupRefused(f"{len(rows)} rows to change are not there, have ended, or are named twice: {names}")
+
+
+def _is_there(connection: Connection, statement: Update, key: Params) -> bool:
+    where = statement.whereclause
+    assert where is not None
+    query = select(literal(1)).select_from(statement.table).where(where)
+    return connection.execute(query, key).first() is not None
