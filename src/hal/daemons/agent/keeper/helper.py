@@ -262,7 +262,13 @@ class Helper:
     def prepare(self, recipe: Recipe, prefix: str) -> tuple[str, list[str]]:
         """Go to the work directory; where the program is, and its arguments."""
         try:
-            os.chdir(recipe.workdir)
+            if recipe.workdir:
+                os.chdir(recipe.workdir)
+            else:
+                try:
+                    os.chdir(recipe.env["HOME"])
+                except OSError:  # nobody asked for it: a user without a home still runs
+                    os.chdir("/")
         except OSError as error:
             where = f"work directory '{recipe.workdir}'"
             if isinstance(error, FileNotFoundError):

@@ -146,7 +146,7 @@ class HelperLink:
             "argv": list(template.command),
             "script": template.script,
             "env": env,
-            "workdir": template.workdir or env["HOME"],
+            "workdir": template.workdir,
         }
         self._queue("T", self._recipe_count, plain)
         return self._recipe_count

@@ -1,0 +1,167 @@
+"""The keeper's core with nothing around it: a spawner that only records, a journal and outputs in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from hal.core.model import AttemptId, StepId
+from hal.daemons.agent.keeper.core import KeeperCore
+from hal.daemons.agent.keeper.ports import (
+    Adoption,
+    Ended,
+    Instant,
+    JournalFullError,
+    KeeperConfig,
+    Launch,
+    LogPart,
+    Record,
+    Spawned,
+    SpawnerEvent,
+)
+from hal.wire.frames import (
+    AnyFrame,
+    Hello,
+    Role,
+    Sample,
+    Start,
+    StepStart,
+    StepTemplate,
+    Stream,
+    Usage,
+)
+
+WALL_MS = 1_700_000_000_000
+TRUE = StepTemplate(command=("true",))
+
+
+class Recorder:
+    """A `Spawner` that does nothing but remember what it was asked."""
+
+    def __init__(self, room: int = 1_000_000) -> None:
+        self.capacity = room
+        self.launched: list[StepId] = []
+        self.signals: list[tuple[StepId, int]] = []
+        self.watched: list[StepId] = []
+        self.killed: list[StepId] = []
+        self.adopted: list[StepId] = []
+        self.env: dict[StepId, dict[str, str]] = {}
+
+    def room(self) -> int:
+        return self.capacity
+
+    def launch(self, launches: Sequence[Launch]) -> None:
+        self.launched += [launch.step for launch in launches]
+        self.env.update((launch.step, dict(launch.env)) for launch in launches)
+
+    def signal(self, steps: Sequence[StepId], number: int) -> None:
+        self.signals += [(step, number) for step in steps]
+
+    def watch(self, steps: Sequence[StepId]) -> None:
+        self.watched += steps
+
+    def kill(self, steps: Sequence[StepId]) -> None:
+        self.killed += steps
+
+    def resize(self, step: StepId, *, cpu_milli: int, memory_bytes: int) -> str:
+        return ""
+
+    def sample(self, steps: Sequence[StepId]) -> list[Sample]:
+        return [Sample(step, 123 << 20, 5) for step in steps]
+
+    def adopt(self, steps: Sequence[Adoption]) -> None:
+        self.adopted += [adoption.step for adoption in steps]
+
+
+class MemoryJournal:
+    """A `Journal` in a list, every record through its encoding and back; may be full."""
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+        self.full = False
+
+    def load(self) -> list[Record]:
+        data = [msgspec.msgpack.encode(record) for record in self.records]
+        return [msgspec.msgpack.decode(one, type=Record) for one in data]
+
+    def append(self, records: Sequence[Record]) -> None:
+        if self.full:
+            raise JournalFullError("no space")
+        self.records += records
+
+    def replace(self, records: Sequence[Record]) -> None:
+        if self.full:
+            raise JournalFullError("no space")
+        self.records = list(records)
+
+    def size_bytes(self) -> int:
+        return 100 * len(self.records)
+
+
+class NoOutputs:
+    """`Outputs` of steps that write nothing."""
+
+    def directory(self, step: StepId) -> str:
+        return f"/steps/{step.job}"
+
+    def prepare(self, step: StepId) -> str:
+        return ""
+
+    def read(self, step: StepId, stream: Stream, offset: int, limit: int) -> LogPart:
+        return LogPart(0, b"", 0)
+
+    def settle(self, step: StepId, bound_bytes: int) -> str:
+        return ""
+
+    def forget(self, attempts: Sequence[AttemptId]) -> None:
+        return
+
+
+class Bench:
+    """A core under test, its clock in the test's hand."""
+
+    def __init__(
+        self, journal: MemoryJournal | None = None, *, boot_id: str = "boot", boot_ms: int = 1_000_000
+    ) -> None:
+        self.journal = journal or MemoryJournal()
+        self.spawner = Recorder()
+        self.boot_ms = boot_ms
+        config = KeeperConfig(node="n1", home="/home", capacity={"cpu": 1000}, user="ann")
+        self.core = KeeperCore(
+            config=config, journal=self.journal, spawner=self.spawner, outputs=NoOutputs(), boot_id=boot_id
+        )
+        self.core.recover(self.now)
+
+    @property
+    def now(self) -> Instant:
+        return Instant(WALL_MS + self.boot_ms, self.boot_ms)
+
+    def attach(self) -> list[AnyFrame]:
+        self.core.received(Hello(role=Role.AGENT, versions=(1, 1)), self.now)
+        return self.turn()
+
+    def turn(self, later_ms: int = 0) -> list[AnyFrame]:
+        """Let time pass, wake, and take the frames."""
+        self.boot_ms += later_ms
+        self.core.wake(self.now)
+        return self.core.take_frames(self.now)
+
+    def send(self, frame: AnyFrame) -> list[AnyFrame]:
+        self.core.received(frame, self.now)
+        return self.turn()
+
+    def start(self, *steps: StepId, template: StepTemplate = TRUE, epoch: int = 1, age_ms: int = 0) -> list[AnyFrame]:
+        starts = tuple(StepStart(step, 0, f"token-{step}", ("n1",), step.task, 1, 0) for step in steps)
+        stamp = self.boot_ms - age_ms
+        return self.send(Start(epoch=epoch, stamp_boot_ms=stamp, templates=(template,), steps=starts))
+
+    def tell(self, *events: SpawnerEvent) -> list[AnyFrame]:
+        self.core.happened(events, self.now)
+        return self.turn()
+
+    def spawn(self, *steps: StepId) -> list[AnyFrame]:
+        return self.tell(*(Spawned(step, 100 + step.task, self.now.wall_ms, self.boot_ms) for step in steps))
+
+    def end(self, step: StepId, status: int = 0, *, leftover: bool = False) -> list[AnyFrame]:
+        return self.tell(Ended(step, status, Usage(), self.now.wall_ms, leftover=leftover))

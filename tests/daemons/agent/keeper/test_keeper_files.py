@@ -1,0 +1,132 @@
+"""Files that a crash may leave half done: outputs that were being cut, journals with damage in them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hal.core.model import AttemptId, StepId
+from hal.daemons.agent.keeper.helper_journal import HelperJournal
+from hal.daemons.agent.keeper.journal import FileJournal
+from hal.daemons.agent.keeper.outputs import OutputFiles
+from hal.daemons.agent.keeper.ports import Booted, Dropped, Ended, EpochSeen, SpawnFailed
+from hal.wire.frames import Stream
+
+STEP = StepId(1, 0, 1, 0)
+BOUND = 100_000
+
+
+def written(root: Path, size: int) -> tuple[OutputFiles, Path, bytes]:
+    outputs = OutputFiles(root)
+    outputs.prepare(STEP)
+    path = root / "1" / "0.1.0.stdout"
+    data = b"".join(b"%09d\n" % n for n in range(size // 10))
+    path.write_bytes(data)
+    return outputs, path, data
+
+
+def test_an_output_that_was_settled_reads_the_same_in_every_later_process(tmp_path: Path) -> None:
+    """Cut to its bound, read by its true offsets from a fresh start."""
+    outputs, path, data = written(tmp_path, 1_000_000)
+    assert "bytes were dropped" in outputs.settle(STEP, BOUND)
+    part = OutputFiles(tmp_path).read(STEP, Stream.STDOUT, 0, 1 << 20)
+    assert part.size == 1_000_000
+    assert part.data == data[part.offset :]
+    assert BOUND <= len(part.data) < BOUND + 4096
+    assert path.stat().st_blocks * 512 < BOUND + 8192
+
+
+def test_a_cut_that_did_not_happen_after_its_note_changes_no_offset(tmp_path: Path) -> None:
+    """The keeper died between writing the note and cutting: the file's own positions still count."""
+    outputs, path, data = written(tmp_path, 500_000)
+    Path(f"{path}.kept").write_text("cut 400000 100000\n")
+    part = outputs.read(STEP, Stream.STDOUT, 450_000, 10)
+    assert (part.offset, part.data, part.size) == (450_000, data[450_000:450_010], 500_000)
+
+
+def test_an_emptied_output_goes_on_counting(tmp_path: Path) -> None:
+    """Where no hole can be punched the file was emptied: what is written since follows what was."""
+    outputs, path, _ = written(tmp_path, 0)
+    Path(f"{path}.kept").write_text("emptied 7000 0\n")
+    path.write_bytes(b"after")
+    part = outputs.read(STEP, Stream.STDOUT, 0, 100)
+    assert (part.offset, part.data, part.size) == (7_000, b"after", 7_005)
+
+
+def test_forgetting_one_attempt_leaves_its_neighbours(tmp_path: Path) -> None:
+    """Attempt 1 of task 0 goes; attempt 11 of task 0 and task 10 stay; the last one takes the directory along."""
+    outputs = OutputFiles(tmp_path)
+    steps = [StepId(1, 0, 1, 0), StepId(1, 0, 11, 0), StepId(1, 10, 1, 0)]
+    for step in steps:
+        outputs.prepare(step)
+    outputs.forget([AttemptId(1, 0, 1)])
+    assert not outputs.work()
+    assert sorted(path.name for path in (tmp_path / "1").iterdir()) == [
+        "0.11.0.stderr",
+        "0.11.0.stdout",
+        "10.1.0.stderr",
+        "10.1.0.stdout",
+    ]
+    outputs.forget([step.attempt_id for step in steps])
+    assert not outputs.work()
+    assert not (tmp_path / "1").exists()
+
+
+@pytest.mark.parametrize("cut", [1, 5, 9, 12])
+def test_a_torn_record_is_cut_off_and_appending_goes_on(tmp_path: Path, cut: int) -> None:
+    """Whatever part of the last record was written, the ones before it are read, and later ones too."""
+    journal = FileJournal(tmp_path / "j")
+    journal.append([Booted("b"), EpochSeen(3)])
+    size = journal.size_bytes()
+    journal.append([Dropped((STEP,), "already-ended")])
+    journal.close()
+    data = (tmp_path / "j").read_bytes()
+    (tmp_path / "j").write_bytes(data[: size + cut])
+    journal = FileJournal(tmp_path / "j")
+    assert journal.load() == [Booted("b"), EpochSeen(3)]
+    journal.append([EpochSeen(4)])
+    assert journal.load() == [Booted("b"), EpochSeen(3), EpochSeen(4)]
+    assert journal.notes == []
+    journal.close()
+
+
+def test_damage_in_the_middle_is_set_aside_and_said(tmp_path: Path) -> None:
+    """A flipped bit: what stands before it is used, the whole file is kept for people to look at."""
+    journal = FileJournal(tmp_path / "j")
+    journal.append([Booted("b")])
+    size = journal.size_bytes()
+    journal.append([EpochSeen(number) for number in range(50)])
+    journal.close()
+    data = bytearray((tmp_path / "j").read_bytes())
+    data[size + 9] ^= 0xFF
+    (tmp_path / "j").write_bytes(data)
+    journal = FileJournal(tmp_path / "j")
+    assert journal.load() == [Booted("b")]
+    assert "damaged bytes were set aside" in journal.notes[0]
+    assert (tmp_path / "j.damaged").read_bytes() == data
+    journal.close()
+
+
+def test_a_helpers_journal_is_read_line_by_line_and_garbage_is_passed_over(tmp_path: Path) -> None:
+    """A line torn by a full disk and a last line without its end do not count; a later read takes in what was added."""
+    path = tmp_path / "helper-1.log"
+    path.write_text("H 10 20 boot 1\nI 1.0.1.0 s3:2\nP 1.0.1.0 99 5 6\nX 1 1.0.1\nX 2 1.0.1.0 0 7 1 2 3 4 5 0")
+    journal = HelperJournal(path)
+    journal.read()
+    seen = journal.steps[STEP]
+    assert (journal.pid, journal.start_ticks, journal.boot_id, journal.closed) == (10, 20, "boot", False)
+    assert seen.slot == "s3:2"
+    assert seen.spawned is not None
+    assert (seen.spawned.pid, seen.spawned.wall_ms, seen.spawned.boot_ms) == (99, 5, 6)
+    assert seen.end is None
+    with path.open("a") as file:
+        file.write("\nF 3 2.0.1.0 127 8 no such program 'x y'\nC\n")
+    journal.read()
+    end = journal.steps[STEP].end
+    assert isinstance(end, Ended)
+    assert (end.status, end.usage.max_rss_bytes, end.leftover) == (0, 3 << 10, False)
+    failed = journal.steps[StepId(2, 0, 1, 0)].end
+    assert isinstance(failed, SpawnFailed)
+    assert (failed.code, failed.message) == (127, "no such program 'x y'")
+    assert journal.closed
