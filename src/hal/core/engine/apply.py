@@ -77,7 +77,9 @@ def _refused(state: State, event: str, rows: Any, outcome: int) -> EngineError:
 
 def _block(rows: Any, dtype: np.dtype[Any], event: str) -> Any:
     """The rows as a contiguous block of the dtype that the kernels were compiled for."""
-    if rows.dtype is not dtype and rows.dtype != dtype:
+    if rows.dtype is dtype and rows.shape[0] == 1:
+        return rows
+    if rows.dtype != dtype or rows.ndim != 1:
         raise EngineError(f"{event}: rows have dtype {rows.dtype}, not hal.core.engine.events.{event}'s block dtype")
     return rows if rows.flags.c_contiguous else np.ascontiguousarray(rows)
 
@@ -134,9 +136,10 @@ def _plan_assumed(state: State, event: PlanAssumed) -> None:
             state.calls["note"](state.meta, plan.now_ms, plan.pass_wake, plan.pass_inserts)
         return
     if plan.replans:
-        state.grow_reservations(len(plan.reservations), len(plan.promised))
-        promises = plan.reservations.view(np.int64).reshape(-1, L.RESERVATION_SIZE)
+        promises = plan.promises
         promised = plan.promised
+        if len(promises) > len(state.reservations) or len(promised) > len(state.reserved):
+            state.grow_reservations(len(promises), len(promised))
     else:
         promises = promised = _NO_TABLE
     while True:

@@ -12,7 +12,7 @@ import numpy as np
 
 from hal.core.engine.plan import (
     NO_PROMISED,
-    NO_RESERVATIONS,
+    NO_PROMISES,
     NO_ROWS,
     NO_STARTS,
     NO_VERDICTS,
@@ -22,10 +22,8 @@ from hal.core.engine.plan import (
 from hal.core.engine.state import State
 from hal.core.engine.views import node_view, request_of
 from hal.core.kernels import layout as L
-from hal.core.kernels.layout import M_VERSION
 
 _SCORE_ONE: Final = 1_000_000
-ANY_WORK: Final = 1 << 62
 
 
 def cycle(
@@ -44,37 +42,55 @@ def cycle(
         cursor: where an unfinished pass goes on (after its last plan was assumed); None = a new pass.
         max_starts: at most so many starts (None = the configuration's slice_starts).
     """
-    config = state.config
     if budget is None:
-        budget = config.slice_work
-    limit = config.slice_starts if max_starts is None else min(max_starts, config.slice_starts)
-    state.room_for_plan()
+        budget = state.config.slice_work
+    elif budget < 1:
+        budget = 1
+    limit = state.config.slice_starts
+    if max_starts is not None and max_starts < limit:
+        limit = max_starts if max_starts > 1 else 1
     if state.order is not None and cursor is None:
         _set_offsets(state, now_ms)
     if state.score is not None:
         _score_rows(state)
-    start_at, row_at = state.start_at, state.row_at
-    promise_at, promised_at, verdict_at = state.promise_at, state.promised_at, state.verdict_at
+    start_at, row_at, verdict_at = state.start_at, state.row_at, state.verdict_at
+    promise_at, promised_at = state.promise_at, state.promised_at
+    if (
+        start_at > state.start_last
+        or row_at > state.row_last
+        or verdict_at > state.verdict_last
+        or promise_at > state.promise_last
+        or promised_at > state.promise_last
+    ):
+        state.room_for_plan()
+        start_at, row_at, verdict_at = state.start_at, state.row_at, state.verdict_at
+        promise_at, promised_at = state.promise_at, state.promised_at
     if cursor is None:
-        place = (False, False, 0, 0, 0, 0, 0)
+        place = _FROM_THE_TOP
     else:
-        place = (True, cursor.full, cursor.pass_wake, cursor.pass_inserts, cursor.lane, cursor.key, cursor.job)
-    conservative = config.backfill == "conservative"
+        place = (
+            True,
+            cursor.full,
+            cursor.pass_wake,
+            cursor.pass_inserts,
+            cursor.lane,
+            cursor.key,
+            cursor.job,
+            cursor.task,
+        )
     while True:
-        call = state.calls["conservative" if conservative else "easy"]
         (
-            started, used, replans, promises, promised, refusals, unfinished, lane, key, job, wake_ms, work, pass_wake,
-            pass_inserts, full, changes,
-        ) = call(
-            *(state.conservative_args if conservative else state.easy_args), state.start_arena, start_at,
-            state.row_arena, row_at, state.promise_arena, promise_at, state.promised_arena, promised_at,
-            state.verdict_arena, verdict_at, now_ms, max(budget, 1), max(limit, 1), *place,
+            started, used, replans, promises, promised, refusals, unfinished, lane, key, job, task, wake_ms, work,
+            pass_wake, pass_inserts, full, changes, version,
+        ) = state.cycle_call(
+            *state.cycle_args, state.start_arena, start_at, state.row_arena, row_at, state.promise_arena, promise_at,
+            state.promised_arena, promised_at, state.verdict_arena, verdict_at, now_ms, budget, limit, *place,
         )  # fmt: skip
         if started >= 0:
             break
         state.grow_profile()
         promise_at, promised_at = state.promise_at, state.promised_at
-    starts, rows, reservations, table, verdicts = NO_STARTS, NO_ROWS, NO_RESERVATIONS, NO_PROMISED, NO_VERDICTS
+    starts, rows, reservations, table, verdicts = NO_STARTS, NO_ROWS, NO_PROMISES, NO_PROMISED, NO_VERDICTS
     if started:
         state.start_at = start_at + started
         state.row_at = row_at + used
@@ -83,27 +99,22 @@ def cycle(
     if replans:
         state.promise_at = promise_at + promises
         state.promised_at = promised_at + promised
-        reservations = state.promise_records[promise_at : promise_at + promises]
+        reservations = state.promise_arena[promise_at : promise_at + promises]
         table = state.promised_arena[promised_at : promised_at + promised]
     if refusals:
         state.verdict_at = verdict_at + refusals
         verdicts = state.verdict_arena[verdict_at : verdict_at + refusals]
+    going_on = None
+    if unfinished:
+        wake_ms = now_ms
+        going_on = Cursor(lane, key, job, task, pass_wake, pass_inserts, full == 1)
     return Plan(
-        now_ms,
-        int(state.meta[M_VERSION]),
-        changes == 1,
-        starts,
-        rows,
-        replans == 1,
-        reservations,
-        table,
-        verdicts,
-        now_ms if unfinished else wake_ms,
-        Cursor(lane, key, job, pass_wake, pass_inserts, full == 1) if unfinished else None,
-        work,
-        pass_wake,
-        pass_inserts,
-    )
+        now_ms, version, changes == 1, starts, rows, replans == 1, reservations, table, verdicts, wake_ms, going_on,
+        work, pass_wake, pass_inserts,
+    )  # fmt: skip
+
+
+_FROM_THE_TOP: Final = (False, False, 0, 0, 0, 0, 0, 0)
 
 
 def _set_offsets(state: State, now_ms: int) -> None:

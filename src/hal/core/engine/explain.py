@@ -23,7 +23,7 @@ Rows = NDArray[np.int64]
 class Impossible(msgspec.Struct, frozen=True):
     """Why no set of nodes that ever joined could hold a request.
 
-    resource: the one that fails ("" = labels). asked: per node. largest: the most that one matching node has, on `node`.
+    resource: the one that fails ("" = labels). asked: per node. largest: the most that a matching node has: `node`.
     nodes_that_fit: how many nodes could hold the whole request; `nodes` are asked for.
     """
 
@@ -65,8 +65,8 @@ def fits_ever(state: State, spec: ClassSpec) -> Impossible | None:
         count, name, asked, largest, node = worst
         return Impossible(
             name, asked, largest, node, spec.nodes, len(fitting),
-            f"{format_amount(name, asked)} {name} on each of {spec.nodes} nodes asked for; {count} nodes have that much, "
-            f"the largest is {node} with {format_amount(name, largest)} {name}",
+            f"{format_amount(name, asked)} {name} on each of {spec.nodes} nodes asked for; {count} nodes have that "
+            f"much, the largest is {node} with {format_amount(name, largest)} {name}",
         )  # fmt: skip
     if len(fitting) < spec.nodes:
         best = max(matching, key=lambda row: sum(_capacity(state, row, n) >= a for n, a in spec.request.items()))
@@ -74,8 +74,8 @@ def fits_ever(state: State, spec: ClassSpec) -> Impossible | None:
         asked, largest = spec.request[name], _capacity(state, best, name)
         return Impossible(
             name, asked, largest, state.row_names[best], spec.nodes, len(fitting),
-            f"{len(fitting)} nodes have all that is asked for at once, {spec.nodes} needed; {state.row_names[best]} comes "
-            f"nearest and has {format_amount(name, largest)} {name} of {format_amount(name, asked)}",
+            f"{len(fitting)} nodes have all that is asked for at once, {spec.nodes} needed; {state.row_names[best]} "
+            f"comes nearest and has {format_amount(name, largest)} {name} of {format_amount(name, asked)}",
         )  # fmt: skip
     return None
 
@@ -108,7 +108,7 @@ def explain(state: State, job: int, now_ms: int) -> Verdict:
             )  # fmt: skip
         return Verdict(
             job=job, reason=Reason.NODES_DOWN, asked=0,
-            message=f"needs {spec.nodes} nodes; {int(state.shapes[shape, L.S_EVER])} of those that could hold it are up",
+            message=f"needs {spec.nodes} nodes; {int(state.shapes[shape, L.S_EVER])} that could hold it are up",
         )  # fmt: skip
     position = _position(state, slot, shape)
     forecast, basis = _forecast(state, slot, spec, shape, now_ms)
@@ -162,8 +162,8 @@ def _overtaken(
         helps = (f"a walltime of at most {format_duration(until - now_ms)} could let it start now",)
     return Verdict(
         job=job, reason=Reason.PRIORITY,
-        message=f"fits on {int(state.shapes[shape, L.S_FIT])} nodes now ({spec.nodes} needed), but jobs ahead of it are "
-        "promised what it would take",
+        message=f"fits on {int(state.shapes[shape, L.S_FIT])} nodes now ({spec.nodes} needed), but jobs ahead of it "
+        "are promised what it would take",
         starts_at_ms=forecast, basis=basis, position=position, helps=helps,
     )  # fmt: skip
 

@@ -58,24 +58,25 @@ PREEMPTION: Final = np.dtype([("job", np.int64), ("task", np.int64), ("attempt",
 
 NO_STARTS: Final = np.zeros(0, START)
 NO_ROWS: Final = np.zeros(0, np.int64)
-NO_RESERVATIONS: Final = np.zeros(0, RESERVATION)
+NO_PROMISES: Final = np.zeros((0, 10), np.int64)
 NO_VERDICTS: Final = np.zeros(0, VERDICT)
 NO_PREEMPTIONS: Final = np.zeros(0, PREEMPTION)
 NO_PROMISED: Final = np.zeros((0, 2), np.int64)
-for _empty in (NO_STARTS, NO_ROWS, NO_RESERVATIONS, NO_VERDICTS, NO_PREEMPTIONS, NO_PROMISED):
+for _empty in (NO_STARTS, NO_ROWS, NO_PROMISES, NO_VERDICTS, NO_PREEMPTIONS, NO_PROMISED):
     _empty.setflags(write=False)
 
 
 class Cursor(msgspec.Struct, frozen=True):
     """Where an unfinished pass goes on; give it back to `cycle` after the slice's plan was assumed.
 
-    (`lane`, `key`, `job`) is the next place in the order; everything before was considered. The rest says what the pass
-    had seen when it began, so that only that much is parked when it completes.
+    (`lane`, `key`, `job`, `task`) is the next place in the order; everything before was considered. The rest says what
+    the pass had seen when it began, so that only that much is parked when it completes.
     """
 
     lane: int
     key: int
     job: int
+    task: int
     pass_wake: int
     pass_inserts: int
     full: bool
@@ -89,6 +90,7 @@ class Plan(msgspec.Struct, frozen=True):
     cursor: None when the pass is complete.
     plan_version: the state version it was made from; PlanAssumed refuses a plan of another version.
     replans: whether `reservations` replaces the state's (else they stay as they are and `reservations` is empty).
+    promises: the reservations as a table of their columns, shape (K, 10).
     promised: shape (P, 2 + R): row, reservation, amounts left beside the promise for each resource.
     work: units spent (row checks and candidates).
     """
@@ -99,7 +101,7 @@ class Plan(msgspec.Struct, frozen=True):
     starts: StartRows
     rows: Rows
     replans: bool
-    reservations: ReservationRows
+    promises: NDArray[np.int64]
     promised: NDArray[np.int64]
     verdicts: VerdictRows
     wake_ms: int
@@ -113,6 +115,11 @@ class Plan(msgspec.Struct, frozen=True):
     def complete(self) -> bool:
         """Whether the pass considered everything it set out to."""
         return self.cursor is None
+
+    @property
+    def reservations(self) -> ReservationRows:
+        """What waiting jobs are promised (dtype RESERVATION), when this plan replans."""
+        return self.promises.view(RESERVATION).reshape(-1)
 
     @property
     def reservation_rows(self) -> Rows:

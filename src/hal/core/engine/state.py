@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from hal.core.engine.classes import ClassSpec, OwnerSpec, Requirement
 from hal.core.engine.config import Backfill, EngineConfig
 from hal.core.engine.events import ADOPT, END, SUBMIT
-from hal.core.engine.plan import RESERVATION, START, VERDICT
+from hal.core.engine.plan import START, VERDICT
 from hal.core.engine.policies import ORDER_KERNELS, PLACEMENT_KERNELS, filter_named, order_named, score_named
 from hal.core.interfaces.filter import Filter
 from hal.core.interfaces.order import Order
@@ -169,6 +169,7 @@ class State:
         self.meta[L.M_PLACEMENT] = PLACEMENT_KERNELS.get(config.placement, L.PLACE_PLUGIN)
         self.meta[L.M_BACKFILL] = BACKFILL_KERNELS[config.backfill]
         self.meta[L.M_BY_TIME] = int(config.backfill is Backfill.EASY_SJBF)
+        self.conservative = config.backfill is Backfill.CONSERVATIVE
         self.meta[L.M_PARKING] = int(config.parking)
         self.meta[L.M_CLAIM_AFTER] = config.claim_after_ms
         self.meta[L.M_MAX_RESERVATIONS] = config.max_reservations
@@ -440,40 +441,43 @@ class State:
     def _new_start_arena(self) -> None:
         self.start_arena = np.zeros(ARENA_STARTS, START)
         self.start_at = 0
+        self.start_last = ARENA_STARTS - min(self.config.slice_starts, ARENA_STARTS)
 
     def _new_row_arena(self) -> None:
         self.row_arena = np.zeros(max(ARENA_ROWS, 4 * self.free.shape[0]), np.int64)
         self.row_at = 0
+        self.row_last = self.row_arena.shape[0] - max(ARENA_ROWS // 4, self.free.shape[0])
 
     def _new_promise_arena(self, room: int) -> None:
-        room = max(room, 4 * self.free.shape[0])
+        room = max(room, 4 * self._promise_room())
         self.promise_arena: Table = np.zeros((room, L.RESERVATION_SIZE), np.int64)
-        self.promise_records = self.promise_arena.view(RESERVATION).reshape(-1)
         self.promise_at = 0
         self.promised_arena: Table = np.zeros((room, L.Q_EXTRA + self.free.shape[1]), np.int64)
         self.promised_at = 0
+        self.promise_last = room - self._promise_room()
 
     def _new_verdict_arena(self) -> None:
         self.verdict_arena = np.zeros(16 * easy.MAX_VERDICTS, VERDICT)
         self.verdict_at = 0
+        self.verdict_last = 15 * easy.MAX_VERDICTS
 
     def room_for_plan(self) -> None:
-        """Fresh arenas where the old ones may not hold another plan (older plans keep the old ones alive)."""
-        rows = self.free.shape[0]
-        if self.start_arena.shape[0] - self.start_at < min(self.config.slice_starts, ARENA_STARTS):
+        """Fresh arenas where the old ones may not hold another plan (older plans keep the old ones alive).
+
+        `cycle` calls it when a place has passed its last one, so an ordinary slice costs four comparisons.
+        """
+        if self.start_at > self.start_last:
             self._new_start_arena()
-        if self.row_arena.shape[0] - self.row_at < max(ARENA_ROWS // 4, rows):
+        if self.row_at > self.row_last:
             self._new_row_arena()
-        least = rows + 8
-        if self.config.backfill is Backfill.CONSERVATIVE:
-            least = max(least, self.promise_need)
-        if (
-            self.promise_arena.shape[0] - self.promise_at < least
-            or self.promised_arena.shape[0] - self.promised_at < least
-        ):
-            self._new_promise_arena(max(ARENA_PROMISES, 4 * least))
-        if self.verdict_arena.shape[0] - self.verdict_at < easy.MAX_VERDICTS:
+        if self.promise_at > self.promise_last or self.promised_at > self.promise_last:
+            self._new_promise_arena(max(ARENA_PROMISES, 4 * self._promise_room()))
+        if self.verdict_at > self.verdict_last:
             self._new_verdict_arena()
+
+    def _promise_room(self) -> int:
+        rows = int(self.free.shape[0]) + 8
+        return max(rows, self.promise_need) if self.conservative else rows
 
     # --- calls -----------------------------------------------------------------------------------------------------
 
@@ -481,15 +485,11 @@ class State:
         """Build the argument tuples of all kernels anew (an array was replaced)."""
         s = self
         rows = s.free.shape[0]
-        starts = s.config.slice_starts + 1
         self.projected: Table = np.zeros((rows, s.free.shape[1]), np.int64)
         self.heap: Table = np.zeros((s.buckets.shape[0], 4), np.int64)
-        self.fit_before: Table = np.zeros(s.shapes.shape[0], np.int64)
-        self.due: Table = np.zeros(min(starts, ARENA_STARTS + 1), np.int64)
-        self.due_index: Table = np.zeros_like(s.due)
+        width = max(L.MAX_DEPTH, s.shapes.shape[0], rows, min(s.config.slice_starts, ARENA_STARTS) + 1)
+        self.scratch: Table = np.zeros((7, width), np.int64)
         self.freed: Table = np.zeros(rows, np.int64)
-        self.freed_row: Table = np.zeros(rows, np.int64)
-        self.rank_scratch: Table = np.zeros(rows, np.int64)
         waiting = (s.meta, s.entries, s.rank, s.by_time, s.job_index, s.buckets, s.bucket_index, s.active, s.classes)
         holding = (
             s.shapes, s.request, s.allowed, s.free, s.rows, s.runs, s.ends, s.run_index, s.pieces,
@@ -506,9 +506,8 @@ class State:
         )  # fmt: skip
         self.easy_args: tuple[Any, ...] = (
             s.meta, s.entries, s.rank, s.by_time, s.buckets, s.active, s.classes, s.shapes, s.request, s.allowed,
-            s.free, s.capacity, s.rows, s.runs, s.ends, s.pieces, s.reservations, s.reserved, s.scores, s.path,
-            s.projected, s.heap, s.fit_before, s.due, s.due_index, s.freed, s.freed_row, s.rank_scratch, s.counts,
-            s.ticks,
+            s.free, s.capacity, s.rows, s.runs, s.ends, s.pieces, s.reservations, s.reserved, s.scores,
+            s.projected, s.heap, s.scratch, s.counts, s.ticks,
         )  # fmt: skip
         self.conservative_args: tuple[Any, ...] = (
             s.meta, s.entries, s.rank, s.buckets, s.active, s.classes, s.shapes, s.request, s.allowed, s.free,
@@ -523,7 +522,7 @@ class State:
             no_submits, no_ends, no_adopts = np.zeros(0, SUBMIT), np.zeros(0, END), np.zeros(0, ADOPT)
             no_table, none = np.zeros((0, 2), np.int64), NO_KEYS
             out = (self.start_arena, 0, self.row_arena, 0, self.promise_arena, 0, self.promised_arena, 0)
-            place = (0, 1, 1, False, False, 0, 0, 0, 0, 0)
+            place = (0, 1, 1, False, False, 0, 0, 0, 0, 0, 0)
             _entry_points.update(
                 submit=bind(pending.submit, (*self.submit_args, no_submits, none, none, none)),
                 change=bind(pending.change, (*self.change_args, 0, none, none, none, none)),
@@ -540,6 +539,8 @@ class State:
                 conservative=bind(conservative.cycle, (*self.conservative_args, *out, self.verdict_arena, 0, *place)),
             )
         self.calls = _entry_points
+        self.cycle_call = _entry_points["conservative" if self.conservative else "easy"]
+        self.cycle_args = self.conservative_args if self.conservative else self.easy_args
 
 
 _entry_points: dict[str, Callable[..., Any]] = {}

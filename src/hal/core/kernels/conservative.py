@@ -49,6 +49,7 @@ from hal.core.kernels.layout import (
     M_RESERVATIONS,
     M_RESOURCES,
     M_ROWS,
+    M_VERSION,
     M_WAKE,
     P_NEXT,
     P_ROW,
@@ -351,17 +352,17 @@ def _compact(promises: Table, promised: Table, counts: Ints) -> None:
 @inner
 def _candidates(
     meta: Ints, entries: Table, rank: Table, buckets: Table, active: Ints, classes: Table, shapes: Table, heap: Table,
-    key: int, seq: int, full: bool, path: Ints,
+    key: int, seq: int, tie: int, everywhere: bool, path: Ints,
 ) -> int:  # fmt: skip
     size = 0
     for place in range(meta[M_ACTIVE]):
         bucket = active[place]
-        if not full and buckets[bucket, B_INSERT] <= meta[M_PARKED_INSERTS]:
+        if not everywhere and buckets[bucket, B_INSERT] <= meta[M_PARKED_INSERTS]:
             continue
         class_id = buckets[bucket, B_CLASS]
         if shapes[classes[class_id, C_SHAPE], S_EVER] < classes[class_id, C_NODES]:
             continue
-        entry = tree_seek(rank, buckets[bucket, B_ROOT], key - buckets[bucket, B_OFFSET], seq, -1, INF, path)
+        entry = tree_seek(rank, buckets[bucket, B_ROOT], key - buckets[bucket, B_OFFSET], seq, tie, INF, path)
         if entry >= 0:
             _put(entries, buckets, heap, size, bucket, entry)
             size += 1
@@ -386,7 +387,7 @@ def cycle(
     ticks: Ints, profile: Table, events: Table, starts: Any, start_at: int, start_rows: Ints, row_at: int,
     promise_arena: Table, promise_at: int, promised_arena: Table, promised_at: int, verdict_arena: Any,
     verdict_at: int, now: int, budget: int, max_starts: int, resumed: bool, full: bool, pass_wake: int,
-    pass_inserts: int, lane: int, key: int, seq: int,
+    pass_inserts: int, lane: int, key: int, seq: int, tie: int,
 ) -> Slice:  # fmt: skip
     """One slice; outputs and return as `easy.cycle`. A first item of -1 asks for larger scratch and arenas."""
     promises = promise_arena[promise_at:]
@@ -397,7 +398,7 @@ def cycle(
     if not resumed:
         pass_wake = meta[M_WAKE]
         pass_inserts = meta[M_INSERTS]
-        full = meta[M_DIRTY] != 0 or meta[M_PARKING] == 0 or meta[M_PARKED_WAKE] != meta[M_WAKE]
+        full = meta[M_DIRTY] != 0  # promises are looked at again; else only work that has none
         for k in range(meta[M_RESERVATIONS]):
             kind = reservations[k, V_KIND]
             entry = reservations[k, V_ENTRY]
@@ -407,9 +408,11 @@ def cycle(
                 full = full or now - entries[entry, E_BLOCKED_AT] >= meta[M_CLAIM_AFTER]
         key = LOWEST
         seq = -1
+        tie = -1
     replans = meta[M_DIRTY] != 0 and not resumed
     wake = next_timer(meta, rank)
-    size = _candidates(meta, entries, rank, buckets, active, classes, shapes, heap, key, seq, full, path)
+    everywhere = full or meta[M_PARKING] == 0 or meta[M_PARKED_WAKE] != meta[M_WAKE]
+    size = _candidates(meta, entries, rank, buckets, active, classes, shapes, heap, key, seq, tie, everywhere, path)
     counts[C_PROMISES] = meta[M_RESERVATIONS]
     counts[C_PROMISED] = meta[M_PROMISED]
     short = (
@@ -418,7 +421,7 @@ def cycle(
         or profile.shape[0] < meta[M_ROWS] + runs.shape[0] + pieces.shape[0] + 2 * counts[C_PROMISED]
     )
     if short:
-        return -1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
+        return -1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
     for k in range(counts[C_PROMISES]):
         copy_record(promises, k, reservations, k)
     for i in range(counts[C_PROMISED]):
@@ -437,6 +440,7 @@ def cycle(
         entry = buckets[bucket, B_CANDIDATE]
         key = heap[0, 1]
         seq = heap[0, 2]
+        tie = entries[entry, E_FIRST]
         if ticks[TICK_WORK] >= budget:
             unfinished = 1
             break
@@ -500,13 +504,12 @@ def cycle(
                 task += 1
             if short:
                 break
-            if unfinished == 1 and mine >= 0:
+            if unfinished == 1:
                 # The slice ends inside this array: its promise stays as it was until the next slice looks again.
-                _hold(meta, classes, request, rows, promises, promised, counts, profile, mine, -1)
-                if task > 0:
+                tie += task
+                if mine >= 0 and task > 0:
                     promises[mine, V_TASK] = first + task
                     replans = True
-            if unfinished == 1:
                 break
             if task == entries[entry, E_TASKS]:
                 if mine >= 0:
@@ -581,7 +584,7 @@ def cycle(
             for r in range(resources):
                 free[start_rows[i], r] += request[r, shape]
     if short:
-        return -1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
+        return -1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
     for k in range(counts[C_PROMISES]):
         if promises[k, V_ENTRY] >= 0 and promises[k, V_KIND] == KIND_PROMISE and promises[k, V_START] > now:
             wake = min(wake, promises[k, V_START])
@@ -592,6 +595,6 @@ def cycle(
     if unfinished == 0 and meta[M_ACTIVE] > 0:
         changes = changes or meta[M_PARKED_WAKE] != pass_wake or meta[M_PARKED_INSERTS] != pass_inserts
     return (
-        started, used, int(replans), counts[C_PROMISES], counts[C_PROMISED], refusals, unfinished, 0, key, seq, wake,
-        ticks[TICK_WORK], pass_wake, pass_inserts, int(full), int(changes),
+        started, used, int(replans), counts[C_PROMISES], counts[C_PROMISED], refusals, unfinished, 0, key, seq, tie,
+        wake, ticks[TICK_WORK], pass_wake, pass_inserts, int(full), int(changes), meta[M_VERSION],
     )  # fmt: skip

@@ -57,6 +57,7 @@ from hal.core.kernels.layout import (
     M_ROWS,
     M_SHAPES,
     M_TIMER_ROOT,
+    M_VERSION,
     M_WAKE,
     P_NEXT,
     P_ROW,
@@ -94,7 +95,7 @@ from hal.core.kernels.tables import copy_record
 from hal.core.kernels.treap import Table, tree_descend, tree_first, tree_least, tree_seek
 
 Ints = NDArray[np.int64]
-Slice = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int, int, int, int]
+Slice = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int, int, int, int, int, int]
 """What a cycle kernel returns; see `cycle`."""
 
 LOWEST = -INF
@@ -345,17 +346,23 @@ def _seek_unstarted(
 
 
 @inner
-def _gather(
+def _refresh(
     meta: Ints, entries: Table, rank: Table, by_time: Table, buckets: Table, active: Ints, classes: Table,
     shapes: Table, request: Table, allowed: Allowed, free: Table, capacity: Table, promises: Table, promised: Table,
-    counts: Ints, heap: Table, lane: int, key: int, seq: int, tie: int, fresh_only: bool, now: int, stamp: int,
-    block_stamp: int, closed_stamp: int, path: Ints, ticks: Ints,
+    counts: Ints, heap: Table, size: int, only: int, lane: int, key: int, seq: int, tie: int, fresh_only: bool,
+    now: int, stamp: int, block_stamp: int, closed_stamp: int, path: Ints,
 ) -> int:  # fmt: skip
-    """Fill the heap with each bucket's candidate at or after a place of the order. Returns its size."""
+    """Put candidates at or after a place of the order on the heap: of all buckets (`only` < 0), or the top's next.
+
+    Returns the size of the heap.
+    """
     mode = meta[M_BACKFILL]
-    size = 0
-    for place in range(meta[M_ACTIVE]):
-        bucket = active[place]
+    if only < 0:
+        size = 0
+    found = -1
+    for place in range(meta[M_ACTIVE] if only < 0 else 1):
+        bucket = active[place] if only < 0 else only
+        found = -1
         if fresh_only and buckets[bucket, B_INSERT] <= meta[M_PARKED_INSERTS]:
             continue
         class_id = buckets[bucket, B_CLASS]
@@ -363,8 +370,8 @@ def _gather(
         nodes = classes[class_id, C_NODES]
         if shapes[shape, S_EVER] < nodes:
             continue
-        ticks[TICK_WORK] += 1
-        my_lane = 0
+        timed = False
+        longest = INF
         if counts[0] > 0 and _is_closed(
             meta, classes, shapes, request, allowed, capacity, promises, counts[0], shape, closed_stamp
         ):
@@ -377,34 +384,37 @@ def _gather(
                 longest = min(longest, buckets[bucket, B_CAP])
             if longest < 0 or tree_least(rank, buckets[bucket, B_ROOT]) > longest:
                 continue
-            if mode == BACKFILL_SJBF:
-                my_lane = 1
-                if lane == 1:
-                    entry = _seek_unstarted(
-                        entries, by_time, buckets[bucket, B_TIME_ROOT], key, seq, tie, longest, path, stamp
-                    )
-                else:
-                    entry = _seek_unstarted(
-                        entries, by_time, buckets[bucket, B_TIME_ROOT], LOWEST, -1, -1, longest, path, stamp
-                    )
-            else:
-                entry = _seek_unstarted(
-                    entries, rank, buckets[bucket, B_ROOT], key - buckets[bucket, B_OFFSET], seq, tie, longest, path,
-                    stamp,
-                )  # fmt: skip
+            timed = mode == BACKFILL_SJBF
         elif lane == 1:
             continue
-        elif key == LOWEST:
-            entry = buckets[bucket, B_HEAD]
-        else:
-            entry = _seek_unstarted(
-                entries, rank, buckets[bucket, B_ROOT], key - buckets[bucket, B_OFFSET], seq, tie, INF, path, stamp
-            )
-        if entry < 0:
-            continue
-        _set_item(entries, buckets, heap, size, bucket, entry, my_lane)
-        size += 1
-    heap_order(heap, size)
+        if key == LOWEST and not timed and longest == INF:
+            found = buckets[bucket, B_HEAD]
+            if entries[found, E_STAMP] == stamp:
+                found = -1
+        if found < 0:
+            from_key = key - buckets[bucket, B_OFFSET] if lane == 0 else key
+            from_seq = seq
+            from_tie = tie
+            if timed and lane == 0:
+                from_key = LOWEST
+                from_seq = -1
+                from_tie = -1
+            tree = by_time if timed else rank
+            root = buckets[bucket, B_TIME_ROOT] if timed else buckets[bucket, B_ROOT]
+            found = _seek_unstarted(entries, tree, root, from_key, from_seq, from_tie, longest, path, stamp)
+        if found >= 0 and only < 0:
+            _set_item(entries, buckets, heap, size, bucket, found, 1 if timed else 0)
+            size += 1
+    if only < 0:
+        heap_order(heap, size)
+        return size
+    if found >= 0:
+        _set_item(entries, buckets, heap, 0, only, found, lane)
+    else:
+        size -= 1
+        for c in range(4):
+            heap[0, c] = heap[size, c]
+    heap_down(heap, size, 0)
     return size
 
 
@@ -431,17 +441,24 @@ def next_timer(meta: Ints, rank: Table) -> int:
 def cycle(
     meta: Ints, entries: Table, rank: Table, by_time: Table, buckets: Table, active: Ints, classes: Table,
     shapes: Table, request: Table, allowed: Allowed, free: Table, capacity: Table, rows: Table, runs: Table,
-    ends: Table, pieces: Table, reservations: Table, reserved: Table, scores: Table, path: Ints, projected: Table,
-    heap: Table, fit_before: Ints, due: Ints, due_index: Ints, freed: Ints, freed_row: Ints, rank_scratch: Ints,
-    counts: Ints, ticks: Ints, starts: Any, start_at: int, start_rows: Ints, row_at: int, promise_arena: Table,
-    promise_at: int, promised_arena: Table, promised_at: int, verdict_arena: Any, verdict_at: int, now: int, budget: int, max_starts: int, resumed: bool, full: bool, pass_wake: int,
-    pass_inserts: int, lane: int, key: int, seq: int,
+    ends: Table, pieces: Table, reservations: Table, reserved: Table, scores: Table, projected: Table,
+    heap: Table, scratch: Table, counts: Ints, ticks: Ints, starts: Any, start_at: int, start_rows: Ints, row_at: int,
+    promise_arena: Table, promise_at: int, promised_arena: Table, promised_at: int, verdict_arena: Any,
+    verdict_at: int, now: int, budget: int, max_starts: int, resumed: bool, full: bool, pass_wake: int,
+    pass_inserts: int, lane: int, key: int, seq: int, tie: int,
 ) -> Slice:  # fmt: skip
     """One slice. Writes each output from its place on; row offsets in them count from that place.
 
-    Returns (starts, rows used, replans, promises, promised rows, verdicts, unfinished, lane, key, seq, wake_ms, work,
-    pass_wake, pass_inserts, full, changes); (lane, key, seq) is where an unfinished pass goes on.
+    Returns (starts, rows used, replans, promises, promised rows, verdicts, unfinished, lane, key, seq, tie, wake_ms,
+    work, pass_wake, pass_inserts, full, changes, version); (lane, key, seq, tie) is where an unfinished pass goes on.
     """
+    path = scratch[0]
+    fit_before = scratch[1]
+    due = scratch[2]
+    due_index = scratch[3]
+    freed = scratch[4]
+    freed_row = scratch[5]
+    rank_scratch = scratch[6]
     promises = promise_arena[promise_at:]
     promised = promised_arena[promised_at:]
     verdicts = verdict_arena[verdict_at : verdict_at + MAX_VERDICTS]
@@ -466,6 +483,7 @@ def cycle(
         lane = 0
         key = LOWEST
         seq = -1
+        tie = -1
     counts[0] = 0
     counts[1] = 0
     if replans:
@@ -485,17 +503,23 @@ def cycle(
     refusals = 0
     promised_changed = False
     unfinished = 0
-    size = _gather(
-        meta, entries, rank, by_time, buckets, active, classes, shapes, request, allowed, free, capacity, promises,
-        promised, counts, heap, lane, key, seq, -1, not full, now, stamp, block_stamp, closed_stamp, path, ticks,
-    )  # fmt: skip
     ticks[TICK_WORK] = 0
-    while size > 0:
+    size = 0
+    only = -1
+    while True:
+        size = _refresh(
+            meta, entries, rank, by_time, buckets, active, classes, shapes, request, allowed, free, capacity, promises,
+            promised, counts, heap, size, only, lane, key, seq, tie, not full, now, stamp, block_stamp, closed_stamp,
+            path,
+        )  # fmt: skip
+        if size == 0:
+            break
         bucket = heap[0, H_BUCKET]
         entry = buckets[bucket, B_CANDIDATE]
         lane = heap[0, H_LANE]
         key = heap[0, H_KEY]
         seq = heap[0, H_SEQ]
+        tie = entries[entry, E_FIRST]
         if ticks[TICK_WORK] >= budget:
             unfinished = 1
             break
@@ -561,6 +585,7 @@ def cycle(
             task += 1
             ticks[TICK_WORK] += nodes
         if unfinished == 1:
+            tie += task
             break
         if task == tasks:
             entries[entry, E_STAMP] = stamp
@@ -582,38 +607,9 @@ def cycle(
                 verdicts[refusals]["reason"] = REASON_RESOURCES
                 verdicts[refusals]["short_rows"] = nodes - shapes[shape, S_FIT]
                 refusals += 1
-            size = _gather(
-                meta, entries, rank, by_time, buckets, active, classes, shapes, request, allowed, free, capacity,
-                promises, promised, counts, heap, lane, key, seq, tie, not full, now, stamp, block_stamp, closed_stamp,
-                path, ticks,
-            )  # fmt: skip
-            continue
-        if closed:
-            longest = window(
-                meta, shapes, request, allowed, free, promises, promised, counts[1], shape, nodes, now, block_stamp
-            )
-            if buckets[bucket, B_CAP_STAMP] == stamp:
-                longest = min(longest, buckets[bucket, B_CAP])
+            only = -1
         else:
-            longest = INF
-        entry_next = -1
-        if longest >= 0:
-            if lane == 1:
-                entry_next = _seek_unstarted(
-                    entries, by_time, buckets[bucket, B_TIME_ROOT], planned, seq, tie, longest, path, stamp
-                )
-            else:
-                entry_next = _seek_unstarted(
-                    entries, rank, buckets[bucket, B_ROOT], key - buckets[bucket, B_OFFSET], seq, tie, longest, path,
-                    stamp,
-                )  # fmt: skip
-        if entry_next >= 0:
-            _set_item(entries, buckets, heap, 0, bucket, entry_next, lane)
-        else:
-            size -= 1
-            for c in range(4):
-                heap[0, c] = heap[size, c]
-        heap_down(heap, size, 0)
+            only = bucket
     ticks[TICK] = max(ticks[TICK], max(block_stamp, max(closed_stamp, stamp + counts[0])))
     # Give everything back: the state is as it was.
     if started > 0:
@@ -639,6 +635,6 @@ def cycle(
     if unfinished == 0 and meta[M_ACTIVE] > 0:
         changes = changes or meta[M_PARKED_WAKE] != pass_wake or meta[M_PARKED_INSERTS] != pass_inserts
     return (
-        started, used, int(replans), counts[0], counts[1], refusals, unfinished, lane, key, seq, wake,
-        ticks[TICK_WORK], pass_wake, pass_inserts, int(full), int(changes),
+        started, used, int(replans), counts[0], counts[1], refusals, unfinished, lane, key, seq, tie,
+        wake, ticks[TICK_WORK], pass_wake, pass_inserts, int(full), int(changes), meta[M_VERSION],
     )  # fmt: skip

@@ -19,6 +19,7 @@ SOURCES: Final = ("jit", "layout", "treap", "tables", "rows", "pending", "runnin
 """Modules of this package whose text decides what is compiled, in the order of their imports."""
 
 _numba_config: Any = numba.config
+_njit: Any = numba.njit
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
@@ -47,13 +48,13 @@ def inner(function: _Function) -> _Function:
 
     No reference counts (`_nrt`): kernels allocate nothing, and without them compiling takes half the time.
     """
-    compiled: Any = numba.njit(error_model="numpy", _nrt=False)(function)
+    compiled: Any = _njit(error_model="numpy", _nrt=False)(function)
     return cast(_Function, compiled)
 
 
 def kernel(function: _Function) -> _Function:
     """Compile a function that Python calls, cached on disk."""
-    compiled: Any = numba.njit(cache=True, error_model="numpy", nogil=True, _nrt=False)(function)
+    compiled: Any = _njit(cache=True, error_model="numpy", nogil=True, _nrt=False)(function)
     return cast(_Function, compiled)
 
 
