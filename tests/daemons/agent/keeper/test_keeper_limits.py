@@ -143,7 +143,7 @@ def test_cgroup_v2_files_are_written_as_the_kernel_wants_them(tmp_path: Path) ->
     assert (slot_dir / "memory.swap.max").read_text() == "0"
     assert (slot_dir / "cpu.max").read_text() == "150000 100000"
     assert (slot_dir / "cpu.weight").read_text() == "150"
-    assert slot.entries == [f"{slot_dir}/cgroup.procs"]
+    assert cgroups.moves(slot) == [(f"{slot_dir}/cgroup.procs", f"{home}/cgroup.procs")]
     assert cgroups.out_of_memory(slot)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from tests.daemons.agent.keeper.driving import Keeper
 
 from hal.core.model import AttemptId, StepId
+from hal.daemons.agent.keeper import processes
 from hal.wire.frames import (
     Done,
     ExitCause,
@@ -206,6 +208,26 @@ def test_what_a_step_leaves_behind_is_killed_before_its_exit_is_reported(keeper:
     assert (ended.cause, ended.code) == (ExitCause.EXITED, 0)
     assert ended.message == "1 process it left behind was killed"
     assert keeper.survivors() == []
+
+
+def test_a_daemon_that_hides_is_ended_once_its_helper_has_no_step(keeper: Keeper, tmp_path: Path) -> None:
+    """Its own session, no parent, an empty environment: no mark is left but its helper, whose child it has become."""
+    keeper.run(sh(f"env -i setsid sh -c 'echo $$ > {tmp_path}/pid; exec sleep 600' & sleep 0.2"), new_step())
+    pid = int((tmp_path / "pid").read_text())
+    keeper.poll(lambda: processes.read_process(pid) is None)
+
+
+def test_a_process_of_another_hal_is_left_alone(keeper: Keeper) -> None:
+    """The same token and rank, another HAL_HOME: a stop of our step does not touch it."""
+    step = new_step()
+    keeper.launch(StepTemplate(command=("sleep", "600")), step)
+    keeper.running(step)
+    env = {"HAL_ATTEMPT_TOKEN": keeper.token, "HAL_NODE_RANK": "0", "HAL_NODE": "n1", "HAL_HOME": "/another/home"}
+    with subprocess.Popen(["/bin/sleep", "600"], env=env) as other:
+        keeper.stop(step, grace_ms=0)
+        keeper.exit_of(step)
+        assert other.poll() is None
+        other.kill()
 
 
 def test_what_a_step_leaves_behind_may_finish_its_writing(keeper: Keeper) -> None:

@@ -1,7 +1,7 @@
 """One helper: a tiny process that spawns steps, waits for them, and journals what it saw before it tells its keeper.
 
-Run as a script with `python -I -S`, standard library only (about 10 MiB, most of it shared): `helper.py JOURNAL
-[CGROUP_PROCS…]`, the keeper's socket as file descriptor 0. It outlives its keeper: when the socket closes it spawns
+Run as a script with `python -I -S`, standard library only (about 10 MiB, most of it shared): `helper.py JOURNAL`, the
+keeper's socket as file descriptor 0. It outlives its keeper: when the socket closes it spawns
 nothing more, waits for what it has, journals that, and ends.
 
 Messages, both ways, are marshalled tuples after a 4-byte little-endian length (see `spawner`, which speaks the other
@@ -138,7 +138,7 @@ class Recipe:
 class Helper:
     """The process's whole state."""
 
-    def __init__(self, journal: Journal, home_cgroups: list[str]) -> None:
+    def __init__(self, journal: Journal) -> None:
         self.journal = journal
         self.running: dict[int, str] = {}
         """Step by pid of its first process."""
@@ -153,8 +153,8 @@ class Helper:
         self._told: list[bytes] = []
         self._buffer = bytearray()
         self._null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
-        self._homes = [os.open(path, os.O_WRONLY | os.O_CLOEXEC) for path in home_cgroups]
-        self._cgroups: dict[str, list[int]] = {}
+        self._cgroups: dict[str, int] = {}
+        """Open `cgroup.procs` files by path."""
         try:
             self._children = os.open(f"/proc/self/task/{os.getpid()}/children", os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
@@ -241,7 +241,7 @@ class Helper:
             )
             moved = bool(moves)
             if moved:
-                self.enter(step, moves)
+                self.enter(step, [into for into, _ in moves])
             boot_ms = time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
             wall_ms = time.time_ns() // 1_000_000
             pid = self.spawn(program, argv, merged, actions)
@@ -250,7 +250,7 @@ class Helper:
             return
         finally:
             if moved:
-                self.leave()
+                self.leave([back for _, back in moves])
             for fd in opened:
                 os.close(fd)
         line = f"P {step} {pid} {wall_ms} {boot_ms}\n"
@@ -326,25 +326,27 @@ class Helper:
             os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
             return os.open(path, flags, mode)
 
-    def enter(self, step: str, moves: list[str]) -> None:
+    def enter(self, step: str, places: list[str]) -> None:
         """Move into the step's cgroups, so that its first process is born there."""
-        key = moves[0]
-        fds = self._cgroups.get(key)
-        try:
-            if fds is None:
-                if len(self._cgroups) >= MAX_CGROUP_FDS:
-                    for old in self._cgroups.pop(next(iter(self._cgroups))):
-                        os.close(old)
-                fds = self._cgroups[key] = [os.open(path, os.O_WRONLY | os.O_CLOEXEC) for path in moves]
-            for fd in fds:
-                os.write(fd, b"0")
-        except OSError as error:
-            self.tell("N", step, f"its limits were not set: {key}: {error.strerror}")
+        for place in places:
+            try:
+                self.move(place)
+            except OSError as error:
+                self.tell("N", step, f"a limit was not set: {place}: {error.strerror}")
 
-    def leave(self) -> None:
-        for fd in self._homes:
+    def leave(self, places: list[str]) -> None:
+        """Move back: a helper must not be counted, or killed, with a step."""
+        for place in places:
             with contextlib.suppress(OSError):  # its own cgroup was removed: it stays where it is
-                os.write(fd, b"0")
+                self.move(place)
+
+    def move(self, place: str) -> None:
+        fd = self._cgroups.get(place)
+        if fd is None:
+            if len(self._cgroups) >= MAX_CGROUP_FDS:
+                os.close(self._cgroups.pop(next(iter(self._cgroups))))
+            fd = self._cgroups[place] = os.open(place, os.O_WRONLY | os.O_CLOEXEC)
+        os.write(fd, b"0")
 
     def fail(self, step: str, error: CannotSpawnError) -> None:
         self._seq += 1
@@ -507,7 +509,7 @@ def main(argv: list[str]) -> None:
     signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
     os.set_inheritable(KEEPER_FD, False)
-    helper = Helper(Journal(argv[1]), argv[2:])
+    helper = Helper(Journal(argv[1]))
     helper.tell("R", os.getpid())
     poll = select.poll()
     poll.register(wake_read, select.POLLIN)

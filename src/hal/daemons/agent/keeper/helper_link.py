@@ -31,9 +31,7 @@ Receive = Callable[["HelperLink", tuple[Any, ...]], None]
 class HelperLink:
     """One helper process."""
 
-    def __init__(
-        self, journal: Path, cgroup_homes: Sequence[str], watcher: Watcher, receive: Receive, log_fd: int
-    ) -> None:
+    def __init__(self, journal: Path, watcher: Watcher, receive: Receive, log_fd: int) -> None:
         """Start it.
 
         Raises:
@@ -44,6 +42,8 @@ class HelperLink:
         """Given, and neither spawned nor failed yet."""
         self.running: dict[StepId, int] = {}
         """Pid by step, of those whose end it has not told."""
+        self.strays = False
+        """It has children that no step of it began with: what ended steps left behind."""
         self.taken_seq = 0
         """Number of the last end that it told."""
         self.confirmed_seq = 0
@@ -63,7 +63,7 @@ class HelperLink:
                 (os.POSIX_SPAWN_DUP2, log_fd, 1),
                 (os.POSIX_SPAWN_DUP2, log_fd, 2),
             )
-            argv = [sys.executable, "-I", "-S", HELPER_SCRIPT, str(journal), *cgroup_homes]
+            argv = [sys.executable, "-I", "-S", HELPER_SCRIPT, str(journal)]
             try:
                 self.pid = os.posix_spawn(sys.executable, argv, os.environ, file_actions=actions, setsid=True)
             except OSError:
@@ -71,7 +71,9 @@ class HelperLink:
                 raise
         watcher.watch(ours.fileno(), self.ready)
 
-    def launch(self, launch: Launch, env: dict[str, str], prefix: str, slot: str, moves: Sequence[str]) -> None:
+    def launch(
+        self, launch: Launch, env: dict[str, str], prefix: str, slot: str, moves: Sequence[tuple[str, str]]
+    ) -> None:
         """Order one step; `env` is its template's, complete; `prefix` begins its files' paths."""
         recipe = self._recipe(launch.template, env)
         self.outstanding[launch.step] = launch

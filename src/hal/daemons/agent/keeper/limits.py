@@ -48,11 +48,6 @@ class Slot:
         """How a helper's journal names it; `Cgroups.known` is the inverse."""
         return f"{self.name}:{self.seen_kills}"
 
-    @property
-    def entries(self) -> list[str]:
-        """The files to write to in order to move in."""
-        return list(dict.fromkeys(f"{path}/cgroup.procs" for path in self.directories.values()))
-
     def pids(self) -> tuple[int, ...]:
         """Who is in it."""
         found: dict[int, None] = {}
@@ -83,10 +78,10 @@ class Cgroups:
         self._count = 0
         self._detect(name, root, Path("/proc/self/cgroup").read_text() if own is None else own)
 
-    @property
-    def home_entries(self) -> list[str]:
-        """The files to write to in order to leave a slot."""
-        return list(dict.fromkeys(f"{path}/cgroup.procs" for path in self._homes.values()))
+    def moves(self, slot: Slot) -> list[tuple[str, str]]:
+        """For each of the slot's cgroups: the file to write to in order to move in, and the one to move back out."""
+        pairs = {path: self._homes[controller] for controller, path in slot.directories.items()}
+        return [(f"{path}/cgroup.procs", f"{home}/cgroup.procs") for path, home in pairs.items()]
 
     def can_limit(self, controller: str) -> bool:
         return controller in self._bases

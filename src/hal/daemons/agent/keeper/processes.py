@@ -1,8 +1,8 @@
-"""Which processes belong to which step, found in /proc: by session, by descent, by the attempt's token, by cgroup.
+"""Which processes belong to which step, found in /proc: by session, by descent, by environment, by cgroup.
 
 A step begins a session of its own. A process may leave that session (setsid) and lose its parents, but it still
-carries the attempt's token in its first environment, or descends from one that does. Reading one process costs about
-20 µs, so many steps are looked for in one pass.
+carries the attempt's token and the node in its first environment, or descends from one that does. Reading one process
+costs about 20 µs, so many steps are looked for in one pass.
 """
 
 from __future__ import annotations
@@ -25,6 +25,10 @@ MAX_SPAWN_MS: Final = 60_000
 KTHREADD: Final = 2
 
 
+MARKING: Final = (b"HAL_ATTEMPT_TOKEN=", b"HAL_NODE_RANK=", b"HAL_NODE=", b"HAL_HOME=")
+"""Variables that together mark a step: another HAL on this host may give its attempts the same tokens."""
+
+
 class ProcessInfo(NamedTuple):
     """One line of /proc/PID/stat."""
 
@@ -38,11 +42,18 @@ class ProcessInfo(NamedTuple):
     rss_bytes: int
 
 
+def marking(home: str, node: str, token: str, rank: int) -> frozenset[bytes]:
+    """The entries of a step's first environment that mark it."""
+    return frozenset(
+        name + os.fsencode(str(value)) for name, value in zip(MARKING, (token, rank, node, home), strict=True)
+    )
+
+
 class Mark(NamedTuple):
     """How the processes of one step are known."""
 
-    token: str
-    rank: int
+    environment: frozenset[bytes]
+    """Entries that its first environment has and no other step's has all of; empty: not known by it."""
     pid: int = 0
     """Of the first process, which leads the session; 0: not known."""
     boot_ms: int = 0
@@ -87,20 +98,20 @@ def members(marks: Mapping[StepId, Mark], spare: Iterable[int] = ()) -> dict[Ste
         table.pop(pid, None)
     owner: dict[int, StepId] = {}
     sessions: dict[int, StepId] = {}
-    tokens: dict[tuple[bytes, bytes], StepId] = {}
+    environments: dict[frozenset[bytes], StepId] = {}
     earliest = min((mark.boot_ms for mark in marks.values()), default=0) - START_SLACK_MS
     for step, mark in marks.items():
         if mark.pid and same_start(table.get(mark.pid), mark.boot_ms, absent=True):
             sessions[mark.pid] = step
-        if mark.token:
-            tokens[_token_pair(mark)] = step
+        if mark.environment:
+            environments[mark.environment] = step
         owner.update((pid, step) for pid in mark.cgroup_pids if pid in table)
     for pid, info in table.items():
         if info.session in sessions:
             owner.setdefault(pid, sessions[info.session])
     for pid, info in table.items():
         if pid not in owner and info.start_ticks * 1000 // TICKS_PER_S >= earliest:
-            carried = _by_token(pid, tokens)
+            carried = _by_environment(pid, environments)
             if carried is not None:
                 owner[pid] = carried
     for pid in table:
@@ -145,12 +156,8 @@ def _inherit(pid: int, table: Mapping[int, ProcessInfo], owner: dict[int, StepId
             owner[descendant] = owner[at]
 
 
-def _token_pair(mark: Mark) -> tuple[bytes, bytes]:
-    return f"HAL_ATTEMPT_TOKEN={mark.token}".encode(), f"HAL_NODE_RANK={mark.rank}".encode()
-
-
-def _by_token(pid: int, tokens: Mapping[tuple[bytes, bytes], StepId]) -> StepId | None:
-    if not tokens:
+def _by_environment(pid: int, environments: Mapping[frozenset[bytes], StepId]) -> StepId | None:
+    if not environments:
         return None
     try:
         with open(f"/proc/{pid}/environ", "rb", buffering=0) as file:
@@ -161,10 +168,4 @@ def _by_token(pid: int, tokens: Mapping[tuple[bytes, bytes], StepId]) -> StepId 
         raise
     if b"HAL_ATTEMPT_TOKEN=" not in data:
         return None
-    token = rank = b""
-    for entry in data.split(b"\0"):
-        if entry.startswith(b"HAL_ATTEMPT_TOKEN="):
-            token = entry
-        elif entry.startswith(b"HAL_NODE_RANK="):
-            rank = entry
-    return tokens.get((token, rank))
+    return environments.get(frozenset(entry for entry in data.split(b"\0") if entry.startswith(MARKING)))

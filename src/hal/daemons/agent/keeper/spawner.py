@@ -47,6 +47,7 @@ HEALTHY_MS: Final = 10_000
 """After this without a death the doubling begins anew."""
 STOP_PASSES: Final = 5
 """Looks for processes that were born while their step was being suspended."""
+STRAY_LOOK_MS: Final = 50
 MAX_UNKNOWN_EXITS: Final = 1_024
 
 
@@ -81,6 +82,7 @@ class HelperSpawner:
         self._slots: dict[StepId, Slot] = {}
         self._ended: set[StepId] = set()
         """Steps whose first process has ended while others may live."""
+        self._next_stray_ms = 0
         self._unknown_exits: dict[int, tuple[int, Usage, int]] = {}
         self._finished_journals: list[Path] = []
         """Of dead helpers; deleted when all they hold is in the keeper's own journal."""
@@ -99,7 +101,7 @@ class HelperSpawner:
             self._serial += 1
             path = self._journal_dir / f"helper-{os.getpid()}-{now.boot_ms}-{self._serial}.log"
             try:
-                link = HelperLink(path, self._cgroups.home_entries, self._watcher, self._told, self._log_fd)
+                link = HelperLink(path, self._watcher, self._told, self._log_fd)
             except OSError:
                 self._back_off(now)
                 return
@@ -123,6 +125,7 @@ class HelperSpawner:
         """What has come due: looks at what is being cleared, at orphans, at missing helpers."""
         self.start_helpers(now)
         self._orphans.look(now)
+        self._end_strays(now)
         for gone in self._clearing.look(now.boot_ms):
             self._clearing.end(gone.step)
             if gone.step in self._ended:
@@ -136,6 +139,8 @@ class HelperSpawner:
         times = [self._clearing.next_ms(), self._orphans.next_ms()]
         if len(self._links) < self._wanted:
             times.append(self._respawn_ms)
+        if any(link.strays and self._without_steps(link) for link in self._links.values()):
+            times.append(self._next_stray_ms)
         return min((time for time in times if time is not None), default=None)
 
     def child_ended(self, pid: int, status: int, usage: Usage, now: Instant) -> None:
@@ -170,13 +175,13 @@ class HelperSpawner:
                     self._events.append(Noted(launch.step, f"its limits were not set: {error}"))
             if slot is not None:
                 self._slots[launch.step] = slot
-            self._marks[launch.step] = Mark(launch.start.token, launch.step.rank)
+            self._marks[launch.step] = self._new_mark(launch.step, launch.start.token)
             link.launch(
                 launch,
                 self._env_of(launch),
                 f"{self._outputs.directory(launch.step)}/{output_prefix(launch.step)}",
                 NO_SLOT if slot is None else slot.tag,
-                () if slot is None else slot.entries,
+                () if slot is None else self._cgroups.moves(slot),
             )
         for link in self._links.values():
             link.flush()
@@ -214,7 +219,7 @@ class HelperSpawner:
     def adopt(self, steps: Sequence[Adoption]) -> None:
         wanted = {adoption.step: adoption for adoption in steps}
         for adoption in steps:
-            self._marks[adoption.step] = Mark(adoption.token, adoption.step.rank)
+            self._marks[adoption.step] = self._new_mark(adoption.step, adoption.token)
         journals, strangers = adopt_journals(self._journal_dir, wanted.keys())
         tags = {}
         for journal in journals:
@@ -250,6 +255,7 @@ class HelperSpawner:
             step = step_of(key)
             link.running.pop(step, None)
             link.taken_seq = seq
+            link.strays = link.strays or bool(leftover)
             self._finished(Ended(step, status, usage_of(numbers), wall_ms, leftover=bool(leftover)))
         elif kind == "F":
             _, seq, key, code, text, wall_ms = message
@@ -292,6 +298,21 @@ class HelperSpawner:
         slot = self._slots.pop(step, None)
         if slot is not None:
             self._cgroups.release(slot)
+
+    def _end_strays(self, now: Instant) -> None:
+        """Kill what carries no mark (a daemon that cleared its environment) once no step that it may be of is left."""
+        if now.boot_ms < self._next_stray_ms:
+            return
+        for link in self._links.values():
+            if link.strays and self._without_steps(link):
+                infos = [processes.read_process(pid) for pid in processes.child_pids(link.pid)]
+                alive = [info for info in infos if info is not None and info.state != "Z"]
+                processes.send(alive, signal.SIGKILL)
+                link.strays = bool(alive)
+                self._next_stray_ms = now.boot_ms + STRAY_LOOK_MS
+
+    def _without_steps(self, link: HelperLink) -> bool:
+        return not link.running and not link.outstanding and not self._ended
 
     def _helper_died(self, link: HelperLink, now: Instant) -> None:
         """Its steps are our children now; what it was given and had not begun can be given to another."""
@@ -341,10 +362,13 @@ class HelperSpawner:
     def _marks_of(self, steps: Iterable[StepId]) -> dict[StepId, Mark]:
         marks = {}
         for step in steps:
-            mark = self._marks.get(step, Mark("", step.rank))
+            mark = self._marks.get(step, Mark(frozenset()))
             slot = self._slots.get(step)
             marks[step] = mark if slot is None else mark._replace(cgroup_pids=slot.pids())
         return marks
+
+    def _new_mark(self, step: StepId, token: str) -> Mark:
+        return Mark(processes.marking(self._config.home, self._config.node, token, step.rank))
 
     def _own_pids(self) -> list[int]:
         return [os.getpid(), *self._links]
