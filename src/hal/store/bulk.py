@@ -6,7 +6,7 @@ costs more than SQLite's own work. This is right because no column of the schema
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -35,16 +35,25 @@ def insert_rows(connection: Connection, table: Table, rows: list[Params]) -> Non
 _INSERTS: Final = {table.name: insert(table) for table in schema.metadata.sorted_tables}
 
 _SQL: Final[dict[tuple[str, Any], str]] = {}
-"""Compiled statements, by dialect; as many as there are constants that are given to `many`."""
+"""Compiled statements, by dialect; as many as there are constants that are given to `many` and `first`."""
 
 
 def many(connection: Connection, statement: Any, rows: list[Params]) -> int:
     """Carry out a statement, which must be a constant of its module, for each row; returns how many rows it found."""
+    return connection.exec_driver_sql(_compiled(connection, statement), rows).rowcount
+
+
+def first(connection: Connection, statement: Any, params: Params | None = None) -> Sequence[Any] | None:
+    """The first row that a query gives, which must be a constant of its module."""
+    return connection.exec_driver_sql(_compiled(connection, statement), params or {}).first()
+
+
+def _compiled(connection: Connection, statement: Any) -> str:
     key = (connection.dialect.name, statement)
     sql = _SQL.get(key)
     if sql is None:
         sql = _SQL[key] = str(statement.compile(dialect=connection.dialect))
-    return connection.exec_driver_sql(sql, rows).rowcount
+    return sql
 
 
 def change_rows(

@@ -10,11 +10,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
 from sqlalchemy.exc import DBAPIError
 
 from hal.core.model import AttemptState, Event, TaskState
 from hal.store import read, schema
+from hal.store.bulk import first, insert_rows
 from hal.store.database import Database, MemoryDatabase, open_database, store_error
 from hal.store.errors import CommitUnknown, StaleEpoch, StoreError, StoreFull
 from hal.store.migrate import HEAD, migrate, revision_of
@@ -130,7 +131,7 @@ class Store:
 
     @staticmethod
     def _check_epoch(connection: Connection, epoch: int) -> None:
-        row = connection.execute(select(schema.leader.c.epoch, schema.leader.c.holder)).first()
+        row = first(connection, _EPOCH)
         if row is None or row[0] != epoch:
             now = f"epoch {row[0]}, held by {row[1]}" if row else "no epoch at all"
             raise StaleEpoch(
@@ -246,29 +247,32 @@ class Store:
             return found
 
 
+_EPOCH: Final = select(schema.leader.c.epoch, schema.leader.c.holder)
+_C: Final = schema.commits.c
+_COMMITTED: Final = select(_C.id, _C.first_seq, _C.last_seq).where(_C.id == bindparam("the_id"))
+_NEWEST_COMMIT: Final = select(_C.number, _C.last_seq, _C.at_ms).where(
+    _C.number == select(func.max(_C.number)).scalar_subquery()
+)
+
+
 def _committed(connection: Connection, commit_id: str) -> Committed | None:
-    c = schema.commits.c
-    row = connection.execute(select(c.id, c.first_seq, c.last_seq).where(c.id == commit_id)).first()
+    row = first(connection, _COMMITTED, {"the_id": commit_id})
     return None if row is None else Committed(*row)
 
 
 def _write_group(connection: Connection, group: Group) -> Committed:
-    c = schema.commits.c
-    newest = connection.execute(select(c.number, c.last_seq, c.at_ms).order_by(c.number.desc()).limit(1)).first()
-    number, before, at_ms = newest or (0, 0, 0)
+    number, before, at_ms = first(connection, _NEWEST_COMMIT) or (0, 0, 0)
     last = before
     for operation in group.operations:
         last = write(connection, operation, group.now_ms, last)
-    connection.execute(
-        insert(schema.commits),
-        {
-            "number": number + 1,
-            "id": group.commit_id,
-            "at_ms": max(at_ms, group.now_ms),
-            "first_seq": before + 1,
-            "last_seq": last,
-        },
-    )
+    row = {
+        "number": number + 1,
+        "id": group.commit_id,
+        "at_ms": max(at_ms, group.now_ms),
+        "first_seq": before + 1,
+        "last_seq": last,
+    }
+    insert_rows(connection, schema.commits, [row])
     return Committed(group.commit_id, before + 1, last)
 
 

@@ -12,13 +12,16 @@ from sqlalchemy import Connection, bindparam, delete, func, literal_column, sele
 
 from hal.core.model import JobSpec, to_json
 from hal.store import schema
-from hal.store.bulk import Params, change_rows, insert_rows
+from hal.store.bulk import Params, change_rows, first, insert_rows
 from hal.store.operations import EditJobs, InsertJobs, ProgressJobs
+
+_NEWEST_SPEC: Final = select(func.max(schema.specs.c.id))
 
 
 def _insert_specs(connection: Connection, specs: Iterable[JobSpec]) -> list[int]:
     """Store each different spec once; the ids in the order of `specs`."""
-    newest: int = connection.execute(select(func.coalesce(func.max(schema.specs.c.id), 0))).scalar_one()
+    row = first(connection, _NEWEST_SPEC)
+    newest = row[0] if row and row[0] else 0
     by_body: dict[bytes, int] = {}
     by_identity: dict[int, int] = {}
     ids: list[int] = []
