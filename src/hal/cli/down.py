@@ -104,6 +104,8 @@ def _report(screen: Screen, home: Home, stopped: bool, nodes: list[str], left: i
     if not stopped and not nodes:
         screen.note(f"HAL at {home.root} was not running")
         return exit_codes.OK
+    if screen.quiet:
+        return exit_codes.OK
     rest = f"; {plural(left, 'step')} left running, `hal up` finds them again" if left else ""
     stopped_nodes = f" and {plural(len(nodes), 'node')}" if nodes else ""
     screen.line(f"stopped {'the controller' if stopped else 'what was left'}{stopped_nodes}{rest}")

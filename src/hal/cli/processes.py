@@ -89,10 +89,13 @@ class Process:
             stop([(identify(self._child.pid), signal.SIGTERM)], STOP_AGENT_S)
         self._child.wait()
 
+    def said(self) -> list[str]:
+        """The last lines of its own output since `start`."""
+        return _last_lines(self.home.output_file(self.name), self._output_from)
+
     def tail(self) -> list[str]:
         """The last lines that it wrote since `start`: its own output, else its log."""
-        lines = _last_lines(self.home.output_file(self.name), self._output_from)
-        return lines or [_readable(line) for line in _last_lines(self.home.log_file(self.name), 0)]
+        return self.said() or [_readable(line) for line in _last_lines(self.home.log_file(self.name), 0)]
 
 
 def controller(home: Home) -> Process:

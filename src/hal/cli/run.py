@@ -11,6 +11,7 @@ import click
 from hal.cli import exit_codes
 from hal.cli.after_dashes import DashesCommand, after_dashes
 from hal.cli.command import pass_screen
+from hal.cli.interrupts import Interrupts
 from hal.cli.options import job_options, options_of
 from hal.cli.progress import Progress
 from hal.cli.screen import Screen
@@ -54,19 +55,21 @@ def run(ctx: click.Context, screen: Screen, /, words: Sequence[str], detach: boo
     command = [*words, *(["--", *behind] if words and behind is not None else behind or [])]
     if not command:
         raise click.UsageError("no command; write: hal run -- COMMAND")
-    job = screen.client.submit(command, **options_of(given))
+    options = options_of(given)
     if detach:
-        screen.line(job.id)
+        screen.line(screen.client.submit(command, **options).id)
         return exit_codes.OK
-    return _Attended(screen, job).result()
+    with Interrupts() as interrupts:
+        return _Attended(screen, screen.client.submit(command, **options), interrupts).result()
 
 
 class _Attended:
     """A job somebody sits in front of."""
 
-    def __init__(self, screen: Screen, job: Job) -> None:
+    def __init__(self, screen: Screen, job: Job, interrupts: Interrupts) -> None:
         self._screen = screen
         self._job = job
+        self._interrupts = interrupts
         self._asked = False
         self._cancelled = False
 
@@ -86,7 +89,8 @@ class _Attended:
             try:
                 info = self._wait(mixer, progress)
             finally:
-                mixer.finish()
+                with self._interrupts.raised():
+                    mixer.finish()
         if mixer.error is not None:
             raise mixer.error
         return self._exit_code(info)
@@ -113,7 +117,8 @@ class _Attended:
 
         while True:
             try:
-                return self._job.wait(LOOK_EVERY_S)
+                with self._interrupts.raised():
+                    return self._job.wait(LOOK_EVERY_S)
             except TimedOutError:
                 self._tell(progress)
             except KeyboardInterrupt:
@@ -137,7 +142,9 @@ class _Attended:
         if not self._asked and self._screen.interactive:
             self._asked = True
             try:
-                if not self._screen.ask(f"\ncancel job {self._job.id}? (Ctrl-C again cancels it)"):
+                with self._interrupts.raised():
+                    sure = self._screen.ask(f"\ncancel job {self._job.id}? (Ctrl-C again cancels it)")
+                if not sure:
                     self._screen.note(f"job {self._job.id} goes on")
                     self._asked = False
                     return

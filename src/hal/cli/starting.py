@@ -20,8 +20,6 @@ HEALTHY_S = 180.0
 """How long a controller may take to answer; a first start compiles its kernels."""
 JOINED_S = 60.0
 """How long the nodes may take to join after that."""
-EXPLAIN_AFTER_S = 4.0
-"""A controller that takes longer is most likely compiling: say so."""
 
 
 def start_missing(screen: Screen, home: Home, layout: Layout, saved: Layout | None) -> list[str]:
@@ -69,7 +67,8 @@ class _Waiting:
         self._progress = progress
         self._started = started
         self._since_s = time.monotonic()
-        self._explained = False
+        self._told: dict[str, int] = {}
+        """How many lines of a process's own output were passed on: that it compiles its kernels, say."""
 
     def until(self, done: Callable[[], bool], timeout_s: float, what: str, whose_log: Process) -> None:
         """Wait until `done()`.
@@ -79,12 +78,12 @@ class _Waiting:
         """
 
         def tell() -> None:
-            waited_s = time.monotonic() - self._since_s
-            if waited_s > EXPLAIN_AFTER_S and not self._explained:
-                self._explained = True
-                self._progress.clear()
-                self._screen.note("a first start compiles the scheduling kernels; that takes up to a minute, once")
-            self._progress.say(f"waiting for {what}, {waited_s:.0f} s")
+            for process in self._started:
+                for line in process.said()[self._told.get(process.name, 0) :]:
+                    self._progress.clear()
+                    self._screen.note(f"{process.name}: {line}")
+                    self._told[process.name] = self._told.get(process.name, 0) + 1
+            self._progress.say(f"waiting for {what}, {time.monotonic() - self._since_s:.0f} s")
 
         try:
             ended = processes.wait_until(done, self._started, timeout_s, tell)
@@ -102,7 +101,7 @@ class _Waiting:
 
     def _show_log(self, process: Process) -> None:
         self._progress.clear()
-        for line in process.tail():
+        for line in process.tail()[self._told.get(process.name, 0) :]:
             self._screen.err.write(f"  {process.name}: {line}\n")
 
 

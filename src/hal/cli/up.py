@@ -123,6 +123,8 @@ def _say(screen: Screen, home: Home, layout: Layout, started: Sequence[str]) -> 
         found = {"home": str(home.root), "socket": str(home.api_socket()), "url": url, "started": list(started)}
         screen.emit({**found, "nodes": as_plain(layout.nodes)})
         return
+    if screen.quiet:
+        return
     there = "" if home.root == find_home().root else f" --home {home.root}"
     screen.line(f"HAL is up{'' if started else ' already'}: {plural(len(layout.nodes), 'node')}, home {home.root}")
     for plan in layout.nodes:
