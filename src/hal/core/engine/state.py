@@ -54,8 +54,10 @@ class State:
     events.
     """
 
-    def __init__(self, config: EngineConfig | None = None) -> None:
+    def __init__(self, config: EngineConfig | None = None, *, on_compile: Callable[[str], None] | None = None) -> None:
+        """An empty state. The first of a process loads the kernels, telling `on_compile` before each."""
         self.config = config or EngineConfig()
+        self._on_compile = on_compile
         self.meta: Table = np.zeros(L.META_SIZE, np.int64)
         for place in (L.M_ENTRY_FREE, L.M_RUN_FREE, L.M_PIECE_FREE, L.M_BUCKET_FREE, L.M_END_ROOT, L.M_TIMER_ROOT):
             self.meta[place] = -1
@@ -523,21 +525,22 @@ class State:
             no_table, none = np.zeros((0, 2), np.int64), NO_KEYS
             out = (self.start_arena, 0, self.row_arena, 0, self.promise_arena, 0, self.promised_arena, 0)
             place = (0, 1, 1, False, False, 0, 0, 0, 0, 0, 0)
-            _entry_points.update(
-                submit=bind(pending.submit, (*self.submit_args, no_submits, none, none, none)),
-                change=bind(pending.change, (*self.change_args, 0, none, none, none, none)),
-                advance=bind(pending.advance, (*self.advance_args, 0)),
-                end=bind(running.end, (*self.end_args, no_ends)),
-                refuse=bind(running.refuse, (*self.end_args, self.start_arena, 0)),
-                assume=bind(
-                    running.assume,
-                    (*self.assume_args, self.start_arena, none, 0, False, no_table, no_table, False, 0, 0),
-                ),
-                note=bind(running.note_parked, (self.meta, 0, 0, 0)),
-                adopt=bind(running.adopt, (*self.adopt_args, no_adopts, none, none, none, none)),
-                easy=bind(easy.cycle, (*self.easy_args, *out, self.verdict_arena, 0, *place)),
-                conservative=bind(conservative.cycle, (*self.conservative_args, *out, self.verdict_arena, 0, *place)),
-            )
+            plan = (self.start_arena, none, 0, False, no_table, no_table, False, 0, 0)
+            for name, kernel, arguments in (
+                ("submit", pending.submit, (*self.submit_args, no_submits, none, none, none)),
+                ("change", pending.change, (*self.change_args, 0, none, none, none, none)),
+                ("advance", pending.advance, (*self.advance_args, 0)),
+                ("end", running.end, (*self.end_args, no_ends)),
+                ("refuse", running.refuse, (*self.end_args, self.start_arena, 0)),
+                ("assume", running.assume, (*self.assume_args, *plan)),
+                ("note", running.note_parked, (self.meta, 0, 0, 0)),
+                ("adopt", running.adopt, (*self.adopt_args, no_adopts, none, none, none, none)),
+                ("easy", easy.cycle, (*self.easy_args, *out, self.verdict_arena, 0, *place)),
+                ("conservative", conservative.cycle, (*self.conservative_args, *out, self.verdict_arena, 0, *place)),
+            ):
+                if self._on_compile is not None:
+                    self._on_compile(f"compiling {kernel.__module__.rpartition('.')[2]}.{name}")
+                _entry_points[name] = bind(kernel, arguments)
         self.calls = _entry_points
         self.cycle_call = _entry_points["conservative" if self.conservative else "easy"]
         self.cycle_args = self.conservative_args if self.conservative else self.easy_args
