@@ -36,3 +36,16 @@ def check_attempts_follow(runs: Iterable[Run]) -> None:
     for task, spans in attempts.items():
         for (first, (_, end_s)), (second, (begin_s, _)) in pairwise(sorted(spans.items())):
             assert end_s <= begin_s, f"task {task}: attempt {second} began before attempt {first} had ended everywhere"
+
+
+def check_no_node_was_oversubscribed(runs: Iterable[Run], cpu_milli: int) -> None:
+    """At no instant did the steps of a node together have more cpu than it has."""
+    changes: dict[str, list[tuple[float, int]]] = {}
+    for run in runs:
+        changes.setdefault(run.node, []).extend([(run.begin_s, run.cpu_milli), (run.end_s, -run.cpu_milli)])
+    for node, steps in changes.items():
+        used = 0
+        # What ends at an instant makes room for what begins at it.
+        for at_s, change in sorted(steps):
+            used += change
+            assert used <= cpu_milli, f"node {node} gave {used} of {cpu_milli} millicores at {at_s:.6f} s"

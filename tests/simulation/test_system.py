@@ -1,0 +1,205 @@
+"""Whole-system simulation: everything may be killed at any point, and no job is lost, doubled or wrongly ended."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import pytest
+from msgspec.structs import replace
+from tests.simulation.checkers import (
+    check_attempts_follow,
+    check_no_node_was_oversubscribed,
+    check_nothing_ran_twice,
+)
+from tests.simulation.machine import Run
+from tests.simulation.system import CPU_MILLI, System
+from tests.simulation.workload import Wanted, some_jobs
+
+from hal.core.model import AttemptState, StepId, TaskState
+from hal.daemons.controller.changing import Key
+from hal.planes.tasks import Submitter
+from hal.runtime.virtual import VirtualWorld
+from hal.store import Store
+
+LIMIT_MS: Final = 4 * 3_600_000
+JOBS: Final = 14
+ALICE: Final = Submitter("alice")
+FAST_SEEDS: Final = range(30)
+SLOW_SEEDS: Final = range(1_000, 1_170)
+
+seeds = pytest.mark.parametrize(
+    "seed", [*FAST_SEEDS, *(pytest.param(seed, marks=pytest.mark.slow) for seed in SLOW_SEEDS)]
+)
+
+
+class Faults:
+    """How many of each kind befall a run."""
+
+    def __init__(
+        self, *, kills: int = 0, helpers: int = 0, power: int = 0, pauses: int = 0, jumps: int = 0, full: int = 0
+    ) -> None:
+        self.kinds = ["kill"] * kills + ["helper"] * helpers + ["power"] * power
+        self.kinds += ["pause"] * pauses + ["jump"] * jumps + ["full"] * full
+
+    async def happen(self, system: System) -> None:
+        """All of them, in a seeded order, at seeded instants."""
+        rng = system.world.rng("faults")
+        rng.shuffle(self.kinds)
+        for kind in self.kinds:
+            await asyncio.sleep(rng.random() * 2)
+            if kind == "helper":
+                system.machines[rng.choice(list(system.machines))].kill_helper()
+            elif kind == "power":
+                system.power_off()
+            elif kind == "full":
+                with system.full_disk():
+                    await asyncio.sleep(rng.random() * 10)
+            elif kind == "jump":
+                system.host.jump_clock(rng.randint(-3_600_000, 3_600_000))
+            elif (running := system.processes()) and kind == "pause":
+                victim = rng.choice(running)
+                victim.pause()
+                await asyncio.sleep(rng.random() * 15)
+                victim.resume()
+            elif running:
+                # The controller is one of many processes; half of all kills are for it.
+                controller = system.process("controller")
+                victim = controller if controller is not None and rng.random() < 0.5 else rng.choice(running)
+                victim.kill_after(rng.randint(1, 80))
+                await asyncio.sleep(rng.random() * 2)
+                victim.kill()
+
+
+async def submit(system: System, wanted: Sequence[Wanted], ids: list[int]) -> None:
+    """Submit all, one call a job, each until it is answered; the ids come into `ids` in the same order."""
+    rng = system.world.rng("client")
+    await system.all_nodes_known()
+    for position, one in enumerate(wanted):
+        spec = one.spec
+        if one.after is not None:
+            spec = replace(spec, dependencies=(replace(spec.dependencies[0], job=str(ids[one.after])),))
+        key = Key(f"job {position}", "same")
+        submitted = await system.ask(lambda api, spec=spec, key=key: api.submit([spec], ALICE, key=key))  # type: ignore[misc]
+        ids.append(int(submitted.ids[0]))
+        await asyncio.sleep(rng.random() * 0.5)
+
+
+def run_all(system: System, wanted: Sequence[Wanted], faults: Faults) -> list[int]:
+    """Submit the jobs while the faults happen, and go on until all have ended and no process is left; their ids."""
+    world, ids = system.world, list[int]()
+
+    async def drive() -> None:
+        supervising = asyncio.ensure_future(system.supervise())
+        troubling = asyncio.ensure_future(faults.happen(system))
+        await submit(system, wanted, ids)
+        await troubling
+        for job in ids:
+            while True:
+                view = await system.ask(lambda api, job=job: api.wait(job, 30.0))  # type: ignore[misc]
+                if view.state.ended:
+                    break
+                if world.loop.time() * 1000 > LIMIT_MS:
+                    raise AssertionError(f"seed {world.seed}: job {job} is still {view.state}: {view}\n{world.tail()}")
+        await world.until(system.idle, limit_ms=60_000, what="no process left")
+        system.give_up()
+        await supervising
+
+    world.run(drive())
+    return ids
+
+
+@pytest.fixture
+def world(seed: int) -> Iterator[VirtualWorld]:
+    with VirtualWorld(seed) as made:
+        yield made
+
+
+@seeds
+def test_kills_lose_and_double_nothing(world: VirtualWorld) -> None:
+    """Controller, agents and keepers are killed between and within their steps; helpers and so all ends stay known."""
+    system = System(world, kill_chance=0.002)
+    wanted = some_jobs(world.rng("jobs"), JOBS)
+    ids = run_all(system, wanted, Faults(kills=12))
+    check_everything(system, wanted, ids)
+    assert all(attempt.state is not AttemptState.LOST for job in ids for attempt in system.store().attempts(job))
+
+
+@seeds
+def test_losses_of_power_and_helpers_lose_and_double_nothing(world: VirtualWorld) -> None:
+    """What nobody saw end is lost, runs again, and never at the same time as what is left of it."""
+    system = System(world, kill_chance=0.002)
+    wanted = some_jobs(world.rng("jobs"), JOBS)
+    ids = run_all(system, wanted, Faults(kills=5, helpers=4, power=2, pauses=2, jumps=2, full=2))
+    check_everything(system, wanted, ids)
+
+
+def digest_of(seed: int) -> str:
+    """Of one short run of everything."""
+    with VirtualWorld(seed) as world:
+        system = System(world, kill_chance=0.002)
+        run_all(system, some_jobs(world.rng("jobs"), 6), Faults(kills=4, helpers=1, power=1, pauses=1, jumps=1, full=1))
+        return world.digest()
+
+
+def test_a_seed_gives_the_same_run_in_any_interpreter() -> None:
+    """The whole system, byte for byte, whatever the hash seed and the time of day: a failure can be looked at again."""
+    code = "from tests.simulation.test_system import digest_of; print(digest_of(1), digest_of(2))"
+    digests = {
+        subprocess.check_output(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONPATH": "src:.", "PYTHONHASHSEED": hash_seed, "TZ": zone},
+            text=True,
+        ).strip()
+        for hash_seed, zone in (("1", "UTC"), ("2", "Asia/Tokyo"))
+    }
+    assert digests == {f"{digest_of(1)} {digest_of(2)}"}
+
+
+def check_everything(system: System, wanted: Sequence[Wanted], ids: Sequence[int]) -> None:
+    """What the machines saw, what the store says and what was asked for agree."""
+    runs = system.runs
+    check_nothing_ran_twice(runs)
+    check_attempts_follow(runs)
+    check_no_node_was_oversubscribed(runs, CPU_MILLI)
+    store = system.store()
+    assert len(set(ids)) == len(wanted)
+    assert sum(store.counts().values()) == len(wanted), "a submission that was repeated made a second job"
+    by_step = {run.step: run for run in runs}
+    for job, one in zip(ids, wanted, strict=True):
+        row = store.job(job)
+        assert row is not None
+        assert row.state is one.end, f"job {job} ({row.name}) ended {row.state}, not {one.end}: {row.reason}"
+        for task in store.tasks(job, limit=100):
+            assert task.state is one.end
+    check_store_equals_what_ran(store, ids, by_step)
+    for job, one in zip(ids, wanted, strict=True):
+        if one.after is not None:
+            before = [run.end_s for run in runs if run.step.job == ids[one.after]]
+            mine = [run.begin_s for run in runs if run.step.job == job]
+            assert max(before, default=0.0) <= min(mine), f"job {job} did not wait for job {ids[one.after]}"
+
+
+def check_store_equals_what_ran(store: Store, ids: Sequence[int], by_step: dict[StepId, Run]) -> None:
+    """Every process belongs to an attempt of the store and ended as that says; attempts without a process say so."""
+    unseen = dict(by_step)
+    for job in ids:
+        for attempt in store.attempts(job, limit=1_000):
+            assert attempt.state.ended, f"{attempt} has not ended although its job has"
+            for rank, node in enumerate(attempt.nodes):
+                run = unseen.pop(StepId(attempt.job, attempt.task, attempt.attempt, rank), None)
+                if run is None:
+                    assert attempt.state is not AttemptState.SUCCEEDED, f"{attempt} succeeded without a process"
+                    continue
+                assert run.node == node
+                if attempt.state is AttemptState.SUCCEEDED:
+                    assert run.status == 0, f"{attempt} succeeded, but its process ended with {run.status}"
+                if attempt.state is AttemptState.FAILED and len(attempt.nodes) == 1:
+                    assert run.status == attempt.exit_code
+    assert not unseen, f"processes that the store knows nothing of: {list(unseen.values())}"
+    assert all(state.ended for state in store.counts() if store.counts()[state]), store.counts()
+    assert TaskState.PENDING not in store.counts() or not store.counts()[TaskState.PENDING]
