@@ -10,7 +10,7 @@ from types import FrameType, TracebackType
 
 
 class Interrupts:
-    """A context in which SIGINT raises KeyboardInterrupt only inside `raised()`; one that came before is raised then."""
+    """A context in which SIGINT raises KeyboardInterrupt only inside `raised()`; an earlier one is raised then."""
 
     def __init__(self) -> None:
         self._raising = False
