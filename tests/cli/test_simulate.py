@@ -91,9 +91,9 @@ def test_the_table_names_policies_and_what_was_left_out(capsys: pytest.CaptureFi
     path.write_text(TEXT + job_line(9, (5, 0, 1, 10, 1)))
     assert main(["simulate", str(path), "--policy", "fcfs,easy-sjbf", "--by-user", "--clairvoyant"]) == 0
     out = capsys.readouterr().out
-    assert "fcfs (clairvoyant)" in out
-    assert "easy-sjbf (clairvoyant), by user" in out
-    assert "some.swf: 1 no run time" in out
+    assert "some.swf: 3 jobs on 4 processors (one pool), clairvoyant" in out
+    assert "easy-sjbf, clairvoyant, by user" in out
+    assert "1 left out: 1 no run time" in out
     assert "\x1b" not in out
 
 

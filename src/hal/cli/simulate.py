@@ -17,6 +17,7 @@ from hal.cli.screen import Screen
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
+    from rich.table import Table
 
     from hal.daemons.twin.machine import Machine
     from hal.daemons.twin.metrics import Metrics
@@ -307,69 +308,80 @@ def _print_tables(
     results: list[tuple[ReplayResult, float]],
     by_user: bool,
 ) -> None:
-    from rich.table import Table
-
     from hal.cli.tables import console_on
 
     out = console_on(screen.out)
     if not out.is_terminal:
         out.width = PLAIN_WIDTH
-    table = Table(title=_title(log, jobs, machine), title_justify="left", title_style="bold", caption_justify="left")
-    table.add_column("policy", no_wrap=True)
-    for column in _FIGURES:
-        table.add_column(column, justify="right")
-    table.add_column("jobs/s", justify="right")
-    for result, replay_s in results:
-        table.add_row(_named(result), *_figures(result.metrics()), f"{jobs.jobs / replay_s:,.0f}")
+    title = _title(log, jobs, machine)
+    if results[0][0].clairvoyant:
+        title += ", clairvoyant"
+    table = _plain_table(title, "", *(result.policy for result, _ in results))
+    columns = [_figures(result.metrics()) for result, _ in results]
+    for figure in columns[0]:
+        table.add_row(figure, *(column[figure] for column in columns))
+    table.add_row("jobs replayed per second", *(f"{jobs.jobs / replay_s:,.0f}" for _, replay_s in results))
     if jobs.skipped:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in jobs.skipped.items())
-        table.caption = f"left out of {log.name}: {reasons}"
+        table.caption = f"{sum(jobs.skipped.values()):,} left out: {reasons}"
     out.print(table)
     if not by_user:
         return
     for result, _ in results:
         users = result.metrics_by_user()
-        title = f"{_named(result)}, by user"
-        table = Table(title=title, title_justify="left", title_style="bold", caption_justify="left")
-        table.add_column("user", justify="right")
-        table.add_column("jobs", justify="right")
-        for column in _FIGURES:
-            table.add_column(column, justify="right")
+        table = _plain_table(f"{_named(result)}, by user", "user", "jobs", *_OF_A_USER.values())
         for user, metrics in list(users.items())[:USERS_SHOWN]:
-            table.add_row("unknown" if user < 0 else str(user), f"{metrics.jobs:,}", *_figures(metrics))
+            figures = _figures(metrics)
+            cells = (figures[figure] for figure in _OF_A_USER)
+            table.add_row("unknown" if user < 0 else str(user), f"{metrics.jobs:,}", *cells)
         if len(users) > USERS_SHOWN:
             table.caption = f"the {USERS_SHOWN} who used most of {len(users):,}; --json has them all"
+        out.print()
         out.print(table)
 
 
-_FIGURES = (
-    "mean slowdown",
-    "median",
-    "p95",
-    "max",
-    "mean wait",
-    "max wait",
-    "used",
-    "makespan",
-)
+def _plain_table(title: str, first: str, *others: str) -> Table:
+    from rich.table import Table
+
+    table = Table(
+        title=title, title_justify="left", title_style="bold", caption_justify="left", box=None, pad_edge=False,
+        padding=(0, 2, 0, 0),
+    )  # fmt: skip
+    table.add_column(first)
+    for column in others:
+        table.add_column(column, justify="right", no_wrap=True)
+    return table
 
 
-def _figures(metrics: Metrics) -> tuple[str, ...]:
-    """The cells under _FIGURES."""
-    return (
-        f"{metrics.mean_bounded_slowdown:,.2f}",
-        f"{metrics.median_bounded_slowdown:,.2f}",
-        f"{metrics.p95_bounded_slowdown:,.1f}",
-        f"{metrics.max_bounded_slowdown:,.0f}",
-        _duration(metrics.mean_wait_s),
-        _duration(metrics.max_wait_s),
-        f"{metrics.utilization:.1%}",
-        _duration(metrics.makespan_s),
-    )
+_OF_A_USER = {
+    "bounded slowdown, mean": "slowdown",
+    "  95th percentile": "p95",
+    "  maximum": "max",
+    "wait, mean": "mean wait",
+    "wait, maximum": "max wait",
+    "utilisation": "used",
+}
+"""Figure -> head of its column in the table by user, which must fit 80 columns."""
+
+
+def _figures(metrics: Metrics) -> dict[str, str]:
+    """The figures by the names that people read."""
+    return {
+        "bounded slowdown, mean": f"{metrics.mean_bounded_slowdown:,.2f}",
+        "  median": f"{metrics.median_bounded_slowdown:,.2f}",
+        "  95th percentile": f"{metrics.p95_bounded_slowdown:,.1f}",
+        "  maximum": f"{metrics.max_bounded_slowdown:,.0f}",
+        "wait, mean": _duration(metrics.mean_wait_s),
+        "wait, median": _duration(metrics.median_wait_s),
+        "wait, 95th percentile": _duration(metrics.p95_wait_s),
+        "wait, maximum": _duration(metrics.max_wait_s),
+        "utilisation": f"{metrics.utilization:.1%}",
+        "makespan": _duration(metrics.makespan_s),
+    }
 
 
 def _named(result: ReplayResult) -> str:
-    return f"{result.policy} (clairvoyant)" if result.clairvoyant else result.policy
+    return f"{result.policy}, clairvoyant" if result.clairvoyant else result.policy
 
 
 def _duration(seconds: float) -> str:

@@ -18,7 +18,7 @@ hal workload generate --jobs 1000 --cpus 64 | hal simulate - --policy easy
 """
 
 
-@click.group(context_settings=CONTEXT)
+@click.group(context_settings=CONTEXT, no_args_is_help=False)
 def workload() -> None:
     """Make synthetic workload logs."""
 
