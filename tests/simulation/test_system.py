@@ -6,8 +6,8 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from typing import Any, Final
 
 import pytest
 from msgspec.structs import replace
@@ -21,7 +21,7 @@ from tests.simulation.system import CPU_MILLI, System
 from tests.simulation.workload import Wanted, some_jobs
 
 from hal.core.model import AttemptState, StepId, TaskState
-from hal.daemons.controller.changing import Key
+from hal.daemons.controller.changing import Action, Key
 from hal.planes.tasks import Submitter
 from hal.runtime.virtual import VirtualWorld
 from hal.store import Store
@@ -89,14 +89,24 @@ async def submit(system: System, wanted: Sequence[Wanted], ids: list[int]) -> No
         await asyncio.sleep(rng.random() * 0.5)
 
 
-def run_all(system: System, wanted: Sequence[Wanted], faults: Faults) -> list[int]:
+Meddling = Callable[[System, list[int]], Coroutine[Any, Any, None]]
+"""What people do besides submitting; the list grows as jobs are submitted."""
+
+
+async def nobody_meddles(system: System, ids: list[int]) -> None:
+    """Nothing."""
+
+
+def run_all(system: System, wanted: Sequence[Wanted], faults: Faults, meddling: Meddling = nobody_meddles) -> list[int]:
     """Submit the jobs while the faults happen, and go on until all have ended and no process is left; their ids."""
     world, ids = system.world, list[int]()
 
     async def drive() -> None:
         supervising = asyncio.ensure_future(system.supervise())
         troubling = asyncio.ensure_future(faults.happen(system))
+        meddles = asyncio.ensure_future(meddling(system, ids))
         await submit(system, wanted, ids)
+        await meddles
         await troubling
         for job in ids:
             while True:
@@ -136,6 +146,43 @@ def test_losses_of_power_and_helpers_lose_and_double_nothing(world: VirtualWorld
     wanted = some_jobs(world.rng("jobs"), JOBS)
     ids = run_all(system, wanted, Faults(kills=5, helpers=4, power=2, pauses=2, jumps=2, full=2))
     check_everything(system, wanted, ids)
+
+
+@seeds
+def test_whatever_people_do_meanwhile_nothing_is_lost_or_doubled(world: VirtualWorld) -> None:
+    """Jobs are cancelled, held, released, changed and run again at any moment, among kills; all come to an end."""
+    system = System(world, kill_chance=0.002)
+    wanted = some_jobs(world.rng("jobs"), JOBS)
+    touched: set[int] = set()
+
+    async def meddle(system: System, ids: list[int]) -> None:
+        rng = world.rng("people")
+        for _ in range(20):
+            await asyncio.sleep(rng.random())
+            if not ids:
+                continue
+            job = rng.choice(ids)
+            touched.add(job)
+            action = rng.choice(list(Action))
+            named = [str(job)] if rng.random() < 0.7 else [f"{job}.0"]
+            outcomes = await system.ask(lambda api, a=action, n=named: api.control(a, n, None, ALICE))  # type: ignore[misc]
+            world.note("people", action, str(outcomes.results))
+            assert {result.code for result in outcomes.results} <= {"", "conflict"}
+        await system.ask(lambda api: api.control(Action.RELEASE, [str(job) for job in ids], None, ALICE))
+
+    ids = run_all(system, wanted, Faults(kills=8, helpers=2, power=1), meddle)
+    runs = system.runs
+    check_nothing_ran_twice(runs)
+    check_attempts_follow(runs)
+    check_no_node_was_oversubscribed(runs, CPU_MILLI)
+    store = system.store()
+    check_store_equals_what_ran(store, ids, {run.step: run for run in runs})
+    for job, one in zip(ids, wanted, strict=True):
+        row = store.job(job)
+        assert row is not None
+        before = None if one.after is None else ids[one.after]
+        if job not in touched and before not in touched and before is None:
+            assert row.state is one.end
 
 
 def digest_of(seed: int) -> str:
