@@ -125,8 +125,10 @@ def test_three_hundred_steps_in_one_frame_all_end(keeper: Keeper) -> None:
 
 def test_a_missing_program_is_named_with_the_path_that_was_searched(keeper: Keeper) -> None:
     """Exit code 127, as shells give it."""
-    ended = keeper.run(StepTemplate(command=("frobnicate", "-x"), env={"PATH": "/bin:/usr/bin"}), new_step())
+    step = new_step()
+    ended = keeper.run(StepTemplate(command=("frobnicate", "-x"), env={"PATH": "/bin:/usr/bin"}), step)
     assert (ended.cause, ended.code) == (ExitCause.SPAWN_FAILED, 127)
+    assert (keeper.log(step).data, keeper.log(step).error) == (b"", "")
     assert ended.message == "no such program 'frobnicate'; looked in PATH=/bin:/usr/bin"
 
 

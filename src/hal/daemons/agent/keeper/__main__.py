@@ -68,7 +68,7 @@ def assemble(arguments: NodeArguments, home: Home, node: NodePaths, log: Log) ->
         capacity=arguments.capacity,
         labels=arguments.labels,
         lease_ms=arguments.lease_ms,
-        user=pwd.getpwuid(os.geteuid()).pw_name,
+        user=user_name(),
     )
     descriptors = Descriptors()
     link = AgentLink(home.keeper_socket(arguments.node), descriptors)
@@ -112,6 +112,14 @@ def assemble(arguments: NodeArguments, home: Home, node: NodePaths, log: Log) ->
     return KeeperLoop(
         core=core, spawner=spawner, outputs=outputs, descriptors=descriptors, link=link, agent=agent, log=log
     )
+
+
+def user_name() -> str:
+    """Of this process's user; a container may run under an id that has none."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())
 
 
 class Log:

@@ -69,6 +69,8 @@ class AgentConnection:
         self._watcher.watch(self._socket.fileno(), self._ready, write=write)
 
     def _ready(self) -> None:
+        if len(self.frames) >= MAX_FRAMES_PER_TURN:
+            return  # what was read comes first
         try:
             data = self._socket.recv(READ_BYTES)
         except BlockingIOError:

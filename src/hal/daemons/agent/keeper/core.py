@@ -36,7 +36,7 @@ from hal.daemons.agent.keeper.ports import (
     Vanished,
 )
 from hal.daemons.agent.keeper.reports import Reports
-from hal.daemons.agent.keeper.step import HeldStep, Phase, exit_unspawned
+from hal.daemons.agent.keeper.step import HeldStep, Phase
 from hal.daemons.agent.keeper.timers import Due
 from hal.wire import agree
 from hal.wire.errors import VersionError
@@ -198,7 +198,7 @@ class KeeperCore:
                     self._never_started(held, event.message, exits, now)
                 case Unspawned():
                     if held.stop is not None:
-                        exits.append((held, exit_unspawned(held, now)))
+                        exits.append((held, self._endings.unspawned(held, now)))
                     else:
                         held.phase = Phase.QUEUED
                         self._queue.appendleft(held.step)
@@ -360,7 +360,7 @@ class KeeperCore:
         self, held: HeldStep, message: str, exits: list[tuple[HeldStep, StepExit]], now: Instant
     ) -> None:
         if held.stop is not None:
-            exits.append((held, exit_unspawned(held, now)))
+            exits.append((held, self._endings.unspawned(held, now)))
             return
         self._ledger.drop([held.step], "")
         self._reports.refuse(

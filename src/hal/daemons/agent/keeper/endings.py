@@ -113,7 +113,7 @@ class Endings:
                     held.notes = (*held.notes, note)
                 begun.append(held)
                 if held.phase is Phase.QUEUED:
-                    unspawned.append((held, exit_unspawned(held, now)))
+                    unspawned.append((held, self.unspawned(held, now)))
             elif held.phase is not Phase.QUEUED and now.boot_ms + grace_ms < held.kill_boot_ms:
                 held.stop_grace_ms = grace_ms
                 self._kill_at(held, now.boot_ms + grace_ms)
@@ -128,6 +128,11 @@ class Endings:
         if suspended:
             self._spawner.signal(suspended, SIGCONT)
         self.finish(unspawned)
+
+    def unspawned(self, held: HeldStep, now: Instant) -> StepExit:
+        """The exit of a step that is stopped before it had a process; its outputs are there to be read, and empty."""
+        self._outputs.prepare(held.step)
+        return exit_unspawned(held, now)
 
     def limits(self, now: Instant) -> None:
         """Signals before limits, limits, and kills that have come due."""

@@ -231,8 +231,8 @@ class Helper:
         moved = False
         opened: list[int] = []
         try:
+            out, err = self.open_outputs(step, prefix, opened)  # first: also a step that cannot start has outputs
             program, argv = self.prepare(recipe, prefix)
-            out, err = self.open_outputs(step, prefix, opened)
             merged = recipe.env | env
             actions = (
                 (os.POSIX_SPAWN_DUP2, self._null, 0),

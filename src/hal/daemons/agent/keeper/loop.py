@@ -81,6 +81,8 @@ class KeeperLoop:
         self._agent = agent
         self._log = log
         self._next_bound_ms = 0
+        self._deleting = False
+        """There are outputs left to delete."""
         self._handing_over = False
         self._kill_deadline_ms = 0
         self._ack_deadline_ms = 0
@@ -119,6 +121,7 @@ class KeeperLoop:
         if now.boot_ms >= self._next_bound_ms:
             busy = self._outputs.bound(self._core.output_bounds())
             self._next_bound_ms = now.boot_ms + (BOUND_BUSY_MS if busy else BOUND_EVERY_MS)
+        self._deleting = self._outputs.work()
         if self._agent is not None and not self._ending:
             self._agent.turn(now)
 
@@ -128,7 +131,7 @@ class KeeperLoop:
             self._core.happened(events, now)
 
     def _timeout_ms(self, now: Instant) -> int:
-        if self._link.pending or self._outputs.work():
+        if self._link.pending or self._deleting:
             return 0
         times = [self._core.next_wake(now), self._spawner.next_ms(), self._next_bound_ms]
         if self._agent is not None:
