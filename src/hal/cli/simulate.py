@@ -316,37 +316,35 @@ def _print_tables(
     title = _title(log, jobs, machine)
     if results[0][0].clairvoyant:
         title += ", clairvoyant"
-    table = _plain_table(title, "", *(result.policy for result, _ in results))
+    table = _plain_table("", *(result.policy for result, _ in results))
     columns = [_figures(result.metrics()) for result, _ in results]
     for figure in columns[0]:
         table.add_row(figure, *(column[figure] for column in columns))
     table.add_row("jobs replayed per second", *(f"{jobs.jobs / replay_s:,.0f}" for _, replay_s in results))
+    out.print(title, style="bold", soft_wrap=True)
+    out.print(table)
     if jobs.skipped:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in jobs.skipped.items())
-        table.caption = f"{sum(jobs.skipped.values()):,} left out: {reasons}"
-    out.print(table)
+        out.print(f"{sum(jobs.skipped.values()):,} left out: {reasons}", style="dim", soft_wrap=True)
     if not by_user:
         return
     for result, _ in results:
         users = result.metrics_by_user()
-        table = _plain_table(f"{_named(result)}, by user", "user", "jobs", *_OF_A_USER.values())
+        table = _plain_table("user", "jobs", *_OF_A_USER.values())
         for user, metrics in list(users.items())[:USERS_SHOWN]:
             figures = _figures(metrics)
             cells = (figures[figure] for figure in _OF_A_USER)
             table.add_row("unknown" if user < 0 else str(user), f"{metrics.jobs:,}", *cells)
-        if len(users) > USERS_SHOWN:
-            table.caption = f"the {USERS_SHOWN} who used most of {len(users):,}; --json has them all"
-        out.print()
+        out.print(f"\n{_named(result)}, by user", style="bold", soft_wrap=True)
         out.print(table)
+        if len(users) > USERS_SHOWN:
+            out.print(f"the {USERS_SHOWN} who used most of {len(users):,}; --json has them all", style="dim")
 
 
-def _plain_table(title: str, first: str, *others: str) -> Table:
+def _plain_table(first: str, *others: str) -> Table:
     from rich.table import Table
 
-    table = Table(
-        title=title, title_justify="left", title_style="bold", caption_justify="left", box=None, pad_edge=False,
-        padding=(0, 2, 0, 0),
-    )  # fmt: skip
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column(first)
     for column in others:
         table.add_column(column, justify="right", no_wrap=True)
