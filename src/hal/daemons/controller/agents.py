@@ -57,6 +57,8 @@ SILENCE_MS = HEARTBEAT_MS * MISSED_HEARTBEATS
 LOG_TIMEOUT_MS = 10_000
 MAX_LOG_REQUESTS = 1_000
 """Reads of outputs under way at one node."""
+STARTED_LATER_MS = 20
+"""How long the report of a start may wait for company."""
 NOT_SENT = "unreachable"
 """Code of the refusal of a start that never left the controller."""
 
@@ -225,7 +227,9 @@ class Agents:
                 self._send(link, HeartbeatAck(stamp_boot_ms=frame.stamp_boot_ms, epoch=self._committer.epoch))
                 self._send_starts(link)
             case Started():
-                await inbox.report("started", lambda now: plane.started(node, frame.steps, now))
+                # Most short steps end before this is due, and their exit says it too: one commit less.
+                await inbox.report("started", lambda now: plane.started(node, frame.steps, now), lazy=True)
+                self._runtime.call_later(STARTED_LATER_MS, inbox.lazy_is_due)
             case Exits():
                 await inbox.report("exits", lambda now: plane.exited(node, frame.exits, now))
             case Refused():

@@ -10,17 +10,14 @@ from functools import partial
 
 import msgspec
 
-from hal.core.engine import State
-from hal.core.engine.classes import ClassSpec
-from hal.core.engine.explain import explain, fits_ever
-from hal.core.engine.scheduler import Scheduler
-from hal.core.model import NodeState, Verdict
+from hal.core.model import NodeState
 from hal.daemons.controller.agents import Agents
 from hal.daemons.controller.changing import Changing
 from hal.daemons.controller.clock import Clock
 from hal.daemons.controller.committing import Committer, OpenStore
 from hal.daemons.controller.config import Config
-from hal.daemons.controller.loop import ControlLoop, PlanSink
+from hal.daemons.controller.deciding import Engine
+from hal.daemons.controller.loop import ControlLoop
 from hal.daemons.controller.outputs import Outputs
 from hal.daemons.controller.parts import Parts
 from hal.daemons.controller.reading import Reading
@@ -44,22 +41,6 @@ class ControllerApi(Changing, Reading, Outputs):
         Outputs.__init__(self, parts)
 
 
-class StateView:
-    """The engine as the task plane reads it."""
-
-    def __init__(self, state: State) -> None:
-        self._state = state
-
-    def impossible(self, request: ClassSpec) -> str:
-        """See `EngineView`."""
-        found = fits_ever(self._state, request)
-        return "" if found is None else found.message
-
-    def explain(self, job: int, now_ms: int) -> Verdict:
-        """See `EngineView`."""
-        return explain(self._state, job, now_ms)
-
-
 class Controller:
     """One controller. `start` it, `await run()`; `stop` finishes what is in flight."""
 
@@ -68,29 +49,18 @@ class Controller:
         self._config = config
         self._clock = Clock(runtime)
         self._committer = Committer(runtime, open_store)
-        self._state = State(config.engine)
-        self._plane = TaskPlane(config.site, StateView(self._state))
+        self._engine = Engine(config.engine)
+        self._plane = TaskPlane(config.site, self._engine)
         self._agents = Agents(runtime, self._clock, self._plane, self._committer, lambda: self._loop.inbox)
         self._waiters, self._watchers = Waiters(), Watchers()
-        sink = PlanSink()
-        self._scheduler = Scheduler(self._state, sink)
-        self._loop = ControlLoop(
-            runtime,
-            self._clock,
-            self._plane,
-            self._scheduler,
-            sink,
-            self._committer,
-            self,
-            self._state.row_name,
-        )
+        self._loop = ControlLoop(runtime, self._clock, self._plane, self._engine, self._committer, self)
         self._listener: Listener | None = None
         self.api = ControllerApi(
             Parts(
                 runtime=runtime,
                 clock=self._clock,
                 plane=self._plane,
-                engine=self._state,
+                engine=self._engine,
                 committer=self._committer,
                 agents=self._agents,
                 loop=self._loop,
@@ -111,8 +81,7 @@ class Controller:
         await self._committer.open(self._clock.now_ms())
         loaded = await self._runtime.run_blocking(self._committer.store.load)
         self._clock.not_before(loaded.now_ms)
-        for event in self._plane.load(loaded):
-            self._scheduler.feed(event)
+        self._engine.begin(self._plane.load(loaded))
         await self._begin()
         self._listener = await self._runtime.listen(address, self._agents.serve)
         self._runtime.log.info("leading", epoch=self._committer.epoch, jobs=len(loaded.jobs), nodes=len(loaded.nodes))
@@ -129,8 +98,7 @@ class Controller:
         change = plane.seal(now_ms)
         await self._committer.commit(change.operations, now_ms)
         plane.durable()
-        for event in change.engine:
-            self._scheduler.feed(event)
+        self._engine.feed(change.engine)
 
     async def run(self) -> None:
         """Until `stop`."""

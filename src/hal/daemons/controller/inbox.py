@@ -71,6 +71,7 @@ class Inbox:
     def __init__(self) -> None:
         self._calls: deque[Call[Any]] = deque()
         self._reports: deque[Report] = deque()
+        self._urgent = False
         self._space = asyncio.Event()
         self._space.set()
         self._closed = ""
@@ -78,7 +79,17 @@ class Inbox:
         """Set when something was put in; the loop clears it."""
 
     def __bool__(self) -> bool:
-        return bool(self._calls or self._reports)
+        """Whether something must be done now."""
+        return self._urgent
+
+    def lazy_is_due(self) -> None:
+        """What could wait has waited long enough."""
+        if self._reports:
+            self._wake()
+
+    def _wake(self) -> None:
+        self._urgent = True
+        self.filled.set()
 
     async def call(self, work: Callable[[int], T]) -> T:
         """Have it done and made durable; what `work` returned.
@@ -94,25 +105,30 @@ class Inbox:
             raise OverloadedError(f"{MAX_CALLS} requests wait already", hint="try again in a second")
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._calls.append(Call(work, answer))
-        self.filled.set()
+        self._wake()
         return await answer
 
-    async def report(self, what: str, work: Callable[[int], None]) -> None:
-        """Have it done; returns when it is queued."""
+    async def report(self, what: str, work: Callable[[int], None], *, lazy: bool = False) -> None:
+        """Have it done; returns when it is queued. A `lazy` one is done with what comes next (see `lazy_is_due`)."""
         while len(self._reports) >= MAX_REPORTS:
+            self._wake()
             self._space.clear()
             await self._space.wait()
-        self.report_nowait(what, work)
+        if lazy:
+            self._reports.append(Report(what, work))
+        else:
+            self.report_nowait(what, work)
 
     def report_nowait(self, what: str, work: Callable[[int], None]) -> None:
         """As `report`, for the few that must not wait (timers): beyond the bound."""
         self._reports.append(Report(what, work))
-        self.filled.set()
+        self._wake()
 
     def take(self) -> tuple[list[Report], list[Call[Any]]]:
         """The next group's reports and calls, oldest first."""
         reports = [self._reports.popleft() for _ in range(min(len(self._reports), MAX_REPORTS_A_GROUP))]
         calls = [self._calls.popleft() for _ in range(min(len(self._calls), MAX_CALLS_A_GROUP))]
+        self._urgent = bool(self._reports or self._calls)
         if len(self._reports) < MAX_REPORTS:
             self._space.set()
         return reports, calls
@@ -120,6 +136,7 @@ class Inbox:
     def put_back(self, reports: list[Report]) -> None:
         """Reports whose commit failed come first again."""
         self._reports.extendleft(reversed(reports))
+        self._urgent = True
 
     def close(self, reason: str) -> None:
         """Take no further calls; those that wait are told."""

@@ -1,21 +1,20 @@
-"""The loop: inbox → plane → one commit → engine, orders, answers → one slice of scheduling → the plan's rows go first
-into the next commit.
+"""The loop: inbox → plane → engine → one slice of scheduling → plane → one commit → orders, answers.
 
-One group is in flight at a time, so everything is decided on memory that reflects all earlier groups. Runs unchanged
-on the virtual Runtime. It holds no decision about scheduling.
+What has ended and what starts in its place are one transaction; nothing is told to anybody before it is committed. One
+group is in flight at a time, so everything is decided on memory that reflects all earlier groups. Where a commit fails,
+plane and engine go back to where the last one left them. Runs unchanged on the virtual Runtime. It holds no decision
+about scheduling.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Protocol
 
-from hal.core.engine.events import INF, StartsRefused
-from hal.core.engine.plan import Plan
-from hal.core.engine.scheduler import Scheduler
+from hal.core.engine.events import INF
 from hal.core.model import HALError, StoreError
 from hal.daemons.controller.clock import Clock
 from hal.daemons.controller.committing import Committer
+from hal.daemons.controller.deciding import Engine
 from hal.daemons.controller.inbox import Call, Inbox, Report, is_refusal
 from hal.planes.tasks import Change, TaskPlane
 from hal.runtime.interface import Runtime
@@ -26,17 +25,6 @@ RETRY_LONGEST_MS = 5_000
 """Between two tries to commit while the store refuses (a full disk)."""
 LONGEST_WAIT_MS = 60_000
 """The loop looks at the clock at least so often."""
-
-
-class PlanSink:
-    """Keeps assumed plans until the loop makes their starts durable."""
-
-    def __init__(self) -> None:
-        self.plans: list[Plan] = []
-
-    def accept(self, plan: Plan) -> None:
-        """Called by the scheduler; see `hal.core.engine.scheduler.Sink`."""
-        self.plans.append(plan)
 
 
 class Effects(Protocol):
@@ -54,11 +42,9 @@ class ControlLoop:
         runtime: Runtime,
         clock: Clock,
         plane: TaskPlane,
-        scheduler: Scheduler,
-        sink: PlanSink,
+        engine: Engine,
         committer: Committer,
         effects: Effects,
-        row_name: Callable[[int], str],
     ) -> None:
         self.inbox = Inbox()
         self.trouble = ""
@@ -66,11 +52,9 @@ class ControlLoop:
         self._runtime = runtime
         self._clock = clock
         self._plane = plane
-        self._scheduler = scheduler
-        self._sink = sink
+        self._engine = engine
         self._committer = committer
         self._effects = effects
-        self._row_name = row_name
         self._retry_ms = 0
         self._stopping = False
         self._more = True
@@ -84,9 +68,6 @@ class ControlLoop:
                 return
             if not await self._one_group():
                 await self._back_off()
-                continue
-            step = self._scheduler.step(self._clock.now_ms())
-            self._more, self._wake_ms = step.more, step.wake_ms
 
     def stop(self, reason: str) -> None:
         """Finish the group in flight and return from `run`; calls that wait are refused."""
@@ -95,7 +76,7 @@ class ControlLoop:
         self.inbox.filled.set()
 
     async def _work_comes(self) -> None:
-        if self.inbox or self._sink.plans or self._more:
+        if self.inbox or self._more:
             await self._runtime.sleep(0)
             return
         self.inbox.filled.clear()
@@ -115,11 +96,10 @@ class ControlLoop:
     # ── one group ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _one_group(self) -> bool:
-        """Stage what waits and commit it; False when the store refused."""
-        reports, calls = self.inbox.take()
-        plans, self._sink.plans = self._sink.plans, []
+        """Stage what waits, decide, commit it all; False when the store refused."""
         now_ms = self._clock.now_ms()
-        reports, calls = self._staged(plans, reports, calls, now_ms)
+        reports, calls = self._staged(*self.inbox.take(), now_ms)
+        self._decide(now_ms)
         change = self._plane.seal(now_ms)
         committed: Committed | None = None
         if not change.empty:
@@ -128,11 +108,9 @@ class ControlLoop:
             except StaleEpoch:
                 raise
             except StoreError as error:
-                self._undone(plans, reports, calls, error)
+                self._undone(reports, calls, error)
                 return False
         self._plane.durable()
-        for event in change.engine:
-            self._scheduler.feed(event)
         for call in calls:
             call.done()
         self._effects.committed(change, committed)
@@ -141,23 +119,27 @@ class ControlLoop:
             self.trouble, self._retry_ms = "", 0
         return True
 
+    def _decide(self, now_ms: int) -> None:
+        """Tell the engine what is staged, and stage what it decides."""
+        self._engine.feed(self._plane.take_engine_events())
+        step = self._engine.step(now_ms)
+        self._more, self._wake_ms = step.more, step.wake_ms
+        for plan in self._engine.take_plans():
+            self._plane.assumed(plan.starts, plan.rows, self._engine.row_name, self._committer.epoch, now_ms)
+
     def _staged(
-        self, plans: list[Plan], reports: list[Report], calls: list[Call[Any]], now_ms: int
+        self, reports: list[Report], calls: list[Call[Any]], now_ms: int
     ) -> tuple[list[Report], list[Call[Any]]]:
         """Stage everything; what was refused is answered, what is faulty is left out and the rest staged again."""
         while True:
-            faulty = self._try_to_stage(plans, reports, calls, now_ms)
+            faulty = self._try_to_stage(reports, calls, now_ms)
             if faulty is None:
                 return reports, calls
             self._plane.undo()
             reports = [report for report in reports if report is not faulty]
             calls = [call for call in calls if call is not faulty and not call.answer.done()]
 
-    def _try_to_stage(
-        self, plans: list[Plan], reports: list[Report], calls: list[Call[Any]], now_ms: int
-    ) -> Report | Call[Any] | None:
-        for plan in plans:
-            self._plane.assumed(plan.starts, plan.rows, self._row_name, self._committer.epoch, now_ms)
+    def _try_to_stage(self, reports: list[Report], calls: list[Call[Any]], now_ms: int) -> Report | Call[Any] | None:
         for report in reports:
             try:
                 report.stage(now_ms)
@@ -178,10 +160,9 @@ class ControlLoop:
                 calls.remove(call)
         return None
 
-    def _undone(self, plans: list[Plan], reports: list[Report], calls: list[Call[Any]], error: StoreError) -> None:
+    def _undone(self, reports: list[Report], calls: list[Call[Any]], error: StoreError) -> None:
         self._plane.undo()
-        for plan in reversed(plans):
-            self._scheduler.feed(StartsRefused(plan.starts))
+        self._engine.begin(self._plane.engine_events())
         self.inbox.put_back(reports)
         for call in calls:
             call.failed(error)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hal.core.engine import State
 from hal.daemons.controller.agents import Agents
 from hal.daemons.controller.clock import Clock
 from hal.daemons.controller.committing import Committer
+from hal.daemons.controller.deciding import Engine
 from hal.daemons.controller.loop import ControlLoop
 from hal.daemons.controller.watching import Waiters, Watchers
 from hal.planes.tasks import TaskPlane
@@ -21,7 +21,7 @@ class Parts:
     runtime: Runtime
     clock: Clock
     plane: TaskPlane
-    engine: State
+    engine: Engine
     committer: Committer
     agents: Agents
     loop: ControlLoop

@@ -9,7 +9,6 @@ from importlib import metadata
 
 from msgspec import Struct
 
-from hal.core.engine import State
 from hal.core.engine.events import INF
 from hal.core.model import Event, NotFoundError, SpecError, TaskState
 from hal.daemons.controller.parts import Parts
@@ -170,7 +169,7 @@ class Reading:
             name=row.name,
             state=row.state,
             capacity=row.capacity,
-            free=_free(self._parts.engine, row),
+            free=self._parts.engine.free(row),
             labels=row.labels,
             reason=row.reason,
             last_seen_ms=heard or None,
@@ -244,12 +243,3 @@ class Health(Struct, frozen=True, kw_only=True):
     nodes: dict[str, int]
     """Nodes by state."""
     warnings: list[str]
-
-
-def _free(engine: State, row: NodeRow) -> dict[str, int]:
-    """What no attempt holds there; all of it for a node the engine does not know."""
-    place = engine.row_by_name.get(row.name)
-    if place is None:
-        return dict(row.capacity)
-    free = engine.free[place]
-    return {name: max(int(free[engine.resources.index(name)]), 0) for name in row.capacity if name in engine.resources}

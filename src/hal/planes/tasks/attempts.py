@@ -56,6 +56,8 @@ _TASK_ENDS = {
     TaskState.CANCELLED: TaskEvent.CANCEL,
 }
 
+NEVER_AN_END = frozenset({AttemptState.REFUSED, AttemptState.LOST, AttemptState.PREEMPTED})
+"""Attempts after which a task is tried again, unless it was tried too often."""
 REFUSED_CAUSE = "refused"
 LOST_CAUSE = "lost"
 SPAWN_FAILED_CAUSE = "spawn-failed"
@@ -334,7 +336,7 @@ def _attempt_ended(
     following = after_attempt(job.spec, attempt.attempt, attempt.retries, state)
     del job.active[attempt.task]
     if following.state.ended:
-        _task_ends(table, job, attempt, following, end, exit_code)
+        _task_ends(table, job, attempt, state, following, end, exit_code)
     else:
         _task_waits_again(table, job, attempt, following, now_ms)
 
@@ -352,13 +354,23 @@ def _task_waits_again(table: JobTable, job: LiveJob, attempt: Attempt, following
 
 
 def _task_ends(
-    table: JobTable, job: LiveJob, attempt: Attempt, following: Next, end: StepEnd, exit_code: int | None
+    table: JobTable,
+    job: LiveJob,
+    attempt: Attempt,
+    state: AttemptState,
+    following: Next,
+    end: StepEnd,
+    exit_code: int | None,
 ) -> None:
     before, event = TaskState(attempt.state), _TASK_ENDS[following.state]
     after = walk(TASK, before, (event,) if TASK.allows(before, event) else (TaskEvent.FINALISE, event))
     job.counts.move(before, after)
     if exit_code is not None:
         job.exit_code = max(exit_code, job.exit_code or 0)
+    if state in NEVER_AN_END:
+        # No end of the attempt's own: the span says how the task ended.
+        span = Span(attempt.task, 1, after, attempt.attempt + 1, 0, attempt.retries, following.reason)
+        job.spans = put(job.spans, (span,))
     if following.state is not TaskState.SUCCEEDED:
         job.reason = _end_text(job, attempt, following.reason or end.cause, end)
     table.draft.feed.end(job.id, attempt.task, attempt.attempt, False, 0)

@@ -31,11 +31,17 @@ def load(table: JobTable, loaded: Loaded) -> list[Event]:
         table.link(job)
         if job.active:
             table.busy.add(job.id)
-        for span in job.spans:
-            table.enter(job, span)
+    return engine_events(table)
+
+
+def engine_events(table: JobTable) -> list[Event]:
+    """What brings an empty engine to where the table is. Nothing may be staged."""
+    for job_id in sorted(table.jobs):
+        for span in table.jobs[job_id].spans:
+            table.enter(table.jobs[job_id], span)
     events: list[Event] = []
-    if loaded.nodes:
-        events.append(NodesChanged(tuple(node_spec(row) for row in loaded.nodes)))
+    if table.nodes:
+        events.append(NodesChanged(tuple(node_spec(row) for row in table.nodes.values())))
     adopted = _adopted(table)
     if adopted is not None:
         events.append(adopted)

@@ -53,6 +53,14 @@ class TaskPlane:
         """The sealed change was not committed: everything is as it was before."""
         self.table.undo()
 
+    def engine_events(self) -> list[Event]:
+        """What brings an empty engine to where the plane is; nothing may be staged."""
+        return loading.engine_events(self.table)
+
+    def take_engine_events(self) -> list[Event]:
+        """What has been staged for the engine so far; after an `undo` it must begin anew (`engine_events`)."""
+        return self.table.draft.feed.take()
+
     def also(self, *operations: Operation) -> None:
         """Further rows of the same transaction."""
         self.table.draft.other.extend(operations)

@@ -1,0 +1,80 @@
+"""The engine as the controller holds it: fed, stepped, asked; and begun anew where a commit failed.
+
+What is staged is told to the engine before it is committed, so that what ends and what starts in its place are one
+transaction. Where that fails the engine has seen what never happened: it is built again from the plane, which was
+undone (O(live jobs), and rare).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from hal.core.engine import State
+from hal.core.engine.classes import ClassSpec
+from hal.core.engine.config import EngineConfig
+from hal.core.engine.events import Event
+from hal.core.engine.explain import explain, fits_ever
+from hal.core.engine.plan import Plan
+from hal.core.engine.scheduler import Scheduler, Step
+from hal.core.model import Verdict
+from hal.store import NodeRow
+
+
+class Engine:
+    """One state, one scheduler, the plans that are not staged yet."""
+
+    def __init__(self, config: EngineConfig) -> None:
+        self._config = config
+        self._plans: list[Plan] = []
+        self.state = State(config)
+        self._scheduler = Scheduler(self.state, self)
+
+    # ── deciding ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def begin(self, events: Iterable[Event]) -> None:
+        """Forget everything and start from these."""
+        self._plans = []
+        self.state = State(self._config)
+        self._scheduler = Scheduler(self.state, self)
+        self.feed(events)
+
+    def feed(self, events: Iterable[Event]) -> None:
+        """Tell it what has happened."""
+        for event in events:
+            self._scheduler.feed(event)
+
+    def step(self, now_ms: int) -> Step:
+        """One slice of scheduling."""
+        return self._scheduler.step(now_ms)
+
+    def accept(self, plan: Plan) -> None:
+        """See `hal.core.engine.scheduler.Sink`."""
+        self._plans.append(plan)
+
+    def take_plans(self) -> list[Plan]:
+        """Assumed plans that are not staged yet."""
+        plans, self._plans = self._plans, []
+        return plans
+
+    def row_name(self, row: int) -> str:
+        """The node of a row."""
+        return self.state.row_name(row)
+
+    # ── asking: see `hal.planes.tasks.engine_view.EngineView` ─────────────────────────────────────────────────────
+
+    def impossible(self, request: ClassSpec) -> str:
+        """Why no nodes could ever give this; '' when some could."""
+        found = fits_ever(self.state, request)
+        return "" if found is None else found.message
+
+    def explain(self, job: int, now_ms: int) -> Verdict:
+        """Why the job's waiting tasks do not start."""
+        return explain(self.state, job, now_ms)
+
+    def free(self, row: NodeRow) -> dict[str, int]:
+        """What no attempt holds on a node; all of it where the engine does not know the node."""
+        place = self.state.row_by_name.get(row.name)
+        if place is None:
+            return dict(row.capacity)
+        free, resources = self.state.free[place], self.state.resources
+        return {name: max(int(free[resources.index(name)]), 0) for name in row.capacity if name in resources}

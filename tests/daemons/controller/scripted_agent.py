@@ -1,0 +1,185 @@
+"""An agent without processes: it speaks the wire to a real controller, and steps end as their command says.
+
+`["exit", "3"]` exits with 3 at once; `["sleep"]` runs until it is stopped; `["echo", "text"]` writes text and exits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from hal.core.model import StepId
+from hal.runtime.interface import Address, Connection, Runtime
+from hal.wire.frames import (
+    AnyFrame,
+    ExitCause,
+    Exits,
+    ExitsAck,
+    Goodbye,
+    Heartbeat,
+    HeartbeatAck,
+    HeldStep,
+    Hello,
+    LogChunk,
+    ReadLog,
+    Resize,
+    Role,
+    Start,
+    Started,
+    StepExit,
+    StepStart,
+    StepStarted,
+    StepTemplate,
+    Stop,
+    Usage,
+    Welcome,
+)
+
+
+class ScriptedAgent:
+    """One node."""
+
+    def __init__(
+        self, runtime: Runtime, address: Address, name: str = "n1", *, cpu_milli: int = 4_000, boot_id: str = "boot1"
+    ) -> None:
+        self._runtime = runtime
+        self._address = address
+        self.name = name
+        self.boot_id = boot_id
+        self.capacity = {"cpu": cpu_milli, "memory": 8 << 30}
+        self.running: dict[StepId, StepTemplate] = {}
+        self.exits: dict[StepId, StepExit] = {}
+        """Not acknowledged yet."""
+        self.started: list[StepId] = []
+        """Every step that was ever spawned, in order."""
+        self.templates: list[StepTemplate] = []
+        self.outputs: dict[StepId, bytes] = {}
+        self.goodbye: Goodbye | None = None
+        self.welcome: Welcome | None = None
+        self.resized: list[int] = []
+        """New walltimes, in order."""
+        self.deaf = False
+        """Frames are read and forgotten."""
+        self.changed = asyncio.Event()
+        self._connection: Connection | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    async def join(self) -> None:
+        """Dial, say hello, and serve from then on."""
+        connection = await self._runtime.connect(self._address)
+        held = tuple(HeldStep(step, True, 7, 1) for step in self.running)
+        held += tuple(HeldStep(step, False, 7, 1) for step in self.exits)
+        await connection.send(
+            Hello(
+                role=Role.AGENT,
+                versions=(1, 1),
+                name=self.name,
+                boot_id=self.boot_id,
+                pid=1,
+                epoch=0,
+                capacity=self.capacity,
+                labels={"node": self.name},
+                held=held,
+            )
+        )
+        answer = await connection.receive(timeout_ms=5_000)
+        assert isinstance(answer, Welcome), answer
+        self.welcome = answer
+        self._connection = connection
+        self._send(Heartbeat(stamp_boot_ms=1_000))
+        if self.exits:
+            self._send(Exits(exits=tuple(self.exits.values())))
+        self._task = asyncio.ensure_future(self._serve(connection))
+
+    def moved_to(self, runtime: Runtime) -> None:
+        """Dial from another runtime from now on."""
+        self._runtime = runtime
+        self.changed = asyncio.Event()
+
+    async def leave(self) -> None:
+        """The connection is lost; what runs goes on."""
+        assert self._connection is not None
+        assert self._task is not None
+        self._connection.close()
+        await self._task
+
+    def end(self, step: StepId, code: int = 0, cause: ExitCause = ExitCause.EXITED) -> None:
+        """A running step ends."""
+        del self.running[step]
+        now_ms = self._runtime.now_ms()
+        signal = code - 128 if cause is not ExitCause.EXITED and code > 128 else 0
+        self.exits[step] = StepExit(step, cause, code, signal, now_ms, now_ms, Usage(3, 1, 1 << 20, 0, 0), "")
+        self._send(Exits(exits=(self.exits[step],)))
+
+    async def until(self, holds: Callable[[ScriptedAgent], bool], limit_s: float = 10.0) -> None:
+        """Wait until something is true of this agent."""
+        async with asyncio.timeout(limit_s):
+            while not holds(self):
+                self.changed.clear()
+                await self.changed.wait()
+
+    async def _serve(self, connection: Connection) -> None:
+        while (frame := await connection.receive()) is not None:
+            self._received(frame)
+            self.changed.set()
+        self._connection = None
+        self.changed.set()
+
+    def _received(self, frame: AnyFrame) -> None:
+        if self.deaf:
+            return
+        match frame:
+            case Start():
+                self.templates.extend(frame.templates)
+                for start in frame.steps:
+                    self._start(start, frame.templates[start.template])
+            case Stop():
+                for step in frame.steps:
+                    if step in self.running:
+                        self.end(step, 143, ExitCause(str(frame.reason)) if _is_cause(frame) else ExitCause.CANCELLED)
+            case ExitsAck():
+                for step in frame.steps:
+                    self.exits.pop(step, None)
+            case ReadLog():
+                data = self.outputs.get(frame.step, b"")
+                at = max(len(data) + frame.offset, 0) if frame.offset < 0 else min(frame.offset, len(data))
+                self._send(
+                    LogChunk(
+                        request=frame.request,
+                        step=frame.step,
+                        stream=frame.stream,
+                        offset=at,
+                        data=data[at : at + frame.limit],
+                        size=len(data),
+                        ended=frame.step not in self.running,
+                    )
+                )
+            case Resize():
+                self.resized.append(frame.walltime_ms)
+            case Goodbye():
+                self.goodbye = frame
+            case HeartbeatAck():
+                pass
+            case _:
+                raise AssertionError(f"unexpected {frame}")
+
+    def _start(self, start: StepStart, template: StepTemplate) -> None:
+        if start.step in self.running or start.step in self.exits:
+            return
+        self.started.append(start.step)
+        self.running[start.step] = template
+        self._send(Started(steps=(StepStarted(start.step, 7, self._runtime.now_ms()),)))
+        if template.command[0] == "exit":
+            self.end(start.step, int(template.command[1]))
+        elif template.command[0] == "echo":
+            self.outputs[start.step] = " ".join(template.command[1:]).encode() + b"\n"
+            self.end(start.step)
+
+    def _send(self, frame: AnyFrame) -> None:
+        if self._connection is not None:
+            self._connection.send_nowait(frame)
+        self.changed.set()
+
+
+def _is_cause(stop: Stop) -> bool:
+    return str(stop.reason) in {cause.value for cause in ExitCause}

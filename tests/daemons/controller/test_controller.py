@@ -1,0 +1,264 @@
+"""The controller with real sockets, a real store and agents that speak the wire: what becomes of jobs and nodes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tests.daemons.controller.running import Running, on_controller, running
+
+from hal.core.model import StepId
+from hal.daemons.controller.config import Config
+from hal.planes.tasks import Site
+from hal.planes.tasks.admission import Queue
+from hal.wire.frames import ExitCause
+
+TRUE = {"command": ["exit", "0"]}
+SLEEP = {"command": ["sleep"]}
+
+
+def test_a_job_starts_when_all_that_it_waits_for_has_succeeded(hal_home: Path) -> None:
+    """An array of 3 and a fan-in job after it: the fan-in starts last, and only once."""
+
+    async def body(hal: Running) -> None:
+        agent = await hal.agent()
+        array, fan_in = await hal.submit(
+            {**TRUE, "name": "a", "array": 3}, {**TRUE, "name": "b", "dependencies": ["afterok:a"]}
+        )
+        assert (await hal.ended(fan_in))["state"] == "succeeded"
+        assert agent.started[-1] == StepId(int(fan_in), 0, 1, 0)
+        assert sorted(agent.started[:3]) == [StepId(int(array), task, 1, 0) for task in range(3)]
+
+    on_controller(hal_home, body)
+
+
+def test_a_job_that_can_never_start_fails_and_says_which_dependency(hal_home: Path) -> None:
+    """afterok of a failed job fails, and what waits for that one too; also when it is submitted afterwards."""
+
+    async def body(hal: Running) -> None:
+        await hal.agent()
+        _, second, third = await hal.submit(
+            {"command": ["exit", "4"], "name": "a"},
+            {**TRUE, "name": "b", "dependencies": ["afterok:a"]},
+            {**TRUE, "name": "c", "dependencies": ["afterok:b"]},
+        )
+        view = await hal.ended(third)
+        assert (view["state"], "dependency" in view["reason"], f"job {second}" in view["reason"]) == (
+            "failed",
+            True,
+            True,
+        )
+        (late,) = await hal.submit({**TRUE, "dependencies": ["1"]})
+        assert "which failed" in (await hal.ended(late))["reason"]
+
+    on_controller(hal_home, body)
+
+
+def test_a_failed_task_is_tried_again_as_often_as_it_may(hal_home: Path) -> None:
+    """Exit 1 with one retry: two attempts, then failed with exit code 1."""
+
+    async def body(hal: Running) -> None:
+        agent = await hal.agent()
+        (job,) = await hal.submit({"command": ["exit", "1"], "retries": {"max": 1, "backoff": "10ms"}})
+        view = await hal.ended(job)
+        assert (view["state"], view["exit_code"], view["restarts"]) == ("failed", 1, 1)
+        assert [step.attempt for step in agent.started] == [1, 2]
+
+    on_controller(hal_home, body)
+
+
+def test_a_gang_ends_when_all_its_steps_have_and_the_worst_decides(hal_home: Path) -> None:
+    """Rank 1 fails: rank 0 is stopped as its sibling, and the task failed with rank 1's exit code."""
+
+    async def body(hal: Running) -> None:
+        first, second = await hal.agent("n1"), await hal.agent("n2")
+        (job,) = await hal.submit({**SLEEP, "nodes": 2})
+        await first.until(lambda a: bool(a.running))
+        await second.until(lambda a: bool(a.running))
+        bad = next(agent for agent in (first, second) for step in agent.running if step.rank == 1)
+        bad.end(StepId(int(job), 0, 1, 1), code=9)
+        view = await hal.ended(job)
+        assert (view["state"], view["exit_code"]) == ("failed", 9)
+        assert not first.running
+        assert not second.running
+
+    on_controller(hal_home, body)
+
+
+def test_cancel_stops_what_runs_and_ends_what_waits(hal_home: Path) -> None:
+    """An array of 6 on 4 cores: 4 are stopped, 2 never start; all cancelled."""
+
+    async def body(hal: Running) -> None:
+        agent = await hal.agent()
+        (job,) = await hal.submit({**SLEEP, "array": 6})
+        await agent.until(lambda a: len(a.running) == 4)
+        answer = await hal.http.post("/v1/jobs/cancel", json={"filter": {"state": "running"}})
+        assert answer.json()["results"][0]["ok"]
+        view = await hal.ended(job)
+        assert (view["state"], view["counts"]["cancelled"], len(agent.started)) == ("cancelled", 6, 4)
+
+    on_controller(hal_home, body)
+
+
+def test_requeue_runs_what_ended_and_what_runs_once_more(hal_home: Path) -> None:
+    """A running task is stopped and started again as attempt 2; a failed job runs again when asked to."""
+
+    async def body(hal: Running) -> None:
+        agent = await hal.agent()
+        (job,) = await hal.submit(SLEEP)
+        await agent.until(lambda a: bool(a.running))
+        assert (await hal.http.post("/v1/jobs/requeue", json={"ids": [job]})).json()["results"][0]["ok"]
+        again = StepId(int(job), 0, 2, 0)
+        await agent.until(lambda a: again in a.running)
+        agent.end(again, code=3)
+        assert (await hal.ended(job))["state"] == "failed"
+        assert (await hal.http.post("/v1/jobs/requeue", json={"ids": [job]})).json()["results"][0]["ok"]
+        third = StepId(int(job), 0, 3, 0)
+        await agent.until(lambda a: third in a.running)
+        agent.end(third)
+        view = await hal.ended(job)
+        assert (view["state"], view["exit_code"]) == ("succeeded", 0)
+
+    on_controller(hal_home, body)
+
+
+def test_held_work_waits_and_why_says_so(hal_home: Path) -> None:
+    """A held job does not start, `why` names the hold; released it runs."""
+
+    async def body(hal: Running) -> None:
+        agent = await hal.agent()
+        (job,) = await hal.submit({**TRUE, "hold": True})
+        why = (await hal.http.get(f"/v1/jobs/{job}/why")).json()
+        assert (why["reason"], why["state"], agent.started) == ("held", "held", [])
+        await hal.http.post("/v1/jobs/release", json={"ids": [job]})
+        assert (await hal.ended(job))["state"] == "succeeded"
+        (waiting,) = await hal.submit({**TRUE, "dependencies": [job], "hold": True})
+        assert (await hal.http.get(f"/v1/jobs/{waiting}/why")).json()["reason"] == "held"
+
+    on_controller(hal_home, body)
+
+
+def test_a_changed_walltime_reaches_running_steps_and_limits_hold(hal_home: Path) -> None:
+    """PATCH within the queue's limit is told to the node; beyond it is refused with the limit."""
+    site = Site(queues={"default": Queue(max_walltime=7_200_000)})  # type: ignore[arg-type]
+
+    async def body(hal: Running) -> None:
+        agent = await hal.agent()
+        (job,) = await hal.submit({**SLEEP, "walltime": "1h"})
+        await agent.until(lambda a: bool(a.running))
+        answer = await hal.http.patch(f"/v1/jobs/{job}", json={"walltime": "2h", "priority": 7, "name": "new"})
+        assert (answer.json()["walltime"], answer.json()["priority"], answer.json()["name"]) == ("2h", 7, "new")
+        await agent.until(lambda a: a.resized == [7_200_000])
+        refused = await hal.http.patch(f"/v1/jobs/{job}", json={"walltime": "3h"})
+        assert (refused.status_code, "2h" in refused.json()["hint"]) == (400, True)
+
+    on_controller(hal_home, body, Config(site=site))
+
+
+def test_a_restarted_controller_goes_on_where_it_was(hal_home: Path) -> None:
+    """A step that ran through the restart is not started again, its exit counts; what nobody knows is stopped."""
+
+    async def live() -> None:
+        async with running(hal_home) as first:
+            agent = await first.agent()
+            (job,) = await first.submit(SLEEP)
+            await agent.until(lambda a: bool(a.running))
+            (step,) = agent.running
+            await first.until(lambda: first.api.nodes()[0].running == 1)
+        assert agent.goodbye is not None
+        async with running(hal_home) as second:
+            stranger = StepId(77, 0, 1, 0)
+            agent.running[stranger] = agent.running[step]
+            agent.moved_to(second.runtime)
+            await agent.join()
+            await agent.until(lambda a: stranger not in a.running)
+            agent.end(step)
+            view = await second.ended(job)
+            assert (view["state"], agent.started) == ("succeeded", [step])
+
+    import asyncio
+
+    asyncio.run(live())
+
+
+def test_a_node_of_another_boot_has_lost_its_steps_and_they_run_again(hal_home: Path) -> None:
+    """The attempt ends as lost, no retry is counted, attempt 2 runs."""
+
+    async def body(hal: Running) -> None:
+        agent = await hal.agent()
+        (job,) = await hal.submit(SLEEP)
+        await agent.until(lambda a: bool(a.running))
+        await agent.leave()
+        agent.running.clear()
+        agent.boot_id = "boot2"
+        await agent.join()
+        again = StepId(int(job), 0, 2, 0)
+        await agent.until(lambda a: again in a.running)
+        task = (await hal.http.get(f"/v1/jobs/{job}/tasks/0")).json()
+        assert (next(a["state"] for a in task["attempts"]), task["retries"]) == ("lost", 0)
+        agent.end(again)
+        assert (await hal.ended(job))["state"] == "succeeded"
+
+    on_controller(hal_home, body)
+
+
+def test_a_start_that_was_lost_on_the_way_is_repeated_when_the_node_returns(hal_home: Path) -> None:
+    """The connection ends before the start was taken: the same attempt is started after the next hello."""
+
+    async def body(hal: Running) -> None:
+        agent = await hal.agent()
+        agent.deaf = True
+        (job,) = await hal.submit(TRUE)
+        await hal.until(lambda: hal.api.nodes()[0].running == 1)
+        await agent.leave()
+        agent.deaf = False
+        await agent.join()
+        assert (await hal.ended(job))["state"] == "succeeded"
+        assert agent.started == [StepId(int(job), 0, 1, 0)]
+
+    on_controller(hal_home, body)
+
+
+def test_a_full_store_refuses_with_one_error_and_goes_on_reading(hal_home: Path) -> None:
+    """What does not fit is refused as a whole (503, code store); what was there is still read, and small things fit."""
+
+    async def body(hal: Running) -> None:
+        (before,) = await hal.submit(TRUE)
+        big = {"command": ["exit", "x" * 100_000]}
+        refused: Any = None
+        for _ in range(100):
+            refused = await hal.http.post("/v1/jobs", json={"jobs": [{**big, "name": f"j{n}"} for n in range(8)]})
+            if refused.status_code != 201:
+                break
+        assert (refused.status_code, refused.json()["code"]) == (503, "store")
+        assert (await hal.http.get(f"/v1/jobs/{before}")).json()["state"] == "pending"
+        assert (await hal.http.get("/v1/health")).json()["status"] == "degraded"
+        newest = int((await hal.http.get("/v1/jobs", params={"limit": 1})).json()["jobs"][0]["id"])
+        agent = await hal.agent()
+        assert (await hal.ended(before))["state"] == "succeeded"
+        assert agent.started[0].job == int(before)
+        (small,) = await hal.submit(TRUE)
+        assert int(small) == newest + 1
+
+    on_controller(hal_home, body, max_bytes=6 << 20)
+
+
+def test_a_node_that_said_nothing_new_can_be_told_exits_twice(hal_home: Path) -> None:
+    """An exit that is repeated is acknowledged again and changes nothing."""
+
+    async def body(hal: Running) -> None:
+        agent = await hal.agent()
+        (job,) = await hal.submit(SLEEP)
+        await agent.until(lambda a: bool(a.running))
+        (step,) = agent.running
+        agent.end(step, 143, ExitCause.SIGNALLED)
+        exit_ = agent.exits[step]
+        view = await hal.ended(job)
+        await agent.until(lambda a: not a.exits)
+        agent.exits[step] = exit_
+        await agent.leave()
+        await agent.join()
+        await agent.until(lambda a: not a.exits)
+        assert (await hal.http.get(f"/v1/jobs/{job}")).json() == view
+
+    on_controller(hal_home, body)
