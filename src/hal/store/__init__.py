@@ -6,6 +6,7 @@ Import names from here.
 from hal.store.database import MemoryDatabase
 from hal.store.errors import (
     CommitUnknown,
+    FlushFailed,
     GroupRefused,
     NotAStore,
     StaleEpoch,
@@ -61,6 +62,7 @@ __all__ = [
     "Committed",
     "EditJobs",
     "EndAttempts",
+    "FlushFailed",
     "Group",
     "GroupRefused",
     "InsertAttempts",

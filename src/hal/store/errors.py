@@ -5,7 +5,7 @@ Every `StoreError` that `Store.commit` raises, except `CommitUnknown`, means tha
 
 from __future__ import annotations
 
-from hal.core.model import StoreError
+from hal.core.model import InternalError, StoreError
 
 
 class NotAStore(StoreError):
@@ -44,8 +44,14 @@ class CommitUnknown(StoreError):
     """The group may or may not be durable: look its commit id up (`commit_known`) before anything else is decided."""
 
 
+class FlushFailed(InternalError):
+    """The disk refused to flush what was committed. Not a `StoreError`: the group is written, and no later flush that
+    succeeds says anything of this one, so the process must end and start again from what the disk holds."""
+
+
 __all__ = [
     "CommitUnknown",
+    "FlushFailed",
     "GroupRefused",
     "NotAStore",
     "StaleEpoch",

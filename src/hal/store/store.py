@@ -1,7 +1,8 @@
 """The Store: durable truth. One group is one transaction: rows, events and the commit's own id, or nothing of it.
 
 Synchronous. Writing calls (`take_leadership`, `commit`, `trim`) come from one thread at a time; reading calls from any,
-on connections of their own, and never wait for the writer. What `commit` has returned for survives a power failure.
+on connections of their own, and never wait for the writer. What `commit` has returned for survives the death of every
+process; with `flush`, which `commit` calls unless told otherwise, a power failure too.
 """
 
 from __future__ import annotations
@@ -85,30 +86,44 @@ class Store:
                 connection.execute(insert(table), {"id": 1, **values})
             else:
                 connection.execute(update(table).where(table.c.id == 1).values(values))
+        self._database.flush()
         return (former or 0) + 1
 
-    def commit(self, group: Group, *, epoch: int) -> Committed:
+    def commit(self, group: Group, *, epoch: int, flush: bool = True) -> Committed:
         """Write a group as a whole. A group whose commit id is durable already is not written again.
 
+        Args:
+            flush: False leaves it to a later `flush` that the group survives a power failure.
         Raises:
+            FlushFailed: the group is written, but the disk refused to flush it: start again from what is there.
             StaleEpoch: another leader has taken over: nothing was written; step down.
             CommitUnknown: the group may be durable or not: look it up with `commit_known`.
             StoreError: any other: nothing was written.
         """
         doing = f"committing group {group.commit_id}"
         database = self._database
-        with database.translated(doing), database.writer.connect() as connection:
-            with connection.begin() as transaction:
-                self._check_epoch(connection, epoch)
-                done = _committed(connection, group.commit_id)
-                if done is not None:
-                    return done
-                committed = _write_group(connection, group)
-                try:
-                    transaction.commit()
-                except DBAPIError as error:
-                    raise _commit_failed(error, doing, database.place) from error
-            return committed
+        with (
+            database.translated(doing),
+            database.writer.connect() as connection,
+            connection.begin() as transaction,
+        ):
+            self._check_epoch(connection, epoch)
+            committed = _committed(connection, group.commit_id) or _write_group(connection, group)
+            try:
+                transaction.commit()
+            except DBAPIError as error:
+                raise _commit_failed(error, doing, database.place) from error
+        if flush:
+            database.flush()
+        return committed
+
+    def flush(self) -> None:
+        """Make what was committed before this call survive a power failure. Any thread.
+
+        Raises:
+            FlushFailed: see `commit`.
+        """
+        self._database.flush()
 
     def commit_known(self, commit_id: str) -> bool:
         """Whether that group is durable. True is final; False is final once the commit has returned or failed."""
