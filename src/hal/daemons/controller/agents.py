@@ -21,7 +21,7 @@ from hal.core.model import (
 )
 from hal.daemons.controller.clock import Clock
 from hal.daemons.controller.committing import Committer
-from hal.daemons.controller.framing import other_frames, start_frames
+from hal.daemons.controller.framing import ack_frames, other_frames, start_frames
 from hal.daemons.controller.inbox import Inbox
 from hal.planes.tasks import Arrival, Orders, TaskPlane
 from hal.runtime.home import check_node_name
@@ -118,7 +118,7 @@ class Agents:
     # ── telling ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def deliver(self, orders: dict[str, Orders]) -> None:
-        """Send what a commit has made true."""
+        """Send what a commit has made true: starts, stops, new walltimes."""
         for node, told in orders.items():
             link = self._links.setdefault(node, Link(node))
             link.unsent.extend((told.templates[start.template], start) for start in told.starts)
@@ -127,6 +127,14 @@ class Agents:
             self._send_starts(link)
             for frame in other_frames(told, self._committer.epoch):
                 self._send(link, frame)
+
+    def acknowledge(self, orders: dict[str, Orders]) -> None:
+        """Tell keepers which exits they may forget: those that a power failure cannot take back."""
+        for node, told in orders.items():
+            link = self._links.get(node)
+            if link is not None:
+                for frame in ack_frames(told):
+                    self._send(link, frame)
 
     def _send_starts(self, link: Link) -> None:
         if not link.unsent or link.connection is None or not link.stamp_boot_ms:

@@ -64,7 +64,7 @@ class Committer:
             self.epoch = await self._runtime.run_blocking(partial(self.store.take_leadership, self._holder, now_ms))
 
     async def commit(self, operations: list[Operation], now_ms: int) -> Committed:
-        """Write all of it or nothing.
+        """Write all of it or nothing; it is flushed later (see `flushing`).
 
         Raises:
             StoreError: nothing was written; what was asked may be tried again.
@@ -72,7 +72,7 @@ class Committer:
         """
         group = Group(self._runtime.new_id(), now_ms, operations)
         try:
-            return await self._runtime.run_blocking(partial(self.store.commit, group, epoch=self.epoch))
+            return await self._runtime.run_blocking(partial(self.store.commit, group, epoch=self.epoch, flush=False))
         except CommitUnknown as error:
             self._runtime.log.error("the outcome of a commit is unknown; looking it up", reason=str(error))
             return await self._runtime.run_blocking(partial(self._settle, group))

@@ -53,7 +53,8 @@ class Controller:
         self._plane = TaskPlane(config.site, self._engine)
         self._agents = Agents(runtime, self._clock, self._plane, self._committer, lambda: self._loop.inbox)
         self._waiters, self._watchers = Waiters(), Watchers()
-        self._loop = ControlLoop(runtime, self._clock, self._plane, self._engine, self._committer, self)
+        self._flusher = Flusher(runtime, self._committer)
+        self._loop = ControlLoop(runtime, self._clock, self._plane, self._engine, self._committer, self._flusher, self)
         self._listener: Listener | None = None
         self.api = ControllerApi(
             Parts(
@@ -97,16 +98,20 @@ class Controller:
         plane.controller_started(self._committer.epoch)
         change = plane.seal(now_ms)
         await self._committer.commit(change.operations, now_ms)
+        await self._runtime.run_blocking(self._committer.store.flush)
         plane.durable()
         self._engine.feed(change.engine)
 
     async def run(self) -> None:
         """Until `stop`."""
         trimming = asyncio.ensure_future(self._trim())
+        flushing = self._runtime.spawn_task(self._flusher.run(), "flush")
         try:
             await self._loop.run()
+            await self._flusher.drained()
         finally:
             trimming.cancel()
+            flushing.cancel()
 
     def stop(self) -> None:
         """Accept nothing more; `run` returns when the group in flight is finished."""
@@ -122,9 +127,13 @@ class Controller:
 
     # ── effects ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def committed(self, change: Change, committed: Committed | None) -> None:
+    def committed(self, change: Change) -> None:
         """See `loop.Effects`."""
         self._agents.deliver(change.orders)
+
+    def flushed(self, change: Change, committed: Committed | None) -> None:
+        """See `loop.Effects`."""
+        self._agents.acknowledge(change.orders)
         for job in change.ended:
             if self._waiters.wanted(job.id):
                 self._waiters.ended(job_row(job))

@@ -62,13 +62,17 @@ def start_frames(
 
 
 def other_frames(orders: Orders, epoch: int) -> Iterator[AnyFrame]:
-    """Stops, new walltimes and acknowledgements."""
+    """Stops and new walltimes."""
     for reason, steps in orders.stops.items():
         for part in _parts(steps):
             yield Stop(epoch=epoch, steps=part, reason=reason, grace_ms=GRACE_MS)
     for walltime_ms, steps in orders.walltimes.items():
         for part in _parts(steps):
             yield Resize(epoch=epoch, steps=part, walltime_ms=min(walltime_ms, INF))
+
+
+def ack_frames(orders: Orders) -> Iterator[AnyFrame]:
+    """Acknowledgements of exits."""
     for part in _parts(orders.acks):
         yield ExitsAck(steps=part)
 

@@ -1,6 +1,7 @@
-"""The loop: inbox → plane → engine → one slice of scheduling → plane → one commit → orders, answers.
+"""The loop: inbox → plane → engine → one slice of scheduling → plane → one commit → orders; one flush → answers.
 
-What has ended and what starts in its place are one transaction; nothing is told to anybody before it is committed. One
+What has ended and what starts in its place are one transaction; nothing is told to anybody before it is committed, and
+people and keepers are answered when it is flushed (see `flushing`). One
 group is in flight at a time, so everything is decided on memory that reflects all earlier groups. Where a commit fails,
 plane and engine go back to where the last one left them. Runs unchanged on the virtual Runtime. It holds no decision
 about scheduling.
@@ -8,6 +9,7 @@ about scheduling.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Protocol
 
 from hal.core.engine.events import INF
@@ -15,6 +17,7 @@ from hal.core.model import HALError, StoreError
 from hal.daemons.controller.clock import Clock
 from hal.daemons.controller.committing import Committer
 from hal.daemons.controller.deciding import Engine
+from hal.daemons.controller.flushing import Flusher
 from hal.daemons.controller.inbox import Call, Inbox, Report, is_refusal
 from hal.planes.tasks import Change, TaskPlane
 from hal.runtime.interface import Runtime
@@ -30,8 +33,11 @@ LONGEST_WAIT_MS = 60_000
 class Effects(Protocol):
     """What follows a commit."""
 
-    def committed(self, change: Change, committed: Committed | None) -> None:
-        """Send orders, tell those who wait and watch."""
+    def committed(self, change: Change) -> None:
+        """Send orders."""
+
+    def flushed(self, change: Change, committed: Committed | None) -> None:
+        """Acknowledge, tell those who wait and watch."""
 
 
 class ControlLoop:
@@ -44,6 +50,7 @@ class ControlLoop:
         plane: TaskPlane,
         engine: Engine,
         committer: Committer,
+        flusher: Flusher,
         effects: Effects,
     ) -> None:
         self.inbox = Inbox()
@@ -54,6 +61,7 @@ class ControlLoop:
         self._plane = plane
         self._engine = engine
         self._committer = committer
+        self._flusher = flusher
         self._effects = effects
         self._retry_ms = 0
         self._stopping = False
@@ -111,13 +119,17 @@ class ControlLoop:
                 self._undone(reports, calls, error)
                 return False
         self._plane.durable()
-        for call in calls:
-            call.done()
-        self._effects.committed(change, committed)
+        self._effects.committed(change)
+        await self._flusher.then(partial(self._answer, calls, change, committed))
         if committed is not None and self.trouble:
             self._runtime.log.info("commits succeed again")
             self.trouble, self._retry_ms = "", 0
         return True
+
+    def _answer(self, calls: list[Call[Any]], change: Change, committed: Committed | None) -> None:
+        for call in calls:
+            call.done()
+        self._effects.flushed(change, committed)
 
     def _decide(self, now_ms: int) -> None:
         """Tell the engine what is staged, and stage what it decides."""

@@ -35,7 +35,7 @@ def document() -> dict[str, Any]:
     paths: dict[str, dict[str, Any]] = {}
     for endpoint in endpoints():
         paths.setdefault(endpoint.path, {})[endpoint.method] = _operation(endpoint)
-    return {
+    told = {
         "openapi": "3.1.0",
         "info": {
             "title": "HAL",
@@ -61,6 +61,9 @@ def document() -> dict[str, Any]:
             },
         },
     }
+    # Plain JSON values only: what a reader of the document gets is equal to this.
+    plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(told))
+    return plain
 
 
 def _schemas() -> dict[str, Any]:

@@ -22,6 +22,7 @@ AnyRequest = Request[Any, Any, Any]
 DEFAULT_PAGE = 100
 MAX_LIMIT = 1_000
 MAX_KEY_CHARS = 200
+MAX_TASK = 1 << 31
 MAX_TEXT = 1_000
 """Longest value of a query parameter."""
 JOB_FILTERS = ("state", "user", "queue", "name", "account", "label")
@@ -115,6 +116,16 @@ def job_id(text: str) -> int:
     if task is not None:
         raise SpecError(f"'{text}' names a task; this path is about a job", hint=f"write {job}")
     return job
+
+
+def job_of(request: AnyRequest) -> int:
+    """The job that the path names."""
+    return job_id(request.path_params["job"])
+
+
+def task_of(request: AnyRequest) -> int:
+    """The task that the path names."""
+    return integer(request.path_params["task"], "task", low=0, high=MAX_TASK)
 
 
 def states_of(text: str) -> tuple[TaskState, ...]:

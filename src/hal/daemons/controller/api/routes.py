@@ -18,11 +18,11 @@ from hal.daemons.controller.api.reading_requests import (
     AnyRequest,
     Params,
     body_as,
-    integer,
     job_filter,
-    job_id,
+    job_of,
     key_of,
     specs_of,
+    task_of,
 )
 from hal.daemons.controller.changing import Action
 from hal.daemons.controller.control_body import ControlBody
@@ -34,7 +34,6 @@ from hal.runtime.interface import Runtime
 from hal.wire.agree import SPOKEN
 
 DEFAULT_WAIT_S = 30.0
-MAX_TASK = 1 << 31
 
 
 class Identity(Struct, frozen=True):
@@ -73,37 +72,37 @@ def job_routes(api: ControllerApi, runtime: Runtime) -> list[HTTPRouteHandler]:
         return json_answer({"jobs": found, "cursor": found[-1].id if len(found) == limit else None})
 
     @get("/v1/jobs/{job:str}")
-    async def job(request: Request[Any, Any, Any], job: str) -> Response[bytes]:
+    async def job(request: Request[Any, Any, Any]) -> Response[bytes]:
         Params(request, [])
-        return json_answer(await api.job(job_id(job)))
+        return json_answer(await api.job(job_of(request)))
 
     @patch("/v1/jobs/{job:str}")
-    async def update(request: Request[Any, Any, Any], job: str) -> Response[bytes]:
+    async def update(request: Request[Any, Any, Any]) -> Response[bytes]:
         Params(request, [])
         change = body_as(await request.body(), JobPatch)
-        return json_answer(await api.update(job_id(job), change, by(request)))
+        return json_answer(await api.update(job_of(request), change, by(request)))
 
     @get("/v1/jobs/{job:str}/wait")
-    async def wait(request: Request[Any, Any, Any], job: str) -> Response[bytes]:
+    async def wait(request: Request[Any, Any, Any]) -> Response[bytes]:
         timeout_s = Params(request, ["timeout_s"]).seconds("timeout_s", DEFAULT_WAIT_S)
-        return json_answer(await api.wait(job_id(job), timeout_s))
+        return json_answer(await api.wait(job_of(request), timeout_s))
 
     @get("/v1/jobs/{job:str}/why")
-    async def why(request: Request[Any, Any, Any], job: str) -> Response[bytes]:
+    async def why(request: Request[Any, Any, Any]) -> Response[bytes]:
         Params(request, [])
-        return json_answer(await api.why(job_id(job)))
+        return json_answer(await api.why(job_of(request)))
 
     @get("/v1/jobs/{job:str}/tasks")
-    async def tasks(request: Request[Any, Any, Any], job: str) -> Response[bytes]:
+    async def tasks(request: Request[Any, Any, Any]) -> Response[bytes]:
         params = Params(request, ["state", "limit", "cursor"])
         limit = params.limit()
-        found = await api.tasks(job_id(job), params.states(), params.cursor(), limit)
+        found = await api.tasks(job_of(request), params.states(), params.cursor(), limit)
         return json_answer({"tasks": found, "cursor": str(found[-1].task) if len(found) == limit else None})
 
     @get("/v1/jobs/{job:str}/tasks/{task:str}")
-    async def task(request: Request[Any, Any, Any], job: str, task: str) -> Response[bytes]:
+    async def task(request: Request[Any, Any, Any]) -> Response[bytes]:
         Params(request, [])
-        return json_answer(await api.task(job_id(job), integer(task, "task", low=0, high=MAX_TASK)))
+        return json_answer(await api.task(job_of(request), task_of(request)))
 
     return [submit, jobs, job, update, wait, why, tasks, task, *(_control(action, api, by) for action in Action)]
 
@@ -134,16 +133,16 @@ def other_routes(api: ControllerApi, runtime: Runtime) -> list[HTTPRouteHandler]
         return json_answer({"nodes": api.nodes()})
 
     @get("/v1/nodes/{name:str}")
-    async def node(request: Request[Any, Any, Any], name: str) -> Response[bytes]:
+    async def node(request: Request[Any, Any, Any]) -> Response[bytes]:
         Params(request, [])
-        return json_answer(api.node(name))
+        return json_answer(api.node(request.path_params["name"]))
 
     @post("/v1/nodes/{name:str}/fence")
-    async def fence(request: Request[Any, Any, Any], name: str) -> Response[bytes]:
+    async def fence(request: Request[Any, Any, Any]) -> Response[bytes]:
         Params(request, [])
         identity: Identity = request.scope["state"]["identity"]
-        await api.fence(name, Submitter(identity.user, runtime.new_id()))
-        return json_answer(api.node(name))
+        await api.fence(request.path_params["name"], Submitter(identity.user, runtime.new_id()))
+        return json_answer(api.node(request.path_params["name"]))
 
     @get("/v1/queues")
     async def queues(request: Request[Any, Any, Any]) -> Response[bytes]:

@@ -16,8 +16,8 @@ from litestar.response import Stream as StreamingResponse
 
 from hal.core.model import Event, HALError, SpecError
 from hal.daemons.controller.api.problems import problem_of
-from hal.daemons.controller.api.reading_requests import MAX_LIMIT, AnyRequest, Params, integer, job_id
-from hal.daemons.controller.api.routes import MAX_TASK, json_answer
+from hal.daemons.controller.api.reading_requests import MAX_LIMIT, MAX_TASK, AnyRequest, Params, integer, job_id, job_of
+from hal.daemons.controller.api.routes import json_answer
 from hal.daemons.controller.controller import ControllerApi
 from hal.daemons.controller.outputs import MAX_PIECE_BYTES, LogRequest, Piece
 from hal.wire.frames import Stream
@@ -35,9 +35,9 @@ def stream_routes(api: ControllerApi) -> list[HTTPRouteHandler]:
     """Outputs and events."""
 
     @get("/v1/jobs/{job:str}/logs")
-    async def logs(request: Request[Any, Any, Any], job: str) -> Response[Any]:
+    async def logs(request: Request[Any, Any, Any]) -> Response[Any]:
         params = Params(request, LOG_PARAMS)
-        wanted = _log_request(params, job_id(job))
+        wanted = _log_request(params, job_of(request))
         offset = params.integer("offset", 0, low=-(1 << 62), high=1 << 62)
         if not params.flag("follow"):
             limit = params.integer("limit", MAX_PIECE_BYTES, low=0, high=1 << 40)
