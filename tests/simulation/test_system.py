@@ -29,12 +29,12 @@ from hal.store import Store
 LIMIT_MS: Final = 4 * 3_600_000
 JOBS: Final = 14
 ALICE: Final = Submitter("alice")
-FAST_SEEDS: Final = range(30)
-SLOW_SEEDS: Final = range(1_000, 1_170)
 
-seeds = pytest.mark.parametrize(
-    "seed", [*FAST_SEEDS, *(pytest.param(seed, marks=pytest.mark.slow) for seed in SLOW_SEEDS)]
-)
+
+def seeds(fast: int, slow: int) -> pytest.MarkDecorator:
+    """So many seeds in every run of the tests, and so many more in the long one."""
+    more = (pytest.param(seed, marks=pytest.mark.slow) for seed in range(1_000, 1_000 + slow))
+    return pytest.mark.parametrize("seed", [*range(fast), *more])
 
 
 class Faults:
@@ -108,6 +108,8 @@ def run_all(system: System, wanted: Sequence[Wanted], faults: Faults, meddling: 
         await submit(system, wanted, ids)
         await meddles
         await troubling
+        # What people hold would wait for ever.
+        await system.ask(lambda api: api.control(Action.RELEASE, [str(job) for job in ids], None, ALICE))
         for job in ids:
             while True:
                 view = await system.ask(lambda api, job=job: api.wait(job, 30.0))  # type: ignore[misc]
@@ -129,7 +131,7 @@ def world(seed: int) -> Iterator[VirtualWorld]:
         yield made
 
 
-@seeds
+@seeds(fast=30, slow=250)
 def test_kills_lose_and_double_nothing(world: VirtualWorld) -> None:
     """Controller, agents and keepers are killed between and within their steps; helpers and so all ends stay known."""
     system = System(world, kill_chance=0.002)
@@ -139,7 +141,7 @@ def test_kills_lose_and_double_nothing(world: VirtualWorld) -> None:
     assert all(attempt.state is not AttemptState.LOST for job in ids for attempt in system.store().attempts(job))
 
 
-@seeds
+@seeds(fast=12, slow=125)
 def test_losses_of_power_and_helpers_lose_and_double_nothing(world: VirtualWorld) -> None:
     """What nobody saw end is lost, runs again, and never at the same time as what is left of it."""
     system = System(world, kill_chance=0.002)
@@ -148,7 +150,7 @@ def test_losses_of_power_and_helpers_lose_and_double_nothing(world: VirtualWorld
     check_everything(system, wanted, ids)
 
 
-@seeds
+@seeds(fast=12, slow=125)
 def test_whatever_people_do_meanwhile_nothing_is_lost_or_doubled(world: VirtualWorld) -> None:
     """Jobs are cancelled, held, released, changed and run again at any moment, among kills; all come to an end."""
     system = System(world, kill_chance=0.002)
@@ -157,10 +159,9 @@ def test_whatever_people_do_meanwhile_nothing_is_lost_or_doubled(world: VirtualW
 
     async def meddle(system: System, ids: list[int]) -> None:
         rng = world.rng("people")
+        await world.until(lambda: bool(ids), limit_ms=LIMIT_MS, what="a job is submitted")
         for _ in range(20):
             await asyncio.sleep(rng.random())
-            if not ids:
-                continue
             job = rng.choice(ids)
             touched.add(job)
             action = rng.choice(list(Action))
@@ -168,7 +169,6 @@ def test_whatever_people_do_meanwhile_nothing_is_lost_or_doubled(world: VirtualW
             outcomes = await system.ask(lambda api, a=action, n=named: api.control(a, n, None, ALICE))  # type: ignore[misc]
             world.note("people", action, str(outcomes.results))
             assert {result.code for result in outcomes.results} <= {"", "conflict"}
-        await system.ask(lambda api: api.control(Action.RELEASE, [str(job) for job in ids], None, ALICE))
 
     ids = run_all(system, wanted, Faults(kills=8, helpers=2, power=1), meddle)
     runs = system.runs
