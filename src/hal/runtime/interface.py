@@ -79,8 +79,8 @@ class Lane(StrEnum):
     """The one thread that writes to the store."""
     READER = "reader"
     """The one thread that reads from the store for REST, on its own database connection."""
-    FILES = "files"
-    """Output files and other slow disk work."""
+    FLUSH = "flush"
+    """The one thread that waits for the disk, beside the writer."""
 
 
 class Timer(Protocol):

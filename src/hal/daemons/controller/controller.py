@@ -17,6 +17,7 @@ from hal.daemons.controller.clock import Clock
 from hal.daemons.controller.committing import Committer, OpenStore
 from hal.daemons.controller.config import Config
 from hal.daemons.controller.deciding import Engine
+from hal.daemons.controller.flushing import Flusher
 from hal.daemons.controller.loop import ControlLoop
 from hal.daemons.controller.outputs import Outputs
 from hal.daemons.controller.parts import Parts
