@@ -44,6 +44,7 @@ def test_up_is_idempotent_and_down_stops_everything(own_hal: LiveHal) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_another_shape_is_refused_while_it_runs(own_hal: LiveHal) -> None:
     """Exit code 6, and what to do."""
     own_hal.up(*SMALL)
@@ -96,6 +97,7 @@ def test_down_with_running_steps_must_be_told(own_hal: LiveHal, gate: Gate) -> N
     assert own_hal.client().job(job.id).state == "cancelled"
 
 
+@pytest.mark.slow
 def test_down_asks_on_a_terminal(own_hal: LiveHal, gate: Gate) -> None:
     """An empty answer stops nothing."""
     own_hal.up(*SMALL)
@@ -109,6 +111,7 @@ def test_down_asks_on_a_terminal(own_hal: LiveHal, gate: Gate) -> None:
     gate.open()
 
 
+@pytest.mark.slow
 def test_steps_that_were_left_are_found_again(own_hal: LiveHal, gate: Gate) -> None:
     """`hal down --leave`, the job ends meanwhile or later, `hal up`: it succeeded, and ran once."""
     own_hal.up(*SMALL)
@@ -123,7 +126,16 @@ def test_steps_that_were_left_are_found_again(own_hal: LiveHal, gate: Gate) -> N
     assert (again.logs(), len(again.task().attempts)) == ("done\n", 1)
 
 
-@pytest.mark.parametrize("victims", [("controller",), ("agent-n1",), ("controller", "agent-n1"), ("keeper-n1",)])
+@pytest.mark.parametrize(
+    "victims",
+    [
+        ("controller", "agent-n1"),
+        pytest.param(("controller",), marks=pytest.mark.slow),
+        pytest.param(("agent-n1",), marks=pytest.mark.slow),
+        pytest.param(("keeper-n1",), marks=pytest.mark.slow),
+        pytest.param(("controller", "agent-n1", "keeper-n1"), marks=pytest.mark.slow),
+    ],
+)
 def test_a_running_step_outlives_the_processes_of_hal(victims: tuple[str, ...], own_hal: LiveHal, gate: Gate) -> None:
     """SIGKILL, `hal up`: the step went on, its end is reported, nothing ran twice."""
     own_hal.up(*SMALL)
@@ -138,6 +150,7 @@ def test_a_running_step_outlives_the_processes_of_hal(victims: tuple[str, ...], 
     assert (again.logs(), len(again.task().attempts)) == ("done\n", 1)
 
 
+@pytest.mark.slow
 def test_hal_run_and_a_followed_log_survive_a_restart_of_the_controller(own_hal: LiveHal, gate: Gate) -> None:
     """The client connects again and goes on where it was."""
     own_hal.up(*SMALL)
@@ -152,6 +165,7 @@ def test_hal_run_and_a_followed_log_survive_a_restart_of_the_controller(own_hal:
     assert (process.returncode, out) == (5, "two\n")
 
 
+@pytest.mark.slow
 def test_the_layout_of_a_killed_hal_comes_back(own_hal: LiveHal) -> None:
     """All processes killed; `hal up` alone starts both nodes again."""
     own_hal.up("--nodes", "2", *SMALL)
@@ -163,6 +177,7 @@ def test_the_layout_of_a_killed_hal_comes_back(own_hal: LiveHal) -> None:
     assert own_hal.run("run", "--nodes", "2", "--", "true").code == 0
 
 
+@pytest.mark.slow
 def test_tcp_needs_the_token_of_the_home(own_hal: LiveHal) -> None:
     """Loopback, 401 without it; the command line speaks to it by URL."""
     import socket
@@ -189,6 +204,7 @@ def test_what_another_home_holds_cannot_be_taken(own_hal: LiveHal, tmp_path: Pat
     assert os.listdir(tmp_path) == ["mine.txt"]
 
 
+@pytest.mark.slow
 def test_status_says_what_is_missing(own_hal: LiveHal) -> None:
     """The node's processes are gone: the node is unreachable, and `hal up` is the advice."""
     own_hal.up(*SMALL)

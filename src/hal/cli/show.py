@@ -54,9 +54,7 @@ def show(screen: Screen, job: str, tasks: int) -> None:
 
 
 def _render_single(screen: Screen, info: JobInfo, task: TaskInfo) -> None:
-    _render_job(screen, info)
-    if task.usage:
-        screen.fields({"used": _usage(task)})
+    _render_job(screen, info, used=_usage(task))
     if task.attempts:
         screen.line()
         _render_attempts(screen, task)
@@ -102,7 +100,7 @@ def _render_array(screen: Screen, handle: Job, info: JobInfo, listed: list[TaskI
         screen.note(f"{len(listed)} of {info.tasks} tasks; --tasks N shows more, hal show {handle.id}.7 all about one")
 
 
-def _render_job(screen: Screen, info: JobInfo) -> None:
+def _render_job(screen: Screen, info: JobInfo, used: str = "") -> None:
     from hal.cli.wording import amounts, instant, limit, ran_ms, span
 
     now_ms = round(time.time() * 1000)
@@ -128,6 +126,7 @@ def _render_job(screen: Screen, info: JobInfo) -> None:
             "started": instant(info.start_ms),
             "ended": instant(info.end_ms),
             "ran": span(ran_ms(info, now_ms)) if info.start_ms else "",
+            "used": used,
             "labels": ", ".join(f"{key}={value}" for key, value in info.labels.items()),
         }
     )
