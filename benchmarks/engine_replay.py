@@ -112,7 +112,7 @@ def replay(
     due: list[tuple[int, int]] = []
     infinity = 1 << 60
     push, pop = heapq.heappush, heapq.heappop
-    begun = time.perf_counter()
+    begun, begun_cpu = time.perf_counter(), time.process_time()
     at = 0
     cycles = 0
     while at < count or due:
@@ -144,12 +144,13 @@ def replay(
             if plan.cursor is None:
                 break
             plan = cycle(state, now, cursor=plan.cursor)
-    took = time.perf_counter() - begun
+    took, took_cpu = time.perf_counter() - begun, time.process_time() - begun_cpu
     wait = np.array(start_ms) / 1000 - submit_s
     slowdown = np.maximum(1.0, (wait + jobs[:, 1]) / np.maximum(jobs[:, 1], 10))
     return {
         "jobs": count, "unstarted": start_ms.count(-1), "mean_bounded_slowdown": round(float(slowdown.mean()), 3),
         "mean_wait_s": round(float(wait.mean()), 1), "replay_s": round(took, 3), "jobs_per_s": int(count / took),
+        "cpu_s": round(took_cpu, 3), "jobs_per_cpu_s": int(count / took_cpu),
         "cycles": cycles, "starts": start_ms,
         "state_bytes": sum(t.nbytes for t in (state.entries, state.rank, state.runs, state.ends, state.pieces)),
     }  # fmt: skip
@@ -175,7 +176,7 @@ def main() -> None:
                 jobs, machine, POLICIES[policy], nodes=asked.nodes, clairvoyant=asked.clair, scale=asked.scale
             )
             starts = figures.pop("starts")
-            line = {"benchmark": "engine_replay", "log": name, "policy": policy, "clairvoyant": asked.clair,
+            line = {"bench": "engine_replay", "log": name, "policy": policy, "clairvoyant": asked.clair,
                     "nodes": asked.nodes, "scale": asked.scale, **figures}  # fmt: skip
             target = TARGETS.get((name, policy, asked.clair))
             if target and asked.scale == 1.0 and not asked.first:

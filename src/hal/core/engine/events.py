@@ -126,7 +126,7 @@ class NodesChanged(msgspec.Struct, frozen=True):
     removed: tuple[str, ...] = ()
 
 
-class JobsSubmitted(msgspec.Struct, frozen=True):
+class JobsSubmitted(msgspec.Struct, frozen=True, gc=False):
     """New pending work: rows (dtype SUBMIT) with indices into `classes` and `owners`.
 
     Passing the *same tuple objects* for `classes` and `owners` again is fast: the engine remembers how it interned
@@ -175,7 +175,7 @@ class JobsUpdated(msgspec.Struct, frozen=True):
     rows: UpdateRows
 
 
-class PlanAssumed(msgspec.Struct, frozen=True):
+class PlanAssumed(msgspec.Struct, frozen=True, gc=False):
     """The plan's starts, reservations and parking become true. The plan must be the last one made from this state."""
 
     plan: Plan
@@ -193,7 +193,7 @@ class StartsRefused(msgspec.Struct, frozen=True):
     new_attempt: bool = False
 
 
-class AttemptsEnded(msgspec.Struct, frozen=True):
+class AttemptsEnded(msgspec.Struct, frozen=True, gc=False):
     """Attempts that ended (dtype END): their rows come free; with requeue the task is pending again."""
 
     rows: EndRows
@@ -212,7 +212,7 @@ class AllocationsAdopted(msgspec.Struct, frozen=True):
     owners: tuple[OwnerSpec, ...] = (OwnerSpec(),)
 
 
-class ClockAdvanced(msgspec.Struct, frozen=True):
+class ClockAdvanced(msgspec.Struct, frozen=True, gc=False):
     """Time has reached `now_ms`: tasks whose eligible_ms has come enter their buckets. `Scheduler` applies it."""
 
     now_ms: int

@@ -66,7 +66,7 @@ for _empty in (NO_STARTS, NO_ROWS, NO_PROMISES, NO_VERDICTS, NO_PREEMPTIONS, NO_
     _empty.setflags(write=False)
 
 
-class Cursor(msgspec.Struct, frozen=True):
+class Cursor(msgspec.Struct, frozen=True, gc=False):
     """Where an unfinished pass goes on; give it back to `cycle` after the slice's plan was assumed.
 
     (`lane`, `key`, `job`, `task`) is the next place in the order; everything before was considered. The rest says what
@@ -82,7 +82,7 @@ class Cursor(msgspec.Struct, frozen=True):
     full: bool
 
 
-class Plan(msgspec.Struct, frozen=True):
+class Plan(msgspec.Struct, frozen=True, gc=False):
     """One slice's decisions at `now_ms`.
 
     changes: whether PlanAssumed(plan) changes the state (starts, reservations or parking); without it, skip the apply.
