@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.e2e.conftest import DEADLINE_S, Gate, LiveHal, Ran, until
+from tests.e2e.terminal import Terminal
 
 import hal as api
 from hal.client.sync import Client
@@ -195,6 +196,18 @@ def test_wait_any_returns_with_the_first(hal: Hal, client: Client, gate: Gate) -
     assert (ran.code, ran.out.split()[0]) == (3, quick.id)
     gate.open()
     slow.wait(DEADLINE_S)
+
+
+def test_watching_shows_jobs_until_ctrl_c(shared_hal: LiveHal, client: Client, gate: Gate) -> None:
+    """The table is drawn again when something changes; Ctrl-C is no error."""
+    job = client.submit(gate.command(), name="watched")
+    gate.started()
+    with Terminal(shared_hal.command("jobs", "-w", "--name", "watched"), shared_hal.environment) as terminal:
+        terminal.read_until("watched")
+        gate.open()
+        job.wait(DEADLINE_S)
+        terminal.type("\x03")
+        assert terminal.wait() == 0
 
 
 def test_listings_filter_and_page(hal: Hal, client: Client) -> None:

@@ -221,3 +221,27 @@ def test_status_says_what_is_missing(own_hal: LiveHal) -> None:
             identity = running(own_hal.home.pid_file(process))
             if identity is not None:
                 kill(identity, signal.SIGCONT)
+
+
+@pytest.mark.slow
+def test_an_undeclared_user_queue_or_account_is_refused(own_hal: LiveHal) -> None:
+    """hal.toml declares them; exit code 2, the error names what is unknown, and nothing is stored."""
+    own_hal.home.create()
+    own_hal.home.config.write_text('users = ["ada"]\naccounts = ["physics"]\n\n[queues.long]\n')
+    own_hal.up(*SMALL)
+    for option, name in (("--user", "bob"), ("--account", "magic"), ("--queue", "short")):
+        ran = own_hal.run("submit", "--user", "ada", "--account", "physics", option, name, "--", "true")
+        assert (ran.code, name in ran.err) == (2, True), ran.err
+    good = own_hal.run("run", "--user", "ada", "--account", "physics", "--queue", "long", "--", "true")
+    assert good.code == 0, good.err
+    assert [info.user for info in own_hal.client().jobs()] == ["ada"]
+
+
+def test_a_configuration_that_is_wrong_stops_the_start(own_hal: LiveHal) -> None:
+    """The error names the field; nothing is left running."""
+    own_hal.home.create()
+    own_hal.home.config.write_text("[engine]\nordr = 'fcfs'\n")
+    ran = own_hal.run("up", *SMALL)
+    assert ran.code == 5
+    assert "ordr" in ran.err
+    assert running(own_hal.home.controller_pid) is None
