@@ -95,7 +95,7 @@ def rss_mib(pid: int) -> float:
 
 
 def say(name: str, value: float, unit: str, **more: Any) -> None:
-    print(json.dumps({"benchmark": name, "value": round(value, 3), "unit": unit, **more}), flush=True)
+    print(json.dumps({"bench": name, "value": round(value, 3), "unit": unit, **more}), flush=True)
 
 
 def main() -> None:

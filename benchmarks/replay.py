@@ -75,7 +75,7 @@ def main() -> int:
 def emit(benchmark: str, value: float, unit: str, target: float, holds: bool, **more: Any) -> None:
     """One measurement as a JSON line."""
     print(
-        json.dumps({"benchmark": benchmark, "value": value, "unit": unit, "target": target, "holds": holds, **more}),
+        json.dumps({"bench": benchmark, "value": value, "unit": unit, "target": target, "holds": holds, **more}),
         flush=True,
     )
 

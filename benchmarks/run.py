@@ -2,9 +2,9 @@
 
 A benchmark is a file of this directory that prints JSON lines, one object a measurement:
 
-    {"benchmark": "replay-sdsc-easy", "value": 105000, "unit": "jobs/s", "target": 50000, "better": "higher"}
+    {"bench": "replay-sdsc-easy", "value": 105000, "unit": "jobs/s", "target": 50000, "better": "higher"}
 
-`benchmark`, `value` and `unit` are needed; `target` (the project's bar), `better` (`higher`, the default, or `lower`),
+`bench`, `value` and `unit` are needed; `target` (the project's bar), `better` (`higher`, the default, or `lower`),
 `holds` (the benchmark's own judgement) and `note` are optional; more keys are kept in the record. Other lines are shown
 as they come. On a terminal a measurement is shown in words, elsewhere as its JSON line; a table follows at the end.
 
@@ -92,7 +92,7 @@ def run_one(path: Path) -> tuple[list[dict[str, Any]], int]:
                 continue
             results.append(result)
             if console.is_terminal:
-                line = f"  {result['benchmark']}: {show(result['value'])} {result['unit']}\n"
+                line = f"  {result['bench']}: {show(result['value'])} {result['unit']}\n"
             sys.stdout.write(line)
             sys.stdout.flush()
         code = process.wait()
@@ -107,13 +107,13 @@ def _measurement(line: str) -> dict[str, Any] | None:
         result = json.loads(line)
     except json.JSONDecodeError:
         return None
-    return result if isinstance(result, dict) and {"benchmark", "value", "unit"} <= result.keys() else None
+    return result if isinstance(result, dict) and {"bench", "value", "unit"} <= result.keys() else None
 
 
 def table_of(measured: list[dict[str, Any]]) -> Table:
     """All measurements, with their target and whether it is met."""
     table = Table(title="Benchmarks", title_justify="left", title_style="bold")
-    table.add_column("benchmark")
+    table.add_column("bench")
     for column in ("measured", "target"):
         table.add_column(column, justify="right")
     table.add_column("met")
@@ -123,7 +123,7 @@ def table_of(measured: list[dict[str, Any]]) -> Table:
         met = "" if target is None else "[green]yes[/]" if is_met(result) else "[red]no[/]"
         bound = "" if target is None else f"{'≤' if result.get('better') == 'lower' else '≥'} {show(target)}"
         table.add_row(
-            str(result["benchmark"]),
+            str(result["bench"]),
             f"{show(result['value'])} {result['unit']}",
             bound,
             met,

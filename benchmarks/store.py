@@ -45,7 +45,7 @@ class Bench:
 
     def __init__(self, place: Path | MemoryDatabase) -> None:
         self.store = Store.open(place)
-        self.epoch = self.store.take_leadership("benchmark", 1)
+        self.epoch = self.store.take_leadership("bench", 1)
         self.groups = 0
 
     def commit(self, operations: list[Operation]) -> float:
@@ -102,7 +102,7 @@ EQUAL: Final = check_spec(JobSpec(command=("true",)))
 
 def report(name: str, value: float, unit: str, target: float | None = None, note: str = "") -> None:
     """One JSON line; all of these are better when lower."""
-    line: dict[str, object] = {"benchmark": f"store-{name}", "value": round(value, 4), "unit": unit, "better": "lower"}
+    line: dict[str, object] = {"bench": f"store-{name}", "value": round(value, 4), "unit": unit, "better": "lower"}
     if target is not None:
         line["target"] = target
     if note:

@@ -134,7 +134,7 @@ def codec_alone() -> float:
 
 def report(name: str, seconds: list[float], target_us: float | None, note: str) -> None:
     line: dict[str, object] = {
-        "benchmark": name,
+        "bench": name,
         "value": round(statistics.median(seconds) * 1e6, 2),
         "unit": "us CPU/task",
         "better": "lower",
