@@ -47,17 +47,13 @@ class RetentionSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     events_count: int = 1_000_000
 
 
-class _QueueTable(Queue, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`[queues.NAME]`; the name is the table's."""
-
-
 class ConfigFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The whole file."""
 
     engine: EngineSection = EngineSection()
     server: ServerSection = ServerSection()
     retention: RetentionSection = RetentionSection()
-    queues: dict[str, _QueueTable] = {}
+    queues: dict[str, dict[str, Any]] = {}
     accounts: list[str] = []
     users: list[str] = []
 
@@ -112,9 +108,13 @@ def _checked(file: ConfigFile) -> Config:
     )
 
 
-def _queue(name: str, table: _QueueTable) -> Queue:
-    if table.name not in (DEFAULT_QUEUE, name):
+def _queue(name: str, raw: dict[str, Any]) -> Queue:
+    if "name" in raw:
         raise SpecError(f"queues.{name}.name: is given by the table's own name", hint="leave it out")
+    try:
+        table = convert(raw, Queue)
+    except SpecError as error:
+        raise SpecError(f"queues.{name}: {error.message}", hint=error.hint) from error
     if table.on_node_lost is OnNodeLost.REQUEUE:
         raise SpecError(f"queues.{name}.on_node_lost: 'requeue' is not supported by this version of HAL")
     for field in ("default_walltime", "max_walltime"):
@@ -125,8 +125,7 @@ def _queue(name: str, table: _QueueTable) -> Queue:
         raise SpecError(f"queues.{name}: default_walltime is longer than max_walltime")
     if table.max_tasks is not None and table.max_tasks < 1:
         raise SpecError(f"queues.{name}.max_tasks: must be at least 1")
-    fields = {field: getattr(table, field) for field in Queue.__struct_fields__}
-    return Queue(**{**fields, "name": name})
+    return replace(table, name=name)
 
 
 def _address(text: str) -> tuple[str, int] | None:

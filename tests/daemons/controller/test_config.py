@@ -1,0 +1,51 @@
+"""hal.toml: what is declared holds; a mistake is one error that names it."""
+
+from __future__ import annotations
+
+import pytest
+
+from hal.core.engine.config import Backfill
+from hal.core.model import SpecError
+from hal.daemons.controller.config import read_config, with_tcp
+
+
+def test_an_empty_file_gives_the_default_queue_and_no_tcp() -> None:
+    """Nothing need be written."""
+    config = read_config("")
+    assert (list(config.site.queues), config.tcp, config.engine.backfill) == (["default"], None, Backfill.EASY)
+
+
+def test_queues_names_and_policies_are_read() -> None:
+    """Beside `default`, which always exists."""
+    config = read_config(
+        'users = ["a"]\n[engine]\nbackfill = "conservative"\n'
+        '[queues.short]\nmax_walltime = "15m"\n[server]\ntcp = "8642"'
+    )
+    assert config.site.queues["short"].max_walltime == 900_000
+    assert (set(config.site.queues), config.site.users, config.tcp) == (
+        {"default", "short"},
+        ("a",),
+        ("127.0.0.1", 8642),
+    )
+    assert config.engine.backfill is Backfill.CONSERVATIVE
+    assert with_tcp(config, "[::1]:99").tcp == ("::1", 99)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[queue.x]", "did you mean 'queues'"),
+        ("[queues.x]\nmax_wall = 1", "max_walltime"),
+        ("[engine]\nbackfill = 'most'", "engine.backfill"),
+        ("[server]\ntcp = 'localhost'", "server.tcp"),
+        ("[server]\nmax_request_bytes = 1", "max_request_bytes"),
+        ("[queues.x]\non_node_lost = 'requeue'", "on_node_lost"),
+        ("[queues.x]\ndefault_walltime = '2h'\nmax_walltime = '1h'", "queues.x"),
+        ("= 1", "not TOML"),
+    ],
+)
+def test_a_mistake_is_named(text: str, says: str) -> None:
+    """The start is refused with the field or section in the message."""
+    with pytest.raises(SpecError, match=r"^hal\.toml: ") as caught:
+        read_config(text)
+    assert says in str(caught.value)

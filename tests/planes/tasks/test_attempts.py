@@ -1,0 +1,130 @@
+"""Attempts and people: what becomes of tasks that end, are stopped, held, tried again."""
+
+from __future__ import annotations
+
+import pytest
+from tests.planes.tasks.small_plane import BY, SmallPlane
+
+from hal.core.model import AttemptState, ConflictError, NotFoundError, Reason, StepId, TaskState
+from hal.planes.tasks import JobPatch
+from hal.store import EndAttempts, InsertJobs
+from hal.wire.frames import ExitCause, Refusal, StopReason
+
+
+def ended_state(change: object) -> AttemptState:
+    """The state with which the only attempt of a change ended."""
+    (operation,) = [o for o in change.operations if isinstance(o, EndAttempts)]  # type: ignore[attr-defined]
+    (row,) = operation.rows
+    state: AttemptState = row.state
+    return state
+
+
+def test_a_retry_waits_longer_each_time_and_then_the_task_has_failed() -> None:
+    """back-off 1 s, factor 2: the second try waits 1 s, the third 2 s; there is no fourth."""
+    plane = SmallPlane()
+    (job,) = plane.submit({"retries": {"max": 2, "backoff": "1s"}})
+    for eligible_ms in (2_000, 3_000):
+        plane.start((job, 0))
+        plane.end(job, code=1)
+        assert plane.engine.pending[(job, 0)][1] == eligible_ms
+        assert plane.plane.why(plane.live(job), 1_000).reason is Reason.BACKOFF
+    plane.start((job, 0))
+    (gone,) = plane.end(job, code=1).ended
+    assert (gone.state, gone.exit_code, gone.restarts) == (TaskState.FAILED, 1, 2)
+
+
+def test_a_gang_ends_with_its_last_step_and_its_usage_is_summed() -> None:
+    """Two ranks: cpu times add up, of the memory the largest counts."""
+    plane = SmallPlane()
+    (job,) = plane.submit({"nodes": 2})
+    plane.start((job, 0))
+    assert plane.end(job, rank=1).ended == []
+    change = plane.end(job, rank=0)
+    (operation,) = [o for o in change.operations if isinstance(o, EndAttempts)]
+    assert operation.rows[0].usage == {
+        "user_ms": 2, "system_ms": 2, "max_rss_bytes": 20, "read_bytes": 0, "written_bytes": 0,
+    }  # fmt: skip
+    assert change.ended[0].state is TaskState.SUCCEEDED
+
+
+def test_the_first_bad_step_stops_its_siblings_and_decides() -> None:
+    """Rank 0 exits with 5, rank 1 is stopped: failed with 5, not cancelled."""
+    plane = SmallPlane()
+    (job,) = plane.submit({"nodes": 2})
+    plane.start((job, 0))
+    change = plane.end(job, code=5)
+    assert change.orders["n2"].stops == {StopReason.SIBLING: [StepId(job, 0, 1, 1)]}
+    change = plane.end(job, rank=1, code=143, cause=ExitCause.CANCELLED)
+    assert (change.ended[0].state, change.ended[0].exit_code) == (TaskState.FAILED, 5)
+
+
+def test_a_cancel_that_came_too_late_does_not_undo_a_success() -> None:
+    """Stopped after it had exited with 0: succeeded. After it had failed: cancelled, and not tried again."""
+    plane = SmallPlane()
+    good, bad = plane.submit({}, {"retries": 3})
+    plane.start((good, 0), (bad, 0))
+    for job in (good, bad):
+        assert plane.plane.cancel(job, None, BY, 1_000) is TaskState.FINALISING
+        plane.commit()
+    assert plane.end(good).ended[0].state is TaskState.SUCCEEDED
+    assert plane.end(bad, code=1).ended[0].state is TaskState.CANCELLED
+
+
+def test_a_refused_start_is_tried_again_and_not_counted() -> None:
+    """The same task, attempt 2, no retry used; the refusal of a bad work directory is the task's own failure."""
+    plane = SmallPlane()
+    first, second = plane.submit({}, {})
+    plane.start((first, 0), (second, 0))
+    plane.plane.refused("n1", [Refusal(StepId(first, 0, 1, 0), "overloaded", "full")], 1_000)
+    plane.commit()
+    assert plane.engine.pending[(first, 0)][0] == 2
+    plane.plane.refused("n1", [Refusal(StepId(second, 0, 1, 0), "bad-workdir", "no such directory")], 1_000)
+    assert ended_state(plane.commit()) is AttemptState.FAILED
+
+
+def test_one_task_of_an_array_is_held_released_and_cancelled_alone() -> None:
+    """Its neighbours keep waiting for resources all the time."""
+    plane = SmallPlane()
+    (job,) = plane.submit({"array": 3})
+    plane.plane.hold(job, 1, BY, 1_000)
+    plane.commit()
+    assert sorted(task for _, task in plane.engine.pending) == [0, 2]
+    plane.plane.release(job, 1, BY, 1_000)
+    plane.plane.cancel(job, 0, BY, 1_000)
+    plane.commit()
+    assert sorted(task for _, task in plane.engine.pending) == [1, 2]
+    with pytest.raises(ConflictError):
+        plane.plane.hold(job, 0, BY, 1_000)
+    with pytest.raises(NotFoundError):
+        plane.plane.cancel(job, 3, BY, 1_000)
+
+
+def test_an_update_tells_the_engine_and_the_running_steps() -> None:
+    """A new walltime of a running job is sent to its node; a moved begin-at waits."""
+    plane = SmallPlane()
+    (job,) = plane.submit({"array": 2, "walltime": "1h"})
+    plane.start((job, 0))
+    from hal.core.model import Duration
+
+    plane.plane.update(job, JobPatch(walltime=Duration(60_000), begin_at_ms=9_000), BY, 1_000)
+    change = plane.commit()
+    assert change.orders["n1"].walltimes == {60_000: [StepId(job, 0, 1, 0)]}
+    assert plane.engine.pending[(job, 1)][1] == 9_000
+    assert plane.plane.why(plane.live(job), 1_000).reason is Reason.BEGIN_AT
+
+
+def test_undo_takes_back_ids_jobs_and_nodes() -> None:
+    """After a commit that failed everything is as it was, and the next submission gets the same id."""
+    plane = SmallPlane()
+    plane.plane.submit([plane_spec()], BY, 1_000)
+    assert any(isinstance(o, InsertJobs) for o in plane.plane.seal(1_000).operations)
+    plane.plane.undo()
+    assert plane.plane.table.jobs == {}
+    assert plane.submit({}) == [1]
+
+
+def plane_spec() -> object:
+    """A spec to submit."""
+    from hal.core.model import spec_from_plain
+
+    return spec_from_plain({"command": ["true"]})
