@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -31,6 +32,9 @@ def serve(hal_home: Path) -> Iterator[Serve]:
     yield start
     for server in started:
         server.stop()
+    sockets = Home(hal_home).known_socket_dir()
+    if sockets is not None:
+        shutil.rmtree(sockets)
 
 
 @pytest.fixture

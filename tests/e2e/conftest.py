@@ -81,6 +81,9 @@ class LiveHal:
     def remove(self) -> None:
         """End all of it, and its files."""
         self.run("down", "--kill")
+        sockets = self.home.known_socket_dir()
+        if sockets is not None:
+            shutil.rmtree(sockets, ignore_errors=True)
         shutil.rmtree(self.root, ignore_errors=True)
 
 

@@ -31,7 +31,10 @@ def test_up_is_idempotent_and_down_stops_everything(own_hal: LiveHal) -> None:
     first = json.loads(own_hal.run("up", "--nodes", "2", *SMALL, "--label", "k=v", "--json").out)
     assert first["started"] == ["controller", "keeper-n1", "keeper-n2"]
     assert json.loads(own_hal.run("up", "--json").out)["started"] == []
+    sockets = own_hal.home.known_socket_dir()
     assert own_hal.run("down").code == 0
+    assert sockets is not None
+    assert not sockets.exists()
     for process in ("controller", "keeper-n1", "agent-n1", "keeper-n2", "agent-n2"):
         assert running(own_hal.home.pid_file(process)) is None
     assert own_hal.run("status").code == 5

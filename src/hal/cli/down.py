@@ -59,6 +59,7 @@ def down(screen: Screen, leave: bool, kill: bool) -> int:
         if not leave and not kill:
             progress.say("stopping the nodes …")
             nodes = processes.stop_nodes(home, kill_steps=False)
+        processes.remove_sockets(home)
     return _report(screen, home, stopped, nodes, steps if leave else 0)
 
 

@@ -26,11 +26,19 @@ class ReaderGoneError(Exception):
     """Whoever read our output has closed it. (click would turn a BrokenPipeError into exit code 1.)"""
 
 
+class UnknownCommandError(click.UsageError):
+    """A command that does not exist; `hint` names the nearest."""
+
+    def __init__(self, message: str, ctx: click.Context, hint: str) -> None:
+        super().__init__(message, ctx)
+        self.hint = hint
+
+
 class LazyGroup(click.Group):
     """Its commands are named at the start and imported at first use."""
 
-    def __init__(self, *args: object, lazy: Mapping[str, Lazy], **attrs: object) -> None:
-        super().__init__(*args, **attrs)  # type: ignore[arg-type]
+    def __init__(self, name: str, *, lazy: Mapping[str, Lazy], **attrs: Any) -> None:
+        super().__init__(name, **attrs)
         self._lazy = dict(lazy)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -55,9 +63,7 @@ class LazyGroup(click.Group):
         if name not in self._lazy and not name.startswith("-"):
             near = difflib.get_close_matches(name, self._lazy, n=1, cutoff=0.5)
             advice = f"did you mean 'hal {near[0]}'?" if near else "see: hal --help"
-            error = click.UsageError(f"there is no command 'hal {name}'", ctx)
-            error.hint = advice  # type: ignore[attr-defined]
-            raise error
+            raise UnknownCommandError(f"there is no command 'hal {name}'", ctx, advice)
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:

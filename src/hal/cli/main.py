@@ -13,7 +13,7 @@ import click
 from hal import __version__
 from hal.cli import exit_codes
 from hal.cli.command import CONTEXT, output_options, place_options
-from hal.cli.lazy_group import Lazy, LazyGroup, ReaderGoneError
+from hal.cli.lazy_group import Lazy, LazyGroup, ReaderGoneError, UnknownCommandError
 from hal.cli.screen import Screen, colour_allowed
 
 if TYPE_CHECKING:
@@ -119,9 +119,8 @@ def _message(error: click.UsageError) -> str:
 
 
 def _hint(error: click.UsageError) -> str:
-    own = getattr(error, "hint", "")
-    if own:
-        return str(own)
+    if isinstance(error, UnknownCommandError):
+        return error.hint
     return f"see: {error.ctx.command_path} --help" if error.ctx is not None else ""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
@@ -152,7 +152,7 @@ def options_of(given: Mapping[str, Any]) -> JobOptions:
             raise click.UsageError(f"--signal: '{given['signal']}' is not NAME@TIME, like USR1@5m")
         out["signal"] = {"name": name.removeprefix("SIG"), "before": before}
     out["env"] = environment(given["env"], export_all=given["export_all"])
-    return out  # type: ignore[return-value]
+    return cast("JobOptions", out)
 
 
 def environment(entries: Sequence[str], *, export_all: bool) -> dict[str, str]:

@@ -155,6 +155,22 @@ def stop_nodes(home: Home, *, kill_steps: bool) -> list[str]:
     return names
 
 
+def remove_sockets(home: Home) -> None:
+    """Leave nothing in /tmp when nothing of it runs any more; the next start makes another directory."""
+    if controller(home).identity or nodes_with_processes(home) or steps_in_processes(home):
+        return
+    with home.locked():
+        directory = home.known_socket_dir()
+        if directory is None:
+            return
+        for entry in directory.iterdir():
+            if entry.is_socket():
+                entry.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # something else lies in it
+            directory.rmdir()
+            (home.run_dir / "socket-dir").unlink(missing_ok=True)
+
+
 def stop(processes: Sequence[tuple[ProcessIdentity, int]], timeout_s: float) -> None:
     """Send each its signal, wait for all to end, and kill what has not ended in time."""
     for identity, number in processes:

@@ -53,6 +53,7 @@ def start_missing(screen: Screen, home: Home, layout: Layout, saved: Layout | No
     except BaseException:
         for process in reversed(started):
             process.undo()
+        processes.remove_sockets(home)
         raise
     finally:
         client.close()
