@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Container
 
 from hal.core.model import Event, OverloadedError
 from hal.store import MAX_EVENT_JOBS, AppendEvents, Committed, JobRow, Operation
@@ -72,9 +73,9 @@ class Watcher:
         """Its buffer was full: events are missing after the last one it got."""
         self.closed = False
 
-    def offer(self, event: Event) -> None:
-        """One more event, if it is about the job that is watched."""
-        if self.lagged or (self._job is not None and self._job not in event.jobs):
+    def offer(self, event: Event, jobs: Container[int]) -> None:
+        """One more event, if it is about the job that is watched; `jobs` are all that it is about."""
+        if self.lagged or (self._job is not None and self._job not in jobs):
             return
         if len(self._events) >= MAX_BUFFERED_EVENTS:
             self.lagged = True
@@ -138,6 +139,7 @@ class Watchers:
             if isinstance(operation, AppendEvents):
                 for new in operation.events:
                     jobs = tuple(new.jobs)
+                    about = frozenset(jobs)
                     event = Event(
                         sequence=sequence,
                         at_ms=new.at_ms,
@@ -149,4 +151,4 @@ class Watchers:
                     )
                     sequence += 1
                     for watcher in self._all:
-                        watcher.offer(event)
+                        watcher.offer(event, about)
