@@ -61,6 +61,8 @@ class Run(NamedTuple):
     step: StepId
     node: str
     cpu_milli: int
+    boot: int
+    """Of its host: processes of different boots never run at the same time."""
     begin_s: float
     end_s: float
     status: int | None
@@ -238,7 +240,17 @@ class Machine:
 
     def _record(self, step: Step, status: int | None) -> None:
         launch = step.launch
-        self.runs.append(Run(launch.step, self.node, launch.template.cpu_milli, step.begin_s, self.loop.time(), status))
+        self.runs.append(
+            Run(
+                launch.step,
+                self.node,
+                launch.template.cpu_milli,
+                self.host.boots,
+                step.begin_s,
+                self.loop.time(),
+                status,
+            )
+        )
 
     def _vanish(self, step: Step) -> None:
         self._tell(Vanished(step.launch.step, self.host.now_ms(), "the helper that waited for it was killed"))

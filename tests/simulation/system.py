@@ -34,6 +34,46 @@ ANSWER_TRIES: Final = 2_000
 MOST_PAGES: Final = 1 << 20
 
 
+class VirtualDisk:
+    """The store's disk: a power failure takes back what was committed and not flushed."""
+
+    def __init__(self) -> None:
+        self.database = MemoryDatabase()
+        self._flushed = b""
+
+    def open(self) -> Store:
+        """The store on it."""
+        store = FlushingStore.open(self.database)
+        if isinstance(store, FlushingStore):
+            store.disk = self
+        return store
+
+    def flush(self) -> None:
+        """All that is committed by now survives a power failure."""
+        self._flushed = self.database.connection.serialize()
+
+    def power_off(self) -> None:
+        """What was not flushed is gone."""
+        self.database = MemoryDatabase()
+        if self._flushed:
+            self.database.connection.deserialize(self._flushed)
+
+
+class FlushingStore(Store):
+    """A store in memory whose disk notes when it was flushed."""
+
+    disk: VirtualDisk
+
+    def flush(self) -> None:
+        super().flush()
+        self.disk.flush()
+
+    def take_leadership(self, holder: str, now_ms: int) -> int:
+        epoch = super().take_leadership(holder, now_ms)
+        self.disk.flush()
+        return epoch
+
+
 class System:
     """One HAL.
 
@@ -49,8 +89,10 @@ class System:
         self.machines = {f"n{number}": Machine(self.host, f"n{number}") for number in range(1, nodes + 1)}
         self.starts = 0
         """How often a controller came to lead."""
+        self.power_losses_s: list[float] = []
+        """When."""
         self._config = config or Config()
-        self._database = MemoryDatabase()
+        self._disk = VirtualDisk()
         self._apis: dict[int, ControllerApi] = {}
         self._kill_chance = kill_chance
         self._wanted = True
@@ -68,7 +110,7 @@ class System:
 
     def store(self) -> Store:
         """The store as a person would open it afterwards."""
-        return Store.open(self._database)
+        return self._disk.open()
 
     # ── processes ─────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -105,12 +147,18 @@ class System:
 
     def _pages(self, most: int) -> None:
         # Never below what it has: then nothing that needs a new page can be written.
-        self._database.connection.execute(f"PRAGMA max_page_count={most}").close()
+        self._disk.database.connection.execute(f"PRAGMA max_page_count={most}").close()
 
     def power_off(self) -> None:
-        """The host loses power; its disk stays."""
+        """The host loses power: its disk stays, except what was not flushed."""
+        self.power_losses_s.append(self.world.loop.time())
+        rng = self.world.rng(f"power {len(self.power_losses_s)}")
         for machine in self.machines.values():
             machine.power_off()
+            # Keepers do not flush their journals: any part at the end may be missing.
+            blocks = self.host.disk.get(f"journal {machine.node}", [])
+            del blocks[rng.randint(0, len(blocks)) :]
+        self._disk.power_off()
         self.host.power_off()
 
     def give_up(self) -> None:
@@ -152,7 +200,7 @@ class System:
     # ── mains ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _controller(self, runtime: Runtime) -> None:
-        controller = Controller(runtime, self._config, lambda: Store.open(self._database))
+        controller = Controller(runtime, self._config, self._disk.open)
         await controller.start(UnixAddress(runtime.paths.wire_socket()))
         self._apis[runtime.pid] = controller.api
         self.starts += 1
