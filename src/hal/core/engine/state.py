@@ -63,6 +63,7 @@ class State:
             self.meta[place] = -1
         self.meta[L.M_PARKED_WAKE] = -1
         self.meta[L.M_CSETS] = 1
+        self.meta[L.M_DROP_KEY] = L.INF
         # Names, by value: what events mean.
         self.resources: list[str] = []
         self.row_names: list[str] = []

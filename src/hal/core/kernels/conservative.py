@@ -3,7 +3,8 @@
 Pure but for scratch. Each row has a timeline: breakpoints with the projected free amounts, from running attempts
 (released at their planned ends) and promises. In rank order, a job gives its promise back, takes the earliest instant
 at which enough rows each stay free for the whole of its planned time, and starts where that is now. Timelines are built
-for each slice; O(points) a search. Source: Mu'alem and Feitelson, TPDS 12(6), 2001.
+for each slice; O(points) a search. Work of higher rank that comes later, an attempt that outlives its plan or a lost
+row break promises: those behind are then made anew, in rank order. Source: Mu'alem and Feitelson, TPDS 12(6), 2001.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ from hal.core.kernels.layout import (
     M_ACTIVE,
     M_CLAIM_AFTER,
     M_DIRTY,
+    M_DROP_JOB,
+    M_DROP_KEY,
     M_END_ROOT,
     M_INSERTS,
     M_MAX_RESERVATIONS,
@@ -142,9 +145,14 @@ def _change_span(
 @inner
 def _build(
     meta: Ints, buckets: Table, classes: Table, request: Table, free: Table, rows: Table, runs: Table, ends: Table,
-    pieces: Table, promises: Table, promised: Table, counts: Ints, profile: Table, path: Ints, now: int,
+    pieces: Table, promises: Table, promised: Table, counts: Ints, profile: Table, path: Ints, now: int, afresh: bool,
+    key: int, seq: int, tie: int,
 ) -> None:  # fmt: skip
-    """Timelines of all rows: free now, then every release, less every kept promise."""
+    """Timelines of all rows: free now, then every release, less every promise that counts.
+
+    Those made by this pass count (before (key, seq, tie)); of the older ones those that no better work has overtaken,
+    and none when planning `afresh`.
+    """
     resources = meta[M_RESOURCES]
     for row in range(meta[M_ROWS]):
         rows[row, W_AT] = row
@@ -169,8 +177,45 @@ def _build(
                 profile[point, POINT_SIZE + r] += request[r, shape]
             piece = pieces[piece, P_NEXT]
     for k in range(counts[C_PROMISES]):
-        if promises[k, V_ENTRY] >= 0:
+        if promises[k, V_ENTRY] >= 0 and (
+            (not afresh and _ranks_before(promises, k, meta[M_DROP_KEY], meta[M_DROP_JOB], -1))
+            or _ranks_before(promises, k, key, seq, tie)
+        ):
             _hold(meta, classes, request, rows, promises, promised, counts, profile, k, -1)
+
+
+@inner
+def _ranks_before(promises: Table, promise: int, key: int, job: int, task: int) -> bool:
+    """Whether a promise's job comes before a place of the order."""
+    if promises[promise, V_KEY] != key:
+        return bool(promises[promise, V_KEY] < key)
+    if promises[promise, V_JOB] != job:
+        return bool(promises[promise, V_JOB] < job)
+    return bool(promises[promise, V_TASK] < task)
+
+
+@inner
+def _promises_broken(
+    meta: Ints, classes: Table, shapes: Table, request: Table, allowed: Allowed, capacity: Table, rows: Table,
+    promises: Table, promised: Table, counts: Ints, profile: Table,
+) -> bool:  # fmt: skip
+    """Whether the promises cannot all be kept: an attempt outlives its plan, or a promised row is lost."""
+    resources = meta[M_RESOURCES]
+    for k in range(counts[C_PROMISES]):
+        if promises[k, V_ENTRY] >= 0 and promises[k, V_KIND] != KIND_NEVER:
+            shape = classes[promises[k, V_CLASS], C_SHAPE]
+            for i in range(promises[k, V_ROW], promises[k, V_ROW] + promises[k, V_NODES]):
+                row = promised[i, Q_ROW]
+                if allowed[shapes[shape, S_CSET], row] == 0 or not fits(capacity, row, request, shape, resources):
+                    return True
+    for row in range(meta[M_ROWS]):
+        point = rows[row, W_AT]
+        while point >= 0:
+            for r in range(resources):
+                if profile[point, POINT_SIZE + r] < 0:
+                    return True
+            point = profile[point, POINT_NEXT]
+    return False
 
 
 @inner
@@ -424,13 +469,23 @@ def cycle(
         return -1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
     for k in range(counts[C_PROMISES]):
         copy_record(promises, k, reservations, k)
+        if full and shapes[classes[promises[k, V_CLASS], C_SHAPE], S_EVER] < classes[promises[k, V_CLASS], C_NODES]:
+            promises[k, V_ENTRY] = -1  # nothing that is up could hold it any more
     for i in range(counts[C_PROMISED]):
         copy_record(promised, i, reserved, i)
-    if size > 0:
+    afresh = resumed and lane == 1
+    building = size > 0
+    while building:
         _build(
             meta, buckets, classes, request, free, rows, runs, ends, pieces, promises, promised, counts, profile, path,
-            now,
+            now, afresh, key, seq, tie,
         )  # fmt: skip
+        building = False
+        if full and not resumed and not afresh:
+            afresh = _promises_broken(
+                meta, classes, shapes, request, allowed, capacity, rows, promises, promised, counts, profile
+            )
+            building = afresh
     started = 0
     used = 0
     refusals = 0
@@ -452,7 +507,7 @@ def cycle(
         mine = entries[entry, E_RESERVED]
         first = entries[entry, E_FIRST]
         if full or mine < 0:
-            if mine >= 0:
+            if mine >= 0 and not afresh and _ranks_before(promises, mine, meta[M_DROP_KEY], meta[M_DROP_JOB], -1):
                 _hold(meta, classes, request, rows, promises, promised, counts, profile, mine, 1)
             task = 0
             begin = -1
@@ -595,6 +650,7 @@ def cycle(
     if unfinished == 0 and meta[M_ACTIVE] > 0:
         changes = changes or meta[M_PARKED_WAKE] != pass_wake or meta[M_PARKED_INSERTS] != pass_inserts
     return (
-        started, used, int(replans), counts[C_PROMISES], counts[C_PROMISED], refusals, unfinished, 0, key, seq, tie,
+        started, used, int(replans), counts[C_PROMISES], counts[C_PROMISED], refusals, unfinished, int(afresh),
+        key, seq, tie,
         wake, ticks[TICK_WORK], pass_wake, pass_inserts, int(full), int(changes), meta[M_VERSION],
     )  # fmt: skip

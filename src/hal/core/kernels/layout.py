@@ -51,6 +51,11 @@ M_BY_TIME: Final = 32  # 1 = buckets keep a second index by planned time
 M_FAULT: Final = 33  # index of the event's row that a kernel refused
 M_CSETS: Final = 34  # constraint sets in use; 1 = no labels asked for
 M_PROMISED: Final = 35  # rows in the table of promised rows
+# Conservative: the lowest-ranked promise, and from which rank on promises no longer count because better work came.
+M_LAST_KEY: Final = 36
+M_LAST_JOB: Final = 37
+M_DROP_KEY: Final = 38
+M_DROP_JOB: Final = 39
 META_SIZE: Final = 40
 
 # --- entries: a run of alike waiting tasks of one job ---------------------------------------------------------------

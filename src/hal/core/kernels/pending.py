@@ -59,11 +59,15 @@ from hal.core.kernels.layout import (
     M_BY_TIME,
     M_CLOCK,
     M_DIRTY,
+    M_DROP_JOB,
+    M_DROP_KEY,
     M_ENTRIES,
     M_ENTRY_FREE,
     M_ENTRY_TOP,
     M_FAULT,
     M_INSERTS,
+    M_LAST_JOB,
+    M_LAST_KEY,
     M_ORDER,
     M_PENDING,
     M_RESERVATIONS,
@@ -93,7 +97,7 @@ from hal.core.kernels.tables import (
     put_hashed,
     take_slot,
 )
-from hal.core.kernels.treap import Table, tree_first, tree_insert, tree_node, tree_remove, tree_seek
+from hal.core.kernels.treap import Table, tree_first, tree_insert, tree_node, tree_remove
 
 Ints = NDArray[np.int64]
 
@@ -170,12 +174,17 @@ def enter_bucket(
     meta[M_INSERTS] += 1
     buckets[bucket, B_INSERT] = meta[M_INSERTS]
     entries[slot, E_WHERE] = WHERE_BUCKET
+    key += buckets[bucket, B_OFFSET]
     if meta[M_BACKFILL] != BACKFILL_CONSERVATIVE:
-        key += buckets[bucket, B_OFFSET]
         for k in range(meta[M_RESERVATIONS]):
             if key < reservations[k, V_KEY] or (key == reservations[k, V_KEY] and job < reservations[k, V_JOB]):
                 mark_dirty(meta)
                 break
+    elif meta[M_RESERVATIONS] > 0 and (key < meta[M_LAST_KEY] or (key == meta[M_LAST_KEY] and job < meta[M_LAST_JOB])):
+        mark_dirty(meta)
+        if key < meta[M_DROP_KEY] or (key == meta[M_DROP_KEY] and job < meta[M_DROP_JOB]):
+            meta[M_DROP_KEY] = key
+            meta[M_DROP_JOB] = job
 
 
 @inner
@@ -500,9 +509,3 @@ def rebuild(
     mark_dirty(meta)
     meta[M_VERSION] += 1
     return OK
-
-
-@kernel
-def seek_entry(rank: Table, root: int, key: int, seq: int, tie: int, longest: int, path: Ints) -> int:
-    """`tree_seek` for Python: the first entry at or after a place that plans at most `longest`."""
-    return tree_seek(rank, root, key, seq, tie, longest, path)

@@ -48,10 +48,13 @@ from hal.core.kernels.layout import (
     M_BY_TIME,
     M_CLOCK,
     M_DIRTY,
+    M_DROP_KEY,
     M_END_ROOT,
     M_ENTRY_TOP,
     M_FAULT,
     M_INSERTS,
+    M_LAST_JOB,
+    M_LAST_KEY,
     M_ORDER,
     M_PARKED_INSERTS,
     M_PARKED_WAKE,
@@ -87,6 +90,8 @@ from hal.core.kernels.layout import (
     R_WALL,
     T_TIE,
     V_ENTRY,
+    V_JOB,
+    V_KEY,
     W_PIECES,
     W_PROMISED,
     WHERE_BUCKET,
@@ -258,8 +263,17 @@ def assume(
         meta[M_PROMISED] = promised.shape[0]
         meta[M_RESERVATIONS] = promises.shape[0]
         dirty = 1 if wake != pass_wake else 0
+        meta[M_LAST_KEY] = -INF
+        for k in range(promises.shape[0]):
+            if promises[k, V_KEY] > meta[M_LAST_KEY] or (
+                promises[k, V_KEY] == meta[M_LAST_KEY] and promises[k, V_JOB] > meta[M_LAST_JOB]
+            ):
+                meta[M_LAST_KEY] = promises[k, V_KEY]
+                meta[M_LAST_JOB] = promises[k, V_JOB]
     meta[M_DIRTY] = dirty
     meta[M_WAKE] = wake
+    if complete and wake == pass_wake:
+        meta[M_DROP_KEY] = INF
     if complete:
         meta[M_PARKED_WAKE] = pass_wake
         meta[M_PARKED_INSERTS] = pass_inserts
@@ -273,6 +287,8 @@ def note_parked(meta: Ints, now: int, pass_wake: int, pass_inserts: int) -> None
     """A complete pass that changes nothing else: what it looked at stays parked until something wakes it."""
     meta[M_PARKED_WAKE] = pass_wake
     meta[M_PARKED_INSERTS] = pass_inserts
+    if meta[M_WAKE] == pass_wake:
+        meta[M_DROP_KEY] = INF
     meta[M_CLOCK] = max(meta[M_CLOCK], now)
     meta[M_VERSION] += 1
 
