@@ -36,10 +36,14 @@ def test_the_home_is_found_in_the_documented_order() -> None:
     assert find_home(None, {"HOME": "/h"}).root == Path("/h/.local/state/hal")
 
 
-def test_the_cache_can_be_moved() -> None:
-    """HAL_CACHE names it; else it lies under the home."""
+def test_the_cache_can_be_moved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """HAL_CACHE names it; else the one beside this Python, where it was made; else it lies under the home."""
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
     assert find_home("/a", {"HAL_CACHE": "/c"}).cache == Path("/c")
     assert find_home("/a", {}).cache == Path("/a/cache")
+    (tmp_path / "hal-cache").mkdir()
+    assert find_home("/a", {}).cache == tmp_path / "hal-cache"
+    assert find_home("/a", {"HAL_CACHE": "/c"}).cache == Path("/c")
 
 
 def test_finding_a_home_makes_nothing(tmp_path: Path) -> None:

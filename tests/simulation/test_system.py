@@ -78,7 +78,6 @@ class Faults:
 async def submit(system: System, wanted: Sequence[Wanted], ids: list[int]) -> None:
     """Submit all, one call a job, each until it is answered; the ids come into `ids` in the same order."""
     rng = system.world.rng("client")
-    await system.all_nodes_known()
     for position, one in enumerate(wanted):
         spec = one.spec
         if one.after is not None:
@@ -113,6 +112,8 @@ def run_all(system: System, wanted: Sequence[Wanted], faults: Faults, meddling: 
 
     async def drive() -> None:
         supervising = asyncio.ensure_future(system.supervise())
+        await system.all_nodes_known()
+        await asyncio.sleep(UNFLUSHED_S)
         troubling = asyncio.ensure_future(faults.happen(system))
         meddles = asyncio.ensure_future(meddling(system, ids))
         await submit(system, wanted, ids)

@@ -11,6 +11,7 @@ import errno
 import os
 import re
 import stat
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -236,16 +237,19 @@ class Home:
 
 
 def find_home(explicit: str | os.PathLike[str] | None = None, environ: Mapping[str, str] | None = None) -> Home:
-    """`explicit`, else $HAL_HOME, else $XDG_STATE_HOME/hal, else ~/.local/state/hal; HAL_CACHE moves the cache.
+    """`explicit`, else $HAL_HOME, else $XDG_STATE_HOME/hal, else ~/.local/state/hal; makes nothing.
 
-    Touches no disk.
+    The cache of compiled kernels is $HAL_CACHE, else the one beside this Python that `make kernels` fills, if there is
+    one that may be written to, else `cache` in the home: compiling takes half a minute, so one cache serves many homes.
     """
     env = os.environ if environ is None else environ
     root = explicit or env.get("HAL_HOME")
     if not root:
         state = env.get("XDG_STATE_HOME") or os.path.join(env.get("HOME") or os.path.expanduser("~"), ".local", "state")
         root = os.path.join(state, "hal")
-    return Home(os.path.expanduser(os.fspath(root)), cache=env.get("HAL_CACHE"))
+    beside = os.path.join(sys.prefix, "hal-cache")
+    shared = beside if os.path.isdir(beside) and os.access(beside, os.W_OK) else None
+    return Home(os.path.expanduser(os.fspath(root)), cache=env.get("HAL_CACHE") or shared)
 
 
 def check_node_name(name: str) -> str:
