@@ -68,7 +68,7 @@ def test_another_user_is_told_denied_and_never_served(tmp_path: Path) -> None:
         path.parent.chmod(0o755)
         path.chmod(0o777)
         dial = [sys.executable, "-c", DIAL, str(path)]
-        return await runtime.run_blocking(lambda: subprocess.check_output(dial, timeout=60), Lane.FILES)
+        return await runtime.run_blocking(lambda: subprocess.check_output(dial, timeout=60), Lane.READER)
 
     answer = FrameDecoder().feed(run_real(tmp_path, main))
     assert [frame.code for frame in answer if isinstance(frame, Goodbye)] == ["denied"]
