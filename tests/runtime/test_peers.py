@@ -54,8 +54,10 @@ def test_this_user_and_root_may_speak_and_nobody_else() -> None:
 
 
 @needs_root
-def test_another_user_is_told_denied_and_never_served(tmp_path: Path) -> None:
+def test_another_user_is_told_denied_and_never_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Even when the socket's file would let it in: a child under another user id gets only a Goodbye."""
+    # Below /tmp: every directory on the way can be opened to the other user.
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
     served: list[Connection] = []
 
     async def main(runtime: RealRuntime) -> bytes:
