@@ -1,4 +1,4 @@
-"""Attempts: from the engine's plan to processes, and from what nodes report to the ends of tasks.
+"""Attempts: from what nodes report to the ends of tasks, and ending them on purpose.
 
 Pure. A report about an attempt that is not active changes nothing (it was repeated) and is acknowledged again. The
 result of a gang is that of its worst step; when one ends badly the others are stopped.
@@ -6,12 +6,11 @@ result of a gang is that of its worst step; when one ends badly the others are s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 from msgspec.structs import replace
 
-from hal.core.engine.plan import Rows, StartRows
 from hal.core.lifecycle import (
     ATTEMPT,
     END_EVENTS,
@@ -25,15 +24,12 @@ from hal.core.lifecycle import (
     transition,
     walk,
 )
-from hal.core.model import AttemptId, AttemptState, EventKind, InternalError, StepId, TaskState
+from hal.core.model import AttemptId, AttemptState, EventKind, StepId, TaskState
 from hal.planes.tasks.live import CANCELLED, REQUEUED, SIBLING, Attempt, LiveJob
-from hal.planes.tasks.spans import Span, locate, put, take
+from hal.planes.tasks.spans import Span, put
 from hal.planes.tasks.table import JobTable
-from hal.planes.tasks.template import step_template
 from hal.store.operations import AttemptEnd, StepEnd
-from hal.wire.frames import Refusal, StepExit, StepStart, StepStarted, StopReason
-
-ENGINE = "engine"
+from hal.wire.frames import Refusal, StepExit, StepStarted, StopReason
 
 _WORST_FIRST = (
     AttemptState.LOST,
@@ -63,83 +59,6 @@ LOST_CAUSE = "lost"
 SPAWN_FAILED_CAUSE = "spawn-failed"
 _IGNORED_REFUSALS = frozenset({"already-ended"})
 """The exit of that step was acknowledged before: the keeper was asked twice."""
-
-
-# ── from the plan ─────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def allocate(
-    table: JobTable, starts: StartRows, rows: Rows, row_name: Callable[[int], str], epoch: int, now_ms: int
-) -> int:
-    """A plan's starts as attempts, and orders for their nodes; how many.
-
-    Args:
-        starts: shape (S,), dtype `START`, in the order decided.
-        rows: the engine's node rows that `starts` point into.
-    Raises:
-        InternalError: a task does not wait for that attempt.
-    """
-    names = [row_name(row) for row in rows.tolist()]
-    run: list[tuple[int, Attempt]] = []
-    last_job = 0
-    job: LiveJob | None = None
-    taken: list[int] = []
-    for job_id, task, number, offset, width, _ in starts.tolist():
-        if job is None or job_id != last_job:
-            _untake(job, taken)
-            job, last_job, taken = table.touch(job_id), job_id, []
-        span = locate(job.spans, task)
-        if span is None or span.attempt != number:
-            raise InternalError(f"the engine started attempt {number} of {job_id}.{task}, which does not wait for it")
-        attempt = Attempt(
-            task=task,
-            attempt=number,
-            state=AttemptState.ALLOCATED,
-            nodes=tuple(names[offset : offset + width]),
-            token=f"{job_id}.{task}.{number}-{epoch:x}",
-            allocated_ms=now_ms,
-            retries=span.retries,
-        )
-        transition(TASK, span.state, TaskEvent.ALLOCATE)
-        job.counts.move(span.state, TaskState.ALLOCATED)
-        job.active[task] = attempt
-        taken.append(task)
-        table.draft.new_attempts[(job_id, task, number)] = attempt
-        table.draft.note(
-            EventKind.ATTEMPTS_ALLOCATED,
-            ENGINE,
-            job.trace_id,
-            job_id,
-            {"id": f"{job_id}.{task}.{number}", "nodes": attempt.nodes},
-        )
-        order_start(table, job, attempt)
-        run.append((job_id, attempt))
-    _untake(job, taken)
-    for job_id in dict.fromkeys(job_id for job_id, _ in run):
-        table.settle(table.touch(job_id), now_ms, ENGINE)
-    return len(run)
-
-
-def _untake(job: LiveJob | None, tasks: list[int]) -> None:
-    """Take the tasks out of the job's spans, a run of neighbours at a time."""
-    if job is None:
-        return
-    start = 0
-    for at in range(1, len(tasks) + 1):
-        if at == len(tasks) or tasks[at] != tasks[at - 1] + 1:
-            job.spans = take(job.spans, tasks[start], at - start)
-            start = at
-
-
-def order_start(table: JobTable, job: LiveJob, attempt: Attempt) -> None:
-    """Tell its nodes to start the attempt (again: a repeated start is harmless)."""
-    array = job.spec.array
-    index, count = (array.index(attempt.task), array.count) if array else (attempt.task, 1)
-    for node, step in attempt.steps_left(job.id):
-        orders = table.draft.order(node)
-        if job.id not in orders.templates:
-            orders.templates[job.id] = step_template(job)
-        orders.starts.append(StepStart(step, job.id, attempt.token, attempt.nodes, index, count, attempt.allocated_ms))
 
 
 def order_stop(table: JobTable, job: LiveJob, attempt: Attempt, reason: StopReason) -> None:

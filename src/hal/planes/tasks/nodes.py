@@ -1,7 +1,7 @@
 """Nodes as they come, fall silent, return and go, and what that means for the attempts on them.
 
-Pure. On return the database and the keeper compare: what was allocated and the keeper has not is started again (a
-repeated start is harmless), what should run and the keeper does not hold is lost, what the keeper holds and the
+Pure. On return the database and the keeper compare: what the keeper has started and the database does not know to run
+is noted, what was allocated and the keeper has not is started again (a repeated start is harmless), what should run and the keeper does not hold is lost, what the keeper holds and the
 database does not know is stopped. A silent node keeps its attempts (`on_node_lost: wait`); a node of another boot id,
 or one that a person declared gone, has lost them.
 """
@@ -16,11 +16,12 @@ from msgspec.structs import replace
 from hal.core.engine.events import Health, NodeSpec
 from hal.core.lifecycle import NODE, NodeEvent, transition
 from hal.core.model import ConflictError, EventKind, NodeState, NotFoundError
-from hal.planes.tasks.attempts import STOP_REASONS, attempts_on, lost, order_start, order_stop
+from hal.planes.tasks.attempts import STOP_REASONS, attempts_on, lost, order_stop
+from hal.planes.tasks.starting import order_start
 from hal.planes.tasks.submission import Submitter
 from hal.planes.tasks.table import JobTable
 from hal.store.operations import NodeRow
-from hal.wire.frames import HeldStep, StopReason
+from hal.wire.frames import HeldStep, StepStarted, StopReason
 
 _HEALTH = {
     NodeState.UP: Health.UP,
@@ -129,6 +130,9 @@ def _lose_all(table: JobTable, name: str, message: str, now_ms: int) -> None:
 
 def _compare(table: JobTable, arrival: Arrival, now_ms: int) -> None:
     held = {step.step: step for step in arrival.held}
+    # The report of a start is told once: the agent or the keeper may have died with it.
+    begun = [StepStarted(step.step, step.pid, step.started_ms) for step in arrival.held if step.started_ms]
+    started(table, arrival.name, begun, now_ms)
     known = set()
     for job, attempt in list(attempts_on(table, arrival.name)):
         here = [step for node, step in attempt.steps_left(job.id) if node == arrival.name]

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from hal.core.engine.events import Event
 from hal.core.engine.plan import Rows, StartRows
 from hal.core.model import EventKind, JobSpec, TaskState, Verdict
-from hal.planes.tasks import attempts, control, loading, nodes, submission
+from hal.planes.tasks import attempts, control, loading, nodes, starting, submission
 from hal.planes.tasks.admission import Site
 from hal.planes.tasks.control import EndedTask, JobPatch
 from hal.planes.tasks.draft import Change
@@ -122,8 +122,8 @@ class TaskPlane:
     # ── decisions ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     def assumed(self, starts: StartRows, rows: Rows, row_name: Callable[[int], str], epoch: int, now_ms: int) -> int:
-        """The engine's starts become attempts; see `attempts.allocate`."""
-        return attempts.allocate(self.table, starts, rows, row_name, epoch, now_ms)
+        """The engine's starts become attempts; see `starting.allocate`."""
+        return starting.allocate(self.table, starts, rows, row_name, epoch, now_ms)
 
     # ── nodes ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
