@@ -17,8 +17,12 @@ from typing import Final
 QUOTA_PERIOD_US: Final = 100_000
 MIN_QUOTA_US: Final = 1_000
 """The kernel's own least quota."""
+MIN_MEMORY_BYTES: Final = 6 << 20
+"""The least memory limit that is set: below about 1 MiB the kernel ends the helper before it has spawned the step."""
 MAX_FREE_SLOTS: Final = 64
 """Empty slots that are kept for later steps."""
+MAX_REST_PART: Final = 16
+"""A slot in which more than a 16th of its limit is still in use (files in /dev/shm, cached ones) is not used again."""
 SHARES_PER_CORE: Final = 1_024
 WEIGHT_PER_CORE: Final = 100
 CONTROLLERS: Final = ("memory", "cpu")
@@ -109,8 +113,12 @@ class Cgroups:
         return slot
 
     def release(self, slot: Slot) -> None:
-        """The slot's step is over; a slot in which somebody still is, is left alone until `sweep`."""
-        if slot.pids() or len(self._free) >= MAX_FREE_SLOTS:
+        """The slot's step is over; a slot in which somebody still is, is left alone until `sweep`.
+
+        What the step left in memory would count against the next one: such a slot is removed.
+        """
+        left = self._in_use(slot) * MAX_REST_PART > max(MIN_MEMORY_BYTES, slot.memory_bytes)
+        if left or slot.pids() or len(self._free) >= MAX_FREE_SLOTS:
             _remove(slot)
         else:
             self._free.append(slot)
@@ -178,6 +186,7 @@ class Cgroups:
     def _limit(self, slot: Slot, cpu_milli: int, memory_bytes: int) -> None:
         memory, cpu = slot.directories.get("memory"), slot.directories.get("cpu")
         if memory_bytes and memory is not None:
+            memory_bytes = max(MIN_MEMORY_BYTES, memory_bytes)
             if self.version == 2:
                 _write(memory / "memory.max", memory_bytes)
                 _write_if_there(memory / "memory.swap.max", 0)
@@ -193,6 +202,15 @@ class Cgroups:
                 _write(cpu / "cpu.cfs_period_us", QUOTA_PERIOD_US)
                 _write(cpu / "cpu.cfs_quota_us", quota)
                 _write_if_there(cpu / "cpu.shares", max(2, cpu_milli * SHARES_PER_CORE // 1000))
+
+    def _in_use(self, slot: Slot) -> int:
+        """Bytes that its memory limit counts; 0 for a slot without one."""
+        if not slot.memory_bytes:
+            return 0
+        file = "memory.current" if self.version == 2 else "memory.usage_in_bytes"
+        with contextlib.suppress(OSError):
+            return int((slot.directories["memory"] / file).read_text())
+        return 0
 
     def _kills(self, slot: Slot) -> int:
         file = "memory.events" if self.version == 2 else "memory.oom_control"

@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from hal.core.model import StepId
+from hal.core.model import StepId, format_size
 from hal.daemons.agent.keeper.ports import Ended, Instant
 from hal.wire.frames import ExitCause, StepExit, StepStart, StepTemplate, StopReason, Usage
 
@@ -97,7 +97,7 @@ def exit_of_ended(held: HeldStep, ended: Ended, *, remarks: tuple[str, ...] = ()
     if ended.out_of_memory and held.stop is None and ended.status:
         cause = ExitCause.OUT_OF_MEMORY
         limit = held.template.memory_bytes
-        texts.append(f"out of memory: used more than its limit of {limit} bytes" if limit else "out of memory")
+        texts.append(f"out of memory: used more than its limit of {format_size(limit)}" if limit else "out of memory")
     elif held.stop is not None:
         cause = _STOP_CAUSE[held.stop]
         texts.append(_stop_text(held))
