@@ -167,8 +167,7 @@ class JobTable:
         job.end_ms = now_ms
         del self.jobs[job.id]
         self.draft.ended_jobs[job.id] = job
-        item = {"job": job.id, "state": job.state.value, "exit_code": job.exit_code, "reason": job.reason}
-        self.draft.note(EventKind.JOBS_ENDED, cause, job.trace_id, job.id, item)
+        self.draft.note(EventKind.JOBS_ENDED, cause, job.trace_id, job.id, [job.id, job.state.value, job.exit_code])
         for other in job.waits:
             self._unlink(other, job.id)
 
