@@ -1,4 +1,4 @@
-"""Safety of the engine under any sequence of events: what the contract promises, checked by a judge that decides nothing.
+"""Safety of the engine under any sequence of events: what the contract promises, seen by a judge that decides nothing.
 
 Four engines live side by side on the same events: as configured, with parking switched off, with passes cut into small
 slices, and a record that is replayed from nothing at the end.
@@ -12,6 +12,7 @@ import numpy as np
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.core.engine.model_cluster import Cluster, Node, Task
 
 from hal.core.engine import State, apply, cycle
 from hal.core.engine.classes import ClassSpec, Match, OwnerSpec, Requirement
@@ -38,7 +39,6 @@ from hal.core.engine.events import (
     update_rows,
 )
 from hal.core.engine.invariants import check_invariants
-from tests.core.engine.model_cluster import Cluster, Node, Task
 
 SECOND = 1_000
 MAX_SLICES = 10_000
@@ -215,8 +215,8 @@ class EngineSafety(RuleBasedStateMachine):
     @rule(pick=st.integers(0, 1 << 20))
     def dependency_met(self, pick: int) -> None:
         job = 1 + pick % (self.next_job - 1)
-        blocked = [t for t in self.judge.tasks.values() if t.job == job and t.state == "pending" and t.eligible_ms >= INF]
-        if blocked:
+        waiting = [t for t in self.judge.tasks.values() if t.job == job and t.state == "pending"]
+        if any(t.eligible_ms >= INF for t in waiting):
             self.happen(JobsEligible(np.array([job], np.int64), np.array([self.now], np.int64)))
             for task in self.judge.tasks.values():
                 if task.job == job and task.state == "pending":
