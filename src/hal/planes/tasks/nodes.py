@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from hal.core.engine.events import Health, NodeSpec
 from hal.core.lifecycle import NODE, NodeEvent, transition
 from hal.core.model import ConflictError, EventKind, NodeState, NotFoundError
-from hal.planes.tasks.attempts import STOP_REASONS, attempts_on, lost, order_stop
+from hal.planes.tasks.attempts import STOP_REASONS, attempts_on, lost, order_stop, started
 from hal.planes.tasks.starting import order_start
 from hal.planes.tasks.submission import Submitter
 from hal.planes.tasks.table import JobTable
