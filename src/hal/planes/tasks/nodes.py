@@ -1,9 +1,9 @@
 """Nodes as they come, fall silent, return and go, and what that means for the attempts on them.
 
 Pure. On return the database and the keeper compare: what the keeper has started and the database does not know to run
-is noted, what was allocated and the keeper has not is started again (a repeated start is harmless), what should run and the keeper does not hold is lost, what the keeper holds and the
-database does not know is stopped. A silent node keeps its attempts (`on_node_lost: wait`); a node of another boot id,
-or one that a person declared gone, has lost them.
+is noted, what was allocated and the keeper has not is started again (a repeated start is harmless), what should run and
+the keeper does not hold is lost, what the keeper holds and the database does not know is stopped. A silent node keeps
+its attempts (`on_node_lost: wait`); a node of another boot id, or one that a person declared gone, has lost them.
 """
 
 from __future__ import annotations
