@@ -18,11 +18,11 @@ from typing import Final
 import pytest
 from hypothesis import HealthCheck, settings
 
-settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
-settings.register_profile("dev", deadline=None, print_blob=True)
-settings.register_profile(
-    "soak", deadline=None, print_blob=True, max_examples=5_000, suppress_health_check=[HealthCheck.too_slow]
-)
+# No test asserts on time, Hypothesis included: neither a deadline nor a machine that is busy may fail one.
+PATIENT: Final = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow], "print_blob": True}
+settings.register_profile("ci", derandomize=True, **PATIENT)
+settings.register_profile("dev", **PATIENT)
+settings.register_profile("soak", max_examples=5_000, **PATIENT)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 MARK: Final = "HAL_TEST_RUN"
