@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +101,27 @@ def test_cancel_stops_what_runs_and_ends_what_waits(hal_home: Path) -> None:
     on_controller(hal_home, body)
 
 
+def test_requeue_by_filter_takes_ended_jobs_when_the_filter_names_ends(hal_home: Path) -> None:
+    """Two failed jobs and one that succeeded: the failed ones run again; a filter without a condition is refused."""
+
+    async def body(hal: Running) -> None:
+        agent = await hal.agent()
+        jobs = await hal.submit(*[SLEEP | {"name": "fit"}] * 3)
+        await agent.until(lambda a: len(a.running) == 3)
+        for job, code in zip(jobs, (3, 0, 4), strict=True):
+            agent.end(StepId(int(job), 0, 1, 0), code=code)
+        for job in jobs:
+            await hal.ended(job)
+        answer = await hal.http.post("/v1/jobs/requeue", json={"filter": {"state": "failed", "name": "fit"}})
+        assert [(one["id"], one["ok"]) for one in answer.json()["results"]] == [(jobs[0], True), (jobs[2], True)]
+        again = {StepId(int(job), 0, 2, 0) for job in (jobs[0], jobs[2])}
+        await agent.until(lambda a: again <= set(a.running))
+        answer = await hal.http.post("/v1/jobs/cancel", json={"filter": {}})
+        assert (answer.status_code, answer.json()["detail"]) == (400, "filter: no condition in it")
+
+    on_controller(hal_home, body)
+
+
 def test_requeue_runs_what_ended_and_what_runs_once_more(hal_home: Path) -> None:
     """A running task is stopped and started again as attempt 2; a failed job runs again when asked to."""
 
@@ -153,6 +175,22 @@ def test_a_changed_walltime_reaches_running_steps_and_limits_hold(hal_home: Path
         assert (refused.status_code, "2h" in refused.json()["hint"]) == (400, True)
 
     on_controller(hal_home, body, Config(site=site))
+
+
+def test_an_agent_that_heard_a_later_leader_makes_the_controller_pass_it(hal_home: Path) -> None:
+    """It says epoch 40 while jobs come in: every commit meanwhile is accepted, the welcome names 41."""
+
+    async def body(hal: Running) -> None:
+        agent = await hal.agent()
+        await agent.leave()
+        agent.seen_epoch = 40
+        _, *jobs = await asyncio.gather(agent.join(), *(hal.submit(TRUE) for _ in range(30)))
+        assert agent.welcome is not None
+        assert agent.welcome.epoch == 41
+        for (job,) in jobs:
+            assert (await hal.ended(job))["state"] == "succeeded"
+
+    on_controller(hal_home, body)
 
 
 def test_a_restarted_controller_goes_on_where_it_was(hal_home: Path) -> None:

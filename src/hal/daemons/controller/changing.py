@@ -159,11 +159,16 @@ class Changing:
     ) -> Outcomes:
         """Do it to each job or task named and each live job that matches; one outcome for each.
 
+        A requeue takes ended jobs too when the filter's states name ends.
+
         Raises:
-            SpecError: an id is malformed, or none is named; nothing was done.
+            SpecError: an id is malformed, or none is named (a filter without any condition would mean all); nothing was
+                done.
             OverloadedError, StoreError: as `submit`.
         """
         refs = [parse_task_ref(text) for text in ids]
+        if wanted == JobFilter():
+            raise SpecError("filter: no condition in it", hint='all live jobs are {"state": "live"}')
         if not refs and wanted is None:
             raise SpecError("no job is named", hint="name ids, or a filter")
         if len(refs) > MAX_IDS:
@@ -186,6 +191,11 @@ class Changing:
     ) -> Outcomes:
         plane = self._parts.plane
         histories: dict[int, _History] = {}
+        ends = [state for state in wanted.states if state.ended] if wanted is not None else []
+        if wanted is not None and ends and action is Action.REQUEUE:
+            these = msgspec.structs.replace(wanted, states=tuple(ends))
+            found = await self._parts.committer.read(partial(_matching_rows, wanted=these))
+            refs = refs + [(job, None) for job in found]
 
         def work(now_ms: int) -> Outcomes | list[int]:
             named = refs + [(job, None) for job in plane.matching(wanted)] if wanted is not None else refs
@@ -352,6 +362,17 @@ def _ended_jobs(store: Store, ids: Sequence[int]) -> dict[int, EndedJob]:
             raise SpecError(f"dependencies: there is no job {job}", hint="`hal jobs --all` lists the jobs there are")
         found[job] = EndedJob(row.id, row.name or row.spec.title, row.state)
     return found
+
+
+def _matching_rows(store: Store, wanted: JobFilter) -> list[int]:
+    """The oldest `MAX_IDS` jobs that match."""
+    found: list[int] = []
+    while len(found) < MAX_IDS:
+        rows = store.jobs(wanted, after=found[-1] if found else None, limit=MAX_PAGE, newest_first=False)
+        found.extend(row.id for row in rows)
+        if len(rows) < MAX_PAGE:
+            break
+    return found[:MAX_IDS]
 
 
 def _histories(store: Store, jobs: Sequence[int]) -> dict[int, _History]:

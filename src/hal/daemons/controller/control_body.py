@@ -14,4 +14,4 @@ class ControlBody(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
     ids: list[str] = []
     """`42` for a job, `42.7` for its task 7."""
     filter: dict[str, str] | None = None
-    """Live jobs that match all of state, user, queue, name, account, label."""
+    """Live jobs that match all of state, user, queue, name, account, label; requeue: ended ones too if asked."""
