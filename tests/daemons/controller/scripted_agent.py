@@ -60,6 +60,8 @@ class ScriptedAgent:
         """New walltimes, in order."""
         self.deaf = False
         """Frames are read and forgotten."""
+        self.seen_epoch = 0
+        """Highest leader epoch that it says it has heard."""
         self.changed = asyncio.Event()
         self._connection: Connection | None = None
         self._task: asyncio.Task[None] | None = None
@@ -76,7 +78,7 @@ class ScriptedAgent:
                 name=self.name,
                 boot_id=self.boot_id,
                 pid=1,
-                epoch=0,
+                epoch=self.seen_epoch,
                 capacity=self.capacity,
                 labels={"node": self.name},
                 held=held,

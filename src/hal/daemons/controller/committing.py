@@ -6,6 +6,7 @@ process ends and starts again from what is durable.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
@@ -31,6 +32,8 @@ class Committer:
         self._open = open_store
         self._holder = f"{runtime.name}, process {runtime.pid}"
         self._store: Store | None = None
+        self._writing = asyncio.Lock()
+        """A commit names the epoch that holds when it is written: the epoch is never raised beside one."""
         self.epoch = 0
 
     @property
@@ -60,8 +63,9 @@ class Committer:
                 f"an agent has seen epoch {seen}, this store is at {self.epoch}: they do not belong together",
                 hint="is this the right HAL_HOME? stop the agents of the other one",
             )
-        while self.epoch <= seen:
-            self.epoch = await self._runtime.run_blocking(partial(self.store.take_leadership, self._holder, now_ms))
+        async with self._writing:
+            while self.epoch <= seen:
+                self.epoch = await self._runtime.run_blocking(partial(self.store.take_leadership, self._holder, now_ms))
 
     async def commit(self, operations: list[Operation], now_ms: int) -> Committed:
         """Write all of it or nothing; it is flushed later (see `flushing`).
@@ -71,11 +75,14 @@ class Committer:
             StaleEpoch: another controller has taken over.
         """
         group = Group(self._runtime.new_id(), now_ms, operations)
-        try:
-            return await self._runtime.run_blocking(partial(self.store.commit, group, epoch=self.epoch, flush=False))
-        except CommitUnknown as error:
-            self._runtime.log.error("the outcome of a commit is unknown; looking it up", reason=str(error))
-            return await self._runtime.run_blocking(partial(self._settle, group))
+        async with self._writing:
+            try:
+                return await self._runtime.run_blocking(
+                    partial(self.store.commit, group, epoch=self.epoch, flush=False)
+                )
+            except CommitUnknown as error:
+                self._runtime.log.error("the outcome of a commit is unknown; looking it up", reason=str(error))
+                return await self._runtime.run_blocking(partial(self._settle, group))
 
     async def read(self, call: Callable[[Store], T]) -> T:
         """Read on the readers' thread."""
