@@ -11,10 +11,14 @@ from numpy.typing import NDArray
 
 
 class PolicyInfo(msgspec.Struct, frozen=True):
-    """A plugin's name and the interface version it was written for, for example "order/1"."""
+    """A plugin's name, the interface version it was written for (for example "order/1"), and what it depends on.
+
+    reads_free: a Score reads `NodeView.free`, so that its scores hold for one slice only.
+    """
 
     name: str
     interface: str
+    reads_free: bool = False
 
 
 class JobView(msgspec.Struct, frozen=True):

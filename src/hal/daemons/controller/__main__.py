@@ -42,9 +42,13 @@ async def serve(runtime: Runtime, *, home: Home, listen: str) -> int:
     from hal.daemons.controller.api.serving import RestServer
     from hal.daemons.controller.config import read_config, with_tcp
     from hal.daemons.controller.controller import Controller
+    from hal.daemons.controller.plugins import load_policies
     from hal.store import Store
 
     config = with_tcp(read_config(config_text(home)), listen)
+    policies = load_policies()
+    if policies:
+        runtime.log.info("policies were loaded", names=policies)
     warming.warm(config.engine)
     controller = Controller(runtime, config, partial(Store.open, home.database))
     await controller.start(UnixAddress(home.wire_socket()))

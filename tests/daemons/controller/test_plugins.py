@@ -1,0 +1,104 @@
+"""Policies of other distributions: found by entry point, checked at load, chosen by name, obeyed by the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hal.core.engine import State, apply, cycle
+from hal.core.engine.classes import ClassSpec
+from hal.core.engine.config import EngineConfig
+from hal.core.engine.events import JobsSubmitted, NodesChanged, NodeSpec, submit_rows
+from hal.core.model import SpecError
+from hal.daemons.controller.plugins import load_policies
+
+Install = Callable[[str, str], None]
+
+LAST_ROW = """
+import numpy as np
+from hal.core.interfaces import PolicyInfo
+
+class LastRow:
+    info = PolicyInfo(name="last-row", interface="score/1", reads_free=True)
+
+    def score(self, request, view):
+        return np.arange(view.rows, dtype=np.float32) / max(view.rows, 1)
+
+class Newest:
+    info = PolicyInfo(name="newest", interface="order/1")
+
+    def key(self, jobs):
+        return -jobs.job
+
+    def offset(self, classes, owners, now_ms):
+        return np.zeros(len(classes), np.int64)
+
+class NotTheFirstRow:
+    info = PolicyInfo(name="not-the-first-row", interface="filter/1")
+
+    def mask(self, request, view):
+        return np.arange(view.rows) > 0
+
+class FromTheFuture:
+    info = PolicyInfo(name="future", interface="score/9")
+
+class Hides:
+    info = PolicyInfo(name="best-fit", interface="score/1")
+
+class Nameless:
+    pass
+"""
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
+    """Makes a distribution `acme` 1.0 with one module and these entry points importable."""
+
+    def installed(module: str, entries: str) -> None:
+        (tmp_path / f"{module}.py").write_text(LAST_ROW)
+        info = tmp_path / "acme-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text(f"[hal.policies]\n{entries}\n")
+        monkeypatch.syspath_prepend(tmp_path)
+
+    return installed
+
+
+def started(config: EngineConfig) -> list[tuple[int, str]]:
+    """(job, node) of what starts when jobs 1 and 2, one core each, meet three nodes of two cores."""
+    state = State(config)
+    apply(state, NodesChanged(tuple(NodeSpec(name, {"cpu": 2000}) for name in ("a", "b", "c"))))
+    rows = submit_rows(2)
+    rows["job"] = (1, 2)
+    apply(state, JobsSubmitted(rows, (ClassSpec({"cpu": 1000}),)))
+    plan = cycle(state, 0)
+    return [(int(start["job"]), state.row_name(int(plan.rows[start["row_offset"]]))) for start in plan.starts]
+
+
+def test_an_installed_policy_is_loaded_and_obeyed(install: Install) -> None:
+    """Newest first, on the last row; and, with the filter and first-fit, never on the first."""
+    install("acme_good", "a = acme_good:LastRow\nb = acme_good:Newest\nc = acme_good:NotTheFirstRow")
+    assert load_policies() == ("last-row", "newest", "not-the-first-row")
+    assert started(EngineConfig(order="newest", placement="last-row")) == [(2, "c"), (1, "c")]
+    assert started(EngineConfig(filters=("not-the-first-row",))) == [(1, "b"), (2, "b")]
+
+
+@pytest.mark.parametrize(
+    ("entry", "says"),
+    [
+        ("acme_bad:FromTheFuture", "score/9"),
+        ("acme_bad:Hides", "another name"),
+        ("acme_bad:Nameless", "no `info`"),
+        ("acme_bad:Missing", "cannot be loaded"),
+        ("acme_nowhere:LastRow", "cannot be loaded"),
+    ],
+)
+def test_a_policy_that_cannot_be_used_stops_the_start(entry: str, says: str, install: Install) -> None:
+    """The error names the entry point and the distribution that brought it."""
+    install("acme_bad", f"mine = {entry}")
+    with pytest.raises(SpecError, match=r"policy 'mine' .* of acme 1\.0") as caught:
+        load_policies()
+    assert says in str(caught.value)
