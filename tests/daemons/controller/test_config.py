@@ -6,13 +6,14 @@ import pytest
 
 from hal.core.engine.config import Backfill
 from hal.core.model import SpecError
-from hal.daemons.controller.config import read_config, with_tcp
+from hal.daemons.controller.config import Config, read_config, with_tcp
 
 
 def test_an_empty_file_gives_the_default_queue_and_no_tcp() -> None:
     """Nothing need be written."""
     config = read_config("")
     assert (list(config.site.queues), config.tcp, config.engine.backfill) == (["default"], None, Backfill.EASY)
+    assert config == Config()
 
 
 def test_queues_names_and_policies_are_read() -> None:
@@ -37,6 +38,7 @@ def test_queues_names_and_policies_are_read() -> None:
         ("[queue.x]", "did you mean 'queues'"),
         ("[queues.x]\nmax_wall = 1", "max_walltime"),
         ("[engine]\nbackfill = 'most'", "engine.backfill"),
+        ("[engine]\nslice_work = 0", "engine.slice_work"),
         ("[server]\ntcp = 'localhost'", "server.tcp"),
         ("[server]\nmax_request_bytes = 1", "max_request_bytes"),
         ("[queues.x]\non_node_lost = 'requeue'", "on_node_lost"),

@@ -22,6 +22,9 @@ MAX_CONFIG_BYTES = 1 << 20
 MAX_QUEUES = 1_000
 MAX_NAMES = 100_000
 DEFAULT_REQUEST_BYTES = 16 << 20
+DEFAULT_SLICE_WORK = 50_000
+"""Work of one slice of scheduling: 2 ms or so on one core, so that reports and requests are never kept waiting long."""
+MIN_SLICE_WORK = 100
 
 
 class EngineSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -30,6 +33,8 @@ class EngineSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     order: str = "fcfs"
     placement: str = "first-fit"
     backfill: Backfill = Backfill.EASY
+    slice_work: int = DEFAULT_SLICE_WORK
+    """Row checks and candidates after which what came in meanwhile is looked at; a pass goes on where it was."""
 
 
 class ServerSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -61,7 +66,7 @@ class ConfigFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class Config(Struct, frozen=True, kw_only=True):
     """What the controller is told to be."""
 
-    engine: EngineConfig = EngineConfig()
+    engine: EngineConfig = EngineConfig(slice_work=DEFAULT_SLICE_WORK)
     site: Site = msgspec.field(default_factory=Site)
     tcp: tuple[str, int] | None = None
     max_request_bytes: int = DEFAULT_REQUEST_BYTES
@@ -92,13 +97,20 @@ def _checked(file: ConfigFile) -> Config:
         raise SpecError(f"at most {MAX_QUEUES} queues and {MAX_NAMES} names are allowed")
     if not 1 << 10 <= file.server.max_request_bytes <= 1 << 30:
         raise SpecError("server.max_request_bytes: out of range", hint="between 1024 and 1073741824")
+    if file.engine.slice_work < MIN_SLICE_WORK:
+        raise SpecError("engine.slice_work: out of range", hint=f"at least {MIN_SLICE_WORK}")
     if file.retention.events_days < 0 or file.retention.events_count < 0:
         raise SpecError("retention: a negative amount")
     queues = {DEFAULT_QUEUE: Queue()}
     for name, table in file.queues.items():
         queues[name] = _queue(name, table)
     return Config(
-        engine=EngineConfig(order=file.engine.order, placement=file.engine.placement, backfill=file.engine.backfill),
+        engine=EngineConfig(
+            order=file.engine.order,
+            placement=file.engine.placement,
+            backfill=file.engine.backfill,
+            slice_work=file.engine.slice_work,
+        ),
         site=Site(queues=queues, accounts=tuple(file.accounts), users=tuple(file.users)),
         tcp=_address(file.server.tcp),
         max_request_bytes=file.server.max_request_bytes,
