@@ -254,9 +254,7 @@ def _in_memory(connect: Callable[[], sqlite3.Connection], place: str) -> Databas
     return Database(engine, engine, place, None)
 
 
-def _engine(
-    connect: Callable[[], sqlite3.Connection], *, begin: str, pool: Any, keeps: bool = False, **options: Any
-) -> Engine:
+def _engine(connect: Callable[[], sqlite3.Connection], *, begin: str, pool: Any, **options: Any) -> Engine:
     engine = create_engine("sqlite://", creator=connect, poolclass=pool, paramstyle="named", **options)
     event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(begin))
     return engine

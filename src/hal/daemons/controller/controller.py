@@ -5,7 +5,6 @@ Runs on any Runtime: no clock, socket or thread of its own. REST is attached by 
 
 from __future__ import annotations
 
-import asyncio
 from functools import partial
 
 import msgspec
@@ -105,7 +104,7 @@ class Controller:
 
     async def run(self) -> None:
         """Until `stop`."""
-        trimming = asyncio.ensure_future(self._trim())
+        trimming = self._runtime.spawn_task(self._trim(), "trim")
         flushing = self._runtime.spawn_task(self._flusher.run(), "flush")
         try:
             await self._loop.run()
