@@ -315,8 +315,9 @@ class Refusal(Struct, frozen=True, array_like=True, gc=False):
 
     step: StepId
     code: str
-    """`no-lease`, `old-epoch`, `overloaded`, `stopping`, `journal-full`, `not-supported`, `not-held` (it was
-    stopped before it came, or a stop names a step never seen), `already-ended` (its exit was acknowledged)."""
+    """`no-lease`, `old-epoch`, `overloaded`, `stopping`, `journal-full`, `not-supported`, `malformed` (it names a
+    template that the frame lacks), `not-started` (the keeper died before it spawned it), `not-held` (it was stopped
+    before it came, or a stop names a step never seen), `already-ended` (its exit was acknowledged)."""
     message: str
     """For people."""
 
