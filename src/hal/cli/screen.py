@@ -86,9 +86,9 @@ class Screen:
         """A value as JSON or YAML, as asked."""
         plain = as_plain(value)
         if self.format == "yaml":
-            import yaml
+            from hal.core.model.text import yaml_from_plain
 
-            self.out.write(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, default_flow_style=False))
+            self.out.write(yaml_from_plain(plain))
             return
         import json
 

@@ -22,6 +22,8 @@ from hal.core.model.job import JobSpec
 MAX_VALUES: Final = 2_000_000
 """Values in one text, those repeated by YAML aliases counted each time."""
 
+_RARE_BREAKS: Final = re.compile("[\x85\u2028\u2029\ufeff]")
+
 
 def specs_from_text(text: str, *, kind: str) -> list[JobSpec]:
     """The jobs in a file: one job, a list of jobs, or a table with a list named `jobs`.
@@ -50,6 +52,13 @@ def specs_from_text(text: str, *, kind: str) -> list[JobSpec]:
                 raise
             raise SpecError(f"job {position + 1} of {len(items)}: {error.message}", hint=error.hint) from error
     return specs
+
+
+def yaml_from_plain(plain: Any) -> str:
+    """YAML that `plain_from_text` reads back to the same data, letters of every script as they are."""
+    # PyYAML loses the rarer line breaks and the byte order mark when it may write them as they are.
+    rare = _RARE_BREAKS.search(json.dumps(plain, ensure_ascii=False))
+    return yaml.safe_dump(plain, sort_keys=False, allow_unicode=not rare, default_flow_style=False)
 
 
 def plain_from_text(text: str, *, kind: str) -> Any:
