@@ -3,8 +3,9 @@
 Pure but for scratch. Each row has a timeline: breakpoints with the projected free amounts, from running attempts
 (released at their planned ends) and promises. In rank order, a job gives its promise back, takes the earliest instant
 at which enough rows each stay free for the whole of its planned time, and starts where that is now. Timelines are built
-for each slice; O(points) a search. Work of higher rank that comes later, an attempt that outlives its plan or a lost
-row break promises: those behind are then made anew, in rank order. Source: Mu'alem and Feitelson, TPDS 12(6), 2001.
+for each slice; O(points) a search. An array holds one promise, for its next task; when that starts, the promises behind
+it are made anew in rank order, as they are when better work comes, an attempt outlives its plan or a row is lost.
+Source: Mu'alem and Feitelson, TPDS 12(6), 2001.
 """
 
 from __future__ import annotations
@@ -557,6 +558,17 @@ def cycle(
                 started += 1
                 used += nodes
                 task += 1
+                if full and not afresh and task < entries[entry, E_TASKS]:
+                    # An array holds one promise, for its next task; the tasks after it rank before all that follow.
+                    for k in range(counts[C_PROMISES]):
+                        if (
+                            promises[k, V_ENTRY] >= 0
+                            and k != mine
+                            and not _ranks_before(promises, k, key, seq, tie + 1)
+                            and _ranks_before(promises, k, meta[M_DROP_KEY], meta[M_DROP_JOB], -1)
+                        ):
+                            _hold(meta, classes, request, rows, promises, promised, counts, profile, k, 1)
+                    afresh = True
             if short:
                 break
             if unfinished == 1:

@@ -555,6 +555,9 @@ def cycle(
                 )  # fmt: skip
             if found < nodes:
                 refused = True
+                # Rows that fit, not rows passed over: the place where a search begins is remembered, work must not
+                # depend on it, or equal inputs would be cut into unequal slices.
+                ticks[TICK_WORK] += shapes[shape, S_FIT]
                 if closed and longest >= 0:
                     buckets[bucket, B_CAP] = planned - 1
                     buckets[bucket, B_CAP_STAMP] = stamp

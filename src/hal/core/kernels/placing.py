@@ -97,7 +97,7 @@ def window(
 def _first_fit(
     meta: Ints, shapes: Table, request: Table, allowed: Allowed, free: Table, rows: Table, promises: Table,
     promised: Table, promised_rows: int, shape: int, nodes: int, end: int, out: Ints, offset: int, stamp: int,
-    settled: bool, ticks: Ints,
+    settled: bool,
 ) -> int:  # fmt: skip
     resources = meta[M_RESOURCES]
     cset = shapes[shape, S_CSET]
@@ -124,7 +124,6 @@ def _first_fit(
                 if found == nodes:
                     break
         row += 1
-    ticks[TICK_WORK] += row - first
     if start < 0:
         start = row
     shapes[shape, S_FROM_NOW] = start
@@ -219,7 +218,7 @@ def choose(
     if meta[M_PLACEMENT] == PLACE_FIRST:
         return _first_fit(
             meta, shapes, request, allowed, free, rows, promises, promised, promised_rows, shape, nodes,
-            min(end, INF), out, offset, stamp, settled, ticks,
+            min(end, INF), out, offset, stamp, settled,
         )  # fmt: skip
     return _best_scored(
         meta, shapes, request, allowed, free, capacity, rows, promises, promised, shape, nodes, min(end, INF), out,
