@@ -32,12 +32,12 @@ demo: kernels ## a workflow on this machine, then a replay of a synthetic log; p
 	@$(PY) examples/demo/demo.py
 
 test: kernels lint ## lint, types, import contracts, generated files, all fast tests (under 5 minutes)
-	$(PY) -m pytest -m "not slow and not soak"
+	$(PY) -m pytest -n 2 -m "not slow and not soak"
 
 test-all: kernels ## what `make test` leaves out: slow tests, and the engine with array bounds checked (15 minutes more)
-	$(PY) -m pytest -m slow --timeout 900
+	$(PY) -m pytest -n 2 -m slow --timeout 900
 	NUMBA_BOUNDSCHECK=1 HAL_CACHE="$(HAL_CACHE)-boundscheck" \
-		$(PY) -m pytest -m "not slow and not soak" --timeout 900 tests/core/engine tests/core/kernels
+		$(PY) -m pytest -n 2 -m "not slow and not soak" --timeout 900 tests/core/engine tests/core/kernels
 
 soak: kernels ## tests without a time limit: random crashes for hours; stop with Ctrl-C
 	$(PY) -m pytest -m soak --timeout 0 -s
