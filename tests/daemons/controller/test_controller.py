@@ -177,22 +177,6 @@ def test_a_changed_walltime_reaches_running_steps_and_limits_hold(hal_home: Path
     on_controller(hal_home, body, Config(site=site))
 
 
-def test_an_agent_that_heard_a_later_leader_makes_the_controller_pass_it(hal_home: Path) -> None:
-    """It says epoch 40 while jobs come in: every commit meanwhile is accepted, the welcome names 41."""
-
-    async def body(hal: Running) -> None:
-        agent = await hal.agent()
-        await agent.leave()
-        agent.seen_epoch = 40
-        _, *jobs = await asyncio.gather(agent.join(), *(hal.submit(TRUE) for _ in range(30)))
-        assert agent.welcome is not None
-        assert agent.welcome.epoch == 41
-        for (job,) in jobs:
-            assert (await hal.ended(job))["state"] == "succeeded"
-
-    on_controller(hal_home, body)
-
-
 def test_a_restarted_controller_goes_on_where_it_was(hal_home: Path) -> None:
     """A step that ran through the restart is not started again, its exit counts; what nobody knows is stopped."""
 
@@ -213,8 +197,6 @@ def test_a_restarted_controller_goes_on_where_it_was(hal_home: Path) -> None:
             agent.end(step)
             view = await second.ended(job)
             assert (view["state"], agent.started) == ("succeeded", [step])
-
-    import asyncio
 
     asyncio.run(live())
 
