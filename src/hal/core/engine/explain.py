@@ -63,10 +63,12 @@ def fits_ever(state: State, spec: ClassSpec) -> Impossible | None:
             worst = (len(enough), name, asked, amounts[best], state.row_names[best])
     if worst is not None:
         count, name, asked, largest, node = worst
+        each = f" on each of {spec.nodes} nodes" if spec.nodes > 1 else ""
+        have = {0: "no node has", 1: "1 node has"}.get(count, f"{count} nodes have")
         return Impossible(
             name, asked, largest, node, spec.nodes, len(fitting),
-            f"{format_amount(name, asked)} {name} on each of {spec.nodes} nodes asked for; {count} nodes have that "
-            f"much, the largest is {node} with {format_amount(name, largest)} {name}",
+            f"{format_amount(name, asked)} {name}{each} asked for; {have} that much, the largest is {node} with "
+            f"{format_amount(name, largest)} {name}",
         )  # fmt: skip
     if len(fitting) < spec.nodes:
         best = max(matching, key=lambda row: sum(_capacity(state, row, n) >= a for n, a in spec.request.items()))

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from hal.core.engine.classes import ClassSpec, OwnerSpec, Requirement
 from hal.core.engine.config import Backfill, EngineConfig
+from hal.core.engine.errors import EngineError
 from hal.core.engine.events import ADOPT, END, SUBMIT
 from hal.core.engine.plan import START, VERDICT
 from hal.core.engine.policies import ORDER_KERNELS, PLACEMENT_KERNELS, filter_named, order_named, score_named
@@ -54,10 +55,20 @@ class State:
     events.
     """
 
-    def __init__(self, config: EngineConfig | None = None, *, on_compile: Callable[[str], None] | None = None) -> None:
-        """An empty state. The first of a process loads the kernels, telling `on_compile` before each."""
+    def __init__(
+        self,
+        config: EngineConfig | None = None,
+        *,
+        on_compile: Callable[[str], None] | None = None,
+        kernels: tuple[str, ...] | None = None,
+    ) -> None:
+        """An empty state. The first of a process loads the kernels, telling `on_compile` before each.
+
+        kernels: bind these only, for `compile_all`; such a state cannot plan.
+        """
         self.config = config or EngineConfig()
         self._on_compile = on_compile
+        self._kernels = kernels
         self.meta: Table = np.zeros(L.META_SIZE, np.int64)
         for place in (L.M_ENTRY_FREE, L.M_RUN_FREE, L.M_PIECE_FREE, L.M_BUCKET_FREE, L.M_END_ROOT, L.M_TIMER_ROOT):
             self.meta[place] = -1
@@ -521,7 +532,8 @@ class State:
 
     def _bind(self) -> None:
         """Entry points for these argument types; they never change, so the first state of a process binds them."""
-        if not _entry_points:
+        mine, other = ("conservative", "easy") if self.conservative else ("easy", "conservative")
+        if self._kernels is not None or mine not in _entry_points:
             no_submits, no_ends, no_adopts = np.zeros(0, SUBMIT), np.zeros(0, END), np.zeros(0, ADOPT)
             no_table, none = np.zeros((0, 2), np.int64), NO_KEYS
             out = (self.start_arena, 0, self.row_arena, 0, self.promise_arena, 0, self.promised_arena, 0)
@@ -539,15 +551,21 @@ class State:
                 ("easy", easy.cycle, (*self.easy_args, *out, self.verdict_arena, 0, *place)),
                 ("conservative", conservative.cycle, (*self.conservative_args, *out, self.verdict_arena, 0, *place)),
             ):
+                if name in _entry_points or (name == other if self._kernels is None else name not in self._kernels):
+                    continue
                 if self._on_compile is not None:
                     self._on_compile(f"compiling {kernel.__module__.rpartition('.')[2]}.{name}")
                 _entry_points[name] = bind(kernel, arguments)
         self.calls = _entry_points
-        self.cycle_call = _entry_points["conservative" if self.conservative else "easy"]
+        self.cycle_call: Callable[..., Any] = _entry_points.get(mine, _unbound)
         self.cycle_args = self.conservative_args if self.conservative else self.easy_args
 
 
 _entry_points: dict[str, Callable[..., Any]] = {}
+
+
+def _unbound(*arguments: Any) -> Any:
+    raise EngineError("this state was made to compile some kernels only: it cannot plan; make another State")
 
 
 def _requirement_key(requirement: Requirement) -> tuple[str, str, tuple[str, ...]]:
