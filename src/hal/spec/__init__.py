@@ -21,15 +21,25 @@ def openapi() -> dict[str, Any]:
     return document()
 
 
-DOCUMENTS: Final[dict[str, Callable[[], dict[str, Any]]]] = {
+def frames() -> str:
+    """The wire in words, tables and examples."""
+    from hal.wire.document import document
+
+    return document()
+
+
+DOCUMENTS: Final[dict[str, Callable[[], dict[str, Any] | str]]] = {
     "jobspec.schema.json": spec_schema,
     "openapi/hal-v1.json": openapi,
+    "frames.md": frames,
 }
 """What generates each file, by its path below `spec/`."""
 
 
-def rendered(document: dict[str, Any]) -> bytes:
-    """A document as it stands in its file: keys in the order of the generator, two spaces, a newline at the end."""
+def rendered(document: dict[str, Any] | str) -> bytes:
+    """A document as it stands in its file: text as it is; JSON in the generator's order, indented by two spaces."""
+    if isinstance(document, str):
+        return document.encode()
     return msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
 
 

@@ -1,17 +1,13 @@
-"""Writes spec/frames.md: the wire in words, tables and examples, from the frames' own declarations.
+"""The text of spec/frames.md: the wire in words, tables and examples, from the frames' own declarations.
 
-    python -m hal.wire.document spec/frames.md
-
-A test fails when the file differs from what this gives.
+`python -m hal.spec` writes it, with the other generated files.
 """
 
 from __future__ import annotations
 
 import ast
 import inspect
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Final, get_args
 
 import msgspec
@@ -237,7 +233,3 @@ def _assigned(node: ast.stmt) -> str:
 def _hex(data: bytes) -> str:
     rows = [data[at : at + 32] for at in range(0, len(data), 32)]
     return "\n".join(row.hex(" ") for row in rows)
-
-
-if __name__ == "__main__":
-    Path(sys.argv[1]).write_text(document())
