@@ -180,6 +180,7 @@ def test_starts_in_the_csv_are_those_of_the_oracle(tmp_path: Path) -> None:
         (["--scale-arrivals", "-1"], "positive"),
         (["--scale-arrivals", "inf"], "positive"),
         (["--scale-arrivals", "nan"], "positive"),
+        (["--scale-arrivals", "1e300"], "scale by less"),
         (["--nodes", "4"], "--nodes and --cpus-per-node go together"),
         (["--nodes", "0", "--cpus-per-node", "4"], "--nodes"),
         (["--nodes", "1", "--cpus-per-node", "2"], "more processors than the machine"),

@@ -93,9 +93,11 @@ def test_a_bad_keyword_is_refused_here_with_what_to_write(
 
 
 def test_nothing_to_submit_is_an_error(client: Client) -> None:
-    """An empty list is a mistake, not a job."""
+    """An empty list is a mistake, not a job; and so is what is no command at all."""
     with pytest.raises(hal.SpecError, match="nothing to submit"):
         client.submit([])
+    with pytest.raises(hal.SpecError, match=r"expected a command.*got int"):
+        client.submit(5)  # type: ignore[call-overload]
 
 
 def test_keywords_beside_a_whole_spec_are_refused(client: Client) -> None:

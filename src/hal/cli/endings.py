@@ -15,7 +15,7 @@ def ending(info: JobInfo) -> str:
     counts = ""
     if info.tasks > 1:
         counts = f" ({', '.join(f'{n} {state}' for state, n in info.counts.items() if n)})"
-    return f"{info.id} {info.state}{code}{counts}{f': {info.reason}' if info.reason else ''}"
+    return f"{info.id} {info.state}{code}{counts}{f': {info.reason}' if info.reason not in ('', info.state) else ''}"
 
 
 def job_exit_code(info: JobInfo) -> int:

@@ -35,7 +35,9 @@ def events(screen: Screen, follow: bool, after: int | None, job: str | None) -> 
     try:
         for event in screen.client.events(after, follow=follow, job=job):
             if screen.plain:
-                screen.line(json.dumps(as_plain(event), ensure_ascii=False))
+                # An item of a YAML list for -o yaml: JSON is YAML too.
+                item = "- " if screen.format == "yaml" else ""
+                screen.line(item + json.dumps(as_plain(event), ensure_ascii=False))
             else:
                 screen.line(_line(event))
             if follow:

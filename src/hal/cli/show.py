@@ -110,7 +110,7 @@ def _render_job(screen: Screen, info: JobInfo, used: str = "") -> None:
     screen.fields(
         {
             "job": f"{info.id} {info.name}".rstrip(),
-            "state": f"{info.state.value}{f': {info.reason}' if info.reason else ''}",
+            "state": f"{info.state.value}{f': {info.reason}' if info.reason not in ('', info.state) else ''}",
             "tasks": f"{info.tasks}: {counts}" if info.tasks > 1 else "",
             "exit code": "" if info.exit_code is None else str(info.exit_code),
             "command": command,

@@ -45,6 +45,11 @@ def sort_out(
         return Submission((_checked(what),), many=False)
     if what is None or isinstance(what, str):
         return _one_command(what, options, environ, workdir)
+    if not isinstance(what, Sequence) or isinstance(what, bytes | bytearray):
+        raise SpecError(
+            f"submit: expected a command, text for /bin/sh, or a spec; got {type(what).__name__}",
+            hint='write ["echo", "hello"]',
+        )
     if any(isinstance(item, JobSpec | Mapping) for item in what):
         _refuse_keywords(options)
         if len(what) > MAX_JOBS_A_CALL:

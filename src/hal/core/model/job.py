@@ -86,7 +86,8 @@ class ArrayRange(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
         else:
             first, last, step = int(match.group(1)), int(match.group(2)), int(match.group(3) or 1)
             if last < first or step < 1:
-                raise SpecError(f"array: '{shown(value)}' holds no task", hint="write the smaller index first")
+                hint = "write the smaller index first" if step else "the step behind ':' is at least 1"
+                raise SpecError(f"array: '{shown(value)}' holds no task", hint=hint)
             count = (last - first) // step + 1
         if not 1 <= count <= MAX_TASKS:
             raise SpecError(f"array: {count} tasks; between 1 and {MAX_TASKS} are allowed")

@@ -26,6 +26,9 @@ IntArray = NDArray[np.int64]
 MAX_LOG_BYTES = 4 << 30
 """Largest log read, after unpacking: a guard against a file that unpacks without end."""
 
+MAX_SUBMIT_S = 10**11
+"""Latest submit, as far as a line of a log may say it too."""
+
 _PACKED = {
     b"BZh": "bzip2",
     b"\xfd7zXZ\x00": "xz",
@@ -138,7 +141,7 @@ def usable_jobs(log: Log, machine_procs: int, *, first: int | None = None, scale
         first: keep only that many jobs, the earliest.
         scale_arrivals: factor on every gap between submits (0.5: twice the load), rounded down to whole seconds since
             the first submit.
-    Raises: LogError when no job is left.
+    Raises: LogError when no job is left, or the last one would be submitted later than `MAX_SUBMIT_S`.
     """
     rows = log.rows
     limit_s = rows.requested_s
@@ -167,6 +170,11 @@ def usable_jobs(log: Log, machine_procs: int, *, first: int | None = None, scale
     submit_s = rows.submit_s[kept]
     if scale_arrivals != 1.0:
         since_first = np.floor((submit_s - submit_s[0]).astype(np.float64) * scale_arrivals)
+        if not since_first[-1] <= MAX_SUBMIT_S:
+            raise LogError(
+                f"{log.name} scaled by {scale_arrivals:g} has its last submit {since_first[-1]:g} s after the first",
+                hint=f"at most {MAX_SUBMIT_S:g} s are replayed; scale by less",
+            )
         submit_s = submit_s[0] + since_first.astype(np.int64)
     limit_s = limit_s[kept]
     return Workload(

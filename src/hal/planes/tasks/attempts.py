@@ -300,6 +300,8 @@ def _end_text(job: LiveJob, attempt: Attempt, reason: str, end: StepEnd) -> str:
     detail = end.message or (
         f"signal {end.signal}" if end.signal else f"exit code {end.exit_code}" if end.exit_code else ""
     )
+    if detail.startswith(reason):  # "cancelled", and of it "cancelled before its process was started"
+        return f"{what}{detail}"
     return f"{what}{reason} ({detail})" if detail else f"{what}{reason}"
 
 
