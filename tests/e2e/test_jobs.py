@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 from tests.e2e.conftest import DEADLINE_S, Gate, LiveHal, Ran, until
 from tests.e2e.terminal import Terminal
 
@@ -227,6 +228,8 @@ def test_events_tell_the_story_of_a_job(hal: Hal, client: Client) -> None:
     order = [kinds.index(kind) for kind in ("jobs-submitted", "attempts-allocated", "attempts-ended")]
     assert order == sorted(order)
     assert "jobs-submitted" in hal("events", "--job", job.id).out
+    listed = yaml.safe_load(hal("events", "--job", job.id, "-o", "yaml").out)
+    assert [event["kind"] for event in listed] == kinds
 
 
 def test_followed_events_arrive_as_they_happen(client: Client) -> None:
