@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.planes.tasks.small_plane import BY, SmallPlane
 
-from hal.core.model import AttemptState, ConflictError, NotFoundError, Reason, StepId, TaskState
+from hal.core.model import AttemptState, ConflictError, NotFoundError, Reason, SpecError, StepId, TaskState
 from hal.planes.tasks import JobPatch
 from hal.store import EndAttempts, InsertJobs
 from hal.wire.frames import ExitCause, Refusal, StopReason
@@ -111,6 +111,16 @@ def test_an_update_tells_the_engine_and_the_running_steps() -> None:
     assert change.orders["n1"].walltimes == {60_000: [StepId(job, 0, 1, 0)]}
     assert plane.engine.pending[(job, 1)][1] == 9_000
     assert plane.plane.why(plane.live(job), 1_000).reason is Reason.BEGIN_AT
+
+
+def test_an_update_beyond_what_a_submission_may_ask_is_refused() -> None:
+    """Priorities reach from -100,000 to 100,000, at submission and afterwards; the job stays as it was."""
+    plane = SmallPlane()
+    (job,) = plane.submit({"priority": 100_000})
+    with pytest.raises(SpecError, match="100001 is out of range"):
+        plane.plane.update(job, JobPatch(priority=100_001), BY, 1_000)
+    assert plane.commit().empty
+    assert plane.live(job).priority == 100_000
 
 
 def test_undo_takes_back_ids_jobs_and_nodes() -> None:

@@ -18,14 +18,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hal.core.model import ConflictError, Duration, JobSpec, OnNodeLost, SpecError, format_duration
+from hal.core.model.job import MAX_PRIORITY
 
 DEFAULT_QUEUE = "default"
 MAX_JOBS_IN_SUBMISSION = 100_000
 """Most jobs in one call."""
 MAX_LIVE_JOBS = 2_000_000
 """Most jobs that have not ended; further submissions are refused as overloaded."""
-PRIORITY_LIMIT = 131_071
-"""The engine packs the priority beside the job id in one key; see hal.core.engine.events.SUBMIT."""
 
 
 class Queue(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -84,10 +83,7 @@ def admitted(spec: JobSpec, site: Site, *, user: str) -> JobSpec:
         _declared("account", spec.account, site.accounts, "this HAL")
     _declared("user", owner, queue.users, f"queue '{queue.name}'")
     _declared("account", spec.account, queue.accounts, f"queue '{queue.name}'")
-    if abs(spec.priority) > PRIORITY_LIMIT:
-        raise SpecError(
-            f"priority: {spec.priority} is out of range", hint=f"between -{PRIORITY_LIMIT} and {PRIORITY_LIMIT}"
-        )
+    check_priority(spec.priority)
     if queue.max_tasks is not None and spec.tasks > queue.max_tasks:
         raise SpecError(f"array: {spec.tasks} tasks; queue '{queue.name}' allows at most {queue.max_tasks}")
     walltime = check_walltime(spec.walltime, queue)
@@ -99,6 +95,17 @@ def admitted(spec: JobSpec, site: Site, *, user: str) -> JobSpec:
     if owner == spec.user and walltime == spec.walltime:
         return spec
     return replace(spec, user=owner, walltime=walltime)
+
+
+def check_priority(asked: int) -> int:
+    """The priority itself.
+
+    Raises:
+        SpecError: farther from 0 than any job's may be.
+    """
+    if abs(asked) > MAX_PRIORITY:
+        raise SpecError(f"priority: {asked} is out of range", hint=f"between -{MAX_PRIORITY} and {MAX_PRIORITY}")
+    return asked
 
 
 def check_walltime(asked: Duration | None, queue: Queue) -> Duration | None:

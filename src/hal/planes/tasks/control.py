@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from hal.core.engine.events import INF
 from hal.core.lifecycle import TASK, TaskEvent, transition
 from hal.core.model import ConflictError, Duration, EventKind, NotFoundError, SpecError, TaskState
-from hal.planes.tasks.admission import PRIORITY_LIMIT, admitted, check_walltime
+from hal.planes.tasks.admission import admitted, check_priority, check_walltime
 from hal.planes.tasks.attempts import stop
 from hal.planes.tasks.live import CANCELLED, REQUEUED, LiveJob
 from hal.planes.tasks.spans import Span, pieces, put, take
@@ -181,9 +181,7 @@ def _checked(table: JobTable, job: LiveJob, patch: JobPatch, by: Submitter) -> _
         raise SpecError("walltime: must be longer than nothing", hint="leave it out for the queue's default")
     if patch.begin_at_ms is not UNSET and patch.begin_at_ms < 0:
         raise SpecError("begin_at_ms: is before 1970")
-    priority = job.priority if patch.priority is UNSET else patch.priority
-    if abs(priority) > PRIORITY_LIMIT:
-        raise SpecError(f"priority: {priority} is out of range", hint=f"between -{PRIORITY_LIMIT} and {PRIORITY_LIMIT}")
+    priority = job.priority if patch.priority is UNSET else check_priority(patch.priority)
     asked = replace(
         job.spec,
         name=job.name if patch.name is UNSET else patch.name,
