@@ -204,7 +204,13 @@ class Draft:
             note.facts.update(facts)
 
     def events(self, now_ms: int) -> list[NewEvent]:
-        """The events for the feed, in the order in which they began."""
+        """The events for the feed, in the order in which they began; of one attempt the start is told before the end.
+
+        A block of ends may have begun before a block of starts and still have got the ends of those that started.
+        """
+        notes = list(self._notes.items())
+        ends = next((at for at, (key, _) in enumerate(notes) if key[0] is EventKind.ATTEMPTS_ENDED), len(notes))
+        notes[ends:] = sorted(notes[ends:], key=lambda note: note[0][0] not in _TOLD_BEFORE_ENDS)
         return [
             NewEvent(
                 at_ms=now_ms,
@@ -214,9 +220,12 @@ class Draft:
                 jobs=list(dict.fromkeys(note.jobs)),
                 payload=note.payload(_LISTS.get(kind, "items")),
             )
-            for (kind, cause, trace), note in self._notes.items()
+            for (kind, cause, trace), note in notes
         ]
 
+
+_TOLD_BEFORE_ENDS = frozenset({EventKind.ATTEMPTS_STARTED, EventKind.STARTS_REFUSED})
+"""Their attempts were allocated by an earlier commit, so they may go to the front of this one."""
 
 _LISTS = {
     EventKind.JOBS_ENDED: "ended",
