@@ -219,6 +219,8 @@ class State:
         """Class ids of specs; remembers the tuple by identity."""
         if specs is self._seen_classes:
             return self._seen_class_ids
+        for spec in specs:
+            _check_class(spec)
         ids = np.array([self._class_id(spec) for spec in specs], np.int64)
         if len(self.class_ids) > FIRST_SLOTS and self._forget_classes(set(ids.tolist())):
             self.rewire()
@@ -566,6 +568,14 @@ _entry_points: dict[str, Callable[..., Any]] = {}
 
 def _unbound(*arguments: Any) -> Any:
     raise EngineError("this state was made to compile some kernels only: it cannot plan; make another State")
+
+
+def _check_class(spec: ClassSpec) -> None:
+    if spec.nodes < 1 or any(not 0 <= amount < L.INF for amount in spec.request.values()):
+        raise EngineError(
+            f"class {spec.request} on {spec.nodes} nodes: nodes must be at least 1 and amounts 0..2**60 base units; "
+            "the event was not applied"
+        )
 
 
 def _requirement_key(requirement: Requirement) -> tuple[str, str, tuple[str, ...]]:
