@@ -120,6 +120,8 @@ class Database:
             yield
         except DBAPIError as error:
             raise store_error(error.orig, doing, self.place) from error
+        except sqlite3.Error as error:
+            raise store_error(error, doing, self.place) from error
         except (UnicodeEncodeError, OverflowError) as error:
             raise GroupRefused(f"{doing}: a value cannot be stored ({error})") from error
 
