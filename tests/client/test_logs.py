@@ -74,6 +74,24 @@ def test_a_stream_that_a_stopping_controller_ends_is_opened_again(serve: Serve, 
     assert "".join(hal.Job(client, "1").logs(follow=True)) == "abcd"
 
 
+def test_what_was_dropped_before_it_was_read_is_counted_and_nothing_comes_twice(serve: Serve, client: Client) -> None:
+    """The stream ends where the file was rotated away; what is kept begins 3 bytes further on."""
+
+    def answer(asked: Asked) -> Reply:
+        if asked.path.endswith("/tasks/0"):
+            return as_json({"job": "1", "task": 0, "state": "succeeded", "attempt": 1})
+        if "follow" in asked.query:
+            return Reply(chunks=[b"ab"])
+        kept = max(int(asked.query["offset"]), 5)
+        headers = {"HAL-Log-Offset": str(kept), "HAL-Log-Size": "7", "HAL-Log-Ended": "1"}
+        return Reply(b"abcdefg"[kept:], headers=headers)
+
+    serve(answer)
+    follower = LogFollower(client.connections, "1")
+    assert b"".join(follower.pieces(follow=True)) == b"abfg"
+    assert follower.dropped == 3
+
+
 def test_following_goes_on_with_the_next_attempt(serve: Serve, client: Client) -> None:
     """A task that is retried writes a new file; both are given, in order."""
 

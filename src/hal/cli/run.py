@@ -93,6 +93,11 @@ class _Attended:
                     mixer.finish()
         if mixer.error is not None:
             raise mixer.error
+        if mixer.dropped:
+            self._screen.note(
+                f"job {info.id} wrote faster than its output could be read here: {mixer.dropped:,} bytes of it "
+                "were dropped; let it write large results to a file"
+            )
         return self._exit_code(info)
 
     def _mixer(self, tasks: int, nodes: int, progress: Progress) -> Mixer:

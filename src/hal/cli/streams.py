@@ -75,6 +75,11 @@ class Mixer:
             follower.stop()
         self.join()
 
+    @property
+    def dropped(self) -> int:
+        """Bytes that the job wrote faster than they could be brought here, and that were not kept."""
+        return sum(follower.dropped for _, follower in self._followers)
+
     def join(self) -> None:
         """Wait until all streams are complete."""
         for thread in self._threads:

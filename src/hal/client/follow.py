@@ -43,6 +43,8 @@ class LogFollower:
         self._from_first = from_first
         self._latest = 0
         self._offset = 0
+        self.dropped = 0
+        """Bytes that were written but not kept until they could be read (outputs are size-bounded)."""
         self._open: Stream | None = None
         self._stopping = threading.Event()
 
@@ -116,7 +118,7 @@ class LogFollower:
         with self._connections.stream(self._call(attempt, follow=True).request) as stream:
             self._open = stream
             try:
-                self._offset = int(stream.headers.get("hal-log-offset") or self._offset)
+                self._go_to(int(stream.headers.get("hal-log-offset") or self._offset))
                 for piece in stream:
                     self._offset += len(piece)
                     yield piece
@@ -127,11 +129,17 @@ class LogFollower:
         """What is there now; gives the last part read."""
         while True:
             part = self._part(attempt=attempt, limit=PART_BYTES)
-            self._offset = part.offset + len(part.data)
+            self._go_to(part.offset)
+            self._offset += len(part.data)
             if not part.data:
                 return part
             for start in range(0, len(part.data), CHUNK_BYTES):
                 yield part.data[start : start + CHUNK_BYTES]
+
+    def _go_to(self, offset: int) -> None:
+        """What comes next lies there."""
+        self.dropped += max(0, offset - self._offset)
+        self._offset = offset
 
     def _next_attempt(self, previous: int) -> int | None:
         """The attempt after `previous` once it has begun, waited for; None when there will be none."""

@@ -93,7 +93,11 @@ class Outputs:
         )
 
     async def follow_log(self, wanted: LogRequest, offset: int) -> AsyncIterator[bytes]:
-        """Everything from `offset` on, as it is written, until the step has ended (or never starts)."""
+        """Everything from `offset` on, as it is written, until the step has ended (or never starts).
+
+        It ends early where the step's output was rotated away before it could be read: what follows lies at another
+        offset, which the reader learns by asking again.
+        """
         place = None
         pause_ms = FIRST_PAUSE_MS
         while place is None:
@@ -114,6 +118,8 @@ class Outputs:
                 patience_ms -= LONGEST_PAUSE_MS
                 await self._parts.runtime.sleep(LONGEST_PAUSE_MS)
                 continue
+            if chunk.offset > at >= 0:
+                return
             at = chunk.offset + len(chunk.data)
             if chunk.data:
                 pause_ms = FIRST_PAUSE_MS
