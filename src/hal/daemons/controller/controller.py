@@ -140,6 +140,10 @@ class Controller:
         if committed is not None:
             self._watchers.committed(change.operations, committed)
 
+    def awaited(self, change: Change) -> bool:
+        """See `loop.Effects`."""
+        return any(self._waiters.wanted(job.id) for job in change.ended)
+
     async def _trim(self) -> None:
         retention = self._config.retention
         while True:

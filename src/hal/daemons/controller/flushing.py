@@ -12,10 +12,12 @@ from collections.abc import Callable
 from functools import partial
 
 from hal.daemons.controller.committing import Committer
-from hal.runtime.interface import Lane, Runtime
+from hal.runtime.interface import Lane, Runtime, Timer
 
 MAX_UNFLUSHED = 256
 """Groups that may be committed and not flushed; the loop waits for the disk beyond."""
+COMPANY_MS = 20
+"""How long what nobody waits for (acknowledgements, the feed) may wait for company: one flush for many groups."""
 
 
 class Flusher:
@@ -28,14 +30,23 @@ class Flusher:
         self._filled = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
+        self._later: Timer | None = None
 
-    async def then(self, say: Callable[[], None]) -> None:
-        """Call `say` when everything committed so far is flushed; waits only when `MAX_UNFLUSHED` groups do."""
+    async def then(self, say: Callable[[], None], *, urgent: bool) -> None:
+        """Call `say` when everything committed so far is flushed; waits only when `MAX_UNFLUSHED` groups do.
+
+        Args:
+            urgent: somebody waits for it; else it may wait `COMPANY_MS` for company.
+        """
         while len(self._waiting) >= MAX_UNFLUSHED:
+            self._filled.set()
             await self._idle.wait()
         self._waiting.append(say)
         self._idle.clear()
-        self._filled.set()
+        if urgent:
+            self._filled.set()
+        elif self._later is None:
+            self._later = self._runtime.call_later(COMPANY_MS, self._filled.set)
 
     async def run(self) -> None:
         """Until cancelled.
@@ -46,6 +57,9 @@ class Flusher:
         while True:
             await self._filled.wait()
             self._filled.clear()
+            if self._later is not None:
+                self._later.cancel()
+                self._later = None
             waiting, self._waiting = self._waiting, []
             await self._runtime.run_blocking(partial(self._committer.store.flush), Lane.FLUSH)
             for say in waiting:
@@ -55,4 +69,5 @@ class Flusher:
 
     async def drained(self) -> None:
         """Everything that waits has been said."""
+        self._filled.set()
         await self._idle.wait()

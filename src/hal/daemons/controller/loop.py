@@ -39,6 +39,9 @@ class Effects(Protocol):
     def flushed(self, change: Change, committed: Committed | None) -> None:
         """Acknowledge, tell those who wait and watch."""
 
+    def awaited(self, change: Change) -> bool:
+        """Whether somebody waits for what has changed."""
+
 
 class ControlLoop:
     """See the module."""
@@ -120,7 +123,9 @@ class ControlLoop:
                 return False
         self._plane.durable()
         self._effects.committed(change)
-        await self._flusher.then(partial(self._answer, calls, change, committed))
+        if calls or not change.empty or change.orders:
+            urgent = bool(calls) or self._effects.awaited(change)
+            await self._flusher.then(partial(self._answer, calls, change, committed), urgent=urgent)
         if committed is not None and self.trouble:
             self._runtime.log.info("commits succeed again")
             self.trouble, self._retry_ms = "", 0
