@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from hal.core.engine.apply import apply
+from hal.core.engine.applying import apply
 from hal.core.engine.classes import ClassSpec
 from hal.core.engine.config import EngineConfig
-from hal.core.engine.cycle import cycle
+from hal.core.engine.cycling import cycle
 from hal.core.engine.events import JobsSubmitted, NodesChanged, NodeSpec, submit_rows
 from hal.core.engine.state import State
 from hal.core.model import SpecError

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from hal.core.engine.errors import EngineError
 
 if TYPE_CHECKING:
-    from hal.core.engine.apply import apply as apply
-    from hal.core.engine.cycle import cycle as cycle
+    from hal.core.engine.applying import apply as apply
+    from hal.core.engine.cycling import cycle as cycle
     from hal.core.engine.state import State
 
 __all__ = ["EngineError", "State", "apply", "cycle"]
@@ -22,11 +22,12 @@ def __getattr__(name: str) -> Any:
         from hal.core.engine.state import State
 
         return State
-    if name in ("apply", "cycle"):
-        # The submodules have the names of their functions: bind the functions, which then hide the modules.
-        from hal.core.engine.apply import apply
-        from hal.core.engine.cycle import cycle
+    if name == "apply":
+        from hal.core.engine.applying import apply
 
-        globals().update(apply=apply, cycle=cycle)
-        return globals()[name]
+        return apply
+    if name == "cycle":
+        from hal.core.engine.cycling import cycle
+
+        return cycle
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -11,8 +11,8 @@ from typing import Protocol
 
 import msgspec
 
-from hal.core.engine.apply import apply
-from hal.core.engine.cycle import cycle
+from hal.core.engine.applying import apply
+from hal.core.engine.cycling import cycle
 from hal.core.engine.events import ClockAdvanced, ConfigChanged, Event, NodesChanged, PlanAssumed
 from hal.core.engine.plan import Cursor, Plan
 from hal.core.engine.state import State

@@ -299,9 +299,10 @@ class State:
         cset = len(self.csets)
         self.csets.append(key)
         self.cset_ids[key] = cset
-        allowed = np.zeros((max(cset + 1, 2 * self.allowed.shape[0]), self.allowed.shape[1]), np.int8)
-        allowed[: self.allowed.shape[0]] = self.allowed
-        self.allowed = allowed
+        if cset >= self.allowed.shape[0]:
+            allowed = np.zeros((2 * self.allowed.shape[0], self.allowed.shape[1]), np.int8)
+            allowed[: self.allowed.shape[0]] = self.allowed
+            self.allowed = allowed
         self.meta[L.M_CSETS] = cset + 1
         self.admit(range(len(self.row_names)), cset, spec)
         return cset
