@@ -25,14 +25,14 @@ def test_output_goes_to_the_streams_it_was_written_to(hal: Hal) -> None:
 
 @pytest.mark.slow
 def test_output_written_faster_than_it_is_read_loses_bytes_but_never_repeats_or_hides_it(hal: Hal) -> None:
-    """200 MB of numbers where 64 MiB are kept: they only grow, the last is there, and any loss is said."""
-    ran = hal("run", "--", "sh", "-c", "seq 100000001 120000000 | paste -d: - -")
+    """100 MB of numbers where 64 MiB are kept: they only grow, the last is there, and any loss is said."""
+    ran = hal("run", "--", "sh", "-c", "seq 100000001 110000000 | paste -d: - -")
     pairs = [line.split(":") for line in ran.out.split()]
     # Where bytes are missing two halves of lines meet; such a line does not hold a number and the one after it.
     numbers = [int(pair[0]) for pair in pairs if len(pair) == 2 and int(pair[0] or 0) + 1 == int(pair[1] or 0)]
     assert numbers == sorted(set(numbers))
-    assert numbers[-1] == 119_999_999
-    assert (len(numbers) < 10_000_000) == ("were dropped" in ran.err)
+    assert numbers[-1] == 109_999_999
+    assert (len(numbers) < 5_000_000) == ("were dropped" in ran.err)
 
 
 @pytest.mark.parametrize(
