@@ -1,11 +1,13 @@
 """Compile the engine's numba kernels into their cache and say so: most of a minute the first time, nothing afterwards.
 
-The cache directory is named by a hash of the kernels' sources and of numba's version, so a stamp in it is enough.
+The cache directory is named by a hash of the kernels' sources and of numba's version, so a stamp in it is enough. Two
+processes share the work, one for each half of the kernels.
 """
 
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -13,9 +15,11 @@ from pathlib import Path
 
 def main() -> int:
     os.environ["NUMBA_CACHE_DIR"] = os.environ.get("HAL_CACHE") or str(Path(sys.prefix) / "hal-cache")
+    if len(sys.argv) == 2:
+        return compile_share(int(sys.argv[1]))
     began_s = time.monotonic()
 
-    from hal.core.kernels.compile_all import compile_all
+    from hal.core.kernels.compile_all import SHARES
     from numba import config
 
     cache = Path(config.CACHE_DIR)
@@ -23,10 +27,19 @@ def main() -> int:
     if stamp.exists():
         return 0
     print("Kernels: compiling the engine with numba (about a minute, once per version of its source) ...", flush=True)
-    compile_all(report=lambda line: print(f"  {line}", flush=True))
-    cache.mkdir(parents=True, exist_ok=True)
+    shares = [subprocess.Popen([sys.executable, __file__, str(share)]) for share in range(len(SHARES))]
+    if any([share.wait() for share in shares]):
+        print("Kernels: compiling failed, see above", file=sys.stderr)
+        return 1
     stamp.touch()
     print(f"Kernels: ready after {time.monotonic() - began_s:.0f} s", flush=True)
+    return 0
+
+
+def compile_share(share: int) -> int:
+    from hal.core.kernels.compile_all import compile_all
+
+    compile_all(report=lambda line: print(f"  {line}", flush=True), share=share)
     return 0
 
 
