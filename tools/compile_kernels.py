@@ -19,8 +19,9 @@ def main() -> int:
         return compile_share(int(sys.argv[1]))
     began_s = time.monotonic()
 
-    from hal.core.kernels.compile_all import SHARES
     from numba import config
+
+    from hal.core.kernels.compile_all import SHARES
 
     cache = Path(config.CACHE_DIR)
     stamp = cache / f"all-of-python-{sys.version_info.major}.{sys.version_info.minor}"
@@ -28,7 +29,8 @@ def main() -> int:
         return 0
     print("Kernels: compiling the engine with numba (about a minute, once per version of its source) ...", flush=True)
     shares = [subprocess.Popen([sys.executable, __file__, str(share)]) for share in range(len(SHARES))]
-    if any([share.wait() for share in shares]):
+    codes = [share.wait() for share in shares]
+    if any(codes):
         print("Kernels: compiling failed, see above", file=sys.stderr)
         return 1
     stamp.touch()
