@@ -6,14 +6,13 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
+from hal.client.views import EventInfo
+from hal.core.model import AttemptState, DependencyKind, EventKind, StepId, TaskState
+from hal.store.operations import AttemptRow
 from tests.chaos.diary import FAULT, Line
 from tests.chaos.records import Records
 from tests.chaos.ruin import Kill
 from tests.chaos.workload import NODE_CPU_MILLI, Wanted
-
-from hal.client.views import EventInfo
-from hal.core.model import AttemptState, DependencyKind, EventKind, StepId, TaskState
-from hal.store.operations import AttemptRow
 
 KILLED: Final = 128 + 9
 LOSS_SLACK_MS: Final = 3_000

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tests.e2e.conftest import DEADLINE_S, LiveHal
-
 from hal.client.address import Address
 from hal.client.sync import Client
 from hal.client.views import EventInfo
@@ -16,6 +14,7 @@ from hal.core.model import Event, HALError
 from hal.store import Store
 from hal.store.operations import AttemptRow, JobRow
 from hal.store.views import TaskRow
+from tests.e2e.conftest import DEADLINE_S, LiveHal
 
 PAGE: Final = 1_000
 

@@ -15,17 +15,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tests.chaos.diary import Diary, Line
-from tests.chaos.plan import NODE_NAMES, Move
-from tests.chaos.records import patient_client
-from tests.chaos.workload import Wanted
-from tests.e2e.conftest import DEADLINE_S, LiveHal
-
 from hal.client.address import Address
 from hal.client.sync import Client
 from hal.client.views import JobInfo
 from hal.core.model import ConflictError, OverloadedError, StepId, UnreachableError
 from hal.runtime.identity import ProcessIdentity, identify, kill, running
+from tests.chaos.diary import Diary, Line
+from tests.chaos.plan import NODE_NAMES, Move
+from tests.chaos.records import patient_client
+from tests.chaos.workload import Wanted
+from tests.e2e.conftest import DEADLINE_S, LiveHal
 
 LOOK_S: Final = 0.003
 QUIET_S: Final = 1.0

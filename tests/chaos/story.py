@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from hal.core.model import HALError
 from tests.chaos.diary import Diary
 from tests.chaos.plan import Move
 from tests.chaos.records import read_records
 from tests.chaos.ruin import Ruin
 from tests.e2e.conftest import LiveHal
-
-from hal.core.model import HALError
 
 LOG_LINES: Final = 12
 """Of each process's log."""

@@ -14,6 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from hal.client.sync import Client
+from hal.core.model import HALError, JobSpec, TaskState
 from tests.chaos.diary import Diary
 from tests.chaos.judge import Evidence, Fault, judge
 from tests.chaos.plan import Move, some_moves
@@ -22,9 +25,6 @@ from tests.chaos.ruin import Ruin, left_over
 from tests.chaos.story import tell
 from tests.chaos.workload import NODE_CPU_MILLI, NODES, Wanted, some_work
 from tests.e2e.conftest import DEADLINE_S, LiveHal, new_home, until
-
-from hal.client.sync import Client
-from hal.core.model import HALError, JobSpec, TaskState
 
 KEEP = "HAL_CHAOS_KEEP"
 """Environment variable: a directory to which the home and the diary of a run that failed are copied."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 import random
 from typing import Final, NamedTuple
 
-from tests.chaos.diary import Diary
-
 from hal.core.model import ArrayRange, Dependency, DependencyKind, Duration, JobSpec, Resources, Retries, TaskState
+from tests.chaos.diary import Diary
 
 NODES: Final = 2
 NODE_CPU_MILLI: Final = 4_000

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import pytest
-from tests.client.conftest import Serve, serve
 
 from hal.cli.main import main
+from tests.client.conftest import Serve, serve
 
 __all__ = ["Ran", "Serve", "hal", "serve"]
 

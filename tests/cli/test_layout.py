@@ -7,11 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.cli.conftest import Ran
 
 from hal.cli.layout import MIB, Layout, NodePlan, cores_here, memory_here_bytes, plan_nodes, saved_layout
 from hal.core.model import InternalError, SpecError
 from hal.runtime.home import Home
+from tests.cli.conftest import Ran
 
 Hal = Callable[..., Ran]
 

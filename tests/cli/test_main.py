@@ -13,10 +13,10 @@ from pathlib import Path
 
 import click
 import pytest
-from tests.cli.conftest import Ran, Serve
-from tests.client.scripted_server import as_json, problem
 
 from hal.cli.main import COMMANDS, root
+from tests.cli.conftest import Ran, Serve
+from tests.client.scripted_server import as_json, problem
 
 Hal = Callable[..., Ran]
 HEAVY = ("numba", "numpy", "rich", "sqlalchemy", "httpx", "msgspec", "yaml", "http", "asyncio", "litestar", "structlog")

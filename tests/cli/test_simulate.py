@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.daemons.twin.oracle import oracle_starts
 
 from hal.cli.main import main
+from tests.daemons.twin.oracle import oracle_starts
 
 ROOT = Path(__file__).resolve().parents[2]
 

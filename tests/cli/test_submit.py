@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from tests.cli.conftest import Ran, Serve
 from tests.client.scripted_server import Asked, Reply, ScriptedServer, as_json
 

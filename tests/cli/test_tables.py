@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 import yaml
+
 from tests.cli.conftest import Ran, Serve
 from tests.client.scripted_server import Asked, Reply, as_json
 

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.client.scripted_server import Script, ScriptedServer
 
 from hal.client.address import Address
 from hal.client.sync import Client
 from hal.runtime.home import Home
+from tests.client.scripted_server import Script, ScriptedServer
 
 Serve = Callable[[Script], ScriptedServer]
 

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+import hal
 from tests.client.conftest import Serve
 from tests.client.scripted_server import Asked, Reply, as_json, problem
 from tests.client.test_events import sent
 from tests.client.test_logs import part
-
-import hal
 
 
 def connected(work: Callable[[hal.AsyncClient], Coroutine[Any, Any, Any]]) -> Any:

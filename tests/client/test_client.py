@@ -7,11 +7,11 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from tests.client.conftest import Serve
-from tests.client.scripted_server import Asked, Reply, as_json, problem
 
 import hal
 from hal.client.sync import Client
+from tests.client.conftest import Serve
+from tests.client.scripted_server import Asked, Reply, as_json, problem
 
 
 def job(number: str = "1", state: str = "running", **more: object) -> dict[str, object]:

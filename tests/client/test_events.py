@@ -8,12 +8,12 @@ from itertools import islice
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.client.conftest import Serve
-from tests.client.scripted_server import Asked, Reply, as_json
 
 import hal
 from hal.client.sse import MAX_EVENT_BYTES, EventReader
 from hal.client.sync import Client
+from tests.client.conftest import Serve
+from tests.client.scripted_server import Asked, Reply, as_json
 
 
 def event(sequence: int) -> dict[str, object]:

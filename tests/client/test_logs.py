@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.client.conftest import Serve
-from tests.client.scripted_server import Asked, Reply, as_json, problem
 
 import hal
 from hal.cli.streams import prefixed
 from hal.client.follow import LogFollower
 from hal.client.sync import Client
+from tests.client.conftest import Serve
+from tests.client.scripted_server import Asked, Reply, as_json, problem
 
 
 def part(asked: Asked, text: bytes, *, ended: bool = True) -> Reply:

@@ -6,14 +6,14 @@ import threading
 from pathlib import Path
 
 import pytest
-from tests.client.conftest import Serve
-from tests.client.scripted_server import Asked, Reply, ScriptedServer, as_json, problem
 
 import hal
 from hal.client.address import Address, find_address
 from hal.client.http import MAX_CONNECTIONS
 from hal.client.sync import Client
 from hal.runtime.home import Home
+from tests.client.conftest import Serve
+from tests.client.scripted_server import Asked, Reply, ScriptedServer, as_json, problem
 
 
 def job(number: str = "1", state: str = "running", **more: object) -> dict[str, object]:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.store.rows import TRUE, Leader, attempt, event, job, progress, submitted
 
 from hal.core.model import AttemptState, Event, EventKind, JobSpec, NodeState, Retries, TaskState, check_spec
 from hal.store import (
@@ -40,6 +39,7 @@ from hal.store import (
     StepEnd,
     Store,
 )
+from tests.store.rows import TRUE, Leader, attempt, event, job, progress, submitted
 
 
 @pytest.fixture(params=["file", "memory"])

@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.e2e.conftest import DEADLINE_S, LiveHal
 
 from hal.core.model import specs_from_text
+from tests.e2e.conftest import DEADLINE_S, LiveHal
 
 ROOT = Path(__file__).parents[2]
 

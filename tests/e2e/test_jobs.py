@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tests.e2e.conftest import DEADLINE_S, Gate, LiveHal, Ran, until
-from tests.e2e.terminal import Terminal
 
 import hal as api
 from hal.client.sync import Client
+from tests.e2e.conftest import DEADLINE_S, Gate, LiveHal, Ran, until
+from tests.e2e.terminal import Terminal
 
 Hal = Callable[..., Ran]
 

@@ -10,10 +10,10 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from tests.e2e.conftest import DEADLINE_S, Gate, LiveHal, until
-from tests.e2e.terminal import Terminal
 
 from hal.runtime.identity import kill, running, wait_gone
+from tests.e2e.conftest import DEADLINE_S, Gate, LiveHal, until
+from tests.e2e.terminal import Terminal
 
 SMALL = ("--cpus", "2", "--memory", "512MiB")
 

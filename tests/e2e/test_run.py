@@ -10,10 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.e2e.conftest import DEADLINE_S, Gate, LiveHal, Ran, until
-from tests.e2e.terminal import Terminal
 
 from hal.client.sync import Client
+from tests.e2e.conftest import DEADLINE_S, Gate, LiveHal, Ran, until
+from tests.e2e.terminal import Terminal
 
 Hal = Callable[..., Ran]
 

@@ -10,11 +10,11 @@ import threading
 from pathlib import Path
 
 import pytest
-from tests.runtime.real_runtime import run_real
 
 from hal.core.model.errors import NotFoundError, OverloadedError, TimedOutError
 from hal.runtime.interface import MAX_BLOCKING_CALLS, Lane
 from hal.runtime.real import RealRuntime
+from tests.runtime.real_runtime import run_real
 
 
 def test_calls_of_one_lane_run_on_one_thread_in_order(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from tests.runtime.real_runtime import run_real
 
 from hal.core.model.errors import ConflictError, HALError, SpecError, TimedOutError, UnreachableError
 from hal.core.model.ids import StepId
@@ -15,6 +14,7 @@ from hal.runtime.interface import MAX_BLOCKING_CALLS, Connection, Lane, Runtime,
 from hal.runtime.virtual import VirtualWorld
 from hal.wire.connection import FrameConnection
 from hal.wire.frames import ExitsAck, Goodbye, Signal
+from tests.runtime.real_runtime import run_real
 
 Shell = Callable[[Runtime], Awaitable[None]]
 Run = Callable[[Shell], None]

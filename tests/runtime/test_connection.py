@@ -8,7 +8,6 @@ import socket
 from pathlib import Path
 
 import pytest
-from tests.runtime.real_runtime import log_text, run_real
 
 from hal.core.model.errors import ConflictError, DeniedError, OverloadedError, TimedOutError, UnreachableError
 from hal.core.model.ids import StepId
@@ -17,6 +16,7 @@ from hal.runtime.real import RealRuntime
 from hal.wire.codec import FrameDecoder, encode
 from hal.wire.connection import MAX_INCOMING_FRAMES
 from hal.wire.frames import ExitsAck, Goodbye, LogChunk, Signal, Stream
+from tests.runtime.real_runtime import log_text, run_real
 
 STEP = StepId(1, 0, 1, 0)
 

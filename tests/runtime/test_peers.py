@@ -10,7 +10,6 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from tests.runtime.real_runtime import log_text, run_real
 
 from hal.core.model.errors import DeniedError
 from hal.runtime.interface import Connection, Lane, Peer, UnixAddress
@@ -18,6 +17,7 @@ from hal.runtime.real import RealRuntime
 from hal.runtime.sockets import may_speak
 from hal.wire.codec import FrameDecoder
 from hal.wire.frames import Goodbye
+from tests.runtime.real_runtime import log_text, run_real
 
 OTHER_UID = 65534
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")

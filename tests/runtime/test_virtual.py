@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import TypeVar
 
 import pytest
-from tests.runtime.virtual_echo import run_echo
 
 from hal.core.model.errors import ConflictError, NotFoundError, TimedOutError, UnreachableError
 from hal.core.model.ids import StepId
@@ -20,6 +19,7 @@ from hal.runtime.virtual import EPOCH_MS, SimulatedFaultError, VirtualHost, Virt
 from hal.runtime.virtual_loop import SimulationStuckError
 from hal.runtime.virtual_network import Conditions
 from hal.wire.frames import Goodbye, Signal
+from tests.runtime.virtual_echo import run_echo
 
 T = TypeVar("T")
 TCP = TcpAddress("n1", 7000)

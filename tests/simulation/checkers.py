@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import pairwise
 
-from tests.simulation.machine import Run
-
 from hal.core.model import StepId
+from tests.simulation.machine import Run
 
 
 def check_nothing_ran_twice(runs: Iterable[Run]) -> None:

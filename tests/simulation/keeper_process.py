@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Final
 
 import msgspec
-from tests.simulation.machine import FakeOutputs, FakeSpawner, Machine
 
 from hal.core.model.errors import UnreachableError
 from hal.daemons.agent.keeper.core import KeeperCore
@@ -15,6 +14,7 @@ from hal.daemons.agent.keeper.ports import Instant, KeeperConfig, Record
 from hal.runtime.interface import Connection, Runtime, UnixAddress
 from hal.runtime.virtual_process import VirtualProcess, VirtualRuntime
 from hal.wire.frames import Hello
+from tests.simulation.machine import FakeOutputs, FakeSpawner, Machine
 
 AGENT_LOOK_MS: Final = 500
 

@@ -10,9 +10,6 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, TypeVar
 
-from tests.simulation.keeper_process import keeper_main
-from tests.simulation.machine import Machine, Run
-
 from hal.core.model import OverloadedError, UnreachableError
 from hal.daemons.agent.agent import Agent, AgentSettings
 from hal.daemons.agent.keeper.ports import KeeperConfig
@@ -22,6 +19,8 @@ from hal.runtime.interface import Runtime, UnixAddress
 from hal.runtime.virtual import VirtualWorld
 from hal.runtime.virtual_process import Main, VirtualProcess
 from hal.store import MemoryDatabase, Store, StoreError
+from tests.simulation.keeper_process import keeper_main
+from tests.simulation.machine import Machine, Run
 
 T = TypeVar("T")
 

@@ -6,16 +6,16 @@ import asyncio
 from collections.abc import Iterator
 
 import pytest
-from tests.simulation.checkers import check_nothing_ran_twice
-from tests.simulation.keeper_process import keeper_main
-from tests.simulation.machine import Machine, Work
-from tests.simulation.tiny_controller import Notes, TinyController
 
 from hal.daemons.agent.agent import Agent, AgentSettings
 from hal.daemons.agent.keeper.ports import KeeperConfig
 from hal.runtime.interface import Runtime, UnixAddress
 from hal.runtime.virtual import VirtualHost, VirtualWorld
 from hal.wire.frames import ExitCause
+from tests.simulation.checkers import check_nothing_ran_twice
+from tests.simulation.keeper_process import keeper_main
+from tests.simulation.machine import Machine, Work
+from tests.simulation.tiny_controller import Notes, TinyController
 
 KEEPER, AGENT = "hal.daemons.agent.keeper", "hal.daemons.agent"
 LIMIT_MS = 3_600_000

@@ -11,6 +11,11 @@ from typing import Any, Final
 
 import pytest
 from msgspec.structs import replace
+
+from hal.core.model import AttemptState, StepId, TaskState
+from hal.daemons.controller.changing import Action, Key
+from hal.planes.tasks import Submitter
+from hal.runtime.virtual import VirtualWorld
 from tests.simulation.checkers import (
     check_attempts_follow,
     check_no_node_was_oversubscribed,
@@ -18,11 +23,6 @@ from tests.simulation.checkers import (
 )
 from tests.simulation.system import CPU_MILLI, System
 from tests.simulation.workload import Wanted, some_jobs
-
-from hal.core.model import AttemptState, StepId, TaskState
-from hal.daemons.controller.changing import Action, Key
-from hal.planes.tasks import Submitter
-from hal.runtime.virtual import VirtualWorld
 
 LIMIT_MS: Final = 4 * 3_600_000
 JOBS: Final = 14

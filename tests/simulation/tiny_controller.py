@@ -6,7 +6,6 @@ It is the other end for simulations of agent and keeper alone; the simulations o
 from __future__ import annotations
 
 from msgspec import Struct
-from tests.simulation.machine import Work
 
 from hal.core.model import StepId
 from hal.runtime.interface import Connection, Runtime, UnixAddress
@@ -26,6 +25,7 @@ from hal.wire.frames import (
     StepTemplate,
     Welcome,
 )
+from tests.simulation.machine import Work
 
 
 class Notes(Struct):

@@ -5,9 +5,8 @@ from __future__ import annotations
 import random
 from typing import NamedTuple
 
-from tests.simulation.machine import Work
-
 from hal.core.model import ArrayRange, Dependency, DependencyKind, Duration, JobSpec, Resources, Retries, TaskState
+from tests.simulation.machine import Work
 
 
 class Wanted(NamedTuple):

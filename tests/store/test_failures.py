@@ -10,7 +10,6 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from tests.store.rows import Leader, job, submitted
 
 from hal.core.model import HALError, JobSpec, check_spec
 from hal.store import (
@@ -25,6 +24,7 @@ from hal.store import (
     StoreReadOnly,
     StoreTooNew,
 )
+from tests.store.rows import Leader, job, submitted
 
 NOBODY = 65_534
 """A user who owns nothing."""

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import func, select
-from tests.store.rows import Leader, attempt, job, progress, submitted
 
 from hal.core.model import AttemptState, Dependency, JobSpec, TaskState, check_spec
 from hal.store import (
@@ -26,6 +25,7 @@ from hal.store import (
 )
 from hal.store.database import open_database
 from hal.store.schema import metadata
+from tests.store.rows import Leader, attempt, job, progress, submitted
 
 MILLION = 1_000_000
 

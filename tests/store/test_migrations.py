@@ -11,12 +11,12 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import inspect
-from tests.store.rows import Leader, job, submitted
 
 from hal.store import Store
 from hal.store.database import open_database
 from hal.store.migrate import HEAD, MIGRATIONS, migrate, revision_of
 from hal.store.schema import metadata
+from tests.store.rows import Leader, job, submitted
 
 
 def test_the_migrations_make_the_tables_of_the_schema(tmp_path: Path) -> None:

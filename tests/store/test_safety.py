@@ -25,7 +25,6 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from tests.store.rows import attempt, event, job, progress, submitted
 
 from hal.core.lifecycle import ATTEMPT, AttemptEvent, walk
 from hal.core.model import AttemptState, EventKind, TaskState
@@ -46,6 +45,7 @@ from hal.store import (
     StaleEpoch,
     Store,
 )
+from tests.store.rows import attempt, event, job, progress, submitted
 
 RUN_AND = (AttemptEvent.PREPARE, AttemptEvent.START, AttemptEvent.FINALISE)
 MAX_TASKS = 40

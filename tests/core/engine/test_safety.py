@@ -12,7 +12,6 @@ import numpy as np
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from tests.core.engine.model_cluster import Cluster, Node, Task
 
 from hal.core.engine import State, apply, cycle
 from hal.core.engine.classes import ClassSpec, Match, OwnerSpec, Requirement
@@ -39,6 +38,7 @@ from hal.core.engine.events import (
     update_rows,
 )
 from hal.core.engine.invariants import check_invariants
+from tests.core.engine.model_cluster import Cluster, Node, Task
 
 SECOND = 1_000
 MAX_SLICES = 10_000

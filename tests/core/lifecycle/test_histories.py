@@ -6,7 +6,6 @@ The last test fails when a declared transition is in none of them.
 from __future__ import annotations
 
 import pytest
-from tests.core.lifecycle.histories import Life, exercised, missing
 
 from hal.core.lifecycle import (
     ATTEMPT,
@@ -24,6 +23,7 @@ from hal.core.lifecycle import (
     walk,
 )
 from hal.core.model import AttemptState, NodeState, TaskState
+from tests.core.lifecycle.histories import Life, exercised, missing
 
 T = TaskEvent
 A = AttemptEvent

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.core.model.specs import job_specs, retries
 
 from hal.core.model import (
     ArrayRange,
@@ -27,6 +26,7 @@ from hal.core.model import (
     to_json,
     to_plain,
 )
+from tests.core.model.specs import job_specs, retries
 
 
 def plain(**fields: Any) -> dict[str, Any]:

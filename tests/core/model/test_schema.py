@@ -8,10 +8,10 @@ from typing import Any
 import jsonschema
 import pytest
 from hypothesis import given, settings
-from tests.core.model.specs import job_specs
-from tests.core.model.test_text import JSON
 
 from hal.core.model import JobSpec, SpecError, spec_from_plain, spec_schema, to_plain
+from tests.core.model.specs import job_specs
+from tests.core.model.test_text import JSON
 
 
 @cache

@@ -6,10 +6,10 @@ import json
 
 import pytest
 from hypothesis import example, given, settings
-from tests.core.model.specs import job_specs
 
 from hal.core.model import JobSpec, SpecError, plain_from_text, specs_from_text, to_plain
 from hal.core.model.text import yaml_from_plain
+from tests.core.model.specs import job_specs
 
 TOML = """
 name = "train"

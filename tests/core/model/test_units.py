@@ -7,7 +7,6 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.core.model.specs import amounts, durations, resource_names, resources
 
 from hal.core.model import (
     Duration,
@@ -24,6 +23,7 @@ from hal.core.model import (
     shown,
 )
 from hal.core.model.units import MAX_AMOUNT
+from tests.core.model.specs import amounts, durations, resource_names, resources
 
 
 @given(durations)

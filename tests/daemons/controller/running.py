@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from tests.daemons.controller.scripted_agent import ScriptedAgent
 
 from hal.daemons.controller.api.serving import RestServer
 from hal.daemons.controller.config import Config
@@ -21,6 +20,7 @@ from hal.runtime.logfile import LogFile
 from hal.runtime.logs import open_log
 from hal.runtime.real import RealRuntime
 from hal.store import Store
+from tests.daemons.controller.scripted_agent import ScriptedAgent
 
 LIMIT_S = 30.0
 

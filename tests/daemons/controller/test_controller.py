@@ -6,13 +6,12 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from tests.daemons.controller.running import Running, on_controller, running
-
 from hal.core.model import StepId
 from hal.daemons.controller.config import Config
 from hal.planes.tasks import Site
 from hal.planes.tasks.admission import Queue
 from hal.wire.frames import ExitCause
+from tests.daemons.controller.running import Running, on_controller, running
 
 TRUE = {"command": ["exit", "0"]}
 SLEEP = {"command": ["sleep"]}

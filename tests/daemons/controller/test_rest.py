@@ -10,12 +10,12 @@ from typing import Any
 import jsonschema
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.daemons.controller.running import Running, on_controller
 
 from hal.core.model import JobSpec, spec_from_plain
 from hal.daemons.controller.config import Config, read_config
 from hal.daemons.controller.endpoints import endpoints
 from hal.daemons.controller.openapi import document
+from tests.daemons.controller.running import Running, on_controller
 
 TRUE = {"command": ["exit", "0"]}
 

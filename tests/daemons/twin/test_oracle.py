@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from tests.daemons.twin.oracle import oracle_starts
 
 #       submit run planned procs

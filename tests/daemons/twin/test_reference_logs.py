@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks.replay import REFERENCE_RUNS, REFERENCES, SDSC, logs_directory
 
+from benchmarks.replay import REFERENCE_RUNS, REFERENCES, SDSC, logs_directory
 from hal.daemons.twin.machine import Machine
 from hal.daemons.twin.replay import replay
 from hal.daemons.twin.swf import read_log, usable_jobs

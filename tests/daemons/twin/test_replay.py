@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tests.daemons.twin.oracle import oracle_starts
 
 from hal.daemons.twin.machine import POLICIES, Machine
 from hal.daemons.twin.replay import CONFIGS, replay
 from hal.daemons.twin.swf import Workload
 from hal.daemons.twin.workload import WorkloadSpec, generate
+from tests.daemons.twin.oracle import oracle_starts
 
 MACHINE = 8
 

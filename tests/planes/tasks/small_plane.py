@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.planes.tasks.pending_model import PendingModel, Task
-
 from hal.core.model import StepId, spec_from_plain
 from hal.planes.tasks import Arrival, Change, EndedJob, LiveJob, Site, Submitter, TaskPlane, check_table
 from hal.wire.frames import ExitCause, StepExit, Usage
+from tests.planes.tasks.pending_model import PendingModel, Task
 
 BY = Submitter("alice", "trace")
 TRUE = {"command": ["true"]}

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from tests.planes.tasks.small_plane import BY, SmallPlane
 
 from hal.core.model import AttemptState, ConflictError, NotFoundError, Reason, SpecError, StepId, TaskState
 from hal.planes.tasks import JobPatch
 from hal.store import EndAttempts, InsertJobs
 from hal.wire.frames import ExitCause, Refusal, StopReason
+from tests.planes.tasks.small_plane import BY, SmallPlane
 
 
 def ended_state(change: object) -> AttemptState:

@@ -9,13 +9,13 @@ from typing import Any
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from tests.planes.tasks.pending_model import PendingModel
 
 from hal.core.model import AttemptState, HALError, JobSpec, TaskState, spec_from_plain
 from hal.planes.tasks import Arrival, EndedJob, EndedTask, JobPatch, Site, Submitter, TaskPlane, check_table
 from hal.planes.tasks.submission import UnknownJobs
 from hal.store import Group, MemoryDatabase, Store
 from hal.wire.frames import ExitCause, Refusal, StepExit, StepStarted, Usage
+from tests.planes.tasks.pending_model import PendingModel
 
 BY = Submitter("alice", "trace")
 NODES = ("n1", "n2")

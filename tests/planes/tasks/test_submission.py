@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.planes.tasks.small_plane import BY, SmallPlane
 
 from hal.core.model import ConflictError, Duration, SpecError, TaskState, spec_from_plain
 from hal.planes.tasks import EndedJob, Queue, Site, UnknownJobs
+from tests.planes.tasks.small_plane import BY, SmallPlane
 
 
 def refused(plane: SmallPlane, *jobs: dict[str, Any]) -> SpecError | ConflictError:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.daemons.agent.keeper.in_memory import Bench, MemoryJournal
 
 from hal.core.model import StepId
 from hal.daemons.agent.keeper.ledger import MAX_HELD, MAX_TOMBSTONES
@@ -30,6 +29,7 @@ from hal.wire.frames import (
     StopReason,
     Welcome,
 )
+from tests.daemons.agent.keeper.in_memory import Bench, MemoryJournal
 
 ONE, TWO = StepId(1, 0, 1, 0), StepId(2, 0, 1, 0)
 LIMITED = StepTemplate(command=("x",), walltime_ms=10_000, signal="USR1", signal_before_ms=3_000, grace_ms=2_000)

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.daemons.agent.keeper.driving import DEADLINE_S, Keeper
 
 from hal.core.model import StepId
 from hal.runtime.identity import identify, kill, wait_gone
 from hal.wire.frames import ExitCause, Heartbeat, Refused, StepTemplate
+from tests.daemons.agent.keeper.driving import DEADLINE_S, Keeper
 
 ONE, TWO = StepId(1, 0, 1, 0), StepId(2, 0, 1, 0)
 SLEEP = StepTemplate(command=("sleep", "600"))

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.daemons.agent.keeper.driving import Keeper
 
 from hal.core.model import StepId
 from hal.daemons.agent.keeper.limits import Cgroups
 from hal.wire.frames import Done, ExitCause, Refused, Resize, StepTemplate
+from tests.daemons.agent.keeper.driving import Keeper
 
 ONE, TWO = StepId(1, 0, 1, 0), StepId(2, 0, 1, 0)
 MIB = 1 << 20

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.daemons.agent.keeper.driving import Keeper
 
 from hal.core.model import AttemptId, StepId
 from hal.daemons.agent.keeper import processes
@@ -28,6 +27,7 @@ from hal.wire.frames import (
     Stream,
     Suspend,
 )
+from tests.daemons.agent.keeper.driving import Keeper
 
 ONE = StepId(1, 0, 1, 0)
 
