@@ -119,6 +119,8 @@ def test_an_update_beyond_what_a_submission_may_ask_is_refused() -> None:
     (job,) = plane.submit({"priority": 100_000})
     with pytest.raises(SpecError, match="100001 is out of range"):
         plane.plane.update(job, JobPatch(priority=100_001), BY, 1_000)
+    with pytest.raises(SpecError, match="'a b' is not a name"):
+        plane.plane.update(job, JobPatch(name="a b"), BY, 1_000)
     assert plane.commit().empty
     assert plane.live(job).priority == 100_000
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from hal.core.engine.events import INF
 from hal.core.lifecycle import TASK, TaskEvent, transition
-from hal.core.model import ConflictError, Duration, EventKind, NotFoundError, SpecError, TaskState
+from hal.core.model import ConflictError, Duration, EventKind, NotFoundError, SpecError, TaskState, check_spec
 from hal.planes.tasks.admission import admitted, check_priority, check_walltime
 from hal.planes.tasks.attempts import stop
 from hal.planes.tasks.live import CANCELLED, REQUEUED, LiveJob
@@ -191,6 +191,7 @@ def _checked(table: JobTable, job: LiveJob, patch: JobPatch, by: Submitter) -> _
         priority=priority,
         walltime=walltime,
     )
+    check_spec(asked)
     if patch.queue is UNSET and patch.account is UNSET:
         # Its queue may have been closed or narrowed since: that does not concern what stays as it was.
         found = table.site.queues.get(queue)
