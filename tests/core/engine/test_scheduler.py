@@ -30,6 +30,7 @@ from hal.core.engine.invariants import check_invariants
 from hal.core.engine.plan import Plan
 from hal.core.engine.scheduler import Scheduler
 from hal.core.kernels.layout import INF
+from hal.core.model import HALError
 from hal.core.model.verdict import Reason
 
 
@@ -117,15 +118,18 @@ def test_refused_starts_wait_at_their_old_place() -> None:
         (JobsSubmitted(submit_rows(1), (ClassSpec({"cpu": -1}),)), "amounts"),
         (JobsSubmitted(submit_rows(1), (ClassSpec({"cpu": 1}, nodes=0),)), "nodes"),
         (NodesChanged(removed=("z",)), "it is not here"),
-        (ConfigChanged(EngineConfig(order="nonsense")), "no policy 'nonsense'"),
+        (ConfigChanged(EngineConfig(order="nonsense")), "order: no policy 'nonsense' .* fcfs, sjf"),
+        (ConfigChanged(EngineConfig(placement="nonsense")), "placement: no policy 'nonsense' .* best-fit, first-fit"),
+        (ConfigChanged(EngineConfig(filters=("nonsense",))), "filters: no policy 'nonsense' .* none"),
     ],
 )
 def test_an_event_that_contradicts_the_state_changes_nothing(event: Event, says: str) -> None:
     """The error says what is wrong; the digest is the same afterwards."""
     state, _sink, _scheduler = cluster()
     before = state_digest(state)
-    with pytest.raises(EngineError, match=says):
+    with pytest.raises(EngineError, match=says) as refusal:
         apply(state, event)
+    assert isinstance(refusal.value, HALError)
     assert state_digest(state) == before
 
 

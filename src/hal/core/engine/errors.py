@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from hal.core.model.errors import HALError
 
-class EngineError(ValueError):
-    """An event (or plan) that cannot be applied; the state is as it was before it."""
+
+class EngineError(HALError, ValueError):
+    """An event (or plan) that cannot be applied, or a policy that cannot be used; the state is as it was before it."""
+
+    code = "engine"

@@ -44,22 +44,25 @@ def register(policy: Order | Score | Filter) -> None:
 
 def order_named(name: str) -> Order:
     """The registered order. Raises EngineError that lists what there is."""
-    return _named(order_interface.INTERFACE, name, ORDER_KERNELS)  # type: ignore[no-any-return]
+    return _named("order", order_interface.INTERFACE, name, ORDER_KERNELS)  # type: ignore[no-any-return]
 
 
 def score_named(name: str) -> Score:
     """The registered score. Raises EngineError that lists what there is."""
-    return _named(score_interface.INTERFACE, name, PLACEMENT_KERNELS)  # type: ignore[no-any-return]
+    return _named("placement", score_interface.INTERFACE, name, PLACEMENT_KERNELS)  # type: ignore[no-any-return]
 
 
 def filter_named(name: str) -> Filter:
     """The registered filter. Raises EngineError that lists what there is."""
-    return _named(filter_interface.INTERFACE, name, {})  # type: ignore[no-any-return]
+    return _named("filters", filter_interface.INTERFACE, name, {})  # type: ignore[no-any-return]
 
 
-def _named(interface: str, name: str, built_in: dict[str, int]) -> Any:
+def _named(setting: str, interface: str, name: str, built_in: dict[str, int]) -> Any:
     there = _registered[interface]
     if name not in there:
         known = ", ".join(sorted([*built_in, *there])) or "none"
-        raise EngineError(f"no policy {name!r} for {interface}: known are {known}")
+        raise EngineError(
+            f"[engine] {setting}: no policy {name!r} for {interface}: known are {known}",
+            hint="name one of these, or install the plugin that brings it",
+        )
     return there[name]
