@@ -177,7 +177,9 @@ def simulate(
 
 def _load_kernels(screen: Screen) -> None:
     """Load the engine's kernels before anything is timed; say so when they must be compiled first."""
-    os.environ.setdefault("NUMBA_CACHE_DIR", str(_kernel_cache(screen)))
+    from hal.runtime.home import find_home
+
+    os.environ.setdefault("NUMBA_CACHE_DIR", str(find_home(screen.home).cache))
     from hal.core.kernels.jit import kernel_source_hash
 
     compiled = Path(os.environ["NUMBA_CACHE_DIR"]) / f"kernels-{kernel_source_hash()}"
@@ -186,16 +188,6 @@ def _load_kernels(screen: Screen) -> None:
     from hal.daemons.twin.replay import load_kernels
 
     load_kernels()
-
-
-def _kernel_cache(screen: Screen) -> Path:
-    """$HAL_CACHE, else what `make kernels` filled beside the installed packages, else the cache of this HAL_HOME."""
-    from hal.runtime.home import find_home
-
-    beside = Path(sys.prefix) / "hal-cache"
-    if "HAL_CACHE" not in os.environ and os.access(beside, os.W_OK):
-        return beside
-    return find_home(screen.home).cache
 
 
 def _report_bad_lines(log: Log, screen: Screen) -> None:

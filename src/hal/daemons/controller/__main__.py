@@ -7,9 +7,7 @@ import gc
 import os
 import sys
 from functools import partial
-from pathlib import Path
 
-from hal.core import kernels
 from hal.core.model import SpecError
 from hal.runtime.home import Home, find_home
 from hal.runtime.interface import Runtime, UnixAddress
@@ -35,10 +33,11 @@ async def serve(runtime: Runtime, *, home: Home, listen: str) -> int:
     from hal.daemons.controller import warming
 
     # Before anything imports the kernels: they settle where numba keeps them.
-    warming.choose_cache(Path(kernels.__path__[0]), home.cache, os.environ.get("HAL_CACHE"))
+    warming.choose_cache(home.cache)
     if not warming.compiled():
         runtime.log.warning("compiling the scheduling kernels; this takes up to a minute, once")
-        print("compiling the scheduling kernels; this takes up to a minute, once", flush=True)  # noqa: T201
+        sys.stdout.write("compiling the scheduling kernels; this takes up to a minute, once\n")
+        sys.stdout.flush()
     from hal.daemons.controller.api.serving import RestServer
     from hal.daemons.controller.config import read_config, with_tcp
     from hal.daemons.controller.controller import Controller

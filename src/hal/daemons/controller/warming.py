@@ -6,7 +6,6 @@ Where they were never compiled for these sources that takes up to a minute, once
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -30,19 +29,9 @@ CACHE_VARIABLE = "NUMBA_CACHE_DIR"
 LATER_MS = 60_000
 
 
-def choose_cache(package: Path, fallback: Path, chosen: str | None) -> None:
-    """Where compiled kernels are kept: as HAL_CACHE says, where the set-up put them, beside their sources, or HAL_HOME.
-
-    Must be called before the kernels are imported.
-    """
-    if os.environ.get(CACHE_VARIABLE):
-        return
-    if chosen:
-        os.environ[CACHE_VARIABLE] = chosen
-    elif os.access(installed := Path(sys.prefix) / "hal-cache", os.W_OK):
-        os.environ[CACHE_VARIABLE] = str(installed)
-    elif not os.access(package, os.W_OK):
-        os.environ[CACHE_VARIABLE] = str(fallback)
+def choose_cache(directory: Path) -> None:
+    """Where numba keeps compiled kernels, unless NUMBA_CACHE_DIR says so; before the kernels are imported."""
+    os.environ.setdefault(CACHE_VARIABLE, str(directory))
 
 
 def compiled() -> bool:
