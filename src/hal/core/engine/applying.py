@@ -6,10 +6,11 @@ Pure. One kernel call an event; cost is O(log n) a row of the block.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from hal.core.engine.answers import keys_of
 from hal.core.engine.errors import EngineError
 from hal.core.engine.events import (
     ADOPT,
@@ -36,6 +37,7 @@ from hal.core.engine.events import (
 from hal.core.engine.plan import START
 from hal.core.engine.state import NO_KEYS, State
 from hal.core.engine.views import job_view, job_view_of_entries
+from hal.core.interfaces.order import Order
 from hal.core.kernels import layout as L
 from hal.core.kernels.layout import M_VERSION, OK
 from hal.core.kernels.pending import (
@@ -108,7 +110,7 @@ def _plugin_keys(state: State, rows: Any, class_ids: Any) -> Any:
     assert state.order is not None
     if rows.shape[0] and (rows["class_index"].min() < 0 or rows["class_index"].max() >= class_ids.shape[0]):
         raise EngineError(f"JobsSubmitted: {_REFUSALS[L.BAD_CLASS]}; the event was not applied")
-    return _column(state.order.key(job_view(state, rows, class_ids)))
+    return keys_of(state.order, job_view(state, rows, class_ids))
 
 
 def _attempts_ended(state: State, event: AttemptsEnded) -> None:
@@ -187,7 +189,7 @@ def _allocations_adopted(state: State, event: AllocationsAdopted) -> None:
     owner_ids = state.intern_owners(event.owners)
     keys = NO_KEYS
     if state.order is not None:
-        keys = _column(state.order.key(job_view(state, rows, class_ids)))
+        keys = keys_of(state.order, job_view(state, rows, class_ids))
     while True:
         outcome = state.calls["adopt"](*state.adopt_args, rows, row_of[index], class_ids, owner_ids, keys)
         if outcome == OK:
@@ -241,6 +243,7 @@ def _jobs_updated(state: State, event: JobsUpdated) -> None:
         raise EngineError(f"JobsUpdated: {_REFUSALS[L.BAD_PRIORITY]}; the event was not applied")
     if (wall[wall != L.KEEP] < 0).any():
         raise EngineError(f"JobsUpdated: {_REFUSALS[L.BAD_TIME]}; the event was not applied")
+    rekeyed = None if state.order is None else _keys_after(state, state.order, jobs, priority, wall, planned)
     _change(state, CHANGE_UPDATE, jobs, priority, wall, planned)
     top = int(state.meta[L.M_RUN_TOP])
     live = np.flatnonzero((state.runs[:top, L.R_NODES] > 0) & np.isin(state.runs[:top, L.R_JOB], jobs))
@@ -249,13 +252,28 @@ def _jobs_updated(state: State, event: JobsUpdated) -> None:
         which = [place[int(job)] for job in state.runs[live, L.R_JOB]]
         changed = np.stack([priority[which], wall[which], planned[which]], axis=1)
         retime(state.meta, state.runs, state.ends, state.path, live, np.ascontiguousarray(changed))
-    if state.order is not None:
-        slots = np.flatnonzero((state.entries[:, L.E_WHERE] != L.WHERE_FREE) & np.isin(state.entries[:, L.E_JOB], jobs))
-        if slots.shape[0]:
-            view = job_view_of_entries(state, slots)
-            keys = dict(zip(view.job.tolist(), _column(state.order.key(view)).tolist(), strict=True))
-            known = [job for job in jobs.tolist() if job in keys]
-            _change(state, CHANGE_REKEY, known, _column([keys[job] for job in known]))
+    if rekeyed is not None and rekeyed[0].shape[0]:
+        _change(state, CHANGE_REKEY, *rekeyed)
+
+
+def _keys_after(state: State, order: Order, jobs: Any, priority: Any, wall: Any, planned: Any) -> tuple[Any, Any]:
+    """The waiting ones of these jobs and the keys that they will have once edited; asked before anything changes."""
+    edits = {job: k for k, job in enumerate(jobs.tolist())}
+    slots = np.flatnonzero((state.entries[:, L.E_WHERE] != L.WHERE_FREE) & np.isin(state.entries[:, L.E_JOB], jobs))
+    # One entry answers for its job: the others differ in nothing that an order sees but their attempts.
+    slots = slots[np.unique(state.entries[slots, L.E_JOB], return_index=True)[1]]
+    view = job_view_of_entries(state, slots)
+    for place, job in enumerate(view.job.tolist()):
+        edit = edits[job]
+        if priority[edit] != L.KEEP:
+            view.priority[place] = priority[edit]
+        if wall[edit] != L.KEEP:
+            if view.planned_ms[place] == view.walltime_ms[place]:
+                view.planned_ms[place] = min(wall[edit], L.INF)
+            view.walltime_ms[place] = min(wall[edit], L.INF)
+        if planned[edit] != L.KEEP:
+            view.planned_ms[place] = min(planned[edit], L.INF) if planned[edit] >= 0 else view.walltime_ms[place]
+    return view.job, keys_of(order, view)
 
 
 def _clock_advanced(state: State, event: ClockAdvanced) -> None:
@@ -263,17 +281,21 @@ def _clock_advanced(state: State, event: ClockAdvanced) -> None:
 
 
 def _config_changed(state: State, event: ConfigChanged) -> None:
+    order, _score, filters = state.policies_of(event.config)
+    slots = np.flatnonzero(state.entries[: int(state.meta[L.M_ENTRY_TOP]), L.E_WHERE] != L.WHERE_FREE)
+    keys = NO_KEYS
+    if order is not None and slots.shape[0]:
+        keys = keys_of(order, job_view_of_entries(state, slots))
+    if filters != state.filters:
+        state.use_filters(filters)
     state.use_config(event.config)
-    top = int(state.meta[L.M_ENTRY_TOP])
     for place in range(int(state.meta[L.M_PROMISED])):
         state.rows[state.reserved[place, L.Q_ROW], L.W_PROMISED] = -1
     state.meta[L.M_RESERVATIONS] = 0
     state.meta[L.M_PROMISED] = 0
     state.use_time_index()
-    slots = np.flatnonzero(state.entries[:top, L.E_WHERE] != L.WHERE_FREE)
-    keys = NO_KEYS
-    if state.order is not None and slots.shape[0]:
-        keys = _column(state.order.key(job_view_of_entries(state, slots)))
+    # Offsets belong to the order that gave them; an order plugin gives new ones when the next pass begins.
+    state.buckets[:, L.B_OFFSET] = 0
     rebuild(
         state.meta, state.entries, state.rank, state.by_time, state.buckets, state.active, state.reservations,
         state.path, slots, keys,
@@ -285,37 +307,71 @@ def _nodes_changed(state: State, event: NodesChanged) -> None:
     _check_nodes(state, event)
     state.intern_resources([name for node in event.nodes for name, amount in node.capacity.items() if amount])
     state.grow_rows(len(state.row_names) + len(event.nodes))
-    touched: list[int] = []
-    for name in event.removed:
-        row = state.row_by_name.pop(name)
-        state.rows[row, L.W_STATE] = L.ROW_GONE
-        state.row_labels[row] = {}
-        state.free[row] -= state.capacity[row]
-        state.capacity[row] = 0
-        touched.append(row)
-    for node in event.nodes:
-        row = state.row_by_name.get(node.name, -1)
-        if row < 0:
-            row = _free_row(state)
-            state.row_by_name[node.name] = row
-            state.row_names[row] = node.name
-        used = state.capacity[row] - state.free[row]
-        state.capacity[row] = 0
-        for resource, amount in node.capacity.items():
-            if amount:
-                state.capacity[row, state.resources.index(resource)] = amount
-        state.free[row] = state.capacity[row] - used
-        state.row_labels[row] = dict(node.labels)
-        state.row_health[row] = str(node.health)
-        state.rows[row, L.W_STATE] = L.ROW_UP if node.health is Health.UP else L.ROW_CLOSED
-        touched.append(row)
+    before = _nodes_now(state) if state.filters else None
+    touched = [_remove_node(state, name) for name in event.removed]
+    touched += [_put_node(state, node) for node in event.nodes]
     state.meta[L.M_ROWS] = len(state.row_names)
-    for cset in range(len(state.csets)):
-        state.admit(touched, cset)
+    try:
+        state.admit(touched)
+    except EngineError:
+        if before is not None:
+            _put_back(state, before)
+        raise
     state.recount(0, int(state.meta[L.M_SHAPES]))
     state.meta[L.M_DIRTY] = 1
     state.meta[L.M_WAKE] += 1
     state.meta[M_VERSION] += 1
+
+
+def _remove_node(state: State, name: str) -> int:
+    row = state.row_by_name.pop(name)
+    state.rows[row, L.W_STATE] = L.ROW_GONE
+    state.row_labels[row] = {}
+    state.free[row] -= state.capacity[row]
+    state.capacity[row] = 0
+    return row
+
+
+def _put_node(state: State, node: NodeSpec) -> int:
+    row = state.row_by_name.get(node.name, -1)
+    if row < 0:
+        row = _free_row(state)
+        state.row_by_name[node.name] = row
+        state.row_names[row] = node.name
+    used = state.capacity[row] - state.free[row]
+    state.capacity[row] = 0
+    for resource, amount in node.capacity.items():
+        if amount:
+            state.capacity[row, state.resources.index(resource)] = amount
+    state.free[row] = state.capacity[row] - used
+    state.row_labels[row] = dict(node.labels)
+    state.row_health[row] = str(node.health)
+    state.rows[row, L.W_STATE] = L.ROW_UP if node.health is Health.UP else L.ROW_CLOSED
+    return row
+
+
+class _Nodes(NamedTuple):
+    """All of the nodes' tables, to be put back when a filter refuses to answer."""
+
+    tables: tuple[Any, ...]
+    names: list[str]
+    labels: list[dict[str, str]]
+    health: list[str]
+    by_name: dict[str, int]
+
+
+def _nodes_now(state: State) -> _Nodes:
+    tables = (state.free.copy(), state.capacity.copy(), state.rows.copy())
+    return _Nodes(
+        tables, list(state.row_names), list(state.row_labels), list(state.row_health), dict(state.row_by_name)
+    )
+
+
+def _put_back(state: State, before: _Nodes) -> None:
+    state.free[:], state.capacity[:], state.rows[:] = before.tables
+    state.row_names, state.row_labels, state.row_health = before.names, before.labels, before.health
+    state.row_by_name = before.by_name
+    state.meta[L.M_ROWS] = len(state.row_names)
 
 
 def _check_nodes(state: State, event: NodesChanged) -> None:

@@ -10,6 +10,7 @@ from typing import Final
 
 import numpy as np
 
+from hal.core.engine.answers import offsets_of, scores_of
 from hal.core.engine.plan import (
     NO_PROMISED,
     NO_PROMISES,
@@ -22,8 +23,6 @@ from hal.core.engine.plan import (
 from hal.core.engine.state import State
 from hal.core.engine.views import node_view, request_of
 from hal.core.kernels import layout as L
-
-_SCORE_ONE: Final = 1_000_000
 
 
 def cycle(
@@ -123,8 +122,8 @@ def _set_offsets(state: State, now_ms: int) -> None:
     buckets = state.active[: int(state.meta[L.M_ACTIVE])]
     if buckets.shape[0]:
         table = state.buckets[buckets]
-        offsets = state.order.offset(table[:, L.B_CLASS], table[:, L.B_OWNER], now_ms)
-        state.buckets[buckets, L.B_OFFSET] = np.asarray(offsets, np.int64)
+        offsets = offsets_of(state.order, table[:, L.B_CLASS], table[:, L.B_OWNER], now_ms)
+        state.buckets[buckets, L.B_OFFSET] = offsets
 
 
 def _score_rows(state: State) -> None:
@@ -140,6 +139,5 @@ def _score_rows(state: State) -> None:
     for line, shape in enumerate(shapes.tolist()):
         spec = state.shape_specs[shape]
         assert spec is not None
-        score = np.asarray(state.score.score(request_of(state, spec), view), np.float64)
-        state.scores[line, :rows] = np.rint(np.clip(score, 0.0, 1.0) * _SCORE_ONE).astype(np.int64)
+        state.scores[line, :rows] = scores_of(state.score, request_of(state, spec), view)
         state.shapes[shape, L.S_SCORES] = line

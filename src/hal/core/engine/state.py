@@ -12,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from hal.core.engine.answers import mask_of
 from hal.core.engine.classes import ClassSpec, OwnerSpec, Requirement
 from hal.core.engine.config import Backfill, EngineConfig
 from hal.core.engine.errors import EngineError
@@ -81,8 +82,9 @@ class State:
         self.row_labels: list[dict[str, str]] = []
         self.row_health: list[str] = []
         self.row_by_name: dict[str, int] = {}
-        self.csets: list[tuple[Any, ...]] = [()]
+        self.csets: list[ClassSpec | None] = [ClassSpec({})]
         self.cset_ids: dict[tuple[Any, ...], int] = {(): 0}
+        self.cset_free: list[int] = []
         self.shape_ids: dict[tuple[Any, ...], int] = {}
         self.shape_specs: list[ClassSpec | None] = []
         self.shape_free: list[int] = []
@@ -173,12 +175,18 @@ class State:
 
     # --- policy ----------------------------------------------------------------------------------------------------
 
+    def policies_of(self, config: EngineConfig) -> tuple[Order | None, Score | None, list[Filter]]:
+        """The plugins that a configuration names; changes nothing. Raises EngineError for an unknown policy name."""
+        return (
+            None if config.order in ORDER_KERNELS else order_named(config.order),
+            None if config.placement in PLACEMENT_KERNELS else score_named(config.placement),
+            [filter_named(name) for name in config.filters],
+        )
+
     def use_config(self, config: EngineConfig) -> None:
         """Set the policy scalars (part of `apply(ConfigChanged)`). Raises EngineError for an unknown policy name."""
-        order = None if config.order in ORDER_KERNELS else order_named(config.order)
-        score = None if config.placement in PLACEMENT_KERNELS else score_named(config.placement)
-        filters = [filter_named(name) for name in config.filters]
-        self.config, self.order, self.score, self.filters = config, order, score, filters
+        self.order, self.score, self.filters = self.policies_of(config)
+        self.config = config
         self.meta[L.M_ORDER] = ORDER_KERNELS.get(config.order, L.ORDER_PLUGIN)
         self.meta[L.M_PLACEMENT] = PLACEMENT_KERNELS.get(config.placement, L.PLACE_PLUGIN)
         self.meta[L.M_BACKFILL] = BACKFILL_KERNELS[config.backfill]
@@ -265,6 +273,7 @@ class State:
         if there is not None:
             return there
         self.intern_resources([name for name, amount in spec.request.items() if amount])
+        cset = self._cset_id(spec)
         if self.shape_free:
             shape = self.shape_free.pop()
             self.shape_specs[shape] = spec
@@ -284,52 +293,95 @@ class State:
                 self.request[self.resources.index(name), shape] = amount
         self.shapes[shape] = 0
         self.shapes[shape, L.S_SCORES] = -1
-        self.shapes[shape, L.S_CSET] = self._cset_id(spec)
+        self.shapes[shape, L.S_CSET] = cset
         self.rewire()
         self.recount(shape, shape + 1)
         return shape
 
     def _cset_id(self, spec: ClassSpec) -> int:
+        """The constraint set of a shape: its requirements, and the shape itself where filters look at it.
+
+        Raises EngineError, and interns nothing, when a filter's answer is wrong.
+        """
         key: tuple[Any, ...] = tuple(sorted(set(spec.constraints), key=_requirement_key))
         if self.filters:
             key = (*key, spec.shape_key())
         there = self.cset_ids.get(key)
         if there is not None:
             return there
-        cset = len(self.csets)
-        self.csets.append(key)
+        masks = self._masks(spec)
+        if self.cset_free:
+            cset = self.cset_free.pop()
+            self.csets[cset] = spec
+        else:
+            cset = len(self.csets)
+            self.csets.append(spec)
+            if cset >= self.allowed.shape[0]:
+                allowed = np.zeros((2 * self.allowed.shape[0], self.allowed.shape[1]), np.int8)
+                allowed[: self.allowed.shape[0]] = self.allowed
+                self.allowed = allowed
+            self.meta[L.M_CSETS] = cset + 1
         self.cset_ids[key] = cset
-        if cset >= self.allowed.shape[0]:
-            allowed = np.zeros((2 * self.allowed.shape[0], self.allowed.shape[1]), np.int8)
-            allowed[: self.allowed.shape[0]] = self.allowed
-            self.allowed = allowed
-        self.meta[L.M_CSETS] = cset + 1
-        self.admit(range(len(self.row_names)), cset, spec)
+        self._admit(range(len(self.row_names)), cset, spec)
+        self.allowed[cset, : masks.shape[0]] &= masks
         return cset
 
-    def admit(self, rows: range | list[int], cset: int, spec: ClassSpec | None = None) -> None:
-        """Work out which rows a constraint set admits: up, labels as required, no filter against it."""
-        requirements = [part for part in self.csets[cset] if isinstance(part, Requirement)]
-        for row in rows:
-            up = self.rows[row, L.W_STATE] == L.ROW_UP
-            self.allowed[cset, row] = int(
-                up and all(requirement.holds(self.row_labels[row]) for requirement in requirements)
-            )
-        if self.filters and cset > 0:
-            spec = spec or next(s for s in self.shape_specs if s is not None and self._cset_key(s) == self.csets[cset])
-            self._apply_filters(cset, spec)
+    def admit(self, touched: list[int]) -> None:
+        """Work out anew which of these rows each constraint set admits: up, labels as required, no filter against it.
 
-    def _cset_key(self, spec: ClassSpec) -> tuple[Any, ...]:
-        return (*sorted(set(spec.constraints), key=_requirement_key), spec.shape_key())
+        Raises EngineError, and changes nothing, when a filter's answer is wrong.
+        """
+        masks = {
+            cset: self._masks(spec)
+            for cset, spec in enumerate(self.csets)
+            if self.filters and cset and spec is not None
+        }
+        for cset, spec in enumerate(self.csets):
+            if spec is not None:
+                # A filter may look at all rows, so one that changed may change what it says of the others.
+                self._admit(range(len(self.row_names)) if cset in masks else touched, cset, spec)
+        for cset, mask in masks.items():
+            self.allowed[cset, : mask.shape[0]] &= mask
 
-    def _apply_filters(self, cset: int, spec: ClassSpec) -> None:
+    def _admit(self, rows: range | list[int], cset: int, spec: ClassSpec) -> None:
+        some = np.asarray(rows, np.int64)
+        self.allowed[cset, some] = self.rows[some, L.W_STATE] == L.ROW_UP
+        if spec.constraints:
+            for row in rows:
+                if not all(part.holds(self.row_labels[row]) for part in spec.constraints):
+                    self.allowed[cset, row] = 0
+
+    def _masks(self, spec: ClassSpec) -> NDArray[np.int8]:
+        """1 where all filters admit a row for this shape; empty without filters."""
+        if not self.filters:
+            return np.zeros(0, np.int8)
         from hal.core.engine.views import node_view, request_of
 
         view = node_view(self)
         request = request_of(self, spec)
+        admitted = np.ones(view.rows, np.int8)
         for policy in self.filters:
-            mask = np.asarray(policy.mask(request, view), np.bool_)
-            self.allowed[cset, : view.rows] &= mask.astype(np.int8)
+            admitted &= mask_of(policy, request, view).astype(np.int8)
+        return admitted
+
+    def use_filters(self, filters: list[Filter]) -> None:
+        """Other filters: every shape is admitted anew. Raises EngineError, and changes nothing, on a wrong answer."""
+        before = self.filters
+        self.filters = filters
+        shapes = [(shape, spec) for shape, spec in enumerate(self.shape_specs) if spec is not None]
+        try:
+            for _shape, spec in shapes:
+                self._masks(spec)
+        except EngineError:
+            self.filters = before
+            raise
+        self.csets, self.cset_ids, self.cset_free = self.csets[:1], {(): 0}, []
+        self.meta[L.M_CSETS] = 1
+        for shape, spec in shapes:
+            self.shapes[shape, L.S_CSET] = self._cset_id(spec)
+        for shape in self.shape_free:
+            self.shapes[shape, L.S_CSET] = 0
+        self.recount(0, int(self.meta[L.M_SHAPES]))
 
     def _forget_classes(self, keep: set[int]) -> bool:
         """Forget classes and shapes that no bucket refers to, when they are most of what is interned."""
@@ -350,6 +402,13 @@ class State:
                 self.request[:, shape] = L.INF
                 self.shapes[shape, L.S_FIT] = 0
                 self.shapes[shape, L.S_EVER] = 0
+                self.shapes[shape, L.S_CSET] = 0
+        needed = {int(self.shapes[shape, L.S_CSET]) for shape in self.shape_ids.values()} | {0}
+        for cset_key, cset in list(self.cset_ids.items()):
+            if cset not in needed:
+                del self.cset_ids[cset_key]
+                self.csets[cset] = None
+                self.cset_free.append(cset)
         return True
 
     def recount(self, first: int, last: int) -> None:

@@ -1,0 +1,68 @@
+"""What plugins answer, checked before the engine believes it: a wrong answer is an error that names the policy.
+
+Pure. An answer of the wrong shape would be broadcast and NaN would become some integer; both would be plans that nobody
+can explain.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hal.core.engine.errors import EngineError
+from hal.core.interfaces.filter import Filter
+from hal.core.interfaces.order import Order
+from hal.core.interfaces.policy import JobView, NodeView, Request
+from hal.core.interfaces.score import Score
+from hal.core.kernels.layout import INF
+
+_SCORE_ONE: Final = 1_000_000
+
+
+def keys_of(order: Order, jobs: JobView) -> NDArray[np.int64]:
+    """The order's keys of these jobs. Raises EngineError unless they are as many integers below 2**60."""
+    return _integers(order.key(jobs), jobs.job.shape[0], f"order {order.info.name!r}", "key")
+
+
+def offsets_of(order: Order, classes: NDArray[np.int64], owners: NDArray[np.int64], now_ms: int) -> NDArray[np.int64]:
+    """The order's offsets of these buckets. Raises EngineError unless they are as many integers below 2**60."""
+    answer = order.offset(classes, owners, now_ms)
+    return _integers(answer, classes.shape[0], f"order {order.info.name!r}", "offset")
+
+
+def scores_of(score: Score, request: Request, view: NodeView) -> NDArray[np.int64]:
+    """The score of each row in units of 1e-6, cut to 0..1. Raises EngineError unless each row has a real number."""
+    policy = f"score {score.info.name!r}"
+    answer = _column(score.score(request, view), view.rows, policy, "score", "iuf")
+    if np.isnan(answer).any():
+        row = int(np.flatnonzero(np.isnan(answer))[0])
+        raise EngineError(f"{policy}: score() gave NaN for row {row}: every row needs a number from 0 to 1")
+    cut: NDArray[np.float64] = np.clip(answer.astype(np.float64), 0.0, 1.0)
+    return np.rint(cut * _SCORE_ONE).astype(np.int64)
+
+
+def mask_of(policy: Filter, request: Request, view: NodeView) -> NDArray[np.bool_]:
+    """Which rows the filter admits. Raises EngineError unless it says so by one bool a row."""
+    return _column(policy.mask(request, view), view.rows, f"filter {policy.info.name!r}", "mask", "b")
+
+
+def _integers(answer: object, count: int, policy: str, method: str) -> NDArray[np.int64]:
+    column = _column(answer, count, policy, method, "iu")
+    if count and not (int(column.min()) > -INF and int(column.max()) < INF):
+        raise EngineError(f"{policy}: {method}() gave a number of 2**60 or more; keys lie between -2**60 and 2**60")
+    return np.ascontiguousarray(column, np.int64)
+
+
+def _column(answer: Any, count: int, policy: str, method: str, kinds: str) -> NDArray[Any]:
+    try:
+        column = np.asarray(answer)
+    except (TypeError, ValueError) as error:
+        raise EngineError(f"{policy}: {method}() gave no array: {error}") from error
+    if column.shape != (count,):
+        raise EngineError(f"{policy}: {method}() gave an array of shape {column.shape}; ({count},) is needed")
+    if column.dtype.kind not in kinds:
+        needed = {"b": "bool", "iu": "integers", "iuf": "floats"}[kinds]
+        raise EngineError(f"{policy}: {method}() gave an array of dtype {column.dtype}; {needed} are needed")
+    return column

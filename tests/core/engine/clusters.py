@@ -1,0 +1,69 @@
+"""What tests of the engine need again and again: a small cluster, jobs in one line, and who runs where."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hal.core.engine import State
+from hal.core.engine.classes import ClassSpec, OwnerSpec, Requirement
+from hal.core.engine.config import EngineConfig
+from hal.core.engine.events import END, AttemptsEnded, JobsSubmitted, NodesChanged, NodeSpec, submit_rows
+from hal.core.engine.plan import Plan
+from hal.core.engine.scheduler import Scheduler
+from hal.core.engine.views import rows_of_run, running
+
+
+class Starts:
+    """A sink that remembers plans."""
+
+    def __init__(self) -> None:
+        self.plans: list[Plan] = []
+
+    def accept(self, plan: Plan) -> None:
+        self.plans.append(plan)
+
+    def jobs(self) -> list[int]:
+        """Jobs in the order of their starts, one for each task."""
+        return [int(start["job"]) for plan in self.plans for start in plan.starts]
+
+
+def engine(config: EngineConfig, *nodes: NodeSpec) -> tuple[State, Starts, Scheduler]:
+    """An engine of these nodes."""
+    state = State(config)
+    sink = Starts()
+    scheduler = Scheduler(state, sink)
+    scheduler.feed(NodesChanged(nodes))
+    return state, sink, scheduler
+
+
+def job(
+    number: int,
+    cpu: int,
+    *,
+    gang: int = 1,
+    constraints: tuple[Requirement, ...] = (),
+    account: str = "",
+    **columns: Any,
+) -> JobsSubmitted:
+    """One job."""
+    rows = submit_rows(1)
+    rows["job"] = number
+    for name, value in columns.items():
+        rows[name] = value
+    return JobsSubmitted(rows, (ClassSpec({"cpu": cpu}, gang, constraints),), (OwnerSpec(account=account),))
+
+
+def ended(*jobs: int) -> AttemptsEnded:
+    """The first attempts of these jobs' first tasks ended."""
+    rows = np.zeros(len(jobs), END)
+    rows["job"], rows["attempt"] = jobs, 1
+    return AttemptsEnded(rows)
+
+
+def places(state: State) -> dict[int, list[str]]:
+    """The nodes of each running job."""
+    return {
+        int(run["job"]): [state.row_name(row) for row in rows_of_run(state, int(run["run"]))] for run in running(state)
+    }
