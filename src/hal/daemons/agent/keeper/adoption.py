@@ -1,8 +1,8 @@
 """Steps whose helper is no longer ours: an earlier keeper's helper that lives on, or one that died.
 
 While such a helper lives its journal is read on (a pidfd of the step says when). Where it died under this keeper, its
-steps have become this process's children, and their end is seen. Where both died nobody sees the end: once no process
-of the step is left, it has vanished.
+steps have become this process's children, and their end is seen. Where both died nobody sees the end: once the first
+process is gone, what it left behind is killed, and once no process of the step is left, it has vanished.
 """
 
 from __future__ import annotations
@@ -176,13 +176,18 @@ class Orphans:
             end = seen.end
             self._drop(followed)
             self._finished(Ended(followed.step, end.status, end.usage, end.wall_ms, leftover=True))
-        elif not helper_lives and not processes.members(self._marks([followed.step]), self._spare())[followed.step]:
+            return
+        left = [] if helper_lives else processes.members(self._marks([followed.step]), self._spare())[followed.step]
+        if not helper_lives and not left:
             self._drop(followed)
             self._over(followed.step)
             self._events.append(Vanished(followed.step, now.wall_ms, UNSEEN))
-        else:
-            followed.look_ms = now.boot_ms + followed.delay_ms
-            followed.delay_ms = min(LONGEST_LOOK_MS, 2 * followed.delay_ms)
+            return
+        if followed.pid and followed.fd < 0:
+            # Its first process has ended, unseen: what that left behind would hold the step for as long as it likes.
+            processes.send(left, signal.SIGKILL)
+        followed.look_ms = now.boot_ms + followed.delay_ms
+        followed.delay_ms = min(LONGEST_LOOK_MS, 2 * followed.delay_ms)
 
     def _first_gone(self, followed: _Followed) -> None:
         self._watcher.unwatch(followed.fd)

@@ -47,6 +47,8 @@ class HelperLink:
         self.taken_seq = 0
         """Number of the last end that it told."""
         self.confirmed_seq = 0
+        self.unsettled: dict[StepId, int] = {}
+        """Ends that it told, by step, of which the keeper's own journal says nothing yet: something is left of them."""
         self.open = True
         self._watcher = watcher
         self._receive = receive
@@ -80,10 +82,11 @@ class HelperLink:
         self._queue("S", str(launch.step), recipe, dict(launch.env), prefix, slot, list(moves))
 
     def confirm(self) -> None:
-        """Every end that it told is in the keeper's journal; it hears that when they have become many."""
-        if self.open and self.taken_seq - self.confirmed_seq >= CONFIRM_EVERY:
-            self.confirmed_seq = self.taken_seq
-            self._queue("A", self.taken_seq)
+        """Every end that it told and that is settled is in the keeper's journal; it hears that when they are many."""
+        settled_seq = min(self.unsettled.values(), default=self.taken_seq + 1) - 1
+        if self.open and settled_seq - self.confirmed_seq >= CONFIRM_EVERY:
+            self.confirmed_seq = settled_seq
+            self._queue("A", settled_seq)
             self.flush()
 
     def flush(self) -> None:

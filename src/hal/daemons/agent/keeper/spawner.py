@@ -114,9 +114,15 @@ class HelperSpawner:
         return events
 
     def confirm(self) -> None:
-        """All events taken so far are in the keeper's journal: helpers need not remember them."""
+        """All events taken so far are in the keeper's journal: helpers need not remember them.
+
+        The end of a step that left processes behind is journalled only when those are gone: until then it must stay
+        where a next keeper would find it, or that one would believe that the step was never started.
+        """
         for link in self._links.values():
             link.confirm()
+        if self._ended:
+            return
         for path in self._finished_journals:
             path.unlink(missing_ok=True)
         self._finished_journals.clear()
@@ -257,6 +263,8 @@ class HelperSpawner:
             link.taken_seq = seq
             link.strays = link.strays or bool(leftover)
             self._finished(Ended(step, status, usage_of(numbers), wall_ms, leftover=bool(leftover)))
+            if step in self._ended:
+                link.unsettled[step] = seq
         elif kind == "F":
             _, seq, key, code, text, wall_ms = message
             step = step_of(key)
@@ -292,7 +300,10 @@ class HelperSpawner:
 
     def _over(self, step: StepId) -> None:
         """No process of it is left."""
-        self._ended.discard(step)
+        if step in self._ended:
+            self._ended.discard(step)
+            for link in self._links.values():
+                link.unsettled.pop(step, None)
         self._marks.pop(step, None)
         self._clearing.end(step)
         slot = self._slots.pop(step, None)
