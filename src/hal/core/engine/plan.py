@@ -17,8 +17,6 @@ ReservationRows: TypeAlias = NDArray[np.void]
 """Shape (K,), dtype `RESERVATION`, in rank order."""
 VerdictRows: TypeAlias = NDArray[np.void]
 """Shape (V,), dtype `VERDICT`: jobs that the slice looked at and refused, at most MAX_VERDICTS."""
-PreemptionRows: TypeAlias = NDArray[np.void]
-"""Shape (P,), dtype `PREEMPTION`."""
 Rows: TypeAlias = NDArray[np.int64]
 """Shape (G,): node rows (or indices of nodes)."""
 
@@ -54,15 +52,13 @@ VERDICT: Final = np.dtype(
         ("short_rows", np.int64),  # distinct nodes lacking now (resources), else 0
     ]
 )
-PREEMPTION: Final = np.dtype([("job", np.int64), ("task", np.int64), ("attempt", np.int64), ("for_job", np.int64)])
 
 NO_STARTS: Final = np.zeros(0, START)
 NO_ROWS: Final = np.zeros(0, np.int64)
 NO_PROMISES: Final = np.zeros((0, 10), np.int64)
 NO_VERDICTS: Final = np.zeros(0, VERDICT)
-NO_PREEMPTIONS: Final = np.zeros(0, PREEMPTION)
 NO_PROMISED: Final = np.zeros((0, 2), np.int64)
-for _empty in (NO_STARTS, NO_ROWS, NO_PROMISES, NO_VERDICTS, NO_PREEMPTIONS, NO_PROMISED):
+for _empty in (NO_STARTS, NO_ROWS, NO_PROMISES, NO_VERDICTS, NO_PROMISED):
     _empty.setflags(write=False)
 
 
@@ -109,7 +105,6 @@ class Plan(msgspec.Struct, frozen=True, gc=False):
     work: int
     pass_wake: int
     pass_inserts: int
-    preemptions: PreemptionRows = NO_PREEMPTIONS
 
     @property
     def complete(self) -> bool:

@@ -1,0 +1,116 @@
+"""Nodes that leave and come back: their rows, the work on them, and who may start there."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hal.core.engine.config import Backfill, EngineConfig
+from hal.core.engine.events import END, AttemptsEnded, Health, NodesChanged, NodeSpec
+from hal.core.engine.explain import explain
+from hal.core.engine.invariants import check_invariants
+from hal.core.model.verdict import Reason
+from tests.core.engine.clusters import ended, engine, job, places
+
+A, B = NodeSpec("a", {"cpu": 4}), NodeSpec("b", {"cpu": 4})
+
+
+@pytest.mark.parametrize("backfill", list(Backfill))
+def test_a_node_that_left_takes_nothing_new_and_keeps_its_row_until_it_is_empty(backfill: Backfill) -> None:
+    """While job 1 runs on the node that left, the node that joins gets another row; later the row is used again."""
+    state, _sink, scheduler = engine(EngineConfig(backfill=backfill), A)
+    scheduler.feed(job(1, 1))
+    scheduler.run(0)
+    row = state.row_of("a")
+    scheduler.feed(NodesChanged(removed=("a",)))
+    scheduler.feed(job(2, 1))
+    scheduler.run(1)
+    check_invariants(state)
+    with pytest.raises(KeyError):
+        state.row_of("a")
+    assert explain(state, 2, 1).reason in (Reason.IMPOSSIBLE, Reason.NODES_DOWN)
+    scheduler.feed(NodesChanged((B,)))
+    assert state.row_of("b") != row
+    scheduler.feed(ended(1))
+    scheduler.feed(NodesChanged((NodeSpec("c", {"cpu": 1}),)))
+    scheduler.run(2)
+    check_invariants(state)
+    assert state.row_of("c") == row
+    assert places(state) == {2: ["b"]} or places(state) == {2: ["c"]}
+
+
+@pytest.mark.parametrize("backfill", list(Backfill))
+def test_a_node_that_returns_before_its_work_has_ended_is_empty(backfill: Backfill) -> None:
+    """The node joins anew under its old name: new work gets all of it, and the old attempt can still end."""
+    state, _sink, scheduler = engine(EngineConfig(backfill=backfill), A)
+    scheduler.feed(job(1, 4))
+    scheduler.run(0)
+    scheduler.feed(NodesChanged(removed=("a",)))
+    scheduler.feed(NodesChanged((A,)))
+    scheduler.feed(job(2, 4))
+    scheduler.run(1)
+    check_invariants(state)
+    assert places(state) == {1: ["a"], 2: ["a"]}
+    rows = np.zeros(1, END)
+    rows["job"], rows["attempt"], rows["requeue"] = 1, 1, 1
+    scheduler.feed(AttemptsEnded(rows))
+    scheduler.run(2)
+    check_invariants(state)
+    assert places(state) == {2: ["a"]}
+    scheduler.feed(ended(2))
+    scheduler.run(3)
+    assert places(state) == {1: ["a"]}
+
+
+@pytest.mark.parametrize("backfill", list(Backfill))
+def test_a_promise_on_a_node_that_left_moves(backfill: Backfill) -> None:
+    """A gang of two waits for a and b; b leaves, c joins: it starts on a and c once a is free."""
+    state, _sink, scheduler = engine(EngineConfig(backfill=backfill), A, B)
+    scheduler.feed(job(1, 4, walltime_ms=10_000))
+    scheduler.run(0)
+    scheduler.feed(job(2, 4, gang=2, walltime_ms=10_000))
+    scheduler.run(1)
+    scheduler.feed(NodesChanged(removed=("b",)))
+    scheduler.run(2)
+    check_invariants(state)
+    scheduler.feed(NodesChanged((NodeSpec("c", {"cpu": 4}),)))
+    scheduler.feed(ended(1))
+    scheduler.run(3)
+    check_invariants(state)
+    assert {number: sorted(nodes) for number, nodes in places(state).items()} == {2: ["a", "c"]}
+
+
+def test_a_smaller_node_may_owe_more_than_it_has() -> None:
+    """The node comes back with 2 cpu while 4 are used: nothing starts there until enough has ended."""
+    state, _sink, scheduler = engine(EngineConfig(), A)
+    for number in (1, 2):
+        scheduler.feed(job(number, 2))
+    scheduler.run(0)
+    scheduler.feed(NodesChanged((NodeSpec("a", {"cpu": 2}),)))
+    scheduler.feed(job(3, 1))
+    scheduler.run(1)
+    check_invariants(state)
+    scheduler.feed(ended(1))
+    scheduler.run(2)
+    assert sorted(places(state)) == [2]
+    scheduler.feed(ended(2))
+    scheduler.run(3)
+    check_invariants(state)
+    assert sorted(places(state)) == [3]
+
+
+@pytest.mark.parametrize("health", [Health.CORDONED, Health.DRAINING, Health.DOWN])
+def test_a_node_that_is_not_up_keeps_its_work_and_takes_none(health: Health) -> None:
+    """Job 1 goes on, job 2 waits and says that nodes are down; up again, job 2 starts."""
+    state, _sink, scheduler = engine(EngineConfig(), A)
+    scheduler.feed(job(1, 1))
+    scheduler.run(0)
+    scheduler.feed(NodesChanged((NodeSpec("a", {"cpu": 4}, health=health),)))
+    scheduler.feed(job(2, 1))
+    scheduler.run(1)
+    assert places(state) == {1: ["a"]}
+    assert explain(state, 2, 1).reason is Reason.NODES_DOWN
+    scheduler.feed(NodesChanged((A,)))
+    scheduler.run(2)
+    check_invariants(state)
+    assert places(state) == {1: ["a"], 2: ["a"]}
