@@ -30,6 +30,11 @@ MARK: Final = "HAL_TEST_RUN"
 GRACE_S: Final = 5.0
 """How long processes that are already going may take after the last test before they count as left over."""
 
+# Where the tests are started in the background, interrupts and hang-ups are ignored, and what they start inherits that.
+for _number, _handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, _handler)
+
 _RUN = f"{os.getpid()}-{os.urandom(4).hex()}"
 _ROOT = Path(tempfile.mkdtemp(prefix="hal-t-"))
 
