@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pty
 import select
-import signal
 import time
 from collections.abc import Mapping, Sequence
 from types import TracebackType
@@ -21,8 +20,6 @@ class Terminal:
         self._code: int | None = None
         self._pid, self._fd = pty.fork()
         if self._pid == 0:
-            # Tests may themselves run where hang-ups are ignored (nohup): a terminal's programs do not inherit that.
-            signal.signal(signal.SIGHUP, signal.SIG_DFL)
             os.execve(command[0], list(command), {**environment, "TERM": "xterm"})
 
     def type(self, text: str) -> None:
