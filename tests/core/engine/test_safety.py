@@ -23,6 +23,7 @@ from hal.core.engine.events import (
     KEEP,
     AttemptsEnded,
     ClockAdvanced,
+    ConfigChanged,
     Health,
     JobsCancelled,
     JobsEligible,
@@ -83,7 +84,7 @@ JOBS = st.fixed_dictionaries(
 
 
 class EngineSafety(RuleBasedStateMachine):
-    """Any interleaving of submits, ends, holds, cancels, refusals and node changes."""
+    """Any interleaving of submits, ends, holds, cancels, refusals, node changes and changes of policy."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -102,15 +103,21 @@ class EngineSafety(RuleBasedStateMachine):
         data=st.data(),
     )
     def begin(self, backfill: Backfill, order: str, placement: str, slice_work: int, count: int, data: Any) -> None:
-        common: dict[str, Any] = {"backfill": backfill, "order": order, "placement": placement}
-        self.config = EngineConfig(**common)
-        self.states = {
-            "as configured": State(self.config),
-            "without parking": State(EngineConfig(**common, parking=False)),
-            "in slices": State(EngineConfig(**common, slice_work=slice_work)),
-        }
+        self.slice_work = slice_work
+        configs = self.configs(backfill, order, placement)
+        self.config = self.first_config = configs["as configured"]
+        self.states = {name: State(config) for name, config in configs.items()}
         for number in range(count):
             self.node_joins(f"n{number}", data.draw(st.sampled_from(CAPACITIES)), data.draw(st.sampled_from(LABELS)))
+
+    def configs(self, backfill: Backfill, order: str, placement: str) -> dict[str, EngineConfig]:
+        """The same policy for each of the engines."""
+        common: dict[str, Any] = {"backfill": backfill, "order": order, "placement": placement}
+        return {
+            "as configured": EngineConfig(**common),
+            "without parking": EngineConfig(**common, parking=False),
+            "in slices": EngineConfig(**common, slice_work=self.slice_work),
+        }
 
     # ── what happens ──────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -270,6 +277,27 @@ class EngineSafety(RuleBasedStateMachine):
     def another_node(self, capacity: dict[str, int], labels: dict[str, str]) -> None:
         self.node_joins(f"n{len(self.judge.nodes)}", capacity, labels)
 
+    @precondition(lambda self: any(not node.gone for node in self.judge.nodes.values()))
+    @rule(pick=st.integers(0, 9))
+    def node_leaves(self, pick: int) -> None:
+        """Its attempts go on holding it until they are reported ended."""
+        names = [name for name, node in self.judge.nodes.items() if not node.gone]
+        name = names[pick % len(names)]
+        self.happen(NodesChanged(removed=(name,)))
+        self.judge.nodes[name].gone = True
+
+    @rule(
+        backfill=st.sampled_from(list(Backfill)),
+        order=st.sampled_from(["fcfs", "sjf"]),
+        placement=st.sampled_from(["first-fit", "best-fit"]),
+    )
+    def policy_changes(self, backfill: Backfill, order: str, placement: str) -> None:
+        configs = self.configs(backfill, order, placement)
+        self.config = configs["as configured"]
+        self.log.append(ConfigChanged(self.config))
+        for name, state in self.states.items():
+            apply(state, ConfigChanged(configs[name]))
+
     # ── a pass ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     @rule(refuse=st.sampled_from([False, False, False, True]))
@@ -348,7 +376,7 @@ class EngineSafety(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         if hasattr(self, "config"):
-            replayed = State(self.config)
+            replayed = State(self.first_config)
             for event in self.log:
                 apply(replayed, event)
             assert state_digest(replayed) == state_digest(self.states["as configured"])
