@@ -400,9 +400,9 @@ def _check_node(node: NodeSpec) -> None:
 
 def _free_row(state: State) -> int:
     """A tombstone that nothing runs on any more, else a new row."""
-    taken = set(state.row_by_name.values())
     rows = len(state.row_names)
-    if len(taken) < rows:
+    if len(state.row_by_name) < rows:
+        taken = set(state.row_by_name.values())
         for row in range(rows):
             if row not in taken and state.rows[row, L.W_PIECES] == 0:
                 return row
