@@ -19,10 +19,11 @@ def test_an_empty_file_gives_the_default_queue_and_no_tcp() -> None:
 def test_queues_names_and_policies_are_read() -> None:
     """Beside `default`, which always exists."""
     config = read_config(
-        'users = ["a"]\n[engine]\nbackfill = "conservative"\n'
+        'users = ["a"]\n[engine]\nbackfill = "conservative"\nfilters = ["f"]\n'
         '[queues.short]\nmax_walltime = "15m"\n[server]\ntcp = "8642"'
     )
     assert config.site.queues["short"].max_walltime == 900_000
+    assert (config.engine.backfill, config.engine.filters) == (Backfill.CONSERVATIVE, ("f",))
     assert (set(config.site.queues), config.site.users, config.tcp) == (
         {"default", "short"},
         ("a",),

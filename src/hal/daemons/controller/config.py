@@ -34,6 +34,7 @@ class EngineSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     placement: str = "first-fit"
     backfill: Backfill = Backfill.EASY
     slice_work: int = DEFAULT_SLICE_WORK
+    filters: tuple[str, ...] = ()
     """Row checks and candidates after which what came in meanwhile is looked at; a pass goes on where it was."""
 
 
@@ -110,6 +111,7 @@ def _checked(file: ConfigFile) -> Config:
             placement=file.engine.placement,
             backfill=file.engine.backfill,
             slice_work=file.engine.slice_work,
+            filters=file.engine.filters,
         ),
         site=Site(queues=queues, accounts=tuple(file.accounts), users=tuple(file.users)),
         tcp=_address(file.server.tcp),
