@@ -64,3 +64,20 @@ def test_a_lost_step_does_not_live_on_in_what_it_left_behind(keeper: Keeper, tmp
     (tmp_path / "go").touch()
     assert keeper.exit_of(ONE).cause is ExitCause.LOST
     assert start_ticks(left(tmp_path)) is None
+
+
+def test_a_helper_that_died_before_it_told_the_pid_leaves_nothing_either(keeper: Keeper, tmp_path: Path) -> None:
+    """As above, and the helper's journal does not name the first process: it died between the spawn and the line."""
+    keeper.launch(leaving(tmp_path), ONE)
+    keeper.running(ONE)
+    keeper.poll(lambda: (tmp_path / "left").exists())
+    helpers = keeper.helpers()
+    keeper.die()
+    for helper in helpers:
+        kill(helper, signal.SIGKILL)
+    for journal in (tmp_path / "home").rglob("helper-*.log"):
+        journal.write_text("".join(line for line in journal.read_text().splitlines(True) if line[0] != "P"))
+    (tmp_path / "go").touch()
+    keeper.start()
+    assert keeper.exit_of(ONE).cause is ExitCause.LOST
+    assert start_ticks(left(tmp_path)) is None

@@ -183,8 +183,10 @@ class Orphans:
             self._over(followed.step)
             self._events.append(Vanished(followed.step, now.wall_ms, UNSEEN))
             return
-        if followed.pid and followed.fd < 0:
-            # Its first process has ended, unseen: what that left behind would hold the step for as long as it likes.
+        # A helper that died just after a spawn has not told the pid; the first process leads a session.
+        ended = followed.fd < 0 if followed.pid else not any(info.session == info.pid for info in left)
+        if ended:
+            # Nobody saw it: what the first process left behind would hold the step for as long as it likes.
             processes.send(left, signal.SIGKILL)
         followed.look_ms = now.boot_ms + followed.delay_ms
         followed.delay_ms = min(LONGEST_LOOK_MS, 2 * followed.delay_ms)
