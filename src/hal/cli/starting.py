@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from hal.cli import processes
-from hal.cli.layout import Layout, same_or_refused
+from hal.cli.layout import Layout, NodePlan, same_or_refused
 from hal.cli.processes import Process
 from hal.cli.progress import Progress
 from hal.cli.screen import Screen
@@ -45,10 +45,9 @@ def start_missing(screen: Screen, home: Home, layout: Layout, saved: Layout | No
             waiting = _Waiting(screen, progress, started)
             waiting.until(lambda: _healthy(client), HEALTHY_S, "the controller", controller)
             for plan in layout.nodes:
-                if not processes.keeper(home, plan.name).identity and not processes.agent(home, plan.name).identity:
-                    started.append(processes.start_keeper(home, plan))
+                _start_gone(home, plan, started)
             for plan in layout.nodes:
-                joined = partial(_joined, client, plan.name)
+                joined = partial(_there, client, home, plan, started)
                 waiting.until(joined, JOINED_S, f"node {plan.name}", processes.agent(home, plan.name))
     except BaseException:
         for process in reversed(started):
@@ -111,6 +110,20 @@ def _healthy(client: Client) -> bool:
         return client.health().status != "starting"
     except (UnreachableError, OverloadedError):
         return False
+
+
+def _start_gone(home: Home, plan: NodePlan, started: list[Process]) -> None:
+    """Start a node of which neither keeper nor agent runs, once; as long as one of them does it starts the other."""
+    keeper = processes.keeper(home, plan.name)
+    known = any(process.name == keeper.name for process in started)
+    if not known and not keeper.identity and not processes.agent(home, plan.name).identity:
+        started.append(processes.start_keeper(home, plan))
+
+
+def _there(client: Client, home: Home, plan: NodePlan, started: list[Process]) -> bool:
+    """The node has joined; what ran of it when this began, and has been killed since, is started."""
+    _start_gone(home, plan, started)
+    return _joined(client, plan.name)
 
 
 def _joined(client: Client, name: str) -> bool:
