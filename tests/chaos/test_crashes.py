@@ -46,7 +46,7 @@ def test_nothing_is_lost_or_doubled_whatever_is_killed(seed: int, live: LiveHal,
     _run(seed, live, tmp_path, jobs=14, more=2, with_controller=0)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("seed", range(101, 119))
 def test_nothing_is_lost_or_doubled_whatever_is_killed_together(seed: int, live: LiveHal, tmp_path: Path) -> None:
     """More work, more kills, several at once, up to everything but the jobs."""
