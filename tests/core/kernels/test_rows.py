@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hal.core.engine.state import State
 from hal.core.kernels import layout as L
+from hal.core.kernels.memory import address_block
 from hal.core.kernels.placing import tightness
 from hal.core.kernels.rows import compete, give_row, recount, take_row
 
@@ -36,9 +38,14 @@ def test_kept_counts_equal_counting_anew(
     allowed = np.array(bits, np.int8).reshape(csets, ROWS)
     shapes = np.zeros((SHAPES, L.SHAPE_SIZE), np.int64)
     shapes[:, L.S_CSET] = np.arange(SHAPES) % csets
-    recount(meta, shapes, request, allowed, free, capacity, 0, SHAPES)
+    tables = (
+        State()
+        .tables()
+        ._replace(meta=meta, shapes=shapes, request=request, allowed=allowed, free=free, capacity=capacity)
+    )
+    recount(address_block(tables), 0, SHAPES)
     for takes, row, shape in changes:
-        (take_row if takes else give_row)(meta, shapes, request, allowed, free, row, shape)
+        (take_row if takes else give_row)(tables, row, shape)
         for s in range(SHAPES):
             admitted = allowed[shapes[s, L.S_CSET]] != 0
             fit = np.flatnonzero((free >= request[:, s]).all(axis=1) & admitted)
@@ -48,7 +55,7 @@ def test_kept_counts_equal_counting_anew(
             assert len(fit) == 0 or shapes[s, L.S_FROM] <= fit[0]
             for other in range(SHAPES):
                 both = ever & (capacity >= request[:, other]).all(axis=1) & (allowed[shapes[other, L.S_CSET]] != 0)
-                competes = compete(meta, shapes, request, allowed, capacity, s, other)
+                competes = compete(tables, s, other)
                 assert competes == (s == other or bool(both.any()))
 
 
@@ -63,4 +70,5 @@ def test_best_fit_scores_the_tightest_wanted_resource(spare: list[tuple[int, int
     capacity = np.array([[left + asked + used for left, used, asked in spare]], np.int64)
     shares = [left / (left + asked + used) for left, used, asked in spare if asked]
     expected = int(np.floor((1.0 - min([1.0, *shares])) * 1_000_000 + 0.5))
-    assert tightness(free, capacity, 0, request, 0, len(spare)) == expected
+    tables = State().tables()._replace(free=free, capacity=capacity, request=request)
+    assert tightness(tables, 0, 0, len(spare)) == expected

@@ -98,7 +98,7 @@ def _jobs_submitted(state: State, event: JobsSubmitted) -> None:
     owner_ids = state._seen_owner_ids if owners is state._seen_owners else state.intern_owners(owners)
     keys = NO_KEYS if state.order is None else _plugin_keys(state, rows, class_ids)
     while True:
-        outcome = state.calls["submit"](*state.submit_args, rows, class_ids, owner_ids, keys)
+        outcome = state.calls["submit"](state.at, rows, class_ids, owner_ids, keys)
         if outcome == OK:
             return
         if outcome > L.GROW_BUCKETS:
@@ -116,7 +116,7 @@ def _plugin_keys(state: State, rows: Any, class_ids: Any) -> Any:
 def _attempts_ended(state: State, event: AttemptsEnded) -> None:
     rows = _block(event.rows, END, "AttemptsEnded")
     while True:
-        outcome = state.calls["end"](*state.end_args, rows)
+        outcome = state.calls["end"](state.at, rows)
         if outcome == OK:
             return
         if outcome > L.GROW_BUCKETS:
@@ -135,7 +135,7 @@ def _plan_assumed(state: State, event: PlanAssumed) -> None:
     complete = plan.cursor is None
     if not plan.replans and not len(starts):
         if complete:
-            state.calls["note"](state.meta, plan.now_ms, plan.pass_wake, plan.pass_inserts)
+            state.calls["note"](state.at, plan.now_ms, plan.pass_wake, plan.pass_inserts)
         return
     if plan.replans:
         promises = plan.promises
@@ -146,7 +146,7 @@ def _plan_assumed(state: State, event: PlanAssumed) -> None:
         promises = promised = _NO_TABLE
     while True:
         outcome = state.calls["assume"](
-            *state.assume_args, starts, plan.rows, plan.now_ms, plan.replans, promises, promised, complete,
+            state.at, starts, plan.rows, plan.now_ms, plan.replans, promises, promised, complete,
             plan.pass_wake, plan.pass_inserts,
         )  # fmt: skip
         if outcome == OK:
@@ -162,7 +162,7 @@ _NO_TABLE: Final = np.zeros((0, 2), np.int64)
 def _starts_refused(state: State, event: StartsRefused) -> None:
     starts = _block(event.starts, START, "StartsRefused")
     while True:
-        outcome = state.calls["refuse"](*state.end_args, starts, int(event.new_attempt))
+        outcome = state.calls["refuse"](state.at, starts, int(event.new_attempt))
         if outcome == OK:
             return
         if outcome > L.GROW_BUCKETS:
@@ -191,7 +191,7 @@ def _allocations_adopted(state: State, event: AllocationsAdopted) -> None:
     if state.order is not None:
         keys = keys_of(state.order, job_view(state, rows, class_ids))
     while True:
-        outcome = state.calls["adopt"](*state.adopt_args, rows, row_of[index], class_ids, owner_ids, keys)
+        outcome = state.calls["adopt"](state.at, rows, row_of[index], class_ids, owner_ids, keys)
         if outcome == OK:
             return
         if outcome > L.GROW_BUCKETS:
@@ -201,7 +201,7 @@ def _allocations_adopted(state: State, event: AllocationsAdopted) -> None:
 
 def _change(state: State, what: int, jobs: Any, one: Any = NO_KEYS, two: Any = NO_KEYS, three: Any = NO_KEYS) -> None:
     while True:
-        outcome = state.calls["change"](*state.change_args, what, _column(jobs), one, two, three)
+        outcome = state.calls["change"](state.at, what, _column(jobs), one, two, three)
         if outcome == OK:
             return
         state.grow(outcome, len(jobs))
@@ -251,7 +251,7 @@ def _jobs_updated(state: State, event: JobsUpdated) -> None:
         place = {int(job): k for k, job in enumerate(jobs)}
         which = [place[int(job)] for job in state.runs[live, L.R_JOB]]
         changed = np.stack([priority[which], wall[which], planned[which]], axis=1)
-        retime(state.meta, state.runs, state.ends, state.path, live, np.ascontiguousarray(changed))
+        retime(state.at, live, np.ascontiguousarray(changed))
     if rekeyed is not None and rekeyed[0].shape[0]:
         _change(state, CHANGE_REKEY, *rekeyed)
 
@@ -277,7 +277,7 @@ def _keys_after(state: State, order: Order, jobs: Any, priority: Any, wall: Any,
 
 
 def _clock_advanced(state: State, event: ClockAdvanced) -> None:
-    state.calls["advance"](*state.advance_args, event.now_ms)
+    state.calls["advance"](state.at, event.now_ms)
 
 
 def _config_changed(state: State, event: ConfigChanged) -> None:
@@ -296,10 +296,7 @@ def _config_changed(state: State, event: ConfigChanged) -> None:
     state.use_time_index()
     # Offsets belong to the order that gave them; an order plugin gives new ones when the next pass begins.
     state.buckets[:, L.B_OFFSET] = 0
-    rebuild(
-        state.meta, state.entries, state.rank, state.by_time, state.buckets, state.active, state.reservations,
-        state.path, slots, keys,
-    )  # fmt: skip
+    rebuild(state.at, slots, keys)
     state.rewire()
 
 

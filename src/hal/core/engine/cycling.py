@@ -82,7 +82,7 @@ def cycle(
             started, used, replans, promises, promised, refusals, unfinished, lane, key, job, task, wake_ms, work,
             pass_wake, pass_inserts, full, changes, version,
         ) = state.cycle_call(
-            *state.cycle_args, state.start_arena, start_at, state.row_arena, row_at, state.promise_arena, promise_at,
+            state.at, state.start_arena, start_at, state.row_arena, row_at, state.promise_arena, promise_at,
             state.promised_arena, promised_at, state.verdict_arena, verdict_at, now_ms, budget, limit, *place,
         )  # fmt: skip
         if started >= 0:

@@ -13,6 +13,7 @@ from hal.core.engine.classes import ClassSpec
 from hal.core.engine.state import State
 from hal.core.engine.views import pending, rows_of_run, running
 from hal.core.kernels import layout as L
+from hal.core.kernels.memory import address_block
 
 
 class InvariantError(AssertionError):
@@ -26,12 +27,19 @@ def _require(holds: bool, message: str) -> None:
 
 def check_invariants(state: State) -> None:
     """Raise InvariantError, saying what is wrong, unless every table agrees with every other."""
+    _check_addresses(state)
     _check_amounts(state)
     _check_tasks(state)
     _check_buckets(state)
     _check_fits(state)
     _check_ends(state)
     _check_promises(state)
+
+
+def _check_addresses(state: State) -> None:
+    block = address_block(state.tables())
+    if isinstance(block, np.ndarray):
+        _require(bool((block == state.at).all()), "a table was replaced and kernels still see the old one")
 
 
 def _check_amounts(state: State) -> None:

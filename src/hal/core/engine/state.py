@@ -25,6 +25,7 @@ from hal.core.interfaces.score import Score
 from hal.core.kernels import conservative, easy, pending, running
 from hal.core.kernels import layout as L
 from hal.core.kernels.jit import bind
+from hal.core.kernels.memory import Tables, address_block
 from hal.core.kernels.rows import recount
 from hal.core.kernels.tables import rehash
 
@@ -320,6 +321,7 @@ class State:
                 allowed = np.zeros((2 * self.allowed.shape[0], self.allowed.shape[1]), np.int8)
                 allowed[: self.allowed.shape[0]] = self.allowed
                 self.allowed = allowed
+                self.rewire()
             self.meta[L.M_CSETS] = cset + 1
         self.cset_ids[key] = cset
         self._admit(range(len(self.row_names)), cset, spec)
@@ -413,7 +415,7 @@ class State:
 
     def recount(self, first: int, last: int) -> None:
         """Count anew where shapes first..last-1 fit."""
-        recount(self.meta, self.shapes, self.request, self.allowed, self.free, self.capacity, first, last)
+        recount(self.at, first, last)
         for shape in self.shape_free:
             if first <= shape < last:
                 self.shapes[shape, L.S_FIT] = 0
@@ -565,32 +567,17 @@ class State:
         self.heap: Table = np.zeros((s.buckets.shape[0], 4), np.int64)
         width = max(L.MAX_DEPTH, s.shapes.shape[0], rows, min(s.config.slice_starts, ARENA_STARTS) + 1)
         self.scratch: Table = np.zeros((7, width), np.int64)
-        self.freed: Table = np.zeros(rows, np.int64)
-        waiting = (s.meta, s.entries, s.rank, s.by_time, s.job_index, s.buckets, s.bucket_index, s.active, s.classes)
-        holding = (
-            s.shapes, s.request, s.allowed, s.free, s.rows, s.runs, s.ends, s.run_index, s.pieces,
-        )  # fmt: skip
-        self.submit_args: tuple[Any, ...] = (*waiting, s.reservations, s.path)
-        self.change_args: tuple[Any, ...] = (*waiting, s.reservations, s.path)
-        self.advance_args: tuple[Any, ...] = (
-            s.meta, s.entries, s.rank, s.by_time, s.buckets, s.active, s.reservations, s.path,
-        )  # fmt: skip
-        self.end_args: tuple[Any, ...] = (*waiting, *holding, s.reservations, s.path)
-        self.assume_args: tuple[Any, ...] = (*waiting, *holding, s.reservations, s.reserved, s.path)
-        self.adopt_args: tuple[Any, ...] = (
-            s.meta, s.entries, s.job_index, s.buckets, s.bucket_index, s.classes, *holding, s.path,
-        )  # fmt: skip
-        self.easy_args: tuple[Any, ...] = (
-            s.meta, s.entries, s.rank, s.by_time, s.buckets, s.active, s.classes, s.shapes, s.request, s.allowed,
-            s.free, s.capacity, s.rows, s.runs, s.ends, s.pieces, s.reservations, s.reserved, s.scores,
-            s.projected, s.heap, s.scratch, s.counts, s.ticks,
-        )  # fmt: skip
-        self.conservative_args: tuple[Any, ...] = (
-            s.meta, s.entries, s.rank, s.buckets, s.active, s.classes, s.shapes, s.request, s.allowed, s.free,
-            s.capacity, s.rows, s.runs, s.ends, s.pieces, s.reservations, s.reserved, s.path, s.heap, s.freed, s.counts,
-            s.ticks, s.profile, s.events,
-        )  # fmt: skip
+        self.at: Any = address_block(self.tables())
         self._bind()
+
+    def tables(self) -> Tables:
+        """The tables as kernels see them."""
+        s = self
+        return Tables(
+            s.meta, s.entries, s.rank, s.by_time, s.job_index, s.buckets, s.bucket_index, s.active, s.classes, s.shapes,
+            s.request, s.allowed, s.free, s.capacity, s.rows, s.runs, s.ends, s.run_index, s.pieces, s.reservations,
+            s.reserved, s.path, s.scores, s.projected, s.heap, s.scratch, s.counts, s.ticks, s.profile, s.events,
+        )  # fmt: skip
 
     def _bind(self) -> None:
         """Entry points for these argument types; they never change, so the first state of a process binds them."""
@@ -602,16 +589,16 @@ class State:
             place = (0, 1, 1, False, False, 0, 0, 0, 0, 0, 0)
             plan = (self.start_arena, none, 0, False, no_table, no_table, False, 0, 0)
             for name, kernel, arguments in (
-                ("submit", pending.submit, (*self.submit_args, no_submits, none, none, none)),
-                ("change", pending.change, (*self.change_args, 0, none, none, none, none)),
-                ("advance", pending.advance, (*self.advance_args, 0)),
-                ("end", running.end, (*self.end_args, no_ends)),
-                ("refuse", running.refuse, (*self.end_args, self.start_arena, 0)),
-                ("assume", running.assume, (*self.assume_args, *plan)),
-                ("note", running.note_parked, (self.meta, 0, 0, 0)),
-                ("adopt", running.adopt, (*self.adopt_args, no_adopts, none, none, none, none)),
-                ("easy", easy.cycle, (*self.easy_args, *out, self.verdict_arena, 0, *place)),
-                ("conservative", conservative.cycle, (*self.conservative_args, *out, self.verdict_arena, 0, *place)),
+                ("submit", pending.submit, (self.at, no_submits, none, none, none)),
+                ("change", pending.change, (self.at, 0, none, none, none, none)),
+                ("advance", pending.advance, (self.at, 0)),
+                ("end", running.end, (self.at, no_ends)),
+                ("refuse", running.refuse, (self.at, self.start_arena, 0)),
+                ("assume", running.assume, (self.at, *plan)),
+                ("note", running.note_parked, (self.at, 0, 0, 0)),
+                ("adopt", running.adopt, (self.at, no_adopts, none, none, none, none)),
+                ("easy", easy.cycle, (self.at, *out, self.verdict_arena, 0, *place)),
+                ("conservative", conservative.cycle, (self.at, *out, self.verdict_arena, 0, *place)),
             ):
                 if name in _entry_points or (name == other if self._kernels is None else name not in self._kernels):
                     continue
@@ -620,7 +607,6 @@ class State:
                 _entry_points[name] = bind(kernel, arguments)
         self.calls = _entry_points
         self.cycle_call: Callable[..., Any] = _entry_points.get(mine, _unbound)
-        self.cycle_args = self.conservative_args if self.conservative else self.easy_args
 
 
 _entry_points: dict[str, Callable[..., Any]] = {}

@@ -30,13 +30,10 @@ def compile_all(report: Callable[[str], None] | None = None, *, share: int | Non
     s = State(on_compile=report, kernels=SHARES[0] + SHARES[1] if share is None else SHARES[share])
     table = np.zeros((0, 3), np.int64)
     for kernel, arguments in (
-        (recount, (s.meta, s.shapes, s.request, s.allowed, s.free, s.capacity, 0, 0)),
+        (recount, (s.at, 0, 0)),
         (rehash, (s.job_index, s.entries, NO_KEYS, 0, False)),
-        (
-            rebuild,
-            (s.meta, s.entries, s.rank, s.by_time, s.buckets, s.active, s.reservations, s.path, NO_KEYS, NO_KEYS),
-        ),
-        (retime, (s.meta, s.runs, s.ends, s.path, NO_KEYS, table)),
+        (rebuild, (s.at, NO_KEYS, NO_KEYS)),
+        (retime, (s.at, NO_KEYS, table)),
     ):
         if report is not None:
             report(f"compiling {kernel.__module__.rpartition('.')[2]}.{kernel.__name__}")

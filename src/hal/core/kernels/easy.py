@@ -89,8 +89,9 @@ from hal.core.kernels.layout import (
     W_PROMISED,
     W_STAMP,
 )
+from hal.core.kernels.memory import Tables, tables
 from hal.core.kernels.placing import choose, window
-from hal.core.kernels.rows import Allowed, compete, fits, take_row
+from hal.core.kernels.rows import compete, fits, take_row
 from hal.core.kernels.tables import copy_record
 from hal.core.kernels.treap import Table, tree_descend, tree_first, tree_least, tree_seek
 
@@ -175,75 +176,69 @@ def _sink_pair(first: Ints, second: Ints, size: int, at: int) -> None:
 
 
 @inner
-def _release(
-    allowed: Allowed, request: Table, free: Table, rows: Table, projected: Table, resources: int, cset: int,
-    shape: int, row: int, given: int, stamp: int,
-) -> bool:  # fmt: skip
+def _release(t: Tables, resources: int, cset: int, shape: int, row: int, given: int, stamp: int) -> bool:
     """Project a release onto a row; True when the waiting shape fits there from now on and did not before."""
-    if rows[row, W_STAMP] != stamp:
-        rows[row, W_STAMP] = stamp
+    if t.rows[row, W_STAMP] != stamp:
+        t.rows[row, W_STAMP] = stamp
         for r in range(resources):
-            projected[row, r] = free[row, r]
-    if allowed[cset, row] == 0:
+            t.projected[row, r] = t.free[row, r]
+    if t.allowed[cset, row] == 0:
         for r in range(resources):
-            projected[row, r] += request[r, given]
+            t.projected[row, r] += t.request[r, given]
         return False
-    before = fits(projected, row, request, shape, resources)
+    before = fits(t, t.projected, row, shape, resources)
     for r in range(resources):
-        projected[row, r] += request[r, given]
-    return not before and fits(projected, row, request, shape, resources)
+        t.projected[row, r] += t.request[r, given]
+    return not before and fits(t, t.projected, row, shape, resources)
 
 
 @inner
 def _promise(
-    meta: Ints, entries: Table, buckets: Table, classes: Table, shapes: Table, request: Table, allowed: Allowed,
-    free: Table, capacity: Table, rows: Table, runs: Table, ends: Table, pieces: Table, projected: Table,
-    promises: Table, promised: Table, counts: Ints, entry: int, key: int, now: int, stamp: int, path: Ints,
-    starts: Any, start_at: int, start_count: int, start_rows: Ints, due: Ints, due_index: Ints, freed: Ints,
-    freed_row: Ints,
+    t: Tables, promises: Table, promised: Table, entry: int, key: int, now: int, stamp: int, starts: Any, start_at:
+    int, start_count: int, start_rows: Ints, due: Ints, due_index: Ints, freed: Ints, freed_row: Ints,
 ) -> None:  # fmt: skip
     """Promise the first waiting job its rows: the earliest release at which enough rows fit, counting every release up
     to and including it, and on it the rows that come free latest. counts = [promises, promised rows]."""
-    class_id = buckets[entries[entry, E_BUCKET], B_CLASS]
-    shape = classes[class_id, C_SHAPE]
-    nodes = classes[class_id, C_NODES]
-    cset = shapes[shape, S_CSET]
-    resources = meta[M_RESOURCES]
-    mine = counts[0]
-    offset = counts[1]
-    counts[0] += 1
+    class_id = t.buckets[t.entries[entry, E_BUCKET], B_CLASS]
+    shape = t.classes[class_id, C_SHAPE]
+    nodes = t.classes[class_id, C_NODES]
+    cset = t.shapes[shape, S_CSET]
+    resources = t.meta[M_RESOURCES]
+    mine = t.counts[0]
+    offset = t.counts[1]
+    t.counts[0] += 1
     promises[mine, V_ENTRY] = entry
-    promises[mine, V_JOB] = entries[entry, E_JOB]
-    promises[mine, V_TASK] = entries[entry, E_FIRST]
+    promises[mine, V_JOB] = t.entries[entry, E_JOB]
+    promises[mine, V_TASK] = t.entries[entry, E_FIRST]
     promises[mine, V_KEY] = key
     promises[mine, V_START] = INF
-    promises[mine, V_PLANNED] = entries[entry, E_PLANNED]
+    promises[mine, V_PLANNED] = t.entries[entry, E_PLANNED]
     promises[mine, V_CLASS] = class_id
     promises[mine, V_ROW] = offset
     promises[mine, V_NODES] = 0
-    if meta[M_BACKFILL] == BACKFILL_NONE:
+    if t.meta[M_BACKFILL] == BACKFILL_NONE:
         promises[mine, V_KIND] = KIND_BLOCK
         return
     # What was started in this very cycle is not in the tree of running attempts yet: merge it in by planned end.
     fresh = 0
     for k in range(start_count):
         start = starts[start_at + k]
-        end = now + entries[start["entry"], E_PLANNED]
+        end = now + t.entries[start["entry"], E_PLANNED]
         if end < INF:
             due[fresh] = end
             due_index[fresh] = k
             fresh += 1
     sort_pairs(due, due_index, fresh)
-    fit = shapes[shape, S_FIT]
+    fit = t.shapes[shape, S_FIT]
     newly = 0
     shadow = now if fit >= nodes else -1
-    depth = tree_descend(ends, meta[M_END_ROOT], path, 0)
+    depth = tree_descend(t.ends, t.meta[M_END_ROOT], t.path, 0)
     taken = 0
     while shadow != now:
         at = INF
         from_tree = False
         if depth > 0:
-            at = max(ends[path[depth - 1], T_KEY], now + 1)
+            at = max(t.ends[t.path[depth - 1], T_KEY], now + 1)
             from_tree = True
         if taken < fresh and max(due[taken], now + 1) < at:
             at = max(due[taken], now + 1)
@@ -251,24 +246,24 @@ def _promise(
         if at >= INF or (shadow >= 0 and at > shadow):
             break
         if from_tree:
-            run = path[depth - 1]
-            depth = tree_descend(ends, ends[run, T_RIGHT], path, depth - 1)
-            given = classes[buckets[runs[run, R_BUCKET], B_CLASS], C_SHAPE]
-            piece = runs[run, R_PIECE]
+            run = t.path[depth - 1]
+            depth = tree_descend(t.ends, t.ends[run, T_RIGHT], t.path, depth - 1)
+            given = t.classes[t.buckets[t.runs[run, R_BUCKET], B_CLASS], C_SHAPE]
+            piece = t.runs[run, R_PIECE]
             while piece >= 0:
-                row = pieces[piece, P_ROW]
-                if _release(allowed, request, free, rows, projected, resources, cset, shape, row, given, stamp):
+                row = t.pieces[piece, P_ROW]
+                if _release(t, resources, cset, shape, row, given, stamp):
                     freed[newly] = at
                     freed_row[newly] = row
                     newly += 1
-                piece = pieces[piece, P_NEXT]
+                piece = t.pieces[piece, P_NEXT]
         else:
             start = starts[start_at + due_index[taken]]
             taken += 1
-            given = classes[buckets[entries[start["entry"], E_BUCKET], B_CLASS], C_SHAPE]
+            given = t.classes[t.buckets[t.entries[start["entry"], E_BUCKET], B_CLASS], C_SHAPE]
             for i in range(start["row_offset"], start["row_offset"] + start["row_count"]):
                 row = start_rows[i]
-                if _release(allowed, request, free, rows, projected, resources, cset, shape, row, given, stamp):
+                if _release(t, resources, cset, shape, row, given, stamp):
                     freed[newly] = at
                     freed_row[newly] = row
                     newly += 1
@@ -283,26 +278,26 @@ def _promise(
             newly -= 1
             promised[offset + found, Q_ROW] = freed_row[newly]
             found += 1
-        row = meta[M_ROWS] - 1
+        row = t.meta[M_ROWS] - 1
         while found < nodes and row >= 0:
-            if allowed[cset, row] != 0 and fits(free, row, request, shape, resources):
+            if t.allowed[cset, row] != 0 and fits(t, t.free, row, shape, resources):
                 promised[offset + found, Q_ROW] = row
                 found += 1
             row -= 1
     else:
-        since = entries[entry, E_BLOCKED_AT]
+        since = t.entries[entry, E_BLOCKED_AT]
         promises[mine, V_KIND] = KIND_NEVER
-        if since < 0 or now - since < meta[M_CLAIM_AFTER]:
+        if since < 0 or now - since < t.meta[M_CLAIM_AFTER]:
             return
         # Claim: first the rows that fit now, then the ones that could.
         promises[mine, V_KIND] = KIND_CLAIM
         for now_fits in range(2):
-            for row in range(meta[M_ROWS]):
+            for row in range(t.meta[M_ROWS]):
                 if (
                     found < nodes
-                    and allowed[cset, row] != 0
-                    and fits(capacity, row, request, shape, resources)
-                    and fits(free, row, request, shape, resources) == (now_fits == 0)
+                    and t.allowed[cset, row] != 0
+                    and fits(t, t.capacity, row, shape, resources)
+                    and fits(t, t.free, row, shape, resources) == (now_fits == 0)
                 ):
                     promised[offset + found, Q_ROW] = row
                     found += 1
@@ -310,334 +305,351 @@ def _promise(
     for i in range(offset, offset + found):
         row = promised[i, Q_ROW]
         promised[i, Q_PROMISE] = mine
-        rows[row, W_PROMISED] = i
+        t.rows[row, W_PROMISED] = i
         for r in range(resources):
-            there = projected[row, r] if rows[row, W_STAMP] == stamp and shadow >= 0 else free[row, r]
-            promised[i, Q_EXTRA + r] = there - request[r, shape]
-    counts[1] += found
+            there = t.projected[row, r] if t.rows[row, W_STAMP] == stamp and shadow >= 0 else t.free[row, r]
+            promised[i, Q_EXTRA + r] = there - t.request[r, shape]
+    t.counts[1] += found
 
 
 @inner
-def _is_closed(
-    meta: Ints, classes: Table, shapes: Table, request: Table, allowed: Allowed, capacity: Table, promises: Table,
-    count: int, shape: int, stamp: int,
-) -> bool:  # fmt: skip
+def _is_closed(t: Tables, promises: Table, count: int, shape: int, stamp: int) -> bool:
     """Whether a job that competes for a shape's rows is promised them already; cached by stamp."""
-    if shapes[shape, S_CLOSED_STAMP] != stamp:
+    if t.shapes[shape, S_CLOSED_STAMP] != stamp:
         closed = 0
         for k in range(count):
-            if compete(meta, shapes, request, allowed, capacity, shape, classes[promises[k, V_CLASS], C_SHAPE]):
+            if compete(t, shape, t.classes[promises[k, V_CLASS], C_SHAPE]):
                 closed = 1
                 break
-        shapes[shape, S_CLOSED_STAMP] = stamp
-        shapes[shape, S_CLOSED] = closed
-    return bool(shapes[shape, S_CLOSED] == 1)
+        t.shapes[shape, S_CLOSED_STAMP] = stamp
+        t.shapes[shape, S_CLOSED] = closed
+    return bool(t.shapes[shape, S_CLOSED] == 1)
 
 
 @inner
-def _seek_unstarted(
-    entries: Table, tree: Table, root: int, key: int, seq: int, tie: int, longest: int, path: Ints, stamp: int
-) -> int:
+def _seek_unstarted(t: Tables, tree: Table, root: int, key: int, seq: int, tie: int, longest: int, stamp: int) -> int:
     """The next candidate that this cycle has neither started nor promised anything."""
-    entry = tree_seek(tree, root, key, seq, tie, longest, path)
-    while entry >= 0 and entries[entry, E_STAMP] == stamp:
-        entry = tree_seek(tree, root, tree[entry, 0], tree[entry, 1], tree[entry, 2] + 1, longest, path)
+    entry = tree_seek(tree, root, key, seq, tie, longest, t.path)
+    while entry >= 0 and t.entries[entry, E_STAMP] == stamp:
+        entry = tree_seek(tree, root, tree[entry, 0], tree[entry, 1], tree[entry, 2] + 1, longest, t.path)
     return entry
 
 
 @inner
 def _refresh(
-    meta: Ints, entries: Table, rank: Table, by_time: Table, buckets: Table, active: Ints, classes: Table,
-    shapes: Table, request: Table, allowed: Allowed, free: Table, capacity: Table, promises: Table, promised: Table,
-    counts: Ints, heap: Table, size: int, only: int, lane: int, key: int, seq: int, tie: int, fresh_only: bool,
-    now: int, stamp: int, block_stamp: int, closed_stamp: int, path: Ints,
+    t: Tables, promises: Table, promised: Table, size: int, only: int, lane: int, key: int, seq: int, tie: int,
+    fresh_only: bool, now: int, stamp: int, block_stamp: int, closed_stamp: int,
 ) -> int:  # fmt: skip
     """Put candidates at or after a place of the order on the heap: of all buckets (`only` < 0), or the top's next.
 
     Returns the size of the heap.
     """
-    mode = meta[M_BACKFILL]
+    mode = t.meta[M_BACKFILL]
     if only < 0:
         size = 0
     found = -1
-    for place in range(meta[M_ACTIVE] if only < 0 else 1):
-        bucket = active[place] if only < 0 else only
+    for place in range(t.meta[M_ACTIVE] if only < 0 else 1):
+        bucket = t.active[place] if only < 0 else only
         found = -1
-        if fresh_only and buckets[bucket, B_INSERT] <= meta[M_PARKED_INSERTS]:
+        if fresh_only and t.buckets[bucket, B_INSERT] <= t.meta[M_PARKED_INSERTS]:
             continue
-        class_id = buckets[bucket, B_CLASS]
-        shape = classes[class_id, C_SHAPE]
-        nodes = classes[class_id, C_NODES]
-        if shapes[shape, S_EVER] < nodes:
+        class_id = t.buckets[bucket, B_CLASS]
+        shape = t.classes[class_id, C_SHAPE]
+        nodes = t.classes[class_id, C_NODES]
+        if t.shapes[shape, S_EVER] < nodes:
             continue
         timed = False
         longest = INF
-        if counts[0] > 0 and _is_closed(
-            meta, classes, shapes, request, allowed, capacity, promises, counts[0], shape, closed_stamp
-        ):
+        if t.counts[0] > 0 and _is_closed(t, promises, t.counts[0], shape, closed_stamp):
             if mode == BACKFILL_NONE:
                 continue
-            longest = window(
-                meta, shapes, request, allowed, free, promises, promised, counts[1], shape, nodes, now, block_stamp
-            )
-            if buckets[bucket, B_CAP_STAMP] == stamp:
-                longest = min(longest, buckets[bucket, B_CAP])
-            if longest < 0 or tree_least(rank, buckets[bucket, B_ROOT]) > longest:
+            longest = window(t, promises, promised, t.counts[1], shape, nodes, now, block_stamp)
+            if t.buckets[bucket, B_CAP_STAMP] == stamp:
+                longest = min(longest, t.buckets[bucket, B_CAP])
+            if longest < 0 or tree_least(t.rank, t.buckets[bucket, B_ROOT]) > longest:
                 continue
             timed = mode == BACKFILL_SJBF
         elif lane == 1:
             continue
         if key == LOWEST and not timed and longest == INF:
-            found = buckets[bucket, B_HEAD]
-            if entries[found, E_STAMP] == stamp:
+            found = t.buckets[bucket, B_HEAD]
+            if t.entries[found, E_STAMP] == stamp:
                 found = -1
         if found < 0:
-            from_key = key - buckets[bucket, B_OFFSET] if lane == 0 else key
+            from_key = key - t.buckets[bucket, B_OFFSET] if lane == 0 else key
             from_seq = seq
             from_tie = tie
             if timed and lane == 0:
                 from_key = LOWEST
                 from_seq = -1
                 from_tie = -1
-            tree = by_time if timed else rank
-            root = buckets[bucket, B_TIME_ROOT] if timed else buckets[bucket, B_ROOT]
-            found = _seek_unstarted(entries, tree, root, from_key, from_seq, from_tie, longest, path, stamp)
+            tree = t.by_time if timed else t.rank
+            root = t.buckets[bucket, B_TIME_ROOT] if timed else t.buckets[bucket, B_ROOT]
+            found = _seek_unstarted(t, tree, root, from_key, from_seq, from_tie, longest, stamp)
         if found >= 0 and only < 0:
-            _set_item(entries, buckets, heap, size, bucket, found, 1 if timed else 0)
+            _set_item(t, size, bucket, found, 1 if timed else 0)
             size += 1
     if only < 0:
-        heap_order(heap, size)
+        heap_order(t.heap, size)
         return size
     if found >= 0:
-        _set_item(entries, buckets, heap, 0, only, found, lane)
+        _set_item(t, 0, only, found, lane)
     else:
         size -= 1
         for c in range(4):
-            heap[0, c] = heap[size, c]
-    heap_down(heap, size, 0)
+            t.heap[0, c] = t.heap[size, c]
+    heap_down(t.heap, size, 0)
     return size
 
 
 @inner
-def _set_item(entries: Table, buckets: Table, heap: Table, at: int, bucket: int, entry: int, lane: int) -> None:
-    heap[at, H_LANE] = lane
+def _set_item(t: Tables, at: int, bucket: int, entry: int, lane: int) -> None:
+    t.heap[at, H_LANE] = lane
     if lane == 1:
-        heap[at, H_KEY] = entries[entry, E_PLANNED]
+        t.heap[at, H_KEY] = t.entries[entry, E_PLANNED]
     else:
-        heap[at, H_KEY] = entries[entry, E_KEY] + buckets[bucket, B_OFFSET]
-    heap[at, H_SEQ] = entries[entry, E_JOB]
-    heap[at, H_BUCKET] = bucket
-    buckets[bucket, B_CANDIDATE] = entry
+        t.heap[at, H_KEY] = t.entries[entry, E_KEY] + t.buckets[bucket, B_OFFSET]
+    t.heap[at, H_SEQ] = t.entries[entry, E_JOB]
+    t.heap[at, H_BUCKET] = bucket
+    t.buckets[bucket, B_CANDIDATE] = entry
 
 
 @inner
-def next_timer(meta: Ints, rank: Table) -> int:
+def next_timer(t: Tables) -> int:
     """When the next waiting entry becomes eligible, INF when none does."""
-    first = tree_first(rank, meta[M_TIMER_ROOT])
-    return int(rank[first, T_KEY]) if first >= 0 else INF
+    first = tree_first(t.rank, t.meta[M_TIMER_ROOT])
+    return int(t.rank[first, T_KEY]) if first >= 0 else INF
 
 
 @kernel
 def cycle(
-    meta: Ints, entries: Table, rank: Table, by_time: Table, buckets: Table, active: Ints, classes: Table,
-    shapes: Table, request: Table, allowed: Allowed, free: Table, capacity: Table, rows: Table, runs: Table,
-    ends: Table, pieces: Table, reservations: Table, reserved: Table, scores: Table, projected: Table,
-    heap: Table, scratch: Table, counts: Ints, ticks: Ints, starts: Any, start_at: int, start_rows: Ints, row_at: int,
-    promise_arena: Table, promise_at: int, promised_arena: Table, promised_at: int, verdict_arena: Any,
-    verdict_at: int, now: int, budget: int, max_starts: int, resumed: bool, full: bool, pass_wake: int,
-    pass_inserts: int, lane: int, key: int, seq: int, tie: int,
+    at: Any, starts: Any, start_at: int, start_rows: Ints, row_at: int, promise_arena: Table, promise_at: int,
+    promised_arena: Table, promised_at: int, verdict_arena: Any, verdict_at: int, now: int, budget: int, max_starts:
+    int, resumed: bool, full: bool, pass_wake: int, pass_inserts: int, lane: int, key: int, seq: int, tie: int,
 ) -> Slice:  # fmt: skip
     """One slice. Writes each output from its place on; row offsets in them count from that place.
 
     Returns (starts, rows used, replans, promises, promised rows, verdicts, unfinished, lane, key, seq, tie, wake_ms,
     work, pass_wake, pass_inserts, full, changes, version); (lane, key, seq, tie) is where an unfinished pass goes on.
     """
-    path = scratch[0]
-    fit_before = scratch[1]
-    due = scratch[2]
-    due_index = scratch[3]
-    freed = scratch[4]
-    freed_row = scratch[5]
-    rank_scratch = scratch[6]
+    t = tables(at)
+    fit_before = t.scratch[1]
+    due = t.scratch[2]
+    due_index = t.scratch[3]
+    freed = t.scratch[4]
+    freed_row = t.scratch[5]
+    rank_scratch = t.scratch[6]
     promises = promise_arena[promise_at:]
     promised = promised_arena[promised_at:]
     verdicts = verdict_arena[verdict_at : verdict_at + MAX_VERDICTS]
-    ticks[TICK] += 4
-    stamp = ticks[TICK]
+    t.ticks[TICK] += 4
+    stamp = t.ticks[TICK]
     block_stamp = stamp
     closed_stamp = stamp
-    ticks[TICK_WORK] = 0
+    t.ticks[TICK_WORK] = 0
     replans = False
     if not resumed:
-        pass_wake = meta[M_WAKE]
-        pass_inserts = meta[M_INSERTS]
-        replans = meta[M_DIRTY] != 0
-        for k in range(meta[M_RESERVATIONS]):
-            kind = reservations[k, V_KIND]
-            if kind == KIND_PROMISE and now >= reservations[k, V_START]:
+        pass_wake = t.meta[M_WAKE]
+        pass_inserts = t.meta[M_INSERTS]
+        replans = t.meta[M_DIRTY] != 0
+        for k in range(t.meta[M_RESERVATIONS]):
+            kind = t.reservations[k, V_KIND]
+            if kind == KIND_PROMISE and now >= t.reservations[k, V_START]:
                 replans = True
-            elif kind == KIND_NEVER and reservations[k, V_ENTRY] >= 0:
-                since = entries[reservations[k, V_ENTRY], E_BLOCKED_AT]
-                replans = replans or (since >= 0 and now - since >= meta[M_CLAIM_AFTER])
-        full = replans or meta[M_PARKING] == 0 or meta[M_PARKED_WAKE] != meta[M_WAKE]
+            elif kind == KIND_NEVER and t.reservations[k, V_ENTRY] >= 0:
+                since = t.entries[t.reservations[k, V_ENTRY], E_BLOCKED_AT]
+                replans = replans or (since >= 0 and now - since >= t.meta[M_CLAIM_AFTER])
+        full = replans or t.meta[M_PARKING] == 0 or t.meta[M_PARKED_WAKE] != t.meta[M_WAKE]
         lane = 0
         key = LOWEST
         seq = -1
         tie = -1
-    counts[0] = 0
-    counts[1] = 0
+    t.counts[0] = 0
+    t.counts[1] = 0
     if replans:
-        for i in range(meta[M_PROMISED]):
-            rows[reserved[i, Q_ROW], W_PROMISED] = -1
+        for i in range(t.meta[M_PROMISED]):
+            t.rows[t.reserved[i, Q_ROW], W_PROMISED] = -1
     else:
-        counts[0] = meta[M_RESERVATIONS]
-        counts[1] = meta[M_PROMISED]
-        for k in range(counts[0]):
-            copy_record(promises, k, reservations, k)
+        t.counts[0] = t.meta[M_RESERVATIONS]
+        t.counts[1] = t.meta[M_PROMISED]
+        for k in range(t.counts[0]):
+            copy_record(promises, k, t.reservations, k)
             if promises[k, V_ENTRY] >= 0:
-                entries[promises[k, V_ENTRY], E_STAMP] = stamp
-        for i in range(counts[1]):
-            copy_record(promised, i, reserved, i)
+                t.entries[promises[k, V_ENTRY], E_STAMP] = stamp
+        for i in range(t.counts[1]):
+            copy_record(promised, i, t.reserved, i)
     started = 0
     used = 0
     refusals = 0
     promised_changed = False
     unfinished = 0
-    ticks[TICK_WORK] = 0
+    t.ticks[TICK_WORK] = 0
     size = 0
     only = -1
     while True:
         size = _refresh(
-            meta, entries, rank, by_time, buckets, active, classes, shapes, request, allowed, free, capacity, promises,
-            promised, counts, heap, size, only, lane, key, seq, tie, not full, now, stamp, block_stamp, closed_stamp,
-            path,
-        )  # fmt: skip
+            t, promises, promised, size, only, lane, key, seq, tie, not full, now, stamp, block_stamp, closed_stamp
+        )
         if size == 0:
             break
-        bucket = heap[0, H_BUCKET]
-        entry = buckets[bucket, B_CANDIDATE]
-        lane = heap[0, H_LANE]
-        key = heap[0, H_KEY]
-        seq = heap[0, H_SEQ]
-        tie = entries[entry, E_FIRST]
-        if ticks[TICK_WORK] >= budget:
+        bucket = t.heap[0, H_BUCKET]
+        entry = t.buckets[bucket, B_CANDIDATE]
+        lane = t.heap[0, H_LANE]
+        key = t.heap[0, H_KEY]
+        seq = t.heap[0, H_SEQ]
+        tie = t.entries[entry, E_FIRST]
+        if t.ticks[TICK_WORK] >= budget:
             unfinished = 1
             break
-        ticks[TICK_WORK] += 1
-        class_id = buckets[bucket, B_CLASS]
-        shape = classes[class_id, C_SHAPE]
-        nodes = classes[class_id, C_NODES]
-        closed = counts[0] > 0 and _is_closed(
-            meta, classes, shapes, request, allowed, capacity, promises, counts[0], shape, closed_stamp
-        )
-        longest = window(
-            meta, shapes, request, allowed, free, promises, promised, counts[1], shape, nodes, now, block_stamp
-        )
-        if buckets[bucket, B_CAP_STAMP] == stamp:
-            longest = min(longest, buckets[bucket, B_CAP])
-        planned = entries[entry, E_PLANNED]
+        t.ticks[TICK_WORK] += 1
+        class_id = t.buckets[bucket, B_CLASS]
+        shape = t.classes[class_id, C_SHAPE]
+        nodes = t.classes[class_id, C_NODES]
+        closed = t.counts[0] > 0 and _is_closed(t, promises, t.counts[0], shape, closed_stamp)
+        longest = window(t, promises, promised, t.counts[1], shape, nodes, now, block_stamp)
+        if t.buckets[bucket, B_CAP_STAMP] == stamp:
+            longest = min(longest, t.buckets[bucket, B_CAP])
+        planned = t.entries[entry, E_PLANNED]
         end = min(now + planned, INF)
         refused = planned > longest
         task = 0
-        tasks = entries[entry, E_TASKS]
+        tasks = t.entries[entry, E_TASKS]
         while not refused and task < tasks:
             if started >= max_starts or start_at + started >= starts.shape[0]:
                 unfinished = 1
                 break
-            if row_at + used + nodes > start_rows.shape[0] or ticks[TICK_WORK] >= budget + nodes:
+            if row_at + used + nodes > start_rows.shape[0] or t.ticks[TICK_WORK] >= budget + nodes:
                 unfinished = 1
                 break
             found = 0
-            if shapes[shape, S_FIT] >= nodes:
+            if t.shapes[shape, S_FIT] >= nodes:
                 found = choose(
-                    meta, shapes, request, allowed, free, capacity, rows, promises, promised, counts[1], shape, nodes,
-                    end, start_rows, row_at + used, scores, rank_scratch, stamp, started == 0, ticks,
-                )  # fmt: skip
+                    t,
+                    promises,
+                    promised,
+                    t.counts[1],
+                    shape,
+                    nodes,
+                    end,
+                    start_rows,
+                    row_at + used,
+                    rank_scratch,
+                    stamp,
+                    started == 0,
+                )
             if found < nodes:
                 refused = True
                 # Rows that fit, not rows passed over: the place where a search begins is remembered, work must not
                 # depend on it, or equal inputs would be cut into unequal slices.
-                ticks[TICK_WORK] += shapes[shape, S_FIT]
+                t.ticks[TICK_WORK] += t.shapes[shape, S_FIT]
                 if closed and longest >= 0:
-                    buckets[bucket, B_CAP] = planned - 1
-                    buckets[bucket, B_CAP_STAMP] = stamp
+                    t.buckets[bucket, B_CAP] = planned - 1
+                    t.buckets[bucket, B_CAP_STAMP] = stamp
                 break
             if started == 0:
-                for s in range(meta[M_SHAPES]):
-                    fit_before[s] = shapes[s, S_FIT]
+                for s in range(t.meta[M_SHAPES]):
+                    fit_before[s] = t.shapes[s, S_FIT]
             start = starts[start_at + started]
-            start["job"] = entries[entry, E_JOB]
-            start["task"] = entries[entry, E_FIRST] + task
-            start["attempt"] = entries[entry, E_ATTEMPT]
+            start["job"] = t.entries[entry, E_JOB]
+            start["task"] = t.entries[entry, E_FIRST] + task
+            start["attempt"] = t.entries[entry, E_ATTEMPT]
             start["row_offset"] = used
             start["row_count"] = nodes
             start["entry"] = entry
             for i in range(row_at + used, row_at + used + nodes):
                 row = start_rows[i]
-                take_row(meta, shapes, request, allowed, free, row, shape)
-                place = rows[row, W_PROMISED]
+                take_row(t, row, shape)
+                place = t.rows[row, W_PROMISED]
                 if place >= 0:
                     block_stamp += 1
                     promise = promised[place, Q_PROMISE]
                     if promises[promise, V_KIND] != KIND_PROMISE or end > promises[promise, V_START]:
                         promised_changed = True
-                        for r in range(meta[M_RESOURCES]):
-                            promised[place, Q_EXTRA + r] -= request[r, shape]
+                        for r in range(t.meta[M_RESOURCES]):
+                            promised[place, Q_EXTRA + r] -= t.request[r, shape]
             started += 1
             used += nodes
             task += 1
-            ticks[TICK_WORK] += nodes
+            t.ticks[TICK_WORK] += nodes
         if unfinished == 1:
             tie += task
             break
         if task == tasks:
-            entries[entry, E_STAMP] = stamp
-        tie = entries[entry, E_FIRST] + 1
+            t.entries[entry, E_STAMP] = stamp
+        tie = t.entries[entry, E_FIRST] + 1
         if refused and not closed:
-            entries[entry, E_STAMP] = stamp
+            t.entries[entry, E_STAMP] = stamp
             _promise(
-                meta, entries, buckets, classes, shapes, request, allowed, free, capacity, rows, runs, ends, pieces,
-                projected, promises, promised, counts, entry, key, now, stamp + counts[0], path, starts, start_at,
-                started, start_rows[row_at:], due, due_index, freed, freed_row,
-            )  # fmt: skip
-            promises[counts[0] - 1, V_TASK] += task
+                t,
+                promises,
+                promised,
+                entry,
+                key,
+                now,
+                stamp + t.counts[0],
+                starts,
+                start_at,
+                started,
+                start_rows[row_at:],
+                due,
+                due_index,
+                freed,
+                freed_row,
+            )
+            promises[t.counts[0] - 1, V_TASK] += task
             replans = True
             block_stamp += 1
             closed_stamp += 1
             if refusals < verdicts.shape[0]:
-                verdicts[refusals]["job"] = entries[entry, E_JOB]
-                verdicts[refusals]["task"] = entries[entry, E_FIRST] + task
+                verdicts[refusals]["job"] = t.entries[entry, E_JOB]
+                verdicts[refusals]["task"] = t.entries[entry, E_FIRST] + task
                 verdicts[refusals]["reason"] = REASON_RESOURCES
-                verdicts[refusals]["short_rows"] = nodes - shapes[shape, S_FIT]
+                verdicts[refusals]["short_rows"] = nodes - t.shapes[shape, S_FIT]
                 refusals += 1
             only = -1
         else:
             only = bucket
-    ticks[TICK] = max(ticks[TICK], max(block_stamp, max(closed_stamp, stamp + counts[0])))
+    t.ticks[TICK] = max(t.ticks[TICK], max(block_stamp, max(closed_stamp, stamp + t.counts[0])))
     # Give everything back: the state is as it was.
     if started > 0:
         for k in range(start_at, start_at + started):
-            shape = classes[buckets[entries[starts[k]["entry"], E_BUCKET], B_CLASS], C_SHAPE]
+            shape = t.classes[t.buckets[t.entries[starts[k]["entry"], E_BUCKET], B_CLASS], C_SHAPE]
             for i in range(row_at + starts[k]["row_offset"], row_at + starts[k]["row_offset"] + starts[k]["row_count"]):
-                for r in range(meta[M_RESOURCES]):
-                    free[start_rows[i], r] += request[r, shape]
-        for s in range(meta[M_SHAPES]):
-            shapes[s, S_FIT] = fit_before[s]
+                for r in range(t.meta[M_RESOURCES]):
+                    t.free[start_rows[i], r] += t.request[r, shape]
+        for s in range(t.meta[M_SHAPES]):
+            t.shapes[s, S_FIT] = fit_before[s]
     if replans:
-        for i in range(counts[1]):
-            rows[promised[i, Q_ROW], W_PROMISED] = -1
-        for i in range(meta[M_PROMISED]):
-            rows[reserved[i, Q_ROW], W_PROMISED] = i
+        for i in range(t.counts[1]):
+            t.rows[promised[i, Q_ROW], W_PROMISED] = -1
+        for i in range(t.meta[M_PROMISED]):
+            t.rows[t.reserved[i, Q_ROW], W_PROMISED] = i
     replans = replans or promised_changed
-    wake = next_timer(meta, rank)
-    for k in range(counts[0]):
+    wake = next_timer(t)
+    for k in range(t.counts[0]):
         if promises[k, V_KIND] == KIND_NEVER and promises[k, V_ENTRY] >= 0:
-            since = entries[promises[k, V_ENTRY], E_BLOCKED_AT]
-            wake = min(wake, (now if since < 0 else since) + meta[M_CLAIM_AFTER])
-    changes = started > 0 or (replans and (counts[0] > 0 or meta[M_RESERVATIONS] > 0))
-    if unfinished == 0 and meta[M_ACTIVE] > 0:
-        changes = changes or meta[M_PARKED_WAKE] != pass_wake or meta[M_PARKED_INSERTS] != pass_inserts
+            since = t.entries[promises[k, V_ENTRY], E_BLOCKED_AT]
+            wake = min(wake, (now if since < 0 else since) + t.meta[M_CLAIM_AFTER])
+    changes = started > 0 or (replans and (t.counts[0] > 0 or t.meta[M_RESERVATIONS] > 0))
+    if unfinished == 0 and t.meta[M_ACTIVE] > 0:
+        changes = changes or t.meta[M_PARKED_WAKE] != pass_wake or t.meta[M_PARKED_INSERTS] != pass_inserts
     return (
-        started, used, int(replans), counts[0], counts[1], refusals, unfinished, lane, key, seq, tie,
-        wake, ticks[TICK_WORK], pass_wake, pass_inserts, int(full), int(changes), meta[M_VERSION],
-    )  # fmt: skip
+        started,
+        used,
+        int(replans),
+        t.counts[0],
+        t.counts[1],
+        refusals,
+        unfinished,
+        lane,
+        key,
+        seq,
+        tie,
+        wake,
+        t.ticks[TICK_WORK],
+        pass_wake,
+        pass_inserts,
+        int(full),
+        int(changes),
+        t.meta[M_VERSION],
+    )

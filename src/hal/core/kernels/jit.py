@@ -15,7 +15,19 @@ from typing import Any, Final, TypeVar, cast
 
 import numba
 
-SOURCES: Final = ("jit", "layout", "treap", "tables", "rows", "pending", "running", "placing", "easy", "conservative")
+SOURCES: Final = (
+    "jit",
+    "layout",
+    "memory",
+    "treap",
+    "tables",
+    "rows",
+    "pending",
+    "running",
+    "placing",
+    "easy",
+    "conservative",
+)
 """Modules of this package whose text decides what is compiled, in the order of their imports."""
 
 _numba_config: Any = numba.config

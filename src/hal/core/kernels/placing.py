@@ -36,7 +36,8 @@ from hal.core.kernels.layout import (
     V_START,
     W_PROMISED,
 )
-from hal.core.kernels.rows import Allowed, fits
+from hal.core.kernels.memory import Tables
+from hal.core.kernels.rows import fits
 from hal.core.kernels.treap import Table
 
 Ints = NDArray[np.int64]
@@ -48,77 +49,75 @@ SCORE_ONE = 1_000_000
 
 
 @inner
-def has_extra(promised: Table, place: int, request: Table, shape: int, resources: int) -> bool:
+def has_extra(t: Tables, promised: Table, place: int, shape: int, resources: int) -> bool:
     """Whether a shape fits beside the promise on a promised row."""
     for r in range(resources):  # noqa: SIM110 - numba
-        if promised[place, Q_EXTRA + r] < request[r, shape]:
+        if promised[place, Q_EXTRA + r] < t.request[r, shape]:
             return False
     return True
 
 
 @inner
 def window(
-    meta: Ints, shapes: Table, request: Table, allowed: Allowed, free: Table, promises: Table, promised: Table,
-    promised_rows: int, shape: int, nodes: int, now: int, stamp: int,
+    t: Tables, promises: Table, promised: Table, promised_rows: int, shape: int, nodes: int, now: int, stamp: int,
 ) -> int:  # fmt: skip
     """The longest planned time of this class that may start now: -1 none, INF any; an upper bound in between.
 
     From counts: the rows that fit, less those that fit but are promised. Exact for INF, -1 and one reservation.
     """
-    fit = shapes[shape, S_FIT]
+    fit = t.shapes[shape, S_FIT]
     if fit < nodes:
         return -1
     if promised_rows == 0:
         return INF
-    if shapes[shape, S_BLOCK_STAMP] != stamp:
-        resources = meta[M_RESOURCES]
+    if t.shapes[shape, S_BLOCK_STAMP] != stamp:
+        resources = t.meta[M_RESOURCES]
         blocked = 0
         until = -1
         for place in range(promised_rows):
             row = promised[place, Q_ROW]
             if (
-                allowed[shapes[shape, S_CSET], row] != 0
-                and fits(free, row, request, shape, resources)
-                and not has_extra(promised, place, request, shape, resources)
+                t.allowed[t.shapes[shape, S_CSET], row] != 0
+                and fits(t, t.free, row, shape, resources)
+                and not has_extra(t, promised, place, shape, resources)
             ):
                 blocked += 1
                 promise = promised[place, Q_PROMISE]
                 if promises[promise, V_KIND] == KIND_PROMISE and promises[promise, V_START] > until:
                     until = promises[promise, V_START]
-        shapes[shape, S_BLOCK_STAMP] = stamp
-        shapes[shape, S_BLOCKED] = blocked
-        shapes[shape, S_UNTIL] = until
-    if fit - shapes[shape, S_BLOCKED] >= nodes:
+        t.shapes[shape, S_BLOCK_STAMP] = stamp
+        t.shapes[shape, S_BLOCKED] = blocked
+        t.shapes[shape, S_UNTIL] = until
+    if fit - t.shapes[shape, S_BLOCKED] >= nodes:
         return INF
-    return int(shapes[shape, S_UNTIL] - now) if shapes[shape, S_UNTIL] >= now else -1
+    return int(t.shapes[shape, S_UNTIL] - now) if t.shapes[shape, S_UNTIL] >= now else -1
 
 
 @inner
 def _first_fit(
-    meta: Ints, shapes: Table, request: Table, allowed: Allowed, free: Table, rows: Table, promises: Table,
-    promised: Table, promised_rows: int, shape: int, nodes: int, end: int, out: Ints, offset: int, stamp: int,
-    settled: bool,
+    t: Tables, promises: Table, promised: Table, promised_rows: int, shape: int, nodes: int, end: int, out: Ints,
+    offset: int, stamp: int, settled: bool,
 ) -> int:  # fmt: skip
-    resources = meta[M_RESOURCES]
-    cset = shapes[shape, S_CSET]
+    resources = t.meta[M_RESOURCES]
+    cset = t.shapes[shape, S_CSET]
     found = 0
     for place in range(promised_rows):
         promise = promised[place, Q_PROMISE]
         if promises[promise, V_KIND] == KIND_PROMISE and end <= promises[promise, V_START]:
             row = promised[place, Q_ROW]
-            if allowed[cset, row] != 0 and fits(free, row, request, shape, resources):
+            if t.allowed[cset, row] != 0 and fits(t, t.free, row, shape, resources):
                 out[offset + found] = row
                 found += 1
                 if found == nodes:
                     return found
-    first = shapes[shape, S_FROM_NOW] if shapes[shape, S_FROM_STAMP] == stamp else shapes[shape, S_FROM]
+    first = t.shapes[shape, S_FROM_NOW] if t.shapes[shape, S_FROM_STAMP] == stamp else t.shapes[shape, S_FROM]
     start = -1
     row = first
-    while row < meta[M_ROWS]:
-        if allowed[cset, row] != 0 and fits(free, row, request, shape, resources):
+    while row < t.meta[M_ROWS]:
+        if t.allowed[cset, row] != 0 and fits(t, t.free, row, shape, resources):
             if start < 0:
                 start = row
-            if rows[row, W_PROMISED] < 0:
+            if t.rows[row, W_PROMISED] < 0:
                 out[offset + found] = row
                 found += 1
                 if found == nodes:
@@ -126,10 +125,10 @@ def _first_fit(
         row += 1
     if start < 0:
         start = row
-    shapes[shape, S_FROM_NOW] = start
-    shapes[shape, S_FROM_STAMP] = stamp
+    t.shapes[shape, S_FROM_NOW] = start
+    t.shapes[shape, S_FROM_STAMP] = stamp
     if settled:
-        shapes[shape, S_FROM] = start
+        t.shapes[shape, S_FROM] = start
     if found == nodes:
         return found
     for place in range(promised_rows):
@@ -137,9 +136,9 @@ def _first_fit(
         if promises[promise, V_KIND] != KIND_PROMISE or end > promises[promise, V_START]:
             row = promised[place, Q_ROW]
             if (
-                allowed[cset, row] != 0
-                and fits(free, row, request, shape, resources)
-                and has_extra(promised, place, request, shape, resources)
+                t.allowed[cset, row] != 0
+                and fits(t, t.free, row, shape, resources)
+                and has_extra(t, promised, place, shape, resources)
             ):
                 out[offset + found] = row
                 found += 1
@@ -149,44 +148,43 @@ def _first_fit(
 
 
 @inner
-def tightness(free: Table, capacity: Table, row: int, request: Table, shape: int, resources: int) -> int:
+def tightness(t: Tables, row: int, shape: int, resources: int) -> int:
     """Best-fit score in millionths: one minus the least share of a wanted resource that would be left."""
     least = 1.0
     for r in range(resources):
-        if request[r, shape] > 0:
-            left = (free[row, r] - request[r, shape]) / capacity[row, r]
+        if t.request[r, shape] > 0:
+            left = (t.free[row, r] - t.request[r, shape]) / t.capacity[row, r]
             least = min(least, left)
     return int(np.floor((1.0 - least) * SCORE_ONE + 0.5))
 
 
 @inner
 def _best_scored(
-    meta: Ints, shapes: Table, request: Table, allowed: Allowed, free: Table, capacity: Table, rows: Table,
-    promises: Table, promised: Table, shape: int, nodes: int, end: int, out: Ints, offset: int, scores: Table,
-    rank_scratch: Ints, ticks: Ints,
+    t: Tables, promises: Table, promised: Table, shape: int, nodes: int, end: int, out: Ints, offset: int,
+    rank_scratch: Ints,
 ) -> int:  # fmt: skip
     """The `nodes` rows of least (tier, -score, row), kept sorted while all rows are looked at."""
-    resources = meta[M_RESOURCES]
-    cset = shapes[shape, S_CSET]
-    best = meta[M_PLACEMENT] == PLACE_BEST
+    resources = t.meta[M_RESOURCES]
+    cset = t.shapes[shape, S_CSET]
+    best = t.meta[M_PLACEMENT] == PLACE_BEST
     found = 0
-    for row in range(meta[M_ROWS]):
-        if allowed[cset, row] == 0 or not fits(free, row, request, shape, resources):
+    for row in range(t.meta[M_ROWS]):
+        if t.allowed[cset, row] == 0 or not fits(t, t.free, row, shape, resources):
             continue
-        place = rows[row, W_PROMISED]
+        place = t.rows[row, W_PROMISED]
         tier = TIER_FREE
         if place >= 0:
             promise = promised[place, Q_PROMISE]
             if promises[promise, V_KIND] == KIND_PROMISE and end <= promises[promise, V_START]:
                 tier = TIER_SHORT
-            elif has_extra(promised, place, request, shape, resources):
+            elif has_extra(t, promised, place, shape, resources):
                 tier = TIER_EXTRA
             else:
                 continue
         if best:
-            score = tightness(free, capacity, row, request, shape, resources)
+            score = tightness(t, row, shape, resources)
         else:
-            score = scores[shapes[shape, S_SCORES], row]
+            score = t.scores[t.shapes[shape, S_SCORES], row]
         rank = tier * 4 * SCORE_ONE - score
         at = found
         if found == nodes:
@@ -201,26 +199,21 @@ def _best_scored(
             at -= 1
         rank_scratch[at] = rank
         out[offset + at] = row
-    ticks[TICK_WORK] += meta[M_ROWS]
+    t.ticks[TICK_WORK] += t.meta[M_ROWS]
     return found
 
 
 @inner
 def choose(
-    meta: Ints, shapes: Table, request: Table, allowed: Allowed, free: Table, capacity: Table, rows: Table,
-    promises: Table, promised: Table, promised_rows: int, shape: int, nodes: int, end: int, out: Ints, offset: int,
-    scores: Table, rank_scratch: Ints, stamp: int, settled: bool, ticks: Ints,
+    t: Tables, promises: Table, promised: Table, promised_rows: int, shape: int, nodes: int, end: int, out: Ints,
+    offset: int, rank_scratch: Ints, stamp: int, settled: bool,
 ) -> int:  # fmt: skip
     """Write up to `nodes` distinct rows into out[offset:]; the attempt can start when the result equals `nodes`.
 
     `end` is its planned end; `settled` says that nothing was started yet in this cycle.
     """
-    if meta[M_PLACEMENT] == PLACE_FIRST:
+    if t.meta[M_PLACEMENT] == PLACE_FIRST:
         return _first_fit(
-            meta, shapes, request, allowed, free, rows, promises, promised, promised_rows, shape, nodes,
-            min(end, INF), out, offset, stamp, settled,
-        )  # fmt: skip
-    return _best_scored(
-        meta, shapes, request, allowed, free, capacity, rows, promises, promised, shape, nodes, min(end, INF), out,
-        offset, scores, rank_scratch, ticks,
-    )  # fmt: skip
+            t, promises, promised, promised_rows, shape, nodes, min(end, INF), out, offset, stamp, settled
+        )
+    return _best_scored(t, promises, promised, shape, nodes, min(end, INF), out, offset, rank_scratch)

@@ -1,0 +1,122 @@
+"""The engine's tables as kernels see them: one argument instead of forty arrays.
+
+Unboxing an array costs a call 45 ns. A kernel takes one block of addresses instead and makes its views itself, which
+costs nothing for the tables that it does not use. Whoever replaces a table makes a new block (`State.rewire`): a block
+must never outlive the arrays it was made from. With NUMBA_DISABLE_JIT=1 the block is the `Tables` itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple, cast
+
+import numba
+import numpy as np
+from numba import types as _numba_types
+from numba.extending import intrinsic
+from numba.np import arrayobj as _numba_arrays
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+Table = NDArray[np.int64]
+Allowed = NDArray[np.int8]
+
+
+class Tables(NamedTuple):
+    """C-contiguous arrays of `layout`'s records; `path` and what follows it is scratch."""
+
+    meta: Ints
+    entries: Table
+    rank: Table
+    by_time: Table
+    job_index: Ints
+    buckets: Table
+    bucket_index: Ints
+    active: Ints
+    classes: Table
+    shapes: Table
+    request: Table
+    allowed: Allowed
+    free: Table
+    capacity: Table
+    rows: Table
+    runs: Table
+    ends: Table
+    run_index: Ints
+    pieces: Table
+    reservations: Table
+    reserved: Table
+    path: Ints
+    scores: Table
+    projected: Table
+    heap: Table
+    scratch: Table
+    counts: Ints
+    ticks: Ints
+    profile: Table
+    events: Table
+
+
+types: Any = _numba_types
+arrays: Any = _numba_arrays
+_COMPILED: Final = not numba.config.DISABLE_JIT  # type: ignore[attr-defined]
+
+
+def address_block(tables: Tables) -> Any:
+    """What kernels take as `at`: int64 [len(Tables), 3] of address, rows, columns.
+
+    Raises ValueError for an array that is not C-contiguous (a kernel would read somebody else's memory).
+    """
+    for name, array in tables._asdict().items():
+        if not array.flags.c_contiguous:
+            raise ValueError(f"table {name} is not contiguous")
+    if not _COMPILED:
+        return tables
+    return np.array(
+        [(array.ctypes.data, array.shape[0], array.shape[1] if array.ndim == 2 else 1) for array in tables], np.int64
+    )
+
+
+_LINES: Final = ("meta", "job_index", "bucket_index", "active", "run_index", "path", "counts", "ticks")
+
+
+def _array_type(name: str) -> Any:
+    dtype = types.int8 if name == "allowed" else types.int64
+    return types.Array(dtype, 1 if name in _LINES else 2, "C")
+
+
+def _same(at: Any) -> Tables:
+    return at  # type: ignore[no-any-return]
+
+
+tables: Callable[[Any], Tables] = _same
+"""The views of a block, for kernels."""
+
+if _COMPILED:
+
+    def _views(typing_context: Any, at: Any) -> Any:
+        """The views of a block. Written out here because kernels without reference counts may not return arrays."""
+        kinds = [_array_type(name) for name in Tables._fields]
+        result = types.NamedTuple(kinds, Tables)
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            block = context.make_array(signature.args[0])(context, builder, arguments[0])
+            intp = context.get_value_type(types.intp)
+
+            def word(place: int) -> Any:
+                return builder.load(builder.gep(block.data, [intp(place)]))
+
+            views = []
+            for place, kind in enumerate(kinds):
+                view = context.make_array(kind)(context, builder)
+                data = builder.inttoptr(word(3 * place), context.get_data_type(kind.dtype).as_pointer())
+                size = intp(context.get_abi_sizeof(context.get_data_type(kind.dtype)))
+                shape = [word(3 * place + 1 + axis) for axis in range(kind.ndim)]
+                strides = [size] if kind.ndim == 1 else [builder.mul(shape[1], size), size]
+                arrays.populate_array(view, data, shape, strides, size, None)
+                views.append(view._getvalue())
+            return context.make_tuple(builder, result, views)
+
+        return result(at), generate
+
+    tables = cast(Callable[[Any], Tables], intrinsic(_views))
