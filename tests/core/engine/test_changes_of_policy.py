@@ -6,7 +6,7 @@ import pytest
 
 from hal.core.engine import State
 from hal.core.engine.config import Backfill, EngineConfig
-from hal.core.engine.events import ConfigChanged, NodeSpec
+from hal.core.engine.events import ConfigChanged, NodeSpec, StartsRefused
 from hal.core.engine.invariants import check_invariants
 from hal.core.engine.scheduler import Scheduler
 from tests.core.engine.clusters import Starts, ended, engine, job, places
@@ -75,3 +75,27 @@ def test_a_change_in_the_middle_of_a_pass_begins_it_anew() -> None:
     scheduler.feed(ConfigChanged(EngineConfig(order="sjf", slice_starts=1)))
     scheduler.run(0)
     assert sink.jobs() == [1, 5, 4]
+
+
+def test_what_ran_when_the_order_changed_waits_again_at_the_place_of_the_new_order() -> None:
+    """Job 1 (8 s) is refused under `sjf` though it was started under `fcfs`: job 2 (4 s) goes before it now."""
+    _state, sink, scheduler = engine(EngineConfig(), NodeSpec("a", {"cpu": 4}))
+    scheduler.feed(job(1, 4, walltime_ms=8_000))
+    scheduler.run(0)
+    scheduler.feed(job(2, 4, walltime_ms=4_000))
+    scheduler.feed(ConfigChanged(EngineConfig(order="sjf")))
+    scheduler.feed(StartsRefused(sink.plans[-1].starts))
+    scheduler.run(0)
+    assert sink.jobs() == [1, 2]
+
+
+def test_more_work_than_before_fits_in_after_the_index_by_planned_time_was_dropped() -> None:
+    """200 jobs under EASY-SJBF, 1,000 more once the policy is EASY: all wait, in tables that grew."""
+    state, _sink, scheduler = engine(EngineConfig(backfill=Backfill.EASY_SJBF), NodeSpec("a", {"cpu": 4}))
+    for number in range(1, 201):
+        scheduler.feed(job(number, 4))
+    scheduler.feed(ConfigChanged(EngineConfig()))
+    for number in range(201, 1_201):
+        scheduler.feed(job(number, 4))
+    assert state.pending_tasks == 1_200
+    check_invariants(state)

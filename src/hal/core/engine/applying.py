@@ -36,8 +36,8 @@ from hal.core.engine.events import (
 )
 from hal.core.engine.plan import START
 from hal.core.engine.state import NO_KEYS, State
-from hal.core.engine.views import job_view, job_view_of_entries
-from hal.core.interfaces.order import Order
+from hal.core.engine.views import job_view, job_view_of_entries, job_view_of_runs
+from hal.core.interfaces.policy import JobView
 from hal.core.kernels import layout as L
 from hal.core.kernels.layout import M_VERSION, OK
 from hal.core.kernels.pending import (
@@ -243,26 +243,43 @@ def _jobs_updated(state: State, event: JobsUpdated) -> None:
         raise EngineError(f"JobsUpdated: {_REFUSALS[L.BAD_PRIORITY]}; the event was not applied")
     if (wall[wall != L.KEEP] < 0).any():
         raise EngineError(f"JobsUpdated: {_REFUSALS[L.BAD_TIME]}; the event was not applied")
-    rekeyed = None if state.order is None else _keys_after(state, state.order, jobs, priority, wall, planned)
-    _change(state, CHANGE_UPDATE, jobs, priority, wall, planned)
     top = int(state.meta[L.M_RUN_TOP])
     live = np.flatnonzero((state.runs[:top, L.R_NODES] > 0) & np.isin(state.runs[:top, L.R_JOB], jobs))
+    rekeyed = _Rekeyed(NO_KEYS, NO_KEYS, NO_KEYS)
+    if state.order is not None:
+        slots = _one_entry_of_each(state, jobs)
+        entries = _edited(job_view_of_entries(state, slots), jobs, priority, wall, planned)
+        runs = _edited(job_view_of_runs(state, live), jobs, priority, wall, planned)
+        rekeyed = _Rekeyed(entries.job, keys_of(state.order, entries), keys_of(state.order, runs))
+    _change(state, CHANGE_UPDATE, jobs, priority, wall, planned)
     if live.shape[0]:
         place = {int(job): k for k, job in enumerate(jobs)}
         which = [place[int(job)] for job in state.runs[live, L.R_JOB]]
         changed = np.stack([priority[which], wall[which], planned[which]], axis=1)
         retime(state.at, live, np.ascontiguousarray(changed))
-    if rekeyed is not None and rekeyed[0].shape[0]:
-        _change(state, CHANGE_REKEY, *rekeyed)
+    if rekeyed.running.shape[0]:
+        state.runs[live, L.R_KEY] = rekeyed.running
+    if rekeyed.waiting.shape[0]:
+        _change(state, CHANGE_REKEY, rekeyed.jobs, rekeyed.waiting)
 
 
-def _keys_after(state: State, order: Order, jobs: Any, priority: Any, wall: Any, planned: Any) -> tuple[Any, Any]:
-    """The waiting ones of these jobs and the keys that they will have once edited; asked before anything changes."""
-    edits = {job: k for k, job in enumerate(jobs.tolist())}
+class _Rekeyed(NamedTuple):
+    """An order plugin's keys of edited work, asked before anything changes: jobs that wait, theirs, those of runs."""
+
+    jobs: Any
+    waiting: Any
+    running: Any
+
+
+def _one_entry_of_each(state: State, jobs: Any) -> Any:
+    """Slots of waiting entries: the others of a job differ in nothing that an order sees but their attempts."""
     slots = np.flatnonzero((state.entries[:, L.E_WHERE] != L.WHERE_FREE) & np.isin(state.entries[:, L.E_JOB], jobs))
-    # One entry answers for its job: the others differ in nothing that an order sees but their attempts.
-    slots = slots[np.unique(state.entries[slots, L.E_JOB], return_index=True)[1]]
-    view = job_view_of_entries(state, slots)
+    return slots[np.unique(state.entries[slots, L.E_JOB], return_index=True)[1]]
+
+
+def _edited(view: JobView, jobs: Any, priority: Any, wall: Any, planned: Any) -> JobView:
+    """The view (a copy of columns) as it will be after the edits of `jobs`."""
+    edits = {job: k for k, job in enumerate(jobs.tolist())}
     for place, job in enumerate(view.job.tolist()):
         edit = edits[job]
         if priority[edit] != L.KEEP:
@@ -273,7 +290,7 @@ def _keys_after(state: State, order: Order, jobs: Any, priority: Any, wall: Any,
             view.walltime_ms[place] = min(wall[edit], L.INF)
         if planned[edit] != L.KEEP:
             view.planned_ms[place] = min(planned[edit], L.INF) if planned[edit] >= 0 else view.walltime_ms[place]
-    return view.job, keys_of(order, view)
+    return view
 
 
 def _clock_advanced(state: State, event: ClockAdvanced) -> None:
@@ -283,12 +300,18 @@ def _clock_advanced(state: State, event: ClockAdvanced) -> None:
 def _config_changed(state: State, event: ConfigChanged) -> None:
     order, _score, filters = state.policies_of(event.config)
     slots = np.flatnonzero(state.entries[: int(state.meta[L.M_ENTRY_TOP]), L.E_WHERE] != L.WHERE_FREE)
-    keys = NO_KEYS
-    if order is not None and slots.shape[0]:
+    live = np.flatnonzero(state.runs[: int(state.meta[L.M_RUN_TOP]), L.R_NODES] > 0)
+    keys = keys_of_runs = NO_KEYS
+    if order is not None:
         keys = keys_of(order, job_view_of_entries(state, slots))
+        keys_of_runs = keys_of(order, job_view_of_runs(state, live))
     if filters != state.filters:
         state.use_filters(filters)
     state.use_config(event.config)
+    # What runs may wait again one day: at the place that this order gives it.
+    retime(state.at, live, np.full((live.shape[0], 3), L.KEEP, np.int64))
+    if keys_of_runs.shape[0]:
+        state.runs[live, L.R_KEY] = keys_of_runs
     for place in range(int(state.meta[L.M_PROMISED])):
         state.rows[state.reserved[place, L.Q_ROW], L.W_PROMISED] = -1
     state.meta[L.M_RESERVATIONS] = 0

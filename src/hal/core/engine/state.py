@@ -446,7 +446,8 @@ class State:
             room = 2 * max(self.entries.shape[0], int(self.meta[L.M_ENTRY_TOP]) + count)
             self.entries = _grown(self.entries, room)
             self.rank = _grown(self.rank, room)
-            self.by_time = _grown(self.by_time, room if self.meta[L.M_BY_TIME] else FIRST_SLOTS)
+            if self.meta[L.M_BY_TIME]:
+                self.by_time = _grown(self.by_time, room)
             top = int(self.meta[L.M_ENTRY_TOP])
             heads = self._job_heads(top)
             self.job_index = np.zeros(_power_of_two(2 * room), np.int64)

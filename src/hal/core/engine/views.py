@@ -65,6 +65,21 @@ def job_view_of_entries(state: State, slots: NDArray[np.int64]) -> JobView:
     )
 
 
+def job_view_of_runs(state: State, slots: NDArray[np.int64]) -> JobView:
+    """Running attempts as an order plugin sees them, for the day that their tasks wait again."""
+    table = state.runs[slots]
+    classes = state.buckets[table[:, L.R_BUCKET], L.B_CLASS]
+    return JobView(
+        job=table[:, L.R_JOB],
+        priority=table[:, L.R_PRIORITY],
+        submit_ms=table[:, L.R_SUBMIT],
+        eligible_ms=table[:, L.R_ELIGIBLE],
+        walltime_ms=table[:, L.R_WALL],
+        planned_ms=table[:, L.R_PLANNED],
+        nodes=state.classes[classes, L.C_NODES],
+    )
+
+
 def node_view(state: State) -> NodeView:
     """All rows as resource-major float32 columns."""
     rows = len(state.row_names)
