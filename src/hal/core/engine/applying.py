@@ -79,7 +79,7 @@ def _refused(state: State, event: str, rows: Any, outcome: int) -> EngineError:
 
 def _block(rows: Any, dtype: np.dtype[Any], event: str) -> Any:
     """The rows as a contiguous block of the dtype that the kernels were compiled for."""
-    if rows.dtype is dtype and rows.shape[0] == 1:
+    if rows.dtype is dtype and rows.shape == (1,):
         return rows
     if rows.dtype != dtype or rows.ndim != 1:
         raise EngineError(f"{event}: rows have dtype {rows.dtype}, not hal.core.engine.events.{event}'s block dtype")
@@ -97,13 +97,32 @@ def _jobs_submitted(state: State, event: JobsSubmitted) -> None:
     class_ids = state._seen_class_ids if classes is state._seen_classes else state.intern_classes(classes)
     owner_ids = state._seen_owner_ids if owners is state._seen_owners else state.intern_owners(owners)
     keys = NO_KEYS if state.order is None else _plugin_keys(state, rows, class_ids)
+    # Jobs ascend in a block and over the engine's life, so only a block that begins with an older one can be at fault.
+    if rows.shape[0] and rows["job"][0] <= state.newest_job:
+        _check_not_running(state, rows)
     while True:
         outcome = state.calls["submit"](state.at, rows, class_ids, owner_ids, keys)
         if outcome == OK:
+            if rows.shape[0]:
+                state.newest_job = max(state.newest_job, int(rows["job"][-1]))
             return
         if outcome > L.GROW_BUCKETS:
             raise _refused(state, "JobsSubmitted", rows, outcome)
         state.grow(outcome, rows.shape[0])
+
+
+def _check_not_running(state: State, rows: Any) -> None:
+    """Raise EngineError when a submitted task runs already. The kernel looks only at what waits."""
+    runs = state.runs[: int(state.meta[L.M_RUN_TOP])]
+    runs = runs[(runs[:, L.R_NODES] > 0) & np.isin(runs[:, L.R_JOB], rows["job"])]
+    if not runs.shape[0]:
+        return
+    for row in rows[np.isin(rows["job"], runs[:, L.R_JOB])]:
+        since = runs[runs[:, L.R_JOB] == row["job"], L.R_TASK] - row["first_task"]
+        if ((since >= 0) & (since < row["tasks"])).any():
+            raise EngineError(
+                f"JobsSubmitted: job {int(row['job'])}: {_REFUSALS[L.BAD_LIVE]}; the event was not applied"
+            )
 
 
 def _plugin_keys(state: State, rows: Any, class_ids: Any) -> Any:
@@ -113,8 +132,16 @@ def _plugin_keys(state: State, rows: Any, class_ids: Any) -> Any:
     return keys_of(state.order, job_view(state, rows, class_ids))
 
 
+def _check_attempt_numbers(rows: Any, event: str) -> None:
+    """Kernels mark the attempts that a block has named by a negative number; no caller may name one so."""
+    if rows.shape[0] > 1 and int(rows["attempt"].min()) < 1:
+        row = rows[int(rows["attempt"].argmin())]
+        raise EngineError(f"{event}: {_attempt_name(row)}: attempts count from 1; the event was not applied")
+
+
 def _attempts_ended(state: State, event: AttemptsEnded) -> None:
     rows = _block(event.rows, END, "AttemptsEnded")
+    _check_attempt_numbers(rows, "AttemptsEnded")
     while True:
         outcome = state.calls["end"](state.at, rows)
         if outcome == OK:
@@ -161,6 +188,7 @@ _NO_TABLE: Final = np.zeros((0, 2), np.int64)
 
 def _starts_refused(state: State, event: StartsRefused) -> None:
     starts = _block(event.starts, START, "StartsRefused")
+    _check_attempt_numbers(starts, "StartsRefused")
     while True:
         outcome = state.calls["refuse"](state.at, starts, int(event.new_attempt))
         if outcome == OK:
@@ -185,6 +213,7 @@ def _allocations_adopted(state: State, event: AllocationsAdopted) -> None:
     for name, count in (("class_index", len(event.classes)), ("owner_index", len(event.owners))):
         if rows.shape[0] and (rows[name].min() < 0 or rows[name].max() >= count):
             raise EngineError(f"AllocationsAdopted: {name} is out of range; the event was not applied")
+    _check_adopted(rows, index)
     class_ids = state.intern_classes(event.classes)
     owner_ids = state.intern_owners(event.owners)
     keys = NO_KEYS
@@ -193,10 +222,36 @@ def _allocations_adopted(state: State, event: AllocationsAdopted) -> None:
     while True:
         outcome = state.calls["adopt"](state.at, rows, row_of[index], class_ids, owner_ids, keys)
         if outcome == OK:
+            state.newest_job = max(state.newest_job, int(rows["job"].max(initial=-1)))
             return
         if outcome > L.GROW_BUCKETS:
             raise _refused(state, "AllocationsAdopted", rows, outcome)
         state.grow(outcome, max(rows.shape[0], index.shape[0]))
+
+
+def _check_adopted(rows: Any, index: Any) -> None:
+    """What the kernel takes for granted of each row, and of the block: each task once, each of its nodes once."""
+    for bad, why in (
+        ((rows["job"] < 0) | (rows["task"] < 0) | (rows["attempt"] < 1), "job and task count from 0, attempts from 1"),
+        ((rows["priority"] >= L.PRIORITY_LIMIT) | (rows["priority"] < -L.PRIORITY_LIMIT), _REFUSALS[L.BAD_PRIORITY]),
+        (rows["walltime_ms"] < 0, _REFUSALS[L.BAD_TIME]),
+    ):
+        if bad.any():
+            row = rows[int(bad.argmax())]
+            raise EngineError(f"AllocationsAdopted: {_attempt_name(row)}: {why}; the event was not applied")
+    seen: set[tuple[int, int]] = set()
+    for row in rows:
+        first = int(row["row_offset"])
+        nodes = index[first : first + int(row["row_count"])].tolist()
+        task = (int(row["job"]), int(row["task"]))
+        if task in seen or len(set(nodes)) < len(nodes):
+            what = "is named twice" if task in seen else "names a node twice"
+            raise EngineError(f"AllocationsAdopted: {_attempt_name(row)} {what}; the event was not applied")
+        seen.add(task)
+
+
+def _attempt_name(row: Any) -> str:
+    return f"job {int(row['job'])} task {int(row['task'])} attempt {int(row['attempt'])}"
 
 
 def _change(state: State, what: int, jobs: Any, one: Any = NO_KEYS, two: Any = NO_KEYS, three: Any = NO_KEYS) -> None:

@@ -127,6 +127,8 @@ class State:
         self.profile: Table = np.zeros((256, L.POINT_SIZE + 1), np.int64)
         self.events: Table = np.zeros((2, 512), np.int64)
         self.scores: Table = np.zeros((1, 4), np.int64)
+        self.newest_job = -1
+        """The largest job id that was ever submitted or adopted."""
         self.order: Order | None = None
         self.score: Score | None = None
         self.filters: list[Filter] = []
