@@ -11,6 +11,7 @@ import pytest
 from hal.core.model import AttemptState, Event, EventKind, JobSpec, NodeState, Retries, TaskState, check_spec
 from hal.store import (
     AppendEvents,
+    AppendPolicy,
     AttemptEnd,
     AttemptMark,
     EditJobs,
@@ -24,14 +25,11 @@ from hal.store import (
     MemoryDatabase,
     NodeRow,
     Operation,
+    PolicyRow,
     ProgressJobs,
-    PutAccounts,
     PutMeta,
     PutNodes,
-    PutQueues,
     PutSpans,
-    PutUsers,
-    QueueRow,
     RememberIdempotent,
     Retention,
     Span,
@@ -60,7 +58,7 @@ def test_a_new_store_is_empty(leader: Leader) -> None:
     """Nothing is in it, and time and sequence begin at nothing."""
     loaded = leader.store.load()
     assert (loaded.epoch, loaded.last_seq, loaded.last_job_id, loaded.now_ms) == (1, 0, 0, 0)
-    assert (loaded.jobs, loaded.nodes, loaded.queues) == ([], [], [])
+    assert (loaded.jobs, loaded.nodes, loaded.policy) == ([], [], None)
     assert leader.store.jobs() == []
     assert leader.store.counts() == {}
     assert leader.store.job(1) is None
@@ -81,15 +79,13 @@ def test_what_was_committed_is_what_is_loaded(leader: Leader, place: Path | Memo
         2, 999, 4, state=AttemptState.RUNNING, nodes=("n1", "n2"), retries=2, started_ms=3, cause="x", steps=ended
     )
     node = NodeRow("n1", {"cpu": 4_000}, {"rack": "r1"}, NodeState.CORDONED, "boot", "why", 77, ("no cgroups",))
-    queue = QueueRow("default", {"walltime_ms": None, "slope": 1.5, "users": ["a"]})
+    policy = PolicyRow(version=1, at_ms=4_000, user="alice", note="because", document='{"queues":{}}')
     leader.commit(
         InsertJobs(rows),
         PutSpans(put=spans),
         InsertAttempts([active]),
         PutNodes([node]),
-        PutQueues([queue]),
-        PutAccounts(["b", "a"]),
-        PutUsers(["u"]),
+        AppendPolicy(policy),
         PutMeta({"k": "v"}),
         AppendEvents([event(EventKind.JOBS_SUBMITTED, [1, 2])]),
         now_ms=5_000,
@@ -100,11 +96,29 @@ def test_what_was_committed_is_what_is_loaded(leader: Leader, place: Path | Memo
     assert loaded.jobs == rows
     assert loaded.spans == {1: spans[:1], 2: spans[1:]}
     assert loaded.attempts == {2: [active]}
-    assert (loaded.nodes, loaded.queues) == ([node], [queue])
-    assert (loaded.accounts, loaded.users, loaded.meta) == (["a", "b"], ["u"], {"k": "v"})
+    assert (loaded.nodes, loaded.policy, loaded.meta) == ([node], policy, {"k": "v"})
     assert (loaded.epoch, loaded.last_seq, loaded.last_job_id, loaded.now_ms) == (1, 1, 2, 5_000)
-    assert (again.nodes(), again.queues(), again.meta("k"), again.meta("x")) == ([node], [queue], "v", None)
+    assert (again.nodes(), again.policy(), again.meta("k"), again.meta("x")) == ([node], policy, "v", None)
     again.close()
+
+
+def test_versions_of_the_policy_are_kept_up_to_the_bound(leader: Leader) -> None:
+    """The newest holds and always stays; older ones are listed newest first, page by page, and read by number."""
+    for version in range(1, 8):
+        leader.commit(AppendPolicy(PolicyRow(version=version, at_ms=version, user="u", document=f"{version}")))
+    store = leader.store
+    assert [row.version for row in store.policies(limit=3)] == [7, 6, 5]
+    assert [row.version for row in store.policies(before=5, limit=3)] == [4, 3, 2]
+    assert {row.document for row in store.policies()} == {""}
+    found = store.policy(2)
+    assert found is not None
+    assert (found.document, store.policy(9)) == ("2", None)
+    assert store.trim(0, Retention(policies_count=2), epoch=leader.epoch).policies == 5
+    assert [row.version for row in store.policies()] == [7, 6]
+    assert store.trim(0, Retention(policies_count=0), epoch=leader.epoch).policies == 1
+    newest = store.load().policy
+    assert newest is not None
+    assert newest.document == "7"
 
 
 def test_a_group_that_contradicts_the_store_leaves_nothing_behind(leader: Leader) -> None:

@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from hal.core.model import spec_schema
+from hal.core.model.policy_text import policy_schema
 
 
 def openapi() -> dict[str, Any]:
@@ -30,6 +31,7 @@ def frames() -> str:
 
 DOCUMENTS: Final[dict[str, Callable[[], dict[str, Any] | str]]] = {
     "jobspec.schema.json": spec_schema,
+    "policy.schema.json": policy_schema,
     "openapi/hal-v1.json": openapi,
     "frames.md": frames,
 }

@@ -200,11 +200,17 @@ class NodeRow(Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
 
-class QueueRow(Struct, frozen=True):
-    """A queue and its configuration as plain data."""
+class PolicyRow(Struct, frozen=True, kw_only=True):
+    """One version of the policy, and who made it the one that holds."""
 
-    name: str
-    config: dict[str, Any] = {}
+    version: int
+    """Ascending from 1."""
+    at_ms: int
+    user: str = ""
+    """Empty: taken in from hal.toml."""
+    note: str = ""
+    document: str = ""
+    """Canonical JSON; '' in listings."""
 
 
 class NewEvent(Struct, frozen=True, kw_only=True):
@@ -274,22 +280,10 @@ class PutNodes(Struct, frozen=True):
     rows: list[NodeRow]
 
 
-class PutQueues(Struct, frozen=True):
-    """Queues, new or changed; those not named stay."""
+class AppendPolicy(Struct, frozen=True):
+    """The next version of the policy; it holds from now on."""
 
-    rows: list[QueueRow]
-
-
-class PutAccounts(Struct, frozen=True):
-    """Accounts that exist from now on."""
-
-    names: list[str]
-
-
-class PutUsers(Struct, frozen=True):
-    """Users that exist from now on."""
-
-    names: list[str]
+    row: PolicyRow
 
 
 class PutMeta(Struct, frozen=True):
@@ -322,9 +316,7 @@ Operation = (
     | MarkAttempts
     | EndAttempts
     | PutNodes
-    | PutQueues
-    | PutAccounts
-    | PutUsers
+    | AppendPolicy
     | PutMeta
     | AppendEvents
     | RememberIdempotent

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Select, and_, exists, func, select, tuple_
 
 from hal.core.model import AttemptState, Event, EventKind, JobSpec, NodeState, TaskState, dec_hook
 from hal.store import schema
-from hal.store.operations import MAX_EVENT_JOBS, AttemptRow, JobRow, NodeRow, QueueRow, Span, StepEnd
+from hal.store.operations import MAX_EVENT_JOBS, AttemptRow, JobRow, NodeRow, PolicyRow, Span, StepEnd
 from hal.store.views import MAX_PAGE, JobFilter, Loaded, Remembered
 
 AnyRow = Sequence[Any]
@@ -102,9 +102,7 @@ def load(connection: Connection) -> Loaded:
         attempts=dict(attempts),
         ended_dependencies=_ended_dependencies(connection, specs, jobs),
         nodes=nodes(connection),
-        queues=queues(connection),
-        accounts=list(connection.execute(select(schema.accounts.c.name).order_by("name")).scalars()),
-        users=list(connection.execute(select(schema.users.c.name).order_by("name")).scalars()),
+        policy=policy(connection),
         meta={row[0]: row[1] for row in connection.execute(select(schema.meta.c.key, schema.meta.c.value))},
     )
 
@@ -288,10 +286,20 @@ def nodes(connection: Connection) -> list[NodeRow]:
     ]
 
 
-def queues(connection: Connection) -> list[QueueRow]:
-    """All queues by name."""
-    query = select(schema.queues.c.name, schema.queues.c.config).order_by(schema.queues.c.name)
-    return [QueueRow(name, _ANY_BY_NAME.decode(config)) for name, config in connection.execute(query)]
+def policy(connection: Connection, version: int | None = None) -> PolicyRow | None:
+    """That version of the policy, or the newest."""
+    p = schema.policies.c
+    query = select(p.version, p.at_ms, p.user, p.note, p.document).order_by(p.version.desc()).limit(1)
+    row = connection.execute(query if version is None else query.where(p.version == version)).first()
+    return None if row is None else PolicyRow(version=row[0], at_ms=row[1], user=row[2], note=row[3], document=row[4])
+
+
+def policies(connection: Connection, before: int | None, limit: int) -> list[PolicyRow]:
+    """A page of versions, newest first, without their documents."""
+    p = schema.policies.c
+    query = select(p.version, p.at_ms, p.user, p.note).order_by(p.version.desc()).limit(page(limit))
+    rows = connection.execute(query if before is None else query.where(p.version < before))
+    return [PolicyRow(version=row[0], at_ms=row[1], user=row[2], note=row[3]) for row in rows]
 
 
 def remembered(connection: Connection, key: str) -> Remembered | None:

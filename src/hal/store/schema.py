@@ -140,16 +140,16 @@ nodes = Table(
     Column("notes", Text, nullable=False),
 )
 
-queues = Table(
-    "queues",
+policies = Table(
+    "policies",
     metadata,
-    Column("name", Text, primary_key=True),
-    Column("config", Text, nullable=False),
+    Column("version", INT, primary_key=True, autoincrement=False),
+    Column("at_ms", INT, nullable=False),
+    Column("user", Text, nullable=False),
+    Column("note", Text, nullable=False),
+    Column("document", Text, nullable=False),
 )
-
-accounts = Table("accounts", metadata, Column("name", Text, primary_key=True))
-
-users = Table("users", metadata, Column("name", Text, primary_key=True))
+"""Every version of the policy that is kept, as canonical JSON; the newest is the one that holds."""
 
 events = Table(
     "events",

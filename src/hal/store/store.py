@@ -20,7 +20,7 @@ from hal.store.bulk import first, insert_rows
 from hal.store.database import Database, MemoryDatabase, open_database, store_error
 from hal.store.errors import CommitUnknown, StaleEpoch, StoreError, StoreFull
 from hal.store.migrate import HEAD, migrate, revision_of
-from hal.store.operations import AttemptRow, Committed, Group, JobRow, NodeRow, QueueRow, Span
+from hal.store.operations import AttemptRow, Committed, Group, JobRow, NodeRow, PolicyRow, Span
 from hal.store.tasks import task, tasks
 from hal.store.views import JobFilter, Loaded, Remembered, Retention, TaskRow, Trimmed
 from hal.store.write import write
@@ -141,6 +141,7 @@ class Store:
                 _trim_events(connection, now_ms, retention),
                 _trim_commits(connection, retention),
                 _trim_keys(connection, now_ms, retention),
+                _trim_policies(connection, retention),
             )
         return Trimmed(*removed, more=TRIMMED_AT_ONCE in removed)
 
@@ -245,10 +246,19 @@ class Store:
         with self._database.reading("listing nodes") as connection:
             return read.nodes(connection)
 
-    def queues(self) -> list[QueueRow]:
-        """All queues."""
-        with self._database.reading("listing queues") as connection:
-            return read.queues(connection)
+    def policy(self, version: int | None = None) -> PolicyRow | None:
+        """That version of the policy, or the newest; None when it is not kept or never was."""
+        with self._database.reading("reading a policy") as connection:
+            return read.policy(connection, version)
+
+    def policies(self, *, before: int | None = None, limit: int = 100) -> list[PolicyRow]:
+        """A page of versions of the policy, newest first, without their documents.
+
+        Args:
+            before: the last version of the page before.
+        """
+        with self._database.reading("listing policies") as connection:
+            return read.policies(connection, before, limit)
 
     def idempotent(self, key: str) -> Remembered | None:
         """The answer that was given to the request with that idempotency key, while it is kept."""
@@ -319,6 +329,16 @@ def _trim_commits(connection: Connection, retention: Retention) -> int:
         return 0
     keep_from = min(newest + 1 - max(retention.commits_count, 1), oldest + TRIMMED_AT_ONCE)
     return connection.execute(delete(schema.commits).where(c.number < keep_from)).rowcount
+
+
+def _trim_policies(connection: Connection, retention: Retention) -> int:
+    p = schema.policies.c
+    newest = connection.execute(select(func.max(p.version))).scalar()
+    if newest is None:
+        return 0
+    keep_from = newest + 1 - max(retention.policies_count, 1)
+    old = select(p.version).where(p.version < keep_from).order_by(p.version).limit(TRIMMED_AT_ONCE)
+    return connection.execute(delete(schema.policies).where(p.version.in_(old))).rowcount
 
 
 def _trim_keys(connection: Connection, now_ms: int, retention: Retention) -> int:

@@ -10,7 +10,7 @@ from typing import Final
 from msgspec import Struct
 
 from hal.core.model import TaskState
-from hal.store.operations import AttemptRow, JobRow, NodeRow, QueueRow, Span
+from hal.store.operations import AttemptRow, JobRow, NodeRow, PolicyRow, Span
 
 MAX_PAGE: Final = 10_000
 """Longest page that a list gives."""
@@ -36,9 +36,8 @@ class Loaded(Struct, frozen=True, kw_only=True):
     ended_dependencies: dict[int, JobRow]
     """Ended jobs that these jobs' dependencies name by id."""
     nodes: list[NodeRow]
-    queues: list[QueueRow]
-    accounts: list[str]
-    users: list[str]
+    policy: PolicyRow | None
+    """The newest version; None before the first."""
     meta: dict[str, str]
 
 
@@ -92,6 +91,8 @@ class Retention(Struct, frozen=True, kw_only=True):
     events_count: int = 1_000_000
     commits_count: int = 10_000
     idempotency_ms: int = 86_400_000
+    policies_count: int = 1_000
+    """Versions of the policy; the newest always stays."""
 
 
 class Trimmed(Struct, frozen=True):
@@ -100,5 +101,6 @@ class Trimmed(Struct, frozen=True):
     events: int
     commits: int
     keys: int
+    policies: int
     more: bool
     """There is more to remove; call again."""

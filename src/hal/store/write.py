@@ -5,7 +5,7 @@ A row to change that is not there raises `GroupRefused`; the caller's transactio
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from msgspec.structs import asdict
 from sqlalchemy import Connection, Table, bindparam, delete, exists, insert, literal, select
@@ -15,6 +15,7 @@ from hal.store import schema
 from hal.store.bulk import Params, insert_rows, json_text
 from hal.store.operations import (
     AppendEvents,
+    AppendPolicy,
     EditJobs,
     EndAttempts,
     InsertAttempts,
@@ -22,12 +23,9 @@ from hal.store.operations import (
     MarkAttempts,
     Operation,
     ProgressJobs,
-    PutAccounts,
     PutMeta,
     PutNodes,
-    PutQueues,
     PutSpans,
-    PutUsers,
     RememberIdempotent,
 )
 from hal.store.write_jobs import edit_jobs, insert_jobs, progress_jobs
@@ -56,13 +54,8 @@ def write(connection: Connection, operation: Operation, now_ms: int, last_seq: i
             end_attempts(connection, operation)
         case PutNodes():
             _put_nodes(connection, operation)
-        case PutQueues():
-            rows = [{"name": row.name, "config": json_text(row.config)} for row in operation.rows]
-            _replace(connection, schema.queues, "name", rows)
-        case PutAccounts():
-            _add_names(connection, schema.accounts, operation.names)
-        case PutUsers():
-            _add_names(connection, schema.users, operation.names)
+        case AppendPolicy():
+            insert_rows(connection, schema.policies, [asdict(operation.row)])
         case PutMeta():
             rows = [{"key": key, "value": value} for key, value in operation.values.items()]
             _replace(connection, schema.meta, "key", rows)
@@ -127,11 +120,6 @@ def _remember(connection: Connection, operation: RememberIdempotent, now_ms: int
         literal(operation.key), literal(now_ms), literal(operation.fingerprint), literal(operation.response)
     ).where(absent)
     connection.execute(insert(table).from_select(["key", "at_ms", "fingerprint", "response"], values))
-
-
-def _add_names(connection: Connection, table: Table, names: Sequence[str]) -> None:
-    known = set(connection.execute(select(table.c.name)).scalars())
-    insert_rows(connection, table, [{"name": name} for name in dict.fromkeys(names) if name not in known])
 
 
 def _replace(connection: Connection, table: Table, key: str, rows: list[Params]) -> None:

@@ -28,6 +28,7 @@ resource_names = st.sampled_from(["cpu", "memory", "gpu", "disk"]) | st.from_reg
 resources = st.dictionaries(resource_names, st.integers(1, MAX_AMOUNT), min_size=1, max_size=5).map(Resources)
 names = st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9_.:@/+-]{0,127}", fullmatch=True)
 labels = st.from_regex(r"[A-Za-z0-9]([A-Za-z0-9_./-]{0,126}[A-Za-z0-9])?", fullmatch=True)
+licence_names = st.from_regex(r"[A-Za-z0-9]([A-Za-z0-9_./-]{0,62}[A-Za-z0-9])?", fullmatch=True)
 texts = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=40)
 env_names = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,20}", fullmatch=True)
 
@@ -73,6 +74,10 @@ def job_specs(draw: st.DrawFn) -> JobSpec:
         queue=draw(st.just("default") | names),
         account=draw(st.just("") | names),
         user=draw(st.just("") | names),
+        qos=draw(st.just("") | names),
+        booking=draw(st.just("") | names),
+        licences=draw(st.dictionaries(licence_names, st.integers(1, MAX_AMOUNT), max_size=3)),
+        deadline_ms=draw(st.integers(0, MAX_AMOUNT)),
         priority=draw(st.integers(-MAX_PRIORITY, MAX_PRIORITY)),
         command=(draw(texts.filter(bool)), *draw(st.lists(texts, max_size=4))) if by_command else (),
         script="" if by_command else "#!/bin/sh\n" + draw(texts),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from hal.core.engine.config import Backfill
@@ -12,7 +15,7 @@ from hal.daemons.controller.config import Config, read_config, with_tcp
 def test_an_empty_file_gives_the_default_queue_and_no_tcp() -> None:
     """Nothing need be written."""
     config = read_config("")
-    assert (list(config.site.queues), config.tcp, config.engine.backfill) == (["default"], None, Backfill.EASY)
+    assert (list(config.policy.queues), config.tcp, config.engine.backfill) == (["default"], None, Backfill.EASY)
     assert config == Config()
 
 
@@ -22,9 +25,9 @@ def test_queues_names_and_policies_are_read() -> None:
         'users = ["a"]\n[engine]\nbackfill = "conservative"\nfilters = ["f"]\n'
         '[queues.short]\nmax_walltime = "15m"\n[server]\ntcp = "8642"'
     )
-    assert config.site.queues["short"].max_walltime == 900_000
+    assert config.policy.queues["short"].max_walltime == 900_000
     assert (config.engine.backfill, config.engine.filters) == (Backfill.CONSERVATIVE, ("f",))
-    assert (set(config.site.queues), config.site.users, config.tcp) == (
+    assert (set(config.policy.queues), config.policy.users, config.tcp) == (
         {"default", "short"},
         ("a",),
         ("127.0.0.1", 8642),
@@ -52,3 +55,12 @@ def test_a_mistake_is_named(text: str, says: str) -> None:
     with pytest.raises(SpecError, match=r"^hal\.toml: ") as caught:
         read_config(text)
     assert says in str(caught.value)
+
+
+def test_the_file_of_the_manual_is_read() -> None:
+    """docs/config.md shows a file that starts a controller."""
+    page = (Path(__file__).parents[3] / "docs" / "config.md").read_text()
+    (shown,) = re.findall(r"^```toml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    config = read_config(shown)
+    assert set(config.policy.queues) == {"default", "short"}
+    assert config.policy.bookings["upkeep"].start_ms == 1_894_003_200_000

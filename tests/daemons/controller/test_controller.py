@@ -6,10 +6,9 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from hal.core.model import StepId
+from hal.core.model import Duration, StepId
+from hal.core.model.policy import Policy, Queue
 from hal.daemons.controller.config import Config
-from hal.planes.tasks import Site
-from hal.planes.tasks.admission import Queue
 from hal.wire.frames import ExitCause
 from tests.daemons.controller.running import Running, on_controller, running
 
@@ -161,7 +160,7 @@ def test_held_work_waits_and_why_says_so(hal_home: Path) -> None:
 
 def test_a_changed_walltime_reaches_running_steps_and_limits_hold(hal_home: Path) -> None:
     """PATCH within the queue's limit is told to the node; beyond it is refused with the limit."""
-    site = Site(queues={"default": Queue(max_walltime=7_200_000)})  # type: ignore[arg-type]
+    policy = Policy(queues={"default": Queue(max_walltime=Duration(7_200_000))})
 
     async def body(hal: Running) -> None:
         agent = await hal.agent()
@@ -173,7 +172,7 @@ def test_a_changed_walltime_reaches_running_steps_and_limits_hold(hal_home: Path
         refused = await hal.http.patch(f"/v1/jobs/{job}", json={"walltime": "3h"})
         assert (refused.status_code, "2h" in refused.json()["hint"]) == (400, True)
 
-    on_controller(hal_home, body, Config(site=site))
+    on_controller(hal_home, body, Config(policy=policy))
 
 
 def test_a_restarted_controller_goes_on_where_it_was(hal_home: Path) -> None:

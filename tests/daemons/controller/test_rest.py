@@ -15,8 +15,10 @@ from hal.core.model import JobSpec, spec_from_plain
 from hal.daemons.controller.config import Config, read_config
 from hal.daemons.controller.endpoints import endpoints
 from hal.daemons.controller.openapi import document
+from hal.daemons.controller.policy_endpoints import policy_endpoints
 from tests.daemons.controller.running import Running, on_controller
 
+ENDPOINTS = (*endpoints(), *policy_endpoints())
 TRUE = {"command": ["exit", "0"]}
 
 
@@ -203,7 +205,7 @@ def test_events_are_streamed_and_resumed_where_they_stopped(hal_home: Path) -> N
 
     async def body(hal: Running) -> None:
         await hal.submit(TRUE)
-        seen = await read_events(hal, {"after": "0"}, 2)
+        seen = await read_events(hal, {"after": "0"}, 3)
         kinds = [event["kind"] for event in seen]
         assert "jobs-submitted" in kinds
         last = str(seen[-1]["sequence"])
@@ -266,13 +268,14 @@ def test_the_openapi_document_names_what_is_served_with_valid_schemas(hal_home: 
         kind, name = part.split('"', 1)[0].split("/")
         assert name in told["components"][kind], (kind, name)
     assert {"JobSpec", "JobView", "Problem"} <= names
-    ids = [e.name for e in endpoints()]
+    ids = [e.name for e in ENDPOINTS]
     assert len(ids) == len(set(ids))
 
     async def body(hal: Running) -> None:
         assert (await hal.http.get("/v1/openapi.json")).json() == told
-        for endpoint in endpoints():
+        for endpoint in ENDPOINTS:
             path = endpoint.path.replace("{job}", "999").replace("{task}", "0").replace("{name}", "n9")
+            path = path.replace("{version}", "1")
             if endpoint.name in ("listEvents", "readLog"):
                 continue
             answer = await hal.http.request(endpoint.method, path, json={} if endpoint.body else None)
@@ -282,7 +285,7 @@ def test_the_openapi_document_names_what_is_served_with_valid_schemas(hal_home: 
     on_controller(hal_home, body)
 
 
-paths = st.sampled_from([e.path for e in endpoints() if e.name != "listEvents"]) | st.text(max_size=20).map(
+paths = st.sampled_from([e.path for e in ENDPOINTS if e.name != "listEvents"]) | st.text(max_size=20).map(
     lambda t: f"/v1/{t}"
 )
 values = st.sampled_from(["1", "0", "-1", "1.5", "x", "", "999999999999999999999", "é", "1.0", "%00"]) | st.text(

@@ -9,6 +9,7 @@ from hal.core.engine.events import (
     INF,
     AllocationsAdopted,
     AttemptsEnded,
+    ConfigChanged,
     Event,
     JobsCancelled,
     JobsSubmitted,
@@ -64,7 +65,7 @@ class PendingModel:
             case AllocationsAdopted():
                 for row in event.rows:
                     self.running[(int(row["job"]), int(row["task"]))] = int(row["attempt"])
-            case JobsUpdated():
+            case JobsUpdated() | ConfigChanged():
                 pass
             case _:
                 raise AssertionError(f"the plane never says {type(event).__name__}")

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from hal.core.model import StepId, spec_from_plain
-from hal.planes.tasks import Arrival, Change, EndedJob, LiveJob, Site, Submitter, TaskPlane, check_table
+from hal.core.model.policy import Policy
+from hal.core.model.policy_check import check_policy
+from hal.planes.tasks import Arrival, Change, EndedJob, LiveJob, Submitter, TaskPlane, check_table
 from hal.wire.frames import ExitCause, StepExit, Usage
 from tests.planes.tasks.pending_model import PendingModel, Task
 
@@ -16,11 +18,11 @@ TRUE = {"command": ["true"]}
 class SmallPlane:
     """Submit, plan, end, by short names; time stands where the test puts it."""
 
-    def __init__(self, site: Site | None = None, nodes: int = 2) -> None:
+    def __init__(self, policy: Policy | None = None, nodes: int = 2) -> None:
         self.now_ms = 1_000
         self.names = [f"n{number}" for number in range(1, nodes + 1)]
         self.engine = PendingModel()
-        self.plane = TaskPlane(site or Site(), self.engine)
+        self.plane = TaskPlane(check_policy(policy or Policy()), self.engine)
         for name in self.names:
             self.plane.node_joined(Arrival(name=name, capacity={"cpu": 64_000}, boot_id="b1"), self.now_ms)
         self.commit()

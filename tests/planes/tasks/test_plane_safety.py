@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from hal.core.model import AttemptState, HALError, JobSpec, TaskState, spec_from_plain
-from hal.planes.tasks import Arrival, EndedJob, EndedTask, JobPatch, Site, Submitter, TaskPlane, check_table
+from hal.core.model.policy import Policy
+from hal.planes.tasks import Arrival, EndedJob, EndedTask, JobPatch, Submitter, TaskPlane, check_table
 from hal.planes.tasks.submission import UnknownJobs
 from hal.store import Group, MemoryDatabase, Store
 from hal.wire.frames import ExitCause, Refusal, StepExit, StepStarted, Usage
@@ -60,7 +61,7 @@ class PlaneMachine(RuleBasedStateMachine):
         self.store = Store.open(self.disk)
         self.epoch = self.store.take_leadership("test", self.now_ms)
         self.engine = PendingModel()
-        self.plane = TaskPlane(Site(), self.engine)
+        self.plane = TaskPlane(Policy(), self.engine)
         for event in self.plane.load(self.store.load()):
             self.engine.apply(event)
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from hal.core.model import ConflictError, Duration, SpecError, TaskState, spec_from_plain
-from hal.planes.tasks import EndedJob, Queue, Site, UnknownJobs
+from hal.core.model.policy import Account, Policy, Queue
+from hal.planes.tasks import EndedJob, UnknownJobs
 from tests.planes.tasks.small_plane import BY, SmallPlane
 
 
@@ -114,8 +115,8 @@ def test_queue_limits_and_declared_names_hold() -> None:
     """The queue's default walltime is given, longer ones and undeclared accounts are refused, its own users only."""
     short = Queue(name="short", default_walltime=Duration(60_000), max_walltime=Duration(120_000), users=("bob",))
     shut = Queue(name="shut", open=False)
-    site = Site(queues={"default": Queue(), "short": short, "shut": shut}, accounts=("physics",))
-    plane = SmallPlane(site)
+    policy = Policy(queues={"short": short, "shut": shut}, accounts={"physics": Account()})
+    plane = SmallPlane(policy)
     assert "at most 2m" in refused(plane, {"queue": "short", "user": "bob", "walltime": "1h"}).hint
     assert "queue 'short'" in refused(plane, {"queue": "short"}).message
     assert "physics" in refused(plane, {"account": "chemistry"}).hint

@@ -9,6 +9,8 @@ from enum import StrEnum
 
 import msgspec
 
+from hal.core.model.policy import Policy
+
 
 class Backfill(StrEnum):
     """What may overtake a job that waits for resources.
@@ -34,6 +36,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     slice_work: row checks and candidates that one cycle may spend before it hands back a cursor.
     slice_starts: starts that one cycle may plan. fast_starts: starts of a fast-lane slice of the Scheduler.
     claim_after_ms: how long the first waiting job may wait for a release that is 'never' before it claims rows.
+    policy: queues, shares, limits, bookings, licences.
     max_reservations: waiting jobs that hold a reservation under CONSERVATIVE; the ones behind wait without.
     """
 
@@ -48,3 +51,4 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     fast_work: int = 1_000_000
     claim_after_ms: int = 600_000
     max_reservations: int = 1 << 20
+    policy: Policy = Policy()

@@ -25,6 +25,9 @@ MAX_SPEC_BYTES: Final = 16 << 20
 MAX_NESTING: Final = 16
 """Deepest table inside a spec."""
 
+MAX_DIGITS: Final = 19
+"""Of a count of licences, one more than any that is accepted."""
+
 _SCALARS = frozenset({str, int, float, bool, type(None)})
 _UNKNOWN = re.compile(r"contains unknown field `(.*?)`(?: - at `(.*)`)?$", re.DOTALL)
 _AT = re.compile(r"(.*) - at `\$?\.?(.*)`$", re.DOTALL)
@@ -148,6 +151,12 @@ def spec_schema() -> dict[str, Any]:
         "description": "program and arguments, run without a shell",
         "default": [],
     }
+    fields["licences"] = _or(
+        fields["licences"],
+        {"type": "string"},
+        {"type": "array", "items": {"type": "string"}},
+        examples=[{"matlab": 2}, "matlab:2,ansys"],
+    )
     fields["env"]["additionalProperties"] = {"type": ["string", "number", "boolean"]}
     count = {"type": "integer", "minimum": 0, "maximum": MAX_RETRIES}
     fields["retries"] = _or(count, {"$ref": "#/$defs/Retries"}, default={})
@@ -189,6 +198,23 @@ def parse_constraint(text: str) -> Constraint:
             f"constraints: '{shown(text)}' names no label", hint="write label=value, label!=value, label or !label"
         )
     return msgspec.convert(raw, Constraint)
+
+
+def parse_licences(value: str | Iterable[Any]) -> dict[str, int]:
+    """`matlab:2,ansys` or `['matlab:2', 'ansys']`: amounts by name, one where no amount is given.
+
+    Raises:
+        SpecError: not NAME or NAME:N, or a name given twice.
+    """
+    out: dict[str, int] = {}
+    for part in value.split(",") if isinstance(value, str) else value:
+        name, colon, count = str(part).strip().partition(":")
+        if not name or (colon and not (count.isascii() and count.isdigit() and len(count) < MAX_DIGITS)):
+            raise SpecError(f"licences: '{shown(part)}' is not NAME:N", hint="write it like matlab:2, or just matlab")
+        if name in out:
+            raise SpecError(f"licences: '{shown(name)}' is given twice")
+        out[name] = int(count) if colon else 1
+    return out
 
 
 def parse_dependency(text: str) -> Dependency:
@@ -238,6 +264,8 @@ def _loosened(raw: Mapping[Any, Any]) -> dict[str, Any]:
         out["constraints"] = [parse_constraint(c) if isinstance(c, str) else c for c in out["constraints"]]
     if isinstance(out.get("dependencies"), list | tuple):
         out["dependencies"] = [_dependency(d) for d in out["dependencies"]]
+    if isinstance(out.get("licences"), str | list | tuple):
+        out["licences"] = parse_licences(out["licences"])
     if isinstance(out.get("retries"), int) and not isinstance(out["retries"], bool):
         out["retries"] = {"max": out["retries"]}
     if isinstance(out.get("env"), Mapping):

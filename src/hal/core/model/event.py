@@ -29,6 +29,7 @@ class EventKind(StrEnum):
     NODE_JOINED = "node-joined"
     NODE_CHANGED = "node-changed"
     NODE_LOST = "node-lost"
+    POLICY_CHANGED = "policy-changed"
     CONTROLLER_STARTED = "controller-started"
 
 

@@ -35,6 +35,8 @@ MAX_PATH_BYTES: Final = 4_095
 MAX_ARRAY_INDEX: Final = 1 << 53
 """Largest HAL_ARRAY_INDEX; every JSON reader holds it exactly."""
 MAX_LABELS: Final = 64
+MAX_LICENCES: Final = 64
+"""Different licences that one job may name."""
 MAX_CONSTRAINTS: Final = 64
 MAX_CONSTRAINT_VALUES: Final = 1_000
 MAX_DEPENDENCIES: Final = 10_000
@@ -43,6 +45,7 @@ SIGNALS: Final = ("HUP", "INT", "QUIT", "USR1", "USR2", "TERM", "CONT", "WINCH",
 """What a job may ask to be sent before its limit."""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@/+-]{0,127}")
+_LICENCE: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_./-]{0,62}[A-Za-z0-9])?")
 _LABEL: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_./-]{0,126}[A-Za-z0-9])?")
 _ENV_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ARRAY: Final = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18})(?::([0-9]{1,18}))?)?(%[0-9]+)?")
@@ -179,15 +182,23 @@ class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     queue: str = "default"
     account: str = ""
     user: str = ""
+    qos: Annotated[str, Meta(description="quality of service; empty: the queue's default")] = ""
+    booking: Annotated[str, Meta(description="run inside this booking only")] = ""
     priority: Annotated[int, Meta(ge=-MAX_PRIORITY, le=MAX_PRIORITY, description="higher goes first")] = 0
     command: Annotated[tuple[str, ...], Meta(description="program and arguments, run without a shell")] = ()
     script: Annotated[str, Meta(description="text of a script with a #! line; instead of `command`")] = ""
     array: ArrayRange | None = None
     request: Resources = Resources({"cpu": 1000})
+    licences: Annotated[
+        dict[str, int], Meta(description="amounts of the whole cluster that each task holds while it runs, by name")
+    ] = {}
     nodes: Annotated[int, Meta(ge=1, le=MAX_NODES, description="distinct nodes that each task needs at once")] = 1
     walltime: Duration | None = None
     dependencies: tuple[Dependency, ...] = ()
     begin_at_ms: Annotated[int, Meta(ge=0, le=MAX_AMOUNT, description="not before this instant (ms since 1970)")] = 0
+    deadline_ms: Annotated[
+        int, Meta(ge=0, le=MAX_AMOUNT, description="to have ended by this instant (ms since 1970); 0: none")
+    ] = 0
     hold: bool = False
     env: dict[str, str] = {}
     workdir: str = ""
@@ -223,9 +234,9 @@ def check_spec(spec: JobSpec) -> JobSpec:
         SpecError: naming the field and what to write instead.
     """
     _check_program(spec)
-    for field in ("queue", "account", "user", "name"):
+    for field in ("queue", "account", "user", "qos", "booking", "name"):
         value = getattr(spec, field)
-        if (value or field == "queue") and not _NAME.fullmatch(value):
+        if (value or field == "queue") and not is_name(value):
             raise SpecError(
                 f"{field}: '{shown(value)}' is not a name", hint="letters, digits and _ . : @ / + -, at most 128"
             )
@@ -233,6 +244,7 @@ def check_spec(spec: JobSpec) -> JobSpec:
         spec.array.check()
     if not spec.request:
         raise SpecError("request: asks for nothing", hint="a task needs at least some cpu, like cpu = 0.1")
+    _check_licences(spec.licences)
     _check_env(spec.env)
     _check_labels(spec)
     _check_dependencies(spec)
@@ -245,6 +257,16 @@ def check_spec(spec: JobSpec) -> JobSpec:
             raise SpecError("signal: would be sent before the job starts", hint="make `before` shorter than walltime")
     _refuse_unbuilt(spec)
     return _canonical(spec)
+
+
+def is_licence(text: str) -> bool:
+    """Whether it may name a licence."""
+    return _LICENCE.fullmatch(text) is not None
+
+
+def is_name(text: str) -> bool:
+    """Whether it may name a job, queue, account, user and the like."""
+    return _NAME.fullmatch(text) is not None
 
 
 def _check_program(spec: JobSpec) -> None:
@@ -267,6 +289,16 @@ def _check_program(spec: JobSpec) -> None:
         raise SpecError(f"workdir: '{shown(spec.workdir)}' is not absolute", hint="write the whole path, from /")
     if _bytes_of(spec.workdir, "workdir") > MAX_PATH_BYTES:
         raise SpecError(f"workdir: longer than {MAX_PATH_BYTES} bytes")
+
+
+def _check_licences(licences: Mapping[str, int]) -> None:
+    if len(licences) > MAX_LICENCES:
+        raise SpecError(f"licences: {len(licences)} names; at most {MAX_LICENCES} are allowed")
+    for name, amount in licences.items():
+        if not is_licence(name):
+            raise SpecError(f"licences: '{shown(name)}' is not a licence's name", hint="letters, digits and _ . / -")
+        if not 1 <= amount <= MAX_AMOUNT:
+            raise SpecError(f"licences.{name}: {shown(amount)} is out of range", hint="at least 1; or leave it out")
 
 
 def _check_env(env: Mapping[str, str]) -> None:
@@ -292,24 +324,31 @@ def _check_labels(spec: JobSpec) -> None:
             raise SpecError(
                 f"labels: '{shown(key)}={shown(value)}' is not a label", hint="letters, digits and _ . / - inside"
             )
-    if len(spec.constraints) > MAX_CONSTRAINTS:
-        raise SpecError(f"constraints: {len(spec.constraints)}; at most {MAX_CONSTRAINTS} are allowed")
-    for rule in spec.constraints:
+    check_constraints(spec.constraints)
+
+
+def check_constraints(constraints: tuple[Constraint, ...], field: str = "constraints") -> None:
+    """Every condition is well formed and none has too many values.
+
+    Raises:
+        SpecError: names `field` and the condition.
+    """
+    if len(constraints) > MAX_CONSTRAINTS:
+        raise SpecError(f"{field}: {len(constraints)}; at most {MAX_CONSTRAINTS} are allowed")
+    for rule in constraints:
         if not _LABEL.fullmatch(rule.label):
-            raise SpecError(
-                f"constraints: '{shown(rule.label)}' is not a label", hint="letters, digits and _ . / - inside"
-            )
+            raise SpecError(f"{field}: '{shown(rule.label)}' is not a label", hint="letters, digits and _ . / - inside")
         if (rule.op in (Operator.IN, Operator.NOT_IN)) != bool(rule.values):
             raise SpecError(
-                f"constraints: '{rule.label} {rule.op}' has {len(rule.values)} values",
+                f"{field}: '{rule.label} {rule.op}' has {len(rule.values)} values",
                 hint="in and not-in take values, exists and absent take none",
             )
         if len(rule.values) > MAX_CONSTRAINT_VALUES:
-            raise SpecError(f"constraints: '{rule.label}' has more than {MAX_CONSTRAINT_VALUES} values")
+            raise SpecError(f"{field}: '{rule.label}' has more than {MAX_CONSTRAINT_VALUES} values")
         for value in rule.values:
             if not _LABEL.fullmatch(value):
                 raise SpecError(
-                    f"constraints: '{shown(value)}' is not a value of label '{rule.label}'",
+                    f"{field}: '{shown(value)}' is not a value of label '{rule.label}'",
                     hint="letters, digits and _ . / - inside",
                 )
 
@@ -318,7 +357,7 @@ def _check_dependencies(spec: JobSpec) -> None:
     if len(spec.dependencies) > MAX_DEPENDENCIES:
         raise SpecError(f"dependencies: {len(spec.dependencies)}; at most {MAX_DEPENDENCIES} are allowed")
     for dependency in spec.dependencies:
-        if not _NAME.fullmatch(dependency.job):
+        if not is_name(dependency.job):
             raise SpecError(
                 f"dependencies: '{shown(dependency.job)}' is neither a job nor a name",
                 hint="write 42, afterany:42, or the name of a job of the same submission",

@@ -213,6 +213,9 @@ class Policy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit
     version: int = 0
     queues: dict[str, Queue] = field(default_factory=lambda: {DEFAULT_QUEUE: Queue()})
     accounts: dict[str, Account] = {}
+    """Once one is declared, no other may be named."""
+    users: tuple[str, ...] = ()
+    """The users there are; empty: any name."""
     qos: dict[str, Qos] = {}
     limits: dict[str, Limit] = {}
     bookings: dict[str, Booking] = {}

@@ -9,18 +9,20 @@ from __future__ import annotations
 import tomllib
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from hal.core.engine.config import Backfill, EngineConfig
-from hal.core.model import OnNodeLost, SpecError, convert
-from hal.planes.tasks import DEFAULT_QUEUE, Queue, Site
+from hal.core.model import SpecError, convert
+from hal.core.model.policy import Policy
+from hal.core.model.policy_text import policy_from_plain
 from hal.store import Retention
 
 MAX_CONFIG_BYTES = 1 << 20
-MAX_QUEUES = 1_000
-MAX_NAMES = 100_000
+POLICY_TABLES = tuple(name for name in Policy.__struct_fields__ if name != "version")
+"""What of the file is policy."""
+NO_POLICY = policy_from_plain({})
+"""What an empty file declares."""
 DEFAULT_REQUEST_BYTES = 16 << 20
 DEFAULT_SLICE_WORK = 50_000
 """Work of one slice of scheduling: 2 ms or so on one core, so that reports and requests are never kept waiting long."""
@@ -54,21 +56,28 @@ class RetentionSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class ConfigFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The whole file."""
+    """The whole file; from `queues` on it is policy, which `policy_from_plain` reads."""
 
     engine: EngineSection = EngineSection()
     server: ServerSection = ServerSection()
     retention: RetentionSection = RetentionSection()
-    queues: dict[str, dict[str, Any]] = {}
-    accounts: list[str] = []
-    users: list[str] = []
+    queues: Any = None
+    accounts: Any = None
+    users: Any = None
+    qos: Any = None
+    limits: Any = None
+    bookings: Any = None
+    licences: Any = None
+    weights: Any = None
+    fairshare: Any = None
 
 
 class Config(Struct, frozen=True, kw_only=True):
     """What the controller is told to be."""
 
     engine: EngineConfig = EngineConfig(slice_work=DEFAULT_SLICE_WORK)
-    site: Site = msgspec.field(default_factory=Site)
+    policy: Policy = NO_POLICY
+    """What the file declares; which policy holds is said by the store (see `policy_start`)."""
     tcp: tuple[str, int] | None = None
     max_request_bytes: int = DEFAULT_REQUEST_BYTES
     retention: Retention = Retention()
@@ -87,24 +96,19 @@ def read_config(text: str) -> Config:
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise SpecError(f"hal.toml: not TOML: {error}") from error
     try:
-        file = convert(raw, ConfigFile)
-        return _checked(file)
+        return _checked(convert(raw, ConfigFile))
     except SpecError as error:
         raise SpecError(f"hal.toml: {error.message}", hint=error.hint or "see docs/config.md") from error
 
 
 def _checked(file: ConfigFile) -> Config:
-    if len(file.queues) > MAX_QUEUES or max(len(file.accounts), len(file.users)) > MAX_NAMES:
-        raise SpecError(f"at most {MAX_QUEUES} queues and {MAX_NAMES} names are allowed")
     if not 1 << 10 <= file.server.max_request_bytes <= 1 << 30:
         raise SpecError("server.max_request_bytes: out of range", hint="between 1024 and 1073741824")
     if file.engine.slice_work < MIN_SLICE_WORK:
         raise SpecError("engine.slice_work: out of range", hint=f"at least {MIN_SLICE_WORK}")
     if file.retention.events_days < 0 or file.retention.events_count < 0:
         raise SpecError("retention: a negative amount")
-    queues = {DEFAULT_QUEUE: Queue()}
-    for name, table in file.queues.items():
-        queues[name] = _queue(name, table)
+    declared = {name: value for name in POLICY_TABLES if (value := getattr(file, name)) is not None}
     return Config(
         engine=EngineConfig(
             order=file.engine.order,
@@ -113,33 +117,13 @@ def _checked(file: ConfigFile) -> Config:
             slice_work=file.engine.slice_work,
             filters=file.engine.filters,
         ),
-        site=Site(queues=queues, accounts=tuple(file.accounts), users=tuple(file.users)),
+        policy=policy_from_plain(declared),
         tcp=_address(file.server.tcp),
         max_request_bytes=file.server.max_request_bytes,
         retention=Retention(
             events_ms=file.retention.events_days * 86_400_000, events_count=file.retention.events_count
         ),
     )
-
-
-def _queue(name: str, raw: dict[str, Any]) -> Queue:
-    if "name" in raw:
-        raise SpecError(f"queues.{name}.name: is given by the table's own name", hint="leave it out")
-    try:
-        table = convert(raw, Queue)
-    except SpecError as error:
-        raise SpecError(f"queues.{name}: {error.message}", hint=error.hint) from error
-    if table.on_node_lost is OnNodeLost.REQUEUE:
-        raise SpecError(f"queues.{name}.on_node_lost: 'requeue' is not supported by this version of HAL")
-    for field in ("default_walltime", "max_walltime"):
-        value = getattr(table, field)
-        if value is not None and value <= 0:
-            raise SpecError(f"queues.{name}.{field}: must be longer than nothing")
-    if table.default_walltime and table.max_walltime and table.default_walltime > table.max_walltime:
-        raise SpecError(f"queues.{name}: default_walltime is longer than max_walltime")
-    if table.max_tasks is not None and table.max_tasks < 1:
-        raise SpecError(f"queues.{name}.max_tasks: must be at least 1")
-    return replace(table, name=name)
 
 
 def _address(text: str) -> tuple[str, int] | None:

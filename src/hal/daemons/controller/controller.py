@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from functools import partial
 
-import msgspec
-
 from hal.core.model import NodeState
 from hal.daemons.controller.agents import Agents
 from hal.daemons.controller.changing import Changing
@@ -20,11 +18,13 @@ from hal.daemons.controller.flushing import Flusher
 from hal.daemons.controller.loop import ControlLoop
 from hal.daemons.controller.outputs import Outputs
 from hal.daemons.controller.parts import Parts
+from hal.daemons.controller.policies import Policies
+from hal.daemons.controller.policy_start import TAKEN_IN, PolicyStart, policy_at_start
 from hal.daemons.controller.reading import Reading
 from hal.daemons.controller.watching import Waiters, Watchers
 from hal.planes.tasks import Change, TaskPlane, job_row
 from hal.runtime.interface import Address, Listener, Runtime
-from hal.store import Committed, Operation, PutAccounts, PutQueues, PutUsers, QueueRow, StoreError
+from hal.store import Committed, PutMeta, StoreError
 
 TRIM_EVERY_MS = 60_000
 """How often what retention does not keep is removed."""
@@ -32,11 +32,12 @@ MAX_TRIMS = 100
 """Bounded removals in a row, between which commits go first."""
 
 
-class ControllerApi(Changing, Reading, Outputs):
+class ControllerApi(Changing, Policies, Reading, Outputs):
     """Everything that may be asked of a controller, in process."""
 
     def __init__(self, parts: Parts) -> None:
         Changing.__init__(self, parts)
+        Policies.__init__(self, parts)
         Reading.__init__(self, parts)
         Outputs.__init__(self, parts)
 
@@ -50,7 +51,7 @@ class Controller:
         self._clock = Clock(runtime)
         self._committer = Committer(runtime, open_store)
         self._engine = Engine(config.engine)
-        self._plane = TaskPlane(config.site, self._engine)
+        self._plane = TaskPlane(config.policy, self._engine, config.engine)
         self._agents = Agents(runtime, self._clock, self._plane, self._committer, lambda: self._loop.inbox)
         self._waiters, self._watchers = Waiters(), Watchers()
         self._flusher = Flusher(runtime, self._committer)
@@ -82,19 +83,25 @@ class Controller:
         await self._committer.open(self._clock.now_ms())
         loaded = await self._runtime.run_blocking(self._committer.store.load)
         self._clock.not_before(loaded.now_ms)
-        self._engine.begin(self._plane.load(loaded))
-        await self._begin()
+        policy = policy_at_start(loaded.policy, loaded.meta.get(TAKEN_IN), self._config.policy)
+        self._engine.begin(self._plane.load(loaded, policy.policy))
+        await self._begin(policy)
         self._listener = await self._runtime.listen(address, self._agents.serve)
         self._runtime.log.info("leading", epoch=self._committer.epoch, jobs=len(loaded.jobs), nodes=len(loaded.nodes))
 
-    async def _begin(self) -> None:
-        """The first group: what is declared; and no node is up before it has dialled."""
+    async def _begin(self, policy: PolicyStart) -> None:
+        """The first group: hal.toml where it was changed; and no node is up before it has dialled."""
         now_ms = self._clock.now_ms()
         plane = self._plane
         for name, row in list(plane.table.nodes.items()):
             if row.state is not NodeState.UNREACHABLE:
                 plane.node_silent(name, "the controller was started again", now_ms, row.last_seen_ms)
-        plane.also(*_declared(self._config))
+        if policy.take_in:
+            before = plane.policy.version
+            plane.change_policy(self._config.policy, None, now_ms, "hal.toml")
+            plane.also(PutMeta({TAKEN_IN: policy.digest}))
+            if before:
+                self._runtime.log.warning("the policy of hal.toml was taken in", over_version=before)
         plane.controller_started(self._committer.epoch)
         change = plane.seal(now_ms)
         await self._committer.commit(change.operations, now_ms)
@@ -157,15 +164,3 @@ class Controller:
                     break
                 if not trimmed.more:
                     break
-
-
-def _declared(config: Config) -> list[Operation]:
-    queues = [
-        QueueRow(name, msgspec.to_builtins(queue, enc_hook=str)) for name, queue in sorted(config.site.queues.items())
-    ]
-    out: list[Operation] = [PutQueues(queues)]
-    if config.site.accounts:
-        out.append(PutAccounts(sorted(config.site.accounts)))
-    if config.site.users:
-        out.append(PutUsers(sorted(config.site.users)))
-    return out

@@ -101,12 +101,13 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     problems: tuple[str, ...] = ()
 
 
-def _ref(name: str) -> dict[str, Any]:
+def ref(name: str) -> dict[str, Any]:
+    """A reference to a schema by name."""
     return {"$ref": f"#/components/schemas/{name}"}
 
 
 _INT = {"type": "integer", "minimum": 0}
-_FLAG = {"type": "string", "enum": ["0", "1", "true", "false", "yes", "no", ""]}
+FLAG = {"type": "string", "enum": ["0", "1", "true", "false", "yes", "no", ""]}
 _STATES = (
     "comma list of pending, held, allocated, preparing, running, suspended, finalising, succeeded, failed, timed-out, "
     "cancelled, or active, live, ended"
@@ -114,10 +115,10 @@ _STATES = (
 _JOB = Param(
     name="job", where="path", text="job id", schema={"type": "string", "pattern": "^[0-9]{1,18}$"}, example="42"
 )
-_LIMIT = Param(
+LIMIT = Param(
     name="limit", text="entries of a page", schema={"type": "integer", "minimum": 1, "maximum": 1000, "default": 100}
 )
-_CURSOR = Param(name="cursor", text="what the page before gave as `cursor`", schema={"type": "string"})
+CURSOR = Param(name="cursor", text="what the page before gave as `cursor`", schema={"type": "string"})
 _STATE = Param(name="state", text=_STATES, schema={"type": "string"}, example="running,pending")
 _KEY = Param(
     name="Idempotency-Key",
@@ -167,10 +168,10 @@ def _jobs() -> list[Endpoint]:
             summary="Submit one job or many; all are accepted, or none",
             text="Answers when it is durable. Jobs of one submission may name each other as dependencies.",
             params=(
-                Param(name="dry_run", text="check only; nothing is kept", schema=_FLAG),
+                Param(name="dry_run", text="check only; nothing is kept", schema=FLAG),
                 _KEY,
             ),
-            body={"anyOf": [_ref("JobSpec"), _ref("JobSpecs")]},
+            body={"anyOf": [ref("JobSpec"), ref("JobSpecs")]},
             body_examples={"one job": one, "an array and what follows it": {"jobs": [array, fan_in]}},
             gives="Submitted",
             status=201,
@@ -182,7 +183,7 @@ def _jobs() -> list[Endpoint]:
             name="listJobs",
             tag="jobs",
             summary="List jobs, newest first",
-            params=(*_FILTERS, _LIMIT, _CURSOR),
+            params=(*_FILTERS, LIMIT, CURSOR),
             gives="JobsPage",
             problems=("400",),
         ),
@@ -204,7 +205,7 @@ def _jobs() -> list[Endpoint]:
             summary="Change what may be changed of a job that has not ended",
             text="A new walltime holds for running tasks too, counted from their start.",
             params=(_JOB,),
-            body=_ref("JobPatch"),
+            body=ref("JobPatch"),
             body_examples={"more time": {"walltime": "4h"}, "hold": {"hold": True}},
             gives="JobView",
             problems=("400", "404", "409", "413", "503"),
@@ -250,7 +251,7 @@ def _controls() -> list[Endpoint]:
             summary=f"{action.capitalize()} jobs and tasks, by id or filter",
             text=f"{text} One outcome for each; a refused one does not keep the others back.",
             params=(_KEY,),
-            body=_ref("ControlBody"),
+            body=ref("ControlBody"),
             body_examples={
                 "by id": {"ids": ["42", "43.7"]},
                 "by filter": {"filter": {"user": "alice", "state": "pending"}},
@@ -271,7 +272,7 @@ def _tasks() -> list[Endpoint]:
             name="listTasks",
             tag="tasks",
             summary="The job's tasks, each with its latest attempt",
-            params=(_JOB, _STATE, _LIMIT, _CURSOR),
+            params=(_JOB, _STATE, LIMIT, CURSOR),
             gives="TasksPage",
             problems=("400", "404"),
         ),
@@ -311,7 +312,7 @@ def _tasks() -> list[Endpoint]:
                     schema={"type": "integer", "default": 0},
                 ),
                 Param(name="limit", text="most bytes; at most 4 MiB are given", schema=_INT),
-                Param(name="follow", text="go on until the end", schema=_FLAG),
+                Param(name="follow", text="go on until the end", schema=FLAG),
             ),
             media={"application/octet-stream": {}},
             headers={
@@ -368,7 +369,7 @@ def _others() -> list[Endpoint]:
             params=(
                 Param(name="after", text="only later than this sequence number", schema=_INT),
                 Param(name="job", text="only about this job", schema={"type": "string"}),
-                _LIMIT,
+                LIMIT,
                 Param(name="Last-Event-ID", where="header", text="resume a stream after it", schema={"type": "string"}),
             ),
             gives="EventsPage",

@@ -10,8 +10,11 @@ from typing import Any
 import msgspec
 
 from hal.core.model import schema_hook, spec_schema
+from hal.core.model.policy_text import policy_schema
 from hal.daemons.controller.control_body import ControlBody
 from hal.daemons.controller.endpoints import ANSWERS, Endpoint, Param, endpoints
+from hal.daemons.controller.policy_body import PolicyOperations
+from hal.daemons.controller.policy_endpoints import POLICY_ANSWERS, policy_endpoints
 from hal.daemons.controller.problem import Problem
 from hal.planes.tasks import JobPatch
 
@@ -33,7 +36,7 @@ PROBLEMS = {
 def document() -> dict[str, Any]:
     """The whole document; equal for equal code."""
     paths: dict[str, dict[str, Any]] = {}
-    for endpoint in endpoints():
+    for endpoint in (*endpoints(), *policy_endpoints()):
         paths.setdefault(endpoint.path, {})[endpoint.method] = _operation(endpoint)
     told = {
         "openapi": "3.1.0",
@@ -50,7 +53,7 @@ def document() -> dict[str, Any]:
             "license": {"name": "MIT", "identifier": "MIT"},
         },
         "servers": [{"url": "/", "description": "the Unix socket `api.sock`, or TCP with a bearer token"}],
-        "tags": [{"name": name} for name in ("jobs", "tasks", "nodes", "queues", "events", "service")],
+        "tags": [{"name": name} for name in ("jobs", "tasks", "nodes", "queues", "policy", "events", "service")],
         "security": [{}, {"token": []}],
         "paths": paths,
         "components": {
@@ -68,12 +71,13 @@ def document() -> dict[str, Any]:
 
 def _schemas() -> dict[str, Any]:
     """Schemas of everything that is taken or given, by name."""
-    kinds = (*ANSWERS, JobPatch, ControlBody, Problem)
+    kinds = (*ANSWERS, *POLICY_ANSWERS, JobPatch, ControlBody, PolicyOperations, Problem)
     _, found = msgspec.json.schema_components(kinds, schema_hook=schema_hook, ref_template=_REF)
     schemas: dict[str, Any] = dict(found)
-    spec = _relocated(spec_schema())
-    for name, schema in spec.pop("$defs").items():
-        schemas[name] = schema
+    for described in (spec_schema(), policy_schema()):
+        for name, schema in _relocated(described)["$defs"].items():
+            schemas[name] = schema
+    schemas["PolicyView"]["properties"]["policy"] = {"$ref": _REF.format(name="Policy")}
     schemas["JobView"]["properties"]["spec"] = {"$ref": _REF.format(name="JobSpec"), "description": "not in listings"}
     schemas["JobSpecs"] = {
         "title": "JobSpecs",

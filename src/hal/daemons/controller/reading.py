@@ -138,7 +138,7 @@ class Reading:
     def queues(self) -> list[QueueView]:
         """All queues by name. O(live jobs)."""
         table = self._parts.plane.table
-        tally = {name: [0, 0, 0, 0] for name in table.site.queues}
+        tally = {name: [0, 0, 0, 0] for name in table.committed_policy.queues}
         for job in table.jobs.values():
             counts = tally.setdefault(job.queue, [0, 0, 0, 0])
             counts[0] += 1
@@ -147,7 +147,7 @@ class Reading:
             counts[3] += job.counts.active
         out = []
         for name in sorted(tally):
-            queue = table.site.queues.get(name)
+            queue = table.committed_policy.queues.get(name)
             out.append(
                 QueueView(
                     name=name,

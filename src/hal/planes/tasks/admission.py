@@ -1,100 +1,91 @@
-"""What may be submitted: queues, accounts and users that are declared, the limits they set, the spec that results.
+"""What may be submitted: queues, accounts, users, QOS and limits of the policy, and the spec that results.
 
-Pure. A refusal is a `SpecError` that names the thing, what was asked, and the valid choices. Rules:
+Pure. A refusal names the thing, what was asked, what is allowed, and the nearest valid choice. Rules:
 
 - Queues: `default` always exists; others are declared. An undeclared one is refused.
-- Accounts and users: while no list of them is declared, any name is accepted (single-user mode); once a list is
-  declared, only its names are. Who submits is always known to HAL, and a job may name no account. A queue that lists
-  its accounts or users accepts only those, without these two exceptions.
+- Accounts and users: while none is declared, any name is accepted (single-user mode); once some are, only they are. Who
+  submits is always known to HAL, and a job may name no account. A queue, QOS or booking that lists its accounts (with
+  all below them) or users accepts only those, without these two exceptions.
+- How many tasks may wait is judged beside, once for a whole submission (`waiting`).
 """
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from typing import Final
 
-import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
-from hal.core.model import ConflictError, Duration, JobSpec, OnNodeLost, SpecError, format_duration
+from hal.core.model import ConflictError, Duration, JobSpec, Resources, SpecError, format_amount, format_duration
 from hal.core.model.job import MAX_PRIORITY
+from hal.core.model.occurrences import current
+from hal.core.model.policy import Account, Booking, Limit, Policy, Qos, Queue
+from hal.core.model.policy_check import instant_text, near
+from hal.core.model.policy_scope import Owner, below, ledger, named
 
-DEFAULT_QUEUE = "default"
-MAX_JOBS_IN_SUBMISSION = 100_000
+MAX_JOBS_IN_SUBMISSION: Final = 100_000
 """Most jobs in one call."""
-MAX_LIVE_JOBS = 2_000_000
+MAX_LIVE_JOBS: Final = 2_000_000
 """Most jobs that have not ended; further submissions are refused as overloaded."""
 
 
-class Queue(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What holds for the jobs of one queue."""
-
-    name: str = DEFAULT_QUEUE
-    default_walltime: Duration | None = None
-    """For jobs that name none."""
-    max_walltime: Duration | None = None
-    """Longest accepted."""
-    max_tasks: int | None = None
-    """Longest accepted array."""
-    on_node_lost: OnNodeLost = OnNodeLost.WAIT
-    accounts: tuple[str, ...] = ()
-    """The only accounts that may use it; empty: all."""
-    users: tuple[str, ...] = ()
-    """The only users that may use it; empty: all."""
-    open: bool = True
-    """False: nothing new is accepted; what was accepted still runs."""
-    description: str = ""
+LimitsByOwner = dict[Owner, list[Limit]]
+"""The limits in whose scope each owner's work is, as far as somebody asked."""
 
 
-class Site(Struct, frozen=True, kw_only=True):
-    """What is declared on this HAL."""
-
-    queues: dict[str, Queue] = msgspec.field(default_factory=lambda: {DEFAULT_QUEUE: Queue()})
-    accounts: tuple[str, ...] = ()
-    users: tuple[str, ...] = ()
-
-
-def admitted(spec: JobSpec, site: Site, *, user: str) -> JobSpec:
-    """The spec with the queue's defaults and the submitter filled in.
+def admitted(spec: JobSpec, policy: Policy, *, user: str, now_ms: int, known: LimitsByOwner | None = None) -> JobSpec:
+    """The spec with the defaults of its queue and the submitter filled in: the one place where the policy admits.
 
     Args:
         spec: already well formed (`check_spec`).
-        site: what is declared.
+        policy: already checked (`check_policy`).
         user: who submits; the spec's user when it names none.
+        known: limits found before under the same policy; filled.
     Raises:
-        SpecError: an undeclared queue, account or user, or more than the queue allows.
-        ConflictError: the queue is closed.
+        SpecError: something undeclared, or more than is allowed.
+        ConflictError: the queue is closed, or the booking is over.
     """
-    queue = site.queues.get(spec.queue)
-    if queue is None:
-        raise SpecError(
-            f"queue: '{spec.queue}' is not a queue{_nearest(spec.queue, site.queues)}",
-            hint=_valid("queues", site.queues),
-        )
-    if not queue.open:
-        raise ConflictError(
-            f"queue '{queue.name}' is closed: it accepts no new jobs", hint=_valid("queues", _open(site))
-        )
+    queue = _queue(spec, policy)
     owner = spec.user or user
-    if owner != user:
-        _declared("user", owner, site.users, "this HAL")
-    if spec.account:
-        _declared("account", spec.account, site.accounts, "this HAL")
-    _declared("user", owner, queue.users, f"queue '{queue.name}'")
-    _declared("account", spec.account, queue.accounts, f"queue '{queue.name}'")
+    if owner != user and policy.users:
+        _allowed("user", owner, policy.users, "this HAL")
+    _check_account(spec.account, owner, policy)
+    if queue.users:
+        _allowed("user", owner, queue.users, f"queue '{queue.name}'")
+    if queue.accounts:
+        _allowed_account(spec.account, queue.accounts, f"queue '{queue.name}'", policy)
+    qos = _qos(spec, owner, queue, policy)
     check_priority(spec.priority)
     if queue.max_tasks is not None and spec.tasks > queue.max_tasks:
         raise SpecError(f"array: {spec.tasks} tasks; queue '{queue.name}' allows at most {queue.max_tasks}")
-    walltime = check_walltime(spec.walltime, queue)
-    if spec.signal is not None and walltime is not None and spec.signal.before >= walltime:
-        raise SpecError(
-            f"signal: would be sent before the job starts: its walltime is {format_duration(walltime)}",
-            hint="make `before` shorter than the walltime",
-        )
-    if owner == spec.user and walltime == spec.walltime:
-        return spec
-    return replace(spec, user=owner, walltime=walltime)
+    quality = qos.name if qos is not None else ""
+    if (owner, quality) != (spec.user, spec.qos):
+        spec = replace(spec, user=owner, qos=quality)
+    limits = limits_of(spec, policy, known)
+    _check_size(spec, limits)
+    _check_licences(spec, policy)
+    booking = _booking(spec, policy, now_ms)
+    walltime = check_walltime(spec.walltime, _longest(queue, qos, limits, booking), queue.default_walltime)
+    _check_times(spec, walltime, now_ms)
+    return spec if walltime == spec.walltime else replace(spec, walltime=walltime)
+
+
+def owner_of(spec: JobSpec) -> Owner:
+    """Whose work an admitted spec is."""
+    return Owner(spec.queue, spec.account, spec.user, spec.qos)
+
+
+def limits_of(spec: JobSpec, policy: Policy, known: LimitsByOwner | None = None) -> list[Limit]:
+    """The limits in whose scope it is. O(limits) for an owner that is not `known`."""
+    if not policy.limits:
+        return []
+    owner = owner_of(spec)
+    found = known.get(owner) if known is not None else None
+    if found is None:
+        found = [limit for limit in policy.limits.values() if ledger(limit, owner, policy.accounts) is not None]
+        if known is not None:
+            known[owner] = found
+    return found
 
 
 def check_priority(asked: int) -> int:
@@ -108,43 +99,190 @@ def check_priority(asked: int) -> int:
     return asked
 
 
-def check_walltime(asked: Duration | None, queue: Queue) -> Duration | None:
-    """The walltime that holds in that queue for a job that asks for `asked`.
+# ── queue, account, QOS ───────────────────────────────────────────────────────────────────────────────────────────
 
-    Raises:
-        SpecError: longer than the queue allows.
-    """
-    walltime = asked if asked is not None else queue.default_walltime
-    if walltime is None:
-        walltime = queue.max_walltime
-    if queue.max_walltime is not None and walltime is not None and walltime > queue.max_walltime:
+
+def _queue(spec: JobSpec, policy: Policy) -> Queue:
+    queue = policy.queues.get(spec.queue)
+    if queue is None:
         raise SpecError(
-            f"walltime: {format_duration(walltime)} is longer than queue '{queue.name}' allows",
-            hint=f"at most {format_duration(queue.max_walltime)}",
+            f"queue: '{spec.queue}' is not a queue{near(spec.queue, policy.queues)}",
+            hint=_valid("queues", policy.queues),
         )
-    return walltime
+    if not queue.open:
+        left = [name for name, other in policy.queues.items() if other.open]
+        raise ConflictError(f"queue '{queue.name}' is closed: it accepts no new jobs", hint=_valid("queues", left))
+    return queue
 
 
-def _declared(field: str, value: str, names: tuple[str, ...], where: str) -> None:
-    if not names or value in names:
+def _check_account(account: str, user: str, policy: Policy) -> None:
+    if not account:
+        return
+    found: Account | None = None
+    if policy.accounts:
+        _allowed("account", account, policy.accounts, "this HAL")
+        found = policy.accounts[account]
+    if found is not None and found.closed and user not in found.users:
+        raise SpecError(
+            f"account '{account}' is closed to user '{user}'", hint=_valid("users", found.users) if found.users else ""
+        )
+
+
+def _qos(spec: JobSpec, user: str, queue: Queue, policy: Policy) -> Qos | None:
+    name = spec.qos or queue.default_qos
+    if not name:
+        if queue.qos:
+            raise SpecError(f"qos: queue '{queue.name}' asks for one", hint=_valid("QOS", queue.qos))
+        return None
+    qos = policy.qos.get(name)
+    if qos is None:
+        raise SpecError(f"qos: '{name}' is not a QOS{near(name, policy.qos)}", hint=_valid("QOS", policy.qos))
+    if queue.qos and name not in queue.qos:
+        raise SpecError(f"qos: '{name}' may not be used in queue '{queue.name}'", hint=_valid("QOS", queue.qos))
+    if qos.users:
+        _allowed("user", user, qos.users, f"qos '{name}'")
+    if qos.accounts:
+        _allowed_account(spec.account, qos.accounts, f"qos '{name}'", policy)
+    return qos
+
+
+def _allowed_account(account: str, wanted: tuple[str, ...], where: str, policy: Policy) -> None:
+    if not below(account, wanted, policy.accounts):
+        _allowed("account", account, wanted, where)
+
+
+def _allowed(field: str, value: str, names: Collection[str], where: str) -> None:
+    if value in names:
         return
     if not value:
         raise SpecError(f"{field}: {where} asks for one", hint=_valid(f"{field}s", names))
-    raise SpecError(
-        f"{field}: '{value}' is not known to {where}{_nearest(value, names)}", hint=_valid(f"{field}s", names)
-    )
-
-
-def _open(site: Site) -> list[str]:
-    return [name for name, queue in site.queues.items() if queue.open]
-
-
-def _nearest(value: str, names: Iterable[str]) -> str:
-    near = difflib.get_close_matches(value, list(names), n=1, cutoff=0.6)
-    return f"; did you mean '{near[0]}'?" if near else ""
+    raise SpecError(f"{field}: '{value}' is not known to {where}{near(value, names)}", hint=_valid(f"{field}s", names))
 
 
 def _valid(what: str, names: Iterable[str]) -> str:
     listed = sorted(names)
     shown = ", ".join(listed[:20]) + (f" and {len(listed) - 20} more" if len(listed) > 20 else "")
-    return f"valid {what}: {shown}"
+    return f"valid {what}: {shown or 'none'}"
+
+
+# ── how much ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _check_size(spec: JobSpec, limits: list[Limit]) -> None:
+    for limit in limits:
+        if limit.max_nodes is not None and spec.nodes > limit.max_nodes:
+            raise SpecError(
+                f"nodes: {spec.nodes} for one task; limit '{limit.name}' ({_where(limit, spec)}) allows "
+                f"{limit.max_nodes}",
+                hint=f"ask for at most {limit.max_nodes}",
+            )
+        for name, most in (limit.max_job or Resources()).items():
+            asked = spec.request.get(name, 0) * spec.nodes
+            if asked > most:
+                nodes = f" on {spec.nodes} nodes" if spec.nodes > 1 else ""
+                raise SpecError(
+                    f"request: {format_amount(name, asked)} {name}{nodes} for one task; limit '{limit.name}' "
+                    f"({_where(limit, spec)}) allows {format_amount(name, most)}",
+                    hint=f"ask for at most {format_amount(name, most // spec.nodes)} {name} per node",
+                )
+
+
+def _where(limit: Limit, spec: JobSpec) -> str:
+    owner = owner_of(spec)
+    return named(limit, (owner.queue, owner.account, owner.user, owner.qos))
+
+
+def _check_licences(spec: JobSpec, policy: Policy) -> None:
+    for name, asked in spec.licences.items():
+        total = policy.licences.get(name)
+        if total is None:
+            raise SpecError(
+                f"licences: '{name}' is not a licence{near(name, policy.licences)}",
+                hint=_valid("licences", policy.licences),
+            )
+        if asked > total:
+            raise SpecError(
+                f"licences: {asked} {name} for one task; there are {total}", hint=f"ask for at most {total}"
+            )
+
+
+_Longest = tuple[Duration, str] | None
+"""A longest walltime, and who says so."""
+
+
+def _longest(queue: Queue, qos: Qos | None, limits: list[Limit], booking: Booking | None) -> _Longest:
+    bounds = [(queue.max_walltime, f"queue '{queue.name}'")]
+    if qos is not None:
+        bounds.append((qos.max_walltime, f"qos '{qos.name}'"))
+    bounds.extend((limit.max_walltime, f"limit '{limit.name}'") for limit in limits)
+    if booking is not None:
+        bounds.append((booking.duration, f"booking '{booking.name}'"))
+    return min(((most, who) for most, who in bounds if most is not None), key=lambda bound: bound[0], default=None)
+
+
+def longest_walltime(spec: JobSpec, policy: Policy) -> _Longest:
+    """The longest walltime that a job may ask for that stays where it is; None: any. What is gone says nothing."""
+    queue = policy.queues.get(spec.queue, Queue(name=spec.queue))
+    limits = limits_of(spec, policy)
+    return _longest(queue, policy.qos.get(spec.qos), limits, policy.bookings.get(spec.booking))
+
+
+def check_walltime(asked: Duration | None, longest: _Longest, default: Duration | None) -> Duration | None:
+    """The walltime of a job that asks for `asked`: else the queue's default, else the longest that is allowed.
+
+    Raises:
+        SpecError: longer than allowed.
+    """
+    if asked is None:
+        if longest is None:
+            return default
+        return longest[0] if default is None else min(default, longest[0])
+    if longest is not None and asked > longest[0]:
+        raise SpecError(
+            f"walltime: {format_duration(asked)} is longer than {longest[1]} allows",
+            hint=f"at most {format_duration(longest[0])}",
+        )
+    return asked
+
+
+# ── bookings and times ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _booking(spec: JobSpec, policy: Policy, now_ms: int) -> Booking | None:
+    if not spec.booking:
+        return None
+    booking = policy.bookings.get(spec.booking)
+    if booking is None:
+        raise SpecError(
+            f"booking: '{spec.booking}' is not a booking{near(spec.booking, policy.bookings)}",
+            hint=_valid("bookings", policy.bookings),
+        )
+    if booking.maintenance:
+        raise SpecError(f"booking '{booking.name}' is maintenance: nothing runs in it")
+    if booking.users and spec.user in booking.users:
+        pass
+    elif booking.accounts:
+        _allowed_account(spec.account, booking.accounts, f"booking '{booking.name}'", policy)
+    else:
+        _allowed("user", spec.user, booking.users, f"booking '{booking.name}'")
+    if current(booking, now_ms) is None:
+        raise ConflictError(f"booking '{booking.name}' is over", hint="`hal booking set` makes it longer")
+    nodes = len(booking.nodes) or booking.count
+    if nodes and spec.nodes > nodes:
+        raise SpecError(
+            f"nodes: {spec.nodes} for one task; booking '{booking.name}' holds {nodes}", hint=f"ask for at most {nodes}"
+        )
+    return booking
+
+
+def _check_times(spec: JobSpec, walltime: Duration | None, now_ms: int) -> None:
+    if spec.signal is not None and walltime is not None and spec.signal.before >= walltime:
+        raise SpecError(
+            f"signal: would be sent before the job starts: its walltime is {format_duration(walltime)}",
+            hint="make `before` shorter than the walltime",
+        )
+    if spec.deadline_ms and spec.deadline_ms <= max(now_ms, spec.begin_at_ms):
+        when = "it begins" if spec.begin_at_ms > now_ms else "now"
+        raise SpecError(
+            f"deadline_ms: {instant_text(spec.deadline_ms)} is before {when}", hint="name a later one, or none"
+        )

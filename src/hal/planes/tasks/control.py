@@ -13,13 +13,24 @@ from msgspec.structs import replace
 
 from hal.core.engine.events import INF
 from hal.core.lifecycle import TASK, TaskEvent, transition
-from hal.core.model import ConflictError, Duration, EventKind, NotFoundError, SpecError, TaskState, check_spec
-from hal.planes.tasks.admission import admitted, check_priority, check_walltime
+from hal.core.model import (
+    AttemptState,
+    ConflictError,
+    Duration,
+    EventKind,
+    JobSpec,
+    NotFoundError,
+    SpecError,
+    TaskState,
+    check_spec,
+)
+from hal.planes.tasks.admission import admitted, check_priority, check_walltime, longest_walltime, owner_of
 from hal.planes.tasks.attempts import stop
 from hal.planes.tasks.live import CANCELLED, REQUEUED, LiveJob
 from hal.planes.tasks.spans import Span, pieces, put, take
 from hal.planes.tasks.submission import Submitter
 from hal.planes.tasks.table import JobTable
+from hal.planes.tasks.waiting import Ask, owner_of_live
 from hal.store.views import JobFilter
 
 
@@ -29,10 +40,14 @@ class JobPatch(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, om
     name: str | UnsetType = UNSET
     queue: str | UnsetType = UNSET
     account: str | UnsetType = UNSET
+    qos: str | UnsetType = UNSET
+    """Empty: the queue's default."""
     priority: int | UnsetType = UNSET
     walltime: Duration | UnsetType | None = UNSET
     """None: the queue's default."""
     begin_at_ms: int | UnsetType = UNSET
+    deadline_ms: int | UnsetType = UNSET
+    """0: none."""
     hold: bool | UnsetType = UNSET
 
 
@@ -130,20 +145,21 @@ def update(table: JobTable, job_id: int, patch: JobPatch, by: Submitter, now_ms:
         SpecError, ConflictError: a value cannot be accepted; nothing was changed.
     """
     job = table.jobs.get(job_id) or table.touch(job_id)
-    wanted = _checked(table, job, patch, by)
+    final = _checked(table, job, patch, by, now_ms)
+    moved = any(value is not UNSET for value in (patch.queue, patch.account, patch.qos, patch.begin_at_ms))
+    if moved:
+        table.waiting.moved(job, owner_of(final), table.jobs.get)
     job = table.touch(job_id)
-    moved = (wanted.queue, wanted.account) != (job.queue, job.account) or wanted.begin_at_ms is not UNSET
     waiting = [span for span in job.spans if span.state is TaskState.PENDING]
     if moved:
         for span in waiting:
             table.leave(job, span)
     limits_before = (job.priority, job.walltime_ms)
-    job.name, job.queue, job.account, job.priority = wanted.name, wanted.queue, wanted.account, wanted.priority
-    job.walltime_ms = wanted.walltime_ms
-    if wanted.begin_at_ms is not UNSET:
-        job.spec = replace(job.spec, begin_at_ms=wanted.begin_at_ms)
-        job.eligible_ms = INF if job.waits else max(wanted.begin_at_ms, job.submit_ms)
-    job.owner = table.interning.owner_of(job.queue, job.account, job.user)
+    job.name, job.queue, job.account, job.priority = final.name, final.queue, final.account, final.priority
+    job.walltime_ms = None if final.walltime is None else int(final.walltime)
+    _respecify(table, job, final)
+    if patch.begin_at_ms is not UNSET:
+        job.eligible_ms = INF if job.waits else max(final.begin_at_ms, job.submit_ms)
     table.draft.edited.add(job.id)
     if moved:
         for span in waiting:
@@ -160,18 +176,17 @@ def update(table: JobTable, job_id: int, patch: JobPatch, by: Submitter, now_ms:
     return job
 
 
-class _Wanted(Struct, frozen=True):
-    name: str
-    queue: str
-    account: str
-    priority: int
-    walltime_ms: int | None
-    begin_at_ms: int | UnsetType
+def _respecify(table: JobTable, job: LiveJob, final: JobSpec) -> None:
+    """What of a change only the spec says; what rows of their own say (name, queue …) stays there as submitted."""
+    fields = {"begin_at_ms": final.begin_at_ms, "qos": final.qos, "deadline_ms": final.deadline_ms}
+    if any(getattr(job.spec, field) != value for field, value in fields.items()):
+        job.spec = replace(job.spec, **fields)
+    job.request = table.class_of(job.spec, job.queue)
+    job.owner = table.interning.owner_of(owner_of(final))
 
 
-def _checked(table: JobTable, job: LiveJob, patch: JobPatch, by: Submitter) -> _Wanted:
-    """All of the patch against the rules of a submission, before anything is changed."""
-    queue = job.queue if patch.queue is UNSET else patch.queue
+def _checked(table: JobTable, job: LiveJob, patch: JobPatch, by: Submitter, now_ms: int) -> JobSpec:
+    """All of the patch against the rules of a submission, before anything is changed; the spec as it would then be."""
     walltime: Duration | None
     if patch.walltime is not UNSET:
         walltime = patch.walltime
@@ -181,24 +196,29 @@ def _checked(table: JobTable, job: LiveJob, patch: JobPatch, by: Submitter) -> _
         raise SpecError("walltime: must be longer than nothing", hint="leave it out for the queue's default")
     if patch.begin_at_ms is not UNSET and patch.begin_at_ms < 0:
         raise SpecError("begin_at_ms: is before 1970")
-    priority = job.priority if patch.priority is UNSET else check_priority(patch.priority)
+    if patch.deadline_ms is not UNSET and patch.deadline_ms < 0:
+        raise SpecError("deadline_ms: is before 1970")
     asked = replace(
         job.spec,
         name=job.name if patch.name is UNSET else patch.name,
-        queue=queue,
+        queue=job.queue if patch.queue is UNSET else patch.queue,
         account=job.account if patch.account is UNSET else patch.account,
         user=job.user,
-        priority=priority,
+        qos=job.spec.qos if patch.qos is UNSET else patch.qos,
+        priority=job.priority if patch.priority is UNSET else check_priority(patch.priority),
         walltime=walltime,
+        begin_at_ms=job.spec.begin_at_ms if patch.begin_at_ms is UNSET else patch.begin_at_ms,
+        deadline_ms=job.spec.deadline_ms if patch.deadline_ms is UNSET else patch.deadline_ms,
     )
     check_spec(asked)
-    if patch.queue is UNSET and patch.account is UNSET:
+    if all(value is UNSET for value in (patch.queue, patch.account, patch.qos, patch.deadline_ms)):
         # Its queue may have been closed or narrowed since: that does not concern what stays as it was.
-        found = table.site.queues.get(queue)
-        limit = check_walltime(walltime, found) if found else walltime
-        return _Wanted(asked.name, queue, asked.account, priority, _ms(limit), patch.begin_at_ms)
-    final = admitted(asked, table.site, user=by.user)
-    return _Wanted(final.name, final.queue, final.account, final.priority, _ms(final.walltime), patch.begin_at_ms)
+        if patch.walltime is UNSET:
+            return asked
+        queue = table.policy.queues.get(asked.queue)
+        default = queue.default_walltime if queue is not None else None
+        return replace(asked, walltime=check_walltime(walltime, longest_walltime(asked, table.policy), default))
+    return admitted(asked, table.policy, user=by.user, now_ms=now_ms)
 
 
 def _update_limits(table: JobTable, job: LiveJob, walltime_before: int | None, *, moved: bool) -> None:
@@ -231,7 +251,9 @@ def requeue(
     reason = f"requeued by {by.user}"
     again = [e for e in ended if first <= e.task < first + count and job.task_state(e.task) is None]
     everything = task is not None or job.counts.succeeded == job.spec.tasks
-    done = _restart_ended(table, job, [e for e in again if everything or e.state is not TaskState.SUCCEEDED], reason)
+    again = [e for e in again if everything or e.state is not TaskState.SUCCEEDED]
+    _check_waiting(table, job, len(again), first, count)
+    done = _restart_ended(table, job, again, reason)
     done += _restart_waiting(table, job, pieces(job.spans, first, count), now_ms, reason)
     for number, attempt in list(job.active.items()):
         if first <= number < first + count and not attempt.stopping:
@@ -244,6 +266,21 @@ def requeue(
     table.draft.note(EventKind.JOBS_REQUEUED, by.cause, by.trace_id, job.id, tasks=done, reason=reason)
     table.settle(job, now_ms, by.cause)
     return _state_now(job, task)
+
+
+def _check_waiting(table: JobTable, job: LiveJob, ended: int, first: int, count: int) -> None:
+    """Refuse what would wait again beyond a limit: what has ended, and what runs now."""
+    spans = sum(span.count for span in pieces(job.spans, first, count) if span.state.ended)
+    running = sum(
+        first <= task < first + count and not attempt.stopping and attempt.state is not AttemptState.ALLOCATED
+        for task, attempt in job.active.items()
+    )
+    try:
+        table.waiting.refuse([Ask(owner_of_live(job), ended + spans + running)], table.jobs.get)
+    except ConflictError:
+        if job.state.ended:
+            table.drop_revived(job.id)
+        raise
 
 
 def _restart_ended(table: JobTable, job: LiveJob, again: Sequence[EndedTask], reason: str) -> int:
@@ -315,7 +352,3 @@ def _refuse_ended(job: LiveJob, task: int, what: str) -> None:
 
 def _state_now(job: LiveJob, task: int | None) -> TaskState:
     return job.state if task is None else job.task_state(task) or job.state
-
-
-def _ms(walltime: Duration | None) -> int | None:
-    return None if walltime is None else int(walltime)

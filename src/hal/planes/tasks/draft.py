@@ -12,11 +12,13 @@ from dataclasses import dataclass, field
 import numpy as np
 from msgspec import Struct
 
+from hal.core.engine.config import EngineConfig
 from hal.core.engine.events import (
     END,
     SUBMIT,
     UPDATE,
     AttemptsEnded,
+    ConfigChanged,
     Event,
     JobsCancelled,
     JobsSubmitted,
@@ -25,6 +27,7 @@ from hal.core.engine.events import (
     NodeSpec,
 )
 from hal.core.model import EventKind, StepId
+from hal.core.model.policy import Policy
 from hal.planes.tasks.interning import Interning
 from hal.planes.tasks.live import Attempt, LiveJob
 from hal.planes.tasks.spans import Spans
@@ -114,6 +117,11 @@ class EngineFeed:
         self._begin("node")
         self._nodes[node.name] = node
 
+    def config(self, config: EngineConfig) -> None:
+        """Another policy holds."""
+        self._begin("")
+        self._events.append(ConfigChanged(config))
+
     def take(self) -> list[Event]:
         """All blocks, in order."""
         self._begin("")
@@ -150,6 +158,8 @@ class Draft:
         self.jobs_before: dict[int, LiveJob | None] = {}
         """The committed value of each job that was changed; None for a new one."""
         self.nodes_before: dict[str, NodeRow | None] = {}
+        self.policy_before: Policy | None = None
+        """The committed policy, when another one was staged."""
         self.stored_spans: dict[int, Spans] = {}
         """Of jobs that had ended and live again: the spans their rows have."""
         self.new_jobs: list[int] = []

@@ -9,11 +9,12 @@ from __future__ import annotations
 from hal.core.engine.classes import ClassSpec, Match, OwnerSpec, Requirement
 from hal.core.model import JobSpec, Resources
 from hal.core.model.job import Constraint
+from hal.core.model.policy_scope import Owner
 
 MAX_INTERNED = 4_096
 """Classes (and owners) kept; when more are seen, the table starts again from those of the next events."""
 
-ClassKey = tuple[Resources, int, tuple[Constraint, ...]]
+ClassKey = tuple[Resources, int, tuple[Constraint, ...], tuple[Constraint, ...]]
 
 
 class Interning:
@@ -21,31 +22,32 @@ class Interning:
 
     def __init__(self) -> None:
         self._class_of: dict[ClassKey, ClassSpec] = {}
-        self._owner_of: dict[tuple[str, str, str], OwnerSpec] = {}
+        self._owner_of: dict[Owner, OwnerSpec] = {}
         self._class_index: dict[int, int] = {}
         self._owner_index: dict[int, int] = {}
         self.classes: tuple[ClassSpec, ...] = ()
         self.owners: tuple[OwnerSpec, ...] = ()
 
-    def class_of(self, spec: JobSpec) -> ClassSpec:
-        """What each attempt of a task takes."""
-        key = (spec.request, spec.nodes, spec.constraints)
+    def class_of(self, spec: JobSpec, pool: tuple[Constraint, ...] = ()) -> ClassSpec:
+        """What each attempt of a task takes; `pool` says what its queue asks of nodes."""
+        key = (spec.request, spec.nodes, spec.constraints, pool)
         found = self._class_of.get(key)
         if found is None:
             if len(self._class_of) >= MAX_INTERNED:
                 self._class_of.clear()
-            rules = tuple(Requirement(rule.label, Match(rule.op.value), rule.values) for rule in spec.constraints)
+            rules = tuple(
+                Requirement(rule.label, Match(rule.op.value), rule.values) for rule in spec.constraints + pool
+            )
             found = self._class_of[key] = ClassSpec(dict(spec.request), spec.nodes, rules)
         return found
 
-    def owner_of(self, queue: str, account: str, user: str) -> OwnerSpec:
+    def owner_of(self, owner: Owner) -> OwnerSpec:
         """Whose work it is."""
-        key = (queue, account, user)
-        found = self._owner_of.get(key)
+        found = self._owner_of.get(owner)
         if found is None:
             if len(self._owner_of) >= MAX_INTERNED:
                 self._owner_of.clear()
-            found = self._owner_of[key] = OwnerSpec(queue, account, user)
+            found = self._owner_of[owner] = OwnerSpec(owner.queue, owner.account, owner.user, owner.qos)
         return found
 
     def class_index(self, request: ClassSpec) -> int:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from hal.core.engine.events import ADOPT, INF, AllocationsAdopted, Event, NodesChanged
+from hal.core.engine.events import ADOPT, INF, AllocationsAdopted, ConfigChanged, Event, NodesChanged
 from hal.core.lifecycle import TaskCounts
 from hal.core.model import TaskState
+from hal.core.model.policy_scope import Owner
 from hal.planes.tasks.dependencies import Standing, Waits, standing
 from hal.planes.tasks.live import Attempt, LiveJob
 from hal.planes.tasks.nodes import node_spec
@@ -21,7 +22,7 @@ from hal.store.views import Loaded
 
 
 def load(table: JobTable, loaded: Loaded) -> list[Event]:
-    """Fill an empty table; the engine events that bring an empty engine to the same point."""
+    """Fill an empty table under the policy it has; the engine events that bring an empty engine to the same point."""
     table.nodes = {row.name: row for row in loaded.nodes}
     table.next_id = loaded.last_job_id + 1
     for row in loaded.jobs:
@@ -31,6 +32,7 @@ def load(table: JobTable, loaded: Loaded) -> list[Event]:
         table.link(job)
         if job.active:
             table.busy.add(job.id)
+    table.waiting.set_policy(table.policy, table.jobs.values())
     return engine_events(table)
 
 
@@ -39,7 +41,7 @@ def engine_events(table: JobTable) -> list[Event]:
     for job_id in sorted(table.jobs):
         for span in table.jobs[job_id].spans:
             table.enter(table.jobs[job_id], span)
-    events: list[Event] = []
+    events: list[Event] = [ConfigChanged(table.engine_config)]
     if table.nodes:
         events.append(NodesChanged(tuple(node_spec(row) for row in table.nodes.values())))
     adopted = _adopted(table)
@@ -75,8 +77,8 @@ def live_job(table: JobTable, row: JobRow, spans: list[SpanRow], attempts: list[
         submit_ms=row.submit_ms,
         eligible_ms=row.eligible_ms,
         trace_id=row.trace_id,
-        request=table.interning.class_of(row.spec),
-        owner=table.interning.owner_of(row.queue, row.account, row.user),
+        request=table.class_of(row.spec, row.queue),
+        owner=table.interning.owner_of(Owner(row.queue, row.account, row.user, row.spec.qos)),
         state=row.state,
         hold=row.hold,
         start_ms=row.start_ms,

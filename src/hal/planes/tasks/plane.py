@@ -9,16 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from hal.core.engine.config import EngineConfig
 from hal.core.engine.events import Event
 from hal.core.engine.plan import Rows, StartRows
 from hal.core.model import EventKind, JobSpec, TaskState, Verdict
+from hal.core.model.policy import Policy
+from hal.core.model.policy_change import Difference
 from hal.planes.tasks import attempts, control, loading, nodes, starting, submission
-from hal.planes.tasks.admission import Site
 from hal.planes.tasks.control import EndedTask, JobPatch
 from hal.planes.tasks.draft import Change
 from hal.planes.tasks.engine_view import EngineView
 from hal.planes.tasks.live import LiveJob
 from hal.planes.tasks.nodes import Arrival
+from hal.planes.tasks.policy_change import change_policy
 from hal.planes.tasks.submission import EndedJob, Submitter
 from hal.planes.tasks.table import JobTable
 from hal.planes.tasks.why import why
@@ -31,14 +34,17 @@ from hal.wire.frames import Refusal, StepExit, StepStarted
 class TaskPlane:
     """The task plane of one controller."""
 
-    def __init__(self, site: Site, engine: EngineView) -> None:
-        self.table = JobTable(site)
+    def __init__(self, policy: Policy, engine: EngineView, config: EngineConfig | None = None) -> None:
+        """Under a policy that was checked; `config` is what the engine decides by beside it."""
+        self.table = JobTable(policy, config or EngineConfig())
         self._engine = engine
 
     # ── groups ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def load(self, loaded: Loaded) -> list[Event]:
-        """Start from rows; the events that bring an empty engine to the same point."""
+    def load(self, loaded: Loaded, policy: Policy | None = None) -> list[Event]:
+        """Start from rows, under that policy; the events that bring an empty engine to the same point."""
+        if policy is not None:
+            self.table.policy = policy
         return loading.load(self.table, loaded)
 
     def seal(self, now_ms: int) -> Change:
@@ -118,6 +124,17 @@ class TaskPlane:
     def matching(self, wanted: JobFilter) -> list[int]:
         """Live jobs that match."""
         return control.matching(self.table, wanted)
+
+    # ── policy ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def policy(self) -> Policy:
+        """The policy as it was last committed."""
+        return self.table.committed_policy
+
+    def change_policy(self, policy: Policy, by: Submitter | None, now_ms: int, note: str = "") -> list[Difference]:
+        """See `policy_change.change_policy`."""
+        return change_policy(self.table, policy, by, now_ms, note)
 
     # ── decisions ─────────────────────────────────────────────────────────────────────────────────────────────────
 

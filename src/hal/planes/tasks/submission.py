@@ -14,12 +14,13 @@ from hal.core.engine.classes import ClassSpec
 from hal.core.engine.events import INF
 from hal.core.lifecycle import TaskCounts
 from hal.core.model import Dependency, EventKind, HALError, JobSpec, OverloadedError, SpecError, TaskState
-from hal.planes.tasks.admission import MAX_JOBS_IN_SUBMISSION, MAX_LIVE_JOBS, admitted
+from hal.planes.tasks.admission import MAX_JOBS_IN_SUBMISSION, MAX_LIVE_JOBS, LimitsByOwner, admitted, owner_of
 from hal.planes.tasks.dependencies import Standing, Waits, resolve, standing
 from hal.planes.tasks.engine_view import EngineView
 from hal.planes.tasks.live import LiveJob
 from hal.planes.tasks.spans import Span
 from hal.planes.tasks.table import JobTable, never_text
+from hal.planes.tasks.waiting import Ask
 
 
 class EndedJob(Struct, frozen=True):
@@ -71,7 +72,8 @@ def submit(
         UnknownJobs: dependencies that are neither live nor in `ended`.
     """
     _check_counts(table, len(specs))
-    accepted = _admitted(table, specs, by)
+    accepted = _admitted(table, specs, by, now_ms)
+    table.waiting.refuse((Ask(owner_of(spec), spec.tasks) for spec in accepted), table.jobs.get)
     waits = resolve(accepted, table.next_id)
     failed = _against_existing(table, waits, ended, table.next_id)
     requests = _requests(table, engine, accepted)
@@ -104,14 +106,15 @@ def _check_counts(table: JobTable, count: int) -> None:
         )
 
 
-def _admitted(table: JobTable, specs: Sequence[JobSpec], by: Submitter) -> list[JobSpec]:
+def _admitted(table: JobTable, specs: Sequence[JobSpec], by: Submitter, now_ms: int) -> list[JobSpec]:
     out: list[JobSpec] = []
+    limits: LimitsByOwner = {}
     known: dict[int, JobSpec] = {}
     for position, spec in enumerate(specs):
         found = known.get(id(spec))
         if found is None:
             try:
-                found = known[id(spec)] = admitted(spec, table.site, user=by.user)
+                found = known[id(spec)] = admitted(spec, table.policy, user=by.user, now_ms=now_ms, known=limits)
             except HALError as error:
                 raise _placed(error, position, len(specs)) from error
         out.append(found)
@@ -127,7 +130,7 @@ def _requests(table: JobTable, engine: EngineView, specs: Sequence[JobSpec]) -> 
     out: list[ClassSpec] = []
     asked: set[int] = set()
     for position, spec in enumerate(specs):
-        request = table.interning.class_of(spec)
+        request = table.class_of(spec, spec.queue)
         if table.nodes and id(request) not in asked:
             asked.add(id(request))
             impossible = engine.impossible(request)
@@ -184,7 +187,7 @@ def _job(
         eligible_ms=INF if waits else max(now_ms, spec.begin_at_ms),
         trace_id=by.trace_id,
         request=request,
-        owner=table.interning.owner_of(spec.queue, spec.account, spec.user),
+        owner=table.interning.owner_of(owner_of(spec)),
         state=state,
         hold=spec.hold,
         waits=waits,

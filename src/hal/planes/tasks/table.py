@@ -10,16 +10,21 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
+from hal.core.engine.classes import ClassSpec
+from hal.core.engine.config import EngineConfig
 from hal.core.engine.events import INF
 from hal.core.lifecycle import TASK, TaskEvent, job_state, transition
-from hal.core.model import DependencyKind, EventKind, InternalError, NotFoundError, TaskState
-from hal.planes.tasks.admission import Site
+from hal.core.model import DependencyKind, EventKind, InternalError, JobSpec, NotFoundError, TaskState
+from hal.core.model.policy import Policy
 from hal.planes.tasks.dependencies import Standing, Waits, standing
 from hal.planes.tasks.draft import Change, Draft
 from hal.planes.tasks.interning import Interning
 from hal.planes.tasks.live import LiveJob, with_state
 from hal.planes.tasks.rows import operations
 from hal.planes.tasks.spans import Span, change, pieces
+from hal.planes.tasks.waiting import Waiting
 from hal.store.operations import NodeRow
 
 BY_DEPENDENCY = "dependency"
@@ -28,8 +33,11 @@ BY_DEPENDENCY = "dependency"
 class JobTable:
     """Live jobs, who waits for whom, nodes, and the draft of what is not durable yet."""
 
-    def __init__(self, site: Site) -> None:
-        self.site = site
+    def __init__(self, policy: Policy, config: EngineConfig) -> None:
+        self.policy = policy
+        """What holds now; set by `put_policy`."""
+        self._config = config
+        self.waiting = Waiting(policy)
         self.interning = Interning()
         self.jobs: dict[int, LiveJob] = {}
         self.dependants: dict[int, set[int]] = {}
@@ -53,15 +61,24 @@ class JobTable:
             raise NotFoundError(f"there is no live job {job_id}", hint="`hal jobs --all` lists those that have ended")
         if job_id not in self.draft.jobs_before:
             self.draft.jobs_before[job_id] = job.kept()
+        self.waiting.touched(job_id)
         return job
 
     def add(self, job: LiveJob, *, stored: bool = False) -> None:
         """A new job, or (`stored`) one that had ended and lives again."""
         self.jobs[job.id] = job
         self.draft.jobs_before[job.id] = None
+        self.waiting.touched(job.id)
         if not stored:
             self.draft.new_jobs.append(job.id)
         self.link(job)
+
+    def drop_revived(self, job_id: int) -> None:
+        """A job that was let live again is not run again after all: it has ended, as its rows say."""
+        if self.draft.jobs_before.get(job_id, self) is None and job_id not in self.draft.new_jobs:
+            del self.jobs[job_id], self.draft.jobs_before[job_id]
+            del self.draft.stored_spans[job_id]
+            self.waiting.touched(job_id)
 
     def link(self, job: LiveJob) -> None:
         """Note whom it waits for."""
@@ -72,6 +89,29 @@ class JobTable:
         """A node that is new or changed."""
         self.draft.nodes_before.setdefault(row.name, self.nodes.get(row.name))
         self.nodes[row.name] = row
+
+    def class_of(self, spec: JobSpec, queue: str) -> ClassSpec:
+        """What each attempt of such a task takes in that queue."""
+        found = self.policy.queues.get(queue)
+        return self.interning.class_of(spec, found.nodes if found is not None else ())
+
+    def put_policy(self, policy: Policy) -> None:
+        """Another policy holds from now on."""
+        if self.draft.policy_before is None:
+            self.draft.policy_before = self.policy
+        self.policy = policy
+        self.waiting.set_policy(policy, self.jobs.values())
+        self.draft.feed.config(self.engine_config)
+
+    @property
+    def engine_config(self) -> EngineConfig:
+        """What the engine decides by: its own configuration, and the policy that holds now."""
+        return replace(self._config, policy=self.policy)
+
+    @property
+    def committed_policy(self) -> Policy:
+        """The policy as it was last committed."""
+        return self.draft.policy_before or self.policy
 
     def committed(self, job_id: int) -> LiveJob | None:
         """The job as it was last committed; None when it was not live then. For readers: do not change it."""
@@ -88,6 +128,7 @@ class JobTable:
 
     def durable(self) -> None:
         """The sealed change was committed."""
+        self.waiting.settle(self.jobs.get)
         self.draft = Draft(self.interning, self.next_id)
 
     def undo(self) -> None:
@@ -103,6 +144,10 @@ class JobTable:
                 self.link(before)
                 if before.active:
                     self.busy.add(job_id)
+            self.waiting.touched(job_id)
+        if draft.policy_before is not None:
+            self.policy = draft.policy_before
+            self.waiting.set_policy(self.policy, self.jobs.values())
         for name, row in draft.nodes_before.items():
             if row is None:
                 del self.nodes[name]

@@ -24,6 +24,7 @@ from uvicorn.server import ServerState
 
 from hal.core.model import ConflictError, DeniedError, HALError
 from hal.daemons.controller.api.guard import Guard
+from hal.daemons.controller.api.policy_routes import policy_routes
 from hal.daemons.controller.api.problems import OnFault, on_hal_error, on_http_error, problem_of
 from hal.daemons.controller.api.routes import job_routes, other_routes
 from hal.daemons.controller.api.streams import stream_routes
@@ -43,7 +44,12 @@ SHUTDOWN_S = 3.0
 def create_app(api: ControllerApi, runtime: Runtime, *, owner: str, token: str, max_request_bytes: int) -> Guard:
     """The whole ASGI application."""
     app = Litestar(
-        route_handlers=[*job_routes(api, runtime), *other_routes(api, runtime), *stream_routes(api)],
+        route_handlers=[
+            *job_routes(api, runtime),
+            *other_routes(api, runtime),
+            *policy_routes(api, runtime),
+            *stream_routes(api),
+        ],
         exception_handlers={
             HALError: on_hal_error,
             HTTPException: on_http_error,

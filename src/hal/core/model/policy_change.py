@@ -1,0 +1,226 @@
+"""Changing a policy: typed operations on one entry each, and what differs between two policies.
+
+Pure. `changed` takes all operations or none; the result has been checked as a whole, so an entry that another one still
+names cannot be taken out. The version is the caller's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from enum import StrEnum
+from typing import Annotated, Any, Final
+
+from msgspec import Meta, Struct
+from msgspec.structs import replace
+
+from hal.core.model.codec import to_plain
+from hal.core.model.errors import ConflictError, NotFoundError, SpecError, shown
+from hal.core.model.policy import DEFAULT_QUEUE, FairShare, Policy, Weights
+from hal.core.model.policy_check import check_policy, near
+from hal.core.model.policy_text import TABLES, entry_from_plain
+
+MAX_OPERATIONS: Final = 1_000
+"""In one change."""
+
+
+class Kind(StrEnum):
+    """What an operation is about."""
+
+    QUEUE = "queue"
+    ACCOUNT = "account"
+    QOS = "qos"
+    LIMIT = "limit"
+    BOOKING = "booking"
+    LICENCE = "licence"
+    USER = "user"
+    WEIGHTS = "weights"
+    FAIRSHARE = "fairshare"
+
+
+class Do(StrEnum):
+    """What is done: ADD something new, PUT it whether it is there or not, SET some fields of it, DELETE it."""
+
+    ADD = "add"
+    PUT = "put"
+    SET = "set"
+    DELETE = "delete"
+
+
+class Operation(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One change of one entry."""
+
+    op: Do
+    kind: Kind
+    name: Annotated[str, Meta(description="of the entry; none for weights and fairshare")] = ""
+    entry: Annotated[
+        dict[str, Any],
+        Meta(description="fields as in hal.toml; with `set`, null gives a field its default; a licence's is `total`"),
+    ] = {}
+
+
+class Difference(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One field that differs; `before` or `after` null: the entry is not there."""
+
+    entry: str
+    """`queues.short`, `weights`"""
+    field: str = ""
+    """Empty: the whole entry came or went."""
+    before: Any = None
+    after: Any = None
+
+
+TABLE: Final = {
+    Kind.QUEUE: "queues",
+    Kind.ACCOUNT: "accounts",
+    Kind.QOS: "qos",
+    Kind.LIMIT: "limits",
+    Kind.BOOKING: "bookings",
+}
+"""The table of each kind of named entry."""
+_SINGLE: Final[dict[Kind, type[Weights] | type[FairShare]]] = {Kind.WEIGHTS: Weights, Kind.FAIRSHARE: FairShare}
+
+
+def changed(policy: Policy, operations: Sequence[Operation]) -> Policy:
+    """The policy after all operations, in order.
+
+    Raises:
+        NotFoundError: an entry to set or delete is not there; names the nearest.
+        ConflictError: an entry to add is there already.
+        SpecError: malformed, or the parts no longer fit together.
+    """
+    if not operations:
+        raise SpecError("operations: there is none")
+    if len(operations) > MAX_OPERATIONS:
+        raise SpecError(f"operations: {len(operations)}; at most {MAX_OPERATIONS} are allowed")
+    for operation in operations:
+        policy = _done(policy, operation)
+    return check_policy(policy)
+
+
+def _done(policy: Policy, operation: Operation) -> Policy:
+    kind, name = operation.kind, operation.name
+    if kind in _SINGLE:
+        return _single(policy, operation)
+    if not name:
+        raise SpecError(f"operations: {operation.op} of a {kind} names none", hint="give its `name`")
+    if kind is Kind.LICENCE:
+        return _licence(policy, operation)
+    if kind is Kind.USER:
+        return _user(policy, operation)
+    table = TABLE[kind]
+    entries: dict[str, Any] = dict(getattr(policy, table))
+    _check_presence(operation, entries)
+    at = f"{table}.{name}"
+    if operation.op is Do.DELETE:
+        if kind is Kind.QUEUE and name == DEFAULT_QUEUE:
+            raise ConflictError("queue 'default' always exists", hint="`put` it with no field to give it its defaults")
+        del entries[name]
+    else:
+        fields = dict(operation.entry)
+        if operation.op is Do.SET:
+            fields = _merged(entries[name], fields)
+        fields.pop("name", None)
+        entries[name] = replace(entry_from_plain(fields, TABLES[table], at), name=name)
+    return replace(policy, **{table: entries})
+
+
+def _merged(entry: Struct, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The entry's plain fields with those given over them; null takes one out."""
+    plain: dict[str, Any] = to_plain(entry)
+    for field, value in fields.items():
+        # A booking's instants may be given in two forms.
+        plain.pop(f"{field}_ms", None)
+        plain.pop(field, None)
+        if value is not None:
+            plain[field] = value
+    return plain
+
+
+def _single(policy: Policy, operation: Operation) -> Policy:
+    kind = operation.kind
+    if operation.name:
+        raise SpecError(f"operations: {kind} are the only ones; '{shown(operation.name)}' names nothing")
+    if operation.op is Do.ADD:
+        raise ConflictError(f"{kind} are there already", hint="`set` some of them, or `put` them all")
+    made = _SINGLE[kind]
+    fields = {} if operation.op is Do.DELETE else dict(operation.entry)
+    if operation.op is Do.SET:
+        fields = _merged(getattr(policy, kind.value), fields)
+    return replace(policy, **{kind.value: entry_from_plain(fields, made, kind.value)})
+
+
+def _licence(policy: Policy, operation: Operation) -> Policy:
+    licences = dict(policy.licences)
+    _check_presence(operation, licences)
+    if operation.op is Do.DELETE:
+        del licences[operation.name]
+    else:
+        total = operation.entry.get("total")
+        if set(operation.entry) != {"total"} or isinstance(total, bool) or not isinstance(total, int):
+            raise SpecError(f"licences.{operation.name}: expected {{'total': N}}, got {shown(operation.entry)}")
+        licences[operation.name] = total
+    return replace(policy, licences=licences)
+
+
+def _user(policy: Policy, operation: Operation) -> Policy:
+    users = dict.fromkeys(policy.users)
+    _check_presence(operation, users)
+    if operation.entry:
+        raise SpecError(f"users.{operation.name}: a user has no fields", hint="its weight is given by its accounts")
+    if operation.op is Do.DELETE:
+        del users[operation.name]
+    else:
+        users[operation.name] = None
+    return replace(policy, users=tuple(users))
+
+
+def _check_presence(operation: Operation, entries: Mapping[str, Any]) -> None:
+    kind, name = operation.kind, operation.name
+    if operation.op is Do.ADD and name in entries:
+        raise ConflictError(f"{kind} '{name}' is there already", hint="`set` changes some of its fields")
+    if operation.op in (Do.SET, Do.DELETE) and name not in entries:
+        raise NotFoundError(f"there is no {kind} '{shown(name)}'{near(name, entries)}", hint=known_text(kind, entries))
+
+
+def known_text(kind: Kind, entries: Mapping[str, Any]) -> str:
+    """`declared: a, b and 3 more`"""
+    names = sorted(entries)
+    more = f" and {len(names) - 20} more" if len(names) > 20 else ""
+    return f"declared: {', '.join(names[:20])}{more}" if names else f"no {kind} is declared"
+
+
+# ── differences ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def differences(before: Policy, after: Policy) -> list[Difference]:
+    """What differs, by entry and field; values as people write them, null for a default that is not shown."""
+    out: list[Difference] = []
+    for table in TABLES:
+        out.extend(_of_table(table, getattr(before, table), getattr(after, table)))
+    out.extend(_of_fields("licences", dict(before.licences), dict(after.licences)))
+    users = (dict.fromkeys(before.users, True), dict.fromkeys(after.users, True))
+    out.extend(_of_fields("users", *users))
+    for single in _SINGLE:
+        out.extend(_of_fields(single.value, *(to_plain(getattr(p, single.value)) for p in (before, after))))
+    return out
+
+
+def _of_table(table: str, before: Mapping[str, Struct], after: Mapping[str, Struct]) -> Iterator[Difference]:
+    for name in [*before, *(name for name in after if name not in before)]:
+        old, new = before.get(name), after.get(name)
+        if old == new:
+            continue
+        plain = [None if entry is None else to_plain(entry) for entry in (old, new)]
+        for entry in plain:
+            if entry is not None:
+                entry.pop("name", None)
+        if plain[0] is None or plain[1] is None:
+            yield Difference(entry=f"{table}.{name}", before=plain[0], after=plain[1])
+        else:
+            yield from _of_fields(f"{table}.{name}", plain[0], plain[1])
+
+
+def _of_fields(entry: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Difference]:
+    for field in [*before, *(field for field in after if field not in before)]:
+        if before.get(field) != after.get(field):
+            yield Difference(entry=entry, field=field, before=before.get(field), after=after.get(field))

@@ -1,0 +1,399 @@
+"""Whether the parts of a policy fit together: names, references, ranges, trees without cycles, bookings kept apart.
+
+Pure. Every mistake is one `SpecError` that names the entry, its field, what stands there, and the nearest valid name.
+O(entries), and bookings that name the same node in pairs.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Final, TypeVar
+
+from msgspec.structs import replace
+
+from hal.core.model.errors import SpecError, shown
+from hal.core.model.job import MAX_NODES, MAX_PRIORITY, MAX_TASKS, OnNodeLost, check_constraints, is_licence, is_name
+from hal.core.model.occurrences import DAY_MS, PERIOD_MS, meet
+from hal.core.model.policy import (
+    DEFAULT_QUEUE,
+    EACH,
+    Account,
+    Booking,
+    FairShare,
+    Limit,
+    Policy,
+    Qos,
+    Queue,
+    Repeat,
+    Weights,
+)
+from hal.core.model.policy_hours import parse_hours
+from hal.core.model.policy_scope import MAX_DEPTH
+from hal.core.model.resources import MAX_RESOURCES
+from hal.core.model.units import MAX_AMOUNT, Duration, format_duration, resource_name
+
+MAX_QUEUES: Final = 1_000
+MAX_QOS: Final = 1_000
+MAX_ACCOUNTS: Final = 100_000
+MAX_USERS: Final = 100_000
+MAX_LIMITS: Final = 10_000
+MAX_BOOKINGS: Final = 1_000
+MAX_LICENCES: Final = 1_000
+MAX_DESCRIPTION: Final = 1_000
+MAX_WEIGHT: Final = 1e12
+"""Farthest from 0 that a weight of priority may be."""
+MAX_CHARGE: Final = 1e9
+MAX_GRACE_MS: Final = DAY_MS
+MAX_BOOKING_MS: Final = 366 * DAY_MS
+MAX_INSTANT_MS: Final = 253_402_300_799_000
+"""The end of the year 9999, which is as far as calendars print."""
+
+_NAME_HINT: Final = "letters, digits and _ . : @ / + -, at most 128"
+
+E = TypeVar("E", Queue, Account, Qos, Limit, Booking)
+
+
+def check_policy(policy: Policy) -> Policy:
+    """The same policy, each entry carrying its own name and the queue `default` present, when its parts fit together.
+
+    Raises:
+        SpecError: naming the entry and field, and what to write instead.
+    """
+    queues = dict(policy.queues)
+    queues.setdefault(DEFAULT_QUEUE, Queue())
+    policy = replace(
+        policy,
+        queues=_named("queues", queues, MAX_QUEUES),
+        accounts=_named("accounts", policy.accounts, MAX_ACCOUNTS),
+        qos=_named("qos", policy.qos, MAX_QOS),
+        limits=_named("limits", policy.limits, MAX_LIMITS),
+        bookings=_named("bookings", policy.bookings, MAX_BOOKINGS),
+    )
+    _check_users(policy.users)
+    _each("accounts", policy.accounts, lambda entry, at: _check_account(entry, at, policy))
+    _check_tree(policy.accounts)
+    _each("qos", policy.qos, lambda entry, at: _check_qos(entry, at, policy))
+    _check_preemption(policy.qos)
+    _each("queues", policy.queues, lambda entry, at: _check_queue(entry, at, policy))
+    _each("limits", policy.limits, lambda entry, at: _check_limit(entry, at, policy))
+    _check_licences(policy.licences)
+    _each("bookings", policy.bookings, lambda entry, at: _check_booking(entry, at, policy))
+    _check_meetings(policy.bookings)
+    _check_weights(policy.weights, "weights")
+    _check_fairshare(policy.fairshare)
+    return policy
+
+
+# ── names and references ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _named(table: str, entries: Mapping[str, E], most: int) -> dict[str, E]:
+    """The entries with their own names filled in."""
+    if len(entries) > most:
+        raise SpecError(f"{table}: {len(entries)} entries; at most {most} are allowed")
+    out: dict[str, E] = {}
+    for name, entry in entries.items():
+        if not is_name(name):
+            raise SpecError(f"{table}: '{shown(name)}' is not a name", hint=_NAME_HINT)
+        if entry.name not in ("", name, DEFAULT_QUEUE if isinstance(entry, Queue) else name):
+            raise SpecError(f"{table}.{name}.name: says '{shown(entry.name)}'", hint="leave it out")
+        out[name] = entry if entry.name == name else replace(entry, name=name)
+        if len(entry.description if not isinstance(entry, Limit) else "") > MAX_DESCRIPTION:
+            raise SpecError(f"{table}.{name}.description: longer than {MAX_DESCRIPTION} characters")
+    return out
+
+
+def _each(table: str, entries: Mapping[str, E], check: Callable[[E, str], None]) -> None:
+    for name, entry in entries.items():
+        check(entry, f"{table}.{name}")
+
+
+def near(value: str, names: Iterable[str]) -> str:
+    """`; did you mean 'short'?`, or nothing when no name is like it."""
+    found = difflib.get_close_matches(value, list(names), n=1, cutoff=0.6)
+    return f"; did you mean '{found[0]}'?" if found else ""
+
+
+def _refers(at: str, kind: str, names: Iterable[str], known: Collection[str]) -> None:
+    for name in names:
+        if name not in known:
+            declared = ", ".join(sorted(known)[:20]) or "none"
+            raise SpecError(f"{at}: '{shown(name)}' is not {_A[kind]}{near(name, known)}", hint=f"declared: {declared}")
+
+
+_A: Final = {"queue": "a queue", "account": "an account", "user": "a user", "qos": "a QOS", "licence": "a licence"}
+
+
+def _refers_accounts(at: str, names: Iterable[str], policy: Policy) -> None:
+    """While no account is declared any name is one."""
+    if policy.accounts:
+        _refers(at, "account", names, policy.accounts)
+    _are_names(at, names)
+
+
+def _refers_users(at: str, names: Iterable[str], policy: Policy) -> None:
+    if policy.users:
+        _refers(at, "user", names, policy.users)
+    _are_names(at, names)
+
+
+def _are_names(at: str, names: Iterable[str]) -> None:
+    for name in names:
+        if not is_name(name):
+            raise SpecError(f"{at}: '{shown(name)}' is not a name", hint=_NAME_HINT)
+
+
+def _positive(at: str, value: Duration | None) -> None:
+    if value is not None and value <= 0:
+        raise SpecError(f"{at}: must be longer than nothing", hint="leave it out for no limit")
+
+
+# ── accounts and users ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _check_users(users: tuple[str, ...]) -> None:
+    if len(users) > MAX_USERS:
+        raise SpecError(f"users: {len(users)} names; at most {MAX_USERS} are allowed")
+    _are_names("users", users)
+
+
+def _check_account(account: Account, at: str, policy: Policy) -> None:
+    if account.parent:
+        _refers(f"{at}.parent", "account", [account.parent], policy.accounts)
+    _number(f"{at}.weight", account.weight, 0, 1e9)
+    if len(account.users) > MAX_USERS:
+        raise SpecError(f"{at}.users: {len(account.users)} names; at most {MAX_USERS} are allowed")
+    _refers_users(f"{at}.users", account.users, policy)
+    for user, weight in account.users.items():
+        _number(f"{at}.users.{user}", weight, 0, 1e9)
+
+
+def _check_tree(accounts: Mapping[str, Account]) -> None:
+    """No account is above itself, and none lies deeper than `MAX_DEPTH`."""
+    depth: dict[str, int] = {"": 0}
+    for start in accounts:
+        path: list[str] = []
+        at = start
+        while at not in depth:
+            if at in path:
+                circle = " > ".join([*path[path.index(at) :], at])
+                raise SpecError(f"accounts.{at}.parent: the account is above itself: {circle}")
+            path.append(at)
+            at = accounts[at].parent
+        for name in reversed(path):
+            depth[name] = depth[accounts[name].parent] + 1
+            if depth[name] > MAX_DEPTH:
+                raise SpecError(f"accounts.{name}.parent: deeper than {MAX_DEPTH} levels")
+
+
+# ── QOS ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _check_qos(qos: Qos, at: str, policy: Policy) -> None:
+    _number(f"{at}.priority", qos.priority, -MAX_PRIORITY, MAX_PRIORITY)
+    _number(f"{at}.usage_factor", qos.usage_factor, 0, 1_000)
+    _refers(f"{at}.preempts", "qos", qos.preempts, policy.qos)
+    if qos.grace > MAX_GRACE_MS:
+        raise SpecError(f"{at}.grace: {qos.grace} is too long", hint=f"at most {format_duration(MAX_GRACE_MS)}")
+    _positive(f"{at}.max_walltime", qos.max_walltime)
+    _refers_accounts(f"{at}.accounts", qos.accounts, policy)
+    _refers_users(f"{at}.users", qos.users, policy)
+
+
+def _check_preemption(table: Mapping[str, Qos]) -> None:
+    """Nobody may take back, through others, what is its own: that would never come to rest."""
+    done: set[str] = set()
+    for start in table:
+        path: list[str] = []
+        ahead: list[list[str]] = [[start]]
+        while ahead:
+            if not ahead[-1]:
+                ahead.pop()
+                if path:
+                    done.add(path.pop())
+                continue
+            at = ahead[-1].pop()
+            if at in path:
+                circle = " > ".join([*path[path.index(at) :], at])
+                raise SpecError(
+                    f"qos.{at}.preempts: a QOS may not preempt itself: {circle}", hint="take one of these out"
+                )
+            if at not in done:
+                path.append(at)
+                ahead.append(list(table[at].preempts))
+
+
+# ── queues ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _check_queue(queue: Queue, at: str, policy: Policy) -> None:
+    _number(f"{at}.priority", queue.priority, -MAX_PRIORITY, MAX_PRIORITY)
+    if queue.weights is not None:
+        _check_weights(queue.weights, f"{at}.weights")
+    _positive(f"{at}.default_walltime", queue.default_walltime)
+    _positive(f"{at}.max_walltime", queue.max_walltime)
+    if queue.default_walltime and queue.max_walltime and queue.default_walltime > queue.max_walltime:
+        raise SpecError(
+            f"{at}: default_walltime {queue.default_walltime} is longer than max_walltime {queue.max_walltime}"
+        )
+    if queue.max_tasks is not None:
+        _number(f"{at}.max_tasks", queue.max_tasks, 1, MAX_TASKS)
+    _refers(f"{at}.qos", "qos", queue.qos, policy.qos)
+    if queue.default_qos:
+        _refers(f"{at}.default_qos", "qos", [queue.default_qos], policy.qos)
+        if queue.qos and queue.default_qos not in queue.qos:
+            raise SpecError(
+                f"{at}.default_qos: '{queue.default_qos}' may not be used in it", hint=f"add it to {at}.qos"
+            )
+    _refers_accounts(f"{at}.accounts", queue.accounts, policy)
+    _refers_users(f"{at}.users", queue.users, policy)
+    check_constraints(queue.nodes, f"{at}.nodes")
+    parse_hours(queue.hours, field=f"{at}.hours")
+    if queue.on_node_lost is OnNodeLost.REQUEUE:
+        raise SpecError(f"{at}.on_node_lost: 'requeue' is not supported by this version of HAL")
+
+
+# ── limits ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+_BOUNDS: Final = ("running", "pending", "resources", "hours", "max_job", "max_nodes", "max_walltime")
+
+
+def _check_limit(limit: Limit, at: str, policy: Policy) -> None:
+    if limit.queue not in ("", EACH):
+        _refers(f"{at}.queue", "queue", [limit.queue], policy.queues)
+    if limit.qos not in ("", EACH):
+        _refers(f"{at}.qos", "qos", [limit.qos], policy.qos)
+    if limit.account not in ("", EACH):
+        _refers_accounts(f"{at}.account", [limit.account], policy)
+    if limit.user not in ("", EACH):
+        _refers_users(f"{at}.user", [limit.user], policy)
+    if all(getattr(limit, name) is None for name in _BOUNDS):
+        raise SpecError(f"{at}: limits nothing", hint=f"give one of {', '.join(_BOUNDS)}")
+    for name in ("running", "pending"):
+        if getattr(limit, name) is not None:
+            _number(f"{at}.{name}", getattr(limit, name), 0, MAX_AMOUNT)
+    if limit.max_nodes is not None:
+        _number(f"{at}.max_nodes", limit.max_nodes, 1, MAX_NODES)
+    _positive(f"{at}.max_walltime", limit.max_walltime)
+    if limit.period <= 0:
+        raise SpecError(f"{at}.period: must be longer than nothing")
+    if limit.cohort:
+        _are_names(f"{at}.cohort", [limit.cohort])
+        if limit.resources is None:
+            raise SpecError(
+                f"{at}.cohort: has no `resources` to lend or borrow", hint="give `resources`, or no `cohort`"
+            )
+    elif limit.borrow is not None:
+        raise SpecError(f"{at}.borrow: from nobody", hint="name the `cohort` whose limits lend to each other")
+
+
+# ── licences and bookings ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _check_licences(licences: Mapping[str, int]) -> None:
+    if len(licences) > MAX_LICENCES:
+        raise SpecError(f"licences: {len(licences)} names; at most {MAX_LICENCES} are allowed")
+    for name, amount in licences.items():
+        if not is_licence(name):
+            raise SpecError(f"licences: '{shown(name)}' is not a name of a licence", hint="letters, digits and _ . / -")
+        _number(f"licences.{name}", amount, 0, MAX_AMOUNT)
+
+
+def _check_booking(booking: Booking, at: str, policy: Policy) -> None:
+    _number(f"{at}.start_ms", booking.start_ms, 0, MAX_INSTANT_MS)
+    _positive(f"{at}.duration", booking.duration)
+    longest = PERIOD_MS[booking.repeat] or MAX_BOOKING_MS
+    if booking.duration > longest:
+        every = f"comes again every {format_duration(longest)}" if booking.repeat is not Repeat.ONCE else "is too long"
+        raise SpecError(f"{at}.duration: {booking.duration}; it {every}", hint=f"at most {format_duration(longest)}")
+    if booking.until_ms:
+        if booking.repeat is Repeat.ONCE:
+            raise SpecError(f"{at}.until_ms: it comes only once", hint="give `repeat`, daily or weekly, too")
+        _number(f"{at}.until_ms", booking.until_ms, booking.start_ms, MAX_INSTANT_MS)
+    _check_booked(booking, at, policy)
+    if booking.maintenance and (booking.accounts or booking.users):
+        raise SpecError(f"{at}: maintenance is for nobody", hint="leave out `accounts` and `users`, or `maintenance`")
+    if not (booking.maintenance or booking.accounts or booking.users):
+        raise SpecError(f"{at}: is for nobody", hint="name `accounts` or `users`, or say `maintenance = true`")
+    _refers_accounts(f"{at}.accounts", booking.accounts, policy)
+    _refers_users(f"{at}.users", booking.users, policy)
+
+
+def _check_booked(booking: Booking, at: str, policy: Policy) -> None:
+    if booking.nodes and booking.count:
+        raise SpecError(f"{at}: both `nodes` and `count` are given", hint="name the nodes, or say how many")
+    if not (booking.nodes or booking.count or booking.licences):
+        raise SpecError(f"{at}: books nothing", hint="give `nodes`, a `count` of nodes, or `licences`")
+    _are_names(f"{at}.nodes", booking.nodes)
+    if len(set(booking.nodes)) < len(booking.nodes):
+        raise SpecError(f"{at}.nodes: a node is named twice")
+    _number(f"{at}.nodes", len(booking.nodes), 0, MAX_NODES)
+    _number(f"{at}.count", booking.count, 0, MAX_NODES)
+    check_constraints(booking.constraints, f"{at}.constraints")
+    if booking.constraints and not booking.count:
+        raise SpecError(f"{at}.constraints: choose among nodes for a `count`", hint="leave them out beside `nodes`")
+    _refers(f"{at}.licences", "licence", booking.licences, policy.licences)
+    for name, amount in booking.licences.items():
+        _number(f"{at}.licences.{name}", amount, 1, policy.licences[name])
+
+
+def _check_meetings(bookings: Mapping[str, Booking]) -> None:
+    """No two bookings hold the same named node at once, unless one of them may overlap or is maintenance."""
+    of_node: dict[str, list[Booking]] = {}
+    tried: set[tuple[str, str]] = set()
+    for booking in bookings.values():
+        if booking.overlap or booking.maintenance:
+            continue
+        for node in booking.nodes:
+            for other in of_node.setdefault(node, []):
+                if (other.name, booking.name) not in tried:
+                    tried.add((other.name, booking.name))
+                    _check_meeting(other, booking, node)
+            of_node[node].append(booking)
+
+
+def _check_meeting(a: Booking, b: Booking, node: str) -> None:
+    found = meet(a, b)
+    if found is None:
+        return
+    at_ms = max(found[0].start_ms, found[1].start_ms)
+    raise SpecError(
+        f"bookings.{b.name}: would hold node {node} together with booking '{a.name}' at {instant_text(at_ms)}",
+        hint="move or shorten one of them, or say `overlap = true`",
+    )
+
+
+def instant_text(at_ms: int) -> str:
+    """`2026-12-24 18:00 UTC`"""
+    return datetime.fromtimestamp(at_ms // 1000, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+# ── numbers ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _check_weights(weights: Weights, at: str) -> None:
+    for name in Weights.__struct_fields__:
+        _number(f"{at}.{name}", getattr(weights, name), 0 if name == "age" else -MAX_WEIGHT, MAX_WEIGHT)
+
+
+def _check_fairshare(fairshare: FairShare) -> None:
+    if fairshare.half_life <= 0:
+        raise SpecError("fairshare.half_life: must be longer than nothing")
+    if len(fairshare.charge) > MAX_RESOURCES:
+        raise SpecError(f"fairshare.charge: {len(fairshare.charge)} resources; at most {MAX_RESOURCES} are allowed")
+    for name, charge in fairshare.charge.items():
+        if resource_name(name) != name:
+            raise SpecError(f"fairshare.charge: '{shown(name)}' is called '{resource_name(name)}' here")
+        _number(f"fairshare.charge.{name}", charge, 0, MAX_CHARGE)
+
+
+def _number(at: str, value: float, low: float, high: float) -> None:
+    if not math.isfinite(value) or not low <= value <= high:
+        raise SpecError(f"{at}: {value} is out of range", hint=f"between {_plain(low)} and {_plain(high)}")
+
+
+def _plain(value: float) -> str:
+    return f"{value:g}" if isinstance(value, float) and not value.is_integer() else str(int(value))
