@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from hal.core.engine.accounts import renew, set_charge
 from hal.core.engine.answers import keys_of
 from hal.core.engine.errors import EngineError
 from hal.core.engine.events import (
@@ -32,6 +33,7 @@ from hal.core.engine.events import (
     NodesChanged,
     NodeSpec,
     PlanAssumed,
+    SharesLoaded,
     StartsRefused,
 )
 from hal.core.engine.plan import START
@@ -50,6 +52,7 @@ from hal.core.kernels.pending import (
     rebuild,
 )
 from hal.core.kernels.running import retime
+from hal.core.kernels.shares import renew_offsets
 
 _REFUSALS: Final = {
     L.BAD_CLASS: "class_index is not an index into the event's classes",
@@ -173,7 +176,7 @@ def _plan_assumed(state: State, event: PlanAssumed) -> None:
         promises = promised = _NO_TABLE
     while True:
         outcome = state.calls["assume"](
-            state.at, starts, plan.rows, plan.now_ms, plan.replans, promises, promised, complete,
+            state.at, starts, plan.rows, plan.now_ms, plan.replans, promises, promised, complete, plan.resumed,
             plan.pass_wake, plan.pass_inserts,
         )  # fmt: skip
         if outcome == OK:
@@ -350,6 +353,8 @@ def _edited(view: JobView, jobs: Any, priority: Any, wall: Any, planned: Any) ->
 
 def _clock_advanced(state: State, event: ClockAdvanced) -> None:
     state.calls["advance"](state.at, event.now_ms)
+    if state.accounts is not None:
+        renew(state, state.clock_ms)
 
 
 def _config_changed(state: State, event: ConfigChanged) -> None:
@@ -375,7 +380,18 @@ def _config_changed(state: State, event: ConfigChanged) -> None:
     # Offsets belong to the order that gave them; an order plugin gives new ones when the next pass begins.
     state.buckets[:, L.B_OFFSET] = 0
     rebuild(state.at, slots, keys)
+    if state.meta[L.M_ORDER] == L.ORDER_PRIORITY:
+        renew_offsets(state.at, state.clock_ms)
     state.rewire()
+
+
+def _shares_loaded(state: State, event: SharesLoaded) -> None:
+    for account, user, units in event.use:
+        if not 0.0 <= units < float("inf"):
+            raise EngineError(f"SharesLoaded: {units} units for user {user!r} of {account!r}; nothing was applied")
+    if state.accounts is not None:
+        state.accounts.load(state, event.use, event.at_ms)
+    state.meta[M_VERSION] += 1
 
 
 def _nodes_changed(state: State, event: NodesChanged) -> None:
@@ -393,8 +409,9 @@ def _nodes_changed(state: State, event: NodesChanged) -> None:
             _put_back(state, before)
         raise
     state.recount(0, int(state.meta[L.M_SHAPES]))
-    state.meta[L.M_DIRTY] = 1
-    state.meta[L.M_WAKE] += 1
+    if state.accounts is not None:
+        set_charge(state)
+    state.wake_all()
     state.meta[M_VERSION] += 1
 
 
@@ -500,5 +517,6 @@ _APPLY: Final[dict[type, Callable[[State, Any], None]]] = {
     JobsUpdated: _jobs_updated,
     ClockAdvanced: _clock_advanced,
     ConfigChanged: _config_changed,
+    SharesLoaded: _shares_loaded,
     NodesChanged: _nodes_changed,
 }

@@ -30,13 +30,14 @@ class Backfill(StrEnum):
 class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Policies by registered name, and bounds. All bounds are work or counts, never time.
 
-    order: a registered Order ("fcfs", "sjf"). placement: "first-fit", "best-fit" or a registered Score.
+    policy: queues, shares, limits; None: every queue is alike and nothing is limited.
+    order: "priority" (the policy's points and disciplines), or a registered Order ("fcfs", "sjf").
+    placement: "first-fit", "best-fit" or a registered Score.
     filters: registered Filters, all of which must admit a row.
     parking: False looks at every bucket in every pass; starts the same jobs (a tested property), only slower.
     slice_work: row checks and candidates that one cycle may spend before it hands back a cursor.
     slice_starts: starts that one cycle may plan. fast_starts: starts of a fast-lane slice of the Scheduler.
     claim_after_ms: how long the first waiting job may wait for a release that is 'never' before it claims rows.
-    policy: queues, shares, limits, bookings, licences.
     max_reservations: waiting jobs that hold a reservation under CONSERVATIVE; the ones behind wait without.
     """
 
@@ -51,4 +52,4 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     fast_work: int = 1_000_000
     claim_after_ms: int = 600_000
     max_reservations: int = 1 << 20
-    policy: Policy = Policy()
+    policy: Policy | None = None

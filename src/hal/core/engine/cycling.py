@@ -41,6 +41,8 @@ def cycle(
         cursor: where an unfinished pass goes on (after its last plan was assumed); None = a new pass.
         max_starts: at most so many starts (None = the configuration's slice_starts).
     """
+    if cursor is not None and cursor.begins_anew:
+        cursor = None
     if budget is None:
         budget = state.config.slice_work
     elif budget < 1:
@@ -106,10 +108,10 @@ def cycle(
     going_on = None
     if unfinished:
         wake_ms = now_ms
-        going_on = Cursor(lane, key, job, task, pass_wake, pass_inserts, full == 1)
+        going_on = Cursor(lane if unfinished == 1 else -1, key, job, task, pass_wake, pass_inserts, full == 1)
     return Plan(
         now_ms, version, changes == 1, starts, rows, replans == 1, reservations, table, verdicts, wake_ms, going_on,
-        work, pass_wake, pass_inserts,
+        work, pass_wake, pass_inserts, cursor is not None,
     )  # fmt: skip
 
 

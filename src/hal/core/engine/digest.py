@@ -23,7 +23,7 @@ def state_digest(state: State) -> str:
 
     meta = state.meta
     add("clock", int(meta[L.M_CLOCK]), "pending", int(meta[L.M_PENDING]), "runs", int(meta[L.M_RUNS]))
-    add("parked", bool(meta[L.M_PARKED_WAKE] == meta[L.M_WAKE]), "dirty", bool(meta[L.M_DIRTY]))
+    add("parked", bool(meta[L.M_PARKED_WAKE] >= meta[L.M_WAKE]), "dirty", bool(meta[L.M_DIRTY]))
     for row, name in enumerate(state.row_names):
         amounts = {
             resource: (int(state.capacity[row, r]), int(state.free[row, r]))

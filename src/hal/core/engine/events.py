@@ -47,6 +47,7 @@ SUBMIT: Final = np.dtype(
         ("held", np.int64),  # 1 = held by a person until JobsReleased
         ("walltime_ms", np.int64),  # limit; INF = none
         ("planned_ms", np.int64),  # what the plan uses instead of the limit; -1 = the limit
+        ("deadline_ms", np.int64),  # when it should have ended; 0 or INF = none
     ]
 )
 END: Final = np.dtype(
@@ -57,6 +58,7 @@ END: Final = np.dtype(
         ("requeue", np.int64),  # 1 = the task returns to pending as attempt + 1
         ("eligible_ms", np.int64),  # of the requeued task: 0 = at once, later = back-off, INF = until JobsEligible
         ("held", np.int64),  # of the requeued task
+        ("ended_ms", np.int64),  # when it ended; 0 = the clock
     ]
 )
 ADOPT: Final = np.dtype(
@@ -73,6 +75,7 @@ ADOPT: Final = np.dtype(
         ("planned_ms", np.int64),
         ("row_offset", np.int64),  # the attempt's node indices are node_index[row_offset : row_offset + row_count]
         ("row_count", np.int64),
+        ("deadline_ms", np.int64),  # 0 or INF = none
     ]
 )
 UPDATE: Final = np.dtype(
@@ -224,6 +227,16 @@ class ConfigChanged(msgspec.Struct, frozen=True):
     config: EngineConfig
 
 
+class SharesLoaded(msgspec.Struct, frozen=True):
+    """What leaves of the tree of shares had used before, as a restarting controller finds it: added to what is known.
+
+    use: (account, user, units decayed to `at_ms`). Without a policy nothing is kept.
+    """
+
+    use: tuple[tuple[str, str, float], ...]
+    at_ms: int
+
+
 Event: TypeAlias = (
     NodesChanged
     | JobsSubmitted
@@ -238,6 +251,7 @@ Event: TypeAlias = (
     | AllocationsAdopted
     | ClockAdvanced
     | ConfigChanged
+    | SharesLoaded
 )
 
 __all__ = [
@@ -263,6 +277,7 @@ __all__ = [
     "NodeSpec",
     "NodesChanged",
     "PlanAssumed",
+    "SharesLoaded",
     "StartsRefused",
     "submit_rows",
     "update_rows",

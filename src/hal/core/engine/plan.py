@@ -42,6 +42,7 @@ RESERVATION: Final = np.dtype(
         ("row_offset", np.int64),  # the promised rows are plan.reservation_rows[row_offset : row_offset + row_count]
         ("row_count", np.int64),
         ("kind", np.int64),  # hal.core.kernels.layout KIND_PROMISE, KIND_CLAIM, KIND_BLOCK, KIND_NEVER
+        ("dirty", np.int64),  # 1 = the next pass plans it anew
     ]
 )
 VERDICT: Final = np.dtype(
@@ -77,6 +78,11 @@ class Cursor(msgspec.Struct, frozen=True, gc=False):
     pass_inserts: int
     full: bool
 
+    @property
+    def begins_anew(self) -> bool:
+        """Shares have moved: what follows is a new pass, from the top of another order."""
+        return self.lane < 0
+
 
 class Plan(msgspec.Struct, frozen=True, gc=False):
     """One slice's decisions at `now_ms`.
@@ -86,9 +92,10 @@ class Plan(msgspec.Struct, frozen=True, gc=False):
     cursor: None when the pass is complete.
     plan_version: the state version it was made from; PlanAssumed refuses a plan of another version.
     replans: whether `reservations` replaces the state's (else they stay as they are and `reservations` is empty).
-    promises: the reservations as a table of their columns, shape (K, 10).
+    promises: the reservations as a table of their columns, shape (K, 11).
     promised: shape (P, 2 + R): row, reservation, amounts left beside the promise for each resource.
     work: units spent (row checks and candidates).
+    resumed: it went on with a pass that an earlier slice began.
     """
 
     now_ms: int
@@ -105,6 +112,7 @@ class Plan(msgspec.Struct, frozen=True, gc=False):
     work: int
     pass_wake: int
     pass_inserts: int
+    resumed: bool = False
 
     @property
     def complete(self) -> bool:

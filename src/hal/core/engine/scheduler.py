@@ -55,7 +55,7 @@ class Scheduler:
         """At most one slice at `now_ms` (which must not go back): plan, assume, hand over."""
         state = self.state
         config = state.config
-        if state.next_timer_ms() <= now_ms:
+        if state.next_timer_ms() <= now_ms or (self._cursor is None and state.offsets_moved):
             apply(state, ClockAdvanced(now_ms))
             self._news = True
         resumes = self._cursor is not None
@@ -68,6 +68,8 @@ class Scheduler:
             if not resumes:
                 self._news = False
             self._cursor = plan.cursor
+            if plan.cursor is not None and plan.cursor.begins_anew:
+                self._cursor, self._news = None, True
         if plan.changes:
             apply(state, PlanAssumed(plan))
             if len(plan.starts):

@@ -6,12 +6,13 @@ refers to are forgotten under pressure. Every growth doubles. The tables are des
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hal.core.engine.accounts import Accounts, set_charge, set_policy
 from hal.core.engine.answers import mask_of
 from hal.core.engine.classes import ClassSpec, OwnerSpec, Requirement
 from hal.core.engine.config import Backfill, EngineConfig
@@ -28,6 +29,7 @@ from hal.core.kernels.jit import bind
 from hal.core.kernels.memory import Tables, address_block
 from hal.core.kernels.rows import recount
 from hal.core.kernels.tables import rehash
+from hal.core.model.policy import Policy
 
 Table = NDArray[np.int64]
 
@@ -77,6 +79,10 @@ class State:
         self.meta[L.M_PARKED_WAKE] = -1
         self.meta[L.M_CSETS] = 1
         self.meta[L.M_DROP_KEY] = L.INF
+        self.meta[L.M_NEXT_EDGE] = L.INF
+        self.meta[L.M_NODES_OF_SHARES] = 1
+        self.meta[L.M_CPU] = -1
+        self.meta[L.M_HALF_LIFE] = 1
         # Names, by value: what events mean.
         self.resources: list[str] = []
         self.row_names: list[str] = []
@@ -94,6 +100,7 @@ class State:
         self.class_free: list[int] = []
         self.owner_ids: dict[OwnerSpec, int] = {}
         self.owners: list[OwnerSpec] = []
+        self.owner_free: list[int] = []
         self._seen_classes: tuple[ClassSpec, ...] | None = None
         self._seen_class_ids: Table = NO_KEYS
         self._seen_owners: tuple[OwnerSpec, ...] | None = None
@@ -120,6 +127,14 @@ class State:
         self.pieces: Table = np.zeros((FIRST_SLOTS, L.PIECE_SIZE), np.int64)
         self.reservations: Table = np.zeros((16, L.RESERVATION_SIZE), np.int64)
         self.reserved: Table = np.zeros((16, L.Q_EXTRA + 1), np.int64)
+        self.owner_table: Table = np.zeros((FIRST_SLOTS, L.OWNER_SIZE), np.int64)
+        self.owner_ledgers: Table = np.zeros(FIRST_SLOTS, np.int64)
+        self.ledgers: Table = np.zeros((4, L.LEDGER_SIZE), np.int64)
+        self.queues: Table = np.zeros((4, L.QUEUE_SIZE), np.int64)
+        self.share_nodes: Table = np.zeros((FIRST_SLOTS, L.NODE_SIZE), np.int64)
+        self.share_use: NDArray[np.float64] = np.zeros((FIRST_SLOTS, L.F_SIZE), np.float64)
+        self.charge: NDArray[np.float64] = np.zeros((2, 1), np.float64)
+        self.accounts: Accounts | None = None
         # Scratch: never part of what the state means.
         self.path: Table = np.zeros(L.MAX_DEPTH, np.int64)
         self.ticks: Table = np.zeros(L.TICKS, np.int64)
@@ -133,8 +148,9 @@ class State:
         self.score: Score | None = None
         self.filters: list[Filter] = []
         self.promise_need = FIRST_SLOTS
-        self.use_config(self.config)
+        self.conservative = self.config.backfill is Backfill.CONSERVATIVE
         self._new_arenas()
+        self.use_config(self.config)
         self.rewire()
 
     # --- reading ---------------------------------------------------------------------------------------------------
@@ -168,13 +184,30 @@ class State:
         return self.row_by_name[name]
 
     def next_timer_ms(self) -> int:
-        """When the next task becomes eligible by time; INF when none does."""
+        """When the next task becomes eligible by time, or hours or periods change; INF when nothing does."""
         at = int(self.meta[L.M_TIMER_ROOT])
+        edge = int(self.meta[L.M_NEXT_EDGE])
         if at < 0:
-            return L.INF
+            return edge
         while self.rank[at, L.T_LEFT] >= 0:
             at = int(self.rank[at, L.T_LEFT])
-        return int(self.rank[at, L.T_KEY])
+        return min(int(self.rank[at, L.T_KEY]), edge)
+
+    @property
+    def offsets_moved(self) -> bool:
+        """Whether a pass should begin with ClockAdvanced, so that shares, turns and ages count as they now are."""
+        meta = self.meta
+        return bool(
+            meta[L.M_ORDER] == L.ORDER_PRIORITY
+            and meta[L.M_ACTIVE]
+            and ((meta[L.M_SHARES_MOVED] and meta[L.M_SHARED]) or meta[L.M_RENEWS])
+        )
+
+    def wake_all(self) -> None:
+        """Everything is planned anew and nothing stays parked (part of `apply`)."""
+        self.meta[L.M_DIRTY] = 1
+        self.meta[L.M_EPOCH] += 1
+        self.meta[L.M_WAKE] = self.meta[L.M_EPOCH]
 
     # --- policy ----------------------------------------------------------------------------------------------------
 
@@ -198,6 +231,26 @@ class State:
         self.meta[L.M_PARKING] = int(config.parking)
         self.meta[L.M_CLAIM_AFTER] = config.claim_after_ms
         self.meta[L.M_MAX_RESERVATIONS] = config.max_reservations
+        if config.policy is not None or config.order == "priority":
+            set_policy(self, config.policy or Policy(), list(self.owner_ids_in_use()))
+        elif self.accounts is not None:
+            self.accounts = None
+            self.queues[:] = 0
+            self.meta[L.M_NEXT_EDGE] = L.INF
+            for place in (L.M_RENEWS, L.M_SHARED, L.M_SHARES_MOVED):
+                self.meta[place] = 0
+            for row, _owner in self.owner_ids_in_use():
+                self._plain_owner(row)
+
+    def owner_ids_in_use(self) -> Iterator[tuple[int, OwnerSpec]]:
+        """Rows and owners, in the order of their rows."""
+        return ((row, owner) for owner, row in sorted(self.owner_ids.items(), key=lambda item: item[1]))
+
+    def _plain_owner(self, row: int) -> None:
+        refs = int(self.owner_table[row, L.O_REFS])
+        self.owner_table[row] = 0
+        self.owner_table[row, L.O_REFS] = refs
+        self.owner_table[row, L.O_LEAF] = -1
 
     # --- interning -------------------------------------------------------------------------------------------------
 
@@ -223,6 +276,10 @@ class State:
             self.reserved = reserved
             self.profile = np.zeros((self.profile.shape[0], L.POINT_SIZE + width), np.int64)
         self.meta[L.M_RESOURCES] = count
+        if self.charge.shape[1] < width:
+            self.charge = np.zeros((2, width), np.float64)
+        if self.accounts is not None:
+            set_charge(self)
         self._new_arenas()
         self.rewire()
 
@@ -244,11 +301,41 @@ class State:
             return self._seen_owner_ids
         for owner in owners:
             if owner not in self.owner_ids:
-                self.owner_ids[owner] = len(self.owners)
-                self.owners.append(owner)
+                self._new_owner(owner)
+        if len(self.owner_ids) > FIRST_SLOTS:
+            self._forget_owners(set(owners))
         ids = np.array([self.owner_ids[owner] for owner in owners], np.int64)
         self._seen_owners, self._seen_owner_ids = owners, ids
         return ids
+
+    def _new_owner(self, owner: OwnerSpec) -> None:
+        if self.owner_free:
+            row = self.owner_free.pop()
+            self.owners[row] = owner
+        else:
+            row = len(self.owners)
+            self.owners.append(owner)
+            if row >= self.owner_table.shape[0]:
+                self.owner_table = _grown(self.owner_table, 2 * row)
+                self.rewire()
+        self.owner_ids[owner] = row
+        self.owner_table[row, L.O_REFS] = 0
+        if self.accounts is None:
+            self._plain_owner(row)
+        else:
+            self.accounts.describe(self, row, owner)
+
+    def _forget_owners(self, keep: set[OwnerSpec]) -> None:
+        """Forget owners that no bucket refers to, when they are most of what is interned."""
+        idle = [
+            owner for owner, row in self.owner_ids.items() if self.owner_table[row, L.O_REFS] == 0 and owner not in keep
+        ]
+        if 2 * len(idle) <= len(self.owner_ids):
+            return
+        for owner in idle:
+            self.owner_free.append(self.owner_ids.pop(owner))
+        if self.accounts is not None:
+            set_policy(self, self.accounts.policy, list(self.owner_ids_in_use()))
 
     def _class_id(self, spec: ClassSpec) -> int:
         shape = self.shape_id(spec)
@@ -569,7 +656,8 @@ class State:
         self.projected: Table = np.zeros((rows, s.free.shape[1]), np.int64)
         self.heap: Table = np.zeros((s.buckets.shape[0], 4), np.int64)
         width = max(L.MAX_DEPTH, s.shapes.shape[0], rows, min(s.config.slice_starts, ARENA_STARTS) + 1)
-        self.scratch: Table = np.zeros((7, width), np.int64)
+        width = max(width, s.reservations.shape[0])
+        self.scratch: Table = np.zeros((8, width), np.int64)
         self.at: Any = address_block(self.tables())
         self._bind()
 
@@ -579,7 +667,8 @@ class State:
         return Tables(
             s.meta, s.entries, s.rank, s.by_time, s.job_index, s.buckets, s.bucket_index, s.active, s.classes, s.shapes,
             s.request, s.allowed, s.free, s.capacity, s.rows, s.runs, s.ends, s.run_index, s.pieces, s.reservations,
-            s.reserved, s.path, s.scores, s.projected, s.heap, s.scratch, s.counts, s.ticks, s.profile, s.events,
+            s.reserved, s.owner_table, s.owner_ledgers, s.ledgers, s.queues, s.share_nodes, s.share_use, s.charge,
+            s.path, s.scores, s.projected, s.heap, s.scratch, s.counts, s.ticks, s.profile, s.events,
         )  # fmt: skip
 
     def _bind(self) -> None:
@@ -590,7 +679,7 @@ class State:
             no_table, none = np.zeros((0, 2), np.int64), NO_KEYS
             out = (self.start_arena, 0, self.row_arena, 0, self.promise_arena, 0, self.promised_arena, 0)
             place = (0, 1, 1, False, False, 0, 0, 0, 0, 0, 0)
-            plan = (self.start_arena, none, 0, False, no_table, no_table, False, 0, 0)
+            plan = (self.start_arena, none, 0, False, no_table, no_table, False, False, 0, 0)
             for name, kernel, arguments in (
                 ("submit", pending.submit, (self.at, no_submits, none, none, none)),
                 ("change", pending.change, (self.at, 0, none, none, none, none)),

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from hal.core.engine.accounts import LedgerName
 from hal.core.engine.classes import ClassSpec
 from hal.core.engine.plan import RESERVATION
 from hal.core.engine.state import State
@@ -156,3 +158,80 @@ def reservations(state: State) -> NDArray[np.void]:
 def reserved_rows(state: State) -> NDArray[np.int64]:
     """The promised rows that `reservations` points into; a copy."""
     return state.reserved[: int(state.meta[L.M_PROMISED]), L.Q_ROW].copy()
+
+
+class LedgerRow(msgspec.Struct, frozen=True):
+    """A ledger: what it counts, how much is used of how much (base units; base-unit-seconds for hours).
+
+    nominal: its own part, where it may borrow more. ends_ms: when its period ends, INF without one.
+    """
+
+    name: LedgerName
+    used: int
+    limit: int
+    nominal: int
+    ends_ms: int
+
+
+def ledger_rows(state: State) -> list[LedgerRow]:
+    """All ledgers of the owners that have been seen, sorted by name."""
+    if state.accounts is None:
+        return []
+    out = []
+    for name, row in sorted(state.accounts.ledger_ids.items()):
+        entry = state.ledgers[row]
+        shift = int(entry[L.G_SHIFT])
+        out.append(
+            LedgerRow(
+                name=name,
+                used=int(entry[L.G_USED]) << shift,
+                limit=int(entry[L.G_LIMIT]) << shift,
+                nominal=int(entry[L.G_NOMINAL]) << shift,
+                ends_ms=int(entry[L.G_ENDS]) if entry[L.G_PERIOD] else L.INF,
+            )
+        )
+    return out
+
+
+class ShareRow(msgspec.Struct, frozen=True):
+    """A node of the tree of shares.
+
+    path: accounts from the top; `user` is "" for an account, None for the root. target and used are parts (0..1) among
+    its siblings; units is decayed use at the state's clock; factor is what its jobs get (users only, else 0).
+    """
+
+    path: tuple[str, ...]
+    user: str | None
+    weight: float
+    target: float
+    used: float
+    units: float
+    factor: float
+
+
+def share_rows(state: State) -> list[ShareRow]:
+    """The tree of shares, parents before children, siblings by name."""
+    if state.accounts is None:
+        return []
+    nodes, use = state.share_nodes, state.share_use
+    shrunk = 2.0 ** -((state.clock_ms - int(state.meta[L.M_SHARE_ZERO])) / max(int(state.meta[L.M_HALF_LIFE]), 1))
+    out = []
+    for path, node in sorted(state.accounts.node_ids.items()):
+        parent = int(nodes[node, L.N_PARENT])
+        siblings = [other for other in state.accounts.node_ids.values() if other and nodes[other, L.N_PARENT] == parent]
+        weights = sum(float(use[other, L.F_WEIGHT]) for other in siblings)
+        units = sum(float(use[other, L.F_USE]) for other in siblings)
+        is_user = bool(path) and path[-1].startswith("\0")
+        depth = int(nodes[node, L.N_DEPTH])
+        out.append(
+            ShareRow(
+                path=path[:-1] if is_user else path,
+                user=path[-1][1:] if is_user else ("" if path else None),
+                weight=float(use[node, L.F_WEIGHT]),
+                target=float(use[node, L.F_WEIGHT]) / weights if node and weights else 1.0,
+                used=float(use[node, L.F_USE]) / units if node and units else 0.0,
+                units=float(use[node, L.F_USE]) * shrunk,
+                factor=float(use[node, L.F_TERM]) / (1.0 - 2.0**-depth) if is_user else 0.0,
+            )
+        )
+    return out

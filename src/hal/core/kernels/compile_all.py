@@ -13,9 +13,11 @@ import numpy as np
 
 from hal.core.engine.state import NO_KEYS, State
 from hal.core.kernels.jit import bind
+from hal.core.kernels.ledgers import recharge
 from hal.core.kernels.pending import rebuild
 from hal.core.kernels.rows import recount
 from hal.core.kernels.running import retime
+from hal.core.kernels.shares import rebase_shares, renew_offsets
 from hal.core.kernels.tables import rehash
 
 SHARES: Final = (
@@ -34,6 +36,9 @@ def compile_all(report: Callable[[str], None] | None = None, *, share: int | Non
         (rehash, (s.job_index, s.entries, NO_KEYS, 0, False)),
         (rebuild, (s.at, NO_KEYS, NO_KEYS)),
         (retime, (s.at, NO_KEYS, table)),
+        (recharge, (s.at,)),
+        (renew_offsets, (s.at, 0)),
+        (rebase_shares, (s.at, 0)),
     ):
         if report is not None:
             report(f"compiling {kernel.__module__.rpartition('.')[2]}.{kernel.__name__}")

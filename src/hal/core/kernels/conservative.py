@@ -22,6 +22,7 @@ from hal.core.kernels.layout import (
     B_CLASS,
     B_INSERT,
     B_OFFSET,
+    B_OWNER,
     B_ROOT,
     C_NODES,
     C_SHAPE,
@@ -34,6 +35,7 @@ from hal.core.kernels.layout import (
     E_PLANNED,
     E_RESERVED,
     E_TASKS,
+    E_WALL,
     INF,
     KIND_CLAIM,
     KIND_NEVER,
@@ -44,8 +46,10 @@ from hal.core.kernels.layout import (
     M_DROP_JOB,
     M_DROP_KEY,
     M_END_ROOT,
+    M_EPOCH,
     M_INSERTS,
     M_MAX_RESERVATIONS,
+    M_NEXT_EDGE,
     M_PARKED_INSERTS,
     M_PARKED_WAKE,
     M_PARKING,
@@ -55,6 +59,7 @@ from hal.core.kernels.layout import (
     M_ROWS,
     M_VERSION,
     M_WAKE,
+    O_QUEUE,
     P_NEXT,
     P_ROW,
     POINT_NEXT,
@@ -84,7 +89,9 @@ from hal.core.kernels.layout import (
     V_TASK,
     W_AT,
     W_LAST,
+    Y_SHUT,
 )
+from hal.core.kernels.ledgers import charge_ledgers, full_ledger
 from hal.core.kernels.memory import Tables, tables
 from hal.core.kernels.rows import fits
 from hal.core.kernels.tables import copy_record
@@ -380,6 +387,8 @@ def _candidates(t: Tables, key: int, seq: int, tie: int, everywhere: bool) -> in
         class_id = t.buckets[bucket, B_CLASS]
         if t.shapes[t.classes[class_id, C_SHAPE], S_EVER] < t.classes[class_id, C_NODES]:
             continue
+        if t.queues[t.owners[t.buckets[bucket, B_OWNER], O_QUEUE], Y_SHUT] != 0:
+            continue
         entry = tree_seek(t.rank, t.buckets[bucket, B_ROOT], key - t.buckets[bucket, B_OFFSET], seq, tie, INF, t.path)
         if entry >= 0:
             _put(t, size, bucket, entry)
@@ -413,7 +422,7 @@ def cycle(
     t.ticks[TICK_WORK] = 0
     resources = t.meta[M_RESOURCES]
     if not resumed:
-        pass_wake = t.meta[M_WAKE]
+        pass_wake = t.meta[M_EPOCH]
         pass_inserts = t.meta[M_INSERTS]
         full = t.meta[M_DIRTY] != 0  # promises are looked at again; else only work that has none
         for k in range(t.meta[M_RESERVATIONS]):
@@ -427,8 +436,8 @@ def cycle(
         seq = -1
         tie = -1
     replans = t.meta[M_DIRTY] != 0 and not resumed
-    wake = next_timer(t)
-    everywhere = full or t.meta[M_PARKING] == 0 or t.meta[M_PARKED_WAKE] != t.meta[M_WAKE]
+    wake = min(next_timer(t), t.meta[M_NEXT_EDGE])
+    everywhere = full or t.meta[M_PARKING] == 0 or t.meta[M_PARKED_WAKE] < t.meta[M_WAKE]
     size = _candidates(t, key, seq, tie, everywhere)
     t.counts[C_PROMISES] = t.meta[M_RESERVATIONS]
     t.counts[C_PROMISED] = t.meta[M_PROMISED]
@@ -481,6 +490,7 @@ def cycle(
                 _hold(t, promises, promised, mine, 1)
             task = 0
             begin = -1
+            lacking = False
             while task < t.entries[entry, E_TASKS]:
                 if (
                     started >= max_starts
@@ -497,6 +507,9 @@ def cycle(
                     or t.counts[C_PROMISED] + nodes > promised.shape[0]
                 ):
                     short = True
+                    break
+                if full_ledger(t, bucket, t.entries[entry, E_WALL]) >= 0:
+                    lacking = True
                     break
                 begin = _earliest(t, shape, nodes, planned)
                 if begin != now:
@@ -517,6 +530,7 @@ def cycle(
                     _change_span(t, resources, row, shape, now, min(now + planned, INF), -1)
                     for r in range(resources):
                         t.free[row, r] -= t.request[r, shape]
+                charge_ledgers(t, bucket, t.entries[entry, E_WALL], 1)
                 started += 1
                 used += nodes
                 task += 1
@@ -540,7 +554,8 @@ def cycle(
                     promises[mine, V_TASK] = first + task
                     replans = True
                 break
-            if task == t.entries[entry, E_TASKS]:
+            if task == t.entries[entry, E_TASKS] or lacking:
+                # All started, or a ledger is full, which earns no promise.
                 if mine >= 0:
                     promises[mine, V_ENTRY] = -1
                     replans = True
@@ -607,6 +622,7 @@ def cycle(
                 t.heap[0, c] = t.heap[size, c]
         heap_down(t.heap, size, 0)
     for k in range(start_at, start_at + started):
+        charge_ledgers(t, t.entries[starts[k]["entry"], E_BUCKET], t.entries[starts[k]["entry"], E_WALL], -1)
         shape = t.classes[t.buckets[t.entries[starts[k]["entry"], E_BUCKET], B_CLASS], C_SHAPE]
         for i in range(row_at + starts[k]["row_offset"], row_at + starts[k]["row_offset"] + starts[k]["row_count"]):
             for r in range(resources):

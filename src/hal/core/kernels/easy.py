@@ -19,13 +19,16 @@ from hal.core.kernels.layout import (
     B_CAP,
     B_CAP_STAMP,
     B_CLASS,
+    B_FULL_STAMP,
     B_HEAD,
     B_INSERT,
     B_OFFSET,
+    B_OWNER,
     B_ROOT,
     B_TIME_ROOT,
     BACKFILL_NONE,
     BACKFILL_SJBF,
+    BY_TURN,
     C_NODES,
     C_SHAPE,
     E_ATTEMPT,
@@ -37,28 +40,39 @@ from hal.core.kernels.layout import (
     E_PLANNED,
     E_STAMP,
     E_TASKS,
+    E_WALL,
+    G_KIND,
     INF,
     KIND_BLOCK,
     KIND_CLAIM,
     KIND_NEVER,
     KIND_PROMISE,
+    LEDGER_HOURS,
     M_ACTIVE,
     M_BACKFILL,
     M_CLAIM_AFTER,
     M_DIRTY,
     M_END_ROOT,
+    M_EPOCH,
     M_INSERTS,
+    M_NEXT_EDGE,
+    M_ORDER,
     M_PARKED_INSERTS,
     M_PARKED_WAKE,
     M_PARKING,
+    M_PASS_STARTS,
     M_PROMISED,
     M_RESERVATIONS,
     M_RESOURCES,
     M_ROWS,
+    M_RUNS,
     M_SHAPES,
+    M_SHARED,
     M_TIMER_ROOT,
     M_VERSION,
     M_WAKE,
+    O_QUEUE,
+    ORDER_PRIORITY,
     P_NEXT,
     P_ROW,
     Q_EXTRA,
@@ -66,17 +80,22 @@ from hal.core.kernels.layout import (
     Q_ROW,
     R_BUCKET,
     R_PIECE,
+    REASON_LEDGER,
     REASON_RESOURCES,
     S_CLOSED,
     S_CLOSED_STAMP,
     S_CSET,
     S_EVER,
     S_FIT,
+    S_OPEN,
+    S_OPEN_STAMP,
+    S_WAKE,
     T_KEY,
     T_RIGHT,
     TICK,
     TICK_WORK,
     V_CLASS,
+    V_DIRTY,
     V_ENTRY,
     V_JOB,
     V_KEY,
@@ -88,7 +107,12 @@ from hal.core.kernels.layout import (
     V_TASK,
     W_PROMISED,
     W_STAMP,
+    Y_CLOSED_STAMP,
+    Y_DISCIPLINE,
+    Y_SHUT,
+    Y_STRICT,
 )
+from hal.core.kernels.ledgers import charge_ledgers, full_ledger, ledger_wakes
 from hal.core.kernels.memory import Tables, tables
 from hal.core.kernels.placing import choose, window
 from hal.core.kernels.rows import compete, fits, take_row
@@ -100,6 +124,8 @@ Slice = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int, i
 """What a cycle kernel returns; see `cycle`."""
 
 LOWEST = -INF
+RUNS_A_START = 64
+"""Running attempts for each start of a pass before shares are asked again: shares err by this part of the cluster."""
 MAX_VERDICTS = 256
 
 H_LANE = 0
@@ -216,6 +242,7 @@ def _promise(
     promises[mine, V_CLASS] = class_id
     promises[mine, V_ROW] = offset
     promises[mine, V_NODES] = 0
+    promises[mine, V_DIRTY] = 0
     if t.meta[M_BACKFILL] == BACKFILL_NONE:
         promises[mine, V_KIND] = KIND_BLOCK
         return
@@ -327,6 +354,86 @@ def _is_closed(t: Tables, promises: Table, count: int, shape: int, stamp: int) -
 
 
 @inner
+def _is_parked(t: Tables, bucket: int, shape: int, queue: int, dropped: int, stamp: int) -> bool:
+    """Whether nothing that a bucket waits for has changed since the last complete pass: its wake keys are its own
+    insertions, rows of its shape that came free, its ledgers, and promises of jobs that compete with it."""
+    parked = t.meta[M_PARKED_WAKE]
+    if (
+        t.buckets[bucket, B_INSERT] > t.meta[M_PARKED_INSERTS]
+        or t.shapes[shape, S_WAKE] > parked
+        or t.queues[queue, Y_STRICT] != 0
+        or ledger_wakes(t, bucket, parked)
+    ):
+        return False
+    if t.shapes[shape, S_OPEN_STAMP] != stamp:
+        opened = 0
+        for k in range(dropped):
+            if compete(t, shape, t.classes[t.reservations[t.scratch[7, k], V_CLASS], C_SHAPE]):
+                opened = 1
+                break
+        t.shapes[shape, S_OPEN_STAMP] = stamp
+        t.shapes[shape, S_OPEN] = opened
+    return bool(t.shapes[shape, S_OPEN] == 0)
+
+
+@inner
+def _close_strict_queues(t: Tables, key: int, seq: int, stamp: int) -> None:
+    """A pass goes on: strict queues whose first job it has passed over already stay closed."""
+    for place in range(t.meta[M_ACTIVE]):
+        bucket = t.active[place]
+        queue = t.owners[t.buckets[bucket, B_OWNER], O_QUEUE]
+        if t.queues[queue, Y_STRICT] != 0:
+            head = t.buckets[bucket, B_HEAD]
+            first = t.entries[head, E_KEY] + t.buckets[bucket, B_OFFSET]
+            if first < key or (first == key and t.entries[head, E_JOB] < seq):
+                t.queues[queue, Y_CLOSED_STAMP] = stamp
+
+
+@inner
+def _close_if_strict(t: Tables, entry: int, stamp: int) -> None:
+    """A promised job waits: nothing of its queue passes it where the queue is strict."""
+    queue = t.owners[t.buckets[t.entries[entry, E_BUCKET], B_OWNER], O_QUEUE]
+    if t.queues[queue, Y_STRICT] != 0:
+        t.queues[queue, Y_CLOSED_STAMP] = stamp
+
+
+@inner
+def _keep_promises(t: Tables, promises: Table, promised: Table, now: int, stamp: int) -> int:
+    """Copy the promises that still stand; the others are listed in scratch[7]. Returns how many are given up.
+
+    Given up: what changed under it, what is due, and a claim whose time has come.
+    """
+    dropped = 0
+    for i in range(t.meta[M_PROMISED]):
+        t.rows[t.reserved[i, Q_ROW], W_PROMISED] = -1
+    for k in range(t.meta[M_RESERVATIONS]):
+        kind = t.reservations[k, V_KIND]
+        entry = t.reservations[k, V_ENTRY]
+        drop = t.meta[M_DIRTY] != 0 or t.reservations[k, V_DIRTY] != 0 or entry < 0
+        if kind == KIND_PROMISE:
+            drop = drop or now >= t.reservations[k, V_START]
+        elif kind == KIND_NEVER and not drop:
+            since = t.entries[entry, E_BLOCKED_AT]
+            drop = since >= 0 and now - since >= t.meta[M_CLAIM_AFTER]
+        if drop:
+            t.scratch[7, dropped] = k
+            dropped += 1
+            continue
+        mine = t.counts[0]
+        copy_record(promises, mine, t.reservations, k)
+        promises[mine, V_ROW] = t.counts[1]
+        t.entries[entry, E_STAMP] = stamp
+        _close_if_strict(t, entry, stamp)
+        for i in range(t.reservations[k, V_ROW], t.reservations[k, V_ROW] + t.reservations[k, V_NODES]):
+            copy_record(promised, t.counts[1], t.reserved, i)
+            promised[t.counts[1], Q_PROMISE] = mine
+            t.rows[t.reserved[i, Q_ROW], W_PROMISED] = t.counts[1]
+            t.counts[1] += 1
+        t.counts[0] += 1
+    return dropped
+
+
+@inner
 def _seek_unstarted(t: Tables, tree: Table, root: int, key: int, seq: int, tie: int, longest: int, stamp: int) -> int:
     """The next candidate that this cycle has neither started nor promised anything."""
     entry = tree_seek(tree, root, key, seq, tie, longest, t.path)
@@ -338,7 +445,7 @@ def _seek_unstarted(t: Tables, tree: Table, root: int, key: int, seq: int, tie: 
 @inner
 def _refresh(
     t: Tables, promises: Table, promised: Table, size: int, only: int, lane: int, key: int, seq: int, tie: int,
-    fresh_only: bool, now: int, stamp: int, block_stamp: int, closed_stamp: int,
+    fresh_only: bool, dropped: int, now: int, stamp: int, block_stamp: int, closed_stamp: int,
 ) -> int:  # fmt: skip
     """Put candidates at or after a place of the order on the heap: of all buckets (`only` < 0), or the top's next.
 
@@ -351,10 +458,15 @@ def _refresh(
     for place in range(t.meta[M_ACTIVE] if only < 0 else 1):
         bucket = t.active[place] if only < 0 else only
         found = -1
-        if fresh_only and t.buckets[bucket, B_INSERT] <= t.meta[M_PARKED_INSERTS]:
-            continue
         class_id = t.buckets[bucket, B_CLASS]
         shape = t.classes[class_id, C_SHAPE]
+        queue = t.owners[t.buckets[bucket, B_OWNER], O_QUEUE]
+        if t.queues[queue, Y_SHUT] != 0 or t.queues[queue, Y_CLOSED_STAMP] == stamp:
+            continue
+        if t.buckets[bucket, B_FULL_STAMP] == stamp:
+            continue
+        if fresh_only and _is_parked(t, bucket, shape, queue, dropped, stamp):
+            continue
         nodes = t.classes[class_id, C_NODES]
         if t.shapes[shape, S_EVER] < nodes:
             continue
@@ -447,37 +559,36 @@ def cycle(
     block_stamp = stamp
     closed_stamp = stamp
     t.ticks[TICK_WORK] = 0
-    replans = False
-    if not resumed:
-        pass_wake = t.meta[M_WAKE]
-        pass_inserts = t.meta[M_INSERTS]
-        replans = t.meta[M_DIRTY] != 0
-        for k in range(t.meta[M_RESERVATIONS]):
-            kind = t.reservations[k, V_KIND]
-            if kind == KIND_PROMISE and now >= t.reservations[k, V_START]:
-                replans = True
-            elif kind == KIND_NEVER and t.reservations[k, V_ENTRY] >= 0:
-                since = t.entries[t.reservations[k, V_ENTRY], E_BLOCKED_AT]
-                replans = replans or (since >= 0 and now - since >= t.meta[M_CLAIM_AFTER])
-        full = replans or t.meta[M_PARKING] == 0 or t.meta[M_PARKED_WAKE] != t.meta[M_WAKE]
-        lane = 0
-        key = LOWEST
-        seq = -1
-        tie = -1
     t.counts[0] = 0
     t.counts[1] = 0
-    if replans:
-        for i in range(t.meta[M_PROMISED]):
-            t.rows[t.reserved[i, Q_ROW], W_PROMISED] = -1
-    else:
+    dropped = 0
+    if resumed:
+        replans = False
         t.counts[0] = t.meta[M_RESERVATIONS]
         t.counts[1] = t.meta[M_PROMISED]
         for k in range(t.counts[0]):
             copy_record(promises, k, t.reservations, k)
             if promises[k, V_ENTRY] >= 0:
                 t.entries[promises[k, V_ENTRY], E_STAMP] = stamp
+                _close_if_strict(t, promises[k, V_ENTRY], stamp)
         for i in range(t.counts[1]):
             copy_record(promised, i, t.reserved, i)
+        _close_strict_queues(t, key, seq, stamp)
+    else:
+        pass_wake = t.meta[M_EPOCH]
+        pass_inserts = t.meta[M_INSERTS]
+        full = t.meta[M_DIRTY] != 0 or t.meta[M_PARKING] == 0 or t.meta[M_PARKED_WAKE] < t.meta[M_WAKE]
+        dropped = _keep_promises(t, promises, promised, now, stamp)
+        replans = t.meta[M_DIRTY] != 0 or dropped > 0
+        lane = 0
+        key = LOWEST
+        seq = -1
+        tie = -1
+    passed = t.meta[M_PASS_STARTS] if resumed else 0
+    most = INF
+    if t.meta[M_ORDER] == ORDER_PRIORITY and t.meta[M_SHARED] == 1:
+        most = max((t.meta[M_RUNS] - passed) // RUNS_A_START, 1) - passed
+    again = False
     started = 0
     used = 0
     refusals = 0
@@ -488,8 +599,9 @@ def cycle(
     only = -1
     while True:
         size = _refresh(
-            t, promises, promised, size, only, lane, key, seq, tie, not full, now, stamp, block_stamp, closed_stamp
-        )
+            t, promises, promised, size, only, lane, key, seq, tie, not full, dropped, now, stamp, block_stamp,
+            closed_stamp,
+        )  # fmt: skip
         if size == 0:
             break
         bucket = t.heap[0, H_BUCKET]
@@ -510,11 +622,20 @@ def cycle(
         if t.buckets[bucket, B_CAP_STAMP] == stamp:
             longest = min(longest, t.buckets[bucket, B_CAP])
         planned = t.entries[entry, E_PLANNED]
+        wall = t.entries[entry, E_WALL]
+        queue = t.owners[t.buckets[bucket, B_OWNER], O_QUEUE]
         end = min(now + planned, INF)
         refused = planned > longest
+        lacking = -1
         task = 0
         tasks = t.entries[entry, E_TASKS]
         while not refused and task < tasks:
+            lacking = full_ledger(t, bucket, wall)
+            if lacking >= 0:
+                break
+            if started >= most or (passed + started > 0 and t.queues[queue, Y_DISCIPLINE] == BY_TURN):
+                again = True
+                break
             if started >= max_starts or start_at + started >= starts.shape[0]:
                 unfinished = 1
                 break
@@ -567,17 +688,37 @@ def cycle(
                         promised_changed = True
                         for r in range(t.meta[M_RESOURCES]):
                             promised[place, Q_EXTRA + r] -= t.request[r, shape]
+            charge_ledgers(t, bucket, wall, 1)
             started += 1
             used += nodes
             task += 1
             t.ticks[TICK_WORK] += nodes
+        if again:
+            # Shares have moved: a new pass asks anew who is first.
+            unfinished = 2
+            break
         if unfinished == 1:
             tie += task
             break
         if task == tasks:
             t.entries[entry, E_STAMP] = stamp
         tie = t.entries[entry, E_FIRST] + 1
-        if refused and not closed:
+        if (refused or lacking >= 0) and t.queues[queue, Y_STRICT] != 0:
+            t.queues[queue, Y_CLOSED_STAMP] = stamp
+            only = -1
+        if lacking >= 0:
+            if t.ledgers[lacking, G_KIND] == LEDGER_HOURS:
+                t.entries[entry, E_STAMP] = stamp
+            else:
+                t.buckets[bucket, B_FULL_STAMP] = stamp
+            if refusals < verdicts.shape[0]:
+                verdicts[refusals]["job"] = t.entries[entry, E_JOB]
+                verdicts[refusals]["task"] = t.entries[entry, E_FIRST] + task
+                verdicts[refusals]["reason"] = REASON_LEDGER
+                verdicts[refusals]["short_rows"] = 0
+                refusals += 1
+            only = bucket
+        elif refused and not closed:
             t.entries[entry, E_STAMP] = stamp
             _promise(
                 t,
@@ -609,11 +750,15 @@ def cycle(
             only = -1
         else:
             only = bucket
+        if only >= 0 and t.queues[queue, Y_CLOSED_STAMP] == stamp:
+            only = -1
     t.ticks[TICK] = max(t.ticks[TICK], max(block_stamp, max(closed_stamp, stamp + t.counts[0])))
     # Give everything back: the state is as it was.
     if started > 0:
         for k in range(start_at, start_at + started):
-            shape = t.classes[t.buckets[t.entries[starts[k]["entry"], E_BUCKET], B_CLASS], C_SHAPE]
+            bucket = t.entries[starts[k]["entry"], E_BUCKET]
+            charge_ledgers(t, bucket, t.entries[starts[k]["entry"], E_WALL], -1)
+            shape = t.classes[t.buckets[bucket, B_CLASS], C_SHAPE]
             for i in range(row_at + starts[k]["row_offset"], row_at + starts[k]["row_offset"] + starts[k]["row_count"]):
                 for r in range(t.meta[M_RESOURCES]):
                     t.free[start_rows[i], r] += t.request[r, shape]
@@ -625,7 +770,7 @@ def cycle(
         for i in range(t.meta[M_PROMISED]):
             t.rows[t.reserved[i, Q_ROW], W_PROMISED] = i
     replans = replans or promised_changed
-    wake = next_timer(t)
+    wake = min(next_timer(t), t.meta[M_NEXT_EDGE])
     for k in range(t.counts[0]):
         if promises[k, V_KIND] == KIND_NEVER and promises[k, V_ENTRY] >= 0:
             since = t.entries[promises[k, V_ENTRY], E_BLOCKED_AT]
@@ -649,7 +794,7 @@ def cycle(
         t.ticks[TICK_WORK],
         pass_wake,
         pass_inserts,
-        int(full),
+        int(full or dropped > 0),
         int(changes),
         t.meta[M_VERSION],
     )

@@ -31,9 +31,9 @@ M_BUCKET_TOP: Final = 12
 M_ACTIVE: Final = 13  # buckets with waiting entries
 M_END_ROOT: Final = 14  # tree of running attempts by planned end
 M_TIMER_ROOT: Final = 15  # tree of entries by a future eligible time
-M_WAKE: Final = 16  # epoch: something changed that may let parked work start
+M_WAKE: Final = 16  # M_EPOCH of the last change that may let any parked work start
 M_INSERTS: Final = 17  # epoch: entries put into buckets
-M_PARKED_WAKE: Final = 18  # M_WAKE of the last complete pass
+M_PARKED_WAKE: Final = 18  # M_EPOCH when the last complete pass began
 M_PARKED_INSERTS: Final = 19
 M_RESERVATIONS: Final = 20
 M_DIRTY: Final = 21  # reservations must be planned anew by the next pass
@@ -56,7 +56,21 @@ M_LAST_KEY: Final = 36
 M_LAST_JOB: Final = 37
 M_DROP_KEY: Final = 38
 M_DROP_JOB: Final = 39
-META_SIZE: Final = 40
+M_EPOCH: Final = 40  # counts what may let parked work start: rows that came free, ledgers that were given back to
+M_SHARES_MOVED: Final = 42  # 1 = something was charged since the offsets were computed
+M_NODES_OF_SHARES: Final = 43
+M_OWNERS: Final = 44
+M_QUEUES: Final = 45
+M_SHARE_ZERO: Final = 46  # instant at which one unit of use counts as one
+M_HALF_LIFE: Final = 47  # ms
+M_SLOPE: Final = 48  # age units a ms of the default queue; only differences from it move offsets
+M_PASS_STARTS: Final = 49  # starts that this pass has had; shares are looked at again after a few
+M_CPU: Final = 50  # which resource is the cpu, -1
+M_RENEWS: Final = 51  # 1 = offsets move with time alone (turns, slopes that differ)
+M_NEXT_EDGE: Final = 52  # when hours of queues or periods of ledgers next change something
+M_SHARED: Final = 53  # 1 = somebody shares with somebody
+M_OWNER_LEDGERS: Final = 54
+META_SIZE: Final = 60
 
 # --- entries: a run of alike waiting tasks of one job ---------------------------------------------------------------
 E_JOB: Final = 0
@@ -76,6 +90,7 @@ E_RESERVED: Final = 13  # index of its reservation, -1
 E_BLOCKED_AT: Final = 14  # when it first was first in line and had to wait; -1
 E_KEY: Final = 15
 E_STAMP: Final = 16  # scratch: started or promised in the cycle of this stamp
+E_DEADLINE: Final = 17
 ENTRY_SIZE: Final = 18
 
 WHERE_FREE: Final = 0
@@ -110,6 +125,7 @@ B_OFFSET: Final = 9  # added to the keys of the bucket
 B_CANDIDATE: Final = 10  # scratch of a cycle
 B_CAP: Final = 11  # scratch of a cycle: longer ones were refused already
 B_CAP_STAMP: Final = 12  # scratch
+B_FULL_STAMP: Final = 13  # scratch: in this cycle a ledger was full
 BUCKET_SIZE: Final = 14
 
 # --- classes and shapes ----------------------------------------------------------------------------------------------
@@ -130,7 +146,10 @@ S_CLOSED: Final = 8  # scratch: its set of rows has its reservations
 S_FROM_STAMP: Final = 9  # scratch
 S_FROM_NOW: Final = 10  # scratch: S_FROM within this cycle
 S_SCORES: Final = 11  # line of the plugin's scores, -1
-SHAPE_SIZE: Final = 12
+S_WAKE: Final = 12  # M_EPOCH when a row where it fits came free
+S_OPEN_STAMP: Final = 13  # scratch
+S_OPEN: Final = 14  # scratch: it competes with a promise that this pass gives up
+SHAPE_SIZE: Final = 16
 
 # --- running attempts ------------------------------------------------------------------------------------------------
 R_JOB: Final = 0
@@ -147,7 +166,9 @@ R_PIECE: Final = 10
 R_NODES: Final = 11
 R_KEY: Final = 12
 R_ELIGIBLE: Final = 13
-RUN_SIZE: Final = 14
+R_DEADLINE: Final = 14
+R_CHARGED: Final = 15  # ms that shares were charged for when it started
+RUN_SIZE: Final = 16
 
 P_ROW: Final = 0
 P_NEXT: Final = 1
@@ -177,7 +198,8 @@ V_CLASS: Final = 6
 V_ROW: Final = 7  # offset into the table of promised rows
 V_NODES: Final = 8
 V_KIND: Final = 9
-RESERVATION_SIZE: Final = 10
+V_DIRTY: Final = 10  # 1 = the next pass plans it anew
+RESERVATION_SIZE: Final = 11
 
 Q_ROW: Final = 0
 Q_PROMISE: Final = 1  # which reservation
@@ -188,6 +210,76 @@ KIND_CLAIM: Final = 1  # the rows are earmarked now
 KIND_BLOCK: Final = 2  # strict order: nothing that competes may pass
 KIND_NEVER: Final = 3  # its release is never; nothing is promised yet
 
+# --- owners: who the work of a bucket belongs to --------------------------------------------------------------------
+O_QUEUE: Final = 0
+O_LEAF: Final = 1  # its node in the tree of shares, -1
+O_LEDGER: Final = 2  # place of its first ledger in the list of owners' ledgers
+O_LEDGERS: Final = 3
+O_BASE: Final = 4  # part of its offset that only a change of policy moves
+O_OFFSET: Final = 5
+O_TURN: Final = 6  # round-robin: the turn that its user had last
+O_USAGE: Final = 7  # millionths that multiply what it is charged
+O_REFS: Final = 8  # buckets
+O_TURNS: Final = 9  # owner whose O_TURN counts for this one (one for each user and queue)
+OWNER_SIZE: Final = 10
+
+# --- queues ----------------------------------------------------------------------------------------------------------
+Y_DISCIPLINE: Final = 0
+Y_STRICT: Final = 1
+Y_SLOPE: Final = 2  # units a ms
+Y_FAIR: Final = 3  # units at factor one
+Y_NICE: Final = 4  # units for one of a job's priority
+Y_SIZE: Final = 5  # units for one cpu (1000 millicores)
+Y_DEADLINE: Final = 6  # units at the deadline itself
+Y_SHUT: Final = 7  # 1 = outside its hours, set when a pass begins
+Y_CLOSED_STAMP: Final = 8  # scratch: strict, and its first job waits for resources
+Y_TURN: Final = 9  # round-robin: the turn that was given last
+Y_LEAST: Final = 10  # scratch: the least turn of a user that waits
+QUEUE_SIZE: Final = 12
+
+BY_PRIORITY: Final = 0
+BY_SUBMISSION: Final = 1
+BY_TURN: Final = 2
+BY_DEADLINE: Final = 3
+
+POINT: Final = 3_600_000
+"""Key units of one priority point: one point an hour is one unit a ms."""
+TURN: Final = 1_000_000 * POINT
+"""What a turn of round-robin weighs: more than any age."""
+DEADLINE_SLOPE: Final = 1_000
+"""Points an hour that a job of a deadline queue gains."""
+NO_DEADLINE_MS: Final = 365 * 86_400_000
+"""How long after its submission a job without a deadline counts as due."""
+
+# --- ledgers: what may be used at once, or in a period ---------------------------------------------------------------
+G_KIND: Final = 0
+G_RESOURCE: Final = 1
+G_LIMIT: Final = 2
+G_USED: Final = 3
+G_EPOCH: Final = 4  # M_EPOCH when something was last given back
+G_SHIFT: Final = 5  # of amounts in hours ledgers, so that products stay in int64
+G_NOMINAL: Final = 6  # what is its own; above it, it borrows
+G_PERIOD: Final = 7  # ms, 0 = none
+G_ENDS: Final = 8  # instant at which the period ends
+LEDGER_SIZE: Final = 10
+
+LEDGER_TASKS: Final = 0
+LEDGER_RESOURCE: Final = 1
+LEDGER_HOURS: Final = 2
+
+# --- the tree of shares ----------------------------------------------------------------------------------------------
+N_PARENT: Final = 0
+N_DEPTH: Final = 1  # 0 = the root
+N_REFS: Final = 2
+NODE_SIZE: Final = 4
+
+F_USE: Final = 0  # use, inflated by the time since M_SHARE_ZERO: decay needs no pass over it
+F_WEIGHT: Final = 1
+F_TERM: Final = 2  # weighted sum of the terms from the root down to it
+F_SUM: Final = 3  # use of its children
+F_WEIGHTS: Final = 4  # weights of its children
+F_SIZE: Final = 5
+
 # --- points of a row's projected free amounts (scratch of a conservative cycle) ------------------------------------
 POINT_TIME: Final = 0
 POINT_NEXT: Final = 1
@@ -197,6 +289,7 @@ POINT_SIZE: Final = 2  # then the free amounts, one for each resource
 ORDER_FCFS: Final = 0
 ORDER_SJF: Final = 1
 ORDER_PLUGIN: Final = 2
+ORDER_PRIORITY: Final = 3
 BACKFILL_NONE: Final = 0
 BACKFILL_EASY: Final = 1
 BACKFILL_SJBF: Final = 2
@@ -220,7 +313,6 @@ BAD_LIVE: Final = 15  # the task waits or runs already
 BAD_UNKNOWN: Final = 16  # no such waiting entry or running attempt
 BAD_TIME: Final = 17
 BAD_ROW: Final = 18
-BAD_FREE: Final = 19
 
 # --- scratch ticks ----------------------------------------------------------------------------------------------------
 TICK: Final = 0  # last stamp given out
@@ -230,4 +322,5 @@ TICKS: Final = 4
 # --- why a job did not start -----------------------------------------------------------------------------------------
 REASON_RESOURCES: Final = 1
 REASON_PROMISED: Final = 2
-REASON_IMPOSSIBLE: Final = 3
+REASON_LEDGER: Final = 3
+REASON_STRICT: Final = 4

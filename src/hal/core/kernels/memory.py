@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 Ints = NDArray[np.int64]
 Table = NDArray[np.int64]
 Allowed = NDArray[np.int8]
+Amounts = NDArray[np.float64]
 
 
 class Tables(NamedTuple):
@@ -46,6 +47,13 @@ class Tables(NamedTuple):
     pieces: Table
     reservations: Table
     reserved: Table
+    owners: Table
+    owner_ledgers: Ints
+    ledgers: Table
+    queues: Table
+    share_nodes: Table
+    share_use: Amounts
+    charge: Amounts
     path: Ints
     scores: Table
     projected: Table
@@ -77,11 +85,14 @@ def address_block(tables: Tables) -> Any:
     )
 
 
-_LINES: Final = ("meta", "job_index", "bucket_index", "active", "run_index", "path", "counts", "ticks")
+_LINES: Final = ("meta", "job_index", "bucket_index", "active", "run_index", "path", "counts", "ticks", "owner_ledgers")
+
+
+_OTHER_TYPES: Final = {"allowed": types.int8, "share_use": types.float64, "charge": types.float64}
 
 
 def _array_type(name: str) -> Any:
-    dtype = types.int8 if name == "allowed" else types.int64
+    dtype = _OTHER_TYPES.get(name, types.int64)
     return types.Array(dtype, 1 if name in _LINES else 2, "C")
 
 

@@ -35,6 +35,7 @@ from hal.core.kernels.layout import (
     E_ATTEMPT,
     E_BLOCKED_AT,
     E_BUCKET,
+    E_DEADLINE,
     E_ELIGIBLE,
     E_FIRST,
     E_HELD,
@@ -64,21 +65,25 @@ from hal.core.kernels.layout import (
     M_ENTRIES,
     M_ENTRY_FREE,
     M_ENTRY_TOP,
+    M_EPOCH,
     M_FAULT,
     M_INSERTS,
     M_LAST_JOB,
     M_LAST_KEY,
+    M_NEXT_EDGE,
     M_ORDER,
     M_PENDING,
     M_RESERVATIONS,
     M_TIMER_ROOT,
     M_VERSION,
     M_WAKE,
+    O_REFS,
     OK,
-    ORDER_SJF,
+    ORDER_PLUGIN,
+    ORDER_PRIORITY,
     PRIORITY_LIMIT,
     T_KEY,
-    TIME_BITS,
+    V_DIRTY,
     V_ENTRY,
     V_JOB,
     V_KEY,
@@ -87,19 +92,13 @@ from hal.core.kernels.layout import (
     WHERE_FREE,
     WHERE_TIMER,
 )
+from hal.core.kernels.ledgers import turn_periods
 from hal.core.kernels.memory import Tables, tables
+from hal.core.kernels.shares import bucket_offset, order_key
 from hal.core.kernels.tables import drop_hashed, find_one, find_two, give_slot, move_hashed, put_hashed, take_slot
 from hal.core.kernels.treap import tree_first, tree_insert, tree_node, tree_remove
 
 Ints = NDArray[np.int64]
-
-
-@inner
-def order_key(order: int, priority: int, planned: int) -> int:
-    """The built-in orders as a key, smaller first: priority above all, then planned time where the order asks."""
-    if order == ORDER_SJF:
-        return -priority * (1 << TIME_BITS) + min(planned, (1 << TIME_BITS) - 1)
-    return -priority
 
 
 @inner
@@ -116,6 +115,9 @@ def bucket_of(t: Tables, class_id: int, owner: int) -> int:
     t.buckets[bucket, B_TIME_ROOT] = -1
     t.buckets[bucket, B_ACTIVE] = -1
     t.buckets[bucket, B_HEAD] = -1
+    t.owners[owner, O_REFS] += 1
+    if t.meta[M_ORDER] == ORDER_PRIORITY:
+        t.buckets[bucket, B_OFFSET] = bucket_offset(t, bucket)
     put_hashed(t.bucket_index, bucket, class_id, owner)
     t.classes[class_id, C_REFS] += 1
     return bucket
@@ -128,6 +130,7 @@ def leave_bucket(t: Tables, bucket: int) -> None:
     if t.buckets[bucket, B_REFS] == 0:
         drop_hashed(t.bucket_index, t.buckets, B_CLASS, True, bucket)
         t.classes[t.buckets[bucket, B_CLASS], C_REFS] -= 1
+        t.owners[t.buckets[bucket, B_OWNER], O_REFS] -= 1
         give_slot(t.meta, t.buckets, M_BUCKET_FREE, bucket)
 
 
@@ -135,7 +138,17 @@ def leave_bucket(t: Tables, bucket: int) -> None:
 def mark_dirty(t: Tables) -> None:
     """Something changed that may move reservations or let parked work start."""
     t.meta[M_DIRTY] = 1
-    t.meta[M_WAKE] += 1
+    t.meta[M_EPOCH] += 1
+    t.meta[M_WAKE] = t.meta[M_EPOCH]
+
+
+@inner
+def mark_promise(t: Tables, promise: int) -> None:
+    """The next pass plans this promise anew; conservative promises hang together."""
+    if t.meta[M_BACKFILL] == BACKFILL_CONSERVATIVE:
+        mark_dirty(t)
+    else:
+        t.reservations[promise, V_DIRTY] = 1
 
 
 @inner
@@ -167,8 +180,7 @@ def enter_bucket(t: Tables, slot: int) -> None:
     if t.meta[M_BACKFILL] != BACKFILL_CONSERVATIVE:
         for k in range(t.meta[M_RESERVATIONS]):
             if key < t.reservations[k, V_KEY] or (key == t.reservations[k, V_KEY] and job < t.reservations[k, V_JOB]):
-                mark_dirty(t)
-                break
+                mark_promise(t, k)
     elif t.meta[M_RESERVATIONS] > 0 and (
         key < t.meta[M_LAST_KEY] or (key == t.meta[M_LAST_KEY] and job < t.meta[M_LAST_JOB])
     ):
@@ -207,7 +219,7 @@ def forget_promise(t: Tables, slot: int) -> None:
         if promise < t.meta[M_RESERVATIONS] and t.reservations[promise, V_ENTRY] == slot:
             t.reservations[promise, V_ENTRY] = -1
         t.entries[slot, E_RESERVED] = -1
-        mark_dirty(t)
+        mark_promise(t, promise)
 
 
 @inner
@@ -284,6 +296,7 @@ def new_entry(
     wall: int,
     planned: int,
     key: int,
+    deadline: int,
 ) -> int:
     """Fill a slot and link it; it is aside until `settle`."""
     slot = take_slot(t.meta, t.entries, M_ENTRY_FREE, M_ENTRY_TOP)
@@ -302,11 +315,26 @@ def new_entry(
     t.entries[slot, E_RESERVED] = -1
     t.entries[slot, E_BLOCKED_AT] = -1
     t.entries[slot, E_KEY] = key
+    t.entries[slot, E_DEADLINE] = deadline
     link_entry(t, slot)
     t.buckets[bucket, B_REFS] += 1
     t.meta[M_ENTRIES] += 1
     t.meta[M_PENDING] += tasks
     return slot
+
+
+@inner
+def rekey(t: Tables, slot: int) -> None:
+    """The key of an entry by the built-in order, after what it depends on has changed."""
+    t.entries[slot, E_KEY] = order_key(
+        t,
+        t.entries[slot, E_BUCKET],
+        t.entries[slot, E_PRIORITY],
+        t.entries[slot, E_PLANNED],
+        t.entries[slot, E_SUBMIT],
+        t.entries[slot, E_ELIGIBLE],
+        t.entries[slot, E_DEADLINE],
+    )
 
 
 @inner
@@ -352,7 +380,6 @@ def submit(at: Any, rows: Any, class_ids: Ints, owner_ids: Ints, keys: Ints) -> 
         there = find_one(t.job_index, t.entries, E_JOB, job)
         if there >= 0 and _overlaps(t, there, row["first_task"], row["tasks"]):
             return BAD_LIVE
-    order = t.meta[M_ORDER]
     for k in range(count):
         row = rows[k]
         bucket = bucket_of(t, class_ids[row["class_index"]], owner_ids[row["owner_index"]])
@@ -361,7 +388,12 @@ def submit(at: Any, rows: Any, class_ids: Ints, owner_ids: Ints, keys: Ints) -> 
         if planned < 0:
             planned = wall
         planned = min(planned, INF)
-        key = keys[k] if keys.shape[0] > 0 else order_key(order, row["priority"], planned)
+        eligible = min(row["eligible_ms"], INF)
+        deadline = row["deadline_ms"] if row["deadline_ms"] > 0 else INF
+        if keys.shape[0] > 0:
+            key = keys[k]
+        else:
+            key = order_key(t, bucket, row["priority"], planned, row["submit_ms"], eligible, deadline)
         slot = new_entry(
             t,
             row["job"],
@@ -371,11 +403,12 @@ def submit(at: Any, rows: Any, class_ids: Ints, owner_ids: Ints, keys: Ints) -> 
             bucket,
             row["priority"],
             row["submit_ms"],
-            min(row["eligible_ms"], INF),
+            eligible,
             row["held"],
             wall,
             planned,
             key,
+            deadline,
         )
         settle(t, slot)
     t.meta[M_VERSION] += 1
@@ -426,6 +459,7 @@ def change(at: Any, what: int, jobs: Ints, one: Ints, two: Ints, three: Ints) ->
                             t.entries[slot, E_WALL],
                             t.entries[slot, E_PLANNED],
                             t.entries[slot, E_KEY],
+                            t.entries[slot, E_DEADLINE],
                         )
                         t.meta[M_PENDING] -= first + tasks - high
                         settle(t, rest)
@@ -442,6 +476,8 @@ def change(at: Any, what: int, jobs: Ints, one: Ints, two: Ints, three: Ints) ->
                 set_aside(t, slot)
                 if what == CHANGE_ELIGIBLE:
                     t.entries[slot, E_ELIGIBLE] = min(one[k], INF)
+                    if t.meta[M_ORDER] == ORDER_PRIORITY:
+                        rekey(t, slot)
                 elif what == CHANGE_HOLD:
                     t.entries[slot, E_HELD] = 1
                 elif what == CHANGE_RELEASE:
@@ -455,10 +491,8 @@ def change(at: Any, what: int, jobs: Ints, one: Ints, two: Ints, three: Ints) ->
                         t.entries[slot, E_WALL] = min(two[k], INF)
                     if three[k] != KEEP:
                         t.entries[slot, E_PLANNED] = min(three[k], INF) if three[k] >= 0 else t.entries[slot, E_WALL]
-                    if t.meta[M_ORDER] <= ORDER_SJF:
-                        t.entries[slot, E_KEY] = order_key(
-                            t.meta[M_ORDER], t.entries[slot, E_PRIORITY], t.entries[slot, E_PLANNED]
-                        )
+                    if t.meta[M_ORDER] != ORDER_PLUGIN:
+                        rekey(t, slot)
                 else:
                     t.entries[slot, E_KEY] = one[k]
                 settle(t, slot)
@@ -472,6 +506,8 @@ def advance(at: Any, now: int) -> int:
     """Move the clock; entries whose time has come enter their buckets. Returns OK."""
     t = tables(at)
     t.meta[M_CLOCK] = max(t.meta[M_CLOCK], now)
+    if now >= t.meta[M_NEXT_EDGE]:
+        turn_periods(t, now)
     while t.meta[M_TIMER_ROOT] >= 0:
         slot = tree_first(t.rank, t.meta[M_TIMER_ROOT])
         if t.rank[slot, T_KEY] > t.meta[M_CLOCK]:
@@ -503,7 +539,7 @@ def rebuild(at: Any, slots: Ints, keys: Ints) -> int:
         if keys.shape[0] > 0:
             t.entries[slot, E_KEY] = keys[k]
         else:
-            t.entries[slot, E_KEY] = order_key(t.meta[M_ORDER], t.entries[slot, E_PRIORITY], t.entries[slot, E_PLANNED])
+            rekey(t, slot)
         if t.entries[slot, E_WHERE] == WHERE_BUCKET:
             enter_bucket(t, slot)
     mark_dirty(t)

@@ -12,7 +12,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hal.core.kernels.jit import inner, kernel
-from hal.core.kernels.layout import M_CSETS, M_RESOURCES, M_ROWS, M_SHAPES, S_CSET, S_EVER, S_FIT, S_FROM
+from hal.core.kernels.layout import (
+    M_CSETS,
+    M_EPOCH,
+    M_RESOURCES,
+    M_ROWS,
+    M_SHAPES,
+    S_CSET,
+    S_EVER,
+    S_FIT,
+    S_FROM,
+    S_WAKE,
+)
 from hal.core.kernels.memory import Tables, tables
 from hal.core.kernels.treap import Table
 
@@ -75,6 +86,7 @@ def give_row(t: Tables, row: int, shape: int) -> None:
         for s in range(t.meta[M_SHAPES]):
             if old < t.request[0, s] <= new and (plain or t.allowed[t.shapes[s, S_CSET], row] != 0):
                 t.shapes[s, S_FIT] += 1
+                t.shapes[s, S_WAKE] = t.meta[M_EPOCH]
                 if row < t.shapes[s, S_FROM]:
                     t.shapes[s, S_FROM] = row
         return
@@ -87,6 +99,7 @@ def give_row(t: Tables, row: int, shape: int) -> None:
             after = after and left + t.request[r, shape] >= 0
         if after and not before and (plain or t.allowed[t.shapes[s, S_CSET], row] != 0):
             t.shapes[s, S_FIT] += 1
+            t.shapes[s, S_WAKE] = t.meta[M_EPOCH]
             if row < t.shapes[s, S_FROM]:
                 t.shapes[s, S_FROM] = row
     for r in range(resources):

@@ -24,6 +24,7 @@ from hal.core.kernels.layout import (
     E_ATTEMPT,
     E_BLOCKED_AT,
     E_BUCKET,
+    E_DEADLINE,
     E_ELIGIBLE,
     E_FIRST,
     E_HELD,
@@ -51,6 +52,7 @@ from hal.core.kernels.layout import (
     M_DROP_KEY,
     M_END_ROOT,
     M_ENTRY_TOP,
+    M_EPOCH,
     M_FAULT,
     M_INSERTS,
     M_LAST_JOB,
@@ -58,24 +60,28 @@ from hal.core.kernels.layout import (
     M_ORDER,
     M_PARKED_INSERTS,
     M_PARKED_WAKE,
+    M_PASS_STARTS,
     M_PENDING,
     M_PIECE_FREE,
     M_PIECE_TOP,
     M_PIECES,
     M_PROMISED,
     M_RESERVATIONS,
+    M_RESOURCES,
     M_RUN_FREE,
     M_RUN_TOP,
     M_RUNS,
     M_VERSION,
     M_WAKE,
     OK,
-    ORDER_SJF,
+    ORDER_PLUGIN,
     P_NEXT,
     P_ROW,
     Q_ROW,
     R_ATTEMPT,
     R_BUCKET,
+    R_CHARGED,
+    R_DEADLINE,
     R_ELIGIBLE,
     R_END,
     R_JOB,
@@ -88,7 +94,10 @@ from hal.core.kernels.layout import (
     R_SUBMIT,
     R_TASK,
     R_WALL,
+    S_CSET,
     T_TIE,
+    V_CLASS,
+    V_DIRTY,
     V_ENTRY,
     V_JOB,
     V_KEY,
@@ -96,6 +105,7 @@ from hal.core.kernels.layout import (
     W_PROMISED,
     WHERE_BUCKET,
 )
+from hal.core.kernels.ledgers import charge_ledgers, settle_ledgers
 from hal.core.kernels.memory import Tables, tables
 from hal.core.kernels.pending import (
     bucket_of,
@@ -104,10 +114,10 @@ from hal.core.kernels.pending import (
     leave_bucket,
     mark_dirty,
     new_entry,
-    order_key,
     settle,
 )
-from hal.core.kernels.rows import give_row, take_row
+from hal.core.kernels.rows import fits, give_row, take_row
+from hal.core.kernels.shares import NOMINAL_MS, charge_shares, order_key, take_turn
 from hal.core.kernels.tables import copy_record, drop_hashed, find_one, find_two, give_slot, put_hashed, take_slot
 from hal.core.kernels.treap import Table, tree_insert, tree_node, tree_remove
 
@@ -129,6 +139,8 @@ def _open_run(
     key: int,
     eligible: int,
     nodes: int,
+    deadline: int,
+    charged: int,
 ) -> int:
     run = take_slot(t.meta, t.runs, M_RUN_FREE, M_RUN_TOP)
     end = min(start + planned, INF)
@@ -146,6 +158,8 @@ def _open_run(
     t.runs[run, R_NODES] = nodes
     t.runs[run, R_KEY] = key
     t.runs[run, R_ELIGIBLE] = eligible
+    t.runs[run, R_DEADLINE] = deadline
+    t.runs[run, R_CHARGED] = charged
     put_hashed(t.run_index, run, job, task)
     t.buckets[bucket, B_REFS] += 1
     t.meta[M_RUNS] += 1
@@ -153,6 +167,16 @@ def _open_run(
         tree_node(t.ends, run, end, job, task, 0)
         t.meta[M_END_ROOT] = tree_insert(t.ends, t.meta[M_END_ROOT], run, t.path)
     return run
+
+
+@inner
+def _charge(t: Tables, bucket: int, wall: int, planned: int, now: int) -> int:
+    """Charge an assumed start to its ledgers and shares. Returns the ms that shares were charged for."""
+    charge_ledgers(t, bucket, wall, 1)
+    take_turn(t, bucket)
+    charged = planned if planned < INF else NOMINAL_MS
+    charge_shares(t, bucket, charged, now)
+    return int(charged)
 
 
 @inner
@@ -171,14 +195,32 @@ def _add_piece(t: Tables, run: int, last: int, row: int) -> int:
 
 
 @inner
-def _close_run(t: Tables, run: int) -> None:
-    """Give back a run's rows and its slot."""
-    shape = t.classes[t.buckets[t.runs[run, R_BUCKET], B_CLASS], C_SHAPE]
+def mark_row(t: Tables, row: int) -> None:
+    """What is promised to jobs that could use a row is planned anew: it came free."""
+    if t.meta[M_BACKFILL] == BACKFILL_CONSERVATIVE:
+        mark_dirty(t)
+        return
+    for k in range(t.meta[M_RESERVATIONS]):
+        if t.reservations[k, V_DIRTY] == 0:
+            shape = t.classes[t.reservations[k, V_CLASS], C_SHAPE]
+            if t.allowed[t.shapes[shape, S_CSET], row] != 0 and fits(t, t.capacity, row, shape, t.meta[M_RESOURCES]):
+                t.reservations[k, V_DIRTY] = 1
+
+
+@inner
+def _close_run(t: Tables, run: int, ended: int) -> None:
+    """Give back a run's rows, its slot, what it holds of ledgers, and what it was charged for beyond `ended`."""
+    bucket = t.runs[run, R_BUCKET]
+    shape = t.classes[t.buckets[bucket, B_CLASS], C_SHAPE]
+    settle_ledgers(t, bucket, t.runs[run, R_WALL], t.runs[run, R_START], ended)
+    charge_shares(t, bucket, max(ended - t.runs[run, R_START], 0) - t.runs[run, R_CHARGED], t.meta[M_CLOCK])
+    t.meta[M_EPOCH] += 1
     piece = t.runs[run, R_PIECE]
     while piece >= 0:
         following = t.pieces[piece, P_NEXT]
         row = t.pieces[piece, P_ROW]
         give_row(t, row, shape)
+        mark_row(t, row)
         t.rows[row, W_PIECES] -= 1
         give_slot(t.meta, t.pieces, M_PIECE_FREE, piece)
         t.meta[M_PIECES] -= 1
@@ -202,6 +244,7 @@ def assume(
     promises: Table,
     promised: Table,
     complete: bool,
+    resumed: bool,
     pass_wake: int,
     pass_inserts: int,
 ) -> int:
@@ -244,6 +287,8 @@ def assume(
             t.entries[slot, E_KEY],
             t.entries[slot, E_ELIGIBLE],
             count,
+            t.entries[slot, E_DEADLINE],
+            _charge(t, bucket, t.entries[slot, E_WALL], t.entries[slot, E_PLANNED], now),
         )
         shape = t.classes[t.buckets[bucket, B_CLASS], C_SHAPE]
         last = -1
@@ -277,7 +322,7 @@ def assume(
                 t.rows[promised[i, Q_ROW], W_PROMISED] = i
         t.meta[M_PROMISED] = promised.shape[0]
         t.meta[M_RESERVATIONS] = promises.shape[0]
-        dirty = 1 if wake != pass_wake else 0
+        dirty = 1 if wake > pass_wake else 0
         t.meta[M_LAST_KEY] = -INF
         for k in range(promises.shape[0]):
             if promises[k, V_KEY] > t.meta[M_LAST_KEY] or (
@@ -287,8 +332,9 @@ def assume(
                 t.meta[M_LAST_JOB] = promises[k, V_JOB]
     t.meta[M_DIRTY] = dirty
     t.meta[M_WAKE] = wake
-    if complete and wake == pass_wake:
+    if complete and wake <= pass_wake:
         t.meta[M_DROP_KEY] = INF
+    t.meta[M_PASS_STARTS] = starts.shape[0] + (t.meta[M_PASS_STARTS] if resumed else 0)
     if complete:
         t.meta[M_PARKED_WAKE] = pass_wake
         t.meta[M_PARKED_INSERTS] = pass_inserts
@@ -303,8 +349,9 @@ def note_parked(at: Any, now: int, pass_wake: int, pass_inserts: int) -> None:
     t = tables(at)
     t.meta[M_PARKED_WAKE] = pass_wake
     t.meta[M_PARKED_INSERTS] = pass_inserts
-    if t.meta[M_WAKE] == pass_wake:
+    if t.meta[M_WAKE] <= pass_wake:
         t.meta[M_DROP_KEY] = INF
+    t.meta[M_PASS_STARTS] = 0
     t.meta[M_CLOCK] = max(t.meta[M_CLOCK], now)
     t.meta[M_VERSION] += 1
 
@@ -357,10 +404,10 @@ def end(at: Any, gone: Any) -> int:
                 t.runs[run, R_WALL],
                 t.runs[run, R_PLANNED],
                 t.runs[run, R_KEY],
+                t.runs[run, R_DEADLINE],
             )
             settle(t, slot)
-        _close_run(t, run)
-    mark_dirty(t)
+        _close_run(t, run, row["ended_ms"] if row["ended_ms"] > 0 else t.meta[M_CLOCK])
     t.meta[M_VERSION] += 1
     return OK
 
@@ -420,11 +467,12 @@ def refuse(at: Any, gone: Any, new_attempt: int) -> int:
                 t.runs[run, R_WALL],
                 t.runs[run, R_PLANNED],
                 t.runs[run, R_KEY],
+                t.runs[run, R_DEADLINE],
             )
             settle(t, slot)
         else:
             t.meta[M_INSERTS] += 1
-        _close_run(t, run)
+        _close_run(t, run, t.runs[run, R_START])
     mark_dirty(t)
     t.meta[M_VERSION] += 1
     return OK
@@ -459,7 +507,12 @@ def adopt(at: Any, adopted: Any, adopted_rows: Ints, class_ids: Ints, owner_ids:
         bucket = bucket_of(t, class_ids[row["class_index"]], owner_ids[row["owner_index"]])
         wall = min(row["walltime_ms"], INF)
         planned = min(row["planned_ms"], INF) if row["planned_ms"] >= 0 else wall
-        key = keys[k] if keys.shape[0] > 0 else order_key(t.meta[M_ORDER], row["priority"], planned)
+        submit = row["submit_ms"]
+        deadline = row["deadline_ms"] if row["deadline_ms"] > 0 else INF
+        if keys.shape[0] > 0:
+            key = keys[k]
+        else:
+            key = order_key(t, bucket, row["priority"], planned, submit, submit, deadline)
         run = _open_run(
             t,
             row["job"],
@@ -474,6 +527,8 @@ def adopt(at: Any, adopted: Any, adopted_rows: Ints, class_ids: Ints, owner_ids:
             key,
             row["submit_ms"],
             row["row_count"],
+            deadline,
+            _charge(t, bucket, wall, planned, row["start_ms"]),
         )
         shape = t.classes[t.buckets[bucket, B_CLASS], C_SHAPE]
         last = -1
@@ -493,14 +548,25 @@ def retime(at: Any, slots: Ints, changed: Table) -> int:
         run = slots[k]
         if changed[k, 0] != KEEP:
             t.runs[run, R_PRIORITY] = changed[k, 0]
+        bucket = t.runs[run, R_BUCKET]
         if changed[k, 1] != KEEP:
+            charge_ledgers(t, bucket, t.runs[run, R_WALL], -1)
+            charge_ledgers(t, bucket, min(changed[k, 1], INF), 1)
             if t.runs[run, R_PLANNED] == t.runs[run, R_WALL]:
                 t.runs[run, R_PLANNED] = min(changed[k, 1], INF)
             t.runs[run, R_WALL] = min(changed[k, 1], INF)
         if changed[k, 2] != KEEP:
             t.runs[run, R_PLANNED] = min(changed[k, 2], INF) if changed[k, 2] >= 0 else t.runs[run, R_WALL]
-        if t.meta[M_ORDER] <= ORDER_SJF:
-            t.runs[run, R_KEY] = order_key(t.meta[M_ORDER], t.runs[run, R_PRIORITY], t.runs[run, R_PLANNED])
+        if t.meta[M_ORDER] != ORDER_PLUGIN:
+            t.runs[run, R_KEY] = order_key(
+                t,
+                bucket,
+                t.runs[run, R_PRIORITY],
+                t.runs[run, R_PLANNED],
+                t.runs[run, R_SUBMIT],
+                t.runs[run, R_ELIGIBLE],
+                t.runs[run, R_DEADLINE],
+            )
         end_ms = min(t.runs[run, R_START] + t.runs[run, R_PLANNED], INF)
         if end_ms != t.runs[run, R_END]:
             if t.runs[run, R_END] < INF:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hal.core.kernels.jit import inner, kernel
-from hal.core.kernels.layout import B_CLASS, B_OWNER, E_JOB, R_JOB, R_TASK
+from hal.core.kernels.layout import B_CLASS, B_OWNER, R_JOB, R_TASK
 from hal.core.kernels.treap import Table, mix
 
 Index = NDArray[np.int64]
@@ -116,7 +116,4 @@ def rehash(index: Index, table: Table, slots: NDArray[np.int64], column: int, pa
         put_hashed(index, slot, table[slot, column], table[slot, column + 1] if pair else 0)
 
 
-JOB_COLUMN = E_JOB
-RUN_COLUMN = R_JOB
-BUCKET_COLUMN = B_CLASS
 assert R_TASK == R_JOB + 1 and B_OWNER == B_CLASS + 1  # noqa: PT018 - find_two reads neighbouring columns

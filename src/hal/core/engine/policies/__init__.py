@@ -15,10 +15,11 @@ from hal.core.interfaces import score as score_interface
 from hal.core.interfaces.filter import Filter
 from hal.core.interfaces.order import Order
 from hal.core.interfaces.score import Score
-from hal.core.kernels.layout import ORDER_FCFS, ORDER_SJF, PLACE_BEST, PLACE_FIRST
+from hal.core.kernels.layout import ORDER_FCFS, ORDER_PRIORITY, ORDER_SJF, PLACE_BEST, PLACE_FIRST
 
-ORDER_KERNELS: Final = {"fcfs": ORDER_FCFS, "sjf": ORDER_SJF}
-"""fcfs: priority, then job id. sjf: priority, then planned time, then job id."""
+ORDER_KERNELS: Final = {"fcfs": ORDER_FCFS, "sjf": ORDER_SJF, "priority": ORDER_PRIORITY}
+"""priority: the policy's points and disciplines. fcfs: priority, then job id.
+sjf: priority, then planned time, then job id."""
 PLACEMENT_KERNELS: Final = {"first-fit": PLACE_FIRST, "best-fit": PLACE_BEST}
 """first-fit: lowest row. best-fit: the row left with the least spare of its tightest wanted resource."""
 

@@ -1,0 +1,248 @@
+"""Shares and disciplines: who goes first among accounts, users and queues; delivered shares under saturation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hal.core.engine import State
+from hal.core.engine.classes import ClassSpec, OwnerSpec
+from hal.core.engine.config import Backfill, EngineConfig
+from hal.core.engine.events import (
+    END,
+    AttemptsEnded,
+    ConfigChanged,
+    JobsSubmitted,
+    NodesChanged,
+    NodeSpec,
+    SharesLoaded,
+    submit_rows,
+)
+from hal.core.engine.scheduler import Scheduler
+from hal.core.engine.views import running, share_rows
+from hal.core.model.policy import Account, Discipline, FairShare, Policy, Qos, Queue, Weights
+from hal.core.model.units import Duration
+from tests.core.engine.clusters import Starts
+from tests.core.engine.test_limits import cluster, end, job
+
+HOUR_MS = 3_600_000
+
+
+def order_of(sink: Starts) -> list[int]:
+    """Jobs in the order in which they started."""
+    return sink.jobs()
+
+
+def run_all(scheduler: Scheduler, state: State, length_ms: int = 1_000) -> None:
+    """Let everything that runs end after `length_ms`, again and again, until nothing is left."""
+    now = 0
+    scheduler.run(now)
+    while state.running_attempts:
+        now += length_ms
+        for run in running(state):
+            scheduler.feed(end(int(run["job"]), int(run["task"]), at_ms=now))
+        scheduler.run(now)
+
+
+@pytest.mark.parametrize("backfill", [Backfill.EASY, Backfill.CONSERVATIVE])
+def test_delivered_shares_are_as_promised_under_saturation(backfill: Backfill) -> None:
+    """Three accounts 1:2:5 with work without end, jobs of a hundredth of the half-life: within 2 % after ten half-lives."""
+    weights = {"a": 1.0, "b": 2.0, "c": 5.0}
+    policy = Policy(
+        accounts={name: Account(name=name, weight=weight) for name, weight in weights.items()},
+        fairshare=FairShare(half_life=Duration(200_000)),
+    )
+    state, sink, scheduler = cluster(policy, cpus=4, backfill=backfill)
+    for number, name in enumerate(weights, start=1):
+        scheduler.feed(job(number, account=name, tasks=20_000, walltime_ms=2_000))
+    now = 0
+    scheduler.run(now)
+    while now < 2_000_000:
+        now += 1_000
+        for run in running(state):
+            scheduler.feed(end(int(run["job"]), int(run["task"]), at_ms=now))
+        scheduler.run(now)
+    count = np.bincount(sink.jobs(), minlength=4)[1:]
+    delivered = count / count.sum()
+    assert delivered == pytest.approx([1 / 8, 2 / 8, 5 / 8], abs=0.02)
+
+
+def test_a_newcomer_starts_before_the_heavy_users_next_job() -> None:
+    """With default weights: ada has used the machine for a week and has more waiting; bob's first job goes first."""
+    state, sink, scheduler = cluster(Policy(), cpus=1)
+    scheduler.feed(job(1, user="ada", tasks=50, walltime_ms=10 * HOUR_MS))
+    now = 0
+    for task in range(10):
+        scheduler.run(now)
+        now += 10 * HOUR_MS
+        if task < 9:
+            scheduler.feed(end(1, task, at_ms=now))
+    scheduler.feed(job(2, user="bob", submit_ms=now, eligible_ms=now, walltime_ms=HOUR_MS))
+    scheduler.feed(end(1, 9, at_ms=now))
+    scheduler.run(now)
+    assert sink.jobs()[-1] == 2
+    assert state.running_attempts == 1
+
+
+def test_users_below_one_account_share_what_it_gets() -> None:
+    """Two accounts alike, one with two users: each account half, each of the two users a quarter."""
+    policy = Policy(accounts={"x": Account(name="x"), "y": Account(name="y")})
+    state, sink, scheduler = cluster(policy, cpus=1)
+    for number, (account, user) in enumerate([("x", "ann"), ("y", "bo"), ("y", "cy")], start=1):
+        scheduler.feed(job(number, account=account, user=user, tasks=200, walltime_ms=1_000))
+    now = 0
+    scheduler.run(now)
+    for _ in range(200):
+        (run,) = running(state)
+        now += 1_000
+        scheduler.feed(end(int(run["job"]), int(run["task"]), at_ms=now))
+        scheduler.run(now)
+    count = np.bincount(sink.jobs(), minlength=4)[1:]
+    assert count / count.sum() == pytest.approx([0.5, 0.25, 0.25], abs=0.02)
+
+
+def test_use_decays_by_half_in_a_half_life_and_survives_a_change_of_policy() -> None:
+    """An hour of one cpu is 3,600 units; a half-life later half of it, also when the policy changed in between."""
+    policy = Policy(fairshare=FairShare(half_life=Duration(HOUR_MS)))
+    state, _sink, scheduler = cluster(policy)
+    cpu = 1_000
+    scheduler.feed(job(1, cpu, user="ada", walltime_ms=HOUR_MS))
+    scheduler.feed(NodesChanged((NodeSpec("big", {"cpu": cpu}),)))
+    scheduler.run(0)
+    scheduler.feed(end(1, at_ms=HOUR_MS))
+    scheduler.feed(ConfigChanged(EngineConfig(order="priority", policy=policy)))
+    scheduler.feed(job(2, cpu, user="bob", submit_ms=HOUR_MS))
+    scheduler.run(HOUR_MS)
+    (ada,) = [row for row in share_rows(state) if row.user == "ada"]
+    assert ada.units == pytest.approx(1_800, rel=0.01)
+
+
+def test_use_from_before_a_restart_is_loaded() -> None:
+    """SharesLoaded puts back what accounts and users had used; who used more goes later."""
+    _state, sink, scheduler = cluster(Policy(), cpus=1)
+    scheduler.feed(SharesLoaded((("", "ada", 5_000.0), ("", "bob", 10.0)), at_ms=0))
+    scheduler.feed(job(1, user="ada"))
+    scheduler.feed(job(2, user="bob"))
+    scheduler.run(0)
+    assert sink.jobs() == [2]
+
+
+def test_points_add_up_and_age_never_stops() -> None:
+    """A QOS is worth its points; a job that waited longer than that is worth in hours goes first."""
+    policy = Policy(qos={"high": Qos(name="high", priority=1)}, weights=Weights(age=10.0, qos=100.0))
+    for waited_hours, first in ((9, 2), (11, 1)):
+        state = State(EngineConfig(order="priority", policy=policy))
+        sink = Starts()
+        scheduler = Scheduler(state, sink)
+        scheduler.feed(NodesChanged((NodeSpec("n", {"cpu": 1}),)))
+        later = waited_hours * HOUR_MS
+        scheduler.feed(job(1))
+        rows = submit_rows(1)
+        rows["job"], rows["submit_ms"], rows["eligible_ms"] = 2, later, later
+        scheduler.feed(JobsSubmitted(rows, (ClassSpec({"cpu": 1}),), (OwnerSpec(qos="high"),)))
+        scheduler.run(later)
+        assert sink.jobs() == [first]
+
+
+def disciplined(order: Discipline, **queue: Any) -> Policy:
+    """A policy whose default queue has this order."""
+    return Policy(queues={"default": Queue(name="default", order=order, **queue)})
+
+
+def test_round_robin_gives_each_user_a_turn() -> None:
+    """Ada came first with five jobs, bob and cy with two: turns go round; nobody saves turns up."""
+    state, sink, scheduler = cluster(disciplined(Discipline.ROUND_ROBIN), cpus=1)
+    for number, user in enumerate("aaaaabbcc", start=1):
+        scheduler.feed(job(number, user=user, walltime_ms=1_000))
+    run_all(scheduler, state)
+    users = ["aaaaabbcc"[number - 1] for number in order_of(sink)]
+    assert "".join(users) == "abcabcaaa"
+
+
+def test_deadline_queues_start_the_earliest_deadline_first() -> None:
+    """Whatever the order of submission; without a deadline comes last."""
+    state, sink, scheduler = cluster(disciplined(Discipline.DEADLINE), cpus=1)
+    scheduler.feed(job(1))
+    scheduler.feed(job(2, deadline_ms=9 * HOUR_MS))
+    scheduler.feed(job(3, deadline_ms=4 * HOUR_MS))
+    run_all(scheduler, state)
+    assert order_of(sink) == [3, 2, 1]
+
+
+def test_fifo_queues_do_not_look_at_priority() -> None:
+    """Strictly by submission."""
+    state, sink, scheduler = cluster(disciplined(Discipline.FIFO), cpus=1)
+    scheduler.feed(job(1, priority=-5))
+    scheduler.feed(job(2, submit_ms=1, priority=100))
+    run_all(scheduler, state)
+    assert order_of(sink) == [1, 2]
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_nothing_overtakes_the_first_job_of_a_strict_queue(strict: bool) -> None:
+    """A short job that backfill would start beside the promise waits when its queue is strict; other queues do not."""
+    policy = Policy(
+        queues={"default": Queue(name="default", strict=strict), "other": Queue(name="other")},
+        weights=Weights(fairshare=0.0),
+    )
+    _state, sink, scheduler = cluster(policy, cpus=8)
+    scheduler.feed(job(1, 5, walltime_ms=10_000))
+    scheduler.feed(job(2, 8, walltime_ms=10_000))
+    scheduler.feed(job(3, 1, walltime_ms=1_000))
+    scheduler.feed(job(4, 1, walltime_ms=1_000, queue="other"))
+    scheduler.run(0)
+    assert sorted(sink.jobs()) == ([1, 4] if strict else [1, 3, 4])
+    scheduler.feed(job(5, 1, walltime_ms=1_000))
+    scheduler.run(1)
+    assert (5 in sink.jobs()) is not strict
+
+
+def test_queues_start_jobs_in_their_hours_only() -> None:
+    """Shut at noon on a Thursday, the queue opens at 18:00: the engine asks to be called then."""
+    policy = Policy(queues={"default": Queue(name="default", hours=("mon-fri 18:00-08:00",))})
+    noon = 12 * HOUR_MS
+    _state, sink, scheduler = cluster(policy)
+    scheduler.run(noon)
+    scheduler.feed(job(1, submit_ms=noon))
+    step = scheduler.run(noon)
+    assert (sink.jobs(), step.wake_ms) == ([], 18 * HOUR_MS)
+    scheduler.run(step.wake_ms)
+    assert sink.jobs() == [1]
+
+
+def test_many_starts_at_once_are_shared_too() -> None:
+    """On an empty machine one account does not get everything because its jobs came first."""
+    policy = Policy(accounts={"x": Account(name="x"), "y": Account(name="y")})
+    _state, sink, scheduler = cluster(policy, cpus=64)
+    scheduler.feed(job(1, account="x", tasks=100, walltime_ms=1_000))
+    scheduler.feed(job(2, account="y", tasks=100, walltime_ms=1_000))
+    scheduler.run(0)
+    count = np.bincount(sink.jobs(), minlength=3)[1:]
+    assert count.sum() == 64
+    assert abs(int(count[0]) - 32) <= 2
+
+
+def test_dominant_charge_counts_the_largest_part() -> None:
+    """A job of half the cpus and all gpus is charged as all of the machine."""
+    policy = Policy(fairshare=FairShare(dominant=True, charge={"cpu": 1.0, "gpu": 1.0}))
+    state, _sink, scheduler = cluster(policy, cpus=8)
+    rows = submit_rows(1)
+    rows["job"], rows["walltime_ms"] = 1, 10_000
+    scheduler.feed(JobsSubmitted(rows, (ClassSpec({"cpu": 4, "gpu": 8}),), (OwnerSpec(user="ada"),)))
+    scheduler.run(0)
+    (ada,) = [row for row in share_rows(state) if row.user == "ada"]
+    assert ada.units == pytest.approx(10.0)
+
+
+def test_ends_settle_what_was_charged_too_much() -> None:
+    """Charged for ten seconds at its start, one second in the end."""
+    state, _sink, scheduler = cluster(Policy(fairshare=FairShare(charge={"cpu": 1_000.0})), cpus=1)
+    scheduler.feed(job(1, user="ada", walltime_ms=10_000))
+    scheduler.run(0)
+    rows = np.zeros(1, END)
+    rows["job"], rows["attempt"], rows["ended_ms"] = 1, 1, 1_000
+    scheduler.feed(AttemptsEnded(rows))
+    (ada,) = [row for row in share_rows(state) if row.user == "ada"]
+    assert ada.units == pytest.approx(1.0)
