@@ -186,7 +186,7 @@ class EngineSafety(RuleBasedStateMachine):
             task = min(timed, key=lambda t: (t.start_ms + t.planned_ms, t.job, t.task))
             self.now = max(self.now, task.start_ms + task.planned_ms)
             rows = np.zeros(1, END)
-            rows[0] = (task.job, task.task, task.attempt, 0, 0, 0)
+            rows[0] = (task.job, task.task, task.attempt, 0, 0, 0, 0)
             self.happen(AttemptsEnded(rows))
             task.state, task.nodes = "ended", ()
             self.decide(refuse=False)
@@ -202,7 +202,7 @@ class EngineSafety(RuleBasedStateMachine):
         running = self.judge.running()
         task = running[pick % len(running)]
         rows = np.zeros(1, END)
-        rows[0] = (task.job, task.task, task.attempt, int(requeue), self.now + delay * SECOND if requeue else 0, 0)
+        rows[0] = (task.job, task.task, task.attempt, int(requeue), self.now + delay * SECOND if requeue else 0, 0, 0)
         self.happen(AttemptsEnded(rows))
         task.state, task.nodes = ("pending" if requeue else "ended"), ()
         if requeue:

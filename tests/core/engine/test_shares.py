@@ -48,7 +48,7 @@ def run_all(scheduler: Scheduler, state: State, length_ms: int = 1_000) -> None:
 
 @pytest.mark.parametrize("backfill", [Backfill.EASY, Backfill.CONSERVATIVE])
 def test_delivered_shares_are_as_promised_under_saturation(backfill: Backfill) -> None:
-    """Three accounts 1:2:5 with work without end, jobs of a hundredth of the half-life: within 2 % after ten half-lives."""
+    """Three accounts 1:2:5 with work without end, jobs far shorter than the half-life: within 2 % after ten of them."""
     weights = {"a": 1.0, "b": 2.0, "c": 5.0}
     policy = Policy(
         accounts={name: Account(name=name, weight=weight) for name, weight in weights.items()},

@@ -182,7 +182,21 @@ class Kernels(RuleBasedStateMachine):
                 first += gap
                 when = min(self.now + delay, INF)
                 rows.append(
-                    (self.next_job, first, tasks, attempt, kind, owner, priority, self.now, when, held, wall, planned)
+                    (
+                        self.next_job,
+                        first,
+                        tasks,
+                        attempt,
+                        kind,
+                        owner,
+                        priority,
+                        self.now,
+                        when,
+                        held,
+                        wall,
+                        planned,
+                        0,
+                    )
                 )
                 first += tasks
             self.next_job += 1
@@ -238,7 +252,7 @@ class Kernels(RuleBasedStateMachine):
         for work in self.pick(pick, self.reference.running):
             waiting = [other.held for other in self.reference.waiting.values() if other.job == work.job]
             holds = int(waiting[0]) if waiting else held
-            rows.append((work.job, work.task, work.attempt, requeue, min(self.now + delay, INF), holds))
+            rows.append((work.job, work.task, work.attempt, requeue, min(self.now + delay, INF), holds, 0))
         self.happen(AttemptsEnded(np.array(rows, END)))
 
     @precondition(lambda self: self.reference.running)
@@ -268,7 +282,7 @@ class Kernels(RuleBasedStateMachine):
             width = CLASSES[kind].nodes
             if width <= len(names):
                 at, begun = len(index), max(0, self.now - ago)
-                rows.append((self.next_job, 0, 2, kind, task % 2, 3, begun, begun, wall, planned, at, width))
+                rows.append((self.next_job, 0, 2, kind, task % 2, 3, begun, begun, wall, planned, at, width, 0))
                 index += [(pick + k) % len(names) for k in range(width)]
                 self.next_job += 1
         if rows:

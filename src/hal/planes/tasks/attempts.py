@@ -269,7 +269,7 @@ def _task_waits_again(table: JobTable, job: LiveJob, attempt: Attempt, following
     eligible_ms = now_ms + following.delay_ms if following.delay_ms else 0
     span = Span(attempt.task, 1, after, attempt.attempt + 1, eligible_ms, retries, following.reason)
     job.spans = put(job.spans, (span,))
-    table.draft.feed.end(job.id, attempt.task, attempt.attempt, not job.hold, eligible_ms)
+    table.draft.feed.end(job.id, attempt.task, attempt.attempt, not job.hold, eligible_ms, now_ms)
 
 
 def _task_ends(
@@ -292,7 +292,7 @@ def _task_ends(
         job.spans = put(job.spans, (span,))
     if following.state is not TaskState.SUCCEEDED:
         job.reason = _end_text(job, attempt, following.reason or end.cause, end)
-    table.draft.feed.end(job.id, attempt.task, attempt.attempt, False, 0)
+    table.draft.feed.end(job.id, attempt.task, attempt.attempt, False, 0, end.ended_ms)
 
 
 def _end_text(job: LiveJob, attempt: Attempt, reason: str, end: StepEnd) -> str:

@@ -94,7 +94,7 @@ class EngineFeed:
         request = self._interning.class_index(job.request)
         owner = self._interning.owner_index(job.owner)
         self._rows.append(
-            (job.id, first, count, attempt, request, owner, limits[0], job.submit_ms, eligible_ms, 0, limits[1], -1)
+            (job.id, first, count, attempt, request, owner, limits[0], job.submit_ms, eligible_ms, 0, limits[1], -1, 0)
         )
 
     def withdraw(self, job: int, first: int, count: int) -> None:
@@ -102,10 +102,10 @@ class EngineFeed:
         self._begin("withdraw")
         self._rows.append((job, first, count))
 
-    def end(self, job: int, task: int, attempt: int, requeue: bool, eligible_ms: int) -> None:
+    def end(self, job: int, task: int, attempt: int, requeue: bool, eligible_ms: int, ended_ms: int) -> None:
         """An attempt has ended; with `requeue` its task waits again."""
         self._begin("end")
-        self._rows.append((job, task, attempt, int(requeue), eligible_ms, 0))
+        self._rows.append((job, task, attempt, int(requeue), eligible_ms, 0, ended_ms))
 
     def update(self, job: int, priority: int, walltime_ms: int) -> None:
         """New limits of waiting tasks and running attempts."""

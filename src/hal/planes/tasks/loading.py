@@ -163,6 +163,7 @@ def _adopted(table: JobTable) -> AllocationsAdopted | None:
                     -1,
                     len(places),
                     len(attempt.nodes),
+                    0,
                 )
             )
             places.extend(names[name] for name in attempt.nodes)
