@@ -56,7 +56,7 @@ VERDICT: Final = np.dtype(
 
 NO_STARTS: Final = np.zeros(0, START)
 NO_ROWS: Final = np.zeros(0, np.int64)
-NO_PROMISES: Final = np.zeros((0, len(RESERVATION)), np.int64)
+NO_PROMISES: Final = np.zeros((0, len(RESERVATION.names or ())), np.int64)
 NO_VERDICTS: Final = np.zeros(0, VERDICT)
 NO_PROMISED: Final = np.zeros((0, 2), np.int64)
 for _empty in (NO_STARTS, NO_ROWS, NO_PROMISES, NO_VERDICTS, NO_PROMISED):
