@@ -226,12 +226,12 @@ def test_a_file_that_is_no_log_leaves_one_error_and_no_output(
     assert [entry.name for entry in tmp_path.iterdir()] == ["odd.swf.gz"]
 
 
-@pytest.mark.parametrize("name", ["missing.swf", "."])
-def test_a_missing_file_and_a_directory_end_with_code_2(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str
+@pytest.mark.parametrize(("name", "code"), [("missing.swf", 3), ("", 2)])
+def test_a_missing_file_ends_with_code_3_and_a_directory_with_2(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str, code: int
 ) -> None:
-    """The message names it."""
-    assert main(["simulate", str(tmp_path / name)]) == 2
+    """As for every command; the message names it."""
+    assert main(["simulate", str(tmp_path / name)]) == code
     assert str(tmp_path) in capsys.readouterr().err
 
 

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from tests.cli.conftest import Ran, Serve
-from tests.client.scripted_server import Asked, Reply, as_json
+from tests.client.scripted_server import Asked, Reply, as_json, problem
 
 Hal = Callable[..., Ran]
 
@@ -90,13 +90,25 @@ def test_nodes_shows_used_of_total(serve: Serve, hal: Hal) -> None:
         "running": 1,
     }
     serve(lambda asked: as_json({"nodes": [node]}))
-    assert columns(hal("nodes").out.splitlines()[1]) == ["n1", "up", "1/4", "1G/8G", "-", "1", "disk=ssd"]
+    assert columns(hal("nodes").out.splitlines()[1]) == ["n1", "up", "1/4", "1GiB/8GiB", "-", "1", "disk=ssd"]
+
+
+def test_nodes_has_a_column_for_each_resource_that_a_node_offers(serve: Serve, hal: Hal) -> None:
+    """One node has two licences of three left, the other none of that kind."""
+    nodes = [
+        {"name": "n1", "state": "up", "capacity": {"cpu": 1000, "matlab": 3}, "free": {"cpu": 1000, "matlab": 2}},
+        {"name": "n2", "state": "up", "capacity": {"cpu": 1000}, "free": {"cpu": 1000}},
+    ]
+    serve(lambda asked: as_json({"nodes": nodes}))
+    head, first, second = hal("nodes").out.splitlines()
+    assert columns(head)[2:7] == ["CPU", "MEMORY", "GPU", "MATLAB", "RUNNING"]
+    assert (columns(first)[2:6], columns(second)[2:6]) == (["0/1", "-", "-", "1/3"], ["0/1", "-", "-", "-"])
 
 
 def test_why_shows_the_numbers_and_what_helps(serve: Serve, hal: Hal) -> None:
     """Amounts in the units of the resource."""
     verdict = {
-        "job": 42,
+        "job": "42",
         "reason": "resources",
         "message": "needs 4 cpu on one node; n1 has 1 free",
         "resource": "cpu",
@@ -145,15 +157,17 @@ def test_show_lists_attempts_of_a_single_task(serve: Serve, hal: Hal) -> None:
     assert lines[-1].split()[:3] == ["2", "succeeded", "n2"]
 
 
-def test_cancel_reports_each_and_returns_the_first_error(serve: Serve, hal: Hal) -> None:
+def test_cancel_reports_each_and_returns_the_worst_error(serve: Serve, hal: Hal) -> None:
     """One that is gone does not keep the others from being cancelled."""
     outcomes = [
         {"id": "1", "ok": True, "state": "cancelled"},
         {"id": "9", "ok": False, "code": "not-found", "detail": "there is no job 9"},
+        {"id": "7", "ok": False, "code": "conflict", "detail": "job 7 has ended", "hint": "see hal show 7"},
     ]
     server = serve(lambda asked: as_json({"results": outcomes}))
-    assert hal("cancel", "1", "9") == (3, "1 cancelled\n", "error: there is no job 9\n")
-    assert server.asked[0].json == {"ids": ["1", "9"]}
+    said = "error: there is no job 9\nerror: job 7 has ended\nhint: see hal show 7\n"
+    assert hal("cancel", "1", "9", "7") == (6, "1 cancelled\n", said)
+    assert server.asked[0].json == {"ids": ["1", "9", "7"]}
 
 
 def test_cancel_by_filter_asks_first(serve: Serve, hal: Hal) -> None:
@@ -180,6 +194,33 @@ def test_update_sends_only_what_changes(serve: Serve, hal: Hal) -> None:
     server = serve(lambda asked: as_json({"id": "42", "state": "pending"}))
     assert hal("update", "42", "--walltime", "90m", "--priority", "-3") == (0, "42 priority -3, walltime 1h30m\n", "")
     assert server.asked[-1].json == {"priority": -3, "walltime": "1h30m"}
+
+
+def test_update_reports_each_job(serve: Serve, hal: Hal) -> None:
+    """An unknown one between two others: they are changed, it is told, and the exit code is its own."""
+
+    def answer(asked: Asked) -> Reply:
+        number = asked.path.rpartition("/")[2]
+        return (
+            problem(404, "not-found", "there is no job 9")
+            if number == "9"
+            else as_json({"id": number, "state": "held"})
+        )
+
+    serve(answer)
+    assert hal("update", "1", "9", "2", "-p", "5") == (3, "1 priority 5\n2 priority 5\n", "error: there is no job 9\n")
+    outcomes = json.loads(hal("update", "1", "9", "-p", "5", "--json").out)
+    assert [(one["id"], one["ok"], one["code"]) for one in outcomes] == [("1", True, ""), ("9", False, "not-found")]
+
+
+def test_status_says_that_nothing_can_be_stored(serve: Serve, hal: Hal) -> None:
+    """A full disk: the controller answers, and the exit code is 7."""
+    health = {"status": "degraded", "version": "1", "warnings": ["nothing can be made durable: disk full"]}
+    serve(lambda asked: as_json(health if asked.path.endswith("/health") else {"nodes": []}))
+    ran = hal("status")
+    assert ran.code == 7
+    assert "degraded" in ran.out
+    assert "! nothing can be made durable: disk full" in ran.out
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ def test_errors_have_the_same_classes(serve: Serve) -> None:
 
 def test_a_hal_that_is_not_there_is_reported_at_once(hal_home: Path) -> None:
     """With the same words as the sync client."""
-    with pytest.raises(hal.UnreachableError, match="has not been started"):
+    with pytest.raises(hal.UnreachableError, match="is not running"):
         connected(lambda client: client.version())
 
 

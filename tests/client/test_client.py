@@ -47,6 +47,17 @@ def test_submit_sends_the_spec_that_the_keywords_mean(serve: Serve, client: Clie
     assert "PATH" in spec["env"]
 
 
+def test_a_closed_client_sends_nothing(serve: Serve, client: Client) -> None:
+    """It says so, and what to do."""
+    server = serve(lambda asked: as_json({"ids": ["1"]}, 201))
+    held = client.submit(["true"])
+    client.close()
+    for act in (lambda: client.submit(["true"]), held.refresh, lambda: next(client.events(follow=True))):
+        with pytest.raises(hal.ConflictError, match=r"this client was closed \(make another one"):
+            act()
+    assert len(server.asked) == 1
+
+
 def test_text_is_run_by_a_shell(serve: Serve, client: Client) -> None:
     """`submit('echo a | wc')` means what it says."""
     server = serve(lambda asked: as_json({"ids": ["1"]}, 201))
@@ -75,7 +86,10 @@ def test_a_malformed_spec_in_a_list_is_named_by_its_place_and_nothing_is_sent(se
     [
         ({"memroy": "1GiB"}, "submit has no keyword 'memroy' \\(did you mean 'memory'"),
         ({"memory": "lots"}, "memory: 'lots' is not a size"),
-        ({"cpus": -1}, "cpus: '-1' is out of range"),
+        ({"cpus": -1}, "cpus: '-1' is negative"),
+        ({"cpus": 0}, "cpus: 0 asks for nothing"),
+        ({"env": {"A": object()}}, "env.A: expected text or a number, got <object"),
+        ({"env": {"A": None}}, "env.A: expected text or a number, got None"),
         ({"cpus": 2, "request": {"cpu": 3}}, "cpus: 'cpu' is given in `request` too"),
         ({"walltime": "soon"}, "walltime: 'soon' is not a duration"),
         ({"array": range(5, 0)}, "holds no task"),

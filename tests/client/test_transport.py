@@ -100,7 +100,7 @@ def test_a_controller_that_restarts_is_waited_for(serve: Serve, client: Client) 
 
 def test_a_hal_that_was_never_started_is_reported_at_once(hal_home: Path) -> None:
     """The error names the home and says how to start it."""
-    with pytest.raises(hal.UnreachableError, match="has not been started") as caught:
+    with pytest.raises(hal.UnreachableError, match="is not running") as caught:
         hal.connect(home=hal_home)
     assert caught.value.hint == "start it with: hal up"
     assert str(hal_home) in caught.value.message

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from hal.cli import exit_codes
 from hal.cli.command import command, pass_screen
 from hal.cli.options import filter_options, filters_from
+from hal.cli.outcomes import report
 from hal.cli.screen import Screen
-
-if TYPE_CHECKING:
-    from hal.client.views import Outcome
 
 
 def _declare(verb: str, done: str, short_help: str, long_help: str, examples: str, states: str) -> click.Command:
@@ -44,13 +42,13 @@ def _declare(verb: str, done: str, short_help: str, long_help: str, examples: st
             if not yes and not _sure(screen, verb, filters):
                 return exit_codes.OK
         outcomes = getattr(screen.client, verb)(*ids, **filters)
-        return _report(screen, outcomes, done)
+        return report(screen, outcomes, done)
 
     return act
 
 
 def _sure(screen: Screen, verb: str, filters: dict[str, Any]) -> bool:
-    from hal.cli.wording import plural
+    from hal.core.model import plural
 
     found = sum(1 for _ in screen.client.jobs(**filters))
     if not found:
@@ -59,23 +57,6 @@ def _sure(screen: Screen, verb: str, filters: dict[str, Any]) -> bool:
     if not screen.interactive:
         raise click.UsageError(f"{plural(found, 'job')} match; add --yes to {verb} them without being asked")
     return screen.ask(f"{verb} {plural(found, 'job')}?")
-
-
-def _report(screen: Screen, outcomes: Sequence[Outcome], done: str) -> int:
-    """One line for each; the exit code is that of the first error."""
-    if screen.plain:
-        screen.emit(outcomes)
-    code = exit_codes.OK
-    for outcome in outcomes:
-        if not outcome.ok:
-            code = code or exit_codes.of_error(outcome.code)
-            if not screen.plain:
-                click.echo(f"error: {outcome.detail or outcome.code}", err=True)
-                if outcome.hint:
-                    click.echo(f"hint: {outcome.hint}", err=True)
-        elif not screen.plain and not screen.quiet:
-            screen.line(f"{outcome.id} {outcome.state or done}")
-    return code
 
 
 _LIVE = "pending,held,allocated,preparing,running,suspended,finalising"

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 def down(screen: Screen, leave: bool, kill: bool) -> int:
     """Stop HAL on this machine. Jobs that wait are kept, and start after the next `hal up`."""
     from hal.cli import processes
-    from hal.core.model import SpecError
+    from hal.core.model import SpecError, plural
     from hal.runtime.home import find_home
 
     if leave and kill:
@@ -52,7 +52,7 @@ def down(screen: Screen, leave: bool, kill: bool) -> int:
             leave, kill = choice == "leave", choice == "kill"
         nodes: list[str] = []
         if kill:
-            progress.say(f"ending {steps} running step(s) …")
+            progress.say(f"ending {plural(steps, 'running step')} …")
             nodes = processes.stop_nodes(home, kill_steps=True)
         progress.say("stopping the controller …")
         stopped = processes.stop_controller(home)
@@ -83,8 +83,7 @@ def _ask(screen: Screen, steps: int) -> str | None:
     Raises:
         ConflictError: nobody can be asked.
     """
-    from hal.cli.wording import plural
-    from hal.core.model import ConflictError
+    from hal.core.model import ConflictError, plural
 
     if not screen.interactive:
         raise ConflictError(
@@ -97,7 +96,7 @@ def _ask(screen: Screen, steps: int) -> str | None:
 
 
 def _report(screen: Screen, home: Home, stopped: bool, nodes: list[str], left: int) -> int:
-    from hal.cli.wording import plural
+    from hal.core.model import plural
 
     if screen.plain:
         screen.emit({"home": str(home.root), "controller_stopped": stopped, "nodes_stopped": nodes, "steps_left": left})

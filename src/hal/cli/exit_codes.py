@@ -13,6 +13,7 @@ DENIED: Final = 4
 UNREACHABLE: Final = 5
 CONFLICT: Final = 6
 OVERLOADED: Final = 7
+"""Not accepted now, try again later: too much waits, or nothing can be stored (a full disk)."""
 TIMED_OUT: Final = 124
 INTERRUPTED: Final = 130
 BROKEN_PIPE: Final = 141
@@ -29,6 +30,7 @@ _BY_ERROR_CODE: Final = {
     "unreachable": UNREACHABLE,
     "conflict": CONFLICT,
     "overloaded": OVERLOADED,
+    "store": OVERLOADED,
     "timed-out": TIMED_OUT,
 }
 

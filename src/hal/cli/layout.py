@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from hal.core.model import ConflictError, InternalError, SpecError
+from hal.core.model import ConflictError, InternalError, SpecError, plural
 from hal.runtime.home import Home, check_node_name
 from hal.runtime.privacy import write_private
 
@@ -109,7 +109,7 @@ def same_or_refused(asked: Layout, running: Layout) -> Layout:
             hint="stop its controller first (jobs go on): hal down --leave",
         )
     raise ConflictError(
-        f"HAL is running with {len(running.nodes)} node(s) of another shape",
+        f"HAL is running with {plural(len(running.nodes), 'node')} of another shape",
         hint="see `hal nodes`; to change them stop it first: hal down",
     )
 

@@ -69,8 +69,10 @@ def logs(
     if not follow:
         for copy in copies:
             copy()
-        return
-    _together(copies)
+    else:
+        _together(copies)
+    if gone := [copy.dropped for copy in copies if copy.dropped]:
+        screen.note(f"task {number}.{which}: the oldest {' and '.join(gone)} were not kept (an output is bounded)")
 
 
 class _Copy:
@@ -89,6 +91,7 @@ class _Copy:
     ) -> None:
         self._job, self._stream, self._task, self._rank = job, stream, task, rank
         self._attempt, self._tail, self._follow, self._to = attempt, tail, follow, to
+        self._follower = job.follower(stream, task=task, rank=rank, attempt=attempt)
         self.error: Exception | None = None
 
     def __call__(self) -> None:
@@ -98,16 +101,17 @@ class _Copy:
 
             source = Source(self._task, self._rank, self._stream)
             tail_bytes = offset_of_last_lines(self._job.client, self._job.id, source, self._attempt, self._tail)
-        for piece in self._job.log_bytes(
-            self._stream,
-            task=self._task,
-            rank=self._rank,
-            attempt=self._attempt,
-            follow=self._follow,
-            tail_bytes=tail_bytes,
-        ):
+        for piece in self._follower.pieces(follow=self._follow, tail_bytes=tail_bytes):
             self._to.write(piece)
             self._to.flush()
+
+    @property
+    def dropped(self) -> str:
+        """What of it is not kept any more, in words; '' when all of it was given."""
+        from hal.core.model import readable_amount
+
+        gone = self._follower.dropped
+        return f"{readable_amount('disk', gone)} of its {self._stream}" if gone else ""
 
     def in_thread(self) -> None:
         from hal.core.model import HALError

@@ -9,6 +9,8 @@ import click
 from hal.cli.command import command, pass_screen
 from hal.cli.screen import Screen
 
+AFTER = "GPU"
+"""Behind this column comes one for each other resource that a node has."""
 COLUMNS = ("NAME", "STATE", "CPU", "MEMORY", "GPU", "RUNNING", "LABELS", "REASON")
 
 
@@ -24,19 +26,22 @@ COLUMNS = ("NAME", "STATE", "CPU", "MEMORY", "GPU", "RUNNING", "LABELS", "REASON
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 @pass_screen
 def nodes(screen: Screen, names: Sequence[str]) -> None:
-    """List nodes with what is used of their resources."""
-    from hal.cli.wording import used
+    """List nodes with what is used of their resources: cpu, memory, gpu and whatever else they offer."""
+    from hal.cli.wording import resources_of, used
 
     found = [screen.client.node(name) for name in names] if names else screen.client.nodes()
 
+    named = resources_of(node.capacity for node in found)
+    at = COLUMNS.index(AFTER) + 1
+
     def render() -> None:
         screen.table(
-            COLUMNS,
+            (*COLUMNS[:at], *(name.upper() for name in named), *COLUMNS[at:]),
             [
                 (
                     node.name,
                     node.state.value,
-                    *(used(node.capacity, node.free, resource) for resource in ("cpu", "memory", "gpu")),
+                    *(used(node.capacity, node.free, resource) for resource in ("cpu", "memory", "gpu", *named)),
                     str(node.running),
                     ",".join(f"{key}={value}" for key, value in node.labels.items()),
                     node.reason,

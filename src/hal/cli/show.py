@@ -164,7 +164,8 @@ def _exit(code: int | None, signal_number: int | None) -> str:
 
 
 def _usage(task: TaskInfo) -> str:
-    from hal.cli.wording import rounded, span
+    from hal.cli.wording import span
+    from hal.core.model import readable_amount
 
     parts = []
     for name, value in task.usage.items():
@@ -175,7 +176,7 @@ def _usage(task: TaskInfo) -> str:
         elif name.endswith("_us"):
             parts.append(f"{name.removesuffix('_us').replace('_', ' ')} {span(int(value) // 1000)}")
         elif name.endswith("_bytes"):
-            parts.append(f"{name.removesuffix('_bytes').replace('_', ' ')} {rounded('memory', int(value))}")
+            parts.append(f"{name.removesuffix('_bytes').replace('_', ' ')} {readable_amount('memory', int(value))}")
         else:
             parts.append(f"{name.replace('_', ' ')} {value:g}")
     return ", ".join(parts)

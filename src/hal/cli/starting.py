@@ -13,8 +13,9 @@ from hal.cli.progress import Progress
 from hal.cli.screen import Screen
 from hal.client.address import Address
 from hal.client.sync import Client
-from hal.core.model import HALError, NodeState, OverloadedError, UnreachableError
+from hal.core.model import HALError, NodeState, OverloadedError, SpecError, UnreachableError
 from hal.runtime.home import Home
+from hal.runtime.startup import EXIT_BAD_INPUT, stage
 
 HEALTHY_S = 180.0
 """How long a controller may take to answer; a first start compiles its kernels."""
@@ -42,7 +43,7 @@ def start_missing(screen: Screen, home: Home, layout: Layout, saved: Layout | No
             if controller.identity is None:
                 controller = processes.start_controller(home, layout.tcp)
                 started.append(controller)
-            waiting = _Waiting(screen, progress, started)
+            waiting = _Waiting(screen, home, progress, started)
             waiting.until(lambda: _healthy(client), HEALTHY_S, "the controller", controller)
             for plan in layout.nodes:
                 _start_gone(home, plan, started)
@@ -62,8 +63,9 @@ def start_missing(screen: Screen, home: Home, layout: Layout, saved: Layout | No
 class _Waiting:
     """Waits for one thing after another, and says how long it has been."""
 
-    def __init__(self, screen: Screen, progress: Progress, started: Sequence[Process]) -> None:
+    def __init__(self, screen: Screen, home: Home, progress: Progress, started: Sequence[Process]) -> None:
         self._screen = screen
+        self._home = home
         self._progress = progress
         self._started = started
         self._since_s = time.monotonic()
@@ -74,16 +76,22 @@ class _Waiting:
         """Wait until `done()`.
 
         Raises:
+            SpecError: hal.toml, or an option, is malformed.
             UnreachableError: a process ended, or `timeout_s` passed; the end of its log has been shown.
         """
 
         def tell() -> None:
             for process in self._started:
                 for line in process.said()[self._told.get(process.name, 0) :]:
+                    if line.startswith(f"hal {process.name}: "):
+                        continue  # its last word: the error that follows says it
                     self._progress.clear()
                     self._screen.note(f"{process.name}: {line}")
                     self._told[process.name] = self._told.get(process.name, 0) + 1
-            self._progress.say(f"waiting for {what}, {time.monotonic() - self._since_s:.0f} s")
+            doing = stage(self._home)
+            self._progress.say(
+                f"waiting for {what}{f' ({doing})' if doing else ''}, {time.monotonic() - self._since_s:.0f} s"
+            )
 
         try:
             ended = processes.wait_until(done, self._started, timeout_s, tell)
@@ -92,6 +100,9 @@ class _Waiting:
             raise UnreachableError(
                 f"{what} is not ready after {timeout_s:.0f} s", hint=f"its log: {whose_log.log_path}"
             ) from None
+        if ended is not None and ended.ended_early == EXIT_BAD_INPUT and (said := ended.said()):
+            # What it says of hal.toml is the whole story.
+            raise SpecError(said[-1].removeprefix(f"hal {ended.name}: "))
         if ended is not None:
             self._show_log(ended)
             raise UnreachableError(

@@ -13,6 +13,7 @@ from hal.cli.screen import Screen
 if TYPE_CHECKING:
     from hal.client.views import HealthInfo, NodeInfo
 
+_EXIT_CODES = {"running": exit_codes.OK, "degraded": exit_codes.OVERLOADED}
 NODE_COLUMNS = ("NODE", "STATE", "CPU", "MEMORY", "RUNNING", "REASON")
 
 
@@ -48,9 +49,10 @@ class Report(msgspec.Struct, kw_only=True):
 def status(screen: Screen) -> int:
     """How HAL is: controller, nodes, jobs by state, and what to do about what is missing.
 
-    The exit code is 5 when no controller answers.
+    The exit code is 5 when no controller answers, 7 when it answers but cannot store anything (a full disk).
     """
     from hal.core.model import UnreachableError
+    from hal.runtime.startup import stage
 
     address = screen.address
     report = Report(where=str(address.home.root) if address.home else address.authority)
@@ -61,17 +63,19 @@ def status(screen: Screen) -> int:
         report.pid = identity.pid if identity else None
     try:
         health = screen.client.health()
-        report.controller, report.version = "running", health.version
+        report.controller = "running" if health.status == "ok" else health.status
+        report.version = health.version
         report.jobs = _jobs_by_state(screen, health)
         nodes = screen.client.nodes()
         report.nodes = nodes
         report.problems += [Problem(text) for text in health.warnings] + _node_problems(nodes)
     except UnreachableError as error:
-        report.controller = "not answering" if report.pid else "not running"
+        doing = stage(address.home) if address.home else ""
+        report.controller = f"starting: {doing}" if doing else "not answering" if report.pid else "not running"
         report.problems.append(Problem(error.message, error.hint))
-        report.problems += _left_over(screen)
+        report.problems += [] if doing else _left_over(screen)
     screen.show(report, lambda: _render(screen, report))
-    return exit_codes.OK if report.controller == "running" else exit_codes.UNREACHABLE
+    return _EXIT_CODES.get(report.controller, exit_codes.UNREACHABLE)
 
 
 def _jobs_by_state(screen: Screen, health: HealthInfo) -> dict[str, int]:
@@ -99,7 +103,7 @@ def _left_over(screen: Screen) -> list[Problem]:
     if home is None:
         return []
     from hal.cli.processes import nodes_with_processes, steps_in_processes
-    from hal.cli.wording import plural
+    from hal.core.model import plural
 
     found = []
     if names := nodes_with_processes(home):
@@ -112,7 +116,7 @@ def _left_over(screen: Screen) -> list[Problem]:
 def _render(screen: Screen, report: Report) -> None:
     from hal.cli.wording import used
 
-    running = report.controller == "running"
+    running = report.controller in _EXIT_CODES
     pid = f" (process {report.pid})" if report.pid else ""
     version = f", version {report.version}" if report.version else ""
     jobs = ", ".join(f"{count} {state}" for state, count in report.jobs.items()) or "none waiting or running"

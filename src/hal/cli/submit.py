@@ -142,7 +142,8 @@ def _at_home(spec: JobSpec, given: dict[str, Any]) -> JobSpec:
 
 
 def _summary(spec: JobSpec) -> str:
-    from hal.cli.wording import amounts, limit, plural
+    from hal.cli.wording import amounts, limit
+    from hal.core.model import plural
 
     what = f"{spec.title}: {plural(spec.tasks, 'task')}, {amounts(spec.request)}"
     gang = f" on each of {spec.nodes} nodes" if spec.nodes > 1 else ""

@@ -115,7 +115,8 @@ def _tcp_address(text: str) -> str:
 
 def _say(screen: Screen, home: Home, layout: Layout, started: Sequence[str]) -> None:
     from hal.cli.screen import as_plain
-    from hal.cli.wording import amounts, plural
+    from hal.cli.wording import amounts
+    from hal.core.model import plural
     from hal.runtime.home import find_home
 
     url = f"http://{layout.tcp}" if layout.tcp else ""

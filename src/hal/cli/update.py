@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from hal.cli.command import command, pass_screen
+from hal.cli.outcomes import report
 from hal.cli.screen import Screen
+
+if TYPE_CHECKING:
+    from hal.client.views import Outcome
 
 
 @command(
@@ -35,8 +39,8 @@ def update(
     name: str | None,
     queue: str | None,
     account: str | None,
-) -> None:
-    """Change jobs that have not ended."""
+) -> int:
+    """Change jobs that have not ended: each on its own, one line for each; the exit code is the worst of theirs."""
     from hal.core.model import parse_duration, parse_task_ref
 
     fields: dict[str, Any] = {"priority": priority, "name": name, "queue": queue, "account": account}
@@ -51,12 +55,20 @@ def update(
         if task is not None:
             raise click.UsageError(f"'{one}' is a task; only whole jobs can be changed: {number}")
         numbers.append(number)
-    changed = [screen.client.job(number).update(**fields) for number in numbers]
+    return report(screen, _changed(screen, list(dict.fromkeys(numbers)), fields))
+
+
+def _changed(screen: Screen, numbers: Sequence[int], fields: dict[str, Any]) -> Iterator[Outcome]:
+    """One after the other; what is refused for one does not keep the others back."""
+    from hal.client import calls
+    from hal.client.views import Outcome
+    from hal.core.model import ConflictError, NotFoundError, SpecError
+
     said = ", ".join(f"{key} {value}" for key, value in fields.items())
-
-    def render() -> None:
-        for info in changed:
-            if not screen.quiet:
-                screen.line(f"{info.id} {said}")
-
-    screen.show(changed, render)
+    for number in numbers:
+        try:
+            screen.client.call(calls.update(str(number), fields))
+        except (ConflictError, NotFoundError, SpecError) as error:
+            yield Outcome(id=str(number), ok=False, code=error.code, detail=error.message, hint=error.hint)
+        else:
+            yield Outcome(id=str(number), state=said)

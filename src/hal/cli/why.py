@@ -35,11 +35,12 @@ def why(screen: Screen, job: str) -> None:
 
 def _render(screen: Screen, answer: WhyInfo) -> None:
     from hal.cli.wording import instant
-    from hal.core.model import format_amount
+    from hal.core.model import told_apart
 
     screen.line(answer.message)
-    asked = f"{answer.resource} {format_amount(answer.resource, answer.asked)}" if answer.resource else ""
-    there = f"{format_amount(answer.resource, answer.available)}" if answer.resource else ""
+    wanted, free = told_apart(answer.resource, answer.asked, answer.available)
+    asked = f"{answer.resource} {wanted}" if answer.resource else ""
+    there = free if answer.resource else ""
     where = f" on {answer.node}" if answer.node and there else ""
     forecast = instant(answer.starts_at_ms)
     screen.fields(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from hal.client.views import JobInfo, TaskInfo
-from hal.core.model import TaskState, format_amount, format_duration
+from hal.core.model import TaskState, format_duration, readable_amount
 
 NOTHING = "-"
 
@@ -59,7 +59,7 @@ def remark(info: JobInfo, now_ms: int) -> str:
 
 def amounts(of: Mapping[str, int]) -> str:
     """`cpu 4, memory 8GiB`"""
-    return ", ".join(f"{name} {format_amount(name, amount)}" for name, amount in of.items())
+    return ", ".join(f"{name} {readable_amount(name, amount)}" for name, amount in of.items())
 
 
 def used(node_capacity: Mapping[str, int], free: Mapping[str, int], name: str) -> str:
@@ -67,19 +67,10 @@ def used(node_capacity: Mapping[str, int], free: Mapping[str, int], name: str) -
     if name not in node_capacity:
         return NOTHING
     total = node_capacity[name]
-    return f"{rounded(name, total - free.get(name, total))}/{rounded(name, total)}"
+    taken = total - free.get(name, total)
+    return f"{readable_amount(name, taken) if taken else 0}/{readable_amount(name, total)}"
 
 
-def rounded(name: str, amount: int) -> str:
-    """An amount for a column: sizes to one decimal."""
-    if name not in ("memory", "disk"):
-        return format_amount(name, amount)
-    for unit, scale in (("T", 1 << 40), ("G", 1 << 30), ("M", 1 << 20), ("K", 1 << 10)):
-        if amount >= scale:
-            return f"{amount / scale:.1f}".removesuffix(".0") + unit
-    return str(amount)
-
-
-def plural(count: int, noun: str) -> str:
-    """`1 task`, `3 tasks`"""
-    return f"{count} {noun}{'' if count == 1 else 's'}"
+def resources_of(capacities: Iterable[Mapping[str, int]]) -> list[str]:
+    """Names of what somebody has beside cpu, memory and gpu."""
+    return sorted({name for capacity in capacities for name in capacity} - {"cpu", "memory", "gpu"})

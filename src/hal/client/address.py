@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from hal.core.model.errors import DeniedError, SpecError, UnreachableError
 from hal.runtime.home import Home, find_home
+from hal.runtime.startup import stage
 
 DEFAULT_PORT = 4250
 """Of `hal up --tcp` and of URLs that name none."""
@@ -52,7 +53,7 @@ class Address:
                 f"the HAL at {self.home.root} belongs to somebody else", hint="name your own with HAL_HOME or --home"
             ) from error
         if directory is None:
-            raise self.unreachable("it has not been started")
+            raise self.unreachable("")
         return str(directory / SOCKET_NAME)
 
     def unreachable(self, why: str) -> UnreachableError:
@@ -62,8 +63,14 @@ class Address:
             return UnreachableError(f"no HAL answers at http://{self.authority}: {why}", hint=hint)
         if self.home is None:
             return UnreachableError(f"no HAL answers at {self.socket_path}: {why}", hint="start it with: hal up")
+        if doing := stage(self.home):
+            return UnreachableError(
+                f"HAL at {self.home.root} is starting: {doing}",
+                hint=f"try again in a moment, or let `{self.up_command}` wait for it",
+            )
         return UnreachableError(
-            f"HAL at {self.home.root} is not running: {why}", hint=f"start it with: {self.up_command}"
+            f"HAL at {self.home.root} is not running{f': {why}' if why else ''}",
+            hint=f"start it with: {self.up_command}",
         )
 
     @property

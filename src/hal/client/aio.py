@@ -28,6 +28,7 @@ from hal.client.http import (
     Answer,
     BrokenStreamError,
     Request,
+    refuse_closed,
 )
 from hal.client.outcome import ids_of
 from hal.client.specs import JobOptions
@@ -56,6 +57,7 @@ class AsyncClient:
         self._answered = False
         self._http: httpx.AsyncClient | None = None
         self._socket_path = ""
+        self._closed = False
 
     async def __aenter__(self) -> AsyncClient:
         return self
@@ -66,7 +68,11 @@ class AsyncClient:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close its connections."""
+        """Close its connections; nothing can be asked after that."""
+        self._closed = True
+        await self._drop()
+
+    async def _drop(self) -> None:
         if self._http is not None:
             await self._http.aclose()
             self._http = None
@@ -233,9 +239,10 @@ class AsyncClient:
                 await response.aclose()
 
     async def _connected(self) -> httpx.AsyncClient:
+        refuse_closed(self._closed)
         path = "" if self.address.host else self.address.path()
         if self._http is None or path != self._socket_path:
-            await self.aclose()
+            await self._drop()
             most = MAX_CONNECTIONS + MAX_STREAMS
             limits = httpx.Limits(max_connections=most, max_keepalive_connections=MAX_CONNECTIONS)
             self._http = httpx.AsyncClient(

@@ -19,7 +19,7 @@ from types import TracebackType
 from hal.client.address import Address
 from hal.client.backoff import Backoff
 from hal.client.errors import error_from_answer
-from hal.core.model.errors import HALError, UnreachableError
+from hal.core.model.errors import ConflictError, HALError, UnreachableError
 
 MAX_CONNECTIONS = 16
 """Requests under way at once in one client."""
@@ -155,6 +155,16 @@ class Stream:
         self.close()
 
 
+def refuse_closed(closed: bool) -> None:
+    """Nothing is sent by a client that was closed.
+
+    Raises:
+        ConflictError: it was.
+    """
+    if closed:
+        raise ConflictError("this client was closed", hint="make another one with hal.connect()")
+
+
 class Connections:
     """The pool."""
 
@@ -166,15 +176,17 @@ class Connections:
         self._slots = threading.BoundedSemaphore(MAX_CONNECTIONS)
         self._streams = threading.BoundedSemaphore(MAX_STREAMS)
         self._answered = False
-        self._closed = False
+        self.closed = False
 
     def send(self, request: Request) -> Answer:
         """The answer to a request.
 
         Raises:
+            ConflictError: the client was closed.
             UnreachableError: no controller answers; for one that answered this client before, `reconnect_s` were spent.
             HALError: what the controller's problem document says.
         """
+        refuse_closed(self.closed)
         backoff = Backoff(self.reconnect_s)
         while True:
             try:
@@ -200,6 +212,7 @@ class Connections:
         Raises:
             as `send`.
         """
+        refuse_closed(self.closed)
         backoff = Backoff(self.reconnect_s)
         while True:
             try:
@@ -217,7 +230,7 @@ class Connections:
     def close(self) -> None:
         """Close what is idle; requests under way finish and close theirs."""
         with self._lock:
-            self._closed = True
+            self.closed = True
             idle, self._idle = self._idle, []
         for connection in idle:
             connection.close()
@@ -266,7 +279,7 @@ class Connections:
 
     def _give(self, connection: _Connection, *, reusable: bool) -> None:
         with self._lock:
-            if reusable and not self._closed:
+            if reusable and not self.closed:
                 self._idle.append(connection)
                 return
         connection.close()

@@ -143,8 +143,14 @@ class Job:
         tail_bytes: int | None = None,
     ) -> Iterator[bytes]:
         """As `logs`, as raw pieces; with `tail_bytes` only the last so many bytes (and what follows)."""
-        follower = LogFollower(self.client.connections, self.id, stream=stream, task=task, rank=rank, attempt=attempt)
+        follower = self.follower(stream, task=task, rank=rank, attempt=attempt)
         return follower.pieces(follow=follow, tail_bytes=tail_bytes)
+
+    def follower(
+        self, stream: str = "stdout", *, task: int = 0, rank: int = 0, attempt: int | None = None
+    ) -> LogFollower:
+        """Reads one of its outputs, and knows how much of it was not kept."""
+        return LogFollower(self.client.connections, self.id, stream=stream, task=task, rank=rank, attempt=attempt)
 
     def log_part(self, stream: str = "stdout", *, task: int = 0, rank: int = 0, offset: int = 0) -> LogPart:
         """The output file of its latest attempt from `offset` on, and how long it is."""

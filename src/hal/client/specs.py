@@ -26,6 +26,7 @@ from hal.core.model import (
     parse_dependency,
     parse_duration,
     resource_name,
+    shown,
     spec_from_plain,
     to_plain,
 )
@@ -138,13 +139,33 @@ def spec_from_options(
 def _words(command: str | Sequence[str]) -> list[str]:
     if isinstance(command, str):
         return ["/bin/sh", "-c", command]
-    return list(command)
+    return [_text(word, "command") for word in command]
 
 
 def _environment(given: Any) -> dict[str, str]:
     if not isinstance(given, Mapping):
         raise SpecError(f"env: expected a mapping of names to values, got {given!r}")
-    return {str(key): str(value) for key, value in given.items()}
+    return {_text(key, "env"): _text(value, f"env.{key}") for key, value in given.items()}
+
+
+def _text(value: object, field: str) -> str:
+    """Text, a path or a number as a program gets it.
+
+    Raises:
+        SpecError: anything else; its text would hardly be what is meant.
+    """
+    if isinstance(value, str):
+        return value
+    if isinstance(value, os.PathLike):
+        path = os.fspath(value)
+        return path if isinstance(path, str) else os.fsdecode(path)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return str(value)
+    raise SpecError(
+        f"{field}: expected text or a number, got {shown(value)}", hint="convert it with str() if that is what is meant"
+    )
 
 
 def _request(given: Mapping[str, Any]) -> dict[str, str]:
@@ -157,6 +178,8 @@ def _request(given: Mapping[str, Any]) -> dict[str, str]:
             if name in amounts:
                 raise SpecError(f"{keyword}: '{name}' is given in `request` too", hint="give it once")
             amounts[name] = parse_amount(name, given[keyword], field=keyword)
+    if amounts and not any(amounts.values()):
+        raise SpecError("cpus: 0 asks for nothing", hint="a task needs at least some cpu, like 0.1; without it: 1")
     if amounts and "cpu" not in amounts:
         amounts["cpu"] = 1000
     return Resources(amounts).plain()

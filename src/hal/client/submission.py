@@ -5,7 +5,6 @@ Pure.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -57,9 +56,8 @@ def sort_out(
         return Submission(tuple(_checked_at(i, len(what), one) for i, one in enumerate(what)), many=True)
     if not what:
         raise SpecError("nothing to submit: the command (or the list of specs) is empty")
-    return _one_command(
-        [os.fspath(word) if isinstance(word, os.PathLike) else str(word) for word in what], options, environ, workdir
-    )
+    words: list[Any] = list(what)
+    return _one_command(words, options, environ, workdir)
 
 
 def _one_command(

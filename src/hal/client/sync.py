@@ -57,7 +57,7 @@ class Client:
         return f"Client({str(address.home.root) if address.home else address.socket_path or address.authority!r})"
 
     def close(self) -> None:
-        """Close its connections."""
+        """Close its connections; nothing can be asked after that."""
         self.connections.close()
 
     # ── jobs ──────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from hal.core.model import AttemptState, Duration, NodeState, Resources, TaskState
+from hal.core.model import AttemptState, Duration, Findings, NodeState, Resources, TaskState
 
 
 class View(Struct, frozen=True, kw_only=True):
@@ -164,21 +164,11 @@ class EventInfo(View, frozen=True, kw_only=True):
     payload: dict[str, Any] = {}
 
 
-class WhyInfo(View, frozen=True, kw_only=True):
+class WhyInfo(Findings, frozen=True, kw_only=True):
     """Why a job has not started, or what became of it."""
 
-    job: str | int
-    message: str
-    reason: str = ""
+    job: str
     state: str = ""
-    resource: str = ""
-    asked: int = 0
-    available: int = 0
-    node: str = ""
-    starts_at_ms: int | None = None
-    basis: str = ""
-    position: int | None = None
-    helps: tuple[str, ...] = ()
 
 
 class Outcome(View, frozen=True, kw_only=True):

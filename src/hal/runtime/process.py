@@ -11,16 +11,18 @@ from typing import Any, Final
 
 import uvloop
 
-from hal.core.model.errors import ConflictError, HALError
+from hal.core.model.errors import ConflictError, HALError, SpecError
 from hal.runtime.home import Home
 from hal.runtime.identity import remove_pid_file, running, write_pid_file
 from hal.runtime.interface import Logger
 from hal.runtime.logfile import LogFile
 from hal.runtime.logs import open_log
 from hal.runtime.real import RealRuntime
+from hal.runtime.startup import EXIT_BAD_INPUT
 
 SHUTDOWN_S: Final = 10.0
 """How long `main` and what it left in the background may take to end after the process was asked to; then it exits."""
+EXIT_CONFLICT: Final = 6
 EXIT_FAULT: Final = 70
 """Exit code after a fault of HAL itself (EX_SOFTWARE)."""
 
@@ -47,7 +49,7 @@ def run(name: str, home: Home, main: Main, *, log_level: str = "info", seed: int
         claim_pid_file(home, name)
     except HALError as error:
         print(f"hal {name}: {error}", file=sys.stderr)  # noqa: T201
-        return 6 if isinstance(error, ConflictError) else 1
+        return _exit_code(error)
     file = LogFile(home.log_file(name))
     log = open_log(file, name, level=log_level)
     try:
@@ -70,6 +72,10 @@ def claim_pid_file(home: Home, name: str) -> None:
         if other is not None and other.pid != os.getpid():
             raise ConflictError(f"{name} runs already as process {other.pid}", hint="hal status shows what runs")
         write_pid_file(path)
+
+
+def _exit_code(error: HALError) -> int:
+    return EXIT_BAD_INPUT if isinstance(error, SpecError) else EXIT_CONFLICT if isinstance(error, ConflictError) else 1
 
 
 async def _live(name: str, home: Home, main: Main, log: Logger, seed: int | None) -> int:
@@ -114,6 +120,6 @@ async def _outcome(runtime: RealRuntime, work: asyncio.Future[Any], log: Logger)
     print(f"hal {runtime.name}: {error}", file=sys.stderr)  # noqa: T201
     if isinstance(error, HALError):
         log.error("ended with an error", code=error.code, reason=str(error))
-        return 1
+        return _exit_code(error)
     log.error("ended with a fault", exc_info=error)
     return EXIT_FAULT

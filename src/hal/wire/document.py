@@ -46,7 +46,8 @@ A *struct* inside a frame is a MessagePack map like the frame itself (without `t
 MessagePack array of its fields in the order of the table; trailing fields with defaults may be left out, further
 elements are ignored. Integers are signed and fit 64 bits. Text is UTF-8. Times are milliseconds: `…_ms` since 1970
 unless the name has `boot` (since the host booted, suspended time included) or names a span. Amounts are in base units:
-cpu and gpu in thousandths, memory in bytes. Attempt tokens are secrets of the job: they are not to be logged.
+cpu and gpu in thousandths, memory in bytes. An attempt token is of one attempt of one HAL
+only: it fences effects outside of HAL, it is no secret.
 
 ## Connections
 

@@ -23,11 +23,11 @@ NODES = (
 @pytest.mark.parametrize(
     ("spec", "resource", "asked", "largest", "node", "fit", "words"),
     [
-        (ClassSpec({"cpu": 5_000}), "cpu", 5_000, 4_000, "a", 0, "no node has that much, the largest is a with 4 cpu"),
+        (ClassSpec({"cpu": 5_000}), "cpu", 5_000, 4_000, "a", 0, "no node has that much; the largest, a, has 4"),
         (ClassSpec({"cpu": 3_000}, 2), "cpu", 3_000, 4_000, "a", 1, "on each of 2 nodes asked for; 1 node has"),
-        (ClassSpec({"cpu": 3_000}, 1, RACK), "cpu", 3_000, 2_000, "b", 0, "the largest is b with 2 cpu"),
-        (ClassSpec({"gpu": 1_000}), "gpu", 1_000, 0, "a", 0, "no node has that much"),
-        (ClassSpec({"cpu": 1}, 2, RACK), "", 0, 0, "", 1, "1 of 2 nodes have labels that match (rack in r1 r2); 2"),
+        (ClassSpec({"cpu": 3_000}, 1, RACK), "cpu", 3_000, 2_000, "b", 0, "the largest, b, has 2"),
+        (ClassSpec({"gpu": 1_000}), "gpu", 1_000, 0, "a", 0, "no node has any"),
+        (ClassSpec({"cpu": 1}, 2, RACK), "", 0, 0, "", 1, "1 of 2 nodes match rack in r1 r2; 2"),
         (ClassSpec({"cpu": 1}, 3), "", 0, 0, "", 2, "3 distinct nodes asked for; there are 2"),
         (ClassSpec({"cpu": 3_000, "memory": 2 << 30}), "memory", 2 << 30, 1 << 30, "a", 0, "at once, 1 needed; a"),
     ],

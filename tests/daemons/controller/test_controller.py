@@ -220,6 +220,72 @@ def test_a_node_of_another_boot_has_lost_its_steps_and_they_run_again(hal_home: 
     on_controller(hal_home, body)
 
 
+def test_what_only_a_fenced_node_could_hold_is_refused(hal_home: Path) -> None:
+    """The 8-core node is declared gone: 6 cores are refused with what the other has, after a restart too."""
+    wide = {**TRUE, "request": {"cpu": 6}}
+
+    async def refused(hal: Running) -> None:
+        answer = await hal.http.post("/v1/jobs", json=wide)
+        assert (answer.status_code, "the largest, n1, has 4" in answer.json()["detail"]) == (400, True), answer.text
+
+    async def live() -> None:
+        async with running(hal_home) as first:
+            await first.agent("n1")
+            large = await first.agent("n2", cpu_milli=8_000)
+            await large.leave()
+            await first.until(lambda: first.api.node("n2").state == "unreachable")
+            (waiting,) = await first.submit(wide)
+            assert (await first.http.post("/v1/nodes/n2/fence")).json()["state"] == "down"
+            await refused(first)
+            assert (await first.http.get(f"/v1/jobs/{waiting}/why")).json()["reason"] == "impossible"
+        async with running(hal_home) as second:
+            await second.agent("n1")
+            await refused(second)
+            large.moved_to(second.runtime)
+            await large.join()
+            assert (await second.ended(waiting))["state"] == "succeeded"
+
+    asyncio.run(live())
+
+
+def test_attempts_of_two_hals_never_have_the_same_token(hal_home: Path) -> None:
+    """Both start the first attempt of job 1 in their first epoch; a restart stays the same HAL."""
+
+    async def token(root: Path, job: str | None = None) -> str:
+        async with running(root) as hal:
+            await hal.agent()
+            (new,) = await hal.submit(TRUE)
+            await hal.ended(new)
+            task = (await hal.http.get(f"/v1/jobs/{job or new}/tasks/0")).json()
+            made: str = task["attempts"][0]["token"]
+            again = (await hal.http.get(f"/v1/jobs/{new}/tasks/0")).json()["attempts"][0]["token"]
+            assert made.partition("-")[0] == again.partition("-")[0]
+            return made
+
+    async def live() -> None:
+        first, second = await token(hal_home / "a"), await token(hal_home / "b")
+        assert first.partition("-")[2] == second.partition("-")[2] == "1.0.1-1"
+        assert first != second
+        assert await token(hal_home / "a", "1") == first
+
+    asyncio.run(live())
+
+
+def test_every_job_named_has_an_outcome(hal_home: Path) -> None:
+    """Of an ended job, an unknown one, and a task that the first does not have, in the order asked for."""
+
+    async def body(hal: Running) -> None:
+        await hal.agent()
+        (job,) = await hal.submit(TRUE)
+        await hal.ended(job)
+        for action, first in (("cancel", "conflict"), ("hold", "conflict"), ("release", "conflict"), ("requeue", "")):
+            answer = await hal.http.post(f"/v1/jobs/{action}", json={"ids": [job, "99", f"{job}.5"]})
+            codes = [(one["id"], one.get("code", "")) for one in answer.json()["results"]]
+            assert codes == [(job, first), ("99", "not-found"), (f"{job}.5", "not-found")], action
+
+    on_controller(hal_home, body)
+
+
 def test_a_start_that_was_lost_on_the_way_is_repeated_when_the_node_returns(hal_home: Path) -> None:
     """The connection ends before the start was taken: the same attempt is started after the next hello."""
 
@@ -257,6 +323,7 @@ def test_a_full_store_refuses_with_one_error_and_goes_on_reading(hal_home: Path)
         assert agent.started[0].job == int(before)
         (small,) = await hal.submit(TRUE)
         assert int(small) == newest + 1
+        assert (await hal.http.get("/v1/health")).json()["status"] == "ok"
 
     on_controller(hal_home, body, max_bytes=6 << 20)
 

@@ -161,7 +161,7 @@ def test_one_outcome_for_each_id_and_a_refused_one_keeps_no_other_back(hal_home:
             ("2", True, None),
             ("1", False, "conflict"),
             ("99", False, "not-found"),
-            ("2.7", False, "conflict"),
+            ("2.7", False, "not-found"),
         ]
         problem(await hal.http.post("/v1/jobs/cancel", json={}), 400, "invalid-spec")
         problem(await hal.http.post("/v1/jobs/cancel", json={"filter": {"colour": "red"}}), 400, "invalid-spec")

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hal.core.model import NotFoundError
 from hal.daemons.twin import swf_lines
 from hal.daemons.twin.swf import Log, LogError, Workload, read_log, usable_jobs
 from hal.daemons.twin.swf_lines import BAD_LINES_KEPT, careful_line, parse_lines
@@ -259,7 +260,7 @@ def test_a_file_that_is_no_log_gives_one_clear_error(tmp_path: Path, content: by
 
 def test_a_missing_file_and_a_directory_are_named(tmp_path: Path) -> None:
     """Neither is a traceback."""
-    with pytest.raises(LogError, match="no such file"):
+    with pytest.raises(NotFoundError, match="there is no file"):
         read_log(tmp_path / "nothing.swf")
     with pytest.raises(LogError, match="is a directory"):
         read_log(tmp_path)

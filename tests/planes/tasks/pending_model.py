@@ -61,6 +61,8 @@ class PendingModel:
                     if row["requeue"]:
                         self._wait(key, int(row["attempt"]) + 1, int(row["eligible_ms"]))
             case NodesChanged():
+                assert self.nodes.issuperset(event.removed)
+                self.nodes.difference_update(event.removed)
                 self.nodes.update(node.name for node in event.nodes)
             case AllocationsAdopted():
                 for row in event.rows:

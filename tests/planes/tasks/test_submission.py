@@ -123,3 +123,22 @@ def test_queue_limits_and_declared_names_hold() -> None:
     assert isinstance(refused(plane, {"queue": "shut"}), ConflictError)
     (job,) = plane.submit({"queue": "short", "user": "bob", "account": "physics"})
     assert plane.live(job).walltime_ms == 60_000
+
+
+@pytest.mark.parametrize(
+    ("job", "queue", "says"),
+    [
+        ({}, Queue(), "there is no walltime"),
+        ({}, Queue(default_walltime=Duration(60_000)), "before the job starts: its walltime is 1m"),
+        ({"walltime": "6m"}, Queue(), ""),
+        ({}, Queue(max_walltime=Duration(600_000)), ""),
+    ],
+)
+def test_a_signal_needs_a_walltime_that_it_comes_before(job: dict[str, Any], queue: Queue, says: str) -> None:
+    """Five minutes before the end, with what the queue gives to a job that names no walltime."""
+    plane = SmallPlane(Site(queues={"default": queue}))
+    wanted = {"signal": {"name": "USR1", "before": "5m"}, **job}
+    if says:
+        assert says in refused(plane, wanted).message
+    else:
+        assert plane.submit(wanted) == [1]

@@ -14,7 +14,7 @@ from hal.core.engine.errors import EngineError
 from hal.core.engine.state import State
 from hal.core.engine.views import rows_of_run
 from hal.core.kernels import layout as L
-from hal.core.model.units import format_amount, format_duration
+from hal.core.model.units import format_duration, plural, told_apart
 from hal.core.model.verdict import Reason, Verdict
 
 Rows = NDArray[np.int64]
@@ -46,7 +46,7 @@ def fits_ever(state: State, spec: ClassSpec) -> Impossible | None:
         )
         return Impossible(
             "", 0, 0, "", spec.nodes, len(matching),
-            f"{len(matching)} of {len(rows)} nodes have labels that match ({wanted}); {spec.nodes} asked for",
+            f"{len(matching)} of {plural(len(rows), 'node')} match {wanted}; {spec.nodes} asked for",
         )  # fmt: skip
     if len(matching) < spec.nodes:
         return Impossible(
@@ -65,19 +65,21 @@ def fits_ever(state: State, spec: ClassSpec) -> Impossible | None:
         count, name, asked, largest, node = worst
         each = f" on each of {spec.nodes} nodes" if spec.nodes > 1 else ""
         have = {0: "no node has", 1: "1 node has"}.get(count, f"{count} nodes have")
+        wanted, most = told_apart(name, asked, largest)
+        there = f"{have} that much; the largest, {node}, has {most}" if largest else "no node has any"
         return Impossible(
-            name, asked, largest, node, spec.nodes, len(fitting),
-            f"{format_amount(name, asked)} {name}{each} asked for; {have} that much, the largest is {node} with "
-            f"{format_amount(name, largest)} {name}",
-        )  # fmt: skip
+            name, asked, largest, node, spec.nodes, len(fitting), f"{wanted} {name}{each} asked for; {there}"
+        )
     if len(fitting) < spec.nodes:
         best = max(matching, key=lambda row: sum(_capacity(state, row, n) >= a for n, a in spec.request.items()))
         name = next(n for n, a in spec.request.items() if _capacity(state, best, n) < a)
         asked, largest = spec.request[name], _capacity(state, best, name)
+        wanted, most = told_apart(name, asked, largest)
+        have = {0: "no node has", 1: "1 node has"}.get(len(fitting), f"{len(fitting)} nodes have")
         return Impossible(
             name, asked, largest, state.row_names[best], spec.nodes, len(fitting),
-            f"{len(fitting)} nodes have all that is asked for at once, {spec.nodes} needed; {state.row_names[best]} "
-            f"comes nearest and has {format_amount(name, largest)} {name} of {format_amount(name, asked)}",
+            f"{have} all that is asked for at once, {spec.nodes} needed; {state.row_names[best]} "
+            f"comes nearest and has {most} of {wanted} {name}",
         )  # fmt: skip
     return None
 
@@ -110,7 +112,8 @@ def explain(state: State, job: int, now_ms: int) -> Verdict:
             )  # fmt: skip
         return Verdict(
             job=job, reason=Reason.NODES_DOWN, asked=0,
-            message=f"needs {spec.nodes} nodes; {int(state.shapes[shape, L.S_EVER])} that could hold it are up",
+            message=f"needs {plural(spec.nodes, 'node')}; of those that could hold it "
+            f"{int(state.shapes[shape, L.S_EVER]) or 'none'} {'is' if state.shapes[shape, L.S_EVER] < 2 else 'are'} up",
         )  # fmt: skip
     position = _position(state, slot, shape)
     forecast, basis = _forecast(state, slot, spec, shape, now_ms)
@@ -120,10 +123,11 @@ def explain(state: State, job: int, now_ms: int) -> Verdict:
     resource, asked, available, node = _shortage(state, spec, shape)
     helps = (f"nodes={fit} would fit now",) if 0 < fit < spec.nodes else ()
     many = f" on each of {spec.nodes} nodes ({fit} fit now)" if spec.nodes > 1 else ""
+    wanted, most = told_apart(resource, asked, available)
+    what = plural(asked, "node") if resource == "nodes" else f"{wanted} {resource}"
     return Verdict(
         job=job, reason=Reason.RESOURCES, resource=resource, asked=asked, available=available, node=node,
-        message=f"waits for {format_amount(resource, asked)} {resource}{many}; the most free is "
-        f"{format_amount(resource, available)} on {node}",
+        message=f"waits for {what}{many}; the most free is {most}{f' on {node}' if node else ''}",
         starts_at_ms=forecast, basis=basis, position=position, helps=helps,
     )  # fmt: skip
 
@@ -164,8 +168,8 @@ def _overtaken(
         helps = (f"a walltime of at most {format_duration(until - now_ms)} could let it start now",)
     return Verdict(
         job=job, reason=Reason.PRIORITY,
-        message=f"fits on {int(state.shapes[shape, L.S_FIT])} nodes now ({spec.nodes} needed), but jobs ahead of it "
-        "are promised what it would take",
+        message=f"fits on {plural(int(state.shapes[shape, L.S_FIT]), 'node')} now ({spec.nodes} needed), but jobs "
+        "ahead of it are promised what it would take",
         starts_at_ms=forecast, basis=basis, position=position, helps=helps,
     )  # fmt: skip
 

@@ -58,9 +58,12 @@ from hal.core.model.units import (
     parse_amount,
     parse_duration,
     parse_size,
+    plural,
+    readable_amount,
     resource_name,
+    told_apart,
 )
-from hal.core.model.verdict import Reason, Verdict
+from hal.core.model.verdict import Findings, Reason, Verdict
 
 if TYPE_CHECKING:
     from hal.core.model.text import plain_from_text, specs_from_text
@@ -78,6 +81,7 @@ __all__ = [
     "Duration",
     "Event",
     "EventKind",
+    "Findings",
     "HALError",
     "InternalError",
     "JobSpec",
@@ -116,6 +120,8 @@ __all__ = [
     "parse_size",
     "parse_task_ref",
     "plain_from_text",
+    "plural",
+    "readable_amount",
     "resource_name",
     "schema_hook",
     "shown",
@@ -124,6 +130,7 @@ __all__ = [
     "specs_from_text",
     "to_json",
     "to_plain",
+    "told_apart",
 ]
 
 

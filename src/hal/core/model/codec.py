@@ -6,13 +6,12 @@ Encoding is canonical (fields as declared, tables by key, defaults left out): eq
 
 from __future__ import annotations
 
-import re
-import types
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, TypeVar
 
 import msgspec
 
+from hal.core.model.complaints import AT, in_words
 from hal.core.model.errors import SpecError, shown
 from hal.core.model.job import MAX_RETRIES, MAX_TASKS, ArrayRange, Constraint, Dependency, JobSpec, check_spec
 from hal.core.model.resources import Resources
@@ -29,8 +28,6 @@ MAX_DIGITS: Final = 19
 """Of a count of licences, one more than any that is accepted."""
 
 _SCALARS = frozenset({str, int, float, bool, type(None)})
-_UNKNOWN = re.compile(r"contains unknown field `(.*?)`(?: - at `(.*)`)?$", re.DOTALL)
-_AT = re.compile(r"(.*) - at `\$?\.?(.*)`$", re.DOTALL)
 
 
 def enc_hook(value: Any) -> Any:
@@ -108,7 +105,7 @@ def convert(raw: Any, kind: type[T]) -> T:
         cause = error.__cause__.__cause__ if error.__cause__ else None
         if isinstance(cause, SpecError):
             raise SpecError(_placed(str(error), cause.message), hint=cause.hint) from error
-        raise SpecError(*_explain(str(error), kind)) from error
+        raise SpecError(in_words(str(error), kind)) from error
 
 
 def to_plain(value: Any) -> Any:
@@ -314,50 +311,6 @@ def _depth(value: Any, level: int = 1) -> int:
 
 
 def _placed(text: str, message: str) -> str:
-    match = _AT.match(text)
+    match = AT.match(text)
     place = match.group(2) if match else ""
     return f"{place}: {message.removeprefix('duration: ')}" if place and not message.startswith(place) else message
-
-
-def _explain(text: str, kind: Any) -> tuple[str]:
-    import difflib  # only where an error is explained: it is slow to import
-
-    unknown = _UNKNOWN.search(text)
-    if unknown:
-        name, path = unknown.group(1), (unknown.group(2) or "$").removeprefix("$").removeprefix(".")
-        valid = sorted(set(_fields_at(kind, path)))
-        near = difflib.get_close_matches(name, valid, n=1, cutoff=0.5)
-        advice = f"; did you mean '{near[0]}'?" if near else f"; valid fields are {', '.join(valid)}" if valid else ""
-        return (f"unknown field '{name}'{f' in {path}' if path else ''}{advice}",)
-    match = _AT.match(text)
-    if match and match.group(2):
-        return (f"{match.group(2)}: {match.group(1)[:1].lower()}{match.group(1)[1:]}",)
-    return (text,)
-
-
-def _fields_at(kind: Any, path: str) -> Iterator[str]:
-    """Names of the fields of the struct that `path` (as msgspec prints it: `a.b[...].c`) leads to."""
-    steps = [step for step in re.split(r"\.|(?=\[)", path) if step]
-    for step in steps:
-        kind = _step_into(kind, step)
-    for candidate in _structs(kind):
-        yield from (field.encode_name for field in msgspec.structs.fields(candidate))
-
-
-def _step_into(kind: Any, step: str) -> Any:
-    if step.startswith("["):
-        args = [a for k in _options(kind) for a in get_args(k) if a is not Ellipsis]
-        return args[-1] if args else None
-    for candidate in _structs(kind):
-        hints = get_type_hints(candidate)
-        if step in hints:
-            return hints[step]
-    return None
-
-
-def _options(kind: Any) -> tuple[Any, ...]:
-    return get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
-
-
-def _structs(kind: Any) -> list[type[msgspec.Struct]]:
-    return [k for k in _options(kind) if isinstance(k, type) and issubclass(k, msgspec.Struct)]

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Final, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
+from hal.core.model.complaints import in_words
 from hal.core.model.errors import SpecError, shown
 from hal.core.model.resources import Resources
 from hal.core.model.units import MAX_AMOUNT, Duration
@@ -73,7 +74,7 @@ class ArrayRange(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
             try:
                 return msgspec.convert(dict(value), cls).check()
             except msgspec.ValidationError as error:
-                raise SpecError(f"array: {error}") from error
+                raise SpecError(f"array: {in_words(str(error), cls)}") from error
         if isinstance(value, bool) or not isinstance(value, int | str):
             raise SpecError(f"array: expected a count or a range like '0-99', got {shown(value)}")
         match = _ARRAY.fullmatch(shown(value).strip())

@@ -117,7 +117,7 @@ def parse_size(value: object, *, field: str = "memory") -> int:
     number, unit = _number(_text(value, field, "a size like '4GiB'"))
     if number is None or unit not in _SIZE_UNITS:
         raise SpecError(f"{field}: '{shown(value)}' is not a size", hint="write it like 512MiB, 1.5GiB or 4GB")
-    return _checked(number, _SIZE_UNITS[unit], value, field, what="bytes")
+    return _checked(number, _SIZE_UNITS[unit], value, field, finest="bytes", largest=format_size(MAX_AMOUNT + 1))
 
 
 def format_size(amount: int) -> str:
@@ -127,6 +127,31 @@ def format_size(amount: int) -> str:
         if abs(amount) >= scale and (amount * 100) % scale == 0:
             return f"{_plain(Decimal(amount) / scale)}{unit}"
     return f"{amount}B"
+
+
+def readable_amount(name: str, amount: int) -> str:
+    """For people to read: a size to one decimal (`1.9GiB` for 1953125KiB), everything else as `format_amount`."""
+    if name not in BYTE_RESOURCES:
+        return format_amount(name, amount)
+    for unit in ("PiB", "TiB", "GiB", "MiB", "KiB"):
+        tenths, scale = abs(amount) * 10, _SIZE_UNITS[unit.lower()]
+        if abs(amount) >= scale:
+            whole, rest = divmod((tenths + scale // 2) // scale, 10)
+            return f"{'-' if amount < 0 else ''}{whole}{f'.{rest}' if rest else ''}{unit}"
+    return f"{amount}B"
+
+
+def told_apart(name: str, one: int, other: int) -> tuple[str, str]:
+    """Both as `readable_amount`; exactly where they differ but would read alike."""
+    texts = readable_amount(name, one), readable_amount(name, other)
+    if texts[0] == texts[1] and one != other:
+        return format_amount(name, one), format_amount(name, other)
+    return texts
+
+
+def plural(count: int, noun: str) -> str:
+    """`1 task`, `3 tasks`, `1,000 tasks`"""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def is_size_unit(text: str) -> bool:
@@ -169,7 +194,8 @@ def parse_amount(name: str, value: object, *, field: str = "") -> int:
         raise SpecError(f"{field}: '{shown(value)}' is not an amount of {name}", hint=f"write it like 4 or 4{name}")
     scale = 1 if milli and unit == "m" else 1000 if milli else 1
     finest = "1/1000" if milli else "one"
-    return _checked(number, scale, value, field, what=f"{finest} {name}")
+    largest = f"{(MAX_AMOUNT + 1) // (1000 if milli else 1)} {name}"
+    return _checked(number, scale, value, field, finest=f"{finest} {name}", largest=largest)
 
 
 def format_amount(name: str, amount: int) -> str:
@@ -217,12 +243,14 @@ def _number(text: str) -> tuple[Fraction | None, str]:
     return (Fraction(match.group(1)), match.group(2).lower()) if match else (None, "")
 
 
-def _checked(number: Fraction, scale: int, value: object, field: str, *, what: str) -> int:
+def _checked(number: Fraction, scale: int, value: object, field: str, *, finest: str, largest: str) -> int:
     amount, rest = divmod(number.numerator * scale, number.denominator)
-    if not 0 <= amount <= MAX_AMOUNT:
-        raise SpecError(f"{field}: '{shown(value)}' is out of range", hint=f"between 0 and {MAX_AMOUNT} base units")
+    if amount < 0:
+        raise SpecError(f"{field}: '{shown(value)}' is negative", hint="write a positive amount")
+    if amount > MAX_AMOUNT:
+        raise SpecError(f"{field}: '{shown(value)}' is out of range", hint=f"less than {largest}")
     if rest:
-        raise SpecError(f"{field}: '{shown(value)}' is finer than {what}")
+        raise SpecError(f"{field}: '{shown(value)}' is finer than {finest}")
     return amount
 
 

@@ -31,11 +31,11 @@ class Reason(StrEnum):
     """Submitted since the last pass."""
 
 
-class Verdict(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One job's answer to 'why is it not running?'"""
+class Findings(Struct, frozen=True, kw_only=True):
+    """The answer to 'why is it not running?': what the engine says, what REST passes on, what clients read."""
 
-    job: int
-    reason: Reason
+    reason: str
+    """A `Reason`; to a client of an older version perhaps one that it does not know."""
     message: str
     """One sentence for people, with the numbers."""
     resource: str = ""
@@ -53,3 +53,10 @@ class Verdict(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How many jobs ahead of it compete for the same resources."""
     helps: tuple[str, ...] = ()
     """Changes that would let it start sooner."""
+
+
+class Verdict(Findings, frozen=True, kw_only=True, omit_defaults=True):
+    """One job's answer."""
+
+    job: int
+    reason: Reason

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import gc
 import os
 import sys
+from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
-from hal.core.model import SpecError
+from hal.core.model import InternalError, SpecError
+from hal.runtime import startup
 from hal.runtime.home import Home, find_home
 from hal.runtime.interface import Runtime, UnixAddress
 from hal.runtime.process import run
 
+if TYPE_CHECKING:
+    from hal.daemons.controller.api.serving import RestServer
+    from hal.daemons.controller.controller import Controller
+
+CACHE_VARIABLE = "NUMBA_CACHE_DIR"
 GC_THRESHOLD = 50_000
 """Most of what lives is loaded once and stays: collect less often."""
 
@@ -30,10 +39,24 @@ def main(argv: list[str] | None = None) -> int:
 
 async def serve(runtime: Runtime, *, home: Home, listen: str) -> int:
     """One controller with REST, until the runtime is asked to stop."""
+    with startup.told(home) as tell:
+        controller, rest, running = await _started(runtime, home, listen, tell)
+    await runtime.stopping.wait()
+    controller.stop()
+    await rest.stop()
+    await running
+    await controller.close()
+    return 0
+
+
+async def _started(
+    runtime: Runtime, home: Home, listen: str, tell: Callable[[str], None]
+) -> tuple[Controller, RestServer, asyncio.Task[None]]:
+    """A controller that leads and answers, and its loop."""
+    tell("reading its configuration")
+    choose_cache(home)
     from hal.daemons.controller import warming
 
-    # Before anything imports the kernels: they settle where numba keeps them.
-    warming.choose_cache(home.cache)
     if not warming.compiled():
         runtime.log.warning("compiling the scheduling kernels; this takes up to a minute, once")
         sys.stdout.write("compiling the scheduling kernels; this takes up to a minute, once\n")
@@ -48,7 +71,9 @@ async def serve(runtime: Runtime, *, home: Home, listen: str) -> int:
     policies = load_policies()
     if policies:
         runtime.log.info("policies were loaded", names=policies)
-    warming.warm(config.engine)
+    # Beside the loop, so that a controller that compiles can be asked to stop.
+    await runtime.run_blocking(partial(warming.warm, config.engine, tell))
+    tell("loading its jobs")
     controller = Controller(runtime, config, partial(Store.open, home.database))
     await controller.start(UnixAddress(home.wire_socket()))
     running = runtime.spawn_task(controller.run(), "the loop")
@@ -57,12 +82,18 @@ async def serve(runtime: Runtime, *, home: Home, listen: str) -> int:
     gc.freeze()
     gc.set_threshold(GC_THRESHOLD)
     runtime.log.info("ready", socket=str(home.api_socket()))
-    await runtime.stopping.wait()
-    controller.stop()
-    await rest.stop()
-    await running
-    await controller.close()
-    return 0
+    return controller, rest, running
+
+
+def choose_cache(home: Home) -> None:
+    """Where numba keeps compiled kernels, unless NUMBA_CACHE_DIR says so.
+
+    Raises:
+        InternalError: too late: numba read it when it was imported.
+    """
+    if "numba" in sys.modules:
+        raise InternalError("numba was imported before the place of its cache was chosen")
+    os.environ.setdefault(CACHE_VARIABLE, str(home.cache))
 
 
 def config_text(home: Home) -> str:

@@ -23,6 +23,7 @@ from hal.core.model import (
     SpecError,
     TaskState,
     parse_task_ref,
+    shown,
 )
 from hal.daemons.controller.parts import Parts
 from hal.daemons.controller.views import JobView, OutcomeView, job_view
@@ -190,7 +191,7 @@ class Changing:
         key: Key | None = None,
     ) -> Outcomes:
         plane = self._parts.plane
-        histories: dict[int, _History] = {}
+        histories: dict[int, _History | None] = {}
         ends = [state for state in wanted.states if state.ended] if wanted is not None else []
         if wanted is not None and ends and action is Action.REQUEUE:
             these = msgspec.structs.replace(wanted, states=tuple(ends))
@@ -202,7 +203,7 @@ class Changing:
             if len(named) > MAX_IDS and wanted is not None:
                 named = named[:MAX_IDS]
             if action is Action.REQUEUE:
-                stale = [job for job, _ in named if self._stale(job, histories.get(job))]
+                stale = [job for job, _ in named if job not in histories or self._stale(job, histories[job])]
                 if stale:
                     return stale
             results = [self._one(action, job, task, histories.get(job), by, now_ms) for job, task in named]
@@ -215,18 +216,15 @@ class Changing:
             answer = await self._parts.loop.inbox.call(work)
             if isinstance(answer, Outcomes):
                 return await self._told_of_ended(answer)
+            histories.update(dict.fromkeys(answer))
             histories.update(await self._parts.committer.read(partial(_histories, jobs=answer)))
-            missing = [job for job in answer if job not in histories]
-            refs = [ref for ref in refs if ref[0] not in missing]
-            if missing and not refs and wanted is None:
-                return Outcomes(results=[_outcome(str(job), _no_job(job)) for job in missing])
         raise OverloadedError("the jobs change too fast to be run again", hint="try again")
 
     def _stale(self, job: int, history: _History | None) -> bool:
         """Whether what was read of the job does not agree with what is true now."""
-        if history is None:
-            return True
         live = self._parts.plane.table.jobs.get(job)
+        if history is None:
+            return live is not None
         if live is None:
             return history.row.end_ms is None
         counts = live.counts
@@ -257,7 +255,7 @@ class Changing:
         if history is None:
             raise _no_job(job)
         if task is not None and task >= history.row.tasks:
-            raise NotFoundError(f"job {job} has no task {task}", hint=f"its tasks are 0 to {history.row.tasks - 1}")
+            raise _no_task(history.row, task)
         if len(history.ended) > MAX_REQUEUED_TASKS:
             raise SpecError(
                 f"job {job} has {len(history.ended)} ended tasks; at most {MAX_REQUEUED_TASKS} can run again"
@@ -268,15 +266,15 @@ class Changing:
 
     async def _told_of_ended(self, outcomes: Outcomes) -> Outcomes:
         """Jobs that are not live have ended, or never were: say which."""
-        unclear = [int(r.id.partition(".")[0]) for r in outcomes.results if r.code == NotFoundError.code]
+        unclear = {parse_task_ref(r.id)[0] for r in outcomes.results if r.code == NotFoundError.code}
         if not unclear:
             return outcomes
-        rows = await self._parts.committer.read(lambda store: {job: store.job(job) for job in set(unclear)})
-        results = []
-        for result in outcomes.results:
-            row = rows.get(int(result.id.partition(".")[0])) if result.code == NotFoundError.code else None
-            results.append(_outcome(result.id, _has_ended(row)) if row is not None and row.end_ms else result)
-        return Outcomes(results=results)
+        rows = await self._parts.committer.read(lambda store: {job: store.job(job) for job in unclear})
+        return Outcomes(
+            results=[
+                _explained(result, rows) if result.code == NotFoundError.code else result for result in outcomes.results
+            ]
+        )
 
     # ── one ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -350,7 +348,8 @@ class UnfinishedRequest(HALError):
 def _same(key: Key, fingerprint: str) -> None:
     if key.fingerprint != fingerprint:
         raise ConflictError(
-            "this idempotency key was used for another request", hint="use a fresh key for each request"
+            f"the idempotency key '{shown(key.text)}' was used for another request",
+            hint="use a fresh key for each request; the same key is for sending the same request again",
         )
 
 
@@ -404,6 +403,21 @@ def _no_job(job: int) -> NotFoundError:
 
 def _has_ended(row: JobRow) -> ConflictError:
     return ConflictError(f"job {row.id} has ended: it {_ENDED_WORDS[row.state]}", hint=f"see `hal show {row.id}`")
+
+
+def _no_task(row: JobRow, task: int) -> NotFoundError:
+    return NotFoundError(f"job {row.id} has no task {task}", hint=f"its tasks are 0 to {row.tasks - 1}")
+
+
+def _explained(result: OutcomeView, rows: dict[int, JobRow | None]) -> OutcomeView:
+    """An outcome of what was not found among the live jobs, from the rows of all jobs."""
+    job, task = parse_task_ref(result.id)
+    row = rows[job]
+    if row is None:
+        return _outcome(result.id, _no_job(job))
+    if task is not None and task >= row.tasks:
+        return _outcome(result.id, _no_task(row, task))
+    return _outcome(result.id, _has_ended(row)) if row.end_ms else result
 
 
 def _outcome(name: str, error: HALError) -> OutcomeView:

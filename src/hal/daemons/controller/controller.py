@@ -102,6 +102,7 @@ class Controller:
             plane.also(PutMeta({TAKEN_IN: policy.digest}))
             if before:
                 self._runtime.log.warning("the policy of hal.toml was taken in", over_version=before)
+        plane.identify(self._runtime.new_id())
         plane.controller_started(self._committer.epoch)
         change = plane.seal(now_ms)
         await self._committer.commit(change.operations, now_ms)

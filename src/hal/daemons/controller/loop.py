@@ -26,6 +26,8 @@ from hal.store import Committed, StaleEpoch
 RETRY_FIRST_MS = 100
 RETRY_LONGEST_MS = 5_000
 """Between two tries to commit while the store refuses (a full disk)."""
+PROBE_EVERY_MS = 5_000
+"""After a commit that failed an empty one is tried this often, so that all is known to be well when it is again."""
 LONGEST_WAIT_MS = 60_000
 """The loop looks at the clock at least so often."""
 
@@ -67,6 +69,7 @@ class ControlLoop:
         self._flusher = flusher
         self._effects = effects
         self._retry_ms = 0
+        self._probe_ms = 0
         self._stopping = False
         self._more = True
         self._wake_ms = INF
@@ -91,7 +94,8 @@ class ControlLoop:
             await self._runtime.sleep(0)
             return
         self.inbox.filled.clear()
-        wait_ms = min(max(self._wake_ms - self._clock.now_ms(), 0), LONGEST_WAIT_MS)
+        longest_ms = PROBE_EVERY_MS if self.trouble else LONGEST_WAIT_MS
+        wait_ms = min(max(self._wake_ms - self._clock.now_ms(), 0), longest_ms)
         timer = self._runtime.call_later(wait_ms, self.inbox.filled.set)
         await self.inbox.filled.wait()
         timer.cancel()
@@ -113,7 +117,7 @@ class ControlLoop:
         self._decide(now_ms)
         change = self._plane.seal(now_ms)
         committed: Committed | None = None
-        if not change.empty:
+        if not change.empty or (self.trouble and now_ms >= self._probe_ms):
             try:
                 committed = await self._committer.commit(change.operations, now_ms)
             except StaleEpoch:
@@ -184,6 +188,7 @@ class ControlLoop:
         for call in calls:
             call.failed(error)
         self._more = True
+        self._probe_ms = self._clock.now_ms() + PROBE_EVERY_MS
         if not self.trouble:
             self._runtime.log.error("a commit failed; nothing of it has happened", reason=str(error))
         self.trouble = str(error)

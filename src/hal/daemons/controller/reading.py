@@ -9,8 +9,7 @@ from importlib import metadata
 
 from msgspec import Struct
 
-from hal.core.engine.events import INF
-from hal.core.model import Event, NotFoundError, SpecError, TaskState
+from hal.core.model import Event, NotFoundError, Reason, SpecError, TaskState, Verdict
 from hal.daemons.controller.parts import Parts
 from hal.daemons.controller.views import (
     JobView,
@@ -20,6 +19,7 @@ from hal.daemons.controller.views import (
     WhyView,
     job_view,
     task_view,
+    why_view,
 )
 from hal.daemons.controller.watching import Watcher
 from hal.planes.tasks import job_row
@@ -75,23 +75,8 @@ class Reading:
         if live is None:
             row = await self.row(job)
             message = f"has ended: {row.state}" + (f" ({row.reason})" if row.reason else "")
-            return WhyView(job=str(job), state=row.state, reason="none", message=message)
-        verdict = self._parts.plane.why(live, self._parts.clock.now_ms())
-        starts_at_ms = verdict.starts_at_ms
-        return WhyView(
-            job=str(job),
-            state=live.state,
-            reason=verdict.reason.value,
-            message=verdict.message,
-            resource=verdict.resource,
-            asked=verdict.asked,
-            available=verdict.available,
-            node=verdict.node,
-            starts_at_ms=None if starts_at_ms is None or starts_at_ms >= INF else starts_at_ms,
-            basis=verdict.basis,
-            position=verdict.position,
-            helps=verdict.helps,
-        )
+            return why_view(Verdict(job=job, reason=Reason.NONE, message=message), row.state)
+        return why_view(self._parts.plane.why(live, self._parts.clock.now_ms()), live.state)
 
     # ── tasks ─────────────────────────────────────────────────────────────────────────────────────────────────────
 

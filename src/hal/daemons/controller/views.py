@@ -8,7 +8,7 @@ from __future__ import annotations
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 
 from hal.core.engine.events import INF
-from hal.core.model import AttemptState, Duration, NodeState, Resources, TaskState, to_json
+from hal.core.model import AttemptState, Duration, Findings, NodeState, Reason, Resources, TaskState, Verdict, to_json
 from hal.store import AttemptRow, JobRow, TaskRow
 
 
@@ -122,21 +122,12 @@ class QueueView(Struct, frozen=True, kw_only=True):
     running: int
 
 
-class WhyView(Struct, frozen=True, kw_only=True):
+class WhyView(Findings, frozen=True, kw_only=True):
     """Why a job has not started, or what became of it."""
 
     job: str
     state: TaskState
-    reason: str
-    message: str
-    resource: str = ""
-    asked: int = 0
-    available: int = 0
-    node: str = ""
-    starts_at_ms: int | None = None
-    basis: str = ""
-    position: int | None = None
-    helps: tuple[str, ...] = ()
+    reason: Reason
 
 
 class OutcomeView(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -224,3 +215,11 @@ def _attempt_view(row: AttemptRow) -> AttemptView:
         message=row.message,
         usage=row.usage or {},
     )
+
+
+def why_view(verdict: Verdict, state: TaskState) -> WhyView:
+    """The verdict's view."""
+    findings = {name: getattr(verdict, name) for name in Findings.__struct_fields__}
+    if verdict.starts_at_ms is not None and verdict.starts_at_ms >= INF:
+        findings["starts_at_ms"] = None
+    return WhyView(job=str(verdict.job), state=state, **findings)

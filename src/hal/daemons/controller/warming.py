@@ -5,7 +5,8 @@ Where they were never compiled for these sources that takes up to a minute, once
 
 from __future__ import annotations
 
-import os
+import itertools
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -25,13 +26,7 @@ from hal.core.engine.events import (
 from hal.core.engine.plan import Plan
 from hal.core.engine.scheduler import Scheduler
 
-CACHE_VARIABLE = "NUMBA_CACHE_DIR"
 LATER_MS = 60_000
-
-
-def choose_cache(directory: Path) -> None:
-    """Where numba keeps compiled kernels, unless NUMBA_CACHE_DIR says so; before the kernels are imported."""
-    os.environ.setdefault(CACHE_VARIABLE, str(directory))
 
 
 def compiled() -> bool:
@@ -52,13 +47,23 @@ class _Nothing:
         self.plans.append(plan)
 
 
-def warm(config: EngineConfig) -> None:
-    """Send a few events of every common kind through an engine of its own."""
+def warm(config: EngineConfig, tell: Callable[[str], None]) -> None:
+    """Load the kernels, compiling what was never compiled; send a few events of every common kind through an engine.
+
+    Args:
+        tell: gets `compiling kernels, 3 of 9` and the like before each of the large ones.
+    """
     from hal.core.engine.explain import explain
     from hal.core.engine.state import State
+    from hal.core.kernels.compile_all import SHARES
 
+    count = itertools.count(1)
+    # One of the two kernels that plan is left out: the policy uses the other.
+    total = sum(map(len, SHARES)) - 1
+    verb = "loading" if compiled() else "compiling"
     sink = _Nothing()
-    scheduler = Scheduler(State(config), sink)
+    state = State(config, on_compile=lambda _: tell(f"{verb} kernels, {min(next(count), total)} of {total}"))
+    scheduler = Scheduler(state, sink)
     scheduler.feed(NodesChanged(nodes=(NodeSpec("a", {"cpu": 1000}), NodeSpec("b", {"cpu": 1000}))))
     classes = (ClassSpec({"cpu": 1000}), ClassSpec({"cpu": 1000}, nodes=2))
     rows = submit_rows(4)

@@ -18,7 +18,7 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from hal.core.model.errors import SpecError
+from hal.core.model.errors import DeniedError, NotFoundError, SpecError
 from hal.daemons.twin.swf_lines import BadLine, LogRows, parse_lines
 
 IntArray = NDArray[np.int64]
@@ -102,8 +102,9 @@ def read_log(path: str | Path, stream: BinaryIO | None = None) -> Log:
     Args:
         path: the file; only its name in messages when `stream` is given.
         stream: bytes to read instead of the file (standard input).
-    Raises: LogError when there is nothing to replay in it: missing, a directory, unreadable, empty, truncated while
-        compressed, binary, or without one well-formed line.
+    Raises: NotFoundError when there is no such file, DeniedError when it may not be read, LogError when there is
+        nothing to replay in it: a directory, empty, truncated while compressed, binary, or without one well-formed
+        line.
     """
     name = str(path)
     data = _unpacked(_all_bytes(path, stream), name)
@@ -195,7 +196,9 @@ def _all_bytes(path: str | Path, stream: BinaryIO | None) -> bytes:
         with open(path, "rb") as file:
             return file.read(MAX_LOG_BYTES + 1)
     except FileNotFoundError:
-        raise LogError(f"no such file: {path}") from None
+        raise NotFoundError(f"there is no file '{path}'", hint="name a workload log, or - for standard input") from None
+    except PermissionError:
+        raise DeniedError(f"the file '{path}' may not be read", hint=f"see: ls -l {path}") from None
     except IsADirectoryError:
         raise LogError(f"{path} is a directory", hint="give one log file, .swf or .swf.gz") from None
     except OSError as error:

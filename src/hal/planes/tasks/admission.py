@@ -16,7 +16,16 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from hal.core.model import ConflictError, Duration, JobSpec, Resources, SpecError, format_amount, format_duration
+from hal.core.model import (
+    ConflictError,
+    Duration,
+    JobSpec,
+    LimitSignal,
+    Resources,
+    SpecError,
+    format_amount,
+    format_duration,
+)
 from hal.core.model.job import MAX_PRIORITY
 from hal.core.model.occurrences import current
 from hal.core.model.policy import Account, Booking, Limit, Policy, Qos, Queue
@@ -97,6 +106,27 @@ def check_priority(asked: int) -> int:
     if abs(asked) > MAX_PRIORITY:
         raise SpecError(f"priority: {asked} is out of range", hint=f"between -{MAX_PRIORITY} and {MAX_PRIORITY}")
     return asked
+
+
+def check_signal(signal: LimitSignal | None, walltime: Duration | None) -> None:
+    """Whether there is an instant at which the signal would be sent, with the walltime that holds in the end.
+
+    Raises:
+        SpecError: there is none: no walltime, or one that is not longer than `before`.
+    """
+    if signal is None:
+        return
+    if walltime is None:
+        raise SpecError(
+            f"signal: {signal.name} is sent {format_duration(signal.before)} before the walltime ends, and there is no "
+            "walltime, neither the job's nor its queue's",
+            hint="give the job a walltime (-t 2h), or leave the signal out",
+        )
+    if signal.before >= walltime:
+        raise SpecError(
+            f"signal: would be sent before the job starts: its walltime is {format_duration(walltime)}",
+            hint="make `before` shorter than the walltime",
+        )
 
 
 # ── queue, account, QOS ───────────────────────────────────────────────────────────────────────────────────────────
@@ -276,11 +306,7 @@ def _booking(spec: JobSpec, policy: Policy, now_ms: int) -> Booking | None:
 
 
 def _check_times(spec: JobSpec, walltime: Duration | None, now_ms: int) -> None:
-    if spec.signal is not None and walltime is not None and spec.signal.before >= walltime:
-        raise SpecError(
-            f"signal: would be sent before the job starts: its walltime is {format_duration(walltime)}",
-            hint="make `before` shorter than the walltime",
-        )
+    check_signal(spec.signal, walltime)
     if spec.deadline_ms and spec.deadline_ms <= max(now_ms, spec.begin_at_ms):
         when = "it begins" if spec.begin_at_ms > now_ms else "now"
         raise SpecError(

@@ -24,7 +24,14 @@ from hal.core.model import (
     TaskState,
     check_spec,
 )
-from hal.planes.tasks.admission import admitted, check_priority, check_walltime, longest_walltime, owner_of
+from hal.planes.tasks.admission import (
+    admitted,
+    check_priority,
+    check_signal,
+    check_walltime,
+    longest_walltime,
+    owner_of,
+)
 from hal.planes.tasks.attempts import stop
 from hal.planes.tasks.live import CANCELLED, REQUEUED, LiveJob
 from hal.planes.tasks.spans import Span, pieces, put, take
@@ -217,7 +224,9 @@ def _checked(table: JobTable, job: LiveJob, patch: JobPatch, by: Submitter, now_
             return asked
         queue = table.policy.queues.get(asked.queue)
         default = queue.default_walltime if queue is not None else None
-        return replace(asked, walltime=check_walltime(walltime, longest_walltime(asked, table.policy), default))
+        limit = check_walltime(walltime, longest_walltime(asked, table.policy), default)
+        check_signal(asked.signal, limit)
+        return replace(asked, walltime=limit)
     return admitted(asked, table.policy, user=by.user, now_ms=now_ms)
 
 

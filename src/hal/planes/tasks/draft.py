@@ -85,6 +85,7 @@ class EngineFeed:
         self._kind = ""
         self._rows: list[tuple[int, ...]] = []
         self._nodes: dict[str, NodeSpec] = {}
+        self._gone: list[str] = []
 
     def submit(
         self, job: LiveJob, first: int, count: int, attempt: int, eligible_ms: int, limits: tuple[int, int]
@@ -122,6 +123,11 @@ class EngineFeed:
         self._begin("")
         self._events.append(ConfigChanged(config))
 
+    def gone(self, node: str) -> None:
+        """A node that the engine knows left for good: what only it could hold is impossible now."""
+        self._begin("gone")
+        self._gone.append(node)
+
     def take(self) -> list[Event]:
         """All blocks, in order."""
         self._begin("")
@@ -148,6 +154,9 @@ class EngineFeed:
         elif before == "node":
             self._events.append(NodesChanged(tuple(self._nodes.values())))
             self._nodes = {}
+        elif before == "gone":
+            self._events.append(NodesChanged(removed=tuple(self._gone)))
+            self._gone = []
 
 
 class Draft:

@@ -13,9 +13,9 @@ from hal.core.model import TaskState
 from hal.core.model.policy_scope import Owner
 from hal.planes.tasks.dependencies import Standing, Waits, standing
 from hal.planes.tasks.live import Attempt, LiveJob
-from hal.planes.tasks.nodes import node_spec
+from hal.planes.tasks.nodes import GONE, node_spec
 from hal.planes.tasks.spans import Span, Spans
-from hal.planes.tasks.table import JobTable
+from hal.planes.tasks.table import INSTANCE, JobTable
 from hal.store.operations import AttemptRow, JobRow
 from hal.store.operations import Span as SpanRow
 from hal.store.views import Loaded
@@ -25,6 +25,7 @@ def load(table: JobTable, loaded: Loaded) -> list[Event]:
     """Fill an empty table under the policy it has; the engine events that bring an empty engine to the same point."""
     table.nodes = {row.name: row for row in loaded.nodes}
     table.next_id = loaded.last_job_id + 1
+    table.instance = loaded.meta.get(INSTANCE, "")
     for row in loaded.jobs:
         table.jobs[row.id] = live_job(table, row, loaded.spans.get(row.id, []), loaded.attempts.get(row.id, []))
     for job in table.jobs.values():
@@ -47,6 +48,9 @@ def engine_events(table: JobTable) -> list[Event]:
     adopted = _adopted(table)
     if adopted is not None:
         events.append(adopted)
+    # Told last: an attempt that ends on other nodes may hold a part of one that is gone.
+    if gone := tuple(row.name for row in table.nodes.values() if row.state in GONE):
+        events.append(NodesChanged(removed=gone))
     events.extend(table.draft.feed.take())
     table.durable()
     return events

@@ -30,6 +30,9 @@ _HEALTH = {
 }
 """What the engine is told; every other state is down to it."""
 
+GONE = frozenset({NodeState.DOWN, NodeState.REMOVED})
+"""The engine knows no such node: nothing is admitted because it could once have held it."""
+
 
 class Arrival(Struct, frozen=True, kw_only=True):
     """A node as its agent told it at hello."""
@@ -115,7 +118,10 @@ def fence(table: JobTable, name: str, by: Submitter, now_ms: int) -> NodeRow:
 def _change(table: JobTable, row: NodeRow, event: NodeEvent, reason: str, last_seen_ms: int) -> NodeRow:
     changed = replace(row, state=transition(NODE, row.state, event), reason=reason, last_seen_ms=last_seen_ms)
     table.put_node(changed)
-    table.draft.feed.node(node_spec(changed))
+    if changed.state in GONE:
+        table.draft.feed.gone(row.name)
+    else:
+        table.draft.feed.node(node_spec(changed))
     table.draft.note(
         EventKind.NODE_CHANGED, f"node:{row.name}", "", node=row.name, state=changed.state.value, reason=reason
     )

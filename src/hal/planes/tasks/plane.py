@@ -23,9 +23,9 @@ from hal.planes.tasks.live import LiveJob
 from hal.planes.tasks.nodes import Arrival
 from hal.planes.tasks.policy_change import change_policy
 from hal.planes.tasks.submission import EndedJob, Submitter
-from hal.planes.tasks.table import JobTable
+from hal.planes.tasks.table import INSTANCE, JobTable
 from hal.planes.tasks.why import why
-from hal.store.operations import JobRow, NodeRow, Operation
+from hal.store.operations import JobRow, NodeRow, Operation, PutMeta
 from hal.store.operations import Span as SpanRow
 from hal.store.views import JobFilter, Loaded
 from hal.wire.frames import Refusal, StepExit, StepStarted
@@ -82,6 +82,12 @@ class TaskPlane:
             jobs=len(self.table.jobs),
             attempts=attempts_count,
         )
+
+    def identify(self, fresh: str) -> None:
+        """This HAL is `fresh` (32 random hex digits) for good, unless an earlier start has named it already."""
+        if not self.table.instance:
+            self.table.instance = fresh
+            self.also(PutMeta({INSTANCE: fresh}))
 
     # ── people ────────────────────────────────────────────────────────────────────────────────────────────────────
 

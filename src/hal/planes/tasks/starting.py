@@ -47,7 +47,7 @@ def allocate(
             attempt=number,
             state=AttemptState.ALLOCATED,
             nodes=tuple(names[offset : offset + width]),
-            token=f"{job_id}.{task}.{number}-{epoch:x}",
+            token=f"{table.instance}-{job_id}.{task}.{number}-{epoch:x}",
             allocated_ms=now_ms,
             retries=span.retries,
         )

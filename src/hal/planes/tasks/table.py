@@ -28,6 +28,8 @@ from hal.planes.tasks.waiting import Waiting
 from hal.store.operations import NodeRow
 
 BY_DEPENDENCY = "dependency"
+INSTANCE = "instance"
+"""Under this name the store's meta table keeps which HAL it is."""
 
 
 class JobTable:
@@ -46,6 +48,8 @@ class JobTable:
         """Jobs with active attempts."""
         self.nodes: dict[str, NodeRow] = {}
         self.next_id = 1
+        self.instance = ""
+        """Which HAL this is, for the attempts' tokens: random, kept from its first start on."""
         self.draft = Draft(self.interning, self.next_id)
 
     # ── staging ───────────────────────────────────────────────────────────────────────────────────────────────────

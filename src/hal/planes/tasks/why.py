@@ -5,7 +5,7 @@ Pure.
 
 from __future__ import annotations
 
-from hal.core.model import Reason, TaskState, Verdict
+from hal.core.model import Reason, TaskState, Verdict, plural
 from hal.planes.tasks.engine_view import EngineView
 from hal.planes.tasks.live import LiveJob
 from hal.planes.tasks.table import JobTable
@@ -25,7 +25,7 @@ def why(table: JobTable, engine: EngineView, job: LiveJob, now_ms: int) -> Verdi
         return Verdict(
             job=job.id,
             reason=Reason.HELD,
-            message=f"held: {_tasks(counts.held)} until somebody releases {_them(counts.held)}",
+            message=f"held: {plural(counts.held, 'task')} until somebody releases {_them(counts.held)}",
             helps=(f"hal release {job.id}",),
         )
     eligible = [span for span in job.spans if span.state is TaskState.PENDING and job.eligible_of(span) <= now_ms]
@@ -74,11 +74,7 @@ def _later(job: LiveJob, now_ms: int) -> Verdict:
 def _goes_on(job: LiveJob) -> str:
     if job.counts.active == 0:
         return f"has ended: {job.state}"
-    return f"nothing waits: {_tasks(job.counts.active)} {job.state}"
-
-
-def _tasks(count: int) -> str:
-    return "1 task" if count == 1 else f"{count} tasks"
+    return f"nothing waits: {plural(job.counts.active, 'task')} {job.state}"
 
 
 def _them(count: int) -> str:
