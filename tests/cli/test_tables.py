@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 import yaml
 
+from hal.cli.tables import GAP, fitted
 from tests.cli.conftest import Ran, Serve
 from tests.client.scripted_server import Asked, Reply, as_json, problem
 
@@ -244,3 +245,24 @@ def test_wait_gives_up_after_its_timeout(serve: Serve, hal: Hal) -> None:
     ran = hal("wait", "1", "--timeout", "0.2s")
     assert ran.code == 124
     assert "job 1 has not ended after 0.2 s" in ran.err
+
+
+WIDE = ("ID", "NAME", "USER", "QUEUE", "STATE", "TASKS", "NODES", "TIME", "WAIT/REASON")
+LONG = ("12", "a-very-long-name-for-a-job", "ada", "default", "running", "0/1", "1", "0:56", "a reason as long as that")
+
+
+@pytest.mark.parametrize(
+    ("width", "shown"),
+    [
+        (120, {*WIDE}),
+        (80, {*WIDE}),
+        (60, {"ID", "NAME", "QUEUE", "STATE", "TASKS", "TIME", "WAIT/REASON"}),
+        (40, {"ID", "NAME", "STATE", "TASKS", "TIME"}),
+    ],
+)
+def test_a_narrow_window_shortens_texts_then_leaves_columns_out(width: int, shown: set[str]) -> None:
+    """Never the id or the state of a job; a line is never longer than the window."""
+    widths = fitted(WIDE, [LONG], width)
+    assert {WIDE[at] for at in widths} == shown
+    assert sum(widths.values()) + GAP * (len(widths) - 1) <= width
+    assert widths[WIDE.index("STATE")] == len("running")

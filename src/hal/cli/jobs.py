@@ -82,10 +82,11 @@ def _watch(screen: Screen, rows: Callable[[], Sequence[Sequence[str]]]) -> None:
 
     from hal.cli.tables import console_on, rich_table
 
-    with Live(console=console_on(screen.out), auto_refresh=False, screen=False) as live:
+    console = console_on(screen.out)
+    with Live(console=console, auto_refresh=False, screen=False) as live:
         try:
             while True:
-                live.update(rich_table(COLUMNS, rows(), "STATE"), refresh=True)
+                live.update(rich_table(COLUMNS, rows(), "STATE", console.width), refresh=True)
                 time.sleep(WATCH_EVERY_S)
         except KeyboardInterrupt:
             return

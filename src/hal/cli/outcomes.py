@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from hal.client.views import Outcome
 
 
+_SAID = {"finalising": "is being stopped"}
+"""States that say little to people."""
+
+
 def report(screen: Screen, outcomes: Iterable[Outcome], done: str = "") -> int:
     """Say each as it comes; the exit code is the worst (largest) of theirs, 0 when all went well.
 
@@ -33,7 +37,7 @@ def report(screen: Screen, outcomes: Iterable[Outcome], done: str = "") -> int:
             if outcome.hint:
                 click.echo(f"hint: {outcome.hint}", err=True)
         elif not screen.quiet:
-            screen.line(f"{outcome.id} {outcome.state or done}")
+            screen.line(f"{outcome.id} {_SAID.get(outcome.state, outcome.state) or done}")
     if screen.plain:
         screen.emit(told)
     return code

@@ -51,10 +51,27 @@ def wait_for(screen: Screen, ids: Sequence[str], timeout_s: float | None, *, fir
     Raises:
         TimedOutError: `timeout_s` passed.
     """
-    from hal.cli.endings import ending, job_exit_code
-    from hal.client.ended import as_ended
+    from hal.cli.endings import job_exit_code
 
     ended: list[JobInfo] = []
+    try:
+        _tell_each(screen, ids, timeout_s, ended, first=first)
+    except KeyboardInterrupt:
+        left = len(ids) - len(ended)
+        screen.note(f"interrupted; {'the job goes' if left == 1 else f'{left} jobs go'} on")
+        return exit_codes.INTERRUPTED
+    if screen.plain:
+        screen.emit(ended)
+    return max((job_exit_code(info) for info in ended), default=exit_codes.OK)
+
+
+def _tell_each(
+    screen: Screen, ids: Sequence[str], timeout_s: float | None, ended: list[JobInfo], *, first: bool
+) -> None:
+    """Say of each how it ended, and put it into `ended`."""
+    from hal.cli.endings import ending
+    from hal.client.ended import as_ended
+
     since_s = time.monotonic()
     with Progress(screen) as progress:
 
@@ -68,6 +85,3 @@ def wait_for(screen: Screen, ids: Sequence[str], timeout_s: float | None, *, fir
                 screen.line(ending(info))
             if first:
                 break
-    if screen.plain:
-        screen.emit(ended)
-    return max((job_exit_code(info) for info in ended), default=exit_codes.OK)

@@ -77,8 +77,8 @@ def test_a_gang_says_how_many_nodes_fit_now_and_what_would_help() -> None:
     verdict = explain(state, 2, 0)
     assert (verdict.reason, verdict.resource, verdict.asked) == (Reason.RESOURCES, "cpu", 2_000)
     assert (verdict.starts_at_ms, verdict.basis) == (30_000, "reservation")
-    assert verdict.helps == ("nodes=1 would fit now",)
-    assert "on each of 2 nodes (1 fit now)" in verdict.message
+    assert verdict.helps == ("1 node instead of 2 would fit now",)
+    assert "on each of 2 nodes; 1 node has all it needs free now" in verdict.message
 
 
 @pytest.mark.parametrize("backfill", list(Backfill))

@@ -121,13 +121,16 @@ def explain(state: State, job: int, now_ms: int) -> Verdict:
     if fit >= spec.nodes:
         return _overtaken(state, job, slot, shape, spec, now_ms, position, forecast, basis)
     resource, asked, available, node = _shortage(state, spec, shape)
-    helps = (f"nodes={fit} would fit now",) if 0 < fit < spec.nodes else ()
-    many = f" on each of {spec.nodes} nodes ({fit} fit now)" if spec.nodes > 1 else ""
+    helps = (f"{plural(fit, 'node')} instead of {spec.nodes} would fit now",) if 0 < fit < spec.nodes else ()
     wanted, most = told_apart(resource, asked, available)
     what = plural(asked, "node") if resource == "nodes" else f"{wanted} {resource}"
+    message = f"waits for {what}; the most free is {most}{f' on {node}' if node else ''}"
+    if spec.nodes > 1:
+        have = {0: "no node has", 1: "1 node has"}.get(fit, f"{fit} nodes have")
+        message = f"waits for {what} on each of {spec.nodes} nodes; {have} all it needs free now"
     return Verdict(
         job=job, reason=Reason.RESOURCES, resource=resource, asked=asked, available=available, node=node,
-        message=f"waits for {what}{many}; the most free is {most}{f' on {node}' if node else ''}",
+        message=message,
         starts_at_ms=forecast, basis=basis, position=position, helps=helps,
     )  # fmt: skip
 
