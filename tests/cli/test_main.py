@@ -23,8 +23,13 @@ HEAVY = ("numba", "numpy", "rich", "sqlalchemy", "httpx", "msgspec", "yaml", "ht
 
 
 def commands() -> list[str]:
+    """`jobs`, `node fence`, …: all that can be typed."""
     context = click.Context(root)
-    return [name for name in COMMANDS if isinstance(root.get_command(context, name), click.Command)]
+    names = []
+    for name in COMMANDS:
+        found = root.get_command(context, name)
+        names += [f"{name} {inner}" for inner in found.commands] if isinstance(found, click.Group) else [name]
+    return names
 
 
 def test_version_is_that_of_the_package(hal: Hal) -> None:
@@ -57,10 +62,12 @@ def test_help_imports_no_command(hal: Hal) -> None:
 @pytest.mark.parametrize("name", commands())
 def test_every_command_has_help_with_examples_on_h(name: str, hal: Hal) -> None:
     """`-h` and `--help` are the same, and show how the command is used."""
-    short, long = hal(name, "-h"), hal(name, "--help")
+    short, long = hal(*name.split(), "-h"), hal(*name.split(), "--help")
     assert short == long
     assert (short.code, short.err) == (0, "")
     assert f"hal {name}" in short.out.partition("Usage:")[2]
+    examples = [line for line in short.out.partition("Examples:")[2].splitlines() if f"hal {name}" in line]
+    assert examples, "no line to type"
 
 
 def test_a_mistyped_command_names_the_nearest(hal: Hal) -> None:

@@ -86,7 +86,7 @@ def _watch(screen: Screen, rows: Callable[[], Sequence[Sequence[str]]]) -> None:
     with Live(console=console, auto_refresh=False, screen=False) as live:
         try:
             while True:
-                live.update(rich_table(COLUMNS, rows(), "STATE", console.width), refresh=True)
+                live.update(rich_table(COLUMNS, rows(), "STATE", console), refresh=True)
                 time.sleep(WATCH_EVERY_S)
         except KeyboardInterrupt:
             return

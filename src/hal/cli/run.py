@@ -75,12 +75,14 @@ class _Attended:
 
     def result(self) -> int:
         """Its exit code, when it has ended and its output is shown."""
+        from hal.core.model import plural
+
         info = self._job.refresh()
         tasks, nodes = info.tasks, info.nodes
         if tasks * nodes > MAX_FOLLOWED:
             self._screen.note(
-                f"job {info.id} has {tasks} tasks on {nodes} nodes each: its output is not shown here "
-                f"(hal logs {info.id}.0)"
+                f"job {info.id} has {plural(tasks, 'task')}{f' on {nodes} nodes each' if nodes > 1 else ''}: its output "
+                f"is not shown here (hal logs {info.id}.0)"
             )
             tasks = 0
         with Progress(self._screen) as progress:

@@ -56,10 +56,10 @@ def _total(widths: dict[int, int]) -> int:
     return sum(widths.values()) + GAP * max(0, len(widths) - 1)
 
 
-def rich_table(columns: Sequence[str], rows: Sequence[Sequence[str]], state_column: str, width: int) -> Table:
-    """The table as rich draws it."""
-    shown = fitted(columns, rows, width)
-    table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
+def rich_table(columns: Sequence[str], rows: Sequence[Sequence[str]], state_column: str, console: Console) -> Table:
+    """The table as rich draws it there."""
+    shown = fitted(columns, rows, console.width)
+    table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="" if console.no_color else "bold")
     for at, wide in shown.items():
         table.add_column(Text(columns[at]), no_wrap=True, overflow="ellipsis", width=wide)
     for row in rows:
@@ -75,4 +75,4 @@ def rich_table(columns: Sequence[str], rows: Sequence[Sequence[str]], state_colu
 def print_rich(stream: TextIO, columns: Sequence[str], rows: Sequence[Sequence[str]], state_column: str) -> None:
     """Write the table to a terminal."""
     console = console_on(stream)
-    console.print(rich_table(columns, rows, state_column, console.width))
+    console.print(rich_table(columns, rows, state_column, console))

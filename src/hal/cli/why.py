@@ -35,7 +35,7 @@ def why(screen: Screen, job: str) -> None:
 
 def _render(screen: Screen, answer: WhyInfo) -> None:
     from hal.cli.wording import instant
-    from hal.core.model import told_apart
+    from hal.core.model import plural, told_apart
 
     screen.line(answer.message)
     wanted, free = told_apart(answer.resource, answer.asked, answer.available)
@@ -48,7 +48,11 @@ def _render(screen: Screen, answer: WhyInfo) -> None:
             "reason": answer.reason if answer.reason != "none" else "",
             "asks for": asked,
             "free now": f"{there}{where}",
-            "ahead of it": "" if answer.position is None else str(answer.position),
+            "ahead of it": ""
+            if answer.position is None
+            else plural(answer.position, "job")
+            if answer.position
+            else "nobody",
             "starts": f"{forecast}{f' ({answer.basis})' if answer.basis else ''}" if forecast else "",
         }
     )

@@ -33,6 +33,7 @@ from hal.client.http import (
 from hal.client.outcome import ids_of
 from hal.client.specs import JobOptions
 from hal.client.sse import EventReader
+from hal.client.steps import Steps, controlled
 from hal.client.submission import SpecLike, sort_out
 from hal.client.views import (
     EventInfo,
@@ -137,19 +138,19 @@ class AsyncClient:
 
     async def cancel(self, *ids: str | int, **filters: Any) -> list[Outcome]:
         """As `Client.cancel`."""
-        return await self._control("cancel", ids, filters)
+        return await self.drive(controlled("cancel", ids, filters))
 
     async def hold(self, *ids: str | int, **filters: Any) -> list[Outcome]:
         """As `Client.hold`."""
-        return await self._control("hold", ids, filters)
+        return await self.drive(controlled("hold", ids, filters))
 
     async def release(self, *ids: str | int, **filters: Any) -> list[Outcome]:
         """As `Client.release`."""
-        return await self._control("release", ids, filters)
+        return await self.drive(controlled("release", ids, filters))
 
     async def requeue(self, *ids: str | int, **filters: Any) -> list[Outcome]:
         """As `Client.requeue`."""
-        return await self._control("requeue", ids, filters)
+        return await self.drive(controlled("requeue", ids, filters))
 
     # ── the rest ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -267,23 +268,16 @@ class AsyncClient:
 
     # ── parts ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _control(self, action: str, ids: Sequence[str | int], filters: Mapping[str, Any]) -> list[Outcome]:
-        names = [str(one) for one in ids]
-        chosen = calls.filters_of(filters)
-        if not names and not chosen:
-            return []
-        outcomes: dict[str, Outcome] = {}
-        for start in range(0, len(names), calls.MAX_IDS_A_CALL):
-            part = names[start : start + calls.MAX_IDS_A_CALL]
-            outcomes |= {one.id: one for one in await self.call(calls.control(action, part))}
-        while chosen:
-            found = {one.id: one for one in await self.call(calls.control(action, (), chosen))}
-            new = found.keys() - outcomes.keys()
-            outcomes |= found
-            # One call acts on so many at most; what it has acted on may match the filter still.
-            if not new or len(found) < calls.MAX_IDS_A_CALL:
-                break
-        return list(outcomes.values())
+    async def drive(self, steps: Steps[T]) -> T:
+        """As `Client.drive`."""
+        answer: Any = None
+        while True:
+            try:
+                call = steps.send(answer)
+            except StopIteration as finished:
+                result: T = finished.value
+                return result
+            answer = await self.call(call)
 
     async def paged(self, call: Callable[[int, str], Call[Page[T]]], limit: int | None) -> AsyncIterator[T]:
         """As `Client.paged`."""

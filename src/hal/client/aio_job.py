@@ -11,9 +11,10 @@ from hal.client.backoff import FIRST_DELAY_S, LONGEST_DELAY_S, Backoff
 from hal.client.calls import Call
 from hal.client.follow import NODE_PATIENCE_S, NOT_BEGUN
 from hal.client.http import BrokenStreamError
-from hal.client.outcome import error_of, failure_of
+from hal.client.outcome import error_of
+from hal.client.steps import waited
 from hal.client.views import JobInfo, LogPart, Outcome, TaskInfo, WhyInfo
-from hal.core.model import TaskState, TimedOutError, UnreachableError
+from hal.core.model import TaskState, UnreachableError
 
 if TYPE_CHECKING:
     from hal.client.aio import AsyncClient
@@ -51,19 +52,11 @@ class AsyncJob:
 
     async def wait(self, timeout: float | None = None, *, check: bool = False) -> JobInfo:
         """As `Job.wait`."""
-        loop = asyncio.get_running_loop()
-        deadline_s = None if timeout is None else loop.time() + timeout
-        while True:
-            left_s = calls.LONG_POLL_S if deadline_s is None else deadline_s - loop.time()
-            info = await self._client.call(calls.wait(self.id, max(0.0, min(left_s, calls.LONG_POLL_S))))
-            self._info = info
-            if info.ended:
-                break
-            if deadline_s is not None and loop.time() >= deadline_s:
-                raise TimedOutError(f"job {self.id} is still {info.state} after {timeout:g} s", hint="it goes on")
-        if check and info.state is not TaskState.SUCCEEDED:
-            raise failure_of(info)
-        return info
+        clock = asyncio.get_running_loop().time
+        return await self._client.drive(waited(self.id, timeout, check=check, clock=clock, seen=self._seen))
+
+    def _seen(self, info: JobInfo) -> None:
+        self._info = info
 
     async def logs(self, stream: str = "stdout", *, task: int = 0, rank: int = 0, attempt: int | None = None) -> str:
         """As `Job.logs` without `follow`."""

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from hal.client import calls
 from hal.client.follow import LogFollower
-from hal.client.outcome import error_of, failure_of
+from hal.client.outcome import error_of
+from hal.client.steps import waited
 from hal.client.views import JobInfo, LogPart, Outcome, TaskInfo, WhyInfo
-from hal.core.model import TaskState, TimedOutError
+from hal.core.model import TaskState
 
 if TYPE_CHECKING:
     from hal.client.sync import Client
@@ -73,18 +74,10 @@ class Job:
             TimedOutError: it has not ended by then; it goes on.
             JobFailedError: with `check`, it failed, was cancelled or ran into its limit.
         """
-        deadline_s = None if timeout is None else time.monotonic() + timeout
-        while True:
-            left_s = calls.LONG_POLL_S if deadline_s is None else deadline_s - time.monotonic()
-            info = self.client.call(calls.wait(self.id, max(0.0, min(left_s, calls.LONG_POLL_S))))
-            self._info = info
-            if info.ended:
-                break
-            if deadline_s is not None and time.monotonic() >= deadline_s:
-                raise TimedOutError(f"job {self.id} is still {info.state} after {timeout:g} s", hint="it goes on")
-        if check and info.state is not TaskState.SUCCEEDED:
-            raise failure_of(info)
-        return info
+        return self.client.drive(waited(self.id, timeout, check=check, clock=time.monotonic, seen=self._seen))
+
+    def _seen(self, info: JobInfo) -> None:
+        self._info = info
 
     @overload
     def logs(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, TypeVar, Unpack, overload
 
@@ -21,6 +21,7 @@ from hal.client.job import Job
 from hal.client.outcome import ids_of
 from hal.client.specs import JobOptions
 from hal.client.sse import EventReader
+from hal.client.steps import Steps, controlled
 from hal.client.submission import SpecLike, sort_out
 from hal.client.views import (
     EventInfo,
@@ -152,19 +153,19 @@ class Client:
 
     def cancel(self, *ids: str | int, **filters: Any) -> list[Outcome]:
         """Cancel jobs (`42`) and tasks (`42.7`) by id, or all that a filter names; one outcome each."""
-        return self._control("cancel", ids, filters)
+        return self.drive(controlled("cancel", ids, filters))
 
     def hold(self, *ids: str | int, **filters: Any) -> list[Outcome]:
         """Keep jobs that have not started from starting."""
-        return self._control("hold", ids, filters)
+        return self.drive(controlled("hold", ids, filters))
 
     def release(self, *ids: str | int, **filters: Any) -> list[Outcome]:
         """Let held jobs start again."""
-        return self._control("release", ids, filters)
+        return self.drive(controlled("release", ids, filters))
 
     def requeue(self, *ids: str | int, **filters: Any) -> list[Outcome]:
         """Stop running tasks and let them, or ended ones, run again as a new attempt."""
-        return self._control("requeue", ids, filters)
+        return self.drive(controlled("requeue", ids, filters))
 
     # ── the rest ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -217,23 +218,16 @@ class Client:
         """Send one call of REST /v1 and read its answer."""
         return call.read(self.connections.send(call.request))
 
-    def _control(self, action: str, ids: Sequence[str | int], filters: Mapping[str, Any]) -> list[Outcome]:
-        names = [str(one) for one in ids]
-        chosen = calls.filters_of(filters)
-        if not names and not chosen:
-            return []
-        outcomes: dict[str, Outcome] = {}
-        for start in range(0, len(names), calls.MAX_IDS_A_CALL):
-            part = names[start : start + calls.MAX_IDS_A_CALL]
-            outcomes |= {one.id: one for one in self.call(calls.control(action, part))}
-        while chosen:
-            found = {one.id: one for one in self.call(calls.control(action, (), chosen))}
-            new = found.keys() - outcomes.keys()
-            outcomes |= found
-            # One call acts on so many at most; what it has acted on may match the filter still.
-            if not new or len(found) < calls.MAX_IDS_A_CALL:
-                break
-        return list(outcomes.values())
+    def drive(self, steps: Steps[T]) -> T:
+        """Make the calls that it yields, one after the other; its result."""
+        answer: Any = None
+        while True:
+            try:
+                call = steps.send(answer)
+            except StopIteration as finished:
+                result: T = finished.value
+                return result
+            answer = self.call(call)
 
     def paged(self, call: Callable[[int, str], Call[Page[T]]], limit: int | None) -> Iterator[T]:
         """Items of all pages of a listing; `call` gets a page's size and the cursor of the page before."""

@@ -150,6 +150,18 @@ _CONTROL_TEXT = {
 }
 
 
+def _get(path: str, name: str, tag: str, summary: str, **more: Any) -> Endpoint:
+    return Endpoint(method="get", path=path, name=name, tag=tag, summary=summary, **more)
+
+
+def _patch(path: str, name: str, tag: str, summary: str, **more: Any) -> Endpoint:
+    return Endpoint(method="patch", path=path, name=name, tag=tag, summary=summary, **more)
+
+
+def _post(path: str, name: str, tag: str, summary: str, **more: Any) -> Endpoint:
+    return Endpoint(method="post", path=path, name=name, tag=tag, summary=summary, **more)
+
+
 def endpoints() -> list[Endpoint]:
     """All of them."""
     return [*_jobs(), *_controls(), *_tasks(), *_others()]
@@ -160,12 +172,11 @@ def _jobs() -> list[Endpoint]:
     array = {"name": "sweep", "array": "0-999", "script": "#!/bin/sh\nrun --case $HAL_ARRAY_INDEX\n"}
     fan_in = {"name": "report", "command": ["report"], "dependencies": ["afterok:sweep"]}
     return [
-        Endpoint(
-            method="post",
-            path="/v1/jobs",
-            name="submit",
-            tag="jobs",
-            summary="Submit one job or many; all are accepted, or none",
+        _post(
+            "/v1/jobs",
+            "submit",
+            "jobs",
+            "Submit one job or many; all are accepted, or none",
             text="Answers when it is durable. Jobs of one submission may name each other as dependencies.",
             params=(
                 Param(name="dry_run", text="check only; nothing is kept", schema=FLAG),
@@ -177,32 +188,29 @@ def _jobs() -> list[Endpoint]:
             status=201,
             problems=("400", "409", "413", "503"),
         ),
-        Endpoint(
-            method="get",
-            path="/v1/jobs",
-            name="listJobs",
-            tag="jobs",
-            summary="List jobs, newest first",
+        _get(
+            "/v1/jobs",
+            "listJobs",
+            "jobs",
+            "List jobs, newest first",
             params=(*_FILTERS, LIMIT, CURSOR),
             gives="JobsPage",
             problems=("400",),
         ),
-        Endpoint(
-            method="get",
-            path="/v1/jobs/{job}",
-            name="getJob",
-            tag="jobs",
-            summary="One job, with its spec",
+        _get(
+            "/v1/jobs/{job}",
+            "getJob",
+            "jobs",
+            "One job, with its spec",
             params=(_JOB,),
             gives="JobView",
             problems=("400", "404"),
         ),
-        Endpoint(
-            method="patch",
-            path="/v1/jobs/{job}",
-            name="updateJob",
-            tag="jobs",
-            summary="Change what may be changed of a job that has not ended",
+        _patch(
+            "/v1/jobs/{job}",
+            "updateJob",
+            "jobs",
+            "Change what may be changed of a job that has not ended",
             text="A new walltime holds for running tasks too, counted from their start.",
             params=(_JOB,),
             body=ref("JobPatch"),
@@ -210,12 +218,11 @@ def _jobs() -> list[Endpoint]:
             gives="JobView",
             problems=("400", "404", "409", "413", "503"),
         ),
-        Endpoint(
-            method="get",
-            path="/v1/jobs/{job}/wait",
-            name="waitForJob",
-            tag="jobs",
-            summary="Wait for the job's end",
+        _get(
+            "/v1/jobs/{job}/wait",
+            "waitForJob",
+            "jobs",
+            "Wait for the job's end",
             text="Answers as soon as it has ended, or with the job as it is after `timeout_s`: look at `state`.",
             params=(
                 _JOB,
@@ -228,12 +235,11 @@ def _jobs() -> list[Endpoint]:
             gives="JobView",
             problems=("400", "404", "503"),
         ),
-        Endpoint(
-            method="get",
-            path="/v1/jobs/{job}/why",
-            name="whyJob",
-            tag="jobs",
-            summary="Why the job does not start, when it is forecast to, and what would help",
+        _get(
+            "/v1/jobs/{job}/why",
+            "whyJob",
+            "jobs",
+            "Why the job does not start, when it is forecast to, and what would help",
             params=(_JOB,),
             gives="WhyView",
             problems=("400", "404"),
@@ -243,12 +249,11 @@ def _jobs() -> list[Endpoint]:
 
 def _controls() -> list[Endpoint]:
     return [
-        Endpoint(
-            method="post",
-            path=f"/v1/jobs/{action}",
-            name=f"{action}Jobs",
-            tag="jobs",
-            summary=f"{action.capitalize()} jobs and tasks, by id or filter",
+        _post(
+            f"/v1/jobs/{action}",
+            f"{action}Jobs",
+            "jobs",
+            f"{action.capitalize()} jobs and tasks, by id or filter",
             text=f"{text} One outcome for each; a refused one does not keep the others back.",
             params=(_KEY,),
             body=ref("ControlBody"),
@@ -266,32 +271,29 @@ def _controls() -> list[Endpoint]:
 def _tasks() -> list[Endpoint]:
     task = Param(name="task", text="task number, from 0", schema={**_INT, "default": 0})
     return [
-        Endpoint(
-            method="get",
-            path="/v1/jobs/{job}/tasks",
-            name="listTasks",
-            tag="tasks",
-            summary="The job's tasks, each with its latest attempt",
+        _get(
+            "/v1/jobs/{job}/tasks",
+            "listTasks",
+            "tasks",
+            "The job's tasks, each with its latest attempt",
             params=(_JOB, _STATE, LIMIT, CURSOR),
             gives="TasksPage",
             problems=("400", "404"),
         ),
-        Endpoint(
-            method="get",
-            path="/v1/jobs/{job}/tasks/{task}",
-            name="getTask",
-            tag="tasks",
-            summary="One task with all its attempts",
+        _get(
+            "/v1/jobs/{job}/tasks/{task}",
+            "getTask",
+            "tasks",
+            "One task with all its attempts",
             params=(_JOB, Param(name="task", where="path", text="task number, from 0", schema=_INT, example=0)),
             gives="TaskView",
             problems=("400", "404"),
         ),
-        Endpoint(
-            method="get",
-            path="/v1/jobs/{job}/logs",
-            name="readLog",
-            tag="tasks",
-            summary="Output of one step, as bytes",
+        _get(
+            "/v1/jobs/{job}/logs",
+            "readLog",
+            "tasks",
+            "Output of one step, as bytes",
             text=(
                 "Read at its node. With `follow` the answer goes on until the step has ended; before it has started it "
                 "waits. `HAL-Log-Offset` says where the data begins: later than asked when older output is gone."
@@ -330,37 +332,24 @@ def _tasks() -> list[Endpoint]:
 def _others() -> list[Endpoint]:
     name = Param(name="name", where="path", text="node name", schema={"type": "string"}, example="n1")
     return [
-        Endpoint(method="get", path="/v1/nodes", name="listNodes", tag="nodes", summary="All nodes", gives="NodesList"),
-        Endpoint(
-            method="get",
-            path="/v1/nodes/{name}",
-            name="getNode",
-            tag="nodes",
-            summary="One node",
-            params=(name,),
-            gives="NodeView",
-            problems=("404",),
-        ),
-        Endpoint(
-            method="post",
-            path="/v1/nodes/{name}/fence",
-            name="fenceNode",
-            tag="nodes",
-            summary="Declare that an unreachable node is gone for good",
+        _get("/v1/nodes", "listNodes", "nodes", "All nodes", gives="NodesList"),
+        _get("/v1/nodes/{name}", "getNode", "nodes", "One node", params=(name,), gives="NodeView", problems=("404",)),
+        _post(
+            "/v1/nodes/{name}/fence",
+            "fenceNode",
+            "nodes",
+            "Declare that an unreachable node is gone for good",
             text="Its attempts end as lost and their tasks wait again. Only say so when nothing can be running there.",
             params=(name,),
             gives="NodeView",
             problems=("404", "409", "503"),
         ),
-        Endpoint(
-            method="get", path="/v1/queues", name="listQueues", tag="queues", summary="All queues", gives="QueuesList"
-        ),
-        Endpoint(
-            method="get",
-            path="/v1/events",
-            name="listEvents",
-            tag="events",
-            summary="The feed of events, as a page or as server-sent events",
+        _get("/v1/queues", "listQueues", "queues", "All queues", gives="QueuesList"),
+        _get(
+            "/v1/events",
+            "listEvents",
+            "events",
+            "The feed of events, as a page or as server-sent events",
             text=(
                 "With `Accept: text/event-stream` it goes on for ever: `id` is the sequence number, `event` the kind, "
                 "`data` the event. Resume with `Last-Event-ID`. A reader that is too slow gets `event: lagged` and is "
@@ -376,28 +365,13 @@ def _others() -> list[Endpoint]:
             media={"text/event-stream": {"type": "string"}},
             problems=("400", "503"),
         ),
-        Endpoint(
-            method="get",
-            path="/v1/health",
-            name="health",
-            tag="service",
-            summary="How the controller is",
-            gives="Health",
-        ),
-        Endpoint(
-            method="get",
-            path="/v1/version",
-            name="version",
-            tag="service",
-            summary="What speaks here",
-            gives="VersionInfo",
-        ),
-        Endpoint(
-            method="get",
-            path="/v1/openapi.json",
-            name="openapi",
-            tag="service",
-            summary="This document",
+        _get("/v1/health", "health", "service", "How the controller is", gives="Health"),
+        _get("/v1/version", "version", "service", "What speaks here", gives="VersionInfo"),
+        _get(
+            "/v1/openapi.json",
+            "openapi",
+            "service",
+            "This document",
             media={"application/json": {"type": "object"}},
         ),
     ]
