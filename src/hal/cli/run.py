@@ -80,10 +80,8 @@ class _Attended:
         info = self._job.refresh()
         tasks, nodes = info.tasks, info.nodes
         if tasks * nodes > MAX_FOLLOWED:
-            self._screen.note(
-                f"job {info.id} has {plural(tasks, 'task')}{f' on {nodes} nodes each' if nodes > 1 else ''}: its output "
-                f"is not shown here (hal logs {info.id}.0)"
-            )
+            many = f"{plural(tasks, 'task')}{f' on {nodes} nodes each' if nodes > 1 else ''}"
+            self._screen.note(f"job {info.id} has {many}: its output is not shown here (hal logs {info.id}.0)")
             tasks = 0
         with Progress(self._screen) as progress:
             mixer = self._mixer(tasks, nodes, progress)
