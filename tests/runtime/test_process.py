@@ -16,7 +16,7 @@ from hal.runtime.identity import identify, running
 PRELUDE = """
 import asyncio, sys
 from pathlib import Path
-from hal.core.model.errors import ConflictError
+from hal.core.model.errors import ConflictError, SpecError, StoreError
 from hal.runtime.home import Home
 from hal.runtime.process import run
 
@@ -144,16 +144,17 @@ async def main(runtime):
     assert "IndexError: bug" in text
 
 
-def test_an_error_of_hals_own_is_one_line_and_exit_code_1(home: Home) -> None:
+@pytest.mark.parametrize(("kind", "exit_code"), [("SpecError", 2), ("ConflictError", 6), ("StoreError", 1)])
+def test_an_error_of_hals_own_is_one_line_and_the_exit_code_of_its_kind(home: Home, kind: str, exit_code: int) -> None:
     """No traceback for people."""
     code, text = Started(
         home,
-        """
+        f"""
 async def main(runtime):
-    raise ConflictError("the store is from a newer version", hint="upgrade")
+    raise {kind}("the store is from a newer version", hint="upgrade")
 """,
     ).end()
-    assert code == 1
+    assert code == exit_code
     assert text == "hal test: the store is from a newer version (upgrade)"
 
 

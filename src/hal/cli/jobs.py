@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from hal.cli.command import command, pass_screen
 from hal.cli.options import filter_options, filters_from
 from hal.cli.screen import Screen
+
+if TYPE_CHECKING:
+    from hal.client.views import JobInfo
 
 COLUMNS = ("ID", "NAME", "USER", "QUEUE", "STATE", "TASKS", "NODES", "TIME", "WAIT/REASON")
 DEFAULT_LIMIT = 100
@@ -25,10 +28,12 @@ WATCH_EVERY_S = 1.0
     hal jobs                          # what waits and runs
     hal jobs --all --limit 20         # the last 20, ended ones too
     hal jobs -s failed -s timed-out   # what went wrong
+    hal jobs 42 43                    # these, ended or not
     hal jobs -w                       # watch; Ctrl-C ends
     hal jobs -o json | jq '.[].id'
     """,
 )
+@click.argument("ids", metavar="[JOB]...", nargs=-1)
 @filter_options
 @click.option("--all", "everything", is_flag=True, help="Ended jobs too.")
 @click.option(
@@ -36,10 +41,14 @@ WATCH_EVERY_S = 1.0
 )
 @click.option("-w", "--watch", is_flag=True, help="Show it again and again, until Ctrl-C.")
 @pass_screen
-def jobs(screen: Screen, /, everything: bool, limit: int, watch: bool, **which: Any) -> None:
-    """List jobs, newest first: those that wait or run; with --all or --state also ended ones."""
+def jobs(screen: Screen, /, ids: Sequence[str], everything: bool, limit: int, watch: bool, **which: Any) -> None:
+    """List jobs, newest first: those that wait or run; with --all or --state also ended ones; or those named."""
     filters = filters_from(which)
-    if not everything and "state" not in filters:
+    if ids:
+        if filters or everything:
+            raise click.UsageError("both ids and filters named; give one of them")
+        filters["ids"] = _numbers(ids)
+    elif not everything and "state" not in filters:
         from hal.core.model import TaskState
 
         filters["state"] = [one.value for one in TaskState if not one.ended]
@@ -47,13 +56,13 @@ def jobs(screen: Screen, /, everything: bool, limit: int, watch: bool, **which: 
         _watch(screen, lambda: _rows(screen, filters, limit))
         return
     if screen.plain:
-        screen.emit(list(screen.client.jobs(limit=limit or None, **filters)))
+        screen.emit(list(_found(screen, filters, limit)))
         return
     rows = _rows(screen, filters, limit)
     screen.table(COLUMNS, rows)
     if not rows and not everything:
         screen.note("no such job; `hal jobs --all` shows ended ones too")
-    elif limit and len(rows) == limit:
+    elif limit and len(rows) == limit and not ids:
         screen.note(f"the newest {limit}; --limit 0 shows all")
 
 
@@ -73,8 +82,21 @@ def _rows(screen: Screen, filters: dict[str, Any], limit: int) -> list[tuple[str
             span(ran_ms(info, now_ms)),
             remark(info, now_ms),
         )
-        for info in screen.client.jobs(limit=limit or None, **filters)
+        for info in _found(screen, filters, limit)
     ]
+
+
+def _found(screen: Screen, filters: dict[str, Any], limit: int) -> Iterable[JobInfo]:
+    """The jobs that are named, in that order; else those that match."""
+    if "ids" in filters:
+        return [screen.client.job(number).info for number in filters["ids"]]
+    return screen.client.jobs(limit=limit or None, **filters)
+
+
+def _numbers(ids: Sequence[str]) -> list[int]:
+    from hal.core.model import parse_task_ref
+
+    return list(dict.fromkeys(parse_task_ref(one)[0] for one in ids))
 
 
 def _watch(screen: Screen, rows: Callable[[], Sequence[Sequence[str]]]) -> None:

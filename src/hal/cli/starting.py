@@ -17,6 +17,7 @@ from hal.core.model import HALError, NodeState, OverloadedError, SpecError, Unre
 from hal.runtime.home import Home
 from hal.runtime.startup import EXIT_BAD_INPUT, stage
 
+_AWAY = (NodeState.UNREACHABLE, NodeState.DOWN, NodeState.REMOVED)
 HEALTHY_S = 180.0
 """How long a controller may take to answer; a first start compiles its kernels."""
 JOINED_S = 60.0
@@ -139,7 +140,7 @@ def _there(client: Client, home: Home, plan: NodePlan, started: list[Process]) -
 
 def _joined(client: Client, name: str) -> bool:
     try:
-        return any(node.name == name and node.state is not NodeState.UNREACHABLE for node in client.nodes())
+        return any(node.name == name and node.state not in _AWAY for node in client.nodes())
     except HALError as error:
         if error.code in ("unreachable", "overloaded"):
             return False

@@ -140,3 +140,14 @@ def plane_spec() -> object:
     from hal.core.model import spec_from_plain
 
     return spec_from_plain({"command": ["true"]})
+
+
+def test_a_cancelled_job_says_who_cancelled_it() -> None:
+    """Its step ends as cancelled afterwards: that does not hide the name."""
+    plane = SmallPlane()
+    (job,) = plane.submit({})
+    plane.start((job, 0))
+    plane.plane.cancel(job, None, BY, plane.now_ms)
+    plane.commit()
+    (ended,) = plane.end(job, code=143, cause=ExitCause.CANCELLED).ended
+    assert (ended.state, ended.reason) == (TaskState.CANCELLED, "cancelled by alice")

@@ -50,8 +50,10 @@ def fits_ever(state: State, spec: ClassSpec) -> Impossible | None:
         )  # fmt: skip
     if len(matching) < spec.nodes:
         return Impossible(
-            "", 0, 0, "", spec.nodes, len(matching), f"{spec.nodes} distinct nodes asked for; there are {len(matching)}"
-        )
+            "", 0, 0, "", spec.nodes, len(matching),
+            f"{plural(spec.nodes, 'distinct node')} asked for; there {'is only' if len(matching) == 1 else 'are'} "
+            f"{len(matching) or 'none'}",
+        )  # fmt: skip
     fitting = set(matching)
     worst: tuple[int, str, int, int, str] | None = None
     for name, asked in spec.request.items():

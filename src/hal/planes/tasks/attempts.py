@@ -290,7 +290,8 @@ def _task_ends(
         # No end of the attempt's own: the span says how the task ended.
         span = Span(attempt.task, 1, after, attempt.attempt + 1, 0, attempt.retries, following.reason)
         job.spans = put(job.spans, (span,))
-    if following.state is not TaskState.SUCCEEDED:
+    if following.state is not TaskState.SUCCEEDED and not (attempt.stopping == CANCELLED and job.reason):
+        # Of a job that was cancelled, who did it says more than that its steps were.
         job.reason = _end_text(job, attempt, following.reason or end.cause, end)
     table.draft.feed.end(job.id, attempt.task, attempt.attempt, False, 0, end.ended_ms)
 
