@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from hal.core.model import ConflictError, Duration, SpecError, TaskState, spec_from_plain
 from hal.core.model.policy import Account, Policy, Queue
@@ -136,7 +137,7 @@ def test_queue_limits_and_declared_names_hold() -> None:
 )
 def test_a_signal_needs_a_walltime_that_it_comes_before(job: dict[str, Any], queue: Queue, says: str) -> None:
     """Five minutes before the end, with what the queue gives to a job that names no walltime."""
-    plane = SmallPlane(Site(queues={"default": queue}))
+    plane = SmallPlane(Policy(queues={"default": replace(queue, name="default")}))
     wanted = {"signal": {"name": "USR1", "before": "5m"}, **job}
     if says:
         assert says in refused(plane, wanted).message
