@@ -18,9 +18,11 @@ from hal.core.engine.classes import ClassSpec, Match, OwnerSpec, Requirement
 from hal.core.engine.config import Backfill, EngineConfig
 from hal.core.engine.digest import state_digest
 from hal.core.engine.events import (
+    ADOPT,
     END,
     INF,
     KEEP,
+    AllocationsAdopted,
     AttemptsEnded,
     ClockAdvanced,
     ConfigChanged,
@@ -40,9 +42,11 @@ from hal.core.engine.events import (
 )
 from hal.core.engine.invariants import check_invariants
 from tests.core.engine.model_cluster import Cluster, Node, Task
+from tests.core.engine.promise_judge import PromiseJudge
 
 SECOND = 1_000
 MAX_SLICES = 10_000
+MANY = 1 << 20
 
 REQUESTS = [
     {"cpu": 1000},
@@ -93,26 +97,45 @@ class EngineSafety(RuleBasedStateMachine):
         self.judge = Cluster()
         self.log: list[Any] = []
         self.health: dict[str, Health] = {}
+        self.promises: dict[str, PromiseJudge] = {}
+        self.max_reservations = MANY
 
     @initialize(
         backfill=st.sampled_from(list(Backfill)),
+        max_reservations=st.sampled_from([MANY, MANY, 1, 2]),
         order=st.sampled_from(["fcfs", "sjf"]),
         placement=st.sampled_from(["first-fit", "best-fit"]),
         slice_work=st.integers(1, 60),
         count=st.integers(1, 5),
         data=st.data(),
     )
-    def begin(self, backfill: Backfill, order: str, placement: str, slice_work: int, count: int, data: Any) -> None:
+    def begin(
+        self,
+        backfill: Backfill,
+        max_reservations: int,
+        order: str,
+        placement: str,
+        slice_work: int,
+        count: int,
+        data: Any,
+    ) -> None:
         self.slice_work = slice_work
+        self.max_reservations = max_reservations
         configs = self.configs(backfill, order, placement)
         self.config = self.first_config = configs["as configured"]
         self.states = {name: State(config) for name, config in configs.items()}
+        self.promises = {name: PromiseJudge() for name in configs}
         for number in range(count):
             self.node_joins(f"n{number}", data.draw(st.sampled_from(CAPACITIES)), data.draw(st.sampled_from(LABELS)))
 
     def configs(self, backfill: Backfill, order: str, placement: str) -> dict[str, EngineConfig]:
         """The same policy for each of the engines."""
-        common: dict[str, Any] = {"backfill": backfill, "order": order, "placement": placement}
+        common: dict[str, Any] = {
+            "backfill": backfill,
+            "order": order,
+            "placement": placement,
+            "max_reservations": self.max_reservations,
+        }
         return {
             "as configured": EngineConfig(**common),
             "without parking": EngineConfig(**common, parking=False),
@@ -125,6 +148,11 @@ class EngineSafety(RuleBasedStateMachine):
         self.log.append(event)
         for state in self.states.values():
             apply(state, event)
+
+    def another_world(self) -> None:
+        """What was promised so far was promised on other nodes, plans or rules."""
+        for judge in self.promises.values():
+            judge.forget()
 
     def node_joins(self, name: str, capacity: dict[str, int], labels: dict[str, str]) -> None:
         self.happen(NodesChanged(nodes=(NodeSpec(name, dict(capacity), dict(labels)),)))
@@ -253,6 +281,7 @@ class EngineSafety(RuleBasedStateMachine):
         if walltime is not None:
             rows[0]["walltime_ms"] = rows[0]["planned_ms"] = walltime * SECOND
         assert rows[0]["walltime_ms"] == KEEP or walltime is not None
+        self.another_world()
         self.happen(JobsUpdated(rows))
         for task in self.judge.tasks.values():
             if task.job == job and task.state in ("pending", "running"):
@@ -261,6 +290,47 @@ class EngineSafety(RuleBasedStateMachine):
                 if walltime is not None:
                     task.planned_ms = walltime * SECOND
 
+    @precondition(lambda self: any(not node.gone for node in self.judge.nodes.values()))
+    @rule(
+        pick=st.integers(0, 9),
+        request=st.sampled_from(REQUESTS),
+        walltime=st.sampled_from(WALLTIMES),
+        gang=st.booleans(),
+    )
+    def attempt_is_adopted(self, pick: int, request: dict[str, int], walltime: int | None, gang: bool) -> None:
+        """What another controller had started, as far as there is room for it."""
+        names = [
+            name
+            for name, node in self.judge.nodes.items()
+            if not node.gone and all(self.judge.free(name).get(r, 0) >= n for r, n in request.items())
+        ]
+        chosen = tuple((names[pick % len(names) :] + names)[: 2 if gang else 1]) if names else ()
+        if not chosen or len(set(chosen)) < len(chosen):
+            return
+        self.another_world()
+        row = np.zeros(1, ADOPT)
+        row["job"], row["attempt"], row["row_count"] = self.next_job, 2, len(chosen)
+        row["submit_ms"], row["start_ms"] = self.now, self.now
+        row["walltime_ms"], row["planned_ms"] = INF if walltime is None else walltime * SECOND, -1
+        kind = ClassSpec(dict(request), len(chosen))
+        self.happen(AllocationsAdopted(row, np.arange(len(chosen)), chosen, (kind,), (OwnerSpec(),)))
+        self.judge.tasks[(self.next_job, 0)] = Task(
+            job=self.next_job,
+            task=0,
+            attempt=2,
+            request=dict(request),
+            gang=len(chosen),
+            constraints=(),
+            priority=0,
+            planned_ms=int(row["walltime_ms"][0]),
+            eligible_ms=self.now,
+            held=False,
+            state="running",
+            nodes=chosen,
+            start_ms=self.now,
+        )
+        self.next_job += 1
+
     @rule(pick=st.integers(0, 9), health=st.sampled_from(list(Health)))
     def node_changes(self, pick: int, health: Health) -> None:
         names = list(self.judge.nodes)
@@ -268,6 +338,7 @@ class EngineSafety(RuleBasedStateMachine):
         node = self.judge.nodes[name]
         if node.gone:
             return
+        self.another_world()
         self.happen(NodesChanged(nodes=(NodeSpec(name, dict(node.capacity), dict(node.labels), health),)))
         node.up = health is Health.UP
         self.health[name] = health
@@ -281,6 +352,7 @@ class EngineSafety(RuleBasedStateMachine):
     @rule(pick=st.integers(0, 9))
     def node_leaves(self, pick: int) -> None:
         """Its attempts go on holding it until they are reported ended."""
+        self.another_world()
         names = [name for name, node in self.judge.nodes.items() if not node.gone]
         name = names[pick % len(names)]
         self.happen(NodesChanged(removed=(name,)))
@@ -292,6 +364,7 @@ class EngineSafety(RuleBasedStateMachine):
         placement=st.sampled_from(["first-fit", "best-fit"]),
     )
     def policy_changes(self, backfill: Backfill, order: str, placement: str) -> None:
+        self.another_world()
         configs = self.configs(backfill, order, placement)
         self.config = configs["as configured"]
         self.log.append(ConfigChanged(self.config))
@@ -304,11 +377,16 @@ class EngineSafety(RuleBasedStateMachine):
     def decide(self, refuse: bool) -> None:
         # Every cycle sees the clock that the scheduler would have shown it.
         self.happen(ClockAdvanced(self.now))
+        waiting = {
+            (task.job, task.task): self.rank(task) for task in self.judge.waiting(self.now) if self.judge.possible(task)
+        }
         passes = {name: self.whole_pass(state, name) for name, state in self.states.items()}
         starts = passes["as configured"]
         for name, others in passes.items():
             assert others == starts, f"{name}: {others} instead of {starts}"
         self.judge_starts(starts)
+        for name, judge in self.promises.items():
+            judge.after_pass(self.states[name], self.judge, waiting, self.now, self.config.backfill)
         if refuse and starts:
             self.refuse_last(starts)
 
