@@ -165,7 +165,7 @@ def _tasks_end_as_they_must(seen: Evidence, job: int) -> None:
         attempts = seen.records.attempts.get((job, task.task), [])
         if never:
             _hold(not attempts, job, f"{job}.{task.task} ran, though {never}")
-            _hold(task.state is TaskState.FAILED, job, f"{job}.{task.task} is {task.state.value}, though {never}")
+            _hold(task.state is TaskState.CANCELLED, job, f"{job}.{task.task} is {task.state.value}, though {never}")
         else:
             _follows(seen, job, task.task, task.state, attempts)
     states = Counter(task.state for task in tasks)

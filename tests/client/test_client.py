@@ -40,7 +40,7 @@ def test_submit_sends_the_spec_that_the_keywords_mean(serve: Serve, client: Clie
     assert spec["request"] == {"cpu": "4", "gpu": "0.5", "memory": "8GiB"}
     assert spec["walltime"] == "1h30m"
     assert spec["array"] == {"count": 5, "step": 2}
-    assert spec["dependencies"] == [{"job": "42", "kind": "afterok"}, {"job": "7", "kind": "afterany"}]
+    assert spec["dependencies"] == [{"job": "42"}, {"job": "7", "kind": "afterany"}]
     assert spec["retries"] == {"max": 2}
     assert spec["constraints"] == [{"label": "gpu", "values": ["a100", "h100"]}]
     assert spec["workdir"] == "/tmp"

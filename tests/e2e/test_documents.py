@@ -22,16 +22,16 @@ def blocks(page: str, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
 
 
-def test_the_commands_of_the_manual_work(own_hal: LiveHal, tmp_path: Path) -> None:
-    """Every block of docs/cli.md that begins with `set -e`, in order, in one shell with a fresh HAL."""
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "hal").write_text(f'#!/bin/sh\nexec {sys.executable} -m hal.cli.main "$@"\n')
-    (tmp_path / "bin" / "hal").chmod(0o755)
-    script = "\n".join(block for block in blocks("docs/cli.md", "sh") if block.startswith("set -e"))
-    env = own_hal.environment | {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"}
+def run_page(page: str, live: LiveHal, directory: Path) -> str:
+    """Run every block of a page that begins with `set -e`, in order, in one shell; what it printed."""
+    (directory / "bin").mkdir()
+    (directory / "bin" / "hal").write_text(f'#!/bin/sh\nexec {sys.executable} -m hal.cli.main "$@"\n')
+    (directory / "bin" / "hal").chmod(0o755)
+    script = "\n".join(block for block in blocks(page, "sh") if block.startswith("set -e"))
+    env = live.environment | {"PATH": f"{directory / 'bin'}:{os.environ['PATH']}"}
     ran = subprocess.run(
         ["bash", "-c", script],
-        cwd=tmp_path,
+        cwd=directory,
         env=env,
         capture_output=True,
         text=True,
@@ -39,9 +39,24 @@ def test_the_commands_of_the_manual_work(own_hal: LiveHal, tmp_path: Path) -> No
         stdin=subprocess.DEVNULL,
     )
     assert ran.returncode == 0, f"{ran.stdout}\n{ran.stderr}"
-    assert "hello" in ran.stdout
-    assert "[1] index 1" in ran.stdout
+    return ran.stdout
+
+
+def test_the_commands_of_the_manual_work(own_hal: LiveHal, tmp_path: Path) -> None:
+    """docs/cli.md, with a fresh HAL."""
+    out = run_page("docs/cli.md", own_hal, tmp_path)
+    assert "hello" in out
+    assert "[1] index 1" in out
     assert len(json.loads((tmp_path / "jobs.json").read_text())) == 5
+
+
+def test_the_example_of_dependencies_works(shared_hal: LiveHal, tmp_path: Path) -> None:
+    """The page's story: why a job waits, why it is held, and an array that follows another one."""
+    out = run_page("docs/dependencies-of-jobs.md", shared_hal, tmp_path)
+    assert "waits for afterok of job" in out
+    assert "If that can never be met, this job is held" in out
+    assert "held by its rule on_dependency_failed" in out
+    assert "5 succeeded, 1 cancelled" in out
 
 
 def test_the_python_of_the_manual_works(shared_hal: LiveHal, tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -24,7 +23,8 @@ _JOB_OPTIONS = (
     ),
     click.option("-N", "--nodes", type=click.IntRange(1), metavar="N", help="Distinct nodes held at once (a gang)."),
     click.option("-t", "--walltime", metavar="TIME", help="Time limit, like 90m, 1d2h or 02:30:00."),
-    click.option("-a", "--array", metavar="RANGE", help="Many tasks: 100, 0-99 or 0-98:2; see HAL_ARRAY_INDEX."),
+    click.option("-a", "--array", metavar="RANGE", help="Many tasks: 100, 0-99, 0-98:2, 0-99%8; see HAL_ARRAY_INDEX."),
+    click.option("--max-running", type=click.IntRange(1), metavar="N", help="Tasks of the array that run at once."),
     click.option("-Q", "--queue", help="Queue (default: default)."),
     click.option("-A", "--account", help="Account to charge."),
     click.option("-u", "--user", help="On whose behalf (default: you)."),
@@ -32,9 +32,15 @@ _JOB_OPTIONS = (
     click.option(
         "-d",
         "--after",
-        metavar="[KIND:]JOB",
+        metavar="EXPR",
         multiple=True,
-        help="Start after that job: afterok (default), afterany, afternotok, after; repeatable.",
+        help="Start after other jobs: 12, afterany:12, 'afterok:12 & (13 | afternotok:14)', singleton; kinds: afterok "
+        "(default), afterany, afternotok, after, aftercorr; repeatable.",
+    ),
+    click.option(
+        "--on-dependency-failed",
+        type=click.Choice(["cancel", "hold", "run"]),
+        help="What to do when that can never come true (default: as the queue says, else cancel).",
     ),
     click.option("-e", "--env", metavar="K=V", multiple=True, help="A variable; K alone passes yours on; repeatable."),
     click.option("--export-all", is_flag=True, help="Pass all of your environment on."),
@@ -48,7 +54,7 @@ _JOB_OPTIONS = (
         help="What node labels must say: gpu=a100|h100, rack!=r1, ssd, !spot; repeatable.",
     ),
     click.option("--hold", is_flag=True, help="Do not start it before `hal release`."),
-    click.option("--begin", metavar="TIME", help="Not before: 2030-01-31T18:00, or +2h from now."),
+    click.option("--begin", metavar="TIME", help="Not before: 2030-01-31T18:00, or now+2h."),
     click.option("--signal", metavar="NAME@TIME", help="Send a signal so long before the limit: USR1@5m."),
 )
 
@@ -123,6 +129,8 @@ def options_of(given: Mapping[str, Any]) -> JobOptions:
         "nodes",
         "walltime",
         "array",
+        "max_running",
+        "on_dependency_failed",
         "queue",
         "account",
         "user",
@@ -145,7 +153,7 @@ def options_of(given: Mapping[str, Any]) -> JobOptions:
     if given["workdir"]:
         out["workdir"] = given["workdir"]
     if given["begin"]:
-        out["begin"] = _begin(given["begin"])
+        out["begin"] = given["begin"]
     if given["signal"]:
         name, at, before = given["signal"].partition("@")
         if not at:
@@ -189,11 +197,3 @@ def pairs(option: str, entries: Sequence[str]) -> dict[str, str]:
             raise click.UsageError(f"{option}: '{key}' is given twice")
         out[key] = value
     return out
-
-
-def _begin(text: str) -> float | str:
-    from hal.core.model import parse_duration
-
-    if text.startswith("+"):
-        return time.time() + parse_duration(text[1:], field="--begin") / 1000
-    return text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -121,7 +121,8 @@ def _render_job(screen: Screen, info: JobInfo, used: str = "") -> None:
             "priority": str(info.priority),
             "request": amounts(info.request) + (f" on each of {info.nodes} nodes" if info.nodes > 1 else ""),
             "walltime": limit(info.walltime),
-            "after": ", ".join(f"{d.get('kind', 'afterok')}:{d.get('job')}" for d in spec.get("dependencies", ())),
+            "after": _after(spec.get("dependencies", ())),
+            "if never met": str(spec.get("on_dependency_failed", "")) if spec.get("dependencies") else "",
             "submitted": instant(info.submit_ms),
             "started": instant(info.start_ms),
             "ended": instant(info.end_ms),
@@ -130,6 +131,12 @@ def _render_job(screen: Screen, info: JobInfo, used: str = "") -> None:
             "labels": ", ".join(f"{key}={value}" for key, value in info.labels.items()),
         }
     )
+
+
+def _after(dependencies: Any) -> str:
+    from hal.core.model import Dependency, convert, dependencies_text
+
+    return dependencies_text(convert(dependencies, tuple[Dependency, ...]))
 
 
 def _render_attempts(screen: Screen, task: TaskInfo) -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     examples="""
     hal update 42 --priority 10
     hal update 42 43 --walltime 4h --queue long
+    hal update 42 --max-running 8 --begin now+2h
     """,
 )
 @click.argument("ids", metavar="JOB...", nargs=-1, required=True)
@@ -30,6 +31,13 @@ if TYPE_CHECKING:
 @click.option("-n", "--name", help="Name, for people.")
 @click.option("-Q", "--queue", help="Queue.")
 @click.option("-A", "--account", help="Account to charge.")
+@click.option("--begin", metavar="TIME", help="Not before: 2030-01-31T18:00, or now+2h.")
+@click.option("--max-running", type=click.IntRange(0), metavar="N", help="Tasks of the array at once; 0: no limit.")
+@click.option(
+    "--on-dependency-failed",
+    type=click.Choice(["cancel", "hold", "run"]),
+    help="What to do when its dependencies can never be met.",
+)
 @pass_screen
 def update(
     screen: Screen,
@@ -39,11 +47,19 @@ def update(
     name: str | None,
     queue: str | None,
     account: str | None,
+    begin: str | None,
+    max_running: int | None,
+    on_dependency_failed: str | None,
 ) -> int:
     """Change jobs that have not ended: each on its own, one line for each; the exit code is the worst of theirs."""
     from hal.core.model import parse_duration, parse_task_ref
 
     fields: dict[str, Any] = {"priority": priority, "name": name, "queue": queue, "account": account}
+    fields |= {"max_running": max_running, "on_dependency_failed": on_dependency_failed}
+    if begin is not None:
+        from hal.client.specs import instant_ms
+
+        fields["begin_at_ms"] = instant_ms(begin)
     if walltime is not None:
         fields["walltime"] = str(parse_duration(walltime, field="--walltime"))
     fields = {key: value for key, value in fields.items() if value is not None}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -23,7 +24,7 @@ from hal.core.model import (
     Retries,
     SpecError,
     parse_amount,
-    parse_dependency,
+    parse_dependencies,
     parse_duration,
     resource_name,
     shown,
@@ -55,14 +56,18 @@ class JobOptions(TypedDict, total=False):
     walltime: float | str | timedelta
     """Seconds, or text like '90m'."""
     array: int | str | range | ArrayRange
-    """A count, '0-99', '0-98:2' or a range."""
+    """A count, '0-99', '0-98:2' or a range; '0-99%8' runs at most 8 of them at once."""
+    max_running: int
+    """Tasks of the array that run at once."""
     name: str
     queue: str
     account: str
     user: str
     priority: int
     after: Job | AsyncJob | Dependency | int | str | Sequence[Job | AsyncJob | Dependency | int | str]
-    """Starts after these jobs have succeeded; 'afterany:42' and the like for other kinds."""
+    """Starts after these jobs have succeeded; 'afterany:42' and the like for other kinds, 'afterok:42 & (43 | 44)'."""
+    on_dependency_failed: str
+    """'cancel', 'hold' or 'run', when that can never come true (default: as the queue says)."""
     env: Mapping[str, object]
     """Variables, beside the few that are always sent (`SENT_VARIABLES`)."""
     workdir: str | os.PathLike[str]
@@ -74,14 +79,14 @@ class JobOptions(TypedDict, total=False):
     hold: bool
     script: str
     """Text of a script, instead of a command."""
-    begin: float | str | datetime
-    """Not before: a datetime, ISO text, or seconds since 1970."""
+    begin: float | str | datetime | timedelta
+    """Not before: a datetime, ISO text, seconds since 1970; a timedelta or 'now+2h' from now on."""
     signal: Mapping[str, Any] | LimitSignal
     """Sent before the walltime ends: {'name': 'USR1', 'before': '5m'}."""
 
 
 _KEYWORDS = frozenset(JobOptions.__annotations__)
-_SAME_NAME = ("name", "queue", "account", "user", "priority", "nodes", "hold", "script")
+_SAME_NAME = ("name", "queue", "account", "user", "priority", "nodes", "hold", "script", "on_dependency_failed")
 
 
 def sent_environment(environ: Mapping[str, str]) -> dict[str, str]:
@@ -121,8 +126,10 @@ def spec_from_options(
         plain["walltime"] = _seconds(given["walltime"])
     if "array" in given:
         plain["array"] = _array(given["array"])
+    if "max_running" in given:
+        plain["array"] = _narrowed(plain.get("array"), given["max_running"])
     if "after" in given:
-        plain["dependencies"] = [_dependency(one) for one in _listed(given["after"])]
+        plain["dependencies"] = [dependency for one in _listed(given["after"]) for dependency in _dependencies(one)]
     if "retries" in given:
         plain["retries"] = {"max": given["retries"]} if isinstance(given["retries"], int) else given["retries"]
     if "labels" in given:
@@ -130,7 +137,7 @@ def spec_from_options(
     if "constraints" in given:
         plain["constraints"] = _listed(given["constraints"])
     if "begin" in given:
-        plain["begin_at_ms"] = _instant_ms(given["begin"])
+        plain["begin_at_ms"] = instant_ms(given["begin"])
     if "signal" in given:
         plain["signal"] = given["signal"]
     return spec_from_plain({key: _as_plain(value) for key, value in plain.items()})
@@ -203,25 +210,53 @@ def _listed(value: Any) -> list[Any]:
     return list(value) if isinstance(value, Sequence | set | frozenset) and not isinstance(value, str) else [value]
 
 
-def _dependency(value: Any) -> Dependency:
+def _narrowed(array: Any, max_running: int) -> ArrayRange:
+    if array is None:
+        raise SpecError("max_running: there is no array whose tasks it could limit", hint="give `array` too")
+    whole = ArrayRange.parse(array)
+    if isinstance(max_running, bool) or not isinstance(max_running, int) or max_running < 1:
+        raise SpecError(f"max_running: {max_running!r} is no number of tasks", hint="at least 1")
+    if whole.max_running not in (0, max_running):
+        raise SpecError(f"max_running: {max_running}, and the array says %{whole.max_running}", hint="say it once")
+    return msgspec.structs.replace(whole, max_running=max_running)
+
+
+def _dependencies(value: Any) -> tuple[Dependency, ...]:
     if isinstance(value, Dependency):
-        return value
-    return parse_dependency(str(getattr(value, "id", value)))
+        return (value,)
+    return parse_dependencies(str(getattr(value, "id", value)))
 
 
-def _instant_ms(value: Any) -> int:
+def instant_ms(value: Any) -> int:
+    """Milliseconds since 1970 of a datetime, ISO text (local time without a zone), seconds, or `now+2h`, `+2h`.
+
+    Raises:
+        SpecError: none of these.
+    """
+    if isinstance(value, timedelta):
+        value = time.time() + value.total_seconds()
     if isinstance(value, str):
-        try:
-            value = datetime.fromisoformat(value)
-        except ValueError:
-            raise SpecError(
-                f"begin: '{value}' is not an instant", hint="write it like 2030-01-31T18:00, with a zone if not local"
-            ) from None
+        value = _instant(value.strip())
     if isinstance(value, datetime):
         value = value.timestamp()
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise SpecError(f"begin: expected a datetime or seconds since 1970, got {value!r}")
     return round(value * 1000)
+
+
+def _instant(text: str) -> float | datetime:
+    relative = text.removeprefix("now")
+    if not relative:
+        return time.time()
+    if relative.startswith("+"):
+        return time.time() + parse_duration(relative[1:].strip(), field="begin") / 1000
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise SpecError(
+            f"begin: '{text}' is not an instant",
+            hint="write it like 2030-01-31T18:00, with a zone if not local, or now+2h",
+        ) from None
 
 
 def _as_plain(value: Any) -> Any:

@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 from sqlalchemy import Connection, Select, and_, exists, func, select, tuple_
 
-from hal.core.model import AttemptState, Event, EventKind, JobSpec, NodeState, TaskState, dec_hook
+from hal.core.model import AttemptState, Event, EventKind, JobSpec, NodeState, TaskState, dec_hook, each_dependency
 from hal.store import schema
 from hal.store.operations import MAX_EVENT_JOBS, AttemptRow, JobRow, NodeRow, PolicyRow, Span, StepEnd
 from hal.store.views import MAX_PAGE, JobFilter, Loaded, Remembered
@@ -92,6 +92,8 @@ def load(connection: Connection) -> Loaded:
     for row in connection.execute(active):
         attempts[row[0]].append(attempt_row(row))
     epoch, last_seq, now_ms = newest(connection)
+    ended = _ended_dependencies(connection, specs, jobs)
+    mixed = [row.id for row in (*jobs, *ended.values()) if has_mixed_ends(row)]
     return Loaded(
         epoch=epoch,
         last_seq=last_seq,
@@ -100,7 +102,8 @@ def load(connection: Connection) -> Loaded:
         jobs=jobs,
         spans=dict(spans),
         attempts=dict(attempts),
-        ended_dependencies=_ended_dependencies(connection, specs, jobs),
+        ended_dependencies=ended,
+        succeeded={job_id: succeeded(connection, job_id) for job_id in mixed},
         nodes=nodes(connection),
         policy=policy(connection),
         meta={row[0]: row[1] for row in connection.execute(select(schema.meta.c.key, schema.meta.c.value))},
@@ -120,7 +123,7 @@ def _ended_dependencies(connection: Connection, specs: SpecReader, live: list[Jo
     wanted = {
         int(dependency.job)
         for spec in {id(row.spec): row.spec for row in live}.values()
-        for dependency in spec.dependencies
+        for dependency in each_dependency(spec.dependencies)
         if dependency.job.isascii() and dependency.job.isdigit() and len(dependency.job) < 19
     }
     return {row.id: row for row in _jobs_by_id(connection, specs, sorted(wanted - live_ids))}
@@ -130,6 +133,41 @@ def _jobs_by_id(connection: Connection, specs: SpecReader, ids: list[int]) -> It
     for start in range(0, len(ids), KEYS_PER_QUERY):
         some = schema.jobs.c.id.in_(ids[start : start + KEYS_PER_QUERY])
         yield from specs.rows(connection.execute(select(*_JOB_COLUMNS).where(some)).all())
+
+
+def has_mixed_ends(row: JobRow) -> bool:
+    """Whether only the attempts of an array say which of its tasks succeeded."""
+    bad = row.failed + row.timed_out + row.cancelled
+    return row.spec.array is not None and row.succeeded > 0 and bad > 0
+
+
+def succeeded(connection: Connection, job_id: int) -> tuple[tuple[int, int], ...]:
+    """Tasks of a job whose latest attempt succeeded and that do not wait for another, as runs [first, end)."""
+    a, later = schema.attempts.c, schema.attempts.alias("later").c
+    superseded = exists().where(later.job_id == a.job_id, later.task == a.task, later.attempt > a.attempt)
+    run = (a.task - func.row_number().over(order_by=a.task)).label("run")
+    query = select(a.task, run).where(a.job_id == job_id, a.state == AttemptState.SUCCEEDED.value, ~superseded)
+    found = query.subquery()
+    runs = select(func.min(found.c.task), func.max(found.c.task)).group_by(found.c.run)
+    ended = sorted((first, last + 1) for first, last in connection.execute(runs))
+    hidden = [(span.first, span.first + span.count) for span in spans(connection, job_id)]
+    return tuple(_without(ended, hidden))
+
+
+def _without(runs: list[tuple[int, int]], hidden: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """What of `runs` is in none of `hidden`; both disjoint and ascending."""
+    at = 0
+    for first, end in runs:
+        while at < len(hidden) and hidden[at][1] <= first:
+            at += 1
+        place = at
+        while place < len(hidden) and hidden[place][0] < end:
+            if first < hidden[place][0]:
+                yield first, hidden[place][0]
+            first = hidden[place][1]
+            place += 1
+        if first < end:
+            yield first, end
 
 
 # ── jobs ──────────────────────────────────────────────────────────────────────────────────────────────────────────

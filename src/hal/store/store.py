@@ -209,6 +209,11 @@ class Store:
         with self._database.reading("listing spans") as connection:
             return read.spans(connection, job_id)
 
+    def succeeded(self, job_id: int) -> tuple[tuple[int, int], ...]:
+        """Tasks of a job that succeeded, as runs [first, end)."""
+        with self._database.reading("reading which tasks succeeded") as connection:
+            return read.succeeded(connection, job_id)
+
     def attempts(
         self,
         job_id: int,

@@ -35,6 +35,8 @@ class Loaded(Struct, frozen=True, kw_only=True):
     """Of these jobs, those that have not ended, by job, in order."""
     ended_dependencies: dict[int, JobRow]
     """Ended jobs that these jobs' dependencies name by id."""
+    succeeded: dict[int, tuple[tuple[int, int], ...]] = {}
+    """Of arrays among all these whose tasks ended in several ways: runs [first, end) of tasks that succeeded."""
     nodes: list[NodeRow]
     policy: PolicyRow | None
     """The newest version; None before the first."""

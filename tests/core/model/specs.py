@@ -10,12 +10,14 @@ from hal.core.model import (
     Dependency,
     DependencyKind,
     Duration,
+    Failed,
     JobSpec,
     LimitSignal,
     Operator,
     Resources,
     Retries,
     check_spec,
+    each_dependency,
 )
 from hal.core.model.job import MAX_ARRAY_INDEX, MAX_PRIORITY, MAX_TASKS, SIGNALS
 from hal.core.model.units import MAX_AMOUNT
@@ -33,8 +35,15 @@ texts = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]
 env_names = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,20}", fullmatch=True)
 
 
-# No number: a person's job name that looks like one would be the other job.
-dependencies = st.builds(Dependency, names.map(lambda name: f"x{name}"[:128]), st.sampled_from(DependencyKind))
+@st.composite
+def dependencies(draw: st.DrawFn) -> Dependency:
+    """One dependency, or a choice of several different ones, that a named array may have."""
+    # No number: a person's job name that looks like one would be the other job.
+    other = names.map(lambda name: f"x{name}"[:128])
+    kinds = st.sampled_from([kind for kind in DependencyKind if kind is not DependencyKind.SINGLETON])
+    single = st.builds(Dependency, other, kinds) | st.just(Dependency(kind=DependencyKind.SINGLETON))
+    members = draw(st.lists(single, min_size=1, max_size=3, unique=True))
+    return members[0] if len(members) == 1 else Dependency(any_of=tuple(members))
 
 
 @st.composite
@@ -42,7 +51,8 @@ def arrays(draw: st.DrawFn) -> ArrayRange:
     """Any array whose indices are in range."""
     count = draw(st.integers(1, MAX_TASKS))
     step = draw(st.integers(1, MAX_ARRAY_INDEX // count))
-    return ArrayRange(count, draw(st.integers(0, MAX_ARRAY_INDEX - (count - 1) * step)), step)
+    first = draw(st.integers(0, MAX_ARRAY_INDEX - (count - 1) * step))
+    return ArrayRange(count, first, step, draw(st.integers(0, MAX_TASKS)))
 
 
 @st.composite
@@ -67,10 +77,15 @@ retries = st.builds(
 def job_specs(draw: st.DrawFn) -> JobSpec:
     """Any spec that may be submitted."""
     by_command = draw(st.booleans())
+    array = draw(st.none() | arrays())
+    name = draw(st.just("") | names)
+    after = tuple(draw(st.lists(dependencies(), max_size=3)))
+    if any(one.job == name or not _may(one, array, name) for one in each_dependency(after)):
+        after = ()
     walltime = draw(st.none() | st.builds(Duration, st.integers(2, MAX_AMOUNT)))
     before = st.integers(0, (walltime or MAX_AMOUNT) - 1).map(Duration)
     spec = JobSpec(
-        name=draw(st.just("") | names),
+        name=name,
         queue=draw(st.just("default") | names),
         account=draw(st.just("") | names),
         user=draw(st.just("") | names),
@@ -81,11 +96,12 @@ def job_specs(draw: st.DrawFn) -> JobSpec:
         priority=draw(st.integers(-MAX_PRIORITY, MAX_PRIORITY)),
         command=(draw(texts.filter(bool)), *draw(st.lists(texts, max_size=4))) if by_command else (),
         script="" if by_command else "#!/bin/sh\n" + draw(texts),
-        array=draw(st.none() | arrays()),
+        array=array,
         request=draw(st.just(Resources({"cpu": 1000})) | resources),
         nodes=draw(st.integers(1, 100_000)),
         walltime=walltime,
-        dependencies=tuple(draw(st.lists(dependencies, max_size=3))),
+        dependencies=after,
+        on_dependency_failed=draw(st.none() | st.sampled_from(Failed)),
         begin_at_ms=draw(st.integers(0, MAX_AMOUNT)),
         hold=draw(st.booleans()),
         env=draw(st.dictionaries(env_names, texts, max_size=4)),
@@ -95,6 +111,11 @@ def job_specs(draw: st.DrawFn) -> JobSpec:
         constraints=tuple(draw(st.lists(constraints(), max_size=3))),
         signal=draw(st.none() | st.builds(LimitSignal, before, st.sampled_from(SIGNALS))),
     )
-    if any(dependency.job == spec.name for dependency in spec.dependencies):
-        spec = JobSpec(command=("true",))
     return check_spec(spec)
+
+
+def _may(one: Dependency, array: ArrayRange | None, name: str) -> bool:
+    """Task by task needs an array, and a singleton needs a name."""
+    if one.kind is DependencyKind.AFTERCORR:
+        return array is not None
+    return bool(name) or one.kind is not DependencyKind.SINGLETON

@@ -31,8 +31,8 @@ def test_a_job_starts_when_all_that_it_waits_for_has_succeeded(hal_home: Path) -
     on_controller(hal_home, body)
 
 
-def test_a_job_that_can_never_start_fails_and_says_which_dependency(hal_home: Path) -> None:
-    """afterok of a failed job fails, and what waits for that one too; also when it is submitted afterwards."""
+def test_a_job_that_can_never_start_is_cancelled_and_says_which_dependency(hal_home: Path) -> None:
+    """afterok of a failed job, and what waits for that one too; also when it is submitted afterwards."""
 
     async def body(hal: Running) -> None:
         await hal.agent()
@@ -43,7 +43,7 @@ def test_a_job_that_can_never_start_fails_and_says_which_dependency(hal_home: Pa
         )
         view = await hal.ended(third)
         assert (view["state"], "dependency" in view["reason"], f"job {second}" in view["reason"]) == (
-            "failed",
+            "cancelled",
             True,
             True,
         )

@@ -98,9 +98,8 @@ class PendingModel:
         waiting = {
             (job.id, task): span.attempt
             for job in table.jobs.values()
-            if not job.waits
-            for span in job.spans
-            if span.state is TaskState.PENDING
+            for span in (job.fed if job.window else job.spans)
+            if span.state is TaskState.PENDING and job.eligible_of(span) < INF
             for task in range(span.first, span.end)
         }
         assert {task: attempt for task, (attempt, _) in self.pending.items()} == waiting

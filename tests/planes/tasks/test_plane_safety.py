@@ -9,8 +9,9 @@ from typing import Any
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from msgspec.structs import replace
 
-from hal.core.model import AttemptState, HALError, JobSpec, TaskState, spec_from_plain
+from hal.core.model import AttemptState, Failed, HALError, JobSpec, TaskState, spec_from_plain
 from hal.core.model.policy import Policy
 from hal.planes.tasks import Arrival, EndedJob, EndedTask, JobPatch, Submitter, TaskPlane, check_table
 from hal.planes.tasks.submission import UnknownJobs
@@ -38,7 +39,13 @@ specs = st.fixed_dictionaries(
         "nodes": st.integers(1, 2),
         "retries": st.just({"max": 1, "backoff": "1s"}),
         "begin_at_ms": st.sampled_from([0, 5_000, 10_000_000]),
-        "kind": st.sampled_from(["after", "afterany", "afterok", "afternotok"]),
+        "max_running": st.integers(1, 3),
+        "on_dependency_failed": st.sampled_from(["cancel", "hold", "run"]),
+        "kinds": st.lists(
+            st.sampled_from(["after", "afterany", "afterok", "afternotok", "aftercorr", "singleton", "either"]),
+            min_size=1,
+            max_size=3,
+        ),
     },
 )
 
@@ -95,7 +102,10 @@ class PlaneMachine(RuleBasedStateMachine):
             for job_id in unknown.jobs:
                 row = self.store.job(job_id)
                 assert row is not None
-                ended[job_id] = EndedJob(row.id, row.name, row.state)
+                succeeded = (
+                    self.store.succeeded(job_id) if row.state is not TaskState.SUCCEEDED and row.spec.array else ()
+                )
+                ended[job_id] = EndedJob(row.id, row.name, row.state, row.tasks, succeeded)
             jobs = self.plane.submit(batch, BY, self.now_ms, ended=ended)
         assert [job.id for job in jobs] == list(range(before, before + len(batch)))
         self.commit(fails=fails)
@@ -104,11 +114,25 @@ class PlaneMachine(RuleBasedStateMachine):
 
     def _spec(self, raw: dict[str, Any], place: int, data: st.DataObject) -> JobSpec:
         raw = dict(raw)
-        kind = raw.pop("kind", None)
-        if kind is not None and (self.submitted or place):
-            names = [f"p{n}" for n in range(place)] + [str(job) for job in sorted(self.submitted)]
-            raw["dependencies"] = [{"job": data.draw(st.sampled_from(names)), "kind": kind}]
+        kinds, limit = raw.pop("kinds", []), raw.pop("max_running", 0)
+        if "array" in raw:
+            raw["array"] = {"count": raw["array"], "max_running": limit}
+        names = [f"p{n}" for n in range(place)] + [str(job) for job in sorted(self.submitted)]
+        raw["dependencies"] = [entry for kind in kinds for entry in self._entry(kind, names, raw, data)]
         return spec_from_plain({"command": ["true"], "name": f"p{place}", **raw})
+
+    def _entry(self, kind: str, names: list[str], raw: dict[str, Any], data: st.DataObject) -> list[dict[str, Any]]:
+        if kind == "singleton":
+            return [{"kind": kind}]
+        if kind == "either":
+            some = [kind for kind in ("afterok", "afternotok", "aftercorr", "afterany") if data.draw(st.booleans())]
+            members = [one for kind in some for one in self._entry(kind, names, raw, data)]
+            return [{"any_of": members}] if members else []
+        if kind == "aftercorr":
+            rows = {str(job): self.store.job(job) for job in sorted(self.submitted)}
+            length = raw["array"]["count"] if "array" in raw else 0
+            names = [name for name, row in rows.items() if row is not None and row.tasks == length]
+        return [{"job": data.draw(st.sampled_from(names)), "kind": kind}] if names else []
 
     @precondition(lambda self: self.submitted)
     @rule(
@@ -123,7 +147,16 @@ class PlaneMachine(RuleBasedStateMachine):
             if what == "update":
                 patch = data.draw(
                     st.sampled_from(
-                        [JobPatch(priority=5), JobPatch(hold=True), JobPatch(begin_at_ms=9), JobPatch(account="a")]
+                        [
+                            JobPatch(priority=5),
+                            JobPatch(hold=True),
+                            JobPatch(begin_at_ms=9),
+                            JobPatch(account="a"),
+                            JobPatch(name="p1"),
+                            JobPatch(max_running=2),
+                            JobPatch(max_running=0),
+                            JobPatch(on_dependency_failed=Failed.RUN),
+                        ]
                     )
                 )
                 self.plane.update(job, patch, BY, self.now_ms)
@@ -146,7 +179,7 @@ class PlaneMachine(RuleBasedStateMachine):
         if job not in self.plane.table.jobs:
             if task is not None and task >= row.tasks:
                 return
-            self.plane.revive(row, self.store.spans(job))
+            self.plane.revive(row, self.store.spans(job), self.store.succeeded(job) if row.spec.array else ())
         self.plane.requeue(job, task, ended, BY, self.now_ms)
 
     @rule(data=st.data(), fails=st.booleans())
@@ -221,7 +254,10 @@ class PlaneMachine(RuleBasedStateMachine):
         self.store.close()
         self.start()
         after = self.plane.table
-        assert after.jobs == before.jobs
+        # What an array's limit lets through is chosen anew: a back-off may have passed.
+        fed = {job: replace(live, fed=()) for job, live in after.jobs.items()}
+        assert fed == {job: replace(live, fed=()) for job, live in before.jobs.items()}
+        assert (after.ended, after.followers) == (before.ended, before.followers)
         assert {k: v for k, v in after.dependants.items() if v} == {k: v for k, v in before.dependants.items() if v}
         assert (after.busy, after.nodes, after.next_id) == (before.busy, before.nodes, before.next_id)
 

@@ -74,11 +74,11 @@ def test_a_dependency_on_a_job_that_is_not_live_is_asked_for() -> None:
     assert asked.value.jobs == (first,)
     ended = {first: EndedJob(first, "first", TaskState.FAILED)}
     (ok,) = plane.submit({"dependencies": [f"afternotok:{first}"]}, ended=ended)
-    assert plane.live(ok).waits == {}
+    assert plane.live(ok).waits is None
     plane.plane.submit([spec_from_plain({"command": ["x"], "dependencies": [str(first)]})], BY, 1_000, ended=ended)
     (gone,) = plane.commit().ended
     assert (gone.state, gone.reason) == (
-        TaskState.FAILED,
+        TaskState.CANCELLED,
         f"dependency: it waits for afterok of job {first} (first), which failed",
     )
 

@@ -10,7 +10,7 @@ Pure data. The rules:
 4. Any state that is not an end can be cancelled, at once when there is nothing to finalise (its node is gone).
 5. A refused start returns allocated → pending. A requeue (retry after a failure, lost node, preemption, a person's
    wish) returns any active state to pending, for a new attempt.
-6. Pending and held tasks fail without an attempt when a dependency or an admission rule says so.
+6. Pending and held tasks fail or are cancelled without an attempt when a dependency or an admission rule says so.
 7. An end is final but for one thing: a person's requeue, which begins a new attempt.
 """
 

@@ -7,15 +7,17 @@ Encoding is canonical (fields as declared, tables by key, defaults left out): eq
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar
 
 import msgspec
 
 from hal.core.model.complaints import AT, in_words
+from hal.core.model.dependency import parse_dependencies
 from hal.core.model.errors import SpecError, shown
-from hal.core.model.job import MAX_RETRIES, MAX_TASKS, ArrayRange, Constraint, Dependency, JobSpec, check_spec
+from hal.core.model.job import MAX_RETRIES, MAX_TASKS, ArrayRange, Constraint, JobSpec, check_spec
 from hal.core.model.resources import Resources
-from hal.core.model.units import Duration, parse_duration
+from hal.core.model.units import MAX_AMOUNT, Duration, parse_duration
 
 T = TypeVar("T")
 
@@ -137,8 +139,8 @@ def spec_schema() -> dict[str, Any]:
         {"type": "string"},
         {"$ref": "#/$defs/ArrayRange"},
         {"type": "null"},
-        description="a count or a range of indices",
-        examples=[100, "0-99", "0-98:2"],
+        description="a count or a range of indices, with %N at most N at once",
+        examples=[100, "0-99", "0-98:2", "0-99%8"],
     )
     request = {key: value for key, value in fields["request"].items() if key != "default"}
     fields["request"] = _or(request, {"type": "string"}, default=JobSpec().request.plain())
@@ -158,10 +160,24 @@ def spec_schema() -> dict[str, Any]:
     count = {"type": "integer", "minimum": 0, "maximum": MAX_RETRIES}
     fields["retries"] = _or(count, {"$ref": "#/$defs/Retries"}, default={})
     fields["constraints"]["items"] = _or({"type": "string"}, {"$ref": "#/$defs/Constraint"})
-    fields["dependencies"]["items"] = _or(
-        {"type": "string"}, {"type": "integer", "minimum": 1}, {"$ref": "#/$defs/Dependency"}
+    each = _or({"type": "string"}, {"type": "integer", "minimum": 1}, {"$ref": "#/$defs/Dependency"})
+    fields["dependencies"]["items"] = each
+    fields["dependencies"] = _or(
+        {key: value for key, value in fields["dependencies"].items() if key in ("type", "items")},
+        {"type": "string"},
+        description="all of them must be met; as text: afterok:12 & (afterany:13 | afternotok:14)",
+        default=[],
+        examples=[["prepare", "afterany:42"], "afterok:12 & (afterany:13 | afternotok:14)"],
     )
-    schema["$defs"]["Dependency"]["properties"]["job"]["type"] = ["string", "integer"]
+    dependency = schema["$defs"]["Dependency"]["properties"]
+    dependency["job"]["type"] = ["string", "integer"]
+    dependency["any_of"]["items"] = each
+    fields["begin_at_ms"] = _or(
+        {"type": "integer", "minimum": 0, "maximum": MAX_AMOUNT},
+        {"type": "string", "format": "date-time"},
+        description="not before this instant: ms since 1970, or ISO text with a zone",
+        default=0,
+    )
     for name, definition in schema["$defs"].items():
         definition["description"] = " ".join(definition.get("description", name).split())
     return schema
@@ -214,22 +230,6 @@ def parse_licences(value: str | Iterable[Any]) -> dict[str, int]:
     return out
 
 
-def parse_dependency(text: str) -> Dependency:
-    """`42` (afterok), `afterany:42`, `afterok:prepare` (a job of the same submission by name).
-
-    Raises:
-        SpecError: an unknown kind.
-    """
-    kind, colon, job = text.strip().partition(":")
-    if not colon:
-        kind, job = "afterok", kind
-    try:
-        return msgspec.convert({"kind": kind, "job": job}, Dependency)
-    except msgspec.ValidationError:
-        kinds = "after, afterany, afterok, afternotok"
-        raise SpecError(f"dependencies: '{shown(text)}' is not KIND:JOB", hint=f"the kinds are {kinds}") from None
-
-
 def _with_plain_defaults(kind: type[msgspec.Struct]) -> type[msgspec.Struct]:
     """The same struct with its defaults as people write them: a schema's defaults must be plain data."""
     fields: list[tuple[str, Any, Any]] = []
@@ -259,8 +259,10 @@ def _loosened(raw: Mapping[Any, Any]) -> dict[str, Any]:
         )
     if isinstance(out.get("constraints"), list | tuple):
         out["constraints"] = [parse_constraint(c) if isinstance(c, str) else c for c in out["constraints"]]
-    if isinstance(out.get("dependencies"), list | tuple):
-        out["dependencies"] = [_dependency(d) for d in out["dependencies"]]
+    if isinstance(out.get("dependencies"), str | list | tuple):
+        out["dependencies"] = _dependencies(out["dependencies"])
+    if isinstance(out.get("begin_at_ms"), str | datetime):
+        out["begin_at_ms"] = _instant_ms(out["begin_at_ms"])
     if isinstance(out.get("licences"), str | list | tuple):
         out["licences"] = parse_licences(out["licences"])
     if isinstance(out.get("retries"), int) and not isinstance(out["retries"], bool):
@@ -272,14 +274,42 @@ def _loosened(raw: Mapping[Any, Any]) -> dict[str, Any]:
     return out
 
 
-def _dependency(value: Any) -> Any:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return parse_dependency(shown(value))
-    if isinstance(value, str):
-        return parse_dependency(value)
-    if isinstance(value, Mapping) and isinstance(value.get("job"), int) and not isinstance(value["job"], bool):
-        return {**value, "job": shown(value["job"])}
-    return value
+def _dependencies(written: Any) -> list[Any]:
+    out: list[Any] = []
+    for one in [written] if isinstance(written, str) else written:
+        if isinstance(one, str) or (isinstance(one, int) and not isinstance(one, bool)):
+            out.extend(parse_dependencies(one if isinstance(one, str) else shown(one)))
+        elif isinstance(one, Mapping):
+            out.append(_dependency(one))
+        else:
+            out.append(one)
+    return out
+
+
+def _dependency(table: Mapping[Any, Any]) -> dict[Any, Any]:
+    changes: dict[str, Any] = {}
+    if isinstance(table.get("job"), int) and not isinstance(table["job"], bool):
+        changes["job"] = shown(table["job"])
+    if isinstance(table.get("any_of"), list | tuple):
+        changes["any_of"] = _dependencies(table["any_of"])
+    return {**table, **changes}
+
+
+def _instant_ms(value: str | datetime) -> int:
+    """From ISO text or TOML's own type. A zone must be in it: the controller may stand elsewhere."""
+    try:
+        instant = datetime.fromisoformat(value) if isinstance(value, str) else value
+    except ValueError:
+        instant = None
+    if instant is None or instant.tzinfo is None:
+        raise SpecError(
+            f"begin_at_ms: '{shown(str(value))}' is not an instant with a zone",
+            hint="write milliseconds since 1970, or an instant like 2030-01-31T18:00:00Z",
+        )
+    return (instant - _EPOCH) // timedelta(milliseconds=1)
+
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def _env_text(key: str, value: Any) -> str:

@@ -16,6 +16,13 @@ import msgspec
 from msgspec import Meta, Struct
 
 from hal.core.model.complaints import in_words
+from hal.core.model.dependency import (
+    Dependency,
+    DependencyKind,
+    Failed,
+    canonical_dependencies,
+    each_dependency,
+)
 from hal.core.model.errors import SpecError, shown
 from hal.core.model.resources import Resources
 from hal.core.model.units import MAX_AMOUNT, Duration
@@ -40,7 +47,6 @@ MAX_LICENCES: Final = 64
 """Different licences that one job may name."""
 MAX_CONSTRAINTS: Final = 64
 MAX_CONSTRAINT_VALUES: Final = 1_000
-MAX_DEPENDENCIES: Final = 10_000
 
 SIGNALS: Final = ("HUP", "INT", "QUIT", "USR1", "USR2", "TERM", "CONT", "WINCH", "ALRM", "URG")
 """What a job may ask to be sent before its limit."""
@@ -49,7 +55,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@/+-]{0,127}")
 _LICENCE: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_./-]{0,62}[A-Za-z0-9])?")
 _LABEL: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_./-]{0,126}[A-Za-z0-9])?")
 _ENV_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_ARRAY: Final = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18})(?::([0-9]{1,18}))?)?(%[0-9]+)?")
+_ARRAY: Final = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18})(?::([0-9]{1,18}))?)?(?:%([0-9]{1,18}))?")
 
 S = TypeVar("S", bound=Struct)
 
@@ -60,10 +66,11 @@ class ArrayRange(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
     count: Annotated[int, Meta(ge=1, le=MAX_TASKS)]
     first: Annotated[int, Meta(ge=0, le=MAX_ARRAY_INDEX)] = 0
     step: Annotated[int, Meta(ge=1, le=MAX_ARRAY_INDEX)] = 1
+    max_running: Annotated[int, Meta(ge=0, le=MAX_TASKS, description="tasks that run at once; 0: no limit")] = 0
 
     @classmethod
     def parse(cls, value: object) -> ArrayRange:
-        """`100` (tasks 0-99), `'1-100'`, `'0-98:2'`, or the table this class prints.
+        """`100` (tasks 0-99), `'1-100'`, `'0-98:2'`, `'0-99%8'` (8 at once), or the table this class prints.
 
         Raises:
             SpecError: none of these, empty, or longer than `MAX_TASKS`.
@@ -79,12 +86,7 @@ class ArrayRange(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
             raise SpecError(f"array: expected a count or a range like '0-99', got {shown(value)}")
         match = _ARRAY.fullmatch(shown(value).strip())
         if match is None:
-            raise SpecError(f"array: '{shown(value)}' is not a range", hint="write 100, 0-99 or 0-98:2")
-        if match.group(4):
-            raise SpecError(
-                f"array: '{shown(value)}' limits how many tasks run at once, which this version of HAL does not do",
-                hint=f"leave {match.group(4)} out",
-            )
+            raise SpecError(f"array: '{shown(value)}' is not a range", hint="write 100, 0-99, 0-98:2 or 0-99%8")
         if match.group(2) is None:
             count, first, step = int(match.group(1)), 0, 1
         else:
@@ -95,7 +97,12 @@ class ArrayRange(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
             count = (last - first) // step + 1
         if not 1 <= count <= MAX_TASKS:
             raise SpecError(f"array: {count} tasks; between 1 and {MAX_TASKS} are allowed")
-        return cls(count=count, first=first, step=step).check()
+        max_running = int(match.group(4)) if match.group(4) else 0
+        if match.group(4) and not 1 <= max_running <= MAX_TASKS:
+            raise SpecError(
+                f"array: '{shown(value)}' lets {max_running} tasks run at once", hint=f"between 1 and {MAX_TASKS}"
+            )
+        return cls(count=count, first=first, step=step, max_running=max_running).check()
 
     def check(self) -> ArrayRange:
         """Itself, when every index is in range.
@@ -110,22 +117,6 @@ class ArrayRange(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
     def index(self, task: int) -> int:
         """What HAL_ARRAY_INDEX says in task `task`."""
         return self.first + task * self.step
-
-
-class DependencyKind(StrEnum):
-    """When a dependency is met: `after` its start, the others at its end (any, all succeeded, any failed)."""
-
-    AFTER = "after"
-    AFTERANY = "afterany"
-    AFTEROK = "afterok"
-    AFTERNOTOK = "afternotok"
-
-
-class Dependency(Struct, frozen=True, forbid_unknown_fields=True):
-    """This job waits for another one."""
-
-    job: Annotated[str, Meta(description="job id, or the name of a job in the same submission")]
-    kind: DependencyKind = DependencyKind.AFTEROK
 
 
 class Operator(StrEnum):
@@ -195,7 +186,10 @@ class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     ] = {}
     nodes: Annotated[int, Meta(ge=1, le=MAX_NODES, description="distinct nodes that each task needs at once")] = 1
     walltime: Duration | None = None
-    dependencies: tuple[Dependency, ...] = ()
+    dependencies: Annotated[tuple[Dependency, ...], Meta(description="all of them must be met")] = ()
+    on_dependency_failed: Annotated[
+        Failed | None, Meta(description="when a dependency can no longer be met; unset: as the queue says")
+    ] = None
     begin_at_ms: Annotated[int, Meta(ge=0, le=MAX_AMOUNT, description="not before this instant (ms since 1970)")] = 0
     deadline_ms: Annotated[
         int, Meta(ge=0, le=MAX_AMOUNT, description="to have ended by this instant (ms since 1970); 0: none")
@@ -248,7 +242,7 @@ def check_spec(spec: JobSpec) -> JobSpec:
     _check_licences(spec.licences)
     _check_env(spec.env)
     _check_labels(spec)
-    _check_dependencies(spec)
+    spec = _check_dependencies(spec)
     if spec.walltime is not None and spec.walltime <= 0:
         raise SpecError("walltime: must be longer than nothing", hint="leave it out for the queue's default")
     if spec.signal is not None:
@@ -354,10 +348,21 @@ def check_constraints(constraints: tuple[Constraint, ...], field: str = "constra
                 )
 
 
-def _check_dependencies(spec: JobSpec) -> None:
-    if len(spec.dependencies) > MAX_DEPENDENCIES:
-        raise SpecError(f"dependencies: {len(spec.dependencies)}; at most {MAX_DEPENDENCIES} are allowed")
-    for dependency in spec.dependencies:
+def _check_dependencies(spec: JobSpec) -> JobSpec:
+    if not spec.dependencies:
+        return spec
+    entries = canonical_dependencies(spec.dependencies)
+    for dependency in each_dependency(entries):
+        if dependency.kind is DependencyKind.SINGLETON:
+            if dependency.job:
+                raise SpecError(
+                    "dependencies: singleton names no job", hint="it waits for all of the same name and user"
+                )
+            if not spec.name:
+                raise SpecError("dependencies: singleton needs a name to go by", hint="give the job a name")
+            continue
+        if not dependency.job:
+            raise SpecError("dependencies: an entry names no job", hint="give it a job, or any_of with some")
         if not is_name(dependency.job):
             raise SpecError(
                 f"dependencies: '{shown(dependency.job)}' is neither a job nor a name",
@@ -365,6 +370,12 @@ def _check_dependencies(spec: JobSpec) -> None:
             )
         if spec.name and dependency.job == spec.name:
             raise SpecError(f"dependencies: job '{spec.name}' would wait for itself")
+        if dependency.kind is DependencyKind.AFTERCORR and spec.array is None:
+            raise SpecError(
+                f"dependencies: {dependency} goes task by task, and this job is no array",
+                hint=f"write afterok:{dependency.job}, or make it an array of the same length",
+            )
+    return spec if entries == spec.dependencies else msgspec.structs.replace(spec, dependencies=entries)
 
 
 def _bytes_of(text: str, field: str) -> int:

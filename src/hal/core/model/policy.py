@@ -12,6 +12,7 @@ from typing import Annotated, Final
 
 from msgspec import Meta, Struct, field
 
+from hal.core.model.dependency import Failed
 from hal.core.model.job import Constraint, OnNodeLost
 from hal.core.model.resources import Resources
 from hal.core.model.units import Duration
@@ -42,14 +43,6 @@ class PreemptMode(StrEnum):
     SUSPEND = "suspend"
     CHECKPOINT = "checkpoint"
     CANCEL = "cancel"
-
-
-class Failed(StrEnum):
-    """What becomes of a job whose dependency can no longer be met."""
-
-    CANCEL = "cancel"
-    HOLD = "hold"
-    RUN = "run"
 
 
 class Weights(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -20,6 +20,8 @@ class Reason(StrEnum):
     """Jobs ahead of it are promised what it needs."""
     DEPENDENCY = "dependency"
     HELD = "held"
+    MAX_RUNNING = "max-running"
+    """As many tasks of its array run as may run at once."""
     BEGIN_AT = "begin-at"
     BACKOFF = "back-off"
     CONSTRAINTS = "constraints"

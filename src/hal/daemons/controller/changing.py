@@ -85,6 +85,8 @@ class _History(Struct, frozen=True):
     row: JobRow
     spans: list[Span]
     ended: list[EndedTask]
+    succeeded: tuple[tuple[int, int], ...]
+    """Runs of tasks."""
 
 
 class Changing:
@@ -261,7 +263,7 @@ class Changing:
                 f"job {job} has {len(history.ended)} ended tasks; at most {MAX_REQUEUED_TASKS} can run again"
             )
         if job not in plane.table.jobs:
-            plane.revive(history.row, history.spans)
+            plane.revive(history.row, history.spans, history.succeeded)
         return plane.requeue(job, task, history.ended, by, now_ms)
 
     async def _told_of_ended(self, outcomes: Outcomes) -> Outcomes:
@@ -359,7 +361,9 @@ def _ended_jobs(store: Store, ids: Sequence[int]) -> dict[int, EndedJob]:
         row = store.job(job)
         if row is None:
             raise SpecError(f"dependencies: there is no job {job}", hint="`hal jobs --all` lists the jobs there are")
-        found[job] = EndedJob(row.id, row.name or row.spec.title, row.state)
+        in_part = row.spec.array is not None and row.state is not TaskState.SUCCEEDED and row.succeeded > 0
+        succeeded = store.succeeded(job) if in_part else ()
+        found[job] = EndedJob(row.id, row.name or row.spec.title, row.state, row.spec.tasks, succeeded)
     return found
 
 
@@ -393,7 +397,8 @@ def _histories(store: Store, jobs: Sequence[int]) -> dict[int, _History]:
             if len(page) < MAX_PAGE:
                 break
             after = page[-1].task
-        found[job] = _History(row, spans, ended)
+        succeeded = store.succeeded(job) if row.spec.array is not None else ()
+        found[job] = _History(row, spans, ended, succeeded)
     return found
 
 

@@ -2,13 +2,14 @@
 
 from hal.planes.tasks.admission import MAX_JOBS_IN_SUBMISSION, admitted
 from hal.planes.tasks.control import EndedTask, JobPatch
+from hal.planes.tasks.dependencies import EndedJob
 from hal.planes.tasks.draft import Change, Orders
 from hal.planes.tasks.effects import Effects, Judge
 from hal.planes.tasks.live import Attempt, LiveJob
 from hal.planes.tasks.nodes import Arrival
 from hal.planes.tasks.plane import TaskPlane
 from hal.planes.tasks.rows import job_row
-from hal.planes.tasks.submission import EndedJob, Submitter, UnknownJobs
+from hal.planes.tasks.submission import Submitter, UnknownJobs
 from hal.planes.tasks.table import check_table
 
 __all__ = [

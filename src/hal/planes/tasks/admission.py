@@ -76,7 +76,12 @@ def admitted(spec: JobSpec, policy: Policy, *, user: str, now_ms: int, known: Li
     booking = _booking(spec, policy, now_ms)
     walltime = check_walltime(spec.walltime, _longest(queue, qos, limits, booking), queue.default_walltime)
     _check_times(spec, walltime, now_ms)
-    return spec if walltime == spec.walltime else replace(spec, walltime=walltime)
+    if_never = spec.on_dependency_failed
+    if spec.dependencies and if_never is None:
+        if_never = queue.on_dependency_failed
+    if walltime == spec.walltime and if_never is spec.on_dependency_failed:
+        return spec
+    return replace(spec, walltime=walltime, on_dependency_failed=if_never)
 
 
 def owner_of(spec: JobSpec) -> Owner:

@@ -26,6 +26,7 @@ from hal.core.lifecycle import (
 )
 from hal.core.model import AttemptId, AttemptState, EventKind, StepId, TaskState
 from hal.planes.tasks.live import CANCELLED, REQUEUED, SIBLING, Attempt, LiveJob
+from hal.planes.tasks.runs import added
 from hal.planes.tasks.spans import Span, put
 from hal.planes.tasks.table import JobTable
 from hal.store.operations import AttemptEnd, StepEnd
@@ -269,7 +270,9 @@ def _task_waits_again(table: JobTable, job: LiveJob, attempt: Attempt, following
     eligible_ms = now_ms + following.delay_ms if following.delay_ms else 0
     span = Span(attempt.task, 1, after, attempt.attempt + 1, eligible_ms, retries, following.reason)
     job.spans = put(job.spans, (span,))
-    table.draft.feed.end(job.id, attempt.task, attempt.attempt, not job.hold, eligible_ms, now_ms)
+    # Which task of an array with a limit the engine hears of next is decided when the job is settled.
+    again = not job.hold and not job.window
+    table.draft.feed.end(job.id, attempt.task, attempt.attempt, again, eligible_ms if again else 0, now_ms)
 
 
 def _task_ends(
@@ -284,6 +287,9 @@ def _task_ends(
     before, event = TaskState(attempt.state), _TASK_ENDS[following.state]
     after = walk(TASK, before, (event,) if TASK.allows(before, event) else (TaskEvent.FINALISE, event))
     job.counts.move(before, after)
+    if after is TaskState.SUCCEEDED and job.spec.array is not None:
+        job.succeeded = added(job.succeeded, attempt.task, attempt.task + 1)
+    table.note_tasks(job, attempt.task, 1, before, after)
     if exit_code is not None:
         job.exit_code = max(exit_code, job.exit_code or 0)
     if state in NEVER_AN_END:

@@ -7,8 +7,9 @@ thing named is in no state for it) and leave everything as it was.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Annotated
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
 from hal.core.engine.events import INF
@@ -18,12 +19,15 @@ from hal.core.model import (
     ConflictError,
     Duration,
     EventKind,
+    Failed,
     JobSpec,
     NotFoundError,
     SpecError,
     TaskState,
     check_spec,
 )
+from hal.core.model.job import MAX_TASKS
+from hal.planes.tasks import awaiting
 from hal.planes.tasks.admission import (
     admitted,
     check_priority,
@@ -34,6 +38,7 @@ from hal.planes.tasks.admission import (
 )
 from hal.planes.tasks.attempts import stop
 from hal.planes.tasks.live import CANCELLED, REQUEUED, LiveJob
+from hal.planes.tasks.runs import removed
 from hal.planes.tasks.spans import Span, pieces, put, take
 from hal.planes.tasks.submission import Submitter
 from hal.planes.tasks.table import JobTable
@@ -52,6 +57,9 @@ class JobPatch(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, om
     priority: int | UnsetType = UNSET
     walltime: Duration | UnsetType | None = UNSET
     """None: the queue's default."""
+    max_running: Annotated[int, Meta(ge=0, le=MAX_TASKS)] | UnsetType = UNSET
+    """Tasks of the array that run at once; 0: no limit. What runs already goes on."""
+    on_dependency_failed: Failed | UnsetType = UNSET
     begin_at_ms: int | UnsetType = UNSET
     deadline_ms: int | UnsetType = UNSET
     """0: none."""
@@ -132,10 +140,25 @@ def release(table: JobTable, job_id: int, task: int | None, by: Submitter, now_m
     first, count = _range(job, task)
     if task is not None:
         _refuse_ended(job, task, "released")
-    released = table.restate(job, first, count, TaskEvent.RELEASE)
+        if awaiting.held_by_rule(job):
+            raise ConflictError(
+                f"task {job.id}.{task} cannot be released alone: {job.reason}",
+                hint=f"`hal release {job.id}` lets the job go on without this dependency",
+            )
+    waived = not job.hold and awaiting.held_by_rule(job)
+    released = 0
+    if waived:
+        released = job.counts.held
+        awaiting.waive(table, job, now_ms)
+    elif not job.hold:
+        released = awaiting.waive_tasks(table, job, first, count)
+    released += table.restate(job, first, count, TaskEvent.RELEASE)
     if task is None and job.hold:
         job.hold = False
         table.draft.edited.add(job.id)
+    if not waived:
+        # What a person held may still be held because of a dependency.
+        awaiting.decide(table, job, now_ms)
     table.draft.note(EventKind.JOBS_RELEASED, by.cause, by.trace_id, job.id, tasks=released)
     table.settle(job, now_ms, by.cause)
     return _state_now(job, task)
@@ -153,26 +176,30 @@ def update(table: JobTable, job_id: int, patch: JobPatch, by: Submitter, now_ms:
     """
     job = table.jobs.get(job_id) or table.touch(job_id)
     final = _checked(table, job, patch, by, now_ms)
-    moved = any(value is not UNSET for value in (patch.queue, patch.account, patch.qos, patch.begin_at_ms))
+    moving = (patch.queue, patch.account, patch.qos, patch.begin_at_ms, patch.max_running)
+    moved = any(value is not UNSET for value in moving)
     if moved:
         table.waiting.moved(job, owner_of(final), table.jobs.get)
     job = table.touch(job_id)
-    waiting = [span for span in job.spans if span.state is TaskState.PENDING]
+    pending = [span for span in job.spans if span.state is TaskState.PENDING]
     if moved:
-        for span in waiting:
+        for span in pending:
             table.leave(job, span)
     limits_before = (job.priority, job.walltime_ms)
-    job.name, job.queue, job.account, job.priority = final.name, final.queue, final.account, final.priority
+    table.rename(job, final.name, now_ms)
+    job.queue, job.account, job.priority = final.queue, final.account, final.priority
     job.walltime_ms = None if final.walltime is None else int(final.walltime)
     _respecify(table, job, final)
-    if patch.begin_at_ms is not UNSET:
-        job.eligible_ms = INF if job.waits else max(final.begin_at_ms, job.submit_ms)
+    if patch.begin_at_ms is not UNSET and job.eligible_ms < INF:
+        job.eligible_ms = max(final.begin_at_ms, job.submit_ms)
     table.draft.edited.add(job.id)
     if moved:
-        for span in waiting:
+        for span in pending:
             table.enter(job, span)
     if (job.priority, job.walltime_ms) != limits_before:
         _update_limits(table, job, limits_before[1], moved=moved)
+    if patch.on_dependency_failed is not UNSET:
+        awaiting.decide(table, job, now_ms)
     changed = {f: v for f in JobPatch.__struct_fields__ if (v := getattr(patch, f)) is not UNSET}
     if "walltime" in changed:
         changed["walltime"] = None if job.walltime_ms is None else str(Duration(job.walltime_ms))
@@ -183,9 +210,12 @@ def update(table: JobTable, job_id: int, patch: JobPatch, by: Submitter, now_ms:
     return job
 
 
+_ONLY_IN_SPEC = ("begin_at_ms", "qos", "deadline_ms", "array", "on_dependency_failed")
+
+
 def _respecify(table: JobTable, job: LiveJob, final: JobSpec) -> None:
     """What of a change only the spec says; what rows of their own say (name, queue …) stays there as submitted."""
-    fields = {"begin_at_ms": final.begin_at_ms, "qos": final.qos, "deadline_ms": final.deadline_ms}
+    fields = {name: getattr(final, name) for name in _ONLY_IN_SPEC}
     if any(getattr(job.spec, field) != value for field, value in fields.items()):
         job.spec = replace(job.spec, **fields)
     job.request = table.class_of(job.spec, job.queue)
@@ -205,6 +235,8 @@ def _checked(table: JobTable, job: LiveJob, patch: JobPatch, by: Submitter, now_
         raise SpecError("begin_at_ms: is before 1970")
     if patch.deadline_ms is not UNSET and patch.deadline_ms < 0:
         raise SpecError("deadline_ms: is before 1970")
+    if patch.max_running is not UNSET and job.spec.array is None:
+        raise SpecError(f"max_running: job {job.id} is no array", hint="it limits how many tasks of an array run")
     asked = replace(
         job.spec,
         name=job.name if patch.name is UNSET else patch.name,
@@ -217,6 +249,10 @@ def _checked(table: JobTable, job: LiveJob, patch: JobPatch, by: Submitter, now_
         begin_at_ms=job.spec.begin_at_ms if patch.begin_at_ms is UNSET else patch.begin_at_ms,
         deadline_ms=job.spec.deadline_ms if patch.deadline_ms is UNSET else patch.deadline_ms,
     )
+    if patch.max_running is not UNSET and asked.array is not None:
+        asked = replace(asked, array=replace(asked.array, max_running=patch.max_running))
+    if patch.on_dependency_failed is not UNSET:
+        asked = replace(asked, on_dependency_failed=patch.on_dependency_failed)
     check_spec(asked)
     if all(value is UNSET for value in (patch.queue, patch.account, patch.qos, patch.deadline_ms)):
         # Its queue may have been closed or narrowed since: that does not concern what stays as it was.
@@ -262,6 +298,7 @@ def requeue(
     everything = task is not None or job.counts.succeeded == job.spec.tasks
     again = [e for e in again if everything or e.state is not TaskState.SUCCEEDED]
     _check_waiting(table, job, len(again), first, count)
+    awaiting.begin_again(table, job, now_ms)
     done = _restart_ended(table, job, again, reason)
     done += _restart_waiting(table, job, pieces(job.spans, first, count), now_ms, reason)
     for number, attempt in list(job.active.items()):
@@ -272,6 +309,7 @@ def requeue(
     if task is None:
         job.exit_code = max(left, default=None)
         job.reason = ""
+    awaiting.weigh(table, job, 0, 0)
     table.draft.note(EventKind.JOBS_REQUEUED, by.cause, by.trace_id, job.id, tasks=done, reason=reason)
     table.settle(job, now_ms, by.cause)
     return _state_now(job, task)
@@ -297,6 +335,8 @@ def _restart_ended(table: JobTable, job: LiveJob, again: Sequence[EndedTask], re
     for one in again:
         after = _waiting_again(one.state, job)
         job.counts.move(one.state, after)
+        job.succeeded = removed(job.succeeded, one.task, one.task + 1)
+        table.note_tasks(job, one.task, 1, one.state, after)
         spans.append(Span(one.task, 1, after, one.attempt + 1, reason=reason))
     job.spans = put(job.spans, spans)
     job.restarts += len(spans)
@@ -305,17 +345,20 @@ def _restart_ended(table: JobTable, job: LiveJob, again: Sequence[EndedTask], re
     return len(spans)
 
 
-def _restart_waiting(table: JobTable, job: LiveJob, waiting: Sequence[Span], now_ms: int, reason: str) -> int:
+def _restart_waiting(table: JobTable, job: LiveJob, those: Sequence[Span], now_ms: int, reason: str) -> int:
     done = 0
-    for span in waiting:
-        if span.state is TaskState.HELD or (span.state is TaskState.PENDING and span.eligible_ms <= now_ms):
+    for span in those:
+        backing_off = now_ms < span.eligible_ms < INF
+        if span.state is TaskState.HELD or (span.state is TaskState.PENDING and not backing_off):
             continue
         table.leave(job, span)
         after = span.state if span.state is TaskState.PENDING else _waiting_again(span.state, job)
         job.counts.move(span.state, after, span.count)
-        moved = replace(span, state=after, eligible_ms=0, retries=0, reason=reason)
-        job.spans = put(take(job.spans, span.first, span.count), (moved,))
-        table.enter(job, moved)
+        table.note_tasks(job, span.first, span.count, span.state, after)
+        moved = [replace(part, state=after, retries=0, reason=reason) for part in awaiting.parts_of(table, job, span)]
+        job.spans = put(take(job.spans, span.first, span.count), moved)
+        for part in moved:
+            table.enter(job, part)
         done += span.count
     return done
 

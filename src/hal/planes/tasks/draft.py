@@ -28,6 +28,7 @@ from hal.core.engine.events import (
 )
 from hal.core.model import EventKind, StepId
 from hal.core.model.policy import Policy
+from hal.planes.tasks.dependencies import EndedJob
 from hal.planes.tasks.interning import Interning
 from hal.planes.tasks.live import Attempt, LiveJob
 from hal.planes.tasks.spans import Spans
@@ -166,6 +167,10 @@ class Draft:
         self.next_id_before = next_id
         self.jobs_before: dict[int, LiveJob | None] = {}
         """The committed value of each job that was changed; None for a new one."""
+        self.ended_before: dict[int, EndedJob | None] = {}
+        """What was remembered of ended jobs that others wait for; None for nothing."""
+        self.ends: dict[int, list[tuple[int, int]]] = {}
+        """Runs of tasks that have ended or wait again, of arrays that others follow task by task; told at `settle`."""
         self.nodes_before: dict[str, NodeRow | None] = {}
         self.policy_before: Policy | None = None
         """The committed policy, when another one was staged."""

@@ -13,8 +13,9 @@ from msgspec.structs import replace
 
 from hal.core.engine.classes import ClassSpec, OwnerSpec
 from hal.core.lifecycle import TaskCounts
-from hal.core.model import AttemptState, JobSpec, StepId, TaskState
-from hal.planes.tasks.dependencies import Waits
+from hal.core.model import AttemptState, Failed, JobSpec, StepId, TaskState
+from hal.planes.tasks.dependencies import EndedJob, Phase, Waits, phase_of
+from hal.planes.tasks.runs import Runs
 from hal.planes.tasks.spans import Span, Spans, locate
 from hal.store.operations import StepEnd
 
@@ -65,7 +66,10 @@ class LiveJob(Struct, kw_only=True):
     walltime_ms: int | None
     submit_ms: int
     eligible_ms: int
-    """Begin-at, or when its last dependency was met; the engine's infinity while it waits for other jobs."""
+    """Begin-at, or when its last dependency was met; the engine's infinity while it waits for other jobs.
+
+    A span's own instant is infinite, too, while its tasks wait for the tasks of another array.
+    """
     trace_id: str
     request: ClassSpec
     owner: OwnerSpec
@@ -75,12 +79,16 @@ class LiveJob(Struct, kw_only=True):
     start_ms: int | None = None
     end_ms: int | None = None
     reason: str = ""
-    waits: Waits = {}
-    """Unmet dependencies; replaced, never changed. Tasks of a job that waits are not in the engine."""
+    waits: Waits | None = None
+    """How its dependencies stand; None once they are past. Tasks of a job that waits are not in the engine."""
     counts: TaskCounts
     spans: Spans = ()
     active: dict[int, Attempt]
     """By task."""
+    succeeded: Runs = ()
+    """Of an array: the tasks that succeeded."""
+    fed: Spans = ()
+    """Of an array with `max_running`: the waiting tasks that the engine knows."""
     exit_code: int | None = None
     """Largest over the tasks that have ended."""
     restarts: int = 0
@@ -100,6 +108,35 @@ class LiveJob(Struct, kw_only=True):
             return TaskState(attempt.state)
         span = locate(self.spans, task)
         return span.state if span else None
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """By what singletons know it."""
+        return (self.user, self.name)
+
+    @property
+    def window(self) -> int:
+        """How many tasks of the array may run at once; 0: no limit."""
+        return self.spec.array.max_running if self.spec.array else 0
+
+    @property
+    def phase(self) -> Phase:
+        """How far it has come, for those that depend on it."""
+        return phase_of(self.state, started=self.start_ms is not None)
+
+    @property
+    def if_never(self) -> Failed:
+        """What is done when its dependencies can no longer be met."""
+        return self.spec.on_dependency_failed or Failed.CANCEL
+
+    def past(self) -> EndedJob:
+        """What is remembered of it when it has ended."""
+        return EndedJob(self.id, self.name or self.spec.title, self.state, self.spec.tasks, self.succeeded_in_part)
+
+    @property
+    def succeeded_in_part(self) -> Runs:
+        """Which tasks of an array succeeded, when neither all nor none did."""
+        return () if self.state is TaskState.SUCCEEDED else self.succeeded
 
     def eligible_of(self, span: Span) -> int:
         """When the engine may start these tasks."""

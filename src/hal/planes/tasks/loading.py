@@ -9,11 +9,13 @@ import numpy as np
 
 from hal.core.engine.events import ADOPT, INF, AllocationsAdopted, ConfigChanged, Event, NodesChanged
 from hal.core.lifecycle import TaskCounts
-from hal.core.model import TaskState
+from hal.core.model import TaskState, each_dependency
 from hal.core.model.policy_scope import Owner
-from hal.planes.tasks.dependencies import Standing, Waits, standing
+from hal.planes.tasks import awaiting
+from hal.planes.tasks.dependencies import EndedJob
 from hal.planes.tasks.live import Attempt, LiveJob
 from hal.planes.tasks.nodes import GONE, node_spec
+from hal.planes.tasks.runs import Runs, complement, merged
 from hal.planes.tasks.spans import Span, Spans
 from hal.planes.tasks.table import INSTANCE, JobTable
 from hal.store.operations import AttemptRow, JobRow
@@ -26,13 +28,22 @@ def load(table: JobTable, loaded: Loaded) -> list[Event]:
     table.nodes = {row.name: row for row in loaded.nodes}
     table.next_id = loaded.last_job_id + 1
     table.instance = loaded.meta.get(INSTANCE, "")
+    table.now_ms = loaded.now_ms
     for row in loaded.jobs:
-        table.jobs[row.id] = live_job(table, row, loaded.spans.get(row.id, []), loaded.attempts.get(row.id, []))
-    for job in table.jobs.values():
-        job.waits = _waits(table, job)
-        table.link(job)
+        job = live_job(table, row, loaded.spans.get(row.id, []), loaded.attempts.get(row.id, []))
+        job.succeeded = _succeeded(job, loaded.succeeded.get(row.id))
+        table.jobs[row.id] = job
+        table.name(job)
         if job.active:
             table.busy.add(job.id)
+    past = {row.id: _past(row, loaded.succeeded.get(row.id)) for row in loaded.ended_dependencies.values()}
+    for job in table.jobs.values():
+        if job.eligible_ms >= INF or any(span.eligible_ms >= INF and not span.state.ended for span in job.spans):
+            for dependency in each_dependency(job.spec.dependencies):
+                other = int(dependency.job or 0)
+                if other in past:
+                    table.ended[other] = past[other]
+            awaiting.begin(table, job)
     table.waiting.set_policy(table.policy, table.jobs.values())
     return engine_events(table)
 
@@ -40,8 +51,12 @@ def load(table: JobTable, loaded: Loaded) -> list[Event]:
 def engine_events(table: JobTable) -> list[Event]:
     """What brings an empty engine to where the table is. Nothing may be staged."""
     for job_id in sorted(table.jobs):
-        for span in table.jobs[job_id].spans:
-            table.enter(table.jobs[job_id], span)
+        job = table.jobs[job_id]
+        job.fed = ()
+        if job.window:
+            table.refill(job)
+        for span in job.spans:
+            table.enter(job, span)
     events: list[Event] = [ConfigChanged(table.engine_config)]
     if table.nodes:
         events.append(NodesChanged(tuple(node_spec(row) for row in table.nodes.values())))
@@ -96,12 +111,15 @@ def live_job(table: JobTable, row: JobRow, spans: list[SpanRow], attempts: list[
     )
 
 
-def revive(table: JobTable, row: JobRow, spans: list[SpanRow]) -> LiveJob:
-    """A job that has ended lives again, to be requeued in the same draft; whom it waited for is past."""
+def revive(table: JobTable, row: JobRow, spans: list[SpanRow], succeeded: Runs | None = None) -> LiveJob:
+    """A job that has ended lives again, to be requeued in the same draft.
+
+    Args:
+        succeeded: of an array some of whose tasks succeeded: which.
+    """
     job = live_job(table, row, spans, [])
     job.end_ms = None
-    if job.eligible_ms >= INF:
-        job.eligible_ms = job.submit_ms
+    job.succeeded = _succeeded(job, succeeded)
     table.draft.stored_spans[job.id] = job.spans
     table.add(job, stored=True)
     return job
@@ -126,20 +144,19 @@ def _attempt(row: AttemptRow) -> Attempt:
     )
 
 
-def _waits(table: JobTable, job: LiveJob) -> Waits:
-    """What it still waits for: while it does it is not eligible; who is not live any more was settled when it ended."""
-    if job.eligible_ms < INF:
-        return {}
-    waits: Waits = {}
-    for dependency in job.spec.dependencies:
-        other = int(dependency.job)
-        live = table.jobs.get(other)
-        if live is None or standing(dependency.kind, live.state, started=live.start_ms is not None) is Standing.MET:
-            continue
-        kinds = waits.get(other, ())
-        if dependency.kind not in kinds:
-            waits[other] = (*kinds, dependency.kind)
-    return waits
+def _succeeded(job: LiveJob, known: Runs | None) -> Runs:
+    """Which tasks of an array succeeded: as the rows say, or all that are nowhere else."""
+    if job.spec.array is None or job.counts.succeeded == 0:
+        return ()
+    if known is not None:
+        return known
+    elsewhere = [(span.first, span.end) for span in job.spans] + [(task, task + 1) for task in job.active]
+    return complement(merged(elsewhere), job.spec.tasks)
+
+
+def _past(row: JobRow, succeeded: Runs | None) -> EndedJob:
+    """As `LiveJob.past`."""
+    return EndedJob(row.id, row.name or row.spec.title, row.state, row.spec.tasks, succeeded or ())
 
 
 def _adopted(table: JobTable) -> AllocationsAdopted | None:

@@ -17,12 +17,14 @@ from hal.core.model.policy import Policy
 from hal.core.model.policy_change import Difference
 from hal.planes.tasks import attempts, control, loading, nodes, starting, submission
 from hal.planes.tasks.control import EndedTask, JobPatch
+from hal.planes.tasks.dependencies import EndedJob
 from hal.planes.tasks.draft import Change
 from hal.planes.tasks.engine_view import EngineView
 from hal.planes.tasks.live import LiveJob
 from hal.planes.tasks.nodes import Arrival
 from hal.planes.tasks.policy_change import change_policy
-from hal.planes.tasks.submission import EndedJob, Submitter
+from hal.planes.tasks.runs import Runs
+from hal.planes.tasks.submission import Submitter
 from hal.planes.tasks.table import INSTANCE, JobTable
 from hal.planes.tasks.why import why
 from hal.store.operations import JobRow, NodeRow, Operation, PutMeta
@@ -123,9 +125,9 @@ class TaskPlane:
         """See `control.requeue`."""
         return control.requeue(self.table, job, task, ended, by, now_ms)
 
-    def revive(self, row: JobRow, spans: list[SpanRow]) -> None:
-        """Let a job that has ended live again; `requeue` must follow in the same draft."""
-        loading.revive(self.table, row, spans)
+    def revive(self, row: JobRow, spans: list[SpanRow], succeeded: Runs | None = None) -> None:
+        """Let a job that has ended live again; `requeue` must follow in the same draft. See `loading.revive`."""
+        loading.revive(self.table, row, spans, succeeded)
 
     def matching(self, wanted: JobFilter) -> list[int]:
         """Live jobs that match."""

@@ -79,6 +79,8 @@ def _untake(job: LiveJob | None, tasks: list[int]) -> None:
     for at in range(1, len(tasks) + 1):
         if at == len(tasks) or tasks[at] != tasks[at - 1] + 1:
             job.spans = take(job.spans, tasks[start], at - start)
+            if job.window:
+                job.fed = take(job.fed, tasks[start], at - start)
             start = at
 
 

@@ -8,27 +8,28 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from hal.core.engine.classes import ClassSpec
 from hal.core.engine.events import INF
 from hal.core.lifecycle import TaskCounts
-from hal.core.model import Dependency, EventKind, HALError, JobSpec, OverloadedError, SpecError, TaskState
+from hal.core.model import (
+    DependencyKind,
+    EventKind,
+    HALError,
+    JobSpec,
+    OverloadedError,
+    SpecError,
+    TaskState,
+    each_dependency,
+)
+from hal.planes.tasks import awaiting
 from hal.planes.tasks.admission import MAX_JOBS_IN_SUBMISSION, MAX_LIVE_JOBS, LimitsByOwner, admitted, owner_of
-from hal.planes.tasks.dependencies import Standing, Waits, resolve, standing
+from hal.planes.tasks.dependencies import NAMESAKES, EndedJob, Mentions, placed, refuse_other_length, resolve
 from hal.planes.tasks.engine_view import EngineView
 from hal.planes.tasks.live import LiveJob
 from hal.planes.tasks.spans import Span
-from hal.planes.tasks.table import JobTable, never_text
+from hal.planes.tasks.table import JobTable
 from hal.planes.tasks.waiting import Ask
-
-
-class EndedJob(Struct, frozen=True):
-    """What must be known of a job that has ended when another one names it as a dependency."""
-
-    id: int
-    title: str
-    state: TaskState
 
 
 class UnknownJobs(Exception):
@@ -74,20 +75,31 @@ def submit(
     _check_counts(table, len(specs))
     accepted = _admitted(table, specs, by, now_ms)
     table.waiting.refuse((Ask(owner_of(spec), spec.tasks) for spec in accepted), table.jobs.get)
-    waits = resolve(accepted, table.next_id)
-    failed = _against_existing(table, waits, ended, table.next_id)
+    accepted, mentions = resolve(accepted, table.next_id)
+    _check_existing(table, accepted, mentions, ended)
     requests = _requests(table, engine, accepted)
     jobs = [
-        _job(table, spec, requests[position], waits[position], by, now_ms, table.next_id + position)
+        _job(table, spec, requests[position], by, now_ms, table.next_id + position)
         for position, spec in enumerate(accepted)
     ]
     if dry_run:
         return jobs
+    first = table.next_id
     _stage(table, jobs, by, now_ms)
-    for job in jobs:
-        if job.id in failed and job.end_ms is None:
-            table.fail_dependant(job, failed[job.id])
-        table.settle(job, now_ms, by.cause)
+    waiters = [(job, named) for job, named in zip(jobs, mentions, strict=True) if named]
+    for named in mentions:
+        for other in named:
+            if NAMESAKES < other < first and other not in table.jobs and other not in table.ended:
+                table.remember(other, ended[other])
+    for job, named in waiters:
+        awaiting.begin(table, job, named)
+    for job, _ in waiters:
+        if job.end_ms is None:
+            awaiting.decide(table, job, now_ms)
+            table.settle(job, now_ms, by.cause)
+    for job, named in zip(jobs, mentions, strict=True):
+        if not named:
+            table.settle(job, now_ms, by.cause)
     return jobs
 
 
@@ -116,7 +128,7 @@ def _admitted(table: JobTable, specs: Sequence[JobSpec], by: Submitter, now_ms: 
             try:
                 found = known[id(spec)] = admitted(spec, table.policy, user=by.user, now_ms=now_ms, known=limits)
             except HALError as error:
-                raise _placed(error, position, len(specs)) from error
+                raise placed(error, position, len(specs)) from error
         out.append(found)
     return out
 
@@ -136,44 +148,43 @@ def _requests(table: JobTable, engine: EngineView, specs: Sequence[JobSpec]) -> 
             impossible = engine.impossible(request)
             if impossible:
                 error = SpecError(impossible, hint="ask for less; `hal nodes` lists what there is")
-                raise _placed(error, position, len(specs))
+                raise placed(error, position, len(specs))
         out.append(request)
     return out
 
 
-def _against_existing(
-    table: JobTable, waits: list[Waits], ended: Mapping[int, EndedJob], first_id: int
-) -> dict[int, str]:
-    """Drop what is met already; the jobs that can never run, and why."""
-    missing = {j for wait in waits for j in wait if j < first_id and j not in table.jobs and j not in ended}
+def _check_existing(
+    table: JobTable, specs: Sequence[JobSpec], mentions: Sequence[Mentions], ended: Mapping[int, EndedJob]
+) -> None:
+    """Every older job that is named is known, and as long as an array that follows it task by task.
+
+    Raises:
+        UnknownJobs: some are neither live nor in `ended`.
+        SpecError: one has another length.
+    """
+    first = table.next_id
+    older = {job for named in mentions for job in named if NAMESAKES < job < first}
+    missing = [job for job in older if job not in table.jobs and job not in ended and job not in table.ended]
     if missing:
         raise UnknownJobs(tuple(sorted(missing)))
-    failed: dict[int, str] = {}
-    for position, wait in enumerate(waits):
-        left: Waits = {}
-        for other, kinds in wait.items():
-            if other >= first_id:
-                left[other] = kinds
-                continue
-            live = table.jobs.get(other)
-            state, started = (live.state, live.start_ms is not None) if live else (ended[other].state, True)
-            title = (live.name or live.spec.title) if live else ended[other].title
-            for kind in kinds:
-                how = standing(kind, state, started=started)
-                if how is Standing.NEVER:
-                    failed.setdefault(first_id + position, never_text(kind, other, title, state))
-                elif how is Standing.WAITING:
-                    left[other] = (*left.get(other, ()), kind)
-        waits[position] = left
-    return failed
+    for position, named in enumerate(mentions):
+        for other, told in named.items():
+            if NAMESAKES < other < first and any(kind is DependencyKind.AFTERCORR for _, kind in told):
+                found = table.jobs.get(other) or table.ended.get(other) or ended[other]
+                past = found.past() if isinstance(found, LiveJob) else found
+                try:
+                    refuse_other_length(specs[position], past.title, past.tasks)
+                except SpecError as error:
+                    raise placed(error, position, len(specs)) from error
 
 
-def _job(
-    table: JobTable, spec: JobSpec, request: ClassSpec, waits: Waits, by: Submitter, now_ms: int, job_id: int
-) -> LiveJob:
+def _job(table: JobTable, spec: JobSpec, request: ClassSpec, by: Submitter, now_ms: int, job_id: int) -> LiveJob:
     state = TaskState.HELD if spec.hold else TaskState.PENDING
     counts = TaskCounts()
     counts.move(None, state, spec.tasks)
+    by_task = spec.array is not None and any(
+        one.kind is DependencyKind.AFTERCORR for one in each_dependency(spec.dependencies)
+    )
     return LiveJob(
         id=job_id,
         spec=spec,
@@ -184,25 +195,21 @@ def _job(
         priority=spec.priority,
         walltime_ms=None if spec.walltime is None else int(spec.walltime),
         submit_ms=now_ms,
-        eligible_ms=INF if waits else max(now_ms, spec.begin_at_ms),
+        eligible_ms=INF if spec.dependencies else max(now_ms, spec.begin_at_ms),
         trace_id=by.trace_id,
         request=request,
         owner=table.interning.owner_of(owner_of(spec)),
         state=state,
         hold=spec.hold,
-        waits=waits,
         counts=counts,
-        spans=(Span(0, spec.tasks, state),),
+        spans=(Span(0, spec.tasks, state, eligible_ms=INF if by_task else 0),),
         active={},
     )
 
 
 def _stage(table: JobTable, jobs: list[LiveJob], by: Submitter, now_ms: int) -> None:
     first = table.next_id
-    ids_of_names = {job.name: job.id for job in jobs if job.name}
     for job in jobs:
-        if job.spec.dependencies:
-            job.spec = _with_ids(job.spec, ids_of_names)
         table.add(job)
         for span in job.spans:
             table.enter(job, span)
@@ -219,15 +226,3 @@ def _stage(table: JobTable, jobs: list[LiveJob], by: Submitter, now_ms: int) -> 
         last=first + len(jobs) - 1,
         user=by.user,
     )
-
-
-def _with_ids(spec: JobSpec, ids_of_names: dict[str, int]) -> JobSpec:
-    """What is stored names jobs by id: names mean something in their submission only."""
-    named = tuple(Dependency(str(ids_of_names.get(d.job.strip(), d.job)), d.kind) for d in spec.dependencies)
-    return replace(spec, dependencies=named)
-
-
-def _placed(error: HALError, position: int, count: int) -> HALError:
-    if count == 1:
-        return error
-    return type(error)(f"job {position + 1} of {count}: {error.message}", hint=error.hint)

@@ -1,8 +1,9 @@
 """The table of live jobs and what may be done to one of them; every change is staged in the table's draft.
 
 Pure. The invariants (`check_table` checks them): a task is in exactly one of spans, active attempts and
-ended-through-an-attempt; counts agree with them; the engine's pending tasks are exactly the spans that are pending, of
-jobs that wait for no other job. Held tasks, and jobs that wait for others, cost the engine nothing.
+ended-through-an-attempt; counts agree with them; the engine's pending tasks are exactly the spans that are pending and
+wait for no other job or task, of arrays with `max_running` only as many as may start. Held tasks, and jobs that wait
+for others, cost the engine nothing.
 """
 
 from __future__ import annotations
@@ -18,16 +19,19 @@ from hal.core.engine.events import INF
 from hal.core.lifecycle import TASK, TaskEvent, job_state, transition
 from hal.core.model import DependencyKind, EventKind, InternalError, JobSpec, NotFoundError, TaskState
 from hal.core.model.policy import Policy
-from hal.planes.tasks.dependencies import Standing, Waits, standing
+from hal.planes.tasks import awaiting, window
+from hal.planes.tasks.awaiting import BY_DEPENDENCY
+from hal.planes.tasks.dependencies import NAMESAKES, EndedJob, Phase
 from hal.planes.tasks.draft import Change, Draft
 from hal.planes.tasks.interning import Interning
 from hal.planes.tasks.live import LiveJob, with_state
+from hal.planes.tasks.namesakes import Namesakes
 from hal.planes.tasks.rows import operations
-from hal.planes.tasks.spans import Span, change, pieces
+from hal.planes.tasks.runs import merged
+from hal.planes.tasks.spans import Span, change, count_in, pieces, take
 from hal.planes.tasks.waiting import Waiting
 from hal.store.operations import NodeRow
 
-BY_DEPENDENCY = "dependency"
 INSTANCE = "instance"
 """Under this name the store's meta table keeps which HAL it is."""
 
@@ -43,7 +47,14 @@ class JobTable:
         self.interning = Interning()
         self.jobs: dict[int, LiveJob] = {}
         self.dependants: dict[int, set[int]] = {}
-        """Jobs that may wait for this one; their own `waits` decide."""
+        """Jobs that wait and name this one; their own `waits` say how."""
+        self.followers: dict[int, set[int]] = {}
+        """Of these, arrays that follow this one task by task."""
+        self.ended: dict[int, EndedJob] = {}
+        """Jobs that have ended and are named by jobs that wait."""
+        self.names = Namesakes()
+        self.now_ms = 0
+        """Instant of the newest change."""
         self.busy: set[int] = set()
         """Jobs with active attempts."""
         self.nodes: dict[str, NodeRow] = {}
@@ -73,9 +84,16 @@ class JobTable:
         self.jobs[job.id] = job
         self.draft.jobs_before[job.id] = None
         self.waiting.touched(job.id)
-        if not stored:
+        if stored:
+            self.named(job, self.now_ms)
+        else:
             self.draft.new_jobs.append(job.id)
-        self.link(job)
+            self.name(job)
+
+    def name(self, job: LiveJob) -> None:
+        """File a live job under its name."""
+        if job.name:
+            self.names.add(job.key, job.id)
 
     def drop_revived(self, job_id: int) -> None:
         """A job that was let live again is not run again after all: it has ended, as its rows say."""
@@ -86,8 +104,47 @@ class JobTable:
 
     def link(self, job: LiveJob) -> None:
         """Note whom it waits for."""
-        for other in job.waits:
+        if job.waits is None:
+            return
+        for other, mentions in job.waits.mentions.items():
+            if other == NAMESAKES:
+                self.names.wait(job.key, job.id)
+                continue
             self.dependants.setdefault(other, set()).add(job.id)
+            if job.waits.by_task and any(kind is DependencyKind.AFTERCORR for _, kind in mentions):
+                self.followers.setdefault(other, set()).add(job.id)
+
+    def unlink(self, job: LiveJob) -> None:
+        """Forget whom it waited for, and who of them has ended when nobody else waits for it."""
+        for other in job.waits.mentions if job.waits else ():
+            if other == NAMESAKES:
+                self.names.leave(job.key, job.id)
+                continue
+            for listed in (self.dependants, self.followers):
+                those = listed.get(other)
+                if those is not None:
+                    those.discard(job.id)
+                    if not those:
+                        del listed[other]
+            if other in self.ended and other not in self.dependants:
+                self.remember(other, None)
+
+    def remember(self, job_id: int, ended: EndedJob | None) -> None:
+        """A job that others wait for has ended (None: it lives, or nobody waits for it any more)."""
+        before = self.ended.get(job_id)
+        self.draft.ended_before.setdefault(job_id, before)
+        if ended is not None:
+            self.ended[job_id] = ended
+        elif before is not None:
+            del self.ended[job_id]
+
+    def either(self, job_id: int) -> LiveJob | EndedJob:
+        """A job that others wait for."""
+        return self.jobs.get(job_id) or self.ended[job_id]
+
+    def phase(self, job_id: int) -> Phase:
+        """How far a job that others wait for has come."""
+        return self.either(job_id).phase
 
     def put_node(self, row: NodeRow) -> None:
         """A node that is new or changed."""
@@ -123,6 +180,15 @@ class JobTable:
             return self.draft.jobs_before[job_id]
         return self.jobs.get(job_id)
 
+    def committed_either(self, job_id: int) -> LiveJob | EndedJob:
+        """A job that a committed job waits for, as it was last committed. For readers: do not change it."""
+        found: LiveJob | EndedJob | None = self.committed(job_id)
+        if found is None:
+            found = self.draft.ended_before.get(job_id) or self.ended.get(job_id)
+        if found is None:
+            raise InternalError(f"job {job_id} is waited for and forgotten")
+        return found
+
     def seal(self, now_ms: int) -> Change:
         """What is to be committed now. `durable` or `undo` must follow before anything else is staged."""
         draft = self.draft
@@ -141,14 +207,22 @@ class JobTable:
         for job_id, before in draft.jobs_before.items():
             now = self.jobs.pop(job_id, None)
             self.busy.discard(job_id)
-            for other in now.waits if now else ():
-                self._unlink(other, job_id)
+            if now is not None:
+                self.unlink(now)
+                if now.name:
+                    self.names.remove(now.key, job_id)
             if before is not None:
                 self.jobs[job_id] = before
+                self.name(before)
                 self.link(before)
                 if before.active:
                     self.busy.add(job_id)
             self.waiting.touched(job_id)
+        for job_id, ended in draft.ended_before.items():
+            if ended is not None:
+                self.ended[job_id] = ended
+            else:
+                self.ended.pop(job_id, None)
         if draft.policy_before is not None:
             self.policy = draft.policy_before
             self.waiting.set_policy(self.policy, self.jobs.values())
@@ -164,16 +238,41 @@ class JobTable:
     # ── one job ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def enter(self, job: LiveJob, span: Span) -> None:
-        """These tasks begin to wait for resources, if they are pending and the job waits for no other."""
-        if span.state is TaskState.PENDING and not job.waits:
-            walltime = INF if job.walltime_ms is None else job.walltime_ms
-            limits = (job.priority, walltime)
-            self.draft.feed.submit(job, span.first, span.count, span.attempt, job.eligible_of(span), limits)
+        """These tasks begin to wait for resources, if they are pending and wait for no other job."""
+        # Of an array with a limit the engine is told when the job is settled.
+        if span.state is TaskState.PENDING and job.eligible_of(span) < INF and not job.window:
+            self._submit(job, span)
 
     def leave(self, job: LiveJob, span: Span) -> None:
         """These tasks no longer wait for resources, if they did."""
-        if span.state is TaskState.PENDING and not job.waits:
+        if span.state is not TaskState.PENDING or job.eligible_of(span) >= INF:
+            return
+        if not job.window:
             self.draft.feed.withdraw(job.id, span.first, span.count)
+            return
+        for known in pieces(job.fed, span.first, span.count):
+            self.draft.feed.withdraw(job.id, known.first, known.count)
+        job.fed = take(job.fed, span.first, span.count)
+
+    def refill(self, job: LiveJob) -> None:
+        """Of an array with `max_running`: tell the engine of as many tasks as may start."""
+        known, wanted = job.fed, window.fed(job, self.now_ms)
+        if known == wanted:
+            return
+        job.fed = wanted
+        for span in window.missing(known, wanted):
+            self.draft.feed.withdraw(job.id, span.first, span.count)
+        for span in window.missing(wanted, known):
+            self._submit(job, span)
+
+    def _submit(self, job: LiveJob, span: Span) -> None:
+        limits = (job.priority, INF if job.walltime_ms is None else job.walltime_ms)
+        self.draft.feed.submit(job, span.first, span.count, span.attempt, job.eligible_of(span), limits)
+
+    def note_tasks(self, job: LiveJob, first: int, count: int, before: TaskState, after: TaskState) -> None:
+        """Tasks went from one state to another: arrays that follow this one are told when the job is settled."""
+        if before.ended != after.ended and job.id in self.followers:
+            self.draft.ends.setdefault(job.id, []).append((first, first + count))
 
     def restate(self, job: LiveJob, first: int, count: int, event: TaskEvent, reason: str = "") -> int:
         """Apply `event` to every waiting task in [first, first + count) for which it is declared; how many those are.
@@ -185,98 +284,93 @@ class JobTable:
             after = transition(TASK, span.state, event)
             self.leave(job, span)
             job.counts.move(span.state, after, span.count)
+            self.note_tasks(job, span.first, span.count, span.state, after)
             moved = with_state(span, after, reason)
             job.spans = change(job.spans, span.first, span.count, _restater(after, reason))
             self.enter(job, moved)
         return sum(span.count for span in changed)
 
     def settle(self, job: LiveJob, now_ms: int, cause: str) -> None:
-        """Call after every change of a job: its state follows from its tasks; its end sets its dependants going."""
+        """Call after every change of a job: its state follows from its tasks; those that wait for it are told."""
+        self.now_ms = now_ms
         work = deque([job])
         while work:
             job = work.popleft()
+            if job.end_ms is not None:
+                continue
             job.state = job_state(job.counts)
             if job.active:
                 self.busy.add(job.id)
             else:
                 self.busy.discard(job.id)
-            if job.state.ended and job.end_ms is None:
-                self._end(job, now_ms, cause)
-                cause = BY_DEPENDENCY
-                work.extend(self._told(self.dependants.pop(job.id, set()), job, now_ms))
+            if job.window:
+                self.refill(job)
+            if job.waits is not None and job.eligible_ms < INF:
+                awaiting.weigh(self, job, 0, 0)
+            if job.state.ended:
+                work.extend(self._end(job, now_ms, cause))
+            elif job.id in self.ended:
+                before = self.ended[job.id].phase
+                self.remember(job.id, None)
+                work.extend(awaiting.tell_phase(self, job.id, before, job.phase, now_ms))
+            if job.id in self.draft.ends:
+                work.extend(awaiting.tell_tasks(self, job.id, merged(self.draft.ends.pop(job.id))))
+            cause = BY_DEPENDENCY
 
     def started(self, job: LiveJob, at_ms: int, now_ms: int) -> None:
         """Its first process runs: dependants that wait for its start go on."""
         if job.start_ms is None:
             job.start_ms = at_ms
-            for other in self._told(self.dependants.get(job.id, set()), job, now_ms):
+            for other in awaiting.tell_phase(self, job.id, Phase.WAITS, Phase.STARTED, now_ms):
                 self.settle(other, now_ms, BY_DEPENDENCY)
 
-    def _end(self, job: LiveJob, now_ms: int, cause: str) -> None:
+    def rename(self, job: LiveJob, name: str, now_ms: int) -> None:
+        """Give it another name; singletons of both names are told."""
+        if name == job.name:
+            return
+        waits = job.waits is not None and NAMESAKES in job.waits.mentions
+        if waits:
+            self.names.leave(job.key, job.id)
+        self._unname(job, now_ms)
+        job.name = name
+        self.named(job, now_ms)
+        if waits:
+            self.names.wait(job.key, job.id)
+            awaiting.tell_first(self, job, alone=self.names.is_first(job.key, job.id), now_ms=now_ms)
+
+    def named(self, job: LiveJob, now_ms: int) -> None:
+        """It has its name from now on: a later singleton of this name has to wait."""
+        if job.name:
+            before = self.names.first(job.key)
+            self.names.add(job.key, job.id)
+            self._first_changed(job.key, before, now_ms)
+
+    def _unname(self, job: LiveJob, now_ms: int) -> None:
+        if job.name:
+            before = self.names.first(job.key)
+            self.names.remove(job.key, job.id)
+            self._first_changed(job.key, before, now_ms)
+
+    def _first_changed(self, key: tuple[str, str], before: int | None, now_ms: int) -> None:
+        after = self.names.first(key)
+        if before != after:
+            for job_id in (before, after):
+                if job_id in self.jobs and self.names.waits(key, job_id):
+                    awaiting.tell_first(self, self.jobs[job_id], alone=job_id == after, now_ms=now_ms)
+
+    def _end(self, job: LiveJob, now_ms: int, cause: str) -> list[LiveJob]:
+        before = Phase.WAITS if job.start_ms is None else Phase.STARTED
         job.end_ms = now_ms
         del self.jobs[job.id]
         self.draft.ended_jobs[job.id] = job
         self.draft.note(EventKind.JOBS_ENDED, cause, job.trace_id, job.id, [job.id, job.state.value, job.exit_code])
-        for other in job.waits:
-            self._unlink(other, job.id)
-
-    def _told(self, dependants: set[int], other: LiveJob, now_ms: int) -> list[LiveJob]:
-        """Tell the jobs that wait for `other` how it stands; those that changed."""
-        changed = []
-        for job_id in sorted(dependants):
-            waiting = self.jobs.get(job_id)
-            if waiting is None or other.id not in waiting.waits:
-                continue
-            standings = {
-                k: standing(k, other.state, started=other.start_ms is not None) for k in waiting.waits[other.id]
-            }
-            never = [kind for kind, how in standings.items() if how is Standing.NEVER]
-            left = tuple(kind for kind, how in standings.items() if how is Standing.WAITING)
-            if never:
-                self.fail_dependant(
-                    self.touch(job_id), never_text(never[0], other.id, other.name or other.spec.title, other.state)
-                )
-            elif left != waiting.waits[other.id]:
-                self._met(self.touch(job_id), other.id, left, now_ms)
-            else:
-                continue
-            changed.append(waiting)
-        return changed
-
-    def fail_dependant(self, job: LiveJob, reason: str) -> None:
-        """It waits for something that can never happen: all its tasks fail. `settle` must follow."""
-        self.restate(job, 0, job.spec.tasks, TaskEvent.FAIL, BY_DEPENDENCY)
-        job.reason = reason
-
-    def _met(self, job: LiveJob, other: int, left: tuple[DependencyKind, ...], now_ms: int) -> None:
-        waits: Waits = {k: v for k, v in job.waits.items() if k != other}
-        if left:
-            waits[other] = left
-        job.waits = waits
-        if not waits:
-            job.eligible_ms = max(job.spec.begin_at_ms, now_ms)
-            for span in job.spans:
-                self.enter(job, span)
-
-    def _unlink(self, other: int, job_id: int) -> None:
-        waiting = self.dependants.get(other)
-        if waiting is not None:
-            waiting.discard(job_id)
-            if not waiting:
-                del self.dependants[other]
-
-
-def never_text(kind: DependencyKind, job_id: int, title: str, state: TaskState) -> str:
-    """Why a dependency can never be met."""
-    return f"{BY_DEPENDENCY}: it waits for {kind} of job {job_id} ({title}), which {_ENDS[state]}"
-
-
-_ENDS = {
-    TaskState.SUCCEEDED: "succeeded",
-    TaskState.FAILED: "failed",
-    TaskState.TIMED_OUT: "timed out",
-    TaskState.CANCELLED: "was cancelled",
-}
+        if job.waits is not None:
+            awaiting.stop(self, job)
+        self._unname(job, now_ms)
+        if job.id not in self.dependants:
+            return []
+        self.remember(job.id, job.past())
+        return awaiting.tell_phase(self, job.id, before, job.phase, now_ms)
 
 
 def _restater(state: TaskState, reason: str) -> Callable[[Span], Span]:
@@ -310,9 +404,30 @@ def check_table(table: JobTable) -> None:
             (job.state is not job_state(counts), "its state does not follow from its tasks"),
             (job.state.ended, "it has ended and is still live"),
             ((job.id in table.busy) != bool(job.active), "busy jobs disagree with the attempts"),
-            (any(job.id not in table.dependants.get(other, ()) for other in job.waits), "nobody will tell it"),
-            (any(other not in table.jobs for other in job.waits), "it waits for a job that is not live"),
+            *_waiting_problems(table, job),
+            (
+                job.window > 0 and count_in(job.fed, TaskState.PENDING) > max(job.window - len(job.active), 0),
+                "too many",
+            ),
         ]
         for wrong, what in problems:
             if wrong:
                 raise InternalError(f"job {job.id}: {what}")
+
+    for other in table.ended:
+        if other in table.jobs or other not in table.dependants:
+            raise InternalError(f"job {other} has ended and is remembered for nobody")
+
+
+def _waiting_problems(table: JobTable, job: LiveJob) -> list[tuple[bool, str]]:
+    if job.waits is None:
+        undecided = job.eligible_ms >= INF or any(s.eligible_ms >= INF and not s.state.ended for s in job.spans)
+        return [(undecided, "it waits for nobody and is not eligible")]
+    named = [other for other in job.waits.mentions if other != NAMESAKES]
+    fresh = awaiting.standings(table, job)
+    return [
+        (any(job.id not in table.dependants.get(other, ()) for other in named), "nobody will tell it"),
+        (any(other not in table.jobs and other not in table.ended for other in named), "it waits for a forgotten job"),
+        (job.waits != fresh, "what it was told disagrees with what it would find"),
+        (job.eligible_ms >= INF and job.waits.open == 0 and job.waits.never == 0, "it waits for nothing"),
+    ]

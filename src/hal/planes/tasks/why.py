@@ -5,9 +5,16 @@ Pure.
 
 from __future__ import annotations
 
-from hal.core.model import Reason, TaskState, Verdict, plural
+from itertools import islice
+
+from hal.core.engine.events import INF
+from hal.core.model import Dependency, DependencyKind, Failed, Reason, TaskState, Verdict, each_dependency, plural
+from hal.planes.tasks import awaiting
+from hal.planes.tasks.awaiting import BY_DEPENDENCY
+from hal.planes.tasks.dependencies import Phase, Standing
 from hal.planes.tasks.engine_view import EngineView
 from hal.planes.tasks.live import LiveJob
+from hal.planes.tasks.spans import Span
 from hal.planes.tasks.table import JobTable
 
 MAX_NAMED = 5
@@ -19,38 +26,104 @@ def why(table: JobTable, engine: EngineView, job: LiveJob, now_ms: int) -> Verdi
     counts = job.counts
     if counts.pending == 0 and counts.held == 0:
         return Verdict(job=job.id, reason=Reason.NONE, message=_goes_on(job))
-    if job.waits:
-        return _dependency(table, job)
-    if counts.pending == 0:
+    if awaiting.held_by_rule(job):
         return Verdict(
             job=job.id,
             reason=Reason.HELD,
-            message=f"held: {plural(counts.held, 'task')} until somebody releases {_them(counts.held)}",
+            message=f"held by its rule on_dependency_failed: {job.reason.removeprefix(BY_DEPENDENCY).lstrip(': ')}",
+            helps=(f"hal release {job.id}", *_again(table, job)),
+        )
+    if job.waits is not None and job.eligible_ms >= INF:
+        return _dependency(table, job)
+    if counts.pending == 0:
+        ruled = sum(s.count for s in job.spans if s.state is TaskState.HELD and s.reason == BY_DEPENDENCY)
+        reason = f" ({job.reason})" if ruled and job.reason else ""
+        return Verdict(
+            job=job.id,
+            reason=Reason.HELD,
+            message=f"held: {plural(counts.held, 'task')} until somebody releases {_them(counts.held)}{reason}",
             helps=(f"hal release {job.id}",),
         )
-    eligible = [span for span in job.spans if span.state is TaskState.PENDING and job.eligible_of(span) <= now_ms]
-    if not eligible:
-        return _later(job, now_ms)
+    waits = [span for span in job.spans if span.state is TaskState.PENDING and span.eligible_ms < INF]
+    if not waits:
+        return _dependency(table, job)
+    if not any(job.eligible_of(span) <= now_ms for span in waits):
+        return _later(job, waits, now_ms)
+    if job.window and not job.fed:
+        limit = job.window
+        return Verdict(
+            job=job.id,
+            reason=Reason.MAX_RUNNING,
+            message=f"{plural(len(job.active), 'task')} of it run, and its max_running is {limit}: "
+            f"{plural(counts.pending, 'task')} wait for one of them to end",
+            helps=(f"hal update {job.id} --max-running {limit * 2}",),
+        )
     return engine.explain(job.id, now_ms)
 
 
 def _dependency(table: JobTable, job: LiveJob) -> Verdict:
-    parts, helps = [], []
-    for other, kinds in sorted(job.waits.items()):
-        live = table.jobs.get(other)
-        state = f"{live.state}" if live else "ending"
-        title = f" ({live.name or live.spec.title})" if live else ""
-        parts.append(f"{' and '.join(kinds)} of job {other}{title}, which is {state}")
-        if live is not None and live.state is TaskState.HELD:
-            helps.append(f"hal release {other}")
-    more = len(parts) - MAX_NAMED
-    shown = "; ".join(parts[:MAX_NAMED]) + (f"; and {more} more" if more > 0 else "")
-    return Verdict(job=job.id, reason=Reason.DEPENDENCY, message=f"waits for {shown}", helps=tuple(helps[:MAX_NAMED]))
+    """Which of its dependencies are not met, how far those jobs are, and what follows when it cannot be met."""
+    assert job.waits is not None
+
+    def phase(other: int) -> Phase:
+        return table.committed_either(other).phase
+
+    parts: list[str] = []
+    helps: list[str] = []
+    waiting_for = 0
+    for place, entry in enumerate(job.spec.dependencies):
+        by_task = place in job.waits.by_task
+        if by_task or awaiting.standing_of(job.waits, entry, phase) is Standing.WAITING:
+            waiting_for += 1
+            if len(parts) < MAX_NAMED:
+                parts.append(_entry(table, job, entry, helps))
+    more = f"; and {waiting_for - len(parts)} more" if waiting_for > len(parts) else ""
+    what = _IF_NEVER[job.if_never]
+    can_fail = any(one.kind in _CAN_FAIL for one in each_dependency(job.spec.dependencies))
+    return Verdict(
+        job=job.id,
+        reason=Reason.DEPENDENCY,
+        message=f"waits for {'; '.join(parts)}{more}{f'. If that can never be met, {what}' if can_fail else ''}",
+        helps=tuple(helps[:MAX_NAMED]),
+    )
 
 
-def _later(job: LiveJob, now_ms: int) -> Verdict:
-    waiting = [span for span in job.spans if span.state is TaskState.PENDING]
-    first = min(waiting, key=lambda span: (job.eligible_of(span), span.first))
+def _entry(table: JobTable, job: LiveJob, entry: Dependency, helps: list[str]) -> str:
+    texts: list[str] = []
+    for one in entry.alternatives:
+        if len(texts) == MAX_NAMED:
+            texts.append(f"{len(entry.any_of) - MAX_NAMED} more")
+            break
+        if one.kind is DependencyKind.SINGLETON:
+            first = table.names.first(job.key)
+            texts.append(f"all earlier jobs named '{job.name}' of {job.user} (the first is {first})")
+            continue
+        other = table.committed_either(int(one.job))
+        title = other.name or other.spec.title if isinstance(other, LiveJob) else other.title
+        each = " task by task" if one.kind is DependencyKind.AFTERCORR else ""
+        texts.append(f"{one.kind} of job {one.job} ({title}){each}, which is {other.state}")
+        if isinstance(other, LiveJob) and other.state is TaskState.HELD:
+            helps.append(f"hal release {one.job}")
+    return texts[0] if len(texts) == 1 else f"one of ({' | '.join(texts)})"
+
+
+def _again(table: JobTable, job: LiveJob) -> list[str]:
+    """The jobs that would have to run again, as commands."""
+    named = {int(one.job) for one in each_dependency(job.spec.dependencies) if one.job}
+    failed = (other for other in sorted(named) if table.committed_either(other).phase is Phase.FAILED)
+    return [f"hal requeue {other}" for other in islice(failed, MAX_NAMED)]
+
+
+_IF_NEVER = {
+    Failed.CANCEL: "this job is cancelled",
+    Failed.HOLD: "this job is held",
+    Failed.RUN: "this job runs all the same",
+}
+_CAN_FAIL = (DependencyKind.AFTEROK, DependencyKind.AFTERNOTOK, DependencyKind.AFTERCORR)
+
+
+def _later(job: LiveJob, waits: list[Span], now_ms: int) -> Verdict:
+    first = min(waits, key=lambda span: (job.eligible_of(span), span.first))
     at_ms = job.eligible_of(first)
     seconds = (at_ms - now_ms + 999) // 1000
     if first.eligible_ms <= job.eligible_ms:
