@@ -5,7 +5,7 @@ Pure. `transition` is the only way from one state to another; it costs one dicti
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Generic, TypeVar
@@ -47,14 +47,18 @@ class LifecycleError(InternalError):
 
 
 class Automaton(Generic[S, E]):
-    """A named, immutable transition table."""
+    """A named, immutable transition table.
 
-    __slots__ = ("initial", "name", "table")
+    `witness` is told of each transition that is taken (state, event); tests set it to see which ones code really takes.
+    """
+
+    __slots__ = ("initial", "name", "table", "witness")
 
     def __init__(self, name: str, *, initial: frozenset[S], table: Mapping[S, Mapping[E, S]]) -> None:
         self.name = name
         self.initial = initial
         """States in which a thing may come into being."""
+        self.witness: Callable[[S, E], object] | None = None
         self.table: Mapping[tuple[S, E], S] = MappingProxyType(
             {(state, event): after for state, row in table.items() for event, after in row.items()}
         )
@@ -79,6 +83,8 @@ def transition(automaton: Automaton[S, E], state: S, event: E, history: Iterable
     after = automaton.table.get((state, event))
     if after is None:
         raise LifecycleError(automaton.name, state, event, tuple(history), [str(e) for e in automaton.events(state)])
+    if automaton.witness is not None:
+        automaton.witness(state, event)
     return after
 
 
