@@ -6,12 +6,14 @@ Nothing here replaces a part of HAL: the fixtures only say where HAL may write a
 from __future__ import annotations
 
 import os
+import select
 import shutil
 import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
@@ -79,10 +81,24 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def _wait_until_none_left() -> dict[int, str]:
     deadline = time.monotonic() + GRACE_S
     while left := _marked_processes():
-        if time.monotonic() > deadline:
+        rest_s = deadline - time.monotonic()
+        if rest_s <= 0:
             return left
-        time.sleep(0.05)
+        _wait_until_one_ends(left, rest_s)
     return {}
+
+
+def _wait_until_one_ends(pids: Iterable[int], most_s: float) -> None:
+    with ExitStack() as open_files:
+        poll = select.poll()
+        for pid in pids:
+            try:
+                descriptor = os.pidfd_open(pid)
+            except ProcessLookupError:
+                return
+            open_files.callback(os.close, descriptor)
+            poll.register(descriptor, select.POLLIN)
+        poll.poll(most_s * 1_000)
 
 
 def _marked_processes() -> dict[int, str]:

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hal.core.model import NotFoundError
-from hal.daemons.twin import swf_lines
 from hal.daemons.twin.swf import Log, LogError, Workload, read_log, usable_jobs
 from hal.daemons.twin.swf_lines import BAD_LINES_KEPT, careful_line, parse_lines
 
@@ -125,12 +124,11 @@ def test_bulk_and_careful_reading_agree(lines: list[str]) -> None:
     assert bad_lines == len(bad)
 
 
-def test_chunks_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chunks_do_not_show() -> None:
     """A log that is taken apart 200 bytes at a time gives the columns and bad lines of the whole."""
     text = "".join(f"{line(job=n) if n % 7 else 'bad'}\n" for n in range(1, 60)).encode()
     whole = parse_lines(text)
-    monkeypatch.setattr(swf_lines, "CHUNK_BYTES", 200)
-    parts = parse_lines(text)
+    parts = parse_lines(text, chunk_bytes=200)
     assert parts[0].line.tolist() == whole[0].line.tolist()
     assert parts[0].job_id.tolist() == whole[0].job_id.tolist()
     assert parts[1:] == whole[1:]

@@ -64,7 +64,7 @@ class LogRows:
     user: IntArray
 
 
-def parse_lines(data: bytes) -> tuple[LogRows, tuple[BadLine, ...], int]:
+def parse_lines(data: bytes, chunk_bytes: int = CHUNK_BYTES) -> tuple[LogRows, tuple[BadLine, ...], int]:
     """Columns of all well-formed job lines, the first BAD_LINES_KEPT bad lines, and how many bad lines there are.
 
     Comments (first character ';') and blank lines are neither.
@@ -74,7 +74,7 @@ def parse_lines(data: bytes) -> tuple[LogRows, tuple[BadLine, ...], int]:
     bad_lines = 0
     position, lines_before = 0, 0
     while position < len(data):
-        end = _chunk_end(data, position)
+        end = _chunk_end(data, position, chunk_bytes)
         block, odd, lines = _plain_block(data[position:end], lines_before)
         careful: list[list[int]] = []
         for number, text in odd:
@@ -120,13 +120,13 @@ def _shown(token: bytes) -> str:
     return repr(text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "…")
 
 
-def _chunk_end(data: bytes, position: int) -> int:
+def _chunk_end(data: bytes, position: int, chunk_bytes: int) -> int:
     """Where the chunk that begins at `position` ends: after a line end, or at the end of the data."""
-    if len(data) - position <= CHUNK_BYTES:
+    if len(data) - position <= chunk_bytes:
         return len(data)
-    end = data.rfind(b"\n", position, position + CHUNK_BYTES)
+    end = data.rfind(b"\n", position, position + chunk_bytes)
     if end < 0:
-        end = data.find(b"\n", position + CHUNK_BYTES)
+        end = data.find(b"\n", position + chunk_bytes)
     return end + 1 if end >= 0 else len(data)
 
 
