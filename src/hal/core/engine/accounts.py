@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from hal.core.engine.classes import OwnerSpec
 from hal.core.kernels import layout as L
+from hal.core.kernels.jit import plain
 from hal.core.kernels.ledgers import recharge
-from hal.core.kernels.shares import rebase_shares, renew_offsets
+from hal.core.kernels.shares import factor_of, rebase_shares, renew_offsets, renew_terms
 from hal.core.model.policy import Discipline, Limit, Policy, Queue, Weights
 from hal.core.model.policy_hours import is_open, next_close_ms, next_open_ms
 from hal.core.model.policy_scope import Owner, ledger, lineage
@@ -322,6 +323,13 @@ def set_policy(state: State, policy: Policy, owners: Iterable[tuple[int, OwnerSp
     state.rewire()
     recharge(state.at)
     renew_offsets(state.at, state.clock_ms)
+
+
+def fair_factor(state: State, leaf: int) -> float:
+    """The fair-share factor of a leaf as use now is, 0..1."""
+    tables = state.tables()
+    plain(renew_terms)(tables)
+    return float(plain(factor_of)(tables, leaf))
 
 
 def set_charge(state: State) -> None:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from hal.core.engine.classes import ClassSpec
 from hal.core.engine.errors import EngineError
+from hal.core.engine.refused import refused
 from hal.core.engine.state import State
 from hal.core.engine.views import rows_of_run
 from hal.core.kernels import layout as L
@@ -117,6 +118,9 @@ def explain(state: State, job: int, now_ms: int) -> Verdict:
             message=f"needs {plural(spec.nodes, 'node')}; of those that could hold it "
             f"{int(state.shapes[shape, L.S_EVER]) or 'none'} {'is' if state.shapes[shape, L.S_EVER] < 2 else 'are'} up",
         )  # fmt: skip
+    ruled = refused(state, job, slot, spec, now_ms)
+    if ruled is not None:
+        return ruled
     position = _position(state, slot, shape)
     forecast, basis = _forecast(state, slot, spec, shape, now_ms)
     fit = int(state.shapes[shape, L.S_FIT])

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from hal.core.engine.accounts import LedgerName
+from hal.core.engine.accounts import LedgerName, fair_factor
 from hal.core.engine.classes import ClassSpec
 from hal.core.engine.plan import RESERVATION
 from hal.core.engine.state import State
@@ -213,14 +213,13 @@ def share_rows(state: State) -> list[ShareRow]:
     """The tree of shares, parents before children, siblings by name."""
     if state.accounts is None:
         return []
+    fair_factor(state, 0)
     nodes, use = state.share_nodes, state.share_use
     shrunk = 2.0 ** -((state.clock_ms - int(state.meta[L.M_SHARE_ZERO])) / max(int(state.meta[L.M_HALF_LIFE]), 1))
     out = []
     for path, node in sorted(state.accounts.node_ids.items()):
-        parent = int(nodes[node, L.N_PARENT])
-        siblings = [other for other in state.accounts.node_ids.values() if other and nodes[other, L.N_PARENT] == parent]
-        weights = sum(float(use[other, L.F_WEIGHT]) for other in siblings)
-        units = sum(float(use[other, L.F_USE]) for other in siblings)
+        parent = max(int(nodes[node, L.N_PARENT]), 0)
+        weights, units = float(use[parent, L.F_WEIGHTS]), float(use[parent, L.F_SUM])
         is_user = bool(path) and path[-1].startswith("\0")
         depth = int(nodes[node, L.N_DEPTH])
         out.append(

@@ -70,6 +70,11 @@ def kernel(function: _Function) -> _Function:
     return cast(_Function, compiled)
 
 
+def plain(function: _Function) -> _Function:
+    """The Python source of a kernel or inner function: for a rare question, without compiling it for that."""
+    return cast(_Function, getattr(function, "py_func", function))
+
+
 def bind(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Callable[..., Any]:
     """The entry point of a kernel for exactly these argument types: skips numba's type dispatch (75 ns an array).
 

@@ -151,7 +151,7 @@ def take_turn(t: Tables, bucket: int) -> None:
 
 
 @inner
-def _renew_terms(t: Tables) -> None:
+def renew_terms(t: Tables) -> None:
     """Sums of siblings, then each node's term added to its parent's (parents have lower indices)."""
     count = t.meta[M_NODES_OF_SHARES]
     for node in range(count):
@@ -211,7 +211,7 @@ def _renew_turns(t: Tables) -> None:
 def renew_offsets(at: Any, now: int) -> int:
     """Offsets of all owners and buckets from what shares, turns and time are now. Returns how many buckets moved."""
     t = tables(at)
-    _renew_terms(t)
+    renew_terms(t)
     _renew_turns(t)
     for owner in range(t.meta[M_OWNERS]):
         queue = t.owners[owner, O_QUEUE]

@@ -29,6 +29,12 @@ class Reason(StrEnum):
     NODES_DOWN = "nodes-down"
     IMPOSSIBLE = "impossible"
     """No node could ever give it."""
+    LIMIT = "limit"
+    """A limit of its account, user, queue or QOS is used up."""
+    HOURS = "hours"
+    """Its queue starts nothing at this time of the week."""
+    STRICT = "strict"
+    """Its queue keeps a strict order, and a job ahead of it waits."""
     NOT_CONSIDERED = "not-considered"
     """Submitted since the last pass."""
 

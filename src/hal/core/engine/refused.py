@@ -1,0 +1,152 @@
+"""Why policy keeps a job waiting though nodes may be free: hours of its queue, limits that are full, strict order.
+
+Pure, O(running attempts) a question. Reads the same ledgers that the cycle charges.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hal.core.engine.accounts import LedgerName
+from hal.core.engine.classes import ClassSpec
+from hal.core.engine.state import State
+from hal.core.kernels import layout as L
+from hal.core.kernels.jit import plain
+from hal.core.kernels.ledgers import ask_of
+from hal.core.model.policy_hours import next_open_ms
+from hal.core.model.policy_scope import named
+from hal.core.model.units import format_amount, format_duration
+from hal.core.model.verdict import Reason, Verdict
+
+HOUR_S = 3_600
+_ask_of = plain(ask_of)
+
+
+def refused(state: State, job: int, slot: int, spec: ClassSpec, now_ms: int) -> Verdict | None:
+    """The first rule that refuses the entry at `slot`; None when only resources can."""
+    if state.accounts is None:
+        return None
+    owner = int(state.buckets[state.entries[slot, L.E_BUCKET], L.B_OWNER])
+    queue = state.owners[owner].queue
+    row = int(state.owner_table[owner, L.O_QUEUE])
+    if state.queues[row, L.Y_SHUT]:
+        hours = state.accounts.policy.queues[queue].hours
+        opens = next_open_ms(hours, now_ms)
+        return Verdict(
+            job=job, reason=Reason.HOURS, starts_at_ms=opens, basis="hours of the queue",
+            message=f"queue '{queue}' starts jobs {', '.join(hours)} (UTC) only; it opens in "
+            f"{format_duration(max(opens - now_ms, 0))}",
+        )  # fmt: skip
+    full = _full(state, slot, owner)
+    if full is not None:
+        return _limit(state, job, slot, spec, *full, now_ms)
+    if state.queues[row, L.Y_STRICT]:
+        ahead = _first_of(state, row)
+        if ahead != slot:
+            other = int(state.entries[ahead, L.E_JOB])
+            return Verdict(
+                job=job, reason=Reason.STRICT, helps=(f"hal why {other}",),
+                message=f"queue '{queue}' is strict: nothing passes job {other}, which waits ahead of it",
+            )  # fmt: skip
+    return None
+
+
+def _full(state: State, slot: int, owner: int) -> tuple[int, int] | None:
+    """The first ledger without room for the next task, and what that asks of it."""
+    tables = state.tables()
+    class_id = int(state.buckets[state.entries[slot, L.E_BUCKET], L.B_CLASS])
+    first = int(state.owner_table[owner, L.O_LEDGER])
+    for ledger in state.owner_ledgers[first : first + int(state.owner_table[owner, L.O_LEDGERS])].tolist():
+        ask = int(_ask_of(tables, ledger, class_id, int(state.entries[slot, L.E_WALL])))
+        if ask > int(state.ledgers[ledger, L.G_LIMIT] - state.ledgers[ledger, L.G_USED]):
+            return ledger, ask
+    return None
+
+
+def _limit(state: State, job: int, slot: int, spec: ClassSpec, ledger: int, ask: int, now_ms: int) -> Verdict:
+    accounts = state.accounts
+    assert accounts is not None
+    name, entry = accounts.ledger_names[ledger], state.ledgers[ledger]
+    used, limit = int(entry[L.G_USED]), int(entry[L.G_LIMIT])
+    who = _who(state, name)
+    if entry[L.G_KIND] == L.LEDGER_HOURS:
+        return _hours(job, who, name, entry, ask, now_ms)
+    what = "tasks at once" if entry[L.G_KIND] == L.LEDGER_TASKS else name.resource
+    free_at, given = _released(state, ledger, ask - (limit - used), now_ms)
+    later = "" if free_at is None else f"; {_shown(name, given)} come free in {format_duration(free_at - now_ms)}"
+    helps: tuple[str, ...] = ()
+    room = limit - used
+    if spec.nodes > 1 and entry[L.G_KIND] == L.LEDGER_RESOURCE and room >= ask // spec.nodes:
+        helps = (f"nodes={room * spec.nodes // ask} would stay within the limit now",)
+    return Verdict(
+        job=job, reason=Reason.LIMIT, resource=name.resource, asked=ask, available=max(room, 0),
+        message=f"{who} may use {_shown(name, limit)} {what}; {_shown(name, used)} in use, this asks for "
+        f"{_shown(name, ask)}{later}",
+        starts_at_ms=free_at, basis="" if free_at is None else "walltimes of running jobs", helps=helps,
+    )  # fmt: skip
+
+
+def _hours(job: int, who: str, name: LedgerName, entry: NDArray[np.int64], ask: int, now_ms: int) -> Verdict:
+    shift, ends = int(entry[L.G_SHIFT]), int(entry[L.G_ENDS])
+    room = max(int(entry[L.G_LIMIT] - entry[L.G_USED]), 0)
+    left, whole = _hours_of(name, room << shift), _hours_of(name, int(entry[L.G_LIMIT]) << shift)
+    has = f"{who} has {left} {name.resource}-hours left of {whole}"
+    period = f"the next period begins in {format_duration(max(ends - now_ms, 0))}"
+    if ask >= L.INF:
+        return Verdict(
+            job=job, reason=Reason.LIMIT, resource=name.resource, helps=("a walltime lets it be counted",),
+            message=f"{has}, and what this job would use cannot be told: it has no walltime",
+        )  # fmt: skip
+    return Verdict(
+        job=job, reason=Reason.LIMIT, resource=name.resource, starts_at_ms=ends, basis="period of the limit",
+        message=f"{has}; this asks for {_hours_of(name, ask << shift)}, and {period}",
+        helps=("a shorter walltime asks for less",) if room else (),
+    )  # fmt: skip
+
+
+def _who(state: State, name: LedgerName) -> str:
+    assert state.accounts is not None
+    if name.cohort:
+        return f"cohort '{name.cohort}' together"
+    limit = state.accounts.policy.limits[name.limit]
+    return f"limit '{name.limit}': {named(limit, (name.queue, name.account, name.user, name.qos))}"
+
+
+def _shown(name: LedgerName, amount: int) -> str:
+    return str(amount) if name.what == "running" else format_amount(name.resource, amount)
+
+
+def _hours_of(name: LedgerName, unit_seconds: int) -> str:
+    return format_amount(name.resource, unit_seconds // HOUR_S)
+
+
+def _released(state: State, ledger: int, lacking: int, now_ms: int) -> tuple[int | None, int]:
+    """When running attempts will have given back as much as lacks, and how much that is then."""
+    tables = state.tables()
+    runs = state.runs[: int(state.meta[L.M_RUN_TOP])]
+    slots = np.flatnonzero((runs[:, L.R_NODES] > 0) & (runs[:, L.R_END] < L.INF))
+    given = 0
+    for run in slots[np.argsort(runs[slots, L.R_END], kind="stable")].tolist():
+        bucket = int(runs[run, L.R_BUCKET])
+        owner = int(state.buckets[bucket, L.B_OWNER])
+        first = int(state.owner_table[owner, L.O_LEDGER])
+        if ledger in state.owner_ledgers[first : first + int(state.owner_table[owner, L.O_LEDGERS])]:
+            given += int(_ask_of(tables, ledger, int(state.buckets[bucket, L.B_CLASS]), int(runs[run, L.R_WALL])))
+            if given >= lacking:
+                return max(int(runs[run, L.R_END]), now_ms + 1), given
+    return None, given
+
+
+def _first_of(state: State, queue: int) -> int:
+    """The first waiting entry of a queue."""
+    best: tuple[int, int, int] | None = None
+    for place in range(int(state.meta[L.M_ACTIVE])):
+        bucket = int(state.active[place])
+        if int(state.owner_table[state.buckets[bucket, L.B_OWNER], L.O_QUEUE]) == queue:
+            head = int(state.buckets[bucket, L.B_HEAD])
+            key = int(state.entries[head, L.E_KEY] + state.buckets[bucket, L.B_OFFSET])
+            found = (key, int(state.entries[head, L.E_JOB]), head)
+            best = found if best is None else min(best, found)
+    assert best is not None
+    return best[2]
