@@ -43,6 +43,7 @@ COMMANDS = {
     "nodes": Lazy("hal.cli.nodes:nodes", "List nodes.", _LOOK),
     "node": Lazy("hal.cli.node:node", "Declare a node gone (hal node fence).", _LOOK),
     "queues": Lazy("hal.cli.queues:queues", "List queues.", _LOOK),
+    "shares": Lazy("hal.cli.shares:shares", "Who has had how much of what is theirs.", _LOOK),
     "events": Lazy("hal.cli.events:events", "What happened; -f follows.", _LOOK),
     "simulate": Lazy("hal.cli.simulate:simulate", "Replay a workload log under scheduling policies.", _OTHER),
     "workload": Lazy("hal.cli.workload:workload", "Generate synthetic workload logs.", _OTHER),

@@ -12,7 +12,7 @@ from hal.cli.screen import Screen, as_plain
 
 if TYPE_CHECKING:
     from hal.client.job import Job
-    from hal.client.views import AttemptInfo, JobInfo, TaskInfo
+    from hal.client.views import AttemptInfo, JobInfo, PriorityInfo, TaskInfo
 
 SHOWN_TASKS = 20
 TASK_COLUMNS = ("TASK", "STATE", "ATTEMPT", "NODES", "TIME", "EXIT", "MESSAGE")
@@ -27,18 +27,24 @@ ATTEMPT_COLUMNS = ("ATTEMPT", "STATE", "NODES", "STARTED", "TIME", "EXIT", "CAUS
     hal show 42
     hal show 42.7            # one task, all its attempts
     hal show 42 -o yaml
+    hal show 42 --priority   # why it stands where it stands
     """,
 )
 @click.argument("job", metavar="JOB[.TASK]")
 @click.option(
     "--tasks", type=click.IntRange(0), default=SHOWN_TASKS, show_default=True, help="Tasks shown of an array."
 )
+@click.option("--priority", is_flag=True, help="The priority of a waiting job, factor by factor, instead.")
 @pass_screen
-def show(screen: Screen, job: str, tasks: int) -> None:
+def show(screen: Screen, job: str, tasks: int, priority: bool) -> None:
     """Everything about JOB, or about one TASK of it with all its attempts."""
     from hal.core.model import parse_task_ref
 
     number, position = parse_task_ref(job)
+    if priority:
+        parts = screen.client.priority(number)
+        screen.show(parts, lambda: _render_priority(screen, parts))
+        return
     handle = screen.client.job(number)
     info = handle.info
     if position is not None:
@@ -51,6 +57,21 @@ def show(screen: Screen, job: str, tasks: int) -> None:
         return
     listed = list(handle.tasks(limit=tasks)) if tasks else []
     screen.show({**as_plain(info), "task_list": listed}, lambda: _render_array(screen, handle, info, listed))
+
+
+def _render_priority(screen: Screen, parts: PriorityInfo) -> None:
+    screen.fields(
+        {
+            "priority": f"{parts.total:,.1f} points; the queue's order is {parts.discipline}",
+            "age": f"{parts.age:,.1f}",
+            "fair-share": f"{parts.fairshare:,.1f} (factor {parts.fair_factor:.3f})",
+            "qos": f"{parts.qos:,.1f}",
+            "queue": f"{parts.queue:,.1f}",
+            "nice": f"{parts.priority:,.1f}",
+            "size": f"{parts.size:,.1f}",
+            "deadline": f"{parts.deadline:,.1f}",
+        }
+    )
 
 
 def _render_single(screen: Screen, info: JobInfo, task: TaskInfo) -> None:

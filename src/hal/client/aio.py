@@ -39,9 +39,12 @@ from hal.client.views import (
     EventInfo,
     HealthInfo,
     JobInfo,
+    LedgerInfo,
     NodeInfo,
     Outcome,
+    PriorityInfo,
     QueueInfo,
+    ShareInfo,
 )
 from hal.core.model import UnreachableError
 
@@ -173,6 +176,18 @@ class AsyncClient:
     async def queues(self) -> list[QueueInfo]:
         """All queues."""
         return list(await self.call(calls.queues()))
+
+    async def shares(self) -> list[ShareInfo]:
+        """The tree of shares: what is meant for whom, what they have had."""
+        return list(await self.call(calls.shares()))
+
+    async def ledgers(self) -> list[LedgerInfo]:
+        """How much of each limit is in use."""
+        return list(await self.call(calls.ledgers()))
+
+    async def priority(self, job: int) -> PriorityInfo:
+        """See `Client.priority`."""
+        return await self.call(calls.priority(job))
 
     async def health(self) -> HealthInfo:
         """How the controller is."""

@@ -20,10 +20,13 @@ from hal.client.views import (
     EventInfo,
     HealthInfo,
     JobInfo,
+    LedgerInfo,
     LogPart,
     NodeInfo,
     Outcome,
+    PriorityInfo,
     QueueInfo,
+    ShareInfo,
     TaskInfo,
     WhyInfo,
 )
@@ -175,6 +178,21 @@ def fence(name: str) -> Call[NodeInfo]:
 def queues() -> Call[tuple[QueueInfo, ...]]:
     """GET /v1/queues"""
     return Call(_get("/v1/queues"), _list_reader("queues", QueueInfo))
+
+
+def shares() -> Call[tuple[ShareInfo, ...]]:
+    """GET /v1/shares"""
+    return Call(_get("/v1/shares"), _list_reader("shares", ShareInfo))
+
+
+def ledgers() -> Call[tuple[LedgerInfo, ...]]:
+    """GET /v1/ledgers"""
+    return Call(_get("/v1/ledgers"), _list_reader("ledgers", LedgerInfo))
+
+
+def priority(job: int) -> Call[PriorityInfo]:
+    """GET /v1/jobs/{job}/priority"""
+    return Call(_get(f"/v1/jobs/{job}/priority"), _reader(PriorityInfo))
 
 
 def events(after: int, *, job_id: str = "", limit: int = PAGE_ITEMS) -> Call[Page[EventInfo]]:

@@ -27,9 +27,12 @@ from hal.client.views import (
     EventInfo,
     HealthInfo,
     JobInfo,
+    LedgerInfo,
     NodeInfo,
     Outcome,
+    PriorityInfo,
     QueueInfo,
+    ShareInfo,
 )
 
 T = TypeVar("T")
@@ -192,6 +195,23 @@ class Client:
     def queues(self) -> list[QueueInfo]:
         """All queues."""
         return list(self.call(calls.queues()))
+
+    def shares(self) -> list[ShareInfo]:
+        """The tree of shares: what is meant for whom, what they have had."""
+        return list(self.call(calls.shares()))
+
+    def ledgers(self) -> list[LedgerInfo]:
+        """How much of each limit is in use."""
+        return list(self.call(calls.ledgers()))
+
+    def priority(self, job: int) -> PriorityInfo:
+        """A waiting job's priority, factor by factor.
+
+        Raises:
+            NotFoundError: no such job.
+            ConflictError: it does not wait for resources.
+        """
+        return self.call(calls.priority(job))
 
     def health(self) -> HealthInfo:
         """How the controller is."""

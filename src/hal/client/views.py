@@ -203,3 +203,45 @@ class HealthInfo(View, frozen=True, kw_only=True):
     jobs: dict[str, int] = {}
     """Live jobs by state."""
     warnings: tuple[str, ...] = ()
+
+
+class ShareInfo(View, frozen=True, kw_only=True):
+    """A node of the tree of shares: an account, or (`user` not None) a user below one. Parts are 0..1."""
+
+    path: tuple[str, ...] = ()
+    user: str | None = None
+    weight: float = 1.0
+    target: float = 0.0
+    used: float = 0.0
+    units: float = 0.0
+    factor: float = 0.0
+
+
+class LedgerInfo(View, frozen=True, kw_only=True):
+    """How much of a limit is used; base units, for `hours` base-unit-seconds."""
+
+    limit: str = ""
+    cohort: str = ""
+    scope: str = ""
+    what: str = ""
+    resource: str = ""
+    used: int = 0
+    limit_amount: int = 0
+    own: int = 0
+    ends_ms: int | None = None
+
+
+class PriorityInfo(View, frozen=True, kw_only=True):
+    """A waiting job's priority in points, factor by factor."""
+
+    job: int = 0
+    discipline: str = ""
+    total: float = 0.0
+    age: float = 0.0
+    fairshare: float = 0.0
+    fair_factor: float = 0.0
+    qos: float = 0.0
+    queue: float = 0.0
+    priority: float = 0.0
+    size: float = 0.0
+    deadline: float = 0.0

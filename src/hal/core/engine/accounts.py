@@ -17,7 +17,7 @@ from hal.core.engine.classes import OwnerSpec
 from hal.core.kernels import layout as L
 from hal.core.kernels.jit import plain
 from hal.core.kernels.ledgers import recharge
-from hal.core.kernels.shares import factor_of, rebase_shares, renew_offsets, renew_terms
+from hal.core.kernels.shares import class_rate, factor_of, rebase_shares, renew_offsets, renew_terms
 from hal.core.model.policy import Discipline, Limit, Policy, Queue, Weights
 from hal.core.model.policy_hours import is_open, next_close_ms, next_open_ms
 from hal.core.model.policy_scope import Owner, ledger, lineage
@@ -278,6 +278,26 @@ class Accounts:
             for node, path in enumerate(self.node_paths)
             if path and path[-1].startswith("\0")
         }
+
+    def settled_use(self, state: State) -> tuple[tuple[str, str, float], ...]:
+        """(account, user, units at the state's clock) of what has ended, without what running attempts are charged."""
+        used = self.use_of(state)
+        tables, half_life = state.tables(), int(state.meta[L.M_HALF_LIFE])
+        runs = state.runs[: int(state.meta[L.M_RUN_TOP])]
+        for run in np.flatnonzero(runs[:, L.R_NODES] > 0).tolist():
+            bucket = int(runs[run, L.R_BUCKET])
+            owner = int(state.buckets[bucket, L.B_OWNER])
+            leaf = int(state.owner_table[owner, L.O_LEAF])
+            if leaf < 0:
+                continue
+            rate = plain(class_rate)(tables, int(state.buckets[bucket, L.B_CLASS]))
+            age = (int(runs[run, L.R_START]) - state.clock_ms) / half_life
+            units = rate * int(runs[run, L.R_CHARGED]) / 1000.0 * int(state.owner_table[owner, L.O_USAGE]) / 1e6
+            path = self.node_paths[leaf]
+            used[path] = used.get(path, 0.0) - units * 2.0**age
+        return tuple(
+            (path[-2] if len(path) > 1 else "", path[-1][1:], units) for path, units in used.items() if units > 1e-6
+        )
 
     def add_use(self, state: State, path: tuple[str, ...], units: float) -> None:
         """Use (at M_SHARE_ZERO) of a leaf that exists, added to it and all above it."""

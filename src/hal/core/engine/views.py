@@ -196,7 +196,7 @@ def ledger_rows(state: State) -> list[LedgerRow]:
 class ShareRow(msgspec.Struct, frozen=True):
     """A node of the tree of shares.
 
-    path: accounts from the top; `user` is "" for an account, None for the root. target and used are parts (0..1) among
+    path: accounts from the top, empty for the root; `user` is None for accounts. target and used are parts (0..1) among
     its siblings; units is decayed use at the state's clock; factor is what its jobs get (users only, else 0).
     """
 
@@ -225,7 +225,7 @@ def share_rows(state: State) -> list[ShareRow]:
         out.append(
             ShareRow(
                 path=path[:-1] if is_user else path,
-                user=path[-1][1:] if is_user else ("" if path else None),
+                user=path[-1][1:] if is_user else None,
                 weight=float(use[node, L.F_WEIGHT]),
                 target=float(use[node, L.F_WEIGHT]) / weights if node and weights else 1.0,
                 used=float(use[node, L.F_USE]) / units if node and units else 0.0,

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from hal.core.model import NodeState
+from hal.core.engine.events import SharesLoaded
+from hal.core.model import HALError, NodeState
 from hal.daemons.controller.agents import Agents
 from hal.daemons.controller.changing import Changing
 from hal.daemons.controller.clock import Clock
@@ -21,6 +22,7 @@ from hal.daemons.controller.parts import Parts
 from hal.daemons.controller.policies import Policies
 from hal.daemons.controller.policy_start import TAKEN_IN, PolicyStart, policy_at_start
 from hal.daemons.controller.reading import Reading
+from hal.daemons.controller.share_memory import REMEMBER_EVERY_MS, SHARES, from_text, to_text
 from hal.daemons.controller.watching import Waiters, Watchers
 from hal.planes.tasks import Change, TaskPlane, job_row
 from hal.runtime.interface import Address, Listener, Runtime
@@ -84,7 +86,7 @@ class Controller:
         loaded = await self._runtime.run_blocking(self._committer.store.load)
         self._clock.not_before(loaded.now_ms)
         policy = policy_at_start(loaded.policy, loaded.meta.get(TAKEN_IN), self._config.policy)
-        self._engine.begin(self._plane.load(loaded, policy.policy))
+        self._engine.begin(self._plane.load(loaded, policy.policy), from_text(loaded.meta.get(SHARES)))
         await self._begin(policy)
         self._listener = await self._runtime.listen(address, self._agents.serve)
         self._runtime.log.info("leading", epoch=self._committer.epoch, jobs=len(loaded.jobs), nodes=len(loaded.nodes))
@@ -114,11 +116,13 @@ class Controller:
         """Until `stop`."""
         trimming = self._runtime.spawn_task(self._trim(), "trim")
         flushing = self._runtime.spawn_task(self._flusher.run(), "flush")
+        remembering = self._runtime.spawn_task(self._remember_use(), "remember-use")
         try:
             await self._loop.run()
             await self._flusher.drained()
         finally:
             trimming.cancel()
+            remembering.cancel()
             flushing.cancel()
 
     def stop(self) -> None:
@@ -151,6 +155,24 @@ class Controller:
     def awaited(self, change: Change) -> bool:
         """See `loop.Effects`."""
         return any(self._waiters.wanted(job.id) for job in change.ended)
+
+    async def _remember_use(self) -> None:
+        """Now and then, what accounts have used goes into the store."""
+        kept: SharesLoaded | None = None
+        while True:
+            await self._runtime.sleep(REMEMBER_EVERY_MS)
+            use = self._engine.settled_use()
+            if use is None or not use.use or (kept is not None and use.use == kept.use):
+                continue
+            try:
+                await self._loop.inbox.call(partial(self._keep_use, use))
+            except HALError as error:
+                self._runtime.log.warning("what accounts used was not kept", reason=str(error))
+            else:
+                kept = use
+
+    def _keep_use(self, use: SharesLoaded, now_ms: int) -> None:
+        self._plane.also(PutMeta({SHARES: to_text(use)}))
 
     async def _trim(self) -> None:
         retention = self._config.retention

@@ -12,10 +12,12 @@ from collections.abc import Iterable
 from hal.core.engine import State
 from hal.core.engine.classes import ClassSpec
 from hal.core.engine.config import EngineConfig
-from hal.core.engine.events import Event
+from hal.core.engine.events import Event, SharesLoaded
 from hal.core.engine.explain import explain, fits_ever
 from hal.core.engine.plan import Plan
+from hal.core.engine.priority import PriorityParts, priority_of
 from hal.core.engine.scheduler import Scheduler, Step
+from hal.core.engine.views import LedgerRow, ShareRow, ledger_rows, share_rows
 from hal.core.model import Verdict
 from hal.store import NodeRow
 
@@ -31,12 +33,20 @@ class Engine:
 
     # ── deciding ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def begin(self, events: Iterable[Event]) -> None:
-        """Forget everything and start from these."""
+    def begin(self, events: Iterable[Event], use: SharesLoaded | None = None) -> None:
+        """Forget everything but what was used and start from these; `use`: of an earlier controller."""
+        settled = use or self.settled_use()
         self._plans = []
         self.state = State(self._config)
         self._scheduler = Scheduler(self.state, self)
         self.feed(events)
+        if settled is not None:
+            self.feed((settled,))
+
+    def settled_use(self) -> SharesLoaded | None:
+        """What accounts have used with what has ended; None without shares."""
+        accounts = self.state.accounts
+        return None if accounts is None else SharesLoaded(accounts.settled_use(self.state), self.state.clock_ms)
 
     def feed(self, events: Iterable[Event]) -> None:
         """Tell it what has happened."""
@@ -70,6 +80,18 @@ class Engine:
     def explain(self, job: int, now_ms: int) -> Verdict:
         """Why the job's waiting tasks do not start."""
         return explain(self.state, job, now_ms)
+
+    def shares(self) -> list[ShareRow]:
+        """The tree of shares as use now is."""
+        return share_rows(self.state)
+
+    def ledgers(self) -> list[LedgerRow]:
+        """What limits have in use."""
+        return ledger_rows(self.state)
+
+    def priority(self, job: int, now_ms: int) -> PriorityParts:
+        """A waiting job's priority, factor by factor. Raises EngineError when nothing of it waits."""
+        return priority_of(self.state, job, now_ms)
 
     def free(self, row: NodeRow) -> dict[str, int]:
         """What no attempt holds on a node; all of it where the engine does not know the node."""

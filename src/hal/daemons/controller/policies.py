@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import islice
 
-from msgspec import Struct
-from msgspec.structs import replace
+from msgspec import Struct, convert
+from msgspec.structs import asdict, replace
 
+from hal.core.engine.errors import EngineError
 from hal.core.model import ConflictError, NotFoundError, from_json
 from hal.core.model.occurrences import current
 from hal.core.model.policy import Policy
@@ -19,6 +20,7 @@ from hal.core.model.policy_change import Difference, Operation, changed, differe
 from hal.core.model.policy_text import policy_to_plain
 from hal.daemons.controller.parts import Parts
 from hal.daemons.controller.policy_views import LicenceView, PolicyChanged, PolicyVersion, PolicyView
+from hal.daemons.controller.share_views import LedgersList, PriorityView, SharesList, ledger_view, share_view
 from hal.planes.tasks import Effects, Judge, Submitter
 from hal.store import PolicyRow
 
@@ -97,6 +99,35 @@ class Policies:
             judge.look_at(job for one in some if (job := self._parts.plane.job(one)) is not None)
             await self._parts.runtime.sleep(0)
         return judge.effects()
+
+    def shares(self) -> SharesList:
+        """The tree of shares: what is meant for whom, what they have had."""
+        half_life = int(self._parts.plane.policy.fairshare.half_life)
+        return SharesList(half_life_ms=half_life, shares=[share_view(row) for row in self._parts.engine.shares()])
+
+    def ledgers(self) -> LedgersList:
+        """What limits have in use."""
+        policy = self._parts.plane.policy
+        return LedgersList(ledgers=[ledger_view(row, policy) for row in self._parts.engine.ledgers()])
+
+    def priority(self, job_id: int) -> PriorityView:
+        """A waiting job's priority, factor by factor.
+
+        Raises:
+            NotFoundError: there is no live job of this id.
+            ConflictError: nothing of it waits for resources.
+        """
+        job = self._parts.plane.job(job_id)
+        if job is None:
+            raise NotFoundError(f"job {job_id} is not waiting or running", hint="`hal show` tells how it ended")
+        try:
+            parts = self._parts.engine.priority(job_id, self._parts.clock.now_ms())
+        except EngineError:
+            raise ConflictError(
+                f"job {job_id} does not wait for resources: only such jobs have a priority",
+                hint=f"`hal why {job_id}` says what it waits for",
+            ) from None
+        return convert(asdict(parts), PriorityView)
 
     def licences(self) -> list[LicenceView]:
         """All licences by name: how many there are, are held by running tasks, and are booked now. O(running tasks)"""

@@ -6,8 +6,17 @@ from msgspec import Struct
 
 from hal.daemons.controller.endpoints import CURSOR, FLAG, LIMIT, Endpoint, Param, ref
 from hal.daemons.controller.policy_views import LicencesList, PolicyChanged, PolicyVersions, PolicyView
+from hal.daemons.controller.share_views import LedgersList, PriorityView, SharesList
 
-POLICY_ANSWERS: tuple[type[Struct], ...] = (PolicyView, PolicyVersions, PolicyChanged, LicencesList)
+POLICY_ANSWERS: tuple[type[Struct], ...] = (
+    PolicyView,
+    PolicyVersions,
+    PolicyChanged,
+    LicencesList,
+    SharesList,
+    LedgersList,
+    PriorityView,
+)
 
 _IF_MATCH = Param(
     name="If-Match",
@@ -105,5 +114,39 @@ def policy_endpoints() -> list[Endpoint]:
             tag="policy",
             summary="Licences: how many there are, are used, booked and free",
             gives="LicencesList",
+        ),
+        Endpoint(
+            method="get",
+            path="/v1/shares",
+            name="listShares",
+            tag="policy",
+            summary="The tree of shares: what is meant for whom, what they have had, what their jobs get",
+            gives="SharesList",
+        ),
+        Endpoint(
+            method="get",
+            path="/v1/ledgers",
+            name="listLedgers",
+            tag="policy",
+            summary="How much of each limit is in use",
+            gives="LedgersList",
+        ),
+        Endpoint(
+            method="get",
+            path="/v1/jobs/{job}/priority",
+            name="getPriority",
+            tag="policy",
+            summary="A waiting job's priority, factor by factor",
+            params=(
+                Param(
+                    name="job",
+                    where="path",
+                    text="its id",
+                    schema={"type": "string", "pattern": "^[0-9]{1,18}$"},
+                    example="1",
+                ),
+            ),
+            gives="PriorityView",
+            problems=("400", "404", "409"),
         ),
     ]

@@ -75,7 +75,22 @@ def policy_routes(api: ControllerApi, runtime: Runtime) -> list[HTTPRouteHandler
         Params(request, [])
         return json_answer({"licences": api.licences()})
 
-    return [policy, replace_policy, change_policy, versions, version, licences]
+    @get("/v1/shares")
+    async def shares(request: Request[Any, Any, Any]) -> Response[bytes]:
+        Params(request, [])
+        return json_answer(api.shares())
+
+    @get("/v1/ledgers")
+    async def ledgers(request: Request[Any, Any, Any]) -> Response[bytes]:
+        Params(request, [])
+        return json_answer(api.ledgers())
+
+    @get("/v1/jobs/{job:str}/priority")
+    async def priority(request: Request[Any, Any, Any]) -> Response[bytes]:
+        Params(request, [])
+        return json_answer(api.priority(integer(request.path_params["job"], "job", low=1, high=MAX_VERSION)))
+
+    return [policy, replace_policy, change_policy, versions, version, licences, shares, ledgers, priority]
 
 
 def _if_match(request: AnyRequest) -> int | None:
