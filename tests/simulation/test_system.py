@@ -12,7 +12,7 @@ from typing import Any, Final
 import pytest
 from msgspec.structs import replace
 
-from hal.core.model import AttemptState, StepId, TaskState
+from hal.core.model import AttemptState, EventKind, StepId, TaskState
 from hal.daemons.controller.changing import Action, Key
 from hal.planes.tasks import Submitter
 from hal.runtime.virtual import VirtualWorld
@@ -191,6 +191,35 @@ def test_whatever_people_do_meanwhile_nothing_is_lost_or_doubled(world: VirtualW
             assert row.state is one.end
 
 
+@seeds(fast=10, slow=125)
+def test_short_tasks_on_credit_are_not_lost_or_doubled(world: VirtualWorld) -> None:
+    """Swarms of short tasks, held and cancelled among kills and losses of power: handed over, placed and given back."""
+    system = System(world, nodes=2, kill_chance=0.001)
+    wanted = some_jobs(world.rng("jobs"), 8, ("swarm", "swarm", "swarm", "plain", "retried"))
+    touched: set[int] = set()
+
+    async def meddle(system: System, ids: list[int]) -> None:
+        rng = world.rng("people")
+        await world.until(lambda: bool(ids), limit_ms=LIMIT_MS, what="a job is submitted")
+        for _ in range(12):
+            await asyncio.sleep(rng.random())
+            job = rng.choice(ids)
+            touched.add(job)
+            action = rng.choice((Action.HOLD, Action.RELEASE, Action.CANCEL, Action.REQUEUE))
+            await system.ask(lambda api, a=action, j=job: api.control(a, [str(j)], None, ALICE))  # type: ignore[misc]
+
+    ids = run_all(system, wanted, Faults(kills=6, helpers=1, power=1), meddle)
+    check_nothing_ran_twice(system.runs)
+    check_attempts_follow(system.runs)
+    check_no_node_was_oversubscribed(system.runs, CPU_MILLI)
+    check_store_equals_what_ran(system, ids)
+    for job, one in zip(ids, wanted, strict=True):
+        row = system.store().job(job)
+        assert row is not None
+        assert job in touched or row.state is one.end
+    check_credit_was_used(system)
+
+
 def digest_of(seed: int) -> str:
     """Of one short run of everything."""
     with VirtualWorld(seed) as world:
@@ -254,6 +283,17 @@ def check_everything(system: System, wanted: Sequence[Wanted], ids: Sequence[int
             before = [run.end_s for run in runs if run.step.job == ids[one.after]]
             mine = [run.begin_s for run in runs if run.step.job == job]
             assert max(before, default=0.0) <= min(mine), f"job {job} did not wait for job {ids[one.after]}"
+
+
+def check_credit_was_used(system: System) -> None:
+    """Some attempts were handed over ahead of time; else the run shows nothing about them."""
+    allocated = [
+        item
+        for event in system.store().events(0, limit=100_000)
+        if event.kind is EventKind.ATTEMPTS_ALLOCATED
+        for item in event.payload["attempts"]
+    ]
+    assert [item for item in allocated if item.get("credit")], "no task was handed over on credit"
 
 
 def check_store_equals_what_ran(system: System, ids: Sequence[int]) -> None:

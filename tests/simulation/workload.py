@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 from hal.core.model import ArrayRange, Dependency, DependencyKind, Duration, JobSpec, Resources, Retries, TaskState
 from tests.simulation.machine import Work
@@ -20,14 +21,16 @@ class Wanted(NamedTuple):
     """Position in the list of the job that it depends on."""
 
 
-def some_jobs(rng: random.Random, count: int) -> list[Wanted]:
+KINDS: Final = (
+    "plain", "plain", "array", "swarm", "swarm", "gang", "retried", "failing", "limit", "missing", "leftover", "after",
+)  # fmt: skip
+
+
+def some_jobs(rng: random.Random, count: int, kinds: Sequence[str] = KINDS) -> list[Wanted]:
     """`count` jobs: arrays, gangs, retries, failures, time limits, dependencies."""
     wanted: list[Wanted] = []
     for position in range(count):
-        kind = rng.choice(
-            ("plain", "plain", "array", "gang", "retried", "failing", "limit", "missing", "leftover", "after")
-        )
-        wanted.append(_job(kind, position, rng, wanted))
+        wanted.append(_job(rng.choice(kinds), position, rng, wanted))
     return wanted
 
 
@@ -40,6 +43,11 @@ def _job(kind: str, position: int, rng: random.Random, earlier: list[Wanted]) ->
         case "array":
             work = Work(duration_ms // 4)
             return Wanted(_spec(name, work, cpu, array=ArrayRange(count=rng.randint(2, 12))), work, succeeded)
+        case "swarm":
+            # Short enough to be handed over on credit; most of it, at least.
+            work = Work(rng.choice((1, 5, 20, 60)), rng.choice(((0,), (1, 0))))
+            array = ArrayRange(count=rng.randint(20, 80))
+            return Wanted(_spec(name, work, cpu, array=array, retries=Retries(max=2)), work, succeeded)
         case "gang":
             work = Work(duration_ms)
             return Wanted(_spec(name, work, cpu, nodes=rng.randint(2, 3)), work, succeeded)

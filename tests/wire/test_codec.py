@@ -46,6 +46,10 @@ def values_of(kind: shapes.Type) -> st.SearchStrategy[Any]:
             return st.booleans()
         case shapes.BytesType():
             return st.binary(max_size=200)
+        case shapes.NoneType():
+            return st.none()
+        case shapes.UnionType(types=kinds):
+            return st.one_of(*(values_of(one) for one in kinds))
         case _:
             raise TypeError(f"no strategy for {kind}")
 

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, inspect, text
 
 from hal.store.errors import NotAStore, StoreTooNew
 
-HEAD: Final = "0002"
+HEAD: Final = "0003"
 """Revision of `schema`; revisions are four digits and ascend."""
 
 VERSION_TABLE: Final = "alembic_version"

@@ -141,6 +141,8 @@ class AttemptRow(Struct, frozen=True):
     allocated_ms: int
     retries: int = 0
     """Retries that the task had used up when this attempt began."""
+    credit: bool = False
+    """Handed to its node ahead of time: it holds no resources yet."""
     started_ms: int | None = None
     ended_ms: int | None = None
     cause: str = ""
@@ -165,6 +167,8 @@ class AttemptMark(Struct, frozen=True):
     """None leaves them as they are."""
     cause: str | None = None
     """Why it is being ended, so that a restarted controller knows; None leaves it as it is."""
+    credit: bool = False
+    """Still on credit."""
 
 
 class AttemptEnd(Struct, frozen=True):

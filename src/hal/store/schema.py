@@ -17,6 +17,7 @@ from sqlalchemy import (
     MetaData,
     Table,
     Text,
+    false,
     text,
 )
 
@@ -116,6 +117,7 @@ attempts = Table(
     Column("usage", Text),
     Column("message", Text, nullable=False),
     Column("steps", Text, nullable=False),
+    Column("credit", Boolean(create_constraint=False), nullable=False, server_default=false()),
     sqlite_with_rowid=False,
 )
 Index(

@@ -84,6 +84,7 @@ _MARK: Final = (
     .values(
         state=bindparam("new_state"),
         cause=func.coalesce(bindparam("new_cause", type_=_A.cause.type), _A.cause),
+        credit=bindparam("new_credit", type_=_A.credit.type),
         **_KEPT_WHEN_NONE,
     )
 )
@@ -118,6 +119,7 @@ def mark_attempts(connection: Connection, operation: MarkAttempts) -> None:
             "new_cause": row.cause,
             "new_started_ms": row.started_ms,
             "new_steps": None if row.steps is None else json_text(row.steps),
+            "new_credit": row.credit,
         }
         for row in operation.rows
     ]

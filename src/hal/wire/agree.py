@@ -12,8 +12,10 @@ from hal.wire.frames import WIRE_VERSION, WIRE_VERSION_MIN, Hello
 SPOKEN = (WIRE_VERSION_MIN, WIRE_VERSION)
 """Lowest and highest wire version that this code speaks."""
 
-FEATURES: tuple[str, ...] = ()
-"""Features beyond the wire version that this code knows; none yet."""
+CREDIT = "credit"
+"""Starts on credit: `credit_ms` of a start, `next` of an exit, `recall`."""
+FEATURES: tuple[str, ...] = (CREDIT,)
+"""Features beyond the wire version that this code knows."""
 
 
 def agree_version(theirs: tuple[int, int], ours: tuple[int, int] = SPOKEN) -> int:

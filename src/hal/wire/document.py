@@ -155,6 +155,10 @@ def _type(kind: shapes.Type) -> str:
             return "boolean"
         case shapes.BytesType():
             return "binary (base64 in JSON)"
+        case shapes.NoneType():
+            return "nil"
+        case shapes.UnionType(types=kinds):
+            return " or ".join(_type(one) for one in kinds)
         case _:
             raise TypeError(f"{kind} has no words in the wire's description")
 
@@ -199,6 +203,8 @@ def _types_in(kind: Any) -> Iterator[shapes.Type]:
                 stack.extend(items)
             case shapes.DictType(key_type=key, value_type=value):
                 stack.extend((key, value))
+            case shapes.UnionType(types=kinds):
+                stack.extend(kinds)
 
 
 def _doc(kind: type[Any]) -> str:

@@ -186,12 +186,17 @@ class StepStart(Struct, frozen=True, array_like=True, gc=False):
     """How many tasks the job has."""
     started_at_ms: int
     """When the controller allocated it; the walltime counts from the spawn."""
+    credit_ms: int = 0
+    """0: it has a place and begins at once. Else it waits for the place of a step of its job that ends on this node;
+    when none has come after so long it is refused (`credit-over`)."""
 
 
 class Start(Frame, frozen=True, kw_only=True):
     """Start these steps. A keeper without a current lease, or that saw a higher epoch, refuses them all.
 
     A step that the keeper already holds, or has reported the exit of, is not started again: the frame may be repeated.
+    Steps on credit (`credit_ms`) wait in the order of the frames; a step that ends passes its place to the first of its
+    job, unless it was stopped for other work (`preempted`), and its exit says to which.
     """
 
     epoch: int
@@ -234,6 +239,13 @@ class Stop(Frame, frozen=True, kw_only=True):
     steps: tuple[StepId, ...]
     reason: StopReason
     grace_ms: int = 10_000
+
+
+class Recall(Frame, frozen=True, kw_only=True):
+    """Give back those of these steps that wait on credit; each is refused (`recalled`). The others are left alone."""
+
+    epoch: int
+    steps: tuple[StepId, ...]
 
 
 class Suspend(Frame, frozen=True, kw_only=True):
@@ -317,14 +329,15 @@ class Refusal(Struct, frozen=True, array_like=True, gc=False):
     code: str
     """`no-lease`, `old-epoch`, `overloaded`, `stopping`, `journal-full`, `not-supported`, `malformed` (it names a
     template that the frame lacks), `not-started` (the keeper died before it spawned it), `not-held` (it was stopped
-    before it came, or a stop names a step never seen), `already-ended` (its exit was acknowledged)."""
+    before it came, or a stop names a step never seen), `already-ended` (its exit was acknowledged),
+    `credit-over` (no place came free for it in time), `recalled` (as it was asked)."""
     message: str
     """For people."""
 
 
 class Refused(Frame, frozen=True, kw_only=True):
     """These steps were not started, and no process of them exists. The same attempt may be sent again, except after
-    `not-held` and `already-ended`."""
+    `not-held`, `already-ended`, `credit-over` and `recalled`."""
 
     steps: tuple[Refusal, ...]
 
@@ -377,10 +390,12 @@ class StepExit(Struct, frozen=True, array_like=True, gc=False):
     usage: Usage
     message: str
     """For people: why the spawn failed, which limit was hit; or empty."""
+    next: StepId | None = None
+    """The step on credit that got its place; without one the place is free."""
 
 
 class Exits(Frame, frozen=True, kw_only=True):
-    """These steps ended. Repeated until acknowledged."""
+    """These steps ended, in the order in which they did. Repeated until acknowledged."""
 
     exits: tuple[StepExit, ...]
 
@@ -462,6 +477,7 @@ AnyFrame = (
     | Start
     | Signal
     | Stop
+    | Recall
     | Suspend
     | Resume
     | Resize

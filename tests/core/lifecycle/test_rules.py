@@ -39,7 +39,7 @@ SPEC = JobSpec(command=("true",), retries=Retries(max=2, backoff=Duration(1_000)
         (AttemptState.FAILED, 2, TaskState.FAILED, 0, False),
         (AttemptState.OUT_OF_MEMORY, 1, TaskState.PENDING, 3_000, True),
         (AttemptState.OUT_OF_MEMORY, 2, TaskState.FAILED, 0, False),
-        (AttemptState.LOST, 2, TaskState.PENDING, 0, False),
+        (AttemptState.LOST, 2, TaskState.PENDING, 500, False),
         (AttemptState.PREEMPTED, 2, TaskState.PENDING, 0, False),
         (AttemptState.REFUSED, 2, TaskState.PENDING, 500, False),
     ],
@@ -64,6 +64,13 @@ def test_safety_no_task_is_tried_for_ever(outcome: AttemptState, max_retries: in
     assert after.state.ended or (after.state is TaskState.PENDING and attempt < MAX_ATTEMPTS)
     assert not after.counts_as_retry or outcome in (AttemptState.FAILED, AttemptState.OUT_OF_MEMORY)
     assert after.delay_ms >= 0
+
+
+@pytest.mark.parametrize("code", ["credit-over", "recalled"])
+def test_what_a_node_gave_back_waits_no_longer_than_its_turn(code: str) -> None:
+    """Nothing was wrong with the node or the task."""
+    assert after_attempt(SPEC, 3, 0, AttemptState.REFUSED, refusal=code).delay_ms == 0
+    assert after_attempt(SPEC, 3, 0, AttemptState.REFUSED, refusal="no-lease").delay_ms == 1_000
 
 
 def test_refusals_wait_longer_each_time_up_to_a_bound() -> None:

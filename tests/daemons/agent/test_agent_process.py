@@ -184,7 +184,7 @@ def node(tmp_path: Path) -> Iterator[Node]:
 
 
 def test_an_agent_introduces_its_node_and_relays_both_ways(node: Node) -> None:
-    """Hello carries what the keeper has; a start goes down, started, exit and output come back up."""
+    """Hello carries what the keeper has; a start goes down, exit (which says when it began) and output come back up."""
     node.until(lambda: node.hellos)
     hello = node.hellos[0]
     assert (hello.role, hello.name, hello.labels) == (Role.AGENT, "n1", {"disk": "fast"})
@@ -193,7 +193,7 @@ def test_an_agent_introduces_its_node_and_relays_both_ways(node: Node) -> None:
     node.start(ONE, "sh", "-c", "echo hello; exit 3")
     ended = node.until(lambda: node.exits.get(ONE))
     assert (ended.cause, ended.code) == (ExitCause.EXITED, 3)
-    assert ONE in node.started
+    assert 0 < ended.started_ms <= ended.ended_ms
     node.send(ReadLog(request=9, step=ONE, stream=Stream.STDOUT, offset=0))
     assert node.until(lambda: node.chunks)[0].data == b"hello\n"
 

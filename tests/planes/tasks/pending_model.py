@@ -66,7 +66,10 @@ class PendingModel:
                 self.nodes.update(node.name for node in event.nodes)
             case AllocationsAdopted():
                 for row in event.rows:
-                    self.running[(int(row["job"]), int(row["task"]))] = int(row["attempt"])
+                    key = (int(row["job"]), int(row["task"]))
+                    assert key not in self.pending, f"{key} waits"
+                    assert key not in self.running, f"{key} runs already"
+                    self.running[key] = int(row["attempt"])
             case JobsUpdated() | ConfigChanged():
                 pass
             case _:
@@ -103,5 +106,6 @@ class PendingModel:
             for task in range(span.first, span.end)
         }
         assert {task: attempt for task, (attempt, _) in self.pending.items()} == waiting
-        active = {(job.id, a.task): a.attempt for job in table.jobs.values() for a in job.active.values()}
+        jobs = table.jobs.values()
+        active = {(job.id, a.task): a.attempt for job in jobs for a in job.active.values() if not a.credit}
         assert self.running == active

@@ -42,11 +42,11 @@ class SmallPlane:
         self.commit()
         return [job.id for job in made]
 
-    def start(self, *tasks: Task) -> Change:
+    def start(self, *tasks: Task, credit: bool = False) -> Change:
         width = {job: self.live(job).spec.nodes for job, _ in tasks}
         starts, rows = self.engine.plan(list(tasks), width)
         self.engine.assume(starts)
-        self.plane.assumed(starts, rows, self.names.__getitem__, 1, self.now_ms)
+        self.plane.assumed(starts, rows, self.names.__getitem__, 1, self.now_ms, credit=credit)
         return self.commit()
 
     def end(

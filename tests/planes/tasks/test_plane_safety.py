@@ -34,7 +34,7 @@ ENDS = [
 specs = st.fixed_dictionaries(
     {},
     optional={
-        "array": st.integers(1, 5),
+        "array": st.integers(1, 5) | st.just(40),
         "hold": st.booleans(),
         "nodes": st.integers(1, 2),
         "retries": st.just({"max": 1, "backoff": "1s"}),
@@ -73,7 +73,8 @@ class PlaneMachine(RuleBasedStateMachine):
             self.engine.apply(event)
 
     def join(self, name: str, held: tuple[Any, ...] = ()) -> None:
-        arrival = Arrival(name=name, capacity={"cpu": 64_000}, boot_id=f"boot{self.boots[name]}", held=held)
+        boot_id = f"boot{self.boots[name]}"
+        arrival = Arrival(name=name, capacity={"cpu": 64_000}, boot_id=boot_id, held=held, credit=name == "n1")
         self.plane.node_joined(arrival, self.now_ms)
 
     def commit(self, *, fails: bool = False) -> None:
@@ -182,8 +183,8 @@ class PlaneMachine(RuleBasedStateMachine):
             self.plane.revive(row, self.store.spans(job), self.store.succeeded(job) if row.spec.array else ())
         self.plane.requeue(job, task, ended, BY, self.now_ms)
 
-    @rule(data=st.data(), fails=st.booleans())
-    def plan(self, data: st.DataObject, fails: bool) -> None:
+    @rule(data=st.data(), fails=st.booleans(), credit=st.booleans())
+    def plan(self, data: st.DataObject, fails: bool, credit: bool) -> None:
         ready = sorted(t for t, (_, eligible_ms) in self.engine.pending.items() if eligible_ms <= self.now_ms)
         if not ready:
             return
@@ -192,7 +193,7 @@ class PlaneMachine(RuleBasedStateMachine):
         starts, rows = self.engine.plan(chosen, width)
         if not fails:
             self.engine.assume(starts)
-        self.plane.assumed(starts, rows, NODES.__getitem__, self.epoch, self.now_ms)
+        self.plane.assumed(starts, rows, NODES.__getitem__, self.epoch, self.now_ms, credit=credit)
         self.commit(fails=fails)
 
     @rule(data=st.data(), fails=st.booleans(), end=st.sampled_from(ENDS), began=st.booleans())
@@ -203,7 +204,9 @@ class PlaneMachine(RuleBasedStateMachine):
         node, step = data.draw(st.sampled_from(steps))
         cause, code = end
         at_ms = self.now_ms if began and cause is not ExitCause.SPAWN_FAILED else 0
-        report = StepExit(step, cause, code, 0, at_ms, self.now_ms, Usage(5, 1, 100, 0, 0), "")
+        heirs = [s for n, s in steps if n == node and s.job == step.job and s.rank == 0 and s != step]
+        heir = data.draw(st.none() | st.sampled_from(heirs)) if heirs else None
+        report = StepExit(step, cause, code, 0, at_ms, self.now_ms, Usage(5, 1, 100, 0, 0), "", heir)
         for _ in range(2):  # told twice: the second changes nothing
             self.plane.exited(node, [report], self.now_ms)
         self.commit(fails=fails)
@@ -218,7 +221,7 @@ class PlaneMachine(RuleBasedStateMachine):
 
     @rule(
         data=st.data(),
-        code=st.sampled_from(["overloaded", "not-held", "already-ended", "bad-workdir"]),
+        code=st.sampled_from(["overloaded", "not-held", "already-ended", "bad-workdir", "credit-over", "recalled"]),
         fails=st.booleans(),
     )
     def refuse(self, data: st.DataObject, code: str, fails: bool) -> None:

@@ -5,8 +5,9 @@ Pure. The rules:
 1. Success ends the task as succeeded, a cancel as cancelled, the time limit as timed-out: a task that was too slow once
    is not tried again by itself, it would hold its nodes for another whole limit.
 2. A failure, and running out of memory, is tried again while retries are left, after the spec's back-off; then failed.
-3. Refused, preempted and lost attempts are not the task's fault: pending again, no retry counted. A refusal waits a
-   little longer each time, so that a node that refuses everything is not asked in a loop.
+3. Refused, preempted and lost attempts are not the task's fault: pending again, no retry counted. After a refusal or a
+   loss the task waits a little longer each time, so that a node that refuses or loses everything is not asked in a
+   loop; what a node gave back before its credit was used waits no longer than its turn.
 4. No task is tried more than MAX_ATTEMPTS times, whoever's fault it is: then it failed.
 """
 
@@ -20,9 +21,11 @@ from hal.core.model import AttemptState, InternalError, JobSpec, TaskState
 
 MAX_ATTEMPTS: Final = 10_000
 """Tries of one task, those that count as retries and those that do not."""
-REFUSED_DELAY_MS: Final = 250
-"""Wait after the first refusal; doubles with each attempt of the task."""
-REFUSED_DELAY_MAX_MS: Final = 30_000
+AGAIN_DELAY_MS: Final = 250
+"""Wait after the first attempt that was refused or lost; doubles with each attempt of the task."""
+AGAIN_DELAY_MAX_MS: Final = 30_000
+GIVEN_BACK: Final = frozenset({"credit-over", "recalled"})
+"""Refusals of starts on credit: nothing was wrong, so nothing is waited for."""
 
 REFUSAL_CODES_OF_THE_TASK: Final = frozenset({"spawn-failed", "bad-workdir"})
 """Refusals that the task would meet on every node: they are failures of the task."""
@@ -40,11 +43,12 @@ class Next(Struct, frozen=True):
     """For people: why it is tried again, or why it is not."""
 
 
-def after_attempt(spec: JobSpec, attempt: int, retries_used: int, outcome: AttemptState) -> Next:
+def after_attempt(spec: JobSpec, attempt: int, retries_used: int, outcome: AttemptState, *, refusal: str = "") -> Next:
     """What follows when attempt number `attempt` (from 1) of a task has ended as `outcome`.
 
     Args:
         retries_used: retries counted before this attempt.
+        refusal: the code of a refused start.
     Raises:
         InternalError: `outcome` is not an end.
     """
@@ -60,7 +64,7 @@ def after_attempt(spec: JobSpec, attempt: int, retries_used: int, outcome: Attem
         case AttemptState.REFUSED | AttemptState.PREEMPTED | AttemptState.LOST:
             if attempt >= MAX_ATTEMPTS:
                 return Next(TaskState.FAILED, reason=f"{outcome} at attempt {attempt}, the last that is allowed")
-            delay_ms = _refused_delay_ms(attempt) if outcome is AttemptState.REFUSED else 0
+            delay_ms = 0 if outcome is AttemptState.PREEMPTED or refusal in GIVEN_BACK else _again_delay_ms(attempt)
             return Next(TaskState.PENDING, delay_ms, reason=f"attempt {attempt} was {outcome}")
     raise InternalError(f"attempt {attempt} is {outcome}, which is not an end")
 
@@ -126,6 +130,6 @@ def _after_failure(spec: JobSpec, attempt: int, retries_used: int, outcome: Atte
     return Next(TaskState.FAILED, reason=f"attempt {attempt} {what}")
 
 
-def _refused_delay_ms(attempt: int) -> int:
+def _again_delay_ms(attempt: int) -> int:
     doublings = min(max(attempt - 1, 0), 16)
-    return min(REFUSED_DELAY_MS << doublings, REFUSED_DELAY_MAX_MS)
+    return min(AGAIN_DELAY_MS << doublings, AGAIN_DELAY_MAX_MS)

@@ -256,7 +256,7 @@ class Agent:
             Hello(
                 role=Role.AGENT,
                 versions=SPOKEN,
-                features=FEATURES,
+                features=holds.features,
                 name=self._settings.node,
                 boot_id=holds.boot_id,
                 pid=self._runtime.pid,

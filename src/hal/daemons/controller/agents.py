@@ -26,7 +26,7 @@ from hal.daemons.controller.inbox import Inbox
 from hal.planes.tasks import Arrival, Orders, TaskPlane
 from hal.runtime.home import check_node_name
 from hal.runtime.interface import Connection, Runtime, Timer
-from hal.wire.agree import agree
+from hal.wire.agree import CREDIT, agree
 from hal.wire.errors import MalformedFrameError
 from hal.wire.frames import (
     AnyFrame,
@@ -196,6 +196,7 @@ class Agents:
             boot_id=hello.boot_id,
             notes=hello.notes,
             held=hello.held,
+            credit=CREDIT in features,
         )
         await self._inbox().report(f"hello of {link.name}", partial(self._joined, link, connection, arrival))
         try:

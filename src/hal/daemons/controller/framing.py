@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from hal.core.engine.events import INF
 from hal.core.model import StepId
 from hal.planes.tasks import Orders
-from hal.wire.frames import AnyFrame, ExitsAck, Resize, Start, StepStart, StepTemplate, Stop
+from hal.wire.frames import AnyFrame, ExitsAck, Recall, Resize, Start, StepStart, StepTemplate, Stop
 
 STEPS_A_FRAME = 500
 START_BYTES = 4 << 20
@@ -55,6 +55,7 @@ def start_frames(
                 start.array_index,
                 start.array_count,
                 start.started_at_ms,
+                start.credit_ms,
             )
         )
     if steps:
@@ -62,7 +63,9 @@ def start_frames(
 
 
 def other_frames(orders: Orders, epoch: int) -> Iterator[AnyFrame]:
-    """Stops and new walltimes."""
+    """Stops, recalls and new walltimes."""
+    for part in _parts(orders.recalls):
+        yield Recall(epoch=epoch, steps=part)
     for reason, steps in orders.stops.items():
         for part in _parts(steps):
             yield Stop(epoch=epoch, steps=part, reason=reason, grace_ms=GRACE_MS)

@@ -145,8 +145,10 @@ class ControlLoop:
         self._engine.feed(self._plane.take_engine_events())
         step = self._engine.step(now_ms)
         self._more, self._wake_ms = step.more, step.wake_ms
+        epoch, row_name = self._committer.epoch, self._engine.row_name
         for plan in self._engine.take_plans():
-            self._plane.assumed(plan.starts, plan.rows, self._engine.row_name, self._committer.epoch, now_ms)
+            self._plane.assumed(plan.starts, plan.rows, row_name, epoch, now_ms, credit=not step.more)
+        self._engine.feed(self._plane.take_engine_events())
 
     def _staged(
         self, reports: list[Report], calls: list[Call[Any]], now_ms: int

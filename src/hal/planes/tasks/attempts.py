@@ -25,6 +25,7 @@ from hal.core.lifecycle import (
     walk,
 )
 from hal.core.model import AttemptId, AttemptState, EventKind, StepId, TaskState
+from hal.planes.tasks import credit
 from hal.planes.tasks.live import CANCELLED, REQUEUED, SIBLING, Attempt, LiveJob
 from hal.planes.tasks.runs import added
 from hal.planes.tasks.spans import Span, put
@@ -116,10 +117,13 @@ def exited(table: JobTable, node: str, exits: Sequence[StepExit], now_ms: int) -
     for report in exits:
         acks.append(report.step)
         found = _active(table, node, report.step)
+        credit.pass_on(table, report, node, now_ms)
         if found is None:
             continue
         job, attempt = table.touch(report.step.job), found[1]
         touched[job.id] = job
+        if report.started_ms:
+            credit.seen(table, job, report.ended_ms - report.started_ms)
         end = _step_end(report, attempt, now_ms)
         if report.started_ms and attempt.started_ms is None:
             at_ms = _within(report.started_ms, attempt.allocated_ms, now_ms)
@@ -130,6 +134,7 @@ def exited(table: JobTable, node: str, exits: Sequence[StepExit], now_ms: int) -
             _note_started(table, job, attempt, node)
             table.started(job, at_ms, now_ms)
         _step_ended(table, job, attempt, end, now_ms, f"node:{node}")
+    credit.tell_engine(table)
     for job in touched.values():
         table.settle(job, now_ms, f"node:{node}")
 
@@ -253,7 +258,8 @@ def _attempt_ended(
         "message": end.message,
     }
     table.draft.note(EventKind.ATTEMPTS_ENDED, cause, job.trace_id, job.id, item)
-    following = after_attempt(job.spec, attempt.attempt, attempt.retries, state)
+    refusal = end.message.partition(":")[0] if end.cause == REFUSED_CAUSE else ""
+    following = after_attempt(job.spec, attempt.attempt, attempt.retries, state, refusal=refusal)
     del job.active[attempt.task]
     if following.state.ended:
         _task_ends(table, job, attempt, state, following, end, exit_code)
@@ -271,8 +277,11 @@ def _task_waits_again(table: JobTable, job: LiveJob, attempt: Attempt, following
     span = Span(attempt.task, 1, after, attempt.attempt + 1, eligible_ms, retries, following.reason)
     job.spans = put(job.spans, (span,))
     # Which task of an array with a limit the engine hears of next is decided when the job is settled.
-    again = not job.hold and not job.window
-    table.draft.feed.end(job.id, attempt.task, attempt.attempt, again, eligible_ms if again else 0, now_ms)
+    if credit.unknown_to_engine(table, job, attempt):
+        table.enter(job, span)
+    else:
+        again = not job.hold and not job.window
+        table.draft.feed.end(job.id, attempt.task, attempt.attempt, again, eligible_ms if again else 0, now_ms)
 
 
 def _task_ends(
@@ -299,7 +308,8 @@ def _task_ends(
     if following.state is not TaskState.SUCCEEDED and not (attempt.stopping == CANCELLED and job.reason):
         # Of a job that was cancelled, who did it says more than that its steps were.
         job.reason = _end_text(job, attempt, following.reason or end.cause, end)
-    table.draft.feed.end(job.id, attempt.task, attempt.attempt, False, 0, end.ended_ms)
+    if not credit.unknown_to_engine(table, job, attempt):
+        table.draft.feed.end(job.id, attempt.task, attempt.attempt, False, 0, end.ended_ms)
 
 
 def _end_text(job: LiveJob, attempt: Attempt, reason: str, end: StepEnd) -> str:

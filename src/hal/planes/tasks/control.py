@@ -37,6 +37,7 @@ from hal.planes.tasks.admission import (
     owner_of,
 )
 from hal.planes.tasks.attempts import stop
+from hal.planes.tasks.credit import recall
 from hal.planes.tasks.live import CANCELLED, REQUEUED, LiveJob
 from hal.planes.tasks.runs import removed
 from hal.planes.tasks.spans import Span, pieces, put, take
@@ -125,6 +126,7 @@ def hold(table: JobTable, job_id: int, task: int | None, by: Submitter, now_ms: 
     if task is None and not job.hold:
         job.hold = True
         table.draft.edited.add(job.id)
+        recall(table, job)
     table.draft.note(EventKind.JOBS_HELD, by.cause, by.trace_id, job.id, tasks=held)
     table.settle(job, now_ms, by.cause)
     return _state_now(job, task)

@@ -14,9 +14,12 @@ from msgspec import Struct
 
 from hal.core.engine.config import EngineConfig
 from hal.core.engine.events import (
+    ADOPT,
     END,
+    INF,
     SUBMIT,
     UPDATE,
+    AllocationsAdopted,
     AttemptsEnded,
     ConfigChanged,
     Event,
@@ -51,6 +54,8 @@ class Orders:
     starts: list[StepStart] = field(default_factory=list)
     """`template` holds the job's id; whoever frames them puts the position there."""
     stops: dict[StopReason, list[StepId]] = field(default_factory=dict)
+    recalls: list[StepId] = field(default_factory=list)
+    """Starts on credit that are asked back."""
     walltimes: dict[int, list[StepId]] = field(default_factory=dict)
     """Running steps by their new walltime."""
     acks: list[StepId] = field(default_factory=list)
@@ -87,6 +92,8 @@ class EngineFeed:
         self._rows: list[tuple[int, ...]] = []
         self._nodes: dict[str, NodeSpec] = {}
         self._gone: list[str] = []
+        self._places: list[str] = []
+        """Nodes of the block of adopted attempts."""
 
     def submit(
         self, job: LiveJob, first: int, count: int, attempt: int, eligible_ms: int, limits: tuple[int, int]
@@ -108,6 +115,32 @@ class EngineFeed:
         """An attempt has ended; with `requeue` its task waits again."""
         self._begin("end")
         self._rows.append((job, task, attempt, int(requeue), eligible_ms, 0, ended_ms))
+
+    def adopt(self, job: LiveJob, attempt: Attempt, since_ms: int) -> None:
+        """An attempt that the engine did not know holds what its job asks for on its one node, since then."""
+        self._begin("adopt")
+        request = self._interning.class_index(job.request)
+        owner = self._interning.owner_index(job.owner)
+        walltime = INF if job.walltime_ms is None else job.walltime_ms
+        place = len(self._rows)
+        self._places.append(attempt.nodes[0])
+        self._rows.append(
+            (
+                job.id,
+                attempt.task,
+                attempt.attempt,
+                request,
+                owner,
+                job.priority,
+                job.submit_ms,
+                since_ms,
+                walltime,
+                -1,
+                place,
+                1,
+                0,
+            )
+        )
 
     def update(self, job: int, priority: int, walltime_ms: int) -> None:
         """New limits of waiting tasks and running attempts."""
@@ -150,6 +183,13 @@ class EngineFeed:
             self._events.append(JobsCancelled(columns[:, 0].copy(), columns[:, 1].copy(), columns[:, 2].copy()))
         elif before == "end":
             self._events.append(AttemptsEnded(np.array(rows, END)))
+        elif before == "adopt":
+            names = tuple(dict.fromkeys(self._places))
+            index = np.array([names.index(name) for name in self._places], np.int64)
+            self._events.append(
+                AllocationsAdopted(np.array(rows, ADOPT), index, names, self._interning.classes, self._interning.owners)
+            )
+            self._places = []
         elif before == "update":
             self._events.append(JobsUpdated(np.array(rows, UPDATE)))
         elif before == "node":
@@ -182,6 +222,10 @@ class Draft:
         self.new_attempts: dict[AttemptKey, Attempt] = {}
         self.marked_attempts: dict[AttemptKey, Attempt] = {}
         self.ended_attempts: dict[AttemptKey, AttemptEnd] = {}
+        self.placed: dict[AttemptKey, int] = {}
+        """Attempts that got a place of which the engine has not been told: since when it has gone on unheard of."""
+        self.untold: set[AttemptKey] = set()
+        """Attempts that had such a place and passed it on: the engine need not hear of them at all."""
         self.other: list[Operation] = []
         self.feed = EngineFeed(interning)
         self.orders: dict[str, Orders] = {}

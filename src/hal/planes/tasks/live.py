@@ -37,6 +37,8 @@ class Attempt(Struct, frozen=True, kw_only=True):
     started_ms: int | None = None
     retries: int = 0
     """Retries that the task had used before this try."""
+    credit: bool = False
+    """It waits at its node for the place of another task of its job (see `credit`); the engine does not know of it."""
     stopping: str = ""
     """Why it is being ended (`cancelled`, `requeued`, `sibling`), or empty."""
     steps: tuple[StepEnd, ...] = ()

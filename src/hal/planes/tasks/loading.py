@@ -139,6 +139,7 @@ def _attempt(row: AttemptRow) -> Attempt:
         allocated_ms=row.allocated_ms,
         started_ms=row.started_ms,
         retries=row.retries,
+        credit=row.credit,
         stopping=row.cause,
         steps=row.steps,
     )
@@ -169,6 +170,8 @@ def _adopted(table: JobTable) -> AllocationsAdopted | None:
         request, owner = table.interning.class_index(job.request), table.interning.owner_index(job.owner)
         walltime = INF if job.walltime_ms is None else job.walltime_ms
         for attempt in job.active.values():
+            if attempt.credit:
+                continue
             start_ms = attempt.allocated_ms if attempt.started_ms is None else attempt.started_ms
             rows.append(
                 (

@@ -43,6 +43,8 @@ class Arrival(Struct, frozen=True, kw_only=True):
     boot_id: str = ""
     notes: tuple[str, ...] = ()
     held: Sequence[HeldStep] = ()
+    credit: bool = False
+    """Its keeper takes starts on credit."""
 
 
 def node_spec(row: NodeRow) -> NodeSpec:
@@ -68,6 +70,7 @@ def joined(table: JobTable, arrival: Arrival, now_ms: int) -> NodeRow:
         notes=arrival.notes,
     )
     table.put_node(row)
+    (table.credit_nodes.add if arrival.credit else table.credit_nodes.discard)(row.name)
     table.draft.feed.node(node_spec(row))
     cause = f"node:{row.name}"
     table.draft.note(EventKind.NODE_JOINED, cause, "", node=row.name, boot_id=row.boot_id, capacity=row.capacity)

@@ -146,9 +146,18 @@ class TaskPlane:
 
     # ── decisions ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def assumed(self, starts: StartRows, rows: Rows, row_name: Callable[[int], str], epoch: int, now_ms: int) -> int:
-        """The engine's starts become attempts; see `starting.allocate`."""
-        return starting.allocate(self.table, starts, rows, row_name, epoch, now_ms)
+    def assumed(
+        self,
+        starts: StartRows,
+        rows: Rows,
+        row_name: Callable[[int], str],
+        epoch: int,
+        now_ms: int,
+        *,
+        credit: bool = False,
+    ) -> int:
+        """The engine's starts become attempts; see `starting.allocate`. The engine must hear what comes of credit."""
+        return starting.allocate(self.table, starts, rows, row_name, epoch, now_ms, credit=credit)
 
     # ── nodes ─────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -124,6 +124,7 @@ def attempt_row(job: int, attempt: Attempt) -> AttemptRow:
         token=attempt.token,
         allocated_ms=attempt.allocated_ms,
         retries=attempt.retries,
+        credit=attempt.credit,
         started_ms=attempt.started_ms,
         cause=attempt.stopping,
         steps=attempt.steps,
@@ -168,7 +169,14 @@ def _edit(job: LiveJob, before: LiveJob | None) -> JobEdit:
 def _mark(key: tuple[int, int, int], attempt: Attempt) -> AttemptMark:
     job, task, number = key
     return AttemptMark(
-        job, task, number, attempt.state, attempt.started_ms, attempt.steps or None, attempt.stopping or None
+        job,
+        task,
+        number,
+        attempt.state,
+        attempt.started_ms,
+        attempt.steps or None,
+        attempt.stopping or None,
+        attempt.credit,
     )
 
 

@@ -58,6 +58,10 @@ class JobTable:
         self.busy: set[int] = set()
         """Jobs with active attempts."""
         self.nodes: dict[str, NodeRow] = {}
+        self.credit_nodes: set[str] = set()
+        """Nodes that take starts on credit; as long as their agents said so, not stored."""
+        self.recent_ms: dict[int, tuple[int, ...]] = {}
+        """How long the latest steps of an array took, newest last, by job; not stored."""
         self.next_id = 1
         self.instance = ""
         """Which HAL this is, for the attempts' tokens: random, kept from its first start on."""
@@ -362,6 +366,7 @@ class JobTable:
         before = Phase.WAITS if job.start_ms is None else Phase.STARTED
         job.end_ms = now_ms
         del self.jobs[job.id]
+        self.recent_ms.pop(job.id, None)
         self.draft.ended_jobs[job.id] = job
         self.draft.note(EventKind.JOBS_ENDED, cause, job.trace_id, job.id, [job.id, job.state.value, job.exit_code])
         if job.waits is not None:

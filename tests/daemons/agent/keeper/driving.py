@@ -31,6 +31,7 @@ from hal.wire.frames import (
     Hello,
     LogChunk,
     ReadLog,
+    Refused,
     Role,
     Start,
     Started,
@@ -62,6 +63,8 @@ class Keeper:
         self.epoch = 1
         self.exits: dict[StepId, StepExit] = {}
         self.exit_reports = 0
+        self.launched: set[StepId] = set()
+        self.refused: set[StepId] = set()
         self.started: dict[StepId, int] = {}
         self.others: list[AnyFrame] = []
         self.welcome: Welcome | None = None
@@ -209,6 +212,8 @@ class Keeper:
                     self.exit_reports += len(frame.exits)
                     self.exits.update((one.step, one) for one in frame.exits)
                 case _:
+                    if isinstance(frame, Refused):
+                        self.refused.update(one.step for one in frame.steps)
                     self.others.append(frame)
         return bool(data)
 
@@ -264,6 +269,7 @@ class Keeper:
             for step in steps
         )
         stamp = self.stamp() if stamp is None else stamp
+        self.launched.update(steps)
         self.send(Start(epoch=self.epoch, stamp_boot_ms=stamp, templates=(template,), steps=starts))
 
     def run(self, template: StepTemplate, step: StepId | None = None) -> StepExit:

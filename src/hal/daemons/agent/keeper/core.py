@@ -13,6 +13,7 @@ from typing import Final
 
 from hal.core.model import StepId
 from hal.daemons.agent.keeper.commands import Commands
+from hal.daemons.agent.keeper.credit import CREDIT_OVER, RECALLED, Credit
 from hal.daemons.agent.keeper.endings import Endings
 from hal.daemons.agent.keeper.environment import step_env
 from hal.daemons.agent.keeper.ledger import MAX_BATCH, MAX_HELD, Ledger
@@ -47,6 +48,7 @@ from hal.wire.frames import (
     Heartbeat,
     HeartbeatAck,
     Hello,
+    Recall,
     Role,
     Samples,
     Start,
@@ -93,7 +95,8 @@ class KeeperCore:
         self._notes = list(notes)
         self._ledger = Ledger(journal, boot_id)
         self._reports = Reports()
-        self._endings = Endings(self._ledger, spawner, outputs, self._reports)
+        self._credit = Credit()
+        self._endings = Endings(self._ledger, spawner, outputs, self._reports, self._credit)
         self._queue: deque[StepId] = deque()
         self._next_sample_ms = 0
         self._next_maintenance_ms = 0
@@ -165,6 +168,8 @@ class KeeperCore:
                 self._start(frame, now)
             case Stop():
                 self._stop_frame(frame, now)
+            case Recall():
+                self._recall(frame)
             case ExitsAck():
                 self._acknowledge(frame.steps)
             case Heartbeat():
@@ -213,6 +218,7 @@ class KeeperCore:
     def wake(self, now: Instant) -> None:
         """Do what has come due, launch what there is room for."""
         self._endings.limits(now)
+        self._give_back(self._credit.over(now), CREDIT_OVER)
         self._launch()
         if now.boot_ms >= self._next_sample_ms:
             self._next_sample_ms = now.boot_ms + SAMPLE_EVERY_MS
@@ -225,7 +231,12 @@ class KeeperCore:
 
     def next_wake(self, now: Instant) -> int:
         """When `wake` is needed next, by the boot clock; at most `WAKE_MS` from now."""
-        times = [now.boot_ms + WAKE_MS, self._endings.timers.next_ms(), self._reports.next_repeat(now)]
+        times = [
+            now.boot_ms + WAKE_MS,
+            self._endings.timers.next_ms(),
+            self._reports.next_ms(now),
+            self._credit.next_ms(),
+        ]
         return max(now.boot_ms, min(time for time in times if time is not None))
 
     def take_frames(self, now: Instant) -> list[AnyFrame]:
@@ -308,7 +319,11 @@ class KeeperCore:
                 for step in starts:
                     self._reports.refuse(step, "journal-full", f"the keeper's journal cannot be written: {error}")
                 continue
-            self._queue.extend(held.step for held in taken)
+            for held in taken:
+                if held.start.credit_ms > 0:
+                    self._credit.wait(held, now)
+                else:
+                    self._queue.append(held.step)
 
     def _refusal(self, frame: Start, now: Instant) -> tuple[str, str] | None:
         if frame.epoch < self._ledger.epoch:
@@ -331,11 +346,12 @@ class KeeperCore:
     def _repeat(self, held: HeldStep) -> None:
         """A start that came again: say again what is known."""
         if held.phase is Phase.RUNNING or (held.phase is Phase.ENDING and held.pid):
-            self._reports.started(held)
+            self._reports.started(held, asked=True)
         elif held.phase is Phase.ENDED:
             self._reports.exited(held)
 
     def _launch(self) -> None:
+        self._queue.extend(self._credit.take_placed())
         room = self._spawner.room() if self._queue else 0
         launches: list[Launch] = []
         while self._queue and len(launches) < room:
@@ -366,6 +382,23 @@ class KeeperCore:
         self._reports.refuse(
             held.step, "not-started", message or "the keeper was restarted before it spawned this step"
         )
+
+    # ── credit ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _recall(self, frame: Recall) -> None:
+        if frame.epoch < self._ledger.epoch:
+            return
+        self._ledger.saw_epoch(frame.epoch)
+        waiting = [held for step in frame.steps if (held := self._ledger.steps.get(step)) and held.on_credit]
+        for held in waiting:
+            self._credit.forget(held)
+        self._give_back(waiting, RECALLED)
+
+    def _give_back(self, waiting: Sequence[HeldStep], code: str) -> None:
+        """These wait for a place no more and never begin."""
+        self._ledger.drop([held.step for held in waiting], code)
+        for held in waiting:
+            self._reports.refuse(held.step, code, _REFUSAL_TEXTS[code])
 
     # ── stopping ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -407,4 +440,6 @@ class KeeperCore:
 _REFUSAL_TEXTS: Final = {
     "already-ended": "this step has ended and its exit was acknowledged",
     "not-held": "this step was stopped before its start arrived",
+    CREDIT_OVER: "no step of its job that runs on this node has ended in time",
+    RECALLED: "it was asked back before it began",
 }

@@ -9,8 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from msgspec.structs import replace
+
 from hal.core.model import StepId
 from hal.daemons.agent.keeper.commands import signal_number
+from hal.daemons.agent.keeper.credit import Credit
 from hal.daemons.agent.keeper.ledger import Ledger
 from hal.daemons.agent.keeper.ports import Ended, Gone, Instant, Outputs, Spawner, SpawnFailed, Vanished
 from hal.daemons.agent.keeper.reports import Reports
@@ -37,7 +40,7 @@ EndEvent = Ended | Gone | SpawnFailed | Vanished
 class Endings:
     """Ends of the ledger's steps."""
 
-    def __init__(self, ledger: Ledger, spawner: Spawner, outputs: Outputs, reports: Reports) -> None:
+    def __init__(self, ledger: Ledger, spawner: Spawner, outputs: Outputs, reports: Reports, credit: Credit) -> None:
         self.running: dict[StepId, HeldStep] = {}
         """Steps with a first process, those that began first come first."""
         self.timers = Timers()
@@ -45,6 +48,7 @@ class Endings:
         self._spawner = spawner
         self._outputs = outputs
         self._reports = reports
+        self._credit = credit
 
     # ── ends that the spawner tells ───────────────────────────────────────────────────────────────────────────────
 
@@ -83,13 +87,21 @@ class Endings:
         self.retime(held)
 
     def finish(self, exits: Sequence[tuple[HeldStep, StepExit]]) -> None:
-        """These steps are over: journal, then report."""
+        """These steps are over: journal, then report. The place of each goes on to a step on credit, if one waits."""
         if not exits:
             return
+        final: list[StepExit] = []
+        # First those that end without ever having had a place: none of them may inherit one now.
+        placeless = {held.step for held, _ in exits if held.on_credit}
+        for held, _ in exits:
+            self._credit.forget(held)
         for held, exit_ in exits:
-            held.exit, held.phase, held.recipe, held.ended = exit_, Phase.ENDED, None, None
+            heir = None if held.step in placeless else self._credit.pass_on(held)
+            held.exit = exit_ if heir is None else replace(exit_, next=heir)
+            held.phase, held.recipe, held.ended = Phase.ENDED, None, None
             self.running.pop(held.step, None)
-        self._ledger.exited([exit_ for _, exit_ in exits])
+            final.append(held.exit)
+        self._ledger.exited(final)
         for held, _ in exits:
             self._reports.exited(held)
 

@@ -43,6 +43,8 @@ class HeldStep(Struct, kw_only=True):
     recipe: StepTemplate | None = None
     """The whole template, until a process runs."""
     phase: Phase = Phase.QUEUED
+    on_credit: bool = False
+    """It waits for the place of another step of its job (see `credit`)."""
     adopted: bool = False
     """Taken over from an earlier keeper."""
     pid: int = 0
@@ -61,8 +63,6 @@ class HeldStep(Struct, kw_only=True):
     sampled_rss_bytes: int = 0
     notes: tuple[str, ...] = ()
     exit: StepExit | None = None
-    sent_boot_ms: int = -1
-    """When the exit was last sent; -1: never."""
 
     @property
     def step(self) -> StepId:

@@ -1,0 +1,125 @@
+"""Credit: short tasks of an array are handed to their node ahead of time, to begin as places come free there.
+
+Pure. The engine gives a task of the job a place on a node. When the latest tasks of the job were short, some of its
+waiting tasks are taken from the engine and sent along with that start, *on credit*: each is an attempt like any other,
+committed before it is sent, but holds nothing. As a step ends at the node, its place goes on to the next one there; the
+exit says to which (`pass_on`), and the engine hears of it as of an end and an adopted allocation. What has not begun
+when its credit ends, or is recalled, comes back and waits in the engine again. So the engine decides about each place
+at least every `CREDIT_WORK_MS` or so, and nothing that it would prefer waits much longer than that.
+
+The rules, and why they are safe: docs/decisions/0014.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from hal.core.model import AttemptState, StepId, TaskState
+from hal.planes.tasks.live import Attempt, LiveJob
+from hal.planes.tasks.spans import Span
+from hal.planes.tasks.table import JobTable
+from hal.wire.frames import StepExit
+
+CREDIT_WORK_MS = 100
+"""Work that is handed over ahead of time for each place, judged by the longest of the latest tasks."""
+CREDIT_MS = 250
+"""How long a node may keep a task that has not begun."""
+MAX_AHEAD = 32
+"""Tasks on credit for each place."""
+SEEN = 8
+"""Latest tasks of a job that are judged."""
+MIN_SEEN = 2
+"""With fewer, none is handed over."""
+PLAIN = frozenset({"cpu", "memory"})
+"""Resources whose amounts are all there is to a place: of others a place may mean a certain one."""
+
+
+def seen(table: JobTable, job: LiveJob, took_ms: int) -> None:
+    """A step of the job has ended."""
+    if job.spec.array is not None:
+        table.recent_ms[job.id] = (*table.recent_ms.get(job.id, ())[1 - SEEN :], max(took_ms, 1))
+
+
+def ahead(table: JobTable, job: LiveJob) -> int:
+    """How many tasks may be handed over for each place; 0 for a job of long, unknown or unlike tasks."""
+    recent = table.recent_ms.get(job.id, ())
+    if len(recent) < MIN_SEEN or job.spec.nodes != 1 or job.hold:
+        return 0
+    if any(name not in PLAIN for name in job.spec.request):
+        return 0
+    return min(CREDIT_WORK_MS // max(recent), MAX_AHEAD)
+
+
+def waiting(job: LiveJob, now_ms: int) -> Span | None:
+    """The first tasks that wait in the engine and were never tried; None when there are none.
+
+    A task that came back once gets a place of its own: it cannot be handed over in vain for ever.
+    """
+    for span in job.spans:
+        if span.state is TaskState.PENDING and span.attempt == 1 and job.eligible_of(span) <= now_ms:
+            return span
+    return None
+
+
+def share(table: JobTable, job: LiveJob, now_ms: int) -> int:
+    """How many tasks to hand over for each place: all places of the job share what waits."""
+    most = ahead(table, job)
+    span = waiting(job, now_ms) if most else None
+    if span is None:
+        return 0
+    places = sum(not attempt.credit for attempt in job.active.values())
+    return min(most, -(-span.count // max(places, 1)))
+
+
+def pass_on(table: JobTable, report: StepExit, node: str, now_ms: int) -> None:
+    """Call before the end of the step itself: who got its place (a report that was repeated changes nothing).
+
+    However often a place goes on within one draft, the engine hears of it once: the first who had it ends, the last who
+    has it is adopted, from when that was. So what was used meanwhile is accounted for.
+    """
+    step = report.step
+    key = (step.job, step.task, step.attempt)
+    heir = _waiting_there(table, step.job, report.next, node)
+    since_ms = table.draft.placed.pop(key, None)
+    if heir is None:
+        if since_ms is not None:
+            job = table.jobs[step.job]
+            table.draft.feed.adopt(job, job.active[step.task], since_ms)
+        return
+    if since_ms is not None:
+        table.draft.untold.add(key)
+    job = table.touch(step.job)
+    placed = job.active[heir.task] = replace(heir, credit=False)
+    heirs_key = (job.id, heir.task, heir.attempt)
+    table.draft.marked_attempts[heirs_key] = placed
+    table.draft.placed[heirs_key] = min(report.ended_ms, now_ms) if since_ms is None else since_ms
+
+
+def _waiting_there(table: JobTable, job_id: int, step: StepId | None, node: str) -> Attempt | None:
+    """The attempt of that step, if it is of that job and waits on credit on that node."""
+    job = table.jobs.get(job_id) if step is not None and step.job == job_id else None
+    attempt = job.active.get(step.task) if job is not None and step is not None else None
+    if step is None or attempt is None or not attempt.credit:
+        return None
+    return attempt if attempt.attempt == step.attempt and attempt.nodes == (node,) else None
+
+
+def unknown_to_engine(table: JobTable, job: LiveJob, attempt: Attempt) -> bool:
+    """Whether the engine was never told of this attempt, which has ended."""
+    return attempt.credit or (job.id, attempt.task, attempt.attempt) in table.draft.untold
+
+
+def tell_engine(table: JobTable) -> None:
+    """Those that still have a place of which the engine has not heard."""
+    for (job_id, task, _), since_ms in table.draft.placed.items():
+        job = table.jobs[job_id]
+        table.draft.feed.adopt(job, job.active[task], since_ms)
+    table.draft.placed.clear()
+
+
+def recall(table: JobTable, job: LiveJob) -> None:
+    """Ask back what waits on credit."""
+    for attempt in job.active.values():
+        if attempt.credit and attempt.state is AttemptState.ALLOCATED and not attempt.stopping:
+            for node, step in attempt.steps_left(job.id):
+                table.draft.order(node).recalls.append(step)
