@@ -160,3 +160,12 @@ def test_a_restarted_keeper_finds_the_heir_in_the_journal_and_does_not_begin_it(
     assert [(one.step, one.next) for one in exits(again.attach())] == [(HEAD, SECOND)]
     assert again.spawner.adopted == [SECOND, THIRD]
     assert again.spawner.launched == []
+
+
+def test_a_stop_of_what_was_given_back_is_answered_again() -> None:
+    """The first refusal may have died with the controller that was to hear it: it asks for the end of each step."""
+    bench = chain()
+    bench.turn(CREDIT_MS)
+    bench.attach()
+    told = bench.send(Stop(epoch=1, steps=(SECOND, THIRD), reason=StopReason.CANCELLED))
+    assert refusals(told) == {SECOND: "credit-over", THIRD: "credit-over"}

@@ -69,6 +69,8 @@ MAX_SAMPLED: Final = 2_000
 MAX_NOTES: Final = 8
 """Remarks in one exit report."""
 STOP_ALL_GRACE_MS: Final = 5_000
+ALREADY_ENDED: Final = "already-ended"
+"""Code of the refusal of a step whose exit was acknowledged."""
 
 
 class KeeperCore:
@@ -280,7 +282,7 @@ class KeeperCore:
             if held is not None and not held.active:
                 self._reports.acknowledged(step)
                 over.append(step)
-        self._ledger.drop(over, "already-ended")
+        self._ledger.drop(over, ALREADY_ENDED)
 
     # ── starting ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -411,8 +413,12 @@ class KeeperCore:
         unknown = []
         for step in frame.steps:
             held = self._ledger.steps.get(step)
-            if held is None and not self._ledger.refusal_of(step):
+            code = self._ledger.refusal_of(step)
+            if held is None and not code:
                 unknown.append(step)
+            elif held is None and code != ALREADY_ENDED:
+                # The refusal of before may have been lost with whoever was to hear it.
+                self._reports.refuse(step, code, _REFUSAL_TEXTS[code])
             elif held is not None and held.exit is not None:
                 self._reports.exited(held)
         if unknown:
@@ -438,7 +444,7 @@ class KeeperCore:
 
 
 _REFUSAL_TEXTS: Final = {
-    "already-ended": "this step has ended and its exit was acknowledged",
+    ALREADY_ENDED: "this step has ended and its exit was acknowledged",
     "not-held": "this step was stopped before its start arrived",
     CREDIT_OVER: "no step of its job that runs on this node has ended in time",
     RECALLED: "it was asked back before it began",
