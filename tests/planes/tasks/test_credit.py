@@ -103,19 +103,20 @@ def test_a_place_goes_on_and_the_engine_hears_of_the_last_who_got_it() -> None:
 
 
 def test_the_use_of_a_place_that_came_free_within_one_report_is_told_to_the_engine() -> None:
-    """2 passes it to 3 at 995, 3 to 4, 4 to nobody: 2 ends at 995, 4 is adopted from then on, and ends at 1,000."""
+    """2 passes it to 3 at 1,095, 3 to 4, 4 to nobody: 2 ends then, 4 is adopted from then on, and ends at 1,100."""
     plane = credit_plane()
     job = after_two(plane, 10)
     plane.start((job, 2), credit=True)
-    first = replace(exit_of(plane, job, 2, next_task=3), ended_ms=995)
+    plane.now_ms = 1_100
+    first = replace(exit_of(plane, job, 2, next_task=3), ended_ms=1_095)
     plane.plane.exited("n1", [first, exit_of(plane, job, 3, next_task=4), exit_of(plane, job, 4)], plane.now_ms)
     ends, adopted, last = plane.commit().engine
     assert isinstance(ends, AttemptsEnded)
     assert isinstance(adopted, AllocationsAdopted)
     assert isinstance(last, AttemptsEnded)
-    assert ends.rows[["task", "ended_ms"]].tolist() == [(2, 995)]
-    assert adopted.rows[["task", "start_ms"]].tolist() == [(4, 995)]
-    assert last.rows[["task", "ended_ms"]].tolist() == [(4, 1_000)]
+    assert ends.rows[["task", "ended_ms"]].tolist() == [(2, 1_095)]
+    assert adopted.rows[["task", "start_ms"]].tolist() == [(4, 1_095)]
+    assert last.rows[["task", "ended_ms"]].tolist() == [(4, 1_100)]
     assert plane.engine.running == {}
 
 

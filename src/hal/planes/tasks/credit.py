@@ -86,13 +86,15 @@ def pass_on(table: JobTable, report: StepExit, node: str, now_ms: int) -> None:
             job = table.jobs[step.job]
             table.draft.feed.adopt(job, job.active[step.task], since_ms)
         return
-    if since_ms is not None:
-        table.draft.untold.add(key)
     job = table.touch(step.job)
     placed = job.active[heir.task] = replace(heir, credit=False)
     heirs_key = (job.id, heir.task, heir.attempt)
     table.draft.marked_attempts[heirs_key] = placed
-    table.draft.placed[heirs_key] = min(report.ended_ms, now_ms) if since_ms is None else since_ms
+    if since_ms is not None:
+        table.draft.untold.add(key)
+    else:
+        since_ms = min(max(report.ended_ms, heir.allocated_ms), now_ms)
+    table.draft.placed[heirs_key] = since_ms
 
 
 def _waiting_there(table: JobTable, job_id: int, step: StepId | None, node: str) -> Attempt | None:
