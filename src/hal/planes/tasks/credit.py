@@ -41,9 +41,10 @@ def seen(table: JobTable, job: LiveJob, took_ms: int) -> None:
 
 
 def ahead(table: JobTable, job: LiveJob) -> int:
-    """How many tasks may be handed over for each place; 0 for a job of long, unknown or unlike tasks."""
+    """How many tasks may be handed over for each place; 0 for a job of long, unknown or unlike tasks, and where how
+    many may be active is limited (`max_running`)."""
     recent = table.recent_ms.get(job.id, ())
-    if len(recent) < MIN_SEEN or job.spec.nodes != 1 or job.hold:
+    if len(recent) < MIN_SEEN or job.spec.nodes != 1 or job.hold or job.window:
         return 0
     if any(name not in PLAIN for name in job.spec.request):
         return 0
