@@ -51,6 +51,56 @@ def test_a_job_behind_a_failed_one_is_cancelled_without_running(client: Client) 
     assert ends[1].start_ms is None
 
 
+def test_a_held_dependant_goes_on_when_its_predecessor_is_requeued(client: Client, tmp_path: Path) -> None:
+    """It failed for want of a file; with the file it succeeds, and nobody had to release the other."""
+    first = client.submit(["cat", str(tmp_path / "late")])
+    second = client.submit(["true"], after=first, on_dependency_failed="hold")
+    first.wait(DEADLINE_S)
+    until(lambda: second.refresh().state == "held", "never held")
+    (tmp_path / "late").write_text("here\n")
+    client.requeue(first.id)
+    assert second.wait(DEADLINE_S, check=True).state == "succeeded"
+
+
+def test_singletons_never_overlap(client: Client, gate: Gate) -> None:
+    """Two of one name: the second starts when the first has ended."""
+    first, second = (client.submit(gate.command(), name="alone", after="singleton") for _ in range(2))
+    assert gate.started().startswith(f"{first.id}.")
+    assert "all earlier jobs named 'alone'" in second.why().message
+    gate.open()
+    assert gate.started().startswith(f"{second.id}.")
+    gate.open()
+    ends = client.wait_all([first, second], DEADLINE_S)
+    assert ends[0].end_ms is not None
+    assert ends[1].start_ms is not None
+    assert ends[0].end_ms <= ends[1].start_ms
+
+
+def test_no_more_tasks_run_at_once_than_the_array_says(client: Client, tmp_path: Path) -> None:
+    """Twelve tasks, two at once: a lock directory for each of two places is always free for who starts."""
+    place = f"mkdir {tmp_path}/1 2>/dev/null && d=1 || {{ mkdir {tmp_path}/2 && d=2; }} || exit 9"
+    job = client.submit(f"{place}; sleep 0.05; rmdir {tmp_path}/$d", array="0-11%2", cpus=0.1)
+    assert job.wait(DEADLINE_S, check=True).state == "succeeded"
+
+
+def test_the_graph_of_a_job_shows_both_sides(hal: Hal, client: Client) -> None:
+    """A diamond, held at its top: seen from the left side."""
+    top, left, _, bottom = client.submit(
+        [
+            {"name": "top", "command": ["true"], "hold": True},
+            {"name": "left", "command": ["true"], "dependencies": ["top"]},
+            {"name": "right", "command": ["true"], "dependencies": ["top"]},
+            {"name": "bottom", "command": ["true"], "dependencies": "left | right"},
+        ]
+    )
+    assert hal("show", left.id, "--graph").out == (
+        f"{left.id} left: pending\nwaits for\n└─ afterok {top.id} top: held\n"
+        f"is waited for by\n└─ {bottom.id} bottom: pending\n"
+    )
+    top.release()
+    bottom.wait(DEADLINE_S, check=True)
+
+
 def test_a_failure_is_tried_again_as_often_as_it_said(client: Client) -> None:
     """Two retries are three attempts."""
     job = client.submit("exit 4", retries={"max": 2, "backoff": "10ms"})

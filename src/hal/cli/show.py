@@ -26,6 +26,7 @@ ATTEMPT_COLUMNS = ("ATTEMPT", "STATE", "NODES", "STARTED", "TIME", "EXIT", "CAUS
     examples="""
     hal show 42
     hal show 42.7            # one task, all its attempts
+    hal show 42 --graph      # whom it waits for, and who waits for it
     hal show 42 -o yaml
     hal show 42 --priority   # why it stands where it stands
     """,
@@ -35,8 +36,9 @@ ATTEMPT_COLUMNS = ("ATTEMPT", "STATE", "NODES", "STARTED", "TIME", "EXIT", "CAUS
     "--tasks", type=click.IntRange(0), default=SHOWN_TASKS, show_default=True, help="Tasks shown of an array."
 )
 @click.option("--priority", is_flag=True, help="The priority of a waiting job, factor by factor, instead.")
+@click.option("--graph", is_flag=True, help="Draw whom it waits for and who waits for it.")
 @pass_screen
-def show(screen: Screen, job: str, tasks: int, priority: bool) -> None:
+def show(screen: Screen, job: str, tasks: int, priority: bool, graph: bool) -> None:
     """Everything about JOB, or about one TASK of it with all its attempts."""
     from hal.core.model import parse_task_ref
 
@@ -47,6 +49,9 @@ def show(screen: Screen, job: str, tasks: int, priority: bool) -> None:
         return
     handle = screen.client.job(number)
     info = handle.info
+    if graph:
+        _graph(screen, info)
+        return
     if position is not None:
         task = handle.task(position)
         screen.show(task, lambda: _render_task(screen, info, task))
@@ -72,6 +77,23 @@ def _render_priority(screen: Screen, parts: PriorityInfo) -> None:
             "deadline": f"{parts.deadline:,.1f}",
         }
     )
+
+
+def _graph(screen: Screen, info: JobInfo) -> None:
+    from hal.cli.graph import Drawing, drawn, title
+
+    drawing = Drawing(screen.client)
+    before, after = drawing.before(info), drawing.after(info)
+
+    def render() -> None:
+        screen.line(title(info))
+        for what, branches in (("waits for", before), ("is waited for by", after)):
+            if branches:
+                screen.line(what)
+            for line in drawn(branches):
+                screen.line(line)
+
+    screen.show({"job": info.id, "before": before, "after": after}, render)
 
 
 def _render_single(screen: Screen, info: JobInfo, task: TaskInfo) -> None:

@@ -52,6 +52,8 @@ class JobInfo(View, frozen=True, kw_only=True):
     trace_id: str = ""
     spec: dict[str, Any] | None = None
     """What was submitted, as plain data; not in listings."""
+    dependants: tuple[str, ...] = ()
+    """Jobs that wait and name this one, the first 1,000; not in listings."""
 
     def __post_init__(self) -> None:
         # REST tells `active` (all that hold resources) beside `running`, which is a part of it: here each counts once.

@@ -8,6 +8,7 @@ from __future__ import annotations
 from importlib import metadata
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hal.core.model import Event, NotFoundError, Reason, SpecError, TaskState, Verdict
 from hal.daemons.controller.parts import Parts
@@ -53,7 +54,8 @@ class Reading:
 
     async def job(self, job: int) -> JobView:
         """The job, with its spec."""
-        return job_view(await self.row(job), spec=True)
+        view = job_view(await self.row(job), spec=True)
+        return replace(view, dependants=tuple(str(other) for other in self._parts.plane.dependants(job)))
 
     async def jobs(self, wanted: JobFilter, after: int | None, limit: int) -> list[JobView]:
         """Jobs that match, newest first, after the one with id `after`."""

@@ -52,6 +52,8 @@ class JobView(Struct, frozen=True, kw_only=True):
     labels: dict[str, str]
     spec: Raw | UnsetType = UNSET
     """As submitted, in canonical JSON; not in listings."""
+    dependants: tuple[str, ...] | UnsetType = UNSET
+    """Jobs that wait and name this one, the first 1,000 by id; only where one job is asked for."""
 
 
 class AttemptView(Struct, frozen=True, kw_only=True):

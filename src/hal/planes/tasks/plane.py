@@ -7,6 +7,7 @@ why does it wait), never changed: its events come out of `seal`.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Mapping, Sequence
 
 from hal.core.engine.config import EngineConfig
@@ -31,6 +32,9 @@ from hal.store.operations import JobRow, NodeRow, Operation, PutMeta
 from hal.store.operations import Span as SpanRow
 from hal.store.views import JobFilter, Loaded
 from hal.wire.frames import Refusal, StepExit, StepStarted
+
+MAX_DEPENDANTS = 1_000
+"""Most dependants of one job that are listed."""
 
 
 class TaskPlane:
@@ -194,6 +198,12 @@ class TaskPlane:
     def job(self, job: int) -> LiveJob | None:
         """The live job as it was last committed; not to be changed."""
         return self.table.committed(job)
+
+    def dependants(self, job: int) -> list[int]:
+        """Live jobs that wait and name this one, the first `MAX_DEPENDANTS` by id."""
+        table = self.table
+        known = (other for other in table.dependants.get(job, ()) if table.committed(other) is not None)
+        return heapq.nsmallest(MAX_DEPENDANTS, known)
 
     def why(self, job: LiveJob, now_ms: int) -> Verdict:
         """Why its waiting tasks do not start."""
