@@ -23,7 +23,7 @@ POLICY_TABLES = tuple(name for name in Policy.__struct_fields__ if name != "vers
 """What of the file is policy."""
 NO_POLICY = policy_from_plain({})
 """What an empty file declares."""
-DEFAULT_REQUEST_BYTES = 16 << 20
+DEFAULT_REQUEST_BYTES = 128 << 20
 DEFAULT_SLICE_WORK = 50_000
 """Work of one slice of scheduling: 2 ms or so on one core, so that reports and requests are never kept waiting long."""
 MIN_SLICE_WORK = 100
