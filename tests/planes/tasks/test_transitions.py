@@ -20,9 +20,11 @@ GOODBYE = "no node says goodbye yet: an agent that leaves in good order, `hal no
 STOPPED_FIRST = "a cancel stops what was allocated and finalises it, even where nothing ran: the keeper has to say so"
 AS_REQUEUE = "a refused start comes back by `requeue`, as the next attempt: its start frame may have been seen"
 PREEMPTED = "what runs is stopped and finalised before it is preempted, and before it started nobody preempts it yet"
+UNADMITTED = "no rule fails what waits yet: a site's own hook (plugins); a dependency that fails cancels or holds"
 
 NOT_YET = {
     "task": {
+        **dict.fromkeys(["pending fail", "held fail"], UNADMITTED),
         **dict.fromkeys(["preparing finalise", "preparing fail", "preparing cancel", "preparing requeue"], GATED),
         **dict.fromkeys(
             [
