@@ -249,7 +249,7 @@ class Recall(Frame, frozen=True, kw_only=True):
 
 
 class Suspend(Frame, frozen=True, kw_only=True):
-    """Stop these steps from running, keeping their memory."""
+    """Stop these steps from running, keeping their memory. Their walltime does not count meanwhile."""
 
     epoch: int
     steps: tuple[StepId, ...]
@@ -276,13 +276,14 @@ class Resize(Frame, frozen=True, kw_only=True):
 
 
 class Checkpoint(Frame, frozen=True, kw_only=True):
-    """Ask these steps to save their state: `name` is the signal that means it."""
+    """End these steps for other work (`preempted`), but let them save their state before: `name` is the signal that
+    means it. SIGTERM follows after `grace_ms`, SIGKILL after the grace of the step's template."""
 
     epoch: int
     steps: tuple[StepId, ...]
     name: str = "USR2"
     grace_ms: int = 60_000
-    """How long saving may take."""
+    """How long saving may take; a step that has saved its state ends before by itself."""
 
 
 class Prepare(Frame, frozen=True, kw_only=True):

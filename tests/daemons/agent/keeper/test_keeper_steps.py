@@ -13,6 +13,7 @@ import pytest
 from hal.core.model import AttemptId, StepId
 from hal.daemons.agent.keeper import processes
 from hal.wire.frames import (
+    Checkpoint,
     Done,
     ExitCause,
     Forget,
@@ -287,6 +288,50 @@ def test_a_suspended_step_stands_still_goes_on_and_can_be_stopped(keeper: Keeper
     keeper.stop(step)
     ended = keeper.exit_of(step)
     assert (ended.cause, ended.signal) == (ExitCause.CANCELLED, signal.SIGTERM)
+
+
+def test_a_step_saves_its_state_before_it_makes_room(keeper: Keeper) -> None:
+    """It has saved and ended by itself within its grace: preempted, with its own code. It stood still before."""
+    step = new_step()
+    keeper.launch(sh("trap 'echo saved; exit 0' USR2; echo ready; while :; do sleep 0.01; done"), step)
+    keeper.until_log(step, b"ready")
+    keeper.send(Suspend(epoch=1, steps=(step,)))
+    assert keeper.until_frame(Done).steps == (step,)
+    keeper.send(Checkpoint(epoch=1, steps=(step,), name="USR2", grace_ms=60_000))
+    assert keeper.until_frame(Done).steps == (step,)
+    ended = keeper.exit_of(step)
+    assert (ended.cause, ended.code, ended.message) == (ExitCause.PREEMPTED, 0, "preempted")
+    assert keeper.log(step).data == b"ready\nsaved\n"
+
+
+def test_a_step_that_goes_on_when_it_was_asked_to_save_is_ended_after_the_grace(keeper: Keeper) -> None:
+    """SIGTERM after 100 ms of grace; it says itself which signal came."""
+    step = new_step()
+    script = "trap '' USR2; trap 'echo term; exit 9' TERM; echo ready; while :; do sleep 0.01; done"
+    keeper.launch(sh(script), step)
+    keeper.until_log(step, b"ready")
+    keeper.send(Checkpoint(epoch=1, steps=(step,), name="USR2", grace_ms=100))
+    ended = keeper.exit_of(step)
+    assert (ended.cause, ended.code) == (ExitCause.PREEMPTED, 9)
+    assert keeper.log(step).data == b"ready\nterm\n"
+
+
+def test_a_suspended_step_goes_on_under_the_next_keeper(tmp_path: Path) -> None:
+    """It stands still while its keeper is dead, and goes on when the next one is told to let it."""
+    with Keeper(tmp_path / "home") as keeper:
+        step = new_step()
+        keeper.launch(sh("sleep 600"), step)
+        keeper.running(step)
+        keeper.send(Suspend(epoch=1, steps=(step,)))
+        keeper.until_frame(Done)
+        keeper.die()
+        keeper.start()
+        keeper.poll(lambda: _states(keeper) == {"T"})
+        keeper.send(Resume(epoch=1, steps=(step,)))
+        keeper.poll(lambda: _states(keeper) == {"S"})
+        keeper.send(Suspend(epoch=1, steps=(step,)))
+        keeper.stop(step)
+        assert keeper.exit_of(step).cause is ExitCause.CANCELLED
 
 
 def _states(keeper: Keeper) -> set[str]:

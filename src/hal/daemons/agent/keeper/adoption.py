@@ -17,7 +17,7 @@ from hal.core.model import StepId
 from hal.daemons.agent.keeper import processes
 from hal.daemons.agent.keeper.helper_journal import HelperJournal
 from hal.daemons.agent.keeper.ports import Ended, Instant, Spawned, SpawnerEvent, Vanished
-from hal.daemons.agent.keeper.processes import Mark
+from hal.daemons.agent.keeper.processes import Mark, ProcessInfo
 from hal.daemons.agent.keeper.watch import Watcher, read_clocks
 from hal.runtime.identity import ProcessIdentity, alive, boot_id, kill, wait_gone
 from hal.wire.frames import Usage
@@ -27,6 +27,8 @@ CLOSE_WAIT_MS: Final = 5_000
 CLOSE_LOOK_MS: Final = 5
 FIRST_LOOK_MS: Final = 5
 LONGEST_LOOK_MS: Final = 1_000
+SECOND_LOOK_MS: Final = 100
+"""A process that was being spawned as its helper died carries no mark of its step before it has begun: look again."""
 UNSEEN: Final = "the process that watched it died, so nobody saw how it ended"
 
 
@@ -70,7 +72,7 @@ def _wait_closed(journal: HelperJournal) -> None:
 class _Followed:
     """One step that is followed."""
 
-    __slots__ = ("delay_ms", "fd", "is_child", "journal", "look_ms", "pid", "step")
+    __slots__ = ("delay_ms", "fd", "is_child", "journal", "look_ms", "looked", "pid", "step")
 
     def __init__(self, step: StepId, journal: HelperJournal, pid: int) -> None:
         self.step = step
@@ -81,6 +83,8 @@ class _Followed:
         self.look_ms = 0
         """When to look; 0: when its pidfd, or the end of a child, says so."""
         self.delay_ms = FIRST_LOOK_MS
+        self.looked = False
+        """A look has found no process of it."""
 
 
 class Orphans:
@@ -105,10 +109,17 @@ class Orphans:
         self._next_journal_look_ms = 0
         self._finished: Callable[[Ended], None] = _unset
         self._over: Callable[[StepId], None] = _unset
+        self._began: Callable[[Spawned], None] = _unset
 
-    def tell(self, *, finished: Callable[[Ended], None], over: Callable[[StepId], None]) -> None:
-        """Whom to tell of ends that were seen, and of steps that are over."""
-        self._finished, self._over = finished, over
+    def tell(
+        self,
+        *,
+        finished: Callable[[Ended], None],
+        over: Callable[[StepId], None],
+        began: Callable[[Spawned], None],
+    ) -> None:
+        """Whom to tell of ends that were seen, of steps that are over, and of first processes found late."""
+        self._finished, self._over, self._began = finished, over, began
 
     def keep(self, journal: HelperJournal) -> None:
         """A helper's journal: deleted when the helper is dead and no step of it is followed any more."""
@@ -178,6 +189,8 @@ class Orphans:
             self._finished(Ended(followed.step, end.status, end.usage, end.wall_ms, leftover=True))
             return
         left = [] if helper_lives else processes.members(self._marks([followed.step]), self._spare())[followed.step]
+        if not helper_lives and not followed.pid and self._looks_again(followed, left, now):
+            return
         if not helper_lives and not left:
             self._drop(followed)
             self._over(followed.step)
@@ -190,6 +203,21 @@ class Orphans:
             processes.send(left, signal.SIGKILL)
         followed.look_ms = now.boot_ms + followed.delay_ms
         followed.delay_ms = min(LONGEST_LOOK_MS, 2 * followed.delay_ms)
+
+    def _looks_again(self, followed: _Followed, left: list[ProcessInfo], now: Instant) -> bool:
+        """Of a step that may just have been spawned: whether it is not judged by this look."""
+        if not left:
+            again, followed.looked = not followed.looked, True
+            followed.look_ms = now.boot_ms + SECOND_LOOK_MS
+            return again
+        mark = self._marks([followed.step])[followed.step]
+        spawned = self.find_first(followed.step, mark) if followed.looked else None
+        if spawned is None:
+            return False
+        self._drop(followed)
+        self._began(spawned)
+        self.follow(followed.step, followed.journal, spawned)
+        return True
 
     def _first_gone(self, followed: _Followed) -> None:
         self._watcher.unwatch(followed.fd)

@@ -5,11 +5,11 @@ Each but the last two is answered by one `Done` that names the steps it was done
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from hal.core.model import StepId
+from hal.daemons.agent.keeper.endings import Endings, signal_number
 from hal.daemons.agent.keeper.ledger import Ledger
 from hal.daemons.agent.keeper.ports import Instant, Outputs, Spawner
 from hal.daemons.agent.keeper.reports import Reports
@@ -33,13 +33,6 @@ MAX_LOG_CHUNK_BYTES: Final = 1 << 20
 Split = tuple[list[HeldStep], list[tuple[StepId, str]]]
 
 
-def signal_number(name: str) -> int:
-    """Of `USR1` or `SIGUSR1`; 0 when there is no such signal."""
-    full = name.upper() if name.upper().startswith("SIG") else f"SIG{name.upper()}"
-    number = getattr(signal, full, 0) if not full.startswith("SIG_") else 0
-    return int(number) if isinstance(number, signal.Signals) else 0
-
-
 class Commands:
     """Carries them out over the ledger's steps."""
 
@@ -49,13 +42,13 @@ class Commands:
         spawner: Spawner,
         outputs: Outputs,
         reports: Reports,
-        retime: Callable[[HeldStep], None],
+        endings: Endings,
     ) -> None:
         self._ledger = ledger
         self._spawner = spawner
         self._outputs = outputs
         self._reports = reports
-        self._retime = retime
+        self._endings = endings
 
     def received(self, frame: AnyFrame, now: Instant) -> None:
         """Carry it out; a frame that is no command for a keeper is passed over."""
@@ -67,7 +60,7 @@ class Commands:
                     self._reports.done(command, [], [(step, text) for step in frame.steps])
                     return
                 self._ledger.saw_epoch(frame.epoch)
-                self._reports.done(command, *self._carry_out(frame))
+                self._reports.done(command, *self._carry_out(frame, now))
             case ReadLog():
                 self._read_log(frame)
             case Forget():
@@ -77,7 +70,7 @@ class Commands:
                 pass
 
     def _carry_out(
-        self, frame: Signal | Suspend | Resume | Resize | Checkpoint | Prepare
+        self, frame: Signal | Suspend | Resume | Resize | Checkpoint | Prepare, now: Instant
     ) -> tuple[list[StepId], list[tuple[StepId, str]]]:
         if isinstance(frame, Prepare):
             results = [(step, self._outputs.prepare(step)) for step in frame.steps]
@@ -85,18 +78,25 @@ class Commands:
         running, failed = self._running(frame.steps)
         if isinstance(frame, Resize):
             return self._resize(frame, running, failed)
-        if isinstance(frame, Signal | Checkpoint):
+        if isinstance(frame, Signal):
             number = signal_number(frame.name)
             if not number:
                 return [], [(step, f"there is no signal '{frame.name}'") for step in frame.steps]
+            if running:
+                self._spawner.signal([held.step for held in running], number)
+            return [held.step for held in running], failed
+        failed += [(held.step, "it is being ended") for held in running if held.stop is not None]
+        going_on = [held for held in running if held.stop is None]
+        if isinstance(frame, Suspend):
+            self._endings.suspend(going_on, now)
+        elif isinstance(frame, Resume):
+            self._endings.resume(going_on, now)
         else:
-            number = signal.SIGSTOP if isinstance(frame, Suspend) else signal.SIGCONT
-            for held in running:
-                held.suspended = isinstance(frame, Suspend)
-        steps = [held.step for held in running]
-        if steps:
-            self._spawner.signal(steps, number)
-        return steps, failed
+            number = signal_number(frame.name)
+            if not number:
+                return [], [(step, f"there is no signal '{frame.name}'") for step in frame.steps]
+            self._endings.checkpoint(going_on, number, frame.grace_ms, now)
+        return [held.step for held in going_on], failed
 
     def _resize(
         self, frame: Resize, running: list[HeldStep], failed: list[tuple[StepId, str]]
@@ -110,7 +110,7 @@ class Commands:
                 held.walltime_ms = frame.walltime_ms
                 held.limit_signal_sent = False
                 self._ledger.resized(held.step, frame.walltime_ms)
-                self._retime(held)
+                self._endings.retime(held)
             if error:
                 failed.append((held.step, error))
             else:

@@ -102,7 +102,7 @@ class KeeperCore:
         self._queue: deque[StepId] = deque()
         self._next_sample_ms = 0
         self._next_maintenance_ms = 0
-        self._commands = Commands(self._ledger, spawner, outputs, self._reports, self._endings.retime)
+        self._commands = Commands(self._ledger, spawner, outputs, self._reports, self._endings)
 
     # ── what the shell asks ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -144,6 +144,8 @@ class KeeperCore:
         for held in missing:
             if held.kill_boot_ms:
                 self._endings.timers.add(held.kill_boot_ms, Due.KILL, held.step)
+            if held.term_boot_ms:
+                self._endings.timers.add(held.term_boot_ms, Due.TERM, held.step)
         self._spawner.adopt(
             [
                 Adoption(

@@ -6,13 +6,13 @@ process of the step is left.
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Sequence
 from typing import Final
 
 from msgspec.structs import replace
 
 from hal.core.model import StepId
-from hal.daemons.agent.keeper.commands import signal_number
 from hal.daemons.agent.keeper.credit import Credit
 from hal.daemons.agent.keeper.ledger import Ledger
 from hal.daemons.agent.keeper.ports import Ended, Gone, Instant, Outputs, Spawner, SpawnFailed, Vanished
@@ -32,9 +32,15 @@ from hal.wire.frames import StepExit, StopReason
 
 LEFTOVER_GRACE_MS: Final = 500
 """How long processes that a step left behind may go on (a `tee` that still writes) before they are killed."""
-SIGCONT: Final = 18
 
 EndEvent = Ended | Gone | SpawnFailed | Vanished
+
+
+def signal_number(name: str) -> int:
+    """Of `USR1` or `SIGUSR1`; 0 when there is no such signal."""
+    full = name.upper() if name.upper().startswith("SIG") else f"SIG{name.upper()}"
+    number = getattr(signal, full, 0) if not full.startswith("SIG_") else 0
+    return int(number) if isinstance(number, signal.Signals) else 0
 
 
 class Endings:
@@ -82,7 +88,10 @@ class Endings:
         """Its first process runs: its limit counts; a stop that came before it is carried out."""
         self.running[held.step] = held
         if held.stop is not None:
-            self._spawner.signal([held.step], SIGTERM)
+            if held.term_boot_ms:
+                self.timers.add(held.term_boot_ms, Due.TERM, held.step)
+            else:
+                self._spawner.signal([held.step], SIGTERM)
             self._kill_at(held, max(held.kill_boot_ms, now.boot_ms))
         self.retime(held)
 
@@ -128,6 +137,7 @@ class Endings:
                     unspawned.append((held, self.unspawned(held, now)))
             elif held.phase is not Phase.QUEUED and now.boot_ms + grace_ms < held.kill_boot_ms:
                 held.stop_grace_ms = grace_ms
+                self._terminate(held)
                 self._kill_at(held, now.boot_ms + grace_ms)
         if begun:
             self._ledger.stopping([held.step for held in begun], reason, now.boot_ms + grace_ms)
@@ -136,10 +146,58 @@ class Endings:
         running = [held for held in begun if held.phase is Phase.RUNNING]
         if running:
             self._spawner.signal([held.step for held in running], SIGTERM)
-        suspended = [held.step for held in running if held.suspended]
+        suspended = [held.step for held in running if held.suspended_boot_ms]
         if suspended:
-            self._spawner.signal(suspended, SIGCONT)
+            self._spawner.signal(suspended, signal.SIGCONT)
         self.finish(unspawned)
+
+    def checkpoint(self, steps: Sequence[HeldStep], number: int, grace_ms: int, now: Instant) -> None:
+        """Ask these running steps by that signal to save their state; after the grace they are ended (`preempted`)."""
+        if not steps:
+            return
+        term_boot_ms = now.boot_ms + max(0, grace_ms)
+        self.resume([held for held in steps if held.suspended_boot_ms], now)
+        by_grace: dict[int, list[StepId]] = {}
+        for held in steps:
+            by_grace.setdefault(held.template.grace_ms, []).append(held.step)
+        for after_ms, ids in by_grace.items():
+            self._ledger.checkpointing(ids, term_boot_ms, term_boot_ms + after_ms)
+        for held in steps:
+            held.stop, held.stop_grace_ms = StopReason.PREEMPTED, held.template.grace_ms
+            held.term_boot_ms = term_boot_ms
+            self.timers.add(term_boot_ms, Due.TERM, held.step)
+            self._kill_at(held, term_boot_ms + held.template.grace_ms)
+        self._spawner.signal([held.step for held in steps], number)
+
+    def suspend(self, steps: Sequence[HeldStep], now: Instant) -> None:
+        """These running steps stand still; their walltime does not count meanwhile."""
+        ids = [held.step for held in steps]
+        fresh = [held for held in steps if not held.suspended_boot_ms]
+        if fresh:
+            self._ledger.suspended([held.step for held in fresh], now.boot_ms)
+        for held in fresh:
+            held.suspended_boot_ms = now.boot_ms
+        if ids:
+            self._spawner.signal(ids, signal.SIGSTOP)
+
+    def resume(self, steps: Sequence[HeldStep], now: Instant) -> None:
+        """They go on; what was left of their walltime is left."""
+        stood = [held for held in steps if held.suspended_boot_ms]
+        for held in stood:
+            held.paused_ms += max(0, now.boot_ms - held.suspended_boot_ms)
+            held.suspended_boot_ms = 0
+        if stood:
+            self._ledger.resumed(stood)
+        for held in stood:
+            self.retime(held)
+        if steps:
+            self._spawner.signal([held.step for held in steps], signal.SIGCONT)
+
+    def _terminate(self, held: HeldStep) -> None:
+        """The time to save its state is over."""
+        if held.term_boot_ms:
+            held.term_boot_ms = 0
+            self._spawner.signal([held.step], SIGTERM)
 
     def unspawned(self, held: HeldStep, now: Instant) -> StepExit:
         """The exit of a step that is stopped before it had a process; its outputs are there to be read, and empty."""
@@ -159,12 +217,16 @@ class Endings:
                 held.kill_boot_ms = 0
                 held.killed = held.killed or held.phase is Phase.RUNNING
                 kills.append(step)
+            elif due is Due.TERM and held.phase is Phase.RUNNING and 0 < held.term_boot_ms <= now.boot_ms:
+                self._terminate(held)
             elif held.phase is not Phase.RUNNING or held.stop is not None or not held.walltime_ms:
                 continue
-            elif due is Due.LIMIT and held.started_boot_ms + held.walltime_ms <= now.boot_ms:
+            elif held.suspended_boot_ms:
+                continue  # it is timed anew when it goes on
+            elif due is Due.LIMIT and held.limit_boot_ms <= now.boot_ms:
                 over.setdefault(held.template.grace_ms, []).append(step)
             elif due is Due.LIMIT_SIGNAL and not held.limit_signal_sent:
-                before = held.started_boot_ms + held.walltime_ms - held.template.signal_before_ms
+                before = held.limit_boot_ms - held.template.signal_before_ms
                 number = signal_number(held.template.signal)
                 if before <= now.boot_ms and number:
                     held.limit_signal_sent = True
@@ -180,7 +242,7 @@ class Endings:
         """The step's limit has become known or has changed."""
         if not held.walltime_ms or held.phase is not Phase.RUNNING:
             return
-        limit = held.started_boot_ms + held.walltime_ms
+        limit = held.limit_boot_ms
         self.timers.add(limit, Due.LIMIT, held.step)
         if held.template.signal and not held.limit_signal_sent:
             self.timers.add(limit - held.template.signal_before_ms, Due.LIMIT_SIGNAL, held.step)

@@ -16,6 +16,7 @@ from hal.core.model import StepId
 from hal.daemons.agent.keeper.ports import (
     Accepted,
     Booted,
+    Checkpointing,
     Dropped,
     EpochSeen,
     Exited,
@@ -24,7 +25,9 @@ from hal.daemons.agent.keeper.ports import (
     JournalFullError,
     Record,
     Resized,
+    Resumed,
     Stopping,
+    Suspended,
 )
 from hal.daemons.agent.keeper.step import HeldStep, Phase, exit_lost
 from hal.wire.frames import StepExit, StepStart, StepTemplate, StopReason
@@ -76,6 +79,19 @@ class Ledger:
                     for step in record.steps:
                         if held := self.steps.get(step):
                             held.stop, held.kill_boot_ms = record.reason, record.kill_boot_ms
+                            held.term_boot_ms = 0
+                case Checkpointing():
+                    for step in record.steps:
+                        if held := self.steps.get(step):
+                            held.stop, held.kill_boot_ms = StopReason.PREEMPTED, record.kill_boot_ms
+                            held.term_boot_ms = record.term_boot_ms
+                case Suspended():
+                    for step in record.steps:
+                        if held := self.steps.get(step):
+                            held.suspended_boot_ms = record.boot_ms
+                case Resumed():
+                    if held := self.steps.get(record.step):
+                        held.suspended_boot_ms, held.paused_ms = 0, record.paused_ms
                 case Resized():
                     if held := self.steps.get(record.step):
                         held.walltime_ms = record.walltime_ms
@@ -124,6 +140,16 @@ class Ledger:
 
     def stopping(self, steps: Sequence[StepId], reason: StopReason, kill_boot_ms: int) -> None:
         self._write([Stopping(tuple(steps), reason, kill_boot_ms)])
+
+    def checkpointing(self, steps: Sequence[StepId], term_boot_ms: int, kill_boot_ms: int) -> None:
+        self._write([Checkpointing(tuple(steps), term_boot_ms, kill_boot_ms)])
+
+    def suspended(self, steps: Sequence[StepId], boot_ms: int) -> None:
+        self._write([Suspended(tuple(steps), boot_ms)])
+
+    def resumed(self, steps: Sequence[HeldStep]) -> None:
+        """What each has stood still is in it already."""
+        self._write([Resumed(held.step, held.paused_ms) for held in steps])
 
     def resized(self, step: StepId, walltime_ms: int) -> None:
         self._write([Resized(step, walltime_ms)])
@@ -191,8 +217,14 @@ class Ledger:
             if held.exit is not None:
                 yield Exited((held.exit,))
                 continue
-            if held.stop is not None:
+            if held.term_boot_ms:
+                yield Checkpointing((held.step,), held.term_boot_ms, held.kill_boot_ms)
+            elif held.stop is not None:
                 yield Stopping((held.step,), held.stop, held.kill_boot_ms)
+            if held.paused_ms:
+                yield Resumed(held.step, held.paused_ms)
+            if held.suspended_boot_ms:
+                yield Suspended((held.step,), held.suspended_boot_ms)
             if held.walltime_ms != held.template.walltime_ms:
                 yield Resized(held.step, held.walltime_ms)
 

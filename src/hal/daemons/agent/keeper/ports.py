@@ -269,7 +269,29 @@ class Resized(Struct, frozen=True, array_like=True, tag=7):
     walltime_ms: int
 
 
-Record = Booted | EpochSeen | Accepted | Stopping | Exited | Dropped | Resized
+class Suspended(Struct, frozen=True, array_like=True, tag=8):
+    """These steps stand still since then; their walltime does not count meanwhile."""
+
+    steps: tuple[StepId, ...]
+    boot_ms: int
+
+
+class Resumed(Struct, frozen=True, array_like=True, tag=9):
+    """A step goes on; it has stood still for so long in all."""
+
+    step: StepId
+    paused_ms: int
+
+
+class Checkpointing(Struct, frozen=True, array_like=True, tag=10):
+    """Steps that save their state before they make room: SIGTERM follows at `term_boot_ms`, SIGKILL at the other."""
+
+    steps: tuple[StepId, ...]
+    term_boot_ms: int
+    kill_boot_ms: int
+
+
+Record = Booted | EpochSeen | Accepted | Stopping | Exited | Dropped | Resized | Suspended | Resumed | Checkpointing
 
 
 class JournalFullError(Exception):

@@ -91,7 +91,7 @@ class HelperSpawner:
         self._last_death_ms = 0
         self._clearing = Clearing(self._marks_of, self._own_pids)
         self._orphans = Orphans(watcher, self._events, self._marks_of, self._own_pids, self._finished_journals)
-        self._orphans.tell(finished=self._finished, over=self._over)
+        self._orphans.tell(finished=self._finished, over=self._over, began=self._began)
 
     # ── for the loop ──────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -58,7 +58,12 @@ class HeldStep(Struct, kw_only=True):
     """When SIGKILL is due; 0: not."""
     killed: bool = False
     """SIGKILL was asked for while the first process ran."""
-    suspended: bool = False
+    term_boot_ms: int = 0
+    """It saves its state before it is ended: SIGTERM is due then; 0: not."""
+    suspended_boot_ms: int = 0
+    """It stands still since then; 0: it does not."""
+    paused_ms: int = 0
+    """How long it stood still before that; its walltime does not count meanwhile."""
     ended: Ended | None = None
     sampled_rss_bytes: int = 0
     notes: tuple[str, ...] = ()
@@ -67,6 +72,11 @@ class HeldStep(Struct, kw_only=True):
     @property
     def step(self) -> StepId:
         return self.start.step
+
+    @property
+    def limit_boot_ms(self) -> int:
+        """When its walltime is over, if it goes on without standing still."""
+        return self.started_boot_ms + self.walltime_ms + self.paused_ms
 
     @property
     def active(self) -> bool:

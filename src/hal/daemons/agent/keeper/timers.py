@@ -15,10 +15,11 @@ class Due(IntEnum):
     LIMIT_SIGNAL = 0
     LIMIT = 1
     KILL = 2
+    TERM = 3
 
 
 class Timers:
-    """At most three entries a step live; whether an entry still holds is the asker's to judge."""
+    """At most four entries a step live; whether an entry still holds is the asker's to judge."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, StepId]] = []
