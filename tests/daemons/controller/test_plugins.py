@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,10 +12,13 @@ from hal.core.engine.applying import apply
 from hal.core.engine.classes import ClassSpec
 from hal.core.engine.config import EngineConfig
 from hal.core.engine.cycling import cycle
+from hal.core.engine.errors import EngineError
 from hal.core.engine.events import JobsSubmitted, NodesChanged, NodeSpec, submit_rows
 from hal.core.engine.state import State
 from hal.core.model import SpecError
+from hal.daemons.controller.config import read_config
 from hal.daemons.controller.plugins import load_policies
+from tests.daemons.controller.running import Running, on_controller
 
 Install = Callable[[str, str], None]
 
@@ -51,6 +55,18 @@ class Hides:
 
 class Nameless:
     pass
+
+class Twice:
+    info = PolicyInfo(name="last-row", interface="score/1")
+
+    def score(self, request, view):
+        return np.zeros(view.rows, np.float32)
+
+class NoMethod:
+    info = PolicyInfo(name="empty", interface="admit/1")
+
+class Unsaid:
+    info = "score/1"
 """
 
 
@@ -91,7 +107,9 @@ def test_an_installed_policy_is_loaded_and_obeyed(install: Install) -> None:
 @pytest.mark.parametrize(
     ("entry", "says"),
     [
-        ("acme_bad:FromTheFuture", "score/9"),
+        ("acme_bad:FromTheFuture", r"'score/9'; this engine has .*score/1"),
+        ("acme_bad:NoMethod", r"has no check\(\)"),
+        ("acme_bad:Unsaid", "is a PolicyInfo, not 'score/1'"),
         ("acme_bad:Hides", "another name"),
         ("acme_bad:Nameless", "no `info`"),
         ("acme_bad:Missing", "cannot be loaded"),
@@ -103,4 +121,21 @@ def test_a_policy_that_cannot_be_used_stops_the_start(entry: str, says: str, ins
     install("acme_bad", f"mine = {entry}")
     with pytest.raises(SpecError, match=r"policy 'mine' .* of acme 1\.0") as caught:
         load_policies()
-    assert says in str(caught.value)
+    assert re.search(says, str(caught.value))
+
+
+def test_two_policies_of_one_name_stop_the_start(install: Install) -> None:
+    """hal.toml could not tell them apart; the error names both."""
+    install("acme_two", "a = acme_two:LastRow\nb = acme_two:Twice")
+    with pytest.raises(SpecError, match=r"'b' .*acme_two:Twice.*'a' .*acme_two:LastRow.* both called 'last-row'"):
+        load_policies()
+
+
+def test_a_rule_for_submissions_that_is_not_there_stops_the_start(hal_home: Path) -> None:
+    """The error names the setting and what there is."""
+
+    async def body(hal: Running) -> None:
+        raise AssertionError("it started")
+
+    with pytest.raises(EngineError, match=r"\[engine\] admit: no policy 'acme-rules' for admit/1"):
+        on_controller(hal_home, body, read_config('[engine]\nadmit = ["acme-rules"]'))

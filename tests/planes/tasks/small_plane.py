@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from hal.core.interfaces import Admit
 from hal.core.model import StepId, spec_from_plain
 from hal.core.model.policy import Policy
 from hal.core.model.policy_check import check_policy
@@ -18,11 +20,11 @@ TRUE = {"command": ["true"]}
 class SmallPlane:
     """Submit, plan, end, by short names; time stands where the test puts it."""
 
-    def __init__(self, policy: Policy | None = None, nodes: int = 2) -> None:
+    def __init__(self, policy: Policy | None = None, nodes: int = 2, rules: Sequence[Admit] = ()) -> None:
         self.now_ms = 1_000
         self.names = [f"n{number}" for number in range(1, nodes + 1)]
         self.engine = PendingModel()
-        self.plane = TaskPlane(check_policy(policy or Policy()), self.engine)
+        self.plane = TaskPlane(check_policy(policy or Policy()), self.engine, rules=rules)
         for name in self.names:
             self.plane.node_joined(Arrival(name=name, capacity={"cpu": 64_000}, boot_id="b1"), self.now_ms)
         self.commit()

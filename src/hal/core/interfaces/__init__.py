@@ -1,8 +1,9 @@
-"""One small Protocol for each part of the engine that a plugin may replace, each with an interface version."""
+"""One small Protocol for each decision that a plugin may take, each with an interface version."""
 
+from hal.core.interfaces.admit import Admit, refusal
 from hal.core.interfaces.filter import Filter
 from hal.core.interfaces.order import Order
 from hal.core.interfaces.policy import JobView, NodeView, PolicyInfo, Request
 from hal.core.interfaces.score import Score
 
-__all__ = ["Filter", "JobView", "NodeView", "Order", "PolicyInfo", "Request", "Score"]
+__all__ = ["Admit", "Filter", "JobView", "NodeView", "Order", "PolicyInfo", "Request", "Score", "refusal"]

@@ -35,6 +35,8 @@ class Reason(StrEnum):
     """Its queue starts nothing at this time of the week."""
     STRICT = "strict"
     """Its queue keeps a strict order, and a job ahead of it waits."""
+    ADMISSION = "admission"
+    """A rule of the site refuses the job: only at submission, never of a job that waits."""
     NOT_CONSIDERED = "not-considered"
     """Submitted since the last pass."""
 

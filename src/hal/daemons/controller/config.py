@@ -27,6 +27,8 @@ DEFAULT_REQUEST_BYTES = 128 << 20
 DEFAULT_SLICE_WORK = 50_000
 """Work of one slice of scheduling: 2 ms or so on one core, so that reports and requests are never kept waiting long."""
 MIN_SLICE_WORK = 100
+MAX_RULES = 100
+"""Rules for submissions: each is asked about every job."""
 
 
 class EngineSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -36,8 +38,10 @@ class EngineSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     placement: str = "first-fit"
     backfill: Backfill = Backfill.EASY
     slice_work: int = DEFAULT_SLICE_WORK
-    filters: tuple[str, ...] = ()
     """Row checks and candidates after which what came in meanwhile is looked at; a pass goes on where it was."""
+    filters: tuple[str, ...] = ()
+    admit: tuple[str, ...] = ()
+    """Rules for submissions, in the order in which they are asked."""
 
 
 class ServerSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -76,6 +80,8 @@ class Config(Struct, frozen=True, kw_only=True):
     """What the controller is told to be."""
 
     engine: EngineConfig = EngineConfig(slice_work=DEFAULT_SLICE_WORK)
+    admit: tuple[str, ...] = ()
+    """Rules for submissions, by name."""
     policy: Policy = NO_POLICY
     """What the file declares; which policy holds is said by the store (see `policy_start`)."""
     tcp: tuple[str, int] | None = None
@@ -106,6 +112,8 @@ def _checked(file: ConfigFile) -> Config:
         raise SpecError("server.max_request_bytes: out of range", hint="between 1024 and 1073741824")
     if file.engine.slice_work < MIN_SLICE_WORK:
         raise SpecError("engine.slice_work: out of range", hint=f"at least {MIN_SLICE_WORK}")
+    if len(file.engine.admit) > MAX_RULES:
+        raise SpecError(f"engine.admit: {len(file.engine.admit)} rules", hint=f"at most {MAX_RULES}")
     if file.retention.events_days < 0 or file.retention.events_count < 0:
         raise SpecError("retention: a negative amount")
     declared = {name: value for name in POLICY_TABLES if (value := getattr(file, name)) is not None}
@@ -117,6 +125,7 @@ def _checked(file: ConfigFile) -> Config:
             slice_work=file.engine.slice_work,
             filters=file.engine.filters,
         ),
+        admit=file.engine.admit,
         policy=policy_from_plain(declared),
         tcp=_address(file.server.tcp),
         max_request_bytes=file.server.max_request_bytes,

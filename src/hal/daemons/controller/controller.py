@@ -8,6 +8,7 @@ from __future__ import annotations
 from functools import partial
 
 from hal.core.engine.events import SharesLoaded
+from hal.core.engine.policies import admit_named
 from hal.core.model import HALError, NodeState
 from hal.daemons.controller.agents import Agents
 from hal.daemons.controller.changing import Changing
@@ -53,7 +54,8 @@ class Controller:
         self._clock = Clock(runtime)
         self._committer = Committer(runtime, open_store)
         self._engine = Engine(config.engine)
-        self._plane = TaskPlane(config.policy, self._engine, config.engine)
+        rules = tuple(admit_named(name) for name in config.admit)
+        self._plane = TaskPlane(config.policy, self._engine, config.engine, rules)
         self._agents = Agents(runtime, self._clock, self._plane, self._committer, lambda: self._loop.inbox)
         self._waiters, self._watchers = Waiters(), Watchers()
         self._flusher = Flusher(runtime, self._committer)

@@ -12,6 +12,7 @@ from inspect import isclass
 
 from hal.core.engine import EngineError
 from hal.core.engine.policies import register
+from hal.core.interfaces import PolicyInfo
 from hal.core.model import SpecError
 
 GROUP = "hal.policies"
@@ -29,23 +30,32 @@ def load_policies() -> tuple[str, ...]:
     found = sorted(entry_points(group=GROUP), key=lambda entry: (entry.name, entry.value))
     if len(found) > MAX_POLICIES:
         raise SpecError(f"{len(found)} policies are installed; at most {MAX_POLICIES} are loaded")
-    return tuple(_loaded(entry) for entry in found)
+    by_name: dict[tuple[str, str], str] = {}
+    for entry in found:
+        info, of = _loaded(entry)
+        other = by_name.setdefault((info.interface, info.name), of)
+        if other != of:
+            raise SpecError(
+                f"{of} and {other} are both called '{info.name}'",
+                hint="uninstall one: hal.toml could not tell them apart",
+            )
+    return tuple(name for _, name in by_name)
 
 
-def _loaded(entry: EntryPoint) -> str:
+def _loaded(entry: EntryPoint) -> tuple[PolicyInfo, str]:
+    """What it says of itself, and how errors name it."""
     of = f"policy '{entry.name}' ({entry.value}{f' of {entry.dist.name} {entry.dist.version}' if entry.dist else ''})"
     hint = "uninstall it, or install a version for this HAL"
     try:
         policy = entry.load()
         if isclass(policy):
             policy = policy()
-    except (ImportError, AttributeError, TypeError) as error:
-        raise SpecError(f"{of} cannot be loaded: {error}", hint=hint) from error
+    except Exception as error:  # other people's code, run for the first time: it may raise anything
+        raise SpecError(f"{of} cannot be loaded: {type(error).__name__}: {error}", hint=hint) from error
     if not hasattr(policy, "info"):
         raise SpecError(f"{of} says nothing of itself: it has no `info`", hint="see hal.core.interfaces")
     try:
         register(policy)
     except EngineError as error:
         raise SpecError(f"{of}: {error}", hint=hint) from error
-    name: str = policy.info.name
-    return name
+    return policy.info, of

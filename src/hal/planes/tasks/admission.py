@@ -6,16 +6,20 @@ Pure. A refusal names the thing, what was asked, what is allowed, and the neares
 - Accounts and users: while none is declared, any name is accepted (single-user mode); once some are, only they are. Who
   submits is always known to HAL, and a job may name no account. A queue, QOS or booking that lists its accounts (with
   all below them) or users accepts only those, without these two exceptions.
+- Rules of the site (`site_rules`) come after the queue's defaults and before everything that limits: what they make of
+  a job is judged like what a person wrote.
 - How many tasks may wait is judged beside, once for a whole submission (`waiting`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
+from functools import partial
 from typing import Final
 
 from msgspec.structs import replace
 
+from hal.core.interfaces.admit import Admit
 from hal.core.model import (
     ConflictError,
     Duration,
@@ -31,6 +35,7 @@ from hal.core.model.occurrences import current
 from hal.core.model.policy import Account, Booking, Limit, Policy, Qos, Queue
 from hal.core.model.policy_check import instant_text, near
 from hal.core.model.policy_scope import Owner, below, ledger, named
+from hal.planes.tasks.site_rules import ruled
 
 MAX_JOBS_IN_SUBMISSION: Final = 100_000
 """Most jobs in one call."""
@@ -42,7 +47,15 @@ LimitsByOwner = dict[Owner, list[Limit]]
 """The limits in whose scope each owner's work is, as far as somebody asked."""
 
 
-def admitted(spec: JobSpec, policy: Policy, *, user: str, now_ms: int, known: LimitsByOwner | None = None) -> JobSpec:
+def admitted(
+    spec: JobSpec,
+    policy: Policy,
+    *,
+    user: str,
+    now_ms: int,
+    known: LimitsByOwner | None = None,
+    rules: Sequence[Admit] = (),
+) -> JobSpec:
     """The spec with the defaults of its queue and the submitter filled in: the one place where the policy admits.
 
     Args:
@@ -50,14 +63,19 @@ def admitted(spec: JobSpec, policy: Policy, *, user: str, now_ms: int, known: Li
         policy: already checked (`check_policy`).
         user: who submits; the spec's user when it names none.
         known: limits found before under the same policy; filled.
+        rules: of the site, asked in this order.
     Raises:
-        SpecError: something undeclared, or more than is allowed.
+        SpecError: something undeclared, or more than is allowed, or refused by a rule.
+        InternalError: a rule is faulty.
         ConflictError: the queue is closed, or the booking is over.
     """
     queue = _queue(spec, policy)
     owner = spec.user or user
     if owner != user and policy.users:
         _allowed("user", owner, policy.users, "this HAL")
+    if rules:
+        spec = ruled(replace(spec, user=owner), rules, partial(with_defaults, policy=policy, known=known))
+        queue = _queue(spec, policy)
     _check_account(spec.account, owner, policy)
     if queue.users:
         _allowed("user", owner, queue.users, f"queue '{queue.name}'")
@@ -82,6 +100,18 @@ def admitted(spec: JobSpec, policy: Policy, *, user: str, now_ms: int, known: Li
     if walltime == spec.walltime and if_never is spec.on_dependency_failed:
         return spec
     return replace(spec, walltime=walltime, on_dependency_failed=if_never)
+
+
+def with_defaults(spec: JobSpec, policy: Policy, known: LimitsByOwner | None = None) -> JobSpec:
+    """The spec with what its queue gives to a job that says nothing; nothing is judged."""
+    queue = policy.queues.get(spec.queue, Queue(name=spec.queue))
+    spec = replace(spec, qos=spec.qos or queue.default_qos)
+    if spec.walltime is None:
+        longest = longest_walltime(spec, policy, known)
+        spec = replace(spec, walltime=check_walltime(None, longest, queue.default_walltime))
+    if spec.dependencies and spec.on_dependency_failed is None:
+        spec = replace(spec, on_dependency_failed=queue.on_dependency_failed)
+    return spec
 
 
 def owner_of(spec: JobSpec) -> Owner:
@@ -255,10 +285,10 @@ def _longest(queue: Queue, qos: Qos | None, limits: list[Limit], booking: Bookin
     return min(((most, who) for most, who in bounds if most is not None), key=lambda bound: bound[0], default=None)
 
 
-def longest_walltime(spec: JobSpec, policy: Policy) -> _Longest:
+def longest_walltime(spec: JobSpec, policy: Policy, known: LimitsByOwner | None = None) -> _Longest:
     """The longest walltime that a job may ask for that stays where it is; None: any. What is gone says nothing."""
     queue = policy.queues.get(spec.queue, Queue(name=spec.queue))
-    limits = limits_of(spec, policy)
+    limits = limits_of(spec, policy, known)
     return _longest(queue, policy.qos.get(spec.qos), limits, policy.bookings.get(spec.booking))
 
 

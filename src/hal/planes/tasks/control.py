@@ -7,6 +7,7 @@ thing named is in no state for it) and leave everything as it was.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Annotated
 
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -35,11 +36,13 @@ from hal.planes.tasks.admission import (
     check_walltime,
     longest_walltime,
     owner_of,
+    with_defaults,
 )
 from hal.planes.tasks.attempts import stop
 from hal.planes.tasks.credit import recall
 from hal.planes.tasks.live import CANCELLED, REQUEUED, LiveJob
 from hal.planes.tasks.runs import removed
+from hal.planes.tasks.site_rules import refuse_changed, ruled
 from hal.planes.tasks.spans import Span, pieces, put, take
 from hal.planes.tasks.submission import Submitter
 from hal.planes.tasks.table import JobTable
@@ -215,6 +218,10 @@ def update(table: JobTable, job_id: int, patch: JobPatch, by: Submitter, now_ms:
 _ONLY_IN_SPEC = ("begin_at_ms", "qos", "deadline_ms", "array", "on_dependency_failed")
 
 
+_RULED = ("queue", "account", "qos", "priority", "walltime", "deadline_ms")
+"""Changes that the rules of the site are asked about."""
+
+
 def _respecify(table: JobTable, job: LiveJob, final: JobSpec) -> None:
     """What of a change only the spec says; what rows of their own say (name, queue …) stays there as submitted."""
     fields = {name: getattr(final, name) for name in _ONLY_IN_SPEC}
@@ -256,6 +263,9 @@ def _checked(table: JobTable, job: LiveJob, patch: JobPatch, by: Submitter, now_
     if patch.on_dependency_failed is not UNSET:
         asked = replace(asked, on_dependency_failed=patch.on_dependency_failed)
     check_spec(asked)
+    if table.rules and any(getattr(patch, name) is not UNSET for name in _RULED):
+        after = ruled(asked, table.rules, partial(with_defaults, policy=table.policy))
+        refuse_changed(asked, after, table.rules)
     if all(value is UNSET for value in (patch.queue, patch.account, patch.qos, patch.deadline_ms)):
         # Its queue may have been closed or narrowed since: that does not concern what stays as it was.
         if patch.walltime is UNSET:

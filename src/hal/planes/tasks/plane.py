@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from hal.core.engine.config import EngineConfig
 from hal.core.engine.events import Event
 from hal.core.engine.plan import Rows, StartRows
+from hal.core.interfaces.admit import Admit
 from hal.core.model import EventKind, JobSpec, TaskState, Verdict
 from hal.core.model.policy import Policy
 from hal.core.model.policy_change import Difference
@@ -40,9 +41,11 @@ MAX_DEPENDANTS = 1_000
 class TaskPlane:
     """The task plane of one controller."""
 
-    def __init__(self, policy: Policy, engine: EngineView, config: EngineConfig | None = None) -> None:
-        """Under a policy that was checked; `config` is what the engine decides by beside it."""
-        self.table = JobTable(policy, config or EngineConfig())
+    def __init__(
+        self, policy: Policy, engine: EngineView, config: EngineConfig | None = None, rules: Sequence[Admit] = ()
+    ) -> None:
+        """Under a policy that was checked; `config` is what the engine decides by beside it, `rules` are the site's."""
+        self.table = JobTable(policy, config or EngineConfig(), rules)
         self._engine = engine
 
     # ── groups ────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -126,7 +126,9 @@ def _admitted(table: JobTable, specs: Sequence[JobSpec], by: Submitter, now_ms: 
         found = known.get(id(spec))
         if found is None:
             try:
-                found = known[id(spec)] = admitted(spec, table.policy, user=by.user, now_ms=now_ms, known=limits)
+                found = known[id(spec)] = admitted(
+                    spec, table.policy, user=by.user, now_ms=now_ms, known=limits, rules=table.rules
+                )
             except HALError as error:
                 raise placed(error, position, len(specs)) from error
         out.append(found)

@@ -9,13 +9,14 @@ for others, cost the engine nothing.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
 from hal.core.engine.classes import ClassSpec
 from hal.core.engine.config import EngineConfig
 from hal.core.engine.events import INF
+from hal.core.interfaces.admit import Admit
 from hal.core.lifecycle import TASK, TaskEvent, job_state, transition
 from hal.core.model import DependencyKind, EventKind, InternalError, JobSpec, NotFoundError, TaskState
 from hal.core.model.policy import Policy
@@ -39,10 +40,12 @@ INSTANCE = "instance"
 class JobTable:
     """Live jobs, who waits for whom, nodes, and the draft of what is not durable yet."""
 
-    def __init__(self, policy: Policy, config: EngineConfig) -> None:
+    def __init__(self, policy: Policy, config: EngineConfig, rules: Sequence[Admit] = ()) -> None:
         self.policy = policy
         """What holds now; set by `put_policy`."""
         self._config = config
+        self.rules = tuple(rules)
+        """Of the site, for what is submitted or changed."""
         self.waiting = Waiting(policy)
         self.interning = Interning()
         self.jobs: dict[int, LiveJob] = {}

@@ -9,11 +9,14 @@ from __future__ import annotations
 from typing import Any, Final
 
 from hal.core.engine.errors import EngineError
+from hal.core.interfaces import admit as admit_interface
 from hal.core.interfaces import filter as filter_interface
 from hal.core.interfaces import order as order_interface
 from hal.core.interfaces import score as score_interface
+from hal.core.interfaces.admit import Admit
 from hal.core.interfaces.filter import Filter
 from hal.core.interfaces.order import Order
+from hal.core.interfaces.policy import PolicyInfo
 from hal.core.interfaces.score import Score
 from hal.core.kernels.layout import ORDER_FCFS, ORDER_PRIORITY, ORDER_SJF, PLACE_BEST, PLACE_FIRST
 
@@ -27,12 +30,27 @@ _registered: dict[str, dict[str, Any]] = {
     order_interface.INTERFACE: {},
     score_interface.INTERFACE: {},
     filter_interface.INTERFACE: {},
+    admit_interface.INTERFACE: {},
 }
 
+METHODS: Final = {
+    order_interface.INTERFACE: ("key", "offset"),
+    score_interface.INTERFACE: ("score",),
+    filter_interface.INTERFACE: ("mask",),
+    admit_interface.INTERFACE: ("check",),
+}
+"""What a policy of each interface can do."""
 
-def register(policy: Order | Score | Filter) -> None:
-    """Make a plugin known under its name. Raises EngineError for another interface version or a name in use."""
+
+def register(policy: Order | Score | Filter | Admit) -> None:
+    """Make a plugin known under its name, instead of one that had it.
+
+    Raises:
+        EngineError: no PolicyInfo, another interface version, a method that is not there, the name of a built-in.
+    """
     info = policy.info
+    if not isinstance(info, PolicyInfo):
+        raise EngineError(f"a policy's `info` is a PolicyInfo, not {info!r}")
     if info.interface not in _registered:
         raise EngineError(
             f"policy {info.name!r} is written for interface {info.interface!r}; this engine has "
@@ -40,6 +58,9 @@ def register(policy: Order | Score | Filter) -> None:
         )
     if info.name in ORDER_KERNELS or info.name in PLACEMENT_KERNELS:
         raise EngineError(f"policy {info.name!r} would hide the built-in of that name: give the plugin another name")
+    for method in METHODS[info.interface]:
+        if not callable(getattr(policy, method, None)):
+            raise EngineError(f"policy {info.name!r} is written for {info.interface!r} and has no {method}()")
     _registered[info.interface][info.name] = policy
 
 
@@ -56,6 +77,11 @@ def score_named(name: str) -> Score:
 def filter_named(name: str) -> Filter:
     """The registered filter. Raises EngineError that lists what there is."""
     return _named("filters", filter_interface.INTERFACE, name, {})  # type: ignore[no-any-return]
+
+
+def admit_named(name: str) -> Admit:
+    """The registered rule for submissions. Raises EngineError that lists what there is."""
+    return _named("admit", admit_interface.INTERFACE, name, {})  # type: ignore[no-any-return]
 
 
 def _named(setting: str, interface: str, name: str, built_in: dict[str, int]) -> Any:
