@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from hal.core.engine import State
 from hal.core.engine.classes import ClassSpec
 from hal.core.engine.config import EngineConfig
-from hal.core.engine.events import Event, SharesLoaded
+from hal.core.engine.events import ClockAdvanced, Event, SharesLoaded
 from hal.core.engine.explain import explain, fits_ever
 from hal.core.engine.plan import Plan
 from hal.core.engine.priority import PriorityParts, priority_of
@@ -41,6 +41,9 @@ class Engine:
         self._scheduler = Scheduler(self.state, self)
         self.feed(events)
         if settled is not None:
+            # Use is told as of an instant: a clock that stands at 1970 would find it grown beyond all numbers.
+            if settled.at_ms > self.state.clock_ms:
+                self.feed((ClockAdvanced(settled.at_ms),))
             self.feed((settled,))
 
     def settled_use(self) -> SharesLoaded | None:
