@@ -40,13 +40,20 @@ class ScriptedAgent:
     """One node."""
 
     def __init__(
-        self, runtime: Runtime, address: Address, name: str = "n1", *, cpu_milli: int = 4_000, boot_id: str = "boot1"
+        self,
+        runtime: Runtime,
+        address: Address,
+        name: str = "n1",
+        *,
+        cpu_milli: int = 4_000,
+        gpu_milli: int = 0,
+        boot_id: str = "boot1",
     ) -> None:
         self._runtime = runtime
         self._address = address
         self.name = name
         self.boot_id = boot_id
-        self.capacity = {"cpu": cpu_milli, "memory": 8 << 30}
+        self.capacity = {"cpu": cpu_milli, "memory": 8 << 30} | ({"gpu": gpu_milli} if gpu_milli else {})
         self.running: dict[StepId, StepTemplate] = {}
         self.exits: dict[StepId, StepExit] = {}
         """Not acknowledged yet."""

@@ -6,9 +6,10 @@ can explain.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from hal.core.engine.errors import EngineError
@@ -18,12 +19,14 @@ from hal.core.interfaces.policy import JobView, NodeView, Request
 from hal.core.interfaces.score import Score
 from hal.core.kernels.layout import INF
 
+V = TypeVar("V", JobView, NodeView, Request)
+
 _SCORE_ONE: Final = 1_000_000
 
 
 def keys_of(order: Order, jobs: JobView) -> NDArray[np.int64]:
     """The order's keys of these jobs. Raises EngineError unless they are as many integers below 2**60."""
-    return _integers(order.key(jobs), jobs.job.shape[0], f"order {order.info.name!r}", "key")
+    return _integers(order.key(_read_only(jobs)), jobs.job.shape[0], f"order {order.info.name!r}", "key")
 
 
 def offsets_of(order: Order, classes: NDArray[np.int64], owners: NDArray[np.int64], now_ms: int) -> NDArray[np.int64]:
@@ -35,7 +38,7 @@ def offsets_of(order: Order, classes: NDArray[np.int64], owners: NDArray[np.int6
 def scores_of(score: Score, request: Request, view: NodeView) -> NDArray[np.int64]:
     """The score of each row in units of 1e-6, cut to 0..1. Raises EngineError unless each row has a real number."""
     policy = f"score {score.info.name!r}"
-    answer = _column(score.score(request, view), view.rows, policy, "score", "iuf")
+    answer = _column(score.score(_read_only(request), _read_only(view)), view.rows, policy, "score", "iuf")
     if np.isnan(answer).any():
         row = int(np.flatnonzero(np.isnan(answer))[0])
         raise EngineError(f"{policy}: score() gave NaN for row {row}: every row needs a number from 0 to 1")
@@ -45,7 +48,20 @@ def scores_of(score: Score, request: Request, view: NodeView) -> NDArray[np.int6
 
 def mask_of(policy: Filter, request: Request, view: NodeView) -> NDArray[np.bool_]:
     """Which rows the filter admits. Raises EngineError unless it says so by one bool a row."""
-    return _column(policy.mask(request, view), view.rows, f"filter {policy.info.name!r}", "mask", "b")
+    return _column(
+        policy.mask(_read_only(request), _read_only(view)), view.rows, f"filter {policy.info.name!r}", "mask", "b"
+    )
+
+
+def _read_only(view: V) -> V:
+    """The same columns, some of them the engine's own, so that a policy cannot write to them."""
+    columns = {}
+    for name in view.__struct_fields__:
+        column = getattr(view, name)
+        if isinstance(column, np.ndarray):
+            columns[name] = column.view()
+            columns[name].flags.writeable = False
+    return replace(view, **columns)
 
 
 def _integers(answer: object, count: int, policy: str, method: str) -> NDArray[np.int64]:

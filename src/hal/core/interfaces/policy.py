@@ -5,9 +5,14 @@ Pure values. The engine checks `interface` when a plugin is registered and refus
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
+
+GROUP: Final = "hal.policies"
+"""The entry point group by which packages name their policies."""
 
 
 class PolicyInfo(msgspec.Struct, frozen=True):

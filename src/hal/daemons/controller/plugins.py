@@ -13,9 +13,9 @@ from inspect import isclass
 from hal.core.engine import EngineError
 from hal.core.engine.policies import register
 from hal.core.interfaces import PolicyInfo
+from hal.core.interfaces.policy import GROUP
 from hal.core.model import SpecError
 
-GROUP = "hal.policies"
 MAX_POLICIES = 1_000
 
 

@@ -95,6 +95,7 @@ def replay(
     machine: Machine,
     policy: str,
     *,
+    config: EngineConfig | None = None,
     clairvoyant: bool = False,
     check: bool = False,
     report: Report | None = None,
@@ -102,14 +103,15 @@ def replay(
     """Run the whole workload through the engine.
 
     Args:
-        policy: a key of CONFIGS.
+        policy: a key of CONFIGS; with `config` any name.
+        config: another configuration, with plugins perhaps.
         clairvoyant: the engine plans with the true run times instead of the limits.
         check: verify the whole state after every cycle (slow).
         report: progress, about every REPORT_EVERY instants.
     Raises: InternalError when the engine leaves jobs waiting for ever, or asks to be called without end.
     """
     jobs = workload.jobs
-    state = State(CONFIGS[policy])
+    state = State(CONFIGS[policy] if config is None else config)
     apply(state, NodesChanged(nodes=_nodes(machine)))
     submits, classes = _submits(workload, machine, clairvoyant)
     owners = (OwnerSpec(),)

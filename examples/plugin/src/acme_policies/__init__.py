@@ -1,0 +1,1 @@
+"""Policies of ACME's cluster, for HAL."""

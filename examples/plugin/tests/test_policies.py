@@ -1,0 +1,80 @@
+"""ACME's policies keep HAL's contracts and do what they are for."""
+
+import numpy as np
+import pytest
+
+from acme_policies.admit import Projects
+from acme_policies.filter import SpareGpus
+from acme_policies.order import WideFirst
+from acme_policies.score import Spread
+from hal.conformance import check
+from hal.core.engine.config import EngineConfig
+from hal.core.interfaces import NodeView, Request
+from hal.core.model import Verdict, spec_from_plain
+from hal.daemons.controller.plugins import load_policies
+from hal.daemons.twin.machine import Machine
+from hal.daemons.twin.replay import replay
+from hal.daemons.twin.swf import Workload
+
+NODES = NodeView(
+    rows=2,
+    resources=("cpu", "gpu"),
+    free=np.array([[4_000, 1_000], [0, 2_000]], np.float32),
+    capacity=np.array([[8_000, 8_000], [0, 2_000]], np.float32),
+)
+"""Half of the first node's cpus are free, an eighth of the second's, which has two GPUs."""
+
+
+def asks(cpu: int, gpu: int = 0) -> Request:
+    return Request(amounts=np.array([cpu, gpu]), wanted=(0, 1) if gpu else (0,))
+
+
+@pytest.mark.parametrize("policy", [WideFirst, SpareGpus, Spread, Projects])
+def test_it_conforms(policy: type) -> None:
+    """HAL's own contract: shapes, ranges, the same answer for the same question."""
+    check(policy())
+
+
+def test_a_job_without_gpus_stays_off_gpu_nodes() -> None:
+    """And one with GPUs may go anywhere; whether there is room is the engine's question."""
+    assert SpareGpus().mask(asks(1), NODES).tolist() == [True, False]
+    assert SpareGpus().mask(asks(1, gpu=1), NODES).tolist() == [True, True]
+
+
+def test_the_emptier_node_is_better() -> None:
+    """4 of 8 free is 0.5, 1 of 8 is 0.125."""
+    assert Spread().score(asks(1), NODES).tolist() == [0.5, 0.125]
+
+
+@pytest.mark.parametrize(
+    ("job", "account"),
+    [
+        ({}, "commons"),
+        ({"account": "mars"}, "mars"),
+        ({"request": "gpu=1", "account": "mars", "walltime": "1h"}, "mars"),
+    ],
+)
+def test_a_job_counts_for_its_project(job: dict[str, str], account: str) -> None:
+    """Jobs without GPUs need not name one."""
+    answer = Projects().check(spec_from_plain({"command": ["true"], **job}))
+    assert not isinstance(answer, Verdict)
+    assert answer.account == account
+
+
+@pytest.mark.parametrize("job", [{}, {"account": "commons", "walltime": "1h"}, {"account": "mars"}])
+def test_a_gpu_job_without_a_project_or_a_walltime_is_refused(job: dict[str, str]) -> None:
+    """The refusal says what would be accepted."""
+    answer = Projects().check(spec_from_plain({"command": ["true"], "request": "cpu=1,gpu=1", **job}))
+    assert isinstance(answer, Verdict)
+    assert answer.helps
+
+
+def test_in_a_replay_the_wide_job_goes_first() -> None:
+    """Job 1 fills the machine for 10 s; of 2 (one node) and 3 (two nodes) the wide one starts first, at 10; 2 at 20."""
+    load_policies()
+    columns = ([1, 2, 3], [0, 1, 2], [10, 10, 10], [10, 10, 10], [8, 4, 8], [1, 1, 1])
+    log = Workload(*(np.array(column, np.int64) for column in columns), {})
+    config = EngineConfig(order="wide-first", placement="spread", filters=("spare-gpus",))
+    result = replay(log, Machine(nodes=2, cpus_per_node=4), "wide-first", config=config, check=True)
+    assert result.start_s.tolist() == [0, 20, 10]
+    assert replay(log, Machine(nodes=2, cpus_per_node=4), "easy").start_s.tolist() == [0, 10, 20]

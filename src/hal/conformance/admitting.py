@@ -1,0 +1,59 @@
+"""Whether an Admit keeps its contract."""
+
+from __future__ import annotations
+
+from hal.conformance import inputs
+from hal.conformance.answers import Asking, info_of
+from hal.core.interfaces.admit import INTERFACE, Admit
+from hal.core.model import JobSpec, SpecError, Verdict, check_spec, from_json, to_json
+
+
+def check_admit(policy: Admit, *, seed: int = 0) -> None:
+    """A rule answers each job with a well-formed job of the same user, which it lets pass, or a refusal with a message.
+
+    Raises:
+        NonConformance: the first answer that is not so.
+    """
+    info = info_of(policy, INTERFACE, ("check",))
+    asking = Asking(info.name, "check")
+    for case, spec in enumerate(inputs.specs(seed)):
+        asking.about(f"case {case} of seed {seed}")
+        first, second = (_answered(policy, asking, spec) for _ in range(2))
+        if first != second:
+            raise asking.wrong(
+                f"asked twice about the same job it gave {_told(first)} and then {_told(second)}; an answer depends on "
+                "the job alone (no clock, no chance, nothing remembered)"
+            )
+        if isinstance(first, JobSpec):
+            again = _answered(policy, asking, first)
+            if again != first:
+                raise asking.wrong(
+                    f"made {_told(first)} of a job, and {_told(again)} when asked about that: what a rule made, it "
+                    "must let pass unchanged"
+                )
+
+
+def _answered(policy: Admit, asking: Asking, spec: JobSpec) -> JobSpec | Verdict:
+    before = to_json(spec)
+    answer: object = asking.answer(lambda: policy.check(spec))
+    if asking.answer(lambda: to_json(spec)) != before:
+        raise asking.wrong("changed the job in place; return another (msgspec.structs.replace)")
+    if isinstance(answer, Verdict):
+        if not isinstance(answer.message, str) or not answer.message.strip():
+            raise asking.wrong("refused a job without a message")
+        if not isinstance(answer.helps, tuple) or not all(isinstance(one, str) for one in answer.helps):
+            raise asking.wrong(f"refused a job with helps={answer.helps!r}; a tuple of texts is needed")
+        return answer
+    if not isinstance(answer, JobSpec):
+        raise asking.wrong(f"gave {type(answer).__name__}; a JobSpec or a Verdict is needed")
+    try:
+        checked = check_spec(from_json(asking.answer(lambda: to_json(answer)), JobSpec))
+    except SpecError as error:
+        raise asking.wrong(f"made a job that is not well formed: {error}") from error
+    if checked.user != spec.user:
+        raise asking.wrong(f"changed the user from '{spec.user}' to '{checked.user}', which no rule may")
+    return checked
+
+
+def _told(answer: JobSpec | Verdict) -> str:
+    return f"'{answer.message}'" if isinstance(answer, Verdict) else to_json(answer).decode()

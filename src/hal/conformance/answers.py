@@ -1,0 +1,115 @@
+"""Calling a policy and looking at what it answers: shape, dtype, and whether it answers the same twice."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hal.core.interfaces.policy import PolicyInfo
+
+_NEEDED: Final = {"b": "bool", "iu": "whole numbers (int64)", "iuf": "numbers (float32)"}
+_READ_ONLY: Final = "read-only"
+
+
+class NonConformance(AssertionError):
+    """The policy breaks its contract: says which policy, which method, with which input, and what is wrong."""
+
+
+def info_of(policy: Any, interface: str, methods: tuple[str, ...]) -> PolicyInfo:
+    """What it says of itself.
+
+    Raises:
+        NonConformance: nothing that HAL could use, or it is written for another interface.
+    """
+    info = getattr(policy, "info", None)
+    if not isinstance(info, PolicyInfo):
+        raise NonConformance(f"{policy!r}: its `info` must be a PolicyInfo, and is {info!r}")
+    if not isinstance(info.name, str) or not info.name.strip():
+        raise NonConformance(f"{policy!r}: info.name must be a name that hal.toml can write, and is {info.name!r}")
+    if info.interface != interface:
+        raise NonConformance(f"policy '{info.name}' is written for {info.interface!r}; this HAL has {interface!r}")
+    for method in methods:
+        if not callable(getattr(policy, method, None)):
+            raise NonConformance(f"policy '{info.name}': {interface} needs a method {method}()")
+    return info
+
+
+class Asking:
+    """One method of one policy, asked again and again; knows how to say where it went wrong."""
+
+    def __init__(self, name: str, method: str) -> None:
+        self._of = f"policy '{name}', {method}()"
+        self._where = ""
+
+    def about(self, where: str) -> None:
+        """What it is asked about from now on."""
+        self._where = where
+
+    def wrong(self, what: str) -> NonConformance:
+        """The error to raise."""
+        return NonConformance(f"{self._of}, {self._where}: {what}")
+
+    def answer(self, call: Callable[[], Any]) -> Any:
+        """What it answers.
+
+        Raises:
+            NonConformance: it raised.
+        """
+        try:
+            return call()
+        except Exception as error:  # other people's code: whatever it raises is what is to be reported
+            at = traceback.extract_tb(error.__traceback__)[-1]
+            told = f"raised {type(error).__name__}: {error} (at {at.filename}:{at.lineno})"
+            if isinstance(error, ValueError) and _READ_ONLY in str(error):
+                told += "; the columns that a policy is given are read-only: copy what you change"
+            raise self.wrong(told) from error
+
+    def column(self, call: Callable[[], Any], count: int, kinds: str) -> NDArray[Any]:
+        """What it answers, when it is an array of that many and the same array again when asked again.
+
+        Args:
+            kinds: of numpy's dtypes, as `b`, `iu`, `iuf`.
+        Raises:
+            NonConformance: it is not.
+        """
+        first, second = (self._column(self.answer(call), count, kinds) for _ in range(2))
+        if not np.array_equal(first, second, equal_nan=kinds == "iuf"):
+            at = int(np.flatnonzero(first != second)[0])
+            raise self.wrong(
+                f"asked twice about the same it gave {first[at]} and then {second[at]} at place {at}; an answer "
+                "depends on the arguments alone (no clock, no chance, nothing remembered)"
+            )
+        return first
+
+    def _column(self, answer: Any, count: int, kinds: str) -> NDArray[Any]:
+        if not isinstance(answer, np.ndarray):
+            raise self.wrong(f"gave {type(answer).__name__}; a numpy array is needed")
+        if answer.shape != (count,):
+            raise self.wrong(f"gave an array of shape {answer.shape}; ({count},) is needed")
+        if answer.dtype.kind not in kinds:
+            raise self.wrong(f"gave an array of dtype {answer.dtype}; {_NEEDED[kinds]} are needed")
+        return answer.copy()
+
+    def same_for_some(self, whole: NDArray[Any], part: NDArray[Any], chosen: NDArray[np.int64], what: str) -> None:
+        """The answer about some is the answer about all, at their places.
+
+        Raises:
+            NonConformance: it depends on what else is asked about.
+        """
+        different = whole[chosen] != part
+        if whole.dtype.kind == "f" or part.dtype.kind == "f":
+            different = ~(np.abs(whole[chosen].astype(np.float64) - part) <= SAME_WITHIN)
+        if different.any():
+            at = int(np.flatnonzero(different)[0])
+            raise self.wrong(
+                f"gave {what} {int(chosen[at])} {whole[chosen[at]]}, and {part[at]} when asked about {chosen.size} of "
+                f"the {whole.size}: what it says of one must not depend on which others are passed, or in what order"
+            )
+
+
+SAME_WITHIN: Final = 1.5e-6
+"""Scores are rounded to 1e-6; numpy may add up in another order for another length."""

@@ -1,0 +1,138 @@
+"""Seeded random inputs of policies: columns that cannot be written to, the awkward cases first."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hal.core.interfaces.policy import JobView, NodeView, Request
+from hal.core.kernels.layout import INF
+from hal.core.model import JobSpec, spec_from_plain
+from hal.core.model.job import MAX_PRIORITY
+
+CASES: Final = 60
+"""Inputs of each check."""
+MAX_ROWS: Final = 40
+RESOURCES: Final = ("cpu", "memory", "gpu")
+_CAPACITIES: Final = ((1_000, 64_000, 256_000), (1 << 30, 64 << 30, 1 << 40), (0, 0, 4_000, 8_000))
+_SMALL: Final = (0, 1, 2)
+"""Lengths that come first."""
+_NOW_MS: Final = 1_700_000_000_000
+
+Ints = NDArray[np.int64]
+
+
+def read_only(column: NDArray[Any]) -> NDArray[Any]:
+    """An equal array over memory that nobody can make writable."""
+    if column.size == 0:
+        empty = column.copy()
+        empty.flags.writeable = False
+        return empty
+    return np.frombuffer(column.tobytes(), column.dtype).reshape(column.shape)
+
+
+def lengths(chance: np.random.Generator) -> Iterator[int]:
+    """How many rows or jobs each case has."""
+    yield from _SMALL
+    for _ in range(CASES - len(_SMALL)):
+        yield int(chance.integers(3, MAX_ROWS + 1))
+
+
+def some_of(count: int, chance: np.random.Generator) -> Ints:
+    """Some of so many places, in another order."""
+    order = chance.permutation(count).astype(np.int64)
+    return order[: int(chance.integers(0, count + 1))]
+
+
+def jobs(count: int, chance: np.random.Generator) -> JobView:
+    """Waiting jobs: of any priority, some without a limit, some not yet eligible."""
+    submit = _NOW_MS - chance.integers(0, 1 << 32, count)
+    wall = chance.integers(1, 1 << 33, count)
+    wall[chance.random(count) < 0.2] = INF
+    eligible = submit + chance.integers(0, 1 << 20, count)
+    eligible[chance.random(count) < 0.1] = INF
+    return JobView(
+        job=read_only(chance.permutation(10 * count)[:count].astype(np.int64) + 1),
+        priority=read_only(chance.integers(-MAX_PRIORITY, MAX_PRIORITY, count, endpoint=True)),
+        submit_ms=read_only(submit),
+        eligible_ms=read_only(eligible),
+        walltime_ms=read_only(wall),
+        planned_ms=read_only(np.where(wall < INF, np.maximum(wall // 2, 1), wall)),
+        nodes=read_only(chance.integers(1, 65, count)),
+    )
+
+
+def jobs_at(view: JobView, chosen: Ints) -> JobView:
+    """Only these jobs, in this order."""
+    return JobView(**{name: read_only(getattr(view, name)[chosen]) for name in JobView.__struct_fields__})
+
+
+def nodes(count: int, chance: np.random.Generator) -> NodeView:
+    """Rows of unlike nodes, some without devices, free in part."""
+    capacity = np.stack([chance.choice(np.array(of, np.float32), count) for of in _CAPACITIES])
+    return _nodes(capacity, np.floor(capacity * chance.random(capacity.shape)))
+
+
+def otherwise_free(view: NodeView, chance: np.random.Generator) -> NodeView:
+    """The same nodes, other amounts free."""
+    return _nodes(view.capacity, np.floor(view.capacity * chance.random(view.capacity.shape)))
+
+
+def nodes_at(view: NodeView, chosen: Ints) -> NodeView:
+    """Only these rows, in this order."""
+    return _nodes(view.capacity[:, chosen], view.free[:, chosen])
+
+
+def _nodes(capacity: NDArray[Any], free: NDArray[Any]) -> NodeView:
+    columns = (np.ascontiguousarray(part, np.float32) for part in (free, capacity))
+    free_column, capacity_column = (read_only(part) for part in columns)
+    return NodeView(rows=capacity.shape[1], resources=RESOURCES, free=free_column, capacity=capacity_column)
+
+
+def request(chance: np.random.Generator) -> Request:
+    """Some cpu, often memory, at times devices."""
+    amounts = np.array([int(chance.choice(of)) // int(chance.integers(1, 9)) for of in _CAPACITIES], np.int64)
+    amounts[0] = max(int(amounts[0]), 1)
+    amounts[1:][chance.random(2) < 0.4] = 0
+    return Request(amounts=read_only(amounts), wanted=tuple(np.flatnonzero(amounts).tolist()))
+
+
+def holding(view: NodeView, asked: Request) -> NDArray[np.bool_]:
+    """Rows that have enough free."""
+    fits: NDArray[np.bool_] = np.all(view.free >= asked.amounts[:, None], axis=0)
+    return fits
+
+
+def specs(seed: int) -> Iterator[JobSpec]:
+    """Jobs as a rule for submissions is shown them: with a user, from the barest to the fullest."""
+    chance = random.Random(seed)
+    yield spec_from_plain({"command": ["true"], "user": "alice"})
+    for number in range(CASES - 1):
+        job: dict[str, Any] = {"command": ["work", str(number)], "user": chance.choice(("alice", "bob"))}
+        job["request"] = chance.choice(("cpu=1", "cpu=0.5,memory=4GiB", "cpu=8,memory=1GiB,gpu=1", "cpu=32,gpu=8"))
+        extras: dict[str, Any] = {
+            "name": chance.choice(("train", "sweep")),
+            "queue": chance.choice(("default", "gpu", "short")),
+            "account": chance.choice(("physics", "biology")),
+            "qos": chance.choice(("low", "urgent")),
+            "priority": chance.randint(-MAX_PRIORITY, MAX_PRIORITY),
+            "walltime": chance.choice(("90s", "1h", "7d", "365d")),
+            "array": chance.choice((1, "0-99", "0-999999:2", "0-99%8")),
+            "nodes": chance.choice((1, 2, 512)),
+            "licences": {"matlab": chance.randint(1, 5)},
+            "env": {"OMP_NUM_THREADS": "8"},
+            "labels": {"project": "mars"},
+            "constraints": ["gpu=a100"],
+            "dependencies": ["afterok:12"],
+            "begin_at_ms": _NOW_MS,
+            "deadline_ms": 2 * _NOW_MS,
+            "hold": True,
+            "workdir": "/scratch",
+            "retries": 3,
+        }
+        job.update({field: value for field, value in extras.items() if chance.random() < 0.35})
+        yield spec_from_plain(job)

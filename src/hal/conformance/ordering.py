@@ -1,0 +1,61 @@
+"""Whether an Order keeps its contract."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hal.conformance import inputs
+from hal.conformance.answers import Asking, info_of
+from hal.core.interfaces.order import INTERFACE, Order
+from hal.core.kernels.layout import INF
+
+
+def check_order(policy: Order, *, seed: int = 0) -> None:
+    """Keys and offsets are whole numbers below 2**60, the same whenever and with whichever others they are asked for.
+
+    Raises:
+        NonConformance: the first answer that is not so.
+    """
+    info = info_of(policy, INTERFACE, ("key", "offset"))
+    chance = np.random.default_rng(seed)
+    key, offset = Asking(info.name, "key"), Asking(info.name, "offset")
+    for case, count in enumerate(inputs.lengths(chance)):
+        view = inputs.jobs(count, chance)
+        key.about(f"case {case} of seed {seed}, {count} jobs")
+        keys = key.column(partial(policy.key, view), count, "iu")
+        _check_range(key, keys)
+        chosen = inputs.some_of(count, chance)
+        part = inputs.jobs_at(view, chosen)
+        some = key.column(partial(policy.key, part), chosen.size, "iu")
+        key.same_for_some(keys, some, chosen, "the job at place")
+        classes, owners = (inputs.read_only(chance.integers(0, 500, count)) for _ in range(2))
+        now_ms = int(chance.integers(0, 1 << 42))
+        offset.about(f"case {case} of seed {seed}, {count} buckets at {now_ms} ms")
+        _check_offsets(policy, offset, classes, owners, now_ms, chosen)
+
+
+def _check_offsets(
+    policy: Order,
+    offset: Asking,
+    classes: NDArray[np.int64],
+    owners: NDArray[np.int64],
+    now_ms: int,
+    chosen: NDArray[np.int64],
+) -> None:
+    whole = offset.column(lambda: policy.offset(classes, owners, now_ms), classes.size, "iu")
+    _check_range(offset, whole)
+    columns = inputs.read_only(classes[chosen]), inputs.read_only(owners[chosen])
+    part = offset.column(lambda: policy.offset(*columns, now_ms), chosen.size, "iu")
+    offset.same_for_some(whole, part, chosen, "the bucket at place")
+
+
+def _check_range(asking: Asking, column: NDArray[np.int64]) -> None:
+    wrong = [at for at, value in enumerate(column.tolist()) if not -INF < value < INF]
+    if wrong:
+        raise asking.wrong(
+            f"gave {column[wrong[0]]} at place {wrong[0]}; numbers lie between -2**60 and 2**60 (a job without a limit "
+            "has a walltime of 2**60 ms: cut it with np.minimum)"
+        )

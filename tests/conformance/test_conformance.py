@@ -1,0 +1,174 @@
+"""hal.conformance: each clause of the contract is broken once, and the check says which and where."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+import numpy as np
+import pytest
+from msgspec.structs import replace
+
+from hal.conformance import INTERFACES, NonConformance, check
+from hal.conformance.__main__ import main
+from hal.core.engine import policies
+from hal.core.interfaces import PolicyInfo, refusal
+from hal.core.model import JobSpec, Reason, Verdict
+
+Answer = Callable[..., Any]
+turn = count()
+"""Something that policies must not have: a memory."""
+
+
+class Policy:
+    """A policy of one interface whose methods are these functions."""
+
+    def __init__(self, interface: str, **methods: Any) -> None:
+        self.info = PolicyInfo(name="acme", interface=interface, reads_free=methods.pop("reads_free", False))
+        for name, method in methods.items():
+            setattr(self, name, method)
+
+
+def zeros(classes: Any, owners: Any, now_ms: int) -> Any:
+    return np.zeros(len(classes), np.int64)
+
+
+def sort_in_place(jobs: Any) -> Any:
+    jobs.submit_ms.sort()
+    return jobs.submit_ms
+
+
+def order(key: Answer = lambda jobs: jobs.submit_ms, offset: Answer = zeros) -> Policy:
+    return Policy("order/1", key=key, offset=offset)
+
+
+def score(answer: Answer, *, reads_free: bool = False) -> Policy:
+    return Policy("score/1", score=answer, reads_free=reads_free)
+
+
+def mask(answer: Answer) -> Policy:
+    return Policy("filter/1", mask=answer)
+
+
+def admit(answer: Answer) -> Policy:
+    return Policy("admit/1", check=answer)
+
+
+def in_place(spec: JobSpec) -> JobSpec:
+    spec.env["SITE"] = "acme"
+    return spec
+
+
+def emptiest(asked: Any, view: Any) -> Any:
+    return view.free[0] / np.maximum(view.capacity[0], 1)
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        order(),
+        order(offset=lambda classes, owners, now_ms: owners * 1_000 - now_ms),
+        score(lambda asked, view: np.ones(view.rows, np.float32)),
+        score(emptiest, reads_free=True),
+        mask(lambda asked, view: view.capacity[2] > 0),
+        admit(lambda spec: spec),
+        admit(lambda spec: replace(spec, account="physics")),
+        admit(lambda spec: refusal("closed for the holidays")),
+    ],
+)
+def test_a_policy_that_keeps_its_contract_passes(policy: Policy) -> None:
+    """One and more of each kind, under two seeds."""
+    check(policy)
+    check(policy, seed=7)
+
+
+@pytest.mark.parametrize(
+    ("policy", "says"),
+    [
+        (order(lambda jobs: jobs.submit_ms[:1]), r"key\(\), case 0 .*0 jobs|shape \(1,\); \(2,\) is needed"),
+        (order(lambda jobs: list(jobs.job)), "gave list; a numpy array is needed"),
+        (order(lambda jobs: jobs.job.astype(np.float64)), "dtype float64; whole numbers"),
+        (
+            order(lambda jobs: jobs.walltime_ms),
+            r"gave 1152921504606846976 at place .*between -2\*\*60 and 2\*\*60",
+        ),
+        (order(lambda jobs: jobs.job + next(turn)), "asked twice about the same"),
+        (order(lambda jobs: np.argsort(jobs.job)), r"the job at place \d+ .*must not depend on which others"),
+        (order(sort_in_place), "raised ValueError: .*read-only: copy what you change"),
+        (order(lambda jobs: jobs.gpus), r"key\(\), case 0 of seed 0, 0 jobs: raised AttributeError: .*gpus.*\.py:\d+"),
+        (order(offset=lambda c, o, now_ms: np.zeros(3, np.int64)), r"offset\(\), case 0 .*shape \(3,\)"),
+        (order(offset=lambda c, o, now_ms: np.arange(len(c))), r"the bucket at place \d+ .*must not depend"),
+        (order(offset=lambda c, o, now_ms: c + (1 << 60)), "offset.*between"),
+        (
+            score(lambda asked, view: np.where(view.capacity[2] > 0, 1.0, np.nan)),
+            "the score nan .*every row",
+        ),
+        (score(lambda asked, view: np.full(view.rows, np.inf)), "the score inf"),
+        (score(lambda asked, view: view.capacity[0]), r"can hold the request, the score \d+.*0\.\.1 is needed"),
+        (score(lambda asked, view: np.ones(view.rows, np.bool_)), "dtype bool; numbers"),
+        (score(lambda asked, view: np.arange(view.rows) / max(view.rows, 1)), r"row \d+ .*must not depend"),
+        (score(emptiest), r"when other amounts were free: say so by PolicyInfo\(reads_free=True\)"),
+        (mask(lambda asked, view: np.ones(view.rows)), "dtype float64; bool"),
+        (mask(lambda asked, view: np.arange(view.rows) > 0), r"gave row \d+ (True|False), and (True|False) when asked"),
+        (mask(lambda asked, view: view.free[0] > 1_000), "when other amounts were free: a filter is asked once"),
+        (mask(lambda asked, view: np.full(view.rows, next(turn) % 2 == 0)), "asked twice"),
+        (admit(lambda spec: None), "gave NoneType; a JobSpec or a Verdict is needed"),
+        (admit(lambda spec: replace(spec, user="root")), "changed the user from 'alice' to 'root'"),
+        (admit(lambda spec: replace(spec, nodes=0)), "not well formed: nodes"),
+        (admit(in_place), "changed the job in place"),
+        (admit(lambda spec: replace(spec, priority=next(turn) % 99)), "asked twice about the same job"),
+        (admit(lambda spec: replace(spec, name=f"{spec.name}x")), "must let pass unchanged"),
+        (admit(lambda spec: spec.walltime / 2), r"check\(\), case 0 of seed 0: raised TypeError"),
+        (admit(lambda spec: Verdict(job=0, reason=Reason.ADMISSION, message="")), "without a message"),
+        (admit(lambda spec: refusal("no", 5)), r"helps=\(5,\)"),  # type: ignore[arg-type]
+        (Policy("order/1", key=zeros), r"order/1 needs a method offset\(\)"),
+        (Policy("score/9"), "written for 'score/9'; this HAL has .*score/1"),
+        (object(), "`info` must be a PolicyInfo, and is None"),
+    ],
+)
+def test_each_breach_is_named(policy: object, says: str) -> None:
+    """Policy, method, case, and what is wrong."""
+    with pytest.raises(NonConformance, match=says):
+        check(policy)
+
+
+def test_conformance_knows_the_interfaces_that_the_engine_loads() -> None:
+    """One list of versions in two places."""
+    assert set(INTERFACES) == set(policies.METHODS)
+
+
+class Good:
+    """What the command line is pointed at."""
+
+    info = PolicyInfo(name="good", interface="admit/1")
+
+    def check(self, spec: JobSpec) -> JobSpec:
+        return spec
+
+
+class Bad(Good):
+    def check(self, spec: JobSpec) -> JobSpec:
+        raise RuntimeError("out of order")
+
+
+def test_the_command_says_of_each_policy_whether_it_conforms(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """0 when all do, 1 when one does not, 2 when one is not there."""
+    monkeypatch.setitem(sys.modules, "acme", sys.modules[__name__])
+    assert main(["acme:Good"]) == 0
+    assert "'good' keeps admit/1 (60 cases)" in capsys.readouterr().out
+    assert main(["acme:Bad", "acme:Good"]) == 1
+    assert "raised RuntimeError: out of order" in capsys.readouterr().err
+    assert main(["acme:Missing"]) == 2
+    assert main(["no-such-entry-point"]) == 2
+    assert "no entry point of that name in hal.policies" in capsys.readouterr().err
+
+
+def test_importing_it_imports_no_compiler_and_no_engine() -> None:
+    """An author's tests start fast."""
+    program = "import sys, hal.conformance; sys.exit(any(m in sys.modules for m in ('numba', 'hal.core.engine')))"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
