@@ -14,6 +14,7 @@ import pytest
 from hal.daemons.controller.config import read_config
 from hal.daemons.controller.plugins import load_policies
 from tests.daemons.controller.running import Running, on_controller
+from tests.e2e.conftest import DEADLINE_S, LiveHal, new_home
 
 EXAMPLE: Final = Path(__file__).resolve().parent.parent / "examples" / "plugin"
 NAMES: Final = ("acme-projects", "acme-spare-gpus", "acme-spread", "acme-wide-first")
@@ -82,3 +83,21 @@ def test_a_controller_with_it_decides_by_it(site: Path, monkeypatch: pytest.Monk
         assert (await hal.ended(good))["state"] == "succeeded"
 
     on_controller(hal_home, body, read_config((EXAMPLE / "hal.toml").read_text()))
+
+
+@pytest.mark.slow
+def test_hal_up_with_it_schedules_real_processes_by_it(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`hal submit` of a GPU job without a project is refused with the rule's words; a plain job runs for `commons`."""
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, (str(site), os.environ.get("PYTHONPATH")))))
+    live = LiveHal(new_home())
+    try:
+        shutil.copy(EXAMPLE / "hal.toml", live.home.config)
+        live.up()
+        refused = live.run("submit", "--gpus", "1", "--", "true")
+        assert refused.code == 2
+        assert "refused by rule 'projects': a GPU job belongs to a project" in refused.err
+        with live.client() as client:
+            ended = client.submit(["true"]).wait(DEADLINE_S, check=True)
+        assert (ended.state, ended.account) == ("succeeded", "commons")
+    finally:
+        live.remove()

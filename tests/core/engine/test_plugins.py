@@ -248,3 +248,19 @@ def test_masks_that_are_none_are_refused(answer: Callable[[Any], Any], says: str
     check_invariants(plain)
     scheduler.run(0)
     assert places(state) == {1: ["a"]}
+
+
+def test_an_order_cannot_write_to_the_engines_columns_and_what_it_raises_names_it() -> None:
+    """Its write fails; the error says which policy and method, and the event is refused."""
+
+    def sort_in_place(jobs: JobView) -> NDArray[np.int64]:
+        jobs.priority.sort()
+        return jobs.priority
+
+    ORDER.answer = sort_in_place
+    try:
+        _state, _sink, scheduler = engine(ORDERED, A)
+        with pytest.raises(EngineError, match=r"order 'test-last-first': key\(\) raised ValueError: .*read-only"):
+            scheduler.feed(job(1, 4))
+    finally:
+        ORDER.answer = lambda jobs: -jobs.job

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from hal.core.engine.applying import apply
 from hal.core.engine.classes import ClassSpec
@@ -14,8 +15,10 @@ from hal.core.engine.config import EngineConfig
 from hal.core.engine.cycling import cycle
 from hal.core.engine.errors import EngineError
 from hal.core.engine.events import JobsSubmitted, NodesChanged, NodeSpec, submit_rows
+from hal.core.engine.policies import register
 from hal.core.engine.state import State
-from hal.core.model import SpecError
+from hal.core.interfaces import PolicyInfo
+from hal.core.model import JobSpec, SpecError
 from hal.daemons.controller.config import read_config
 from hal.daemons.controller.plugins import load_policies
 from tests.daemons.controller.running import Running, on_controller
@@ -139,3 +142,28 @@ def test_a_rule_for_submissions_that_is_not_there_stops_the_start(hal_home: Path
 
     with pytest.raises(EngineError, match=r"\[engine\] admit: no policy 'acme-rules' for admit/1"):
         on_controller(hal_home, body, read_config('[engine]\nadmit = ["acme-rules"]'))
+
+
+class Broken:
+    """A rule that forgot that jobs need no GPU."""
+
+    info = PolicyInfo(name="broken", interface="admit/1")
+
+    def check(self, spec: JobSpec) -> JobSpec:
+        return replace(spec, nodes=spec.request["gpu"] // 1_000)
+
+
+def test_a_rule_that_fails_refuses_the_submission_and_nothing_else(hal_home: Path) -> None:
+    """One problem document that names it, a line in the log, and the controller goes on."""
+    register(Broken())
+
+    async def body(hal: Running) -> None:
+        gpu = {"command": ["true"], "request": {"cpu": 1, "gpu": 1}}
+        refused = await hal.http.post("/v1/jobs", json={"jobs": [gpu, {"command": ["true"]}]})
+        told = refused.json()
+        assert (refused.status_code, told["code"]) == (500, "internal")
+        assert "job 2 of 2: rule 'broken' of this site failed (KeyError: 'gpu', at " in told["detail"]
+        assert "rule 'broken' of this site failed" in hal.runtime.paths.log_file("controller").read_text()
+        assert await hal.submit(gpu) == ["1"]
+
+    on_controller(hal_home, body, read_config('[engine]\nadmit = ["broken"]'))

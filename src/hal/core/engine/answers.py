@@ -6,6 +6,7 @@ can explain.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -26,19 +27,23 @@ _SCORE_ONE: Final = 1_000_000
 
 def keys_of(order: Order, jobs: JobView) -> NDArray[np.int64]:
     """The order's keys of these jobs. Raises EngineError unless they are as many integers below 2**60."""
-    return _integers(order.key(_read_only(jobs)), jobs.job.shape[0], f"order {order.info.name!r}", "key")
+    policy = f"order {order.info.name!r}"
+    answer = _said(policy, "key", lambda: order.key(_read_only(jobs)))
+    return _integers(answer, jobs.job.shape[0], policy, "key")
 
 
 def offsets_of(order: Order, classes: NDArray[np.int64], owners: NDArray[np.int64], now_ms: int) -> NDArray[np.int64]:
     """The order's offsets of these buckets. Raises EngineError unless they are as many integers below 2**60."""
-    answer = order.offset(classes, owners, now_ms)
-    return _integers(answer, classes.shape[0], f"order {order.info.name!r}", "offset")
+    policy = f"order {order.info.name!r}"
+    answer = _said(policy, "offset", lambda: order.offset(classes, owners, now_ms))
+    return _integers(answer, classes.shape[0], policy, "offset")
 
 
 def scores_of(score: Score, request: Request, view: NodeView) -> NDArray[np.int64]:
     """The score of each row in units of 1e-6, cut to 0..1. Raises EngineError unless each row has a real number."""
     policy = f"score {score.info.name!r}"
-    answer = _column(score.score(_read_only(request), _read_only(view)), view.rows, policy, "score", "iuf")
+    said = _said(policy, "score", lambda: score.score(_read_only(request), _read_only(view)))
+    answer = _column(said, view.rows, policy, "score", "iuf")
     if np.isnan(answer).any():
         row = int(np.flatnonzero(np.isnan(answer))[0])
         raise EngineError(f"{policy}: score() gave NaN for row {row}: every row needs a number from 0 to 1")
@@ -48,9 +53,16 @@ def scores_of(score: Score, request: Request, view: NodeView) -> NDArray[np.int6
 
 def mask_of(policy: Filter, request: Request, view: NodeView) -> NDArray[np.bool_]:
     """Which rows the filter admits. Raises EngineError unless it says so by one bool a row."""
-    return _column(
-        policy.mask(_read_only(request), _read_only(view)), view.rows, f"filter {policy.info.name!r}", "mask", "b"
-    )
+    of = f"filter {policy.info.name!r}"
+    said = _said(of, "mask", lambda: policy.mask(_read_only(request), _read_only(view)))
+    return _column(said, view.rows, of, "mask", "b")
+
+
+def _said(policy: str, method: str, ask: Callable[[], object]) -> object:
+    try:
+        return ask()
+    except Exception as error:  # other people's code: whatever it raises becomes the error that names it
+        raise EngineError(f"{policy}: {method}() raised {type(error).__name__}: {error}") from error
 
 
 def _read_only(view: V) -> V:

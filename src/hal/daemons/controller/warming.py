@@ -23,7 +23,7 @@ from hal.core.engine.events import (
     StartsRefused,
     submit_rows,
 )
-from hal.core.engine.plan import Plan
+from hal.core.engine.plan import START, Plan, StartRows
 from hal.core.engine.scheduler import Scheduler
 
 LATER_MS = 60_000
@@ -45,6 +45,9 @@ class _Nothing:
 
     def accept(self, plan: Plan) -> None:
         self.plans.append(plan)
+
+    def starts(self) -> StartRows:
+        return np.concatenate([np.zeros(0, START), *(plan.starts for plan in self.plans)])
 
 
 def warm(config: EngineConfig, tell: Callable[[str], None]) -> None:
@@ -75,11 +78,14 @@ def warm(config: EngineConfig, tell: Callable[[str], None]) -> None:
     scheduler.feed(JobsSubmitted(rows, classes))
     scheduler.run(0)
     explain(scheduler.state, 2, 0)
-    starts = sink.plans[0].starts
-    scheduler.feed(StartsRefused(starts[:1]))
+    refused = sink.starts()[:1]
+    scheduler.feed(StartsRefused(refused))
     scheduler.run(1)
-    ends = np.zeros(1, END)
-    ends["job"], ends["task"], ends["attempt"] = starts["job"][1], starts["task"][1], 1
+    # Plugins say who starts, and where: perhaps the gang alone, perhaps nothing.
+    running = sink.starts()[refused.size :][:1]
+    ends = np.zeros(running.size, END)
+    for field in ("job", "task", "attempt"):
+        ends[field] = running[field]
     ends["requeue"] = 1
     scheduler.feed(AttemptsEnded(ends))
     scheduler.feed(JobsCancelled(np.array([3]), np.array([0]), np.array([1])))

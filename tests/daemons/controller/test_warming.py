@@ -1,0 +1,53 @@
+"""Loading kernels works whatever the policies of other people decide meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from hal.core.engine.config import Backfill, EngineConfig
+from hal.core.engine.policies import register
+from hal.core.interfaces import JobView, NodeView, PolicyInfo, Request
+from hal.daemons.controller.warming import warm
+
+Key = Callable[[JobView], NDArray[np.int64]]
+
+
+class By:
+    """An order by one column."""
+
+    def __init__(self, name: str, key: Key) -> None:
+        self.info = PolicyInfo(name=name, interface="order/1")
+        self.key = key
+
+    def offset(self, classes: NDArray[np.int64], owners: NDArray[np.int64], now_ms: int) -> NDArray[np.int64]:
+        return np.zeros(classes.size, np.int64)
+
+
+class Nowhere:
+    """A filter that admits no node."""
+
+    info = PolicyInfo(name="warming-nowhere", interface="filter/1")
+
+    def mask(self, request: Request, view: NodeView) -> NDArray[np.bool_]:
+        return np.zeros(view.rows, np.bool_)
+
+
+for _order in (
+    By("warming-widest", lambda jobs: -jobs.nodes),
+    By("warming-newest", lambda jobs: -jobs.job),
+    By("warming-oldest", lambda jobs: jobs.job),
+):
+    register(_order)
+register(Nowhere())
+
+
+@pytest.mark.parametrize("backfill", list(Backfill))
+@pytest.mark.parametrize("order", ["fcfs", "sjf", "priority", "warming-widest", "warming-newest", "warming-oldest"])
+@pytest.mark.parametrize("filters", [(), ("warming-nowhere",)])
+def test_every_order_and_filter_can_be_started_with(order: str, backfill: Backfill, filters: tuple[str, ...]) -> None:
+    """The gang first, the last job first, nothing at all: the controller's start does not depend on it."""
+    warm(EngineConfig(order=order, backfill=backfill, filters=filters), lambda _: None)
