@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _JOBS = "Jobs"
 _HERE = "HAL on this machine"
 _LOOK = "Looking"
+_POLICY = "Who goes next"
 _OTHER = "More"
 
 COMMANDS = {
@@ -45,6 +46,13 @@ COMMANDS = {
     "queues": Lazy("hal.cli.queues:queues", "List queues.", _LOOK),
     "shares": Lazy("hal.cli.shares:shares", "Who has had how much of what is theirs.", _LOOK),
     "events": Lazy("hal.cli.events:events", "What happened; -f follows.", _LOOK),
+    "queue": Lazy("hal.cli.queue:queue", "Queues: add, set, rm, list, show.", _POLICY),
+    "account": Lazy("hal.cli.account:account", "Accounts and their shares.", _POLICY),
+    "qos": Lazy("hal.cli.qos:qos", "Qualities of service: rank, preemption.", _POLICY),
+    "limit": Lazy("hal.cli.limit:limit", "Limits and quotas.", _POLICY),
+    "booking": Lazy("hal.cli.booking:booking", "Bookings: resources set aside for a time.", _POLICY),
+    "licences": Lazy("hal.cli.licences:licences", "List licences: total, used, free, booked.", _POLICY),
+    "policy": Lazy("hal.cli.policy:policy", "The whole of it: show, history, diff, apply, rollback.", _POLICY),
     "simulate": Lazy("hal.cli.simulate:simulate", "Replay a workload log under scheduling policies.", _OTHER),
     "workload": Lazy("hal.cli.workload:workload", "Generate synthetic workload logs.", _OTHER),
     "completion": Lazy("hal.cli.completion:completion", "Shell completion for bash, zsh or fish.", _OTHER),

@@ -28,6 +28,10 @@ _JOB_OPTIONS = (
     click.option("-Q", "--queue", help="Queue (default: default)."),
     click.option("-A", "--account", help="Account to charge."),
     click.option("-u", "--user", help="On whose behalf (default: you)."),
+    click.option("--qos", metavar="NAME", help="Quality of service (default: the queue's)."),
+    click.option("--licence", metavar="NAME[:N]", multiple=True, help="A licence held while it runs; repeatable."),
+    click.option("--booking", metavar="NAME", help="Run inside this booking only."),
+    click.option("--deadline", metavar="TIME", help="To have ended by then: 2030-01-31T18:00, or now+2h."),
     click.option("-p", "--priority", type=int, metavar="N", help="Higher goes first (default: 0)."),
     click.option(
         "-d",
@@ -134,6 +138,8 @@ def options_of(given: Mapping[str, Any]) -> JobOptions:
         "queue",
         "account",
         "user",
+        "qos",
+        "booking",
         "priority",
     ):
         if given[name] is not None:
@@ -152,8 +158,12 @@ def options_of(given: Mapping[str, Any]) -> JobOptions:
         out["hold"] = True
     if given["workdir"]:
         out["workdir"] = given["workdir"]
+    if given["licence"]:
+        out["licences"] = [name for text in given["licence"] for name in text.split(",")]
     if given["begin"]:
         out["begin"] = given["begin"]
+    if given["deadline"]:
+        out["deadline"] = given["deadline"]
     if given["signal"]:
         name, at, before = given["signal"].partition("@")
         if not at:

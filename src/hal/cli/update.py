@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     type=click.Choice(["cancel", "hold", "run"]),
     help="What to do when its dependencies can never be met.",
 )
+@click.option("--qos", help="Quality of service.")
+@click.option("--deadline", metavar="TIME", help="To have ended by then: 2030-01-31T18:00, or now+2h.")
 @pass_screen
 def update(
     screen: Screen,
@@ -50,16 +52,19 @@ def update(
     begin: str | None,
     max_running: int | None,
     on_dependency_failed: str | None,
+    qos: str | None,
+    deadline: str | None,
 ) -> int:
     """Change jobs that have not ended: each on its own, one line for each; the exit code is the worst of theirs."""
     from hal.core.model import parse_duration, parse_task_ref
 
     fields: dict[str, Any] = {"priority": priority, "name": name, "queue": queue, "account": account}
-    fields |= {"max_running": max_running, "on_dependency_failed": on_dependency_failed}
-    if begin is not None:
+    fields |= {"max_running": max_running, "on_dependency_failed": on_dependency_failed, "qos": qos}
+    if begin is not None or deadline is not None:
         from hal.client.specs import instant_ms
 
-        fields["begin_at_ms"] = instant_ms(begin)
+        fields["begin_at_ms"] = None if begin is None else instant_ms(begin)
+        fields["deadline_ms"] = None if deadline is None else instant_ms(deadline, "deadline")
     if walltime is not None:
         fields["walltime"] = str(parse_duration(walltime, field="--walltime"))
     fields = {key: value for key, value in fields.items() if value is not None}

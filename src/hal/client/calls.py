@@ -78,12 +78,12 @@ def submit(specs: Sequence[JobSpec], *, dry_run: bool = False, key: str | None =
         headers={"Idempotency-Key": key or fresh_key()},
         wait_s=len(specs) / JOBS_A_SECOND,
     )
-    return Call(request, _reader(Submitted))
+    return Call(request, reader(Submitted))
 
 
 def job(job_id: str) -> Call[JobInfo]:
     """GET /v1/jobs/{id}"""
-    return Call(_get(f"/v1/jobs/{_part(job_id)}"), _reader(JobInfo))
+    return Call(get(f"/v1/jobs/{_part(job_id)}"), reader(JobInfo))
 
 
 def wait(job_id: str, timeout_s: float) -> Call[JobInfo]:
@@ -91,28 +91,28 @@ def wait(job_id: str, timeout_s: float) -> Call[JobInfo]:
     request = Request(
         "GET", f"/v1/jobs/{_part(job_id)}/wait", query={"timeout_s": f"{timeout_s:.3f}"}, wait_s=timeout_s
     )
-    return Call(request, _reader(JobInfo))
+    return Call(request, reader(JobInfo))
 
 
 def jobs(filters: Mapping[str, str], *, limit: int = PAGE_ITEMS, cursor: str = "") -> Call[Page[JobInfo]]:
     """GET /v1/jobs"""
-    return Call(_page("/v1/jobs", filters, limit, cursor), _page_reader("jobs", JobInfo))
+    return Call(paged("/v1/jobs", filters, limit, cursor), page_reader("jobs", JobInfo))
 
 
 def tasks(job_id: str, *, state: str = "", limit: int = PAGE_ITEMS, cursor: str = "") -> Call[Page[TaskInfo]]:
     """GET /v1/jobs/{id}/tasks"""
     filters = {"state": state} if state else {}
-    return Call(_page(f"/v1/jobs/{_part(job_id)}/tasks", filters, limit, cursor), _page_reader("tasks", TaskInfo))
+    return Call(paged(f"/v1/jobs/{_part(job_id)}/tasks", filters, limit, cursor), page_reader("tasks", TaskInfo))
 
 
 def task(job_id: str, number: int) -> Call[TaskInfo]:
     """GET /v1/jobs/{id}/tasks/{t}: with all its attempts."""
-    return Call(_get(f"/v1/jobs/{_part(job_id)}/tasks/{number}"), _reader(TaskInfo))
+    return Call(get(f"/v1/jobs/{_part(job_id)}/tasks/{number}"), reader(TaskInfo))
 
 
 def update(job_id: str, fields: Mapping[str, Any]) -> Call[JobInfo]:
     """PATCH /v1/jobs/{id}"""
-    return Call(Request("PATCH", f"/v1/jobs/{_part(job_id)}", body=to_json(dict(fields))), _reader(JobInfo))
+    return Call(Request("PATCH", f"/v1/jobs/{_part(job_id)}", body=to_json(dict(fields))), reader(JobInfo))
 
 
 def control(action: str, ids: Sequence[str], filters: Mapping[str, str] | None = None) -> Call[tuple[Outcome, ...]]:
@@ -129,12 +129,12 @@ def control(action: str, ids: Sequence[str], filters: Mapping[str, str] | None =
         # all of it worked: for one job that is enough.
         repeatable=action != "requeue" or (len(ids) == 1 and not filters),
     )
-    return Call(request, _list_reader("results", Outcome))
+    return Call(request, list_reader("results", Outcome))
 
 
 def why(job_id: str) -> Call[WhyInfo]:
     """GET /v1/jobs/{id}/why"""
-    return Call(_get(f"/v1/jobs/{_part(job_id)}/why"), _reader(WhyInfo))
+    return Call(get(f"/v1/jobs/{_part(job_id)}/why"), reader(WhyInfo))
 
 
 def log(
@@ -162,43 +162,43 @@ def log(
 
 def nodes() -> Call[tuple[NodeInfo, ...]]:
     """GET /v1/nodes"""
-    return Call(_get("/v1/nodes"), _list_reader("nodes", NodeInfo))
+    return Call(get("/v1/nodes"), list_reader("nodes", NodeInfo))
 
 
 def node(name: str) -> Call[NodeInfo]:
     """GET /v1/nodes/{name}"""
-    return Call(_get(f"/v1/nodes/{_part(name)}"), _reader(NodeInfo))
+    return Call(get(f"/v1/nodes/{_part(name)}"), reader(NodeInfo))
 
 
 def fence(name: str) -> Call[NodeInfo]:
     """POST /v1/nodes/{name}/fence"""
-    return Call(Request("POST", f"/v1/nodes/{_part(name)}/fence", body=b"{}"), _reader(NodeInfo))
+    return Call(Request("POST", f"/v1/nodes/{_part(name)}/fence", body=b"{}"), reader(NodeInfo))
 
 
 def queues() -> Call[tuple[QueueInfo, ...]]:
     """GET /v1/queues"""
-    return Call(_get("/v1/queues"), _list_reader("queues", QueueInfo))
+    return Call(get("/v1/queues"), list_reader("queues", QueueInfo))
 
 
 def shares() -> Call[tuple[ShareInfo, ...]]:
     """GET /v1/shares"""
-    return Call(_get("/v1/shares"), _list_reader("shares", ShareInfo))
+    return Call(get("/v1/shares"), list_reader("shares", ShareInfo))
 
 
 def ledgers() -> Call[tuple[LedgerInfo, ...]]:
     """GET /v1/ledgers"""
-    return Call(_get("/v1/ledgers"), _list_reader("ledgers", LedgerInfo))
+    return Call(get("/v1/ledgers"), list_reader("ledgers", LedgerInfo))
 
 
 def priority(job: int) -> Call[PriorityInfo]:
     """GET /v1/jobs/{job}/priority"""
-    return Call(_get(f"/v1/jobs/{job}/priority"), _reader(PriorityInfo))
+    return Call(get(f"/v1/jobs/{job}/priority"), reader(PriorityInfo))
 
 
 def events(after: int, *, job_id: str = "", limit: int = PAGE_ITEMS) -> Call[Page[EventInfo]]:
     """GET /v1/events, one page."""
     query = {"after": str(after), "limit": str(limit)} | ({"job": job_id} if job_id else {})
-    return Call(Request("GET", "/v1/events", query=query), _page_reader("events", EventInfo))
+    return Call(Request("GET", "/v1/events", query=query), page_reader("events", EventInfo))
 
 
 def event_stream(after: int | None, *, job_id: str = "") -> Request:
@@ -210,12 +210,12 @@ def event_stream(after: int | None, *, job_id: str = "") -> Request:
 
 def health() -> Call[HealthInfo]:
     """GET /v1/health"""
-    return Call(_get("/v1/health"), _reader(HealthInfo))
+    return Call(get("/v1/health"), reader(HealthInfo))
 
 
 def version() -> Call[dict[str, Any]]:
     """GET /v1/version"""
-    return Call(_get("/v1/version"), _reader(dict[str, Any]))
+    return Call(get("/v1/version"), reader(dict[str, Any]))
 
 
 def read_event(sent: ServerEvent) -> EventInfo | None:
@@ -267,11 +267,13 @@ def fresh_key() -> str:
     return os.urandom(16).hex()
 
 
-def _get(path: str) -> Request:
+def get(path: str) -> Request:
+    """A request that only reads."""
     return Request("GET", path)
 
 
-def _page(path: str, filters: Mapping[str, str], limit: int, cursor: str) -> Request:
+def paged(path: str, filters: Mapping[str, str], limit: int, cursor: str) -> Request:
+    """A request for one page of a listing."""
     return Request("GET", path, query={**filters, "limit": str(limit)} | ({"cursor": cursor} if cursor else {}))
 
 
@@ -282,11 +284,12 @@ def _part(text: str) -> str:
     return quote(text, safe="")
 
 
-def _reader(kind: type[T]) -> Callable[[Answer], T]:
+def reader(kind: type[T]) -> Callable[[Answer], T]:
+    """How an answer that is one value is read."""
     return lambda answer: _decode(answer.body, kind)
 
 
-def _page_reader(name: str, kind: type[T]) -> Callable[[Answer], Page[T]]:
+def page_reader(name: str, kind: type[T]) -> Callable[[Answer], Page[T]]:
     """A table with a list under `name` and, when there is more, a `cursor`."""
 
     def read(answer: Answer) -> Page[T]:
@@ -297,8 +300,9 @@ def _page_reader(name: str, kind: type[T]) -> Callable[[Answer], Page[T]]:
     return read
 
 
-def _list_reader(name: str, kind: type[T]) -> Callable[[Answer], tuple[T, ...]]:
-    read_page = _page_reader(name, kind)
+def list_reader(name: str, kind: type[T]) -> Callable[[Answer], tuple[T, ...]]:
+    """How an answer that is a list under `name` is read."""
+    read_page = page_reader(name, kind)
     return lambda answer: read_page(answer).items
 
 

@@ -63,6 +63,12 @@ class JobOptions(TypedDict, total=False):
     queue: str
     account: str
     user: str
+    qos: str
+    """Quality of service; default: the queue's."""
+    licences: str | Sequence[str] | Mapping[str, int]
+    """Amounts of the whole cluster held while it runs: 'matlab:2', or {'matlab': 2}."""
+    booking: str
+    """Run inside this booking only."""
     priority: int
     after: Job | AsyncJob | Dependency | int | str | Sequence[Job | AsyncJob | Dependency | int | str]
     """Starts after these jobs have succeeded; 'afterany:42' and the like for other kinds, 'afterok:42 & (43 | 44)'."""
@@ -81,12 +87,26 @@ class JobOptions(TypedDict, total=False):
     """Text of a script, instead of a command."""
     begin: float | str | datetime | timedelta
     """Not before: a datetime, ISO text, seconds since 1970; a timedelta or 'now+2h' from now on."""
+    deadline: float | str | datetime | timedelta
+    """To have ended by then; as `begin`."""
     signal: Mapping[str, Any] | LimitSignal
     """Sent before the walltime ends: {'name': 'USR1', 'before': '5m'}."""
 
 
 _KEYWORDS = frozenset(JobOptions.__annotations__)
-_SAME_NAME = ("name", "queue", "account", "user", "priority", "nodes", "hold", "script", "on_dependency_failed")
+_SAME_NAME = (
+    "name",
+    "queue",
+    "account",
+    "user",
+    "qos",
+    "booking",
+    "priority",
+    "nodes",
+    "hold",
+    "script",
+    "on_dependency_failed",
+)
 
 
 def sent_environment(environ: Mapping[str, str]) -> dict[str, str]:
@@ -138,6 +158,10 @@ def spec_from_options(
         plain["constraints"] = _listed(given["constraints"])
     if "begin" in given:
         plain["begin_at_ms"] = instant_ms(given["begin"])
+    if "deadline" in given:
+        plain["deadline_ms"] = instant_ms(given["deadline"], "deadline")
+    if "licences" in given:
+        plain["licences"] = given["licences"]
     if "signal" in given:
         plain["signal"] = given["signal"]
     return spec_from_plain({key: _as_plain(value) for key, value in plain.items()})
@@ -227,34 +251,34 @@ def _dependencies(value: Any) -> tuple[Dependency, ...]:
     return parse_dependencies(str(getattr(value, "id", value)))
 
 
-def instant_ms(value: Any) -> int:
+def instant_ms(value: Any, field: str = "begin") -> int:
     """Milliseconds since 1970 of a datetime, ISO text (local time without a zone), seconds, or `now+2h`, `+2h`.
 
     Raises:
-        SpecError: none of these.
+        SpecError: none of these; names `field`.
     """
     if isinstance(value, timedelta):
         value = time.time() + value.total_seconds()
     if isinstance(value, str):
-        value = _instant(value.strip())
+        value = _instant(value.strip(), field)
     if isinstance(value, datetime):
         value = value.timestamp()
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise SpecError(f"begin: expected a datetime or seconds since 1970, got {value!r}")
+        raise SpecError(f"{field}: expected a datetime or seconds since 1970, got {value!r}")
     return round(value * 1000)
 
 
-def _instant(text: str) -> float | datetime:
+def _instant(text: str, field: str) -> float | datetime:
     relative = text.removeprefix("now")
     if not relative:
         return time.time()
     if relative.startswith("+"):
-        return time.time() + parse_duration(relative[1:].strip(), field="begin") / 1000
+        return time.time() + parse_duration(relative[1:].strip(), field=field) / 1000
     try:
         return datetime.fromisoformat(text)
     except ValueError:
         raise SpecError(
-            f"begin: '{text}' is not an instant",
+            f"{field}: '{text}' is not an instant",
             hint="write it like 2030-01-31T18:00, with a zone if not local, or now+2h",
         ) from None
 

@@ -34,7 +34,7 @@ MAX_RULES = 100
 class EngineSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[engine]`"""
 
-    order: str = "fcfs"
+    order: str = "priority"
     placement: str = "first-fit"
     backfill: Backfill = Backfill.EASY
     slice_work: int = DEFAULT_SLICE_WORK

@@ -89,7 +89,7 @@ def admitted(
     if (owner, quality) != (spec.user, spec.qos):
         spec = replace(spec, user=owner, qos=quality)
     limits = limits_of(spec, policy, known)
-    _check_size(spec, limits)
+    _check_size(spec, limits, policy)
     _check_licences(spec, policy)
     booking = _booking(spec, policy, now_ms)
     walltime = check_walltime(spec.walltime, _longest(queue, qos, limits, booking), queue.default_walltime)
@@ -233,11 +233,11 @@ def _valid(what: str, names: Iterable[str]) -> str:
 # ── how much ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _check_size(spec: JobSpec, limits: list[Limit]) -> None:
+def _check_size(spec: JobSpec, limits: list[Limit], policy: Policy) -> None:
     for limit in limits:
         if limit.max_nodes is not None and spec.nodes > limit.max_nodes:
             raise SpecError(
-                f"nodes: {spec.nodes} for one task; limit '{limit.name}' ({_where(limit, spec)}) allows "
+                f"nodes: {spec.nodes} for one task; limit '{limit.name}' ({_where(limit, spec, policy)}) allows "
                 f"{limit.max_nodes}",
                 hint=f"ask for at most {limit.max_nodes}",
             )
@@ -247,14 +247,14 @@ def _check_size(spec: JobSpec, limits: list[Limit]) -> None:
                 nodes = f" on {spec.nodes} nodes" if spec.nodes > 1 else ""
                 raise SpecError(
                     f"request: {format_amount(name, asked)} {name}{nodes} for one task; limit '{limit.name}' "
-                    f"({_where(limit, spec)}) allows {format_amount(name, most)}",
+                    f"({_where(limit, spec, policy)}) allows {format_amount(name, most)}",
                     hint=f"ask for at most {format_amount(name, most // spec.nodes)} {name} per node",
                 )
 
 
-def _where(limit: Limit, spec: JobSpec) -> str:
-    owner = owner_of(spec)
-    return named(limit, (owner.queue, owner.account, owner.user, owner.qos))
+def _where(limit: Limit, spec: JobSpec, policy: Policy) -> str:
+    found = ledger(limit, owner_of(spec), policy.accounts)
+    return "everybody" if found is None else named(limit, found)
 
 
 def _check_licences(spec: JobSpec, policy: Policy) -> None:

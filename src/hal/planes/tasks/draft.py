@@ -103,7 +103,21 @@ class EngineFeed:
         request = self._interning.class_index(job.request)
         owner = self._interning.owner_index(job.owner)
         self._rows.append(
-            (job.id, first, count, attempt, request, owner, limits[0], job.submit_ms, eligible_ms, 0, limits[1], -1, 0)
+            (
+                job.id,
+                first,
+                count,
+                attempt,
+                request,
+                owner,
+                limits[0],
+                job.submit_ms,
+                eligible_ms,
+                0,
+                limits[1],
+                -1,
+                job.spec.deadline_ms,
+            )
         )
 
     def withdraw(self, job: int, first: int, count: int) -> None:

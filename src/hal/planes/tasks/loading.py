@@ -187,7 +187,7 @@ def _adopted(table: JobTable) -> AllocationsAdopted | None:
                     -1,
                     len(places),
                     len(attempt.nodes),
-                    0,
+                    job.spec.deadline_ms,
                 )
             )
             places.extend(names[name] for name in attempt.nodes)

@@ -113,9 +113,7 @@ class Waiting:
         raise ConflictError(
             f"limit '{limit.name}' allows {named(limit, key[1])} {most} waiting tasks; {wait} wait already, and this "
             f"would add {tasks}",
-            hint=f"submit at most {left} more now, or wait until some have started"
-            if left
-            else "wait until some start",
+            hint=f"add at most {left} now, or wait until some have started" if left else "wait until some have started",
         )
 
     def _count(self, job_id: int, job: LiveJob | None) -> None:

@@ -1,0 +1,102 @@
+"""How a change of the policy is asked for and shown: `--dry-run`, `--note`, what differs, what it means for jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+
+from hal.cli.screen import Screen
+from hal.cli.wording import instant
+from hal.client.policy_views import PolicyChange, PolicyDifference, PolicyEffects
+
+MAX_LINES = 20
+"""Jobs or limits that a table of effects lists; JSON has all that the controller tells."""
+
+
+def change_options() -> list[click.Option]:
+    """Options of every command that changes the policy."""
+    return [
+        click.Option(["--dry-run"], is_flag=True, help="Change nothing; tell what would change, and what it means."),
+        click.Option(["--note"], metavar="TEXT", help="Why, for the history."),
+    ]
+
+
+def show_change(screen: Screen, change: PolicyChange) -> None:
+    """What was changed, or would be."""
+
+    def render() -> None:
+        show_differences(screen, change.changes)
+        if not change.changes:
+            screen.note(f"nothing changes: version {change.version} says so already")
+        elif change.dry_run:
+            screen.note(f"a dry run: version {change.version} holds still")
+        else:
+            screen.note(f"version {change.version} of the policy holds now")
+        if change.effects is not None:
+            _show_effects(screen, change.effects)
+
+    screen.show(change, render)
+
+
+def show_differences(screen: Screen, differences: Sequence[PolicyDifference]) -> None:
+    """One line a field: `queues.short max_walltime: 15m > 30m`."""
+    for one in differences:
+        if one.field:
+            nothing = "none" if one.entry in ("licences", "users") else "default"
+            before, after = (
+                nothing if value is None else written(one.field, value) for value in (one.before, one.after)
+            )
+            screen.line(f"{one.entry} {one.field}: {before} > {after}")
+        elif one.before is None:
+            screen.line(f"+ {one.entry} {_fields(one.after)}".rstrip())
+        else:
+            screen.line(f"- {one.entry} {_fields(one.before)}".rstrip())
+
+
+def _show_effects(screen: Screen, effects: PolicyEffects) -> None:
+    if effects.refused_jobs:
+        screen.line(f"waiting jobs that would be refused today, but go on: {effects.refused_jobs}")
+        for job in effects.refused[:MAX_LINES]:
+            screen.line(f"  {job.job}: {job.reason}")
+    if effects.over_limits:
+        screen.line("exceeded already, so nothing more starts or is accepted there until it falls:")
+        for over in effects.over[:MAX_LINES]:
+            screen.line(f"  {over.limit} ({over.whose}): {over.now} {over.what} of {over.allowed}")
+    if not (effects.refused_jobs or effects.over_limits):
+        screen.note(f"live jobs looked at: {effects.examined}; it concerns none of them")
+
+
+def _fields(entry: Any) -> str:
+    if not isinstance(entry, Mapping):
+        return written("", entry)
+    return ", ".join(f"{field} {written(field, value)}" for field, value in entry.items())
+
+
+def written(field: str, value: Any) -> str:
+    """A plain value as people write it; an instant as local time."""
+    if value is None:
+        return "default"
+    if field.endswith("_ms") and isinstance(value, int):
+        return instant(value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Mapping):
+        if "label" in value:
+            return _rule(value)
+        return ",".join(f"{name}={written('', one)}" for name, one in value.items())
+    if isinstance(value, list | tuple):
+        return ", ".join(written("", one) for one in value)
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value)
+
+
+def _rule(rule: Mapping[str, Any]) -> str:
+    """A condition on labels, as it is typed."""
+    values = "|".join(rule.get("values", ()))
+    sign = {"in": "=", "not-in": "!="}.get(rule.get("op", "in"))
+    if sign is None:
+        return rule["label"] if rule["op"] == "exists" else f"!{rule['label']}"
+    return f"{rule['label']}{sign}{values}"

@@ -1,0 +1,37 @@
+"""`hal queue`: the queues of the policy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hal.cli.policy_nouns import noun
+from hal.core.model.policy import Queue
+from hal.core.model.policy_change import Kind
+
+
+def _row(entry: Queue) -> Mapping[str, str]:
+    return {
+        "state": "open" if entry.open else "closed",
+        "priority": str(entry.priority or ""),
+        "order": entry.order.value,
+        "default": str(entry.default_walltime or ""),
+        "max": str(entry.max_walltime or ""),
+        "qos": ",".join(entry.qos) or entry.default_qos,
+        "accounts": ",".join(entry.accounts),
+        "users": ",".join(entry.users),
+        "hours": "; ".join(entry.hours),
+        "description": entry.description,
+    }
+
+
+queue = noun(
+    Kind.QUEUE,
+    Queue,
+    _row,
+    text="Queues: who may use them, how long jobs may be, who goes first.",
+    examples="""
+    hal queue add short --max-walltime 15m --priority 10
+    hal queue set short --accounts physics,biology --dry-run
+    hal queue set short --no-open        # accepts nothing new; what was accepted still runs
+    """,
+)
