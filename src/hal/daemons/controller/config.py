@@ -24,6 +24,7 @@ POLICY_TABLES = tuple(name for name in Policy.__struct_fields__ if name != "vers
 NO_POLICY = policy_from_plain({})
 """What an empty file declares."""
 DEFAULT_REQUEST_BYTES = 128 << 20
+DEFAULT_ORDER = "priority"
 DEFAULT_SLICE_WORK = 50_000
 """Work of one slice of scheduling: 2 ms or so on one core, so that reports and requests are never kept waiting long."""
 MIN_SLICE_WORK = 100
@@ -34,7 +35,7 @@ MAX_RULES = 100
 class EngineSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[engine]`"""
 
-    order: str = "priority"
+    order: str = DEFAULT_ORDER
     placement: str = "first-fit"
     backfill: Backfill = Backfill.EASY
     slice_work: int = DEFAULT_SLICE_WORK
@@ -79,7 +80,7 @@ class ConfigFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class Config(Struct, frozen=True, kw_only=True):
     """What the controller is told to be."""
 
-    engine: EngineConfig = EngineConfig(slice_work=DEFAULT_SLICE_WORK)
+    engine: EngineConfig = EngineConfig(order=DEFAULT_ORDER, slice_work=DEFAULT_SLICE_WORK)
     admit: tuple[str, ...] = ()
     """Rules for submissions, by name."""
     policy: Policy = NO_POLICY
