@@ -9,7 +9,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 import httpx
 
@@ -47,6 +47,10 @@ from hal.client.views import (
     ShareInfo,
 )
 from hal.core.model import UnreachableError
+
+if TYPE_CHECKING:
+    from hal.client.policy_views import LicenceInfo, PolicyChange, PolicyInfo
+    from hal.core.model.policy_change import Operation
 
 T = TypeVar("T")
 
@@ -176,6 +180,34 @@ class AsyncClient:
     async def queues(self) -> list[QueueInfo]:
         """All queues."""
         return list(await self.call(calls.queues()))
+
+    async def policy(self, version: int | None = None) -> PolicyInfo:
+        """As `Client.policy`."""
+        from hal.client import policy_calls
+
+        return await self.call(policy_calls.policy(version))
+
+    async def change_policy(
+        self, *operations: Operation, version: int | None = None, dry_run: bool = False, note: str = ""
+    ) -> PolicyChange:
+        """As `Client.change_policy`."""
+        from hal.client import policy_calls
+
+        return await self.call(policy_calls.change_policy(operations, version=version, dry_run=dry_run, note=note))
+
+    async def put_policy(
+        self, policy: Mapping[str, Any], *, version: int, dry_run: bool = False, note: str = ""
+    ) -> PolicyChange:
+        """As `Client.put_policy`."""
+        from hal.client import policy_calls
+
+        return await self.call(policy_calls.put_policy(policy, version=version, dry_run=dry_run, note=note))
+
+    async def licences(self) -> list[LicenceInfo]:
+        """As `Client.licences`."""
+        from hal.client import policy_calls
+
+        return list(await self.call(policy_calls.licences()))
 
     async def shares(self) -> list[ShareInfo]:
         """The tree of shares: what is meant for whom, what they have had."""

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from hal.client import calls
 from hal.client.address import Address, find_address
@@ -34,6 +34,10 @@ from hal.client.views import (
     QueueInfo,
     ShareInfo,
 )
+
+if TYPE_CHECKING:
+    from hal.client.policy_views import LicenceInfo, PolicyChange, PolicyInfo
+    from hal.core.model.policy_change import Operation
 
 T = TypeVar("T")
 
@@ -195,6 +199,49 @@ class Client:
     def queues(self) -> list[QueueInfo]:
         """All queues."""
         return list(self.call(calls.queues()))
+
+    def policy(self, version: int | None = None) -> PolicyInfo:
+        """The policy that holds, or that version.
+
+        Raises:
+            NotFoundError: the version is not kept.
+        """
+        from hal.client import policy_calls
+
+        return self.call(policy_calls.policy(version))
+
+    def change_policy(
+        self, *operations: Operation, version: int | None = None, dry_run: bool = False, note: str = ""
+    ) -> PolicyChange:
+        """Do all of these to the policy, in one commit, or none.
+
+        Args:
+            version: only when this version holds; None: whichever does.
+            dry_run: change nothing; the answer tells what would change and what it means for live jobs.
+        Raises:
+            ConflictError: another version holds, or an entry to add is there already.
+            SpecError, NotFoundError: it cannot be done; nothing was changed.
+        """
+        from hal.client import policy_calls
+
+        return self.call(policy_calls.change_policy(operations, version=version, dry_run=dry_run, note=note))
+
+    def put_policy(
+        self, policy: Mapping[str, Any], *, version: int, dry_run: bool = False, note: str = ""
+    ) -> PolicyChange:
+        """Let another policy (plain data, as in hal.toml) hold in place of that version.
+
+        Raises: as `change_policy`.
+        """
+        from hal.client import policy_calls
+
+        return self.call(policy_calls.put_policy(policy, version=version, dry_run=dry_run, note=note))
+
+    def licences(self) -> list[LicenceInfo]:
+        """Amounts of the whole cluster: total, used, booked, free."""
+        from hal.client import policy_calls
+
+        return list(self.call(policy_calls.licences()))
 
     def shares(self) -> list[ShareInfo]:
         """The tree of shares: what is meant for whom, what they have had."""

@@ -162,3 +162,19 @@ def test_licences_are_listed_with_what_running_tasks_hold(hal_home: Path) -> Non
         assert "there are 10" in refused.json()["detail"]
 
     on_controller(hal_home, body)
+
+
+def test_safety_submissions_at_once_never_exceed_a_limit(hal_home: Path) -> None:
+    """Twenty requests of ten tasks each come together, fifty may wait: five are accepted; a restart counts the same."""
+
+    async def body() -> None:
+        async with running(hal_home) as hal:
+            await change(hal, put("limit", "few", user="*", pending=50))
+            answers = await asyncio.gather(*(hal.http.post("/v1/jobs", json={**SLEEP, "array": 10}) for _ in range(20)))
+            assert sorted(answer.status_code for answer in answers) == [201] * 5 + [409] * 15
+        async with running(hal_home) as hal:
+            assert (await hal.http.post("/v1/jobs", json=SLEEP)).status_code == 409
+            await hal.http.post("/v1/jobs/cancel", json={"ids": ["1"]})
+            assert (await hal.http.post("/v1/jobs", json={**SLEEP, "array": 10})).status_code == 201
+
+    asyncio.run(body())
