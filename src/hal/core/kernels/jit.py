@@ -22,6 +22,8 @@ SOURCES: Final = (
     "treap",
     "tables",
     "rows",
+    "ledgers",
+    "shares",
     "pending",
     "running",
     "placing",
