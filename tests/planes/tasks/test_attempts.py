@@ -82,6 +82,20 @@ def test_a_refused_start_is_tried_again_and_not_counted() -> None:
     assert ended_state(plane.commit()) is AttemptState.FAILED
 
 
+def test_an_attempt_whose_number_a_keeper_has_buried_is_tried_again() -> None:
+    """A power failure took attempt 1 from the store, not from the keeper: the next start of that number is refused as
+    already ended, and the task does not stay allocated for ever. What ended here before is not touched by it."""
+    plane = SmallPlane()
+    (job,) = plane.submit({"nodes": 2})
+    plane.start((job, 0))
+    plane.end(job, rank=0)
+    plane.plane.refused("n1", [Refusal(StepId(job, 0, 1, 0), "already-ended", "")], 1_000)
+    assert plane.commit().empty
+    plane.plane.refused("n2", [Refusal(StepId(job, 0, 1, 1), "already-ended", "")], 1_000)
+    plane.commit()
+    assert plane.engine.pending[(job, 0)][0] == 2
+
+
 def test_one_task_of_an_array_is_held_released_and_cancelled_alone() -> None:
     """Its neighbours keep waiting for resources all the time."""
     plane = SmallPlane()

@@ -33,17 +33,19 @@ class Engine:
 
     # ── deciding ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def begin(self, events: Iterable[Event], use: SharesLoaded | None = None) -> None:
-        """Forget everything but what was used and start from these; `use`: of an earlier controller."""
+    def begin(self, events: Iterable[Event], now_ms: int, use: SharesLoaded | None = None) -> None:
+        """Forget everything but what was used and start from these; `use`: of an earlier controller.
+
+        The clock is set first: use and hours are told as of an instant, and a clock that stands at 1970 would find
+        what has been used since grown beyond all numbers.
+        """
         settled = use or self.settled_use()
         self._plans = []
         self.state = State(self._config)
         self._scheduler = Scheduler(self.state, self)
+        self.feed((ClockAdvanced(max(now_ms, settled.at_ms if settled is not None else 0)),))
         self.feed(events)
         if settled is not None:
-            # Use is told as of an instant: a clock that stands at 1970 would find it grown beyond all numbers.
-            if settled.at_ms > self.state.clock_ms:
-                self.feed((ClockAdvanced(settled.at_ms),))
             self.feed((settled,))
 
     def settled_use(self) -> SharesLoaded | None:

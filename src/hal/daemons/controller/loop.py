@@ -185,7 +185,7 @@ class ControlLoop:
 
     def _undone(self, reports: list[Report], calls: list[Call[Any]], error: StoreError) -> None:
         self._plane.undo()
-        self._engine.begin(self._plane.engine_events())
+        self._engine.begin(self._plane.engine_events(), self._clock.now_ms())
         self.inbox.put_back(reports)
         for call in calls:
             call.failed(error)

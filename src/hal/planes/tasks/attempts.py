@@ -59,8 +59,6 @@ NEVER_AN_END = frozenset({AttemptState.REFUSED, AttemptState.LOST, AttemptState.
 REFUSED_CAUSE = "refused"
 LOST_CAUSE = "lost"
 SPAWN_FAILED_CAUSE = "spawn-failed"
-_IGNORED_REFUSALS = frozenset({"already-ended"})
-"""The exit of that step was acknowledged before: the keeper was asked twice."""
 
 
 def order_stop(table: JobTable, job: LiveJob, attempt: Attempt, reason: StopReason) -> None:
@@ -140,10 +138,14 @@ def exited(table: JobTable, node: str, exits: Sequence[StepExit], now_ms: int) -
 
 
 def refused(table: JobTable, node: str, refusals: Sequence[Refusal], now_ms: int) -> None:
-    """These steps were not started; no process of them exists."""
+    """These steps were not started; no process of them exists.
+
+    `already-ended` of an attempt that is active here: a power failure took from the store an attempt of this number,
+    and not from the keeper. Its end is not known any more; what is told now is that it does not run.
+    """
     touched: dict[int, LiveJob] = {}
     for refusal in refusals:
-        found = None if refusal.code in _IGNORED_REFUSALS else _active(table, node, refusal.step)
+        found = _active(table, node, refusal.step)
         if found is None:
             continue
         job, attempt = table.touch(refusal.step.job), found[1]
