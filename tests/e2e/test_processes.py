@@ -181,6 +181,27 @@ def test_the_layout_of_a_killed_hal_comes_back(own_hal: LiveHal) -> None:
 
 
 @pytest.mark.slow
+def test_a_controller_that_is_killed_while_hal_up_waits_for_it_is_started(own_hal: LiveHal) -> None:
+    """`hal up` has begun to ask the controller, which does not answer, and then is gone."""
+    own_hal.up(*SMALL)
+    old = running(own_hal.home.controller_pid)
+    assert old is not None
+    os.kill(old.pid, signal.SIGSTOP)
+    up = own_hal.start("up")
+    until(lambda: _connections(own_hal.home.api_socket()) > 1, "hal up never asked the controller")
+    kill_now(own_hal, "controller")
+    _, said = up.communicate(timeout=2 * DEADLINE_S)
+    assert up.returncode == 0, said
+    assert running(own_hal.home.controller_pid) not in (None, old)
+    assert own_hal.run("run", "--", "true").code == 0
+
+
+def _connections(socket: Path) -> int:
+    """Unix sockets of that path: the one that listens, and one for each connection."""
+    return sum(line.endswith(f" {socket}") for line in Path("/proc/net/unix").read_text().splitlines())
+
+
+@pytest.mark.slow
 def test_tcp_needs_the_token_of_the_home(own_hal: LiveHal) -> None:
     """Loopback, 401 without it; the command line speaks to it by URL."""
     import socket

@@ -41,15 +41,13 @@ def start_missing(screen: Screen, home: Home, layout: Layout, saved: Layout | No
     client = Client(Address(home=home), reconnect_s=0.0)
     try:
         with Progress(screen) as progress:
-            if controller.identity is None:
-                controller = processes.start_controller(home, layout.tcp)
-                started.append(controller)
             waiting = _Waiting(screen, home, progress, started)
-            waiting.until(lambda: _healthy(client), HEALTHY_S, "the controller", controller)
+            answers = partial(_answers, client, home, layout, started)
+            waiting.until(answers, HEALTHY_S, "the controller", controller)
             for plan in layout.nodes:
                 _start_gone(home, plan, started)
             for plan in layout.nodes:
-                joined = partial(_there, client, home, plan, started)
+                joined = partial(_there, client, home, layout, plan, started)
                 waiting.until(joined, JOINED_S, f"node {plan.name}", processes.agent(home, plan.name))
     except BaseException:
         for process in reversed(started):
@@ -132,8 +130,18 @@ def _start_gone(home: Home, plan: NodePlan, started: list[Process]) -> None:
         started.append(processes.start_keeper(home, plan))
 
 
-def _there(client: Client, home: Home, plan: NodePlan, started: list[Process]) -> bool:
-    """The node has joined; what ran of it when this began, and has been killed since, is started."""
+def _answers(client: Client, home: Home, layout: Layout, started: list[Process]) -> bool:
+    """The controller answers; started, once, when none runs: also one that was killed since this began."""
+    controller = processes.controller(home)
+    if not any(process.name == controller.name for process in started) and not controller.identity:
+        started.append(processes.start_controller(home, layout.tcp))
+    return _healthy(client)
+
+
+def _there(client: Client, home: Home, layout: Layout, plan: NodePlan, started: list[Process]) -> bool:
+    """The node has joined; what ran of it, or of the controller, and has been killed since, is started."""
+    if not _answers(client, home, layout, started):
+        return False
     _start_gone(home, plan, started)
     return _joined(client, plan.name)
 
