@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -83,6 +84,18 @@ def test_a_controller_with_it_decides_by_it(site: Path, monkeypatch: pytest.Monk
         assert (await hal.ended(good))["state"] == "succeeded"
 
     on_controller(hal_home, body, read_config((EXAMPLE / "hal.toml").read_text()))
+
+
+def test_a_log_is_simulated_by_it(site: Path, tmp_path: Path) -> None:
+    """`hal simulate --config`: the wide job goes first, its rule puts both into `commons`."""
+    lines = [f"{n} 0 -1 10 {procs} -1 -1 {procs} 10 -1 1 1 -1 -1 -1 -1 -1 -1\n" for n, procs in ((1, 1), (2, 8))]
+    (tmp_path / "two.swf").write_text("".join(lines))
+    machine = ("--nodes", "4", "--cpus-per-node", "2", "--json")
+    options = ("--config", str(EXAMPLE / "hal.toml"), "--out-jobs", "jobs.csv", *machine)
+    (run,) = json.loads(ran("-m", "hal.cli.main", "simulate", "two.swf", *options, at=tmp_path, site=site))
+    assert [party["name"] for party in run["accounts"]] == ["commons"]
+    starts = {line.split(",")[0]: line.split(",")[2] for line in (tmp_path / "jobs.csv").read_text().splitlines()[1:]}
+    assert starts == {"1": "10", "2": "0"}
 
 
 @pytest.mark.slow

@@ -11,14 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from hal.cli.command import command, pass_screen
 from hal.cli.screen import Screen
+from hal.cli.simulate_show import PLAIN_WIDTH, BarUpdate, as_duration, bars, plain_table
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
-    from rich.table import Table
-
     from hal.daemons.twin.machine import Machine
     from hal.daemons.twin.metrics import Metrics
     from hal.daemons.twin.replay import ReplayResult
@@ -28,6 +27,8 @@ EXAMPLES = """
 hal simulate SDSC-SP2.swf.gz --policy fcfs,easy,easy-sjbf --plot waits.svg
 hal simulate log.swf --policy easy --nodes 128 --cpus-per-node 4    # gangs on nodes instead of one pool
 hal simulate log.swf --policy easy --scale-arrivals 0.5 --json      # twice the load, figures for programs
+hal simulate log.swf --config hal.toml --config new.toml --plot shares.svg     # what a change of policy would do
+hal simulate log.swf --config hal.toml --accounts physics=1,biology=2 --until 30d
 """
 
 BAD_LINES_SHOWN = 5
@@ -35,8 +36,6 @@ USERS_SHOWN = 15
 NODES_MAX = 1_000_000
 CPUS_PER_NODE_MAX = 1_000_000_000
 PLOT_FORMATS = (".svg", ".png", ".pdf")
-PLAIN_WIDTH = 132
-"""Columns of a table that is not written to a terminal."""
 
 
 @contextmanager
@@ -107,6 +106,23 @@ def _policy_names(ctx: click.Context, param: click.Parameter, value: str) -> tup
 )
 @click.option("--by-user", is_flag=True, help="Also figures for each user.")
 @click.option(
+    "--config",
+    "configs",
+    multiple=True,
+    metavar="FILE",
+    help="Replay under the policy of a hal.toml instead; several are compared side by side.",
+)
+@click.option(
+    "--accounts",
+    metavar="WHO",
+    help="With --config, whose the jobs are: log, policy, a number, or NAME=PART,… (default: log, else policy).",
+)
+@click.option("--queue", metavar="NAME", help="With --config: all jobs in this queue.")
+@click.option(
+    "--seed", type=click.IntRange(0, (1 << 64) - 1), default=1, show_default=True, help="Of dealing jobs to accounts."
+)
+@click.option("--until", metavar="TIME", help="With --config: stop that long after the first submit (30d, 12h).")
+@click.option(
     "--plot",
     type=click.Path(path_type=Path),
     metavar="FILE",
@@ -132,12 +148,18 @@ def simulate(
     nodes: int | None,
     cpus_per_node: int | None,
     by_user: bool,
+    configs: tuple[str, ...],
+    accounts: str | None,
+    queue: str | None,
+    seed: int,
+    until: str | None,
     plot: Path | None,
     out_jobs: Path | None,
     check: bool,
 ) -> None:
     """Replay a log in the Standard Workload Format on HAL's own engine, and compare policies.
 
+    With --config the whole policy of a hal.toml holds: queues, accounts and shares, QOS, limits, the site's plugins.
     The machine's size comes from the log's header unless --nodes and --cpus-per-node are given. '-' reads standard
     input. See docs/simulate.md for the filter and the definition of every figure.
     """
@@ -145,9 +167,16 @@ def simulate(
         raise click.BadParameter("give a positive number", param_hint="--scale-arrivals")
     if (nodes is None) != (cpus_per_node is None):
         raise click.UsageError("--nodes and --cpus-per-node go together: give both, or neither for one pool")
+    _check_together(configs, accounts, queue, until)
     from hal.daemons.twin.machine import Machine
     from hal.daemons.twin.swf import LogError, read_log, usable_jobs
 
+    _use_cache(screen)
+    sites = []
+    if configs:
+        from hal.cli.simulate_config import read_sites
+
+        sites = read_sites(configs)
     stdin = log == "-"
     read = read_log("standard input" if stdin else log, sys.stdin.buffer if stdin else None)
     if nodes is not None and cpus_per_node is not None:
@@ -161,6 +190,13 @@ def simulate(
         )
     jobs = usable_jobs(read, machine.procs, first=first, scale_arrivals=scale_arrivals)
     _report_bad_lines(read, screen)
+    if sites:
+        from hal.cli.simulate_config import Wanted, compare
+
+        _say_compiling(screen)
+        wanted = Wanted(accounts, queue, seed, until, clairvoyant, by_user, check, plot, out_jobs)
+        compare(screen, read, jobs, machine, sites, wanted)
+        return
     results = _replay_all(jobs, machine, policies, clairvoyant, check, screen)
     if out_jobs is not None:
         _write_jobs(out_jobs, results)
@@ -168,26 +204,37 @@ def simulate(
         from hal.daemons.twin.plot import plot_replays
 
         with written_whole(plot) as unfinished:
-            plot_replays([result for result, _ in results], _title(read, jobs, machine), unfinished)
+            plot_replays([result for result, _ in results], title(read, jobs, machine), unfinished)
     if screen.plain:
         screen.emit(_as_objects(read, jobs, machine, results, by_user))
     else:
         _print_tables(screen, read, jobs, machine, results, by_user)
 
 
-def _load_kernels(screen: Screen) -> None:
-    """Load the engine's kernels before anything is timed; say so when they must be compiled first."""
+def _check_together(configs: tuple[str, ...], accounts: str | None, queue: str | None, until: str | None) -> None:
+    """Raise UsageError for options that do not go together."""
+    if not configs:
+        for name, value in (("--accounts", accounts), ("--queue", queue), ("--until", until)):
+            if value is not None:
+                raise click.UsageError(f"{name} goes with --config: the plain policies know no accounts")
+    elif click.get_current_context().get_parameter_source("policies") is ParameterSource.COMMANDLINE:
+        raise click.UsageError("--policy and --config exclude each other: [engine] backfill of a hal.toml says which")
+
+
+def _use_cache(screen: Screen) -> None:
+    """Set where compiled kernels lie, before anything of the engine is imported."""
     from hal.runtime.home import find_home
 
     os.environ.setdefault("NUMBA_CACHE_DIR", str(find_home(screen.home).cache))
+
+
+def _say_compiling(screen: Screen) -> None:
+    """Say so when the kernels must be compiled first."""
     from hal.core.kernels.jit import kernel_source_hash
 
     compiled = Path(os.environ["NUMBA_CACHE_DIR"]) / f"kernels-{kernel_source_hash()}"
     if next(compiled.rglob("*.nbi"), None) is None:
         screen.note("compiling kernels… (once after an installation or an update; up to a minute)")
-    from hal.daemons.twin.replay import load_kernels
-
-    load_kernels()
 
 
 def _report_bad_lines(log: Log, screen: Screen) -> None:
@@ -204,54 +251,24 @@ def _replay_all(
     jobs: Workload, machine: Machine, policies: tuple[str, ...], clairvoyant: bool, check: bool, screen: Screen
 ) -> list[tuple[ReplayResult, float]]:
     """Each policy's result with the wall time of its replay in seconds; a progress bar where somebody looks."""
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
+    _say_compiling(screen)
+    from hal.daemons.twin.replay import load_kernels, replay
 
-    from hal.cli.tables import console_on
-
-    _load_kernels(screen)
-    from hal.daemons.twin.replay import replay
-
+    load_kernels()
     results: list[tuple[ReplayResult, float]] = []
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        console=console_on(screen.err),
-        transient=True,
-        disable=screen.quiet or not screen.err.isatty(),
-    ) as progress:
+    with bars(screen) as progress:
         for policy in policies:
             bar = progress.add_task(policy, total=jobs.jobs)
             began = time.perf_counter()
             result = replay(
-                jobs, machine, policy, clairvoyant=clairvoyant, check=check, report=_BarUpdate(progress, bar)
+                jobs, machine, policy, clairvoyant=clairvoyant, check=check, report=BarUpdate(progress, bar)
             )
             results.append((result, time.perf_counter() - began))
             progress.update(bar, completed=jobs.jobs)
     return results
 
 
-class _BarUpdate:
-    """Tells a progress bar how many jobs have been submitted."""
-
-    def __init__(self, progress: Progress, bar: TaskID) -> None:
-        self.progress = progress
-        self.bar = bar
-
-    def __call__(self, arrived: int) -> None:
-        self.progress.update(self.bar, completed=arrived)
-
-
-def _title(log: Log, jobs: Workload, machine: Machine) -> str:
+def title(log: Log, jobs: Workload, machine: Machine) -> str:
     where = "one pool" if machine.nodes == 1 else f"{machine.nodes:,} nodes × {machine.cpus_per_node:,}"
     return f"{Path(log.name).name}: {jobs.jobs:,} jobs on {machine.procs:,} processors ({where})"
 
@@ -305,15 +322,15 @@ def _print_tables(
     out = console_on(screen.out)
     if not out.is_terminal:
         out.width = PLAIN_WIDTH
-    title = _title(log, jobs, machine)
+    heading = title(log, jobs, machine)
     if results[0][0].clairvoyant:
-        title += ", clairvoyant"
-    table = _plain_table("", *(result.policy for result, _ in results))
-    columns = [_figures(result.metrics()) for result, _ in results]
+        heading += ", clairvoyant"
+    table = plain_table("", *(result.policy for result, _ in results))
+    columns = [figures_of(result.metrics()) for result, _ in results]
     for figure in columns[0]:
         table.add_row(figure, *(column[figure] for column in columns))
     table.add_row("jobs replayed per second", *(f"{jobs.jobs / replay_s:,.0f}" for _, replay_s in results))
-    out.print(title, style="bold", soft_wrap=True)
+    out.print(heading, style="bold", soft_wrap=True)
     out.print(table)
     if jobs.skipped:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in jobs.skipped.items())
@@ -322,25 +339,15 @@ def _print_tables(
         return
     for result, _ in results:
         users = result.metrics_by_user()
-        table = _plain_table("user", "jobs", *_OF_A_USER.values())
+        table = plain_table("user", "jobs", *_OF_A_USER.values())
         for user, metrics in list(users.items())[:USERS_SHOWN]:
-            figures = _figures(metrics)
+            figures = figures_of(metrics)
             cells = (figures[figure] for figure in _OF_A_USER)
             table.add_row("unknown" if user < 0 else str(user), f"{metrics.jobs:,}", *cells)
         out.print(f"\n{_named(result)}, by user", style="bold", soft_wrap=True)
         out.print(table)
         if len(users) > USERS_SHOWN:
             out.print(f"the {USERS_SHOWN} who used most of {len(users):,}; --json has them all", style="dim")
-
-
-def _plain_table(first: str, *others: str) -> Table:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column(first)
-    for column in others:
-        table.add_column(column, justify="right", no_wrap=True)
-    return table
 
 
 _OF_A_USER = {
@@ -354,36 +361,21 @@ _OF_A_USER = {
 """Figure -> head of its column in the table by user, which must fit 80 columns."""
 
 
-def _figures(metrics: Metrics) -> dict[str, str]:
+def figures_of(metrics: Metrics) -> dict[str, str]:
     """The figures by the names that people read."""
     return {
         "bounded slowdown, mean": f"{metrics.mean_bounded_slowdown:,.2f}",
         "  median": f"{metrics.median_bounded_slowdown:,.2f}",
         "  95th percentile": f"{metrics.p95_bounded_slowdown:,.1f}",
         "  maximum": f"{metrics.max_bounded_slowdown:,.0f}",
-        "wait, mean": _duration(metrics.mean_wait_s),
-        "wait, median": _duration(metrics.median_wait_s),
-        "wait, 95th percentile": _duration(metrics.p95_wait_s),
-        "wait, maximum": _duration(metrics.max_wait_s),
+        "wait, mean": as_duration(metrics.mean_wait_s),
+        "wait, median": as_duration(metrics.median_wait_s),
+        "wait, 95th percentile": as_duration(metrics.p95_wait_s),
+        "wait, maximum": as_duration(metrics.max_wait_s),
         "utilisation": f"{metrics.utilization:.1%}",
-        "makespan": _duration(metrics.makespan_s),
+        "makespan": as_duration(metrics.makespan_s),
     }
 
 
 def _named(result: ReplayResult) -> str:
     return f"{result.policy}, clairvoyant" if result.clairvoyant else result.policy
-
-
-def _duration(seconds: float) -> str:
-    """The two largest units: 3d 4h, 2h 05m, 7m 09s, 12s."""
-    whole = round(seconds)
-    days, rest = divmod(whole, 86_400)
-    hours, rest = divmod(rest, 3600)
-    minutes, left = divmod(rest, 60)
-    if days:
-        return f"{days:,}d {hours}h"
-    if hours:
-        return f"{hours}h {minutes:02d}m"
-    if minutes:
-        return f"{minutes}m {left:02d}s"
-    return f"{left}s"

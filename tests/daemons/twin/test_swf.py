@@ -119,7 +119,7 @@ def test_bulk_and_careful_reading_agree(lines: list[str]) -> None:
     alone = [careful_line(each.encode()) for each in lines]
     good = [[number, *values] for number, values in enumerate(alone, 1) if not isinstance(values, str)]
     columns = (rows.line, rows.job_id, rows.submit_s, rows.run_s, rows.allocated, rows.requested, rows.requested_s)
-    assert np.column_stack([*columns, rows.user]).tolist() == good
+    assert np.column_stack([*columns, rows.user, rows.group, rows.queue]).tolist() == good
     assert [(b.number, b.reason) for b in bad] == [(n, v) for n, v in enumerate(alone, 1) if isinstance(v, str)]
     assert bad_lines == len(bad)
 

@@ -23,21 +23,21 @@ from hal.daemons.twin.replay import ReplayResult
 BINS = 120
 """Time bins of the two curves over time."""
 
-_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
-_INK, _MUTED, _GRID = "#22272e", "#6b7280", "#e5e7eb"
-_STYLE: dict[Any, Any] = {
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+INK, MUTED, _GRID = "#22272e", "#6b7280", "#e5e7eb"
+STYLE: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
     "font.size": 9.0,
-    "text.color": _INK,
-    "axes.edgecolor": _MUTED,
-    "axes.labelcolor": _INK,
+    "text.color": INK,
+    "axes.edgecolor": MUTED,
+    "axes.labelcolor": INK,
     "axes.titlesize": 10.0,
     "axes.titleweight": "bold",
     "axes.titlelocation": "left",
     "axes.spines.top": False,
     "axes.spines.right": False,
-    "xtick.color": _MUTED,
-    "ytick.color": _MUTED,
+    "xtick.color": MUTED,
+    "ytick.color": MUTED,
     "axes.grid": True,
     "grid.color": _GRID,
     "grid.linewidth": 0.8,
@@ -46,7 +46,7 @@ _STYLE: dict[Any, Any] = {
     "svg.hashsalt": "hal",
     "svg.fonttype": "none",
 }
-_DAY_S, _HOUR_S, _MINUTE_S = 86_400, 3_600, 60
+DAY_S, HOUR_S, _MINUTE_S = 86_400, 3_600, 60
 _WAIT_TICKS_S = (0, 60, 600, 3600, 6 * 3600, 86_400, 10 * 86_400, 100 * 86_400, 1000 * 86_400)
 _SPREAD_TICKS_S = (1, 60, 3600, 86_400, 10 * 86_400)
 
@@ -61,9 +61,9 @@ def plot_replays(results: Sequence[ReplayResult], title: str, path: Path) -> Non
     begin = int(min(result.submit_s.min() for result in results))
     end = int(max(result.end_s.max() for result in results))
     edges = np.linspace(begin, end, BINS + 1)
-    unit_s, unit = (_DAY_S, "days") if end - begin > 3 * _DAY_S else (_HOUR_S, "hours")
+    unit_s, unit = (DAY_S, "days") if end - begin > 3 * DAY_S else (HOUR_S, "hours")
     clock = (edges - begin) / unit_s
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         figure = Figure(figsize=(11.0, 5.6 + 0.65 * len(results)), layout="constrained")
         FigureCanvasAgg(figure)
         left, right = figure.subfigures(1, 2, squeeze=False, width_ratios=(2.1, 1.0))[0]
@@ -89,7 +89,7 @@ def plot_replays(results: Sequence[ReplayResult], title: str, path: Path) -> Non
 
 
 def _colours(count: int) -> list[str]:
-    return [_COLOURS[index % len(_COLOURS)] for index in range(count)]
+    return [COLOURS[index % len(COLOURS)] for index in range(count)]
 
 
 def _label(result: ReplayResult) -> str:
@@ -126,7 +126,7 @@ def _use_strip(
     axes.yaxis.set_major_formatter(PercentFormatter(1.0))
     axes.grid(False)
     mean = f"{_label(result)}\n{result.metrics().utilization:.1%}"
-    axes.text(1.01, 0.5, mean, transform=axes.transAxes, va="center", color=_INK)
+    axes.text(1.01, 0.5, mean, transform=axes.transAxes, va="center", color=INK)
 
 
 def _spread_curve(axes: Axes, result: ReplayResult, colour: str) -> None:
@@ -140,7 +140,7 @@ def _dress_waits(axes: Axes) -> None:
     axes.set_yscale("symlog", linthresh=_MINUTE_S, linscale=0.4)
     axes.set_ylim(bottom=0)
     axes.set_yticks([t for t in _WAIT_TICKS_S if t <= max(axes.get_ylim()[1], _MINUTE_S)], minor=False)
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda seconds, _: _short(seconds)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda seconds, _: short(seconds)))
     axes.minorticks_off()
 
 
@@ -149,16 +149,17 @@ def _dress_spread(axes: Axes) -> None:
     axes.set_xscale("log")
     axes.set_xlim(left=1)
     axes.set_xticks([t for t in _SPREAD_TICKS_S if t <= axes.get_xlim()[1]], minor=False)
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda seconds, _: _short(seconds)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda seconds, _: short(seconds)))
     axes.minorticks_off()
     axes.set_ylim(0, 1.02)
     axes.yaxis.set_major_formatter(PercentFormatter(1.0))
 
 
-def _short(seconds: float) -> str:
-    for size, unit in ((_DAY_S, "d"), (_HOUR_S, "h"), (_MINUTE_S, "min")):
+def short(seconds: float) -> str:
+    """A time for a label: its largest unit, three digits that count."""
+    for size, unit in ((DAY_S, "d"), (HOUR_S, "h"), (_MINUTE_S, "min")):
         if seconds >= size:
-            return f"{seconds / size:g} {unit}"
+            return f"{seconds / size:.3g} {unit}"
     return f"{seconds:g} s"
 
 
@@ -168,12 +169,12 @@ def _slowdown_bars(axes: Axes, results: Sequence[ReplayResult]) -> None:
     places = np.arange(len(results))
     axes.set_xscale("log")
     bars = axes.barh(places, [mean - 1.0 for mean in means], left=1.0, color=_colours(len(results)), height=0.6)
-    axes.bar_label(bars, [f"{mean:,.2f}" for mean in means], padding=3, color=_INK)
+    axes.bar_label(bars, [f"{mean:,.2f}" for mean in means], padding=3, color=INK)
     axes.set_yticks(places, [_label(result) for result in results])
     axes.invert_yaxis()
     axes.set_xlim(1.0, max(10.0, max(means)) ** 1.35)
     axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x / 1000:g}k" if x >= 1000 else f"{x:g}"))
     axes.minorticks_off()
     axes.grid(False, axis="y")
-    axes.tick_params(axis="y", length=0, labelcolor=_INK)
+    axes.tick_params(axis="y", length=0, labelcolor=INK)
     axes.set_title("Mean bounded slowdown")

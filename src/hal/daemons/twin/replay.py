@@ -112,7 +112,7 @@ def replay(
     """
     jobs = workload.jobs
     state = State(CONFIGS[policy] if config is None else config)
-    apply(state, NodesChanged(nodes=_nodes(machine)))
+    apply(state, NodesChanged(nodes=node_specs(machine)))
     submits, classes = _submits(workload, machine, clairvoyant)
     owners = (OwnerSpec(),)
     ends = _ends(jobs)
@@ -204,7 +204,8 @@ def load_kernels() -> None:
             replay(tiny, machine, policy)
 
 
-def _nodes(machine: Machine) -> tuple[NodeSpec, ...]:
+def node_specs(machine: Machine) -> tuple[NodeSpec, ...]:
+    """The machine as the engine hears of it: `pool`, or n1, n2, …"""
     if machine.nodes == 1:
         return (NodeSpec("pool", {"cpu": machine.cpus_per_node * _MILLI}),)
     capacity = {"cpu": machine.cpus_per_node * _MILLI}

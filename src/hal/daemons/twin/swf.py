@@ -11,7 +11,7 @@ import gzip
 import io
 import re
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
@@ -36,6 +36,7 @@ _PACKED = {
     b"PK\x03\x04": "zip",
 }
 _HEADER_LINE = re.compile(rb"^[ \t]*;[ \t]*([A-Za-z][A-Za-z0-9_ ]*?)[ \t]*:[ \t]*(.*?)[ \t\r]*$", re.MULTILINE)
+_NUMBERED_LINE = re.compile(rb"^[ \t]*;[ \t]*(Queue|Group)[ \t]*:[ \t]*(\d{1,9})[ \t]+([^ \t\r\n]+)", re.MULTILINE)
 _LEADING_INTEGER = re.compile(r"\s*(\d{1,11})(?![\d.])")
 
 
@@ -53,6 +54,7 @@ class Log:
         rows: the well-formed lines, in file order.
         bad: the first bad lines, with their line numbers (1 is the first line of the file).
         bad_lines: how many bad lines there are in all.
+        queue_names, group_names: what the header calls the queues and groups of these numbers.
     """
 
     name: str
@@ -60,6 +62,14 @@ class Log:
     rows: LogRows
     bad: tuple[BadLine, ...]
     bad_lines: int
+    queue_names: dict[int, str] = field(default_factory=dict)
+    group_names: dict[int, str] = field(default_factory=dict)
+
+    @property
+    def unix_start_s(self) -> int:
+        """The instant of submit time 0, in seconds since 1970; 0 where the header does not say (UnixStartTime)."""
+        match = _LEADING_INTEGER.match(self.header.get("UnixStartTime", ""))
+        return int(match.group(1)) if match else 0
 
     @property
     def machine_procs(self) -> int | None:
@@ -81,6 +91,7 @@ class Workload:
         procs: processors asked for, 1..machine.
         user: the log's user numbers, -1 where it has none.
         skipped: reason -> how many lines were left out for it (bad lines included), only reasons that occurred.
+        group, queue: the log's group and queue numbers, -1 where it has none; None where nothing is known of any job.
     """
 
     id: IntArray
@@ -90,6 +101,8 @@ class Workload:
     procs: IntArray
     user: IntArray
     skipped: dict[str, int]
+    group: IntArray | None = None
+    queue: IntArray | None = None
 
     @property
     def jobs(self) -> int:
@@ -126,7 +139,8 @@ def read_log(path: str | Path, stream: BinaryIO | None = None) -> Log:
             f"{name} has no valid job line: {bad_lines} bad, the first is line {first.number}: {first.reason}",
             hint="expected 18 numbers a line, as in the Standard Workload Format",
         )
-    return Log(name, _header(data), rows, bad, bad_lines)
+    queues, groups = _numbered(data)
+    return Log(name, _header(data), rows, bad, bad_lines, queues, groups)
 
 
 def usable_jobs(log: Log, machine_procs: int, *, first: int | None = None, scale_arrivals: float = 1.0) -> Workload:
@@ -186,6 +200,8 @@ def usable_jobs(log: Log, machine_procs: int, *, first: int | None = None, scale
         procs=np.where(rows.requested[kept] > 0, rows.requested[kept], rows.allocated[kept]),
         user=rows.user[kept],
         skipped=skipped,
+        group=rows.group[kept],
+        queue=rows.queue[kept],
     )
 
 
@@ -227,3 +243,11 @@ def _header(data: bytes) -> dict[str, str]:
     for match in _HEADER_LINE.finditer(data):
         header.setdefault(match.group(1).decode("ascii"), match.group(2).decode("utf-8", "replace"))
     return header
+
+
+def _numbered(data: bytes) -> tuple[dict[int, str], dict[int, str]]:
+    """The header's names of queues and of groups, by number; the first of each number."""
+    names: dict[bytes, dict[int, str]] = {b"Queue": {}, b"Group": {}}
+    for match in _NUMBERED_LINE.finditer(data):
+        names[match.group(1)].setdefault(int(match.group(2)), match.group(3).decode("utf-8", "replace"))
+    return names[b"Queue"], names[b"Group"]

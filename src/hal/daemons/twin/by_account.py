@@ -1,0 +1,165 @@
+"""What a policy gave to whom: for each account (or user) jobs, what they used, waits, and its share against its target.
+
+Pure. Definitions (also in docs/simulate.md):
+- target = the account's part of everything in the tree of shares, among those that have jobs in the log;
+- asked = its part of the processor-seconds of all jobs that were accepted;
+- delivered = its part of the processor-seconds that were used while it had jobs waiting: what a share is about. Nothing
+  (None) for who never waited;
+- waits and slowdowns are of jobs that started.
+O(J log J) for all accounts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hal.daemons.twin.metrics import Metrics, bounded_slowdown, judge
+from hal.daemons.twin.under_policy import PolicyRun
+
+IntArray = NDArray[np.int64]
+FloatArray = NDArray[np.float64]
+
+HOUR_S = 3600
+
+
+@dataclass(frozen=True, slots=True)
+class Party:
+    """Figures of one account or user; shares are parts 0..1. Times in seconds, None where no job started.
+
+    jobs: submitted. refused: of them, not accepted. waiting: not started when the replay ended.
+    """
+
+    name: str
+    jobs: int
+    refused: int
+    waiting: int
+    core_hours: float
+    target: float
+    asked: float
+    delivered: float | None
+    mean_wait_s: float | None
+    median_wait_s: float | None
+    p95_wait_s: float | None
+    mean_bounded_slowdown: float | None
+    p95_bounded_slowdown: float | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fields by name, ready for JSON."""
+        return asdict(self)
+
+
+def by_account(run: PolicyRun) -> list[Party]:
+    """one party for each account that has jobs, who used most first, ties by name; '' is no account."""
+    target: dict[str, float] = {}
+    for (account, _user), part in run.target.items():
+        target[account] = target.get(account, 0.0) + part
+    return _parties(run, run.people.account, run.people.accounts, target)
+
+
+def by_user(run: PolicyRun) -> list[Party]:
+    """One party for each user that has jobs, over all accounts, in the same order."""
+    target: dict[str, float] = {}
+    for (_account, user), part in run.target.items():
+        target[user] = target.get(user, 0.0) + part
+    return _parties(run, run.people.user, run.people.users, target)
+
+
+def overall(run: PolicyRun) -> Metrics | None:
+    """Figures of all jobs that started; None when none did. Utilisation and makespan are of the time replayed."""
+    rows = np.flatnonzero(run.started)
+    if not rows.size:
+        return None
+    submit, start, end, procs = (column[rows] for column in (run.submit_s, run.start_s, run.end_s, run.procs))
+    machine = run.machine.procs
+    span_s = max(run.until_s - int(run.submit_s[0]), 1)
+    used = float(((np.minimum(end, run.until_s) - start) * procs.astype(np.float64)).sum())
+    figures = judge(submit, start, end, procs, machine_procs=machine, span_s=span_s)
+    return replace(figures, utilization=used / (machine * span_s), makespan_s=span_s)
+
+
+class Used:
+    """The processor-seconds that a set of jobs had used by any instant, exactly: an integral of processors in use."""
+
+    def __init__(self, start_s: IntArray, end_s: IntArray, procs: IntArray) -> None:
+        at = np.concatenate([start_s, end_s])
+        change = np.concatenate([procs, -procs])
+        order = np.argsort(at, kind="stable")
+        self._at = at[order].astype(np.float64)
+        busy = np.cumsum(change[order])
+        self._used = np.concatenate([np.zeros(1), np.cumsum(busy[:-1] * np.diff(self._at))])[: self._at.size]
+
+    def by(self, instant_s: FloatArray) -> FloatArray:
+        """Processor-seconds used by these instants; same shape."""
+        if not self._at.size:
+            return np.zeros(instant_s.shape)
+        used: FloatArray = np.interp(instant_s, self._at, self._used)
+        return used
+
+
+def waiting_spans(submit_s: IntArray, start_s: IntArray) -> FloatArray:
+    """The times in which at least one of these jobs waits, disjoint and in order; shape (S, 2), none of them empty."""
+    at = np.concatenate([submit_s, start_s])
+    change = np.concatenate([np.ones(submit_s.size, np.int64), -np.ones(start_s.size, np.int64)])
+    order = np.argsort(at, kind="stable")
+    at, count = at[order], np.cumsum(change[order])
+    last = np.append(at[1:] != at[:-1], np.ones(min(at.size, 1), np.bool_))
+    at, count = at[last], count[last]
+    some = count > 0
+    before = np.zeros(some.size, np.bool_)
+    before[1:] = some[:-1]
+    begins, ends = np.flatnonzero(some & ~before), np.flatnonzero(~some & before)
+    return np.stack([at[begins], at[ends]], axis=1).astype(np.float64)
+
+
+def _parties(run: PolicyRun, member: IntArray, names: tuple[str, ...], target: dict[str, float]) -> list[Party]:
+    member = member[: run.arrived]
+    accepted = run.reason[: run.arrived] < 0
+    started = run.started[: run.arrived]
+    submit, procs = run.submit_s[: run.arrived], run.procs[: run.arrived]
+    # Whoever waits at the end has waited until then; whoever runs then has used what it used until then.
+    start = np.where(started, run.start_s[: run.arrived], run.until_s)
+    end = np.where(started, np.minimum(run.end_s[: run.arrived], run.until_s), run.until_s)
+    everything = Used(start[started], end[started], procs[started])
+    asked_of = np.bincount(member[accepted], minlength=len(names), weights=run.asked_s[: run.arrived][accepted])
+    total_asked = float(asked_of.sum())
+    order = np.argsort(member, kind="stable")
+    parties: list[Party] = []
+    for rows in np.split(order, np.flatnonzero(np.diff(member[order])) + 1) if order.size else []:
+        place = int(member[rows[0]])
+        mine = rows[accepted[rows]]
+        ran = mine[started[mine]]
+        spans = waiting_spans(submit[mine], start[mine])
+        own = Used(start[ran], end[ran], procs[ran])
+        got, given = (float(np.diff(used.by(spans), axis=1).sum()) for used in (own, everything))
+        wait = start[ran] - submit[ran]
+        slowdown = bounded_slowdown(wait, run.end_s[ran] - run.start_s[ran])
+        parties.append(
+            Party(
+                name=names[place],
+                jobs=int(rows.size),
+                refused=int(rows.size - mine.size),
+                waiting=int(mine.size - ran.size),
+                core_hours=float(((end[ran] - start[ran]) * procs[ran]).sum()) / HOUR_S,
+                target=target.get(names[place], 0.0),
+                asked=float(asked_of[place]) / total_asked if total_asked else 0.0,
+                delivered=got / given if given else None,
+                mean_wait_s=_mean(wait),
+                median_wait_s=_percentile(wait, 50),
+                p95_wait_s=_percentile(wait, 95),
+                mean_bounded_slowdown=_mean(slowdown),
+                p95_bounded_slowdown=_percentile(slowdown, 95),
+            )
+        )
+    return sorted(parties, key=lambda party: (-party.core_hours, party.name))
+
+
+def _mean(values: NDArray[Any]) -> float | None:
+    return float(values.mean()) if values.size else None
+
+
+def _percentile(values: NDArray[Any], percent: float) -> float | None:
+    return float(np.percentile(values, percent)) if values.size else None

@@ -1,0 +1,318 @@
+"""Replays a workload under a site's whole policy: admission, queues, shares, limits, and the engine's own loop.
+
+Shell of the engine, as `replay` is for the bare policies: it reads no clock and decides nothing. What is submitted has
+passed the controller's admission; what starts, and when, is what `Scheduler` hands over. Event order of one second of
+the log: ends, then submits in order, then the engine's slices. O(1) Python steps a start.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hal.core.engine import State
+from hal.core.engine.events import END, INF, AttemptsEnded, ClockAdvanced, JobsSubmitted, NodesChanged, submit_rows
+from hal.core.engine.explain import explain
+from hal.core.engine.invariants import check_invariants
+from hal.core.engine.plan import Plan
+from hal.core.engine.scheduler import Scheduler
+from hal.core.engine.views import pending, share_rows
+from hal.core.model import InternalError
+from hal.core.model.policy import DEFAULT_QUEUE
+from hal.daemons.twin.admitting import Admission, Refusal, Site, admit, admitted_people
+from hal.daemons.twin.limit_watch import LimitWatch, WaitingCount
+from hal.daemons.twin.machine import Machine
+from hal.daemons.twin.population import Population
+from hal.daemons.twin.replay import Report, node_specs
+from hal.daemons.twin.swf import Workload
+
+IntArray = NDArray[np.int64]
+
+REPORT_EVERY = 1 << 10
+"""Instants between two calls of `report`."""
+IDLE_WAKES_MAX = 10_000
+"""Calls in a row that the engine may ask for while nothing runs, arrives or starts: what waits then never starts."""
+SLICES_MAX = 1 << 20
+"""Slices of scheduling at one instant: beyond it, the engine spins."""
+EXPLAINED = 1_000
+"""Jobs that never started about which the engine is asked."""
+
+_MILLI = 1000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PolicyRun:
+    """What one site made of a workload; arrays of shape (J,), in the workload's order, in seconds of the log.
+
+    Attributes:
+        people: whose each job is, after admission.
+        start_s: -1 where the job never started: refused, or still waiting when the replay ended.
+        end_s: start + `run_s`; -1 as above. May lie behind `until_s`.
+        run_s: what it runs when it starts: a policy may shorten its walltime.
+        arrived: how many jobs were submitted before the replay ended, the first ones.
+        until_s: when the replay ended.
+        refused: jobs that the policy did not accept, by reason.
+        reason: which of `refused` it was; -1 where it was accepted.
+        waiting: what the engine says of those that wait at the end: reason -> jobs; the first EXPLAINED of them.
+        target: (account, user) -> its part of everything in the tree of shares, as the engine has it.
+        cycles: how many slices of scheduling there were.
+    """
+
+    site: Site
+    clairvoyant: bool
+    machine: Machine
+    people: Population
+    id: IntArray
+    submit_s: IntArray
+    start_s: IntArray
+    end_s: IntArray
+    procs: IntArray
+    run_s: IntArray
+    arrived: int
+    until_s: int
+    refused: tuple[Refusal, ...]
+    reason: IntArray
+    waiting: dict[str, int]
+    target: dict[tuple[str, str], float]
+    cycles: int
+
+    @property
+    def asked_s(self) -> NDArray[np.float64]:
+        """Processor-seconds that each job needs, started or not."""
+        return self.procs.astype(np.float64) * self.run_s
+
+    @property
+    def started(self) -> NDArray[np.bool_]:
+        """Which jobs started."""
+        return self.start_s >= 0
+
+
+def replay_under(
+    workload: Workload,
+    machine: Machine,
+    people: Population,
+    site: Site,
+    *,
+    origin_s: int = 0,
+    until_s: int | None = None,
+    clairvoyant: bool = False,
+    check: bool = False,
+    report: Report | None = None,
+) -> PolicyRun:
+    """Run the workload through admission and engine under a site's policy.
+
+    Args:
+        people: whose each job is; its names must be known to the site (`check_names`).
+        origin_s: the instant of second 0 of the log, since 1970: hours of queues and periods of limits go by it.
+        until_s: stop at this second of the log, whatever waits or runs.
+        clairvoyant: the engine plans with the true run times instead of the limits.
+        check: verify the whole state, and every limit by a count of its own, after every slice (slow).
+        report: gets the number of jobs that need no more work, about every REPORT_EVERY instants.
+    Raises: InternalError when a rule of the site is faulty, or a check fails.
+    """
+    admission = admit(site, workload, machine, people, origin_s * _MILLI)
+    return _Replay(workload, machine, people, site, admission, origin_s, clairvoyant, check).run(until_s, report)
+
+
+def load_site_kernels(site: Site) -> None:
+    """Compile or load every kernel that a replay under this site uses, so that its time is its own."""
+    one = np.ones(3, np.int64)
+    nobody = np.zeros(3, np.int64)
+    tiny = Workload(
+        id=one, submit_s=np.array([0, 0, 1]), run_s=2 * one, limit_s=3 * one, procs=one, user=one, skipped={}
+    )
+    people = Population((DEFAULT_QUEUE,), ("",), ("u1",), nobody, nobody, nobody)
+    replay_under(tiny, Machine(nodes=2, cpus_per_node=1), people, site, until_s=10)
+
+
+class _Replay:
+    """One run: the engine, what arrives, what runs."""
+
+    def __init__(
+        self,
+        workload: Workload,
+        machine: Machine,
+        people: Population,
+        site: Site,
+        admission: Admission,
+        origin_s: int,
+        clairvoyant: bool,
+        check: bool,
+    ) -> None:
+        self.workload, self.machine, self.site = workload, machine, site
+        self.people = admitted_people(people, admission)
+        self.admission = admission
+        self.clairvoyant = clairvoyant
+        self.check = check
+        self.origin_ms = origin_s * _MILLI
+        self.state = State(site.engine)
+        self.scheduler = Scheduler(self.state, self)
+        self.waiting = WaitingCount(site.policy)
+        self.watch = LimitWatch(site.policy)
+        self.full: dict[str, int] = {}
+        """Limits on what waits, by what they say: their places behind the refusals of admission."""
+        self.reason = admission.reason.copy()
+        limit_s = np.where(admission.kind >= 0, admission.kinds[admission.kind, 2], 1) if admission.kinds.size else None
+        self.run_s = workload.run_s if limit_s is None else np.minimum(workload.run_s, limit_s)
+        self.start_ms = [-1] * workload.jobs
+        self.ending: dict[int, list[int]] = {}
+        self.end_times: list[int] = []
+        self.now = 0
+        self.arrived = self.started = self.cycles = 0
+        self.submits = self._submit_rows()
+
+    def _submit_rows(self) -> NDArray[np.void]:
+        """A submit row for each job of the workload; job ids count from 1. What is refused is left out later."""
+        load, kind = self.workload, np.maximum(self.admission.kind, 0)
+        rows = submit_rows(load.jobs)
+        rows["job"] = np.arange(1, load.jobs + 1)
+        rows["submit_ms"] = self.origin_ms + load.submit_s * _MILLI
+        rows["eligible_ms"] = rows["submit_ms"]
+        if self.admission.kinds.size:
+            kinds = self.admission.kinds[kind]
+            rows["class_index"], rows["owner_index"] = kinds[:, 0], kinds[:, 1]
+            rows["walltime_ms"] = kinds[:, 2] * _MILLI
+            rows["priority"] = kinds[:, 3]
+        rows["planned_ms"] = self.run_s * _MILLI if self.clairvoyant else rows["walltime_ms"]
+        return rows
+
+    # ── the loop ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def run(self, until_s: int | None, report: Report | None) -> PolicyRun:
+        """Instants in order until nothing is left to do."""
+        submit_ms = self.submits["submit_ms"].tolist()
+        jobs = len(submit_ms)
+        last = INF if until_s is None else self.origin_ms + until_s * _MILLI
+        self.now = submit_ms[0]
+        # The clock first: what is used counts from here, not from 1970.
+        self.scheduler.feed(ClockAdvanced(self.now))
+        self.scheduler.feed(NodesChanged(nodes=node_specs(self.machine)))
+        idle = instants = 0
+        wake = INF
+        while True:
+            arrival = submit_ms[self.arrived] if self.arrived < jobs else INF
+            end = self.end_times[0] if self.end_times else INF
+            rounded = -(-wake // _MILLI) * _MILLI if wake < INF else INF
+            self.now = min(arrival, end, max(rounded, self.now + _MILLI))
+            if self.now >= last or self.now == INF:
+                break
+            idle = idle + 1 if arrival == end == INF else 0
+            if idle > IDLE_WAKES_MAX:
+                break
+            if self.now == end:
+                self._end(self.now)
+            if self.now == arrival:
+                first = self.arrived
+                while self.arrived < jobs and submit_ms[self.arrived] == self.now:
+                    self.arrived += 1
+                self._submit(first, self.arrived)
+            wake = self._decide()
+            instants += 1
+            if report is not None and not instants % REPORT_EVERY:
+                report(self.started + int((self.reason[: self.arrived] >= 0).sum()))
+        return self._result(last)
+
+    def _decide(self) -> int:
+        """Everything that can start now starts; when to call again."""
+        before = self.started
+        for _ in range(SLICES_MAX):
+            step = self.scheduler.step(self.now)
+            self.cycles += 1
+            if self.check:
+                check_invariants(self.state)
+            if not step.more:
+                return step.wake_ms
+        raise InternalError(f"{self.site.label}: no end of slices at {self.now} ms, {self.started - before} starts")
+
+    def accept(self, plan: Plan) -> None:
+        """See `hal.core.engine.scheduler.Sink`."""
+        run_s = self.run_s
+        for number in plan.starts["job"].tolist():
+            at = number - 1
+            self.start_ms[at] = self.now
+            end = self.now + int(run_s[at]) * _MILLI
+            if end in self.ending:
+                self.ending[end].append(at)
+            else:
+                self.ending[end] = [at]
+                heapq.heappush(self.end_times, end)
+            if self.check or self.waiting.asks:
+                self._started(at)
+        self.started += len(plan.starts)
+
+    def _started(self, at: int) -> None:
+        class_index, owner_index, _, _ = self.admission.kinds[self.admission.kind[at]].tolist()
+        owner = self.admission.owners[owner_index]
+        self.waiting.started(owner)
+        if self.check:
+            self.watch.started(owner, self.admission.classes[class_index], self.now)
+
+    def _end(self, now: int) -> None:
+        heapq.heappop(self.end_times)
+        ended = self.ending.pop(now)
+        rows = np.zeros(len(ended), END)
+        rows["job"] = [at + 1 for at in ended]
+        rows["attempt"] = 1
+        rows["ended_ms"] = now
+        self.scheduler.feed(AttemptsEnded(rows))
+        if self.check:
+            for at in ended:
+                class_index, owner_index, _, _ = self.admission.kinds[self.admission.kind[at]].tolist()
+                self.watch.ended(self.admission.owners[owner_index], self.admission.classes[class_index])
+
+    def _submit(self, first: int, last: int) -> None:
+        """Jobs first..last-1 arrive: those that neither admission nor a limit on what waits refuses."""
+        if self.waiting.asks:
+            for at in range(first, last):
+                if self.reason[at] < 0:
+                    full = self.waiting.refuses(self.admission.owners[int(self.submits["owner_index"][at])])
+                    if full:
+                        known = len(self.admission.refusals)
+                        self.reason[at] = known + self.full.setdefault(full, len(self.full))
+        rows = self.submits[first:last][self.reason[first:last] < 0]
+        if rows.shape[0]:
+            self.scheduler.feed(JobsSubmitted(rows, self.admission.classes, self.admission.owners))
+
+    # ── what came of it ───────────────────────────────────────────────────────────────────────────────────────────
+
+    def _result(self, last: int) -> PolicyRun:
+        load = self.workload
+        start_ms = np.array(self.start_ms, np.int64)
+        started = start_ms >= 0
+        start_s = np.where(started, (start_ms - self.origin_ms) // _MILLI, -1)
+        end_s = np.where(started, start_s + self.run_s, -1)
+        until_s = int(max(load.submit_s.max(), end_s.max()))
+        if last < INF:
+            until_s = min(until_s, (last - self.origin_ms) // _MILLI)
+        # What would have been submitted later than the end has not happened.
+        reasons = [(one.what, one.example) for one in self.admission.refusals]
+        reasons += [("pending", text) for text in self.full]
+        reason = self.reason[: self.arrived]
+        count = np.bincount(reason[reason >= 0], minlength=len(reasons)).tolist()
+        refusals = [Refusal(what, jobs, text) for (what, text), jobs in zip(reasons, count, strict=True)]
+        return PolicyRun(
+            site=self.site, clairvoyant=self.clairvoyant, machine=self.machine, people=self.people, id=load.id,
+            submit_s=load.submit_s, start_s=start_s, end_s=end_s, procs=load.procs, run_s=self.run_s,
+            arrived=self.arrived, until_s=until_s, refused=tuple(refusals), reason=self.reason, waiting=self._left(),
+            target=self._targets(), cycles=self.cycles,
+        )  # fmt: skip
+
+    def _left(self) -> dict[str, int]:
+        """Why what waits at the end waits, by the engine's own words."""
+        left = np.unique(pending(self.state)["job"])[:EXPLAINED].tolist()
+        return dict(Counter(str(explain(self.state, job, self.now).reason) for job in left))
+
+    def _targets(self) -> dict[tuple[str, str], float]:
+        """Each leaf's part of everything: the product of what it and all above it have among their siblings."""
+        part: dict[tuple[str, ...], float] = {}
+        leaves: dict[tuple[str, str], float] = {}
+        for row in share_rows(self.state):
+            if row.user is None:
+                part[row.path] = row.target * (part[row.path[:-1]] if row.path else 1.0)
+            else:
+                leaves[row.path[-1] if row.path else "", row.user] = row.target * part[row.path]
+        return leaves

@@ -1,0 +1,144 @@
+"""A replay under a policy: every start within its limits, whose the jobs are, what each account got."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hal.core.engine.classes import ClassSpec, OwnerSpec
+from hal.core.engine.config import Backfill, EngineConfig
+from hal.core.model import InternalError
+from hal.core.model.policy import Account, Limit, Policy, Queue
+from hal.core.model.resources import Resources
+from hal.daemons.twin.admitting import Site
+from hal.daemons.twin.by_account import Used, by_account, waiting_spans
+from hal.daemons.twin.limit_watch import LimitWatch
+from hal.daemons.twin.machine import Machine
+from hal.daemons.twin.population import Population, dealing_of, dealt, of_log
+from hal.daemons.twin.replay import replay
+from hal.daemons.twin.swf import Workload
+from hal.daemons.twin.under_policy import replay_under
+from tests.daemons.twin.test_replay import generated
+
+MACHINE = 8
+JOBS = st.lists(
+    st.tuples(st.integers(0, 12), st.integers(1, 30), st.integers(0, 30), st.integers(1, MACHINE), st.integers(0, 2)),
+    min_size=1, max_size=30,
+)  # fmt: skip
+
+
+def workload(jobs: list[tuple[int, int, int, int, int]]) -> tuple[Workload, Population]:
+    """Jobs (gap, run, slack, processors, account) of three accounts a, b, c."""
+    gap, run, slack, procs, account = (np.array(column, np.int64) for column in zip(*jobs, strict=True))
+    number = np.arange(1, len(jobs) + 1)
+    log = Workload(number, np.cumsum(gap), run, run + slack, procs, number % 3, {})
+    nobody = np.zeros(len(jobs), np.int64)
+    return log, Population(("default",), ("a", "b", "c"), ("u",), nobody, account, nobody)
+
+
+def site(policy: Policy | None = None, order: str = "priority", backfill: Backfill = Backfill.EASY) -> Site:
+    return Site(label="site", engine=EngineConfig(order=order, backfill=backfill, policy=policy or Policy()))
+
+
+@pytest.mark.parametrize("backfill", [Backfill.EASY, Backfill.CONSERVATIVE])
+@settings(max_examples=40)
+@given(jobs=JOBS, order=st.sampled_from(["fcfs", "priority"]))
+def test_every_start_is_within_the_limits(
+    backfill: Backfill, jobs: list[tuple[int, int, int, int, int]], order: str
+) -> None:
+    """Running tasks, resources and a cohort that lends, judged by a count of their own; all jobs run in the end."""
+    log, people = workload(jobs)
+    policy = Policy(
+        limits={
+            "each": Limit(name="each", account="*", running=2),
+            "a": Limit(name="a", account="a", resources=Resources({"cpu": 3_000}), cohort="x"),
+            "b": Limit(name="b", account="b", resources=Resources({"cpu": 5_000}), cohort="x"),
+        }
+    )
+    run = replay_under(log, Machine(2, 4), people, site(policy, order, backfill), check=True)
+    assert run.started.all()
+    assert (run.start_s >= log.submit_s).all()
+
+
+@pytest.mark.parametrize(("backfill", "plain"), [(Backfill.EASY, "easy"), (Backfill.CONSERVATIVE, "conservative")])
+def test_without_a_word_of_policy_it_is_the_plain_replay(backfill: Backfill, plain: str) -> None:
+    """First come first served, nobody limited: the same starts as `--policy`."""
+    log = generated(300, 32, 1.0, seed=5)
+    run = replay_under(log, Machine.pool(32), of_log(log, {}, {}), site(order="fcfs", backfill=backfill))
+    assert run.start_s.tolist() == replay(log, Machine.pool(32), plain).start_s.tolist()
+
+
+def test_a_replay_that_is_cut_short_counts_what_was_done_by_then() -> None:
+    """At second 15 of three jobs of ten seconds on one processor: one has run, one is half done, one waits."""
+    log, people = workload([(0, 10, 0, 1, 0), (0, 10, 0, 1, 0), (0, 10, 0, 1, 1), (20, 10, 0, 1, 1)])
+    run = replay_under(log, Machine.pool(1), people, site(order="fcfs"), until_s=15)
+    parties = {party.name: party for party in by_account(run)}
+    assert (run.arrived, run.until_s, run.waiting) == (3, 15, {"resources": 1})
+    assert parties["a"].core_hours * 3600 == pytest.approx(15)
+    assert (parties["b"].jobs, parties["b"].waiting, parties["b"].delivered) == (1, 1, 0.0)
+
+
+def test_what_can_never_start_does_not_keep_the_replay_going() -> None:
+    """A limit of none: its job waits at the end, the others ran, although a period of hours goes on for ever."""
+    never = Limit(name="never", account="b", hours=Resources({"cpu": 1}), period=Limit().period)
+    log, people = workload([(0, 10, 0, 1, 0), (0, 10, 0, 1, 1), (5, 10, 0, 1, 2)])
+    run = replay_under(log, Machine.pool(4), people, site(Policy(limits={"never": never})), check=True)
+    assert run.started.tolist() == [True, False, True]
+    assert run.waiting == {"limit": 1}
+
+
+def test_the_watch_finds_a_start_beyond_a_limit() -> None:
+    """It counts by itself: a second start of ada's, and one at the wrong time, are faults."""
+    policy = Policy(
+        queues={"night": Queue(name="night", hours=("18:00-24:00",))},
+        limits={"one": Limit(name="one", user="*", running=1)},
+    )
+    watch, one = LimitWatch(policy), ClassSpec({"cpu": 1_000})
+    watch.started(OwnerSpec(user="ada"), one, 0)
+    watch.started(OwnerSpec(user="bob"), one, 0)
+    with pytest.raises(InternalError, match="limit 'one'"):
+        watch.started(OwnerSpec(user="ada"), one, 0)
+    with pytest.raises(InternalError, match="outside of its hours"):
+        watch.started(OwnerSpec(queue="night"), one, 0)
+
+
+@given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 20)), max_size=20))
+def test_waiting_spans_are_the_instants_at_which_somebody_waits(jobs: list[tuple[int, int]]) -> None:
+    """Second by second, against a plain count."""
+    submit = np.array([submit for submit, _ in jobs], np.int64)
+    start = submit + np.array([wait for _, wait in jobs], np.int64)
+    spans = waiting_spans(submit, start)
+    by_span, by_job = (
+        {second for begin, end in pairs.tolist() for second in range(begin, end)}
+        for pairs in (spans.astype(np.int64), np.stack([submit, start], axis=1))
+    )
+    assert by_span == by_job
+    assert (spans[1:, 0] > spans[:-1, 1]).all()
+
+
+@given(st.lists(st.tuples(st.integers(0, 50), st.integers(1, 20), st.integers(1, 5)), min_size=1, max_size=20))
+def test_what_was_used_by_an_instant_is_the_sum_second_by_second(jobs: list[tuple[int, int, int]]) -> None:
+    """An integral, exactly."""
+    start, run, procs = (np.array(column, np.int64) for column in zip(*jobs, strict=True))
+    used = Used(start, start + run, procs).by(np.arange(80, dtype=np.float64))
+    plain = [sum(p * min(max(t - s, 0), r) for s, r, p in jobs) for t in range(80)]
+    assert used.tolist() == pytest.approx(plain)
+
+
+def test_made_up_users_are_those_that_the_policy_declares() -> None:
+    """An account's own users, else all of the policy's, else made-up ones."""
+    policy = Policy(accounts={"x": Account(name="x", users={"ada": 1.0}), "y": Account(name="y", parent="x")})
+    assert dealing_of("policy", policy).parts == {"y": 1.0}
+    assert dealing_of("x,y", policy).users == {"x": ("ada",), "y": ("u1", "u2", "u3", "u4", "u5")}
+
+
+def test_names_of_a_log_are_told_apart() -> None:
+    """A header that calls two groups alike, or one that is no name, falls back to the numbers."""
+    log, _people = workload([(0, 1, 0, 1, 0)] * 4)
+    log = Workload(log.id, log.submit_s, log.run_s, log.limit_s, log.procs, log.user, {}, np.array([1, 2, 3, -1]))
+    people = of_log(log, {1: "bio", 2: "bio", 3: "no name!"}, {})
+    assert [people.accounts[place] for place in people.account] == ["bio", "g2", "g3", ""]
+    again = dealt(log, people, dealing_of("2", Policy()), seed=1)
+    assert set(again.accounts) == {"a1", "a2"}
