@@ -146,6 +146,28 @@ def test_a_new_period_begins_with_nothing_used() -> None:
     assert sink.jobs() == [1, 2]
 
 
+def test_what_was_used_is_not_forgotten_with_its_owner() -> None:
+    """Ada's hour is spent and she has no work; a hundred others come and go, so that her name is dropped; when she
+    returns within the period she has nothing left."""
+    policy = limits(day=Limit(user="*", hours=Resources({"cpu": 1}), period=Duration(24 * HOUR_MS)))
+    state, sink, scheduler = cluster(policy)
+    scheduler.feed(job(1, 1, user="ada", walltime_ms=HOUR_MS))
+    scheduler.run(0)
+    scheduler.feed(end(1, at_ms=HOUR_MS))
+    for number in range(2, 202):
+        scheduler.feed(job(number, 1, user=f"u{number}", walltime_ms=1_000))
+        scheduler.run(HOUR_MS)
+        scheduler.feed(end(number, at_ms=HOUR_MS))
+    assert "ada" not in {owner.user for _row, owner in state.owner_ids_in_use()}
+    scheduler.feed(job(500, 1, user="ada", walltime_ms=1_000))
+    scheduler.feed(job(501, 1, user="bob", walltime_ms=1_000))
+    scheduler.run(HOUR_MS)
+    assert sink.jobs()[-1] == 501
+    assert 500 not in sink.jobs()
+    scheduler.run(24 * HOUR_MS)
+    assert sink.jobs()[-1] == 500
+
+
 def test_hours_need_a_walltime() -> None:
     """What a job without a walltime would use cannot be told: it waits."""
     policy = limits(month=Limit(user="ada", hours=Resources({"cpu": 10})))

@@ -68,6 +68,8 @@ class Accounts:
         self.node_paths: list[tuple[str, ...]] = [()]
         self.turn_ids: dict[tuple[str, str], int] = {}
         self.hours: list[tuple[int, tuple[str, ...]]] = []
+        self.spent: dict[LedgerName, tuple[int, int]] = {}
+        """Of hours ledgers without a row (nobody of them has work): resource-seconds, and when their period ends."""
 
     # ── queues ────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -212,11 +214,23 @@ class Accounts:
             period = max(int(limit.period), 1)
             entry[L.G_PERIOD] = period
             entry[L.G_ENDS] = (state.clock_ms // period + 1) * period
+            units, ends_ms = self.spent.pop(name, (0, 0))
+            if ends_ms == entry[L.G_ENDS]:
+                entry[L.G_USED] = units >> shift
             self._next_edge(state, state.clock_ms)
         elif limit.cohort and not name.cohort and kind == L.LEDGER_RESOURCE:
             lent = limit.borrow.get(name.resource, 0) if limit.borrow is not None else MAX_LEDGER
             entry[L.G_LIMIT] = min(amount + lent, L.INF)
         return row
+
+    def spent_of(self, state: State) -> dict[LedgerName, tuple[int, int]]:
+        """Of each period that goes on: resource-seconds used, and when it ends; also of those who have no work now."""
+        spent = {name: kept for name, kept in self.spent.items() if kept[1] > state.clock_ms}
+        for name, row in self.ledger_ids.items():
+            entry = state.ledgers[row]
+            if name.what == "hours" and entry[L.G_USED] and entry[L.G_ENDS] > state.clock_ms:
+                spent[name] = (int(entry[L.G_USED]) << int(entry[L.G_SHIFT]), int(entry[L.G_ENDS]))
+        return spent
 
     # ── shares ────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -311,13 +325,9 @@ def set_policy(state: State, policy: Policy, owners: Iterable[tuple[int, OwnerSp
     """Make all tables of a policy anew; use of shares and of running periods is kept by name."""
     old: Accounts | None = state.accounts
     used = {} if old is None else old.use_of(state)
-    spent: dict[LedgerName, tuple[int, int]] = {}
-    if old is not None:
-        for name, row in old.ledger_ids.items():
-            if name.what == "hours":
-                entry = state.ledgers[row]
-                spent[name] = (int(entry[L.G_USED]) << int(entry[L.G_SHIFT]), int(entry[L.G_ENDS]))
     accounts = Accounts(policy)
+    if old is not None:
+        accounts.spent = old.spent_of(state)
     state.accounts = accounts
     state.ledgers[:] = 0
     state.share_use[:] = 0.0
@@ -334,10 +344,6 @@ def set_policy(state: State, policy: Policy, owners: Iterable[tuple[int, OwnerSp
     state.meta[L.M_SLOPE] = round(policy.weights.age)
     for row, owner in owners:
         accounts.describe(state, row, owner)
-    for name, (units, ends) in spent.items():
-        ledger_row = accounts.ledger_ids.get(name, -1)
-        if ledger_row >= 0 and state.ledgers[ledger_row, L.G_ENDS] == ends:
-            state.ledgers[ledger_row, L.G_USED] = units >> int(state.ledgers[ledger_row, L.G_SHIFT])
     accounts.load(state, [((path[-2] if len(path) > 1 else ""), path[-1][1:], u) for path, u in used.items()], zero)
     set_charge(state)
     state.rewire()

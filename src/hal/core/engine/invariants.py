@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hal.core.engine.classes import ClassSpec
 from hal.core.engine.state import State
@@ -136,25 +137,36 @@ def _check_buckets(state: State) -> None:
 
 def _check_fits(state: State) -> None:
     rows = len(state.row_names)
+    resources = state.free.shape[1]
+    alike: dict[tuple[tuple[str, str], ...], list[int]] = {}
+    for row, labels in enumerate(state.row_labels[:rows]):
+        alike.setdefault(tuple(labels.items()), []).append(row)
     for shape, spec in enumerate(state.shape_specs):
         if spec is None:
             continue
-        up = [row for row in range(rows) if _admits(state, row, spec, shape)]
-        wanted = state.request[:, shape][: state.free.shape[1]]
-        now = [row for row in up if (state.free[row] >= wanted).all()]
-        ever = sum(bool((state.capacity[row] >= wanted).all()) for row in up)
+        admitted = _admitted(state, spec, shape, list(alike.values()))
+        wanted = state.request[:, shape][:resources]
+        now = np.flatnonzero(admitted & (state.free[:rows] >= wanted).all(axis=1))
+        ever = int((admitted & (state.capacity[:rows] >= wanted).all(axis=1)).sum())
         _require(
-            len(now) == state.shapes[shape, L.S_FIT], f"{spec.request}: fits on {len(now)} rows, counted otherwise"
+            now.size == state.shapes[shape, L.S_FIT], f"{spec.request}: fits on {now.size} rows, counted otherwise"
         )
         _require(ever == state.shapes[shape, L.S_EVER], f"{spec.request}: could fit on {ever} rows, counted otherwise")
-        _require(not now or now[0] >= state.shapes[shape, L.S_FROM], f"{spec.request}: first-fit would miss a row")
+        _require(
+            not now.size or bool(now[0] >= state.shapes[shape, L.S_FROM]), f"{spec.request}: first-fit would miss a row"
+        )
 
 
-def _admits(state: State, row: int, spec: ClassSpec, shape: int) -> bool:
+def _admitted(state: State, spec: ClassSpec, shape: int, alike: list[list[int]]) -> NDArray[np.bool_]:
+    """Which rows may ever take it; `alike`: rows that have the same labels."""
+    rows = len(state.row_names)
     if state.filters:
-        return bool(state.allowed[state.shapes[shape, L.S_CSET], row])
-    up = bool(state.rows[row, L.W_STATE] == L.ROW_UP)
-    return up and all(requirement.holds(state.row_labels[row]) for requirement in spec.constraints)
+        return np.asarray(state.allowed[state.shapes[shape, L.S_CSET], :rows] != 0)
+    admitted = np.asarray(state.rows[:rows, L.W_STATE] == L.ROW_UP)
+    for group in alike if spec.constraints else ():
+        if not all(requirement.holds(state.row_labels[group[0]]) for requirement in spec.constraints):
+            admitted[group] = False
+    return admitted
 
 
 def _check_ends(state: State) -> None:

@@ -1,0 +1,391 @@
+"""A month of a mixed cluster under virtual time, from one seed: people, failures, limits; the engine decides.
+
+The engine runs behind its production `Scheduler`. What it decides is played here, written to a log that must be equal
+byte for byte whenever the seed is, and judged by books of its own: amounts on each node, what each limit has in use.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from hal.core.engine import State
+from hal.core.engine.classes import ClassSpec, Match, OwnerSpec, Requirement
+from hal.core.engine.config import Backfill, EngineConfig
+from hal.core.engine.events import (
+    END,
+    AttemptsEnded,
+    ConfigChanged,
+    Health,
+    JobsCancelled,
+    JobsHeld,
+    JobsReleased,
+    JobsSubmitted,
+    JobsUpdated,
+    NodesChanged,
+    NodeSpec,
+    StartsRefused,
+    submit_rows,
+    update_rows,
+)
+from hal.core.engine.invariants import check_invariants
+from hal.core.engine.plan import Plan
+from hal.core.engine.scheduler import Scheduler
+from hal.core.model.policy import Account, Discipline, FairShare, Limit, Policy, Qos, Queue, Weights
+from hal.core.model.resources import Resources
+from hal.core.model.units import Duration
+
+SECOND_MS: Final = 1_000
+HOUR_MS: Final = 3_600_000
+DAY_MS: Final = 24 * HOUR_MS
+EPOCH_MS: Final = 1_767_225_600_000
+"""Where the virtual clock begins: 2026-01-01."""
+MAX_SLICES: Final = 10_000
+"""Slices in a row at one instant; beyond it the engine spins."""
+DRAIN_DAYS: Final = 60
+"""What was submitted has ended so long after the last submission."""
+
+MEAN_PAUSE_S: Final = 60_000
+"""Between two submissions by day, for each node of the cluster."""
+RUNNING_OF_A_USER: Final = 120
+GPUS_OF_ML: Final = 200
+CPUS_OF_A_LAB: Final = 3_000
+"""Of the limits `bio` and `phys`, which lend each other what they do not use."""
+GUEST_GPU_HOURS: Final = 400
+PERIOD_MS: Final = 7 * DAY_MS
+
+ACCOUNTS: Final = {"ml": ("nlp", "vision"), "labs": ("bio", "phys", "chem"), "guests": ("guest",)}
+
+
+def policy_of(half_life_h: int = 24) -> Policy:
+    """Queues, accounts, limits: everything that this cluster has."""
+    accounts = {parent: Account(name=parent, weight=2.0) for parent in ACCOUNTS}
+    for parent, projects in ACCOUNTS.items():
+        accounts |= {name: Account(name=name, parent=parent) for name in projects}
+    return Policy(
+        queues={
+            "default": Queue(),
+            "short": Queue(name="short", priority=2, max_walltime=Duration(2 * HOUR_MS)),
+            "night": Queue(name="night", hours=("mon-sun 20:00-06:00",)),
+            "turns": Queue(name="turns", order=Discipline.ROUND_ROBIN),
+        },
+        accounts=accounts,
+        qos={"normal": Qos(name="normal"), "high": Qos(name="high", priority=50)},
+        limits={
+            "user": Limit(name="user", user="*", running=RUNNING_OF_A_USER),
+            "ml": Limit(name="ml", account="ml", resources=Resources({"gpu": GPUS_OF_ML})),
+            "bio": Limit(name="bio", account="bio", resources=Resources({"cpu": CPUS_OF_A_LAB}), cohort="labs"),
+            "phys": Limit(name="phys", account="phys", resources=Resources({"cpu": CPUS_OF_A_LAB}), cohort="labs"),
+            "guest": Limit(
+                name="guest", account="guest", hours=Resources({"gpu": GUEST_GPU_HOURS}), period=Duration(PERIOD_MS)
+            ),
+        },
+        weights=Weights(age=50.0, fairshare=10_000.0, size=1.0),
+        fairshare=FairShare(half_life=Duration(half_life_h * HOUR_MS)),
+    )
+
+
+@dataclass(slots=True)
+class Task:
+    """One task, as the outside world sees it."""
+
+    spec: ClassSpec
+    owner: OwnerSpec
+    walltime_ms: int
+    run_ms: int
+    attempt: int = 1
+    nodes: tuple[str, ...] = ()
+    since_ms: int = -1
+    over: bool = False
+
+
+@dataclass(slots=True)
+class Books:
+    """What is in use, by this side's own arithmetic."""
+
+    free: dict[str, dict[str, int]]
+    users: Counter[str] = field(default_factory=Counter)
+    ml_gpus: int = 0
+    lab_cpus: Counter[str] = field(default_factory=Counter)
+    guest_ms: Counter[int] = field(default_factory=Counter)
+    """GPU milliseconds of guests, by the period in which they started."""
+
+    def move(self, task: Task, sign: int) -> None:
+        """A task takes (1) or gives back (-1) what it asks for."""
+        for node in task.nodes:
+            free = self.free[node]
+            for name, amount in task.spec.request.items():
+                free[name] = free.get(name, 0) - sign * amount
+                assert free[name] >= 0, f"{node} has too little {name}"
+        width = task.spec.nodes
+        self.users[task.owner.user] += sign
+        assert self.users[task.owner.user] <= RUNNING_OF_A_USER, f"{task.owner.user} runs too much"
+        if task.owner.account in ACCOUNTS["ml"]:
+            self.ml_gpus += sign * width * task.spec.request.get("gpu", 0)
+            assert self.ml_gpus <= GPUS_OF_ML, "ml holds too many GPUs"
+        if task.owner.account in ("bio", "phys"):
+            self.lab_cpus[task.owner.account] += sign * width * task.spec.request.get("cpu", 0)
+            assert self.lab_cpus.total() <= 2 * CPUS_OF_A_LAB, "the labs hold more than they have together"
+
+    def ran(self, task: Task, now_ms: int) -> None:
+        """A guest's GPU hours count for the period in which they were begun."""
+        gpus = task.spec.nodes * task.spec.request.get("gpu", 0)
+        if task.owner.account == "guest" and gpus:
+            period = task.since_ms // PERIOD_MS
+            self.guest_ms[period] += gpus * (now_ms - task.since_ms)
+            assert self.guest_ms[period] <= GUEST_GPU_HOURS * HOUR_MS, "guests used more hours than they have"
+
+
+class Month:
+    """The whole of it.
+
+    Args:
+        seed: everything that happens follows from it.
+        nodes: about a fifth of them with GPUs, a tenth large.
+        days: so long people submit; then all that waits is run out.
+        check: verify the engine's tables after every cycle.
+    """
+
+    def __init__(self, seed: int, *, nodes: int = 500, days: int = 30, check: bool = True) -> None:
+        self.rng = random.Random(seed)
+        self.until_ms = EPOCH_MS + days * DAY_MS
+        self.check = check
+        self.widest = nodes // 8
+        self.specs = [self._node(number, nodes) for number in range(nodes)]
+        self.books = Books({spec.name: dict(spec.capacity) for spec in self.specs})
+        self.down: set[str] = set()
+        self.tasks: dict[tuple[int, int], Task] = {}
+        self.running: dict[str, set[tuple[int, int]]] = {spec.name: set() for spec in self.specs}
+        self.waiting: Counter[int] = Counter()
+        self.log: list[str] = []
+        self.counts: Counter[str] = Counter()
+        self.last_job = 0
+        self.now_ms = EPOCH_MS
+        self.plans: list[Plan] = []
+        config = EngineConfig(
+            order="priority", placement="best-fit", backfill=Backfill.EASY, slice_work=400_000, policy=policy_of()
+        )
+        self.state = State(config)
+        self.scheduler = Scheduler(self.state, self)
+        self.scheduler.feed(NodesChanged(tuple(self.specs)))
+        self.queue: list[tuple[int, int, str, object]] = []
+        self.order = 0
+        self._at(EPOCH_MS, "submit")
+        self._at(EPOCH_MS + HOUR_MS, "fail")
+        self._at(EPOCH_MS + HOUR_MS, "person")
+        self._at(EPOCH_MS + days * DAY_MS // 2, "policy")
+
+    @staticmethod
+    def _node(number: int, nodes: int) -> NodeSpec:
+        name = f"n{number:03d}"
+        if number < nodes // 5:
+            return NodeSpec(name, {"cpu": 64, "memory": 512, "gpu": 8}, {"kind": "gpu"})
+        if number < nodes * 3 // 10:
+            return NodeSpec(name, {"cpu": 64, "memory": 2_048}, {"kind": "fat"})
+        return NodeSpec(name, {"cpu": 32, "memory": 128}, {"kind": "plain"})
+
+    def accept(self, plan: Plan) -> None:
+        """See `hal.core.engine.scheduler.Sink`."""
+        self.plans.append(plan)
+
+    # ── the loop ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def run(self) -> bytes:
+        """All of it; the log of every start and end."""
+        wake_ms = EPOCH_MS
+        limit_ms = self.until_ms + DRAIN_DAYS * DAY_MS
+        while self.queue or self.waiting:
+            assert self.now_ms < limit_ms, f"{sum(self.waiting.values())} tasks wait for ever"
+            self.now_ms = max(self.now_ms, min(wake_ms, self.queue[0][0] if self.queue else wake_ms))
+            while self.queue and self.queue[0][0] <= self.now_ms:
+                _, _, what, argument = heapq.heappop(self.queue)
+                getattr(self, f"_do_{what}")(argument)
+            wake_ms = self._decide()
+        assert all(task.over for task in self.tasks.values())
+        assert not any(self.running.values())
+        return "\n".join(self.log).encode()
+
+    def _at(self, at_ms: int, what: str, argument: object = None) -> None:
+        self.order += 1
+        heapq.heappush(self.queue, (at_ms, self.order, what, argument))
+
+    def _decide(self) -> int:
+        for _ in range(MAX_SLICES):
+            step = self.scheduler.step(self.now_ms)
+            if self.check:
+                check_invariants(self.state)
+            plans, self.plans = self.plans, []
+            for plan in plans:
+                self._play(plan)
+            if not step.more and not plans:
+                return step.wake_ms
+        raise AssertionError("the engine plans without end")
+
+    def _play(self, plan: Plan) -> None:
+        refused = []
+        for start in plan.starts:
+            key = (int(start["job"]), int(start["task"]))
+            task = self.tasks[key]
+            assert not task.over, f"{key} runs after its end"
+            assert not task.nodes, f"{key} runs twice"
+            assert int(start["attempt"]) == task.attempt, f"{key} has another attempt"
+            if self.rng.random() < 0.01:
+                refused.append(start)
+                continue
+            first, count = int(start["row_offset"]), int(start["row_count"])
+            task.nodes = tuple(self.state.row_name(row) for row in plan.rows[first : first + count].tolist())
+            assert len(set(task.nodes)) == task.spec.nodes
+            assert not self.down.intersection(task.nodes), f"{key} starts on a node that is down"
+            task.since_ms = self.now_ms
+            self.books.move(task, 1)
+            self.waiting[key[0]] -= 1
+            if not self.waiting[key[0]]:
+                del self.waiting[key[0]]
+            for node in task.nodes:
+                self.running[node].add(key)
+            self._write("start", key, task, ",".join(task.nodes))
+            self._at(self.now_ms + task.run_ms, "end", (key, task.attempt))
+        if refused:
+            self.counts["refused"] += len(refused)
+            self.scheduler.feed(StartsRefused(np.array(refused, plan.starts.dtype)))
+
+    def _write(self, what: str, key: tuple[int, int], task: Task, rest: str = "") -> None:
+        self.counts[what] += 1
+        self.log.append(f"{self.now_ms - EPOCH_MS} {what} {key[0]}.{key[1]}.{task.attempt} {rest}")
+
+    # ── what happens ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _do_end(self, argument: tuple[tuple[int, int], int]) -> None:
+        key, attempt = argument
+        task = self.tasks[key]
+        if task.attempt == attempt and task.nodes:
+            self._leave(key, task, "end", requeue=False)
+
+    def _leave(self, key: tuple[int, int], task: Task, how: str, *, requeue: bool) -> None:
+        rows = np.zeros(1, END)
+        rows["job"], rows["task"], rows["attempt"], rows["ended_ms"] = *key, task.attempt, self.now_ms
+        if requeue:
+            rows["requeue"], rows["eligible_ms"] = 1, self.now_ms + SECOND_MS
+        self.scheduler.feed(AttemptsEnded(rows))
+        self._write(how, key, task)
+        self.books.ran(task, self.now_ms)
+        self.books.move(task, -1)
+        for node in task.nodes:
+            self.running[node].discard(key)
+        task.nodes = ()
+        if requeue:
+            task.attempt += 1
+            self.waiting[key[0]] += 1
+        else:
+            task.over = True
+
+    def _do_submit(self, _: object) -> None:
+        rng = self.rng
+        hour = (self.now_ms // HOUR_MS) % 24
+        if self.now_ms < self.until_ms:
+            # Twice as much by day as by night.
+            pause_s = (1 if 8 <= hour < 20 else 2) * MEAN_PAUSE_S / len(self.specs)
+            self._at(self.now_ms + int(rng.expovariate(1 / pause_s) * SECOND_MS), "submit")
+        account = rng.choice([name for projects in ACCOUNTS.values() for name in projects])
+        user = f"{account}{int(rng.paretovariate(0.8)) % 8}"
+        spec, tasks = self._work(account)
+        walltime_ms = rng.choice((1, 2, 4) if account == "guest" else (1, 4, 8, 24, 48)) * HOUR_MS
+        queue = rng.choice(("default", "default", "night", "turns"))
+        if walltime_ms <= 2 * HOUR_MS and rng.random() < 0.5:
+            queue = "short"
+        owner = OwnerSpec(queue, account, user, "high" if rng.random() < 0.05 else "normal")
+        self.last_job += 1
+        rows = submit_rows(1)
+        rows["job"], rows["tasks"], rows["submit_ms"], rows["walltime_ms"] = (
+            self.last_job, tasks, self.now_ms, walltime_ms,
+        )  # fmt: skip
+        rows["eligible_ms"] = self.now_ms + (rng.randrange(12 * HOUR_MS) if rng.random() < 0.03 else 0)
+        for number in range(tasks):
+            run_ms = max(SECOND_MS, int(walltime_ms * rng.betavariate(1.2, 2.0)))
+            self.tasks[self.last_job, number] = Task(spec, owner, walltime_ms, run_ms)
+        self.waiting[self.last_job] = tasks
+        self.counts["submitted"] += tasks
+        self.scheduler.feed(JobsSubmitted(rows, (spec,), (owner,)))
+
+    def _work(self, account: str) -> tuple[ClassSpec, int]:
+        rng = self.rng
+        if account in ("nlp", "vision", "guest") and rng.random() < 0.6:
+            gpus = rng.choice((1, 1, 2) if account == "guest" else (1, 1, 2, 4, 8, 8))
+            nodes = rng.choice((1, 2, 4)) if gpus == 8 else 1
+            return ClassSpec({"cpu": gpus * 6, "memory": gpus * 32, "gpu": gpus}, nodes), 1
+        kind = rng.random()
+        if kind < 0.3:
+            return ClassSpec({"cpu": 32, "memory": 64}, min(rng.choice((2, 4, 8, 16, 32, 64)), self.widest)), 1
+        if kind < 0.4:
+            fat = (Requirement("kind", Match.IN, ("fat",)),)
+            return ClassSpec({"cpu": rng.choice((8, 32)), "memory": rng.choice((256, 1_024))}, 1, fat), 1
+        if kind < 0.6:
+            return ClassSpec({"cpu": rng.choice((1, 2, 4)), "memory": 8}), rng.randrange(2, 16)
+        return ClassSpec({"cpu": rng.choice((1, 4, 8, 16)), "memory": rng.choice((4, 16))}), 1
+
+    def _do_fail(self, _: object) -> None:
+        """A node dies with all that runs on it, and comes back hours later."""
+        if self.now_ms >= self.until_ms:
+            return
+        self._at(self.now_ms + int(self.rng.expovariate(1 / 90) * 60 * SECOND_MS), "fail")
+        spec = self.rng.choice(self.specs)
+        if spec.name in self.down:
+            return
+        self.down.add(spec.name)
+        self.counts["failures"] += 1
+        self.scheduler.feed(NodesChanged((NodeSpec(spec.name, spec.capacity, spec.labels, Health.DOWN),)))
+        for key in sorted(self.running[spec.name]):
+            self._leave(key, self.tasks[key], "lost", requeue=True)
+        self._at(self.now_ms + self.rng.randrange(HOUR_MS, 12 * HOUR_MS), "return", spec)
+
+    def _do_return(self, spec: NodeSpec) -> None:
+        self.down.discard(spec.name)
+        self.scheduler.feed(NodesChanged((spec,)))
+
+    def _do_person(self, _: object) -> None:
+        """Somebody changes their mind about a job that waits."""
+        if self.now_ms < self.until_ms:
+            self._at(self.now_ms + int(self.rng.expovariate(1 / 30) * 60 * SECOND_MS), "person")
+        if not self.waiting:
+            return
+        job = self.rng.choice(sorted(self.waiting))
+        action = self.rng.choice(("cancel", "hold", "raise"))
+        jobs = np.array([job], np.int64)
+        self.counts[action] += 1
+        if action == "hold":
+            self.scheduler.feed(JobsHeld(jobs))
+            self._at(self.now_ms + self.rng.randrange(HOUR_MS), "release", job)
+        elif action == "raise":
+            edit = update_rows(1)
+            edit["job"], edit["priority"] = job, self.rng.randrange(-5, 6)
+            self.scheduler.feed(JobsUpdated(edit))
+        else:
+            self.scheduler.feed(JobsCancelled(jobs))
+            del self.waiting[job]
+            number = 0
+            while (task := self.tasks.get((job, number))) is not None:
+                task.over = task.over or not task.nodes
+                number += 1
+
+    def _do_release(self, job: int) -> None:
+        self.scheduler.feed(JobsReleased(np.array([job], np.int64)))
+
+    def _do_policy(self, _: object) -> None:
+        """An operator forgets use faster from now on, and takes another backfill."""
+        config = self.state.config
+        self.scheduler.feed(
+            ConfigChanged(
+                EngineConfig(
+                    order=config.order,
+                    placement="first-fit",
+                    backfill=Backfill.EASY_SJBF,
+                    slice_work=config.slice_work,
+                    policy=policy_of(half_life_h=6),
+                )
+            )
+        )
