@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from hal.core.engine.classes import ClassSpec
 from hal.core.engine.errors import EngineError
+from hal.core.engine.foresight import admitted, forecast, position
 from hal.core.engine.refused import refused
 from hal.core.engine.state import State
-from hal.core.engine.views import rows_of_run
 from hal.core.kernels import layout as L
 from hal.core.model.units import format_duration, plural, told_apart
 from hal.core.model.verdict import Reason, Verdict
@@ -121,11 +121,11 @@ def explain(state: State, job: int, now_ms: int) -> Verdict:
     ruled = refused(state, job, slot, spec, now_ms)
     if ruled is not None:
         return ruled
-    position = _position(state, slot, shape)
-    forecast, basis = _forecast(state, slot, spec, shape, now_ms)
+    ahead = position(state, slot, shape)
+    starts_at_ms, basis = forecast(state, slot, spec, shape, now_ms)
     fit = int(state.shapes[shape, L.S_FIT])
     if fit >= spec.nodes:
-        return _overtaken(state, job, slot, shape, spec, now_ms, position, forecast, basis)
+        return _overtaken(state, job, slot, shape, spec, now_ms, ahead, starts_at_ms, basis)
     resource, asked, available, node = _shortage(state, spec, shape)
     helps = (f"{plural(fit, 'node')} instead of {spec.nodes} would fit now",) if 0 < fit < spec.nodes else ()
     wanted, most = told_apart(resource, asked, available)
@@ -137,7 +137,7 @@ def explain(state: State, job: int, now_ms: int) -> Verdict:
     return Verdict(
         job=job, reason=Reason.RESOURCES, resource=resource, asked=asked, available=available, node=node,
         message=message,
-        starts_at_ms=forecast, basis=basis, position=position, helps=helps,
+        starts_at_ms=starts_at_ms, basis=basis, position=ahead, helps=helps,
     )  # fmt: skip
 
 
@@ -157,20 +157,19 @@ def _not_eligible(job: int, entry: Rows, now_ms: int) -> Verdict:
 
 
 def _overtaken(
-    state: State, job: int, slot: int, shape: int, spec: ClassSpec, now_ms: int, position: int, forecast: int | None,
+    state: State, job: int, slot: int, shape: int, spec: ClassSpec, now_ms: int, ahead: int,
+    starts_at_ms: int | None,
     basis: str,
 ) -> Verdict:  # fmt: skip
     """It fits now and does not run: it is new, or what fits is promised to jobs ahead."""
     if not state.meta[L.M_RESERVATIONS]:
         return Verdict(
             job=job, reason=Reason.NOT_CONSIDERED, message="fits now; the next pass looks at it", starts_at_ms=now_ms,
-            basis="free now", position=position,
+            basis="free now", position=ahead,
         )  # fmt: skip
-    until = -1
-    for k in range(int(state.meta[L.M_RESERVATIONS])):
-        promise = state.reservations[k]
-        if promise[L.V_KIND] == L.KIND_PROMISE and promise[L.V_ENTRY] != slot:
-            until = max(until, int(promise[L.V_START]))
+    promises = state.reservations[: int(state.meta[L.M_RESERVATIONS])]
+    others = promises[(promises[:, L.V_KIND] == L.KIND_PROMISE) & (promises[:, L.V_ENTRY] != slot)]
+    until = int(others[:, L.V_START].max(initial=-1))
     planned = int(state.entries[slot, L.E_PLANNED])
     helps: tuple[str, ...] = ()
     if until > now_ms and planned > until - now_ms and state.config.backfill != "none":
@@ -179,7 +178,7 @@ def _overtaken(
         job=job, reason=Reason.PRIORITY,
         message=f"fits on {plural(int(state.shapes[shape, L.S_FIT]), 'node')} now ({spec.nodes} needed), but jobs "
         "ahead of it are promised what it would take",
-        starts_at_ms=forecast, basis=basis, position=position, helps=helps,
+        starts_at_ms=starts_at_ms, basis=basis, position=ahead, helps=helps,
     )  # fmt: skip
 
 
@@ -191,16 +190,9 @@ def _capacity(state: State, row: int, resource: str) -> int:
     return int(state.capacity[row, state.resources.index(resource)]) if resource in state.resources else 0
 
 
-def _admitted(state: State, shape: int) -> Rows:
-    rows = len(state.row_names)
-    wanted = state.request[:, shape]
-    could = (state.capacity[:rows] >= wanted).all(axis=1)
-    return np.flatnonzero(could & (state.allowed[state.shapes[shape, L.S_CSET], :rows] != 0))
-
-
 def _shortage(state: State, spec: ClassSpec, shape: int) -> tuple[str, int, int, str]:
     """The resource that the fewest rows have free enough: (name, asked, most free, where)."""
-    rows = _admitted(state, shape)
+    rows = admitted(state, shape)
     worst: tuple[int, str, int, int, str] | None = None
     for name, asked in spec.request.items():
         if not asked:
@@ -213,47 +205,3 @@ def _shortage(state: State, spec: ClassSpec, shape: int) -> tuple[str, int, int,
     if worst is None:
         return "nodes", spec.nodes, int(state.shapes[shape, L.S_FIT]), ""
     return worst[1], worst[2], max(worst[3], 0), worst[4]
-
-
-def _position(state: State, slot: int, shape: int) -> int:
-    """How many entries come before this one among those that could use its rows."""
-    mine = set(_admitted(state, shape).tolist())
-    ahead = 0
-    place = (int(state.entries[slot, L.E_KEY] + state.buckets[state.entries[slot, L.E_BUCKET], L.B_OFFSET]),
-             int(state.entries[slot, L.E_JOB]))  # fmt: skip
-    top = int(state.meta[L.M_ENTRY_TOP])
-    table = state.entries[:top]
-    for at in range(int(state.meta[L.M_ACTIVE])):
-        bucket = int(state.active[at])
-        other = int(state.classes[state.buckets[bucket, L.B_CLASS], L.C_SHAPE])
-        if other != shape and mine.isdisjoint(_admitted(state, other).tolist()):
-            continue
-        there = table[(table[:, L.E_WHERE] == L.WHERE_BUCKET) & (table[:, L.E_BUCKET] == bucket)]
-        keys = there[:, L.E_KEY] + state.buckets[bucket, L.B_OFFSET]
-        ahead += int(((keys < place[0]) | ((keys == place[0]) & (there[:, L.E_JOB] < place[1]))).sum())
-    return ahead
-
-
-def _forecast(state: State, slot: int, spec: ClassSpec, shape: int, now_ms: int) -> tuple[int | None, str]:
-    """Its reservation where it has one, else the earliest release at which enough rows fit, jobs ahead ignored."""
-    promise = int(state.entries[slot, L.E_RESERVED])
-    if promise >= 0 and state.reservations[promise, L.V_KIND] == L.KIND_PROMISE:
-        return int(state.reservations[promise, L.V_START]), "reservation"
-    rows = set(_admitted(state, shape).tolist())
-    wanted = state.request[:, shape]
-    free = {row: state.free[row].copy() for row in rows}
-    fitting = {row for row in rows if (free[row] >= wanted).all()}
-    if len(fitting) >= spec.nodes:
-        return None, ""
-    runs = state.runs[: int(state.meta[L.M_RUN_TOP])]
-    slots = np.flatnonzero((runs[:, L.R_NODES] > 0) & (runs[:, L.R_END] < L.INF))
-    for run in slots[np.argsort(runs[slots, L.R_END], kind="stable")].tolist():
-        given = int(state.classes[state.buckets[runs[run, L.R_BUCKET], L.B_CLASS], L.C_SHAPE])
-        for row in rows_of_run(state, run):
-            if row in rows:
-                free[row] += state.request[:, given]
-                if (free[row] >= wanted).all():
-                    fitting.add(row)
-        if len(fitting) >= spec.nodes:
-            return max(int(runs[run, L.R_END]), now_ms + 1), "walltimes of running jobs, jobs ahead not counted"
-    return None, ""

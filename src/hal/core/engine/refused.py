@@ -124,29 +124,35 @@ def _hours_of(name: LedgerName, unit_seconds: int) -> str:
 def _released(state: State, ledger: int, lacking: int, now_ms: int) -> tuple[int | None, int]:
     """When running attempts will have given back as much as lacks, and how much that is then."""
     tables = state.tables()
-    runs = state.runs[: int(state.meta[L.M_RUN_TOP])]
-    slots = np.flatnonzero((runs[:, L.R_NODES] > 0) & (runs[:, L.R_END] < L.INF))
-    given = 0
-    for run in slots[np.argsort(runs[slots, L.R_END], kind="stable")].tolist():
-        bucket = int(runs[run, L.R_BUCKET])
-        owner = int(state.buckets[bucket, L.B_OWNER])
-        first = int(state.owner_table[owner, L.O_LEDGER])
-        if ledger in state.owner_ledgers[first : first + int(state.owner_table[owner, L.O_LEDGERS])]:
-            given += int(_ask_of(tables, ledger, int(state.buckets[bucket, L.B_CLASS]), int(runs[run, L.R_WALL])))
-            if given >= lacking:
-                return max(int(runs[run, L.R_END]), now_ms + 1), given
-    return None, given
+    table = state.runs[: int(state.meta[L.M_RUN_TOP])]
+    slots = np.flatnonzero((table[:, L.R_NODES] > 0) & (table[:, L.R_END] < L.INF))
+    buckets = table[slots, L.R_BUCKET]
+    charged = _charged(state, ledger)[state.buckets[buckets, L.B_OWNER]]
+    slots, buckets = slots[charged], buckets[charged]
+    classes, of = np.unique(state.buckets[buckets, L.B_CLASS], return_inverse=True)
+    # A ledger of tasks or amounts does not look at walltimes.
+    asks = np.array([_ask_of(tables, ledger, int(class_id), 0) for class_id in classes], np.int64)
+    order = np.argsort(table[slots, L.R_END], kind="stable")
+    given = np.cumsum(asks[of[order]]) if slots.size else np.zeros(0, np.int64)
+    enough = int(np.searchsorted(given, lacking))
+    if enough == given.size:
+        return None, int(given[-1]) if given.size else 0
+    return max(int(table[slots[order[enough]], L.R_END]), now_ms + 1), int(given[enough])
+
+
+def _charged(state: State, ledger: int) -> NDArray[np.bool_]:
+    """Which owners are charged to a ledger; shape (owners,)."""
+    table = state.owner_table
+    places = np.flatnonzero(state.owner_ledgers[: int(state.meta[L.M_OWNER_LEDGERS])] == ledger)
+    first, count = table[:, L.O_LEDGER], table[:, L.O_LEDGERS]
+    within = np.searchsorted(places, first + count) > np.searchsorted(places, first)
+    return within & (count > 0)
 
 
 def _first_of(state: State, queue: int) -> int:
     """The first waiting entry of a queue."""
-    best: tuple[int, int, int] | None = None
-    for place in range(int(state.meta[L.M_ACTIVE])):
-        bucket = int(state.active[place])
-        if int(state.owner_table[state.buckets[bucket, L.B_OWNER], L.O_QUEUE]) == queue:
-            head = int(state.buckets[bucket, L.B_HEAD])
-            key = int(state.entries[head, L.E_KEY] + state.buckets[bucket, L.B_OFFSET])
-            found = (key, int(state.entries[head, L.E_JOB]), head)
-            best = found if best is None else min(best, found)
-    assert best is not None
-    return best[2]
+    buckets = state.active[: int(state.meta[L.M_ACTIVE])]
+    buckets = buckets[state.owner_table[state.buckets[buckets, L.B_OWNER], L.O_QUEUE] == queue]
+    heads = state.buckets[buckets, L.B_HEAD]
+    keys = state.entries[heads, L.E_KEY] + state.buckets[buckets, L.B_OFFSET]
+    return int(heads[np.lexsort((state.entries[heads, L.E_JOB], keys))[0]])
