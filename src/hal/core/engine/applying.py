@@ -162,10 +162,10 @@ def _plan_assumed(state: State, event: PlanAssumed) -> None:
             f"{state.version}: assume a plan before applying anything else, or plan again"
         )
     starts = plan.starts
-    complete = plan.cursor is None
+    complete = 0 if plan.cursor is not None else 2 if plan.full else 1
     if not plan.replans and not len(starts):
         if complete:
-            state.calls["note"](state.at, plan.now_ms, plan.pass_wake, plan.pass_inserts)
+            state.calls["note"](state.at, plan.now_ms, plan.pass_wake, plan.pass_inserts, complete)
         return
     if plan.replans:
         promises = plan.promises
@@ -408,6 +408,7 @@ def _nodes_changed(state: State, event: NodesChanged) -> None:
         if before is not None:
             _put_back(state, before)
         raise
+    state.touch(range(len(state.row_names)) if state.filters else touched)
     state.recount(0, int(state.meta[L.M_SHAPES]))
     if state.accounts is not None:
         set_charge(state)

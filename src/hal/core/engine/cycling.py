@@ -111,7 +111,7 @@ def cycle(
         going_on = Cursor(lane if unfinished == 1 else -1, key, job, task, pass_wake, pass_inserts, full == 1)
     return Plan(
         now_ms, version, changes == 1, starts, rows, replans == 1, reservations, table, verdicts, wake_ms, going_on,
-        work, pass_wake, pass_inserts, cursor is not None,
+        work, pass_wake, pass_inserts, cursor is not None, full == 1,
     )  # fmt: skip
 
 

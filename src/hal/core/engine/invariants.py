@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from hal.core.engine.classes import ClassSpec
 from hal.core.engine.state import State
-from hal.core.engine.views import pending, rows_of_run, running
+from hal.core.engine.views import pending, rows_of_run, running, runs_of_row
 from hal.core.kernels import layout as L
 from hal.core.kernels.memory import address_block
 
@@ -35,6 +35,8 @@ def check_invariants(state: State) -> None:
     _check_fits(state)
     _check_ends(state)
     _check_promises(state)
+    if state.meta[L.M_TIMELINES]:
+        _check_timelines(state)
 
 
 def _check_addresses(state: State) -> None:
@@ -47,6 +49,7 @@ def _check_amounts(state: State) -> None:
     rows = len(state.row_names)
     used = np.zeros_like(state.free[:rows])
     pieces = np.zeros(rows, np.int64)
+    attempts: list[tuple[int, int]] = []
     for run in running(state):
         shape = int(state.classes[run["class_id"], L.C_SHAPE])
         held = rows_of_run(state, int(run["run"]))
@@ -55,8 +58,11 @@ def _check_amounts(state: State) -> None:
         for row in held:
             used[row] += state.request[:, shape][: used.shape[1]]
             pieces[row] += 1
+            attempts.append((row, int(run["run"])))
     _require(bool((state.free[:rows] == state.capacity[:rows] - used).all()), "free is not capacity less what runs")
     _require(bool((state.rows[:rows, L.W_PIECES] == pieces).all()), "the count of attempts on a row is wrong")
+    there = [(row, run) for row in range(rows) for run in runs_of_row(state, row)]
+    _require(sorted(there) == sorted(attempts), "rows do not know the attempts on them")
 
 
 def _check_tasks(state: State) -> None:
@@ -192,3 +198,68 @@ def _check_promises(state: State) -> None:
         _require(len(set(promised)) == len(promised), "a row is promised twice")
         marked = np.flatnonzero(state.rows[:, L.W_PROMISED] >= 0).tolist()
         _require(sorted(promised) == marked, "rows do not know who is promised them")
+
+
+def _check_timelines(state: State) -> None:
+    """Every timeline that is not to be built anew says what attempts and promises say, or less where it was merged."""
+    stale = state.timelines.stale[: int(state.counts[L.COUNT_STALE])].tolist()
+    if state.counts[L.COUNT_COLD]:
+        return
+    _require(sorted(stale) == np.flatnonzero(state.rows[:, L.W_STALE]).tolist(), "rows do not know that they are stale")
+    freed = state.freed[: int(state.meta[L.M_FREED])].tolist()
+    _require(sorted(freed) == np.flatnonzero(state.rows[:, L.W_FREED]).tolist(), "rows do not know that they came free")
+    promises = _held_promises(state)
+    for row in range(len(state.row_names)):
+        if state.rows[row, L.W_STALE] or state.rows[row, L.W_LATE]:
+            continue
+        changes = [
+            (int(state.runs[run, L.R_END]), _shape_of_run(state, run), 1)
+            for run in runs_of_row(state, row)
+            if state.runs[run, L.R_END] < L.INF
+        ]
+        changes += promises.get(row, [])
+        points = _points_of_row(state, row)
+        times = sorted({points[0][0], *(time for time, _, _ in changes), *(time for time, _ in points)})
+        for time in times:
+            truth = state.free[row].copy()
+            for at, shape, sign in changes:
+                if at <= time:
+                    truth += sign * state.request[: truth.shape[0], shape]
+            said = next(amounts for at, amounts in reversed(points) if at <= time)
+            holds = (said <= truth).all() if state.rows[row, L.W_MERGED] else (said == truth).all()
+            _require(bool(holds), f"row {row} is said to have {said} at {time}, it has {truth}")
+        last = bool((points[-1][1] == truth).all())
+        _require(last, f"row {row} is said to have {points[-1][1]} in the end, it has {truth}")
+
+
+def _shape_of_run(state: State, run: int) -> int:
+    return int(state.classes[state.buckets[state.runs[run, L.R_BUCKET], L.B_CLASS], L.C_SHAPE])
+
+
+def _points_of_row(state: State, row: int) -> list[tuple[int, np.ndarray[tuple[int], np.dtype[np.int64]]]]:
+    profile = state.timelines.profile
+    points = []
+    at = row
+    while at >= 0:
+        points.append((int(profile[at, L.POINT_TIME]), profile[at, L.POINT_SIZE :]))
+        at = int(profile[at, L.POINT_NEXT])
+    return points
+
+
+def _held_promises(state: State) -> dict[int, list[tuple[int, int, int]]]:
+    """Of each row: when promises that count take (-1) and give back (1) which shape."""
+    changes: dict[int, list[tuple[int, int, int]]] = {}
+    for promise in state.reservations[: int(state.meta[L.M_RESERVATIONS])]:
+        if promise[L.V_ENTRY] < 0 or not promise[L.V_HELD] or promise[L.V_KIND] == L.KIND_NEVER:
+            continue
+        shape = int(state.classes[promise[L.V_CLASS], L.C_SHAPE])
+        claim = promise[L.V_KIND] == L.KIND_CLAIM
+        begin = -L.INF if claim else int(promise[L.V_START])
+        end = L.INF if claim else begin + int(promise[L.V_PLANNED])
+        first = int(promise[L.V_ROW])
+        for row in state.reserved[first : first + int(promise[L.V_NODES]), L.Q_ROW].tolist():
+            spans = changes.setdefault(row, [])
+            spans.append((begin, shape, -1))
+            if end < L.INF:
+                spans.append((end, shape, 1))
+    return changes

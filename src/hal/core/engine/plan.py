@@ -43,6 +43,7 @@ RESERVATION: Final = np.dtype(
         ("row_count", np.int64),
         ("kind", np.int64),  # hal.core.kernels.layout KIND_PROMISE, KIND_CLAIM, KIND_BLOCK, KIND_NEVER
         ("dirty", np.int64),  # 1 = the next pass plans it anew
+        ("held", np.int64),  # under conservative: 0 = work of better rank came and it is yet to be made anew
     ]
 )
 VERDICT: Final = np.dtype(
@@ -92,10 +93,11 @@ class Plan(msgspec.Struct, frozen=True, gc=False):
     cursor: None when the pass is complete.
     plan_version: the state version it was made from; PlanAssumed refuses a plan of another version.
     replans: whether `reservations` replaces the state's (else they stay as they are and `reservations` is empty).
-    promises: the reservations as a table of their columns, shape (K, 11).
+    promises: the reservations as a table of their columns, shape (K, 12).
     promised: shape (P, 2 + R): row, reservation, amounts left beside the promise for each resource.
     work: units spent (row checks and candidates).
     resumed: it went on with a pass that an earlier slice began.
+    full: under conservative: the pass looks at every promise, not only at work that has none.
     """
 
     now_ms: int
@@ -113,6 +115,7 @@ class Plan(msgspec.Struct, frozen=True, gc=False):
     pass_wake: int
     pass_inserts: int
     resumed: bool = False
+    full: bool = False
 
     @property
     def complete(self) -> bool:

@@ -20,6 +20,7 @@ from hal.core.engine.errors import EngineError
 from hal.core.engine.events import ADOPT, END, SUBMIT
 from hal.core.engine.plan import START, VERDICT
 from hal.core.engine.policies import ORDER_KERNELS, PLACEMENT_KERNELS, filter_named, order_named, score_named
+from hal.core.engine.timelines import Timelines
 from hal.core.interfaces.filter import Filter
 from hal.core.interfaces.order import Order
 from hal.core.interfaces.score import Score
@@ -138,9 +139,9 @@ class State:
         # Scratch: never part of what the state means.
         self.path: Table = np.zeros(L.MAX_DEPTH, np.int64)
         self.ticks: Table = np.zeros(L.TICKS, np.int64)
-        self.counts: Table = np.zeros(4, np.int64)
-        self.profile: Table = np.zeros((256, L.POINT_SIZE + 1), np.int64)
-        self.events: Table = np.zeros((2, 512), np.int64)
+        self.counts: Table = np.zeros(L.COUNTS, np.int64)
+        self.timelines = Timelines(1, 1, 1)
+        self.freed: Table = np.zeros(4, np.int64)  # not scratch: where promises may find an earlier place
         self.scores: Table = np.zeros((1, 4), np.int64)
         self.newest_job = -1
         """The largest job id that was ever submitted or adopted."""
@@ -228,6 +229,8 @@ class State:
         self.meta[L.M_BACKFILL] = BACKFILL_KERNELS[config.backfill]
         self.meta[L.M_BY_TIME] = int(config.backfill is Backfill.EASY_SJBF)
         self.conservative = config.backfill is Backfill.CONSERVATIVE
+        self.meta[L.M_TIMELINES] = int(self.conservative)
+        self._new_timelines()
         self.meta[L.M_PARKING] = int(config.parking)
         self.meta[L.M_CLAIM_AFTER] = config.claim_after_ms
         self.meta[L.M_MAX_RESERVATIONS] = config.max_reservations
@@ -274,8 +277,8 @@ class State:
             reserved = np.zeros((self.reserved.shape[0], L.Q_EXTRA + width), np.int64)
             reserved[:, : self.reserved.shape[1]] = self.reserved
             self.reserved = reserved
-            self.profile = np.zeros((self.profile.shape[0], L.POINT_SIZE + width), np.int64)
         self.meta[L.M_RESOURCES] = count
+        self._new_timelines()
         if self.charge.shape[1] < width:
             self.charge = np.zeros((2, width), np.float64)
         if self.accounts is not None:
@@ -526,6 +529,8 @@ class State:
         allowed = np.zeros((self.allowed.shape[0], room), np.int8)
         allowed[:, : self.allowed.shape[1]] = self.allowed
         self.allowed = allowed
+        self.freed = _grown(self.freed, room)
+        self._new_timelines()
         self._new_arenas()
         self.rewire()
 
@@ -570,12 +575,7 @@ class State:
 
     def grow_profile(self) -> None:
         """Larger timelines and promise arenas for a conservative cycle that asked for them."""
-        points = max(
-            2 * self.profile.shape[0],
-            self.free.shape[0] + self.runs.shape[0] + self.pieces.shape[0] + 2 * int(self.meta[L.M_PROMISED]),
-        )
-        self.profile = np.zeros((points, self.profile.shape[1]), np.int64)
-        self.events = np.zeros((2, 2 * points + 4), np.int64)
+        self._new_timelines(grow=True)
         self.promise_need = max(
             2 * self.promise_need,
             2 * int(self.meta[L.M_RESERVATIONS]),
@@ -583,6 +583,33 @@ class State:
         )
         self._new_promise_arena(2 * self.promise_need)
         self.rewire()
+
+    def _new_timelines(self, *, grow: bool = False) -> None:
+        """Timelines that know nothing yet; of one point where the policy plans without them."""
+        self.counts[L.COUNT_COLD] = 1
+        if not self.conservative:
+            self.timelines = Timelines(1, 1, 1)
+            return
+        points = self.timelines.profile.shape[0]
+        attempts = int(self.meta[L.M_PIECES]) + 2 * int(self.meta[L.M_PROMISED])
+        need = 8 * self.free.shape[0] + 4 * attempts + FIRST_SLOTS
+        self.timelines = Timelines(self.free.shape[0], self.free.shape[1], max(2 * points if grow else points, need))
+
+    def touch(self, rows: range | list[int]) -> None:
+        """Amounts of these rows changed: their timelines are built anew, and promises may move there."""
+        if not self.conservative:
+            return
+        some = np.unique(np.asarray(rows, np.int64))
+        for flag, count, into, of in (
+            (L.W_STALE, L.COUNT_STALE, self.timelines.stale, self.counts),
+            (L.W_FREED, L.M_FREED, self.freed, self.meta),
+        ):
+            fresh = some[self.rows[some, flag] == 0]
+            at = int(of[count])
+            into[at : at + fresh.shape[0]] = fresh
+            of[count] += fresh.shape[0]
+        self.rows[some, L.W_STALE] = 1
+        self.rows[some, L.W_FREED] = self.meta[L.M_PASSES] + 1
 
     def use_time_index(self) -> None:
         """Make room in the index by planned time (a change of policy to EASY-SJBF)."""
@@ -664,11 +691,13 @@ class State:
     def tables(self) -> Tables:
         """The tables as kernels see them."""
         s = self
+        t = s.timelines
         return Tables(
             s.meta, s.entries, s.rank, s.by_time, s.job_index, s.buckets, s.bucket_index, s.active, s.classes, s.shapes,
             s.request, s.allowed, s.free, s.capacity, s.rows, s.runs, s.ends, s.run_index, s.pieces, s.reservations,
             s.reserved, s.owner_table, s.owner_ledgers, s.ledgers, s.queues, s.share_nodes, s.share_use, s.charge,
-            s.path, s.scores, s.projected, s.heap, s.scratch, s.counts, s.ticks, s.profile, s.events,
+            s.path, s.scores, s.projected, s.heap, s.scratch, s.counts, s.ticks, t.profile, t.events,
+            t.stale, s.freed, t.late, t.row_log, t.lines, t.line_begin, t.line_end,
         )  # fmt: skip
 
     def _bind(self) -> None:
@@ -679,7 +708,7 @@ class State:
             no_table, none = np.zeros((0, 2), np.int64), NO_KEYS
             out = (self.start_arena, 0, self.row_arena, 0, self.promise_arena, 0, self.promised_arena, 0)
             place = (0, 1, 1, False, False, 0, 0, 0, 0, 0, 0)
-            plan = (self.start_arena, none, 0, False, no_table, no_table, False, False, 0, 0)
+            plan = (self.start_arena, none, 0, False, no_table, no_table, 0, False, 0, 0)
             for name, kernel, arguments in (
                 ("submit", pending.submit, (self.at, no_submits, none, none, none)),
                 ("change", pending.change, (self.at, 0, none, none, none, none)),
@@ -687,7 +716,7 @@ class State:
                 ("end", running.end, (self.at, no_ends)),
                 ("refuse", running.refuse, (self.at, self.start_arena, 0)),
                 ("assume", running.assume, (self.at, *plan)),
-                ("note", running.note_parked, (self.at, 0, 0, 0)),
+                ("note", running.note_parked, (self.at, 0, 0, 0, 0)),
                 ("adopt", running.adopt, (self.at, no_adopts, none, none, none, none)),
                 ("easy", easy.cycle, (self.at, *out, self.verdict_arena, 0, *place)),
                 ("conservative", conservative.cycle, (self.at, *out, self.verdict_arena, 0, *place)),

@@ -149,6 +149,16 @@ def rows_of_run(state: State, run: int) -> list[int]:
     return rows
 
 
+def runs_of_row(state: State, row: int) -> list[int]:
+    """The running attempts that hold a row, the latest first (`run` as in `running`)."""
+    runs = []
+    piece = int(state.rows[row, L.W_ATTEMPTS]) - 1
+    while piece >= 0:
+        runs.append(int(state.pieces[piece, L.P_RUN]))
+        piece = int(state.pieces[piece, L.P_ON_ROW]) - 1
+    return runs
+
+
 def reservations(state: State) -> NDArray[np.void]:
     """What waiting jobs are promised (dtype RESERVATION); a copy. Rows: `reserved_rows`."""
     table = state.reservations[: int(state.meta[L.M_RESERVATIONS])].copy()

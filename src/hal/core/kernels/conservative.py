@@ -1,10 +1,10 @@
 """A cycle under conservative backfill: every waiting job holds a promise, and promises only move earlier.
 
-Pure but for scratch. Each row has a timeline: breakpoints with the projected free amounts, from running attempts
-(released at their planned ends) and promises. In rank order, a job gives its promise back, takes the earliest instant
-at which enough rows each stay free for the whole of its planned time, and starts where that is now. Timelines are built
-for each slice; O(points) a search. An array holds one promise, for its next task; when that starts, the promises behind
-it are made anew in rank order, as they are when better work comes, an attempt outlives its plan or a row is lost.
+Pure but for scratch. Rows have kept timelines (see timelines). In rank order, a job whose rows or others came freer
+gives its promise back, takes the earliest instant at which enough rows each stay free for the whole of its planned time,
+and starts where that is now; else the promise stays as it is, so a pass after one event looks at the touched rows only.
+An array holds one promise, for its next task; when that starts, the promises behind it are made anew in rank order, as
+they are when better work comes, an attempt outlives its plan or a row is lost (those behind the first that it hurts).
 Source: Mu'alem and Feitelson, TPDS 12(6), 2001.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hal.core.kernels.easy import LOWEST, MAX_VERDICTS, Slice, heap_down, heap_order, next_timer, sort_pairs
+from hal.core.kernels.easy import LOWEST, MAX_VERDICTS, Slice, heap_down, heap_order, next_timer
 from hal.core.kernels.jit import inner, kernel
 from hal.core.kernels.layout import (
     B_CANDIDATE,
@@ -45,40 +45,44 @@ from hal.core.kernels.layout import (
     M_DIRTY,
     M_DROP_JOB,
     M_DROP_KEY,
-    M_END_ROOT,
     M_EPOCH,
+    M_FREED,
     M_INSERTS,
     M_MAX_RESERVATIONS,
     M_NEXT_EDGE,
     M_PARKED_INSERTS,
     M_PARKED_WAKE,
     M_PARKING,
+    M_PIECES,
+    M_PLACEMENT,
     M_PROMISED,
     M_RESERVATIONS,
     M_RESOURCES,
     M_ROWS,
     M_VERSION,
     M_WAKE,
+    COUNT_FREED,
+    COUNT_PROMISED,
+    COUNT_PROMISES,
+    COUNT_STALE,
     O_QUEUE,
-    P_NEXT,
-    P_ROW,
-    POINT_NEXT,
-    POINT_SIZE,
-    POINT_TIME,
+    PLACE_BEST,
+    PLACE_FIRST,
+    Q_CHAIN,
     Q_PROMISE,
     Q_ROW,
-    R_BUCKET,
-    R_PIECE,
     REASON_PROMISED,
     REASON_RESOURCES,
     S_CSET,
     S_EVER,
     S_FIT,
-    T_KEY,
-    T_RIGHT,
+    S_SCORES,
+    TICK,
     TICK_WORK,
     V_CLASS,
+    V_DIRTY,
     V_ENTRY,
+    V_HELD,
     V_JOB,
     V_KEY,
     V_KIND,
@@ -87,103 +91,46 @@ from hal.core.kernels.layout import (
     V_ROW,
     V_START,
     V_TASK,
-    W_AT,
-    W_LAST,
+    W_LATE,
+    W_PROMISED,
+    W_STALE,
+    W_STAMP,
     Y_SHUT,
 )
 from hal.core.kernels.ledgers import charge_ledgers, full_ledger
 from hal.core.kernels.memory import Tables, tables
+from hal.core.kernels.placing import SCORE_ONE, TIER_EXTRA, TIER_FREE, TIER_SHORT, tightness
 from hal.core.kernels.rows import fits
 from hal.core.kernels.tables import copy_record
-from hal.core.kernels.treap import Table, tree_descend, tree_seek
+from hal.core.kernels.timelines import (
+    build_row,
+    came_free,
+    change_span,
+    clear_row,
+    earliest,
+    hold,
+    let_go,
+    line_back,
+    line_mark,
+    line_of,
+    link_promises,
+    mark_late,
+    near_line,
+    next_start,
+    pick,
+    room_for_points,
+    unlink_promises,
+    warm_up,
+)
+from hal.core.kernels.touching import make_stale
+from hal.core.kernels.treap import Table, tree_seek
 
 Ints = NDArray[np.int64]
 
-C_PROMISES = 0
-C_PROMISED = 1
-C_POINTS = 2
-
-
-@inner
-def _point_fits(t: Tables, point: int, shape: int, resources: int) -> bool:
-    for r in range(resources):  # noqa: SIM110 - numba
-        if t.profile[point, POINT_SIZE + r] < t.request[r, shape]:
-            return False
-    return True
-
-
-@inner
-def _split(t: Tables, point: int, at: int, resources: int) -> int:
-    """The point at `at` in the timeline that `point` (not later) belongs to; a new one where there was none."""
-    following = t.profile[point, POINT_NEXT]
-    while following >= 0 and t.profile[following, POINT_TIME] <= at:
-        point = following
-        following = t.profile[point, POINT_NEXT]
-    if t.profile[point, POINT_TIME] == at:
-        return int(point)
-    fresh = t.counts[C_POINTS]
-    t.counts[C_POINTS] += 1
-    t.profile[fresh, POINT_TIME] = at
-    t.profile[fresh, POINT_NEXT] = following
-    t.profile[point, POINT_NEXT] = fresh
-    for r in range(resources):
-        t.profile[fresh, POINT_SIZE + r] = t.profile[point, POINT_SIZE + r]
-    return int(fresh)
-
-
-@inner
-def _change_span(t: Tables, resources: int, row: int, shape: int, begin: int, end: int, sign: int) -> None:
-    """Take (-1) or give (+1) a request on a row's timeline over [begin, end); the timeline begins at `now`."""
-    head = t.rows[row, W_AT]
-    begin = max(begin, t.profile[head, POINT_TIME])
-    if end <= begin:
-        return
-    point = _split(t, head, begin, resources)
-    last = -1
-    if end < INF:
-        last = _split(t, point, end, resources)
-    while point != last and point >= 0:
-        for r in range(resources):
-            t.profile[point, POINT_SIZE + r] += sign * t.request[r, shape]
-        point = t.profile[point, POINT_NEXT]
-
-
-@inner
-def _build(t: Tables, promises: Table, promised: Table, now: int, afresh: bool, key: int, seq: int, tie: int) -> None:
-    """Timelines of all rows: free now, then every release, less every promise that counts.
-
-    Those made by this pass count (before (key, seq, tie)); of the older ones those that no better work has overtaken,
-    and none when planning `afresh`.
-    """
-    resources = t.meta[M_RESOURCES]
-    for row in range(t.meta[M_ROWS]):
-        t.rows[row, W_AT] = row
-        t.rows[row, W_LAST] = row
-        t.profile[row, POINT_TIME] = now
-        t.profile[row, POINT_NEXT] = -1
-        for r in range(resources):
-            t.profile[row, POINT_SIZE + r] = t.free[row, r]
-    t.counts[C_POINTS] = t.meta[M_ROWS]
-    depth = tree_descend(t.ends, t.meta[M_END_ROOT], t.path, 0)
-    while depth > 0:
-        run = t.path[depth - 1]
-        depth = tree_descend(t.ends, t.ends[run, T_RIGHT], t.path, depth - 1)
-        at = max(t.ends[run, T_KEY], now + 1)
-        shape = t.classes[t.buckets[t.runs[run, R_BUCKET], B_CLASS], C_SHAPE]
-        piece = t.runs[run, R_PIECE]
-        while piece >= 0:
-            row = t.pieces[piece, P_ROW]
-            point = _split(t, t.rows[row, W_LAST], at, resources)
-            t.rows[row, W_LAST] = point
-            for r in range(resources):
-                t.profile[point, POINT_SIZE + r] += t.request[r, shape]
-            piece = t.pieces[piece, P_NEXT]
-    for k in range(t.counts[C_PROMISES]):
-        if promises[k, V_ENTRY] >= 0 and (
-            (not afresh and _ranks_before(promises, k, t.meta[M_DROP_KEY], t.meta[M_DROP_JOB], -1))
-            or _ranks_before(promises, k, key, seq, tie)
-        ):
-            _hold(t, promises, promised, k, -1)
+NOWHERE = -1
+ANYWHERE = -2
+LOOK_SHIFT = 4
+"""So many rows looked at, as a power of two, are one unit of work."""
 
 
 @inner
@@ -197,145 +144,143 @@ def _ranks_before(promises: Table, promise: int, key: int, job: int, task: int) 
 
 
 @inner
-def _promises_broken(t: Tables, promises: Table, promised: Table) -> bool:
-    """Whether the promises cannot all be kept: an attempt outlives its plan, or a promised row is lost."""
-    resources = t.meta[M_RESOURCES]
-    for k in range(t.counts[C_PROMISES]):
-        if promises[k, V_ENTRY] >= 0 and promises[k, V_KIND] != KIND_NEVER:
-            shape = t.classes[promises[k, V_CLASS], C_SHAPE]
-            for i in range(promises[k, V_ROW], promises[k, V_ROW] + promises[k, V_NODES]):
-                row = promised[i, Q_ROW]
-                if t.allowed[t.shapes[shape, S_CSET], row] == 0 or not fits(t, t.capacity, row, shape, resources):
-                    return True
-    for row in range(t.meta[M_ROWS]):
-        point = t.rows[row, W_AT]
-        while point >= 0:
-            for r in range(resources):
-                if t.profile[point, POINT_SIZE + r] < 0:
-                    return True
-            point = t.profile[point, POINT_NEXT]
-    return False
-
-
-@inner
-def _hold(t: Tables, promises: Table, promised: Table, promise: int, sign: int) -> None:
-    """Take (-1) or give back (+1) what a promise holds on its rows' timelines."""
-    kind = promises[promise, V_KIND]
-    if kind == KIND_NEVER:
-        return
-    begin = promises[promise, V_START]
-    end = INF if kind == KIND_CLAIM else min(begin + promises[promise, V_PLANNED], INF)
-    if kind == KIND_CLAIM:
-        begin = 0
-    shape = t.classes[promises[promise, V_CLASS], C_SHAPE]
-    for i in range(promises[promise, V_ROW], promises[promise, V_ROW] + promises[promise, V_NODES]):
-        _change_span(t, t.meta[M_RESOURCES], promised[i, Q_ROW], shape, begin, end, sign)
-
-
-@inner
-def _next_interval(t: Tables, point: int, shape: int, resources: int, planned: int) -> tuple[int, int, int]:
-    """The first interval [a, b] of start times from `point` on, and the point after it (-1: none follow).
-
-    a < 0: there is none. Within [a, b] the row holds the shape for the whole planned time.
-    """
-    while point >= 0:
-        while point >= 0 and not _point_fits(t, point, shape, resources):
-            point = t.profile[point, POINT_NEXT]
-            t.ticks[TICK_WORK] += 1
-        if point < 0:
-            break
-        begin = t.profile[point, POINT_TIME]
-        while point >= 0 and _point_fits(t, point, shape, resources):
-            point = t.profile[point, POINT_NEXT]
-            t.ticks[TICK_WORK] += 1
-        if point < 0:
-            return begin, INF, -1
-        if planned < INF and t.profile[point, POINT_TIME] - planned >= begin:
-            return begin, t.profile[point, POINT_TIME] - planned, point
-    return -1, -1, -1
-
-
-@inner
-def _earliest(t: Tables, shape: int, nodes: int, planned: int) -> int:
-    """The earliest instant at which `nodes` rows each hold the shape for the whole planned time, -1 = never."""
-    resources = t.meta[M_RESOURCES]
-    cset = t.shapes[shape, S_CSET]
-    if nodes == 1:
-        best = INF
-        for row in range(t.meta[M_ROWS]):
-            if t.allowed[cset, row] == 0 or not fits(t, t.capacity, row, shape, resources):
-                continue
-            head = t.rows[row, W_AT]
-            begin, _last, _point = _next_interval(t, head, shape, resources, planned)
-            if 0 <= begin < best:
-                best = begin
-                if best == t.profile[head, POINT_TIME]:
-                    break
-        return best if best < INF else -1
-    size = 0
-    for row in range(t.meta[M_ROWS]):
-        if t.allowed[cset, row] == 0 or not fits(t, t.capacity, row, shape, resources):
-            continue
-        point = t.rows[row, W_AT]
-        while point >= 0:
-            begin, last, point = _next_interval(t, point, shape, resources, planned)
-            if begin < 0:
-                break
-            t.events[0, size] = begin
-            t.events[1, size] = 0
-            size += 1
-            if last < INF:
-                t.events[0, size] = last
-                t.events[1, size] = 1
-                size += 1
-    sort_pairs(t.events[0], t.events[1], size)
-    t.ticks[TICK_WORK] += size
-    open_rows = 0
-    for k in range(size):
-        if t.events[1, k] == 0:
-            open_rows += 1
-            if open_rows == nodes:
-                return int(t.events[0, k])
-        else:
-            open_rows -= 1
-    return -1
-
-
-@inner
-def _free_over(t: Tables, resources: int, row: int, shape: int, begin: int, end: int) -> bool:
-    """Whether a row holds the shape over the whole of [begin, end), at least at `begin`."""
-    point = t.rows[row, W_AT]
-    following = t.profile[point, POINT_NEXT]
-    while following >= 0 and t.profile[following, POINT_TIME] <= begin:
-        point = following
-        following = t.profile[point, POINT_NEXT]
-    while True:
-        if not _point_fits(t, point, shape, resources):
-            return False
-        point = t.profile[point, POINT_NEXT]
-        if point < 0 or t.profile[point, POINT_TIME] >= end:
-            return True
-
-
-@inner
-def _rows_at(t: Tables, shape: int, nodes: int, begin: int, planned: int, out: Ints, offset: int) -> int:
-    """The lowest rows that hold the shape over [begin, begin + planned); returns how many of `nodes` were found."""
-    resources = t.meta[M_RESOURCES]
-    cset = t.shapes[shape, S_CSET]
-    end = min(begin + planned, INF)
-    found = 0
-    for row in range(t.meta[M_ROWS]):
+def _forget_from(t: Tables, promises: Table, promised: Table, key: int, job: int, task: int) -> bool:
+    """Before chains are linked: promises from a place of the order on count no more. Returns whether there was one."""
+    some = False
+    for k in range(t.counts[COUNT_PROMISES]):
         if (
-            t.allowed[cset, row] != 0
-            and fits(t, t.capacity, row, shape, resources)
-            and _free_over(t, resources, row, shape, begin, end)
+            promises[k, V_ENTRY] >= 0
+            and promises[k, V_HELD] == 1
+            and not _ranks_before(promises, k, key, job, task)
         ):
-            out[offset + found] = row
-            found += 1
-            if found == nodes:
-                break
-    t.ticks[TICK_WORK] += t.meta[M_ROWS]
-    return found
+            _forget(t, promises, promised, k)
+            some = True
+    return some
+
+
+@inner
+def _forget(t: Tables, promises: Table, promised: Table, promise: int) -> None:
+    promises[promise, V_HELD] = 0
+    if promises[promise, V_KIND] != KIND_NEVER:
+        for place in range(promises[promise, V_ROW], promises[promise, V_ROW] + promises[promise, V_NODES]):
+            make_stale(t, promised[place, Q_ROW])
+
+
+@inner
+def _build(t: Tables, promises: Table, promised: Table, now: int) -> int:
+    """Build what is stale. Returns the best-ranked promise that cannot be kept, -1 when all can."""
+    first = -1
+    for k in range(t.counts[COUNT_STALE]):
+        clear_row(t, t.stale[k])
+    while t.counts[COUNT_STALE] > 0:
+        t.counts[COUNT_STALE] -= 1
+        row = t.stale[t.counts[COUNT_STALE]]
+        t.rows[row, W_STALE] = 0
+        if row < t.meta[M_ROWS] and build_row(t, promises, promised, row, now):
+            place = t.rows[row, W_PROMISED]
+            while place >= 0:
+                k = promised[place, Q_PROMISE]
+                if promises[k, V_KIND] != KIND_CLAIM and (
+                    first < 0
+                    or _ranks_before(promises, k, promises[first, V_KEY], promises[first, V_JOB], promises[first, V_TASK])
+                ):
+                    first = k
+                place = promised[place, Q_CHAIN]
+    return first
+
+
+@inner
+def _forward(t: Tables, promises: Table, promised: Table, promise: int, now: int) -> tuple[int, int]:
+    """Whether a promise may find an earlier place: only on rows where something came free since it last looked.
+
+    Returns (NOWHERE, 0); (row, its start) for a promise of one row that moves there; or (ANYWHERE, where to begin).
+    """
+    count = t.meta[M_FREED] + t.counts[COUNT_FREED]
+    if count == 0:
+        return NOWHERE, 0
+    if count > t.meta[M_ROWS] >> 3:
+        return ANYWHERE, now
+    t.ticks[TICK_WORK] += 1 + (count >> 2)
+    shape = t.classes[promises[promise, V_CLASS], C_SHAPE]
+    planned = promises[promise, V_PLANNED]
+    line = near_line(t, shape)
+    local = t.scratch[5]
+    best = promises[promise, V_START]
+    found = NOWHERE
+    for k in range(count):
+        row = t.freed[k] if k < t.meta[M_FREED] else local[k - t.meta[M_FREED]]
+        begin = next_start(t, line, row, shape, now, planned, best + 1)
+        if begin < best or (begin == best and found >= 0 and row > found):
+            best = begin
+            found = row  # of those that come free then the highest, as `_rows_later` chooses
+        place = t.rows[row, W_PROMISED]
+        while place >= 0:
+            if promised[place, Q_PROMISE] == promise:
+                return ANYWHERE, now  # its own row: what it holds itself does not stand in its way
+            place = promised[place, Q_CHAIN]
+    if found >= 0 and (promises[promise, V_NODES] > 1 or best == now):
+        return ANYWHERE, best
+    return found, best
+
+
+@inner
+def _note_freed(t: Tables, promises: Table, promised: Table, promise: int) -> None:
+    """A promise left its rows in this cycle."""
+    local = t.scratch[5]
+    for place in range(promises[promise, V_ROW], promises[promise, V_ROW] + promises[promise, V_NODES]):
+        row = promised[place, Q_ROW]
+        if row >= 0 and t.rows[row, W_STAMP] != t.ticks[TICK]:
+            t.rows[row, W_STAMP] = t.ticks[TICK]
+            local[t.counts[COUNT_FREED]] = row
+            t.counts[COUNT_FREED] += 1
+
+
+@inner
+def _rows_later(t: Tables, line: int, shape: int, nodes: int, planned: int, begin: int, out: Ints) -> None:
+    """Rows for a promise: of those that hold the shape from `begin` on, the ones that come free latest."""
+    ranks = t.scratch[1]
+    candidates = t.scratch[2]
+    count = 0
+    for row in range(t.meta[M_ROWS]):
+        if next_start(t, line, row, shape, begin, planned, begin + 1) == begin:
+            ranks[count] = -came_free(t, line, row, shape, begin)
+            candidates[count] = row
+            count += 1
+    pick(t, count, nodes, False, out, 0)
+
+
+@inner
+def _rows_now(
+    t: Tables, promises: Table, promised: Table, line: int, shape: int, nodes: int, planned: int, now: int, out: Ints,
+    offset: int,
+) -> None:  # fmt: skip
+    """Rows for a start: first rows promised to others from its end on, then unpromised ones, by score or row."""
+    resources = t.meta[M_RESOURCES]
+    ranks = t.scratch[1]
+    candidates = t.scratch[2]
+    end = min(now + planned, INF)
+    count = 0
+    for row in range(t.meta[M_ROWS]):
+        if next_start(t, line, row, shape, now, planned, now + 1) != now:
+            continue
+        tier = TIER_FREE
+        place = t.rows[row, W_PROMISED]
+        if place >= 0:
+            tier = TIER_SHORT
+            while place >= 0:
+                promise = promised[place, Q_PROMISE]
+                if promises[promise, V_KIND] != KIND_PROMISE or end > promises[promise, V_START]:
+                    tier = TIER_EXTRA
+                place = promised[place, Q_CHAIN]
+        score = 0
+        if t.meta[M_PLACEMENT] == PLACE_BEST:
+            score = tightness(t, row, shape, resources)
+        elif t.meta[M_PLACEMENT] != PLACE_FIRST:
+            score = t.scores[t.shapes[shape, S_SCORES], row]
+        ranks[count] = tier * 4 * SCORE_ONE - score
+        candidates[count] = row
+        count += 1
+    pick(t, count, nodes, True, out, offset)
 
 
 @inner
@@ -358,11 +303,45 @@ def _claim_rows(t: Tables, shape: int, nodes: int, out: Ints) -> int:
 
 
 @inner
+def _let_go_behind(t: Tables, promises: Table, promised: Table, mine: int, key: int, job: int, task: int) -> bool:
+    """Promises behind a place of the order count no more; they are made anew as their turn comes."""
+    some = False
+    for k in range(t.counts[COUNT_PROMISES]):
+        if (
+            k != mine
+            and promises[k, V_ENTRY] >= 0
+            and promises[k, V_HELD] == 1
+            and not _ranks_before(promises, k, key, job, task)
+        ):
+            _note_freed(t, promises, promised, k)
+            let_go(t, promises, promised, k)
+            some = True
+    return some
+
+
+@inner
+def _waking(t: Tables, promises: Table, promised: Table, promise: int, now: int) -> int:
+    """When a promise wants a cycle though nothing happens: at its start, unless that follows an attempt that outlives its
+    plan and will be reported; where its time is never, when it may claim rows."""
+    kind = promises[promise, V_KIND]
+    if kind == KIND_NEVER:
+        since = t.entries[promises[promise, V_ENTRY], E_BLOCKED_AT]
+        return int((now if since < 0 else since) + t.meta[M_CLAIM_AFTER])
+    if kind != KIND_PROMISE or promises[promise, V_START] <= now:
+        return INF
+    if promises[promise, V_START] == now + 1:
+        for place in range(promises[promise, V_ROW], promises[promise, V_ROW] + promises[promise, V_NODES]):
+            if t.rows[promised[place, Q_ROW], W_LATE] == 1:
+                return INF
+    return int(promises[promise, V_START])
+
+
+@inner
 def _compact(t: Tables, promises: Table, promised: Table) -> None:
     """Drop the promises of jobs that started or went away; rows move up."""
     kept = 0
     used = 0
-    for k in range(t.counts[C_PROMISES]):
+    for k in range(t.counts[COUNT_PROMISES]):
         if promises[k, V_ENTRY] < 0:
             continue
         offset = promises[k, V_ROW]
@@ -373,8 +352,8 @@ def _compact(t: Tables, promises: Table, promised: Table) -> None:
         promises[kept, V_ROW] = used
         used += promises[k, V_NODES]
         kept += 1
-    t.counts[C_PROMISES] = kept
-    t.counts[C_PROMISED] = used
+    t.counts[COUNT_PROMISES] = kept
+    t.counts[COUNT_PROMISED] = used
 
 
 @inner
@@ -415,12 +394,14 @@ def cycle(
 ) -> Slice:  # fmt: skip
     """One slice; outputs and return as `easy.cycle`. A first item of -1 asks for larger scratch and arenas."""
     t = tables(at)
-    freed = t.scratch[4]
+    out = t.scratch[4]
     promises = promise_arena[promise_at:]
     promised = promised_arena[promised_at:]
     verdicts = verdict_arena[verdict_at : verdict_at + MAX_VERDICTS]
+    t.ticks[TICK] += 1
     t.ticks[TICK_WORK] = 0
     resources = t.meta[M_RESOURCES]
+    rows = t.meta[M_ROWS]
     if not resumed:
         pass_wake = t.meta[M_EPOCH]
         pass_inserts = t.meta[M_INSERTS]
@@ -437,34 +418,53 @@ def cycle(
         tie = -1
     replans = t.meta[M_DIRTY] != 0 and not resumed
     wake = min(next_timer(t), t.meta[M_NEXT_EDGE])
-    everywhere = full or t.meta[M_PARKING] == 0 or t.meta[M_PARKED_WAKE] < t.meta[M_WAKE]
-    size = _candidates(t, key, seq, tie, everywhere)
-    t.counts[C_PROMISES] = t.meta[M_RESERVATIONS]
-    t.counts[C_PROMISED] = t.meta[M_PROMISED]
+    t.counts[COUNT_PROMISES] = t.meta[M_RESERVATIONS]
+    t.counts[COUNT_PROMISED] = t.meta[M_PROMISED]
+    t.counts[COUNT_FREED] = 0
+    warm_up(t)
+    # All rows together need a point for each attempt and two for each promise; two more while promises move.
     short = (
-        promises.shape[0] < t.counts[C_PROMISES] + 1
-        or promised.shape[0] < t.counts[C_PROMISED] + t.meta[M_ROWS]
-        or t.profile.shape[0] < t.meta[M_ROWS] + t.runs.shape[0] + t.pieces.shape[0] + 2 * t.counts[C_PROMISED]
+        promises.shape[0] < t.counts[COUNT_PROMISES] + 1
+        or promised.shape[0] < t.counts[COUNT_PROMISED] + rows
+        or t.profile.shape[0] < t.rows.shape[0] + t.meta[M_PIECES] + 4 * t.counts[COUNT_PROMISED] + 8
+        or t.events.shape[1] < t.meta[M_PIECES] + 2 * t.counts[COUNT_PROMISED] + 8
     )
     if short:
         return -1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
-    for k in range(t.counts[C_PROMISES]):
+    for i in range(t.counts[COUNT_PROMISED]):
+        copy_record(promised, i, t.reserved, i)
+    for k in range(t.counts[COUNT_PROMISES]):
         copy_record(promises, k, t.reservations, k)
         if (
             full
+            and promises[k, V_ENTRY] >= 0
             and t.shapes[t.classes[promises[k, V_CLASS], C_SHAPE], S_EVER] < t.classes[promises[k, V_CLASS], C_NODES]
         ):
+            _forget(t, promises, promised, k)
             promises[k, V_ENTRY] = -1  # nothing that is up could hold it any more
-    for i in range(t.counts[C_PROMISED]):
-        copy_record(promised, i, t.reserved, i)
-    afresh = resumed and lane == 1
-    building = size > 0
-    while building:
-        _build(t, promises, promised, now, afresh, key, seq, tie)
-        building = False
-        if full and not resumed and not afresh:
-            afresh = _promises_broken(t, promises, promised)
-            building = afresh
+    # Promises behind better work that came count no more, but for those that this very pass has made.
+    if t.meta[M_DROP_KEY] < INF:
+        if resumed and (key > t.meta[M_DROP_KEY] or (key == t.meta[M_DROP_KEY] and seq > t.meta[M_DROP_JOB])):
+            replans = _forget_from(t, promises, promised, key, seq, tie) or replans
+        else:
+            replans = _forget_from(t, promises, promised, t.meta[M_DROP_KEY], t.meta[M_DROP_JOB], -1) or replans
+    link_promises(t, promises, promised)
+    mark_late(t, now)
+    hurt = _build(t, promises, promised, now)
+    if hurt >= 0:
+        hurt_key = promises[hurt, V_KEY]
+        hurt_job = promises[hurt, V_JOB]
+        hurt_task = promises[hurt, V_TASK]
+        if resumed and _ranks_before(promises, hurt, key, seq, tie):
+            hurt_key = key
+            hurt_job = seq
+            hurt_task = tie
+        replans = _forget_from(t, promises, promised, hurt_key, hurt_job, hurt_task) or replans
+        full = True
+        link_promises(t, promises, promised)
+        _build(t, promises, promised, now)
+    everywhere = full or t.meta[M_PARKING] == 0 or t.meta[M_PARKED_WAKE] < t.meta[M_WAKE]
+    size = _candidates(t, key, seq, tie, everywhere)
     started = 0
     used = 0
     refusals = 0
@@ -485,39 +485,53 @@ def cycle(
         planned = t.entries[entry, E_PLANNED]
         mine = t.entries[entry, E_RESERVED]
         first = t.entries[entry, E_FIRST]
-        if full or mine < 0:
-            if mine >= 0 and not afresh and _ranks_before(promises, mine, t.meta[M_DROP_KEY], t.meta[M_DROP_JOB], -1):
-                _hold(t, promises, promised, mine, 1)
+        wall = t.entries[entry, E_WALL]
+        held = mine >= 0 and promises[mine, V_HELD] == 1
+        if full or not held:
+            lacking = full_ledger(t, bucket, wall) >= 0
+            # A promise that no freed row can bring forward stays; one that is due, or has no time, is looked at.
+            limit = INF
+            since = now
+            stays = False
+            if held and not lacking and promises[mine, V_KIND] == KIND_PROMISE and promises[mine, V_START] > now:
+                limit = promises[mine, V_START]
+                where, since = _forward(t, promises, promised, mine, now)
+                stays = where != ANYWHERE
+                if where >= 0:
+                    _note_freed(t, promises, promised, mine)
+                    let_go(t, promises, promised, mine)
+                    promises[mine, V_START] = since
+                    promised[promises[mine, V_ROW], Q_ROW] = where
+                    hold(t, promises, promised, mine)
+                    replans = True
+            mark = line_mark(t)
+            if held and not stays:
+                let_go(t, promises, promised, mine)
             task = 0
-            begin = -1
-            lacking = False
-            while task < t.entries[entry, E_TASKS]:
+            begin = limit
+            line = -1
+            while not stays and not lacking and task < t.entries[entry, E_TASKS]:
                 if (
                     started >= max_starts
                     or start_at + started >= starts.shape[0]
                     or row_at + used + nodes > start_rows.shape[0]
-                    or t.ticks[TICK_WORK] >= budget + t.meta[M_ROWS] + t.counts[C_POINTS]
+                    or (task > 0 and t.ticks[TICK_WORK] >= budget)
                 ):
                     unfinished = 1
                     break
                 if (
-                    t.counts[C_POINTS] + 4 * nodes + 4 > t.profile.shape[0]
-                    or 2 * t.counts[C_POINTS] + 4 > t.events.shape[1]
-                    or t.counts[C_PROMISES] + 1 > promises.shape[0]
-                    or t.counts[C_PROMISED] + nodes > promised.shape[0]
+                    room_for_points(t) < 4 * nodes + 4
+                    or t.counts[COUNT_PROMISES] + 1 > promises.shape[0]
+                    or t.counts[COUNT_PROMISED] + nodes > promised.shape[0]
                 ):
                     short = True
                     break
-                if full_ledger(t, bucket, t.entries[entry, E_WALL]) >= 0:
-                    lacking = True
-                    break
-                begin = _earliest(t, shape, nodes, planned)
+                line = line_of(t, shape)
+                t.ticks[TICK_WORK] += 1 + (rows >> LOOK_SHIFT)
+                begin = earliest(t, line, shape, nodes, planned, since, limit)
                 if begin != now:
                     break
-                found = _rows_at(t, shape, nodes, now, planned, start_rows, row_at + used)
-                if found < nodes:
-                    begin = -1
-                    break
+                _rows_now(t, promises, promised, line, shape, nodes, planned, now, start_rows, row_at + used)
                 start = starts[start_at + started]
                 start["job"] = t.entries[entry, E_JOB]
                 start["task"] = first + task
@@ -527,83 +541,95 @@ def cycle(
                 start["entry"] = entry
                 for i in range(row_at + used, row_at + used + nodes):
                     row = start_rows[i]
-                    _change_span(t, resources, row, shape, now, min(now + planned, INF), -1)
+                    change_span(t, row, shape, now, min(now + planned, INF), -1)
                     for r in range(resources):
                         t.free[row, r] -= t.request[r, shape]
-                charge_ledgers(t, bucket, t.entries[entry, E_WALL], 1)
+                charge_ledgers(t, bucket, wall, 1)
+                lacking = full_ledger(t, bucket, wall) >= 0
                 started += 1
                 used += nodes
                 task += 1
-                if full and not afresh and task < t.entries[entry, E_TASKS]:
+                since = now
+                limit = INF
+                t.ticks[TICK_WORK] += nodes
+                if task < t.entries[entry, E_TASKS]:
                     # An array holds one promise, for its next task; the tasks after it rank before all that follow.
-                    for k in range(t.counts[C_PROMISES]):
-                        if (
-                            promises[k, V_ENTRY] >= 0
-                            and k != mine
-                            and not _ranks_before(promises, k, key, seq, tie + 1)
-                            and _ranks_before(promises, k, t.meta[M_DROP_KEY], t.meta[M_DROP_JOB], -1)
-                        ):
-                            _hold(t, promises, promised, k, 1)
-                    afresh = True
+                    replans = _let_go_behind(t, promises, promised, mine, key, seq, tie + 1) or replans
             if short:
                 break
             if unfinished == 1:
-                # The slice ends inside this array: its promise stays as it was until the next slice looks again.
+                # The slice ends inside this array; the next one goes on with its next task.
                 tie += task
-                if mine >= 0 and task > 0:
+                if held and task == 0:
+                    hold(t, promises, promised, mine)
+                elif mine >= 0:
                     promises[mine, V_TASK] = first + task
                     replans = True
                 break
             if task == t.entries[entry, E_TASKS] or lacking:
                 # All started, or a ledger is full, which earns no promise.
                 if mine >= 0:
+                    _note_freed(t, promises, promised, mine)
                     promises[mine, V_ENTRY] = -1
                     replans = True
             else:
-                if mine < 0 and t.counts[C_PROMISES] < t.meta[M_MAX_RESERVATIONS]:
-                    mine = t.counts[C_PROMISES]
-                    t.counts[C_PROMISES] += 1
-                    promises[mine, V_ENTRY] = entry
-                    promises[mine, V_JOB] = t.entries[entry, E_JOB]
-                    promises[mine, V_CLASS] = class_id
-                    promises[mine, V_ROW] = t.counts[C_PROMISED]
-                    promises[mine, V_NODES] = 0
-                    promises[mine, V_START] = -1
-                    t.counts[C_PROMISED] += nodes
-                if mine >= 0:
-                    kind = KIND_PROMISE if begin >= 0 else KIND_NEVER
-                    if begin < 0:
-                        begin = INF
-                        since = t.entries[entry, E_BLOCKED_AT]
-                        if since >= 0 and now - since >= t.meta[M_CLAIM_AFTER]:
-                            kind = KIND_CLAIM
-                    found = nodes
-                    freed[:nodes] = -1  # a promise of 'never' names no rows yet
-                    if kind == KIND_PROMISE:
-                        found = _rows_at(t, shape, nodes, begin, planned, freed, 0)
-                    elif kind == KIND_CLAIM:
-                        found = _claim_rows(t, shape, nodes, freed)
-                    offset = promises[mine, V_ROW]
-                    if promises[mine, V_START] != begin or promises[mine, V_KIND] != kind:
+                if stays or (held and task == 0 and limit < INF and begin >= limit):
+                    if not stays:
+                        hold(t, promises, promised, mine)
+                        line_back(t, line, shape, mark)
+                    if promises[mine, V_KEY] != key:
+                        promises[mine, V_KEY] = key
                         replans = True
-                    promises[mine, V_TASK] = first + task
-                    promises[mine, V_KEY] = key
-                    promises[mine, V_START] = begin
-                    promises[mine, V_PLANNED] = planned
-                    promises[mine, V_KIND] = kind
-                    promises[mine, V_NODES] = found
-                    for i in range(found):
-                        if promised[offset + i, Q_ROW] != freed[i]:
+                else:
+                    if mine < 0 and t.counts[COUNT_PROMISES] < t.meta[M_MAX_RESERVATIONS]:
+                        mine = t.counts[COUNT_PROMISES]
+                        t.counts[COUNT_PROMISES] += 1
+                        promises[mine, V_ENTRY] = entry
+                        promises[mine, V_JOB] = t.entries[entry, E_JOB]
+                        promises[mine, V_CLASS] = class_id
+                        promises[mine, V_ROW] = t.counts[COUNT_PROMISED]
+                        promises[mine, V_NODES] = 0
+                        promises[mine, V_START] = -1
+                        promises[mine, V_HELD] = 0
+                        promises[mine, V_DIRTY] = 0
+                        t.counts[COUNT_PROMISED] += nodes
+                    if mine >= 0:
+                        kind = KIND_PROMISE if begin < INF else KIND_NEVER
+                        if begin >= INF:
+                            since = t.entries[entry, E_BLOCKED_AT]
+                            if since >= 0 and now - since >= t.meta[M_CLAIM_AFTER]:
+                                kind = KIND_CLAIM
+                        found = nodes
+                        out[:nodes] = -1  # a promise of 'never' names no rows yet
+                        if kind == KIND_PROMISE:
+                            _rows_later(t, line, shape, nodes, planned, begin, out)
+                            t.ticks[TICK_WORK] += nodes + (rows >> LOOK_SHIFT)
+                        elif kind == KIND_CLAIM:
+                            found = _claim_rows(t, shape, nodes, out)
+                        offset = promises[mine, V_ROW]
+                        moved = (
+                            promises[mine, V_START] != begin
+                            or promises[mine, V_KIND] != kind
+                            or promises[mine, V_NODES] != found
+                        )
+                        for i in range(found):
+                            moved = moved or promised[offset + i, Q_ROW] != out[i]
+                        if moved:
                             replans = True
-                        promised[offset + i, Q_ROW] = freed[i]
-                        promised[offset + i, Q_PROMISE] = mine
-                    replans = replans or task > 0
-                    _hold(t, promises, promised, mine, -1)
-                    if kind == KIND_NEVER:
-                        since = t.entries[entry, E_BLOCKED_AT]
-                        wake = min(wake, (now if since < 0 else since) + t.meta[M_CLAIM_AFTER])
-                    elif kind == KIND_PROMISE:
-                        wake = min(wake, begin)
+                            _note_freed(t, promises, promised, mine)
+                            if kind == KIND_CLAIM:
+                                _let_go_behind(t, promises, promised, mine, key, seq, first + task + 1)
+                        promises[mine, V_TASK] = first + task
+                        promises[mine, V_KEY] = key
+                        promises[mine, V_START] = begin
+                        promises[mine, V_PLANNED] = planned
+                        promises[mine, V_KIND] = kind
+                        promises[mine, V_NODES] = found
+                        for i in range(found):
+                            promised[offset + i, Q_ROW] = out[i]
+                            promised[offset + i, Q_PROMISE] = mine
+                        replans = replans or task > 0 or not held
+                        hold(t, promises, promised, mine)
                 if refusals < verdicts.shape[0]:
                     lacking = nodes - t.shapes[shape, S_FIT]
                     verdicts[refusals]["job"] = t.entries[entry, E_JOB]
@@ -627,13 +653,14 @@ def cycle(
         for i in range(row_at + starts[k]["row_offset"], row_at + starts[k]["row_offset"] + starts[k]["row_count"]):
             for r in range(resources):
                 t.free[start_rows[i], r] += t.request[r, shape]
+    unlink_promises(t, promised)
     if short:
         return -1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
-    for k in range(t.counts[C_PROMISES]):
-        if promises[k, V_ENTRY] >= 0 and promises[k, V_KIND] == KIND_PROMISE and promises[k, V_START] > now:
-            wake = min(wake, promises[k, V_START])
+    for k in range(t.counts[COUNT_PROMISES]):
+        if promises[k, V_ENTRY] >= 0:
+            wake = min(wake, _waking(t, promises, promised, k, now))
     _compact(t, promises, promised)
-    if t.counts[C_PROMISES] != t.meta[M_RESERVATIONS]:
+    if t.counts[COUNT_PROMISES] != t.meta[M_RESERVATIONS]:
         replans = True
     changes = started > 0 or replans
     if unfinished == 0 and t.meta[M_ACTIVE] > 0:
@@ -642,11 +669,11 @@ def cycle(
         started,
         used,
         int(replans),
-        t.counts[C_PROMISES],
-        t.counts[C_PROMISED],
+        t.counts[COUNT_PROMISES],
+        t.counts[COUNT_PROMISED],
         refusals,
         unfinished,
-        int(afresh),
+        0,
         key,
         seq,
         tie,

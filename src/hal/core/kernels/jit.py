@@ -21,6 +21,7 @@ SOURCES: Final = (
     "memory",
     "treap",
     "tables",
+    "touching",
     "rows",
     "ledgers",
     "shares",
@@ -28,6 +29,7 @@ SOURCES: Final = (
     "running",
     "placing",
     "easy",
+    "timelines",
     "conservative",
 )
 """Modules of this package whose text decides what is compiled, in the order of their imports."""

@@ -70,6 +70,9 @@ M_RENEWS: Final = 51  # 1 = offsets move with time alone (turns, slopes that dif
 M_NEXT_EDGE: Final = 52  # when hours of queues or periods of ledgers next change something
 M_SHARED: Final = 53  # 1 = somebody shares with somebody
 M_OWNER_LEDGERS: Final = 54
+M_TIMELINES: Final = 55  # 1 = the policy plans with kept timelines: what touches a row says so
+M_FREED: Final = 56  # rows in the list of freed ones
+M_PASSES: Final = 57  # whole passes over all promises
 META_SIZE: Final = 60
 
 # --- entries: a run of alike waiting tasks of one job ---------------------------------------------------------------
@@ -149,6 +152,7 @@ S_SCORES: Final = 11  # line of the plugin's scores, -1
 S_WAKE: Final = 12  # M_EPOCH when a row where it fits came free
 S_OPEN_STAMP: Final = 13  # scratch
 S_OPEN: Final = 14  # scratch: it competes with a promise that this pass gives up
+S_LINE: Final = 15  # scratch: 1 + its line of first intervals
 SHAPE_SIZE: Final = 16
 
 # --- running attempts ------------------------------------------------------------------------------------------------
@@ -172,16 +176,22 @@ RUN_SIZE: Final = 16
 
 P_ROW: Final = 0
 P_NEXT: Final = 1
-PIECE_SIZE: Final = 2
+P_RUN: Final = 2
+P_ON_ROW: Final = 3  # 1 + the next piece on the same row
+P_BEFORE: Final = 4  # 1 + the piece before it on the same row
+PIECE_SIZE: Final = 5
 
 # --- rows of nodes ---------------------------------------------------------------------------------------------------
 W_STATE: Final = 0
 W_PIECES: Final = 1
-W_PROMISED: Final = 2  # its place in the table of promised rows, -1 (not under conservative)
+W_PROMISED: Final = 2  # its place in the table of promised rows, -1 (conservative: scratch, the first of a chain)
 W_STAMP: Final = 3  # scratch: projected amounts are of this stamp
-W_AT: Final = 4  # scratch: first breakpoint of the row's profile
-W_LAST: Final = 5  # scratch: where the last search in it ended
-ROW_SIZE: Final = 8
+W_ATTEMPTS: Final = 4  # 1 + the first piece on it, the latest
+W_FREED: Final = 5  # 0, or 1 + M_PASSES when something last came free on it
+W_STALE: Final = 6  # scratch: its timeline must be built anew
+W_LATE: Final = 7  # scratch: its timeline was built while an attempt on it outlived its plan
+W_MERGED: Final = 8  # scratch: points of its timeline were merged
+ROW_SIZE: Final = 10
 
 ROW_GONE: Final = 0
 ROW_UP: Final = 1
@@ -199,11 +209,13 @@ V_ROW: Final = 7  # offset into the table of promised rows
 V_NODES: Final = 8
 V_KIND: Final = 9
 V_DIRTY: Final = 10  # 1 = the next pass plans it anew
-RESERVATION_SIZE: Final = 11
+V_HELD: Final = 11  # conservative: it counts; 0 = better work came, and its turn to be made anew has not
+RESERVATION_SIZE: Final = 12
 
 Q_ROW: Final = 0
 Q_PROMISE: Final = 1  # which reservation
 Q_EXTRA: Final = 2  # from here on, for each resource: free at the promised start beyond the request
+Q_CHAIN: Final = 2  # conservative, scratch: the next promised row of the same row, -1
 
 KIND_PROMISE: Final = 0  # from V_START on the rows are promised
 KIND_CLAIM: Final = 1  # the rows are earmarked now
@@ -280,10 +292,29 @@ F_SUM: Final = 3  # use of its children
 F_WEIGHTS: Final = 4  # weights of its children
 F_SIZE: Final = 5
 
-# --- points of a row's projected free amounts (scratch of a conservative cycle) ------------------------------------
+# --- points of a row's timeline; the first of row r is point r ------------------------------------------------------
 POINT_TIME: Final = 0
 POINT_NEXT: Final = 1
 POINT_SIZE: Final = 2  # then the free amounts, one for each resource
+
+LINE_SHAPE: Final = 0
+LINE_AT: Final = 1  # how much of the log of touched rows it has followed
+LINE_SIZE: Final = 2
+
+# --- counts: scratch of cycles --------------------------------------------------------------------------------------
+COUNT_PROMISES: Final = 0
+COUNT_PROMISED: Final = 1
+COUNT_POINTS: Final = 2  # points ever used
+COUNT_SPARE: Final = 3  # first point to be used again, -1
+COUNT_SPARES: Final = 4
+COUNT_COLD: Final = 5  # 1 = timelines hold nothing yet
+COUNT_STALE: Final = 6
+COUNT_LATE: Final = 7
+COUNT_LOG: Final = 8  # rows ever written to the log of touched rows
+COUNT_LINES: Final = 9  # lines in use
+COUNT_LINE: Final = 10  # the line that is given up next
+COUNT_FREED: Final = 11  # rows that came free in this cycle
+COUNTS: Final = 16
 
 # --- policies as numbers ---------------------------------------------------------------------------------------------
 ORDER_FCFS: Final = 0

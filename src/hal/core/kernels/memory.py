@@ -63,6 +63,13 @@ class Tables(NamedTuple):
     ticks: Ints
     profile: Table
     events: Table
+    stale: Ints
+    freed: Ints
+    late: Ints
+    row_log: Ints
+    lines: Table
+    line_begin: Table
+    line_end: Table
 
 
 types: Any = _numba_types
@@ -85,7 +92,10 @@ def address_block(tables: Tables) -> Any:
     )
 
 
-_LINES: Final = ("meta", "job_index", "bucket_index", "active", "run_index", "path", "counts", "ticks", "owner_ledgers")
+_LINES: Final = (
+    "meta", "job_index", "bucket_index", "active", "run_index", "path", "counts", "ticks", "owner_ledgers", "stale",
+    "freed", "late", "row_log",
+)  # fmt: skip
 
 
 _OTHER_TYPES: Final = {"allowed": types.int8, "share_use": types.float64, "charge": types.float64}

@@ -96,6 +96,7 @@ from hal.core.kernels.ledgers import turn_periods
 from hal.core.kernels.memory import Tables, tables
 from hal.core.kernels.shares import bucket_offset, order_key
 from hal.core.kernels.tables import drop_hashed, find_one, find_two, give_slot, move_hashed, put_hashed, take_slot
+from hal.core.kernels.touching import free_promise
 from hal.core.kernels.treap import tree_first, tree_insert, tree_node, tree_remove
 
 Ints = NDArray[np.int64]
@@ -217,6 +218,7 @@ def forget_promise(t: Tables, slot: int) -> None:
     promise = t.entries[slot, E_RESERVED]
     if promise >= 0:
         if promise < t.meta[M_RESERVATIONS] and t.reservations[promise, V_ENTRY] == slot:
+            free_promise(t, promise)
             t.reservations[promise, V_ENTRY] = -1
         t.entries[slot, E_RESERVED] = -1
         mark_promise(t, promise)

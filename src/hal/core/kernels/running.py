@@ -75,8 +75,11 @@ from hal.core.kernels.layout import (
     M_WAKE,
     OK,
     ORDER_PLUGIN,
+    P_BEFORE,
     P_NEXT,
+    P_ON_ROW,
     P_ROW,
+    P_RUN,
     Q_ROW,
     R_ATTEMPT,
     R_BUCKET,
@@ -101,6 +104,7 @@ from hal.core.kernels.layout import (
     V_ENTRY,
     V_JOB,
     V_KEY,
+    W_ATTEMPTS,
     W_PIECES,
     W_PROMISED,
     WHERE_BUCKET,
@@ -119,6 +123,7 @@ from hal.core.kernels.pending import (
 from hal.core.kernels.rows import fits, give_row, take_row
 from hal.core.kernels.shares import NOMINAL_MS, charge_shares, order_key, take_turn
 from hal.core.kernels.tables import copy_record, drop_hashed, find_one, find_two, give_slot, put_hashed, take_slot
+from hal.core.kernels.touching import free_replaced, free_run, make_freed, make_stale, pass_over
 from hal.core.kernels.treap import Table, tree_insert, tree_node, tree_remove
 
 Ints = NDArray[np.int64]
@@ -189,9 +194,33 @@ def _add_piece(t: Tables, run: int, last: int, row: int) -> int:
         t.runs[run, R_PIECE] = piece
     else:
         t.pieces[last, P_NEXT] = piece
+    t.pieces[piece, P_RUN] = run
+    other = t.rows[row, W_ATTEMPTS]
+    t.pieces[piece, P_ON_ROW] = other
+    t.pieces[piece, P_BEFORE] = 0
+    if other > 0:
+        t.pieces[other - 1, P_BEFORE] = piece + 1
+    t.rows[row, W_ATTEMPTS] = piece + 1
     t.rows[row, W_PIECES] += 1
     t.meta[M_PIECES] += 1
+    make_stale(t, row)
     return piece
+
+
+@inner
+def _leave_row(t: Tables, piece: int) -> None:
+    """Take a piece out of its row's chain."""
+    row = t.pieces[piece, P_ROW]
+    before = t.pieces[piece, P_BEFORE]
+    following = t.pieces[piece, P_ON_ROW]
+    if before > 0:
+        t.pieces[before - 1, P_ON_ROW] = following
+    else:
+        t.rows[row, W_ATTEMPTS] = following
+    if following > 0:
+        t.pieces[following - 1, P_BEFORE] = before
+    t.rows[row, W_PIECES] -= 1
+    make_freed(t, row)
 
 
 @inner
@@ -221,7 +250,7 @@ def _close_run(t: Tables, run: int, ended: int) -> None:
         row = t.pieces[piece, P_ROW]
         give_row(t, row, shape)
         mark_row(t, row)
-        t.rows[row, W_PIECES] -= 1
+        _leave_row(t, piece)
         give_slot(t.meta, t.pieces, M_PIECE_FREE, piece)
         t.meta[M_PIECES] -= 1
         piece = following
@@ -243,12 +272,15 @@ def assume(
     replans: bool,
     promises: Table,
     promised: Table,
-    complete: bool,
+    complete: int,
     resumed: bool,
     pass_wake: int,
     pass_inserts: int,
 ) -> int:
-    """Make a plan true: starts take their rows, reservations replace the old ones, parking is noted."""
+    """Make a plan true: starts take their rows, reservations replace the old ones, parking is noted.
+
+    complete: 0 = the pass goes on, 1 = it ends, 2 = it ends and has looked at every promise.
+    """
     t = tables(at)
     if t.meta[M_RUN_TOP] + starts.shape[0] > t.runs.shape[0]:
         return GROW_RUNS
@@ -257,6 +289,7 @@ def assume(
     wake = t.meta[M_WAKE]
     dirty = t.meta[M_DIRTY]
     if replans:
+        free_replaced(t, promises, promised)
         for k in range(t.meta[M_RESERVATIONS]):
             slot = t.reservations[k, V_ENTRY]
             if slot >= 0 and t.entries[slot, E_RESERVED] == k:
@@ -332,25 +365,32 @@ def assume(
                 t.meta[M_LAST_JOB] = promises[k, V_JOB]
     t.meta[M_DIRTY] = dirty
     t.meta[M_WAKE] = wake
-    if complete and wake <= pass_wake:
-        t.meta[M_DROP_KEY] = INF
+    if (complete > 0 or replans) and wake <= pass_wake:
+        t.meta[M_DROP_KEY] = INF  # promises that it made to count no more say so themselves now
     t.meta[M_PASS_STARTS] = starts.shape[0] + (t.meta[M_PASS_STARTS] if resumed else 0)
-    if complete:
+    if complete > 0:
         t.meta[M_PARKED_WAKE] = pass_wake
         t.meta[M_PARKED_INSERTS] = pass_inserts
+    if complete == 2:
+        pass_over(t)
     t.meta[M_CLOCK] = max(t.meta[M_CLOCK], now)
     t.meta[M_VERSION] += 1
     return OK
 
 
 @kernel
-def note_parked(at: Any, now: int, pass_wake: int, pass_inserts: int) -> None:
-    """A complete pass that changes nothing else: what it looked at stays parked until something wakes it."""
+def note_parked(at: Any, now: int, pass_wake: int, pass_inserts: int, complete: int) -> None:
+    """A complete pass that changes nothing else: what it looked at stays parked until something wakes it.
+
+    complete: as in `assume`.
+    """
     t = tables(at)
     t.meta[M_PARKED_WAKE] = pass_wake
     t.meta[M_PARKED_INSERTS] = pass_inserts
     if t.meta[M_WAKE] <= pass_wake:
         t.meta[M_DROP_KEY] = INF
+    if complete == 2:
+        pass_over(t)
     t.meta[M_PASS_STARTS] = 0
     t.meta[M_CLOCK] = max(t.meta[M_CLOCK], now)
     t.meta[M_VERSION] += 1
@@ -569,6 +609,7 @@ def retime(at: Any, slots: Ints, changed: Table) -> int:
             )
         end_ms = min(t.runs[run, R_START] + t.runs[run, R_PLANNED], INF)
         if end_ms != t.runs[run, R_END]:
+            free_run(t, run)
             if t.runs[run, R_END] < INF:
                 t.meta[M_END_ROOT] = tree_remove(t.ends, t.meta[M_END_ROOT], run, t.path)
             t.runs[run, R_END] = end_ms

@@ -1,0 +1,697 @@
+"""What each row will have free, and when: kept from cycle to cycle, built anew only for rows that something touched.
+
+A row's timeline is a chain of points (a time, and the amounts free from then on): free now, plus what running attempts
+give back at their planned ends, less what waiting jobs are promised. The first point lies before all times, so a chain
+depends on `now` only where an attempt outlives its plan (its release is now + 1 then, and its rows are built in each
+cycle). All of it is scratch: which rows are `stale` decides what is built, never what is planned. With more than
+EXACT_ROWS rows a chain has at most MAX_POINTS points after it was built: later ones are merged to the least of their
+amounts, so a row may be said to be busier than it is, never freer; the last point stays, so nothing that fits an empty
+row is put off for ever. With few rows (a pool is one, with hundreds of attempts) chains are exact.
+
+A line holds, for one shape and every row, the first maximal interval in which it fits; it is brought up to date through
+a ring of touched rows. Most searches read nothing else. A gang starts at the least t at which `nodes` rows each fit over
+the whole of [t, t + planned): t goes up to the nodes-th smallest of the rows' next starts until that many start at t.
+O(rows) a search, O(points) a touched row and line.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hal.core.kernels.easy import LOWEST, sort_pairs
+from hal.core.kernels.jit import inner
+from hal.core.kernels.layout import (
+    B_CLASS,
+    C_SHAPE,
+    INF,
+    KIND_CLAIM,
+    KIND_NEVER,
+    LINE_AT,
+    LINE_SHAPE,
+    M_END_ROOT,
+    M_RESOURCES,
+    M_ROWS,
+    COUNT_COLD,
+    COUNT_LATE,
+    COUNT_LINE,
+    COUNT_LINES,
+    COUNT_LOG,
+    COUNT_POINTS,
+    COUNT_PROMISED,
+    COUNT_PROMISES,
+    COUNT_SPARE,
+    COUNT_SPARES,
+    COUNT_STALE,
+    P_ON_ROW,
+    P_RUN,
+    POINT_NEXT,
+    POINT_SIZE,
+    POINT_TIME,
+    Q_CHAIN,
+    Q_PROMISE,
+    Q_ROW,
+    R_BUCKET,
+    R_END,
+    R_PIECE,
+    S_CSET,
+    S_LINE,
+    T_KEY,
+    T_RIGHT,
+    V_CLASS,
+    V_ENTRY,
+    V_HELD,
+    V_KIND,
+    V_NODES,
+    V_PLANNED,
+    V_ROW,
+    V_START,
+    W_ATTEMPTS,
+    W_LATE,
+    W_MERGED,
+    W_PROMISED,
+    W_STALE,
+    P_NEXT,
+    P_ROW,
+)
+from hal.core.kernels.memory import Tables
+from hal.core.kernels.rows import fits
+from hal.core.kernels.touching import make_stale
+from hal.core.kernels.treap import Table, tree_descend
+
+Ints = NDArray[np.int64]
+
+MAX_POINTS = 64
+EXACT_ROWS = 64
+NEAR_POINTS = 32
+"""Of a chain that is merged, so many first points stay as they are."""
+FEW_ROWS = 8
+"""Up to so many rows are searched without lines."""
+PROMISED_BACK = 1 << 40
+"""Added to a shape: what a promise gives back at its end."""
+
+
+# --- points -----------------------------------------------------------------------------------------------------------
+
+
+@inner
+def room_for_points(t: Tables) -> int:
+    """How many points can still be made."""
+    return int(t.profile.shape[0] - t.counts[COUNT_POINTS] + t.counts[COUNT_SPARES])
+
+
+@inner
+def _new_point(t: Tables) -> int:
+    point = t.counts[COUNT_SPARE]
+    if point >= 0:
+        t.counts[COUNT_SPARE] = t.profile[point, POINT_NEXT]
+        t.counts[COUNT_SPARES] -= 1
+        return int(point)
+    point = t.counts[COUNT_POINTS]
+    t.counts[COUNT_POINTS] += 1
+    return int(point)
+
+
+@inner
+def _drop_point(t: Tables, before: int) -> None:
+    """Give back the point after `before`."""
+    point = t.profile[before, POINT_NEXT]
+    t.profile[before, POINT_NEXT] = t.profile[point, POINT_NEXT]
+    t.profile[point, POINT_NEXT] = t.counts[COUNT_SPARE]
+    t.counts[COUNT_SPARE] = point
+    t.counts[COUNT_SPARES] += 1
+
+
+@inner
+def _point_after(t: Tables, before: int, time: int, resources: int) -> int:
+    """A new point after `before` with the same amounts."""
+    point = _new_point(t)
+    t.profile[point, POINT_TIME] = time
+    t.profile[point, POINT_NEXT] = t.profile[before, POINT_NEXT]
+    t.profile[before, POINT_NEXT] = point
+    for r in range(POINT_SIZE, POINT_SIZE + resources):
+        t.profile[point, r] = t.profile[before, r]
+    return point
+
+
+@inner
+def _alike(t: Tables, one: int, other: int, resources: int) -> bool:
+    for r in range(POINT_SIZE, POINT_SIZE + resources):  # noqa: SIM110 - numba
+        if t.profile[one, r] != t.profile[other, r]:
+            return False
+    return True
+
+
+@inner
+def point_fits(t: Tables, point: int, shape: int, resources: int) -> bool:
+    """Whether a shape fits from this point on, until the next."""
+    for r in range(resources):  # noqa: SIM110 - numba
+        if t.profile[point, POINT_SIZE + r] < t.request[r, shape]:
+            return False
+    return True
+
+
+@inner
+def change_span(t: Tables, row: int, shape: int, begin: int, end: int, sign: int) -> None:
+    """Take (-1) or give back (+1) a request on a row over [begin, end); needs room for two points."""
+    if end <= begin:
+        return
+    resources = t.meta[M_RESOURCES]
+    make_stale(t, row)
+    t.row_log[t.counts[COUNT_LOG] & (t.row_log.shape[0] - 1)] = row
+    t.counts[COUNT_LOG] += 1
+    before = -1
+    point = row
+    following = t.profile[point, POINT_NEXT]
+    while following >= 0 and t.profile[following, POINT_TIME] <= begin:
+        before = point
+        point = following
+        following = t.profile[point, POINT_NEXT]
+    if t.profile[point, POINT_TIME] < begin:
+        before = point
+        point = _point_after(t, point, begin, resources)
+    edge = before
+    while point >= 0 and t.profile[point, POINT_TIME] < end:
+        following = t.profile[point, POINT_NEXT]
+        if end < INF and (following < 0 or t.profile[following, POINT_TIME] > end):
+            _point_after(t, point, end, resources)
+        for r in range(resources):
+            t.profile[point, POINT_SIZE + r] += sign * t.request[r, shape]
+        before = point
+        point = t.profile[point, POINT_NEXT]
+    if point >= 0 and before >= 0 and _alike(t, before, point, resources):
+        _drop_point(t, before)
+    if edge >= 0 and t.profile[edge, POINT_NEXT] >= 0 and _alike(t, edge, t.profile[edge, POINT_NEXT], resources):
+        _drop_point(t, edge)
+
+
+# --- building ---------------------------------------------------------------------------------------------------------
+
+
+@inner
+def warm_up(t: Tables) -> None:
+    """Forget all chains and lines when the tables are new; then every row is stale."""
+    if t.counts[COUNT_COLD] == 0:
+        return
+    t.counts[COUNT_COLD] = 0
+    t.counts[COUNT_POINTS] = t.rows.shape[0]
+    t.counts[COUNT_SPARE] = -1
+    t.counts[COUNT_SPARES] = 0
+    t.counts[COUNT_STALE] = 0
+    t.counts[COUNT_LATE] = 0
+    t.counts[COUNT_LOG] = 0
+    t.counts[COUNT_LINES] = 0
+    t.counts[COUNT_LINE] = 0
+    for shape in range(t.shapes.shape[0]):
+        t.shapes[shape, S_LINE] = 0
+    for row in range(t.rows.shape[0]):
+        t.profile[row, POINT_NEXT] = -1
+        t.rows[row, W_STALE] = 0
+        t.rows[row, W_LATE] = 0
+        make_stale(t, row)
+
+
+@inner
+def mark_late(t: Tables, now: int) -> None:
+    """Rows of attempts that outlive their plan, now or when their chain was built, are stale."""
+    for k in range(t.counts[COUNT_LATE]):
+        row = t.late[k]
+        t.rows[row, W_LATE] = 0
+        make_stale(t, row)
+    t.counts[COUNT_LATE] = 0
+    depth = tree_descend(t.ends, t.meta[M_END_ROOT], t.path, 0)
+    while depth > 0:
+        run = t.path[depth - 1]
+        if t.ends[run, T_KEY] > now:
+            break
+        depth = tree_descend(t.ends, t.ends[run, T_RIGHT], t.path, depth - 1)
+        piece = t.runs[run, R_PIECE]
+        while piece >= 0:
+            make_stale(t, t.pieces[piece, P_ROW])
+            piece = t.pieces[piece, P_NEXT]
+
+
+@inner
+def link_promises(t: Tables, promises: Table, promised: Table) -> None:
+    """Give each row the chain of the promises that count there (W_PROMISED, Q_CHAIN)."""
+    for k in range(t.counts[COUNT_PROMISES]):
+        for place in range(promises[k, V_ROW], promises[k, V_ROW] + promises[k, V_NODES]):
+            if promised[place, Q_ROW] >= 0:
+                t.rows[promised[place, Q_ROW], W_PROMISED] = -1
+    for k in range(t.counts[COUNT_PROMISES]):
+        if promises[k, V_ENTRY] >= 0 and promises[k, V_HELD] == 1 and promises[k, V_KIND] != KIND_NEVER:
+            for place in range(promises[k, V_ROW], promises[k, V_ROW] + promises[k, V_NODES]):
+                _link(t, promised, place)
+
+
+@inner
+def unlink_promises(t: Tables, promised: Table) -> None:
+    """Leave no row in a chain (the columns belong to other policies between cycles)."""
+    for place in range(t.counts[COUNT_PROMISED]):
+        if promised[place, Q_ROW] >= 0:
+            t.rows[promised[place, Q_ROW], W_PROMISED] = -1
+
+
+@inner
+def _link(t: Tables, promised: Table, place: int) -> None:
+    row = promised[place, Q_ROW]
+    promised[place, Q_CHAIN] = t.rows[row, W_PROMISED]
+    t.rows[row, W_PROMISED] = place
+
+
+@inner
+def _unlink(t: Tables, promised: Table, place: int) -> None:
+    row = promised[place, Q_ROW]
+    at = t.rows[row, W_PROMISED]
+    if at == place:
+        t.rows[row, W_PROMISED] = promised[place, Q_CHAIN]
+        return
+    while promised[at, Q_CHAIN] != place:
+        at = promised[at, Q_CHAIN]
+    promised[at, Q_CHAIN] = promised[place, Q_CHAIN]
+
+
+@inner
+def hold(t: Tables, promises: Table, promised: Table, promise: int) -> None:
+    """Let a promise count: its rows' chains lose what it takes."""
+    promises[promise, V_HELD] = 1
+    if promises[promise, V_KIND] == KIND_NEVER:
+        return
+    _change(t, promises, promised, promise, -1)
+    for place in range(promises[promise, V_ROW], promises[promise, V_ROW] + promises[promise, V_NODES]):
+        _link(t, promised, place)
+
+
+@inner
+def let_go(t: Tables, promises: Table, promised: Table, promise: int) -> None:
+    """Let a promise that counts not count any more."""
+    promises[promise, V_HELD] = 0
+    if promises[promise, V_KIND] == KIND_NEVER:
+        return
+    for place in range(promises[promise, V_ROW], promises[promise, V_ROW] + promises[promise, V_NODES]):
+        _unlink(t, promised, place)
+    _change(t, promises, promised, promise, 1)
+
+
+@inner
+def _change(t: Tables, promises: Table, promised: Table, promise: int, sign: int) -> None:
+    begin = LOWEST
+    end = INF
+    if promises[promise, V_KIND] != KIND_CLAIM:
+        begin = promises[promise, V_START]
+        end = min(begin + promises[promise, V_PLANNED], INF)
+    shape = t.classes[promises[promise, V_CLASS], C_SHAPE]
+    for place in range(promises[promise, V_ROW], promises[promise, V_ROW] + promises[promise, V_NODES]):
+        change_span(t, promised[place, Q_ROW], shape, begin, end, sign)
+
+
+@inner
+def _sort_events(t: Tables, size: int) -> None:
+    if size > 24:
+        sort_pairs(t.events[0], t.events[1], size)
+        return
+    for k in range(1, size):
+        time = t.events[0, k]
+        what = t.events[1, k]
+        at = k
+        while at > 0 and (t.events[0, at - 1] > time or (t.events[0, at - 1] == time and t.events[1, at - 1] > what)):
+            t.events[0, at] = t.events[0, at - 1]
+            t.events[1, at] = t.events[1, at - 1]
+            at -= 1
+        t.events[0, at] = time
+        t.events[1, at] = what
+
+
+@inner
+def clear_row(t: Tables, row: int) -> None:
+    """Give back all points of a row but its first."""
+    while t.profile[row, POINT_NEXT] >= 0:
+        _drop_point(t, row)
+
+
+@inner
+def build_row(t: Tables, promises: Table, promised: Table, row: int, now: int) -> bool:
+    """Build the chain of a cleared row. Returns whether a promise on it cannot be kept: the row is lost, or busy at that time."""
+    resources = t.meta[M_RESOURCES]
+    broken = False
+    size = 0
+    late = False
+    piece = t.rows[row, W_ATTEMPTS] - 1
+    while piece >= 0:
+        run = t.pieces[piece, P_RUN]
+        end = t.runs[run, R_END]
+        if end < INF:
+            if end <= now:
+                end = now + 1
+                late = True
+            t.events[0, size] = end
+            t.events[1, size] = t.classes[t.buckets[t.runs[run, R_BUCKET], B_CLASS], C_SHAPE]
+            size += 1
+        piece = t.pieces[piece, P_ON_ROW] - 1
+    if late and t.rows[row, W_LATE] == 0:
+        t.rows[row, W_LATE] = 1
+        t.late[t.counts[COUNT_LATE]] = row
+        t.counts[COUNT_LATE] += 1
+    claims = False
+    place = t.rows[row, W_PROMISED]
+    while place >= 0:
+        promise = promised[place, Q_PROMISE]
+        shape = t.classes[promises[promise, V_CLASS], C_SHAPE]
+        if t.allowed[t.shapes[shape, S_CSET], row] == 0 or not fits(t, t.capacity, row, shape, resources):
+            broken = True
+        if promises[promise, V_KIND] == KIND_CLAIM:
+            claims = True
+        else:
+            begin = promises[promise, V_START]
+            t.events[0, size] = begin
+            t.events[1, size] = -shape - 1
+            size += 1
+            if begin + promises[promise, V_PLANNED] < INF:
+                t.events[0, size] = begin + promises[promise, V_PLANNED]
+                t.events[1, size] = shape + PROMISED_BACK
+                size += 1
+        place = promised[place, Q_CHAIN]
+    _sort_events(t, size)
+    t.profile[row, POINT_TIME] = LOWEST
+    for r in range(resources):
+        t.profile[row, POINT_SIZE + r] = t.free[row, r]
+    point = row
+    points = 1
+    kept = 0
+    k = 0
+    while k < size:
+        time = t.events[0, k]
+        fresh = _point_after(t, point, time, resources)
+        while k < size and t.events[0, k] == time:
+            what = t.events[1, k]
+            sign = 1
+            if what < 0:
+                what = -what - 1
+                sign = -1
+                kept += 1
+            elif what >= PROMISED_BACK:
+                what -= PROMISED_BACK
+                kept -= 1
+            for r in range(resources):
+                t.profile[fresh, POINT_SIZE + r] += sign * t.request[r, what]
+            k += 1
+        if kept > 0 and (k == size or t.events[0, k] > now):
+            for r in range(resources):
+                if t.profile[fresh, POINT_SIZE + r] < 0:
+                    broken = True
+        if _alike(t, point, fresh, resources):
+            _drop_point(t, point)
+        else:
+            point = fresh
+            points += 1
+    if claims:
+        _take_claims(t, promises, promised, row, resources)
+    t.rows[row, W_MERGED] = 0
+    if points > MAX_POINTS and t.meta[M_ROWS] > EXACT_ROWS:
+        _merge(t, row, points, resources)
+    t.row_log[t.counts[COUNT_LOG] & (t.row_log.shape[0] - 1)] = row
+    t.counts[COUNT_LOG] += 1
+    return broken
+
+
+@inner
+def _take_claims(t: Tables, promises: Table, promised: Table, row: int, resources: int) -> None:
+    place = t.rows[row, W_PROMISED]
+    while place >= 0:
+        promise = promised[place, Q_PROMISE]
+        if promises[promise, V_KIND] == KIND_CLAIM:
+            shape = t.classes[promises[promise, V_CLASS], C_SHAPE]
+            point = row
+            while point >= 0:
+                for r in range(resources):
+                    t.profile[point, POINT_SIZE + r] -= t.request[r, shape]
+                point = t.profile[point, POINT_NEXT]
+        place = promised[place, Q_CHAIN]
+
+
+@inner
+def _merge(t: Tables, row: int, points: int, resources: int) -> None:
+    """Keep the first NEAR_POINTS points and the last; what lies between becomes fewer points, each the least of a group.
+
+    With the least, a row is busier than the truth at times, never freer.
+    """
+    t.rows[row, W_MERGED] = 1
+    groups = MAX_POINTS - NEAR_POINTS - 1
+    group = (points - NEAR_POINTS - 1 + groups - 1) // groups
+    point = row
+    for _ in range(NEAR_POINTS):
+        point = t.profile[point, POINT_NEXT]
+    left = points - NEAR_POINTS - 1
+    while left > 0:
+        for _ in range(min(group, left) - 1):
+            following = t.profile[point, POINT_NEXT]
+            for r in range(POINT_SIZE, POINT_SIZE + resources):
+                t.profile[point, r] = min(t.profile[point, r], t.profile[following, r])
+            _drop_point(t, point)
+        left -= group
+        point = t.profile[point, POINT_NEXT]
+
+
+# --- lines ------------------------------------------------------------------------------------------------------------
+
+
+@inner
+def line_of(t: Tables, shape: int) -> int:
+    """The line of a shape, up to date; -1 when rows are so few that none is kept."""
+    rows = t.meta[M_ROWS]
+    if rows <= FEW_ROWS:
+        return -1
+    line = t.shapes[shape, S_LINE] - 1
+    first = 0
+    last = t.counts[COUNT_LOG]
+    if line < 0:
+        if t.counts[COUNT_LINES] < t.lines.shape[0]:
+            line = t.counts[COUNT_LINES]
+            t.counts[COUNT_LINES] += 1
+        else:
+            line = t.counts[COUNT_LINE]
+            t.counts[COUNT_LINE] = (line + 1) % t.lines.shape[0]
+            if t.shapes[t.lines[line, LINE_SHAPE], S_LINE] == line + 1:
+                t.shapes[t.lines[line, LINE_SHAPE], S_LINE] = 0
+        t.lines[line, LINE_SHAPE] = shape
+        t.shapes[shape, S_LINE] = line + 1
+        first = -1
+    else:
+        first = t.lines[line, LINE_AT]
+    t.lines[line, LINE_AT] = last
+    if first < 0 or last - first >= rows:
+        for row in range(rows):
+            _renew(t, line, row, shape)
+    else:
+        mask = t.row_log.shape[0] - 1
+        for k in range(first, last):
+            _renew(t, line, t.row_log[k & mask], shape)
+    return int(line)
+
+
+@inner
+def near_line(t: Tables, shape: int) -> int:
+    """The line of a shape where it has one that is nearly up to date, else -1."""
+    line = t.shapes[shape, S_LINE] - 1
+    if line < 0 or t.counts[COUNT_LOG] - t.lines[line, LINE_AT] > t.meta[M_ROWS] >> 2:
+        return -1
+    return line_of(t, shape)
+
+
+@inner
+def _renew(t: Tables, line: int, row: int, shape: int) -> None:
+    resources = t.meta[M_RESOURCES]
+    begin = INF
+    end = INF
+    if t.allowed[t.shapes[shape, S_CSET], row] != 0 and fits(t, t.capacity, row, shape, resources):
+        point = row
+        while point >= 0 and not point_fits(t, point, shape, resources):
+            point = t.profile[point, POINT_NEXT]
+        if point >= 0:
+            begin = t.profile[point, POINT_TIME]
+            while point >= 0 and point_fits(t, point, shape, resources):
+                point = t.profile[point, POINT_NEXT]
+            if point >= 0:
+                end = t.profile[point, POINT_TIME]
+    t.line_begin[line, row] = begin
+    t.line_end[line, row] = end
+
+
+@inner
+def line_mark(t: Tables) -> int:
+    """Where the log of touched rows ends now, for `line_back`."""
+    return int(t.counts[COUNT_LOG])
+
+
+@inner
+def line_back(t: Tables, line: int, shape: int, mark: int) -> None:
+    """What was written to the log since the mark changed nothing in the end; only this line has followed it."""
+    if line >= 0 and t.counts[COUNT_LOG] - mark < t.meta[M_ROWS]:
+        for k in range(mark, t.counts[COUNT_LOG]):
+            _renew(t, line, t.row_log[k & (t.row_log.shape[0] - 1)], shape)
+        t.lines[line, LINE_AT] = mark
+        t.counts[COUNT_LOG] = mark
+
+
+@inner
+def next_start(t: Tables, line: int, row: int, shape: int, since: int, planned: int, before: int) -> int:
+    """The first instant in [since, before) at which a row holds the shape for the whole planned time, INF = none."""
+    if line >= 0:
+        begin = t.line_begin[line, row]
+        end = t.line_end[line, row]
+        if begin >= before:
+            return INF
+        begin = max(begin, since)
+        if end >= INF or begin + planned <= end:
+            return int(begin) if begin < before else INF
+        if end >= before:
+            return INF  # too short, and the next interval begins later
+    begin = _walk(t, row, shape, since, planned)
+    return begin if begin < before else INF
+
+
+@inner
+def _walk(t: Tables, row: int, shape: int, since: int, planned: int) -> int:
+    resources = t.meta[M_RESOURCES]
+    if t.allowed[t.shapes[shape, S_CSET], row] == 0 or not fits(t, t.capacity, row, shape, resources):
+        return INF
+    point = row
+    following = t.profile[point, POINT_NEXT]
+    while following >= 0 and t.profile[following, POINT_TIME] <= since:
+        point = following
+        following = t.profile[point, POINT_NEXT]
+    begin = -1
+    at = since
+    while point >= 0:
+        if point_fits(t, point, shape, resources):
+            if begin < 0:
+                begin = at
+        elif begin >= 0:
+            if begin + planned <= at:
+                return int(begin)
+            begin = -1
+        point = t.profile[point, POINT_NEXT]
+        if point >= 0:
+            at = t.profile[point, POINT_TIME]
+            if begin >= 0 and begin + planned <= at:
+                return int(begin)
+    return int(begin) if begin >= 0 else INF
+
+
+@inner
+def came_free(t: Tables, line: int, row: int, shape: int, at: int) -> int:
+    """Since when a row that holds the shape at `at` does so; LOWEST when it does now."""
+    if line >= 0 and t.line_begin[line, row] <= at < t.line_end[line, row]:
+        return int(t.line_begin[line, row])
+    resources = t.meta[M_RESOURCES]
+    since = LOWEST
+    free = True
+    point = row
+    while point >= 0 and t.profile[point, POINT_TIME] <= at:
+        if not point_fits(t, point, shape, resources):
+            free = False
+        elif not free:
+            free = True
+            since = t.profile[point, POINT_TIME]
+        point = t.profile[point, POINT_NEXT]
+    return int(since)
+
+
+# --- searching --------------------------------------------------------------------------------------------------------
+
+
+@inner
+def select(values: Ints, count: int, k: int) -> int:
+    """The k-th smallest (from 0) of the first `count` values, which it reorders. O(count)."""
+    low = 0
+    high = count - 1
+    while low < high:
+        middle = (low + high) // 2
+        a = values[low]
+        b = values[middle]
+        c = values[high]
+        pivot = max(min(a, b), min(max(a, b), c))
+        i = low
+        j = high
+        while i <= j:
+            while values[i] < pivot:
+                i += 1
+            while values[j] > pivot:
+                j -= 1
+            if i <= j:
+                values[i], values[j] = values[j], values[i]
+                i += 1
+                j -= 1
+        if k <= j:
+            high = j
+        elif k >= i:
+            low = i
+        else:
+            break
+    return int(values[k])
+
+
+@inner
+def earliest(t: Tables, line: int, shape: int, nodes: int, planned: int, since: int, before: int) -> int:
+    """The earliest instant in [since, before) at which `nodes` rows hold the shape for the planned time; INF = none."""
+    rows = t.meta[M_ROWS]
+    if nodes == 1:
+        best = before
+        for row in range(rows):
+            begin = next_start(t, line, row, shape, since, planned, best)
+            if begin < best:
+                best = begin
+                if best == since:
+                    break
+        return int(best) if best < before else INF
+    begins = t.scratch[0]
+    values = t.scratch[1]
+    at = since
+    fresh = True
+    while True:
+        count = 0
+        there = 0
+        for row in range(rows):
+            begin = begins[row]
+            if fresh or begin < at:
+                begin = next_start(t, line, row, shape, at, planned, before)
+                begins[row] = begin
+            if begin < before:
+                values[count] = begin
+                count += 1
+                if begin == at:
+                    there += 1
+        if there >= nodes:
+            return int(at)
+        if count < nodes:
+            return INF
+        at = select(values, count, nodes - 1)
+        fresh = False
+
+
+@inner
+def pick(t: Tables, count: int, nodes: int, lowest: bool, out: Ints, offset: int) -> None:
+    """Of `count` >= nodes candidates (ranks in scratch[1], rows ascending in scratch[2]) the `nodes` of least rank.
+
+    Ties go to the lowest rows, or to the highest.
+    """
+    ranks = t.scratch[1]
+    rows = t.scratch[2]
+    if count == nodes:
+        for k in range(count):
+            out[offset + k] = rows[k]
+        return
+    copy = t.scratch[3]
+    for k in range(count):
+        copy[k] = ranks[k]
+    worst = select(copy, count, nodes - 1)
+    found = 0
+    for k in range(count):
+        if ranks[k] < worst:
+            out[offset + found] = rows[k]
+            found += 1
+    for k in range(count):
+        at = k if lowest else count - 1 - k
+        if ranks[at] == worst and found < nodes:
+            out[offset + found] = rows[at]
+            found += 1

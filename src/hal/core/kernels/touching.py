@@ -1,0 +1,121 @@
+"""What changed on which rows since timelines were built and since waiting jobs last looked for an earlier place.
+
+Pure. Two lists of rows, each row at most once. `stale` is scratch: chains that must be built anew. `freed` belongs to
+the state: rows on which something came free that the last whole pass over the promises may not have seen; only there can
+a promise move earlier. Kept only where the policy plans with timelines. O(1) a row.
+"""
+
+from __future__ import annotations
+
+from hal.core.kernels.jit import inner
+from hal.core.kernels.layout import (
+    KIND_NEVER,
+    M_FREED,
+    M_PASSES,
+    M_RESERVATIONS,
+    M_TIMELINES,
+    COUNT_STALE,
+    P_NEXT,
+    P_ROW,
+    Q_ROW,
+    R_PIECE,
+    V_ENTRY,
+    V_HELD,
+    V_JOB,
+    V_KIND,
+    V_NODES,
+    V_ROW,
+    V_START,
+    W_FREED,
+    W_STALE,
+)
+from hal.core.kernels.memory import Tables
+from hal.core.kernels.treap import Table
+
+
+@inner
+def make_stale(t: Tables, row: int) -> None:
+    """A row's chain is not what the state says: build it anew in the next cycle."""
+    if t.meta[M_TIMELINES] == 1 and t.rows[row, W_STALE] == 0:
+        t.rows[row, W_STALE] = 1
+        t.stale[t.counts[COUNT_STALE]] = row
+        t.counts[COUNT_STALE] += 1
+
+
+@inner
+def make_freed(t: Tables, row: int) -> None:
+    """Something came free on a row, now or later."""
+    if t.meta[M_TIMELINES] == 0:
+        return
+    make_stale(t, row)
+    if t.rows[row, W_FREED] == 0:
+        t.freed[t.meta[M_FREED]] = row
+        t.meta[M_FREED] += 1
+    t.rows[row, W_FREED] = t.meta[M_PASSES] + 1
+
+
+@inner
+def free_run(t: Tables, run: int) -> None:
+    """The planned end of an attempt moved."""
+    piece = t.runs[run, R_PIECE]
+    while piece >= 0:
+        make_freed(t, t.pieces[piece, P_ROW])
+        piece = t.pieces[piece, P_NEXT]
+
+
+@inner
+def free_promise(t: Tables, promise: int) -> None:
+    """The rows of a promise in the state come free."""
+    if t.reservations[promise, V_KIND] == KIND_NEVER:
+        return
+    for place in range(t.reservations[promise, V_ROW], t.reservations[promise, V_ROW] + t.reservations[promise, V_NODES]):
+        make_freed(t, t.reserved[place, Q_ROW])
+
+
+@inner
+def free_replaced(t: Tables, promises: Table, promised: Table) -> None:
+    """Before a plan's promises replace those of the state: rows of promises that moved or are gone come free.
+
+    A plan keeps the order of the promises that it keeps.
+    """
+    if t.meta[M_TIMELINES] == 0:
+        return
+    new = 0
+    for old in range(t.meta[M_RESERVATIONS]):
+        if t.reservations[old, V_ENTRY] < 0:
+            continue
+        if (
+            new < promises.shape[0]
+            and promises[new, V_ENTRY] == t.reservations[old, V_ENTRY]
+            and promises[new, V_JOB] == t.reservations[old, V_JOB]
+        ):
+            same = (
+                promises[new, V_START] == t.reservations[old, V_START]
+                and promises[new, V_KIND] == t.reservations[old, V_KIND]
+                and promises[new, V_HELD] == t.reservations[old, V_HELD]
+                and promises[new, V_NODES] == t.reservations[old, V_NODES]
+            )
+            for i in range(t.reservations[old, V_NODES]):
+                same = (
+                    same
+                    and promised[promises[new, V_ROW] + i, Q_ROW] == t.reserved[t.reservations[old, V_ROW] + i, Q_ROW]
+                )
+            new += 1
+            if same:
+                continue
+        free_promise(t, old)
+
+
+@inner
+def pass_over(t: Tables) -> None:
+    """A whole pass looked at every promise: rows that came free before the last one ended need not be looked at again."""
+    kept = 0
+    for k in range(t.meta[M_FREED]):
+        row = t.freed[k]
+        if t.rows[row, W_FREED] > t.meta[M_PASSES]:
+            t.freed[kept] = row
+            kept += 1
+        else:
+            t.rows[row, W_FREED] = 0
+    t.meta[M_FREED] = kept
+    t.meta[M_PASSES] += 1
