@@ -184,10 +184,11 @@ def test_safety_no_backfilled_start_moves_what_any_job_was_promised(
 class Definition:
     """Conservative by its definition, with compression, everything computed anew at each instant.
 
-    Each job in turn gets the earliest place that is left and keeps it. When an attempt ends, each in turn gives up its
-    place for one that is earlier in time. Work that comes in ahead of others takes its place first, and those behind it
-    are placed anew. A place later on takes the nodes that come free latest, the last of those; a start takes nodes that
-    are promised to others from its end on, then unpromised ones, then what is left, the first of each.
+    Each job in turn gets the earliest place that is left and keeps it. When an attempt ends, each that could use one of
+    its nodes gives up its place in turn for one that is earlier in time. Work that comes in ahead of others takes its
+    place first, and those behind it that compete with it are placed anew. A place later on takes the nodes that come
+    free latest, the last of those; a start takes nodes that are promised to others from its end on, then unpromised
+    ones, then what is left, the first of each.
     """
 
     jobs: list[Work]
@@ -197,14 +198,14 @@ class Definition:
         places: dict[int, tuple[int, tuple[str, ...]]] = {}
         for now in range(LAST_MS):
             new = [k for k, job in enumerate(self.jobs) if job.submit == now]
-            ended = any(at + self.jobs[k].run == now for k, (at, _) in started.items())
-            ahead = min((self.rank(k) for k in new), default=(INF, 0))
-            overtaken = [k for k in places if self.rank(k) > ahead]
-            for k in overtaken:
+            ended = {name for k, (at, names) in started.items() if at + self.jobs[k].run == now for name in names}
+            for k in [
+                k for k in places if any(self.rank(n) < self.rank(k) and self.reach(n) & self.reach(k) for n in new)
+            ]:
                 del places[k]
             line = [k for k, job in enumerate(self.jobs) if job.submit <= now and k not in started]
             for k in sorted(line, key=self.rank):
-                if k in places and not (ended or overtaken):
+                if k in places and not ended & self.reach(k):
                     continue
                 kept = places.pop(k, None)
                 running = {r: where for r, where in started.items() if where[0] + self.jobs[r].run > now}
@@ -221,6 +222,16 @@ class Definition:
 
     def rank(self, k: int) -> tuple[int, int]:
         return self.jobs[k].rank(k)
+
+    def reach(self, k: int) -> set[str]:
+        """The nodes that could hold it when empty."""
+        kind = self.jobs[k].kind
+        return {
+            node.name
+            for node in NODES
+            if all(part.holds(node.labels) for part in kind.constraints)
+            and all(node.capacity.get(name, 0) >= amount for name, amount in kind.request.items())
+        }
 
     def earliest(self, k: int, now: int, taken: list[Any], places: list[Any]) -> tuple[int, tuple[str, ...]]:
         """`taken`: who holds which nodes from when on, each for its whole limit; `places`: those that wait."""

@@ -18,12 +18,14 @@ class Backfill(StrEnum):
     NONE: nothing that competes for the same rows (strict order).
     EASY: whatever does not delay the first waiting job of each set of competing rows; candidates in order.
     EASY_SJBF: the same, candidates by planned time, ties by submit order.
+    TOP_K: whatever delays none of the first `reservations` waiting jobs of each set of competing rows.
     CONSERVATIVE: whatever delays no job ahead of it; every waiting job keeps its reservation or gets an earlier one.
     """
 
     NONE = "none"
     EASY = "easy"
     EASY_SJBF = "easy-sjbf"
+    TOP_K = "top-k"
     CONSERVATIVE = "conservative"
 
 
@@ -38,7 +40,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     slice_work: row checks and candidates that one cycle may spend before it hands back a cursor.
     slice_starts: starts that one cycle may plan. fast_starts: starts of a fast-lane slice of the Scheduler.
     claim_after_ms: how long the first waiting job may wait for a release that is 'never' before it claims rows.
-    max_reservations: waiting jobs that hold a reservation under CONSERVATIVE; the ones behind wait without.
+    reservations: waiting jobs of each set of competing rows that hold a reservation under TOP_K, at least 1.
+    max_reservations: the same under CONSERVATIVE; the ones behind wait without.
     """
 
     order: str = "fcfs"
@@ -51,5 +54,6 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     fast_starts: int = 1_000
     fast_work: int = 1_000_000
     claim_after_ms: int = 600_000
+    reservations: int = 10
     max_reservations: int = 1 << 20
     policy: Policy | None = None

@@ -41,7 +41,8 @@ def state_digest(state: State) -> str:
         first, count = int(promise["row_offset"]), int(promise["row_count"])
         add(
             int(promise["job"]), int(promise["task"]), int(promise["start_ms"]), int(promise["kind"]),
-            int(promise["entry"]) >= 0, int(promise["held"]), promised[first : first + count].tolist(),
+            int(promise["entry"]) >= 0, int(promise["held"]), int(promise["behind"]),
+            promised[first : first + count].tolist(),
         )  # fmt: skip
     return digest.hexdigest()
 

@@ -44,6 +44,7 @@ RESERVATION: Final = np.dtype(
         ("kind", np.int64),  # hal.core.kernels.layout KIND_PROMISE, KIND_CLAIM, KIND_BLOCK, KIND_NEVER
         ("dirty", np.int64),  # 1 = the next pass plans it anew
         ("held", np.int64),  # under conservative: 0 = work of better rank came and it is yet to be made anew
+        ("behind", np.int64),  # under conservative: 1 = it looks at all nodes when an event wakes it
     ]
 )
 VERDICT: Final = np.dtype(
@@ -93,7 +94,7 @@ class Plan(msgspec.Struct, frozen=True, gc=False):
     cursor: None when the pass is complete.
     plan_version: the state version it was made from; PlanAssumed refuses a plan of another version.
     replans: whether `reservations` replaces the state's (else they stay as they are and `reservations` is empty).
-    promises: the reservations as a table of their columns, shape (K, 12).
+    promises: the reservations as a table of their columns, shape (K, 13).
     promised: shape (P, 2 + R): row, reservation, amounts left beside the promise for each resource.
     work: units spent (row checks and candidates).
     resumed: it went on with a pass that an earlier slice began.

@@ -28,6 +28,7 @@ from hal.core.kernels import conservative, easy, pending, running
 from hal.core.kernels import layout as L
 from hal.core.kernels.jit import bind
 from hal.core.kernels.memory import Tables, address_block
+from hal.core.kernels.reach import WORD
 from hal.core.kernels.rows import recount
 from hal.core.kernels.tables import rehash
 from hal.core.model.policy import Policy
@@ -38,6 +39,7 @@ BACKFILL_KERNELS: Final = {
     Backfill.NONE: L.BACKFILL_NONE,
     Backfill.EASY: L.BACKFILL_EASY,
     Backfill.EASY_SJBF: L.BACKFILL_SJBF,
+    Backfill.TOP_K: L.BACKFILL_CONSERVATIVE,
     Backfill.CONSERVATIVE: L.BACKFILL_CONSERVATIVE,
 }
 NO_KEYS: Final = np.zeros(0, np.int64)
@@ -79,7 +81,6 @@ class State:
             self.meta[place] = -1
         self.meta[L.M_PARKED_WAKE] = -1
         self.meta[L.M_CSETS] = 1
-        self.meta[L.M_DROP_KEY] = L.INF
         self.meta[L.M_NEXT_EDGE] = L.INF
         self.meta[L.M_NODES_OF_SHARES] = 1
         self.meta[L.M_CPU] = -1
@@ -142,6 +143,8 @@ class State:
         self.counts: Table = np.zeros(L.COUNTS, np.int64)
         self.timelines = Timelines(1, 1, 1)
         self.freed: Table = np.zeros(4, np.int64)  # not scratch: where promises may find an earlier place
+        self.drops: Table = np.zeros((L.MAX_DROPS, L.DROP_SIZE), np.int64)
+        self.reach: Table = np.zeros((1, 3), np.int64)
         self.scores: Table = np.zeros((1, 4), np.int64)
         self.newest_job = -1
         """The largest job id that was ever submitted or adopted."""
@@ -149,7 +152,7 @@ class State:
         self.score: Score | None = None
         self.filters: list[Filter] = []
         self.promise_need = FIRST_SLOTS
-        self.conservative = self.config.backfill is Backfill.CONSERVATIVE
+        self.conservative = BACKFILL_KERNELS[self.config.backfill] == L.BACKFILL_CONSERVATIVE
         self._new_arenas()
         self.use_config(self.config)
         self.rewire()
@@ -228,12 +231,13 @@ class State:
         self.meta[L.M_PLACEMENT] = PLACEMENT_KERNELS.get(config.placement, L.PLACE_PLUGIN)
         self.meta[L.M_BACKFILL] = BACKFILL_KERNELS[config.backfill]
         self.meta[L.M_BY_TIME] = int(config.backfill is Backfill.EASY_SJBF)
-        self.conservative = config.backfill is Backfill.CONSERVATIVE
+        self.conservative = BACKFILL_KERNELS[config.backfill] == L.BACKFILL_CONSERVATIVE
         self.meta[L.M_TIMELINES] = int(self.conservative)
         self._new_timelines()
         self.meta[L.M_PARKING] = int(config.parking)
         self.meta[L.M_CLAIM_AFTER] = config.claim_after_ms
-        self.meta[L.M_MAX_RESERVATIONS] = config.max_reservations
+        top = config.backfill is Backfill.TOP_K
+        self.meta[L.M_MAX_RESERVATIONS] = config.reservations if top else config.max_reservations
         if config.policy is not None or config.order == "priority":
             set_policy(self, config.policy or Policy(), list(self.owner_ids_in_use()))
         elif self.accounts is not None:
@@ -586,6 +590,7 @@ class State:
 
     def _new_timelines(self, *, grow: bool = False) -> None:
         """Timelines that know nothing yet; of one point where the policy plans without them."""
+        self.counts[L.COUNT_REACH] += 1
         self.counts[L.COUNT_COLD] = 1
         if not self.conservative:
             self.timelines = Timelines(1, 1, 1)
@@ -596,9 +601,13 @@ class State:
         self.timelines = Timelines(self.free.shape[0], self.free.shape[1], max(2 * points if grow else points, need))
 
     def touch(self, rows: range | list[int]) -> None:
-        """Amounts of these rows changed: their timelines are built anew, and promises may move there."""
+        """Amounts of these rows changed: their timelines are built anew, and promises may move there.
+
+        Part of `apply`; the epoch counts up afterwards.
+        """
         if not self.conservative:
             return
+        self.counts[L.COUNT_REACH] += 1
         some = np.unique(np.asarray(rows, np.int64))
         for flag, count, into, of in (
             (L.W_STALE, L.COUNT_STALE, self.timelines.stale, self.counts),
@@ -609,7 +618,7 @@ class State:
             into[at : at + fresh.shape[0]] = fresh
             of[count] += fresh.shape[0]
         self.rows[some, L.W_STALE] = 1
-        self.rows[some, L.W_FREED] = self.meta[L.M_PASSES] + 1
+        self.rows[some, L.W_FREED] = self.rows[some, L.W_EVENT] = self.meta[L.M_EPOCH] + 1
 
     def use_time_index(self) -> None:
         """Make room in the index by planned time (a change of policy to EASY-SJBF)."""
@@ -685,6 +694,9 @@ class State:
         width = max(L.MAX_DEPTH, s.shapes.shape[0], rows, min(s.config.slice_starts, ARENA_STARTS) + 1)
         width = max(width, s.reservations.shape[0])
         self.scratch: Table = np.zeros((8, width), np.int64)
+        if s.conservative and s.reach.shape != (s.shapes.shape[0], rows // WORD + 3):
+            s.reach = np.zeros((s.shapes.shape[0], rows // WORD + 3), np.int64)
+            s.counts[L.COUNT_REACH] += 1
         self.at: Any = address_block(self.tables())
         self._bind()
 
@@ -697,7 +709,7 @@ class State:
             s.request, s.allowed, s.free, s.capacity, s.rows, s.runs, s.ends, s.run_index, s.pieces, s.reservations,
             s.reserved, s.owner_table, s.owner_ledgers, s.ledgers, s.queues, s.share_nodes, s.share_use, s.charge,
             s.path, s.scores, s.projected, s.heap, s.scratch, s.counts, s.ticks, t.profile, t.events,
-            t.stale, s.freed, t.late, t.row_log, t.lines, t.line_begin, t.line_end,
+            t.stale, s.freed, s.drops, s.reach, t.late, t.row_log, t.lines, t.line_begin, t.line_end,
         )  # fmt: skip
 
     def _bind(self) -> None:

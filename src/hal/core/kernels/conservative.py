@@ -1,10 +1,12 @@
-"""A cycle under conservative backfill: every waiting job holds a promise, and promises only move earlier.
+"""A cycle under conservative backfill: all waiting jobs, or the first K, hold promises, which only move earlier.
 
 Pure but for scratch. Rows have kept timelines (see timelines). In rank order, a job whose rows or others came freer
-gives its promise back, takes the earliest instant at which enough rows each stay free for the whole of its planned time,
-and starts where that is now; else the promise stays as it is, so a pass after one event looks at the touched rows only.
-An array holds one promise, for its next task; when that starts, the promises behind it are made anew in rank order, as
-they are when better work comes, an attempt outlives its plan or a row is lost (those behind the first that it hurts).
+gives its promise back, takes the earliest instant at which enough rows each stay free for the whole of its planned
+time, and starts where that is now; else the promise stays as it is, so a pass after one event looks at touched rows
+only. An array holds one promise, for its next task; when that starts, the promises behind it are made anew in rank
+order, as they are when better work comes, an attempt outlives its plan or a row is lost: those that compete with it for
+a row. What happens on rows that a job could not use changes nothing for it. With K promises ahead that compete, a job
+gets none and starts only where it leaves all promises as they are: its class's window says how long it may be.
 Source: Mu'alem and Feitelson, TPDS 12(6), 2001.
 """
 
@@ -26,6 +28,11 @@ from hal.core.kernels.layout import (
     B_ROOT,
     C_NODES,
     C_SHAPE,
+    COUNT_FREED,
+    COUNT_LOG,
+    COUNT_PROMISED,
+    COUNT_PROMISES,
+    COUNT_STALE,
     E_ATTEMPT,
     E_BLOCKED_AT,
     E_BUCKET,
@@ -43,8 +50,7 @@ from hal.core.kernels.layout import (
     M_ACTIVE,
     M_CLAIM_AFTER,
     M_DIRTY,
-    M_DROP_JOB,
-    M_DROP_KEY,
+    M_DROPS,
     M_EPOCH,
     M_FREED,
     M_INSERTS,
@@ -59,12 +65,9 @@ from hal.core.kernels.layout import (
     M_RESERVATIONS,
     M_RESOURCES,
     M_ROWS,
+    M_SEEN,
     M_VERSION,
     M_WAKE,
-    COUNT_FREED,
-    COUNT_PROMISED,
-    COUNT_PROMISES,
-    COUNT_STALE,
     O_QUEUE,
     PLACE_BEST,
     PLACE_FIRST,
@@ -73,12 +76,17 @@ from hal.core.kernels.layout import (
     Q_ROW,
     REASON_PROMISED,
     REASON_RESOURCES,
+    S_BLOCK_STAMP,
+    S_BLOCKED,
+    S_CLOSED_STAMP,
     S_CSET,
     S_EVER,
     S_FIT,
     S_SCORES,
+    S_UNTIL,
     TICK,
     TICK_WORK,
+    V_BEHIND,
     V_CLASS,
     V_DIRTY,
     V_ENTRY,
@@ -91,15 +99,20 @@ from hal.core.kernels.layout import (
     V_ROW,
     V_START,
     V_TASK,
+    W_EVENT,
     W_LATE,
     W_PROMISED,
     W_STALE,
     W_STAMP,
+    X_JOB,
+    X_KEY,
+    X_SHAPE,
     Y_SHUT,
 )
 from hal.core.kernels.ledgers import charge_ledgers, full_ledger
 from hal.core.kernels.memory import Tables, tables
 from hal.core.kernels.placing import SCORE_ONE, TIER_EXTRA, TIER_FREE, TIER_SHORT, tightness
+from hal.core.kernels.reach import competes, reaches
 from hal.core.kernels.rows import fits
 from hal.core.kernels.tables import copy_record
 from hal.core.kernels.timelines import (
@@ -108,6 +121,7 @@ from hal.core.kernels.timelines import (
     change_span,
     clear_row,
     earliest,
+    free_until,
     hold,
     let_go,
     line_back,
@@ -119,6 +133,7 @@ from hal.core.kernels.timelines import (
     next_start,
     pick,
     room_for_points,
+    select,
     unlink_promises,
     warm_up,
 )
@@ -127,6 +142,7 @@ from hal.core.kernels.treap import Table, tree_seek
 
 Ints = NDArray[np.int64]
 
+HURT = 2
 NOWHERE = -1
 ANYWHERE = -2
 LOOK_SHIFT = 4
@@ -144,18 +160,51 @@ def _ranks_before(promises: Table, promise: int, key: int, job: int, task: int) 
 
 
 @inner
-def _forget_from(t: Tables, promises: Table, promised: Table, key: int, job: int, task: int) -> bool:
-    """Before chains are linked: promises from a place of the order on count no more. Returns whether there was one."""
+def _forget_overtaken(t: Tables, promises: Table, promised: Table, made: bool, key: int, job: int, task: int) -> bool:
+    """Before chains are linked: promises behind better work that competes with them count no more.
+
+    Where `made`, those before (key, job, task) were made by this very pass and stay. Returns whether there was one.
+    """
     some = False
     for k in range(t.counts[COUNT_PROMISES]):
-        if (
-            promises[k, V_ENTRY] >= 0
-            and promises[k, V_HELD] == 1
-            and not _ranks_before(promises, k, key, job, task)
-        ):
-            _forget(t, promises, promised, k)
-            some = True
+        if promises[k, V_ENTRY] < 0 or promises[k, V_HELD] == 0:
+            continue
+        if made and _ranks_before(promises, k, key, job, task):
+            continue
+        shape = t.classes[promises[k, V_CLASS], C_SHAPE]
+        for d in range(t.meta[M_DROPS]):
+            other = t.drops[d, X_SHAPE]
+            if not _ranks_before(promises, k, t.drops[d, X_KEY], t.drops[d, X_JOB], -1) and (
+                other < 0 or competes(t, shape, other)
+            ):
+                _forget(t, promises, promised, k)
+                some = True
+                break
     return some
+
+
+@inner
+def _forget_hurt(t: Tables, promises: Table, promised: Table, made: bool, key: int, job: int, task: int) -> None:
+    """Promises that cannot be kept (V_HELD = HURT), and those behind that compete with them, count no more."""
+    for k in range(t.counts[COUNT_PROMISES]):
+        if promises[k, V_ENTRY] < 0 or promises[k, V_HELD] != HURT:
+            continue
+        shape = t.classes[promises[k, V_CLASS], C_SHAPE]
+        for other in range(t.counts[COUNT_PROMISES]):
+            if (
+                promises[other, V_ENTRY] >= 0
+                and promises[other, V_HELD] == 1
+                and not _ranks_before(promises, other, promises[k, V_KEY], promises[k, V_JOB], promises[k, V_TASK])
+                and not (made and _ranks_before(promises, other, key, job, task))
+                and competes(t, shape, t.classes[promises[other, V_CLASS], C_SHAPE])
+            ):
+                _forget(t, promises, promised, other)
+    for k in range(t.counts[COUNT_PROMISES]):
+        if promises[k, V_ENTRY] >= 0 and promises[k, V_HELD] == HURT:
+            if made and _ranks_before(promises, k, key, job, task):
+                promises[k, V_HELD] = 1  # the next pass makes it anew
+            else:
+                _forget(t, promises, promised, k)
 
 
 @inner
@@ -167,9 +216,9 @@ def _forget(t: Tables, promises: Table, promised: Table, promise: int) -> None:
 
 
 @inner
-def _build(t: Tables, promises: Table, promised: Table, now: int) -> int:
-    """Build what is stale. Returns the best-ranked promise that cannot be kept, -1 when all can."""
-    first = -1
+def _build(t: Tables, promises: Table, promised: Table, now: int) -> bool:
+    """Build what is stale. Returns whether promises cannot be kept; V_HELD = HURT says which."""
+    hurt = False
     for k in range(t.counts[COUNT_STALE]):
         clear_row(t, t.stale[k])
     while t.counts[COUNT_STALE] > 0:
@@ -180,27 +229,92 @@ def _build(t: Tables, promises: Table, promised: Table, now: int) -> int:
             place = t.rows[row, W_PROMISED]
             while place >= 0:
                 k = promised[place, Q_PROMISE]
-                if promises[k, V_KIND] != KIND_CLAIM and (
-                    first < 0
-                    or _ranks_before(promises, k, promises[first, V_KEY], promises[first, V_JOB], promises[first, V_TASK])
-                ):
-                    first = k
+                if promises[k, V_KIND] != KIND_CLAIM:
+                    promises[k, V_HELD] = HURT
+                    hurt = True
                 place = promised[place, Q_CHAIN]
-    return first
+    return hurt
 
 
 @inner
-def _forward(t: Tables, promises: Table, promised: Table, promise: int, now: int) -> tuple[int, int]:
+def _is_closed(t: Tables, promises: Table, shape: int, key: int, job: int, task: int) -> bool:
+    """Whether as many jobs ahead as may hold promises compete with a shape; once so in a cycle, it stays so."""
+    if t.counts[COUNT_PROMISES] < t.meta[M_MAX_RESERVATIONS]:
+        return False
+    if t.shapes[shape, S_CLOSED_STAMP] == t.ticks[TICK]:
+        return True
+    ahead = 0
+    for k in range(t.counts[COUNT_PROMISES]):
+        if (
+            promises[k, V_ENTRY] >= 0
+            and _ranks_before(promises, k, key, job, task)
+            and competes(t, shape, t.classes[promises[k, V_CLASS], C_SHAPE])
+        ):
+            ahead += 1
+            if ahead >= t.meta[M_MAX_RESERVATIONS]:
+                t.shapes[shape, S_CLOSED_STAMP] = t.ticks[TICK]
+                return True
+    return False
+
+
+@inner
+def _window(t: Tables, shape: int, nodes: int, now: int) -> int:
+    """The longest planned time with which a class may start now beside all promises; -1 = none, INF = any. Exact."""
+    if t.shapes[shape, S_FIT] < nodes:
+        return -1
+    if (
+        nodes == 1
+        and t.shapes[shape, S_BLOCK_STAMP] == t.ticks[TICK]
+        and t.shapes[shape, S_BLOCKED] == t.counts[COUNT_LOG]
+    ):
+        return int(t.shapes[shape, S_UNTIL])
+    line = line_of(t, shape)
+    values = t.scratch[1]
+    count = 0
+    for row in range(t.meta[M_ROWS]):
+        until = free_until(t, line, row, shape, now)
+        if until > now:
+            values[count] = -until
+            count += 1
+    t.ticks[TICK_WORK] += 1 + (t.meta[M_ROWS] >> LOOK_SHIFT)
+    longest = -1
+    if count >= nodes:
+        until = -select(values, count, nodes - 1)
+        longest = INF if until >= INF else until - now
+    if nodes == 1:
+        t.shapes[shape, S_BLOCK_STAMP] = t.ticks[TICK]
+        t.shapes[shape, S_BLOCKED] = t.counts[COUNT_LOG]
+        t.shapes[shape, S_UNTIL] = longest
+    return int(longest)
+
+
+@inner
+def _is_woken(t: Tables, promises: Table, promise: int, pass_wake: int) -> bool:
+    """Whether an event freed something that a promised job could use. Where only promises moved, it looks later."""
+    shape = t.classes[promises[promise, V_CLASS], C_SHAPE]
+    t.ticks[TICK_WORK] += 1 + (t.meta[M_FREED] >> 3)
+    for k in range(t.meta[M_FREED]):
+        row = t.freed[k]
+        if reaches(t, shape, row):
+            if t.meta[M_SEEN] < t.rows[row, W_EVENT] <= pass_wake:
+                return True
+            promises[promise, V_BEHIND] = 1
+    return False
+
+
+@inner
+def _forward(t: Tables, promises: Table, promised: Table, promise: int, now: int, pass_wake: int) -> tuple[int, int]:
     """Whether a promise may find an earlier place: only on rows where something came free since it last looked.
 
     Returns (NOWHERE, 0); (row, its start) for a promise of one row that moves there; or (ANYWHERE, where to begin).
     """
-    count = t.meta[M_FREED] + t.counts[COUNT_FREED]
-    if count == 0:
+    if not _is_woken(t, promises, promise, pass_wake):
         return NOWHERE, 0
-    if count > t.meta[M_ROWS] >> 3:
+    count = t.meta[M_FREED] + t.counts[COUNT_FREED]
+    if promises[promise, V_BEHIND] == 1 or count > t.meta[M_ROWS] >> 3:
+        promises[promise, V_BEHIND] = 0
         return ANYWHERE, now
-    t.ticks[TICK_WORK] += 1 + (count >> 2)
+    t.ticks[TICK_WORK] += count >> 2
     shape = t.classes[promises[promise, V_CLASS], C_SHAPE]
     planned = promises[promise, V_PLANNED]
     line = near_line(t, shape)
@@ -303,8 +417,10 @@ def _claim_rows(t: Tables, shape: int, nodes: int, out: Ints) -> int:
 
 
 @inner
-def _let_go_behind(t: Tables, promises: Table, promised: Table, mine: int, key: int, job: int, task: int) -> bool:
-    """Promises behind a place of the order count no more; they are made anew as their turn comes."""
+def _let_go_behind(
+    t: Tables, promises: Table, promised: Table, shape: int, mine: int, key: int, job: int, task: int
+) -> bool:
+    """Promises behind a place of the order that compete with a shape count no more: they are made anew in turn."""
     some = False
     for k in range(t.counts[COUNT_PROMISES]):
         if (
@@ -312,6 +428,7 @@ def _let_go_behind(t: Tables, promises: Table, promised: Table, mine: int, key: 
             and promises[k, V_ENTRY] >= 0
             and promises[k, V_HELD] == 1
             and not _ranks_before(promises, k, key, job, task)
+            and competes(t, shape, t.classes[promises[k, V_CLASS], C_SHAPE])
         ):
             _note_freed(t, promises, promised, k)
             let_go(t, promises, promised, k)
@@ -321,8 +438,8 @@ def _let_go_behind(t: Tables, promises: Table, promised: Table, mine: int, key: 
 
 @inner
 def _waking(t: Tables, promises: Table, promised: Table, promise: int, now: int) -> int:
-    """When a promise wants a cycle though nothing happens: at its start, unless that follows an attempt that outlives its
-    plan and will be reported; where its time is never, when it may claim rows."""
+    """When a promise wants a cycle though nothing happens: at its start, unless that follows an attempt that outlives
+    its plan and will be reported; where its time is never, when it may claim rows."""
     kind = promises[promise, V_KIND]
     if kind == KIND_NEVER:
         since = t.entries[promises[promise, V_ENTRY], E_BLOCKED_AT]
@@ -442,27 +559,18 @@ def cycle(
         ):
             _forget(t, promises, promised, k)
             promises[k, V_ENTRY] = -1  # nothing that is up could hold it any more
-    # Promises behind better work that came count no more, but for those that this very pass has made.
-    if t.meta[M_DROP_KEY] < INF:
-        if resumed and (key > t.meta[M_DROP_KEY] or (key == t.meta[M_DROP_KEY] and seq > t.meta[M_DROP_JOB])):
-            replans = _forget_from(t, promises, promised, key, seq, tie) or replans
-        else:
-            replans = _forget_from(t, promises, promised, t.meta[M_DROP_KEY], t.meta[M_DROP_JOB], -1) or replans
+    if t.meta[M_DROPS] > 0:
+        replans = _forget_overtaken(t, promises, promised, resumed, key, seq, tie) or replans
     link_promises(t, promises, promised)
     mark_late(t, now)
-    hurt = _build(t, promises, promised, now)
-    if hurt >= 0:
-        hurt_key = promises[hurt, V_KEY]
-        hurt_job = promises[hurt, V_JOB]
-        hurt_task = promises[hurt, V_TASK]
-        if resumed and _ranks_before(promises, hurt, key, seq, tie):
-            hurt_key = key
-            hurt_job = seq
-            hurt_task = tie
-        replans = _forget_from(t, promises, promised, hurt_key, hurt_job, hurt_task) or replans
+    if _build(t, promises, promised, now):
+        _forget_hurt(t, promises, promised, resumed, key, seq, tie)
+        replans = True
         full = True
         link_promises(t, promises, promised)
-        _build(t, promises, promised, now)
+        if _build(t, promises, promised, now):
+            for k in range(t.counts[COUNT_PROMISES]):
+                promises[k, V_HELD] = min(promises[k, V_HELD], 1)
     everywhere = full or t.meta[M_PARKING] == 0 or t.meta[M_PARKED_WAKE] < t.meta[M_WAKE]
     size = _candidates(t, key, seq, tie, everywhere)
     started = 0
@@ -487,7 +595,19 @@ def cycle(
         first = t.entries[entry, E_FIRST]
         wall = t.entries[entry, E_WALL]
         held = mine >= 0 and promises[mine, V_HELD] == 1
-        if full or not held:
+        longest = INF
+        closed = _is_closed(t, promises, shape, key, seq, tie)
+        if closed:
+            longest = _window(t, shape, nodes, now)
+            if mine >= 0:
+                _note_freed(t, promises, promised, mine)
+                if held:
+                    let_go(t, promises, promised, mine)
+                promises[mine, V_ENTRY] = -1
+                mine = -1
+                held = False
+                replans = True
+        if (full or not held) and planned <= longest:
             lacking = full_ledger(t, bucket, wall) >= 0
             # A promise that no freed row can bring forward stays; one that is due, or has no time, is looked at.
             limit = INF
@@ -495,8 +615,10 @@ def cycle(
             stays = False
             if held and not lacking and promises[mine, V_KIND] == KIND_PROMISE and promises[mine, V_START] > now:
                 limit = promises[mine, V_START]
-                where, since = _forward(t, promises, promised, mine, now)
+                behind = promises[mine, V_BEHIND]
+                where, since = _forward(t, promises, promised, mine, now, pass_wake)
                 stays = where != ANYWHERE
+                replans = replans or promises[mine, V_BEHIND] != behind
                 if where >= 0:
                     _note_freed(t, promises, promised, mine)
                     let_go(t, promises, promised, mine)
@@ -554,7 +676,7 @@ def cycle(
                 t.ticks[TICK_WORK] += nodes
                 if task < t.entries[entry, E_TASKS]:
                     # An array holds one promise, for its next task; the tasks after it rank before all that follow.
-                    replans = _let_go_behind(t, promises, promised, mine, key, seq, tie + 1) or replans
+                    replans = _let_go_behind(t, promises, promised, shape, mine, key, seq, tie + 1) or replans
             if short:
                 break
             if unfinished == 1:
@@ -581,7 +703,7 @@ def cycle(
                         promises[mine, V_KEY] = key
                         replans = True
                 else:
-                    if mine < 0 and t.counts[COUNT_PROMISES] < t.meta[M_MAX_RESERVATIONS]:
+                    if mine < 0 and not closed:
                         mine = t.counts[COUNT_PROMISES]
                         t.counts[COUNT_PROMISES] += 1
                         promises[mine, V_ENTRY] = entry
@@ -618,12 +740,13 @@ def cycle(
                             replans = True
                             _note_freed(t, promises, promised, mine)
                             if kind == KIND_CLAIM:
-                                _let_go_behind(t, promises, promised, mine, key, seq, first + task + 1)
+                                _let_go_behind(t, promises, promised, shape, mine, key, seq, first + task + 1)
                         promises[mine, V_TASK] = first + task
                         promises[mine, V_KEY] = key
                         promises[mine, V_START] = begin
                         promises[mine, V_PLANNED] = planned
                         promises[mine, V_KIND] = kind
+                        promises[mine, V_BEHIND] = 0
                         promises[mine, V_NODES] = found
                         for i in range(found):
                             promised[offset + i, Q_ROW] = out[i]
@@ -638,7 +761,7 @@ def cycle(
                     verdicts[refusals]["short_rows"] = max(lacking, 0)
                     refusals += 1
         following = tree_seek(
-            t.rank, t.buckets[bucket, B_ROOT], key - t.buckets[bucket, B_OFFSET], seq, first + 1, INF, t.path
+            t.rank, t.buckets[bucket, B_ROOT], key - t.buckets[bucket, B_OFFSET], seq, first + 1, longest, t.path
         )
         if following >= 0:
             _put(t, 0, bucket, following)
@@ -657,6 +780,8 @@ def cycle(
     if short:
         return -1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
     for k in range(t.counts[COUNT_PROMISES]):
+        if unfinished == 0 and full and promises[k, V_ENTRY] >= 0 and promises[k, V_HELD] == 0:
+            promises[k, V_ENTRY] = -1  # enough others are ahead of it now
         if promises[k, V_ENTRY] >= 0:
             wake = min(wake, _waking(t, promises, promised, k, now))
     _compact(t, promises, promised)

@@ -23,6 +23,7 @@ SOURCES: Final = (
     "tables",
     "touching",
     "rows",
+    "reach",
     "ledgers",
     "shares",
     "pending",

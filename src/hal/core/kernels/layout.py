@@ -54,8 +54,7 @@ M_PROMISED: Final = 35  # rows in the table of promised rows
 # Conservative: the lowest-ranked promise, and from which rank on promises no longer count because better work came.
 M_LAST_KEY: Final = 36
 M_LAST_JOB: Final = 37
-M_DROP_KEY: Final = 38
-M_DROP_JOB: Final = 39
+M_DROPS: Final = 38  # better work that came, in the table of drops; more than MAX_DROPS are told as one
 M_EPOCH: Final = 40  # counts what may let parked work start: rows that came free, ledgers that were given back to
 M_SHARES_MOVED: Final = 42  # 1 = something was charged since the offsets were computed
 M_NODES_OF_SHARES: Final = 43
@@ -72,7 +71,7 @@ M_SHARED: Final = 53  # 1 = somebody shares with somebody
 M_OWNER_LEDGERS: Final = 54
 M_TIMELINES: Final = 55  # 1 = the policy plans with kept timelines: what touches a row says so
 M_FREED: Final = 56  # rows in the list of freed ones
-M_PASSES: Final = 57  # whole passes over all promises
+M_SEEN: Final = 57  # M_EPOCH when the last whole pass over all promises began
 META_SIZE: Final = 60
 
 # --- entries: a run of alike waiting tasks of one job ---------------------------------------------------------------
@@ -153,7 +152,8 @@ S_WAKE: Final = 12  # M_EPOCH when a row where it fits came free
 S_OPEN_STAMP: Final = 13  # scratch
 S_OPEN: Final = 14  # scratch: it competes with a promise that this pass gives up
 S_LINE: Final = 15  # scratch: 1 + its line of first intervals
-SHAPE_SIZE: Final = 16
+S_REACH: Final = 16  # scratch: COUNT_REACH when its reachable rows were written down
+SHAPE_SIZE: Final = 18
 
 # --- running attempts ------------------------------------------------------------------------------------------------
 R_JOB: Final = 0
@@ -187,10 +187,11 @@ W_PIECES: Final = 1
 W_PROMISED: Final = 2  # its place in the table of promised rows, -1 (conservative: scratch, the first of a chain)
 W_STAMP: Final = 3  # scratch: projected amounts are of this stamp
 W_ATTEMPTS: Final = 4  # 1 + the first piece on it, the latest
-W_FREED: Final = 5  # 0, or 1 + M_PASSES when something last came free on it
+W_FREED: Final = 5  # 0, or the epoch in which something last came free on it, by an event or because a promise moved
 W_STALE: Final = 6  # scratch: its timeline must be built anew
 W_LATE: Final = 7  # scratch: its timeline was built while an attempt on it outlived its plan
 W_MERGED: Final = 8  # scratch: points of its timeline were merged
+W_EVENT: Final = 9  # the epoch of the last event by which something came free on it
 ROW_SIZE: Final = 10
 
 ROW_GONE: Final = 0
@@ -210,7 +211,14 @@ V_NODES: Final = 8
 V_KIND: Final = 9
 V_DIRTY: Final = 10  # 1 = the next pass plans it anew
 V_HELD: Final = 11  # conservative: it counts; 0 = better work came, and its turn to be made anew has not
-RESERVATION_SIZE: Final = 12
+V_BEHIND: Final = 12  # conservative: something came free where it could run while no event woke it
+RESERVATION_SIZE: Final = 13
+
+X_KEY: Final = 0
+X_JOB: Final = 1
+X_SHAPE: Final = 2  # -1 = whatever it competes with
+DROP_SIZE: Final = 3
+MAX_DROPS: Final = 16
 
 Q_ROW: Final = 0
 Q_PROMISE: Final = 1  # which reservation
@@ -314,6 +322,7 @@ COUNT_LOG: Final = 8  # rows ever written to the log of touched rows
 COUNT_LINES: Final = 9  # lines in use
 COUNT_LINE: Final = 10  # the line that is given up next
 COUNT_FREED: Final = 11  # rows that came free in this cycle
+COUNT_REACH: Final = 12  # counts the changes of rows that could be used
 COUNTS: Final = 16
 
 # --- policies as numbers ---------------------------------------------------------------------------------------------

@@ -65,6 +65,8 @@ class Tables(NamedTuple):
     events: Table
     stale: Ints
     freed: Ints
+    drops: Table
+    reach: Table
     late: Ints
     row_log: Ints
     lines: Table

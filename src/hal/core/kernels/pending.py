@@ -32,6 +32,7 @@ from hal.core.kernels.layout import (
     BAD_TASKS,
     BAD_TIME,
     C_REFS,
+    C_SHAPE,
     E_ATTEMPT,
     E_BLOCKED_AT,
     E_BUCKET,
@@ -60,8 +61,6 @@ from hal.core.kernels.layout import (
     M_BY_TIME,
     M_CLOCK,
     M_DIRTY,
-    M_DROP_JOB,
-    M_DROP_KEY,
     M_ENTRIES,
     M_ENTRY_FREE,
     M_ENTRY_TOP,
@@ -96,7 +95,7 @@ from hal.core.kernels.ledgers import turn_periods
 from hal.core.kernels.memory import Tables, tables
 from hal.core.kernels.shares import bucket_offset, order_key
 from hal.core.kernels.tables import drop_hashed, find_one, find_two, give_slot, move_hashed, put_hashed, take_slot
-from hal.core.kernels.touching import free_promise
+from hal.core.kernels.touching import free_promise, overtake
 from hal.core.kernels.treap import tree_first, tree_insert, tree_node, tree_remove
 
 Ints = NDArray[np.int64]
@@ -186,9 +185,7 @@ def enter_bucket(t: Tables, slot: int) -> None:
         key < t.meta[M_LAST_KEY] or (key == t.meta[M_LAST_KEY] and job < t.meta[M_LAST_JOB])
     ):
         mark_dirty(t)
-        if key < t.meta[M_DROP_KEY] or (key == t.meta[M_DROP_KEY] and job < t.meta[M_DROP_JOB]):
-            t.meta[M_DROP_KEY] = key
-            t.meta[M_DROP_JOB] = job
+        overtake(t, key, job, t.classes[t.buckets[bucket, B_CLASS], C_SHAPE])
 
 
 @inner

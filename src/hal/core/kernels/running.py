@@ -49,7 +49,7 @@ from hal.core.kernels.layout import (
     M_BY_TIME,
     M_CLOCK,
     M_DIRTY,
-    M_DROP_KEY,
+    M_DROPS,
     M_END_ROOT,
     M_ENTRY_TOP,
     M_EPOCH,
@@ -123,7 +123,7 @@ from hal.core.kernels.pending import (
 from hal.core.kernels.rows import fits, give_row, take_row
 from hal.core.kernels.shares import NOMINAL_MS, charge_shares, order_key, take_turn
 from hal.core.kernels.tables import copy_record, drop_hashed, find_one, find_two, give_slot, put_hashed, take_slot
-from hal.core.kernels.touching import free_replaced, free_run, make_freed, make_stale, pass_over
+from hal.core.kernels.touching import free_replaced, free_row, free_run, make_stale, pass_over
 from hal.core.kernels.treap import Table, tree_insert, tree_node, tree_remove
 
 Ints = NDArray[np.int64]
@@ -220,7 +220,7 @@ def _leave_row(t: Tables, piece: int) -> None:
     if following > 0:
         t.pieces[following - 1, P_BEFORE] = before
     t.rows[row, W_PIECES] -= 1
-    make_freed(t, row)
+    free_row(t, row)
 
 
 @inner
@@ -249,8 +249,8 @@ def _close_run(t: Tables, run: int, ended: int) -> None:
         following = t.pieces[piece, P_NEXT]
         row = t.pieces[piece, P_ROW]
         give_row(t, row, shape)
-        mark_row(t, row)
         _leave_row(t, piece)
+        mark_row(t, row)
         give_slot(t.meta, t.pieces, M_PIECE_FREE, piece)
         t.meta[M_PIECES] -= 1
         piece = following
@@ -289,7 +289,7 @@ def assume(
     wake = t.meta[M_WAKE]
     dirty = t.meta[M_DIRTY]
     if replans:
-        free_replaced(t, promises, promised)
+        free_replaced(t, promises, promised, pass_wake + 1)
         for k in range(t.meta[M_RESERVATIONS]):
             slot = t.reservations[k, V_ENTRY]
             if slot >= 0 and t.entries[slot, E_RESERVED] == k:
@@ -366,13 +366,13 @@ def assume(
     t.meta[M_DIRTY] = dirty
     t.meta[M_WAKE] = wake
     if (complete > 0 or replans) and wake <= pass_wake:
-        t.meta[M_DROP_KEY] = INF  # promises that it made to count no more say so themselves now
+        t.meta[M_DROPS] = 0  # promises that it made to count no more say so themselves now
     t.meta[M_PASS_STARTS] = starts.shape[0] + (t.meta[M_PASS_STARTS] if resumed else 0)
     if complete > 0:
         t.meta[M_PARKED_WAKE] = pass_wake
         t.meta[M_PARKED_INSERTS] = pass_inserts
     if complete == 2:
-        pass_over(t)
+        pass_over(t, pass_wake)
     t.meta[M_CLOCK] = max(t.meta[M_CLOCK], now)
     t.meta[M_VERSION] += 1
     return OK
@@ -388,9 +388,9 @@ def note_parked(at: Any, now: int, pass_wake: int, pass_inserts: int, complete: 
     t.meta[M_PARKED_WAKE] = pass_wake
     t.meta[M_PARKED_INSERTS] = pass_inserts
     if t.meta[M_WAKE] <= pass_wake:
-        t.meta[M_DROP_KEY] = INF
+        t.meta[M_DROPS] = 0
     if complete == 2:
-        pass_over(t)
+        pass_over(t, pass_wake)
     t.meta[M_PASS_STARTS] = 0
     t.meta[M_CLOCK] = max(t.meta[M_CLOCK], now)
     t.meta[M_VERSION] += 1

@@ -9,9 +9,9 @@ amounts, so a row may be said to be busier than it is, never freer; the last poi
 row is put off for ever. With few rows (a pool is one, with hundreds of attempts) chains are exact.
 
 A line holds, for one shape and every row, the first maximal interval in which it fits; it is brought up to date through
-a ring of touched rows. Most searches read nothing else. A gang starts at the least t at which `nodes` rows each fit over
-the whole of [t, t + planned): t goes up to the nodes-th smallest of the rows' next starts until that many start at t.
-O(rows) a search, O(points) a touched row and line.
+a ring of touched rows. Most searches read nothing else. A gang starts at the least t at which `nodes` rows each fit
+over the whole of [t, t + planned): t goes up to the nodes-th smallest of the rows' next starts until that many start at
+t. O(rows) a search, O(points) a touched row and line.
 """
 
 from __future__ import annotations
@@ -24,14 +24,6 @@ from hal.core.kernels.jit import inner
 from hal.core.kernels.layout import (
     B_CLASS,
     C_SHAPE,
-    INF,
-    KIND_CLAIM,
-    KIND_NEVER,
-    LINE_AT,
-    LINE_SHAPE,
-    M_END_ROOT,
-    M_RESOURCES,
-    M_ROWS,
     COUNT_COLD,
     COUNT_LATE,
     COUNT_LINE,
@@ -43,7 +35,17 @@ from hal.core.kernels.layout import (
     COUNT_SPARE,
     COUNT_SPARES,
     COUNT_STALE,
+    INF,
+    KIND_CLAIM,
+    KIND_NEVER,
+    LINE_AT,
+    LINE_SHAPE,
+    M_END_ROOT,
+    M_RESOURCES,
+    M_ROWS,
+    P_NEXT,
     P_ON_ROW,
+    P_ROW,
     P_RUN,
     POINT_NEXT,
     POINT_SIZE,
@@ -71,8 +73,6 @@ from hal.core.kernels.layout import (
     W_MERGED,
     W_PROMISED,
     W_STALE,
-    P_NEXT,
-    P_ROW,
 )
 from hal.core.kernels.memory import Tables
 from hal.core.kernels.rows import fits
@@ -331,7 +331,7 @@ def clear_row(t: Tables, row: int) -> None:
 
 @inner
 def build_row(t: Tables, promises: Table, promised: Table, row: int, now: int) -> bool:
-    """Build the chain of a cleared row. Returns whether a promise on it cannot be kept: the row is lost, or busy at that time."""
+    """Build the chain of a cleared row. Returns whether a promise on it cannot be kept: the row is lost, or busy."""
     resources = t.meta[M_RESOURCES]
     broken = False
     size = 0
@@ -431,7 +431,7 @@ def _take_claims(t: Tables, promises: Table, promised: Table, row: int, resource
 
 @inner
 def _merge(t: Tables, row: int, points: int, resources: int) -> None:
-    """Keep the first NEAR_POINTS points and the last; what lies between becomes fewer points, each the least of a group.
+    """Keep the first NEAR_POINTS points and the last; what lies between becomes fewer, each the least of a group.
 
     With the least, a row is busier than the truth at times, never freer.
     """
@@ -576,6 +576,30 @@ def _walk(t: Tables, row: int, shape: int, since: int, planned: int) -> int:
             if begin >= 0 and begin + planned <= at:
                 return int(begin)
     return int(begin) if begin >= 0 else INF
+
+
+@inner
+def free_until(t: Tables, line: int, row: int, shape: int, now: int) -> int:
+    """Until when a row holds the shape from now on without a break; -1 when it does not hold it now."""
+    if line >= 0:
+        begin = t.line_begin[line, row]
+        if begin > now:
+            return -1
+        if now < t.line_end[line, row]:
+            return int(t.line_end[line, row])
+    resources = t.meta[M_RESOURCES]
+    if t.allowed[t.shapes[shape, S_CSET], row] == 0 or not fits(t, t.capacity, row, shape, resources):
+        return -1
+    point = row
+    following = t.profile[point, POINT_NEXT]
+    while following >= 0 and t.profile[following, POINT_TIME] <= now:
+        point = following
+        following = t.profile[point, POINT_NEXT]
+    if not point_fits(t, point, shape, resources):
+        return -1
+    while following >= 0 and point_fits(t, following, shape, resources):
+        following = t.profile[following, POINT_NEXT]
+    return int(t.profile[following, POINT_TIME]) if following >= 0 else INF
 
 
 @inner

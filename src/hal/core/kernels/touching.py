@@ -1,20 +1,24 @@
 """What changed on which rows since timelines were built and since waiting jobs last looked for an earlier place.
 
 Pure. Two lists of rows, each row at most once. `stale` is scratch: chains that must be built anew. `freed` belongs to
-the state: rows on which something came free that the last whole pass over the promises may not have seen; only there can
-a promise move earlier. Kept only where the policy plans with timelines. O(1) a row.
+the state: rows on which something came free that the last whole pass over the promises may not have seen; only there
+can a promise move earlier, and only an event on a row that it could use wakes it: what happens among others changes
+nothing for it. Kept only where the policy plans with timelines. O(1) a row.
 """
 
 from __future__ import annotations
 
 from hal.core.kernels.jit import inner
 from hal.core.kernels.layout import (
-    KIND_NEVER,
-    M_FREED,
-    M_PASSES,
-    M_RESERVATIONS,
-    M_TIMELINES,
     COUNT_STALE,
+    KIND_NEVER,
+    M_DROPS,
+    M_EPOCH,
+    M_FREED,
+    M_RESERVATIONS,
+    M_SEEN,
+    M_TIMELINES,
+    MAX_DROPS,
     P_NEXT,
     P_ROW,
     Q_ROW,
@@ -26,8 +30,12 @@ from hal.core.kernels.layout import (
     V_NODES,
     V_ROW,
     V_START,
+    W_EVENT,
     W_FREED,
     W_STALE,
+    X_JOB,
+    X_KEY,
+    X_SHAPE,
 )
 from hal.core.kernels.memory import Tables
 from hal.core.kernels.treap import Table
@@ -43,15 +51,21 @@ def make_stale(t: Tables, row: int) -> None:
 
 
 @inner
-def make_freed(t: Tables, row: int) -> None:
-    """Something came free on a row, now or later."""
-    if t.meta[M_TIMELINES] == 0:
-        return
+def make_freed(t: Tables, row: int, epoch: int) -> None:
+    """Something came free on a row, now or later; `epoch` is later than that of any pass that did not see it."""
     make_stale(t, row)
     if t.rows[row, W_FREED] == 0:
         t.freed[t.meta[M_FREED]] = row
         t.meta[M_FREED] += 1
-    t.rows[row, W_FREED] = t.meta[M_PASSES] + 1
+    t.rows[row, W_FREED] = epoch
+
+
+@inner
+def free_row(t: Tables, row: int) -> None:
+    """An event freed something on a row; the event counts the epoch up afterwards."""
+    if t.meta[M_TIMELINES] == 1:
+        make_freed(t, row, t.meta[M_EPOCH] + 1)
+        t.rows[row, W_EVENT] = t.meta[M_EPOCH] + 1
 
 
 @inner
@@ -59,21 +73,39 @@ def free_run(t: Tables, run: int) -> None:
     """The planned end of an attempt moved."""
     piece = t.runs[run, R_PIECE]
     while piece >= 0:
-        make_freed(t, t.pieces[piece, P_ROW])
+        free_row(t, t.pieces[piece, P_ROW])
         piece = t.pieces[piece, P_NEXT]
 
 
 @inner
 def free_promise(t: Tables, promise: int) -> None:
-    """The rows of a promise in the state come free."""
+    """A promise of the state goes away by an event."""
     if t.reservations[promise, V_KIND] == KIND_NEVER:
         return
-    for place in range(t.reservations[promise, V_ROW], t.reservations[promise, V_ROW] + t.reservations[promise, V_NODES]):
-        make_freed(t, t.reserved[place, Q_ROW])
+    for i in range(t.reservations[promise, V_NODES]):
+        free_row(t, t.reserved[t.reservations[promise, V_ROW] + i, Q_ROW])
 
 
 @inner
-def free_replaced(t: Tables, promises: Table, promised: Table) -> None:
+def overtake(t: Tables, key: int, job: int, shape: int) -> None:
+    """Work has come that ranks before promises: those behind it that compete with it are made anew."""
+    for k in range(t.meta[M_DROPS]):
+        if t.drops[k, X_SHAPE] == shape or t.drops[k, X_SHAPE] < 0 or t.meta[M_DROPS] == MAX_DROPS:
+            if t.drops[k, X_SHAPE] != shape:
+                t.drops[k, X_SHAPE] = -1
+            if key < t.drops[k, X_KEY] or (key == t.drops[k, X_KEY] and job < t.drops[k, X_JOB]):
+                t.drops[k, X_KEY] = key
+                t.drops[k, X_JOB] = job
+            return
+    k = t.meta[M_DROPS]
+    t.drops[k, X_KEY] = key
+    t.drops[k, X_JOB] = job
+    t.drops[k, X_SHAPE] = shape
+    t.meta[M_DROPS] += 1
+
+
+@inner
+def free_replaced(t: Tables, promises: Table, promised: Table, epoch: int) -> None:
     """Before a plan's promises replace those of the state: rows of promises that moved or are gone come free.
 
     A plan keeps the order of the promises that it keeps.
@@ -103,19 +135,21 @@ def free_replaced(t: Tables, promises: Table, promised: Table) -> None:
             new += 1
             if same:
                 continue
-        free_promise(t, old)
+        if t.reservations[old, V_KIND] != KIND_NEVER:
+            for i in range(t.reservations[old, V_NODES]):
+                make_freed(t, t.reserved[t.reservations[old, V_ROW] + i, Q_ROW], epoch)
 
 
 @inner
-def pass_over(t: Tables) -> None:
-    """A whole pass looked at every promise: rows that came free before the last one ended need not be looked at again."""
+def pass_over(t: Tables, pass_wake: int) -> None:
+    """A whole pass looked at every promise: what came free before it began need not be looked at again."""
     kept = 0
     for k in range(t.meta[M_FREED]):
         row = t.freed[k]
-        if t.rows[row, W_FREED] > t.meta[M_PASSES]:
+        if t.rows[row, W_FREED] > pass_wake:
             t.freed[kept] = row
             kept += 1
         else:
             t.rows[row, W_FREED] = 0
     t.meta[M_FREED] = kept
-    t.meta[M_PASSES] += 1
+    t.meta[M_SEEN] = pass_wake

@@ -1,0 +1,58 @@
+"""Which rows a shape could ever use, as bits, and whether two shapes compete for one: then their jobs do.
+
+Pure scratch, made anew for a shape when rows changed (COUNT_REACH). A shape's words are followed by the first and the
+last of them that are not zero, so that pools of neighbouring rows are told apart at once. O(rows / 64) a question.
+"""
+
+from __future__ import annotations
+
+from hal.core.kernels.jit import inner
+from hal.core.kernels.layout import COUNT_REACH, M_RESOURCES, M_ROWS, S_CSET, S_REACH
+from hal.core.kernels.memory import Tables
+from hal.core.kernels.rows import fits
+
+WORD = 62
+"""Bits used of each word: all of them stay positive."""
+
+
+@inner
+def reaches(t: Tables, shape: int, row: int) -> bool:
+    """Whether a row is up, admits the shape, and could hold it when empty."""
+    _renew(t, shape)
+    return bool((t.reach[shape, row // WORD] >> (row % WORD)) & 1)
+
+
+@inner
+def competes(t: Tables, one: int, other: int) -> bool:
+    """Whether some row could hold either shape."""
+    if one == other:
+        return True
+    _renew(t, one)
+    _renew(t, other)
+    words = t.reach.shape[1] - 2
+    first = max(t.reach[one, words], t.reach[other, words])
+    last = min(t.reach[one, words + 1], t.reach[other, words + 1])
+    for word in range(first, last + 1):  # noqa: SIM110 - numba
+        if t.reach[one, word] & t.reach[other, word]:
+            return True
+    return False
+
+
+@inner
+def _renew(t: Tables, shape: int) -> None:
+    if t.shapes[shape, S_REACH] == t.counts[COUNT_REACH]:
+        return
+    t.shapes[shape, S_REACH] = t.counts[COUNT_REACH]
+    words = t.reach.shape[1] - 2
+    resources = t.meta[M_RESOURCES]
+    cset = t.shapes[shape, S_CSET]
+    for word in range(words):
+        t.reach[shape, word] = 0
+    t.reach[shape, words] = words
+    t.reach[shape, words + 1] = -1
+    for row in range(t.meta[M_ROWS]):
+        if t.allowed[cset, row] != 0 and fits(t, t.capacity, row, shape, resources):
+            word = row // WORD
+            t.reach[shape, word] |= 1 << (row % WORD)
+            t.reach[shape, words] = min(t.reach[shape, words], word)
+            t.reach[shape, words + 1] = word
