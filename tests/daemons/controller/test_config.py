@@ -22,7 +22,7 @@ def test_an_empty_file_gives_the_default_queue_and_no_tcp() -> None:
 def test_queues_names_and_policies_are_read() -> None:
     """Beside `default`, which always exists."""
     config = read_config(
-        'users = ["a"]\n[engine]\nbackfill = "conservative"\nfilters = ["f"]\n'
+        'users = ["a"]\n[engine]\nbackfill = "conservative"\nreservations = 3\nfilters = ["f"]\n'
         '[queues.short]\nmax_walltime = "15m"\n[server]\ntcp = "8642"'
     )
     assert config.policy.queues["short"].max_walltime == 900_000
@@ -32,7 +32,7 @@ def test_queues_names_and_policies_are_read() -> None:
         ("a",),
         ("127.0.0.1", 8642),
     )
-    assert config.engine.backfill is Backfill.CONSERVATIVE
+    assert (config.engine.backfill, config.engine.reservations) == (Backfill.CONSERVATIVE, 3)
     assert with_tcp(config, "[::1]:99").tcp == ("::1", 99)
 
 

@@ -28,6 +28,7 @@ DEFAULT_ORDER = "priority"
 DEFAULT_SLICE_WORK = 50_000
 """Work of one slice of scheduling: 2 ms or so on one core, so that reports and requests are never kept waiting long."""
 MIN_SLICE_WORK = 100
+DEFAULT_RESERVATIONS = 10
 MAX_RULES = 100
 """Rules for submissions: each is asked about every job."""
 
@@ -38,6 +39,8 @@ class EngineSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     order: str = DEFAULT_ORDER
     placement: str = "first-fit"
     backfill: Backfill = Backfill.EASY
+    reservations: int = DEFAULT_RESERVATIONS
+    """Waiting jobs of each set of competing nodes that are promised a start under `top-k`."""
     slice_work: int = DEFAULT_SLICE_WORK
     """Row checks and candidates after which what came in meanwhile is looked at; a pass goes on where it was."""
     filters: tuple[str, ...] = ()
@@ -115,6 +118,8 @@ def _checked(file: ConfigFile) -> Config:
         raise SpecError("engine.slice_work: out of range", hint=f"at least {MIN_SLICE_WORK}")
     if len(file.engine.admit) > MAX_RULES:
         raise SpecError(f"engine.admit: {len(file.engine.admit)} rules", hint=f"at most {MAX_RULES}")
+    if file.engine.reservations < 1:
+        raise SpecError("engine.reservations: out of range", hint="at least 1")
     if file.retention.events_days < 0 or file.retention.events_count < 0:
         raise SpecError("retention: a negative amount")
     declared = {name: value for name in POLICY_TABLES if (value := getattr(file, name)) is not None}
@@ -123,6 +128,7 @@ def _checked(file: ConfigFile) -> Config:
             order=file.engine.order,
             placement=file.engine.placement,
             backfill=file.engine.backfill,
+            reservations=file.engine.reservations,
             slice_work=file.engine.slice_work,
             filters=file.engine.filters,
         ),
