@@ -213,7 +213,7 @@ def test_a_refusal_names_its_reason_and_a_refused_start_gives_back(backfill: Bac
     scheduler.feed(job(1, user="ada", tasks=2))
     scheduler.run(0)
     plan = sink.plans[0]
-    if backfill is not Backfill.CONSERVATIVE:
+    if backfill not in (Backfill.CONSERVATIVE, Backfill.TOP_K):
         assert REASON_LEDGER in plan.verdicts["reason"].tolist()
     scheduler.feed(StartsRefused(plan.starts))
     scheduler.run(1)
