@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from hal.core.engine import cycle
 from hal.core.engine.config import Backfill, EngineConfig
 from hal.core.engine.events import END, AttemptsEnded, Health, NodesChanged, NodeSpec
 from hal.core.engine.explain import explain
@@ -78,6 +79,19 @@ def test_a_promise_on_a_node_that_left_moves(backfill: Backfill) -> None:
     scheduler.run(3)
     check_invariants(state)
     assert {number: sorted(nodes) for number, nodes in places(state).items()} == {2: ["a", "c"]}
+
+
+@pytest.mark.parametrize("backfill", [each for each in Backfill if each is not Backfill.NONE])
+def test_a_cycle_that_is_repeated_moves_the_same_promise(backfill: Backfill) -> None:
+    """Job 3 was promised node a, which left: each cycle, asked again before its plan is assumed, says where it goes."""
+    state, _sink, scheduler = engine(EngineConfig(backfill=backfill), A, B)
+    for number, walltime in ((1, 5), (2, 9), (3, 5)):
+        scheduler.feed(job(number, 4, walltime_ms=walltime))
+    scheduler.run(0)
+    scheduler.feed(NodesChanged(removed=("a",)))
+    plans = [cycle(state, 1) for _ in range(3)]
+    assert len({(plan.reservations.tobytes(), plan.reservation_rows.tobytes()) for plan in plans}) == 1
+    assert [state.row_name(int(row)) for row in plans[0].reservation_rows] == ["b"]
 
 
 def test_a_smaller_node_may_owe_more_than_it_has() -> None:

@@ -216,6 +216,16 @@ def _forget(t: Tables, promises: Table, promised: Table, promise: int) -> None:
 
 
 @inner
+def _leave_stale(t: Tables, promises: Table, promised: Table) -> None:
+    """Rows of promises that the state holds and that cannot be kept are told of again when a cycle is repeated."""
+    for k in range(t.counts[COUNT_PROMISES]):
+        if promises[k, V_ENTRY] >= 0 and promises[k, V_HELD] != 1 and promises[k, V_KIND] != KIND_NEVER:
+            for place in range(promises[k, V_ROW], promises[k, V_ROW] + promises[k, V_NODES]):
+                make_stale(t, promised[place, Q_ROW])
+        promises[k, V_HELD] = min(promises[k, V_HELD], 1)
+
+
+@inner
 def _build(t: Tables, promises: Table, promised: Table, now: int) -> bool:
     """Build what is stale. Returns whether promises cannot be kept; V_HELD = HURT says which."""
     hurt = False
@@ -568,9 +578,8 @@ def cycle(
         replans = True
         full = True
         link_promises(t, promises, promised)
-        if _build(t, promises, promised, now):
-            for k in range(t.counts[COUNT_PROMISES]):
-                promises[k, V_HELD] = min(promises[k, V_HELD], 1)
+        _build(t, promises, promised, now)
+        _leave_stale(t, promises, promised)
     everywhere = full or t.meta[M_PARKING] == 0 or t.meta[M_PARKED_WAKE] < t.meta[M_WAKE]
     size = _candidates(t, key, seq, tie, everywhere)
     started = 0
