@@ -1,8 +1,8 @@
 """What a pass over a state without promises decides, by the definitions: one task after the other, everything anew.
 
-Strict order, EASY, EASY-SJBF and conservative over nodes with several resources, gangs and constraints. It reads the
-reference state and changes nothing. Source: Lifka, JSSPP 1995; Mu'alem and Feitelson, TPDS 2001; the project's rules on
-which rows are promised and which are used first are in docs/architecture.md.
+Strict order, EASY, EASY-SJBF, top-K and conservative over nodes with several resources, gangs and constraints. It reads
+the reference state and changes nothing. Source: Lifka, JSSPP 1995; Mu'alem and Feitelson, TPDS 2001; which rows are
+promised and which are used first is said in docs/architecture.md and docs/backfill.md.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Decision:
 
 def decide(state: ReferenceState, now: int, lines: list[list[Task]]) -> Decision:
     """All that starts at `now`. `lines` are the runs of alike tasks: one of them holds at most one promise."""
-    if state.config.backfill is Backfill.CONSERVATIVE:
+    if state.config.backfill in (Backfill.CONSERVATIVE, Backfill.TOP_K):
         return _Conservative(state, now).decide(lines)
     return _Easy(state, now).decide()
 
@@ -76,6 +76,25 @@ class _Pass:
                 self.ends.append((max(self.now + work.planned_ms, self.now + 1), row, work.kind.request))
         self.starts.append((work.name, rows))
 
+    def compete(self, one: Work, other: Work) -> bool:
+        alike = one.kind.shape_key() == other.kind.shape_key()
+        return alike or any(
+            node.admits(one.kind)
+            and node.admits(other.kind)
+            and holds(node.capacity, one.kind.request)
+            and holds(node.capacity, other.kind.request)
+            for node in self.nodes
+        )
+
+    def tightness(self, node: Node, work: Work) -> int:
+        """How little would be left of the tightest wanted resource, in millionths."""
+        shares = [
+            (self.free[node.row][name] - amount) / node.capacity[name]
+            for name, amount in work.kind.request.items()
+            if amount
+        ]
+        return math.floor((1.0 - min([1.0, *shares])) * ONE + 0.5)
+
 
 class _Easy(_Pass):
     """The first waiting task of each set of competing rows is promised them; nothing behind it may delay it."""
@@ -102,16 +121,6 @@ class _Easy(_Pass):
     def closed(self, work: Work) -> bool:
         """Whether a promise was made to somebody who might use the same row."""
         return any(self.compete(work, one.who) for one in self.promised)
-
-    def compete(self, one: Work, other: Work) -> bool:
-        alike = one.kind.shape_key() == other.kind.shape_key()
-        return alike or any(
-            node.admits(one.kind)
-            and node.admits(other.kind)
-            and holds(node.capacity, one.kind.request)
-            and holds(node.capacity, other.kind.request)
-            for node in self.nodes
-        )
 
     def try_to_start(self, work: Work) -> bool:
         rows = self.choose(work)
@@ -149,15 +158,6 @@ class _Easy(_Pass):
                 usable.append((tier, 0 if tier == FREE else places.index(node.row), node.row))
         return [row for _tier, _score, row in sorted(usable)][: work.kind.nodes]
 
-    def tightness(self, node: Node, work: Work) -> int:
-        """How little would be left of the tightest wanted resource, in millionths."""
-        shares = [
-            (self.free[node.row][name] - amount) / node.capacity[name]
-            for name, amount in work.kind.request.items()
-            if amount
-        ]
-        return math.floor((1.0 - min([1.0, *shares])) * ONE + 0.5)
-
     def promise(self, work: Work) -> Promised:
         """The earliest release at which enough rows fit it, and on it the rows that come free latest."""
         if self.state.config.backfill is Backfill.NONE:
@@ -182,7 +182,8 @@ class _Easy(_Pass):
 
 
 class _Conservative(_Pass):
-    """Each in turn gets the earliest place that is left, and keeps it."""
+    """Each in turn gets the earliest place that is left, and keeps it; with K promises ahead that compete with it, a
+    task gets none and starts only beside all of them."""
 
     def __init__(self, state: ReferenceState, now: int) -> None:
         super().__init__(state, now)
@@ -190,8 +191,11 @@ class _Conservative(_Pass):
         """Promised: from, until, row, amounts."""
 
     def decide(self, lines: list[list[Task]]) -> Decision:
+        config = self.state.config
+        most = config.reservations if config.backfill is Backfill.TOP_K else config.max_reservations
         promises: dict[Task, Promise] = {}
         served: set[Task] = set()
+        ahead: list[Work] = []
         for work in self.line:
             (run,) = [tasks for tasks in lines if work.name in tasks]
             if served & set(run):
@@ -201,7 +205,8 @@ class _Conservative(_Pass):
                 self.start(work, rows)
                 continue
             served.add(work.name)
-            if len(promises) < self.state.config.max_reservations:
+            if sum(self.compete(work, other) for other in ahead) < most:
+                ahead.append(work)
                 promises[work.name] = Promise(at, KIND_PROMISE if at < INF else KIND_NEVER, rows)
                 end = min(at + work.planned_ms, INF)
                 self.places += [(at, end, row, work.kind.request) for row in rows if row >= 0]
@@ -219,7 +224,11 @@ class _Conservative(_Pass):
         return left
 
     def earliest(self, work: Work) -> tuple[int, list[int]]:
-        """The first instant from which enough rows hold it for its whole planned time, and the lowest such rows."""
+        """The first instant from which enough rows hold it for its whole planned time, and the rows for it, ascending.
+
+        For a start: those that others were promised from its end on, then unpromised ones; the best, then the lowest
+        of them. For later: those that come free latest, the highest of them.
+        """
         turns = {self.now, *(end for end, _row, _amounts in self.ends)}
         turns |= {edge for begin, end, _row, _amounts in self.places for edge in (begin, end) if edge < INF}
         for at in sorted(turns):
@@ -232,5 +241,26 @@ class _Conservative(_Pass):
                 and all(holds(self.there(node.row, edge), work.kind.request) for edge in edges)
             ]
             if len(rows) >= work.kind.nodes:
-                return at, rows[: work.kind.nodes]
+                if at == self.now:
+                    rows.sort(key=lambda row: (self.tier(row, work), -self.score(row, work), row))
+                else:
+                    rows.sort(key=lambda row: (-self.since(row, work, at, turns), -row))
+                return at, sorted(rows[: work.kind.nodes])
         return INF, [-1] * work.kind.nodes
+
+    def tier(self, row: int, work: Work) -> int:
+        begins = [begin for begin, _end, place, _amounts in self.places if place == row]
+        if not begins:
+            return FREE
+        return SHORT if self.now + work.planned_ms <= min(begins) else EXTRA
+
+    def score(self, row: int, work: Work) -> int:
+        if self.state.config.placement != "best-fit":
+            return 0
+        (node,) = [node for node in self.nodes if node.row == row]
+        return self.tightness(node, work)
+
+    def since(self, row: int, work: Work, at: int, turns: set[int]) -> int:
+        """Since when a row that holds the work at an instant does so; -1 when it does now."""
+        busy = [turn for turn in turns if turn < at and not holds(self.there(row, turn), work.kind.request)]
+        return min(turn for turn in turns if turn > max(busy)) if busy else -1

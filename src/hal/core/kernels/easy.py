@@ -94,9 +94,11 @@ from hal.core.kernels.layout import (
     T_RIGHT,
     TICK,
     TICK_WORK,
+    V_BEHIND,
     V_CLASS,
     V_DIRTY,
     V_ENTRY,
+    V_HELD,
     V_JOB,
     V_KEY,
     V_KIND,
@@ -243,6 +245,8 @@ def _promise(
     promises[mine, V_ROW] = offset
     promises[mine, V_NODES] = 0
     promises[mine, V_DIRTY] = 0
+    promises[mine, V_HELD] = 1
+    promises[mine, V_BEHIND] = 0
     if t.meta[M_BACKFILL] == BACKFILL_NONE:
         promises[mine, V_KIND] = KIND_BLOCK
         return
