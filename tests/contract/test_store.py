@@ -54,6 +54,13 @@ def leader(place: Path | MemoryDatabase) -> Iterator[Leader]:
     store.close()
 
 
+def test_a_fact_is_replaced_and_forgotten(leader: Leader) -> None:
+    """None takes it away; others stay."""
+    leader.commit(PutMeta({"a": "1", "b": "2"}))
+    leader.commit(PutMeta({"a": None, "b": "3", "c": None}))
+    assert [leader.store.meta(key) for key in "abc"] == [None, "3", None]
+
+
 def test_a_new_store_is_empty(leader: Leader) -> None:
     """Nothing is in it, and time and sequence begin at nothing."""
     loaded = leader.store.load()

@@ -7,6 +7,7 @@ in the group; an operation on a row that does not exist is a fault and undoes th
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from msgspec import UNSET, Struct, UnsetType
@@ -291,9 +292,9 @@ class AppendPolicy(Struct, frozen=True):
 
 
 class PutMeta(Struct, frozen=True):
-    """Small facts by name."""
+    """Small facts by name; None forgets one."""
 
-    values: dict[str, str]
+    values: Mapping[str, str | None]
 
 
 class AppendEvents(Struct, frozen=True):

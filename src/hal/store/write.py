@@ -57,8 +57,7 @@ def write(connection: Connection, operation: Operation, now_ms: int, last_seq: i
         case AppendPolicy():
             insert_rows(connection, schema.policies, [asdict(operation.row)])
         case PutMeta():
-            rows = [{"key": key, "value": value} for key, value in operation.values.items()]
-            _replace(connection, schema.meta, "key", rows)
+            _put_meta(connection, operation)
         case AppendEvents():
             return _append_events(connection, operation, last_seq)
         case RememberIdempotent():
@@ -66,6 +65,14 @@ def write(connection: Connection, operation: Operation, now_ms: int, last_seq: i
         case _:
             raise InternalError(f"{type(operation).__name__} is not an operation of the store")
     return last_seq
+
+
+def _put_meta(connection: Connection, operation: PutMeta) -> None:
+    rows: list[Params] = [{"key": key, "value": value} for key, value in operation.values.items() if value is not None]
+    _replace(connection, schema.meta, "key", rows)
+    gone = [{"the_key": key} for key, value in operation.values.items() if value is None]
+    if gone:
+        connection.execute(delete(schema.meta).where(schema.meta.c.key == bindparam("the_key")), gone)
 
 
 def _put_nodes(connection: Connection, operation: PutNodes) -> None:

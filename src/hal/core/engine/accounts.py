@@ -6,7 +6,7 @@ keeps what was used, by name. O(limits) for a new owner; nothing here runs for e
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -14,6 +14,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from hal.core.engine.classes import OwnerSpec
+from hal.core.engine.events import HoursSpent
 from hal.core.kernels import layout as L
 from hal.core.kernels.jit import plain
 from hal.core.kernels.ledgers import recharge
@@ -56,6 +57,14 @@ class LedgerName(Struct, frozen=True, order=True):
     cohort: str = ""
 
 
+class Spent(Struct, frozen=True):
+    """Of an hours ledger, in base-unit-seconds: charged (what runs for its whole walltime), used by what has ended."""
+
+    used: int
+    ended: int
+    ends_ms: int
+
+
 class Accounts:
     """The policy's part of a `State`; see the tables in core/kernels/layout."""
 
@@ -68,8 +77,10 @@ class Accounts:
         self.node_paths: list[tuple[str, ...]] = [()]
         self.turn_ids: dict[tuple[str, str], int] = {}
         self.hours: list[tuple[int, tuple[str, ...]]] = []
-        self.spent: dict[LedgerName, tuple[int, int]] = {}
-        """Of hours ledgers without a row (nobody of them has work): resource-seconds, and when their period ends."""
+        self.hour_ledgers: dict[LedgerName, int] = {}
+        """Those of `ledger_ids` that count hours."""
+        self.idle: dict[LedgerName, Spent] = {}
+        """What was used of hours ledgers that have no row: nobody of them has work."""
 
     # ── queues ────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -208,29 +219,61 @@ class Accounts:
             entry = state.ledgers[row]
             entry[L.G_RESOURCE] = state.resources.index(name.resource)
         if kind == L.LEDGER_HOURS:
+            self.hour_ledgers[name] = row
             shift = max(0, (amount * 3600).bit_length() - 59)
             entry[L.G_SHIFT] = shift
             entry[L.G_LIMIT] = entry[L.G_NOMINAL] = (amount * 3600) >> shift
             period = max(int(limit.period), 1)
             entry[L.G_PERIOD] = period
             entry[L.G_ENDS] = (state.clock_ms // period + 1) * period
-            units, ends_ms = self.spent.pop(name, (0, 0))
-            if ends_ms == entry[L.G_ENDS]:
-                entry[L.G_USED] = units >> shift
+            self._put_spent(entry, self.idle.pop(name, None))
             self._next_edge(state, state.clock_ms)
         elif limit.cohort and not name.cohort and kind == L.LEDGER_RESOURCE:
             lent = limit.borrow.get(name.resource, 0) if limit.borrow is not None else MAX_LEDGER
             entry[L.G_LIMIT] = min(amount + lent, L.INF)
         return row
 
-    def spent_of(self, state: State) -> dict[LedgerName, tuple[int, int]]:
-        """Of each period that goes on: resource-seconds used, and when it ends; also of those who have no work now."""
-        spent = {name: kept for name, kept in self.spent.items() if kept[1] > state.clock_ms}
-        for name, row in self.ledger_ids.items():
+    def spent(self, state: State) -> dict[LedgerName, Spent]:
+        """What was used of hours in periods that go on; also of those who have no work now."""
+        spent = {name: kept for name, kept in self.idle.items() if kept.ends_ms > state.clock_ms}
+        for name, row in self.hour_ledgers.items():
             entry = state.ledgers[row]
-            if name.what == "hours" and entry[L.G_USED] and entry[L.G_ENDS] > state.clock_ms:
-                spent[name] = (int(entry[L.G_USED]) << int(entry[L.G_SHIFT]), int(entry[L.G_ENDS]))
+            if entry[L.G_USED] and entry[L.G_ENDS] > state.clock_ms:
+                shift = int(entry[L.G_SHIFT])
+                used, ended = int(entry[L.G_USED]) << shift, int(entry[L.G_SPENT]) << shift
+                spent[name] = Spent(used, ended, int(entry[L.G_ENDS]))
         return spent
+
+    def hours_spent(self, state: State) -> Iterator[HoursSpent]:
+        """The same without what runs, as it outlives this engine."""
+        for name, kept in self.spent(state).items():
+            if kept.ended:
+                yield HoursSpent(
+                    name.limit, name.queue, name.account, name.user, name.qos, name.resource, kept.ended, kept.ends_ms
+                )
+
+    def hours_mark(self, state: State) -> bytes:
+        """Equal as long as `hours_spent` is."""
+        rows = np.fromiter(self.hour_ledgers.values(), np.int64, len(self.hour_ledgers))
+        spent: bytes = state.ledgers[rows, L.G_SPENT].tobytes()
+        return spent
+
+    def load_hours(self, state: State, hours: Iterable[HoursSpent]) -> None:
+        """Add what had ended before this engine began; a row that is made later takes it from `idle`."""
+        for told in hours:
+            name = LedgerName(told.limit, told.queue, told.account, told.user, told.qos, "hours", told.resource)
+            kept = Spent(told.units, told.units, told.ends_ms)
+            row = self.ledger_ids.get(name)
+            if row is None:
+                self.idle[name] = kept
+            else:
+                self._put_spent(state.ledgers[row], kept)
+
+    @staticmethod
+    def _put_spent(entry: Table, kept: Spent | None) -> None:
+        if kept is not None and kept.ends_ms == entry[L.G_ENDS]:
+            entry[L.G_USED] += kept.used >> int(entry[L.G_SHIFT])
+            entry[L.G_SPENT] += kept.ended >> int(entry[L.G_SHIFT])
 
     # ── shares ────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -327,7 +370,7 @@ def set_policy(state: State, policy: Policy, owners: Iterable[tuple[int, OwnerSp
     used = {} if old is None else old.use_of(state)
     accounts = Accounts(policy)
     if old is not None:
-        accounts.spent = old.spent_of(state)
+        accounts.idle = old.spent(state)
     state.accounts = accounts
     state.ledgers[:] = 0
     state.share_use[:] = 0.0

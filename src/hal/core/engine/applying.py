@@ -391,6 +391,7 @@ def _shares_loaded(state: State, event: SharesLoaded) -> None:
             raise EngineError(f"SharesLoaded: {units} units for user {user!r} of {account!r}; nothing was applied")
     if state.accounts is not None:
         state.accounts.load(state, event.use, event.at_ms)
+        state.accounts.load_hours(state, event.hours)
     state.meta[M_VERSION] += 1
 
 

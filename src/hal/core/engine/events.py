@@ -227,14 +227,33 @@ class ConfigChanged(msgspec.Struct, frozen=True):
     config: EngineConfig
 
 
-class SharesLoaded(msgspec.Struct, frozen=True):
-    """What leaves of the tree of shares had used before, as a restarting controller finds it: added to what is known.
+class HoursSpent(msgspec.Struct, frozen=True, order=True):
+    """What attempts that have ended used of a limit's hours in one period.
 
-    use: (account, user, units decayed to `at_ms`). Without a policy nothing is kept.
+    The names are those of the limit and of its '*' (see `hal.core.model.policy.Limit`). units: base-unit-seconds.
+    """
+
+    limit: str
+    queue: str
+    account: str
+    user: str
+    qos: str
+    resource: str
+    units: int
+    ends_ms: int
+    """When the period ends: what was spent in an earlier one counts no more."""
+
+
+class SharesLoaded(msgspec.Struct, frozen=True):
+    """What had been used before, as a restarting controller finds it: added to what is known.
+
+    use: (account, user, units decayed to `at_ms`) of leaves of the tree of shares. hours: of limits, without what
+    attempts that still run are charged. Without a policy nothing is kept.
     """
 
     use: tuple[tuple[str, str, float], ...]
     at_ms: int
+    hours: tuple[HoursSpent, ...] = ()
 
 
 Event: TypeAlias = (

@@ -281,6 +281,7 @@ G_SHIFT: Final = 5  # of amounts in hours ledgers, so that products stay in int6
 G_NOMINAL: Final = 6  # what is its own; above it, it borrows
 G_PERIOD: Final = 7  # ms, 0 = none
 G_ENDS: Final = 8  # instant at which the period ends
+G_SPENT: Final = 9  # of the hours used: by attempts that have ended
 LEDGER_SIZE: Final = 10
 
 LEDGER_TASKS: Final = 0

@@ -24,6 +24,7 @@ from hal.core.kernels.layout import (
     G_PERIOD,
     G_RESOURCE,
     G_SHIFT,
+    G_SPENT,
     G_USED,
     INF,
     LEDGER_HOURS,
@@ -77,11 +78,19 @@ def full_ledger(t: Tables, bucket: int, wall: int) -> int:
 
 @inner
 def charge_ledgers(t: Tables, bucket: int, wall: int, sign: int) -> None:
-    """Take (1) or undo (-1) what one start uses; for a cycle's own bookkeeping and for assumed starts."""
+    """Take (1) or undo (-1) what a start of now uses; for a cycle's own bookkeeping and for assumed starts."""
+    charge_since(t, bucket, wall, INF, sign)
+
+
+@inner
+def charge_since(t: Tables, bucket: int, wall: int, start: int, sign: int) -> None:
+    """The same of an attempt that began at `start`: hours are of the period in which it began."""
     owner = t.buckets[bucket, B_OWNER]
     first = t.owners[owner, O_LEDGER]
     for i in range(first, first + t.owners[owner, O_LEDGERS]):
         ledger = t.owner_ledgers[i]
+        if start < t.ledgers[ledger, G_ENDS] - t.ledgers[ledger, G_PERIOD]:
+            continue
         ask = ask_of(t, ledger, t.buckets[bucket, B_CLASS], wall)
         if ask < INF:
             t.ledgers[ledger, G_USED] += sign * ask
@@ -100,6 +109,7 @@ def settle_ledgers(t: Tables, bucket: int, wall: int, start: int, ended: int) ->
                 continue
             charged = ask_of(t, ledger, class_id, wall)
             used = ask_of(t, ledger, class_id, max(ended - start, 0))
+            t.ledgers[ledger, G_SPENT] += used
             given = -used if charged >= INF else charged - used
         else:
             given = ask_of(t, ledger, class_id, wall)
@@ -128,6 +138,7 @@ def turn_periods(t: Tables, now: int) -> None:
         if period > 0 and now >= t.ledgers[ledger, G_ENDS]:
             t.ledgers[ledger, G_ENDS] += ((now - t.ledgers[ledger, G_ENDS]) // period + 1) * period
             t.ledgers[ledger, G_USED] = 0
+            t.ledgers[ledger, G_SPENT] = 0
             t.meta[M_EPOCH] += 1
             t.ledgers[ledger, G_EPOCH] = t.meta[M_EPOCH]
 

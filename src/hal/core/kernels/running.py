@@ -109,7 +109,7 @@ from hal.core.kernels.layout import (
     W_PROMISED,
     WHERE_BUCKET,
 )
-from hal.core.kernels.ledgers import charge_ledgers, settle_ledgers
+from hal.core.kernels.ledgers import charge_since, settle_ledgers
 from hal.core.kernels.memory import Tables, tables
 from hal.core.kernels.pending import (
     bucket_of,
@@ -177,7 +177,7 @@ def _open_run(
 @inner
 def _charge(t: Tables, bucket: int, wall: int, planned: int, now: int) -> int:
     """Charge an assumed start to its ledgers and shares. Returns the ms that shares were charged for."""
-    charge_ledgers(t, bucket, wall, 1)
+    charge_since(t, bucket, wall, now, 1)
     take_turn(t, bucket)
     charged = planned if planned < INF else NOMINAL_MS
     charge_shares(t, bucket, charged, now)
@@ -590,8 +590,8 @@ def retime(at: Any, slots: Ints, changed: Table) -> int:
             t.runs[run, R_PRIORITY] = changed[k, 0]
         bucket = t.runs[run, R_BUCKET]
         if changed[k, 1] != KEEP:
-            charge_ledgers(t, bucket, t.runs[run, R_WALL], -1)
-            charge_ledgers(t, bucket, min(changed[k, 1], INF), 1)
+            charge_since(t, bucket, t.runs[run, R_WALL], t.runs[run, R_START], -1)
+            charge_since(t, bucket, min(changed[k, 1], INF), t.runs[run, R_START], 1)
             if t.runs[run, R_PLANNED] == t.runs[run, R_WALL]:
                 t.runs[run, R_PLANNED] = min(changed[k, 1], INF)
             t.runs[run, R_WALL] = min(changed[k, 1], INF)

@@ -23,7 +23,7 @@ from hal.daemons.controller.parts import Parts
 from hal.daemons.controller.policies import Policies
 from hal.daemons.controller.policy_start import TAKEN_IN, PolicyStart, policy_at_start
 from hal.daemons.controller.reading import Reading
-from hal.daemons.controller.share_memory import REMEMBER_EVERY_MS, SHARES, from_text, to_text
+from hal.daemons.controller.share_memory import REMEMBER_EVERY_MS, SHARES, HoursMemory, from_text, to_text
 from hal.daemons.controller.watching import Waiters, Watchers
 from hal.planes.tasks import Change, TaskPlane, job_row
 from hal.runtime.interface import Address, Listener, Runtime
@@ -89,13 +89,16 @@ class Controller:
         self._clock.not_before(loaded.now_ms)
         policy = policy_at_start(loaded.policy, loaded.meta.get(TAKEN_IN), self._config.policy)
         events = self._plane.load(loaded, policy.policy)
-        self._engine.begin(events, self._clock.now_ms(), from_text(loaded.meta.get(SHARES)))
-        await self._begin(policy)
+        hours = HoursMemory(loaded.meta)
+        over = hours.over(self._clock.now_ms())
+        self._engine.begin(events, self._clock.now_ms(), from_text(loaded.meta.get(SHARES)), hours)
+        await self._begin(policy, over)
         self._listener = await self._runtime.listen(address, self._agents.serve)
         self._runtime.log.info("leading", epoch=self._committer.epoch, jobs=len(loaded.jobs), nodes=len(loaded.nodes))
 
-    async def _begin(self, policy: PolicyStart) -> None:
-        """The first group: hal.toml where it was changed; and no node is up before it has dialled."""
+    async def _begin(self, policy: PolicyStart, over: list[str]) -> None:
+        """The first group: hal.toml where it was changed; and no node is up before it has dialled. `over`: facts to
+        forget."""
         now_ms = self._clock.now_ms()
         plane = self._plane
         for name, row in list(plane.table.nodes.items()):
@@ -107,6 +110,8 @@ class Controller:
             plane.also(PutMeta({TAKEN_IN: policy.digest}))
             if before:
                 self._runtime.log.warning("the policy of hal.toml was taken in", over_version=before)
+        if over:
+            plane.also(PutMeta(dict.fromkeys(over)))
         plane.identify(self._runtime.new_id())
         plane.controller_started(self._committer.epoch)
         change = plane.seal(now_ms)

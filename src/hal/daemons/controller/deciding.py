@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from msgspec.structs import replace
+
 from hal.core.engine import State
 from hal.core.engine.classes import ClassSpec
 from hal.core.engine.config import EngineConfig
@@ -19,6 +21,7 @@ from hal.core.engine.priority import PriorityParts, priority_of
 from hal.core.engine.scheduler import Scheduler, Step
 from hal.core.engine.views import LedgerRow, ShareRow, ledger_rows, share_rows
 from hal.core.model import Verdict
+from hal.daemons.controller.share_memory import HoursMemory
 from hal.store import NodeRow
 
 
@@ -28,30 +31,57 @@ class Engine:
     def __init__(self, config: EngineConfig) -> None:
         self._config = config
         self._plans: list[Plan] = []
+        self._hours = HoursMemory()
+        self._hours_mark = b""
         self.state = State(config)
         self._scheduler = Scheduler(self.state, self)
 
     # ── deciding ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def begin(self, events: Iterable[Event], now_ms: int, use: SharesLoaded | None = None) -> None:
-        """Forget everything but what was used and start from these; `use`: of an earlier controller.
+    def begin(
+        self,
+        events: Iterable[Event],
+        now_ms: int,
+        use: SharesLoaded | None = None,
+        hours: HoursMemory | None = None,
+    ) -> None:
+        """Forget everything but what was used and start from these; `use`, `hours`: of an earlier controller.
 
         The clock is set first: use and hours are told as of an instant, and a clock that stands at 1970 would find
         what has been used since grown beyond all numbers.
         """
         settled = use or self.settled_use()
+        self._hours = hours or self._hours
+        self._hours.undone()
+        self._hours_mark = b""
         self._plans = []
         self.state = State(self._config)
         self._scheduler = Scheduler(self.state, self)
         self.feed((ClockAdvanced(max(now_ms, settled.at_ms if settled is not None else 0)),))
         self.feed(events)
-        if settled is not None:
-            self.feed((settled,))
+        spent = self._hours.spent()
+        if settled is not None or spent:
+            self.feed((SharesLoaded((), now_ms, spent) if settled is None else replace(settled, hours=spent),))
 
     def settled_use(self) -> SharesLoaded | None:
         """What accounts have used with what has ended; None without shares."""
         accounts = self.state.accounts
         return None if accounts is None else SharesLoaded(accounts.settled_use(self.state), self.state.clock_ms)
+
+    def hours_to_keep(self) -> dict[str, str]:
+        """Facts for the store about hours that have been spent since the last commit."""
+        accounts = self.state.accounts
+        if accounts is None or not accounts.hour_ledgers:
+            return {}
+        mark = accounts.hours_mark(self.state)
+        if mark == self._hours_mark:
+            return {}
+        self._hours_mark = mark
+        return self._hours.stage(accounts.hours_spent(self.state))
+
+    def hours_kept(self) -> None:
+        """They are durable."""
+        self._hours.committed()
 
     def feed(self, events: Iterable[Event]) -> None:
         """Tell it what has happened."""

@@ -21,7 +21,7 @@ from hal.daemons.controller.flushing import Flusher
 from hal.daemons.controller.inbox import Call, Inbox, Report, is_refusal
 from hal.planes.tasks import Change, TaskPlane
 from hal.runtime.interface import Runtime
-from hal.store import Committed, StaleEpoch
+from hal.store import Committed, PutMeta, StaleEpoch
 
 RETRY_FIRST_MS = 100
 RETRY_LONGEST_MS = 5_000
@@ -126,6 +126,7 @@ class ControlLoop:
                 self._undone(reports, calls, error)
                 return False
         self._plane.durable()
+        self._engine.hours_kept()
         self._effects.committed(change)
         if calls or not change.empty or change.orders:
             urgent = bool(calls) or self._effects.awaited(change)
@@ -149,6 +150,9 @@ class ControlLoop:
         for plan in self._engine.take_plans():
             self._plane.assumed(plan.starts, plan.rows, row_name, epoch, now_ms, credit=not step.more)
         self._engine.feed(self._plane.take_engine_events())
+        hours = self._engine.hours_to_keep()
+        if hours:
+            self._plane.also(PutMeta(hours))
 
     def _staged(
         self, reports: list[Report], calls: list[Call[Any]], now_ms: int

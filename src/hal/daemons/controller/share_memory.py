@@ -1,19 +1,26 @@
-"""What accounts have used, kept over restarts: a snapshot of settled use in the store, a few lines for each user.
+"""What accounts have used, kept over restarts.
 
-The engine keeps shares in memory. A snapshot is written at most once in `REMEMBER_EVERY_MS`, so a controller that is
-killed forgets the ends of that long; what runs is charged again when it is adopted.
+The engine keeps it in memory. Shares are advice: a snapshot of settled use, a few lines for each user, is written at
+most once in `REMEMBER_EVERY_MS`, so a controller that is killed forgets the ends of that long. Hours of limits are a
+promise: what has been spent is written in the same transaction as the ends of the attempts that spent it. What runs is
+charged again when it is adopted.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from typing import Final
+
 import msgspec
 from msgspec import Struct
 
-from hal.core.engine.events import SharesLoaded
+from hal.core.engine.events import HoursSpent, SharesLoaded
 
 SHARES: str = "settled-use"
 """Name of the stored fact."""
 REMEMBER_EVERY_MS = 60_000
+HOURS: Final = "hours-spent:"
+"""The names of facts about hours begin so; what follows is a JSON list of the ledger's names."""
 
 
 class SettledUse(Struct, frozen=True):
@@ -37,3 +44,51 @@ def from_text(text: str | None) -> SharesLoaded | None:
     except msgspec.DecodeError:
         return None
     return SharesLoaded(kept.use, kept.at_ms)
+
+
+class HoursMemory:
+    """What the store knows to be spent of limits' hours, and what is to be told with the next commit."""
+
+    def __init__(self, facts: Mapping[str, str] | None = None) -> None:
+        self._kept = {name: value for name, value in (facts or {}).items() if name.startswith(HOURS)}
+        self._staged: dict[str, str] = {}
+
+    def stage(self, spent: Iterable[HoursSpent]) -> dict[str, str]:
+        """Facts that are new; true once they are `committed`."""
+        told = dict(map(_fact, spent))
+        self._staged = {name: value for name, value in told.items() if self._kept.get(name) != value}
+        return self._staged
+
+    def committed(self) -> None:
+        """What was staged is durable."""
+        self._kept |= self._staged
+        self._staged = {}
+
+    def undone(self) -> None:
+        """What was staged has not happened."""
+        self._staged = {}
+
+    def spent(self) -> tuple[HoursSpent, ...]:
+        """What is durable."""
+        return tuple(_spent(name, value) for name, value in self._kept.items())
+
+    def over(self, now_ms: int) -> list[str]:
+        """Facts of periods that have ended: forgotten here, and to be taken from the store."""
+        names = [name for name, value in self._kept.items() if _spent(name, value).ends_ms <= now_ms]
+        for name in names:
+            del self._kept[name]
+        return names
+
+
+def _fact(spent: HoursSpent) -> tuple[str, str]:
+    names = (spent.limit, spent.queue, spent.account, spent.user, spent.qos, spent.resource)
+    value = msgspec.json.encode((spent.units, spent.ends_ms))
+    return HOURS + msgspec.json.encode(names).decode(), value.decode()
+
+
+def _spent(name: str, value: str) -> HoursSpent:
+    limit, queue, account, user, qos, resource = msgspec.json.decode(
+        name.removeprefix(HOURS), type=tuple[str, str, str, str, str, str]
+    )
+    units, ends_ms = msgspec.json.decode(value, type=tuple[int, int])
+    return HoursSpent(limit, queue, account, user, qos, resource, units, ends_ms)
