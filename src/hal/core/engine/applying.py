@@ -15,6 +15,7 @@ from hal.core.engine.answers import keys_of
 from hal.core.engine.errors import EngineError
 from hal.core.engine.events import (
     ADOPT,
+    CORRECTION,
     END,
     SUBMIT,
     UPDATE,
@@ -22,6 +23,7 @@ from hal.core.engine.events import (
     AttemptsEnded,
     ClockAdvanced,
     ConfigChanged,
+    EstimatesCorrected,
     Event,
     Health,
     JobsCancelled,
@@ -33,10 +35,12 @@ from hal.core.engine.events import (
     NodesChanged,
     NodeSpec,
     PlanAssumed,
+    RuntimesPredicted,
     SharesLoaded,
     StartsRefused,
 )
 from hal.core.engine.plan import START
+from hal.core.engine.predictions import NO_JOBS, Predictions, edits, slots_of
 from hal.core.engine.state import NO_KEYS, State
 from hal.core.engine.views import job_view, job_view_of_entries, job_view_of_runs
 from hal.core.interfaces.policy import JobView
@@ -321,6 +325,30 @@ def _jobs_updated(state: State, event: JobsUpdated) -> None:
         _change(state, CHANGE_REKEY, rekeyed.jobs, rekeyed.waiting)
 
 
+def _runtimes_predicted(state: State, event: RuntimesPredicted) -> None:
+    jobs, planned = _column(event.jobs), _column(event.planned_ms)
+    if jobs.shape != planned.shape or np.unique(jobs).size != jobs.size or (planned < 1).any():
+        raise EngineError("RuntimesPredicted: each job once, with a time of at least 1 ms; the event was not applied")
+    if event.version <= state.predictions.version:
+        return
+    rows = edits(state, jobs, planned, state.predictions.jobs)
+    if len(rows):
+        _jobs_updated(state, JobsUpdated(rows))
+    state.predictions = Predictions(event.version, np.sort(jobs), event.expires_ms)
+    state.meta[M_VERSION] += 1
+
+
+def _estimates_corrected(state: State, event: EstimatesCorrected) -> None:
+    if event.rows.dtype != CORRECTION:
+        raise EngineError(f"EstimatesCorrected: rows have dtype {event.rows.dtype}; the event was not applied")
+    slots = slots_of(state, event.rows)
+    if (slots < 0).any():
+        row = event.rows[int(np.argmin(slots))]
+        raise EngineError(f"EstimatesCorrected: job {row['job']} task {row['task']}: {_REFUSALS[L.BAD_UNKNOWN]}")
+    keep = np.full(slots.shape[0], L.KEEP, np.int64)
+    retime(state.at, slots, np.ascontiguousarray(np.stack([keep, keep, event.rows["planned_ms"]], axis=1)))
+
+
 class _Rekeyed(NamedTuple):
     """An order plugin's keys of edited work, asked before anything changes: jobs that wait, theirs, those of runs."""
 
@@ -355,6 +383,12 @@ def _clock_advanced(state: State, event: ClockAdvanced) -> None:
     state.calls["advance"](state.at, event.now_ms)
     if state.accounts is not None:
         renew(state, state.clock_ms)
+    predictions = state.predictions
+    if predictions.expires_ms <= state.clock_ms:
+        rows = edits(state, NO_JOBS, NO_JOBS, predictions.jobs)
+        if len(rows):
+            _jobs_updated(state, JobsUpdated(rows))
+        state.predictions = Predictions(predictions.version)
 
 
 def _config_changed(state: State, event: ConfigChanged) -> None:
@@ -517,6 +551,8 @@ _APPLY: Final[dict[type, Callable[[State, Any], None]]] = {
     JobsReleased: _jobs_released,
     JobsCancelled: _jobs_cancelled,
     JobsUpdated: _jobs_updated,
+    RuntimesPredicted: _runtimes_predicted,
+    EstimatesCorrected: _estimates_corrected,
     ClockAdvanced: _clock_advanced,
     ConfigChanged: _config_changed,
     SharesLoaded: _shares_loaded,

@@ -23,6 +23,8 @@ def state_digest(state: State) -> str:
 
     meta = state.meta
     add("clock", int(meta[L.M_CLOCK]), "pending", int(meta[L.M_PENDING]), "runs", int(meta[L.M_RUNS]))
+    predictions = state.predictions
+    add("predictions", predictions.version, predictions.expires_ms, predictions.jobs.tolist())
     add("parked", bool(meta[L.M_PARKED_WAKE] >= meta[L.M_WAKE]), "dirty", bool(meta[L.M_DIRTY]))
     for row, name in enumerate(state.row_names):
         amounts = {

@@ -81,6 +81,7 @@ ADOPT: Final = np.dtype(
 UPDATE: Final = np.dtype(
     [("job", np.int64), ("priority", np.int64), ("walltime_ms", np.int64), ("planned_ms", np.int64)]
 )
+CORRECTION: Final = np.dtype([("job", np.int64), ("task", np.int64), ("planned_ms", np.int64)])
 
 
 def submit_rows(count: int) -> SubmitRows:
@@ -178,6 +179,29 @@ class JobsUpdated(msgspec.Struct, frozen=True):
     rows: UpdateRows
 
 
+class RuntimesPredicted(msgspec.Struct, frozen=True):
+    """A signal: how long tasks of these jobs are expected to run, instead of up to their walltime. Advice, no limit.
+
+    The whole table of one version: it replaces what an earlier one said (jobs that it does not name are planned by
+    their walltime again), and nobody believes it after `expires_ms`. A version that is not newer is ignored, and so are
+    jobs that are not live. What runs longer than expected is planned to run as long again, up to its walltime.
+
+    Args:
+        jobs: shape (J,), each once. planned_ms: shape (J,), > 0; above the walltime means the walltime.
+    """
+
+    version: int
+    jobs: JobIds
+    planned_ms: NDArray[np.int64]
+    expires_ms: int = INF
+
+
+class EstimatesCorrected(msgspec.Struct, frozen=True):
+    """Attempts that run longer than was expected, and how long they are expected to run now (dtype CORRECTION)."""
+
+    rows: NDArray[np.void]
+
+
 class PlanAssumed(msgspec.Struct, frozen=True, gc=False):
     """The plan's starts, reservations and parking become true. The plan must be the last one made from this state."""
 
@@ -264,6 +288,8 @@ Event: TypeAlias = (
     | JobsReleased
     | JobsCancelled
     | JobsUpdated
+    | RuntimesPredicted
+    | EstimatesCorrected
     | PlanAssumed
     | StartsRefused
     | AttemptsEnded
@@ -275,6 +301,7 @@ Event: TypeAlias = (
 
 __all__ = [
     "ADOPT",
+    "CORRECTION",
     "END",
     "INF",
     "KEEP",
@@ -285,6 +312,7 @@ __all__ = [
     "AttemptsEnded",
     "ClockAdvanced",
     "ConfigChanged",
+    "EstimatesCorrected",
     "Event",
     "Health",
     "JobsCancelled",
@@ -296,6 +324,7 @@ __all__ = [
     "NodeSpec",
     "NodesChanged",
     "PlanAssumed",
+    "RuntimesPredicted",
     "SharesLoaded",
     "StartsRefused",
     "submit_rows",

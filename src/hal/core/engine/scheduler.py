@@ -13,8 +13,9 @@ import msgspec
 
 from hal.core.engine.applying import apply
 from hal.core.engine.cycling import cycle
-from hal.core.engine.events import ClockAdvanced, ConfigChanged, Event, NodesChanged, PlanAssumed
+from hal.core.engine.events import ClockAdvanced, ConfigChanged, EstimatesCorrected, Event, NodesChanged, PlanAssumed
 from hal.core.engine.plan import Cursor, Plan
+from hal.core.engine.predictions import next_look_ms, overdue
 from hal.core.engine.state import State
 
 
@@ -58,6 +59,10 @@ class Scheduler:
         if state.next_timer_ms() <= now_ms or (self._cursor is None and state.offsets_moved):
             apply(state, ClockAdvanced(now_ms))
             self._news = True
+        late = overdue(state, now_ms)
+        if late is not None:
+            apply(state, EstimatesCorrected(late))
+            self._news = True
         resumes = self._cursor is not None
         fast = resumes and self._news
         if fast:
@@ -77,7 +82,8 @@ class Scheduler:
         more = self._cursor is not None or self._news
         if fast and plan.cursor is not None:
             more = True
-        return Step(more=more, wake_ms=now_ms if more else plan.wake_ms, starts=len(plan.starts))
+        wake_ms = now_ms if more else min(plan.wake_ms, next_look_ms(state, now_ms))
+        return Step(more=more, wake_ms=wake_ms, starts=len(plan.starts))
 
     def run(self, now_ms: int, most_slices: int = 1_000) -> Step:
         """Steps until nothing is left to do at `now_ms`, at most `most_slices` of them."""

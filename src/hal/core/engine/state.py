@@ -20,6 +20,7 @@ from hal.core.engine.errors import EngineError
 from hal.core.engine.events import ADOPT, END, SUBMIT
 from hal.core.engine.plan import START, VERDICT
 from hal.core.engine.policies import ORDER_KERNELS, PLACEMENT_KERNELS, filter_named, order_named, score_named
+from hal.core.engine.predictions import Predictions
 from hal.core.engine.timelines import Timelines
 from hal.core.interfaces.filter import Filter
 from hal.core.interfaces.order import Order
@@ -107,6 +108,7 @@ class State:
         self._seen_class_ids: Table = NO_KEYS
         self._seen_owners: tuple[OwnerSpec, ...] | None = None
         self._seen_owner_ids: Table = NO_KEYS
+        self.predictions = Predictions()
         # Tables.
         self.entries: Table = np.zeros((FIRST_SLOTS, L.ENTRY_SIZE), np.int64)
         self.rank: Table = np.zeros((FIRST_SLOTS, L.TREE_SIZE), np.int64)
@@ -190,7 +192,7 @@ class State:
     def next_timer_ms(self) -> int:
         """When the next task becomes eligible by time, or hours or periods change; INF when nothing does."""
         at = int(self.meta[L.M_TIMER_ROOT])
-        edge = int(self.meta[L.M_NEXT_EDGE])
+        edge = min(int(self.meta[L.M_NEXT_EDGE]), self.predictions.expires_ms)
         if at < 0:
             return edge
         while self.rank[at, L.T_LEFT] >= 0:

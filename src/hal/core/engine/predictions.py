@@ -1,0 +1,105 @@
+"""Expected run times: what the plan uses instead of walltimes, and what becomes of an expectation that was too short.
+
+Pure. The engine learns nothing by itself: a signal (`RuntimesPredicted`) tells it. An attempt that runs longer than
+expected is planned to run as long again, up to its walltime, as soon as that shows (after Tsafrir, Etsion and Feitelson
+2007, "Backfilling using system-generated predictions rather than user runtime estimates": a prediction must be
+corrected while the job runs, or the plan believes at every instant that it ends the next). Nothing is ended by it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from hal.core.engine.events import CORRECTION, INF, UpdateRows, update_rows
+from hal.core.kernels import layout as L
+
+if TYPE_CHECKING:
+    from hal.core.engine.state import State
+
+Ints = NDArray[np.int64]
+NO_JOBS = np.zeros(0, np.int64)
+
+
+class Predictions(Struct):
+    """The newest signal."""
+
+    version: int = -1
+    jobs: Ints = NO_JOBS
+    """Sorted."""
+    expires_ms: int = INF
+
+
+def edits(state: State, jobs: Ints, planned_ms: Ints, withdrawn: Ints) -> UpdateRows:
+    """What a signal changes: jobs that live get `planned_ms` (at most their walltime), `withdrawn` their walltime."""
+    withdrawn = np.setdiff1d(withdrawn, jobs)
+    walls = _walltimes(state, np.concatenate([jobs, withdrawn]))
+    rows = update_rows(len(walls))
+    expected = dict(zip(jobs.tolist(), planned_ms.tolist(), strict=True))
+    for row, (job, wall_ms) in zip(rows, walls.items(), strict=True):
+        row["job"] = job
+        row["planned_ms"] = min(expected.get(job, wall_ms), wall_ms)
+    return rows
+
+
+def _walltimes(state: State, jobs: Ints) -> dict[int, int]:
+    """Of those that live, by id, ascending."""
+    walls: dict[int, int] = {}
+    entries = state.entries[: int(state.meta[L.M_ENTRY_TOP])]
+    runs = state.runs[: int(state.meta[L.M_RUN_TOP])]
+    for table, live, job, wall in (
+        (entries, entries[:, L.E_WHERE] != L.WHERE_FREE, L.E_JOB, L.E_WALL),
+        (runs, runs[:, L.R_NODES] > 0, L.R_JOB, L.R_WALL),
+    ):
+        found = table[live & np.isin(table[:, job], jobs)]
+        walls.update(zip(found[:, job].tolist(), found[:, wall].tolist(), strict=True))
+    return dict(sorted(walls.items()))
+
+
+def overdue(state: State, now_ms: int) -> NDArray[np.void] | None:
+    """Attempts whose projected end has come before their walltime has, with twice as long (dtype CORRECTION)."""
+    late: list[tuple[int, int, int]] = []
+    tree, runs = state.ends, state.runs
+    stack: list[int] = []
+    at = int(state.meta[L.M_END_ROOT])
+    while at >= 0 or stack:
+        while at >= 0:
+            stack.append(at)
+            at = int(tree[at, L.T_LEFT])
+        at = stack.pop()
+        if tree[at, L.T_KEY] > now_ms:
+            break
+        start, planned, wall = (int(runs[at, column]) for column in (L.R_START, L.R_PLANNED, L.R_WALL))
+        if planned < wall:
+            longer = min(2 * max(planned, now_ms - start, 1), wall)
+            late.append((int(runs[at, L.R_JOB]), int(runs[at, L.R_TASK]), longer))
+        at = int(tree[at, L.T_RIGHT])
+    return np.array(sorted(late), CORRECTION) if late else None
+
+
+def next_look_ms(state: State, now_ms: int) -> int:
+    """When an attempt may next turn out to run longer than a signal said, or the signal ends; INF without one."""
+    if not state.predictions.jobs.size:
+        return INF
+    next_ms = state.predictions.expires_ms
+    tree = state.ends
+    at = int(state.meta[L.M_END_ROOT])
+    while at >= 0:
+        key = int(tree[at, L.T_KEY])
+        if key > now_ms:
+            next_ms = min(next_ms, key)
+            at = int(tree[at, L.T_LEFT])
+        else:
+            at = int(tree[at, L.T_RIGHT])
+    return next_ms
+
+
+def slots_of(state: State, rows: NDArray[np.void]) -> Ints:
+    """The run of each row; -1 where there is none."""
+    runs = state.runs[: int(state.meta[L.M_RUN_TOP])]
+    live = np.flatnonzero((runs[:, L.R_NODES] > 0) & np.isin(runs[:, L.R_JOB], rows["job"]))
+    known = {(int(runs[slot, L.R_JOB]), int(runs[slot, L.R_TASK])): int(slot) for slot in live}
+    return np.array([known.get((int(row["job"]), int(row["task"])), -1) for row in rows], np.int64)
