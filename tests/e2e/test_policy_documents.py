@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.e2e.conftest import DEADLINE_S, LiveHal
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("policy", "queues", "priority", "shares", "limits", "bookings")
+PAGES = ("policy", "queues", "priority", "shares", "limits", "bookings", "why")
 
 
 def test_the_examples_of_the_policy_pages_work(own_hal: LiveHal, tmp_path: Path) -> None:

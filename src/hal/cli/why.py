@@ -53,8 +53,16 @@ def _render(screen: Screen, answer: WhyInfo) -> None:
             else plural(answer.position, "job")
             if answer.position
             else "nobody",
-            "starts": f"{forecast}{f' ({answer.basis})' if answer.basis else ''}" if forecast else "",
+            "starts": f"{forecast}{_basis(answer)}" if forecast else "",
         }
     )
     for change in answer.helps:
         screen.line(f"would help: {change}")
+
+
+def _basis(answer: WhyInfo) -> str:
+    """What the forecast rests on, and of when it is."""
+    from hal.cli.wording import instant
+
+    of_when = instant(answer.forecast_at_ms)
+    return f" ({answer.basis}{f'; as of {of_when}' if of_when else ''})" if answer.basis else ""

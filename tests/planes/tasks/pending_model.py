@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from hal.core.engine.classes import ClassSpec
+from hal.core.engine.classes import ClassSpec, Elsewhere
 from hal.core.engine.events import (
     INF,
     AllocationsAdopted,
@@ -17,7 +19,7 @@ from hal.core.engine.events import (
     NodesChanged,
 )
 from hal.core.engine.plan import START, Rows, StartRows
-from hal.core.model import Reason, TaskState, Verdict
+from hal.core.model import Reason, Sooner, TaskState, Verdict
 from hal.planes.tasks.table import JobTable
 
 Task = tuple[int, int]
@@ -40,6 +42,9 @@ class PendingModel:
 
     def explain(self, job: int, now_ms: int) -> Verdict:
         return Verdict(job=job, reason=Reason.RESOURCES, message="waits for resources")
+
+    def sooner(self, job: int, now_ms: int, elsewhere: Sequence[Elsewhere]) -> tuple[Sooner, ...]:
+        return ()
 
     def apply(self, event: Event) -> None:
         match event:

@@ -58,3 +58,12 @@ class OwnerSpec(msgspec.Struct, frozen=True):
     account: str = ""
     user: str = ""
     qos: str = ""
+
+
+class Elsewhere(msgspec.Struct, frozen=True):
+    """A job in another queue that its owner may use: what it would be there. walltime_ms: INF = none."""
+
+    queue: str
+    request: ClassSpec
+    owner: OwnerSpec
+    walltime_ms: int

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from hal.core.engine.classes import ClassSpec
 from hal.core.engine.errors import EngineError
-from hal.core.engine.foresight import admitted, forecast, position
+from hal.core.engine.foresight import RESERVED, admitted, forecast, position
 from hal.core.engine.refused import refused
 from hal.core.engine.state import State
 from hal.core.kernels import layout as L
@@ -137,7 +137,8 @@ def explain(state: State, job: int, now_ms: int) -> Verdict:
     return Verdict(
         job=job, reason=Reason.RESOURCES, resource=resource, asked=asked, available=available, node=node,
         message=message,
-        starts_at_ms=starts_at_ms, basis=basis, position=ahead, helps=helps,
+        starts_at_ms=starts_at_ms, basis=basis, forecast_at_ms=_of_when(state, basis, now_ms), position=ahead,
+        helps=helps,
     )  # fmt: skip
 
 
@@ -178,8 +179,14 @@ def _overtaken(
         job=job, reason=Reason.PRIORITY,
         message=f"fits on {plural(int(state.shapes[shape, L.S_FIT]), 'node')} now ({spec.nodes} needed), but jobs "
         "ahead of it are promised what it would take",
-        starts_at_ms=starts_at_ms, basis=basis, position=ahead, helps=helps,
+        starts_at_ms=starts_at_ms, basis=basis, forecast_at_ms=_of_when(state, basis, now_ms), position=ahead,
+        helps=helps,
     )  # fmt: skip
+
+
+def _of_when(state: State, basis: str, now_ms: int) -> int | None:
+    """Of when a forecast is: a reservation holds since the last pass, the rest is worked out for this question."""
+    return (state.clock_ms if basis == RESERVED else now_ms) if basis else None
 
 
 def _known_rows(state: State) -> list[int]:

@@ -83,7 +83,8 @@ def _limit(state: State, job: int, slot: int, spec: ClassSpec, ledger: int, ask:
         job=job, reason=Reason.LIMIT, resource=name.resource, asked=ask, available=max(room, 0),
         message=f"{who} may use {_shown(name, limit)} {what}; {_shown(name, used)} in use, this asks for "
         f"{_shown(name, ask)}{later}",
-        starts_at_ms=free_at, basis="" if free_at is None else "walltimes of running jobs", helps=helps,
+        starts_at_ms=free_at, basis="" if free_at is None else "walltimes of running jobs",
+        forecast_at_ms=None if free_at is None else now_ms, helps=helps,
     )  # fmt: skip
 
 

@@ -68,7 +68,7 @@ from hal.core.model.units import (
     resource_name,
     told_apart,
 )
-from hal.core.model.verdict import Findings, Reason, Verdict
+from hal.core.model.verdict import Findings, Reason, Sooner, Verdict
 
 if TYPE_CHECKING:
     from hal.core.model.text import plain_from_text, specs_from_text
@@ -101,6 +101,7 @@ __all__ = [
     "Reason",
     "Resources",
     "Retries",
+    "Sooner",
     "SpecError",
     "StepId",
     "StoreError",

@@ -41,6 +41,15 @@ class Reason(StrEnum):
     """Submitted since the last pass."""
 
 
+class Sooner(Struct, frozen=True, kw_only=True):
+    """A change of the job after which the engine, asked with all else as it is, starts it at once."""
+
+    field: str
+    """`nodes`, `walltime` or `queue`."""
+    value: str
+    """As people write it: `3`, `1h30m`, `short`."""
+
+
 class Findings(Struct, frozen=True, kw_only=True):
     """The answer to 'why is it not running?': what the engine says, what REST passes on, what clients read."""
 
@@ -59,10 +68,14 @@ class Findings(Struct, frozen=True, kw_only=True):
     """Forecast start; None when nothing known will let it start."""
     basis: str = ""
     """What the forecast rests on: `reservation`, `walltimes of running jobs`, `back-off`."""
+    forecast_at_ms: int | None = None
+    """Of when the forecast is; None where it is no forecast but a fact, or there is none."""
     position: int | None = None
     """How many jobs ahead of it compete for the same resources."""
     helps: tuple[str, ...] = ()
-    """Changes that would let it start sooner."""
+    """What to do so that it starts sooner, as sentences or commands."""
+    sooner: tuple[Sooner, ...] = ()
+    """The smallest change of each kind that would let it start now, tried on a copy of the engine."""
 
 
 class Verdict(Findings, frozen=True, kw_only=True, omit_defaults=True):

@@ -7,20 +7,21 @@ undone (O(live jobs), and rare).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
 from hal.core.engine import State
-from hal.core.engine.classes import ClassSpec
+from hal.core.engine.classes import ClassSpec, Elsewhere
 from hal.core.engine.config import EngineConfig
 from hal.core.engine.events import ClockAdvanced, Event, SharesLoaded
 from hal.core.engine.explain import explain, fits_ever
 from hal.core.engine.plan import Plan
 from hal.core.engine.priority import PriorityParts, priority_of
+from hal.core.engine.probing import Prober
 from hal.core.engine.scheduler import Scheduler, Step
 from hal.core.engine.views import LedgerRow, ShareRow, ledger_rows, share_rows
-from hal.core.model import Verdict
+from hal.core.model import Sooner, Verdict
 from hal.daemons.controller.share_memory import HoursMemory
 from hal.store import NodeRow
 
@@ -33,6 +34,7 @@ class Engine:
         self._plans: list[Plan] = []
         self._hours = HoursMemory()
         self._hours_mark = b""
+        self._prober = Prober()
         self.state = State(config)
         self._scheduler = Scheduler(self.state, self)
 
@@ -115,6 +117,10 @@ class Engine:
     def explain(self, job: int, now_ms: int) -> Verdict:
         """Why the job's waiting tasks do not start."""
         return explain(self.state, job, now_ms)
+
+    def sooner(self, job: int, now_ms: int, elsewhere: Sequence[Elsewhere]) -> tuple[Sooner, ...] | None:
+        """The smallest changes that would let the job start now."""
+        return self._prober.sooner(self.state, job, now_ms, elsewhere)
 
     def shares(self) -> list[ShareRow]:
         """The tree of shares as use now is."""

@@ -180,7 +180,7 @@ def update(table: JobTable, job_id: int, patch: JobPatch, by: Submitter, now_ms:
         SpecError, ConflictError: a value cannot be accepted; nothing was changed.
     """
     job = table.jobs.get(job_id) or table.touch(job_id)
-    final = _checked(table, job, patch, by, now_ms)
+    final = as_changed(table, job, patch, by, now_ms)
     moving = (patch.queue, patch.account, patch.qos, patch.begin_at_ms, patch.max_running)
     moved = any(value is not UNSET for value in moving)
     if moved:
@@ -231,7 +231,7 @@ def _respecify(table: JobTable, job: LiveJob, final: JobSpec) -> None:
     job.owner = table.interning.owner_of(owner_of(final))
 
 
-def _checked(table: JobTable, job: LiveJob, patch: JobPatch, by: Submitter, now_ms: int) -> JobSpec:
+def as_changed(table: JobTable, job: LiveJob, patch: JobPatch, by: Submitter, now_ms: int) -> JobSpec:
     """All of the patch against the rules of a submission, before anything is changed; the spec as it would then be."""
     walltime: Duration | None
     if patch.walltime is not UNSET:

@@ -5,10 +5,11 @@ Pure.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
-from hal.core.engine.classes import ClassSpec
-from hal.core.model import Verdict
+from hal.core.engine.classes import ClassSpec, Elsewhere
+from hal.core.model import Sooner, Verdict
 
 
 class EngineView(Protocol):
@@ -19,3 +20,7 @@ class EngineView(Protocol):
 
     def explain(self, job: int, now_ms: int) -> Verdict:
         """Why the job's waiting tasks do not start."""
+
+    def sooner(self, job: int, now_ms: int, elsewhere: Sequence[Elsewhere]) -> tuple[Sooner, ...] | None:
+        """The smallest changes that would let its first waiting task start now; `elsewhere`: it in other
+        queues. None where that takes too long to say."""

@@ -1,24 +1,45 @@
 """'Why is it not running?': what the plane knows (held, dependencies, back-off, ended), else the engine's answer.
 
-Pure.
+Pure. What would let it start sooner is tried by the engine on a copy of its state.
 """
 
 from __future__ import annotations
 
 from itertools import islice
 
+from msgspec.structs import replace
+
+from hal.core.engine.classes import Elsewhere
 from hal.core.engine.events import INF
-from hal.core.model import Dependency, DependencyKind, Failed, Reason, TaskState, Verdict, each_dependency, plural
+from hal.core.model import (
+    Dependency,
+    DependencyKind,
+    Failed,
+    HALError,
+    Reason,
+    Sooner,
+    TaskState,
+    Verdict,
+    each_dependency,
+    plural,
+)
 from hal.planes.tasks import awaiting
+from hal.planes.tasks.admission import owner_of
 from hal.planes.tasks.awaiting import BY_DEPENDENCY
+from hal.planes.tasks.control import JobPatch, as_changed
 from hal.planes.tasks.dependencies import Phase, Standing
 from hal.planes.tasks.engine_view import EngineView
 from hal.planes.tasks.live import LiveJob
 from hal.planes.tasks.spans import Span
+from hal.planes.tasks.submission import Submitter
 from hal.planes.tasks.table import JobTable
 
 MAX_NAMED = 5
 """Most dependencies that the message names."""
+MAX_QUEUES = 3
+"""Other queues that the engine is asked about."""
+MAX_QUEUES_ASKED = 50
+"""Other queues that admission is asked about."""
 
 
 def why(table: JobTable, engine: EngineView, job: LiveJob, now_ms: int) -> Verdict:
@@ -58,7 +79,47 @@ def why(table: JobTable, engine: EngineView, job: LiveJob, now_ms: int) -> Verdi
             f"{plural(counts.pending, 'task')} wait for one of them to end",
             helps=(f"hal update {job.id} --max-running {limit * 2}",),
         )
-    return engine.explain(job.id, now_ms)
+    return _with_changes(table, engine, job, engine.explain(job.id, now_ms), now_ms)
+
+
+def _with_changes(table: JobTable, engine: EngineView, job: LiveJob, verdict: Verdict, now_ms: int) -> Verdict:
+    """The engine's answer with what would let the job start now; advice that was not tried gives way to what was."""
+    if verdict.reason not in _CHANGEABLE:
+        return verdict
+    sooner = engine.sooner(job.id, now_ms, elsewhere(table, job, now_ms))
+    if sooner is None:
+        return verdict
+    if not sooner:
+        return replace(verdict, helps=()) if verdict.reason in (Reason.RESOURCES, Reason.PRIORITY) else verdict
+    return replace(verdict, sooner=sooner, helps=tuple(_as_advice(job, change) for change in sooner))
+
+
+def elsewhere(table: JobTable, job: LiveJob, now_ms: int) -> list[Elsewhere]:
+    """The job in the other queues that its owner may use, as it would be there; the first MAX_QUEUES by priority."""
+    found: list[Elsewhere] = []
+    others = sorted(table.policy.queues.values(), key=lambda queue: (-queue.priority, queue.name))
+    for queue in islice((one for one in others if one.name != job.queue and one.open), MAX_QUEUES_ASKED):
+        try:
+            spec = as_changed(table, job, JobPatch(queue=queue.name), Submitter(user=job.user), now_ms)
+        except HALError:
+            continue  # it may not go there
+        request, owner = table.class_of(spec, queue.name), table.interning.owner_of(owner_of(spec))
+        walltime = INF if spec.walltime is None else int(spec.walltime)
+        found.append(Elsewhere(queue.name, request, owner, walltime))
+        if len(found) == MAX_QUEUES:
+            break
+    return found
+
+
+def _as_advice(job: LiveJob, change: Sooner) -> str:
+    first = "its first waiting task" if job.spec.tasks > 1 else "it"
+    if change.field == "nodes":
+        return f"with {plural(int(change.value), 'node')} instead of {job.spec.nodes} {first} would start now"
+    return f"hal update {job.id} --{change.field} {change.value}   # {first} would start now"
+
+
+_CHANGEABLE = (Reason.RESOURCES, Reason.PRIORITY, Reason.LIMIT, Reason.HOURS, Reason.STRICT, Reason.NODES_DOWN)
+"""What a change of the job may get around."""
 
 
 def _dependency(table: JobTable, job: LiveJob) -> Verdict:
