@@ -23,7 +23,7 @@ import numpy as np
 from hal.core.engine.classes import ClassSpec, Elsewhere
 from hal.core.engine.events import Event, JobsCancelled, JobsSubmitted
 from hal.core.engine.plan import START
-from hal.core.model import JobSpec, Reason, Sooner, SpecError, StepId, Verdict, from_json, spec_from_plain, to_json
+from hal.core.model import JobSpec, Outlook, Reason, SpecError, StepId, Verdict, from_json, spec_from_plain, to_json
 from hal.core.model.policy import Policy
 from hal.daemons.controller.__main__ import GC_THRESHOLD
 from hal.planes.tasks import Arrival, Change, Submitter, TaskPlane
@@ -48,8 +48,8 @@ class Ready:
     def explain(self, job: int, now_ms: int) -> Verdict:
         return Verdict(job=job, reason=Reason.NONE, message="")
 
-    def sooner(self, job: int, now_ms: int, elsewhere: Sequence[Elsewhere]) -> tuple[Sooner, ...]:
-        return ()
+    def look(self, job: int, now_ms: int, elsewhere: Sequence[Elsewhere]) -> Outlook | None:
+        return None
 
     def feed(self, events: list[Event]) -> None:
         for event in events:

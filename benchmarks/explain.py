@@ -106,7 +106,7 @@ async def over_rest(jobs: int, asked: int) -> list[float]:
             block = 20_000
             for first in range(0, jobs, block):
                 specs = [
-                    {"command": ["exit"], "request": {"cpu": 1 + n % 40}, "user": f"u{n % 200}",
+                    {"command": ["sleep"], "request": {"cpu": 1 + n % 40}, "user": f"u{n % 200}",
                      "walltime": f"{600 + n}s"}
                     for n in range(first, min(first + block, jobs))
                 ]  # fmt: skip
@@ -135,9 +135,13 @@ def main() -> None:
     note = f"{waiting.shape[0]:,} wait, {state.running_attempts:,} run on {asked.nodes:,} nodes"
     prober = Prober()
     explain(state, jobs[0], 0)
-    prober.sooner(state, jobs[0], 0)
+    prober.look(state, jobs[0], 0)
     say("explain", timed(lambda job: explain(state, job, 0), jobs), note)
-    say("explain-changes", timed(lambda job: prober.sooner(state, job, 0), jobs), f"{note}; up to 8 changes tried")
+    say(
+        "explain-outlook",
+        timed(lambda job: prober.look(state, job, 0), jobs),
+        f"{note}; up to 8 changes tried, played forward",
+    )
     if not asked.no_rest:
         del state, prober
         gc.collect()

@@ -13,17 +13,18 @@ from hal.core.engine.config import Backfill, EngineConfig
 from hal.core.engine.digest import state_digest
 from hal.core.engine.events import INF, JobsUpdated, NodesChanged, NodeSpec, update_rows
 from hal.core.engine.invariants import check_invariants
+from hal.core.engine.playing import MOST_INSTANTS
 from hal.core.engine.probing import MAX_PROBES, Prober
 from hal.core.engine.scheduler import Scheduler
 from hal.core.engine.shadow import Shadow
-from hal.core.engine.views import pending
+from hal.core.engine.views import pending, running
 from hal.core.model.policy import Limit, Policy, Queue
 from hal.core.model.resources import Resources
 from hal.core.model.units import Duration, parse_duration
 from hal.core.model.verdict import Sooner
 from tests.core.engine.clusters import Starts
 from tests.core.engine.test_foresight import JOBS, busy
-from tests.core.engine.test_limits import HOUR_MS, cluster, job
+from tests.core.engine.test_limits import HOUR_MS, cluster, end, job
 
 
 def nodes_of(count: int, cpus: int = 4) -> NodesChanged:
@@ -34,10 +35,11 @@ def nodes_of(count: int, cpus: int = 4) -> NodesChanged:
 def changes(state: State, number: int, *elsewhere: Elsewhere) -> tuple[Sooner, ...]:
     """What the prober answers at time 0, and that the state is as it was."""
     before = state_digest(state), state.version
-    found = Prober().sooner(state, number, 0, elsewhere)
+    seen = Prober().look(state, number, 0, elsewhere)
     assert (state_digest(state), state.version) == before
     check_invariants(state)
-    return found
+    assert seen is not None
+    return seen.sooner
 
 
 def test_a_gang_hears_with_how_many_nodes_it_would_start() -> None:
@@ -155,10 +157,11 @@ def test_a_shorter_walltime_that_is_offered_starts_the_job(
     for number in waiting[:6]:
         state = busy(jobs, config)
         before = state_digest(state)
-        found = prober.sooner(state, number, 0)
+        seen = prober.look(state, number, 0)
         assert state_digest(state) == before
-        assert len(found) <= MAX_PROBES
-        for change in found:
+        assert seen is not None
+        assert len(seen.sooner) <= MAX_PROBES
+        for change in seen.sooner:
             if change.field == "walltime":
                 rows = update_rows(1)
                 rows["job"], rows["walltime_ms"] = number, int(parse_duration(change.value))
@@ -174,5 +177,47 @@ def test_an_answer_is_the_same_every_time() -> None:
     state = busy([(2, 0, 0, 3), (1, 1, 0, 2), (2, 0, 0, 5), (5, 1, 0, 1), (2, 1, 0, 4)], EngineConfig())
     prober = Prober()
     numbers = np.unique(pending(state)["job"]).tolist()
-    first = [prober.sooner(state, number, 0) for number in numbers]
-    assert [prober.sooner(state, number, 0) for number in numbers] == first
+    first = [prober.look(state, number, 0) for number in numbers]
+    assert [prober.look(state, number, 0) for number in numbers] == first
+
+
+@settings(max_examples=60)
+@given(jobs=JOBS, backfill=st.sampled_from(list(Backfill)), order=st.sampled_from(["fcfs", "priority"]))
+def test_the_forecast_comes_true_when_walltimes_do(
+    jobs: list[tuple[int, int, int, int]], backfill: Backfill, order: str
+) -> None:
+    """Each job starts when it was said to, if everything runs for its walltime and nobody submits anything."""
+    config = EngineConfig(order=order, backfill=backfill, policy=Policy())
+    state = busy(jobs, config)
+    prober = Prober()
+    foreseen = {int(entry["job"]): prober.look(state, int(entry["job"]), 0) for entry in pending(state)}
+    began = {}
+    scheduler = Scheduler(state, Starts())
+    now = 0
+    while state.running_attempts:
+        now = int(running(state)["end_ms"].min())
+        for run in running(state):
+            if run["end_ms"] == now:
+                scheduler.feed(end(int(run["job"]), int(run["task"]), at_ms=now))
+        scheduler.run(now)
+        began |= {int(run["job"]): now for run in running(state) if run["start_ms"] == now}
+    for number, seen in foreseen.items():
+        assert seen is not None
+        if seen.started:
+            assert began[number] == seen.starts_at_ms
+        else:
+            assert number not in began
+
+
+def test_what_a_long_queue_hides_is_told_as_a_bound() -> None:
+    """Of 300 jobs of an hour on one cpu the last starts after 299; 200 of them are played."""
+    state, _sink, scheduler = cluster(Policy(), cpus=1)
+    for number in range(1, 301):
+        scheduler.feed(job(number, walltime_ms=HOUR_MS))
+    scheduler.run(0)
+    prober = Prober()
+    first, last = prober.look(state, 101, 0), prober.look(state, 300, 0)
+    assert first is not None
+    assert last is not None
+    assert (first.starts_at_ms, first.started) == (100 * HOUR_MS, True)
+    assert (last.starts_at_ms, last.started) == (MOST_INSTANTS * HOUR_MS, False)

@@ -19,7 +19,7 @@ from hal.core.engine.events import (
     NodesChanged,
 )
 from hal.core.engine.plan import START, Rows, StartRows
-from hal.core.model import Reason, Sooner, TaskState, Verdict
+from hal.core.model import Outlook, Reason, TaskState, Verdict
 from hal.planes.tasks.table import JobTable
 
 Task = tuple[int, int]
@@ -43,8 +43,8 @@ class PendingModel:
     def explain(self, job: int, now_ms: int) -> Verdict:
         return Verdict(job=job, reason=Reason.RESOURCES, message="waits for resources")
 
-    def sooner(self, job: int, now_ms: int, elsewhere: Sequence[Elsewhere]) -> tuple[Sooner, ...]:
-        return ()
+    def look(self, job: int, now_ms: int, elsewhere: Sequence[Elsewhere]) -> Outlook | None:
+        return None
 
     def apply(self, event: Event) -> None:
         match event:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from hal.core.engine.classes import ClassSpec
 from hal.core.engine.errors import EngineError
-from hal.core.engine.foresight import RESERVED, admitted, forecast, position
+from hal.core.engine.foresight import RESERVED, admitted, entries_of, forecast, position
 from hal.core.engine.refused import refused
 from hal.core.engine.state import State
 from hal.core.kernels import layout as L
@@ -89,8 +89,7 @@ def fits_ever(state: State, spec: ClassSpec) -> Impossible | None:
 
 def explain(state: State, job: int, now_ms: int) -> Verdict:
     """Why the first waiting tasks of a job do not run. Raises EngineError for a job that neither waits nor runs."""
-    top = int(state.meta[L.M_ENTRY_TOP])
-    slots = np.flatnonzero((state.entries[:top, L.E_WHERE] != L.WHERE_FREE) & (state.entries[:top, L.E_JOB] == job))
+    slots = entries_of(state, job)
     if not slots.shape[0]:
         runs = state.runs[: int(state.meta[L.M_RUN_TOP])]
         if ((runs[:, L.R_NODES] > 0) & (runs[:, L.R_JOB] == job)).any():

@@ -19,6 +19,14 @@ RESERVED = "reservation"
 BY_WALLTIMES = "walltimes of running jobs, jobs ahead not counted"
 
 
+def entries_of(state: State, job: int) -> Rows:
+    """Slots of all that waits of a job."""
+    # Rows are longer than a cache line: one column of all of them is read, the others of a few.
+    slots = np.flatnonzero(state.entries[: int(state.meta[L.M_ENTRY_TOP]), L.E_JOB] == job)
+    waiting: Rows = slots[state.entries[slots, L.E_WHERE] != L.WHERE_FREE]
+    return waiting
+
+
 def admitted(state: State, shape: int) -> Rows:
     """Rows that could hold a shape when they are empty, and may."""
     rows = len(state.row_names)
@@ -33,16 +41,14 @@ def position(state: State, slot: int, shape: int) -> int:
     rivals = np.zeros(state.buckets.shape[0], np.bool_)
     rivals[buckets] = np.isin(shapes, _rivals(state, shape, np.unique(shapes)))
     table = state.entries[: int(state.meta[L.M_ENTRY_TOP])]
-    there = table[:, L.E_WHERE] == L.WHERE_BUCKET
-    of = table[:, L.E_BUCKET]
-    offset = state.buckets[:, L.B_OFFSET]
-    key = table[:, L.E_KEY] + offset[of]
-    mine, job = (
-        int(state.entries[slot, L.E_KEY] + offset[state.entries[slot, L.E_BUCKET]]),
-        state.entries[slot, L.E_JOB],
-    )
-    before = (key < mine) | ((key == mine) & (table[:, L.E_JOB] < job))
-    return int((there & before & rivals[of]).sum())
+    left = np.flatnonzero(table[:, L.E_WHERE] == L.WHERE_BUCKET)
+    of = table[left, L.E_BUCKET]
+    left, of = left[rivals[of]], of[rivals[of]]
+    offset = np.ascontiguousarray(state.buckets[:, L.B_OFFSET])
+    key = table[left, L.E_KEY] + offset[of]
+    mine = int(state.entries[slot, L.E_KEY] + offset[state.entries[slot, L.E_BUCKET]])
+    ties = left[key == mine]
+    return int((key < mine).sum()) + int((table[ties, L.E_JOB] < state.entries[slot, L.E_JOB]).sum())
 
 
 def forecast(state: State, slot: int, spec: ClassSpec, shape: int, now_ms: int) -> tuple[int | None, str]:

@@ -1,4 +1,4 @@
-"""The smallest change that would let a waiting job start now: asked of the engine itself, on a copy of its state.
+"""The smallest change that would let a waiting job start now, and when it starts as it is: asked of a copy.
 
 Pure: the state is as it was. A change counts only if the engine, told of it and of nothing else, starts the job. At
 most MAX_PROBES changes are tried: fewer nodes, a shorter walltime, another queue; of each kind the smallest that does.
@@ -17,13 +17,15 @@ from numpy.typing import NDArray
 from hal.core.engine.applying import apply
 from hal.core.engine.classes import ClassSpec, Elsewhere, OwnerSpec
 from hal.core.engine.events import JobsCancelled, JobsSubmitted, StartsRefused, submit_rows
+from hal.core.engine.foresight import entries_of
 from hal.core.engine.plan import Plan
+from hal.core.engine.playing import Played, can_play
 from hal.core.engine.scheduler import Scheduler
 from hal.core.engine.shadow import Shadow
 from hal.core.engine.state import State
 from hal.core.kernels import layout as L
 from hal.core.model.units import Duration
-from hal.core.model.verdict import Sooner
+from hal.core.model.verdict import Outlook, Sooner
 
 MAX_PROBES: Final = 8
 """Changes tried for one question."""
@@ -43,17 +45,22 @@ class Prober:
     def __init__(self) -> None:
         self._shadow = Shadow()
 
-    def sooner(
-        self, state: State, job: int, now_ms: int, elsewhere: Sequence[Elsewhere] = ()
-    ) -> tuple[Sooner, ...] | None:
-        """What would let the job's first waiting task start at `now_ms`; empty where nothing that was tried does.
+    def look(self, state: State, job: int, now_ms: int, elsewhere: Sequence[Elsewhere] = ()) -> Outlook | None:
+        """What would let the job's first waiting task start at `now_ms`, and when it starts as it is.
 
         None where nothing was tried: too much waits, or nothing of the job.
         """
         slot = _first_waiting(state, job)
         if slot is None or int(state.meta[L.M_ENTRIES]) > MAX_WAITING:
             return None
-        return _Questions(self._shadow.of(state), slot, now_ms).ask(elsewhere)
+        questions = _Questions(self._shadow.of(state), slot, now_ms)
+        if questions.starts():
+            return Outlook(starts_at_ms=now_ms, started=True)  # the next pass starts it as it is
+        sooner = questions.ask(elsewhere)
+        starts_at_ms, started = now_ms, False
+        if can_play(state):
+            starts_at_ms, started = Played(self._shadow.of(state), job).until_start(now_ms)
+        return Outlook(sooner=sooner, starts_at_ms=starts_at_ms, started=started)
 
 
 class _Questions:
@@ -82,11 +89,13 @@ class _Questions:
         self.plans.append(plan)
 
     def ask(self, elsewhere: Sequence[Elsewhere]) -> tuple[Sooner, ...]:
-        """Each kind of change in turn."""
-        if self._starts():
-            return ()  # the next pass starts it as it is
+        """Each kind of change in turn; nothing where the job, put back as it was, starts as well.
+
+        To be put back moves promises: it must not be that which starts the job.
+        """
         found = [self._fewer_nodes(), self._shorter(), self._elsewhere(elsewhere)]
-        return tuple(change for change in found if change is not None)
+        sooner = tuple(change for change in found if change is not None)
+        return () if sooner and self._would(self.spec, self.owner, self.walltime_ms) else sooner
 
     def _fewer_nodes(self) -> Sooner | None:
         most = min(self.fit, self.spec.nodes - 1)
@@ -127,7 +136,7 @@ class _Questions:
         return best
 
     def _would(self, request: ClassSpec, owner: OwnerSpec, walltime_ms: int) -> bool:
-        """Whether the job starts when it asks for this instead; the copy then is as before but for the job."""
+        """Whether the job's first waiting task starts when it asks for this, instead of all that waits of it."""
         self.left -= 1
         rows = submit_rows(1)
         for name, column in (
@@ -139,9 +148,9 @@ class _Questions:
         rows["walltime_ms"], rows["planned_ms"] = walltime_ms, planned
         self.scheduler.feed(JobsCancelled(np.array([self.job], np.int64)))
         self.scheduler.feed(JobsSubmitted(rows, (request,), (owner,)))
-        return self._starts()
+        return self.starts()
 
-    def _starts(self) -> bool:
+    def starts(self) -> bool:
         """Whether the job starts now. What starts is put back."""
         self.plans.clear()
         self.scheduler.run(self.now_ms, MAX_SLICES)
@@ -182,6 +191,6 @@ def _gaps(state: State, slot: int, now_ms: int) -> list[int]:
 
 def _first_waiting(state: State, job: int) -> int | None:
     """The slot of the job's first waiting task that only the engine keeps from starting."""
-    table = state.entries[: int(state.meta[L.M_ENTRY_TOP])]
-    slots = np.flatnonzero((table[:, L.E_JOB] == job) & (table[:, L.E_WHERE] == L.WHERE_BUCKET))
-    return int(slots[np.argmin(table[slots, L.E_FIRST])]) if slots.size else None
+    slots = entries_of(state, job)
+    slots = slots[state.entries[slots, L.E_WHERE] == L.WHERE_BUCKET]
+    return int(slots[np.argmin(state.entries[slots, L.E_FIRST])]) if slots.size else None

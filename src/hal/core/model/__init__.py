@@ -68,7 +68,7 @@ from hal.core.model.units import (
     resource_name,
     told_apart,
 )
-from hal.core.model.verdict import Findings, Reason, Sooner, Verdict
+from hal.core.model.verdict import Findings, Outlook, Reason, Sooner, Verdict
 
 if TYPE_CHECKING:
     from hal.core.model.text import plain_from_text, specs_from_text
@@ -97,6 +97,7 @@ __all__ = [
     "NotFoundError",
     "OnNodeLost",
     "Operator",
+    "Outlook",
     "OverloadedError",
     "Reason",
     "Resources",

@@ -50,6 +50,18 @@ class Sooner(Struct, frozen=True, kw_only=True):
     """As people write it: `3`, `1h30m`, `short`."""
 
 
+class Outlook(Struct, frozen=True, kw_only=True):
+    """What a copy of the engine showed of a waiting job: which changes start it now, and when it starts as it is.
+
+    starts_at_ms: the instant at which it started when the engine was played forward; with `started` False the last
+    instant that was played, before which it does not start.
+    """
+
+    sooner: tuple[Sooner, ...] = ()
+    starts_at_ms: int
+    started: bool
+
+
 class Findings(Struct, frozen=True, kw_only=True):
     """The answer to 'why is it not running?': what the engine says, what REST passes on, what clients read."""
 

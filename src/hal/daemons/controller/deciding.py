@@ -21,7 +21,7 @@ from hal.core.engine.priority import PriorityParts, priority_of
 from hal.core.engine.probing import Prober
 from hal.core.engine.scheduler import Scheduler, Step
 from hal.core.engine.views import LedgerRow, ShareRow, ledger_rows, share_rows
-from hal.core.model import Sooner, Verdict
+from hal.core.model import Outlook, Verdict
 from hal.daemons.controller.share_memory import HoursMemory
 from hal.store import NodeRow
 
@@ -118,9 +118,9 @@ class Engine:
         """Why the job's waiting tasks do not start."""
         return explain(self.state, job, now_ms)
 
-    def sooner(self, job: int, now_ms: int, elsewhere: Sequence[Elsewhere]) -> tuple[Sooner, ...] | None:
-        """The smallest changes that would let the job start now."""
-        return self._prober.sooner(self.state, job, now_ms, elsewhere)
+    def look(self, job: int, now_ms: int, elsewhere: Sequence[Elsewhere]) -> Outlook | None:
+        """What would let the job start now, and when it starts as it is."""
+        return self._prober.look(self.state, job, now_ms, elsewhere)
 
     def shares(self) -> list[ShareRow]:
         """The tree of shares as use now is."""

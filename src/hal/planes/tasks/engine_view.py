@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from hal.core.engine.classes import ClassSpec, Elsewhere
-from hal.core.model import Sooner, Verdict
+from hal.core.model import Outlook, Verdict
 
 
 class EngineView(Protocol):
@@ -21,6 +21,8 @@ class EngineView(Protocol):
     def explain(self, job: int, now_ms: int) -> Verdict:
         """Why the job's waiting tasks do not start."""
 
-    def sooner(self, job: int, now_ms: int, elsewhere: Sequence[Elsewhere]) -> tuple[Sooner, ...] | None:
-        """The smallest changes that would let its first waiting task start now; `elsewhere`: it in other
-        queues. None where that takes too long to say."""
+    def look(self, job: int, now_ms: int, elsewhere: Sequence[Elsewhere]) -> Outlook | None:
+        """What would let its first waiting task start now, and when it starts as it is. None: takes too long.
+
+        elsewhere: the job in other queues.
+        """

@@ -36,6 +36,10 @@ from hal.planes.tasks.table import JobTable
 
 MAX_NAMED = 5
 """Most dependencies that the message names."""
+RESERVED = "reservation"
+"""The engine's word for what it has promised."""
+PLAYED = "the engine played forward by walltimes, without new jobs"
+AT_LEAST = "at the earliest: the engine was played forward as far as that"
 MAX_QUEUES = 3
 """Other queues that the engine is asked about."""
 MAX_QUEUES_ASKED = 50
@@ -86,12 +90,20 @@ def _with_changes(table: JobTable, engine: EngineView, job: LiveJob, verdict: Ve
     """The engine's answer with what would let the job start now; advice that was not tried gives way to what was."""
     if verdict.reason not in _CHANGEABLE:
         return verdict
-    sooner = engine.sooner(job.id, now_ms, elsewhere(table, job, now_ms))
-    if sooner is None:
+    seen = engine.look(job.id, now_ms, elsewhere(table, job, now_ms))
+    if seen is None:
         return verdict
-    if not sooner:
-        return replace(verdict, helps=()) if verdict.reason in (Reason.RESOURCES, Reason.PRIORITY) else verdict
-    return replace(verdict, sooner=sooner, helps=tuple(_as_advice(job, change) for change in sooner))
+    helps = tuple(_as_advice(job, change) for change in seen.sooner)
+    if not helps and verdict.reason not in (Reason.RESOURCES, Reason.PRIORITY):
+        helps = verdict.helps
+    verdict = replace(verdict, sooner=seen.sooner, helps=helps)
+    if verdict.basis == RESERVED:
+        return verdict
+    if seen.started:
+        return replace(verdict, starts_at_ms=seen.starts_at_ms, basis=PLAYED, forecast_at_ms=now_ms)
+    if seen.starts_at_ms <= max(now_ms, verdict.starts_at_ms or 0):
+        return verdict
+    return replace(verdict, starts_at_ms=seen.starts_at_ms, basis=AT_LEAST, forecast_at_ms=now_ms)
 
 
 def elsewhere(table: JobTable, job: LiveJob, now_ms: int) -> list[Elsewhere]:
