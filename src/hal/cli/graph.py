@@ -48,7 +48,7 @@ class Drawing:
 
     def _entries(self, info: JobInfo, depth: int) -> tuple[Branch, ...]:
         out = []
-        for entry in _dependencies(info):
+        for entry in dependencies_of(info):
             if not entry.any_of:
                 out.append(self._named(entry, depth))
             else:
@@ -91,7 +91,8 @@ def drawn(branches: Sequence[Branch], indent: str = "") -> Iterator[str]:
         yield from drawn(branch.branches, f"{indent}{'   ' if last else '│  '}")
 
 
-def _dependencies(info: JobInfo) -> tuple[Dependency, ...]:
+def dependencies_of(info: JobInfo) -> tuple[Dependency, ...]:
+    """What its spec says that it waits for."""
     from hal.core.model import Dependency, convert
 
     plain: Any = (info.spec or {}).get("dependencies", ())

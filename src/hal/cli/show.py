@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from hal.cli.command import command, pass_screen
+from hal.cli.output_files import checked_output, written_whole
 from hal.cli.screen import Screen, as_plain
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ ATTEMPT_COLUMNS = ("ATTEMPT", "STATE", "NODES", "STARTED", "TIME", "EXIT", "CAUS
     hal show 42
     hal show 42.7            # one task, all its attempts
     hal show 42 --graph      # whom it waits for, and who waits for it
+    hal show 42 --svg 42.svg # the same as a picture
     hal show 42 -o yaml
     hal show 42 --priority   # why it stands where it stands
     """,
@@ -37,8 +40,11 @@ ATTEMPT_COLUMNS = ("ATTEMPT", "STATE", "NODES", "STARTED", "TIME", "EXIT", "CAUS
 )
 @click.option("--priority", is_flag=True, help="The priority of a waiting job, factor by factor, instead.")
 @click.option("--graph", is_flag=True, help="Draw whom it waits for and who waits for it.")
+@click.option(
+    "--svg", type=click.Path(path_type=Path), metavar="FILE", callback=checked_output, help="The same as a picture."
+)
 @pass_screen
-def show(screen: Screen, job: str, tasks: int, priority: bool, graph: bool) -> None:
+def show(screen: Screen, job: str, tasks: int, priority: bool, graph: bool, svg: Path | None) -> None:
     """Everything about JOB, or about one TASK of it with all its attempts."""
     from hal.core.model import parse_task_ref
 
@@ -49,6 +55,9 @@ def show(screen: Screen, job: str, tasks: int, priority: bool, graph: bool) -> N
         return
     handle = screen.client.job(number)
     info = handle.info
+    if svg is not None:
+        _picture(screen, info, svg)
+        return
     if graph:
         _graph(screen, info)
         return
@@ -77,6 +86,15 @@ def _render_priority(screen: Screen, parts: PriorityInfo) -> None:
             "deadline": f"{parts.deadline:,.1f}",
         }
     )
+
+
+def _picture(screen: Screen, info: JobInfo, path: Path) -> None:
+    from hal.cli.graph_svg import gather, svg_of
+
+    graph = gather(screen.client, info)
+    with written_whole(path) as unfinished:
+        unfinished.write_text(svg_of(graph, info.id), "utf-8")
+    screen.note(f"{path}: {len(graph.boxes)} jobs{', the nearest' if graph.more else ''}")
 
 
 def _graph(screen: Screen, info: JobInfo) -> None:

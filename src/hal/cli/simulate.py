@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +12,7 @@ import click
 from click.core import ParameterSource
 
 from hal.cli.command import command, pass_screen
+from hal.cli.output_files import checked_output, written_whole
 from hal.cli.screen import Screen
 from hal.cli.simulate_show import PLAIN_WIDTH, BarUpdate, as_duration, bars, plain_table
 
@@ -36,33 +35,6 @@ USERS_SHOWN = 15
 NODES_MAX = 1_000_000
 CPUS_PER_NODE_MAX = 1_000_000_000
 PLOT_FORMATS = (".svg", ".png", ".pdf")
-
-
-@contextmanager
-def written_whole(path: Path) -> Iterator[Path]:
-    """Hand out a temporary path beside `path`; it takes the name `path` only when all went well.
-
-    Raises: SpecError when the file cannot be written; then `path` is as it was.
-    """
-    from hal.core.model.errors import SpecError
-
-    unfinished = path.with_name(f".{path.stem}.{os.getpid()}.part{path.suffix}")
-    try:
-        yield unfinished
-        os.replace(unfinished, path)
-    except OSError as error:
-        raise SpecError(f"cannot write {path}: {error.strerror or error}", hint="choose another place") from None
-    finally:
-        unfinished.unlink(missing_ok=True)
-
-
-def checked_output(ctx: click.Context, param: click.Parameter, path: Path | None) -> Path | None:
-    """An output file's path; refuses before the work what would fail after it."""
-    if path is not None and path.is_dir():
-        raise click.BadParameter(f"{path} is a directory", ctx, param)
-    if path is not None and not path.parent.is_dir():
-        raise click.BadParameter(f"there is no directory {path.parent}", ctx, param)
-    return path
 
 
 def _plot_file(ctx: click.Context, param: click.Parameter, path: Path | None) -> Path | None:

@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from hal.cli.output_files import written_whole
 from hal.cli.screen import Screen
 from hal.cli.simulate_show import PLAIN_WIDTH, BarUpdate, as_duration, bars, plain_table
 
@@ -83,7 +84,6 @@ def compare(
 
     Raises: SpecError when a site does not know a name of the jobs, or an option cannot be read.
     """
-    from hal.cli.simulate import written_whole
     from hal.core.model import parse_duration
     from hal.daemons.twin.admitting import check_names, pools_left_out
     from hal.daemons.twin.under_policy import load_site_kernels, replay_under
@@ -189,8 +189,6 @@ def _population(screen: Screen, log: Log, jobs: Workload, sites: list[Site], wan
 def _write_jobs(path: Path, results: list[Replayed]) -> None:
     """`id,submit,start,end,procs,queue,account,user`; start and end are empty where a job never started."""
     import csv
-
-    from hal.cli.simulate import written_whole
 
     for one in results:
         run, people = one.run, one.run.people

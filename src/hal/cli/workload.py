@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 
 from hal.cli.command import CONTEXT, command, pass_screen
+from hal.cli.output_files import checked_output, written_whole
 from hal.cli.screen import Screen
-from hal.cli.simulate import checked_output, written_whole
 
 EXAMPLES = """
 hal workload generate --jobs 5000 --cpus 256 --load 0.8 --seed 1 -o demo.swf.gz
