@@ -7,7 +7,8 @@ they wait for. Equal graphs give equal bytes.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 from xml.sax.saxutils import escape
 
@@ -22,7 +23,7 @@ MAX_DRAWN: Final = 300
 SWEEPS: Final = 4
 """Times that layers are ordered by their neighbours."""
 WIDE, HIGH, GAP_X, GAP_Y, MARGIN = 168, 44, 72, 16, 24
-NAME_SHOWN: Final = 22
+NAME_SHOWN: Final = 15
 
 _FILL: Final = {
     "pending": "#fef3c7", "held": "#f3e8ff", "allocated": "#dcfce7", "preparing": "#dcfce7", "running": "#bbf7d0",
@@ -117,7 +118,9 @@ def layers_of(jobs: Iterable[str], arrows: Sequence[Arrow]) -> list[list[str]]:
 
 def svg_of(graph: Graph, middle: str) -> str:
     """The picture; `middle` is the job that was asked about."""
-    layers = layers_of(graph.boxes, graph.arrows)
+    routes = _routes(graph)
+    steps = [Arrow(one, other, "") for route in routes.values() for one, other in pairwise(route)]
+    layers = layers_of(dict.fromkeys([*graph.boxes, *(stop for route in routes.values() for stop in route)]), steps)
     tallest = max(len(layer) for layer in layers)
     place: dict[str, tuple[int, int]] = {}
     for column, layer in enumerate(layers):
@@ -132,7 +135,7 @@ def svg_of(graph: Graph, middle: str) -> str:
         f'<rect width="{width}" height="{height}" fill="white"/>',
         '<defs><marker id="end" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
         f'<path d="M0 0 8 4 0 8z" fill="{_LINE}"/></marker></defs>',
-        *(line for arrow in graph.arrows for line in _arrow(arrow, place)),
+        *(line for arrow, route in routes.items() for line in _arrow(arrow, [place[stop] for stop in route])),
         *(line for job, box in graph.boxes.items() for line in _box(box, *place[job], job == middle)),
     ]
     if graph.more:
@@ -140,15 +143,33 @@ def svg_of(graph: Graph, middle: str) -> str:
     return "\n".join([*lines, "</svg>", ""])
 
 
-def _arrow(arrow: Arrow, place: Mapping[str, tuple[int, int]]) -> list[str]:
-    (x, y), (to_x, to_y) = place[arrow.before], place[arrow.after]
-    x, y, to_y = x + WIDE, y + HIGH // 2, to_y + HIGH // 2
-    bend = (x + to_x) // 2
+def _routes(graph: Graph) -> dict[Arrow, list[str]]:
+    """The stops of each arrow: its two jobs, and a place of its own in every layer that it passes."""
+    layer = {job: at for at, jobs in enumerate(layers_of(graph.boxes, graph.arrows)) for job in jobs}
+    return {
+        arrow: [
+            arrow.before,
+            *(f"{number}>{at}" for at in range(layer[arrow.before] + 1, layer[arrow.after])),
+            arrow.after,
+        ]
+        for number, arrow in enumerate(graph.arrows)
+    }
+
+
+def _arrow(arrow: Arrow, stops: Sequence[tuple[int, int]]) -> list[str]:
+    middle = HIGH // 2
+    path = f"M{stops[0][0] + WIDE} {stops[0][1] + middle}"
+    for (x, y), (to_x, to_y) in pairwise(stops):
+        bend = (x + WIDE + to_x) // 2
+        path += f" C{bend} {y + middle} {bend} {to_y + middle} {to_x} {to_y + middle}"
+        if (to_x, to_y) != stops[-1]:
+            path += f" H{to_x + WIDE}"
     dashed = ' stroke-dasharray="5 3"' if arrow.either else ""
-    path = f'<path d="M{x} {y} C{bend} {y} {bend} {to_y} {to_x} {to_y}" fill="none" stroke="{_LINE}"{dashed}'
-    label = "" if arrow.kind == "afterok" else arrow.kind
-    text = f'<text x="{to_x - 6}" y="{to_y - 5}" text-anchor="end" fill="{_LINE}" font-size="9">{escape(label)}</text>'
-    return [f'{path} marker-end="url(#end)"/>', *([text] if label else [])]
+    line = f'<path d="{path}" fill="none" stroke="{_LINE}"{dashed} marker-end="url(#end)"/>'
+    if arrow.kind == "afterok":
+        return [line]
+    x, y = stops[-1][0] - 8, stops[-1][1] + middle - 5
+    return [line, f'<text x="{x}" y="{y}" text-anchor="end" fill="{_LINE}" font-size="9">{escape(arrow.kind)}</text>']
 
 
 def _box(box: Box, x: int, y: int, middle: bool) -> list[str]:
