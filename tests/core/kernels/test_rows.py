@@ -41,7 +41,15 @@ def test_kept_counts_equal_counting_anew(
     tables = (
         State()
         .tables()
-        ._replace(meta=meta, shapes=shapes, request=request, allowed=allowed, free=free, capacity=capacity)
+        ._replace(
+            meta=meta,
+            shapes=shapes,
+            request=request,
+            allowed=allowed,
+            free=free,
+            capacity=capacity,
+            counted=np.zeros_like(free),
+        )
     )
     recount(address_block(tables), 0, SHAPES)
     for takes, row, shape in changes:

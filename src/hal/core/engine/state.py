@@ -30,7 +30,8 @@ from hal.core.kernels import layout as L
 from hal.core.kernels.jit import bind
 from hal.core.kernels.memory import Tables, address_block
 from hal.core.kernels.reach import WORD
-from hal.core.kernels.rows import recount
+from hal.core.kernels.releases import READY_LINES
+from hal.core.kernels.rows import BLOCK, SHAPES_AT_ONCE, TOUCHED, recount
 from hal.core.kernels.tables import rehash
 from hal.core.model.policy import Policy
 
@@ -51,7 +52,9 @@ ARENA_PROMISES: Final = 1 << 12
 
 
 def _grown(table: Table, rows: int, fill: int = 0) -> Table:
-    larger = np.full((rows, *table.shape[1:]), fill, np.int64)
+    shape = (rows, *table.shape[1:])
+    # Zeros that nobody has written yet take no memory.
+    larger = np.zeros(shape, np.int64) if fill == 0 else np.full(shape, fill, np.int64)
     larger[: table.shape[0]] = table
     return larger
 
@@ -150,9 +153,18 @@ class State:
         self.scores: Table = np.zeros((1, 4), np.int64)
         self.newest_job = -1
         """The largest job id that was ever submitted or adopted."""
+        self.spare: NDArray[np.float32] = np.zeros((0, 0), np.float32)
+        self.per_unit: NDArray[np.float32] = self.spare
+        self.best: Table = np.zeros((0, 0), np.int64)
+        self.differ: Table = np.zeros((2, SHAPES_AT_ONCE), np.int64)
+        self.touched: Table = np.zeros(TOUCHED, np.int64)
+        self.ready_of: Table = np.zeros((READY_LINES, 2), np.int64)
+        self.value: NDArray[np.int32] = np.zeros(BLOCK, np.int32)
         self.order: Order | None = None
         self.score: Score | None = None
         self.filters: list[Filter] = []
+        self.scored_shapes: list[int] = []
+        self.scored_at = -1
         self.promise_need = FIRST_SLOTS
         self.conservative = BACKFILL_KERNELS[self.config.backfill] == L.BACKFILL_CONSERVATIVE
         self._new_arenas()
@@ -240,6 +252,7 @@ class State:
         self.meta[L.M_CLAIM_AFTER] = config.claim_after_ms
         top = config.backfill is Backfill.TOP_K
         self.meta[L.M_MAX_RESERVATIONS] = config.reservations if top else config.max_reservations
+        self._rows_are_new()
         if config.policy is not None or config.order == "priority":
             set_policy(self, config.policy or Policy(), list(self.owner_ids_in_use()))
         elif self.accounts is not None:
@@ -503,6 +516,7 @@ class State:
                 self.shapes[shape, L.S_FIT] = 0
                 self.shapes[shape, L.S_EVER] = 0
                 self.shapes[shape, L.S_CSET] = 0
+                self.shapes[shape, L.S_SCORES] = -1
         needed = {int(self.shapes[shape, L.S_CSET]) for shape in self.shape_ids.values()} | {0}
         for cset_key, cset in list(self.cset_ids.items()):
             if cset not in needed:
@@ -513,6 +527,8 @@ class State:
 
     def recount(self, first: int, last: int) -> None:
         """Count anew where shapes first..last-1 fit."""
+        if first == 0:
+            self._rows_are_new()
         recount(self.at, first, last)
         for shape in self.shape_free:
             if first <= shape < last:
@@ -695,12 +711,49 @@ class State:
         self.heap: Table = np.zeros((s.buckets.shape[0], 4), np.int64)
         width = max(L.MAX_DEPTH, s.shapes.shape[0], rows, min(s.config.slice_starts, ARENA_STARTS) + 1)
         width = max(width, s.reservations.shape[0])
-        self.scratch: Table = np.zeros((8, width), np.int64)
+        self.scratch: Table = np.zeros((10, width), np.int64)
         if s.conservative and s.reach.shape != (s.shapes.shape[0], rows // WORD + 3):
             s.reach = np.zeros((s.shapes.shape[0], rows // WORD + 3), np.int64)
             s.counts[L.COUNT_REACH] += 1
+        self._follow_rows()
         self.at: Any = address_block(self.tables())
         self._bind()
+
+    def _rows_are_new(self) -> None:
+        """What is kept about rows by placement, by promises and by a score plugin's answers holds no longer."""
+        self.ticks[L.TICK_MIRROR] = 0
+        self.ticks[L.TICK_READY] = 0
+        self.scored_at = -1
+
+    def room_for_scores(self, lines: int) -> None:
+        """Make room for a score plugin's answers about this many shapes; the old ones stay."""
+        rows = self.free.shape[0]
+        if self.scores.shape[0] < lines or self.scores.shape[1] != rows:
+            scores = np.zeros((2 * lines, rows), np.int64)
+            kept = len(self.scored_shapes)
+            if kept:  # of as many rows: other rows begin anew
+                scores[:kept] = self.scores[:kept]
+            self.scores = scores
+            self.rewire()
+
+    def _follow_rows(self) -> None:
+        """Scratch by which counts and scored placement follow rows, anew where it no longer fits the tables."""
+        rows, resources = self.free.shape
+        blocks = (rows + BLOCK - 1) // BLOCK
+        if self.spare.shape != (resources, rows):
+            self.lagging: Table = np.zeros(rows, np.int64)
+            self.counted: Table = np.zeros((rows, resources), np.int64)
+            self.spare = np.zeros((resources, rows), np.float32)
+            self.per_unit = np.zeros((resources, rows), np.float32)
+            self.block_touched: Table = np.zeros(blocks, np.int64)
+            self.ready: Table = np.zeros((READY_LINES, rows), np.int64)
+            self.unready: Table = np.zeros(rows, np.int64)
+            self.rows[:, L.W_UNREADY] = 0
+            self.ticks[L.TICK_UNREADY] = 0
+            self._rows_are_new()
+        if self.best.shape != (self.shapes.shape[0], blocks):
+            self.best = np.zeros((self.shapes.shape[0], blocks), np.int64)
+            self.shapes[:, L.S_FOLLOWED] = -1
 
     def tables(self) -> Tables:
         """The tables as kernels see them."""
@@ -712,6 +765,8 @@ class State:
             s.reserved, s.owner_table, s.owner_ledgers, s.ledgers, s.queues, s.share_nodes, s.share_use, s.charge,
             s.path, s.scores, s.projected, s.heap, s.scratch, s.counts, s.ticks, t.profile, t.events,
             t.stale, s.freed, s.drops, s.reach, t.late, t.row_log, t.lines, t.line_begin, t.line_end,
+            s.lagging, s.counted, s.differ, s.spare, s.per_unit, s.best, s.touched, s.block_touched, s.value, s.ready,
+            s.ready_of, s.unready,
         )  # fmt: skip
 
     def _bind(self) -> None:

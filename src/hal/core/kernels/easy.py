@@ -117,7 +117,9 @@ from hal.core.kernels.layout import (
 from hal.core.kernels.ledgers import charge_ledgers, full_ledger, ledger_wakes
 from hal.core.kernels.memory import Tables, tables
 from hal.core.kernels.placing import choose, window
-from hal.core.kernels.rows import compete, fits, take_row
+from hal.core.kernels.releases import FEW_ROWS, FEW_STARTS, WALK, enough_ready, line_of, project_row, ready_line
+from hal.core.kernels.rows import compete, fits, forget_lags, promise_row, settle_counts, take_later, touch
+from hal.core.kernels.sorting import sort_pairs as sort_pairs
 from hal.core.kernels.tables import copy_record
 from hal.core.kernels.treap import Table, tree_descend, tree_first, tree_least, tree_seek
 
@@ -146,26 +148,33 @@ def _less(heap: Table, a: int, b: int) -> bool:
 
 
 @inner
-def _swap(heap: Table, a: int, b: int) -> None:
-    for c in range(4):
-        keep = heap[a, c]
-        heap[a, c] = heap[b, c]
-        heap[b, c] = keep
-
-
-@inner
 def heap_down(heap: Table, size: int, at: int) -> None:
     """Let an item sink to its place."""
+    lane = heap[at, H_LANE]
+    key = heap[at, H_KEY]
+    seq = heap[at, H_SEQ]
+    bucket = heap[at, H_BUCKET]
     while True:
         child = 2 * at + 1
         if child >= size:
-            return
+            break
         if child + 1 < size and _less(heap, child + 1, child):
             child += 1
-        if not _less(heap, child, at):
-            return
-        _swap(heap, child, at)
+        if heap[child, H_LANE] != lane:
+            before = heap[child, H_LANE] < lane
+        elif heap[child, H_KEY] != key:
+            before = heap[child, H_KEY] < key
+        else:
+            before = heap[child, H_SEQ] < seq
+        if not before:
+            break
+        for c in range(4):
+            heap[at, c] = heap[child, c]
         at = child
+    heap[at, H_LANE] = lane
+    heap[at, H_KEY] = key
+    heap[at, H_SEQ] = seq
+    heap[at, H_BUCKET] = bucket
 
 
 @inner
@@ -173,34 +182,6 @@ def heap_order(heap: Table, size: int) -> None:
     """Make a heap of the first `size` items."""
     for at in range(size // 2 - 1, -1, -1):
         heap_down(heap, size, at)
-
-
-@inner
-def sort_pairs(first: Ints, second: Ints, size: int) -> None:
-    """Heapsort two columns together by (first, second), ascending."""
-    for begin in range(size // 2 - 1, -1, -1):
-        _sink_pair(first, second, size, begin)
-    for last in range(size - 1, 0, -1):
-        first[0], first[last] = first[last], first[0]
-        second[0], second[last] = second[last], second[0]
-        _sink_pair(first, second, last, 0)
-
-
-@inner
-def _sink_pair(first: Ints, second: Ints, size: int, at: int) -> None:
-    while True:
-        child = 2 * at + 1
-        if child >= size:
-            return
-        if child + 1 < size and (
-            first[child + 1] > first[child] or (first[child + 1] == first[child] and second[child + 1] > second[child])
-        ):
-            child += 1
-        if first[at] > first[child] or (first[at] == first[child] and second[at] >= second[child]):
-            return
-        first[at], first[child] = first[child], first[at]
-        second[at], second[child] = second[child], second[at]
-        at = child
 
 
 @inner
@@ -222,11 +203,12 @@ def _release(t: Tables, resources: int, cset: int, shape: int, row: int, given: 
 
 @inner
 def _promise(
-    t: Tables, promises: Table, promised: Table, entry: int, key: int, now: int, stamp: int, starts: Any, start_at:
+    at: Any, promises: Table, promised: Table, entry: int, key: int, now: int, stamp: int, starts: Any, start_at:
     int, start_count: int, start_rows: Ints, due: Ints, due_index: Ints, freed: Ints, freed_row: Ints,
 ) -> None:  # fmt: skip
     """Promise the first waiting job its rows: the earliest release at which enough rows fit, counting every release up
     to and including it, and on it the rows that come free latest. counts = [promises, promised rows]."""
+    t = tables(at)
     class_id = t.buckets[t.entries[entry, E_BUCKET], B_CLASS]
     shape = t.classes[class_id, C_SHAPE]
     nodes = t.classes[class_id, C_NODES]
@@ -263,18 +245,29 @@ def _promise(
     fit = t.shapes[shape, S_FIT]
     newly = 0
     shadow = now if fit >= nodes else -1
+    # Few releases are walked in the order of time; on a big cluster the kept instants of the shape are asked instead.
+    line = -1
+    may_keep = t.meta[M_ROWS] >= FEW_ROWS and start_count <= FEW_STARTS and shadow != now
+    if may_keep and line_of(t, shape) >= 0:
+        line = ready_line(t, shape, starts, start_at, start_count, start_rows, now, t.scratch[8], t.scratch[9])
+    looked = 0
     depth = tree_descend(t.ends, t.meta[M_END_ROOT], t.path, 0)
     taken = 0
-    while shadow != now:
-        at = INF
+    while shadow != now and line < 0:
+        if looked >= WALK and may_keep:
+            line = ready_line(t, shape, starts, start_at, start_count, start_rows, now, t.scratch[8], t.scratch[9])
+            may_keep = False
+            if line >= 0:
+                break
+        instant = INF
         from_tree = False
         if depth > 0:
-            at = max(t.ends[t.path[depth - 1], T_KEY], now + 1)
+            instant = max(t.ends[t.path[depth - 1], T_KEY], now + 1)
             from_tree = True
-        if taken < fresh and max(due[taken], now + 1) < at:
-            at = max(due[taken], now + 1)
+        if taken < fresh and max(due[taken], now + 1) < instant:
+            instant = max(due[taken], now + 1)
             from_tree = False
-        if at >= INF or (shadow >= 0 and at > shadow):
+        if instant >= INF or (shadow >= 0 and instant > shadow):
             break
         if from_tree:
             run = t.path[depth - 1]
@@ -283,8 +276,9 @@ def _promise(
             piece = t.runs[run, R_PIECE]
             while piece >= 0:
                 row = t.pieces[piece, P_ROW]
+                looked += 1
                 if _release(t, resources, cset, shape, row, given, stamp):
-                    freed[newly] = at
+                    freed[newly] = instant
                     freed_row[newly] = row
                     newly += 1
                 piece = t.pieces[piece, P_NEXT]
@@ -295,11 +289,14 @@ def _promise(
             for i in range(start["row_offset"], start["row_offset"] + start["row_count"]):
                 row = start_rows[i]
                 if _release(t, resources, cset, shape, row, given, stamp):
-                    freed[newly] = at
+                    freed[newly] = instant
                     freed_row[newly] = row
                     newly += 1
         if shadow < 0 and fit + newly >= nodes:
-            shadow = at
+            shadow = instant
+    if line >= 0:
+        newly = enough_ready(t, line, nodes - fit, now, freed, freed_row)
+        shadow = freed[newly - 1] if newly > 0 else -1
     found = 0
     if shadow >= 0:
         promises[mine, V_KIND] = KIND_PROMISE
@@ -335,8 +332,12 @@ def _promise(
     promises[mine, V_NODES] = found
     for i in range(offset, offset + found):
         row = promised[i, Q_ROW]
+        if line >= 0 and shadow >= 0:
+            project_row(
+                t, row, shadow, stamp, starts, start_at, start_count, start_rows, now, t.scratch[8], t.scratch[9]
+            )
         promised[i, Q_PROMISE] = mine
-        t.rows[row, W_PROMISED] = i
+        promise_row(t, row, i)
         for r in range(resources):
             there = t.projected[row, r] if t.rows[row, W_STAMP] == stamp and shadow >= 0 else t.free[row, r]
             promised[i, Q_EXTRA + r] = there - t.request[r, shape]
@@ -402,14 +403,13 @@ def _close_if_strict(t: Tables, entry: int, stamp: int) -> None:
 
 
 @inner
-def _keep_promises(t: Tables, promises: Table, promised: Table, now: int, stamp: int) -> int:
+def _keep_promises(at: Any, promises: Table, promised: Table, now: int, stamp: int) -> int:
     """Copy the promises that still stand; the others are listed in scratch[7]. Returns how many are given up.
 
     Given up: what changed under it, what is due, and a claim whose time has come.
     """
+    t = tables(at)
     dropped = 0
-    for i in range(t.meta[M_PROMISED]):
-        t.rows[t.reserved[i, Q_ROW], W_PROMISED] = -1
     for k in range(t.meta[M_RESERVATIONS]):
         kind = t.reservations[k, V_KIND]
         entry = t.reservations[k, V_ENTRY]
@@ -422,6 +422,8 @@ def _keep_promises(t: Tables, promises: Table, promised: Table, now: int, stamp:
         if drop:
             t.scratch[7, dropped] = k
             dropped += 1
+            for i in range(t.reservations[k, V_ROW], t.reservations[k, V_ROW] + t.reservations[k, V_NODES]):
+                promise_row(t, t.reserved[i, Q_ROW], -1)
             continue
         mine = t.counts[0]
         copy_record(promises, mine, t.reservations, k)
@@ -431,7 +433,7 @@ def _keep_promises(t: Tables, promises: Table, promised: Table, now: int, stamp:
         for i in range(t.reservations[k, V_ROW], t.reservations[k, V_ROW] + t.reservations[k, V_NODES]):
             copy_record(promised, t.counts[1], t.reserved, i)
             promised[t.counts[1], Q_PROMISE] = mine
-            t.rows[t.reserved[i, Q_ROW], W_PROMISED] = t.counts[1]
+            promise_row(t, t.reserved[i, Q_ROW], t.counts[1])
             t.counts[1] += 1
         t.counts[0] += 1
     return dropped
@@ -448,13 +450,14 @@ def _seek_unstarted(t: Tables, tree: Table, root: int, key: int, seq: int, tie: 
 
 @inner
 def _refresh(
-    t: Tables, promises: Table, promised: Table, size: int, only: int, lane: int, key: int, seq: int, tie: int,
+    at: Any, promises: Table, promised: Table, size: int, only: int, lane: int, key: int, seq: int, tie: int,
     fresh_only: bool, dropped: int, now: int, stamp: int, block_stamp: int, closed_stamp: int,
 ) -> int:  # fmt: skip
     """Put candidates at or after a place of the order on the heap: of all buckets (`only` < 0), or the top's next.
 
     Returns the size of the heap.
     """
+    t = tables(at)
     mode = t.meta[M_BACKFILL]
     if only < 0:
         size = 0
@@ -582,7 +585,7 @@ def cycle(
         pass_wake = t.meta[M_EPOCH]
         pass_inserts = t.meta[M_INSERTS]
         full = t.meta[M_DIRTY] != 0 or t.meta[M_PARKING] == 0 or t.meta[M_PARKED_WAKE] < t.meta[M_WAKE]
-        dropped = _keep_promises(t, promises, promised, now, stamp)
+        dropped = _keep_promises(at, promises, promised, now, stamp)
         replans = t.meta[M_DIRTY] != 0 or dropped > 0
         lane = 0
         key = LOWEST
@@ -603,7 +606,7 @@ def cycle(
     only = -1
     while True:
         size = _refresh(
-            t, promises, promised, size, only, lane, key, seq, tie, not full, dropped, now, stamp, block_stamp,
+            at, promises, promised, size, only, lane, key, seq, tie, not full, dropped, now, stamp, block_stamp,
             closed_stamp,
         )  # fmt: skip
         if size == 0:
@@ -649,7 +652,7 @@ def cycle(
             found = 0
             if t.shapes[shape, S_FIT] >= nodes:
                 found = choose(
-                    t,
+                    at,
                     promises,
                     promised,
                     t.counts[1],
@@ -664,6 +667,7 @@ def cycle(
                 )
             if found < nodes:
                 refused = True
+                settle_counts(t)
                 # Rows that fit, not rows passed over: the place where a search begins is remembered, work must not
                 # depend on it, or equal inputs would be cut into unequal slices.
                 t.ticks[TICK_WORK] += t.shapes[shape, S_FIT]
@@ -683,7 +687,7 @@ def cycle(
             start["entry"] = entry
             for i in range(row_at + used, row_at + used + nodes):
                 row = start_rows[i]
-                take_row(t, row, shape)
+                take_later(t, row, shape)
                 place = t.rows[row, W_PROMISED]
                 if place >= 0:
                     block_stamp += 1
@@ -707,6 +711,8 @@ def cycle(
         if task == tasks:
             t.entries[entry, E_STAMP] = stamp
         tie = t.entries[entry, E_FIRST] + 1
+        if refused:
+            settle_counts(t)
         if (refused or lacking >= 0) and t.queues[queue, Y_STRICT] != 0:
             t.queues[queue, Y_CLOSED_STAMP] = stamp
             only = -1
@@ -725,7 +731,7 @@ def cycle(
         elif refused and not closed:
             t.entries[entry, E_STAMP] = stamp
             _promise(
-                t,
+                at,
                 promises,
                 promised,
                 entry,
@@ -766,13 +772,15 @@ def cycle(
             for i in range(row_at + starts[k]["row_offset"], row_at + starts[k]["row_offset"] + starts[k]["row_count"]):
                 for r in range(t.meta[M_RESOURCES]):
                     t.free[start_rows[i], r] += t.request[r, shape]
+                touch(t, start_rows[i])
+        forget_lags(t)
         for s in range(t.meta[M_SHAPES]):
             t.shapes[s, S_FIT] = fit_before[s]
     if replans:
         for i in range(t.counts[1]):
-            t.rows[promised[i, Q_ROW], W_PROMISED] = -1
+            promise_row(t, promised[i, Q_ROW], -1)
         for i in range(t.meta[M_PROMISED]):
-            t.rows[t.reserved[i, Q_ROW], W_PROMISED] = i
+            promise_row(t, t.reserved[i, Q_ROW], i)
     replans = replans or promised_changed
     wake = min(next_timer(t), t.meta[M_NEXT_EDGE])
     for k in range(t.counts[0]):

@@ -21,6 +21,7 @@ SOURCES: Final = (
     "memory",
     "treap",
     "tables",
+    "sorting",
     "touching",
     "rows",
     "reach",
@@ -29,6 +30,7 @@ SOURCES: Final = (
     "pending",
     "running",
     "placing",
+    "releases",
     "easy",
     "timelines",
     "conservative",
@@ -66,6 +68,16 @@ def inner(function: _Function) -> _Function:
     No reference counts (`_nrt`): kernels allocate nothing, and without them compiling takes half the time.
     """
     compiled: Any = _njit(error_model="numpy", _nrt=False)(function)
+    return cast(_Function, compiled)
+
+
+def inlined(function: _Function) -> _Function:
+    """Like `inner`, and always a part of its callers: for what is done for each row.
+
+    A call that is not inlined hands over a view of every table, some 300 words. What is too long to be inlined and yet
+    called often takes the block of addresses and makes its own views.
+    """
+    compiled: Any = _njit(error_model="numpy", _nrt=False, forceinline=True)(function)
     return cast(_Function, compiled)
 
 

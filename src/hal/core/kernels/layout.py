@@ -153,6 +153,7 @@ S_OPEN_STAMP: Final = 13  # scratch
 S_OPEN: Final = 14  # scratch: it competes with a promise that this pass gives up
 S_LINE: Final = 15  # scratch: 1 + its line of first intervals
 S_REACH: Final = 16  # scratch: COUNT_REACH when its reachable rows were written down
+S_FOLLOWED: Final = 17  # scratch: its best rows are as of this place in the list of touched rows, -1 = never
 SHAPE_SIZE: Final = 18
 
 # --- running attempts ------------------------------------------------------------------------------------------------
@@ -192,7 +193,9 @@ W_STALE: Final = 6  # scratch: its timeline must be built anew
 W_LATE: Final = 7  # scratch: its timeline was built while an attempt on it outlived its plan
 W_MERGED: Final = 8  # scratch: points of its timeline were merged
 W_EVENT: Final = 9  # the epoch of the last event by which something came free on it
-ROW_SIZE: Final = 10
+W_LAGS: Final = 10  # scratch: 1 = shapes count it by the amounts in `counted` still
+W_UNREADY: Final = 11  # scratch: kept instants of the row must be looked for again
+ROW_SIZE: Final = 12
 
 ROW_GONE: Final = 0
 ROW_UP: Final = 1
@@ -326,6 +329,10 @@ COUNT_FREED: Final = 11  # rows that came free in this cycle
 COUNT_REACH: Final = 12  # counts the changes of rows that could be used
 COUNTS: Final = 16
 
+# --- lines of instants at which rows come to fit (scratch) ----------------------------------------------------------
+READY_SHAPE: Final = 0  # 1 + the shape, 0 = none
+READY_USED: Final = 1  # tick when it was last asked for
+
 # --- policies as numbers ---------------------------------------------------------------------------------------------
 ORDER_FCFS: Final = 0
 ORDER_SJF: Final = 1
@@ -358,7 +365,12 @@ BAD_ROW: Final = 18
 # --- scratch ticks ----------------------------------------------------------------------------------------------------
 TICK: Final = 0  # last stamp given out
 TICK_WORK: Final = 1  # work of the running cycle
-TICKS: Final = 4
+TICK_LAGS: Final = 4  # rows in the list of those whose counts lag behind
+TICK_TOUCHED: Final = 5  # rows ever written to the list of touched ones
+TICK_MIRROR: Final = 6  # 1 = the float columns say what the rows say
+TICK_READY: Final = 7  # 1 = instants at which rows come to fit are kept
+TICK_UNREADY: Final = 8  # rows in the list of those to be looked at again
+TICKS: Final = 12
 
 # --- why a job did not start -----------------------------------------------------------------------------------------
 REASON_RESOURCES: Final = 1

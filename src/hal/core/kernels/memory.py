@@ -21,6 +21,8 @@ Ints = NDArray[np.int64]
 Table = NDArray[np.int64]
 Allowed = NDArray[np.int8]
 Amounts = NDArray[np.float64]
+Floats = NDArray[np.float32]
+Narrow = NDArray[np.int32]
 
 
 class Tables(NamedTuple):
@@ -72,6 +74,18 @@ class Tables(NamedTuple):
     lines: Table
     line_begin: Table
     line_end: Table
+    lagging: Ints
+    counted: Table
+    differ: Table
+    spare: Floats
+    per_unit: Floats
+    best: Table
+    touched: Ints
+    block_touched: Ints
+    value: Narrow
+    ready: Table
+    ready_of: Table
+    unready: Ints
 
 
 types: Any = _numba_types
@@ -96,16 +110,20 @@ def address_block(tables: Tables) -> Any:
 
 _LINES: Final = (
     "meta", "job_index", "bucket_index", "active", "run_index", "path", "counts", "ticks", "owner_ledgers", "stale",
-    "freed", "late", "row_log",
+    "freed", "late", "row_log", "lagging", "touched", "block_touched", "value", "unready",
 )  # fmt: skip
-
-
-_OTHER_TYPES: Final = {"allowed": types.int8, "share_use": types.float64, "charge": types.float64}
+_OTHER_TYPES: Final = {
+    "allowed": types.int8,
+    "share_use": types.float64,
+    "charge": types.float64,
+    "spare": types.float32,
+    "per_unit": types.float32,
+    "value": types.int32,
+}
 
 
 def _array_type(name: str) -> Any:
-    dtype = _OTHER_TYPES.get(name, types.int64)
-    return types.Array(dtype, 1 if name in _LINES else 2, "C")
+    return types.Array(_OTHER_TYPES.get(name, types.int64), 1 if name in _LINES else 2, "C")
 
 
 def _same(at: Any) -> Tables:

@@ -96,7 +96,7 @@ from hal.core.kernels.memory import Tables, tables
 from hal.core.kernels.shares import bucket_offset, order_key
 from hal.core.kernels.tables import drop_hashed, find_one, find_two, give_slot, move_hashed, put_hashed, take_slot
 from hal.core.kernels.touching import free_promise, overtake
-from hal.core.kernels.treap import tree_first, tree_insert, tree_node, tree_remove
+from hal.core.kernels.treap import tree_before, tree_first, tree_insert, tree_node, tree_remove
 
 Ints = NDArray[np.int64]
 
@@ -170,8 +170,8 @@ def enter_bucket(t: Tables, slot: int) -> None:
         t.buckets[bucket, B_ACTIVE] = t.meta[M_ACTIVE]
         t.active[t.meta[M_ACTIVE]] = bucket
         t.meta[M_ACTIVE] += 1
-    else:
-        t.buckets[bucket, B_HEAD] = tree_first(t.rank, t.buckets[bucket, B_ROOT])
+    elif tree_before(t.rank, slot, head):
+        t.buckets[bucket, B_HEAD] = slot
     t.buckets[bucket, B_COUNT] += 1
     t.meta[M_INSERTS] += 1
     t.buckets[bucket, B_INSERT] = t.meta[M_INSERTS]

@@ -2,10 +2,14 @@
 
 Pure. A row that is promised from t on may be used until t (short work uses such rows first), and by longer work only
 out of what is left beyond the promise. Free amounts only shrink inside a cycle, so first-fit goes on where the shape's
-last search began to fit. O(rows looked at x resources). Source of the reservation rule: Lifka, JSSPP 1995 (EASY).
+last search began to fit: O(rows) a shape and cycle. Scored: each shape keeps the best row of each block of rows and
+follows the rows that were touched since it last looked: O(rows / BLOCK + touched blocks x BLOCK) a decision.
+Source of the reservation rule: Lifka, JSSPP 1995 (EASY).
 """
 
 from __future__ import annotations
+
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,26 +30,39 @@ from hal.core.kernels.layout import (
     S_BLOCKED,
     S_CSET,
     S_FIT,
+    S_FOLLOWED,
     S_FROM,
     S_FROM_NOW,
     S_FROM_STAMP,
     S_SCORES,
     S_UNTIL,
+    TICK_MIRROR,
+    TICK_TOUCHED,
     TICK_WORK,
     V_KIND,
     V_START,
     W_PROMISED,
 )
-from hal.core.kernels.memory import Tables
-from hal.core.kernels.rows import fits
+from hal.core.kernels.memory import Tables, tables
+from hal.core.kernels.rows import BLOCK, BLOCK_BITS, HIDDEN, ONE, TOUCHED, build_mirror, fits, promise_row
 from hal.core.kernels.treap import Table
 
 Ints = NDArray[np.int64]
 
-TIER_SHORT = 0
-TIER_FREE = 1
-TIER_EXTRA = 2
-SCORE_ONE = 1_000_000
+SCORE_ONE: Final = 1_000_000
+ROW_BITS: Final = 32
+LAST_ROW: Final = (1 << ROW_BITS) - 1
+ONE_BY_ONE: Final = 64
+"""So many touched rows are looked at one by one; beyond that a pass over their blocks is cheaper."""
+ERROR: Final = 8
+"""How far `spare` less a request may be from the exact share, in parts of ONE: roundings to 24 bits of both, of the
+inverse and of their product are 5."""
+MARGIN: Final = 64
+"""Rows within this of the least are looked at exactly: two errors of the least, two of the row, 17 for a millionth."""
+MOST_ASKED: Final = np.float32(8 * ONE)
+CHOSEN: Final = 1 << 40
+"""In W_PROMISED while a gang's rows are chosen: this one is."""
+assert TOUCHED >= ONE_BY_ONE
 
 
 @inner
@@ -159,61 +176,212 @@ def tightness(t: Tables, row: int, shape: int, resources: int) -> int:
 
 
 @inner
-def _best_scored(
-    t: Tables, promises: Table, promised: Table, shape: int, nodes: int, end: int, out: Ints, offset: int,
-    rank_scratch: Ints,
+def _score(t: Tables, row: int, shape: int, resources: int) -> int:
+    """How good a row that holds the request is, in millionths: higher is better."""
+    if t.meta[M_PLACEMENT] == PLACE_BEST:
+        return tightness(t, row, shape, resources)
+    return int(t.scores[t.shapes[shape, S_SCORES], row])
+
+
+@inner
+def _rank(t: Tables, row: int, shape: int, resources: int) -> int:
+    """Score and row as one number, higher is better; -1 where the request does not fit or the row is promised."""
+    if (
+        t.allowed[t.shapes[shape, S_CSET], row] == 0
+        or t.rows[row, W_PROMISED] >= 0
+        or not fits(t, t.free, row, shape, resources)
+    ):
+        return -1
+    return (_score(t, row, shape, resources) << ROW_BITS) + LAST_ROW - row
+
+
+@inner
+def _spare_of_block(t: Tables, shape: int, first: int, count: int, resources: int) -> int:
+    """Fill `value` with about what would be left of each row's tightest wanted resource, in parts of ONE; below -ERROR
+    it cannot fit. Returns the least of those that may fit. One branch-free pass over float32 columns for each resource.
+    """
+    value = t.value[:count]
+    admitted = t.allowed[t.shapes[shape, S_CSET], first : first + count]
+    for k in range(count):
+        value[k] = ONE if admitted[k] != 0 else HIDDEN
+    for r in range(resources):
+        asked = np.float32(t.request[r, shape])
+        if t.request[r, shape] > 0:
+            spare = t.spare[r, first : first + count]
+            per_unit = t.per_unit[r, first : first + count]
+            for k in range(count):
+                left = np.int32(spare[k] - min(asked * per_unit[k], MOST_ASKED))
+                value[k] = min(value[k], left)
+    least = np.int32(2 * ONE)
+    for k in range(count):
+        least = min(least, value[k] if value[k] >= -ERROR else np.int32(2 * ONE))
+    return int(least)
+
+
+@inner
+def _best_of_block(at: Any, shape: int, block: int) -> int:
+    """The best rank of a block's rows, -1 when none fits.
+
+    Best-fit looks exactly only at rows that float32 cannot tell from the best one; where the best by float32 does not
+    fit exactly, at all of them. A plugin's scores are given for each row.
+    """
+    t = tables(at)
+    resources = t.meta[M_RESOURCES]
+    first = block << BLOCK_BITS
+    count = min(BLOCK, t.meta[M_ROWS] - first)
+    best = -1
+    if t.meta[M_PLACEMENT] == PLACE_BEST:
+        least = _spare_of_block(t, shape, first, count, resources)
+        if least > ONE:
+            return -1
+        sure = False
+        alike = -1
+        for k in range(count):
+            if t.value[k] > least + MARGIN or t.value[k] < -ERROR:
+                continue
+            row = first + k
+            # An empty cluster is full of equals, and the first of them is the better one.
+            same = alike >= 0
+            for r in range(resources):
+                same = same and t.free[row, r] == t.free[alike, r] and t.capacity[row, r] == t.capacity[alike, r]
+            if same:
+                continue
+            rank = _rank(t, row, shape, resources)
+            if rank >= 0:
+                alike = row
+                sure = sure or t.value[k] <= least + 2 * ERROR
+                best = max(best, rank)
+        if sure:
+            return best
+    for row in range(first, first + count):
+        best = max(best, _rank(t, row, shape, resources))
+    return best
+
+
+@inner
+def _follow(at: Any, shape: int) -> None:
+    """Bring a shape's best rows up to date: after few touched rows by looking at each, else block by block."""
+    t = tables(at)
+    place = t.ticks[TICK_TOUCHED]
+    seen = t.shapes[shape, S_FOLLOWED]
+    if seen == place:
+        return
+    t.shapes[shape, S_FOLLOWED] = place
+    resources = t.meta[M_RESOURCES]
+    if seen < 0 or place - seen > ONE_BY_ONE:
+        for block in range((t.meta[M_ROWS] + BLOCK - 1) >> BLOCK_BITS):
+            if seen < 0 or t.block_touched[block] >= seen:
+                t.best[shape, block] = _best_of_block(at, shape, block)
+        return
+    for k in range(seen, place):
+        row = t.touched[k & (TOUCHED - 1)]
+        block = row >> BLOCK_BITS
+        rank = _rank(t, row, shape, resources)
+        there = t.best[shape, block]
+        if rank > there:
+            t.best[shape, block] = rank
+        elif rank < there and LAST_ROW - (there & LAST_ROW) == row:
+            t.best[shape, block] = _best_of_block(at, shape, block)
+
+
+@inner
+def _free_scored(at: Any, shape: int, nodes: int, out: Ints, offset: int, found: int) -> int:
+    """Add the best rows that are promised to nobody: each the best of the blocks' best, then its block without it."""
+    t = tables(at)
+    _follow(at, shape)
+    begin = found
+    while found < nodes:
+        best = -1
+        for block in range((t.meta[M_ROWS] + BLOCK - 1) >> BLOCK_BITS):
+            best = max(best, t.best[shape, block])
+        if best < 0:
+            break
+        row = LAST_ROW - (best & LAST_ROW)
+        out[offset + found] = row
+        found += 1
+        if found < nodes:
+            promise_row(t, row, CHOSEN)
+            t.best[shape, row >> BLOCK_BITS] = _best_of_block(at, shape, row >> BLOCK_BITS)
+    for i in range(offset + begin, offset + found):
+        if t.rows[out[i], W_PROMISED] == CHOSEN:
+            promise_row(t, out[i], -1)
+    return found
+
+
+@inner
+def _promised_scored(
+    at: Any, promises: Table, promised: Table, promised_rows: int, shape: int, nodes: int, end: int, out: Ints,
+    offset: int, found: int, short: bool, rank_scratch: Ints,
 ) -> int:  # fmt: skip
-    """The `nodes` rows of least (tier, -score, row), kept sorted while all rows are looked at."""
+    """Add promised rows, best first: those that are promised from `end` on only (`short`), or with room beside."""
+    t = tables(at)
     resources = t.meta[M_RESOURCES]
     cset = t.shapes[shape, S_CSET]
-    best = t.meta[M_PLACEMENT] == PLACE_BEST
-    found = 0
-    for row in range(t.meta[M_ROWS]):
-        if t.allowed[cset, row] == 0 or not fits(t, t.free, row, shape, resources):
+    begin = found
+    for place in range(promised_rows):
+        promise = promised[place, Q_PROMISE]
+        if (promises[promise, V_KIND] == KIND_PROMISE and end <= promises[promise, V_START]) != short:
             continue
-        place = t.rows[row, W_PROMISED]
-        tier = TIER_FREE
-        if place >= 0:
-            promise = promised[place, Q_PROMISE]
-            if promises[promise, V_KIND] == KIND_PROMISE and end <= promises[promise, V_START]:
-                tier = TIER_SHORT
-            elif has_extra(t, promised, place, shape, resources):
-                tier = TIER_EXTRA
-            else:
-                continue
-        if best:
-            score = tightness(t, row, shape, resources)
-        else:
-            score = t.scores[t.shapes[shape, S_SCORES], row]
-        rank = tier * 4 * SCORE_ONE - score
-        at = found
+        row = promised[place, Q_ROW]
+        if (
+            t.allowed[cset, row] == 0
+            or not fits(t, t.free, row, shape, resources)
+            or not (short or has_extra(t, promised, place, shape, resources))
+        ):
+            continue
+        rank = (_score(t, row, shape, resources) << ROW_BITS) + LAST_ROW - row
+        to = found
         if found == nodes:
-            if rank >= rank_scratch[nodes - 1]:
+            if rank <= rank_scratch[nodes - 1]:
                 continue
-            at = nodes - 1
+            to = nodes - 1
         else:
             found += 1
-        while at > 0 and rank_scratch[at - 1] > rank:
-            rank_scratch[at] = rank_scratch[at - 1]
-            out[offset + at] = out[offset + at - 1]
-            at -= 1
-        rank_scratch[at] = rank
-        out[offset + at] = row
-    t.ticks[TICK_WORK] += t.meta[M_ROWS]
+        while to > begin and rank_scratch[to - 1] < rank:
+            rank_scratch[to] = rank_scratch[to - 1]
+            out[offset + to] = out[offset + to - 1]
+            to -= 1
+        rank_scratch[to] = rank
+        out[offset + to] = row
+    return found
+
+
+@inner
+def _best_scored(
+    at: Any, promises: Table, promised: Table, promised_rows: int, shape: int, nodes: int, end: int, out: Ints,
+    offset: int, rank_scratch: Ints,
+) -> int:  # fmt: skip
+    """The best rows: first those whose promise begins after `end`, then the ones promised to nobody, then the rest."""
+    t = tables(at)
+    t.ticks[TICK_WORK] += (t.meta[M_ROWS] + BLOCK - 1) >> BLOCK_BITS
+    if t.ticks[TICK_MIRROR] == 0:
+        build_mirror(t)
+    found = 0
+    if promised_rows > 0:
+        found = _promised_scored(
+            at, promises, promised, promised_rows, shape, nodes, end, out, offset, 0, True, rank_scratch
+        )
+    if found < nodes:
+        found = _free_scored(at, shape, nodes, out, offset, found)
+    if found < nodes and promised_rows > 0:
+        found = _promised_scored(
+            at, promises, promised, promised_rows, shape, nodes, end, out, offset, found, False, rank_scratch
+        )
     return found
 
 
 @inner
 def choose(
-    t: Tables, promises: Table, promised: Table, promised_rows: int, shape: int, nodes: int, end: int, out: Ints,
+    at: Any, promises: Table, promised: Table, promised_rows: int, shape: int, nodes: int, end: int, out: Ints,
     offset: int, rank_scratch: Ints, stamp: int, settled: bool,
 ) -> int:  # fmt: skip
     """Write up to `nodes` distinct rows into out[offset:]; the attempt can start when the result equals `nodes`.
 
     `end` is its planned end; `settled` says that nothing was started yet in this cycle.
     """
+    t = tables(at)
     if t.meta[M_PLACEMENT] == PLACE_FIRST:
         return _first_fit(
             t, promises, promised, promised_rows, shape, nodes, min(end, INF), out, offset, stamp, settled
         )
-    return _best_scored(t, promises, promised, shape, nodes, min(end, INF), out, offset, rank_scratch)
+    return _best_scored(at, promises, promised, promised_rows, shape, nodes, min(end, INF), out, offset, rank_scratch)

@@ -99,6 +99,7 @@ from hal.core.kernels.layout import (
     R_WALL,
     S_CSET,
     T_TIE,
+    TICK_READY,
     V_CLASS,
     V_DIRTY,
     V_ENTRY,
@@ -106,7 +107,6 @@ from hal.core.kernels.layout import (
     V_KEY,
     W_ATTEMPTS,
     W_PIECES,
-    W_PROMISED,
     WHERE_BUCKET,
 )
 from hal.core.kernels.ledgers import charge_since, settle_ledgers
@@ -120,7 +120,7 @@ from hal.core.kernels.pending import (
     new_entry,
     settle,
 )
-from hal.core.kernels.rows import fits, give_row, take_row
+from hal.core.kernels.rows import fits, give_row, look_again, promise_row, settle_counts, take_later, take_row
 from hal.core.kernels.shares import NOMINAL_MS, charge_shares, order_key, take_turn
 from hal.core.kernels.tables import copy_record, drop_hashed, find_one, find_two, give_slot, put_hashed, take_slot
 from hal.core.kernels.touching import free_replaced, free_row, free_run, make_stale, pass_over
@@ -175,8 +175,9 @@ def _open_run(
 
 
 @inner
-def _charge(t: Tables, bucket: int, wall: int, planned: int, now: int) -> int:
+def _charge(at: Any, bucket: int, wall: int, planned: int, now: int) -> int:
     """Charge an assumed start to its ledgers and shares. Returns the ms that shares were charged for."""
+    t = tables(at)
     charge_since(t, bucket, wall, now, 1)
     take_turn(t, bucket)
     charged = planned if planned < INF else NOMINAL_MS
@@ -237,8 +238,9 @@ def mark_row(t: Tables, row: int) -> None:
 
 
 @inner
-def _close_run(t: Tables, run: int, ended: int) -> None:
+def _close_run(at: Any, run: int, ended: int) -> None:
     """Give back a run's rows, its slot, what it holds of ledgers, and what it was charged for beyond `ended`."""
+    t = tables(at)
     bucket = t.runs[run, R_BUCKET]
     shape = t.classes[t.buckets[bucket, B_CLASS], C_SHAPE]
     settle_ledgers(t, bucket, t.runs[run, R_WALL], t.runs[run, R_START], ended)
@@ -295,7 +297,7 @@ def assume(
             if slot >= 0 and t.entries[slot, E_RESERVED] == k:
                 t.entries[slot, E_RESERVED] = -1
         for i in range(t.meta[M_PROMISED]):
-            t.rows[t.reserved[i, Q_ROW], W_PROMISED] = -1
+            promise_row(t, t.reserved[i, Q_ROW], -1)
         t.meta[M_RESERVATIONS] = 0
         t.meta[M_PROMISED] = 0
     for k in range(starts.shape[0]):
@@ -321,14 +323,14 @@ def assume(
             t.entries[slot, E_ELIGIBLE],
             count,
             t.entries[slot, E_DEADLINE],
-            _charge(t, bucket, t.entries[slot, E_WALL], t.entries[slot, E_PLANNED], now),
+            _charge(at, bucket, t.entries[slot, E_WALL], t.entries[slot, E_PLANNED], now),
         )
         shape = t.classes[t.buckets[bucket, B_CLASS], C_SHAPE]
         last = -1
         for i in range(start["row_offset"], start["row_offset"] + count):
             row = start_rows[i]
             last = _add_piece(t, run, last, row)
-            take_row(t, row, shape)
+            take_later(t, row, shape)
         t.meta[M_PENDING] -= 1
         t.entries[slot, E_FIRST] += 1
         t.entries[slot, E_TASKS] -= 1
@@ -340,6 +342,7 @@ def assume(
             t.rank[slot, T_TIE] += 1
             if t.meta[M_BY_TIME] == 1:
                 t.by_time[slot, T_TIE] += 1
+    settle_counts(t)
     if replans:
         for k in range(promises.shape[0]):
             slot = promises[k, V_ENTRY]
@@ -352,7 +355,7 @@ def assume(
         for i in range(promised.shape[0]):
             copy_record(t.reserved, i, promised, i)
             if t.meta[M_BACKFILL] != BACKFILL_CONSERVATIVE:
-                t.rows[promised[i, Q_ROW], W_PROMISED] = i
+                promise_row(t, promised[i, Q_ROW], i)
         t.meta[M_PROMISED] = promised.shape[0]
         t.meta[M_RESERVATIONS] = promises.shape[0]
         dirty = 1 if wake > pass_wake else 0
@@ -447,7 +450,7 @@ def end(at: Any, gone: Any) -> int:
                 t.runs[run, R_DEADLINE],
             )
             settle(t, slot)
-        _close_run(t, run, row["ended_ms"] if row["ended_ms"] > 0 else t.meta[M_CLOCK])
+        _close_run(at, run, row["ended_ms"] if row["ended_ms"] > 0 else t.meta[M_CLOCK])
     t.meta[M_VERSION] += 1
     return OK
 
@@ -512,7 +515,7 @@ def refuse(at: Any, gone: Any, new_attempt: int) -> int:
             settle(t, slot)
         else:
             t.meta[M_INSERTS] += 1
-        _close_run(t, run, t.runs[run, R_START])
+        _close_run(at, run, t.runs[run, R_START])
     mark_dirty(t)
     t.meta[M_VERSION] += 1
     return OK
@@ -568,7 +571,7 @@ def adopt(at: Any, adopted: Any, adopted_rows: Ints, class_ids: Ints, owner_ids:
             row["submit_ms"],
             row["row_count"],
             deadline,
-            _charge(t, bucket, wall, planned, row["start_ms"]),
+            _charge(at, bucket, wall, planned, row["start_ms"]),
         )
         shape = t.classes[t.buckets[bucket, B_CLASS], C_SHAPE]
         last = -1
@@ -610,6 +613,10 @@ def retime(at: Any, slots: Ints, changed: Table) -> int:
         end_ms = min(t.runs[run, R_START] + t.runs[run, R_PLANNED], INF)
         if end_ms != t.runs[run, R_END]:
             free_run(t, run)
+            piece = t.runs[run, R_PIECE]
+            while piece >= 0 and t.ticks[TICK_READY] == 1:
+                look_again(t, t.pieces[piece, P_ROW])
+                piece = t.pieces[piece, P_NEXT]
             if t.runs[run, R_END] < INF:
                 t.meta[M_END_ROOT] = tree_remove(t.ends, t.meta[M_END_ROOT], run, t.path)
             t.runs[run, R_END] = end_ms

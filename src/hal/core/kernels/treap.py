@@ -51,7 +51,8 @@ def tree_node(tree: Table, slot: int, key: int, seq: int, tie: int, wall: int) -
 
 
 @inner
-def _before(tree: Table, a: int, b: int) -> bool:
+def tree_before(tree: Table, a: int, b: int) -> bool:
+    """Whether node a comes before node b."""
     if tree[a, T_KEY] != tree[b, T_KEY]:
         return bool(tree[a, T_KEY] < tree[b, T_KEY])
     if tree[a, T_SEQ] != tree[b, T_SEQ]:
@@ -62,6 +63,9 @@ def _before(tree: Table, a: int, b: int) -> bool:
 @inner
 def _renew(tree: Table, node: int) -> None:
     least = tree[node, T_WALL]
+    if least == 0:  # nothing is less: a tree without walltimes need not look at the children
+        tree[node, T_MIN] = 0
+        return
     child = tree[node, T_LEFT]
     if child >= 0 and tree[child, T_MIN] < least:
         least = tree[child, T_MIN]
@@ -83,7 +87,7 @@ def tree_insert(tree: Table, root: int, node: int, path: NDArray[np.int64]) -> i
         if wall < tree[at, T_MIN]:
             tree[at, T_MIN] = wall
         parent = at
-        right = _before(tree, at, node)
+        right = tree_before(tree, at, node)
         at = tree[at, T_RIGHT] if right else tree[at, T_LEFT]
     # Split what is below into the nodes before and after; the visited nodes are renewed from the bottom.
     depth = 0
@@ -93,7 +97,7 @@ def tree_insert(tree: Table, root: int, node: int, path: NDArray[np.int64]) -> i
         if depth < MAX_DEPTH:
             path[depth] = at
         depth += 1
-        if _before(tree, at, node):
+        if tree_before(tree, at, node):
             if low == node:
                 tree[node, T_LEFT] = at
             else:
@@ -132,7 +136,7 @@ def tree_remove(tree: Table, root: int, node: int, path: NDArray[np.int64]) -> i
     while at != node:
         path[depth] = at
         depth += 1
-        at = tree[at, T_RIGHT] if _before(tree, at, node) else tree[at, T_LEFT]
+        at = tree[at, T_RIGHT] if tree_before(tree, at, node) else tree[at, T_LEFT]
     above = depth
     hang = path[depth - 1] if depth > 0 else -1
     on_right = hang >= 0 and tree[hang, T_RIGHT] == node

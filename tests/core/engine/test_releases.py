@@ -1,0 +1,111 @@
+"""What the first waiting job is promised on a big cluster, from kept instants, is what all releases say."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hal.core.engine import State, apply, cycle
+from hal.core.engine.classes import ClassSpec, OwnerSpec
+from hal.core.engine.events import (
+    END,
+    AttemptsEnded,
+    JobsCancelled,
+    JobsSubmitted,
+    JobsUpdated,
+    NodesChanged,
+    NodeSpec,
+    PlanAssumed,
+    SubmitRows,
+    submit_rows,
+    update_rows,
+)
+from hal.core.engine.invariants import check_invariants
+from hal.core.engine.views import pending, reservations, reserved_rows, rows_of_run, running
+from hal.core.kernels import layout as L
+from hal.core.kernels.releases import FEW_ROWS, WALK
+
+NODES, CORES = 2 * FEW_ROWS, 8
+SMALL = (ClassSpec({"cpu": 1}), ClassSpec({"cpu": 2}), ClassSpec({"cpu": 3}, nodes=2))
+OWNERS = (OwnerSpec(),)
+HEAD = 1_000_000
+
+
+@pytest.mark.parametrize("gang", [1, 5, 100])
+@pytest.mark.parametrize("seed", range(3))
+def test_the_promise_is_that_of_all_releases(gang: int, seed: int) -> None:
+    """Attempts end, are edited and start ahead of a gang of whole nodes: each pass promises it the rows of the formula.
+
+    The formula: the first instant at which enough rows are whole, and of the rows that are whole then the latest ones.
+    """
+    draw = np.random.default_rng(seed)
+    state = State()
+    apply(state, NodesChanged(tuple(NodeSpec(f"n{k}", {"cpu": CORES}) for k in range(NODES))))
+    submit(state, small_jobs(1, 6 * NODES, draw))
+    go(state, 0)
+    apply(state, JobsCancelled(np.unique(pending(state)["job"])))
+    head = submit_rows(1)
+    head["job"] = HEAD
+    apply(state, JobsSubmitted(head, (ClassSpec({"cpu": CORES}, nodes=gang),), OWNERS))
+    go(state, 0)
+    assert int(state.meta[L.M_PIECES]) > WALK
+    for step in range(1, 30):
+        now = 1_000 * step
+        rows = running(state)
+        gone = draw.choice(len(rows), 3, replace=False)
+        ends = np.zeros(3, END)
+        ends["job"], ends["task"], ends["attempt"] = (rows[gone][name] for name in ("job", "task", "attempt"))
+        apply(state, AttemptsEnded(ends))
+        edited = update_rows(1)
+        edited["job"] = running(state)["job"][int(draw.integers(0, len(rows) - 3))]
+        edited["walltime_ms"] = 17 * int(draw.integers(1, 60_000))
+        apply(state, JobsUpdated(edited))
+        if step % 3 == 0:
+            few = small_jobs(HEAD + 10 * step, 3, draw)
+            few["class_index"] = 0  # one core each: as many as came free at least, so that all start ahead of the gang
+            submit(state, few)
+        go(state, now)
+        if HEAD in running(state)["job"]:
+            break
+        promise = reservations(state)[0]
+        start_ms, promised = formula(state, gang, now)
+        assert (int(promise["job"]), int(promise["start_ms"])) == (HEAD, start_ms)
+        assert sorted(reserved_rows(state).tolist()) == sorted(promised)
+        extra = state.reserved[: len(promised), L.Q_EXTRA]
+        assert extra.tolist() == [0] * gang
+    assert gang < 100 or state.ticks[L.TICK_READY] == 1
+    check_invariants(state)
+
+
+def small_jobs(first: int, count: int, draw: np.random.Generator) -> SubmitRows:
+    rows = submit_rows(count)
+    rows["job"] = np.arange(first, first + count)
+    rows["class_index"] = draw.integers(0, len(SMALL), count)
+    rows["walltime_ms"] = 17 * draw.integers(1, 60_000, count)
+    rows["priority"] = 10
+    return rows
+
+
+def submit(state: State, rows: SubmitRows) -> None:
+    apply(state, JobsSubmitted(rows, SMALL, OWNERS))
+
+
+def go(state: State, now: int) -> None:
+    """One pass, assumed."""
+    plan = cycle(state, now)
+    assert plan.cursor is None
+    if plan.changes:
+        apply(state, PlanAssumed(plan))
+
+
+def formula(state: State, gang: int, now: int) -> tuple[int, list[int]]:
+    """When enough rows are whole, and which of them are promised."""
+    whole = np.full(NODES, now)
+    for run in running(state):
+        for row in rows_of_run(state, int(run["run"])):
+            whole[row] = max(whole[row], int(run["end_ms"]), now + 1)
+    latest = sorted(((int(at), row) for row, at in enumerate(whole)))
+    start_ms = latest[gang - 1][0]
+    there = [row for at, row in latest if now < at <= start_ms][::-1][:gang]
+    free = [row for at, row in latest if at == now][::-1]
+    return start_ms, there + free[: gang - len(there)]

@@ -1,0 +1,144 @@
+"""Scored placement follows rows through what happens to them and takes the rows that looking at all would take."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hal.core.engine.applying import apply
+from hal.core.engine.classes import ClassSpec
+from hal.core.engine.config import EngineConfig
+from hal.core.engine.events import NodesChanged, NodeSpec
+from hal.core.engine.state import State
+from hal.core.kernels import layout as L
+from hal.core.kernels.jit import kernel
+from hal.core.kernels.memory import tables
+from hal.core.kernels.placing import SCORE_ONE, choose
+from hal.core.kernels.rows import BLOCK, give_row, promise_row, settle_counts, take_later
+
+NODES = 2 * BLOCK + 40
+CAPACITIES = (
+    {"cpu": 64_000, "memory": 512 << 30, "gpu": 8_000},
+    {"cpu": 48_000, "memory": 384 << 30},
+    {"cpu": 64_000, "memory": 512 << 30, "gpu": 7_999},
+)
+CLASSES = (
+    ClassSpec({"cpu": 8_000, "memory": 64 << 30, "gpu": 1_000}),
+    ClassSpec({"cpu": 8_000, "memory": (64 << 30) + 1}),
+    ClassSpec({"gpu": 2_000}),
+    ClassSpec({"cpu": 64_000, "memory": 512 << 30}),
+    ClassSpec({"cpu": 30_000}, nodes=5),
+    ClassSpec({}),
+)
+
+steps = st.lists(
+    st.tuples(st.sampled_from(("take", "take", "take", "give", "promise", "burst")), st.integers(0, len(CLASSES) - 1)),
+    min_size=1,
+    max_size=25,
+)
+
+
+@kernel
+def _choose(
+    at: Any, promises: Any, promised: Any, promised_rows: int, shape: int, nodes: int, end: int, out: Any
+) -> int:
+    t = tables(at)
+    return choose(at, promises, promised, promised_rows, shape, nodes, end, out, 0, t.scratch[6], 1, False)
+
+
+@kernel
+def _take(at: Any, row: int, shape: int) -> None:
+    t = tables(at)
+    take_later(t, row, shape)
+    settle_counts(t)
+
+
+@kernel
+def _give(at: Any, row: int, shape: int) -> None:
+    give_row(tables(at), row, shape)
+
+
+@kernel
+def _promise(at: Any, row: int, place: int) -> None:
+    promise_row(tables(at), row, place)
+
+
+@pytest.mark.parametrize("capacities", [CAPACITIES[:1], CAPACITIES])
+@given(steps=steps, seed=st.integers(0, 1 << 20))
+@settings(max_examples=40, deadline=None)
+def test_best_rows_are_those_of_looking_at_every_row(
+    capacities: tuple[dict[str, int], ...], steps: list[tuple[str, int]], seed: int
+) -> None:
+    """Least (tier, -score, row) of all rows that fit, by the exact score, after takes, gives and promises anywhere."""
+    draw = np.random.default_rng(seed)
+    state = State(EngineConfig(placement="best-fit"))
+    apply(state, NodesChanged(tuple(NodeSpec(f"n{k}", capacities[k % len(capacities)]) for k in range(NODES))))
+    shapes = [int(state.classes[class_id, L.C_SHAPE]) for class_id in state.intern_classes(CLASSES)]
+    held: list[tuple[int, int]] = []
+    promises = np.zeros((2, L.RESERVATION_SIZE), np.int64)
+    promises[0, L.V_START], promises[1, L.V_KIND] = 1_000, L.KIND_CLAIM
+    promised = np.zeros((NODES, L.Q_EXTRA + len(state.resources)), np.int64)
+    count = 0
+    out = np.zeros(NODES, np.int64)
+    for what, which in steps:
+        shape, nodes = shapes[which], CLASSES[which].nodes
+        end = int(draw.choice((500, 1_000, 5_000)))
+        expected = exact(state, promises, promised[:count], shape, nodes, end)
+        found = _choose(state.at, promises, promised, count, shape, nodes, end, out)
+        assert out[:found].tolist() == expected
+        if what == "take":
+            rows = expected
+        elif what == "burst":  # so many that they are followed block by block
+            rows = [int(row) for row in draw.integers(0, NODES, 90) if fits(state, int(row), shape)]
+        else:
+            rows = []
+        for row in dict.fromkeys(rows):
+            _take(state.at, row, shape)
+            held.append((row, shape))
+        if what == "give":
+            draw.shuffle(held)
+            for row, taken in held[: len(held) // 2]:
+                _give(state.at, row, taken)
+            held = held[len(held) // 2 :]
+        if what == "promise":
+            row = int(draw.integers(0, NODES))
+            if state.rows[row, L.W_PROMISED] < 0:
+                promised[count, : L.Q_EXTRA] = row, int(draw.integers(0, 2))
+                promised[count, L.Q_EXTRA :] = state.free[row] - state.request[:, shape]
+                _promise(state.at, row, count)
+                count += 1
+
+
+def fits(state: State, row: int, shape: int) -> bool:
+    return bool((state.free[row] >= state.request[:, shape]).all())
+
+
+def exact(state: State, promises: Any, promised: Any, shape: int, nodes: int, end: int) -> list[int]:
+    """All rows that fit, by (tier, -score, row), as plain Python computes them."""
+    ranked = []
+    request = state.request[:, shape]
+    for row in range(NODES):
+        if not fits(state, row, shape):
+            continue
+        tier = 1
+        place = int(state.rows[row, L.W_PROMISED])
+        if place >= 0:
+            promise = promises[promised[place, L.Q_PROMISE]]
+            if promise[L.V_KIND] == L.KIND_PROMISE and end <= promise[L.V_START]:
+                tier = 0
+            elif (promised[place, L.Q_EXTRA :] >= request).all():
+                tier = 2
+            else:
+                continue
+        left = [
+            (int(free) - int(asked)) / int(whole)
+            for free, asked, whole in zip(state.free[row], request, state.capacity[row], strict=True)
+            if asked > 0
+        ]
+        score = int(np.floor((1.0 - min([1.0, *left])) * SCORE_ONE + 0.5))
+        ranked.append((tier, -score, row))
+    return [row for _tier, _score, row in sorted(ranked)[:nodes]]
