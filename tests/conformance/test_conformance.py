@@ -32,17 +32,17 @@ class Policy:
             setattr(self, name, method)
 
 
-def zeros(classes: Any, owners: Any, now_ms: int) -> Any:
-    return np.zeros(len(classes), np.int64)
+def zeros(buckets: Any, view: Any, now_ms: int) -> Any:
+    return np.zeros(len(buckets.class_id), np.int64)
 
 
-def sort_in_place(jobs: Any) -> Any:
+def sort_in_place(jobs: Any, view: Any) -> Any:
     jobs.submit_ms.sort()
     return jobs.submit_ms
 
 
-def order(key: Answer = lambda jobs: jobs.submit_ms, offset: Answer = zeros) -> Policy:
-    return Policy("order/1", key=key, offset=offset)
+def order(key: Answer = lambda jobs, view: jobs.submit_ms, offset: Answer = zeros) -> Policy:
+    return Policy("order/2", key=key, offset=offset)
 
 
 def score(answer: Answer, *, reads_free: bool = False) -> Policy:
@@ -70,7 +70,7 @@ def emptiest(asked: Any, view: Any) -> Any:
     "policy",
     [
         order(),
-        order(offset=lambda classes, owners, now_ms: owners * 1_000 - now_ms),
+        order(offset=lambda buckets, view, now_ms: buckets.owner_id * 1_000 - now_ms),
         score(lambda asked, view: np.ones(view.rows, np.float32)),
         score(emptiest, reads_free=True),
         mask(lambda asked, view: view.capacity[2] > 0),
@@ -88,20 +88,26 @@ def test_a_policy_that_keeps_its_contract_passes(policy: Policy) -> None:
 @pytest.mark.parametrize(
     ("policy", "says"),
     [
-        (order(lambda jobs: jobs.submit_ms[:1]), r"key\(\), case 0 .*0 jobs|shape \(1,\); \(2,\) is needed"),
-        (order(lambda jobs: list(jobs.job)), "gave list; a numpy array is needed"),
-        (order(lambda jobs: jobs.job.astype(np.float64)), "dtype float64; whole numbers"),
+        (order(lambda jobs, view: jobs.submit_ms[:1]), r"key\(\), case 0 .*0 jobs|shape \(1,\); \(2,\) is needed"),
+        (order(lambda jobs, view: list(jobs.job)), "gave list; a numpy array is needed"),
+        (order(lambda jobs, view: jobs.job.astype(np.float64)), "dtype float64; whole numbers"),
         (
-            order(lambda jobs: jobs.walltime_ms),
+            order(lambda jobs, view: jobs.walltime_ms),
             r"gave 1152921504606846976 at place .*between -2\*\*60 and 2\*\*60",
         ),
-        (order(lambda jobs: jobs.job + next(turn)), "asked twice about the same"),
-        (order(lambda jobs: np.argsort(jobs.job)), r"the job at place \d+ .*must not depend on which others"),
+        (order(lambda jobs, view: jobs.job + next(turn)), "asked twice about the same"),
+        (order(lambda jobs, view: np.argsort(jobs.job)), r"the job at place \d+ .*must not depend on which others"),
         (order(sort_in_place), "raised ValueError: .*read-only: copy what you change"),
-        (order(lambda jobs: jobs.gpus), r"key\(\), case 0 of seed 0, 0 jobs: raised AttributeError: .*gpus.*\.py:\d+"),
-        (order(offset=lambda c, o, now_ms: np.zeros(3, np.int64)), r"offset\(\), case 0 .*shape \(3,\)"),
-        (order(offset=lambda c, o, now_ms: np.arange(len(c))), r"the bucket at place \d+ .*must not depend"),
-        (order(offset=lambda c, o, now_ms: c + (1 << 60)), "offset.*between"),
+        (
+            order(lambda jobs, view: jobs.gpus),
+            r"key\(\), case 0 of seed 0, 0 jobs: raised AttributeError: .*gpus.*\.py:\d+",
+        ),
+        (order(offset=lambda buckets, view, now_ms: np.zeros(3, np.int64)), r"offset\(\), case 0 .*shape \(3,\)"),
+        (
+            order(offset=lambda buckets, view, now_ms: np.arange(len(buckets.waiting))),
+            r"the bucket at place \d+ .*must not depend",
+        ),
+        (order(offset=lambda buckets, view, now_ms: buckets.class_id + (1 << 60)), "offset.*between"),
         (
             score(lambda asked, view: np.where(view.capacity[2] > 0, 1.0, np.nan)),
             "the score nan .*every row",
@@ -124,7 +130,7 @@ def test_a_policy_that_keeps_its_contract_passes(policy: Policy) -> None:
         (admit(lambda spec: spec.walltime / 2), r"check\(\), case 0 of seed 0: raised TypeError"),
         (admit(lambda spec: Verdict(job=0, reason=Reason.ADMISSION, message="")), "without a message"),
         (admit(lambda spec: refusal("no", 5)), r"helps=\(5,\)"),  # type: ignore[arg-type]
-        (Policy("order/1", key=zeros), r"order/1 needs a method offset\(\)"),
+        (Policy("order/2", key=zeros), r"order/2 needs a method offset\(\)"),
         (Policy("score/9"), "written for 'score/9'; this HAL has .*score/1"),
         (object(), "`info` must be a PolicyInfo, and is None"),
     ],

@@ -9,7 +9,7 @@ from acme_policies.order import WideFirst
 from acme_policies.score import Spread
 from hal.conformance import check
 from hal.core.engine.config import EngineConfig
-from hal.core.interfaces import NodeView, Request
+from hal.core.interfaces import Labels, NodeView, Request
 from hal.core.model import Verdict, spec_from_plain
 from hal.daemons.controller.plugins import load_policies
 from hal.daemons.twin.machine import Machine
@@ -21,6 +21,8 @@ NODES = NodeView(
     resources=("cpu", "gpu"),
     free=np.array([[4_000, 1_000], [0, 2_000]], np.float32),
     capacity=np.array([[8_000, 8_000], [0, 2_000]], np.float32),
+    up=np.array([True, True]),
+    labels=Labels([{}, {}]),
 )
 """Half of the first node's cpus are free, an eighth of the second's, which has two GPUs."""
 

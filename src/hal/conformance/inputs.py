@@ -6,10 +6,12 @@ import random
 from collections.abc import Iterator
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from hal.core.interfaces.policy import JobView, NodeView, Request
+from hal.core.interfaces.labels import Labels
+from hal.core.interfaces.policy import BucketView, JobView, NodeView, Owner, Request
 from hal.core.kernels.layout import INF
 from hal.core.model import JobSpec, spec_from_plain
 from hal.core.model.job import MAX_PRIORITY
@@ -18,6 +20,8 @@ CASES: Final = 60
 """Inputs of each check."""
 MAX_ROWS: Final = 40
 RESOURCES: Final = ("cpu", "memory", "gpu")
+CLASSES: Final = 500
+OWNERS: Final = 200
 _CAPACITIES: Final = ((1_000, 64_000, 256_000), (1 << 30, 64 << 30, 1 << 40), (0, 0, 4_000, 8_000))
 _SMALL: Final = (0, 1, 2)
 """Lengths that come first."""
@@ -63,7 +67,51 @@ def jobs(count: int, chance: np.random.Generator) -> JobView:
         walltime_ms=read_only(wall),
         planned_ms=read_only(np.where(wall < INF, np.maximum(wall // 2, 1), wall)),
         nodes=read_only(chance.integers(1, 65, count)),
+        class_id=read_only(chance.integers(0, CLASSES, count)),
+        owner_id=read_only(chance.integers(0, OWNERS, count)),
     )
+
+
+def buckets(count: int, chance: np.random.Generator) -> BucketView:
+    """Buckets with jobs that wait."""
+    return BucketView(
+        class_id=read_only(chance.integers(0, CLASSES, count)),
+        owner_id=read_only(chance.integers(0, OWNERS, count)),
+        waiting=read_only(chance.integers(1, 1 << 20, count)),
+    )
+
+
+def buckets_at(view: BucketView, chosen: Ints) -> BucketView:
+    """Only these buckets, in this order."""
+    return BucketView(**{name: read_only(getattr(view, name)[chosen]) for name in BucketView.__struct_fields__})
+
+
+class Somebody(msgspec.Struct, frozen=True):
+    """An owner."""
+
+    queue: str
+    account: str
+    user: str
+    qos: str
+
+
+class Cluster:
+    """A cluster with CLASSES classes and OWNERS owners, the same whenever it is asked."""
+
+    resources = RESOURCES
+
+    def capacity(self) -> Ints:
+        """What 100 nodes have."""
+        return np.array([max(of) * 100 for of in _CAPACITIES], np.int64)
+
+    def request(self, class_id: int) -> Request:
+        """What a task of the class takes on each of its nodes."""
+        return request(np.random.default_rng(class_id))
+
+    def owner(self, owner_id: int) -> Owner:
+        """One of three queues, some without an account."""
+        queue = ("default", "gpu", "short")[owner_id % 3]
+        return Somebody(queue, f"a{owner_id % 7}" if owner_id % 7 else "", f"u{owner_id}", ("", "urgent")[owner_id % 2])
 
 
 def jobs_at(view: JobView, chosen: Ints) -> JobView:
@@ -74,23 +122,35 @@ def jobs_at(view: JobView, chosen: Ints) -> JobView:
 def nodes(count: int, chance: np.random.Generator) -> NodeView:
     """Rows of unlike nodes, some without devices, free in part."""
     capacity = np.stack([chance.choice(np.array(of, np.float32), count) for of in _CAPACITIES])
-    return _nodes(capacity, np.floor(capacity * chance.random(capacity.shape)))
+    labels = [_labels(chance) for _ in range(count)]
+    return _nodes(
+        capacity, np.floor(capacity * chance.random(capacity.shape)), chance.random(count) < 0.9, Labels(labels)
+    )
 
 
 def otherwise_free(view: NodeView, chance: np.random.Generator) -> NodeView:
     """The same nodes, other amounts free."""
-    return _nodes(view.capacity, np.floor(view.capacity * chance.random(view.capacity.shape)))
+    free = np.floor(view.capacity * chance.random(view.capacity.shape))
+    return _nodes(view.capacity, free, view.up, view.labels)
 
 
 def nodes_at(view: NodeView, chosen: Ints) -> NodeView:
     """Only these rows, in this order."""
-    return _nodes(view.capacity[:, chosen], view.free[:, chosen])
+    return _nodes(view.capacity[:, chosen], view.free[:, chosen], view.up[chosen], view.labels.at(chosen.tolist()))
 
 
-def _nodes(capacity: NDArray[Any], free: NDArray[Any]) -> NodeView:
+def _labels(chance: np.random.Generator) -> dict[str, str]:
+    every = {"rack": f"r{chance.integers(0, 4)}", "price": str(chance.choice(("0.5", "2", "free"))), "ssd": ""}
+    return {key: value for key, value in every.items() if chance.random() < 0.7}
+
+
+def _nodes(capacity: NDArray[Any], free: NDArray[Any], up: NDArray[Any], labels: Labels) -> NodeView:
     columns = (np.ascontiguousarray(part, np.float32) for part in (free, capacity))
     free_column, capacity_column = (read_only(part) for part in columns)
-    return NodeView(rows=capacity.shape[1], resources=RESOURCES, free=free_column, capacity=capacity_column)
+    return NodeView(
+        rows=capacity.shape[1], resources=RESOURCES, free=free_column, capacity=capacity_column, up=read_only(up),
+        labels=labels,
+    )  # fmt: skip
 
 
 def request(chance: np.random.Generator) -> Request:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from hal.conformance import inputs
 from hal.conformance.answers import Asking, info_of
 from hal.core.interfaces.order import INTERFACE, Order
+from hal.core.interfaces.policy import BucketView
 from hal.core.kernels.layout import INF
 
 
@@ -22,33 +23,28 @@ def check_order(policy: Order, *, seed: int = 0) -> None:
     info = info_of(policy, INTERFACE, ("key", "offset"))
     chance = np.random.default_rng(seed)
     key, offset = Asking(info.name, "key"), Asking(info.name, "offset")
+    cluster = inputs.Cluster()
     for case, count in enumerate(inputs.lengths(chance)):
         view = inputs.jobs(count, chance)
         key.about(f"case {case} of seed {seed}, {count} jobs")
-        keys = key.column(partial(policy.key, view), count, "iu")
+        keys = key.column(partial(policy.key, view, cluster), count, "iu")
         _check_range(key, keys)
         chosen = inputs.some_of(count, chance)
         part = inputs.jobs_at(view, chosen)
-        some = key.column(partial(policy.key, part), chosen.size, "iu")
+        some = key.column(partial(policy.key, part, cluster), chosen.size, "iu")
         key.same_for_some(keys, some, chosen, "the job at place")
-        classes, owners = (inputs.read_only(chance.integers(0, 500, count)) for _ in range(2))
+        buckets = inputs.buckets(count, chance)
         now_ms = int(chance.integers(0, 1 << 42))
         offset.about(f"case {case} of seed {seed}, {count} buckets at {now_ms} ms")
-        _check_offsets(policy, offset, classes, owners, now_ms, chosen)
+        _check_offsets(policy, offset, buckets, now_ms, chosen)
 
 
-def _check_offsets(
-    policy: Order,
-    offset: Asking,
-    classes: NDArray[np.int64],
-    owners: NDArray[np.int64],
-    now_ms: int,
-    chosen: NDArray[np.int64],
-) -> None:
-    whole = offset.column(lambda: policy.offset(classes, owners, now_ms), classes.size, "iu")
+def _check_offsets(policy: Order, offset: Asking, buckets: BucketView, now_ms: int, chosen: NDArray[np.int64]) -> None:
+    cluster = inputs.Cluster()
+    whole = offset.column(lambda: policy.offset(buckets, cluster, now_ms), buckets.class_id.size, "iu")
     _check_range(offset, whole)
-    columns = inputs.read_only(classes[chosen]), inputs.read_only(owners[chosen])
-    part = offset.column(lambda: policy.offset(*columns, now_ms), chosen.size, "iu")
+    some = inputs.buckets_at(buckets, chosen)
+    part = offset.column(lambda: policy.offset(some, cluster, now_ms), chosen.size, "iu")
     offset.same_for_some(whole, part, chosen, "the bucket at place")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ from hal.core.engine.digest import state_digest
 from hal.core.engine.events import ConfigChanged, JobsCancelled, JobsUpdated, NodesChanged, NodeSpec, update_rows
 from hal.core.engine.invariants import check_invariants
 from hal.core.engine.policies import register
-from hal.core.interfaces import JobView, NodeView, PolicyInfo, Request
+from hal.core.interfaces import BucketView, ClusterView, JobView, NodeView, PolicyInfo, Request
 from tests.core.engine.clusters import ended, engine, job, places
 
 A, B, C = NodeSpec("a", {"cpu": 4}), NodeSpec("b", {"cpu": 4}), NodeSpec("c", {"cpu": 8})
@@ -25,15 +25,15 @@ A, B, C = NodeSpec("a", {"cpu": 4}), NodeSpec("b", {"cpu": 4}), NodeSpec("c", {"
 class LastFirst:
     """The latest job first; accounts named by the test go before all others."""
 
-    info = PolicyInfo("test-last-first", "order/1")
+    info = PolicyInfo("test-last-first", "order/2")
     answer: Callable[[JobView], Any] = staticmethod(lambda jobs: -jobs.job)
     favoured = -1
 
-    def key(self, jobs: JobView) -> NDArray[np.int64]:
+    def key(self, jobs: JobView, view: ClusterView) -> NDArray[np.int64]:
         return self.answer(jobs)
 
-    def offset(self, classes: NDArray[np.int64], owners: NDArray[np.int64], now_ms: int) -> NDArray[np.int64]:
-        return np.where(owners == self.favoured, -1_000_000, 0)
+    def offset(self, buckets: BucketView, view: ClusterView, now_ms: int) -> NDArray[np.int64]:
+        return np.where(buckets.owner_id == self.favoured, -1_000_000, 0)
 
 
 class LastRow:
@@ -56,8 +56,34 @@ class SmallOnly:
         return self.answer((view.capacity[0] <= 4) | (request.amounts[0] >= 4))
 
 
-ORDER, SCORE, FILTER = LastFirst(), LastRow(), SmallOnly()
-for _policy in (ORDER, SCORE, FILTER):
+class FullestCheapest:
+    """The cheapest node by its label, of equals the one with the least free; remembers how many rows it was shown."""
+
+    info = PolicyInfo("test-cheapest", "score/1", reads_free=True)
+    shown: ClassVar[list[int]] = []
+
+    def score(self, request: Request, view: NodeView) -> NDArray[np.float32]:
+        self.shown.append(view.rows)
+        price = view.labels.number("price", 9.0)
+        full = 1.0 - view.free[0] / np.maximum(view.capacity[0], 1.0)
+        return np.where(view.labels.has("price") & view.up, 0.1 / price + 0.001 * full, 0.0).astype(np.float32)
+
+
+class ByAccount:
+    """Accounts in the order of their names, whoever came first."""
+
+    info = PolicyInfo("test-by-account", "order/2")
+
+    def key(self, jobs: JobView, view: ClusterView) -> NDArray[np.int64]:
+        return np.array([ord(view.owner(owner).account) for owner in jobs.owner_id.tolist()], np.int64)
+
+    def offset(self, buckets: BucketView, view: ClusterView, now_ms: int) -> NDArray[np.int64]:
+        biggest = max(view.request(int(class_id)).amounts[0] for class_id in buckets.class_id)
+        return np.full(len(buckets.waiting), biggest <= view.capacity()[0], np.int64)
+
+
+ORDER, SCORE, FILTER, CHEAPEST = LastFirst(), LastRow(), SmallOnly(), FullestCheapest()
+for _policy in (ORDER, SCORE, FILTER, CHEAPEST, ByAccount()):
     register(_policy)
 ORDERED = EngineConfig(order="test-last-first", backfill=Backfill.NONE)
 SCORED = EngineConfig(placement="test-last-row")
@@ -123,6 +149,30 @@ def test_a_score_says_where() -> None:
     scheduler.run(0)
     check_invariants(state)
     assert [nodes for _job, nodes in sorted(places(state).items())] == [["c"]] * 4 + [["b"]] * 2
+
+
+def test_a_score_that_reads_what_is_free_is_asked_again_about_touched_rows_only() -> None:
+    """300 nodes at 2, two at 1: jobs fill the first of the cheap ones, then the other; later slices show few rows."""
+    CHEAPEST.shown.clear()
+    many = tuple(NodeSpec(f"n{k:03d}", {"cpu": 4}, {"price": "2"}) for k in range(300))
+    cheap = tuple(NodeSpec(name, {"cpu": 4}, {"price": "1"}) for name in ("x", "y"))
+    state, _sink, scheduler = engine(EngineConfig(placement="test-cheapest"), *many, *cheap, A)
+    for number in range(1, 6):
+        scheduler.feed(job(number, 2))
+        scheduler.run(number)
+        check_invariants(state)
+    assert [nodes for _job, nodes in sorted(places(state).items())] == [["x"], ["x"], ["y"], ["y"], ["n000"]]
+    assert CHEAPEST.shown[0] == 303
+    assert max(CHEAPEST.shown[1:]) < 10
+
+
+def test_an_order_looks_up_accounts_and_requests() -> None:
+    """Job 3 of account a goes before jobs 1 and 2 of b and c."""
+    _state, sink, scheduler = engine(EngineConfig(order="test-by-account", backfill=Backfill.NONE), A)
+    for number, account in ((1, "b"), (2, "c"), (3, "a")):
+        scheduler.feed(job(number, 4, account=account))
+    scheduler.run(0)
+    assert sink.jobs() == [3]
 
 
 def test_a_filter_says_where_not() -> None:

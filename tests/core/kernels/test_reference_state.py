@@ -46,7 +46,7 @@ from hal.core.engine.events import (
 from hal.core.engine.invariants import check_invariants
 from hal.core.engine.policies import register
 from hal.core.engine.views import pending
-from hal.core.interfaces import JobView, PolicyInfo
+from hal.core.interfaces import BucketView, ClusterView, JobView, PolicyInfo
 from tests.core.kernels import engine_reading as reading
 from tests.core.kernels.reference_pass import decide
 from tests.core.kernels.reference_state import IN_LINE, LONGEST_IN_KEY, ReferenceState, Task, Work
@@ -106,13 +106,13 @@ MANY = 1 << 20
 class LongestFirst:
     """An order of somebody else's: longer planned time first."""
 
-    info = PolicyInfo("test-longest-first", "order/1")
+    info = PolicyInfo("test-longest-first", "order/2")
 
-    def key(self, jobs: JobView) -> NDArray[np.int64]:
+    def key(self, jobs: JobView, view: ClusterView) -> NDArray[np.int64]:
         return -np.minimum(jobs.planned_ms, LONGEST_IN_KEY)
 
-    def offset(self, classes: NDArray[np.int64], owners: NDArray[np.int64], now_ms: int) -> NDArray[np.int64]:
-        return np.zeros(len(classes), np.int64)
+    def offset(self, buckets: BucketView, view: ClusterView, now_ms: int) -> NDArray[np.int64]:
+        return np.zeros(len(buckets.class_id), np.int64)
 
 
 register(LongestFirst())

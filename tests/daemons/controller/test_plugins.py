@@ -36,13 +36,13 @@ class LastRow:
         return np.arange(view.rows, dtype=np.float32) / max(view.rows, 1)
 
 class Newest:
-    info = PolicyInfo(name="newest", interface="order/1")
+    info = PolicyInfo(name="newest", interface="order/2")
 
-    def key(self, jobs):
+    def key(self, jobs, view):
         return -jobs.job
 
-    def offset(self, classes, owners, now_ms):
-        return np.zeros(len(classes), np.int64)
+    def offset(self, buckets, view, now_ms):
+        return np.zeros(len(buckets.class_id), np.int64)
 
 class NotTheFirstRow:
     info = PolicyInfo(name="not-the-first-row", interface="filter/1")

@@ -10,21 +10,21 @@ from numpy.typing import NDArray
 
 from hal.core.engine.config import Backfill, EngineConfig
 from hal.core.engine.policies import register
-from hal.core.interfaces import JobView, NodeView, PolicyInfo, Request
+from hal.core.interfaces import BucketView, ClusterView, JobView, NodeView, PolicyInfo, Request
 from hal.daemons.controller.warming import warm
 
-Key = Callable[[JobView], NDArray[np.int64]]
+Key = Callable[[JobView, ClusterView], NDArray[np.int64]]
 
 
 class By:
     """An order by one column."""
 
     def __init__(self, name: str, key: Key) -> None:
-        self.info = PolicyInfo(name=name, interface="order/1")
+        self.info = PolicyInfo(name=name, interface="order/2")
         self.key = key
 
-    def offset(self, classes: NDArray[np.int64], owners: NDArray[np.int64], now_ms: int) -> NDArray[np.int64]:
-        return np.zeros(classes.size, np.int64)
+    def offset(self, buckets: BucketView, view: ClusterView, now_ms: int) -> NDArray[np.int64]:
+        return np.zeros(buckets.class_id.size, np.int64)
 
 
 class Nowhere:
@@ -37,9 +37,9 @@ class Nowhere:
 
 
 for _order in (
-    By("warming-widest", lambda jobs: -jobs.nodes),
-    By("warming-newest", lambda jobs: -jobs.job),
-    By("warming-oldest", lambda jobs: jobs.job),
+    By("warming-widest", lambda jobs, view: -jobs.nodes),
+    By("warming-newest", lambda jobs, view: -jobs.job),
+    By("warming-oldest", lambda jobs, view: jobs.job),
 ):
     register(_order)
 register(Nowhere())

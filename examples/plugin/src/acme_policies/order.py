@@ -2,17 +2,17 @@
 
 import numpy as np
 
-from hal.core.interfaces import JobView, PolicyInfo
+from hal.core.interfaces import BucketView, ClusterView, JobView, PolicyInfo
 
 PRIORITY = 1 << 20
 """One point of priority outweighs any number of nodes (HAL allows 100,000)."""
 
 
 class WideFirst:
-    info = PolicyInfo(name="wide-first", interface="order/1")
+    info = PolicyInfo(name="wide-first", interface="order/2")
 
-    def key(self, jobs: JobView) -> np.ndarray:
+    def key(self, jobs: JobView, view: ClusterView) -> np.ndarray:
         return -(jobs.priority * PRIORITY + jobs.nodes)
 
-    def offset(self, classes: np.ndarray, owners: np.ndarray, now_ms: int) -> np.ndarray:
-        return np.zeros(classes.shape, np.int64)
+    def offset(self, buckets: BucketView, view: ClusterView, now_ms: int) -> np.ndarray:
+        return np.zeros(buckets.class_id.shape, np.int64)

@@ -16,27 +16,27 @@ from numpy.typing import NDArray
 from hal.core.engine.errors import EngineError
 from hal.core.interfaces.filter import Filter
 from hal.core.interfaces.order import Order
-from hal.core.interfaces.policy import JobView, NodeView, Request
+from hal.core.interfaces.policy import BucketView, ClusterView, JobView, NodeView, Request
 from hal.core.interfaces.score import Score
 from hal.core.kernels.layout import INF
 
-V = TypeVar("V", JobView, NodeView, Request)
+V = TypeVar("V", JobView, BucketView, NodeView, Request)
 
 _SCORE_ONE: Final = 1_000_000
 
 
-def keys_of(order: Order, jobs: JobView) -> NDArray[np.int64]:
+def keys_of(order: Order, jobs: JobView, view: ClusterView) -> NDArray[np.int64]:
     """The order's keys of these jobs. Raises EngineError unless they are as many integers below 2**60."""
     policy = f"order {order.info.name!r}"
-    answer = _said(policy, "key", lambda: order.key(_read_only(jobs)))
+    answer = _said(policy, "key", lambda: order.key(_read_only(jobs), view))
     return _integers(answer, jobs.job.shape[0], policy, "key")
 
 
-def offsets_of(order: Order, classes: NDArray[np.int64], owners: NDArray[np.int64], now_ms: int) -> NDArray[np.int64]:
+def offsets_of(order: Order, buckets: BucketView, view: ClusterView, now_ms: int) -> NDArray[np.int64]:
     """The order's offsets of these buckets. Raises EngineError unless they are as many integers below 2**60."""
     policy = f"order {order.info.name!r}"
-    answer = _said(policy, "offset", lambda: order.offset(classes, owners, now_ms))
-    return _integers(answer, classes.shape[0], policy, "offset")
+    answer = _said(policy, "offset", lambda: order.offset(_read_only(buckets), view, now_ms))
+    return _integers(answer, buckets.class_id.shape[0], policy, "offset")
 
 
 def scores_of(score: Score, request: Request, view: NodeView) -> NDArray[np.int64]:

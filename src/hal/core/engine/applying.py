@@ -42,7 +42,7 @@ from hal.core.engine.events import (
 from hal.core.engine.plan import START
 from hal.core.engine.predictions import NO_JOBS, Predictions, edits, slots_of
 from hal.core.engine.state import NO_KEYS, State
-from hal.core.engine.views import job_view, job_view_of_entries, job_view_of_runs
+from hal.core.engine.views import Cluster, job_view, job_view_of_entries, job_view_of_runs
 from hal.core.interfaces.policy import JobView
 from hal.core.kernels import layout as L
 from hal.core.kernels.layout import M_VERSION, OK
@@ -103,7 +103,7 @@ def _jobs_submitted(state: State, event: JobsSubmitted) -> None:
     owners = event.owners
     class_ids = state._seen_class_ids if classes is state._seen_classes else state.intern_classes(classes)
     owner_ids = state._seen_owner_ids if owners is state._seen_owners else state.intern_owners(owners)
-    keys = NO_KEYS if state.order is None else _plugin_keys(state, rows, class_ids)
+    keys = NO_KEYS if state.order is None else _plugin_keys(state, rows, class_ids, owner_ids)
     # Jobs ascend in a block and over the engine's life, so only a block that begins with an older one can be at fault.
     if rows.shape[0] and rows["job"][0] <= state.newest_job:
         _check_not_running(state, rows)
@@ -132,11 +132,12 @@ def _check_not_running(state: State, rows: Any) -> None:
             )
 
 
-def _plugin_keys(state: State, rows: Any, class_ids: Any) -> Any:
+def _plugin_keys(state: State, rows: Any, class_ids: Any, owner_ids: Any) -> Any:
     assert state.order is not None
-    if rows.shape[0] and (rows["class_index"].min() < 0 or rows["class_index"].max() >= class_ids.shape[0]):
-        raise EngineError(f"JobsSubmitted: {_REFUSALS[L.BAD_CLASS]}; the event was not applied")
-    return keys_of(state.order, job_view(state, rows, class_ids))
+    for name, ids, outcome in (("class_index", class_ids, L.BAD_CLASS), ("owner_index", owner_ids, L.BAD_OWNER)):
+        if rows.shape[0] and (rows[name].min() < 0 or rows[name].max() >= ids.shape[0]):
+            raise EngineError(f"JobsSubmitted: {_REFUSALS[outcome]}; the event was not applied")
+    return keys_of(state.order, job_view(state, rows, class_ids, owner_ids), Cluster(state))
 
 
 def _check_attempt_numbers(rows: Any, event: str) -> None:
@@ -225,7 +226,7 @@ def _allocations_adopted(state: State, event: AllocationsAdopted) -> None:
     owner_ids = state.intern_owners(event.owners)
     keys = NO_KEYS
     if state.order is not None:
-        keys = keys_of(state.order, job_view(state, rows, class_ids))
+        keys = keys_of(state.order, job_view(state, rows, class_ids, owner_ids), Cluster(state))
     while True:
         outcome = state.calls["adopt"](state.at, rows, row_of[index], class_ids, owner_ids, keys)
         if outcome == OK:
@@ -312,7 +313,9 @@ def _jobs_updated(state: State, event: JobsUpdated) -> None:
         slots = _one_entry_of_each(state, jobs)
         entries = _edited(job_view_of_entries(state, slots), jobs, priority, wall, planned)
         runs = _edited(job_view_of_runs(state, live), jobs, priority, wall, planned)
-        rekeyed = _Rekeyed(entries.job, keys_of(state.order, entries), keys_of(state.order, runs))
+        rekeyed = _Rekeyed(
+            entries.job, keys_of(state.order, entries, Cluster(state)), keys_of(state.order, runs, Cluster(state))
+        )
     _change(state, CHANGE_UPDATE, jobs, priority, wall, planned)
     if live.shape[0]:
         place = {int(job): k for k, job in enumerate(jobs)}
@@ -397,8 +400,8 @@ def _config_changed(state: State, event: ConfigChanged) -> None:
     live = np.flatnonzero(state.runs[: int(state.meta[L.M_RUN_TOP]), L.R_NODES] > 0)
     keys = keys_of_runs = NO_KEYS
     if order is not None:
-        keys = keys_of(order, job_view_of_entries(state, slots))
-        keys_of_runs = keys_of(order, job_view_of_runs(state, live))
+        keys = keys_of(order, job_view_of_entries(state, slots), Cluster(state))
+        keys_of_runs = keys_of(order, job_view_of_runs(state, live), Cluster(state))
     if filters != state.filters:
         state.use_filters(filters)
     state.use_config(event.config)

@@ -9,8 +9,10 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hal.core.engine.answers import offsets_of, scores_of
+from hal.core.engine.classes import ClassSpec
 from hal.core.engine.plan import (
     NO_PROMISED,
     NO_PROMISES,
@@ -21,8 +23,9 @@ from hal.core.engine.plan import (
     Plan,
 )
 from hal.core.engine.state import State
-from hal.core.engine.views import node_view, request_of
+from hal.core.engine.views import Cluster, bucket_view, node_view, request_of
 from hal.core.kernels import layout as L
+from hal.core.kernels.rows import BLOCK, BLOCK_BITS, TOUCHED, follow_rows
 
 
 def cycle(
@@ -115,6 +118,8 @@ def cycle(
     )  # fmt: skip
 
 
+MOST_LINES_KEPT: Final = 64
+"""Answers about shapes that are gone, beyond as many as there are shapes, before all are asked for anew."""
 _FROM_THE_TOP: Final = (False, False, 0, 0, 0, 0, 0, 0)
 
 
@@ -123,23 +128,66 @@ def _set_offsets(state: State, now_ms: int) -> None:
     assert state.order is not None
     buckets = state.active[: int(state.meta[L.M_ACTIVE])]
     if buckets.shape[0]:
-        table = state.buckets[buckets]
-        offsets = offsets_of(state.order, table[:, L.B_CLASS], table[:, L.B_OWNER], now_ms)
+        offsets = offsets_of(state.order, bucket_view(state, buckets), Cluster(state), now_ms)
         state.buckets[buckets, L.B_OFFSET] = offsets
 
 
 def _score_rows(state: State) -> None:
-    """Ask a score plugin about every shape that waits, once a slice."""
-    assert state.score is not None
-    buckets = state.active[: int(state.meta[L.M_ACTIVE])]
-    shapes = np.unique(state.classes[state.buckets[buckets, L.B_CLASS], L.C_SHAPE])
+    """Ask a score plugin, once a slice: about shapes that are new here, and where it reads what is free, about rows
+    that were touched since it last was asked."""
+    score = state.score
+    assert score is not None
     rows = len(state.row_names)
-    if state.scores.shape[0] < shapes.shape[0] or state.scores.shape[1] < rows:
-        state.scores = np.zeros((2 * shapes.shape[0] + 1, state.free.shape[0]), np.int64)
-        state.rewire()
+    if state.scored_at < 0 or len(state.scored_shapes) > MOST_LINES_KEPT + 2 * len(state.shape_ids):
+        state.shapes[:, L.S_SCORES] = -1
+        state.scored_shapes = []
+        follow_rows(state.at)
+    elif score.info.reads_free and state.scored_shapes:
+        touched = _touched_rows(state)
+        if touched.shape[0]:
+            view = node_view(state, touched)
+            for line, shape in enumerate(state.scored_shapes):
+                if state.shapes[shape, L.S_SCORES] != line:
+                    continue  # its place belongs to another shape now
+                state.scores[line, touched] = scores_of(score, request_of(state, _spec(state, shape)), view)
+            _touch(state, touched)
+    state.scored_at = int(state.ticks[L.TICK_TOUCHED])
+    buckets = state.active[: int(state.meta[L.M_ACTIVE])]
+    waiting = np.unique(state.classes[state.buckets[buckets, L.B_CLASS], L.C_SHAPE])
+    fresh = waiting[state.shapes[waiting, L.S_SCORES] < 0].tolist()
+    if not fresh:
+        return
+    state.room_for_scores(len(state.scored_shapes) + len(fresh))
     view = node_view(state)
-    for line, shape in enumerate(shapes.tolist()):
-        spec = state.shape_specs[shape]
-        assert spec is not None
-        state.scores[line, :rows] = scores_of(state.score, request_of(state, spec), view)
+    for shape in fresh:
+        line = len(state.scored_shapes)
+        state.scores[line, :rows] = scores_of(score, request_of(state, _spec(state, shape)), view)
         state.shapes[shape, L.S_SCORES] = line
+        state.shapes[shape, L.S_FOLLOWED] = -1
+        state.scored_shapes.append(shape)
+
+
+def _spec(state: State, shape: int) -> ClassSpec:
+    spec = state.shape_specs[shape]
+    assert spec is not None
+    return spec
+
+
+def _touched_rows(state: State) -> NDArray[np.int64]:
+    """Rows touched since the plugin was last asked: one by one, or all of the touched blocks when these were many."""
+    place = int(state.ticks[L.TICK_TOUCHED])
+    if place - state.scored_at <= TOUCHED:
+        return np.unique(state.touched[np.arange(state.scored_at, place) & (TOUCHED - 1)])
+    blocks = np.flatnonzero(state.block_touched >= state.scored_at)
+    rows = (blocks[:, None] * BLOCK + np.arange(BLOCK)).ravel()
+    return rows[rows < len(state.row_names)]
+
+
+def _touch(state: State, rows: NDArray[np.int64]) -> None:
+    """Let every shape look at these rows again."""
+    place = int(state.ticks[L.TICK_TOUCHED])
+    last = place + rows.shape[0]
+    ring = np.arange(max(place, last - TOUCHED), last)
+    state.touched[ring & (TOUCHED - 1)] = rows[rows.shape[0] - ring.shape[0] :]
+    state.block_touched[rows >> BLOCK_BITS] = last - 1
+    state.ticks[L.TICK_TOUCHED] = last

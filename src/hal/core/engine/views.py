@@ -12,10 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hal.core.engine.accounts import LedgerName, fair_factor
-from hal.core.engine.classes import ClassSpec
+from hal.core.engine.classes import ClassSpec, OwnerSpec
 from hal.core.engine.plan import RESERVATION
 from hal.core.engine.state import State
-from hal.core.interfaces.policy import JobView, NodeView, Request
+from hal.core.interfaces.labels import Labels
+from hal.core.interfaces.policy import BucketView, JobView, NodeView, Request
 from hal.core.kernels import layout as L
 
 PENDING: Final = np.dtype(
@@ -38,9 +39,10 @@ RUNNING: Final = np.dtype(
 )  # fmt: skip
 
 
-def job_view(state: State, rows: Any, class_ids: NDArray[np.int64]) -> JobView:
+def job_view(state: State, rows: Any, class_ids: NDArray[np.int64], owner_ids: NDArray[np.int64]) -> JobView:
     """Submitted (or adopted) rows as an order plugin sees them."""
     planned = np.where(rows["planned_ms"] < 0, rows["walltime_ms"], rows["planned_ms"])
+    classes = class_ids[rows["class_index"]]
     return JobView(
         job=rows["job"],
         priority=rows["priority"],
@@ -48,7 +50,9 @@ def job_view(state: State, rows: Any, class_ids: NDArray[np.int64]) -> JobView:
         eligible_ms=rows["eligible_ms"] if "eligible_ms" in rows.dtype.names else rows["submit_ms"],
         walltime_ms=rows["walltime_ms"],
         planned_ms=planned,
-        nodes=state.classes[class_ids[rows["class_index"]], L.C_NODES],
+        nodes=state.classes[classes, L.C_NODES],
+        class_id=classes,
+        owner_id=owner_ids[rows["owner_index"]],
     )
 
 
@@ -64,6 +68,8 @@ def job_view_of_entries(state: State, slots: NDArray[np.int64]) -> JobView:
         walltime_ms=table[:, L.E_WALL],
         planned_ms=table[:, L.E_PLANNED],
         nodes=state.classes[classes, L.C_NODES],
+        class_id=classes,
+        owner_id=state.buckets[table[:, L.E_BUCKET], L.B_OWNER],
     )
 
 
@@ -79,17 +85,60 @@ def job_view_of_runs(state: State, slots: NDArray[np.int64]) -> JobView:
         walltime_ms=table[:, L.R_WALL],
         planned_ms=table[:, L.R_PLANNED],
         nodes=state.classes[classes, L.C_NODES],
+        class_id=classes,
+        owner_id=state.buckets[table[:, L.R_BUCKET], L.B_OWNER],
     )
 
 
-def node_view(state: State) -> NodeView:
-    """All rows as resource-major float32 columns."""
-    rows = len(state.row_names)
+def bucket_view(state: State, buckets: NDArray[np.int64]) -> BucketView:
+    """Buckets as an order plugin sees them."""
+    table = state.buckets[buckets]
+    return BucketView(
+        class_id=table[:, L.B_CLASS].copy(), owner_id=table[:, L.B_OWNER].copy(), waiting=table[:, L.B_COUNT].copy()
+    )
+
+
+class Cluster:
+    """The ClusterView of a state."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    @property
+    def resources(self) -> tuple[str, ...]:
+        """Names, by resource index."""
+        return tuple(self._state.resources)
+
+    def capacity(self) -> NDArray[np.int64]:
+        """Shape (R,): what the nodes that are up have together."""
+        rows = len(self._state.row_names)
+        up = self._state.rows[:rows, L.W_STATE] == L.ROW_UP
+        total: NDArray[np.int64] = self._state.capacity[:rows][up].sum(axis=0)[: len(self._state.resources)]
+        return total
+
+    def request(self, class_id: int) -> Request:
+        """What a task of the class takes on each of its nodes. Raises KeyError for a class that is not in use."""
+        spec = self._state.class_specs[class_id]
+        if spec is None:
+            raise KeyError(class_id)
+        return request_of(self._state, spec)
+
+    def owner(self, owner_id: int) -> OwnerSpec:
+        """Queue, account, user and QOS of an owner."""
+        return self._state.owners[owner_id]
+
+
+def node_view(state: State, some: NDArray[np.int64] | None = None) -> NodeView:
+    """All rows, or some of them, as resource-major float32 columns."""
+    rows = np.arange(len(state.row_names)) if some is None else some
+    labels = state.row_labels if some is None else [state.row_labels[row] for row in some.tolist()]
     return NodeView(
-        rows=rows,
+        rows=rows.shape[0],
         resources=tuple(state.resources),
-        free=np.ascontiguousarray(state.free[:rows].T, np.float32),
-        capacity=np.ascontiguousarray(state.capacity[:rows].T, np.float32),
+        free=np.ascontiguousarray(state.free[rows].T, np.float32),
+        capacity=np.ascontiguousarray(state.capacity[rows].T, np.float32),
+        up=state.rows[rows, L.W_STATE] == L.ROW_UP,
+        labels=Labels(labels),
     )
 
 

@@ -2,8 +2,22 @@
 
 from hal.core.interfaces.admit import Admit, refusal
 from hal.core.interfaces.filter import Filter
+from hal.core.interfaces.labels import Labels
 from hal.core.interfaces.order import Order
-from hal.core.interfaces.policy import JobView, NodeView, PolicyInfo, Request
+from hal.core.interfaces.policy import BucketView, ClusterView, JobView, NodeView, PolicyInfo, Request
 from hal.core.interfaces.score import Score
 
-__all__ = ["Admit", "Filter", "JobView", "NodeView", "Order", "PolicyInfo", "Request", "Score", "refusal"]
+__all__ = [
+    "Admit",
+    "BucketView",
+    "ClusterView",
+    "Filter",
+    "JobView",
+    "Labels",
+    "NodeView",
+    "Order",
+    "PolicyInfo",
+    "Request",
+    "Score",
+    "refusal",
+]

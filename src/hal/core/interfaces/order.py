@@ -1,4 +1,4 @@
-"""Who is first: an Order turns waiting jobs into keys. Interface version order/1."""
+"""Who is first: an Order turns waiting jobs into keys. Interface version order/2."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hal.core.interfaces.policy import JobView, PolicyInfo
+from hal.core.interfaces.policy import BucketView, ClusterView, JobView, PolicyInfo
 
-INTERFACE: Final = "order/1"
+INTERFACE: Final = "order/2"
 
 
 class Order(Protocol):
@@ -17,10 +17,10 @@ class Order(Protocol):
 
     info: PolicyInfo
 
-    def key(self, jobs: JobView) -> NDArray[np.int64]:
+    def key(self, jobs: JobView, view: ClusterView) -> NDArray[np.int64]:
         """Shape (J,), smaller first, |key| < 2**60. Called when jobs are submitted or edited, never in a cycle."""
         ...
 
-    def offset(self, classes: NDArray[np.int64], owners: NDArray[np.int64], now_ms: int) -> NDArray[np.int64]:
-        """Shape (B,), added to the keys of bucket (classes[b], owners[b]); called once for each new pass."""
+    def offset(self, buckets: BucketView, view: ClusterView, now_ms: int) -> NDArray[np.int64]:
+        """Shape (B,), added to the keys of each bucket; called once for each new pass."""
         ...

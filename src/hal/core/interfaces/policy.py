@@ -5,18 +5,20 @@ Pure values. The engine checks `interface` when a plugin is registered and refus
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
+
+from hal.core.interfaces.labels import Labels
 
 GROUP: Final = "hal.policies"
 """The entry point group by which packages name their policies."""
 
 
 class PolicyInfo(msgspec.Struct, frozen=True):
-    """A plugin's name, the interface version it was written for (for example "order/1"), and what it depends on.
+    """A plugin's name, the interface version it was written for (for example "order/2"), and what it depends on.
 
     reads_free: a Score reads `NodeView.free`, so that its scores hold for one slice only.
     """
@@ -36,15 +38,64 @@ class JobView(msgspec.Struct, frozen=True):
     walltime_ms: NDArray[np.int64]
     planned_ms: NDArray[np.int64]
     nodes: NDArray[np.int64]
+    class_id: NDArray[np.int64]
+    owner_id: NDArray[np.int64]
+
+
+class BucketView(msgspec.Struct, frozen=True):
+    """Buckets with waiting jobs as read-only columns of equal length B: class, owner, entries that wait in each."""
+
+    class_id: NDArray[np.int64]
+    owner_id: NDArray[np.int64]
+    waiting: NDArray[np.int64]
+
+
+class Owner(Protocol):
+    """Whose work it is."""
+
+    @property
+    def queue(self) -> str: ...
+    @property
+    def account(self) -> str: ...
+    @property
+    def user(self) -> str: ...
+    @property
+    def qos(self) -> str: ...
+
+
+class ClusterView(Protocol):
+    """What an Order may look up while it answers; not to be kept."""
+
+    @property
+    def resources(self) -> tuple[str, ...]:
+        """Names, by resource index."""
+        ...
+
+    def capacity(self) -> NDArray[np.int64]:
+        """Shape (R,): what the nodes that are up have together."""
+        ...
+
+    def request(self, class_id: int) -> Request:
+        """What a task of the class takes on each of its nodes."""
+        ...
+
+    def owner(self, owner_id: int) -> Owner:
+        """Queue, account, user and QOS of an owner."""
+        ...
 
 
 class NodeView(msgspec.Struct, frozen=True):
-    """Rows as read-only resource-major float32 columns: `free[r]`, `capacity[r]`, each shape (rows,)."""
+    """Rows as read-only resource-major float32 columns: `free[r]`, `capacity[r]`, each shape (rows,).
+
+    up: True where new work may start. labels: what the nodes say of themselves. A view may hold some rows only.
+    """
 
     rows: int
     resources: tuple[str, ...]
     free: NDArray[np.float32]
     capacity: NDArray[np.float32]
+    up: NDArray[np.bool_]
+    labels: Labels
 
 
 class Request(msgspec.Struct, frozen=True):
