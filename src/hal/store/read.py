@@ -14,6 +14,7 @@ import msgspec
 from sqlalchemy import Connection, Select, and_, exists, func, select, tuple_
 
 from hal.core.model import AttemptState, Event, EventKind, JobSpec, NodeState, TaskState, dec_hook, each_dependency
+from hal.core.model.units import parse_duration
 from hal.store import schema
 from hal.store.operations import MAX_EVENT_JOBS, AttemptRow, JobRow, NodeRow, PolicyRow, Span, StepEnd
 from hal.store.views import MAX_PAGE, JobFilter, Loaded, Remembered
@@ -25,6 +26,7 @@ KEYS_PER_QUERY: Final = 500
 """How many ids one `IN (…)` names."""
 
 _SPEC: Final = msgspec.json.Decoder(JobSpec, dec_hook=dec_hook)
+_FIELDS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _TEXTS: Final = msgspec.json.Decoder(tuple[str, ...])
 _TEXT_BY_NAME: Final = msgspec.json.Decoder(dict[str, str])
 _COUNT_BY_NAME: Final = msgspec.json.Decoder(dict[str, int])
@@ -44,17 +46,32 @@ _SPAN_COLUMNS: Final = [schema.task_spans.c["job_id" if n == "job" else n] for n
 
 
 class SpecReader:
-    """Decodes each stored spec once, so that equal jobs share one JobSpec in memory too."""
+    """Decodes each stored spec once, so that equal jobs share one JobSpec in memory too.
+
+    Specs that differ in their walltime only are decoded once together: they share all that lies in them.
+    """
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._known: dict[int, JobSpec] = {}
+        self._alike: dict[bytes, JobSpec] = {}
 
     def learn(self, query: Select[Any]) -> None:
         """Decode the specs that a query of (id, body) gives."""
         for spec_id, body in self._connection.execute(query):
             if spec_id not in self._known:
-                self._known[spec_id] = _SPEC.decode(body)
+                self._known[spec_id] = self._decode(body)
+
+    def _decode(self, body: str) -> JobSpec:
+        fields = _FIELDS.decode(body)
+        walltime = fields.pop("walltime", None)
+        if walltime is None or walltime == b"null":
+            return _SPEC.decode(body)
+        rest = msgspec.json.encode(fields)
+        alike = self._alike.get(rest)
+        if alike is None:
+            alike = self._alike[rest] = _SPEC.decode(rest)
+        return msgspec.structs.replace(alike, walltime=parse_duration(msgspec.json.decode(walltime)))
 
     def rows(self, rows: Sequence[AnyRow]) -> list[JobRow]:
         """The jobs of rows of `_JOB_COLUMNS`."""

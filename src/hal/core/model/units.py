@@ -20,6 +20,11 @@ MAX_AMOUNT: Final = (1 << 60) - 1
 
 _DURATION_UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _DURATION_PART: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(ms|s|m|h|d|w)")
+_EXACT_DURATION: Final = re.compile(
+    r"(?=[0-9])(?:([0-9]+)d)?(?:([0-9]+)h)?(?:([0-9]+)m(?!s))?(?:([0-9]+)s)?(?:([0-9]+)ms)?"
+)
+"""What `format_duration` writes."""
+_EXACT_UNITS_MS: Final = (86_400_000, 3_600_000, 60_000, 1_000, 1)
 _CLOCK: Final = re.compile(r"(?:([0-9]+)-)?([0-9]+):([0-9]{1,2})(?::([0-9]{1,2}))?")
 MAX_NUMBER_CHARS: Final = 64
 """Longest text of one number or duration; every value in range has a shorter one."""
@@ -219,8 +224,11 @@ def _text(value: object, field: str, expected: str) -> str:
 
 # A submission of many jobs says the same few durations and amounts again and again.
 @lru_cache(maxsize=REMEMBERED)
-def _milliseconds(text: str) -> Fraction | None:
+def _milliseconds(text: str) -> Fraction | int | None:
     """A duration in lower case; None when it is none."""
+    exact = _EXACT_DURATION.fullmatch(text)
+    if exact:
+        return sum(int(count) * unit for count, unit in zip(exact.groups(), _EXACT_UNITS_MS, strict=True) if count)
     clock = _CLOCK.fullmatch(text)
     if clock:
         days, hours, minutes, seconds = (int(part or 0) for part in clock.groups())

@@ -5,6 +5,7 @@ Runs on any Runtime: no clock, socket or thread of its own. REST is attached by 
 
 from __future__ import annotations
 
+import gc
 from functools import partial
 
 from hal.core.engine.events import SharesLoaded
@@ -85,13 +86,18 @@ class Controller:
             ConflictError: another process serves that address.
         """
         await self._committer.open(self._clock.now_ms())
-        loaded = await self._runtime.run_blocking(self._committer.store.load)
-        self._clock.not_before(loaded.now_ms)
-        policy = policy_at_start(loaded.policy, loaded.meta.get(TAKEN_IN), self._config.policy)
-        events = self._plane.load(loaded, policy.policy)
-        hours = HoursMemory(loaded.meta)
-        over = hours.over(self._clock.now_ms())
-        self._engine.begin(events, self._clock.now_ms(), from_text(loaded.meta.get(SHARES)), hours)
+        # All that is loaded lives on: looking for garbage while a million jobs are made only takes time.
+        gc.disable()
+        try:
+            loaded = await self._runtime.run_blocking(self._committer.store.load)
+            self._clock.not_before(loaded.now_ms)
+            policy = policy_at_start(loaded.policy, loaded.meta.get(TAKEN_IN), self._config.policy)
+            events = self._plane.load(loaded, policy.policy)
+            hours = HoursMemory(loaded.meta)
+            over = hours.over(self._clock.now_ms())
+            self._engine.begin(events, self._clock.now_ms(), from_text(loaded.meta.get(SHARES)), hours)
+        finally:
+            gc.enable()
         await self._begin(policy, over)
         self._listener = await self._runtime.listen(address, self._agents.serve)
         self._runtime.log.info("leading", epoch=self._committer.epoch, jobs=len(loaded.jobs), nodes=len(loaded.nodes))
