@@ -14,10 +14,10 @@ MOVED := moved
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup kernels demo test test-all soak bench lint format spec clean moved
+.PHONY: help setup kernels demo test test-all soak bench bench-engine lint format spec clean moved
 
 help: ## list these targets
-	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 $(READY): pyproject.toml constraints.txt tools/setup $(MOVED)
 	@tools/setup
@@ -44,6 +44,9 @@ soak: kernels ## tests without a time limit: random crashes for hours; stop with
 
 bench: kernels ## run every benchmark; JSON lines in out/bench, a table on the terminal
 	$(PY) benchmarks/run.py
+
+bench-engine: kernels ## only the engine's benchmarks; also draws docs/img/engine-growth.svg
+	$(PY) benchmarks/run.py engine_
 
 lint: $(READY) ## ruff, formatting, mypy --strict, import contracts, drift of generated files
 	$(PY) -m ruff check
