@@ -49,6 +49,9 @@ from hal.core.kernels.treap import Table
 
 Ints = NDArray[np.int64]
 
+TIER_SHORT: Final = 0
+TIER_FREE: Final = 1
+TIER_EXTRA: Final = 2
 SCORE_ONE: Final = 1_000_000
 ROW_BITS: Final = 32
 LAST_ROW: Final = (1 << ROW_BITS) - 1
