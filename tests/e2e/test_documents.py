@@ -59,6 +59,16 @@ def test_the_example_of_dependencies_works(shared_hal: LiveHal, tmp_path: Path) 
     assert "5 succeeded, 1 cancelled" in out
 
 
+def test_the_example_of_preemption_works(own_hal: LiveHal, tmp_path: Path) -> None:
+    """The page's policy and its story, on one cpu."""
+    own_hal.root.mkdir(exist_ok=True)
+    (own_hal.root / "hal.toml").write_text(blocks("docs/preemption.md", "toml")[0])
+    own_hal.up("--cpus", "1", "--memory", "1GiB")
+    out = run_page("docs/preemption.md", own_hal, tmp_path)
+    assert "here at once" in out
+    assert "preempted" in out
+
+
 def test_the_python_of_the_manual_works(shared_hal: LiveHal, tmp_path: Path) -> None:
     """Every block of docs/python.md, in order, as one program."""
     program = "\n\n".join(blocks("docs/python.md", "python"))

@@ -7,6 +7,7 @@ second, `missing` is a program that does not exist.
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
@@ -34,6 +35,11 @@ LEFTOVER_MS: Final = 1_000
 ROOM: Final = 64
 SIGTERM: Final = 15
 SIGKILL: Final = 9
+SIGUSR2: Final = 12
+SIGCONT: Final = 18
+SIGSTOP: Final = 19
+ENDING: Final = (SIGTERM, SIGUSR2)
+"""It saves its work at once, and ends."""
 
 
 class Work(NamedTuple):
@@ -92,6 +98,14 @@ class Step:
         """Its helper has noted its end."""
         self.leftovers = 0
         self.watched = False
+        self.left_ms = float(self.work.duration_ms)
+        """Work that is left to do."""
+        self.going_s: float | None = None
+        """Since when it works; None while it stands still."""
+        self.turn = 0
+        """How often it stood still or went on."""
+        self.pending = False
+        """A signal to end waits until it goes on."""
         self.gone = False
         """No process of it is left."""
 
@@ -126,8 +140,12 @@ class Machine:
     def signal(self, steps: Sequence[StepId], number: int) -> None:
         for one in steps:
             step = self._steps.get(one)
-            if step is not None and number == SIGTERM and "stubborn" not in step.work.flags:
-                self._later(self.rng.randint(1, 50), lambda step=step: self._end(step, -SIGTERM))  # type: ignore[misc]
+            if step is None or not step.pid:
+                continue
+            if number in (SIGSTOP, SIGCONT):
+                self._stop_or_go(step, goes=number == SIGCONT)
+            elif number in ENDING and "stubborn" not in step.work.flags:
+                self._later(self.rng.randint(1, 50), lambda step=step: self._asked_to_end(step))  # type: ignore[misc]
 
     def watch(self, one: StepId) -> None:
         step = self._steps[one]
@@ -205,7 +223,29 @@ class Machine:
         step.begin_s, step.begin_wall_ms, step.begin_boot_ms = self.loop.time(), host.now_ms(), host.boot_ms()
         host.world.note(self.node, "spawn", str(one))
         self._tell(self._spawned(step))
-        self._later(step.work.duration_ms, lambda: self._end(step, step.work.code(one.attempt)))
+        self._stop_or_go(step, goes=True)
+
+    def _stop_or_go(self, step: Step, *, goes: bool) -> None:
+        """Work goes on where it stood still."""
+        now_s = self.loop.time()
+        if goes == (step.going_s is not None):
+            return
+        step.turn += 1
+        if step.going_s is not None:
+            step.left_ms = max(step.left_ms - (now_s - step.going_s) * 1000, 0)
+            step.going_s = None
+            return
+        step.going_s = now_s
+        turn, code = step.turn, step.work.code(step.launch.step.attempt)
+        self._later(math.ceil(step.left_ms), lambda: self._end(step, code) if step.turn == turn else None)
+        if step.pending:
+            self._end(step, -SIGTERM)
+
+    def _asked_to_end(self, step: Step) -> None:
+        if step.going_s is None:
+            step.pending = True
+        else:
+            self._end(step, -SIGTERM)
 
     def _end(self, step: Step, status: int, *, everything: bool = False) -> None:
         one = step.launch.step

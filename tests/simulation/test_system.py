@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any, Final
 
 import pytest
 from msgspec.structs import replace
 
-from hal.core.model import AttemptState, EventKind, StepId, TaskState
+from hal.core.engine.config import EngineConfig
+from hal.core.model import AttemptState, Duration, EventKind, StepId, TaskState
+from hal.core.model.policy import Policy, PreemptMode, Qos
 from hal.daemons.controller.changing import Action, Key
+from hal.daemons.controller.config import Config
 from hal.planes.tasks import Submitter
 from hal.runtime.virtual import VirtualWorld
 from tests.simulation.checkers import (
@@ -218,6 +223,68 @@ def test_short_tasks_on_credit_are_not_lost_or_doubled(world: VirtualWorld) -> N
         assert row is not None
         assert job in touched or row.state is one.end
     check_credit_was_used(system)
+
+
+TAKING: Final = Policy(
+    qos={
+        "urgent": Qos(name="urgent", priority=10, preempts=("requeued", "saved", "suspended")),
+        "requeued": Qos(name="requeued", preempt_mode=PreemptMode.REQUEUE, grace=Duration(500)),
+        "saved": Qos(name="saved", preempt_mode=PreemptMode.CHECKPOINT, grace=Duration(800)),
+        "suspended": Qos(name="suspended", preempt_mode=PreemptMode.SUSPEND),
+    }
+)
+MIN_RUN_MS: Final = 500
+
+
+def work_with_ranks(world: VirtualWorld, low: Sequence[str]) -> list[Wanted]:
+    """Seeded jobs, of which a third may take from the others."""
+    rng = world.rng("ranks")
+    kinds = ("plain", "plain", "array", "gang", "retried", "failing", "limit", "leftover")
+    wanted = some_jobs(world.rng("jobs"), 2 * JOBS, kinds)
+    return [one._replace(spec=replace(one.spec, qos=rng.choice(("urgent", *low, *low)))) for one in wanted]
+
+
+@seeds(fast=12, slow=125)
+def test_taking_back_loses_and_doubles_nothing(world: VirtualWorld) -> None:
+    """Urgent work takes the place of other work, among kills of everything: all comes to its end, nothing runs twice.
+
+    No task is taken back more often than its doubling protection allows.
+    """
+    config = Config(policy=TAKING, engine=EngineConfig(min_run_ms=MIN_RUN_MS, claim_patience_ms=5_000))
+    system = System(world, kill_chance=0.002, config=config)
+    wanted = work_with_ranks(world, ("requeued", "saved"))
+    ids = run_all(system, wanted, Faults(kills=8, helpers=1, power=1))
+    check_everything(system, wanted, ids)
+    check_taken_back_within_bounds(system, ids)
+
+
+@seeds(fast=6, slow=60)
+def test_suspended_work_goes_on_whatever_is_killed(world: VirtualWorld) -> None:
+    """Nothing stands still for ever, walltimes count the time that work runs. For a moment cpus may be shared."""
+    config = Config(policy=TAKING, engine=EngineConfig(min_run_ms=MIN_RUN_MS, claim_patience_ms=5_000))
+    system = System(world, kill_chance=0.002, config=config)
+    wanted = work_with_ranks(world, ("suspended", "requeued"))
+    ids = run_all(system, wanted, Faults(kills=8, helpers=1))
+    check_nothing_ran_twice(system.runs)
+    check_attempts_follow(system.runs)
+    check_store_equals_what_ran(system, ids)
+    for job, one in zip(ids, wanted, strict=True):
+        row = system.store().job(job)
+        assert row is not None
+        assert row.state is one.end, f"job {job} ({row.name}) ended {row.state}, not {one.end}: {row.reason}"
+    check_taken_back_within_bounds(system, ids)
+
+
+def check_taken_back_within_bounds(system: System, ids: Sequence[int]) -> None:
+    """Each time it runs twice as long before it may be taken back again: log2 of its work, and two."""
+    most = 2 + math.ceil(math.log2(3_600_000 / MIN_RUN_MS))
+    times = Counter(
+        (attempt.job, attempt.task)
+        for job in ids
+        for attempt in system.store().attempts(job, limit=1_000)
+        if attempt.taking is not None
+    )
+    assert not times or max(times.values()) <= most
 
 
 def digest_of(seed: int) -> str:

@@ -129,6 +129,25 @@ class StepEnd(Struct, frozen=True, array_like=True):
     usage: dict[str, int] | None = None
 
 
+class Taking(Struct, frozen=True, omit_defaults=True):
+    """When and for whom an attempt was last taken back."""
+
+    mode: str = ""
+    """requeue, suspend, checkpoint, cancel."""
+    for_job: int = 0
+    qos: str = ""
+    """Of that job."""
+    at_ms: int = 0
+    due_ms: int = 0
+    """When it is out at the latest."""
+    since_ms: int = 0
+    """Suspended since; 0: it is not."""
+    times: int = 0
+    """How often it was suspended."""
+    paused_ms: int = 0
+    """How long it was suspended before."""
+
+
 class AttemptRow(Struct, frozen=True):
     """One try at running one task."""
 
@@ -153,6 +172,7 @@ class AttemptRow(Struct, frozen=True):
     message: str = ""
     steps: tuple[StepEnd, ...] = ()
     """Ranks that have ended so far."""
+    taking: Taking | None = None
 
 
 class AttemptMark(Struct, frozen=True):
@@ -170,6 +190,8 @@ class AttemptMark(Struct, frozen=True):
     """Why it is being ended, so that a restarted controller knows; None leaves it as it is."""
     credit: bool = False
     """Still on credit."""
+    taking: Taking | None = None
+    """None leaves it as it is."""
 
 
 class AttemptEnd(Struct, frozen=True):

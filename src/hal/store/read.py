@@ -16,7 +16,7 @@ from sqlalchemy import Connection, Select, and_, exists, func, select, tuple_
 from hal.core.model import AttemptState, Event, EventKind, JobSpec, NodeState, TaskState, dec_hook, each_dependency
 from hal.core.model.units import parse_duration
 from hal.store import schema
-from hal.store.operations import MAX_EVENT_JOBS, AttemptRow, JobRow, NodeRow, PolicyRow, Span, StepEnd
+from hal.store.operations import MAX_EVENT_JOBS, AttemptRow, JobRow, NodeRow, PolicyRow, Span, StepEnd, Taking
 from hal.store.views import MAX_PAGE, JobFilter, Loaded, Remembered
 
 AnyRow = Sequence[Any]
@@ -33,6 +33,7 @@ _COUNT_BY_NAME: Final = msgspec.json.Decoder(dict[str, int])
 _ANY_BY_NAME: Final = msgspec.json.Decoder(dict[str, Any])
 _RUNS: Final = msgspec.json.Decoder(list[tuple[int, int]])
 _STEPS: Final = msgspec.json.Decoder(tuple[StepEnd, ...])
+_TAKEN: Final = msgspec.json.Decoder(Taking)
 
 _TASK_STATES: Final = {state.value: state for state in TaskState}
 _ATTEMPT_STATES: Final = {state.value: state for state in AttemptState}
@@ -41,7 +42,9 @@ _JOB_COLUMNS: Final = [schema.jobs.c["spec_id" if name == "spec" else name] for 
 _JOB_SPEC: Final = JobRow.__struct_fields__.index("spec")
 _JOB_STATE: Final = JobRow.__struct_fields__.index("state")
 _ATTEMPT_COLUMNS: Final = [schema.attempts.c["job_id" if n == "job" else n] for n in AttemptRow.__struct_fields__]
-_STATE, _NODES, _USAGE, _STEPS_AT = map(AttemptRow.__struct_fields__.index, ("state", "nodes", "usage", "steps"))
+_STATE, _NODES, _USAGE, _STEPS_AT, _TAKING = map(
+    AttemptRow.__struct_fields__.index, ("state", "nodes", "usage", "steps", "taking")
+)
 _SPAN_COLUMNS: Final = [schema.task_spans.c["job_id" if n == "job" else n] for n in Span.__struct_fields__]
 
 
@@ -254,6 +257,8 @@ def attempt_row(row: AnyRow) -> AttemptRow:
     if values[_USAGE] is not None:
         values[_USAGE] = _COUNT_BY_NAME.decode(values[_USAGE])
     values[_STEPS_AT] = _STEPS.decode(values[_STEPS_AT])
+    if values[_TAKING] is not None:
+        values[_TAKING] = _TAKEN.decode(values[_TAKING])
     return AttemptRow(*values)
 
 

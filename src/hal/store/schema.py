@@ -118,6 +118,7 @@ attempts = Table(
     Column("message", Text, nullable=False),
     Column("steps", Text, nullable=False),
     Column("credit", Boolean(create_constraint=False), nullable=False, server_default=false()),
+    Column("taking", Text),
     sqlite_with_rowid=False,
 )
 Index(

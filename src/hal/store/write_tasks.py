@@ -61,6 +61,7 @@ def insert_attempts(connection: Connection, operation: InsertAttempts) -> None:
         params["nodes"] = json_text(row.nodes)
         params["usage"] = None if row.usage is None else json_text(row.usage)
         params["steps"] = json_text(row.steps)
+        params["taking"] = None if row.taking is None else json_text(row.taking)
         rows.append(params)
     insert_rows(connection, schema.attempts, rows)
 
@@ -85,6 +86,7 @@ _MARK: Final = (
         state=bindparam("new_state"),
         cause=func.coalesce(bindparam("new_cause", type_=_A.cause.type), _A.cause),
         credit=bindparam("new_credit", type_=_A.credit.type),
+        taking=func.coalesce(bindparam("new_taking", type_=_A.taking.type), _A.taking),
         **_KEPT_WHEN_NONE,
     )
 )
@@ -120,6 +122,7 @@ def mark_attempts(connection: Connection, operation: MarkAttempts) -> None:
             "new_started_ms": row.started_ms,
             "new_steps": None if row.steps is None else json_text(row.steps),
             "new_credit": row.credit,
+            "new_taking": None if row.taking is None else json_text(row.taking),
         }
         for row in operation.rows
     ]

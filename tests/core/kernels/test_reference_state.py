@@ -284,7 +284,9 @@ class Kernels(RuleBasedStateMachine):
             width = CLASSES[kind].nodes
             if width <= len(names):
                 at, begun = len(index), max(0, self.now - ago)
-                rows.append((self.next_job, 0, 2, kind, task % 2, 3, begun, begun, wall, planned, at, width, 0))
+                rows.append(
+                    (self.next_job, 0, 2, kind, task % 2, 3, begun, begun, wall, planned, at, width, 0, 0, 0, 0)
+                )
                 index += [(pick + k) % len(names) for k in range(width)]
                 self.next_job += 1
         if rows:

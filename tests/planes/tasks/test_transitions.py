@@ -12,9 +12,9 @@ from hal.store.operations import AppendEvents
 from hal.wire.frames import ExitCause, HeldStep, Refusal, StepExit, StepStarted, Usage
 from tests.core.lifecycle.witness import AUTOMATA, witnessed
 from tests.planes.tasks.small_plane import BY, SmallPlane
+from tests.planes.tasks.test_taking_back import moves
 
 GATED = "no plane registers a gate yet: prolog and epilog (a real cluster), staging (data), installing (binaries)"
-SUSPENDED = "nobody suspends yet: preemption by suspension (who goes next)"
 CORDONED = "nobody cordons or drains yet: `hal node cordon|uncordon|drain` (a real cluster)"
 GOODBYE = "no node says goodbye yet: an agent that leaves in good order, `hal node rm` (a real cluster)"
 STOPPED_FIRST = "a cancel stops what was allocated and finalises it, even where nothing ran: the keeper has to say so"
@@ -26,16 +26,7 @@ NOT_YET = {
     "task": {
         **dict.fromkeys(["pending fail", "held fail"], UNADMITTED),
         **dict.fromkeys(["preparing finalise", "preparing fail", "preparing cancel", "preparing requeue"], GATED),
-        **dict.fromkeys(
-            [
-                "running suspend",
-                "suspended resume",
-                "suspended finalise",
-                "suspended cancel",
-                "suspended requeue",
-            ],
-            SUSPENDED,
-        ),
+        "suspended cancel": STOPPED_FIRST,
         "allocated refuse": AS_REQUEUE,
         "allocated cancel": STOPPED_FIRST,
         "running cancel": STOPPED_FIRST,
@@ -52,10 +43,7 @@ NOT_YET = {
             ],
             GATED,
         ),
-        **dict.fromkeys(
-            ["running suspend", "suspended resume", "suspended finalise", "suspended cancel", "suspended lose"],
-            SUSPENDED,
-        ),
+        "suspended cancel": STOPPED_FIRST,
         "allocated cancel": STOPPED_FIRST,
         "running cancel": STOPPED_FIRST,
         "allocated preempt": PREEMPTED,
@@ -203,6 +191,23 @@ def a_gang_loses_a_node_while_its_siblings_are_stopped() -> None:
     plane.commit()
 
 
+def work_is_suspended_and_goes_on() -> None:
+    """One goes on, one is cancelled while it stands still, one is lost."""
+    plane = SmallPlane(nodes=1)
+    jobs = plane.submit({}, {}, {})
+    plane.start(*((job, 0) for job in jobs))
+    for job in jobs:
+        begun(plane, job)
+    plane.plane.taken_back(moves(*jobs, mode="suspend"), 1_000)
+    plane.commit()
+    plane.plane.goes_on(moves(jobs[0]), 2_000)
+    plane.plane.cancel(jobs[1], None, BY, 1_000)
+    plane.commit()
+    plane.plane.node_silent("n1", "not heard", 1_000, 900)
+    plane.plane.node_gone("n1", BY, 1_000)
+    plane.commit()
+
+
 STORIES = (
     people_hold_release_cancel,
     dependencies_fail,
@@ -210,6 +215,7 @@ STORIES = (
     people_run_again,
     nodes_fall_silent_return_and_are_lost,
     a_gang_loses_a_node_while_its_siblings_are_stopped,
+    work_is_suspended_and_goes_on,
 )
 
 

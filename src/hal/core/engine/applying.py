@@ -39,10 +39,12 @@ from hal.core.engine.events import (
     SharesLoaded,
     StartsRefused,
 )
-from hal.core.engine.plan import START
+from hal.core.engine.plan import MOVE, START, Plan
 from hal.core.engine.predictions import NO_JOBS, Predictions, edits, slots_of
+from hal.core.engine.qos import check_qos
 from hal.core.engine.state import NO_KEYS, State
 from hal.core.engine.views import Cluster, job_view, job_view_of_entries, job_view_of_runs
+from hal.core.interfaces.order import Order
 from hal.core.interfaces.policy import JobView
 from hal.core.kernels import layout as L
 from hal.core.kernels.layout import M_VERSION, OK
@@ -168,6 +170,9 @@ def _plan_assumed(state: State, event: PlanAssumed) -> None:
         )
     starts = plan.starts
     complete = 0 if plan.cursor is not None else 2 if plan.full else 1
+    if len(plan.moves):
+        _moves_assumed(state, plan)
+        return
     if not plan.replans and not len(starts):
         if complete:
             state.calls["note"](state.at, plan.now_ms, plan.pass_wake, plan.pass_inserts, complete)
@@ -189,6 +194,25 @@ def _plan_assumed(state: State, event: PlanAssumed) -> None:
         if outcome > L.GROW_BUCKETS:
             raise _refused(state, "PlanAssumed", starts, outcome)
         state.grow(outcome, max(starts.shape[0], plan.rows.shape[0]))
+
+
+def _moves_assumed(state: State, plan: Plan) -> None:
+    while True:
+        outcome = state.calls["take_back"](state.at, plan.moves, plan.rows, plan.now_ms)
+        if outcome == OK:
+            return
+        if outcome > L.GROW_BUCKETS:
+            raise _refused(state, "PlanAssumed", plan.moves.view(MOVE).reshape(-1), outcome)
+        state.grow(outcome, max(plan.moves.shape[0], plan.rows.shape[0]))
+
+
+def fall_claims(state: State, jobs: Any, *, everyone: bool = False) -> None:
+    """Give up the claims of these jobs (part of `apply`): their tasks wait again, as what is about to change."""
+    while state.meta[L.M_CLAIMS]:
+        outcome = state.calls["fall"](state.at, _column(jobs), everyone)
+        if outcome == OK:
+            return
+        state.grow(outcome, int(state.meta[L.M_CLAIMS]))
 
 
 _NO_TABLE: Final = np.zeros((0, 2), np.int64)
@@ -243,6 +267,7 @@ def _check_adopted(rows: Any, index: Any) -> None:
         ((rows["job"] < 0) | (rows["task"] < 0) | (rows["attempt"] < 1), "job and task count from 0, attempts from 1"),
         ((rows["priority"] >= L.PRIORITY_LIMIT) | (rows["priority"] < -L.PRIORITY_LIMIT), _REFUSALS[L.BAD_PRIORITY]),
         (rows["walltime_ms"] < 0, _REFUSALS[L.BAD_TIME]),
+        (~np.isin(rows["state"], (L.RUN_ON, L.RUN_GOING, L.RUN_SUSPENDED)), "it runs, is going or is suspended"),
     ):
         if bad.any():
             row = rows[int(bad.argmax())]
@@ -263,6 +288,7 @@ def _attempt_name(row: Any) -> str:
 
 
 def _change(state: State, what: int, jobs: Any, one: Any = NO_KEYS, two: Any = NO_KEYS, three: Any = NO_KEYS) -> None:
+    fall_claims(state, jobs)
     while True:
         outcome = state.calls["change"](state.at, what, _column(jobs), one, two, three)
         if outcome == OK:
@@ -306,16 +332,10 @@ def _jobs_updated(state: State, event: JobsUpdated) -> None:
         raise EngineError(f"JobsUpdated: {_REFUSALS[L.BAD_PRIORITY]}; the event was not applied")
     if (wall[wall != L.KEEP] < 0).any():
         raise EngineError(f"JobsUpdated: {_REFUSALS[L.BAD_TIME]}; the event was not applied")
-    top = int(state.meta[L.M_RUN_TOP])
-    live = np.flatnonzero((state.runs[:top, L.R_NODES] > 0) & np.isin(state.runs[:top, L.R_JOB], jobs))
-    rekeyed = _Rekeyed(NO_KEYS, NO_KEYS, NO_KEYS)
-    if state.order is not None:
-        slots = _one_entry_of_each(state, jobs)
-        entries = _edited(job_view_of_entries(state, slots), jobs, priority, wall, planned)
-        runs = _edited(job_view_of_runs(state, live), jobs, priority, wall, planned)
-        rekeyed = _Rekeyed(
-            entries.job, keys_of(state.order, entries, Cluster(state)), keys_of(state.order, runs, Cluster(state))
-        )
+    live, rekeyed = _rekeyed(state, jobs, priority, wall, planned)
+    if state.meta[L.M_CLAIMS]:
+        fall_claims(state, jobs)
+        live, rekeyed = _rekeyed(state, jobs, priority, wall, planned)
     _change(state, CHANGE_UPDATE, jobs, priority, wall, planned)
     if live.shape[0]:
         place = {int(job): k for k, job in enumerate(jobs)}
@@ -326,6 +346,20 @@ def _jobs_updated(state: State, event: JobsUpdated) -> None:
         state.runs[live, L.R_KEY] = rekeyed.running
     if rekeyed.waiting.shape[0]:
         _change(state, CHANGE_REKEY, rekeyed.jobs, rekeyed.waiting)
+
+
+def _rekeyed(state: State, jobs: Any, priority: Any, wall: Any, planned: Any) -> tuple[Any, _Rekeyed]:
+    """Runs of these jobs, and the keys that a plugin's order gives the jobs once they are edited."""
+    top = int(state.meta[L.M_RUN_TOP])
+    live = np.flatnonzero((state.runs[:top, L.R_NODES] > 0) & np.isin(state.runs[:top, L.R_JOB], jobs))
+    if state.order is None:
+        return live, _Rekeyed(NO_KEYS, NO_KEYS, NO_KEYS)
+    slots = _one_entry_of_each(state, jobs)
+    entries = _edited(job_view_of_entries(state, slots), jobs, priority, wall, planned)
+    runs = _edited(job_view_of_runs(state, live), jobs, priority, wall, planned)
+    return live, _Rekeyed(
+        entries.job, keys_of(state.order, entries, Cluster(state)), keys_of(state.order, runs, Cluster(state))
+    )
 
 
 def _runtimes_predicted(state: State, event: RuntimesPredicted) -> None:
@@ -396,15 +430,15 @@ def _clock_advanced(state: State, event: ClockAdvanced) -> None:
 
 def _config_changed(state: State, event: ConfigChanged) -> None:
     order, _score, filters = state.policies_of(event.config)
-    slots = np.flatnonzero(state.entries[: int(state.meta[L.M_ENTRY_TOP]), L.E_WHERE] != L.WHERE_FREE)
-    live = np.flatnonzero(state.runs[: int(state.meta[L.M_RUN_TOP]), L.R_NODES] > 0)
-    keys = keys_of_runs = NO_KEYS
-    if order is not None:
-        keys = keys_of(order, job_view_of_entries(state, slots), Cluster(state))
-        keys_of_runs = keys_of(order, job_view_of_runs(state, live), Cluster(state))
+    check_qos(event.config.policy)
+    slots, live, keys, keys_of_runs = _all_keys(state, order)
+    if state.meta[L.M_CLAIMS]:
+        fall_claims(state, NO_KEYS, everyone=True)
+        slots, live, keys, keys_of_runs = _all_keys(state, order)
     if filters != state.filters:
         state.use_filters(filters)
     state.use_config(event.config)
+    state.rewire()
     # What runs may wait again one day: at the place that this order gives it.
     retime(state.at, live, np.full((live.shape[0], 3), L.KEEP, np.int64))
     if keys_of_runs.shape[0]:
@@ -420,6 +454,20 @@ def _config_changed(state: State, event: ConfigChanged) -> None:
     if state.meta[L.M_ORDER] == L.ORDER_PRIORITY:
         renew_offsets(state.at, state.clock_ms)
     state.rewire()
+
+
+def _all_keys(state: State, order: Order | None) -> tuple[Any, Any, Any, Any]:
+    """All waiting entries and all runs, and the keys that an order plugin gives them."""
+    slots = np.flatnonzero(state.entries[: int(state.meta[L.M_ENTRY_TOP]), L.E_WHERE] != L.WHERE_FREE)
+    live = np.flatnonzero(state.runs[: int(state.meta[L.M_RUN_TOP]), L.R_NODES] > 0)
+    if order is None:
+        return slots, live, NO_KEYS, NO_KEYS
+    return (
+        slots,
+        live,
+        keys_of(order, job_view_of_entries(state, slots), Cluster(state)),
+        keys_of(order, job_view_of_runs(state, live), Cluster(state)),
+    )
 
 
 def _shares_loaded(state: State, event: SharesLoaded) -> None:

@@ -42,6 +42,11 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     claim_after_ms: how long the first waiting job may wait for a release that is 'never' before it claims rows.
     reservations: waiting jobs of each set of competing rows that hold a reservation under TOP_K, at least 1.
     max_reservations: the same under CONSERVATIVE; the ones behind wait without.
+    preempt_every_ms: between two searches for the same waiting job, when something has changed.
+    min_run_ms: a task that was taken back once runs this long before it may be again; doubles each further time.
+    claim_patience_ms: how long after its time an attempt that was told to end may go on before the claim on its rows
+        falls.
+    most_claims: waiting tasks for which work is being taken back, at once.
     """
 
     order: str = "fcfs"
@@ -57,3 +62,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     reservations: int = 10
     max_reservations: int = 1 << 20
     policy: Policy | None = None
+    preempt_every_ms: int = 1_000
+    min_run_ms: int = 60_000
+    claim_patience_ms: int = 60_000
+    most_claims: int = 1_000

@@ -22,8 +22,10 @@ from hal.core.engine.plan import (
     Cursor,
     Plan,
 )
+from hal.core.engine.preempting import PHASE_RESUME, PHASE_SEARCH, between_slices, claims_wake_ms, settle_claims
 from hal.core.engine.state import State
 from hal.core.engine.views import Cluster, bucket_view, node_view, request_of
+from hal.core.kernels import easy
 from hal.core.kernels import layout as L
 from hal.core.kernels.rows import BLOCK, BLOCK_BITS, TOUCHED, follow_rows
 
@@ -46,6 +48,12 @@ def cycle(
     """
     if cursor is not None and cursor.begins_anew:
         cursor = None
+    if cursor is not None and cursor.phase:
+        return between_slices(state, now_ms, cursor, state.config.slice_work if budget is None else budget)
+    if cursor is None and state.meta[L.M_CLAIMS]:
+        moved = settle_claims(state, now_ms)
+        if moved is not None:
+            return moved
     if budget is None:
         budget = state.config.slice_work
     elif budget < 1:
@@ -70,7 +78,7 @@ def cycle(
         start_at, row_at, verdict_at = state.start_at, state.row_at, state.verdict_at
         promise_at, promised_at = state.promise_at, state.promised_at
     if cursor is None:
-        place = _FROM_THE_TOP
+        place = _WITH_SUSPENDED if state.meta[L.M_SUSPENDED] else _FROM_THE_TOP
     else:
         place = (
             True,
@@ -81,6 +89,7 @@ def cycle(
             cursor.key,
             cursor.job,
             cursor.task,
+            int(state.meta[L.M_SUSPENDED] > 0 and not cursor.attended),
         )
     while True:
         (
@@ -111,7 +120,13 @@ def cycle(
     going_on = None
     if unfinished:
         wake_ms = now_ms
-        going_on = Cursor(lane if unfinished == 1 else -1, key, job, task, pass_wake, pass_inserts, full == 1)
+        attended = cursor is not None and cursor.attended
+        going_on = Cursor(
+            -1 if unfinished == easy.STOP_ANEW else lane, key, job, task, pass_wake, pass_inserts, full == 1,
+            phase=_PHASES[unfinished], attended=attended,
+        )  # fmt: skip
+    elif state.meta[L.M_CLAIMS]:
+        wake_ms = min(wake_ms, claims_wake_ms(state))
     return Plan(
         now_ms, version, changes == 1, starts, rows, replans == 1, reservations, table, verdicts, wake_ms, going_on,
         work, pass_wake, pass_inserts, cursor is not None, full == 1,
@@ -120,7 +135,9 @@ def cycle(
 
 MOST_LINES_KEPT: Final = 64
 """Answers about shapes that are gone, beyond as many as there are shapes, before all are asked for anew."""
-_FROM_THE_TOP: Final = (False, False, 0, 0, 0, 0, 0, 0)
+_FROM_THE_TOP: Final = (False, False, 0, 0, 0, 0, 0, 0, 0)
+_WITH_SUSPENDED: Final = (False, False, 0, 0, 0, 0, 0, 0, 1)
+_PHASES: Final = {1: 0, easy.STOP_ANEW: 0, easy.STOP_SEARCH: PHASE_SEARCH, easy.STOP_RESUME: PHASE_RESUME}
 
 
 def _set_offsets(state: State, now_ms: int) -> None:

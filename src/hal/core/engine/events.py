@@ -76,6 +76,9 @@ ADOPT: Final = np.dtype(
         ("row_offset", np.int64),  # the attempt's node indices are node_index[row_offset : row_offset + row_count]
         ("row_count", np.int64),
         ("deadline_ms", np.int64),  # 0 or INF = none
+        ("state", np.int64),  # hal.core.kernels.layout RUN_ON, RUN_GOING (told to end), RUN_SUSPENDED
+        ("due_ms", np.int64),  # going: when it is out at the latest; suspended: since when
+        ("taken", np.int64),  # how often it was suspended
     ]
 )
 UPDATE: Final = np.dtype(

@@ -14,11 +14,14 @@ from hal.core.engine.errors import EngineError
 from hal.core.engine.foresight import RESERVED, admitted, entries_of, forecast, position
 from hal.core.engine.refused import refused
 from hal.core.engine.state import State
+from hal.core.engine.views import rows_of_run
 from hal.core.kernels import layout as L
 from hal.core.model.units import format_duration, plural, told_apart
 from hal.core.model.verdict import Reason, Verdict
 
 Rows = NDArray[np.int64]
+MAX_LISTED = 5
+"""Nodes or jobs that a message names."""
 
 
 class Impossible(msgspec.Struct, frozen=True):
@@ -89,6 +92,9 @@ def fits_ever(state: State, spec: ClassSpec) -> Impossible | None:
 
 def explain(state: State, job: int, now_ms: int) -> Verdict:
     """Why the first waiting tasks of a job do not run. Raises EngineError for a job that neither waits nor runs."""
+    claimed = _claimed(state, job, now_ms) if state.meta[L.M_CLAIMS] else None
+    if claimed is not None:
+        return claimed
     slots = entries_of(state, job)
     if not slots.shape[0]:
         runs = state.runs[: int(state.meta[L.M_RUN_TOP])]
@@ -139,6 +145,32 @@ def explain(state: State, job: int, now_ms: int) -> Verdict:
         starts_at_ms=starts_at_ms, basis=basis, forecast_at_ms=_of_when(state, basis, now_ms), position=ahead,
         helps=helps,
     )  # fmt: skip
+
+
+def _claimed(state: State, job: int, now_ms: int) -> Verdict | None:
+    """For a job whose place is being cleared: who has to leave, and until when."""
+    runs = state.runs[: int(state.meta[L.M_RUN_TOP])]
+    live = runs[:, L.R_NODES] > 0
+    mine = np.flatnonzero(live & (runs[:, L.R_JOB] == job) & (runs[:, L.R_STATE] == L.RUN_CLAIM))
+    if not mine.shape[0]:
+        return None
+    first = int(mine[np.argmin(runs[mine, L.R_DUE])])
+    due = int(runs[first, L.R_DUE])
+    names = [state.row_names[row] for row in rows_of_run(state, first)]
+    leaving = runs[live & (runs[:, L.R_FOR] == job) & (runs[:, L.R_STATE] == L.RUN_GOING), L.R_JOB]
+    others = sorted(set(leaving.tolist()))
+    who = f"{plural(len(leaving), 'attempt')} ({_listed([f'job {other}' for other in others])})" if others else "work"
+    wait = format_duration(max(due - now_ms, 0))
+    return Verdict(
+        job=job, reason=Reason.RESOURCES, asked=len(names),
+        message=f"its place on {_listed(names)} is being cleared: {who} taken back for it, out within {wait}",
+        starts_at_ms=max(due, now_ms), basis="work that is taken back for it",
+    )  # fmt: skip
+
+
+def _listed(names: list[str]) -> str:
+    shown = ", ".join(names[:MAX_LISTED])
+    return shown if len(names) <= MAX_LISTED else f"{shown} and {len(names) - MAX_LISTED} more"
 
 
 def _not_eligible(job: int, entry: Rows, now_ms: int) -> Verdict:

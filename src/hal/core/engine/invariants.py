@@ -35,6 +35,7 @@ def check_invariants(state: State) -> None:
     _check_fits(state)
     _check_ends(state)
     _check_promises(state)
+    _check_taking_back(state)
     if state.meta[L.M_TIMELINES]:
         _check_timelines(state)
 
@@ -55,8 +56,11 @@ def _check_amounts(state: State) -> None:
         held = rows_of_run(state, int(run["run"]))
         _require(len(held) == run["nodes"], f"job {run['job']} task {run['task']} holds {len(held)} rows")
         _require(len(set(held)) == len(held), f"job {run['job']} task {run['task']} holds a row twice")
+        amounts = state.request[:, shape][: used.shape[1]].copy()
+        if run["state"] == L.RUN_SUSPENDED and state.meta[L.M_CPU] >= 0:
+            amounts[state.meta[L.M_CPU]] = 0
         for row in held:
-            used[row] += state.request[:, shape][: used.shape[1]]
+            used[row] += amounts
             pieces[row] += 1
             attempts.append((row, int(run["run"])))
     _require(bool((state.free[:rows] == state.capacity[:rows] - used).all()), "free is not capacity less what runs")
@@ -87,6 +91,18 @@ def _check_tasks(state: State) -> None:
         _require(live[job, task] == 1, f"job {job} task {task} runs twice")
         inside = any(first <= task < first + tasks for first, tasks in spans.get(job, ()))
         _require(not inside, f"job {job} task {task} both waits and runs")
+
+
+def _check_taking_back(state: State) -> None:
+    runs = running(state)
+    for place, kind, name in ((L.M_CLAIMS, L.RUN_CLAIM, "claims"), (L.M_SUSPENDED, L.RUN_SUSPENDED, "suspended runs")):
+        _require(int((runs["state"] == kind).sum()) == int(state.meta[place]), f"the count of {name} is wrong")
+    for run in runs:
+        named = f"job {run['job']} task {run['task']}"
+        if run["state"] == L.RUN_SUSPENDED:
+            _require(int(run["end_ms"]) == L.INF, f"{named} is suspended and planned to end")
+        elif run["state"] == L.RUN_GOING:
+            _require(int(run["end_ms"]) <= int(run["due_ms"]), f"{named} was told to end and is planned to end later")
 
 
 def _in_order(tree: np.ndarray[tuple[int, int], np.dtype[np.int64]], root: int) -> list[int]:

@@ -11,6 +11,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from hal.core.kernels.layout import A_OP, MOVE_SIZE, OP_CLAIM, OP_FALL, OP_RESUME, OP_TAKE
+
 StartRows: TypeAlias = NDArray[np.void]
 """Shape (S,), dtype `START`, in the order decided."""
 ReservationRows: TypeAlias = NDArray[np.void]
@@ -56,12 +58,30 @@ VERDICT: Final = np.dtype(
     ]
 )
 
+MOVE: Final = np.dtype(
+    [
+        ("op", np.int64),  # hal.core.kernels.layout OP_*
+        ("slot", np.int64),  # engine-internal
+        ("job", np.int64),
+        ("task", np.int64),
+        ("attempt", np.int64),
+        ("mode", np.int64),  # of what is taken back: hal.core.kernels.layout MODE_*
+        ("grace_ms", np.int64),
+        ("for_job", np.int64),  # whom it is taken back for, -1
+        ("for_task", np.int64),
+        ("at_ms", np.int64),  # of a claim: when its rows are free at the latest
+        ("row_offset", np.int64),
+        ("row_count", np.int64),
+    ]
+)
+
 NO_STARTS: Final = np.zeros(0, START)
 NO_ROWS: Final = np.zeros(0, np.int64)
 NO_PROMISES: Final = np.zeros((0, len(RESERVATION.names or ())), np.int64)
 NO_VERDICTS: Final = np.zeros(0, VERDICT)
 NO_PROMISED: Final = np.zeros((0, 2), np.int64)
-for _empty in (NO_STARTS, NO_ROWS, NO_PROMISES, NO_VERDICTS, NO_PROMISED):
+NO_MOVES: Final = np.zeros((0, MOVE_SIZE), np.int64)
+for _empty in (NO_STARTS, NO_ROWS, NO_PROMISES, NO_VERDICTS, NO_PROMISED, NO_MOVES):
     _empty.setflags(write=False)
 
 
@@ -79,6 +99,15 @@ class Cursor(msgspec.Struct, frozen=True, gc=False):
     pass_wake: int
     pass_inserts: int
     full: bool
+    phase: int = 0
+    """Before the pass goes on there: 0 nothing, 1 work to take back is searched for, 2 suspended work is looked at."""
+    row: int = 0
+    """Where the search goes on."""
+    seen: int = -1
+    """The state's version when the search began."""
+    restarts: int = 0
+    attended: bool = False
+    """This pass has looked at suspended work."""
 
     @property
     def begins_anew(self) -> bool:
@@ -117,6 +146,32 @@ class Plan(msgspec.Struct, frozen=True, gc=False):
     pass_inserts: int
     resumed: bool = False
     full: bool = False
+    moves: NDArray[np.int64] = NO_MOVES
+    """What is taken back, claimed, given up and resumed: shape (M, 12), see `MOVE`."""
+
+    @property
+    def preemptions(self) -> NDArray[np.void]:
+        """Running attempts that are told to leave, or suspended (dtype MOVE)."""
+        return self._moves(OP_TAKE)
+
+    @property
+    def resumes(self) -> NDArray[np.void]:
+        """Suspended attempts that go on (dtype MOVE)."""
+        return self._moves(OP_RESUME)
+
+    @property
+    def claims(self) -> NDArray[np.void]:
+        """Waiting tasks whose rows are being cleared (dtype MOVE); their rows are in `rows`."""
+        return self._moves(OP_CLAIM)
+
+    @property
+    def fallen(self) -> NDArray[np.void]:
+        """Claims that are given up (dtype MOVE): their tasks wait as before."""
+        return self._moves(OP_FALL)
+
+    def _moves(self, op: int) -> NDArray[np.void]:
+        wanted: NDArray[np.void] = self.moves[self.moves[:, A_OP] == op].view(MOVE).reshape(-1)
+        return wanted
 
     @property
     def complete(self) -> bool:

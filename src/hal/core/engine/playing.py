@@ -80,7 +80,7 @@ def _instants(state: State) -> int:
 def _ends(state: State, instants: int, *, since: int = -1) -> list[Attempt]:
     """What has started at `since` (all that runs), as far as it ends by the first so many of its ends."""
     table = state.runs[: int(state.meta[L.M_RUN_TOP])]
-    live = (table[:, L.R_NODES] > 0) & (table[:, L.R_END] < L.INF)
+    live = (table[:, L.R_NODES] > 0) & (table[:, L.R_END] < L.INF) & (table[:, L.R_STATE] != L.RUN_CLAIM)
     rows = table[live if since < 0 else live & (table[:, L.R_START] == since)]
     times = np.unique(rows[:, L.R_END])
     if times.size > instants:

@@ -53,14 +53,20 @@ class Prober:
         slot = _first_waiting(state, job)
         if slot is None or int(state.meta[L.M_ENTRIES]) > MAX_WAITING:
             return None
-        questions = _Questions(self._shadow.of(state), slot, now_ms)
+        questions = _Questions(self._copy(state), slot, now_ms)
         if questions.starts():
             return Outlook(starts_at_ms=now_ms, started=True)  # the next pass starts it as it is
         sooner = questions.ask(elsewhere)
         starts_at_ms, started = now_ms, False
         if can_play(state):
-            starts_at_ms, started = Played(self._shadow.of(state), job).until_start(now_ms)
+            starts_at_ms, started = Played(self._copy(state), job).until_start(now_ms)
         return Outlook(sooner=sooner, starts_at_ms=starts_at_ms, started=started)
+
+    def _copy(self, state: State) -> State:
+        """A copy that takes nothing back from others: that could not be undone between two questions."""
+        shadow = self._shadow.of(state)
+        shadow.meta[L.M_PREEMPTING] = 0
+        return shadow
 
 
 class _Questions:

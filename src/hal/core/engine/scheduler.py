@@ -23,7 +23,7 @@ class Sink(Protocol):
     """Where plans go: a store and agents, a twin's virtual cluster, a Kubernetes API."""
 
     def accept(self, plan: Plan) -> None:
-        """Take a plan that was assumed already and has starts; must not block or call the scheduler."""
+        """Take a plan that was assumed already and has starts or moves; must not block or call the scheduler."""
         ...
 
 
@@ -77,7 +77,7 @@ class Scheduler:
                 self._cursor, self._news = None, True
         if plan.changes:
             apply(state, PlanAssumed(plan))
-            if len(plan.starts):
+            if len(plan.starts) or len(plan.moves):
                 self.sink.accept(plan)
         more = self._cursor is not None or self._news
         if fast and plan.cursor is not None:

@@ -21,11 +21,12 @@ from hal.core.engine.events import ADOPT, END, SUBMIT
 from hal.core.engine.plan import START, VERDICT
 from hal.core.engine.policies import ORDER_KERNELS, PLACEMENT_KERNELS, filter_named, order_named, score_named
 from hal.core.engine.predictions import Predictions
+from hal.core.engine.qos import set_qos
 from hal.core.engine.timelines import Timelines
 from hal.core.interfaces.filter import Filter
 from hal.core.interfaces.order import Order
 from hal.core.interfaces.score import Score
-from hal.core.kernels import conservative, easy, pending, running
+from hal.core.kernels import claims, conservative, easy, pending, running, victims
 from hal.core.kernels import layout as L
 from hal.core.kernels.jit import bind
 from hal.core.kernels.memory import Tables, address_block
@@ -44,6 +45,8 @@ BACKFILL_KERNELS: Final = {
     Backfill.TOP_K: L.BACKFILL_CONSERVATIVE,
     Backfill.CONSERVATIVE: L.BACKFILL_CONSERVATIVE,
 }
+PREEMPTING_KERNELS: Final = ("take_back", "fall", "ready", "resumable", "seek")
+"""Bound only where some QOS may take from another."""
 NO_KEYS: Final = np.zeros(0, np.int64)
 FIRST_SLOTS: Final = 64
 ARENA_STARTS: Final = 1 << 15
@@ -142,6 +145,9 @@ class State:
         self.share_use: NDArray[np.float64] = np.zeros((FIRST_SLOTS, L.F_SIZE), np.float64)
         self.charge: NDArray[np.float64] = np.zeros((2, 1), np.float64)
         self.accounts: Accounts | None = None
+        self.qos_ids: dict[str, int] = {}
+        self.qos: Table = np.zeros((1, L.K_TAKES + 1), np.int64)
+        self.searched: Table = np.zeros((1, L.SEARCHED_SIZE), np.int64)
         # Scratch: never part of what the state means.
         self.path: Table = np.zeros(L.MAX_DEPTH, np.int64)
         self.ticks: Table = np.zeros(L.TICKS, np.int64)
@@ -160,6 +166,8 @@ class State:
         self.touched: Table = np.zeros(TOUCHED, np.int64)
         self.ready_of: Table = np.zeros((READY_LINES, 2), np.int64)
         self.value: NDArray[np.int32] = np.zeros(BLOCK, np.int32)
+        self.search: Table = np.zeros((1, L.Z_FREE), np.int64)
+        self.picks: Table = np.zeros((5, L.MAX_CANDIDATES), np.int64)
         self.order: Order | None = None
         self.score: Score | None = None
         self.filters: list[Filter] = []
@@ -253,6 +261,7 @@ class State:
         top = config.backfill is Backfill.TOP_K
         self.meta[L.M_MAX_RESERVATIONS] = config.reservations if top else config.max_reservations
         self._rows_are_new()
+        set_qos(self, config)
         if config.policy is not None or config.order == "priority":
             set_policy(self, config.policy or Policy(), list(self.owner_ids_in_use()))
         elif self.accounts is not None:
@@ -716,6 +725,7 @@ class State:
             s.reach = np.zeros((s.shapes.shape[0], rows // WORD + 3), np.int64)
             s.counts[L.COUNT_REACH] += 1
         self._follow_rows()
+        self._make_search_room()
         self.at: Any = address_block(self.tables())
         self._bind()
 
@@ -755,6 +765,16 @@ class State:
             self.best = np.zeros((self.shapes.shape[0], blocks), np.int64)
             self.shapes[:, L.S_FOLLOWED] = -1
 
+    def _make_search_room(self) -> None:
+        """Scratch of searches, only where some QOS may take from another."""
+        if not self.meta[L.M_PREEMPTING]:
+            return
+        rows, resources = self.free.shape
+        if self.search.shape != (rows, L.Z_FREE + 2 * resources):
+            self.search = np.zeros((rows, L.Z_FREE + 2 * resources), np.int64)
+        if self.picks.shape[1] < resources:
+            self.picks = np.zeros((5, resources), np.int64)
+
     def tables(self) -> Tables:
         """The tables as kernels see them."""
         s = self
@@ -763,20 +783,23 @@ class State:
             s.meta, s.entries, s.rank, s.by_time, s.job_index, s.buckets, s.bucket_index, s.active, s.classes, s.shapes,
             s.request, s.allowed, s.free, s.capacity, s.rows, s.runs, s.ends, s.run_index, s.pieces, s.reservations,
             s.reserved, s.owner_table, s.owner_ledgers, s.ledgers, s.queues, s.share_nodes, s.share_use, s.charge,
+            s.qos, s.searched,
             s.path, s.scores, s.projected, s.heap, s.scratch, s.counts, s.ticks, t.profile, t.events,
             t.stale, s.freed, s.drops, s.reach, t.late, t.row_log, t.lines, t.line_begin, t.line_end,
             s.lagging, s.counted, s.differ, s.spare, s.per_unit, s.best, s.touched, s.block_touched, s.value, s.ready,
             s.ready_of, s.unready,
+            s.search, s.picks,
         )  # fmt: skip
 
     def _bind(self) -> None:
         """Entry points for these argument types; they never change, so the first state of a process binds them."""
         mine, other = ("conservative", "easy") if self.conservative else ("easy", "conservative")
-        if self._kernels is not None or mine not in _entry_points:
+        wanted = PREEMPTING_KERNELS if self.meta[L.M_PREEMPTING] else ()
+        if self._kernels is not None or any(name not in _entry_points for name in (mine, *wanted)):
             no_submits, no_ends, no_adopts = np.zeros(0, SUBMIT), np.zeros(0, END), np.zeros(0, ADOPT)
-            no_table, none = np.zeros((0, 2), np.int64), NO_KEYS
+            no_table, none, no_moves = np.zeros((0, 2), np.int64), NO_KEYS, np.zeros((0, L.MOVE_SIZE), np.int64)
             out = (self.start_arena, 0, self.row_arena, 0, self.promise_arena, 0, self.promised_arena, 0)
-            place = (0, 1, 1, False, False, 0, 0, 0, 0, 0, 0)
+            place = (0, 1, 1, False, False, 0, 0, 0, 0, 0, 0, 0)
             plan = (self.start_arena, none, 0, False, no_table, no_table, 0, False, 0, 0)
             for name, kernel, arguments in (
                 ("submit", pending.submit, (self.at, no_submits, none, none, none)),
@@ -786,11 +809,20 @@ class State:
                 ("refuse", running.refuse, (self.at, self.start_arena, 0)),
                 ("assume", running.assume, (self.at, *plan)),
                 ("note", running.note_parked, (self.at, 0, 0, 0, 0)),
+                ("take_back", claims.take_back, (self.at, no_moves, none, 0)),
+                ("fall", claims.fall_claims, (self.at, none, False)),
+                ("ready", claims.ready_claims, (self.at, 0, no_table, no_moves, none)),
+                ("resumable", claims.resumable, (self.at, no_table, no_moves)),
+                ("seek", victims.seek, (self.at, 0, 0, 0, 0, 0, 0, no_table, none)),
                 ("adopt", running.adopt, (self.at, no_adopts, none, none, none, none)),
                 ("easy", easy.cycle, (self.at, *out, self.verdict_arena, 0, *place)),
                 ("conservative", conservative.cycle, (self.at, *out, self.verdict_arena, 0, *place)),
             ):
-                if name in _entry_points or (name == other if self._kernels is None else name not in self._kernels):
+                if self._kernels is None:
+                    needed = name != other and (name in wanted or name not in PREEMPTING_KERNELS)
+                else:
+                    needed = name in self._kernels
+                if name in _entry_points or not needed:
                     continue
                 if self._on_compile is not None:
                     self._on_compile(f"compiling {kernel.__module__.rpartition('.')[2]}.{name}")

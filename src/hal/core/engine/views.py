@@ -33,7 +33,7 @@ RUNNING: Final = np.dtype(
         (name, np.int64)
         for name in (
             "job", "task", "attempt", "class_id", "owner_id", "priority", "submit_ms", "walltime_ms", "planned_ms",
-            "start_ms", "end_ms", "nodes", "run",
+            "start_ms", "end_ms", "nodes", "state", "due_ms", "taken", "for_job", "run",
         )
     ]
 )  # fmt: skip
@@ -170,7 +170,11 @@ def pending(state: State) -> NDArray[np.void]:
 
 
 def running(state: State) -> NDArray[np.void]:
-    """Running attempts (dtype RUNNING) sorted by (job, task); a copy."""
+    """Whatever holds rows (dtype RUNNING) sorted by (job, task); a copy.
+
+    `state`: layout RUN_*: attempts, and claims of tasks that wait for rows to be cleared. `due_ms`: when what is told
+    to leave, or the rows of a claim, will be out at the latest; since when an attempt is suspended.
+    """
     top = int(state.meta[L.M_RUN_TOP])
     slots = np.flatnonzero(state.runs[:top, L.R_NODES] > 0)
     table = state.runs[slots]
@@ -179,9 +183,11 @@ def running(state: State) -> NDArray[np.void]:
     for name, column in (
         ("job", L.R_JOB), ("task", L.R_TASK), ("attempt", L.R_ATTEMPT), ("priority", L.R_PRIORITY),
         ("submit_ms", L.R_SUBMIT), ("walltime_ms", L.R_WALL), ("planned_ms", L.R_PLANNED), ("start_ms", L.R_START),
-        ("end_ms", L.R_END), ("nodes", L.R_NODES),
+        ("end_ms", L.R_END), ("nodes", L.R_NODES), ("state", L.R_STATE), ("taken", L.R_TAKEN), ("for_job", L.R_FOR),
     ):  # fmt: skip
         out[name] = table[:, column]
+    out["due_ms"] = np.where(out["state"] == L.RUN_SUSPENDED, table[:, L.R_SINCE], table[:, L.R_DUE])
+    out["due_ms"][out["state"] == L.RUN_ON] = 0
     out["class_id"] = buckets[:, L.B_CLASS]
     out["owner_id"] = buckets[:, L.B_OWNER]
     out["run"] = slots

@@ -21,8 +21,8 @@ from hal.core.kernels.shares import rebase_shares, renew_offsets
 from hal.core.kernels.tables import rehash
 
 SHARES: Final = (
-    ("easy", "submit", "change", "advance", "end", "refuse", "assume", "adopt"),
-    ("conservative", "note"),
+    ("easy", "submit", "change", "advance", "end", "refuse", "assume", "adopt", "take_back"),
+    ("conservative", "note", "fall", "ready", "resumable", "seek"),
 )
 """All kernels in two parts that take about as long to compile: an install step on two cores runs a process for each."""
 

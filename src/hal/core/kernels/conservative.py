@@ -17,7 +17,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hal.core.kernels.easy import LOWEST, MAX_VERDICTS, Slice, heap_down, heap_order, next_timer
+from hal.core.kernels.easy import (
+    LOWEST,
+    MAX_VERDICTS,
+    STOP_RESUME,
+    STOP_SEARCH,
+    Slice,
+    heap_down,
+    heap_order,
+    next_timer,
+)
 from hal.core.kernels.jit import inner, kernel
 from hal.core.kernels.layout import (
     B_CANDIDATE,
@@ -114,6 +123,7 @@ from hal.core.kernels.memory import Tables, tables
 from hal.core.kernels.placing import SCORE_ONE, TIER_EXTRA, TIER_FREE, TIER_SHORT, tightness
 from hal.core.kernels.reach import competes, reaches
 from hal.core.kernels.rows import fits
+from hal.core.kernels.searched import may_preempt, search_at
 from hal.core.kernels.tables import copy_record
 from hal.core.kernels.timelines import (
     build_row,
@@ -517,7 +527,7 @@ def cycle(
     at: Any, starts: Any, start_at: int, start_rows: Ints, row_at: int, promise_arena: Table,
     promise_at: int, promised_arena: Table, promised_at: int, verdict_arena: Any, verdict_at: int, now: int, budget:
     int, max_starts: int, resumed: bool, full: bool, pass_wake: int, pass_inserts: int, lane: int, key: int, seq:
-    int, tie: int,
+    int, tie: int, stops: int,
 ) -> Slice:  # fmt: skip
     """One slice; outputs and return as `easy.cycle`. A first item of -1 asks for larger scratch and arenas."""
     t = tables(at)
@@ -540,6 +550,8 @@ def cycle(
                 full = True
             elif entry >= 0 and kind == KIND_NEVER:
                 full = full or now - t.entries[entry, E_BLOCKED_AT] >= t.meta[M_CLAIM_AFTER]
+            if entry >= 0 and search_at(t, entry, 0) <= now:
+                full = True
         key = LOWEST
         seq = -1
         tie = -1
@@ -602,6 +614,9 @@ def cycle(
         planned = t.entries[entry, E_PLANNED]
         mine = t.entries[entry, E_RESERVED]
         first = t.entries[entry, E_FIRST]
+        if stops != 0 and not may_preempt(t, bucket):
+            unfinished = STOP_RESUME
+            break
         wall = t.entries[entry, E_WALL]
         held = mine >= 0 and promises[mine, V_HELD] == 1
         longest = INF
@@ -688,11 +703,19 @@ def cycle(
                     replans = _let_go_behind(t, promises, promised, shape, mine, key, seq, tie + 1) or replans
             if short:
                 break
-            if unfinished == 1:
+            if unfinished == 0 and task < t.entries[entry, E_TASKS] and not lacking:
+                if search_at(t, entry, task) <= now:
+                    unfinished = STOP_SEARCH
+                elif stops != 0:
+                    unfinished = STOP_RESUME
+            if unfinished != 0:
                 # The slice ends inside this array; the next one goes on with its next task.
                 tie += task
                 if held and task == 0:
-                    hold(t, promises, promised, mine)
+                    if not stays:
+                        hold(t, promises, promised, mine)
+                        if line >= 0:
+                            line_back(t, line, shape, mark)
                 elif mine >= 0:
                     promises[mine, V_TASK] = first + task
                     replans = True
@@ -788,11 +811,14 @@ def cycle(
     unlink_promises(t, promised)
     if short:
         return -1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
+    if unfinished == 0 and stops != 0:
+        unfinished = STOP_RESUME
     for k in range(t.counts[COUNT_PROMISES]):
         if unfinished == 0 and full and promises[k, V_ENTRY] >= 0 and promises[k, V_HELD] == 0:
             promises[k, V_ENTRY] = -1  # enough others are ahead of it now
         if promises[k, V_ENTRY] >= 0:
             wake = min(wake, _waking(t, promises, promised, k, now))
+            wake = min(wake, max(search_at(t, promises[k, V_ENTRY], 0), now + 1))
     _compact(t, promises, promised)
     if t.counts[COUNT_PROMISES] != t.meta[M_RESERVATIONS]:
         replans = True

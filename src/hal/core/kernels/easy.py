@@ -119,7 +119,8 @@ from hal.core.kernels.memory import Tables, tables
 from hal.core.kernels.placing import choose, window
 from hal.core.kernels.releases import FEW_ROWS, FEW_STARTS, WALK, enough_ready, line_of, project_row, ready_line
 from hal.core.kernels.rows import compete, fits, forget_lags, promise_row, settle_counts, take_later, touch
-from hal.core.kernels.sorting import sort_pairs as sort_pairs
+from hal.core.kernels.searched import may_preempt, search_at
+from hal.core.kernels.sorting import sort_pairs
 from hal.core.kernels.tables import copy_record
 from hal.core.kernels.treap import Table, tree_descend, tree_first, tree_least, tree_seek
 
@@ -131,6 +132,11 @@ LOWEST = -INF
 RUNS_A_START = 64
 """Running attempts for each start of a pass before shares are asked again: shares err by this part of the cluster."""
 MAX_VERDICTS = 256
+
+STOP_ANEW = 2
+STOP_SEARCH = 3
+STOP_RESUME = 4
+"""Why a pass is interrupted: shares have moved; work to take back is searched for; suspended work is looked at."""
 
 H_LANE = 0
 H_KEY = 1
@@ -185,7 +191,7 @@ def heap_order(heap: Table, size: int) -> None:
 
 
 @inner
-def _release(t: Tables, resources: int, cset: int, shape: int, row: int, given: int, stamp: int) -> bool:
+def release(t: Tables, resources: int, cset: int, shape: int, row: int, given: int, stamp: int) -> bool:
     """Project a release onto a row; True when the waiting shape fits there from now on and did not before."""
     if t.rows[row, W_STAMP] != stamp:
         t.rows[row, W_STAMP] = stamp
@@ -277,7 +283,7 @@ def _promise(
             while piece >= 0:
                 row = t.pieces[piece, P_ROW]
                 looked += 1
-                if _release(t, resources, cset, shape, row, given, stamp):
+                if release(t, resources, cset, shape, row, given, stamp):
                     freed[newly] = instant
                     freed_row[newly] = row
                     newly += 1
@@ -288,7 +294,7 @@ def _promise(
             given = t.classes[t.buckets[t.entries[start["entry"], E_BUCKET], B_CLASS], C_SHAPE]
             for i in range(start["row_offset"], start["row_offset"] + start["row_count"]):
                 row = start_rows[i]
-                if _release(t, resources, cset, shape, row, given, stamp):
+                if release(t, resources, cset, shape, row, given, stamp):
                     freed[newly] = instant
                     freed_row[newly] = row
                     newly += 1
@@ -419,7 +425,7 @@ def _keep_promises(at: Any, promises: Table, promised: Table, now: int, stamp: i
         elif kind == KIND_NEVER and not drop:
             since = t.entries[entry, E_BLOCKED_AT]
             drop = since >= 0 and now - since >= t.meta[M_CLAIM_AFTER]
-        if drop:
+        if drop or search_at(t, entry, 0) <= now:
             t.scratch[7, dropped] = k
             dropped += 1
             for i in range(t.reservations[k, V_ROW], t.reservations[k, V_ROW] + t.reservations[k, V_NODES]):
@@ -545,11 +551,13 @@ def cycle(
     at: Any, starts: Any, start_at: int, start_rows: Ints, row_at: int, promise_arena: Table, promise_at: int,
     promised_arena: Table, promised_at: int, verdict_arena: Any, verdict_at: int, now: int, budget: int, max_starts:
     int, resumed: bool, full: bool, pass_wake: int, pass_inserts: int, lane: int, key: int, seq: int, tie: int,
+    stops: int,
 ) -> Slice:  # fmt: skip
     """One slice. Writes each output from its place on; row offsets in them count from that place.
 
     Returns (starts, rows used, replans, promises, promised rows, verdicts, unfinished, lane, key, seq, tie, wake_ms,
     work, pass_wake, pass_inserts, full, changes, version); (lane, key, seq, tie) is where an unfinished pass goes on.
+    `stops` != 0: there is suspended work that this pass has not looked at yet.
     """
     t = tables(at)
     fit_before = t.scratch[1]
@@ -631,6 +639,10 @@ def cycle(
         planned = t.entries[entry, E_PLANNED]
         wall = t.entries[entry, E_WALL]
         queue = t.owners[t.buckets[bucket, B_OWNER], O_QUEUE]
+        if stops != 0 and not may_preempt(t, bucket):
+            # What was suspended for others goes on before anybody else starts.
+            unfinished = STOP_RESUME
+            break
         end = min(now + planned, INF)
         refused = planned > longest
         lacking = -1
@@ -703,9 +715,16 @@ def cycle(
             t.ticks[TICK_WORK] += nodes
         if again:
             # Shares have moved: a new pass asks anew who is first.
-            unfinished = 2
+            unfinished = STOP_ANEW
             break
         if unfinished == 1:
+            tie += task
+            break
+        if refused and not closed and search_at(t, entry, task) <= now:
+            unfinished = STOP_SEARCH
+        elif refused and stops != 0:
+            unfinished = STOP_RESUME
+        if unfinished != 0:
             tie += task
             break
         if task == tasks:
@@ -762,6 +781,8 @@ def cycle(
             only = bucket
         if only >= 0 and t.queues[queue, Y_CLOSED_STAMP] == stamp:
             only = -1
+    if unfinished == 0 and stops != 0:
+        unfinished = STOP_RESUME
     t.ticks[TICK] = max(t.ticks[TICK], max(block_stamp, max(closed_stamp, stamp + t.counts[0])))
     # Give everything back: the state is as it was.
     if started > 0:
@@ -787,6 +808,8 @@ def cycle(
         if promises[k, V_KIND] == KIND_NEVER and promises[k, V_ENTRY] >= 0:
             since = t.entries[promises[k, V_ENTRY], E_BLOCKED_AT]
             wake = min(wake, (now if since < 0 else since) + t.meta[M_CLAIM_AFTER])
+        if promises[k, V_ENTRY] >= 0:
+            wake = min(wake, max(search_at(t, promises[k, V_ENTRY], 0), now + 1))
     changes = started > 0 or (replans and (t.counts[0] > 0 or t.meta[M_RESERVATIONS] > 0))
     if unfinished == 0 and t.meta[M_ACTIVE] > 0:
         changes = changes or t.meta[M_PARKED_WAKE] != pass_wake or t.meta[M_PARKED_INSERTS] != pass_inserts

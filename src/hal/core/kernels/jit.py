@@ -29,11 +29,14 @@ SOURCES: Final = (
     "shares",
     "pending",
     "running",
+    "searched",
     "placing",
     "releases",
     "easy",
     "timelines",
     "conservative",
+    "claims",
+    "victims",
 )
 """Modules of this package whose text decides what is compiled, in the order of their imports."""
 

@@ -72,7 +72,14 @@ M_OWNER_LEDGERS: Final = 54
 M_TIMELINES: Final = 55  # 1 = the policy plans with kept timelines: what touches a row says so
 M_FREED: Final = 56  # rows in the list of freed ones
 M_SEEN: Final = 57  # M_EPOCH when the last whole pass over all promises began
-META_SIZE: Final = 60
+M_PREEMPTING: Final = 58  # 1 = some QOS may take from another
+M_CLAIMS: Final = 59  # runs that are claims
+M_SUSPENDED: Final = 60  # runs that are suspended
+M_SEARCH_EVERY: Final = 61  # ms between two searches for one job
+M_MIN_RUN: Final = 62  # ms that a task that was taken back before runs before it may be again; doubles each time
+M_PATIENCE: Final = 63  # ms beyond its time that an attempt that was taken back may go on
+M_MOST_CLAIMS: Final = 64
+META_SIZE: Final = 70
 
 # --- entries: a run of alike waiting tasks of one job ---------------------------------------------------------------
 E_JOB: Final = 0
@@ -173,7 +180,19 @@ R_KEY: Final = 12
 R_ELIGIBLE: Final = 13
 R_DEADLINE: Final = 14
 R_CHARGED: Final = 15  # ms that shares were charged for when it started
-RUN_SIZE: Final = 16
+R_STATE: Final = 16
+R_DUE: Final = 17  # going: when it is out at the latest; a claim: when its rows are free at the latest
+R_SINCE: Final = 18  # suspended since
+R_TAKEN: Final = 19  # how often this attempt was suspended
+R_FOR: Final = 20  # the job that it was taken back for, -1
+R_MARK: Final = 21  # scratch of a search: chosen by the search of this stamp
+R_OFFERED: Final = 22  # scratch: offered to a search by this stamp
+RUN_SIZE: Final = 24
+
+RUN_ON: Final = 0
+RUN_CLAIM: Final = 1  # no attempt yet: it holds rows that others have been asked to leave
+RUN_GOING: Final = 2  # told to end; until then it holds its rows
+RUN_SUSPENDED: Final = 3  # its cpu is free, all else it holds
 
 P_ROW: Final = 0
 P_NEXT: Final = 1
@@ -181,6 +200,57 @@ P_RUN: Final = 2
 P_ON_ROW: Final = 3  # 1 + the next piece on the same row
 P_BEFORE: Final = 4  # 1 + the piece before it on the same row
 PIECE_SIZE: Final = 5
+
+# --- QOS: row 0 is for work without one ----------------------------------------------------------------------------
+K_MODE: Final = 0
+K_GRACE: Final = 1
+K_PREEMPTS: Final = 2  # 1 = it may take from somebody
+K_TAKES: Final = 3  # from here on, for each QOS: 1 = its running work may be taken back for this one
+MODE_OFF: Final = 0
+MODE_REQUEUE: Final = 1
+MODE_SUSPEND: Final = 2
+MODE_CHECKPOINT: Final = 3
+MODE_CANCEL: Final = 4
+
+# --- what a search remembers of a job: no second one before something has changed -----------------------------------
+SOUGHT_JOB: Final = 0  # plus one; 0 = free
+SOUGHT_TASK: Final = 1
+SOUGHT_EPOCH: Final = 2  # M_EPOCH of the search
+SOUGHT_NEXT: Final = 3  # not before
+SOUGHT_YOUTH: Final = 4  # when work that was too young to be taken back is old enough, INF = none was
+SEARCHED_SIZE: Final = 5
+SEARCHED: Final = 1024
+"""Jobs remembered, a power of two; another one takes the place of one with the same hash."""
+
+# --- a search's view of rows (scratch) --------------------------------------------------------------------------------
+Z_COST: Final = 0  # of clearing the row, -1 = it cannot be
+Z_JOBS: Final = 1
+Z_YOUTH: Final = 2
+Z_FREE: Final = 3  # from here on: free, with what is leaving; then as many for trying
+MAX_CANDIDATES: Final = 64
+"""Attempts on one row that a search looks at: those that lose least."""
+
+# --- moves of a plan -------------------------------------------------------------------------------------------------
+A_OP: Final = 0
+A_SLOT: Final = 1
+A_JOB: Final = 2
+A_TASK: Final = 3
+A_ATTEMPT: Final = 4
+A_MODE: Final = 5
+A_GRACE: Final = 6
+A_FOR_JOB: Final = 7
+A_FOR_TASK: Final = 8
+A_AT: Final = 9  # due; of a search: youth
+A_ROW: Final = 10  # offset into the plan's rows
+A_ROWS: Final = 11
+MOVE_SIZE: Final = 12
+
+OP_TAKE: Final = 1  # an attempt is told to go, or suspended
+OP_CLAIM: Final = 2
+OP_START: Final = 3  # a claim's rows are free: it starts
+OP_FALL: Final = 4  # a claim is given up, its task waits again
+OP_RESUME: Final = 5
+OP_SEARCHED: Final = 6  # nothing was found
 
 # --- rows of nodes ---------------------------------------------------------------------------------------------------
 W_STATE: Final = 0
@@ -244,7 +314,8 @@ O_TURN: Final = 6  # round-robin: the turn that its user had last
 O_USAGE: Final = 7  # millionths that multiply what it is charged
 O_REFS: Final = 8  # buckets
 O_TURNS: Final = 9  # owner whose O_TURN counts for this one (one for each user and queue)
-OWNER_SIZE: Final = 10
+O_QOS: Final = 10
+OWNER_SIZE: Final = 12
 
 # --- queues ----------------------------------------------------------------------------------------------------------
 Y_DISCIPLINE: Final = 0
@@ -365,6 +436,7 @@ BAD_ROW: Final = 18
 # --- scratch ticks ----------------------------------------------------------------------------------------------------
 TICK: Final = 0  # last stamp given out
 TICK_WORK: Final = 1  # work of the running cycle
+TICK_SEARCH: Final = 2  # stamp of the running search
 TICK_LAGS: Final = 4  # rows in the list of those whose counts lag behind
 TICK_TOUCHED: Final = 5  # rows ever written to the list of touched ones
 TICK_MIRROR: Final = 6  # 1 = the float columns say what the rows say

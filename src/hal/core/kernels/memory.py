@@ -56,6 +56,8 @@ class Tables(NamedTuple):
     share_nodes: Table
     share_use: Amounts
     charge: Amounts
+    qos: Table
+    searched: Table
     path: Ints
     scores: Table
     projected: Table
@@ -86,6 +88,8 @@ class Tables(NamedTuple):
     ready: Table
     ready_of: Table
     unready: Ints
+    search: Table
+    picks: Table
 
 
 types: Any = _numba_types

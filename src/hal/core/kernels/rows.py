@@ -247,6 +247,28 @@ def give_row(t: Tables, row: int, shape: int) -> None:
                     _fits_again(t, row, s)
 
 
+@inner
+def shift_row(t: Tables, row: int, resource: int, amount: int) -> None:
+    """Give (or take) an amount of one resource on a row, and keep the counts of the shapes."""
+    resources = t.meta[M_RESOURCES]
+    for s in range(t.meta[M_SHAPES]):
+        if t.allowed[t.shapes[s, S_CSET], row] == 0:
+            continue
+        before = fits(t, t.free, row, s, resources)
+        t.free[row, resource] += amount
+        after = fits(t, t.free, row, s, resources)
+        t.free[row, resource] -= amount
+        if after and not before:
+            t.shapes[s, S_FIT] += 1
+            t.shapes[s, S_WAKE] = t.meta[M_EPOCH]
+            if row < t.shapes[s, S_FROM]:
+                t.shapes[s, S_FROM] = row
+        elif before and not after:
+            t.shapes[s, S_FIT] -= 1
+    t.free[row, resource] += amount
+    touch(t, row)
+
+
 @kernel
 def recount(at: Any, first: int, last: int) -> None:
     """Count anew, for shapes first..last-1, the rows where they fit now and where they could when empty."""

@@ -48,6 +48,7 @@ from hal.core.kernels.layout import (
     M_BUCKET_TOP,
     M_BY_TIME,
     M_CLOCK,
+    M_CPU,
     M_DIRTY,
     M_DROPS,
     M_END_ROOT,
@@ -71,6 +72,7 @@ from hal.core.kernels.layout import (
     M_RUN_FREE,
     M_RUN_TOP,
     M_RUNS,
+    M_SUSPENDED,
     M_VERSION,
     M_WAKE,
     OK,
@@ -85,18 +87,27 @@ from hal.core.kernels.layout import (
     R_BUCKET,
     R_CHARGED,
     R_DEADLINE,
+    R_DUE,
     R_ELIGIBLE,
     R_END,
+    R_FOR,
     R_JOB,
     R_KEY,
     R_NODES,
     R_PIECE,
     R_PLANNED,
     R_PRIORITY,
+    R_SINCE,
     R_START,
+    R_STATE,
     R_SUBMIT,
+    R_TAKEN,
     R_TASK,
     R_WALL,
+    RUN_CLAIM,
+    RUN_GOING,
+    RUN_ON,
+    RUN_SUSPENDED,
     S_CSET,
     T_TIE,
     TICK_READY,
@@ -120,7 +131,16 @@ from hal.core.kernels.pending import (
     new_entry,
     settle,
 )
-from hal.core.kernels.rows import fits, give_row, look_again, promise_row, settle_counts, take_later, take_row
+from hal.core.kernels.rows import (
+    fits,
+    give_row,
+    look_again,
+    promise_row,
+    settle_counts,
+    shift_row,
+    take_later,
+    take_row,
+)
 from hal.core.kernels.shares import NOMINAL_MS, charge_shares, order_key, take_turn
 from hal.core.kernels.tables import copy_record, drop_hashed, find_one, find_two, give_slot, put_hashed, take_slot
 from hal.core.kernels.touching import free_replaced, free_row, free_run, make_stale, pass_over
@@ -165,6 +185,9 @@ def _open_run(
     t.runs[run, R_ELIGIBLE] = eligible
     t.runs[run, R_DEADLINE] = deadline
     t.runs[run, R_CHARGED] = charged
+    t.runs[run, R_STATE] = RUN_ON
+    t.runs[run, R_TAKEN] = 0
+    t.runs[run, R_FOR] = -1
     put_hashed(t.run_index, run, job, task)
     t.buckets[bucket, B_REFS] += 1
     t.meta[M_RUNS] += 1
@@ -238,11 +261,72 @@ def mark_row(t: Tables, row: int) -> None:
 
 
 @inner
-def _close_run(at: Any, run: int, ended: int) -> None:
+def move_end(t: Tables, run: int, end: int) -> None:
+    """Let a run be released at another time."""
+    if end == t.runs[run, R_END]:
+        return
+    free_run(t, run)
+    piece = t.runs[run, R_PIECE]
+    while piece >= 0 and t.ticks[TICK_READY] == 1:
+        look_again(t, t.pieces[piece, P_ROW])
+        piece = t.pieces[piece, P_NEXT]
+    if t.runs[run, R_END] < INF:
+        t.meta[M_END_ROOT] = tree_remove(t.ends, t.meta[M_END_ROOT], run, t.path)
+    t.runs[run, R_END] = end
+    if end < INF:
+        tree_node(t.ends, run, end, t.runs[run, R_JOB], t.runs[run, R_TASK], 0)
+        t.meta[M_END_ROOT] = tree_insert(t.ends, t.meta[M_END_ROOT], run, t.path)
+
+
+@inner
+def shift_cpu(t: Tables, run: int, sign: int) -> None:
+    """Give (+1) or take (-1) the cpu of a run on all its rows: it is suspended, or goes on."""
+    cpu = t.meta[M_CPU]
+    if cpu < 0:
+        return
+    amount = t.request[cpu, t.classes[t.buckets[t.runs[run, R_BUCKET], B_CLASS], C_SHAPE]]
+    if sign > 0:
+        t.meta[M_EPOCH] += 1
+    piece = t.runs[run, R_PIECE]
+    while piece >= 0:
+        row = t.pieces[piece, P_ROW]
+        shift_row(t, row, cpu, sign * amount)
+        if sign > 0:
+            free_row(t, row)
+            mark_row(t, row)
+        else:
+            make_stale(t, row)
+        piece = t.pieces[piece, P_NEXT]
+
+
+@inner
+def suspend_run(t: Tables, run: int, since: int) -> None:
+    """A run gives back its cpu; nobody knows when it ends."""
+    t.runs[run, R_STATE] = RUN_SUSPENDED
+    t.runs[run, R_SINCE] = since
+    t.meta[M_SUSPENDED] += 1
+    move_end(t, run, INF)
+    shift_cpu(t, run, 1)
+
+
+@inner
+def send_run(t: Tables, run: int, due: int) -> None:
+    """A run was told to end by `due`."""
+    t.runs[run, R_STATE] = RUN_GOING
+    t.runs[run, R_DUE] = due
+    move_end(t, run, min(t.runs[run, R_END], due))
+
+
+@inner
+def close_run(at: Any, run: int, ended: int) -> None:
     """Give back a run's rows, its slot, what it holds of ledgers, and what it was charged for beyond `ended`."""
     t = tables(at)
     bucket = t.runs[run, R_BUCKET]
     shape = t.classes[t.buckets[bucket, B_CLASS], C_SHAPE]
+    if t.runs[run, R_STATE] == RUN_SUSPENDED:
+        shift_cpu(t, run, -1)
+        t.runs[run, R_START] += max(t.meta[M_CLOCK] - t.runs[run, R_SINCE], 0)
+        t.meta[M_SUSPENDED] -= 1
     settle_ledgers(t, bucket, t.runs[run, R_WALL], t.runs[run, R_START], ended)
     charge_shares(t, bucket, max(ended - t.runs[run, R_START], 0) - t.runs[run, R_CHARGED], t.meta[M_CLOCK])
     t.meta[M_EPOCH] += 1
@@ -263,6 +347,50 @@ def _close_run(at: Any, run: int, ended: int) -> None:
     t.runs[run, R_NODES] = 0
     t.meta[M_RUNS] -= 1
     give_slot(t.meta, t.runs, M_RUN_FREE, run)
+
+
+@inner
+def open_from_entry(at: Any, slot: int, start: int, now: int, rows: Ints, first: int, last: int) -> int:
+    """The first task of an entry holds rows[first:last] from now on and is planned from `start`. Returns its run.
+
+    The counts lag behind until `settle_counts`.
+    """
+    t = tables(at)
+    bucket = t.entries[slot, E_BUCKET]
+    run = _open_run(
+        t,
+        t.entries[slot, E_JOB],
+        t.entries[slot, E_FIRST],
+        t.entries[slot, E_ATTEMPT],
+        bucket,
+        t.entries[slot, E_PRIORITY],
+        t.entries[slot, E_SUBMIT],
+        t.entries[slot, E_WALL],
+        t.entries[slot, E_PLANNED],
+        start,
+        t.entries[slot, E_KEY],
+        t.entries[slot, E_ELIGIBLE],
+        last - first,
+        t.entries[slot, E_DEADLINE],
+        _charge(at, bucket, t.entries[slot, E_WALL], t.entries[slot, E_PLANNED], now),
+    )
+    shape = t.classes[t.buckets[bucket, B_CLASS], C_SHAPE]
+    piece = -1
+    for i in range(first, last):
+        piece = _add_piece(t, run, piece, rows[i])
+        take_later(t, rows[i], shape)
+    t.meta[M_PENDING] -= 1
+    t.entries[slot, E_FIRST] += 1
+    t.entries[slot, E_TASKS] -= 1
+    if t.entries[slot, E_TASKS] == 0:
+        exit_bucket(t, slot)
+        t.entries[slot, E_RESERVED] = -1
+        drop_entry(t, slot)
+    else:
+        t.rank[slot, T_TIE] += 1
+        if t.meta[M_BY_TIME] == 1:
+            t.by_time[slot, T_TIE] += 1
+    return run
 
 
 @kernel
@@ -306,42 +434,8 @@ def assume(
         t.meta[M_FAULT] = k
         if t.entries[slot, E_JOB] != start["job"] or t.entries[slot, E_FIRST] != start["task"]:
             return BAD_UNKNOWN
-        bucket = t.entries[slot, E_BUCKET]
-        count = start["row_count"]
-        run = _open_run(
-            t,
-            start["job"],
-            start["task"],
-            start["attempt"],
-            bucket,
-            t.entries[slot, E_PRIORITY],
-            t.entries[slot, E_SUBMIT],
-            t.entries[slot, E_WALL],
-            t.entries[slot, E_PLANNED],
-            now,
-            t.entries[slot, E_KEY],
-            t.entries[slot, E_ELIGIBLE],
-            count,
-            t.entries[slot, E_DEADLINE],
-            _charge(at, bucket, t.entries[slot, E_WALL], t.entries[slot, E_PLANNED], now),
-        )
-        shape = t.classes[t.buckets[bucket, B_CLASS], C_SHAPE]
-        last = -1
-        for i in range(start["row_offset"], start["row_offset"] + count):
-            row = start_rows[i]
-            last = _add_piece(t, run, last, row)
-            take_later(t, row, shape)
-        t.meta[M_PENDING] -= 1
-        t.entries[slot, E_FIRST] += 1
-        t.entries[slot, E_TASKS] -= 1
-        if t.entries[slot, E_TASKS] == 0:
-            exit_bucket(t, slot)
-            t.entries[slot, E_RESERVED] = -1
-            drop_entry(t, slot)
-        else:
-            t.rank[slot, T_TIE] += 1
-            if t.meta[M_BY_TIME] == 1:
-                t.by_time[slot, T_TIE] += 1
+        first = start["row_offset"]
+        open_from_entry(at, slot, now, now, start_rows, first, first + start["row_count"])
     settle_counts(t)
     if replans:
         for k in range(promises.shape[0]):
@@ -411,7 +505,7 @@ def _mark_all(t: Tables, gone: Any) -> int:
     """Check that each row names another running attempt; marked by a negative attempt number."""
     for k in range(gone.shape[0]):
         run = find_two(t.run_index, t.runs, R_JOB, gone[k]["job"], gone[k]["task"])
-        if run < 0 or t.runs[run, R_ATTEMPT] != gone[k]["attempt"]:
+        if run < 0 or t.runs[run, R_ATTEMPT] != gone[k]["attempt"] or t.runs[run, R_STATE] == RUN_CLAIM:
             _unmark(t, gone, k)
             t.meta[M_FAULT] = k
             return BAD_UNKNOWN
@@ -450,7 +544,7 @@ def end(at: Any, gone: Any) -> int:
                 t.runs[run, R_DEADLINE],
             )
             settle(t, slot)
-        _close_run(at, run, row["ended_ms"] if row["ended_ms"] > 0 else t.meta[M_CLOCK])
+        close_run(at, run, row["ended_ms"] if row["ended_ms"] > 0 else t.meta[M_CLOCK])
     t.meta[M_VERSION] += 1
     return OK
 
@@ -480,6 +574,33 @@ def _back_in_line(t: Tables, run: int, attempt: int) -> bool:
     return False
 
 
+@inner
+def put_back(t: Tables, run: int, attempt: int) -> None:
+    """The task of a run that is about to be closed waits again at its old place."""
+    if _back_in_line(t, run, attempt):
+        t.meta[M_INSERTS] += 1
+        return
+    sibling = find_one(t.job_index, t.entries, E_JOB, t.runs[run, R_JOB])
+    held = t.entries[sibling, E_HELD] if sibling >= 0 else 0
+    slot = new_entry(
+        t,
+        t.runs[run, R_JOB],
+        t.runs[run, R_TASK],
+        1,
+        attempt,
+        t.runs[run, R_BUCKET],
+        t.runs[run, R_PRIORITY],
+        t.runs[run, R_SUBMIT],
+        t.runs[run, R_ELIGIBLE],
+        held,
+        t.runs[run, R_WALL],
+        t.runs[run, R_PLANNED],
+        t.runs[run, R_KEY],
+        t.runs[run, R_DEADLINE],
+    )
+    settle(t, slot)
+
+
 @kernel
 def refuse(at: Any, gone: Any, new_attempt: int) -> int:
     """Undo assumed starts in reverse order: each task waits again at its old place."""
@@ -492,30 +613,8 @@ def refuse(at: Any, gone: Any, new_attempt: int) -> int:
     for k in range(gone.shape[0] - 1, -1, -1):
         row = gone[k]
         run = find_two(t.run_index, t.runs, R_JOB, row["job"], row["task"])
-        attempt = row["attempt"] + new_attempt
-        if not _back_in_line(t, run, attempt):
-            sibling = find_one(t.job_index, t.entries, E_JOB, row["job"])
-            held = t.entries[sibling, E_HELD] if sibling >= 0 else 0
-            slot = new_entry(
-                t,
-                row["job"],
-                row["task"],
-                1,
-                attempt,
-                t.runs[run, R_BUCKET],
-                t.runs[run, R_PRIORITY],
-                t.runs[run, R_SUBMIT],
-                t.runs[run, R_ELIGIBLE],
-                held,
-                t.runs[run, R_WALL],
-                t.runs[run, R_PLANNED],
-                t.runs[run, R_KEY],
-                t.runs[run, R_DEADLINE],
-            )
-            settle(t, slot)
-        else:
-            t.meta[M_INSERTS] += 1
-        _close_run(at, run, t.runs[run, R_START])
+        put_back(t, run, row["attempt"] + new_attempt)
+        close_run(at, run, t.runs[run, R_START])
     mark_dirty(t)
     t.meta[M_VERSION] += 1
     return OK
@@ -578,6 +677,11 @@ def adopt(at: Any, adopted: Any, adopted_rows: Ints, class_ids: Ints, owner_ids:
         for i in range(row["row_offset"], row["row_offset"] + row["row_count"]):
             last = _add_piece(t, run, last, adopted_rows[i])
             take_row(t, adopted_rows[i], shape)
+        t.runs[run, R_TAKEN] = row["taken"]
+        if row["state"] == RUN_GOING:
+            send_run(t, run, row["due_ms"])
+        elif row["state"] == RUN_SUSPENDED:
+            suspend_run(t, run, row["due_ms"])
     mark_dirty(t)
     t.meta[M_VERSION] += 1
     return OK
@@ -611,18 +715,11 @@ def retime(at: Any, slots: Ints, changed: Table) -> int:
                 t.runs[run, R_DEADLINE],
             )
         end_ms = min(t.runs[run, R_START] + t.runs[run, R_PLANNED], INF)
-        if end_ms != t.runs[run, R_END]:
-            free_run(t, run)
-            piece = t.runs[run, R_PIECE]
-            while piece >= 0 and t.ticks[TICK_READY] == 1:
-                look_again(t, t.pieces[piece, P_ROW])
-                piece = t.pieces[piece, P_NEXT]
-            if t.runs[run, R_END] < INF:
-                t.meta[M_END_ROOT] = tree_remove(t.ends, t.meta[M_END_ROOT], run, t.path)
-            t.runs[run, R_END] = end_ms
-            if end_ms < INF:
-                tree_node(t.ends, run, end_ms, t.runs[run, R_JOB], t.runs[run, R_TASK], 0)
-                t.meta[M_END_ROOT] = tree_insert(t.ends, t.meta[M_END_ROOT], run, t.path)
+        if t.runs[run, R_STATE] == RUN_SUSPENDED:
+            end_ms = INF
+        elif t.runs[run, R_STATE] == RUN_GOING:
+            end_ms = min(end_ms, t.runs[run, R_DUE])
+        move_end(t, run, end_ms)
     mark_dirty(t)
     t.meta[M_VERSION] += 1
     return OK

@@ -19,7 +19,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from hal.core.kernels.easy import LOWEST, sort_pairs
+from hal.core.kernels.easy import LOWEST
 from hal.core.kernels.jit import inner
 from hal.core.kernels.layout import (
     B_CLASS,
@@ -76,6 +76,7 @@ from hal.core.kernels.layout import (
 )
 from hal.core.kernels.memory import Tables
 from hal.core.kernels.rows import fits
+from hal.core.kernels.sorting import sort_pairs
 from hal.core.kernels.touching import make_stale
 from hal.core.kernels.treap import Table, tree_descend
 

@@ -25,6 +25,8 @@ class EventKind(StrEnum):
     ATTEMPTS_ALLOCATED = "attempts-allocated"
     ATTEMPTS_STARTED = "attempts-started"
     ATTEMPTS_ENDED = "attempts-ended"
+    ATTEMPTS_PREEMPTED = "attempts-preempted"
+    ATTEMPTS_RESUMED = "attempts-resumed"
     STARTS_REFUSED = "starts-refused"
     NODE_JOINED = "node-joined"
     NODE_CHANGED = "node-changed"

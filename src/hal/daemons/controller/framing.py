@@ -10,7 +10,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from hal.core.engine.events import INF
 from hal.core.model import StepId
 from hal.planes.tasks import Orders
-from hal.wire.frames import AnyFrame, ExitsAck, Recall, Resize, Start, StepStart, StepTemplate, Stop
+from hal.wire.frames import (
+    AnyFrame,
+    Checkpoint,
+    ExitsAck,
+    Recall,
+    Resize,
+    Resume,
+    Start,
+    StepStart,
+    StepTemplate,
+    Stop,
+    StopReason,
+    Suspend,
+)
 
 STEPS_A_FRAME = 500
 START_BYTES = 4 << 20
@@ -63,12 +76,22 @@ def start_frames(
 
 
 def other_frames(orders: Orders, epoch: int) -> Iterator[AnyFrame]:
-    """Stops, recalls and new walltimes."""
+    """Stops, recalls, suspensions and new walltimes."""
     for part in _parts(orders.recalls):
         yield Recall(epoch=epoch, steps=part)
     for reason, steps in orders.stops.items():
         for part in _parts(steps):
             yield Stop(epoch=epoch, steps=part, reason=reason, grace_ms=GRACE_MS)
+    for how, steps in orders.evictions.items():
+        for part in _parts(steps):
+            if how.signal:
+                yield Checkpoint(epoch=epoch, steps=part, name=how.signal, grace_ms=how.grace_ms)
+            else:
+                yield Stop(epoch=epoch, steps=part, reason=StopReason.PREEMPTED, grace_ms=how.grace_ms)
+    for part in _parts(orders.suspends):
+        yield Suspend(epoch=epoch, steps=part)
+    for part in _parts(orders.resumes):
+        yield Resume(epoch=epoch, steps=part)
     for walltime_ms, steps in orders.walltimes.items():
         for part in _parts(steps):
             yield Resize(epoch=epoch, steps=part, walltime_ms=min(walltime_ms, INF))

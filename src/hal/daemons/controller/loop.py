@@ -148,6 +148,8 @@ class ControlLoop:
         self._more, self._wake_ms = step.more, step.wake_ms
         epoch, row_name = self._committer.epoch, self._engine.row_name
         for plan in self._engine.take_plans():
+            self._plane.taken_back(plan.preemptions, now_ms)
+            self._plane.goes_on(plan.resumes, now_ms)
             self._plane.assumed(plan.starts, plan.rows, row_name, epoch, now_ms, credit=not step.more)
         self._engine.feed(self._plane.take_engine_events())
         hours = self._engine.hours_to_keep()

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 from msgspec.structs import replace
 
+from hal.core.engine.qos import LAST_GRACE_MS
 from hal.core.lifecycle import (
     ATTEMPT,
     END_EVENTS,
@@ -25,12 +26,14 @@ from hal.core.lifecycle import (
     walk,
 )
 from hal.core.model import AttemptId, AttemptState, EventKind, StepId, TaskState
+from hal.core.model.policy import PreemptMode
 from hal.planes.tasks import credit
-from hal.planes.tasks.live import CANCELLED, REQUEUED, SIBLING, Attempt, LiveJob
+from hal.planes.tasks.draft import Eviction
+from hal.planes.tasks.live import CANCELLED, EVICTED, REQUEUED, SIBLING, TAKEN_BACK, Attempt, LiveJob
 from hal.planes.tasks.runs import added
 from hal.planes.tasks.spans import Span, put
 from hal.planes.tasks.table import JobTable
-from hal.store.operations import AttemptEnd, StepEnd
+from hal.store.operations import AttemptEnd, StepEnd, Taking
 from hal.wire.frames import Refusal, StepExit, StepStarted, StopReason
 
 _WORST_FIRST = (
@@ -61,12 +64,45 @@ LOST_CAUSE = "lost"
 SPAWN_FAILED_CAUSE = "spawn-failed"
 
 
-def order_stop(table: JobTable, job: LiveJob, attempt: Attempt, reason: StopReason) -> None:
-    """Tell its nodes to end what is left of it."""
+def order_stop(table: JobTable, job: LiveJob, attempt: Attempt) -> None:
+    """Tell its nodes to end what is left of it (again: whoever is being ended already is not hurried)."""
     for node, step in attempt.steps_left(job.id):
-        table.draft.order(node).stops.setdefault(reason, []).append(step)
+        orders = table.draft.order(node)
+        if attempt.stopping in TAKEN_BACK:
+            orders.evictions.setdefault(_eviction(job, attempt), []).append(step)
+        else:
+            orders.stops.setdefault(STOP_REASONS[attempt.stopping], []).append(step)
 
 
+def order_as_it_is(table: JobTable, job: LiveJob, attempt: Attempt) -> None:
+    """Tell its nodes again that it is suspended, or goes on; nothing for one that never was."""
+    if attempt.taking is None or not attempt.taking.times:
+        return
+    for node, step in attempt.steps_left(job.id):
+        orders = table.draft.order(node)
+        told = orders.suspends if attempt.suspended else orders.resumes
+        if step not in told:
+            told.append(step)
+
+
+def _eviction(job: LiveJob, attempt: Attempt) -> Eviction:
+    taking = attempt.taking or Taking()
+    grace_ms = max(taking.due_ms - taking.at_ms, 0)
+    if taking.mode != PreemptMode.CHECKPOINT or attempt.started_ms is None:
+        return Eviction(grace_ms=grace_ms)
+    name = job.spec.signal.name if job.spec.signal else CHECKPOINT_SIGNAL
+    return Eviction(name, max(grace_ms - LAST_GRACE_MS, 0))
+
+
+def taken_for(attempt: Attempt) -> str:
+    """For whom it was taken back, in words."""
+    taking = attempt.taking or Taking()
+    quality = f" (QOS {taking.qos})" if taking.qos else ""
+    return f"preempted by job {taking.for_job}{quality}"
+
+
+CHECKPOINT_SIGNAL = "USR2"
+"""Asks a program to save its work, where its job names no signal of its own."""
 STOP_REASONS = {
     CANCELLED: StopReason.CANCELLED,
     REQUEUED: StopReason.PREEMPTED,
@@ -80,8 +116,8 @@ def stop(table: JobTable, job: LiveJob, attempt: Attempt, why: str) -> Attempt:
     state = attempt.state
     if state is not AttemptState.FINALISING:
         state = transition(ATTEMPT, state, AttemptEvent.FINALISE)
-    stopping = _mark(table, job, attempt, replace(attempt, state=state, stopping=why))
-    order_stop(table, job, stopping, STOP_REASONS[why])
+    stopping = mark(table, job, attempt, replace(attempt, state=state, stopping=why))
+    order_stop(table, job, stopping)
     return stopping
 
 
@@ -93,6 +129,8 @@ def started(table: JobTable, node: str, steps: Sequence[StepStarted], now_ms: in
     touched: dict[int, LiveJob] = {}
     for report in steps:
         found = _active(table, node, report.step)
+        if found is not None and found[1].suspended:
+            table.draft.order(node).suspends.append(report.step)  # it had not begun when that was asked
         if found is None or found[1].started_ms is not None:
             continue
         job, attempt = table.touch(report.step.job), found[1]
@@ -100,7 +138,9 @@ def started(table: JobTable, node: str, steps: Sequence[StepStarted], now_ms: in
         state = attempt.state
         if state in (AttemptState.ALLOCATED, AttemptState.PREPARING):
             state = walk(ATTEMPT, state, _TO_RUNNING[state])
-        _mark(table, job, attempt, replace(attempt, state=state, started_ms=at_ms))
+            if attempt.suspended:
+                state = transition(ATTEMPT, state, AttemptEvent.SUSPEND)
+        mark(table, job, attempt, replace(attempt, state=state, started_ms=at_ms))
         _note_started(table, job, attempt, node)
         table.started(job, at_ms, now_ms)
         touched[job.id] = job
@@ -115,7 +155,7 @@ def exited(table: JobTable, node: str, exits: Sequence[StepExit], now_ms: int) -
     for report in exits:
         acks.append(report.step)
         found = _active(table, node, report.step)
-        credit.pass_on(table, report, node, now_ms)
+        heir = credit.pass_on(table, report, node, now_ms)
         if found is None:
             continue
         job, attempt = table.touch(report.step.job), found[1]
@@ -128,10 +168,13 @@ def exited(table: JobTable, node: str, exits: Sequence[StepExit], now_ms: int) -
             state = attempt.state
             if state in (AttemptState.ALLOCATED, AttemptState.PREPARING):
                 state = walk(ATTEMPT, state, _TO_RUNNING[state])
-            attempt = _mark(table, job, attempt, replace(attempt, state=state, started_ms=at_ms))
+            attempt = mark(table, job, attempt, replace(attempt, state=state, started_ms=at_ms))
             _note_started(table, job, attempt, node)
             table.started(job, at_ms, now_ms)
         _step_ended(table, job, attempt, end, now_ms, f"node:{node}")
+        if heir is not None and attempt.stopping in TAKEN_BACK:
+            # Its place was to come free for others, and went on before the node heard of that.
+            stop(table, job, replace(heir, taking=attempt.taking), attempt.stopping)
     credit.tell_engine(table)
     for job in touched.values():
         table.settle(job, now_ms, f"node:{node}")
@@ -184,7 +227,7 @@ def lost(table: JobTable, job: LiveJob, attempt: Attempt, node: str, message: st
 def _step_ended(table: JobTable, job: LiveJob, attempt: Attempt, end: StepEnd, now_ms: int, cause: str) -> None:
     ends = (*attempt.steps, end)
     if len(ends) < len(attempt.nodes):
-        attempt = _mark(table, job, attempt, replace(attempt, steps=ends))
+        attempt = mark(table, job, attempt, replace(attempt, steps=ends))
         if _outcome_of(end) is not AttemptState.SUCCEEDED and not attempt.stopping:
             stop(table, job, attempt, SIBLING)
         return
@@ -211,9 +254,9 @@ def _outcome_of(end: StepEnd) -> AttemptState:
 
 def _intended(attempt: Attempt, outcome: AttemptState) -> AttemptState:
     """What an attempt that was being ended on purpose ends as: a success that came first stays one."""
-    if outcome is AttemptState.SUCCEEDED or attempt.stopping not in (CANCELLED, REQUEUED):
+    if outcome is AttemptState.SUCCEEDED or attempt.stopping not in (CANCELLED, REQUEUED, *TAKEN_BACK):
         return outcome
-    return AttemptState.CANCELLED if attempt.stopping == CANCELLED else AttemptState.PREEMPTED
+    return AttemptState.CANCELLED if attempt.stopping in (CANCELLED, EVICTED) else AttemptState.PREEMPTED
 
 
 def _summed(ends: Sequence[StepEnd]) -> dict[str, int] | None:
@@ -262,6 +305,8 @@ def _attempt_ended(
     table.draft.note(EventKind.ATTEMPTS_ENDED, cause, job.trace_id, job.id, item)
     refusal = end.message.partition(":")[0] if end.cause == REFUSED_CAUSE else ""
     following = after_attempt(job.spec, attempt.attempt, attempt.retries, state, refusal=refusal)
+    if attempt.stopping in TAKEN_BACK and state in (AttemptState.PREEMPTED, AttemptState.CANCELLED):
+        following = replace(following, reason=taken_for(attempt))
     del job.active[attempt.task]
     if following.state.ended:
         _task_ends(table, job, attempt, state, following, end, exit_code)
@@ -319,6 +364,8 @@ def _end_text(job: LiveJob, attempt: Attempt, reason: str, end: StepEnd) -> str:
     detail = end.message or (
         f"signal {end.signal}" if end.signal else f"exit code {end.exit_code}" if end.exit_code else ""
     )
+    if attempt.stopping in TAKEN_BACK:
+        return f"{what}{reason}"
     if detail.startswith(reason):  # "cancelled", and of it "cancelled before its process was started"
         return f"{what}{detail}"
     return f"{what}{reason} ({detail})" if detail else f"{what}{reason}"
@@ -342,7 +389,8 @@ _TO_RUNNING = {
 }
 
 
-def _mark(table: JobTable, job: LiveJob, before: Attempt, after: Attempt) -> Attempt:
+def mark(table: JobTable, job: LiveJob, before: Attempt, after: Attempt) -> Attempt:
+    """An attempt that goes on in another state."""
     if before.state is not after.state:
         job.counts.move(TaskState(before.state), TaskState(after.state))
     job.active[after.task] = after

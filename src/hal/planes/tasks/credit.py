@@ -72,8 +72,8 @@ def share(table: JobTable, job: LiveJob, now_ms: int) -> int:
     return min(most, -(-span.count // max(places, 1)))
 
 
-def pass_on(table: JobTable, report: StepExit, node: str, now_ms: int) -> None:
-    """Call before the end of the step itself: who got its place (a report that was repeated changes nothing).
+def pass_on(table: JobTable, report: StepExit, node: str, now_ms: int) -> Attempt | None:
+    """Call before the end of the step itself: who got its place (a report that was repeated changes nothing): returned.
 
     However often a place goes on within one draft, the engine hears of it once: the first who had it ends, the last who
     has it is adopted, from when that was. So what was used meanwhile is accounted for.
@@ -86,7 +86,7 @@ def pass_on(table: JobTable, report: StepExit, node: str, now_ms: int) -> None:
         if since_ms is not None:
             job = table.jobs[step.job]
             table.draft.feed.adopt(job, job.active[step.task], since_ms)
-        return
+        return None
     job = table.touch(step.job)
     placed = job.active[heir.task] = replace(heir, credit=False)
     heirs_key = (job.id, heir.task, heir.attempt)
@@ -96,6 +96,7 @@ def pass_on(table: JobTable, report: StepExit, node: str, now_ms: int) -> None:
     else:
         since_ms = min(max(report.ended_ms, heir.allocated_ms), now_ms)
     table.draft.placed[heirs_key] = since_ms
+    return placed
 
 
 def _waiting_there(table: JobTable, job_id: int, step: StepId | None, node: str) -> Attempt | None:

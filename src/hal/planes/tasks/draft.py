@@ -45,6 +45,13 @@ AttemptKey = tuple[int, int, int]
 """Job, task, attempt number."""
 
 
+class Eviction(Struct, frozen=True):
+    """How steps are asked to leave: by `signal`, to save their work within `grace_ms`; or, without, by SIGTERM."""
+
+    signal: str = ""
+    grace_ms: int = 10_000
+
+
 @dataclass(slots=True)
 class Orders:
     """What one node is to be told after the commit, in this order."""
@@ -56,6 +63,10 @@ class Orders:
     stops: dict[StopReason, list[StepId]] = field(default_factory=dict)
     recalls: list[StepId] = field(default_factory=list)
     """Starts on credit that are asked back."""
+    evictions: dict[Eviction, list[StepId]] = field(default_factory=dict)
+    """Steps that leave for other work, by how."""
+    suspends: list[StepId] = field(default_factory=list)
+    resumes: list[StepId] = field(default_factory=list)
     walltimes: dict[int, list[StepId]] = field(default_factory=dict)
     """Running steps by their new walltime."""
     acks: list[StepId] = field(default_factory=list)
@@ -153,6 +164,7 @@ class EngineFeed:
                 place,
                 1,
                 0,
+                *attempt.engine_state,
             )
         )
 
@@ -314,6 +326,8 @@ _LISTS = {
     EventKind.ATTEMPTS_ALLOCATED: "attempts",
     EventKind.ATTEMPTS_STARTED: "attempts",
     EventKind.ATTEMPTS_ENDED: "attempts",
+    EventKind.ATTEMPTS_PREEMPTED: "attempts",
+    EventKind.ATTEMPTS_RESUMED: "attempts",
     EventKind.STARTS_REFUSED: "attempts",
 }
 """What the list in an event's payload is called."""

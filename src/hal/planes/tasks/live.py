@@ -12,16 +12,21 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hal.core.engine.classes import ClassSpec, OwnerSpec
+from hal.core.kernels.layout import RUN_GOING, RUN_ON, RUN_SUSPENDED
 from hal.core.lifecycle import TaskCounts
 from hal.core.model import AttemptState, Failed, JobSpec, StepId, TaskState
 from hal.planes.tasks.dependencies import EndedJob, Phase, Waits, phase_of
 from hal.planes.tasks.runs import Runs
 from hal.planes.tasks.spans import Span, Spans, locate
-from hal.store.operations import StepEnd
+from hal.store.operations import StepEnd, Taking
 
 CANCELLED = "cancelled"
 REQUEUED = "requeued"
 SIBLING = "sibling"
+PREEMPTED = "preempted"
+EVICTED = "evicted"
+"""Taken back for other work: its task waits again, or (`evicted`) is cancelled."""
+TAKEN_BACK = frozenset({PREEMPTED, EVICTED})
 
 
 class Attempt(Struct, frozen=True, kw_only=True):
@@ -40,9 +45,26 @@ class Attempt(Struct, frozen=True, kw_only=True):
     credit: bool = False
     """It waits at its node for the place of another task of its job (see `credit`); the engine does not know of it."""
     stopping: str = ""
-    """Why it is being ended (`cancelled`, `requeued`, `sibling`), or empty."""
+    """Why it is being ended (`cancelled`, `requeued`, `sibling`, `preempted`, `evicted`), or empty."""
     steps: tuple[StepEnd, ...] = ()
     """The steps that have ended so far."""
+    taking: Taking | None = None
+    """When and for whom it was last taken back."""
+
+    @property
+    def suspended(self) -> bool:
+        """It was suspended and not let go on since (also before its processes have begun)."""
+        return self.taking is not None and self.taking.since_ms > 0 and not self.stopping
+
+    @property
+    def engine_state(self) -> tuple[int, int, int]:
+        """As an adopted allocation: state, due or since, how often it was suspended."""
+        taking = self.taking or Taking()
+        if self.stopping in TAKEN_BACK:
+            return RUN_GOING, taking.due_ms, taking.times
+        if self.suspended:
+            return RUN_SUSPENDED, taking.since_ms, taking.times
+        return RUN_ON, 0, taking.times
 
     def step(self, job: int, rank: int) -> StepId:
         """The id of its processes on its `rank`-th node."""

@@ -142,6 +142,7 @@ def _attempt(row: AttemptRow) -> Attempt:
         credit=row.credit,
         stopping=row.cause,
         steps=row.steps,
+        taking=row.taking,
     )
 
 
@@ -173,6 +174,7 @@ def _adopted(table: JobTable) -> AllocationsAdopted | None:
             if attempt.credit:
                 continue
             start_ms = attempt.allocated_ms if attempt.started_ms is None else attempt.started_ms
+            paused_ms = attempt.taking.paused_ms if attempt.taking else 0
             rows.append(
                 (
                     job.id,
@@ -182,12 +184,13 @@ def _adopted(table: JobTable) -> AllocationsAdopted | None:
                     owner,
                     job.priority,
                     job.submit_ms,
-                    start_ms,
+                    start_ms + paused_ms,
                     walltime,
                     -1,
                     len(places),
                     len(attempt.nodes),
                     job.spec.deadline_ms,
+                    *attempt.engine_state,
                 )
             )
             places.extend(names[name] for name in attempt.nodes)

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from hal.core.engine.events import Health, NodeSpec
 from hal.core.lifecycle import NODE, NodeEvent, transition
 from hal.core.model import ConflictError, EventKind, NodeState, NotFoundError
-from hal.planes.tasks.attempts import STOP_REASONS, attempts_on, lost, order_stop, started
+from hal.planes.tasks.attempts import attempts_on, lost, order_as_it_is, order_stop, started
 from hal.planes.tasks.starting import order_start
 from hal.planes.tasks.submission import Submitter
 from hal.planes.tasks.table import JobTable
@@ -151,9 +151,11 @@ def _compare(table: JobTable, arrival: Arrival, now_ms: int) -> None:
             lost(table, table.touch(job.id), attempt, arrival.name, "the node does not hold it any more", now_ms)
             table.settle(job, now_ms, f"node:{arrival.name}")
         elif attempt.stopping:
-            order_stop(table, job, attempt, STOP_REASONS[attempt.stopping])
-        elif missing:
-            order_start(table, job, attempt)
+            order_stop(table, job, attempt)
+        else:
+            if missing:
+                order_start(table, job, attempt)
+            order_as_it_is(table, job, attempt)
     unknown = [step for step, told in held.items() if step not in known and told.running]
     if unknown:
         table.draft.order(arrival.name).stops.setdefault(StopReason.UNKNOWN, []).extend(sorted(unknown))

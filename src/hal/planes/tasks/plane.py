@@ -17,7 +17,7 @@ from hal.core.interfaces.admit import Admit
 from hal.core.model import EventKind, JobSpec, TaskState, Verdict
 from hal.core.model.policy import Policy
 from hal.core.model.policy_change import Difference
-from hal.planes.tasks import attempts, control, loading, nodes, starting, submission
+from hal.planes.tasks import attempts, control, loading, nodes, starting, submission, taking_back
 from hal.planes.tasks.control import EndedTask, JobPatch
 from hal.planes.tasks.dependencies import EndedJob
 from hal.planes.tasks.draft import Change
@@ -28,6 +28,7 @@ from hal.planes.tasks.policy_change import change_policy
 from hal.planes.tasks.runs import Runs
 from hal.planes.tasks.submission import Submitter
 from hal.planes.tasks.table import INSTANCE, JobTable
+from hal.planes.tasks.taking_back import Moves
 from hal.planes.tasks.why import why
 from hal.store.operations import JobRow, NodeRow, Operation, PutMeta
 from hal.store.operations import Span as SpanRow
@@ -165,6 +166,14 @@ class TaskPlane:
     ) -> int:
         """The engine's starts become attempts; see `starting.allocate`. The engine must hear what comes of credit."""
         return starting.allocate(self.table, starts, rows, row_name, epoch, now_ms, credit=credit)
+
+    def taken_back(self, moves: Moves, now_ms: int) -> int:
+        """Running attempts leave, or are suspended, for other work; see `taking_back.take_back`."""
+        return taking_back.take_back(self.table, moves, now_ms)
+
+    def goes_on(self, moves: Moves, now_ms: int) -> int:
+        """Suspended attempts go on; see `taking_back.let_go_on`."""
+        return taking_back.let_go_on(self.table, moves, now_ms)
 
     # ── nodes ─────────────────────────────────────────────────────────────────────────────────────────────────────
 

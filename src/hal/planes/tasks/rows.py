@@ -128,6 +128,7 @@ def attempt_row(job: int, attempt: Attempt) -> AttemptRow:
         started_ms=attempt.started_ms,
         cause=attempt.stopping,
         steps=attempt.steps,
+        taking=attempt.taking,
     )
 
 
@@ -177,6 +178,7 @@ def _mark(key: tuple[int, int, int], attempt: Attempt) -> AttemptMark:
         attempt.steps or None,
         attempt.stopping or None,
         attempt.credit,
+        attempt.taking,
     )
 
 

@@ -25,11 +25,12 @@ from hal.core.model import (
 )
 from hal.planes.tasks import awaiting
 from hal.planes.tasks.admission import owner_of
+from hal.planes.tasks.attempts import taken_for
 from hal.planes.tasks.awaiting import BY_DEPENDENCY
 from hal.planes.tasks.control import JobPatch, as_changed
 from hal.planes.tasks.dependencies import Phase, Standing
 from hal.planes.tasks.engine_view import EngineView
-from hal.planes.tasks.live import LiveJob
+from hal.planes.tasks.live import TAKEN_BACK, LiveJob
 from hal.planes.tasks.spans import Span
 from hal.planes.tasks.submission import Submitter
 from hal.planes.tasks.table import JobTable
@@ -220,7 +221,12 @@ def _later(job: LiveJob, waits: list[Span], now_ms: int) -> Verdict:
 def _goes_on(job: LiveJob) -> str:
     if job.counts.active == 0:
         return f"has ended: {job.state}"
-    return f"nothing waits: {plural(job.counts.active, 'task')} {job.state}"
+    text = f"nothing waits: {plural(job.counts.active, 'task')} {job.state}"
+    taken = [attempt for attempt in job.active.values() if attempt.suspended or attempt.stopping in TAKEN_BACK]
+    if not taken:
+        return text
+    goes_on = "; it goes on when its cpu is free again" if taken[0].suspended else ""
+    return f"{text}; task {taken[0].task} was {taken_for(taken[0])}{goes_on}"
 
 
 def _them(count: int) -> str:

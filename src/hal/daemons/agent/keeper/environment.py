@@ -46,6 +46,7 @@ def step_env(start: StepStart, directory: str) -> dict[str, str]:
         "HAL_JOB_ID": str(job),
         "HAL_TASK": str(task),
         "HAL_ATTEMPT": str(attempt),
+        "HAL_RESTART": str(attempt - 1),
         "HAL_NODE_RANK": str(rank),
         "HAL_ATTEMPT_TOKEN": start.token,
         "HAL_ARRAY_INDEX": str(start.array_index),

@@ -1,0 +1,161 @@
+"""Taking back between the slices of a pass: searches for victims, claims that are ready, suspended work that goes on.
+
+Pure. A pass stops where the first job in line that may take from others gets no start; the search runs in slices of its
+own, and the pass goes on at the same place: before anything behind that job is looked at. What is found becomes moves
+of a plan: victims, and a claim on the rows that they leave.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from hal.core.engine.plan import (
+    NO_MOVES,
+    NO_PROMISED,
+    NO_PROMISES,
+    NO_ROWS,
+    NO_STARTS,
+    NO_VERDICTS,
+    START,
+    Cursor,
+    Plan,
+    Rows,
+    StartRows,
+)
+from hal.core.engine.state import State
+from hal.core.kernels import layout as L
+from hal.core.kernels.victims import FOUND, UNFINISHED
+
+PHASE_SEARCH: Final = 1
+PHASE_RESUME: Final = 2
+MAX_RESTARTS: Final = 3
+"""Searches that begin anew because something has changed between their slices; the next one is not cut any more."""
+UNCUT: Final = 1 << 60
+NO_JOB: Final = -1
+ANEW: Final = Cursor(-1, 0, 0, 0, 0, 0, False)
+"""A new pass follows."""
+
+
+def between_slices(state: State, now_ms: int, cursor: Cursor, budget: int) -> Plan:
+    """The slice of a search, or of what is suspended, that a pass was stopped for."""
+    if cursor.phase == PHASE_RESUME:
+        return _resume(state, now_ms, cursor)
+    return _search(state, now_ms, cursor, budget)
+
+
+def settle_claims(state: State, now_ms: int) -> Plan | None:
+    """The plan that starts claims whose rows are free and gives up those that will not be; None when there is neither.
+
+    A new pass follows it.
+    """
+    claims = int(state.meta[L.M_CLAIMS])
+    order = np.zeros((2, claims), np.int64)
+    moves = np.zeros((claims, L.MOVE_SIZE), np.int64)
+    rows = np.zeros(_rows_claimed(state), np.int64)
+    count, used, _wake_ms = state.calls["ready"](state.at, now_ms, order, moves, rows)
+    if not count:
+        return None
+    moves = moves[:count]
+    begun = moves[moves[:, L.A_OP] == L.OP_START]
+    starts = np.zeros(begun.shape[0], START)
+    for name, column in (
+        ("job", L.A_JOB), ("task", L.A_TASK), ("attempt", L.A_ATTEMPT), ("row_offset", L.A_ROW), ("row_count", L.A_ROWS)
+    ):  # fmt: skip
+        starts[name] = begun[:, column]
+    starts["entry"] = -1
+    return _plan(state, now_ms, ANEW, count, moves=moves, rows=rows[:used], starts=starts)
+
+
+def claims_wake_ms(state: State) -> int:
+    """When the next claim falls unless its rows come free before; INF without claims."""
+    runs = state.runs[: int(state.meta[L.M_RUN_TOP])]
+    due = runs[(runs[:, L.R_NODES] > 0) & (runs[:, L.R_STATE] == L.RUN_CLAIM), L.R_DUE]
+    return int(due.min(initial=L.INF - state.config.claim_patience_ms - 1)) + state.config.claim_patience_ms + 1
+
+
+def _rows_claimed(state: State) -> int:
+    runs = state.runs[: int(state.meta[L.M_RUN_TOP])]
+    return int(runs[(runs[:, L.R_STATE] == L.RUN_CLAIM), L.R_NODES].sum())
+
+
+def _resume(state: State, now_ms: int, cursor: Cursor) -> Plan:
+    suspended = int(state.meta[L.M_SUSPENDED])
+    moves = np.zeros((suspended, L.MOVE_SIZE), np.int64)
+    count = state.calls["resumable"](state.at, np.zeros((2, suspended), np.int64), moves)
+    goes_on = msgspec.structs.replace(cursor, phase=0, attended=True)
+    return _plan(state, now_ms, goes_on, max(count, 1), moves=moves[:count])
+
+
+def _search(state: State, now_ms: int, cursor: Cursor, budget: int) -> Plan:
+    place, seen, restarts = cursor.row, cursor.seen, cursor.restarts
+    if place and seen != state.version:
+        place, restarts = 0, restarts + 1
+    if place == 0:
+        seen = state.version
+    if restarts > MAX_RESTARTS:
+        budget = UNCUT
+    victims = np.zeros((2, max(int(state.meta[L.M_RUN_TOP]), 1)), np.int64)
+    chosen = np.zeros(max(len(state.row_names), 1), np.int64)
+    outcome, place, count, entry, due_ms, youth_ms, work = state.calls["seek"](
+        state.at, cursor.job, cursor.task, now_ms, place, budget, 0, victims, chosen
+    )
+    if outcome == UNFINISHED:
+        onward = msgspec.structs.replace(cursor, row=place, seen=seen, restarts=restarts)
+        return _plan(state, now_ms, onward, work)
+    goes_on = msgspec.structs.replace(cursor, phase=0, row=0, seen=-1, restarts=0)
+    if outcome == FOUND:
+        slots = victims[1, :count]
+        moves, rows = _moves(state, cursor, slots, entry, chosen, due_ms)
+        if due_ms <= now_ms:
+            goes_on = ANEW  # all of it is free at once: what is claimed starts first
+        return _plan(state, now_ms, goes_on, work, moves=moves, rows=rows)
+    moves = np.zeros((1, L.MOVE_SIZE), np.int64)
+    moves[0, [L.A_OP, L.A_JOB, L.A_TASK, L.A_FOR_JOB, L.A_AT]] = (
+        L.OP_SEARCHED, cursor.job, cursor.task, NO_JOB, youth_ms
+    )  # fmt: skip
+    return _plan(state, now_ms, goes_on, work, moves=moves)
+
+
+def _moves(
+    state: State, cursor: Cursor, slots: Rows, entry: int, chosen: Rows, due_ms: int
+) -> tuple[np.ndarray[tuple[int, int], np.dtype[np.int64]], Rows]:
+    """Victims in order of (job, task), then the claim."""
+    runs = state.runs[slots]
+    order = np.lexsort((runs[:, L.R_TASK], runs[:, L.R_JOB]))
+    slots, runs = slots[order], runs[order]
+    qos = state.owner_table[state.buckets[runs[:, L.R_BUCKET], L.B_OWNER], L.O_QOS]
+    moves = np.zeros((slots.shape[0] + 1, L.MOVE_SIZE), np.int64)
+    taken, claim = moves[:-1], moves[-1]
+    taken[:, L.A_OP] = L.OP_TAKE
+    taken[:, L.A_SLOT] = slots
+    taken[:, L.A_JOB] = runs[:, L.R_JOB]
+    taken[:, L.A_TASK] = runs[:, L.R_TASK]
+    taken[:, L.A_ATTEMPT] = runs[:, L.R_ATTEMPT]
+    taken[:, L.A_MODE] = state.qos[qos, L.K_MODE]
+    taken[:, L.A_GRACE] = np.where(taken[:, L.A_MODE] == L.MODE_SUSPEND, 0, state.qos[qos, L.K_GRACE])
+    taken[:, L.A_FOR_JOB] = cursor.job
+    taken[:, L.A_FOR_TASK] = cursor.task
+    gang = int(state.classes[state.buckets[state.entries[entry, L.E_BUCKET], L.B_CLASS], L.C_NODES])
+    claim[[L.A_OP, L.A_SLOT, L.A_JOB, L.A_TASK, L.A_ATTEMPT, L.A_FOR_JOB, L.A_AT, L.A_ROWS]] = (
+        L.OP_CLAIM, entry, cursor.job, cursor.task, state.entries[entry, L.E_ATTEMPT], NO_JOB, due_ms, gang
+    )  # fmt: skip
+    return moves, chosen[:gang].copy()
+
+
+def _plan(
+    state: State,
+    now_ms: int,
+    cursor: Cursor,
+    work: int,
+    *,
+    moves: np.ndarray[tuple[int, int], np.dtype[np.int64]] = NO_MOVES,
+    rows: Rows = NO_ROWS,
+    starts: StartRows = NO_STARTS,
+) -> Plan:
+    return Plan(
+        now_ms, state.version, len(moves) > 0, starts, rows, False, NO_PROMISES, NO_PROMISED, NO_VERDICTS, now_ms,
+        cursor, work, cursor.pass_wake, cursor.pass_inserts, resumed=True, moves=moves,
+    )  # fmt: skip

@@ -1,0 +1,60 @@
+"""For which waiting jobs it pays to look for running work to take back, and when it was last looked for.
+
+Pure. One look at a small table of remembered searches; O(1).
+"""
+
+from __future__ import annotations
+
+from hal.core.kernels.jit import inner
+from hal.core.kernels.layout import (
+    B_OWNER,
+    E_BUCKET,
+    E_FIRST,
+    E_JOB,
+    INF,
+    K_PREEMPTS,
+    M_CLAIMS,
+    M_EPOCH,
+    M_MOST_CLAIMS,
+    M_PREEMPTING,
+    M_SEARCH_EVERY,
+    O_QOS,
+    SOUGHT_EPOCH,
+    SOUGHT_JOB,
+    SOUGHT_NEXT,
+    SOUGHT_TASK,
+    SOUGHT_YOUTH,
+)
+from hal.core.kernels.memory import Tables
+from hal.core.kernels.treap import mix
+
+
+@inner
+def may_preempt(t: Tables, bucket: int) -> bool:
+    """Whether the work of a bucket may take from somebody."""
+    return bool(t.meta[M_PREEMPTING] != 0 and t.qos[t.owners[t.buckets[bucket, B_OWNER], O_QOS], K_PREEMPTS] != 0)
+
+
+@inner
+def remember(t: Tables, job: int, task: int, now: int, youth: int) -> None:
+    """Nothing was found for a task at `now`; `youth` is when work that is too young now is old enough."""
+    place = mix(job, task) & (t.searched.shape[0] - 1)
+    t.searched[place, SOUGHT_JOB] = job + 1
+    t.searched[place, SOUGHT_TASK] = task
+    t.searched[place, SOUGHT_EPOCH] = t.meta[M_EPOCH]
+    t.searched[place, SOUGHT_NEXT] = now + t.meta[M_SEARCH_EVERY]
+    t.searched[place, SOUGHT_YOUTH] = youth
+
+
+@inner
+def search_at(t: Tables, entry: int, task: int) -> int:
+    """The instant from which on it pays to search for a task of an entry, if it cannot start: INF = an event first."""
+    if not may_preempt(t, t.entries[entry, E_BUCKET]) or t.meta[M_CLAIMS] >= t.meta[M_MOST_CLAIMS]:
+        return INF
+    job = t.entries[entry, E_JOB]
+    place = mix(job, t.entries[entry, E_FIRST] + task) & (t.searched.shape[0] - 1)
+    if t.searched[place, SOUGHT_JOB] != job + 1 or t.searched[place, SOUGHT_TASK] != t.entries[entry, E_FIRST] + task:
+        return 0
+    if t.searched[place, SOUGHT_EPOCH] != t.meta[M_EPOCH]:
+        return int(min(t.searched[place, SOUGHT_NEXT], t.searched[place, SOUGHT_YOUTH]))
+    return int(t.searched[place, SOUGHT_YOUTH])
