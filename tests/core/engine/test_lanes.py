@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from hal.core.engine.classes import ClassSpec, OwnerSpec
 from hal.core.engine.config import Backfill, EngineConfig
-from hal.core.engine.events import NodeSpec
+from hal.core.engine.events import JobsSubmitted, NodeSpec, submit_rows
 from hal.core.engine.invariants import check_invariants
+from hal.core.model.policy import Discipline, Limit, Policy, Queue
 from tests.core.engine.clusters import ended, engine, job, places
 
 NODES = tuple(NodeSpec(f"n{k}", {"cpu": 4}) for k in range(3))
@@ -49,3 +51,28 @@ def test_cut_small_or_not_the_same_work_starts(backfill: Backfill) -> None:
         started.append(sink.jobs())
     assert started[0] == started[1]
     assert sorted(started[0]) == list(range(1, 31))
+
+
+def test_a_new_pass_does_not_count_the_starts_of_the_one_before_it() -> None:
+    """A queue of turns, slices of one candidate: the first of a pass starts nothing, and the next one still may; the
+    count of the pass before it had it begin anew for ever."""
+    policy = Policy(
+        queues={"turns": Queue(name="turns", order=Discipline.ROUND_ROBIN), "first": Queue(name="first", priority=9)},
+        limits={"none": Limit(user="bob", running=0)},
+    )
+    config = EngineConfig(order="priority", policy=policy, slice_work=1)
+    state, sink, scheduler = engine(config, NodeSpec("n", {"cpu": 4}))
+    scheduler.feed(owned(1, "turns", "ada"))
+    scheduler.run(0)
+    scheduler.feed(owned(2, "first", "bob"))
+    scheduler.feed(owned(3, "turns", "eve"))
+    step = scheduler.run(0, most_slices=20)
+    assert (sink.jobs(), step.more) == ([1, 3], False)
+    check_invariants(state)
+
+
+def owned(number: int, queue: str, user: str) -> JobsSubmitted:
+    """A job of one cpu."""
+    rows = submit_rows(1)
+    rows["job"] = number
+    return JobsSubmitted(rows, (ClassSpec({"cpu": 1}),), (OwnerSpec(queue, "", user),))

@@ -176,6 +176,8 @@ def _plan_assumed(state: State, event: PlanAssumed) -> None:
     if not plan.replans and not len(starts):
         if complete:
             state.calls["note"](state.at, plan.now_ms, plan.pass_wake, plan.pass_inserts, complete)
+        elif not plan.resumed:
+            state.meta[L.M_PASS_STARTS] = 0
         return
     if plan.replans:
         promises = plan.promises

@@ -125,6 +125,8 @@ def cycle(
             -1 if unfinished == easy.STOP_ANEW else lane, key, job, task, pass_wake, pass_inserts, full == 1,
             phase=_PHASES[unfinished], attended=attended,
         )  # fmt: skip
+        # A new pass must not go on with the count of starts of the one before it: the plan is worth assuming for that.
+        changes = changes or int(cursor is None and state.meta[L.M_PASS_STARTS] > 0)
     elif state.meta[L.M_CLAIMS]:
         wake_ms = min(wake_ms, claims_wake_ms(state))
     return Plan(
