@@ -210,7 +210,7 @@ def _write_jobs(path: Path, results: list[Replayed]) -> None:
             for number, submit, start, end, procs, queue, account, user in zip(
                 *(column.tolist() for column in numbers), strict=True
             ):
-                times = (start, end) if start >= 0 else ("", "")
+                times = (start if start >= 0 else "", end if end >= 0 else "")
                 names = (people.queues[queue], people.accounts[account], people.users[user])
                 table.writerow((number, submit, *times, procs, *names))
 
@@ -241,6 +241,8 @@ def _as_object(log: Log, jobs: Workload, machine: Machine, one: Replayed, wanted
             {"what": refusal.what, "jobs": refusal.jobs, "example": refusal.example} for refusal in run.refused
         ],
         "waiting_reasons": run.waiting,
+        "taken_back": run.taken_back,
+        "lost_core_hours": run.lost_s / 3600,
     }
     if figures is not None:
         values = figures.as_dict()
@@ -276,6 +278,9 @@ def _print(screen: Screen, log: Log, jobs: Workload, machine: Machine, results: 
     waiting = [run.arrived - ran - no for run, ran, no in zip(runs, started, refused, strict=True)]
     if any(waiting):
         table.add_row("waiting at the end", *(f"{count:,}" for count in waiting))
+    if any(run.taken_back for run in runs):
+        table.add_row("taken back", *(f"{run.taken_back:,}" for run in runs))
+        table.add_row("core-hours lost by that", *(f"{run.lost_s / 3600:,.1f}" for run in runs))
     columns = [{} if (figures := overall(run)) is None else figures_of(figures) for run in runs]
     for figure in max(columns, key=len):
         table.add_row(figure, *(column.get(figure, NOTHING) for column in columns))

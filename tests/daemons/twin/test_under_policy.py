@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from hal.core.engine.classes import ClassSpec, OwnerSpec
 from hal.core.engine.config import Backfill, EngineConfig
 from hal.core.model import InternalError
-from hal.core.model.policy import Account, Limit, Policy, Queue
+from hal.core.model.policy import Account, Limit, Policy, PreemptMode, Qos, Queue
 from hal.core.model.resources import Resources
+from hal.core.model.units import Duration
 from hal.daemons.twin.admitting import Site
 from hal.daemons.twin.by_account import Used, by_account, waiting_spans
 from hal.daemons.twin.limit_watch import LimitWatch
@@ -142,3 +143,36 @@ def test_names_of_a_log_are_told_apart() -> None:
     assert [people.accounts[place] for place in people.account] == ["bio", "g2", "g3", ""]
     again = dealt(log, people, dealing_of("2", Policy()), seed=1)
     assert set(again.accounts) == {"a1", "a2"}
+
+
+@pytest.mark.parametrize(
+    ("mode", "low", "urgent", "lost_s"),
+    [
+        (PreemptMode.REQUEUE, [(0, 105), (125, 1125)], (105, 125), 105),
+        (PreemptMode.CHECKPOINT, [(0, 115), (135, 1020)], (115, 135), 0),  # 10 s more: see docs/preemption.md
+        (PreemptMode.SUSPEND, [(0, 100), (120, 1020)], (100, 120), 0),
+        (PreemptMode.CANCEL, [(0, 105)], (105, 125), 0),
+    ],
+)
+def test_what_is_taken_back_runs_in_legs(
+    mode: PreemptMode, low: list[tuple[int, int]], urgent: tuple[int, int], lost_s: int
+) -> None:
+    """A job of 1,000 s leaves at the end of its grace, or stands still, for one of 20 s that comes at second 100."""
+    policy = Policy(
+        queues={"low": Queue(name="low", default_qos="low"), "urgent": Queue(name="urgent", default_qos="urgent")},
+        qos={
+            "low": Qos(name="low", preempt_mode=mode, grace=Duration(5_000)),
+            "urgent": Qos(name="urgent", priority=10, preempts=("low",)),
+        },
+    )
+    number = np.arange(2)
+    log = Workload(number, np.array([0, 100]), *([np.array([1_000, 20])] * 2), np.array([4, 4]), number, {})
+    people = Population(("low", "urgent"), ("a", "b"), ("u",), number, number, 0 * number)
+    run = replay_under(log, Machine.pool(4), people, site(policy), check=True)
+    spans = list(zip(run.held.job.tolist(), run.held.begin_s.tolist(), run.held.end_s.tolist(), strict=True))
+    assert spans == [*((0, *leg) for leg in low), (1, *urgent)]
+    assert (run.taken_back, run.lost_s) == (1, 4 * lost_s)
+    a, b = by_account(run)
+    assert a.core_hours * 3600 == pytest.approx(4 * sum(end - begin for begin, end in low))
+    assert b.mean_wait_s == urgent[0] - 100
+    assert a.mean_wait_s == low[-1][1] - (105 if mode is PreemptMode.CANCEL else 1_000)

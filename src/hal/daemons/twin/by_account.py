@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hal.daemons.twin.legs import Held
 from hal.daemons.twin.metrics import Metrics, bounded_slowdown, judge
 from hal.daemons.twin.under_policy import PolicyRun
 
@@ -73,11 +74,12 @@ def overall(run: PolicyRun) -> Metrics | None:
     rows = np.flatnonzero(run.started)
     if not rows.size:
         return None
-    submit, start, end, procs = (column[rows] for column in (run.submit_s, run.start_s, run.end_s, run.procs))
+    submit, end, procs = (column[rows] for column in (run.submit_s, run.end_s, run.procs))
     machine = run.machine.procs
     span_s = max(run.until_s - int(run.submit_s[0]), 1)
-    used = float(((np.minimum(end, run.until_s) - start) * procs.astype(np.float64)).sum())
-    figures = judge(submit, start, end, procs, machine_procs=machine, span_s=span_s)
+    held = run.held
+    used = float(((held.end_s - held.begin_s) * run.procs[held.job].astype(np.float64)).sum())
+    figures = judge(submit, end - run.run_s[rows], end, procs, machine_procs=machine, span_s=span_s)
     return replace(figures, utilization=used / (machine * span_s), makespan_s=span_s)
 
 
@@ -119,11 +121,9 @@ def _parties(run: PolicyRun, member: IntArray, names: tuple[str, ...], target: d
     member = member[: run.arrived]
     accepted = run.reason[: run.arrived] < 0
     started = run.started[: run.arrived]
-    submit, procs = run.submit_s[: run.arrived], run.procs[: run.arrived]
-    # Whoever waits at the end has waited until then; whoever runs then has used what it used until then.
-    start = np.where(started, run.start_s[: run.arrived], run.until_s)
-    end = np.where(started, np.minimum(run.end_s[: run.arrived], run.until_s), run.until_s)
-    everything = Used(start[started], end[started], procs[started])
+    held, procs = run.held, run.procs[run.held.job]
+    everything = Used(held.begin_s, held.end_s, procs)
+    waits = _waits(run)
     asked_of = np.bincount(member[accepted], minlength=len(names), weights=run.asked_s[: run.arrived][accepted])
     total_asked = float(asked_of.sum())
     order = np.argsort(member, kind="stable")
@@ -132,18 +132,19 @@ def _parties(run: PolicyRun, member: IntArray, names: tuple[str, ...], target: d
         place = int(member[rows[0]])
         mine = rows[accepted[rows]]
         ran = mine[started[mine]]
-        spans = waiting_spans(submit[mine], start[mine])
-        own = Used(start[ran], end[ran], procs[ran])
+        spans = waiting_spans(*(column[member[waits.job] == place] for column in (waits.begin_s, waits.end_s)))
+        legs = member[held.job] == place
+        own = Used(held.begin_s[legs], held.end_s[legs], procs[legs])
         got, given = (float(np.diff(used.by(spans), axis=1).sum()) for used in (own, everything))
-        wait = start[ran] - submit[ran]
-        slowdown = bounded_slowdown(wait, run.end_s[ran] - run.start_s[ran])
+        wait = run.wait_s[ran]
+        slowdown = bounded_slowdown(wait, run.run_s[ran])
         parties.append(
             Party(
                 name=names[place],
                 jobs=int(rows.size),
                 refused=int(rows.size - mine.size),
                 waiting=int(mine.size - ran.size),
-                core_hours=float(((end[ran] - start[ran]) * procs[ran]).sum()) / HOUR_S,
+                core_hours=float(((held.end_s - held.begin_s) * procs)[legs].sum()) / HOUR_S,
                 target=target.get(names[place], 0.0),
                 asked=float(asked_of[place]) / total_asked if total_asked else 0.0,
                 delivered=got / given if given else None,
@@ -155,6 +156,22 @@ def _parties(run: PolicyRun, member: IntArray, names: tuple[str, ...], target: d
             )
         )
     return sorted(parties, key=lambda party: (-party.core_hours, party.name))
+
+
+def _waits(run: PolicyRun) -> Held:
+    """When accepted jobs waited: from their submit to their first leg, between legs, and until the end."""
+    legs = run.held
+    first = np.ones(legs.job.size, np.bool_)
+    first[1:] = legs.job[1:] != legs.job[:-1]
+    since = np.where(first, run.submit_s[legs.job], np.append(np.zeros(1, np.int64), legs.end_s[:-1])[: first.size])
+    idle = np.flatnonzero((run.reason[: run.arrived] < 0) & ~run.started[: run.arrived])
+    last = run.submit_s.copy()
+    last[legs.job] = legs.end_s
+    return Held(
+        np.concatenate([legs.job, idle]),
+        np.concatenate([since, last[idle]]),
+        np.concatenate([legs.begin_s, np.full(idle.size, run.until_s)]),
+    )
 
 
 def _mean(values: NDArray[Any]) -> float | None:

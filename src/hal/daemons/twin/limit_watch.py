@@ -47,6 +47,10 @@ class WaitingCount:
         """One of the owner's jobs waits no more."""
         self._add(self._keys_of(owner), -1)
 
+    def returns(self, owner: OwnerSpec) -> None:
+        """One of the owner's jobs waits again by itself, even beyond a limit."""
+        self._add(self._keys_of(owner), 1)
+
     def _add(self, keys: Iterable[Key], jobs: int) -> None:
         for key in keys:
             self._counts[key] = self._counts.get(key, 0) + jobs
@@ -78,8 +82,12 @@ class LimitWatch:
         for key in self._keys_of(owner):
             self._judge(key, request)
 
+    def resumed(self, owner: OwnerSpec, request: ClassSpec) -> None:
+        """Count what goes on after it stood still: nobody is refused that, even where its place was given away."""
+        self._count(owner, request, 1)
+
     def ended(self, owner: OwnerSpec, request: ClassSpec) -> None:
-        """Count an end."""
+        """Count an end, or what stands still."""
         self._count(owner, request, -1)
 
     def _count(self, owner: OwnerSpec, request: ClassSpec, sign: int) -> None:

@@ -88,11 +88,12 @@ def _used_by(run: PolicyRun, names: Sequence[str], edges: FloatArray) -> FloatAr
     whose, table = _whose(run)
     place = {name: at for at, name in enumerate(names)}
     last = len(names) - 1
-    of = np.array([place.get(name, last) for name in table], np.int64)[whose]
+    of = np.array([place.get(name, last) for name in table], np.int64)[whose][run.held.job]
     used = np.zeros((len(names), edges.size - 1))
     for at in range(len(names)):
-        rows = np.flatnonzero(run.started & (of == at))
-        used[at] = np.diff(Used(run.start_s[rows], np.minimum(run.end_s[rows], run.until_s), run.procs[rows]).by(edges))
+        legs = np.flatnonzero(of == at)
+        mine = Used(run.held.begin_s[legs], run.held.end_s[legs], run.procs[run.held.job[legs]])
+        used[at] = np.diff(mine.by(edges))
     return used
 
 

@@ -7,7 +7,6 @@ the log: ends, then submits in order, then the engine's slices. O(1) Python step
 
 from __future__ import annotations
 
-import heapq
 from collections import Counter
 from dataclasses import dataclass
 
@@ -15,15 +14,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hal.core.engine import State
+from hal.core.engine.classes import ClassSpec, OwnerSpec
 from hal.core.engine.events import END, INF, AttemptsEnded, ClockAdvanced, JobsSubmitted, NodesChanged, submit_rows
 from hal.core.engine.explain import explain
 from hal.core.engine.invariants import check_invariants
 from hal.core.engine.plan import Plan
 from hal.core.engine.scheduler import Scheduler
 from hal.core.engine.views import pending, share_rows
+from hal.core.kernels.layout import MODE_SUSPEND
 from hal.core.model import InternalError
 from hal.core.model.policy import DEFAULT_QUEUE
 from hal.daemons.twin.admitting import Admission, Refusal, Site, admit, admitted_people
+from hal.daemons.twin.legs import Ended, Held, Legs
 from hal.daemons.twin.limit_watch import LimitWatch, WaitingCount
 from hal.daemons.twin.machine import Machine
 from hal.daemons.twin.population import Population
@@ -50,8 +52,8 @@ class PolicyRun:
 
     Attributes:
         people: whose each job is, after admission.
-        start_s: -1 where the job never started: refused, or still waiting when the replay ended.
-        end_s: start + `run_s`; -1 as above. May lie behind `until_s`.
+        start_s: its first start; -1 where the job never started: refused, or still waiting when the replay ended.
+        end_s: its last end, or when what runs would end, perhaps behind `until_s`; -1 where it does not run.
         run_s: what it runs when it starts: a policy may shorten its walltime.
         arrived: how many jobs were submitted before the replay ended, the first ones.
         until_s: when the replay ended.
@@ -60,6 +62,9 @@ class PolicyRun:
         waiting: what the engine says of those that wait at the end: reason -> jobs; the first EXPLAINED of them.
         target: (account, user) -> its part of everything in the tree of shares, as the engine has it.
         cycles: how many slices of scheduling there were.
+        held: when jobs held their processors, until `until_s`.
+        taken_back: how often a running job was told to leave or suspended. lost_s: processor-seconds that came to
+            nothing by that.
     """
 
     site: Site
@@ -79,6 +84,9 @@ class PolicyRun:
     waiting: dict[str, int]
     target: dict[tuple[str, str], float]
     cycles: int
+    held: Held
+    taken_back: int
+    lost_s: float
 
     @property
     def asked_s(self) -> NDArray[np.float64]:
@@ -87,8 +95,13 @@ class PolicyRun:
 
     @property
     def started(self) -> NDArray[np.bool_]:
-        """Which jobs started."""
-        return self.start_s >= 0
+        """Which jobs started and have an end."""
+        return self.end_s >= 0
+
+    @property
+    def wait_s(self) -> IntArray:
+        """Of jobs with an end: all time from their submit to it in which they did not get on."""
+        return self.end_s - self.submit_s - self.run_s
 
 
 def replay_under(
@@ -159,8 +172,7 @@ class _Replay:
         limit_s = np.where(admission.kind >= 0, admission.kinds[admission.kind, 2], 1) if admission.kinds.size else None
         self.run_s = workload.run_s if limit_s is None else np.minimum(workload.run_s, limit_s)
         self.start_ms = [-1] * workload.jobs
-        self.ending: dict[int, list[int]] = {}
-        self.end_times: list[int] = []
+        self.legs = Legs((self.run_s * _MILLI).tolist(), self.origin_ms)
         self.now = 0
         self.arrived = self.started = self.cycles = 0
         self.submits = self._submit_rows()
@@ -195,7 +207,7 @@ class _Replay:
         wake = INF
         while True:
             arrival = submit_ms[self.arrived] if self.arrived < jobs else INF
-            end = self.end_times[0] if self.end_times else INF
+            end = self.legs.next_ms
             rounded = -(-wake // _MILLI) * _MILLI if wake < INF else INF
             self.now = min(arrival, end, max(rounded, self.now + _MILLI))
             if self.now >= last or self.now == INF:
@@ -230,39 +242,60 @@ class _Replay:
 
     def accept(self, plan: Plan) -> None:
         """See `hal.core.engine.scheduler.Sink`."""
-        run_s = self.run_s
+        if plan.moves.shape[0]:
+            self._move(plan)
         for number in plan.starts["job"].tolist():
             at = number - 1
-            self.start_ms[at] = self.now
-            end = self.now + int(run_s[at]) * _MILLI
-            if end in self.ending:
-                self.ending[end].append(at)
-            else:
-                self.ending[end] = [at]
-                heapq.heappush(self.end_times, end)
+            if self.start_ms[at] < 0:
+                self.start_ms[at] = self.now
+                self.started += 1
+            self.legs.begin(at, self.now)
             if self.check or self.waiting.asks:
                 self._started(at)
-        self.started += len(plan.starts)
+
+    def _move(self, plan: Plan) -> None:
+        """Running work is told to leave or stands still; what stood still goes on."""
+        for move in plan.preemptions:
+            at, mode = int(move["job"]) - 1, int(move["mode"])
+            self.legs.take(at, mode, int(move["grace_ms"]), self.now)
+            if mode == MODE_SUSPEND and self.check:
+                self.watch.ended(*self._whose(at))
+        for move in plan.resumes:
+            at = int(move["job"]) - 1
+            self.legs.begin(at, self.now)
+            if self.check:
+                self.watch.resumed(*self._whose(at))
+
+    def _whose(self, at: int) -> tuple[OwnerSpec, ClassSpec]:
+        class_index, owner_index, _, _ = self.admission.kinds[self.admission.kind[at]].tolist()
+        return self.admission.owners[owner_index], self.admission.classes[class_index]
 
     def _started(self, at: int) -> None:
-        class_index, owner_index, _, _ = self.admission.kinds[self.admission.kind[at]].tolist()
-        owner = self.admission.owners[owner_index]
+        owner, request = self._whose(at)
         self.waiting.started(owner)
         if self.check:
-            self.watch.started(owner, self.admission.classes[class_index], self.now)
+            self.watch.started(owner, request, self.now)
 
     def _end(self, now: int) -> None:
-        heapq.heappop(self.end_times)
-        ended = self.ending.pop(now)
+        ended = self.legs.pop(now)
+        if not ended:
+            return
         rows = np.zeros(len(ended), END)
-        rows["job"] = [at + 1 for at in ended]
-        rows["attempt"] = 1
+        rows["job"] = [one.at + 1 for one in ended]
+        rows["attempt"] = [one.attempt for one in ended]
+        rows["requeue"] = [one.requeue for one in ended]
         rows["ended_ms"] = now
         self.scheduler.feed(AttemptsEnded(rows))
+        for one in ended:
+            self._ended(one)
+
+    def _ended(self, one: Ended) -> None:
+        if one.cancelled:
+            self.run_s[one.at] = (self.legs.end_ms[one.at] - self.start_ms[one.at]) // _MILLI
+        if one.requeue and self.waiting.asks:
+            self.waiting.returns(self._whose(one.at)[0])
         if self.check:
-            for at in ended:
-                class_index, owner_index, _, _ = self.admission.kinds[self.admission.kind[at]].tolist()
-                self.watch.ended(self.admission.owners[owner_index], self.admission.classes[class_index])
+            self.watch.ended(*self._whose(one.at))
 
     def _submit(self, first: int, last: int) -> None:
         """Jobs first..last-1 arrive: those that neither admission nor a limit on what waits refuses."""
@@ -282,9 +315,9 @@ class _Replay:
     def _result(self, last: int) -> PolicyRun:
         load = self.workload
         start_ms = np.array(self.start_ms, np.int64)
-        started = start_ms >= 0
-        start_s = np.where(started, (start_ms - self.origin_ms) // _MILLI, -1)
-        end_s = np.where(started, start_s + self.run_s, -1)
+        end_ms = np.array([self.legs.foreseen_end_ms(at) for at in range(load.jobs)], np.int64)
+        start_s = np.where(start_ms >= 0, (start_ms - self.origin_ms) // _MILLI, -1)
+        end_s = np.where(end_ms >= 0, (end_ms - self.origin_ms) // _MILLI, -1)
         until_s = int(max(load.submit_s.max(), end_s.max()))
         if last < INF:
             until_s = min(until_s, (last - self.origin_ms) // _MILLI)
@@ -298,7 +331,9 @@ class _Replay:
             site=self.site, clairvoyant=self.clairvoyant, machine=self.machine, people=self.people, id=load.id,
             submit_s=load.submit_s, start_s=start_s, end_s=end_s, procs=load.procs, run_s=self.run_s,
             arrived=self.arrived, until_s=until_s, refused=tuple(refusals), reason=self.reason, waiting=self._left(),
-            target=self._targets(), cycles=self.cycles,
+            target=self._targets(), cycles=self.cycles, held=self.legs.held(self.origin_ms + until_s * _MILLI),
+            taken_back=self.legs.taken,
+            lost_s=float(sum(lost * int(load.procs[at]) for at, lost in self.legs.lost_ms.items())) / _MILLI,
         )  # fmt: skip
 
     def _left(self) -> dict[str, int]:
