@@ -75,11 +75,7 @@ def inner(function: _Function) -> _Function:
 
 
 def inlined(function: _Function) -> _Function:
-    """Like `inner`, and always a part of its callers: for what is done for each row.
-
-    A call that is not inlined hands over a view of every table, some 300 words. What is too long to be inlined and yet
-    called often takes the block of addresses and makes its own views.
-    """
+    """Like `inner`, and always a part of its callers: for what is short and done for each row."""
     compiled: Any = _njit(error_model="numpy", _nrt=False, forceinline=True)(function)
     return cast(_Function, compiled)
 

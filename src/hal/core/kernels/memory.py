@@ -1,8 +1,9 @@
 """The engine's tables as kernels see them: one argument instead of forty arrays.
 
-Unboxing an array costs a call 45 ns. A kernel takes one block of addresses instead and makes its views itself, which
-costs nothing for the tables that it does not use. Whoever replaces a table makes a new block (`State.rewire`): a block
-must never outlive the arrays it was made from. With NUMBA_DISABLE_JIT=1 the block is the `Tables` itself.
+Unboxing an array costs a call 45 ns. A kernel takes one block of addresses instead, and what it calls gets one pointer:
+a view of a table is made where the table is named. (Handing on views of all tables, some 300 words a call, took three
+times as long to compile.) Whoever replaces a table makes a new block (`State.rewire`): a block must never outlive the
+arrays it was made from. With NUMBA_DISABLE_JIT=1 the block is the `Tables` itself.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from typing import Any, Final, NamedTuple, cast
 
 import numba
 import numpy as np
+from numba import extending as _numba_extending
 from numba import types as _numba_types
-from numba.extending import intrinsic
+from numba.core.typing import templates as _numba_templates
 from numba.np import arrayobj as _numba_arrays
 from numpy.typing import NDArray
 
@@ -94,6 +96,8 @@ class Tables(NamedTuple):
 
 types: Any = _numba_types
 arrays: Any = _numba_arrays
+extending: Any = _numba_extending
+templates: Any = _numba_templates
 _COMPILED: Final = not numba.config.DISABLE_JIT  # type: ignore[attr-defined]
 
 
@@ -135,33 +139,54 @@ def _same(at: Any) -> Tables:
 
 
 tables: Callable[[Any], Tables] = _same
-"""The views of a block, for kernels."""
+"""The tables of a block, for kernels."""
 
 if _COMPILED:
 
+    class _BlockType(types.Type):  # type: ignore[misc]
+        """A block as kernels hand it on: one pointer, which has the attributes of Tables."""
+
+        def __init__(self) -> None:
+            super().__init__(name="hal.Tables")
+
+    extending.register_model(_BlockType)(extending.models.OpaqueModel)
+    _BLOCK: Final = _BlockType()
+
+    @templates.infer_getattr
+    class _BlockAttributes(templates.AttributeTemplate):  # type: ignore[misc]
+        key = _BlockType
+
+        def generic_resolve(self, block: Any, name: str) -> Any:
+            return _array_type(name) if name in Tables._fields else None
+
+    @extending.lower_getattr_generic(_BlockType)
+    def _view(context: Any, builder: Any, _block: Any, pointer: Any, name: str) -> Any:
+        """A view of one table, made where it is used. No kernel changes a block, so what it says is read once."""
+        kind = _array_type(name)
+        intp = context.get_value_type(types.intp)
+        words = builder.bitcast(pointer, intp.as_pointer())
+        place = 3 * Tables._fields.index(name)
+
+        def word(at: int) -> Any:
+            loaded = builder.load(builder.gep(words, [intp(at)]))
+            loaded.set_metadata("invariant.load", builder.module.add_metadata([]))
+            return loaded
+
+        view = context.make_array(kind)(context, builder)
+        data = builder.inttoptr(word(place), context.get_data_type(kind.dtype).as_pointer())
+        size = intp(context.get_abi_sizeof(context.get_data_type(kind.dtype)))
+        shape = [word(place + 1 + axis) for axis in range(kind.ndim)]
+        strides = [size] if kind.ndim == 1 else [builder.mul(shape[1], size), size]
+        arrays.populate_array(view, data, shape, strides, size, None)
+        return view._getvalue()
+
     def _views(typing_context: Any, at: Any) -> Any:
-        """The views of a block. Written out here because kernels without reference counts may not return arrays."""
-        kinds = [_array_type(name) for name in Tables._fields]
-        result = types.NamedTuple(kinds, Tables)
+        """The block behind an array of addresses."""
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             block = context.make_array(signature.args[0])(context, builder, arguments[0])
-            intp = context.get_value_type(types.intp)
+            return builder.bitcast(block.data, context.get_value_type(_BLOCK))
 
-            def word(place: int) -> Any:
-                return builder.load(builder.gep(block.data, [intp(place)]))
+        return _BLOCK(at), generate
 
-            views = []
-            for place, kind in enumerate(kinds):
-                view = context.make_array(kind)(context, builder)
-                data = builder.inttoptr(word(3 * place), context.get_data_type(kind.dtype).as_pointer())
-                size = intp(context.get_abi_sizeof(context.get_data_type(kind.dtype)))
-                shape = [word(3 * place + 1 + axis) for axis in range(kind.ndim)]
-                strides = [size] if kind.ndim == 1 else [builder.mul(shape[1], size), size]
-                arrays.populate_array(view, data, shape, strides, size, None)
-                views.append(view._getvalue())
-            return context.make_tuple(builder, result, views)
-
-        return result(at), generate
-
-    tables = cast(Callable[[Any], Tables], intrinsic(_views))
+    tables = cast(Callable[[Any], Tables], extending.intrinsic(_views))
