@@ -36,6 +36,7 @@ test: kernels lint ## lint, types, import contracts, generated files, all fast t
 
 test-all: kernels ## what `make test` leaves out: slow tests, and the engine with array bounds checked (15 minutes more)
 	$(PY) -m pytest -n 2 -m slow --timeout 900
+	NUMBA_BOUNDSCHECK=1 HAL_CACHE="$(HAL_CACHE)-boundscheck" $(PY) tools/compile_kernels.py
 	NUMBA_BOUNDSCHECK=1 HAL_CACHE="$(HAL_CACHE)-boundscheck" \
 		$(PY) -m pytest -n 2 -m "not slow and not soak" --timeout 900 tests/core/engine tests/core/kernels
 

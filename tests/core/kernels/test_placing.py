@@ -67,7 +67,6 @@ def _promise(at: Any, row: int, place: int) -> None:
     promise_row(tables(at), row, place)
 
 
-@pytest.mark.slow  # compiles kernels of its own
 @pytest.mark.parametrize("capacities", [CAPACITIES[:1], CAPACITIES])
 @given(steps=steps, seed=st.integers(0, 1 << 20))
 @settings(max_examples=40, deadline=None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,7 +11,8 @@ from hypothesis import strategies as st
 
 from hal.core.engine.state import State
 from hal.core.kernels import layout as L
-from hal.core.kernels.memory import address_block
+from hal.core.kernels.jit import kernel
+from hal.core.kernels.memory import address_block, tables
 from hal.core.kernels.placing import tightness
 from hal.core.kernels.rows import compete, give_row, recount, take_row
 
@@ -17,6 +20,26 @@ ROWS, SHAPES = 4, 5
 
 amounts = st.integers(0, 4)
 changes = st.lists(st.tuples(st.booleans(), st.integers(0, ROWS - 1), st.integers(0, SHAPES - 1)), max_size=30)
+
+
+@kernel
+def _take(at: Any, row: int, shape: int) -> None:
+    take_row(tables(at), row, shape)
+
+
+@kernel
+def _give(at: Any, row: int, shape: int) -> None:
+    give_row(tables(at), row, shape)
+
+
+@kernel
+def _compete(at: Any, one: int, other: int) -> bool:
+    return compete(tables(at), one, other)
+
+
+@kernel
+def _tightness(at: Any, row: int, shape: int, resources: int) -> int:
+    return tightness(tables(at), row, shape, resources)
 
 
 @pytest.mark.parametrize("resources", [1, 2, 3])
@@ -38,7 +61,7 @@ def test_kept_counts_equal_counting_anew(
     allowed = np.array(bits, np.int8).reshape(csets, ROWS)
     shapes = np.zeros((SHAPES, L.SHAPE_SIZE), np.int64)
     shapes[:, L.S_CSET] = np.arange(SHAPES) % csets
-    tables = (
+    all_tables = (
         State()
         .tables()
         ._replace(
@@ -51,9 +74,10 @@ def test_kept_counts_equal_counting_anew(
             counted=np.zeros_like(free),
         )
     )
-    recount(address_block(tables), 0, SHAPES)
+    at = address_block(all_tables)
+    recount(at, 0, SHAPES)
     for takes, row, shape in changes:
-        (take_row if takes else give_row)(tables, row, shape)
+        (_take if takes else _give)(at, row, shape)
         for s in range(SHAPES):
             admitted = allowed[shapes[s, L.S_CSET]] != 0
             fit = np.flatnonzero((free >= request[:, s]).all(axis=1) & admitted)
@@ -63,7 +87,7 @@ def test_kept_counts_equal_counting_anew(
             assert len(fit) == 0 or shapes[s, L.S_FROM] <= fit[0]
             for other in range(SHAPES):
                 both = ever & (capacity >= request[:, other]).all(axis=1) & (allowed[shapes[other, L.S_CSET]] != 0)
-                competes = compete(tables, s, other)
+                competes = _compete(at, s, other)
                 assert competes == (s == other or bool(both.any()))
 
 
@@ -78,5 +102,5 @@ def test_best_fit_scores_the_tightest_wanted_resource(spare: list[tuple[int, int
     capacity = np.array([[left + asked + used for left, used, asked in spare]], np.int64)
     shares = [left / (left + asked + used) for left, used, asked in spare if asked]
     expected = int(np.floor((1.0 - min([1.0, *shares])) * 1_000_000 + 0.5))
-    tables = State().tables()._replace(free=free, capacity=capacity, request=request)
-    assert tightness(tables, 0, 0, len(spare)) == expected
+    all_tables = State().tables()._replace(free=free, capacity=capacity, request=request)
+    assert _tightness(address_block(all_tables), 0, 0, len(spare)) == expected
