@@ -140,7 +140,7 @@ def main() -> None:
     say(
         "explain-outlook",
         timed(lambda job: prober.look(state, job, 0), jobs),
-        f"{note}; up to 8 changes tried, played forward",
+        f"{note}; up to 8 changes tried; so many buckets are not played forward",
     )
     if not asked.no_rest:
         del state, prober
