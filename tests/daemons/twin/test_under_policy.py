@@ -166,7 +166,8 @@ def test_what_is_taken_back_runs_in_legs(
         },
     )
     number = np.arange(2)
-    log = Workload(number, np.array([0, 100]), *([np.array([1_000, 20])] * 2), np.array([4, 4]), number, {})
+    run_s = np.array([1_000, 20])
+    log = Workload(number, np.array([0, 100]), run_s, run_s, np.array([4, 4]), number, {})
     people = Population(("low", "urgent"), ("a", "b"), ("u",), number, number, 0 * number)
     run = replay_under(log, Machine.pool(4), people, site(policy), check=True)
     spans = list(zip(run.held.job.tolist(), run.held.begin_s.tolist(), run.held.end_s.tolist(), strict=True))
@@ -176,3 +177,35 @@ def test_what_is_taken_back_runs_in_legs(
     assert a.core_hours * 3600 == pytest.approx(4 * sum(end - begin for begin, end in low))
     assert b.mean_wait_s == urgent[0] - 100
     assert a.mean_wait_s == low[-1][1] - (105 if mode is PreemptMode.CANCEL else 1_000)
+
+
+@settings(max_examples=40)
+@given(
+    jobs=JOBS, mode=st.sampled_from(list(PreemptMode)), grace_ms=st.sampled_from([0, 1_500, 30_000]),
+    backfill=st.sampled_from([Backfill.EASY, Backfill.TOP_K]),
+)  # fmt: skip
+def test_whatever_is_taken_back_the_machine_is_not_overfull_and_all_that_ends_has_run(
+    jobs: list[tuple[int, int, int, int, int]], mode: PreemptMode, grace_ms: int, backfill: Backfill
+) -> None:
+    """Low, middle and urgent queues, a limit; every slice checked. Times are a hundred times those of JOBS."""
+    policy = Policy(
+        queues={name: Queue(name=name, default_qos=name) for name in ("low", "mid", "urgent")},
+        qos={
+            "low": Qos(name="low", preempt_mode=mode, grace=Duration(grace_ms)),
+            "mid": Qos(name="mid", preempt_mode=PreemptMode.REQUEUE, preempts=("low",), priority=3),
+            "urgent": Qos(name="urgent", preempts=("mid",), priority=9),
+        },
+        limits={"few": Limit(name="few", queue="*", running=3)},
+    )
+    log, people = workload([(100 * gap, 100 * run, slack, procs, 0) for gap, run, slack, procs, _ in jobs])
+    queue = np.array([number for *_, number in jobs], np.int64)
+    people = Population(("low", "mid", "urgent"), people.accounts, people.users, queue, queue, people.user)
+    run = replay_under(log, Machine.pool(MACHINE), people, site(policy, backfill=backfill), check=True)
+    assert run.started.all()
+    procs = run.procs[run.held.job]
+    change = sorted([*zip(run.held.end_s, -procs, strict=True), *zip(run.held.begin_s, procs, strict=True)])
+    assert np.cumsum([amount for _, amount in change]).max() <= MACHINE
+    ran = np.bincount(run.held.job, weights=run.held.end_s - run.held.begin_s, minlength=len(jobs))
+    assert (ran >= run.run_s).all()
+    assert (run.wait_s >= 0).all()
+    assert by_account(run)
