@@ -69,6 +69,7 @@ def test_kept_counts_equal_counting_anew(
             shapes=shapes,
             request=request,
             allowed=allowed,
+            open_now=allowed,
             free=free,
             capacity=capacity,
             counted=np.zeros_like(free),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hal.core.engine.classes import ClassSpec, OwnerSpec
 from hal.core.engine.config import Backfill, EngineConfig
 from hal.core.model import InternalError
-from hal.core.model.policy import Account, Limit, Policy, PreemptMode, Qos, Queue
+from hal.core.model.policy import Account, Booking, Limit, Policy, PreemptMode, Qos, Queue
 from hal.core.model.resources import Resources
 from hal.core.model.units import Duration
 from hal.daemons.twin.admitting import Site
@@ -41,6 +41,20 @@ def workload(jobs: list[tuple[int, int, int, int, int]]) -> tuple[Workload, Popu
 
 def site(policy: Policy | None = None, order: str = "priority", backfill: Backfill = Backfill.EASY) -> Site:
     return Site(label="site", engine=EngineConfig(order=order, backfill=backfill, policy=policy or Policy()))
+
+
+@given(jobs=JOBS, begin=st.integers(1, 60), length=st.integers(1, 60))
+@settings(max_examples=40)
+def test_nothing_runs_in_maintenance(jobs: list[tuple[int, int, int, int, int]], begin: int, length: int) -> None:
+    """Both nodes, for a while: whatever may run into it starts afterwards, and everything starts."""
+    log, people = workload(jobs)
+    upkeep = Booking(
+        name="upkeep", start_ms=begin * 1_000, duration=Duration(length * 1_000), count=2, maintenance=True
+    )
+    run = replay_under(log, Machine(2, 4), people, site(Policy(bookings={"upkeep": upkeep})), check=True)
+    start_s = run.start_s
+    assert (start_s >= 0).all()
+    assert ((start_s + log.limit_s <= begin) | (start_s >= begin + length)).all()
 
 
 @pytest.mark.parametrize("backfill", [Backfill.EASY, Backfill.CONSERVATIVE])

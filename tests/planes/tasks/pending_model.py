@@ -40,6 +40,10 @@ class PendingModel:
             return ""
         return f"cpu: asks for {request.request['cpu'] // 1000}; the largest node has 64"
 
+    def met_by(self, job: int, walltime_ms: int) -> str:
+        """A walltime of a day and more meets one."""
+        return "upkeep" if walltime_ms >= 86_400_000 else ""
+
     def explain(self, job: int, now_ms: int) -> Verdict:
         return Verdict(job=job, reason=Reason.RESOURCES, message="waits for resources")
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from msgspec.structs import replace
 
 from hal.core.engine.events import AllocationsAdopted, AttemptsEnded
-from hal.core.model import AttemptState, StepId, TaskState
+from hal.core.model import AttemptState, Duration, StepId, TaskState
+from hal.core.model.policy import Booking, Policy
 from hal.planes.tasks import Change
 from hal.planes.tasks.credit import CREDIT_MS, CREDIT_WORK_MS, MAX_AHEAD
 from hal.planes.tasks.nodes import Arrival
@@ -194,3 +196,13 @@ def test_a_node_that_is_lost_loses_what_waits_there_too() -> None:
     plane.commit()
     assert sorted(plane.engine.pending) == [(job, 2), (job, 3), (job, 4)]
     assert not any(attempt.state is AttemptState.LOST for attempt in plane.live(job).active.values())
+
+
+@pytest.mark.parametrize(("start_ms", "handed_over"), [(2_000, 0), (20_000, 7)])
+def test_no_task_is_handed_over_that_could_run_into_a_booking(start_ms: int, handed_over: int) -> None:
+    """Only the engine knows which nodes are booked; work that ends before any booking begins goes on as ever."""
+    plane = credit_plane()
+    upkeep = Booking(name="upkeep", start_ms=start_ms, duration=Duration(1_000), nodes=("n9",), maintenance=True)
+    plane.plane.change_policy(Policy(bookings={"upkeep": upkeep}), BY, plane.now_ms)
+    job = after_two(plane, 10, walltime="5s")
+    assert len(started(plane.start((job, 2), credit=True))) == 1 + handed_over

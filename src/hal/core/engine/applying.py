@@ -12,6 +12,7 @@ import numpy as np
 
 from hal.core.engine.accounts import renew, set_charge
 from hal.core.engine.answers import keys_of
+from hal.core.engine.bookings import check_bookings, runs_into, set_bookings, settle_bookings
 from hal.core.engine.errors import EngineError
 from hal.core.engine.events import (
     ADOPT,
@@ -21,6 +22,7 @@ from hal.core.engine.events import (
     UPDATE,
     AllocationsAdopted,
     AttemptsEnded,
+    BookingsChanged,
     ClockAdvanced,
     ConfigChanged,
     EstimatesCorrected,
@@ -335,6 +337,7 @@ def _jobs_updated(state: State, event: JobsUpdated) -> None:
     if (wall[wall != L.KEEP] < 0).any():
         raise EngineError(f"JobsUpdated: {_REFUSALS[L.BAD_TIME]}; the event was not applied")
     live, rekeyed = _rekeyed(state, jobs, priority, wall, planned)
+    _check_bookings_stand(state, live, jobs, wall)
     if state.meta[L.M_CLAIMS]:
         fall_claims(state, jobs)
         live, rekeyed = _rekeyed(state, jobs, priority, wall, planned)
@@ -388,6 +391,21 @@ def _estimates_corrected(state: State, event: EstimatesCorrected) -> None:
     retime(state.at, slots, np.ascontiguousarray(np.stack([keep, keep, event.rows["planned_ms"]], axis=1)))
 
 
+def _check_bookings_stand(state: State, live: Any, jobs: Any, wall: Any) -> None:
+    """Raise EngineError where a longer walltime would let a running attempt run into a booking."""
+    if not state.bookings.all:
+        return
+    asked = dict(zip(jobs.tolist(), wall.tolist(), strict=True))
+    for run in live.tolist():
+        wall_ms = asked[int(state.runs[run, L.R_JOB])]
+        booking = runs_into(state, run, min(wall_ms, L.INF)) if wall_ms != L.KEEP else None
+        if booking is not None:
+            raise EngineError(
+                f"JobsUpdated: job {int(state.runs[run, L.R_JOB])} runs on nodes of booking {booking.name!r}, which "
+                f"starts at {booking.start_ms}: its walltime cannot reach beyond; the event was not applied"
+            )
+
+
 class _Rekeyed(NamedTuple):
     """An order plugin's keys of edited work, asked before anything changes: jobs that wait, theirs, those of runs."""
 
@@ -420,6 +438,8 @@ def _edited(view: JobView, jobs: Any, priority: Any, wall: Any, planned: Any) ->
 
 def _clock_advanced(state: State, event: ClockAdvanced) -> None:
     state.calls["advance"](state.at, event.now_ms)
+    if state.meta[L.M_BOOKING_EDGE] <= state.clock_ms:
+        settle_bookings(state)
     if state.accounts is not None:
         renew(state, state.clock_ms)
     predictions = state.predictions
@@ -428,6 +448,11 @@ def _clock_advanced(state: State, event: ClockAdvanced) -> None:
         if len(rows):
             _jobs_updated(state, JobsUpdated(rows))
         state.predictions = Predictions(predictions.version)
+
+
+def _bookings_changed(state: State, event: BookingsChanged) -> None:
+    check_bookings(event.bookings)
+    set_bookings(state, event.bookings)
 
 
 def _config_changed(state: State, event: ConfigChanged) -> None:
@@ -502,6 +527,8 @@ def _nodes_changed(state: State, event: NodesChanged) -> None:
         set_charge(state)
     state.wake_all()
     state.meta[M_VERSION] += 1
+    if state.bookings.all:
+        settle_bookings(state)
 
 
 def _remove_node(state: State, name: str) -> int:
@@ -607,6 +634,7 @@ _APPLY: Final[dict[type, Callable[[State, Any], None]]] = {
     RuntimesPredicted: _runtimes_predicted,
     EstimatesCorrected: _estimates_corrected,
     ClockAdvanced: _clock_advanced,
+    BookingsChanged: _bookings_changed,
     ConfigChanged: _config_changed,
     SharesLoaded: _shares_loaded,
     NodesChanged: _nodes_changed,

@@ -39,16 +39,21 @@ class Requirement(msgspec.Struct, frozen=True):
 class ClassSpec(msgspec.Struct, frozen=True):
     """What each attempt of a task takes: `request` on each of `nodes` distinct nodes that satisfy all constraints.
 
-    Amounts are int64 base units, >= 0; a resource that no node has can be named and never fits. nodes >= 1.
+    Amounts are int64 base units, >= 0; a resource that no node has can be named and never fits. nodes >= 1. booking: it
+    runs in this booking only (on its nodes, within its time); "" = outside all. licences: amounts of the whole cluster
+    that one start takes, whatever its nodes; > 0.
     """
 
     request: dict[str, int]
     nodes: int = 1
     constraints: tuple[Requirement, ...] = ()
+    booking: str = ""
+    licences: dict[str, int] = {}
 
     def shape_key(self) -> tuple[object, ...]:
         """Equal for equal feasibility on one node; zero amounts do not count."""
-        return (tuple(sorted((k, v) for k, v in self.request.items() if v)), frozenset(self.constraints))
+        amounts = tuple(sorted((k, v) for k, v in self.request.items() if v))
+        return (amounts, frozenset(self.constraints), self.booking, tuple(sorted(self.licences.items())))
 
 
 class OwnerSpec(msgspec.Struct, frozen=True):

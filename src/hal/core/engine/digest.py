@@ -33,6 +33,8 @@ def state_digest(state: State) -> str:
             if state.capacity[row, r] or state.free[row, r]
         }
         add(row, name, int(state.rows[row, L.W_STATE]), sorted(amounts.items()), sorted(state.row_labels[row].items()))
+    for booked in state.bookings.all:
+        add(booked.spec, booked.rows, booked.made_ms)
     for entry in pending(state):
         add(_class_name(state, int(entry["class_id"])), state.owners[entry["owner_id"]], _numbers(entry))
     for run in running(state):
@@ -52,7 +54,13 @@ def state_digest(state: State) -> str:
 def _class_name(state: State, class_id: int) -> tuple[object, ...]:
     spec = state.class_specs[class_id]
     assert spec is not None
-    return (sorted(spec.request.items()), spec.nodes, sorted(map(repr, spec.constraints)))
+    return (
+        sorted(spec.request.items()),
+        spec.nodes,
+        sorted(map(repr, spec.constraints)),
+        spec.booking,
+        sorted(spec.licences.items()),
+    )
 
 
 def _numbers(record: np.void) -> list[int]:

@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from hal.core.engine.bookings import BookingSpec
 from hal.core.engine.classes import ClassSpec, OwnerSpec
 from hal.core.engine.config import EngineConfig
 from hal.core.engine.plan import START, Plan, Rows, StartRows
@@ -248,6 +249,16 @@ class ClockAdvanced(msgspec.Struct, frozen=True, gc=False):
     now_ms: int
 
 
+class BookingsChanged(msgspec.Struct, frozen=True):
+    """All bookings there are now, each occurrence by itself; those that were known keep their chosen nodes.
+
+    Raises EngineError for a name that is there twice, an empty time, or neither nodes nor a count. Whether bookings may
+    overlap, and who may use them, is for the caller to say.
+    """
+
+    bookings: tuple[BookingSpec, ...] = ()
+
+
 class ConfigChanged(msgspec.Struct, frozen=True):
     """Another policy. A new order re-keys everything that waits; all reservations are planned anew."""
 
@@ -298,6 +309,7 @@ Event: TypeAlias = (
     | AttemptsEnded
     | AllocationsAdopted
     | ClockAdvanced
+    | BookingsChanged
     | ConfigChanged
     | SharesLoaded
 )
@@ -313,6 +325,8 @@ __all__ = [
     "UPDATE",
     "AllocationsAdopted",
     "AttemptsEnded",
+    "BookingSpec",
+    "BookingsChanged",
     "ClockAdvanced",
     "ConfigChanged",
     "EstimatesCorrected",

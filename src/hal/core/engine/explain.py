@@ -9,9 +9,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from hal.core.engine.booked import kept_off
 from hal.core.engine.classes import ClassSpec
 from hal.core.engine.errors import EngineError
 from hal.core.engine.foresight import RESERVED, admitted, entries_of, forecast, position
+from hal.core.engine.licensed import unlicensed
 from hal.core.engine.refused import refused
 from hal.core.engine.state import State
 from hal.core.engine.views import rows_of_run
@@ -111,6 +113,9 @@ def explain(state: State, job: int, now_ms: int) -> Verdict:
     spec = state.class_specs[class_id]
     assert spec is not None
     shape = int(state.classes[class_id, L.C_SHAPE])
+    booked = kept_off(state, job, slot, spec, now_ms)
+    if booked is not None:
+        return booked
     if state.shapes[shape, L.S_EVER] < spec.nodes:
         impossible = fits_ever(state, spec)
         if impossible is not None:
@@ -126,6 +131,9 @@ def explain(state: State, job: int, now_ms: int) -> Verdict:
     ruled = refused(state, job, slot, spec, now_ms)
     if ruled is not None:
         return ruled
+    licence = unlicensed(state, job, slot, spec, now_ms)
+    if licence is not None:
+        return licence
     ahead = position(state, slot, shape)
     starts_at_ms, basis = forecast(state, slot, spec, shape, now_ms)
     fit = int(state.shapes[shape, L.S_FIT])

@@ -10,7 +10,9 @@ from collections import Counter
 import numpy as np
 from numpy.typing import NDArray
 
+from hal.core.engine.bookings import trespassers
 from hal.core.engine.classes import ClassSpec
+from hal.core.engine.licences import licence_rows
 from hal.core.engine.state import State
 from hal.core.engine.views import pending, rows_of_run, running, runs_of_row
 from hal.core.kernels import layout as L
@@ -36,6 +38,9 @@ def check_invariants(state: State) -> None:
     _check_ends(state)
     _check_promises(state)
     _check_taking_back(state)
+    for job, task, booking in trespassers(state):
+        raise InvariantError(f"job {job} task {task} runs on nodes of booking {booking!r} without a right to be there")
+    _check_licences(state)
     if state.meta[L.M_TIMELINES]:
         _check_timelines(state)
 
@@ -157,6 +162,17 @@ def _check_buckets(state: State) -> None:
         _require(bool(state.buckets[bucket, L.B_REFS] == count), f"bucket {bucket} counts its references wrongly")
 
 
+def _check_licences(state: State) -> None:
+    """What is held is what running attempts want."""
+    held: Counter[str] = Counter()
+    for run in running(state):
+        spec = state.class_specs[int(run["class_id"])]
+        assert spec is not None
+        held.update(spec.licences)
+    for row in licence_rows(state):
+        _require(row.used == held[row.name], f"licence {row.name}: {held[row.name]} are held, counted {row.used}")
+
+
 def _check_fits(state: State) -> None:
     rows = len(state.row_names)
     resources = state.free.shape[1]
@@ -168,7 +184,9 @@ def _check_fits(state: State) -> None:
             continue
         admitted = _admitted(state, spec, shape, list(alike.values()))
         wanted = state.request[:, shape][:resources]
-        now = np.flatnonzero(admitted & (state.free[:rows] >= wanted).all(axis=1))
+        open_now = admitted.copy()
+        open_now[state.bookings.closed_rows(spec.booking, state.clock_ms, rows)] = False
+        now = np.flatnonzero(open_now & (state.free[:rows] >= wanted).all(axis=1))
         ever = int((admitted & (state.capacity[:rows] >= wanted).all(axis=1)).sum())
         _require(
             now.size == state.shapes[shape, L.S_FIT], f"{spec.request}: fits on {now.size} rows, counted otherwise"
@@ -188,6 +206,9 @@ def _admitted(state: State, spec: ClassSpec, shape: int, alike: list[list[int]])
     for group in alike if spec.constraints else ():
         if not all(requirement.holds(state.row_labels[group[0]]) for requirement in spec.constraints):
             admitted[group] = False
+    if spec.booking and not state.bookings.anywhere(spec.booking):
+        mine = state.bookings.rows_of(spec.booking)
+        admitted[[row for row in range(rows) if row not in mine]] = False
     return admitted
 
 

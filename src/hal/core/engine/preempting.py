@@ -84,7 +84,7 @@ def _rows_claimed(state: State) -> int:
 def _resume(state: State, now_ms: int, cursor: Cursor) -> Plan:
     suspended = int(state.meta[L.M_SUSPENDED])
     moves = np.zeros((suspended, L.MOVE_SIZE), np.int64)
-    count = state.calls["resumable"](state.at, np.zeros((2, suspended), np.int64), moves)
+    count = state.calls["resumable"](state.at, now_ms, np.zeros((2, suspended), np.int64), moves)
     goes_on = msgspec.structs.replace(cursor, phase=0, attended=True)
     return _plan(state, now_ms, goes_on, max(count, 1), moves=moves[:count])
 

@@ -14,10 +14,12 @@ from numpy.typing import NDArray
 
 from hal.core.engine.accounts import Accounts, set_charge, set_policy
 from hal.core.engine.answers import mask_of
+from hal.core.engine.bookings import Bookings, open_table
 from hal.core.engine.classes import ClassSpec, OwnerSpec, Requirement
 from hal.core.engine.config import Backfill, EngineConfig
 from hal.core.engine.errors import EngineError
 from hal.core.engine.events import ADOPT, END, SUBMIT
+from hal.core.engine.licences import LicenceName, check_licences, room_for_events, set_totals, want_licences
 from hal.core.engine.plan import START, VERDICT
 from hal.core.engine.policies import ORDER_KERNELS, PLACEMENT_KERNELS, filter_named, order_named, score_named
 from hal.core.engine.predictions import Predictions
@@ -89,6 +91,7 @@ class State:
         self.meta[L.M_PARKED_WAKE] = -1
         self.meta[L.M_CSETS] = 1
         self.meta[L.M_NEXT_EDGE] = L.INF
+        self.meta[L.M_BOOKING_EDGE] = L.INF
         self.meta[L.M_NODES_OF_SHARES] = 1
         self.meta[L.M_CPU] = -1
         self.meta[L.M_HALF_LIFE] = 1
@@ -127,10 +130,12 @@ class State:
         self.shapes: Table = np.zeros((FIRST_SLOTS, L.SHAPE_SIZE), np.int64)
         self.request: Table = np.zeros((1, FIRST_SLOTS), np.int64)
         self.allowed: NDArray[np.int8] = np.zeros((1, 4), np.int8)
+        self.open_now = self.allowed
         self.free: Table = np.zeros((4, 1), np.int64)
         self.capacity: Table = np.zeros((4, 1), np.int64)
         self.rows: Table = np.zeros((4, L.ROW_SIZE), np.int64)
         self.rows[:, L.W_PROMISED] = -1
+        self.rows[:, L.W_AHEAD] = L.INF
         self.runs: Table = np.zeros((FIRST_SLOTS, L.RUN_SIZE), np.int64)
         self.ends: Table = np.zeros((FIRST_SLOTS, L.TREE_SIZE), np.int64)
         self.run_index: Table = np.zeros(4 * FIRST_SLOTS, np.int64)
@@ -154,6 +159,16 @@ class State:
         self.counts: Table = np.zeros(L.COUNTS, np.int64)
         self.timelines = Timelines(1, 1, 1)
         self.freed: Table = np.zeros(4, np.int64)  # not scratch: where promises may find an earlier place
+        self.bookings = Bookings()
+        self.booking_table: Table = np.zeros((1, L.BOOKING_SIZE), np.int64)
+        self.booked: Table = np.zeros((1, L.BOOKED_SIZE), np.int64)
+        self.booked_rows: Table = np.zeros(1, np.int64)
+        self.licence_names: list[LicenceName] = []
+        self.licence_totals: dict[str, int] | None = None
+        self.licences: Table = np.zeros((1, L.LICENCE_SIZE), np.int64)
+        self.wants: Table = np.zeros((FIRST_SLOTS, 1), np.int64)
+        self.licence_events: Table = np.zeros((2, 1), np.int64)
+        self.changes: Table = np.zeros((1, L.CHANGE_SIZE), np.int64)
         self.drops: Table = np.zeros((L.MAX_DROPS, L.DROP_SIZE), np.int64)
         self.reach: Table = np.zeros((1, 3), np.int64)
         self.scores: Table = np.zeros((1, 4), np.int64)
@@ -209,10 +224,14 @@ class State:
         """The row of a node. Raises KeyError for a node that never joined or has left."""
         return self.row_by_name[name]
 
+    def next_booking_ms(self) -> int:
+        """When the next booking begins or ends; INF when none does."""
+        return int(self.meta[L.M_BOOKING_EDGE])
+
     def next_timer_ms(self) -> int:
-        """When the next task becomes eligible by time, or hours or periods change; INF when nothing does."""
+        """When the next task becomes eligible by time, or hours, periods or bookings change; INF when nothing does."""
         at = int(self.meta[L.M_TIMER_ROOT])
-        edge = min(int(self.meta[L.M_NEXT_EDGE]), self.predictions.expires_ms)
+        edge = min(int(self.meta[L.M_NEXT_EDGE]), self.next_booking_ms(), self.predictions.expires_ms)
         if at < 0:
             return edge
         while self.rank[at, L.T_LEFT] >= 0:
@@ -258,6 +277,7 @@ class State:
         self._new_timelines()
         self.meta[L.M_PARKING] = int(config.parking)
         self.meta[L.M_CLAIM_AFTER] = config.claim_after_ms
+        set_totals(self, None if config.policy is None else config.policy.licences)
         top = config.backfill is Backfill.TOP_K
         self.meta[L.M_MAX_RESERVATIONS] = config.reservations if top else config.max_reservations
         self._rows_are_new()
@@ -403,6 +423,7 @@ class State:
             self.shape_specs.append(spec)
             if shape >= self.shapes.shape[0]:
                 self.shapes = _grown(self.shapes, 2 * shape)
+                self.wants = _grown(self.wants, 2 * shape)
                 request = np.zeros((self.request.shape[0], 2 * shape), np.int64)
                 request[:, : self.request.shape[1]] = self.request
                 self.request = request
@@ -415,6 +436,8 @@ class State:
         self.shapes[shape] = 0
         self.shapes[shape, L.S_SCORES] = -1
         self.shapes[shape, L.S_CSET] = cset
+        self._name_booking(shape, spec)
+        want_licences(self, shape, spec)
         self.rewire()
         self.recount(shape, shape + 1)
         return shape
@@ -425,6 +448,8 @@ class State:
         Raises EngineError, and interns nothing, when a filter's answer is wrong.
         """
         key: tuple[Any, ...] = tuple(sorted(set(spec.constraints), key=_requirement_key))
+        if spec.booking:
+            key = (*key, ("booking", spec.booking))
         if self.filters:
             key = (*key, spec.shape_key())
         there = self.cset_ids.get(key)
@@ -464,6 +489,33 @@ class State:
                 self._admit(range(len(self.row_names)) if cset in masks else touched, cset, spec)
         for cset, mask in masks.items():
             self.allowed[cset, : mask.shape[0]] &= mask
+        self._open()
+
+    def _name_booking(self, shape: int, spec: ClassSpec) -> None:
+        inside = self.bookings.id_of(spec.booking)
+        self.shapes[shape, L.S_INSIDE] = inside
+        self.shapes[shape, L.S_BOOKING] = 0 if self.bookings.anywhere(spec.booking) else inside
+
+    def admit_bookings(self) -> None:
+        """Work out anew which rows the classes of bookings may ever use (part of `apply`)."""
+        for cset, spec in enumerate(self.csets):
+            if spec is not None and spec.booking:
+                masks = self._masks(spec)
+                self._admit(range(len(self.row_names)), cset, spec)
+                self.allowed[cset, : masks.shape[0]] &= masks
+        for shape, spec in enumerate(self.shape_specs):
+            if spec is not None and spec.booking:
+                self._name_booking(shape, spec)
+
+    def _open(self) -> None:
+        """Rows that are open right now: allowed, and not held by somebody else's booking."""
+        table = open_table(self, self.allowed)
+        if table.shape == self.open_now.shape and self.open_now is not self.allowed is not table:
+            self.open_now[:] = table  # in place: kernels hold its address
+        elif table is not self.open_now:
+            self.open_now = table
+            if hasattr(self, "at"):
+                self.rewire()
 
     def _admit(self, rows: range | list[int], cset: int, spec: ClassSpec) -> None:
         some = np.asarray(rows, np.int64)
@@ -472,6 +524,9 @@ class State:
             for row in rows:
                 if not all(part.holds(self.row_labels[row]) for part in spec.constraints):
                     self.allowed[cset, row] = 0
+        if spec.booking and not self.bookings.anywhere(spec.booking):
+            mine = self.bookings.rows_of(spec.booking)
+            self.allowed[cset, [row for row in rows if row not in mine]] = 0
 
     def _masks(self, spec: ClassSpec) -> NDArray[np.int8]:
         """1 where all filters admit a row for this shape; empty without filters."""
@@ -556,6 +611,7 @@ class State:
         self.capacity = _grown(self.capacity, room)
         rows = _grown(self.rows, room)
         rows[self.rows.shape[0] :, L.W_PROMISED] = -1
+        rows[self.rows.shape[0] :, L.W_AHEAD] = L.INF
         self.rows = rows
         allowed = np.zeros((self.allowed.shape[0], room), np.int8)
         allowed[:, : self.allowed.shape[1]] = self.allowed
@@ -724,6 +780,8 @@ class State:
         if s.conservative and s.reach.shape != (s.shapes.shape[0], rows // WORD + 3):
             s.reach = np.zeros((s.shapes.shape[0], rows // WORD + 3), np.int64)
             s.counts[L.COUNT_REACH] += 1
+        s.open_now = open_table(s, s.allowed)
+        s.licence_events = room_for_events(s)
         self._follow_rows()
         self._make_search_room()
         self.at: Any = address_block(self.tables())
@@ -781,11 +839,12 @@ class State:
         t = s.timelines
         return Tables(
             s.meta, s.entries, s.rank, s.by_time, s.job_index, s.buckets, s.bucket_index, s.active, s.classes, s.shapes,
-            s.request, s.allowed, s.free, s.capacity, s.rows, s.runs, s.ends, s.run_index, s.pieces, s.reservations,
-            s.reserved, s.owner_table, s.owner_ledgers, s.ledgers, s.queues, s.share_nodes, s.share_use, s.charge,
-            s.qos, s.searched,
+            s.request, s.allowed, s.open_now, s.free, s.capacity, s.rows, s.runs, s.ends, s.run_index, s.pieces,
+            s.reservations, s.reserved, s.owner_table, s.owner_ledgers, s.ledgers, s.queues, s.share_nodes, s.share_use,
+            s.charge, s.qos, s.searched,
             s.path, s.scores, s.projected, s.heap, s.scratch, s.counts, s.ticks, t.profile, t.events,
-            t.stale, s.freed, s.drops, s.reach, t.late, t.row_log, t.lines, t.line_begin, t.line_end,
+            t.stale, s.freed, s.drops, s.booking_table, s.booked, s.booked_rows, s.licences,
+            s.wants, s.licence_events, s.changes, s.reach, t.late, t.row_log, t.lines, t.line_begin, t.line_end,
             s.lagging, s.counted, s.differ, s.spare, s.per_unit, s.best, s.touched, s.block_touched, s.value, s.ready,
             s.ready_of, s.unready,
             s.search, s.picks,
@@ -812,7 +871,7 @@ class State:
                 ("take_back", claims.take_back, (self.at, no_moves, none, 0)),
                 ("fall", claims.fall_claims, (self.at, none, False)),
                 ("ready", claims.ready_claims, (self.at, 0, no_table, no_moves, none)),
-                ("resumable", claims.resumable, (self.at, no_table, no_moves)),
+                ("resumable", claims.resumable, (self.at, 0, no_table, no_moves)),
                 ("seek", victims.seek, (self.at, 0, 0, 0, 0, 0, 0, no_table, none)),
                 ("adopt", running.adopt, (self.at, no_adopts, none, none, none, none)),
                 ("easy", easy.cycle, (self.at, *out, self.verdict_arena, 0, *place)),
@@ -844,6 +903,7 @@ def _check_class(spec: ClassSpec) -> None:
             f"class {spec.request} on {spec.nodes} nodes: nodes must be at least 1 and amounts 0..2**60 base units; "
             "the event was not applied"
         )
+    check_licences(spec)
 
 
 def _requirement_key(requirement: Requirement) -> tuple[str, str, tuple[str, ...]]:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hal.core.kernels.booked import booked_start
 from hal.core.kernels.jit import inner, kernel
 from hal.core.kernels.layout import (
     A_AT,
@@ -75,6 +76,7 @@ from hal.core.kernels.layout import (
     R_STATE,
     R_TAKEN,
     R_TASK,
+    R_WALL,
     RUN_CLAIM,
     RUN_ON,
     RUN_SUSPENDED,
@@ -249,14 +251,17 @@ def _list_runs(t: Tables, state: int, keys: Ints, slots: Ints) -> int:
 
 
 @inner
-def _is_ready(t: Tables, run: int, shape: int) -> int:
-    """1: all rows of a claim are free, by the amounts in `search`; 0: not yet; -1: a row can never be."""
+def _is_ready(t: Tables, run: int, shape: int, now: int) -> int:
+    """1: all rows of a claim are free, by the amounts in `search`; 0: not yet; -1: a row can never be, or a booking
+    is too near."""
     resources = t.meta[M_RESOURCES]
     ready = 1
     piece = t.runs[run, R_PIECE]
     while piece >= 0:
         row = t.pieces[piece, P_ROW]
-        if t.allowed[t.shapes[shape, S_CSET], row] == 0 or not fits(t, t.capacity, row, shape, resources):
+        if t.open_now[t.shapes[shape, S_CSET], row] == 0 or not fits(t, t.capacity, row, shape, resources):
+            return -1
+        if booked_start(t, row, shape, now, t.runs[run, R_WALL]) != now:
             return -1
         for r in range(resources):
             if t.search[row, Z_FREE + r] < t.request[r, shape]:
@@ -290,7 +295,7 @@ def ready_claims(at: Any, now: int, order: Table, moves: Table, rows: Ints) -> t
     for k in range(claims):
         run = order[1, k]
         shape = _shape_of(t, run)
-        ready = _is_ready(t, run, shape)
+        ready = _is_ready(t, run, shape, now)
         if ready == 1:
             _add(moves, count, OP_START, t, run)
             moves[count, A_ROW] = used
@@ -311,8 +316,11 @@ def ready_claims(at: Any, now: int, order: Table, moves: Table, rows: Ints) -> t
 
 
 @kernel
-def resumable(at: Any, order: Table, moves: Table) -> int:
-    """Suspended attempts whose cpu is free again, best rank first; how many. `order` [2, suspended] is scratch."""
+def resumable(at: Any, now: int, order: Table, moves: Table) -> int:
+    """Suspended attempts whose cpu is free again and that meet no booking, best rank first; how many.
+
+    `order` [2, suspended] is scratch.
+    """
     t = tables(at)
     cpu = t.meta[M_CPU]
     if cpu < 0:
@@ -325,11 +333,13 @@ def resumable(at: Any, order: Table, moves: Table) -> int:
         run = order[1, k]
         shape = _shape_of(t, run)
         amount = t.request[cpu, shape]
+        left = min(t.runs[run, R_WALL] - (t.runs[run, R_SINCE] - t.runs[run, R_START]), INF)
         there = True
         piece = t.runs[run, R_PIECE]
         while piece >= 0:
             row = t.pieces[piece, P_ROW]
-            there = there and t.search[row, Z_FREE] >= amount
+            there = there and t.search[row, Z_FREE] >= amount and t.open_now[t.shapes[shape, S_CSET], row] != 0
+            there = there and booked_start(t, row, shape, now, left) == now
             piece = t.pieces[piece, P_NEXT]
         if there:
             piece = t.runs[run, R_PIECE]

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hal.core.kernels.booked import booked_start, select, within_booking
 from hal.core.kernels.easy import (
     LOWEST,
     MAX_VERDICTS,
@@ -57,6 +58,8 @@ from hal.core.kernels.layout import (
     KIND_NEVER,
     KIND_PROMISE,
     M_ACTIVE,
+    M_BOOKING_EDGE,
+    M_BOOKINGS,
     M_CLAIM_AFTER,
     M_DIRTY,
     M_DROPS,
@@ -83,6 +86,7 @@ from hal.core.kernels.layout import (
     Q_CHAIN,
     Q_PROMISE,
     Q_ROW,
+    REASON_LEDGER,
     REASON_PROMISED,
     REASON_RESOURCES,
     S_BLOCK_STAMP,
@@ -94,6 +98,8 @@ from hal.core.kernels.layout import (
     S_SCORES,
     S_UNTIL,
     TICK,
+    TICK_NOW,
+    TICK_WALL,
     TICK_WORK,
     V_BEHIND,
     V_CLASS,
@@ -119,6 +125,7 @@ from hal.core.kernels.layout import (
     Y_SHUT,
 )
 from hal.core.kernels.ledgers import charge_ledgers, full_ledger
+from hal.core.kernels.licences import licence_start, licences_there, waits_apart, waits_for_late
 from hal.core.kernels.memory import Tables, tables
 from hal.core.kernels.placing import SCORE_ONE, TIER_EXTRA, TIER_FREE, TIER_SHORT, tightness
 from hal.core.kernels.reach import competes, reaches
@@ -143,12 +150,12 @@ from hal.core.kernels.timelines import (
     next_start,
     pick,
     room_for_points,
-    select,
     unlink_promises,
     warm_up,
 )
 from hal.core.kernels.touching import make_stale
 from hal.core.kernels.treap import Table, tree_seek
+from hal.core.kernels.wants import take_licences
 
 Ints = NDArray[np.int64]
 
@@ -313,12 +320,15 @@ def _is_woken(t: Tables, promises: Table, promise: int, pass_wake: int) -> bool:
     """Whether an event freed something that a promised job could use. Where only promises moved, it looks later."""
     shape = t.classes[promises[promise, V_CLASS], C_SHAPE]
     t.ticks[TICK_WORK] += 1 + (t.meta[M_FREED] >> 3)
+    missed = False
     for k in range(t.meta[M_FREED]):
         row = t.freed[k]
         if reaches(t, shape, row):
             if t.meta[M_SEEN] < t.rows[row, W_EVENT] <= pass_wake:
                 return True
-            promises[promise, V_BEHIND] = 1
+            missed = True
+    if missed:
+        promises[promise, V_BEHIND] = 1
     return False
 
 
@@ -418,8 +428,8 @@ def _rows_now(
 
 
 @inner
-def _claim_rows(t: Tables, shape: int, nodes: int, out: Ints) -> int:
-    """Rows for a job whose time is never: first those that fit now, then those that could."""
+def _claim_rows(t: Tables, shape: int, nodes: int, now: int, out: Ints) -> int:
+    """Rows for a job whose time is never: first those that fit now, then those that could; none that is booked."""
     resources = t.meta[M_RESOURCES]
     cset = t.shapes[shape, S_CSET]
     found = 0
@@ -430,6 +440,7 @@ def _claim_rows(t: Tables, shape: int, nodes: int, out: Ints) -> int:
                 and t.allowed[cset, row] != 0
                 and fits(t, t.capacity, row, shape, resources)
                 and fits(t, t.free, row, shape, resources) == (later == 0)
+                and (t.meta[M_BOOKINGS] == 0 or booked_start(t, row, shape, now, t.ticks[TICK_WALL]) == now)
             ):
                 out[found] = row
                 found += 1
@@ -470,6 +481,8 @@ def _waking(t: Tables, promises: Table, promised: Table, promise: int, now: int)
         for place in range(promises[promise, V_ROW], promises[promise, V_ROW] + promises[promise, V_NODES]):
             if t.rows[promised[place, Q_ROW], W_LATE] == 1:
                 return INF
+        if waits_for_late(t, t.classes[promises[promise, V_CLASS], C_SHAPE], now):
+            return INF
     return int(promises[promise, V_START])
 
 
@@ -537,6 +550,7 @@ def cycle(
     verdicts = verdict_arena[verdict_at : verdict_at + MAX_VERDICTS]
     t.ticks[TICK] += 1
     t.ticks[TICK_WORK] = 0
+    t.ticks[TICK_NOW] = now
     resources = t.meta[M_RESOURCES]
     rows = t.meta[M_ROWS]
     if not resumed:
@@ -556,7 +570,7 @@ def cycle(
         seq = -1
         tie = -1
     replans = t.meta[M_DIRTY] != 0 and not resumed
-    wake = min(next_timer(t), t.meta[M_NEXT_EDGE])
+    wake = min(next_timer(t), min(t.meta[M_NEXT_EDGE], t.meta[M_BOOKING_EDGE]))
     t.counts[COUNT_PROMISES] = t.meta[M_RESERVATIONS]
     t.counts[COUNT_PROMISED] = t.meta[M_PROMISED]
     t.counts[COUNT_FREED] = 0
@@ -604,6 +618,7 @@ def cycle(
         key = t.heap[0, 1]
         seq = t.heap[0, 2]
         tie = t.entries[entry, E_FIRST]
+        t.ticks[TICK_WALL] = t.entries[entry, E_WALL]
         if t.ticks[TICK_WORK] >= budget:
             unfinished = 1
             break
@@ -611,7 +626,7 @@ def cycle(
         class_id = t.buckets[bucket, B_CLASS]
         shape = t.classes[class_id, C_SHAPE]
         nodes = t.classes[class_id, C_NODES]
-        planned = t.entries[entry, E_PLANNED]
+        planned = within_booking(t, shape, now, t.entries[entry, E_PLANNED])
         mine = t.entries[entry, E_RESERVED]
         first = t.entries[entry, E_FIRST]
         if stops != 0 and not may_preempt(t, bucket):
@@ -643,7 +658,10 @@ def cycle(
                 where, since = _forward(t, promises, promised, mine, now, pass_wake)
                 stays = where != ANYWHERE
                 replans = replans or promises[mine, V_BEHIND] != behind
-                if where >= 0:
+                if waits_apart(t, shape):
+                    stays = False  # rows do not tell when licences come free
+                    since = now
+                elif where >= 0:
                     _note_freed(t, promises, promised, mine)
                     let_go(t, promises, promised, mine)
                     promises[mine, V_START] = since
@@ -675,7 +693,15 @@ def cycle(
                 line = line_of(t, shape)
                 t.ticks[TICK_WORK] += 1 + (rows >> LOOK_SHIFT)
                 begin = earliest(t, line, shape, nodes, planned, since, limit)
-                if begin != now:
+                while waits_apart(t, shape) and begin < limit:
+                    later = licence_start(
+                        t, promises, t.counts[COUNT_PROMISES], mine, shape, begin, planned, wall, now, starts, start_at,
+                        started,
+                    )  # fmt: skip
+                    if later == begin:
+                        break
+                    begin = earliest(t, line, shape, nodes, planned, later, limit) if later < limit else INF
+                if begin != now or not licences_there(t, promises, shape, wall, now, starts, start_at, started):
                     break
                 _rows_now(t, promises, promised, line, shape, nodes, planned, now, start_rows, row_at + used)
                 start = starts[start_at + started]
@@ -691,6 +717,7 @@ def cycle(
                     for r in range(resources):
                         t.free[row, r] -= t.request[r, shape]
                 charge_ledgers(t, bucket, wall, 1)
+                take_licences(t, shape, 1)
                 lacking = full_ledger(t, bucket, wall) >= 0
                 started += 1
                 used += nodes
@@ -722,6 +749,12 @@ def cycle(
                 break
             if task == t.entries[entry, E_TASKS] or lacking:
                 # All started, or a ledger is full, which earns no promise.
+                if lacking and task < t.entries[entry, E_TASKS] and refusals < verdicts.shape[0]:
+                    verdicts[refusals]["job"] = t.entries[entry, E_JOB]
+                    verdicts[refusals]["task"] = first + task
+                    verdicts[refusals]["reason"] = REASON_LEDGER
+                    verdicts[refusals]["short_rows"] = 0
+                    refusals += 1
                 if mine >= 0:
                     _note_freed(t, promises, promised, mine)
                     promises[mine, V_ENTRY] = -1
@@ -759,7 +792,7 @@ def cycle(
                             _rows_later(t, line, shape, nodes, planned, begin, out)
                             t.ticks[TICK_WORK] += nodes + (rows >> LOOK_SHIFT)
                         elif kind == KIND_CLAIM:
-                            found = _claim_rows(t, shape, nodes, out)
+                            found = _claim_rows(t, shape, nodes, now, out)
                         offset = promises[mine, V_ROW]
                         moved = (
                             promises[mine, V_START] != begin
@@ -805,6 +838,7 @@ def cycle(
     for k in range(start_at, start_at + started):
         charge_ledgers(t, t.entries[starts[k]["entry"], E_BUCKET], t.entries[starts[k]["entry"], E_WALL], -1)
         shape = t.classes[t.buckets[t.entries[starts[k]["entry"], E_BUCKET], B_CLASS], C_SHAPE]
+        take_licences(t, shape, -1)
         for i in range(row_at + starts[k]["row_offset"], row_at + starts[k]["row_offset"] + starts[k]["row_count"]):
             for r in range(resources):
                 t.free[start_rows[i], r] += t.request[r, shape]

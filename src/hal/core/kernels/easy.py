@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hal.core.kernels.booked import booked_start, booked_window, select, waits_for_booking, within_booking
 from hal.core.kernels.jit import inner, kernel
 from hal.core.kernels.layout import (
     B_CANDIDATE,
@@ -50,6 +51,8 @@ from hal.core.kernels.layout import (
     LEDGER_HOURS,
     M_ACTIVE,
     M_BACKFILL,
+    M_BOOKING_EDGE,
+    M_BOOKINGS,
     M_CLAIM_AFTER,
     M_DIRTY,
     M_END_ROOT,
@@ -80,19 +83,25 @@ from hal.core.kernels.layout import (
     Q_ROW,
     R_BUCKET,
     R_PIECE,
+    REASON_BOOKED,
     REASON_LEDGER,
+    REASON_LICENCE,
     REASON_RESOURCES,
     S_CLOSED,
     S_CLOSED_STAMP,
     S_CSET,
     S_EVER,
     S_FIT,
+    S_LICENCES,
     S_OPEN,
     S_OPEN_STAMP,
     S_WAKE,
     T_KEY,
     T_RIGHT,
     TICK,
+    TICK_NOW,
+    TICK_TAKEN,
+    TICK_WALL,
     TICK_WORK,
     V_BEHIND,
     V_CLASS,
@@ -115,6 +124,13 @@ from hal.core.kernels.layout import (
     Y_STRICT,
 )
 from hal.core.kernels.ledgers import charge_ledgers, full_ledger, ledger_wakes
+from hal.core.kernels.licences import (
+    licence_shadow,
+    licences_promised,
+    licences_there,
+    note_promised,
+    use_extra,
+)
 from hal.core.kernels.memory import Tables, tables
 from hal.core.kernels.placing import choose, window
 from hal.core.kernels.releases import FEW_ROWS, FEW_STARTS, WALK, enough_ready, line_of, project_row, ready_line
@@ -123,6 +139,7 @@ from hal.core.kernels.searched import may_preempt, search_at
 from hal.core.kernels.sorting import sort_pairs
 from hal.core.kernels.tables import copy_record
 from hal.core.kernels.treap import Table, tree_descend, tree_first, tree_least, tree_seek
+from hal.core.kernels.wants import take_licences
 
 Ints = NDArray[np.int64]
 Slice = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int, int, int, int, int, int]
@@ -208,6 +225,137 @@ def release(t: Tables, resources: int, cset: int, shape: int, row: int, given: i
 
 
 @inner
+def _project(
+    t: Tables, shape: int, now: int, stamp: int, starts: Any, start_at: int, start_rows: Ints, due: Ints, due_index:
+    Ints, fresh: int, freed: Ints, freed_row: Ints, enough: int, until: int,
+) -> tuple[int, int]:  # fmt: skip
+    """Project releases in the order of time, up to `until` or, with all of that instant, until `enough` rows newly fit.
+
+    Returns (rows that newly fit, the instant at which they were enough or -1).
+    """
+    resources = t.meta[M_RESOURCES]
+    cset = t.shapes[shape, S_CSET]
+    newly = 0
+    shadow = -1
+    depth = tree_descend(t.ends, t.meta[M_END_ROOT], t.path, 0)
+    taken = 0
+    while True:
+        at = INF
+        from_tree = False
+        if depth > 0:
+            at = max(t.ends[t.path[depth - 1], T_KEY], now + 1)
+            from_tree = True
+        if taken < fresh and max(due[taken], now + 1) < at:
+            at = max(due[taken], now + 1)
+            from_tree = False
+        if at >= INF or at > until or (shadow >= 0 and at > shadow):
+            break
+        if from_tree:
+            run = t.path[depth - 1]
+            depth = tree_descend(t.ends, t.ends[run, T_RIGHT], t.path, depth - 1)
+            given = t.classes[t.buckets[t.runs[run, R_BUCKET], B_CLASS], C_SHAPE]
+            piece = t.runs[run, R_PIECE]
+            while piece >= 0:
+                row = t.pieces[piece, P_ROW]
+                if release(t, resources, cset, shape, row, given, stamp):
+                    freed[newly] = at
+                    freed_row[newly] = row
+                    newly += 1
+                piece = t.pieces[piece, P_NEXT]
+        else:
+            start = starts[start_at + due_index[taken]]
+            taken += 1
+            given = t.classes[t.buckets[t.entries[start["entry"], E_BUCKET], B_CLASS], C_SHAPE]
+            for i in range(start["row_offset"], start["row_offset"] + start["row_count"]):
+                row = start_rows[i]
+                if release(t, resources, cset, shape, row, given, stamp):
+                    freed[newly] = at
+                    freed_row[newly] = row
+                    newly += 1
+        if shadow < 0 and newly >= enough:
+            shadow = at
+    return newly, shadow
+
+
+@inner
+def _promise_between(
+    t: Tables, promised: Table, offset: int, shape: int, nodes: int, now: int, since: int, newly: int, freed: Ints,
+    freed_row: Ints,
+) -> int:  # fmt: skip
+    """The earliest instant from `since` on at which enough rows fit and bookings let the job run there; -1 = never.
+
+    Writes the rows: of those the ones that come free latest. A row that fits goes on fitting: only releases are ahead.
+    """
+    resources = t.meta[M_RESOURCES]
+    cset = t.shapes[shape, S_CSET]
+    wall = t.ticks[TICK_WALL]
+    ready = t.scratch[8]
+    values = t.scratch[9]
+    for row in range(t.meta[M_ROWS]):
+        ready[row] = INF
+        if t.allowed[cset, row] != 0 and fits(t, t.free, row, shape, resources):
+            ready[row] = now
+    for k in range(newly):
+        ready[freed_row[k]] = freed[k]
+    for i in range(offset):
+        ready[promised[i, Q_ROW]] = INF  # to work of another booking: a row is promised once
+    at = since
+    while True:
+        count = 0
+        there = 0
+        for row in range(t.meta[M_ROWS]):
+            if ready[row] < INF:
+                begin = booked_start(t, row, shape, max(ready[row], at), wall)
+                if begin < INF:
+                    values[count] = begin
+                    count += 1
+                if begin == at:
+                    there += 1
+        if there >= nodes:
+            break
+        if count < nodes:
+            return -1
+        at = select(values, count, nodes - 1)
+    count = 0
+    for row in range(t.meta[M_ROWS]):
+        if ready[row] < INF and booked_start(t, row, shape, max(ready[row], at), wall) == at:
+            freed[count] = ready[row]
+            freed_row[count] = row
+            count += 1
+    sort_pairs(freed, freed_row, count)
+    for k in range(nodes):
+        promised[offset + k, Q_ROW] = freed_row[count - 1 - k]
+    return int(at)
+
+
+@inner
+def _between_bookings(
+    at: Any, promises: Table, promised: Table, entry: int, shape: int, nodes: int, now: int, stamp: int, starts: Any,
+    start_at: int, start_count: int, start_rows: Ints, due: Ints, due_index: Ints, fresh: int, freed: Ints, freed_row:
+    Ints,
+) -> tuple[int, int]:  # fmt: skip
+    """Where bookings or licences have a say: (rows that newly fit by then, the instant of the promise or -1).
+
+    Writes the promised rows, and projects amounts up to the instant.
+    """
+    t = tables(at)
+    wall = t.ticks[TICK_WALL]
+    planned = t.entries[entry, E_PLANNED]
+    since = licence_shadow(t, promises, shape, planned, wall, now, starts, start_at, start_count)
+    if since < 0:
+        return 0, -1
+    newly, _ = _project(
+        t, shape, now, -stamp, starts, start_at, start_rows, due, due_index, fresh, freed, freed_row, INF, INF
+    )
+    shadow = _promise_between(t, promised, t.counts[1], shape, nodes, now, since, newly, freed, freed_row)
+    if shadow >= 0:
+        newly, _ = _project(
+            t, shape, now, stamp, starts, start_at, start_rows, due, due_index, fresh, freed, freed_row, INF, shadow
+        )
+    return newly, shadow
+
+
+@inner
 def _promise(
     at: Any, promises: Table, promised: Table, entry: int, key: int, now: int, stamp: int, starts: Any, start_at:
     int, start_count: int, start_rows: Ints, due: Ints, due_index: Ints, freed: Ints, freed_row: Ints,
@@ -242,7 +390,8 @@ def _promise(
     fresh = 0
     for k in range(start_count):
         start = starts[start_at + k]
-        end = now + t.entries[start["entry"], E_PLANNED]
+        given = t.classes[t.buckets[t.entries[start["entry"], E_BUCKET], B_CLASS], C_SHAPE]
+        end = now + within_booking(t, given, now, t.entries[start["entry"], E_PLANNED])
         if end < INF:
             due[fresh] = end
             due_index[fresh] = k
@@ -251,15 +400,16 @@ def _promise(
     fit = t.shapes[shape, S_FIT]
     newly = 0
     shadow = now if fit >= nodes else -1
+    booked = t.meta[M_BOOKINGS] > 0 or t.shapes[shape, S_LICENCES] != 0
     # Few releases are walked in the order of time; on a big cluster the kept instants of the shape are asked instead.
     line = -1
-    may_keep = t.meta[M_ROWS] >= FEW_ROWS and start_count <= FEW_STARTS and shadow != now
+    may_keep = t.meta[M_ROWS] >= FEW_ROWS and start_count <= FEW_STARTS and shadow != now and not booked
     if may_keep and line_of(t, shape) >= 0:
         line = ready_line(t, shape, starts, start_at, start_count, start_rows, now, t.scratch[8], t.scratch[9])
     looked = 0
     depth = tree_descend(t.ends, t.meta[M_END_ROOT], t.path, 0)
     taken = 0
-    while shadow != now and line < 0:
+    while shadow != now and line < 0 and not booked:
         if looked >= WALK and may_keep:
             line = ready_line(t, shape, starts, start_at, start_count, start_rows, now, t.scratch[8], t.scratch[9])
             may_keep = False
@@ -303,10 +453,16 @@ def _promise(
     if line >= 0:
         newly = enough_ready(t, line, nodes - fit, now, freed, freed_row)
         shadow = freed[newly - 1] if newly > 0 else -1
+    if booked:
+        newly, shadow = _between_bookings(
+            at, promises, promised, entry, shape, nodes, now, stamp, starts, start_at, start_count, start_rows, due,
+            due_index, fresh, freed, freed_row,
+        )  # fmt: skip
     found = 0
     if shadow >= 0:
         promises[mine, V_KIND] = KIND_PROMISE
         promises[mine, V_START] = shadow
+        found = nodes if booked else 0
         sort_pairs(freed, freed_row, newly)
         while found < nodes and newly > 0:
             newly -= 1
@@ -332,6 +488,7 @@ def _promise(
                     and t.allowed[cset, row] != 0
                     and fits(t, t.capacity, row, shape, resources)
                     and fits(t, t.free, row, shape, resources) == (now_fits == 0)
+                    and (not booked or booked_start(t, row, shape, now, t.ticks[TICK_WALL]) == now)
                 ):
                     promised[offset + found, Q_ROW] = row
                     found += 1
@@ -489,6 +646,7 @@ def _refresh(
             if mode == BACKFILL_NONE:
                 continue
             longest = window(t, promises, promised, t.counts[1], shape, nodes, now, block_stamp)
+            longest = min(longest, booked_window(t, shape, nodes, now, t.scratch[9]))
             if t.buckets[bucket, B_CAP_STAMP] == stamp:
                 longest = min(longest, t.buckets[bucket, B_CAP])
             if longest < 0 or tree_least(t.rank, t.buckets[bucket, B_ROOT]) > longest:
@@ -574,6 +732,8 @@ def cycle(
     block_stamp = stamp
     closed_stamp = stamp
     t.ticks[TICK_WORK] = 0
+    t.ticks[TICK_NOW] = now
+    t.ticks[TICK_TAKEN] += 1
     t.counts[0] = 0
     t.counts[1] = 0
     dropped = 0
@@ -599,6 +759,7 @@ def cycle(
         key = LOWEST
         seq = -1
         tie = -1
+    note_promised(t, promises, t.counts[0], now, starts, start_at, 0)
     passed = t.meta[M_PASS_STARTS] if resumed else 0
     most = INF
     if t.meta[M_ORDER] == ORDER_PRIORITY and t.meta[M_SHARED] == 1:
@@ -636,16 +797,19 @@ def cycle(
         longest = window(t, promises, promised, t.counts[1], shape, nodes, now, block_stamp)
         if t.buckets[bucket, B_CAP_STAMP] == stamp:
             longest = min(longest, t.buckets[bucket, B_CAP])
-        planned = t.entries[entry, E_PLANNED]
+        planned = within_booking(t, shape, now, t.entries[entry, E_PLANNED])
         wall = t.entries[entry, E_WALL]
+        t.ticks[TICK_WALL] = wall
+        booked = booked_window(t, shape, nodes, now, t.scratch[9])
         queue = t.owners[t.buckets[bucket, B_OWNER], O_QUEUE]
         if stops != 0 and not may_preempt(t, bucket):
             # What was suspended for others goes on before anybody else starts.
             unfinished = STOP_RESUME
             break
         end = min(now + planned, INF)
-        refused = planned > longest
+        refused = planned > longest or wall > booked
         lacking = -1
+        unlicensed = False
         task = 0
         tasks = t.entries[entry, E_TASKS]
         while not refused and task < tasks:
@@ -660,6 +824,12 @@ def cycle(
                 break
             if row_at + used + nodes > start_rows.shape[0] or t.ticks[TICK_WORK] >= budget + nodes:
                 unfinished = 1
+                break
+            if licences_promised(t, shape, end) or not licences_there(
+                t, promises, shape, wall, now, starts, start_at, started
+            ):
+                refused = True
+                unlicensed = True
                 break
             found = 0
             if t.shapes[shape, S_FIT] >= nodes:
@@ -683,7 +853,7 @@ def cycle(
                 # Rows that fit, not rows passed over: the place where a search begins is remembered, work must not
                 # depend on it, or equal inputs would be cut into unequal slices.
                 t.ticks[TICK_WORK] += t.shapes[shape, S_FIT]
-                if closed and longest >= 0:
+                if closed and longest >= 0 and t.meta[M_BOOKINGS] == 0:
                     t.buckets[bucket, B_CAP] = planned - 1
                     t.buckets[bucket, B_CAP_STAMP] = stamp
                 break
@@ -709,6 +879,9 @@ def cycle(
                         for r in range(t.meta[M_RESOURCES]):
                             promised[place, Q_EXTRA + r] -= t.request[r, shape]
             charge_ledgers(t, bucket, wall, 1)
+            t.ticks[TICK_TAKEN] += 1
+            take_licences(t, shape, 1)
+            use_extra(t, shape, end)
             started += 1
             used += nodes
             task += 1
@@ -747,6 +920,9 @@ def cycle(
                 verdicts[refusals]["short_rows"] = 0
                 refusals += 1
             only = bucket
+        elif refused and not closed and waits_for_booking(t, shape, nodes, now, wall):
+            t.entries[entry, E_STAMP] = stamp
+            only = bucket
         elif refused and not closed:
             t.entries[entry, E_STAMP] = stamp
             _promise(
@@ -767,14 +943,18 @@ def cycle(
                 freed_row,
             )
             promises[t.counts[0] - 1, V_TASK] += task
+            note_promised(t, promises, t.counts[0], now, starts, start_at, started)
             replans = True
             block_stamp += 1
             closed_stamp += 1
             if refusals < verdicts.shape[0]:
                 verdicts[refusals]["job"] = t.entries[entry, E_JOB]
                 verdicts[refusals]["task"] = t.entries[entry, E_FIRST] + task
-                verdicts[refusals]["reason"] = REASON_RESOURCES
-                verdicts[refusals]["short_rows"] = nodes - t.shapes[shape, S_FIT]
+                short = nodes - t.shapes[shape, S_FIT]
+                verdicts[refusals]["reason"] = REASON_RESOURCES if short > 0 else REASON_BOOKED
+                if unlicensed:
+                    verdicts[refusals]["reason"] = REASON_LICENCE
+                verdicts[refusals]["short_rows"] = max(short, 0)
                 refusals += 1
             only = -1
         else:
@@ -790,6 +970,7 @@ def cycle(
             bucket = t.entries[starts[k]["entry"], E_BUCKET]
             charge_ledgers(t, bucket, t.entries[starts[k]["entry"], E_WALL], -1)
             shape = t.classes[t.buckets[bucket, B_CLASS], C_SHAPE]
+            take_licences(t, shape, -1)
             for i in range(row_at + starts[k]["row_offset"], row_at + starts[k]["row_offset"] + starts[k]["row_count"]):
                 for r in range(t.meta[M_RESOURCES]):
                     t.free[start_rows[i], r] += t.request[r, shape]
@@ -803,7 +984,7 @@ def cycle(
         for i in range(t.meta[M_PROMISED]):
             promise_row(t, t.reserved[i, Q_ROW], i)
     replans = replans or promised_changed
-    wake = min(next_timer(t), t.meta[M_NEXT_EDGE])
+    wake = min(next_timer(t), min(t.meta[M_NEXT_EDGE], t.meta[M_BOOKING_EDGE]))
     for k in range(t.counts[0]):
         if promises[k, V_KIND] == KIND_NEVER and promises[k, V_ENTRY] >= 0:
             since = t.entries[promises[k, V_ENTRY], E_BLOCKED_AT]

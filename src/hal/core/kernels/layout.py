@@ -79,7 +79,12 @@ M_SEARCH_EVERY: Final = 61  # ms between two searches for one job
 M_MIN_RUN: Final = 62  # ms that a task that was taken back before runs before it may be again; doubles each time
 M_PATIENCE: Final = 63  # ms beyond its time that an attempt that was taken back may go on
 M_MOST_CLAIMS: Final = 64
-META_SIZE: Final = 70
+M_BOOKINGS: Final = 65  # bookings that have not ended
+M_BOOKED_ROWS: Final = 66
+M_BOOKING_EDGE: Final = 67  # when the next one begins or ends
+M_LICENCES: Final = 68
+M_CHANGES: Final = 69  # times at which what there is of licences changes
+META_SIZE: Final = 74
 
 # --- entries: a run of alike waiting tasks of one job ---------------------------------------------------------------
 E_JOB: Final = 0
@@ -161,7 +166,13 @@ S_OPEN: Final = 14  # scratch: it competes with a promise that this pass gives u
 S_LINE: Final = 15  # scratch: 1 + its line of first intervals
 S_REACH: Final = 16  # scratch: COUNT_REACH when its reachable rows were written down
 S_FOLLOWED: Final = 17  # scratch: its best rows are as of this place in the list of touched rows, -1 = never
-SHAPE_SIZE: Final = 18
+S_BOOKING: Final = 18  # the booking in which its jobs run, 0 = none
+S_LICENCES: Final = 19  # different licences that it wants
+S_INSIDE: Final = 20  # the booking that its jobs name, 0 = none; S_BOOKING is 0 where that one holds no nodes
+S_AHEAD: Final = 21  # scratch: what bookings leave it now (`booked_window`), for so many nodes, as of that tick
+S_AHEAD_NODES: Final = 22
+S_AHEAD_TICK: Final = 23
+SHAPE_SIZE: Final = 24
 
 # --- running attempts ------------------------------------------------------------------------------------------------
 R_JOB: Final = 0
@@ -265,7 +276,9 @@ W_MERGED: Final = 8  # scratch: points of its timeline were merged
 W_EVENT: Final = 9  # the epoch of the last event by which something came free on it
 W_LAGS: Final = 10  # scratch: 1 = shapes count it by the amounts in `counted` still
 W_UNREADY: Final = 11  # scratch: kept instants of the row must be looked for again
-ROW_SIZE: Final = 12
+W_BOOKED: Final = 12  # 1 + the first of its bookings, by start
+W_AHEAD: Final = 13  # start of the next booking that has not begun, INF = none
+ROW_SIZE: Final = 14
 
 ROW_GONE: Final = 0
 ROW_UP: Final = 1
@@ -286,6 +299,30 @@ V_DIRTY: Final = 10  # 1 = the next pass plans it anew
 V_HELD: Final = 11  # conservative: it counts; 0 = better work came, and its turn to be made anew has not
 V_BEHIND: Final = 12  # conservative: something came free where it could run while no event woke it
 RESERVATION_SIZE: Final = 13
+
+K_START: Final = 0
+K_END: Final = 1
+K_NAME: Final = 2  # as in S_BOOKING
+K_EARLY: Final = 3
+BOOKING_SIZE: Final = 4
+
+Z_TOTAL: Final = 0  # now: without what bookings set aside, or what a booking has set aside
+Z_USED: Final = 1
+Z_SHADOW: Final = 2  # scratch: a job is promised of it from then on, INF = none is
+Z_EXTRA: Final = 3  # scratch: what is left of it beside that promise
+Z_WHOLE: Final = 4  # of a licence itself: how many there are
+Z_HELD: Final = 5  # of a licence itself: used inside and outside bookings
+Z_PARENT: Final = 6  # the licence of which a booking has set some aside; of a licence itself, itself
+LICENCE_SIZE: Final = 8
+
+J_LICENCE: Final = 0
+J_AT: Final = 1
+J_GAIN: Final = 2
+CHANGE_SIZE: Final = 3
+
+BOOKED_BOOKING: Final = 0
+BOOKED_NEXT: Final = 1  # 1 + the next one of the same row
+BOOKED_SIZE: Final = 2
 
 X_KEY: Final = 0
 X_JOB: Final = 1
@@ -442,10 +479,15 @@ TICK_TOUCHED: Final = 5  # rows ever written to the list of touched ones
 TICK_MIRROR: Final = 6  # 1 = the float columns say what the rows say
 TICK_READY: Final = 7  # 1 = instants at which rows come to fit are kept
 TICK_UNREADY: Final = 8  # rows in the list of those to be looked at again
-TICKS: Final = 12
+TICK_NOW: Final = 9  # instant of the running cycle
+TICK_WALL: Final = 10  # walltime of the job that it looks at
+TICK_TAKEN: Final = 11  # counts cycles and their starts: what was worked out before one may be wrong
+TICKS: Final = 14
 
 # --- why a job did not start -----------------------------------------------------------------------------------------
 REASON_RESOURCES: Final = 1
 REASON_PROMISED: Final = 2
 REASON_LEDGER: Final = 3
 REASON_STRICT: Final = 4
+REASON_BOOKED: Final = 5
+REASON_LICENCE: Final = 6

@@ -42,6 +42,7 @@ class Tables(NamedTuple):
     shapes: Table
     request: Table
     allowed: Allowed
+    open_now: Allowed
     free: Table
     capacity: Table
     rows: Table
@@ -72,6 +73,13 @@ class Tables(NamedTuple):
     stale: Ints
     freed: Ints
     drops: Table
+    bookings: Table
+    booked: Table
+    booked_rows: Ints
+    licences: Table
+    wants: Table
+    licence_events: Table
+    changes: Table
     reach: Table
     late: Ints
     row_log: Ints
@@ -119,9 +127,11 @@ def address_block(tables: Tables) -> Any:
 _LINES: Final = (
     "meta", "job_index", "bucket_index", "active", "run_index", "path", "counts", "ticks", "owner_ledgers", "stale",
     "freed", "late", "row_log", "lagging", "touched", "block_touched", "value", "unready",
+    "booked_rows",
 )  # fmt: skip
 _OTHER_TYPES: Final = {
     "allowed": types.int8,
+    "open_now": types.int8,
     "share_use": types.float64,
     "charge": types.float64,
     "spare": types.float32,

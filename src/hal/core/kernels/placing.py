@@ -14,10 +14,13 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from hal.core.kernels.booked import may_start
 from hal.core.kernels.jit import inner
 from hal.core.kernels.layout import (
     INF,
     KIND_PROMISE,
+    M_BOOKED_ROWS,
+    M_BOOKINGS,
     M_PLACEMENT,
     M_RESOURCES,
     M_ROWS,
@@ -41,6 +44,7 @@ from hal.core.kernels.layout import (
     TICK_WORK,
     V_KIND,
     V_START,
+    W_BOOKED,
     W_PROMISED,
 )
 from hal.core.kernels.memory import Tables, tables
@@ -97,7 +101,7 @@ def window(
         for place in range(promised_rows):
             row = promised[place, Q_ROW]
             if (
-                t.allowed[t.shapes[shape, S_CSET], row] != 0
+                t.open_now[t.shapes[shape, S_CSET], row] != 0
                 and fits(t, t.free, row, shape, resources)
                 and not has_extra(t, promised, place, shape, resources)
             ):
@@ -125,7 +129,7 @@ def _first_fit(
         promise = promised[place, Q_PROMISE]
         if promises[promise, V_KIND] == KIND_PROMISE and end <= promises[promise, V_START]:
             row = promised[place, Q_ROW]
-            if t.allowed[cset, row] != 0 and fits(t, t.free, row, shape, resources):
+            if t.open_now[cset, row] != 0 and fits(t, t.free, row, shape, resources) and may_start(t, row, shape):
                 out[offset + found] = row
                 found += 1
                 if found == nodes:
@@ -134,10 +138,10 @@ def _first_fit(
     start = -1
     row = first
     while row < t.meta[M_ROWS]:
-        if t.allowed[cset, row] != 0 and fits(t, t.free, row, shape, resources):
+        if t.open_now[cset, row] != 0 and fits(t, t.free, row, shape, resources):
             if start < 0:
                 start = row
-            if t.rows[row, W_PROMISED] < 0:
+            if t.rows[row, W_PROMISED] < 0 and may_start(t, row, shape):
                 out[offset + found] = row
                 found += 1
                 if found == nodes:
@@ -156,9 +160,10 @@ def _first_fit(
         if promises[promise, V_KIND] != KIND_PROMISE or end > promises[promise, V_START]:
             row = promised[place, Q_ROW]
             if (
-                t.allowed[cset, row] != 0
+                t.open_now[cset, row] != 0
                 and fits(t, t.free, row, shape, resources)
                 and has_extra(t, promised, place, shape, resources)
+                and may_start(t, row, shape)
             ):
                 out[offset + found] = row
                 found += 1
@@ -188,10 +193,12 @@ def _score(t: Tables, row: int, shape: int, resources: int) -> int:
 
 @inner
 def _rank(t: Tables, row: int, shape: int, resources: int) -> int:
-    """Score and row as one number, higher is better; -1 where the request does not fit or the row is promised."""
+    """Score and row as one number, higher is better; -1 where the request does not fit; promised and booked rows are
+    looked at apart."""
     if (
-        t.allowed[t.shapes[shape, S_CSET], row] == 0
+        t.open_now[t.shapes[shape, S_CSET], row] == 0
         or t.rows[row, W_PROMISED] >= 0
+        or t.rows[row, W_BOOKED] != 0
         or not fits(t, t.free, row, shape, resources)
     ):
         return -1
@@ -204,7 +211,7 @@ def _spare_of_block(t: Tables, shape: int, first: int, count: int, resources: in
     it cannot fit. Returns the least of those that may fit. One branch-free pass over float32 columns for each resource.
     """
     value = t.value[:count]
-    admitted = t.allowed[t.shapes[shape, S_CSET], first : first + count]
+    admitted = t.open_now[t.shapes[shape, S_CSET], first : first + count]
     for k in range(count):
         value[k] = ONE if admitted[k] != 0 else HIDDEN
     for r in range(resources):
@@ -327,25 +334,52 @@ def _promised_scored(
             continue
         row = promised[place, Q_ROW]
         if (
-            t.allowed[cset, row] == 0
+            t.open_now[cset, row] == 0
             or not fits(t, t.free, row, shape, resources)
             or not (short or has_extra(t, promised, place, shape, resources))
+            or not may_start(t, row, shape)
         ):
             continue
-        rank = (_score(t, row, shape, resources) << ROW_BITS) + LAST_ROW - row
-        to = found
-        if found == nodes:
-            if rank <= rank_scratch[nodes - 1]:
-                continue
-            to = nodes - 1
-        else:
-            found += 1
-        while to > begin and rank_scratch[to - 1] < rank:
-            rank_scratch[to] = rank_scratch[to - 1]
-            out[offset + to] = out[offset + to - 1]
-            to -= 1
-        rank_scratch[to] = rank
-        out[offset + to] = row
+        found = _insert(t, row, shape, nodes, out, offset, begin, found, rank_scratch)
+    return found
+
+
+@inner
+def _booked_scored(t: Tables, shape: int, nodes: int, out: Ints, offset: int, found: int, rank_scratch: Ints) -> int:
+    """Add booked rows that bookings leave it now and that are promised to nobody, best first."""
+    resources = t.meta[M_RESOURCES]
+    begin = found
+    for i in range(t.meta[M_BOOKED_ROWS]):
+        row = t.booked_rows[i]
+        if (
+            t.open_now[t.shapes[shape, S_CSET], row] != 0
+            and t.rows[row, W_PROMISED] < 0
+            and fits(t, t.free, row, shape, resources)
+            and may_start(t, row, shape)
+        ):
+            found = _insert(t, row, shape, nodes, out, offset, begin, found, rank_scratch)
+    return found
+
+
+@inner
+def _insert(
+    t: Tables, row: int, shape: int, nodes: int, out: Ints, offset: int, begin: int, found: int, rank_scratch: Ints
+) -> int:
+    """Put a row among those found since `begin`, the best first and at most `nodes` in all; how many there are now."""
+    rank = (_score(t, row, shape, t.meta[M_RESOURCES]) << ROW_BITS) + LAST_ROW - row
+    to = found
+    if found == nodes:
+        if rank <= rank_scratch[nodes - 1]:
+            return found
+        to = nodes - 1
+    else:
+        found += 1
+    while to > begin and rank_scratch[to - 1] < rank:
+        rank_scratch[to] = rank_scratch[to - 1]
+        out[offset + to] = out[offset + to - 1]
+        to -= 1
+    rank_scratch[to] = rank
+    out[offset + to] = row
     return found
 
 
@@ -354,7 +388,8 @@ def _best_scored(
     at: Any, promises: Table, promised: Table, promised_rows: int, shape: int, nodes: int, end: int, out: Ints,
     offset: int, rank_scratch: Ints,
 ) -> int:  # fmt: skip
-    """The best rows: first those whose promise begins after `end`, then the ones promised to nobody, then the rest."""
+    """The best rows: first those whose promise begins after `end`, then booked ones that it would leave in time, then
+    the ones promised to nobody, then the rest."""
     t = tables(at)
     t.ticks[TICK_WORK] += (t.meta[M_ROWS] + BLOCK - 1) >> BLOCK_BITS
     if t.ticks[TICK_MIRROR] == 0:
@@ -364,6 +399,8 @@ def _best_scored(
         found = _promised_scored(
             at, promises, promised, promised_rows, shape, nodes, end, out, offset, 0, True, rank_scratch
         )
+    if found < nodes and t.meta[M_BOOKINGS] > 0:
+        found = _booked_scored(t, shape, nodes, out, offset, found, rank_scratch)
     if found < nodes:
         found = _free_scored(at, shape, nodes, out, offset, found)
     if found < nodes and promised_rows > 0:

@@ -7,9 +7,10 @@ last of them that are not zero, so that pools of neighbouring rows are told apar
 from __future__ import annotations
 
 from hal.core.kernels.jit import inner
-from hal.core.kernels.layout import COUNT_REACH, M_RESOURCES, M_ROWS, S_CSET, S_REACH
+from hal.core.kernels.layout import COUNT_REACH, M_RESOURCES, M_ROWS, S_BOOKING, S_CSET, S_REACH
 from hal.core.kernels.memory import Tables
 from hal.core.kernels.rows import fits
+from hal.core.kernels.wants import share_licences
 
 WORD = 62
 """Bits used of each word: all of them stay positive."""
@@ -26,6 +27,10 @@ def reaches(t: Tables, shape: int, row: int) -> bool:
 def competes(t: Tables, one: int, other: int) -> bool:
     """Whether some row could hold either shape."""
     if one == other:
+        return True
+    if t.shapes[one, S_BOOKING] != t.shapes[other, S_BOOKING]:
+        return False
+    if share_licences(t, one, other):
         return True
     _renew(t, one)
     _renew(t, other)

@@ -1,7 +1,8 @@
 """Where a shape fits, and what changes when a row's free amounts change.
 
 Pure. Tables: `free`, `capacity` [N, R] and `request` [R, S] (resource-major) int64 base units; `allowed` [C, N] int8:
-constraint set C admits the row and the row is up. `shapes[s, S_FIT]` follows every change of a row by one branch-free
+constraint set C admits the row and the row is up; `open_now` is the same less rows of bookings that hold now (one table
+where there is none). `shapes[s, S_FIT]` follows every change of a row by one branch-free
 pass over the shapes. Whoever takes from many rows takes `later`: such rows are listed with the amounts that the shapes
 count them by, and one pass a row settles all that was taken from it. Scored placement follows rows by `touch`: float32
 columns of what is left, and a list of touched rows.
@@ -22,6 +23,7 @@ from hal.core.kernels.layout import (
     M_ROWS,
     M_SHAPES,
     READY_SHAPE,
+    S_BOOKING,
     S_CSET,
     S_EVER,
     S_FIT,
@@ -33,12 +35,14 @@ from hal.core.kernels.layout import (
     TICK_READY,
     TICK_TOUCHED,
     TICK_UNREADY,
+    W_BOOKED,
     W_LAGS,
     W_PROMISED,
     W_UNREADY,
 )
 from hal.core.kernels.memory import Tables, tables
 from hal.core.kernels.treap import Table
+from hal.core.kernels.wants import share_licences
 
 Ints = NDArray[np.int64]
 Allowed = NDArray[np.int8]
@@ -66,9 +70,9 @@ def fits(t: Tables, amounts: Table, row: int, shape: int, resources: int) -> boo
 
 @inlined
 def _mirror(t: Tables, row: int) -> None:
-    """Say in `spare` what is left of a row, and nothing of a promised one: those are looked at one by one."""
+    """Say in `spare` what is left of a row, and nothing of a promised or booked one: those are looked at apart."""
     for r in range(t.meta[M_RESOURCES]):
-        if t.rows[row, W_PROMISED] >= 0 or t.capacity[row, r] <= 0:
+        if t.rows[row, W_PROMISED] >= 0 or t.rows[row, W_BOOKED] != 0 or t.capacity[row, r] <= 0:
             t.spare[r, row] = HIDDEN
         else:
             t.spare[r, row] = t.free[row, r] / t.capacity[row, r] * ONE
@@ -156,21 +160,21 @@ def _differ(t: Tables, begin: int, count: int, less: Table, row: int, more: Tabl
 def _settle_taken(t: Tables, row: int) -> None:
     """Lower the counts of the shapes that fit the amounts in `counted` and no longer fit what is free."""
     plain = t.meta[M_CSETS] == 1
-    if plain and t.allowed[0, row] == 0:
+    if plain and t.open_now[0, row] == 0:
         return
     shapes = t.meta[M_SHAPES]
     if t.meta[M_RESOURCES] == 1:
         less = t.free[row, 0]
         more = t.counted[row, 0]
         for s in range(shapes):
-            if less < t.request[0, s] <= more and (plain or t.allowed[t.shapes[s, S_CSET], row] != 0):
+            if less < t.request[0, s] <= more and (plain or t.open_now[t.shapes[s, S_CSET], row] != 0):
                 t.shapes[s, S_FIT] -= 1
         return
     for begin in range(0, shapes, SHAPES_AT_ONCE):
         count = min(SHAPES_AT_ONCE, shapes - begin)
         if _differ(t, begin, count, t.free, row, t.counted):
             for s in range(begin, begin + count):
-                if t.differ[0, s - begin] != 0 and (plain or t.allowed[t.shapes[s, S_CSET], row] != 0):
+                if t.differ[0, s - begin] != 0 and (plain or t.open_now[t.shapes[s, S_CSET], row] != 0):
                     t.shapes[s, S_FIT] -= 1
 
 
@@ -229,21 +233,21 @@ def give_row(t: Tables, row: int, shape: int) -> None:
         t.free[row, r] += t.request[r, shape]
     touch(t, row)
     plain = t.meta[M_CSETS] == 1
-    if plain and t.allowed[0, row] == 0:
+    if plain and t.open_now[0, row] == 0:
         return
     shapes = t.meta[M_SHAPES]
     if t.meta[M_RESOURCES] == 1:
         less = t.counted[row, 0]
         more = t.free[row, 0]
         for s in range(shapes):
-            if less < t.request[0, s] <= more and (plain or t.allowed[t.shapes[s, S_CSET], row] != 0):
+            if less < t.request[0, s] <= more and (plain or t.open_now[t.shapes[s, S_CSET], row] != 0):
                 _fits_again(t, row, s)
         return
     for begin in range(0, shapes, SHAPES_AT_ONCE):
         count = min(SHAPES_AT_ONCE, shapes - begin)
         if _differ(t, begin, count, t.counted, row, t.free):
             for s in range(begin, begin + count):
-                if t.differ[0, s - begin] != 0 and (plain or t.allowed[t.shapes[s, S_CSET], row] != 0):
+                if t.differ[0, s - begin] != 0 and (plain or t.open_now[t.shapes[s, S_CSET], row] != 0):
                     _fits_again(t, row, s)
 
 
@@ -252,7 +256,7 @@ def shift_row(t: Tables, row: int, resource: int, amount: int) -> None:
     """Give (or take) an amount of one resource on a row, and keep the counts of the shapes."""
     resources = t.meta[M_RESOURCES]
     for s in range(t.meta[M_SHAPES]):
-        if t.allowed[t.shapes[s, S_CSET], row] == 0:
+        if t.open_now[t.shapes[s, S_CSET], row] == 0:
             continue
         before = fits(t, t.free, row, s, resources)
         t.free[row, resource] += amount
@@ -286,7 +290,7 @@ def recount(at: Any, first: int, last: int) -> None:
                 continue
             if fits(t, t.capacity, row, s, resources):
                 ever += 1
-            if fits(t, t.free, row, s, resources):
+            if t.open_now[t.shapes[s, S_CSET], row] != 0 and fits(t, t.free, row, s, resources):
                 now += 1
                 if now == 1:
                     start = row
@@ -300,6 +304,10 @@ def recount(at: Any, first: int, last: int) -> None:
 def compete(t: Tables, one: int, other: int) -> bool:
     """Whether some row could hold either shape: then their jobs compete."""
     if one == other:
+        return True
+    if t.shapes[one, S_BOOKING] != t.shapes[other, S_BOOKING]:
+        return False  # never at the same time: nobody waits for what the other one is promised
+    if share_licences(t, one, other):
         return True
     resources = t.meta[M_RESOURCES]
     first = t.shapes[one, S_CSET]

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hal.core.kernels.booked import within_booking
 from hal.core.kernels.jit import inner, kernel
 from hal.core.kernels.layout import (
     B_CLASS,
@@ -121,6 +122,7 @@ from hal.core.kernels.layout import (
     WHERE_BUCKET,
 )
 from hal.core.kernels.ledgers import charge_since, settle_ledgers
+from hal.core.kernels.licences import give_licences
 from hal.core.kernels.memory import Tables, tables
 from hal.core.kernels.pending import (
     bucket_of,
@@ -145,6 +147,7 @@ from hal.core.kernels.shares import NOMINAL_MS, charge_shares, order_key, take_t
 from hal.core.kernels.tables import copy_record, drop_hashed, find_one, find_two, give_slot, put_hashed, take_slot
 from hal.core.kernels.touching import free_replaced, free_row, free_run, make_stale, pass_over
 from hal.core.kernels.treap import Table, tree_insert, tree_node, tree_remove
+from hal.core.kernels.wants import take_licences
 
 Ints = NDArray[np.int64]
 
@@ -168,7 +171,8 @@ def _open_run(
     charged: int,
 ) -> int:
     run = take_slot(t.meta, t.runs, M_RUN_FREE, M_RUN_TOP)
-    end = min(start + planned, INF)
+    shape = t.classes[t.buckets[bucket, B_CLASS], C_SHAPE]
+    end = min(start + within_booking(t, shape, start, planned), INF)
     t.runs[run, R_JOB] = job
     t.runs[run, R_TASK] = task
     t.runs[run, R_ATTEMPT] = attempt
@@ -191,6 +195,7 @@ def _open_run(
     put_hashed(t.run_index, run, job, task)
     t.buckets[bucket, B_REFS] += 1
     t.meta[M_RUNS] += 1
+    take_licences(t, shape, 1)
     if end < INF:
         tree_node(t.ends, run, end, job, task, 0)
         t.meta[M_END_ROOT] = tree_insert(t.ends, t.meta[M_END_ROOT], run, t.path)
@@ -340,6 +345,7 @@ def close_run(at: Any, run: int, ended: int) -> None:
         give_slot(t.meta, t.pieces, M_PIECE_FREE, piece)
         t.meta[M_PIECES] -= 1
         piece = following
+    give_licences(t, shape)
     if t.runs[run, R_END] < INF:
         t.meta[M_END_ROOT] = tree_remove(t.ends, t.meta[M_END_ROOT], run, t.path)
     drop_hashed(t.run_index, t.runs, R_JOB, True, run)
@@ -714,7 +720,9 @@ def retime(at: Any, slots: Ints, changed: Table) -> int:
                 t.runs[run, R_ELIGIBLE],
                 t.runs[run, R_DEADLINE],
             )
-        end_ms = min(t.runs[run, R_START] + t.runs[run, R_PLANNED], INF)
+        shape = t.classes[t.buckets[bucket, B_CLASS], C_SHAPE]
+        planned = within_booking(t, shape, t.runs[run, R_START], t.runs[run, R_PLANNED])
+        end_ms = min(t.runs[run, R_START] + planned, INF)
         if t.runs[run, R_STATE] == RUN_SUSPENDED:
             end_ms = INF
         elif t.runs[run, R_STATE] == RUN_GOING:

@@ -19,6 +19,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from hal.core.kernels.booked import booked_start, select
 from hal.core.kernels.easy import LOWEST
 from hal.core.kernels.jit import inner
 from hal.core.kernels.layout import (
@@ -35,11 +36,13 @@ from hal.core.kernels.layout import (
     COUNT_SPARE,
     COUNT_SPARES,
     COUNT_STALE,
+    E_WALL,
     INF,
     KIND_CLAIM,
     KIND_NEVER,
     LINE_AT,
     LINE_SHAPE,
+    M_BOOKINGS,
     M_END_ROOT,
     M_RESOURCES,
     M_ROWS,
@@ -60,6 +63,7 @@ from hal.core.kernels.layout import (
     S_LINE,
     T_KEY,
     T_RIGHT,
+    TICK_WALL,
     V_CLASS,
     V_ENTRY,
     V_HELD,
@@ -364,6 +368,9 @@ def build_row(t: Tables, promises: Table, promised: Table, row: int, now: int) -
             claims = True
         else:
             begin = promises[promise, V_START]
+            wall = t.entries[promises[promise, V_ENTRY], E_WALL]
+            if t.meta[M_BOOKINGS] > 0 and begin > now and booked_start(t, row, shape, begin, wall) != begin:
+                broken = True
             t.events[0, size] = begin
             t.events[1, size] = -shape - 1
             size += 1
@@ -536,7 +543,26 @@ def line_back(t: Tables, line: int, shape: int, mark: int) -> None:
 
 @inner
 def next_start(t: Tables, line: int, row: int, shape: int, since: int, planned: int, before: int) -> int:
-    """The first instant in [since, before) at which a row holds the shape for the whole planned time, INF = none."""
+    """The first instant in [since, before) at which a row holds the shape for the whole planned time, INF = none.
+
+    Bookings must let it run for its walltime (TICK_WALL).
+    """
+    begin = _next_free(t, line, row, shape, since, planned, before)
+    if t.meta[M_BOOKINGS] == 0:
+        return begin
+    while begin < before:
+        later = booked_start(t, row, shape, begin, t.ticks[TICK_WALL])
+        if later == begin:
+            return begin
+        if later >= before:
+            return INF
+        begin = _next_free(t, line, row, shape, later, planned, before)
+    return INF
+
+
+@inner
+def _next_free(t: Tables, line: int, row: int, shape: int, since: int, planned: int, before: int) -> int:
+    """As `next_start`, without bookings."""
     if line >= 0:
         begin = t.line_begin[line, row]
         end = t.line_end[line, row]
@@ -623,37 +649,6 @@ def came_free(t: Tables, line: int, row: int, shape: int, at: int) -> int:
 
 
 # --- searching --------------------------------------------------------------------------------------------------------
-
-
-@inner
-def select(values: Ints, count: int, k: int) -> int:
-    """The k-th smallest (from 0) of the first `count` values, which it reorders. O(count)."""
-    low = 0
-    high = count - 1
-    while low < high:
-        middle = (low + high) // 2
-        a = values[low]
-        b = values[middle]
-        c = values[high]
-        pivot = max(min(a, b), min(max(a, b), c))
-        i = low
-        j = high
-        while i <= j:
-            while values[i] < pivot:
-                i += 1
-            while values[j] > pivot:
-                j -= 1
-            if i <= j:
-                values[i], values[j] = values[j], values[i]
-                i += 1
-                j -= 1
-        if k <= j:
-            high = j
-        elif k >= i:
-            low = i
-        else:
-            break
-    return int(values[k])
 
 
 @inner

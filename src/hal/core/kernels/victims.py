@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hal.core.kernels.booked import booked_start
 from hal.core.kernels.easy import release
 from hal.core.kernels.jit import inner, kernel
 from hal.core.kernels.layout import (
@@ -32,6 +33,7 @@ from hal.core.kernels.layout import (
     K_GRACE,
     K_MODE,
     K_TAKES,
+    M_BOOKINGS,
     M_CPU,
     M_END_ROOT,
     M_MIN_RUN,
@@ -70,6 +72,7 @@ from hal.core.kernels.layout import (
     T_RIGHT,
     TICK,
     TICK_SEARCH,
+    TICK_WALL,
     TICK_WORK,
     W_ATTEMPTS,
     WHERE_BUCKET,
@@ -79,6 +82,7 @@ from hal.core.kernels.layout import (
     Z_YOUTH,
 )
 from hal.core.kernels.ledgers import full_ledger
+from hal.core.kernels.licences import licences_now
 from hal.core.kernels.memory import Tables, tables
 from hal.core.kernels.rows import fits
 from hal.core.kernels.sorting import sort_pairs
@@ -312,7 +316,9 @@ def _look(t: Tables, row: int, shape: int, qos: int, gang: int, offered: int, no
     t.search[row, Z_COST] = -1
     t.search[row, Z_JOBS] = 0
     t.search[row, Z_YOUTH] = INF
-    if t.allowed[t.shapes[shape, S_CSET], row] == 0 or not fits(t, t.capacity, row, shape, resources):
+    if t.open_now[t.shapes[shape, S_CSET], row] == 0 or not fits(t, t.capacity, row, shape, resources):
+        return
+    if t.meta[M_BOOKINGS] > 0 and booked_start(t, row, shape, now, t.ticks[TICK_WALL]) != now:
         return
     for r in range(resources):
         t.search[row, Z_FREE + r] = t.free[row, r]
@@ -451,6 +457,14 @@ def _take_rows(
     return count, fitting
 
 
+@inner
+def _longest_grace(t: Tables) -> int:
+    grace = 0
+    for qos in range(t.qos.shape[0]):
+        grace = max(grace, t.qos[qos, K_GRACE])
+    return grace
+
+
 @kernel
 def seek(
     at: Any, job: int, task: int, now: int, place: int, budget: int, offered: int, victims: Table, chosen: Ints
@@ -473,6 +487,10 @@ def seek(
     shape = t.classes[class_id, C_SHAPE]
     gang = t.classes[class_id, C_NODES]
     qos = t.owners[t.buckets[bucket, B_OWNER], O_QOS]
+    # It starts when its victims have left: no booking may be nearer than that.
+    t.ticks[TICK_WALL] = min(t.entries[entry, E_WALL] + _longest_grace(t), INF)
+    if not licences_now(t, shape):
+        return NOTHING, 0, 0, entry, now, INF, 1
     if t.shapes[shape, S_EVER] < gang or full_ledger(t, bucket, t.entries[entry, E_WALL]) >= 0:
         return NOTHING, 0, 0, entry, now, INF, 1
     _find_largest(t)

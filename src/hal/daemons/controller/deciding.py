@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from msgspec.structs import replace
 
 from hal.core.engine import State
+from hal.core.engine.bookings import met_by
 from hal.core.engine.classes import ClassSpec, Elsewhere
 from hal.core.engine.config import EngineConfig
 from hal.core.engine.events import ClockAdvanced, Event, SharesLoaded
@@ -23,6 +24,7 @@ from hal.core.engine.scheduler import Scheduler, Step
 from hal.core.engine.views import LedgerRow, ShareRow, ledger_rows, share_rows
 from hal.core.model import Outlook, Verdict
 from hal.daemons.controller.share_memory import HoursMemory
+from hal.planes.tasks.booking_times import BookingTimes
 from hal.store import NodeRow
 
 
@@ -37,6 +39,7 @@ class Engine:
         self._prober = Prober()
         self.state = State(config)
         self._scheduler = Scheduler(self.state, self)
+        self._bookings = BookingTimes()
 
     # ── deciding ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -59,6 +62,7 @@ class Engine:
         self._plans = []
         self.state = State(self._config)
         self._scheduler = Scheduler(self.state, self)
+        self._bookings = BookingTimes()
         self.feed((ClockAdvanced(max(now_ms, settled.at_ms if settled is not None else 0)),))
         self.feed(events)
         spent = self._hours.spent()
@@ -90,6 +94,15 @@ class Engine:
         for event in events:
             self._scheduler.feed(event)
 
+    def bookings_move(self, now_ms: int) -> bool:
+        """Tell it of bookings that changed; whether any did, or has begun or ended since the last step."""
+        moves = self.state.next_booking_ms() <= now_ms
+        news = self._bookings.news(self.state.config.policy, now_ms)
+        if news is not None:
+            # Which ones are over, and which are being held, is a question of the clock.
+            self.feed((ClockAdvanced(now_ms), news))
+        return moves or news is not None
+
     def step(self, now_ms: int) -> Step:
         """One slice of scheduling."""
         return self._scheduler.step(now_ms)
@@ -113,6 +126,11 @@ class Engine:
         """Why no nodes could ever give this; '' when some could."""
         found = fits_ever(self.state, request)
         return "" if found is None else found.message
+
+    def met_by(self, job: int, walltime_ms: int) -> str:
+        """The booking that running tasks of the job would run into with that walltime; '' when none."""
+        met = met_by(self.state, job, walltime_ms)
+        return "" if met is None else met.name
 
     def explain(self, job: int, now_ms: int) -> Verdict:
         """Why the job's waiting tasks do not start."""

@@ -144,6 +144,8 @@ class ControlLoop:
     def _decide(self, now_ms: int) -> None:
         """Tell the engine what is staged, and stage what it decides."""
         self._engine.feed(self._plane.take_engine_events())
+        if self._engine.bookings_move(now_ms):
+            self._plane.end_with_bookings(now_ms)
         step = self._engine.step(now_ms)
         self._more, self._wake_ms = step.more, step.wake_ms
         epoch, row_name = self._committer.epoch, self._engine.row_name

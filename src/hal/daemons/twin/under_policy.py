@@ -31,6 +31,7 @@ from hal.daemons.twin.machine import Machine
 from hal.daemons.twin.population import Population
 from hal.daemons.twin.replay import Report, node_specs
 from hal.daemons.twin.swf import Workload
+from hal.planes.tasks.booking_times import BookingTimes
 
 IntArray = NDArray[np.int64]
 
@@ -166,6 +167,7 @@ class _Replay:
         self.scheduler = Scheduler(self.state, self)
         self.waiting = WaitingCount(site.policy)
         self.watch = LimitWatch(site.policy)
+        self.bookings = BookingTimes()
         self.full: dict[str, int] = {}
         """Limits on what waits, by what they say: their places behind the refusals of admission."""
         self.reason = admission.reason.copy()
@@ -231,6 +233,10 @@ class _Replay:
     def _decide(self) -> int:
         """Everything that can start now starts; when to call again."""
         before = self.started
+        news = self.bookings.news(self.site.policy, self.now)
+        if news is not None:
+            self.scheduler.feed(ClockAdvanced(self.now))
+            self.scheduler.feed(news)
         for _ in range(SLICES_MAX):
             step = self.scheduler.step(self.now)
             self.cycles += 1

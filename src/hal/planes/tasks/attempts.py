@@ -29,7 +29,7 @@ from hal.core.model import AttemptId, AttemptState, EventKind, StepId, TaskState
 from hal.core.model.policy import PreemptMode
 from hal.planes.tasks import credit
 from hal.planes.tasks.draft import Eviction
-from hal.planes.tasks.live import CANCELLED, EVICTED, REQUEUED, SIBLING, TAKEN_BACK, Attempt, LiveJob
+from hal.planes.tasks.live import BOOKING_OVER, CANCELLED, EVICTED, REQUEUED, SIBLING, TAKEN_BACK, Attempt, LiveJob
 from hal.planes.tasks.runs import added
 from hal.planes.tasks.spans import Span, put
 from hal.planes.tasks.table import JobTable
@@ -107,6 +107,7 @@ STOP_REASONS = {
     CANCELLED: StopReason.CANCELLED,
     REQUEUED: StopReason.PREEMPTED,
     SIBLING: StopReason.SIBLING,
+    BOOKING_OVER: StopReason.TIMED_OUT,
 }
 """What the keeper is told, by why an attempt is being ended."""
 
@@ -366,6 +367,8 @@ def _end_text(job: LiveJob, attempt: Attempt, reason: str, end: StepEnd) -> str:
     )
     if attempt.stopping in TAKEN_BACK:
         return f"{what}{reason}"
+    if attempt.stopping == BOOKING_OVER:
+        detail = f"booking '{job.spec.booking}' was over"
     if detail.startswith(reason):  # "cancelled", and of it "cancelled before its process was started"
         return f"{what}{detail}"
     return f"{what}{reason} ({detail})" if detail else f"{what}{reason}"

@@ -26,6 +26,7 @@ from hal.core.model import (
     SpecError,
     TaskState,
     check_spec,
+    format_duration,
 )
 from hal.core.model.job import MAX_TASKS
 from hal.planes.tasks import awaiting
@@ -40,6 +41,7 @@ from hal.planes.tasks.admission import (
 )
 from hal.planes.tasks.attempts import stop
 from hal.planes.tasks.credit import recall
+from hal.planes.tasks.engine_view import EngineView
 from hal.planes.tasks.live import CANCELLED, REQUEUED, LiveJob
 from hal.planes.tasks.runs import removed
 from hal.planes.tasks.site_rules import refuse_changed, ruled
@@ -172,7 +174,7 @@ def release(table: JobTable, job_id: int, task: int | None, by: Submitter, now_m
 # ── update ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def update(table: JobTable, job_id: int, patch: JobPatch, by: Submitter, now_ms: int) -> LiveJob:
+def update(table: JobTable, engine: EngineView, job_id: int, patch: JobPatch, by: Submitter, now_ms: int) -> LiveJob:
     """Change what is set in the patch. A new walltime holds for running tasks too, from their start.
 
     Raises:
@@ -181,6 +183,7 @@ def update(table: JobTable, job_id: int, patch: JobPatch, by: Submitter, now_ms:
     """
     job = table.jobs.get(job_id) or table.touch(job_id)
     final = as_changed(table, job, patch, by, now_ms)
+    _check_bookings(engine, job, final)
     moving = (patch.queue, patch.account, patch.qos, patch.begin_at_ms, patch.max_running)
     moved = any(value is not UNSET for value in moving)
     if moved:
@@ -276,6 +279,21 @@ def as_changed(table: JobTable, job: LiveJob, patch: JobPatch, by: Submitter, no
         check_signal(asked.signal, limit)
         return replace(asked, walltime=limit)
     return admitted(asked, table.policy, user=by.user, now_ms=now_ms)
+
+
+def _check_bookings(engine: EngineView, job: LiveJob, final: JobSpec) -> None:
+    wall_ms = INF if final.walltime is None else int(final.walltime)
+    if job.active and wall_ms > (INF if job.walltime_ms is None else job.walltime_ms):
+        booking = engine.met_by(job.id, wall_ms)
+        if booking:
+            raise ConflictError(
+                f"walltime: job {job.id} runs on a node of booking '{booking}' and would run into it",
+                hint=f"`hal booking list` says when it begins; what runs now may run for {_walltime(job)}",
+            )
+
+
+def _walltime(job: LiveJob) -> str:
+    return "any time" if job.walltime_ms is None else format_duration(job.walltime_ms)
 
 
 def _update_limits(table: JobTable, job: LiveJob, walltime_before: int | None, *, moved: bool) -> None:

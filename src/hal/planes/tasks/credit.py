@@ -14,7 +14,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from hal.core.engine.events import INF
 from hal.core.model import AttemptState, StepId, TaskState
+from hal.core.model.occurrences import current
 from hal.planes.tasks.live import Attempt, LiveJob
 from hal.planes.tasks.spans import Span
 from hal.planes.tasks.table import JobTable
@@ -46,7 +48,7 @@ def ahead(table: JobTable, job: LiveJob) -> int:
     recent = table.recent_ms.get(job.id, ())
     if len(recent) < MIN_SEEN or job.spec.nodes != 1 or job.hold or job.window:
         return 0
-    if any(name not in PLAIN for name in job.spec.request):
+    if any(name not in PLAIN for name in job.spec.request) or job.spec.booking or job.spec.licences:
         return 0
     return min(CREDIT_WORK_MS // max(recent), MAX_AHEAD)
 
@@ -65,11 +67,21 @@ def waiting(job: LiveJob, now_ms: int) -> Span | None:
 def share(table: JobTable, job: LiveJob, now_ms: int) -> int:
     """How many tasks to hand over for each place: all places of the job share what waits."""
     most = ahead(table, job)
+    if most and _would_meet_a_booking(table, job, now_ms):
+        return 0
     span = waiting(job, now_ms) if most else None
     if span is None:
         return 0
     places = sum(not attempt.credit for attempt in job.active.values())
     return min(most, -(-span.count // max(places, 1)))
+
+
+def _would_meet_a_booking(table: JobTable, job: LiveJob, now_ms: int) -> bool:
+    """Whether a task that begins before its credit ends could run into a booking: only the engine knows of which
+    nodes."""
+    until_ms = INF if job.walltime_ms is None else now_ms + CREDIT_MS + job.walltime_ms
+    following = (current(booking, now_ms) for booking in table.policy.bookings.values())
+    return any(one is not None and one.start_ms < until_ms for one in following)
 
 
 def pass_on(table: JobTable, report: StepExit, node: str, now_ms: int) -> Attempt | None:

@@ -18,6 +18,9 @@ class EngineView(Protocol):
     def impossible(self, request: ClassSpec) -> str:
         """Why no set of the nodes there are could ever give this, with what the largest could; '' when one could."""
 
+    def met_by(self, job: int, walltime_ms: int) -> str:
+        """The booking that running tasks of the job would run into with that walltime; '' when none."""
+
     def explain(self, job: int, now_ms: int) -> Verdict:
         """Why the job's waiting tasks do not start."""
 

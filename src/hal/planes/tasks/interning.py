@@ -14,7 +14,12 @@ from hal.core.model.policy_scope import Owner
 MAX_INTERNED = 4_096
 """Classes (and owners) kept; when more are seen, the table starts again from those of the next events."""
 
-ClassKey = tuple[Resources, int, tuple[Constraint, ...], tuple[Constraint, ...]]
+ClassKey = tuple[Resources, int, tuple[Constraint, ...], tuple[Constraint, ...], str, tuple[tuple[str, int], ...]]
+
+
+def requirements(constraints: tuple[Constraint, ...]) -> tuple[Requirement, ...]:
+    """The engine's form of constraints."""
+    return tuple(Requirement(rule.label, Match(rule.op.value), rule.values) for rule in constraints)
 
 
 class Interning:
@@ -30,15 +35,14 @@ class Interning:
 
     def class_of(self, spec: JobSpec, pool: tuple[Constraint, ...] = ()) -> ClassSpec:
         """What each attempt of a task takes; `pool` says what its queue asks of nodes."""
-        key = (spec.request, spec.nodes, spec.constraints, pool)
+        licences = tuple(sorted(spec.licences.items())) if spec.licences else ()
+        key = (spec.request, spec.nodes, spec.constraints, pool, spec.booking, licences)
         found = self._class_of.get(key)
         if found is None:
             if len(self._class_of) >= MAX_INTERNED:
                 self._class_of.clear()
-            rules = tuple(
-                Requirement(rule.label, Match(rule.op.value), rule.values) for rule in spec.constraints + pool
-            )
-            found = self._class_of[key] = ClassSpec(dict(spec.request), spec.nodes, rules)
+            rules = requirements(spec.constraints + pool)
+            found = self._class_of[key] = ClassSpec(dict(spec.request), spec.nodes, rules, spec.booking, dict(licences))
         return found
 
     def owner_of(self, owner: Owner) -> OwnerSpec:

@@ -23,6 +23,7 @@ from hal.store.operations import StepEnd, Taking
 CANCELLED = "cancelled"
 REQUEUED = "requeued"
 SIBLING = "sibling"
+BOOKING_OVER = "booking-over"
 PREEMPTED = "preempted"
 EVICTED = "evicted"
 """Taken back for other work: its task waits again, or (`evicted`) is cancelled."""
@@ -45,7 +46,8 @@ class Attempt(Struct, frozen=True, kw_only=True):
     credit: bool = False
     """It waits at its node for the place of another task of its job (see `credit`); the engine does not know of it."""
     stopping: str = ""
-    """Why it is being ended (`cancelled`, `requeued`, `sibling`, `preempted`, `evicted`), or empty."""
+    """Why it is being ended (`cancelled`, `requeued`, `sibling`, `preempted`, `evicted`,
+    `booking-over`), or empty."""
     steps: tuple[StepEnd, ...] = ()
     """The steps that have ended so far."""
     taking: Taking | None = None

@@ -18,6 +18,7 @@ from hal.core.model import EventKind, JobSpec, TaskState, Verdict
 from hal.core.model.policy import Policy
 from hal.core.model.policy_change import Difference
 from hal.planes.tasks import attempts, control, loading, nodes, starting, submission, taking_back
+from hal.planes.tasks.booking_ends import end_with_bookings
 from hal.planes.tasks.control import EndedTask, JobPatch
 from hal.planes.tasks.dependencies import EndedJob
 from hal.planes.tasks.draft import Change
@@ -127,7 +128,7 @@ class TaskPlane:
 
     def update(self, job: int, patch: JobPatch, by: Submitter, now_ms: int) -> LiveJob:
         """See `control.update`."""
-        return control.update(self.table, job, patch, by, now_ms)
+        return control.update(self.table, self._engine, job, patch, by, now_ms)
 
     def requeue(self, job: int, task: int | None, ended: Sequence[EndedTask], by: Submitter, now_ms: int) -> TaskState:
         """See `control.requeue`."""
@@ -166,6 +167,10 @@ class TaskPlane:
     ) -> int:
         """The engine's starts become attempts; see `starting.allocate`. The engine must hear what comes of credit."""
         return starting.allocate(self.table, starts, rows, row_name, epoch, now_ms, credit=credit)
+
+    def end_with_bookings(self, now_ms: int) -> int:
+        """See `booking_ends.end_with_bookings`."""
+        return end_with_bookings(self.table, now_ms)
 
     def taken_back(self, moves: Moves, now_ms: int) -> int:
         """Running attempts leave, or are suspended, for other work; see `taking_back.take_back`."""
