@@ -126,6 +126,7 @@ from hal.core.kernels.layout import (
 from hal.core.kernels.ledgers import charge_ledgers, full_ledger, ledger_wakes
 from hal.core.kernels.licences import (
     licence_shadow,
+    licences_now,
     licences_promised,
     licences_there,
     note_promised,
@@ -830,6 +831,11 @@ def cycle(
             ):
                 refused = True
                 unlicensed = True
+                if not licences_now(t, shape):
+                    t.buckets[bucket, B_FULL_STAMP] = stamp
+                elif licences_promised(t, shape, end):
+                    t.buckets[bucket, B_CAP] = planned - 1
+                    t.buckets[bucket, B_CAP_STAMP] = stamp
                 break
             found = 0
             if t.shapes[shape, S_FIT] >= nodes:
