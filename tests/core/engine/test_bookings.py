@@ -28,9 +28,10 @@ from hal.core.engine.events import (
 )
 from hal.core.engine.explain import explain
 from hal.core.engine.invariants import check_invariants
+from hal.core.engine.probing import Prober
 from hal.core.engine.scheduler import Scheduler
 from hal.core.engine.state import State
-from hal.core.model.verdict import Reason
+from hal.core.model.verdict import Reason, Sooner
 from tests.core.engine.clusters import ended, engine, job, places
 
 MANY = 1 << 20
@@ -330,7 +331,9 @@ def test_why_names_the_booking_when_it_begins_and_what_would_help() -> None:
     assert verdict.message == (
         "waits for booking 'upkeep': node n0 is kept 1970-01-01 00:01 to 00:02 UTC, in 1m; it may run for 1m30s"
     )
-    assert (verdict.starts_at_ms, verdict.helps) == (120_000, ("a walltime of at most 1m would let it start now",))
+    assert verdict.starts_at_ms == 120_000
+    assert Prober().sooner(state, 1, 0) == (Sooner(field="walltime", value="1m"),)
+    assert [known.spec.name for known in state.bookings.all] == ["upkeep"]
 
 
 def course(start: int, end: int, *nodes: str, **more: Any) -> BookingSpec:

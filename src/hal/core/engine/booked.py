@@ -37,8 +37,6 @@ def kept_off(state: State, job: int, slot: int, spec: ClassSpec, now_ms: int) ->
         return None
     there = set(rows[met].tolist())
     first = next(booked for booked in state.bookings.all if booked.spec.end_ms > now_ms and there & set(booked.rows))
-    left_ms = int(np.sort(until)[-spec.nodes]) - now_ms
-    helps = (f"a walltime of at most {format_duration(left_ms)} would let it start now",) if left_ms > 0 else ()
     message = f"waits for booking '{first.spec.name}': {_kept(state, first)}"
     if first.spec.start_ms > now_ms:
         why = "it names no walltime" if wall_ms >= L.INF else f"it may run for {format_duration(wall_ms)}"
@@ -46,7 +44,7 @@ def kept_off(state: State, job: int, slot: int, spec: ClassSpec, now_ms: int) ->
     promise = int(state.entries[slot, L.E_RESERVED])
     promised = promise >= 0 and state.reservations[promise, L.V_KIND] == L.KIND_PROMISE
     return Verdict(
-        job=job, reason=Reason.BOOKING, message=message, helps=helps,
+        job=job, reason=Reason.BOOKING, message=message,
         starts_at_ms=int(state.reservations[promise, L.V_START]) if promised else None,
         basis="reservation" if promised else "",
     )  # fmt: skip
@@ -69,7 +67,7 @@ def _outside(state: State, job: int, spec: ClassSpec, now_ms: int, wall_ms: int)
         return Verdict(job=job, reason=Reason.BOOKING, message=nothing)
     open_now = [known for known in mine if known.early or known.start_ms <= now_ms]
     if not open_now:
-        return _until(job, min(mine, key=lambda known: known.start_ms), "", now_ms, ())
+        return _until(job, min(mine, key=lambda known: known.start_ms), "", now_ms)
     rows = len(state.bookings.rows_of(spec.booking))
     if rows < spec.nodes and not state.bookings.anywhere(spec.booking):
         short = f"runs in booking '{spec.booking}', which has {plural(rows, 'node')} of the {spec.nodes} it needs"
@@ -78,19 +76,16 @@ def _outside(state: State, job: int, spec: ClassSpec, now_ms: int, wall_ms: int)
         return None
     left_ms = max(known.end_ms for known in open_now) - now_ms
     why = f"which ends in {format_duration(left_ms)}, and may run for {format_duration(wall_ms)}"
-    helps = (f"a walltime of at most {format_duration(left_ms)} would let it start now",)
     later = [known for known in mine if known not in open_now]
     if later:
-        return _until(job, min(later, key=lambda known: known.start_ms), why, now_ms, helps)
-    return Verdict(job=job, reason=Reason.BOOKING, message=f"runs in booking '{spec.booking}', {why}", helps=helps)
+        return _until(job, min(later, key=lambda known: known.start_ms), why, now_ms)
+    return Verdict(job=job, reason=Reason.BOOKING, message=f"runs in booking '{spec.booking}', {why}")
 
 
-def _until(job: int, booking: BookingSpec, why: str, now_ms: int, helps: tuple[str, ...]) -> Verdict:
+def _until(job: int, booking: BookingSpec, why: str, now_ms: int) -> Verdict:
     begins = f"begins in {format_duration(booking.start_ms - now_ms)}"
     message = f"runs in booking '{booking.serves}', {f'{why}; it {begins} again' if why else f'which {begins}'}"
-    return Verdict(
-        job=job, reason=Reason.BOOKING, message=message, starts_at_ms=booking.start_ms, basis="booking", helps=helps
-    )
+    return Verdict(job=job, reason=Reason.BOOKING, message=message, starts_at_ms=booking.start_ms, basis="booking")
 
 
 def _rows_that_fit(state: State, slot: int) -> NDArray[np.int64]:

@@ -29,7 +29,6 @@ def unlicensed(state: State, job: int, slot: int, spec: ClassSpec, now_ms: int) 
         message = f"licence {name}: {free} of {total} free{where}, {asked} needed"
         if not mine and total < whole:
             message = f"licence {name}: {free} of {whole} free, {asked} needed; bookings keep {whole - total} of them"
-        helps: tuple[str, ...] = ()
         at_ms: int | None = None
         if free < asked:
             at_ms, given = _comes_free(state, licence, asked - (total - used), now_ms)
@@ -46,12 +45,11 @@ def unlicensed(state: State, job: int, slot: int, spec: ClassSpec, now_ms: int) 
                 message += f", but a job ahead is promised them in {format_duration(until - now_ms)}"
             else:
                 continue
-            helps = (f"a walltime of at most {format_duration(until - now_ms)} could let it start now",)
         starts_at_ms = start_ms if start_ms is not None else at_ms
         basis = "reservation" if start_ms is not None else "walltimes of running jobs" if at_ms is not None else ""
         return Verdict(
             job=job, reason=Reason.LICENCE, message=message, resource=name, asked=asked, available=free,
-            starts_at_ms=starts_at_ms, basis=basis, helps=helps,
+            starts_at_ms=starts_at_ms, basis=basis,
         )  # fmt: skip
     return None
 

@@ -187,10 +187,11 @@ class _Questions:
 
 
 def _gaps(state: State, slot: int, now_ms: int) -> list[int]:
-    """Times from now until something that was promised to somebody else begins, ascending, each once."""
+    """Times from now until a booking begins or ends, or something promised to somebody else begins; ascending."""
     promises = state.reservations[: int(state.meta[L.M_RESERVATIONS])]
     others = (promises[:, L.V_KIND] == L.KIND_PROMISE) & (promises[:, L.V_ENTRY] != slot)
-    starts = promises[others, L.V_START]
+    booked = [edge for known in state.bookings.all for edge in (known.spec.start_ms, known.spec.end_ms)]
+    starts = np.concatenate([promises[others, L.V_START], np.array(booked, np.int64)])
     gaps = (starts[(starts > now_ms) & (starts < L.INF)] - now_ms) // SECOND_MS * SECOND_MS
     return [int(gap) for gap in np.unique(gaps)]
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from hal.core.engine.accounts import Accounts
+from hal.core.engine.bookings import Bookings
 from hal.core.engine.state import State
 from hal.core.engine.timelines import Timelines
 from hal.core.kernels import layout as L
@@ -55,7 +56,7 @@ class Shadow:
             return kept[name]
         if isinstance(value, list | dict):
             return value.copy()
-        if isinstance(value, Accounts | Timelines):
+        if isinstance(value, Accounts | Timelines | Bookings):
             part = copy(value)
             for attribute, inner in vars(value).items():
                 setattr(part, attribute, self._copied(f"{name}.{attribute}", inner, state, kept))
