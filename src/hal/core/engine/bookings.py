@@ -163,13 +163,14 @@ def _chosen_rows(state: State, spec: BookingSpec, before: tuple[int, ...]) -> tu
         if known.spec.start_ms < spec.end_ms and spec.start_ms < known.spec.end_ms and not _may_share(spec, known.spec)
         for row in known.rows
     }
-    usable = [
-        row
-        for row in state.row_by_name.values()
-        if row not in taken
-        and state.rows[row, L.W_STATE] == L.ROW_UP
-        and all(part.holds(state.row_labels[row]) for part in spec.constraints)
-    ]
+
+    def is_usable(row: int) -> bool:
+        up = row not in taken and state.rows[row, L.W_STATE] == L.ROW_UP
+        return bool(up) and all(part.holds(state.row_labels[row]) for part in spec.constraints)
+
+    if len(before) == spec.count and all(map(is_usable, before)):
+        return before
+    usable = [row for row in state.row_by_name.values() if is_usable(row)]
     free_at = {row: _free_at(state, row) for row in usable}
     kept = set(before) or {row for row in usable if _has_work_of(state, row, spec.serves)}
     usable.sort(key=lambda row: (row not in kept, free_at[row], row))

@@ -13,7 +13,15 @@ import msgspec
 
 from hal.core.engine.applying import apply
 from hal.core.engine.cycling import cycle
-from hal.core.engine.events import ClockAdvanced, ConfigChanged, EstimatesCorrected, Event, NodesChanged, PlanAssumed
+from hal.core.engine.events import (
+    BookingsChanged,
+    ClockAdvanced,
+    ConfigChanged,
+    EstimatesCorrected,
+    Event,
+    NodesChanged,
+    PlanAssumed,
+)
 from hal.core.engine.plan import Cursor, Plan
 from hal.core.engine.predictions import next_look_ms, overdue
 from hal.core.engine.state import State
@@ -49,7 +57,7 @@ class Scheduler:
         """Apply an event. Raises EngineError, the state unchanged, when the event contradicts the state."""
         apply(self.state, event)
         self._news = True
-        if isinstance(event, ConfigChanged | NodesChanged):
+        if isinstance(event, ConfigChanged | NodesChanged | BookingsChanged):
             self._cursor = None  # another order or other rows: the pass begins anew
 
     def step(self, now_ms: int) -> Step:
