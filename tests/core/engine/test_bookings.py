@@ -332,7 +332,9 @@ def test_why_names_the_booking_when_it_begins_and_what_would_help() -> None:
         "waits for booking 'upkeep': node n0 is kept 1970-01-01 00:01 to 00:02 UTC, in 1m; it may run for 1m30s"
     )
     assert verdict.starts_at_ms == 120_000
-    assert Prober().sooner(state, 1, 0) == (Sooner(field="walltime", value="1m"),)
+    seen = Prober().look(state, 1, 0)
+    assert seen is not None
+    assert (seen.sooner, seen.starts_at_ms) == ((Sooner(field="walltime", value="1m"),), 120_000)
     assert [known.spec.name for known in state.bookings.all] == ["upkeep"]
 
 
