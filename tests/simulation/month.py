@@ -1,7 +1,8 @@
-"""A month of a mixed cluster under virtual time, from one seed: people, failures, limits; the engine decides.
+"""A month of a mixed cluster under virtual time, from one seed; the engine decides.
 
-The engine runs behind its production `Scheduler`. What it decides is played here, written to a log that must be equal
-byte for byte whenever the seed is, and judged by books of its own: amounts on each node, what each limit has in use.
+People, failures of nodes, limits, bookings, licences, work that is taken back. The engine runs behind its production
+`Scheduler`. What it decides is played here, written to a log that must be equal byte for byte whenever the seed is, and
+judged by books of its own: amounts on each node, what each limit has in use, whose time it is on which node.
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ from typing import Final
 import numpy as np
 
 from hal.core.engine import State
+from hal.core.engine.bookings import BookingSpec
 from hal.core.engine.classes import ClassSpec, Match, OwnerSpec, Requirement
 from hal.core.engine.config import Backfill, EngineConfig
 from hal.core.engine.events import (
     END,
     AttemptsEnded,
+    BookingsChanged,
     ConfigChanged,
     Health,
     JobsCancelled,
@@ -35,8 +38,19 @@ from hal.core.engine.events import (
 )
 from hal.core.engine.invariants import check_invariants
 from hal.core.engine.plan import Plan
+from hal.core.engine.qos import MODE_NAMES
 from hal.core.engine.scheduler import Scheduler
-from hal.core.model.policy import Account, Discipline, FairShare, Limit, Policy, Qos, Queue, Weights
+from hal.core.model.policy import (
+    Account,
+    Discipline,
+    FairShare,
+    Limit,
+    Policy,
+    PreemptMode,
+    Qos,
+    Queue,
+    Weights,
+)
 from hal.core.model.resources import Resources
 from hal.core.model.units import Duration
 
@@ -50,12 +64,18 @@ MAX_SLICES: Final = 10_000
 DRAIN_DAYS: Final = 60
 """What was submitted has ended so long after the last submission."""
 
-MEAN_PAUSE_S: Final = 60_000
+MEAN_PAUSE_S: Final = 100_000
 """Between two submissions by day, for each node of the cluster."""
 RUNNING_OF_A_USER: Final = 120
 GPUS_OF_ML: Final = 200
 CPUS_OF_A_LAB: Final = 3_000
 """Of the limits `bio` and `phys`, which lend each other what they do not use."""
+LICENCES: Final = 12
+"""Of `solver`, over the whole cluster."""
+MAINTENANCE_H: Final = 4
+"""Each seventh day, from eight in the morning, on an eighth of the nodes."""
+COURSE_H: Final = 3
+"""Each day, from one in the afternoon: so long a tenth of the nodes are for a course; which, the engine chooses."""
 GUEST_GPU_HOURS: Final = 400
 PERIOD_MS: Final = 7 * DAY_MS
 
@@ -75,7 +95,14 @@ def policy_of(half_life_h: int = 24) -> Policy:
             "turns": Queue(name="turns", order=Discipline.ROUND_ROBIN),
         },
         accounts=accounts,
-        qos={"normal": Qos(name="normal"), "high": Qos(name="high", priority=50)},
+        qos={
+            "normal": Qos(name="normal"),
+            "high": Qos(name="high", priority=50, preempts=("spot", "saved", "idle")),
+            "spot": Qos(name="spot", preempt_mode=PreemptMode.REQUEUE, grace=Duration(30 * SECOND_MS)),
+            "saved": Qos(name="saved", preempt_mode=PreemptMode.CHECKPOINT, grace=Duration(120 * SECOND_MS)),
+            "idle": Qos(name="idle", preempt_mode=PreemptMode.SUSPEND),
+        },
+        licences={"solver": LICENCES},
         limits={
             "user": Limit(name="user", user="*", running=RUNNING_OF_A_USER),
             "ml": Limit(name="ml", account="ml", resources=Resources({"gpu": GPUS_OF_ML})),
@@ -101,6 +128,13 @@ class Task:
     attempt: int = 1
     nodes: tuple[str, ...] = ()
     since_ms: int = -1
+    left_ms: int = 0
+    """What is to be done after the last suspension."""
+    begun_ms: int = 0
+    """When that began."""
+    suspended: bool = False
+    turn: int = 0
+    """Counts changes of what it does, so that an end planned before one of them is not believed."""
     over: bool = False
 
 
@@ -112,16 +146,17 @@ class Books:
     users: Counter[str] = field(default_factory=Counter)
     ml_gpus: int = 0
     lab_cpus: Counter[str] = field(default_factory=Counter)
+    licences: int = 0
     guest_ms: Counter[int] = field(default_factory=Counter)
     """GPU milliseconds of guests, by the period in which they started."""
 
     def move(self, task: Task, sign: int) -> None:
         """A task takes (1) or gives back (-1) what it asks for."""
-        for node in task.nodes:
-            free = self.free[node]
-            for name, amount in task.spec.request.items():
-                free[name] = free.get(name, 0) - sign * amount
-                assert free[name] >= 0, f"{node} has too little {name}"
+        for name, amount in task.spec.request.items():
+            if name != "cpu" or not task.suspended:
+                self.hold(task, name, sign * amount)
+        self.licences += sign * task.spec.licences.get("solver", 0)
+        assert self.licences <= LICENCES, "more licences are used than there are"
         width = task.spec.nodes
         self.users[task.owner.user] += sign
         assert self.users[task.owner.user] <= RUNNING_OF_A_USER, f"{task.owner.user} runs too much"
@@ -131,6 +166,13 @@ class Books:
         if task.owner.account in ("bio", "phys"):
             self.lab_cpus[task.owner.account] += sign * width * task.spec.request.get("cpu", 0)
             assert self.lab_cpus.total() <= 2 * CPUS_OF_A_LAB, "the labs hold more than they have together"
+
+    def hold(self, task: Task, name: str, amount: int) -> None:
+        """So much more of a resource on each of the task's nodes."""
+        for node in task.nodes:
+            free = self.free[node]
+            free[name] = free.get(name, 0) - amount
+            assert free[name] >= 0, f"{node} has too little {name}"
 
     def ran(self, task: Task, now_ms: int) -> None:
         """A guest's GPU hours count for the period in which they were begun."""
@@ -179,6 +221,12 @@ class Month:
         self._at(EPOCH_MS + HOUR_MS, "fail")
         self._at(EPOCH_MS + HOUR_MS, "person")
         self._at(EPOCH_MS + days * DAY_MS // 2, "policy")
+        self.bookings = self._bookings(days)
+        self._at(EPOCH_MS, "bookings")
+        self._at(self.until_ms + DAY_MS, "over")
+        for booking in self.bookings:
+            if booking.booking == "course":
+                self._at(booking.start_ms - self.rng.randrange(8) * HOUR_MS, "course", booking)
 
     @staticmethod
     def _node(number: int, nodes: int) -> NodeSpec:
@@ -188,6 +236,21 @@ class Month:
         if number < nodes * 3 // 10:
             return NodeSpec(name, {"cpu": 64, "memory": 2_048}, {"kind": "fat"})
         return NodeSpec(name, {"cpu": 32, "memory": 128}, {"kind": "plain"})
+
+    def _bookings(self, days: int) -> list[BookingSpec]:
+        found = []
+        for day in range(days):
+            noon = EPOCH_MS + day * DAY_MS
+            count = max(len(self.specs) // 10, 1)
+            start = noon + 13 * HOUR_MS
+            found.append(BookingSpec(f"course-{day}", start, start + COURSE_H * HOUR_MS, count=count, booking="course"))
+            if day % 7 == 6:
+                first = self.rng.randrange(len(self.specs))
+                nodes = tuple(spec.name for spec in (2 * self.specs)[first : first + len(self.specs) // 8])
+                start = noon + 8 * HOUR_MS
+                end = start + MAINTENANCE_H * HOUR_MS
+                found.append(BookingSpec(f"maintenance-{day}", start, end, nodes=nodes, maintenance=True, overlap=True))
+        return found
 
     def accept(self, plan: Plan) -> None:
         """See `hal.core.engine.scheduler.Sink`."""
@@ -227,6 +290,16 @@ class Month:
         raise AssertionError("the engine plans without end")
 
     def _play(self, plan: Plan) -> None:
+        for move in plan.preemptions:
+            self._take_back(move)
+        for move in plan.resumes:
+            key = (int(move["job"]), int(move["task"]))
+            task = self.tasks[key]
+            assert task.suspended, f"{key} goes on and was not suspended"
+            self.books.hold(task, "cpu", task.spec.request.get("cpu", 0))
+            task.suspended = False
+            self._write("resume", key, task)
+            self._go_on(key, task, task.left_ms)
         refused = []
         for start in plan.starts:
             key = (int(start["job"]), int(start["task"]))
@@ -241,6 +314,7 @@ class Month:
             task.nodes = tuple(self.state.row_name(row) for row in plan.rows[first : first + count].tolist())
             assert len(set(task.nodes)) == task.spec.nodes
             assert not self.down.intersection(task.nodes), f"{key} starts on a node that is down"
+            self._check_bookings(key, task)
             task.since_ms = self.now_ms
             self.books.move(task, 1)
             self.waiting[key[0]] -= 1
@@ -249,10 +323,58 @@ class Month:
             for node in task.nodes:
                 self.running[node].add(key)
             self._write("start", key, task, ",".join(task.nodes))
-            self._at(self.now_ms + task.run_ms, "end", (key, task.attempt))
+            self.counts["course"] += bool(task.spec.booking)
+            self._go_on(key, task, min(task.run_ms, self._longest(task)))
         if refused:
             self.counts["refused"] += len(refused)
             self.scheduler.feed(StartsRefused(np.array(refused, plan.starts.dtype)))
+
+    def _longest(self, task: Task) -> int:
+        """What runs in a booking ends with it."""
+        ends = (
+            booking.end_ms - self.now_ms
+            for booking in self.bookings
+            if task.spec.booking and booking.booking == task.spec.booking and booking.start_ms <= self.now_ms
+        )
+        return min((left for left in ends if left > 0), default=task.walltime_ms)
+
+    def _go_on(self, key: tuple[int, int], task: Task, left_ms: int) -> None:
+        task.left_ms, task.begun_ms = left_ms, self.now_ms
+        task.turn += 1
+        self._at(self.now_ms + left_ms, "end", (key, task.turn))
+
+    def _take_back(self, move: np.void) -> None:
+        key = (int(move["job"]), int(move["task"]))
+        task, mode = self.tasks[key], MODE_NAMES[int(move["mode"])]
+        assert task.nodes, f"{key} is taken back and does not run"
+        assert task.attempt == int(move["attempt"])
+        assert task.owner.qos in ("spot", "saved", "idle"), f"{key} of {task.owner.qos} is taken back"
+        assert self.tasks[int(move["for_job"]), int(move["for_task"])].owner.qos == "high"
+        self._write(mode, key, task)
+        if mode == "suspend":
+            task.left_ms -= self.now_ms - task.begun_ms
+            task.suspended = True
+            task.turn += 1
+            self.books.hold(task, "cpu", -task.spec.request.get("cpu", 0))
+        else:
+            leaves_ms = self.now_ms + self.rng.randint(0, int(move["grace_ms"]))
+            self._at(leaves_ms, "leave", (key, task.turn))
+
+    def _check_bookings(self, key: tuple[int, int], task: Task) -> None:
+        """Whatever it does, it is off the nodes before they are somebody else's; in a booking it stays inside."""
+        end_ms = self.now_ms + task.walltime_ms
+        known = {booked.spec.name: booked for booked in self.state.bookings.all}
+        for booking in self.bookings:
+            if booking.end_ms <= self.now_ms or booking.start_ms >= end_ms:
+                continue
+            nodes = booking.nodes
+            if not nodes and booking.name in known:
+                nodes = tuple(self.state.row_name(row) for row in known[booking.name].rows)
+            if task.spec.booking and task.spec.booking == booking.booking:
+                assert booking.start_ms <= self.now_ms, f"{key} starts before its booking"
+                assert set(task.nodes) <= set(nodes), f"{key} runs outside its booking"
+            elif booking.start_ms > self.now_ms or booking.maintenance:
+                assert not set(nodes).intersection(task.nodes), f"{key} would run into {booking.name}"
 
     def _write(self, what: str, key: tuple[int, int], task: Task, rest: str = "") -> None:
         self.counts[what] += 1
@@ -261,10 +383,39 @@ class Month:
     # ── what happens ──────────────────────────────────────────────────────────────────────────────────────────────
 
     def _do_end(self, argument: tuple[tuple[int, int], int]) -> None:
-        key, attempt = argument
+        key, turn = argument
         task = self.tasks[key]
-        if task.attempt == attempt and task.nodes:
+        if task.turn == turn and task.nodes:
             self._leave(key, task, "end", requeue=False)
+
+    def _do_leave(self, argument: tuple[tuple[int, int], int]) -> None:
+        key, turn = argument
+        task = self.tasks[key]
+        if task.turn == turn and task.nodes:
+            self._leave(key, task, "left", requeue=True)
+
+    def _do_bookings(self, _: object) -> None:
+        """The bookings of the next four days are told, once a day, as a controller expands a policy."""
+        if self.now_ms < self.until_ms:
+            self._at(self.now_ms + DAY_MS, "bookings")
+        soon = tuple(
+            booking
+            for booking in self.bookings
+            if booking.end_ms > self.now_ms and booking.start_ms < self.now_ms + 4 * DAY_MS
+        )
+        self.scheduler.feed(BookingsChanged(soon))
+
+    def _do_over(self, _: object) -> None:
+        """There are no courses any more: who waits for one leaves."""
+        for job in sorted(self.waiting):
+            if self.tasks[job, 0].spec.booking:
+                self._cancel(job)
+
+    def _do_course(self, booking: BookingSpec) -> None:
+        """Participants hand in what they want to run in their course."""
+        for _ in range(self.rng.randrange(1, 6)):
+            spec = ClassSpec({"cpu": 8, "memory": 16}, self.rng.choice((1, 2)), booking="course")
+            self._submit(spec, 1, OwnerSpec("default", "guest", "course", "normal"), HOUR_MS)
 
     def _leave(self, key: tuple[int, int], task: Task, how: str, *, requeue: bool) -> None:
         rows = np.zeros(1, END)
@@ -277,7 +428,8 @@ class Month:
         self.books.move(task, -1)
         for node in task.nodes:
             self.running[node].discard(key)
-        task.nodes = ()
+        task.nodes, task.suspended = (), False
+        task.turn += 1
         if requeue:
             task.attempt += 1
             self.waiting[key[0]] += 1
@@ -294,19 +446,25 @@ class Month:
         account = rng.choice([name for projects in ACCOUNTS.values() for name in projects])
         user = f"{account}{int(rng.paretovariate(0.8)) % 8}"
         spec, tasks = self._work(account)
-        walltime_ms = rng.choice((1, 2, 4) if account == "guest" else (1, 4, 8, 24, 48)) * HOUR_MS
+        walltime_ms = rng.choice((1, 2, 4) if account == "guest" else (2, 8, 24, 48, 48)) * HOUR_MS
         queue = rng.choice(("default", "default", "night", "turns"))
         if walltime_ms <= 2 * HOUR_MS and rng.random() < 0.5:
             queue = "short"
-        owner = OwnerSpec(queue, account, user, "high" if rng.random() < 0.05 else "normal")
+        qos = "normal"
+        if account != "guest":
+            qos = rng.choices(("normal", "high", "spot", "saved", "idle"), (50, 10, 16, 12, 12))[0]
+        later_ms = rng.randrange(12 * HOUR_MS) if rng.random() < 0.03 else 0
+        self._submit(spec, tasks, OwnerSpec(queue, account, user, qos), walltime_ms, later_ms)
+
+    def _submit(self, spec: ClassSpec, tasks: int, owner: OwnerSpec, walltime_ms: int, later_ms: int = 0) -> None:
         self.last_job += 1
         rows = submit_rows(1)
         rows["job"], rows["tasks"], rows["submit_ms"], rows["walltime_ms"] = (
             self.last_job, tasks, self.now_ms, walltime_ms,
         )  # fmt: skip
-        rows["eligible_ms"] = self.now_ms + (rng.randrange(12 * HOUR_MS) if rng.random() < 0.03 else 0)
+        rows["eligible_ms"] = self.now_ms + later_ms
         for number in range(tasks):
-            run_ms = max(SECOND_MS, int(walltime_ms * rng.betavariate(1.2, 2.0)))
+            run_ms = max(SECOND_MS, int(walltime_ms * self.rng.betavariate(1.2, 2.0)))
             self.tasks[self.last_job, number] = Task(spec, owner, walltime_ms, run_ms)
         self.waiting[self.last_job] = tasks
         self.counts["submitted"] += tasks
@@ -320,10 +478,12 @@ class Month:
             return ClassSpec({"cpu": gpus * 6, "memory": gpus * 32, "gpu": gpus}, nodes), 1
         kind = rng.random()
         if kind < 0.3:
-            return ClassSpec({"cpu": 32, "memory": 64}, min(rng.choice((2, 4, 8, 16, 32, 64)), self.widest)), 1
+            return ClassSpec({"cpu": 32, "memory": 64}, min(rng.choice((2, 8, 16, 32, 64, 64)), self.widest)), 1
         if kind < 0.4:
             fat = (Requirement("kind", Match.IN, ("fat",)),)
             return ClassSpec({"cpu": rng.choice((8, 32)), "memory": rng.choice((256, 1_024))}, 1, fat), 1
+        if kind < 0.45:
+            return ClassSpec({"cpu": 16, "memory": 32}, 1, licences={"solver": rng.choice((1, 2, 4))}), 1
         if kind < 0.6:
             return ClassSpec({"cpu": rng.choice((1, 2, 4)), "memory": 8}), rng.randrange(2, 16)
         return ClassSpec({"cpu": rng.choice((1, 4, 8, 16)), "memory": rng.choice((4, 16))}), 1
@@ -365,12 +525,15 @@ class Month:
             edit["job"], edit["priority"] = job, self.rng.randrange(-5, 6)
             self.scheduler.feed(JobsUpdated(edit))
         else:
-            self.scheduler.feed(JobsCancelled(jobs))
-            del self.waiting[job]
-            number = 0
-            while (task := self.tasks.get((job, number))) is not None:
-                task.over = task.over or not task.nodes
-                number += 1
+            self._cancel(job)
+
+    def _cancel(self, job: int) -> None:
+        self.scheduler.feed(JobsCancelled(np.array([job], np.int64)))
+        del self.waiting[job]
+        number = 0
+        while (task := self.tasks.get((job, number))) is not None:
+            task.over = task.over or not task.nodes
+            number += 1
 
     def _do_release(self, job: int) -> None:
         self.scheduler.feed(JobsReleased(np.array([job], np.int64)))
