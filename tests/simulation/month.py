@@ -64,7 +64,7 @@ MAX_SLICES: Final = 10_000
 DRAIN_DAYS: Final = 60
 """What was submitted has ended so long after the last submission."""
 
-MEAN_PAUSE_S: Final = 100_000
+MEAN_PAUSE_S: Final = 160_000
 """Between two submissions by day, for each node of the cluster."""
 RUNNING_OF_A_USER: Final = 120
 GPUS_OF_ML: Final = 200
@@ -197,6 +197,7 @@ class Month:
         self.rng = random.Random(seed)
         self.until_ms = EPOCH_MS + days * DAY_MS
         self.check = check
+        self.checked = -1
         self.widest = nodes // 8
         self.specs = [self._node(number, nodes) for number in range(nodes)]
         self.books = Books({spec.name: dict(spec.capacity) for spec in self.specs})
@@ -280,8 +281,9 @@ class Month:
     def _decide(self) -> int:
         for _ in range(MAX_SLICES):
             step = self.scheduler.step(self.now_ms)
-            if self.check:
+            if self.check and self.state.version != self.checked:
                 check_invariants(self.state)
+                self.checked = self.state.version
             plans, self.plans = self.plans, []
             for plan in plans:
                 self._play(plan)
@@ -477,14 +479,14 @@ class Month:
             nodes = rng.choice((1, 2, 4)) if gpus == 8 else 1
             return ClassSpec({"cpu": gpus * 6, "memory": gpus * 32, "gpu": gpus}, nodes), 1
         kind = rng.random()
-        if kind < 0.3:
+        if kind < 0.45:
             return ClassSpec({"cpu": 32, "memory": 64}, min(rng.choice((2, 8, 16, 32, 64, 64)), self.widest)), 1
-        if kind < 0.4:
+        if kind < 0.55:
             fat = (Requirement("kind", Match.IN, ("fat",)),)
             return ClassSpec({"cpu": rng.choice((8, 32)), "memory": rng.choice((256, 1_024))}, 1, fat), 1
-        if kind < 0.45:
-            return ClassSpec({"cpu": 16, "memory": 32}, 1, licences={"solver": rng.choice((1, 2, 4))}), 1
         if kind < 0.6:
+            return ClassSpec({"cpu": 16, "memory": 32}, 1, licences={"solver": rng.choice((1, 2, 4))}), 1
+        if kind < 0.75:
             return ClassSpec({"cpu": rng.choice((1, 2, 4)), "memory": 8}), rng.randrange(2, 16)
         return ClassSpec({"cpu": rng.choice((1, 4, 8, 16)), "memory": rng.choice((4, 16))}), 1
 

@@ -38,8 +38,8 @@ def same_month_twice(seed: int, nodes: int, days: int) -> Month:
 
 
 def test_some_days_of_a_small_cluster_are_reproduced_byte_for_byte() -> None:
-    """Forty nodes, three days."""
-    month = same_month_twice(3, 40, 3)
+    """Forty nodes, a week."""
+    month = same_month_twice(4, 40, 7)
     assert month.counts["lost"]
     assert month.counts["refused"]
 

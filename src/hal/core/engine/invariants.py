@@ -14,7 +14,7 @@ from hal.core.engine.bookings import trespassers
 from hal.core.engine.classes import ClassSpec
 from hal.core.engine.licences import licence_rows
 from hal.core.engine.state import State
-from hal.core.engine.views import pending, rows_of_run, running, runs_of_row
+from hal.core.engine.views import pending, running, runs_of_row
 from hal.core.kernels import layout as L
 from hal.core.kernels.memory import address_block
 
@@ -52,62 +52,75 @@ def _check_addresses(state: State) -> None:
 
 
 def _check_amounts(state: State) -> None:
+    # Plain lists: a month of simulation asks this a hundred thousand times.
     rows = len(state.row_names)
+    runs = running(state)
+    pieces = state.pieces[: int(state.meta[L.M_PIECE_TOP])].tolist()
+    held: list[int] = []
+    holders: list[int] = []
+    firsts = state.runs[runs["run"], L.R_PIECE].tolist()
+    for place, (piece, nodes) in enumerate(zip(firsts, runs["nodes"].tolist(), strict=True)):
+        mine = []
+        while piece >= 0:
+            mine.append(pieces[piece][L.P_ROW])
+            piece = pieces[piece][L.P_NEXT]
+        if len(mine) != nodes or len(set(mine)) != nodes:
+            raise InvariantError(f"{_named(runs[place])} holds rows {mine}, it has {nodes} nodes")
+        held += mine
+        holders += [place] * nodes
+    amounts = state.request[:, state.classes[runs["class_id"], L.C_SHAPE]].T[:, : state.free.shape[1]].copy()
+    if state.meta[L.M_CPU] >= 0:
+        amounts[runs["state"] == L.RUN_SUSPENDED, state.meta[L.M_CPU]] = 0
     used = np.zeros_like(state.free[:rows])
-    pieces = np.zeros(rows, np.int64)
-    attempts: list[tuple[int, int]] = []
-    for run in running(state):
-        shape = int(state.classes[run["class_id"], L.C_SHAPE])
-        held = rows_of_run(state, int(run["run"]))
-        _require(len(held) == run["nodes"], f"job {run['job']} task {run['task']} holds {len(held)} rows")
-        _require(len(set(held)) == len(held), f"job {run['job']} task {run['task']} holds a row twice")
-        amounts = state.request[:, shape][: used.shape[1]].copy()
-        if run["state"] == L.RUN_SUSPENDED and state.meta[L.M_CPU] >= 0:
-            amounts[state.meta[L.M_CPU]] = 0
-        for row in held:
-            used[row] += amounts
-            pieces[row] += 1
-            attempts.append((row, int(run["run"])))
+    np.add.at(used, held, amounts[holders])
     _require(bool((state.free[:rows] == state.capacity[:rows] - used).all()), "free is not capacity less what runs")
-    _require(bool((state.rows[:rows, L.W_PIECES] == pieces).all()), "the count of attempts on a row is wrong")
-    there = [(row, run) for row in range(rows) for run in runs_of_row(state, row)]
-    _require(sorted(there) == sorted(attempts), "rows do not know the attempts on them")
+    counted = np.bincount(np.array(held, np.int64), minlength=rows)
+    _require(bool((state.rows[:rows, L.W_PIECES] == counted).all()), "the count of attempts on a row is wrong")
+    there = []
+    for row, piece in enumerate((state.rows[:rows, L.W_ATTEMPTS] - 1).tolist()):
+        while piece >= 0:
+            there.append((row, pieces[piece][L.P_RUN]))
+            piece = pieces[piece][L.P_ON_ROW] - 1
+    known = zip(held, runs["run"][holders].tolist(), strict=True)
+    _require(sorted(there) == sorted(known), "rows do not know the attempts on them")
+
+
+def _named(run: np.void) -> str:
+    return f"job {run['job']} task {run['task']}"
 
 
 def _check_tasks(state: State) -> None:
-    live: Counter[tuple[int, int]] = Counter()
-    waiting = pending(state)
+    waiting, attempts = pending(state), running(state)
     _require(int(waiting["tasks"].sum()) == state.pending_tasks, "the count of waiting tasks is wrong")
     _require(len(waiting) == int(state.meta[L.M_ENTRIES]), "the count of entries is wrong")
+    _require(bool((waiting["tasks"] >= 1).all()), "an entry is empty")
     spans: dict[int, list[tuple[int, int]]] = {}
-    for entry in waiting:
-        _require(int(entry["tasks"]) >= 1, f"job {entry['job']} has an empty entry")
-        spans.setdefault(int(entry["job"]), []).append((int(entry["first_task"]), int(entry["tasks"])))
+    for job, first, tasks in zip(*(waiting[name].tolist() for name in ("job", "first_task", "tasks")), strict=True):
+        spans.setdefault(job, []).append((first, first + tasks))
     for job, parts in spans.items():
-        end = -1
-        for first, tasks in sorted(parts):
-            _require(first >= end, f"job {job}: task {first} waits twice")
-            end = first + tasks
-    attempts = running(state)
+        last = -1
+        for first, end in sorted(parts):
+            if first < last:
+                raise InvariantError(f"job {job}: task {first} waits twice")
+            last = end
     _require(len(attempts) == state.running_attempts, "the count of running attempts is wrong")
-    for run in attempts:
-        job, task = int(run["job"]), int(run["task"])
-        live[job, task] += 1
-        _require(live[job, task] == 1, f"job {job} task {task} runs twice")
-        inside = any(first <= task < first + tasks for first, tasks in spans.get(job, ()))
-        _require(not inside, f"job {job} task {task} both waits and runs")
+    live = list(zip(attempts["job"].tolist(), attempts["task"].tolist(), strict=True))
+    twice = [task for task, count in Counter(live).items() if count > 1]
+    if twice:
+        raise InvariantError(f"job and task {twice} run twice")
+    for job, task in live:
+        if any(first <= task < end for first, end in spans.get(job, ())):
+            raise InvariantError(f"job {job} task {task} both waits and runs")
 
 
 def _check_taking_back(state: State) -> None:
     runs = running(state)
     for place, kind, name in ((L.M_CLAIMS, L.RUN_CLAIM, "claims"), (L.M_SUSPENDED, L.RUN_SUSPENDED, "suspended runs")):
         _require(int((runs["state"] == kind).sum()) == int(state.meta[place]), f"the count of {name} is wrong")
-    for run in runs:
-        named = f"job {run['job']} task {run['task']}"
-        if run["state"] == L.RUN_SUSPENDED:
-            _require(int(run["end_ms"]) == L.INF, f"{named} is suspended and planned to end")
-        elif run["state"] == L.RUN_GOING:
-            _require(int(run["end_ms"]) <= int(run["due_ms"]), f"{named} was told to end and is planned to end later")
+    for run in runs[(runs["state"] == L.RUN_SUSPENDED) & (runs["end_ms"] != L.INF)]:
+        raise InvariantError(f"{_named(run)} is suspended and planned to end")
+    for run in runs[(runs["state"] == L.RUN_GOING) & (runs["end_ms"] > runs["due_ms"])]:
+        raise InvariantError(f"{_named(run)} was told to end and is planned to end later")
 
 
 def _in_order(tree: np.ndarray[tuple[int, int], np.dtype[np.int64]], root: int) -> list[int]:
