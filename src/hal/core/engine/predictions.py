@@ -24,7 +24,7 @@ Ints = NDArray[np.int64]
 NO_JOBS = np.zeros(0, np.int64)
 
 
-class Predictions(Struct):
+class Predictions(Struct, frozen=True):
     """The newest signal."""
 
     version: int = -1
@@ -61,40 +61,31 @@ def _walltimes(state: State, jobs: Ints) -> dict[int, int]:
 
 def overdue(state: State, now_ms: int) -> NDArray[np.void] | None:
     """Attempts whose projected end has come before their walltime has, with twice as long (dtype CORRECTION)."""
-    late: list[tuple[int, int, int]] = []
-    tree, runs = state.ends, state.runs
-    stack: list[int] = []
-    at = int(state.meta[L.M_END_ROOT])
-    while at >= 0 or stack:
-        while at >= 0:
-            stack.append(at)
-            at = int(tree[at, L.T_LEFT])
-        at = stack.pop()
-        if tree[at, L.T_KEY] > now_ms:
-            break
-        start, planned, wall = (int(runs[at, column]) for column in (L.R_START, L.R_PLANNED, L.R_WALL))
-        if planned < wall:
-            longer = min(2 * max(planned, now_ms - start, 1), wall)
-            late.append((int(runs[at, L.R_JOB]), int(runs[at, L.R_TASK]), longer))
-        at = int(tree[at, L.T_RIGHT])
-    return np.array(sorted(late), CORRECTION) if late else None
+    late = _expected(state)
+    late = late[late[:, L.R_END] <= now_ms]
+    if not len(late):
+        return None
+    longer = 2 * np.maximum(late[:, L.R_PLANNED], now_ms - late[:, L.R_START])
+    rows = np.zeros(len(late), CORRECTION)
+    rows["job"], rows["task"] = late[:, L.R_JOB], late[:, L.R_TASK]
+    rows["planned_ms"] = np.minimum(np.maximum(longer, 1), late[:, L.R_WALL])
+    return np.sort(rows)
 
 
 def next_look_ms(state: State, now_ms: int) -> int:
     """When an attempt may next turn out to run longer than a signal said, or the signal ends; INF without one."""
+    ends = _expected(state)[:, L.R_END]
+    return min(state.predictions.expires_ms, int(ends[ends > now_ms].min(initial=INF)))
+
+
+def _expected(state: State) -> NDArray[np.int64]:
+    """Runs that a signal has end before their walltime; not what was told to leave or stands still."""
     if not state.predictions.jobs.size:
-        return INF
-    next_ms = state.predictions.expires_ms
-    tree = state.ends
-    at = int(state.meta[L.M_END_ROOT])
-    while at >= 0:
-        key = int(tree[at, L.T_KEY])
-        if key > now_ms:
-            next_ms = min(next_ms, key)
-            at = int(tree[at, L.T_LEFT])
-        else:
-            at = int(tree[at, L.T_RIGHT])
-    return next_ms
+        return state.runs[:0]
+    runs = state.runs[: int(state.meta[L.M_RUN_TOP])]
+    return runs[
+        (runs[:, L.R_NODES] > 0) & (runs[:, L.R_STATE] == L.RUN_ON) & (runs[:, L.R_PLANNED] < runs[:, L.R_WALL])
+    ]
 
 
 def slots_of(state: State, rows: NDArray[np.void]) -> Ints:
