@@ -78,14 +78,14 @@ def next_look_ms(state: State, now_ms: int) -> int:
     return min(state.predictions.expires_ms, int(ends[ends > now_ms].min(initial=INF)))
 
 
-def _expected(state: State) -> NDArray[np.int64]:
+def _expected(state: State) -> Ints:
     """Runs that a signal has end before their walltime; not what was told to leave or stands still."""
     if not state.predictions.jobs.size:
         return state.runs[:0]
     runs = state.runs[: int(state.meta[L.M_RUN_TOP])]
-    return runs[
-        (runs[:, L.R_NODES] > 0) & (runs[:, L.R_STATE] == L.RUN_ON) & (runs[:, L.R_PLANNED] < runs[:, L.R_WALL])
-    ]
+    on = (runs[:, L.R_NODES] > 0) & (runs[:, L.R_STATE] == L.RUN_ON)
+    expected: Ints = runs[on & (runs[:, L.R_PLANNED] < runs[:, L.R_WALL])]
+    return expected
 
 
 def slots_of(state: State, rows: NDArray[np.void]) -> Ints:
