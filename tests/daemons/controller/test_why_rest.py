@@ -55,8 +55,7 @@ def test_a_walltime_and_a_node_count_are_told(hal_home: Path) -> None:
     async def body(hal: Running) -> None:
         agents = [await hal.agent(name, cpu_milli=2_000) for name in ("n1", "n2", "n3")]
         await hal.submit({**SLEEP, "request": {"cpu": 2}, "walltime": "1h"})
-        while not any(agent.running for agent in agents):
-            await hal.runtime.sleep(1)
+        await hal.until(lambda: any(agent.running for agent in agents))
         gang, long = await hal.submit(
             {**SLEEP, "request": {"cpu": 2}, "nodes": 3, "walltime": "1h"},
             {**SLEEP, "request": {"cpu": 2}, "walltime": "9h"},
@@ -70,7 +69,6 @@ def test_a_walltime_and_a_node_count_are_told(hal_home: Path) -> None:
         assert (why["reason"], why["position"], change["field"]) == ("priority", 1, "walltime")
         answer = await hal.http.patch(f"/v1/jobs/{long}", json={"walltime": change["value"]})
         assert answer.status_code == 200, answer.text
-        while sum(len(agent.running) for agent in agents) < 2:
-            await hal.runtime.sleep(1)
+        await hal.until(lambda: sum(len(agent.running) for agent in agents) == 2)
 
     on_controller(hal_home, body)
