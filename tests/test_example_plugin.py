@@ -18,7 +18,7 @@ from tests.daemons.controller.running import Running, on_controller
 from tests.e2e.conftest import DEADLINE_S, LiveHal, new_home
 
 EXAMPLE: Final = Path(__file__).resolve().parent.parent / "examples" / "plugin"
-NAMES: Final = ("acme-projects", "acme-spare-gpus", "acme-spread", "acme-wide-first")
+NAMES: Final = ("acme-near-the-end", "acme-projects", "acme-spare-gpus", "acme-spread", "acme-wide-first")
 LIMIT_S: Final = 110.0
 
 
@@ -58,7 +58,7 @@ def test_it_passes_its_own_tests(package: Path, site: Path) -> None:
 
 
 def test_the_command_finds_its_policies_by_their_entry_points(package: Path, site: Path) -> None:
-    """All four conform."""
+    """All of them conform."""
     told = ran("-m", "hal.conformance", *NAMES, at=package, site=site)
     assert [line.partition(":")[0] for line in told.splitlines()] == list(NAMES)
 
@@ -66,7 +66,7 @@ def test_the_command_finds_its_policies_by_their_entry_points(package: Path, sit
 def test_a_controller_with_it_decides_by_it(site: Path, monkeypatch: pytest.MonkeyPatch, hal_home: Path) -> None:
     """Its rule fills in a project and refuses; its filter keeps a job off the GPU node, which joined first."""
     monkeypatch.syspath_prepend(site)
-    assert set(load_policies()) == {"wide-first", "spare-gpus", "spread", "projects"}
+    assert set(load_policies()) == {"wide-first", "spare-gpus", "spread", "near-the-end", "projects"}
 
     async def body(hal: Running) -> None:
         await hal.agent("big", cpu_milli=64_000, gpu_milli=8_000)
@@ -84,6 +84,34 @@ def test_a_controller_with_it_decides_by_it(site: Path, monkeypatch: pytest.Monk
         assert (await hal.ended(good))["state"] == "succeeded"
 
     on_controller(hal_home, body, read_config((EXAMPLE / "hal.toml").read_text()))
+
+
+def test_a_controller_with_it_spares_what_is_about_to_end(
+    site: Path, monkeypatch: pytest.MonkeyPatch, hal_home: Path
+) -> None:
+    """HAL itself would take back the job that started last; that one ends in five minutes, so the other one leaves."""
+    monkeypatch.syspath_prepend(site)
+    load_policies()
+    text = (EXAMPLE / "hal.toml").read_text()
+    text += '[qos.low]\npreempt_mode = "requeue"\n[qos.urgent]\npriority = 10\npreempts = ["low"]\n'
+
+    async def body(hal: Running) -> None:
+        agent = await hal.agent("n1", cpu_milli=2_000)
+        low = {"command": ["sleep"], "qos": "low", "request": {"cpu": 1}}
+        (long,) = await hal.submit(low)
+        await agent.until(lambda agent: len(agent.running) == 1)
+        (short,) = await hal.submit({**low, "walltime": "5m"})
+        await agent.until(lambda agent: len(agent.running) == 2)
+        (urgent,) = await hal.submit({"command": ["exit", "0"], "qos": "urgent", "request": {"cpu": 1}})
+        assert (await hal.ended(urgent))["state"] == "succeeded"
+        tries = {
+            job: [attempt["state"] for attempt in (await hal.http.get(f"/v1/jobs/{job}/tasks/0")).json()["attempts"]]
+            for job in (long, short)
+        }
+        assert tries[long][0] == "preempted"
+        assert tries[short] == ["running"]
+
+    on_controller(hal_home, body, read_config(text))
 
 
 def test_a_log_is_simulated_by_it(site: Path, tmp_path: Path) -> None:

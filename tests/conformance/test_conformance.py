@@ -53,6 +53,10 @@ def mask(answer: Answer) -> Policy:
     return Policy("filter/1", mask=answer)
 
 
+def preempt(answer: Answer) -> Policy:
+    return Policy("preempt/1", price=answer)
+
+
 def admit(answer: Answer) -> Policy:
     return Policy("admit/1", check=answer)
 
@@ -74,6 +78,8 @@ def emptiest(asked: Any, view: Any) -> Any:
         score(lambda asked, view: np.ones(view.rows, np.float32)),
         score(emptiest, reads_free=True),
         mask(lambda asked, view: view.capacity[2] > 0),
+        preempt(lambda runs, now_ms: np.where(runs.account == "physics", np.inf, runs.wasted)),
+        preempt(lambda runs, now_ms: (now_ms - runs.start_ms) * runs.nodes * runs.amounts[0]),
         admit(lambda spec: spec),
         admit(lambda spec: replace(spec, account="physics")),
         admit(lambda spec: refusal("closed for the holidays")),
@@ -121,6 +127,13 @@ def test_a_policy_that_keeps_its_contract_passes(policy: Policy) -> None:
         (mask(lambda asked, view: np.arange(view.rows) > 0), r"gave row \d+ (True|False), and (True|False) when asked"),
         (mask(lambda asked, view: view.free[0] > 1_000), "when other amounts were free: a filter is asked once"),
         (mask(lambda asked, view: np.full(view.rows, next(turn) % 2 == 0)), "asked twice"),
+        (preempt(lambda runs, now_ms: runs.wasted[1:]), r"price\(\), case 0|shape \(0,\); \(1,\) is needed"),
+        (preempt(lambda runs, now_ms: runs.account), "dtype <U[0-9]+; numbers"),
+        (preempt(lambda runs, now_ms: runs.wasted * np.nan), r"at place \d+ the price nan; 0 or more"),
+        (preempt(lambda runs, now_ms: runs.start_ms - now_ms), r"the price -\d+; 0 or more is needed"),
+        (preempt(lambda runs, now_ms: runs.wasted / max(runs.nodes.sum(), 1)), r"the attempt at place \d+ .*must not"),
+        (preempt(lambda runs, now_ms: runs.wasted + next(turn)), "asked twice about the same"),
+        (Policy("preempt/1"), r"preempt/1 needs a method price\(\)"),
         (admit(lambda spec: None), "gave NoneType; a JobSpec or a Verdict is needed"),
         (admit(lambda spec: replace(spec, user="root")), "changed the user from 'alice' to 'root'"),
         (admit(lambda spec: replace(spec, nodes=0)), "not well formed: nodes"),

@@ -6,10 +6,11 @@ import pytest
 from acme_policies.admit import Projects
 from acme_policies.filter import SpareGpus
 from acme_policies.order import WideFirst
+from acme_policies.preempt import NearTheEnd
 from acme_policies.score import Spread
 from hal.conformance import check
 from hal.core.engine.config import EngineConfig
-from hal.core.interfaces import Labels, NodeView, Request
+from hal.core.interfaces import Labels, NodeView, Request, RunView
 from hal.core.model import Verdict, spec_from_plain
 from hal.daemons.controller.plugins import load_policies
 from hal.daemons.twin.machine import Machine
@@ -31,7 +32,7 @@ def asks(cpu: int, gpu: int = 0) -> Request:
     return Request(amounts=np.array([cpu, gpu]), wanted=(0, 1) if gpu else (0,))
 
 
-@pytest.mark.parametrize("policy", [WideFirst, SpareGpus, Spread, Projects])
+@pytest.mark.parametrize("policy", [WideFirst, SpareGpus, Spread, NearTheEnd, Projects])
 def test_it_conforms(policy: type) -> None:
     """HAL's own contract: shapes, ranges, the same answer for the same question."""
     check(policy())
@@ -46,6 +47,19 @@ def test_a_job_without_gpus_stays_off_gpu_nodes() -> None:
 def test_the_emptier_node_is_better() -> None:
     """4 of 8 free is 0.5, 1 of 8 is 0.125."""
     assert Spread().score(asks(1), NODES).tolist() == [0.5, 0.125]
+
+
+def test_what_is_about_to_end_is_never_taken_back() -> None:
+    """At 1,000 s: job 1 has run half of 2,000 s; job 2 ends in 600 s, still too late; job 3 ends in 599 s."""
+    count, second = np.ones(3, np.int64), 1_000
+    texts, limits = np.array(["", "", ""]), np.array([2_000, 1_600, 1_599]) * second
+    view = RunView(
+        job=np.array([1, 2, 3]), task=0 * count, attempt=count, queue=texts, account=texts, user=texts, qos=texts,
+        priority=0 * count, submit_ms=0 * count, start_ms=0 * count, walltime_ms=limits, end_ms=limits,
+        taken=0 * count, wasted=np.array([100.0, 100.0, 100.0]),
+        nodes=count, resources=("cpu",), amounts=np.array([[4_000, 4_000, 4_000]]),
+    )  # fmt: skip
+    assert NearTheEnd().price(view, 1_000 * second).tolist() == [150.0, 162.5, np.inf]
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from hal.conformance.choosing import INTERFACES, check
 from hal.conformance.inputs import CASES
 from hal.conformance.ordering import check_order
 from hal.conformance.placing import check_filter, check_score
+from hal.conformance.taking import check_preempt
 
 __all__ = [
     "CASES",
@@ -20,5 +21,6 @@ __all__ = [
     "check_admit",
     "check_filter",
     "check_order",
+    "check_preempt",
     "check_score",
 ]

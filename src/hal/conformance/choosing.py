@@ -9,7 +9,8 @@ from hal.conformance.admitting import check_admit
 from hal.conformance.answers import NonConformance
 from hal.conformance.ordering import check_order
 from hal.conformance.placing import check_filter, check_score
-from hal.core.interfaces import admit, order, score
+from hal.conformance.taking import check_preempt
+from hal.core.interfaces import admit, order, preempt, score
 from hal.core.interfaces import filter as filter_interface
 from hal.core.interfaces.policy import PolicyInfo
 
@@ -17,6 +18,7 @@ _CHECKS: Final[dict[str, Callable[..., None]]] = {
     order.INTERFACE: check_order,
     score.INTERFACE: check_score,
     filter_interface.INTERFACE: check_filter,
+    preempt.INTERFACE: check_preempt,
     admit.INTERFACE: check_admit,
 }
 INTERFACES: Final = tuple(_CHECKS)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hal.core.interfaces.labels import Labels
-from hal.core.interfaces.policy import BucketView, JobView, NodeView, Owner, Request
+from hal.core.interfaces.policy import BucketView, JobView, NodeView, Owner, Request, RunView
 from hal.core.kernels.layout import INF
 from hal.core.model import JobSpec, spec_from_plain
 from hal.core.model.job import MAX_PRIORITY
@@ -25,7 +25,7 @@ OWNERS: Final = 200
 _CAPACITIES: Final = ((1_000, 64_000, 256_000), (1 << 30, 64 << 30, 1 << 40), (0, 0, 4_000, 8_000))
 _SMALL: Final = (0, 1, 2)
 """Lengths that come first."""
-_NOW_MS: Final = 1_700_000_000_000
+NOW_MS: Final = 1_700_000_000_000
 
 Ints = NDArray[np.int64]
 
@@ -54,7 +54,7 @@ def some_of(count: int, chance: np.random.Generator) -> Ints:
 
 def jobs(count: int, chance: np.random.Generator) -> JobView:
     """Waiting jobs: of any priority, some without a limit, some not yet eligible."""
-    submit = _NOW_MS - chance.integers(0, 1 << 32, count)
+    submit = NOW_MS - chance.integers(0, 1 << 32, count)
     wall = chance.integers(1, 1 << 33, count)
     wall[chance.random(count) < 0.2] = INF
     eligible = submit + chance.integers(0, 1 << 20, count)
@@ -84,6 +84,44 @@ def buckets(count: int, chance: np.random.Generator) -> BucketView:
 def buckets_at(view: BucketView, chosen: Ints) -> BucketView:
     """Only these buckets, in this order."""
     return BucketView(**{name: read_only(getattr(view, name)[chosen]) for name in BucketView.__struct_fields__})
+
+
+def runs(count: int, chance: np.random.Generator) -> RunView:
+    """Attempts that run at NOW_MS: some without an account, QOS or limit, some that began this instant."""
+    start = NOW_MS - chance.integers(0, 1 << 30, count)
+    start[chance.random(count) < 0.1] = NOW_MS
+    wall = chance.integers(1, 1 << 33, count)
+    wall[chance.random(count) < 0.2] = INF
+    attempt = chance.integers(1, 5, count)
+    columns: dict[str, NDArray[Any]] = {
+        "job": chance.permutation(10 * count)[:count].astype(np.int64) + 1,
+        "task": chance.integers(0, 100, count),
+        "attempt": attempt,
+        "queue": chance.choice(("default", "gpu", "short"), count),
+        "account": chance.choice(("", "physics", "biology"), count),
+        "user": chance.choice(("alice", "bob"), count),
+        "qos": chance.choice(("", "low", "urgent"), count),
+        "priority": chance.integers(-MAX_PRIORITY, MAX_PRIORITY, count, endpoint=True),
+        "submit_ms": start - chance.integers(0, 1 << 30, count),
+        "start_ms": start,
+        "walltime_ms": wall,
+        "end_ms": np.minimum(start + wall, INF),
+        "taken": attempt - 1,
+        "wasted": (NOW_MS - start) / 1_000 * chance.random(count),
+        "nodes": chance.integers(1, 65, count),
+        "amounts": np.stack([chance.choice(np.array(of, np.int64), count) for of in _CAPACITIES]),
+    }
+    return RunView(**{name: read_only(column) for name, column in columns.items()}, resources=RESOURCES)
+
+
+def runs_at(view: RunView, chosen: Ints) -> RunView:
+    """Only these attempts, in this order."""
+    columns = {name: getattr(view, name) for name in RunView.__struct_fields__ if name not in ("amounts", "resources")}
+    return RunView(
+        **{name: read_only(column[chosen]) for name, column in columns.items()},
+        amounts=read_only(view.amounts[:, chosen]),
+        resources=view.resources,
+    )
 
 
 class Somebody(msgspec.Struct, frozen=True):
@@ -188,8 +226,8 @@ def specs(seed: int) -> Iterator[JobSpec]:
             "labels": {"project": "mars"},
             "constraints": ["gpu=a100"],
             "dependencies": ["afterok:12"],
-            "begin_at_ms": _NOW_MS,
-            "deadline_ms": 2 * _NOW_MS,
+            "begin_at_ms": NOW_MS,
+            "deadline_ms": 2 * NOW_MS,
             "hold": True,
             "workdir": "/scratch",
             "retries": 3,

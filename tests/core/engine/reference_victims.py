@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import combinations
+from math import inf
 
 Amounts = dict[str, int]
 
@@ -44,6 +45,8 @@ class Scene:
     takes: set[str]
     min_run_ms: int
     going: set[int] = field(default_factory=set)
+    prices: dict[int, float] | None = None
+    """By job, what a plugin says instead of `lost`."""
 
     def candidates(self) -> list[Running]:
         """Whom the waiting gang may take."""
@@ -52,7 +55,8 @@ class Scene:
     def may_go(self, run: Running) -> bool:
         """Its QOS may be taken from, it is not protected by its youth, it does not leave by itself in its grace."""
         protected = run.attempt > 1 and self.now_ms < run.start_ms + (self.min_run_ms << (run.attempt - 2))
-        return run.quality in self.takes and run.mode != "off" and not protected and not self.leaves(run)
+        never = self.prices is not None and self.prices[run.job] == inf
+        return run.quality in self.takes and run.mode != "off" and not (protected or never or self.leaves(run))
 
     def leaves(self, run: Running) -> bool:
         """It ends by itself within the time that it would be given."""
@@ -64,8 +68,10 @@ class Scene:
         """How long it may take to leave."""
         return 0 if run.mode == "suspend" else run.grace_ms
 
-    def lost(self, run: Running) -> int:
+    def lost(self, run: Running) -> float:
         """Time times what it holds, in thousandths of the largest node."""
+        if self.prices is not None:
+            return self.prices[run.job]
         if run.mode == "suspend":
             return 0
         elapsed = max(self.now_ms - run.start_ms, 0)

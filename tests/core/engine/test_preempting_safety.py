@@ -5,15 +5,18 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from hal.core.engine import State
 from hal.core.engine.classes import ClassSpec, OwnerSpec
 from hal.core.engine.config import Backfill, EngineConfig
 from hal.core.engine.events import END, INF, AttemptsEnded, JobsSubmitted, NodeSpec, submit_rows
 from hal.core.engine.invariants import check_invariants
+from hal.core.engine.policies import LEAST_LOST, register
 from hal.core.engine.qos import LAST_GRACE_MS
 from hal.core.engine.scheduler import Scheduler
 from hal.core.engine.views import rows_of_run, running
+from hal.core.interfaces import PolicyInfo, RunView
 from hal.core.model import Duration
 from hal.core.model.policy import Policy, PreemptMode, Qos
 from tests.core.engine.clusters import Starts, engine, places
@@ -44,8 +47,26 @@ WORK = st.lists(
 )
 
 
-def prepare(nodes: list[Amounts], work: Work, backfill: Backfill) -> tuple[State, Starts, Scheduler, int]:
-    config = EngineConfig(policy=Policy(qos=QOS), min_run_ms=MIN_RUN_MS, backfill=backfill, preempt_every_ms=1)
+class Listed:
+    """Prices by job, as a test lists them."""
+
+    info = PolicyInfo("test-listed", "preempt/1")
+    prices: tuple[float, ...] = ()
+
+    def price(self, runs: RunView, now_ms: int) -> NDArray[np.float64]:
+        return np.array(self.prices)[runs.job - 1]
+
+
+LISTED = Listed()
+register(LISTED)
+
+
+def prepare(
+    nodes: list[Amounts], work: Work, backfill: Backfill, preempt: str = LEAST_LOST
+) -> tuple[State, Starts, Scheduler, int]:
+    config = EngineConfig(
+        policy=Policy(qos=QOS), min_run_ms=MIN_RUN_MS, backfill=backfill, preempt_every_ms=1, preempt=preempt
+    )
     state, sink, scheduler = engine(config, *(NodeSpec(f"n{number}", amounts) for number, amounts in enumerate(nodes)))
     now = 0
     for number, (quality, cpu, memory, gang, later, limit, attempt) in enumerate(work):
@@ -83,16 +104,21 @@ def scene_of(state: State, work: Work, nodes: list[Amounts], now: int, request: 
 @given(
     nodes=NODES, work=WORK, cpu=st.integers(1, 5), memory=st.integers(0, 4), gang=st.integers(1, 3),
     pause=st.integers(0, 120), backfill=st.sampled_from([Backfill.EASY, Backfill.CONSERVATIVE, Backfill.NONE]),
+    prices=st.none() | st.lists(st.sampled_from([0.0, 1.0, 2.5, 3.0, 7.0, np.inf]), min_size=7, max_size=7),
 )  # fmt: skip
 def test_safety_victims_are_lawful_needed_and_found_where_there_are_any(
-    nodes: list[Amounts], work: Work, cpu: int, memory: int, gang: int, pause: int, backfill: Backfill
-) -> None:
-    """Against every set of victims that there is. What is freed then goes to whom it was freed for."""
-    state, sink, scheduler, now = prepare(nodes, work, backfill)
+    nodes: list[Amounts], work: Work, cpu: int, memory: int, gang: int, pause: int, backfill: Backfill,
+    prices: list[float] | None,
+) -> None:  # fmt: skip
+    """Against every set of victims that there is, by HAL's own prices and a plugin's. What is freed then goes to whom
+    it was freed for."""
+    LISTED.prices = tuple(prices or ())
+    state, sink, scheduler, now = prepare(nodes, work, backfill, LEAST_LOST if prices is None else "test-listed")
     now += pause
     scheduler.run(now)
     request = {"cpu": cpu, "memory": memory}
     scene = scene_of(state, work, nodes, now, request, gang)
+    scene.prices = None if prices is None else {number + 1: price for number, price in enumerate(prices)}
     sink.plans.clear()
     rows = submit_rows(1)
     rows["job"], rows["submit_ms"], rows["priority"], rows["walltime_ms"] = 100, now, 100, 50

@@ -53,6 +53,9 @@ class NotTheFirstRow:
 class FromTheFuture:
     info = PolicyInfo(name="future", interface="score/9")
 
+class PricedTomorrow:
+    info = PolicyInfo(name="priced", interface="preempt/2")
+
 class Hides:
     info = PolicyInfo(name="best-fit", interface="score/1")
 
@@ -111,6 +114,7 @@ def test_an_installed_policy_is_loaded_and_obeyed(install: Install) -> None:
     ("entry", "says"),
     [
         ("acme_bad:FromTheFuture", r"'score/9'; this engine has .*score/1"),
+        ("acme_bad:PricedTomorrow", r"written for interface 'preempt/2'; this engine has .*preempt/1"),
         ("acme_bad:NoMethod", r"has no check\(\)"),
         ("acme_bad:Unsaid", "is a PolicyInfo, not 'score/1'"),
         ("acme_bad:Hides", "another name"),
@@ -132,6 +136,18 @@ def test_two_policies_of_one_name_stop_the_start(install: Install) -> None:
     install("acme_two", "a = acme_two:LastRow\nb = acme_two:Twice")
     with pytest.raises(SpecError, match=r"'b' .*acme_two:Twice.*'a' .*acme_two:LastRow.* both called 'last-row'"):
         load_policies()
+
+
+def test_a_price_that_is_not_there_stops_the_start(hal_home: Path) -> None:
+    """The error names the setting and what there is."""
+
+    async def body(hal: Running) -> None:
+        raise AssertionError("it started")
+
+    with pytest.raises(
+        EngineError, match=r"\[engine\] preempt: no policy 'acme' for preempt/1: known are .*least-lost"
+    ):
+        on_controller(hal_home, body, read_config('[engine]\npreempt = "acme"'))
 
 
 def test_a_rule_for_submissions_that_is_not_there_stops_the_start(hal_home: Path) -> None:

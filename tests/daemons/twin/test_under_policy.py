@@ -6,9 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from hal.core.engine.classes import ClassSpec, OwnerSpec
 from hal.core.engine.config import Backfill, EngineConfig
+from hal.core.engine.policies import register
+from hal.core.interfaces import PolicyInfo, RunView
 from hal.core.model import InternalError
 from hal.core.model.policy import Account, Booking, Limit, Policy, PreemptMode, Qos, Queue
 from hal.core.model.resources import Resources
@@ -191,6 +194,35 @@ def test_what_is_taken_back_runs_in_legs(
     assert a.core_hours * 3600 == pytest.approx(4 * sum(end - begin for begin, end in low))
     assert b.mean_wait_s == urgent[0] - 100
     assert a.mean_wait_s == low[-1][1] - (105 if mode is PreemptMode.CANCEL else 1_000)
+
+
+class OldestFirst:
+    """Whoever has run longest leaves."""
+
+    info = PolicyInfo("test-oldest-first", "preempt/1")
+
+    def price(self, runs: RunView, now_ms: int) -> NDArray[np.float64]:
+        return 1e6 / (1.0 + now_ms - runs.start_ms)
+
+
+@pytest.mark.parametrize(("preempt", "leaves"), [("least-lost", 1), ("test-oldest-first", 0)])
+def test_a_plugin_says_who_is_taken_back(preempt: str, leaves: int) -> None:
+    """Two long jobs fill the machine, the second since second 50; an urgent one comes at second 100."""
+    register(OldestFirst())
+    policy = Policy(
+        queues={"low": Queue(name="low", default_qos="low"), "urgent": Queue(name="urgent", default_qos="urgent")},
+        qos={
+            "low": Qos(name="low", preempt_mode=PreemptMode.REQUEUE, grace=Duration(5_000)),
+            "urgent": Qos(name="urgent", priority=10, preempts=("low",)),
+        },
+    )
+    number = np.arange(3)
+    run_s = np.array([1_000, 1_000, 20])
+    log = Workload(number, np.array([0, 50, 100]), run_s, run_s, np.array([2, 2, 2]), number, {})
+    people = Population(("low", "urgent"), ("a",), ("u",), np.array([0, 0, 1]), 0 * number, 0 * number)
+    under = Site(label="site", engine=EngineConfig(order="priority", policy=policy, preempt=preempt))
+    run = replay_under(log, Machine.pool(4), people, under, check=True)
+    assert run.held.end_s[(run.held.job == leaves) & (run.held.begin_s < 100)].tolist() == [105]
 
 
 @settings(max_examples=40)

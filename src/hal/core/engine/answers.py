@@ -16,13 +16,16 @@ from numpy.typing import NDArray
 from hal.core.engine.errors import EngineError
 from hal.core.interfaces.filter import Filter
 from hal.core.interfaces.order import Order
-from hal.core.interfaces.policy import BucketView, ClusterView, JobView, NodeView, Request
+from hal.core.interfaces.policy import BucketView, ClusterView, JobView, NodeView, Request, RunView
+from hal.core.interfaces.preempt import Preempt
 from hal.core.interfaces.score import Score
-from hal.core.kernels.layout import INF
+from hal.core.kernels.layout import INF, PRICE_NEVER, PRICE_ONE
 
-V = TypeVar("V", JobView, BucketView, NodeView, Request)
+V = TypeVar("V", JobView, BucketView, NodeView, Request, RunView)
 
 _SCORE_ONE: Final = 1_000_000
+DEAREST: Final = 10**9
+"""Prices above it count as this much."""
 
 
 def keys_of(order: Order, jobs: JobView, view: ClusterView) -> NDArray[np.int64]:
@@ -56,6 +59,24 @@ def mask_of(policy: Filter, request: Request, view: NodeView) -> NDArray[np.bool
     of = f"filter {policy.info.name!r}"
     said = _said(of, "mask", lambda: policy.mask(_read_only(request), _read_only(view)))
     return _column(said, view.rows, of, "mask", "b")
+
+
+def prices_of(policy: Preempt, runs: RunView, now_ms: int) -> NDArray[np.int64]:
+    """What each attempt costs, in units of 1e-6, PRICE_NEVER where it is never taken.
+
+    Raises EngineError unless each attempt has a number of 0 or more, or inf.
+    """
+    of = f"preempt {policy.info.name!r}"
+    said = _said(of, "price", lambda: policy.price(_read_only(runs), now_ms))
+    answer = _column(said, runs.job.shape[0], of, "price", "iuf").astype(np.float64)
+    wrong = ~(answer >= 0.0)  # NaN is not
+    if wrong.any():
+        at = int(np.flatnonzero(wrong)[0])
+        raise EngineError(
+            f"{of}: price() gave {answer[at]} for job {runs.job[at]}: a price is 0 or more, inf where it is never taken"
+        )
+    units = np.rint(np.minimum(answer, DEAREST) * PRICE_ONE).astype(np.int64)
+    return np.where(np.isinf(answer), PRICE_NEVER, units)
 
 
 def _said(policy: str, method: str, ask: Callable[[], object]) -> object:

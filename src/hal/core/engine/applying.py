@@ -456,7 +456,7 @@ def _bookings_changed(state: State, event: BookingsChanged) -> None:
 
 
 def _config_changed(state: State, event: ConfigChanged) -> None:
-    order, _score, filters = state.policies_of(event.config)
+    order, _score, _preempt, filters = state.policies_of(event.config)
     check_qos(event.config.policy)
     slots, live, keys, keys_of_runs = _all_keys(state, order)
     if state.meta[L.M_CLAIMS]:

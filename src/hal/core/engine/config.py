@@ -35,6 +35,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     policy: queues, shares, limits; None: every queue is alike and nothing is limited.
     order: "priority" (the policy's points and disciplines), or a registered Order ("fcfs", "sjf").
     placement: "first-fit", "best-fit" or a registered Score.
+    preempt: whose running work is taken back first: "least-lost" or a registered Preempt.
     filters: registered Filters, all of which must admit a row.
     parking: False looks at every bucket in every pass; starts the same jobs (a tested property), only slower.
     slice_work: row checks and candidates that one cycle may spend before it hands back a cursor.
@@ -52,6 +53,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     order: str = "fcfs"
     placement: str = "first-fit"
     backfill: Backfill = Backfill.EASY
+    preempt: str = "least-lost"
     filters: tuple[str, ...] = ()
     parking: bool = True
     slice_work: int = 1 << 40

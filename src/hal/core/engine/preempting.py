@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 import numpy as np
 
+from hal.core.engine.answers import prices_of
 from hal.core.engine.plan import (
     NO_MOVES,
     NO_PROMISED,
@@ -26,6 +27,7 @@ from hal.core.engine.plan import (
     StartRows,
 )
 from hal.core.engine.state import State
+from hal.core.engine.views import run_view
 from hal.core.kernels import layout as L
 from hal.core.kernels.victims import FOUND, UNFINISHED
 
@@ -95,6 +97,8 @@ def _search(state: State, now_ms: int, cursor: Cursor, budget: int) -> Plan:
         place, restarts = 0, restarts + 1
     if place == 0:
         seen = state.version
+        if state.preempt is not None:
+            _ask_prices(state, now_ms)
     if restarts > MAX_RESTARTS:
         budget = UNCUT
     victims = np.zeros((2, max(int(state.meta[L.M_RUN_TOP]), 1)), np.int64)
@@ -117,6 +121,16 @@ def _search(state: State, now_ms: int, cursor: Cursor, budget: int) -> Plan:
         L.OP_SEARCHED, cursor.job, cursor.task, NO_JOB, youth_ms
     )  # fmt: skip
     return _plan(state, now_ms, goes_on, work, moves=moves)
+
+
+def _ask_prices(state: State, now_ms: int) -> None:
+    """Ask a preempt plugin, once a search, about all that some QOS lets be taken back."""
+    assert state.preempt is not None
+    runs = state.runs[: int(state.meta[L.M_RUN_TOP])]
+    qos = state.owner_table[state.buckets[runs[:, L.R_BUCKET], L.B_OWNER], L.O_QOS]
+    may_go = (runs[:, L.R_NODES] > 0) & (runs[:, L.R_STATE] == L.RUN_ON) & (state.qos[qos, L.K_MODE] != L.MODE_OFF)
+    slots = np.flatnonzero(may_go)
+    state.runs[slots, L.R_PRICE] = prices_of(state.preempt, run_view(state, slots, now_ms), now_ms)
 
 
 def _moves(

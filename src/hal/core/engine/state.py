@@ -21,12 +21,21 @@ from hal.core.engine.errors import EngineError
 from hal.core.engine.events import ADOPT, END, SUBMIT
 from hal.core.engine.licences import LicenceName, check_licences, room_for_events, set_totals, want_licences
 from hal.core.engine.plan import START, VERDICT
-from hal.core.engine.policies import ORDER_KERNELS, PLACEMENT_KERNELS, filter_named, order_named, score_named
+from hal.core.engine.policies import (
+    ORDER_KERNELS,
+    PLACEMENT_KERNELS,
+    PREEMPT_KERNELS,
+    filter_named,
+    order_named,
+    preempt_named,
+    score_named,
+)
 from hal.core.engine.predictions import Predictions
 from hal.core.engine.qos import set_qos
 from hal.core.engine.timelines import Timelines
 from hal.core.interfaces.filter import Filter
 from hal.core.interfaces.order import Order
+from hal.core.interfaces.preempt import Preempt
 from hal.core.interfaces.score import Score
 from hal.core.kernels import claims, conservative, easy, pending, running, victims
 from hal.core.kernels import layout as L
@@ -185,6 +194,7 @@ class State:
         self.picks: Table = np.zeros((5, L.MAX_CANDIDATES), np.int64)
         self.order: Order | None = None
         self.score: Score | None = None
+        self.preempt: Preempt | None = None
         self.filters: list[Filter] = []
         self.scored_shapes: list[int] = []
         self.scored_at = -1
@@ -256,17 +266,19 @@ class State:
 
     # --- policy ----------------------------------------------------------------------------------------------------
 
-    def policies_of(self, config: EngineConfig) -> tuple[Order | None, Score | None, list[Filter]]:
+    def policies_of(self, config: EngineConfig) -> tuple[Order | None, Score | None, Preempt | None, list[Filter]]:
         """The plugins that a configuration names; changes nothing. Raises EngineError for an unknown policy name."""
         return (
             None if config.order in ORDER_KERNELS else order_named(config.order),
             None if config.placement in PLACEMENT_KERNELS else score_named(config.placement),
+            None if config.preempt in PREEMPT_KERNELS else preempt_named(config.preempt),
             [filter_named(name) for name in config.filters],
         )
 
     def use_config(self, config: EngineConfig) -> None:
         """Set the policy scalars (part of `apply(ConfigChanged)`). Raises EngineError for an unknown policy name."""
-        self.order, self.score, self.filters = self.policies_of(config)
+        self.order, self.score, self.preempt, self.filters = self.policies_of(config)
+        self.meta[L.M_PRICED] = int(self.preempt is not None)
         self.config = config
         self.meta[L.M_ORDER] = ORDER_KERNELS.get(config.order, L.ORDER_PLUGIN)
         self.meta[L.M_PLACEMENT] = PLACEMENT_KERNELS.get(config.placement, L.PLACE_PLUGIN)

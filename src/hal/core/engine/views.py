@@ -16,8 +16,9 @@ from hal.core.engine.classes import ClassSpec, OwnerSpec
 from hal.core.engine.plan import RESERVATION
 from hal.core.engine.state import State
 from hal.core.interfaces.labels import Labels
-from hal.core.interfaces.policy import BucketView, JobView, NodeView, Request
+from hal.core.interfaces.policy import BucketView, JobView, NodeView, Request, RunView
 from hal.core.kernels import layout as L
+from hal.core.kernels.victims import MOST_ELAPSED_MS, MOST_LOST, WEIGHT_OF_A_ROW
 
 PENDING: Final = np.dtype(
     [
@@ -96,6 +97,49 @@ def bucket_view(state: State, buckets: NDArray[np.int64]) -> BucketView:
     return BucketView(
         class_id=table[:, L.B_CLASS].copy(), owner_id=table[:, L.B_OWNER].copy(), waiting=table[:, L.B_COUNT].copy()
     )
+
+
+def run_view(state: State, slots: NDArray[np.int64], now_ms: int) -> RunView:
+    """Running attempts as a preempt plugin sees them."""
+    table = state.runs[slots]
+    buckets = state.buckets[table[:, L.R_BUCKET]]
+    owner_ids, classes = buckets[:, L.B_OWNER], state.classes[buckets[:, L.B_CLASS]]
+    seen, which = np.unique(owner_ids, return_inverse=True)
+    owners = [state.owners[owner] for owner in seen.tolist()]
+    return RunView(
+        job=table[:, L.R_JOB],
+        task=table[:, L.R_TASK],
+        attempt=table[:, L.R_ATTEMPT],
+        queue=np.array([owner.queue for owner in owners], np.str_)[which],
+        account=np.array([owner.account for owner in owners], np.str_)[which],
+        user=np.array([owner.user for owner in owners], np.str_)[which],
+        qos=np.array([owner.qos for owner in owners], np.str_)[which],
+        priority=table[:, L.R_PRIORITY],
+        submit_ms=table[:, L.R_SUBMIT],
+        start_ms=table[:, L.R_START],
+        walltime_ms=table[:, L.R_WALL],
+        end_ms=table[:, L.R_END],
+        taken=table[:, L.R_ATTEMPT] - 1 + table[:, L.R_TAKEN],
+        wasted=_wasted(state, table, state.owner_table[owner_ids, L.O_QOS], classes[:, L.C_SHAPE], now_ms),
+        nodes=table[:, L.R_NODES],
+        resources=tuple(state.resources),
+        amounts=state.request[: len(state.resources), classes[:, L.C_SHAPE]],
+    )
+
+
+def _wasted(
+    state: State, runs: NDArray[np.int64], qos: NDArray[np.int64], shapes: NDArray[np.int64], now_ms: int
+) -> NDArray[np.float64]:
+    """What `victims.lost` says of each, in seconds of the whole of the largest node; in columns."""
+    largest = np.maximum(state.capacity[: len(state.row_names)].max(axis=0, initial=0), 1)[: len(state.resources), None]
+    shares = state.request[: len(state.resources)][:, shapes] * WEIGHT_OF_A_ROW // largest
+    weights = np.clip(shares.max(axis=0, initial=1), 1, WEIGHT_OF_A_ROW)
+    elapsed = np.maximum(now_ms - runs[:, L.R_START], 0)
+    mode = state.qos[qos, L.K_MODE]
+    elapsed = np.where(mode == L.MODE_CHECKPOINT, np.minimum(elapsed, state.qos[qos, L.K_GRACE]), elapsed)
+    elapsed = np.where(mode == L.MODE_SUSPEND, 0, np.minimum(elapsed, MOST_ELAPSED_MS))
+    lost: NDArray[np.float64] = np.minimum(elapsed * weights * runs[:, L.R_NODES], MOST_LOST) / L.PRICE_ONE
+    return lost
 
 
 class Cluster:

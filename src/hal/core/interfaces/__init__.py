@@ -4,7 +4,8 @@ from hal.core.interfaces.admit import Admit, refusal
 from hal.core.interfaces.filter import Filter
 from hal.core.interfaces.labels import Labels
 from hal.core.interfaces.order import Order
-from hal.core.interfaces.policy import BucketView, ClusterView, JobView, NodeView, PolicyInfo, Request
+from hal.core.interfaces.policy import BucketView, ClusterView, JobView, NodeView, PolicyInfo, Request, RunView
+from hal.core.interfaces.preempt import Preempt
 from hal.core.interfaces.score import Score
 
 __all__ = [
@@ -17,7 +18,9 @@ __all__ = [
     "NodeView",
     "Order",
     "PolicyInfo",
+    "Preempt",
     "Request",
+    "RunView",
     "Score",
     "refusal",
 ]

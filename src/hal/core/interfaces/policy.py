@@ -42,6 +42,33 @@ class JobView(msgspec.Struct, frozen=True):
     owner_id: NDArray[np.int64]
 
 
+class RunView(msgspec.Struct, frozen=True):
+    """Running attempts as read-only columns of equal length A (int64; times in ms, INF = never).
+
+    queue, account, user, qos: texts, "" = none. taken: how often its task was taken back or tried before. wasted: what
+    is lost if it is taken back now, in seconds of the whole of the largest node (float64). nodes: on how many it runs,
+    with `amounts[r]` of resource r on each, shape (A,), base units. end_ms: when it ends by its plan.
+    """
+
+    job: NDArray[np.int64]
+    task: NDArray[np.int64]
+    attempt: NDArray[np.int64]
+    queue: NDArray[np.str_]
+    account: NDArray[np.str_]
+    user: NDArray[np.str_]
+    qos: NDArray[np.str_]
+    priority: NDArray[np.int64]
+    submit_ms: NDArray[np.int64]
+    start_ms: NDArray[np.int64]
+    walltime_ms: NDArray[np.int64]
+    end_ms: NDArray[np.int64]
+    taken: NDArray[np.int64]
+    wasted: NDArray[np.float64]
+    nodes: NDArray[np.int64]
+    resources: tuple[str, ...]
+    amounts: NDArray[np.int64]
+
+
 class BucketView(msgspec.Struct, frozen=True):
     """Buckets with waiting jobs as read-only columns of equal length B: class, owner, entries that wait in each."""
 

@@ -84,6 +84,7 @@ M_BOOKED_ROWS: Final = 66
 M_BOOKING_EDGE: Final = 67  # when the next one begins or ends
 M_LICENCES: Final = 68
 M_CHANGES: Final = 69  # times at which what there is of licences changes
+M_PRICED: Final = 70  # 1 = a plugin says what running work costs to take back, in R_PRICE
 META_SIZE: Final = 74
 
 # --- entries: a run of alike waiting tasks of one job ---------------------------------------------------------------
@@ -198,12 +199,17 @@ R_TAKEN: Final = 19  # how often this attempt was suspended
 R_FOR: Final = 20  # the job that it was taken back for, -1
 R_MARK: Final = 21  # scratch of a search: chosen by the search of this stamp
 R_OFFERED: Final = 22  # scratch: offered to a search by this stamp
+R_PRICE: Final = 23  # scratch of a search: what a plugin says that it costs to take it back, PRICE_NEVER
 RUN_SIZE: Final = 24
 
 RUN_ON: Final = 0
 RUN_CLAIM: Final = 1  # no attempt yet: it holds rows that others have been asked to leave
 RUN_GOING: Final = 2  # told to end; until then it holds its rows
 RUN_SUSPENDED: Final = 3  # its cpu is free, all else it holds
+
+PRICE_ONE: Final = 1_000_000
+"""Units of a price of 1: one second of the whole of the largest node."""
+PRICE_NEVER: Final = -1
 
 P_ROW: Final = 0
 P_NEXT: Final = 1

@@ -38,6 +38,7 @@ from hal.core.kernels.layout import (
     M_END_ROOT,
     M_MIN_RUN,
     M_PATIENCE,
+    M_PRICED,
     M_RESOURCES,
     M_ROWS,
     MAX_CANDIDATES,
@@ -50,6 +51,7 @@ from hal.core.kernels.layout import (
     P_ON_ROW,
     P_ROW,
     P_RUN,
+    PRICE_NEVER,
     R_ATTEMPT,
     R_BUCKET,
     R_DUE,
@@ -59,6 +61,7 @@ from hal.core.kernels.layout import (
     R_NODES,
     R_OFFERED,
     R_PIECE,
+    R_PRICE,
     R_START,
     R_STATE,
     R_TAKEN,
@@ -169,7 +172,9 @@ def weight(t: Tables, shape: int, resources: int) -> int:
 @inner
 def lost(t: Tables, run: int, mode: int, now: int) -> int:
     """What a run would lose: its time since it started, times what it holds; no more than its grace where it saves its
-    work, nothing where it is only suspended."""
+    work, nothing where it is only suspended. What a plugin says instead, if there is one."""
+    if t.meta[M_PRICED] != 0:
+        return int(t.runs[run, R_PRICE])
     if mode == MODE_SUSPEND:
         return 0
     elapsed = max(now - t.runs[run, R_START], 0)
@@ -244,6 +249,8 @@ def _gather(t: Tables, row: int, qos: int, gang: int, offered: int, now: int, st
         piece = t.pieces[piece - 1, P_ON_ROW]
         t.ticks[TICK_WORK] += 1
         if t.runs[run, R_MARK] == stamp or not _eligible(t, run, qos, offered) or _leaves(t, run, now):
+            continue
+        if t.meta[M_PRICED] != 0 and t.runs[run, R_PRICE] == PRICE_NEVER:
             continue
         until = protected_until(t, run)
         if until > now:

@@ -43,6 +43,7 @@ class EngineSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Waiting jobs of each set of competing nodes that are promised a start under `top-k`."""
     slice_work: int = DEFAULT_SLICE_WORK
     """Row checks and candidates after which what came in meanwhile is looked at; a pass goes on where it was."""
+    preempt: str = "least-lost"
     filters: tuple[str, ...] = ()
     admit: tuple[str, ...] = ()
     """Rules for submissions, in the order in which they are asked."""
@@ -130,6 +131,7 @@ def _checked(file: ConfigFile) -> Config:
             backfill=file.engine.backfill,
             reservations=file.engine.reservations,
             slice_work=file.engine.slice_work,
+            preempt=file.engine.preempt,
             filters=file.engine.filters,
         ),
         admit=file.engine.admit,

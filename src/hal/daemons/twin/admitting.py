@@ -19,9 +19,11 @@ from hal.core.engine.errors import EngineError
 from hal.core.engine.policies import (
     ORDER_KERNELS,
     PLACEMENT_KERNELS,
+    PREEMPT_KERNELS,
     admit_named,
     filter_named,
     order_named,
+    preempt_named,
     score_named,
 )
 from hal.core.interfaces.admit import Admit
@@ -67,6 +69,7 @@ def site_of(label: str, file: str, engine: EngineConfig, policy: Policy, rules: 
         for kind, name, built_in in (
             (order_named, engine.order, ORDER_KERNELS),
             (score_named, engine.placement, PLACEMENT_KERNELS),
+            (preempt_named, engine.preempt, PREEMPT_KERNELS),
         ):
             if name not in built_in:
                 kind(name)

@@ -12,11 +12,13 @@ from hal.core.engine.errors import EngineError
 from hal.core.interfaces import admit as admit_interface
 from hal.core.interfaces import filter as filter_interface
 from hal.core.interfaces import order as order_interface
+from hal.core.interfaces import preempt as preempt_interface
 from hal.core.interfaces import score as score_interface
 from hal.core.interfaces.admit import Admit
 from hal.core.interfaces.filter import Filter
 from hal.core.interfaces.order import Order
 from hal.core.interfaces.policy import PolicyInfo
+from hal.core.interfaces.preempt import Preempt
 from hal.core.interfaces.score import Score
 from hal.core.kernels.layout import ORDER_FCFS, ORDER_PRIORITY, ORDER_SJF, PLACE_BEST, PLACE_FIRST
 
@@ -25,11 +27,15 @@ ORDER_KERNELS: Final = {"fcfs": ORDER_FCFS, "sjf": ORDER_SJF, "priority": ORDER_
 sjf: priority, then planned time, then job id."""
 PLACEMENT_KERNELS: Final = {"first-fit": PLACE_FIRST, "best-fit": PLACE_BEST}
 """first-fit: lowest row. best-fit: the row left with the least spare of its tightest wanted resource."""
+LEAST_LOST: Final = "least-lost"
+PREEMPT_KERNELS: Final = {LEAST_LOST: 0}
+"""least-lost: an attempt costs the time since it started, times what it holds (see `victims.lost`)."""
 
 _registered: dict[str, dict[str, Any]] = {
     order_interface.INTERFACE: {},
     score_interface.INTERFACE: {},
     filter_interface.INTERFACE: {},
+    preempt_interface.INTERFACE: {},
     admit_interface.INTERFACE: {},
 }
 
@@ -37,12 +43,13 @@ METHODS: Final = {
     order_interface.INTERFACE: ("key", "offset"),
     score_interface.INTERFACE: ("score",),
     filter_interface.INTERFACE: ("mask",),
+    preempt_interface.INTERFACE: ("price",),
     admit_interface.INTERFACE: ("check",),
 }
 """What a policy of each interface can do."""
 
 
-def register(policy: Order | Score | Filter | Admit) -> None:
+def register(policy: Order | Score | Filter | Preempt | Admit) -> None:
     """Make a plugin known under its name, instead of one that had it.
 
     Raises:
@@ -56,7 +63,7 @@ def register(policy: Order | Score | Filter | Admit) -> None:
             f"policy {info.name!r} is written for interface {info.interface!r}; this engine has "
             f"{', '.join(sorted(_registered))}: install a version of the plugin for one of these"
         )
-    if info.name in ORDER_KERNELS or info.name in PLACEMENT_KERNELS:
+    if info.name in (*ORDER_KERNELS, *PLACEMENT_KERNELS, *PREEMPT_KERNELS):
         raise EngineError(f"policy {info.name!r} would hide the built-in of that name: give the plugin another name")
     for method in METHODS[info.interface]:
         if not callable(getattr(policy, method, None)):
@@ -77,6 +84,11 @@ def score_named(name: str) -> Score:
 def filter_named(name: str) -> Filter:
     """The registered filter. Raises EngineError that lists what there is."""
     return _named("filters", filter_interface.INTERFACE, name, {})  # type: ignore[no-any-return]
+
+
+def preempt_named(name: str) -> Preempt:
+    """The registered price of what is taken back. Raises EngineError that lists what there is."""
+    return _named("preempt", preempt_interface.INTERFACE, name, PREEMPT_KERNELS)  # type: ignore[no-any-return]
 
 
 def admit_named(name: str) -> Admit:
