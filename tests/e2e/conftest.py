@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import select
 import shutil
@@ -11,12 +13,13 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
 from hal.cli.main import main
 from hal.client.address import Address
+from hal.client.job import Job
 from hal.client.sync import Client
 from hal.runtime.home import Home
 
@@ -172,6 +175,54 @@ def hal(shared_hal: LiveHal, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Capt
         return Ran(code, out, err)
 
     return run
+
+
+class Ruled:
+    """A HAL whose policy a test changes by `hal queue|limit|…`; what it changed, and its jobs, are gone afterwards."""
+
+    def __init__(self, live: LiveHal, client: Client) -> None:
+        self.live = live
+        self.client = client
+
+    def run(self, *args: object) -> str:
+        """`hal ARGS` in this process, which must work; what it printed on stdout."""
+        printed = io.StringIO()
+        with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(printed):
+            patch.setenv("HAL_HOME", str(self.live.root))
+            assert main([str(arg) for arg in args]) == 0, args
+        return printed.getvalue()
+
+    def jobs(self, *specs: dict[str, Any]) -> list[Job]:
+        """Submit them in this order, one by one."""
+        return [self.client.submit(spec) for spec in specs]
+
+    def clear(self) -> None:
+        """End every job, and let the first version of the policy hold again."""
+        left = [info.id for info in self.client.jobs() if not info.ended]
+        if left:
+            self.client.cancel(*left)
+            self.client.wait_all(left, DEADLINE_S)
+        first = self.client.policy(1).policy
+        self.client.put_policy(first, version=self.client.policy().version)
+
+
+@pytest.fixture(scope="session")
+def ruled_hal() -> Iterator[LiveHal]:
+    """Three nodes of two cpus, for tests that change the policy and put it back."""
+    live = LiveHal(new_home())
+    try:
+        yield live.up("--nodes", "3", "--cpus", "2", "--memory", "1GiB", "--label", "kind=plain")
+    finally:
+        live.remove()
+
+
+@pytest.fixture
+def ruled(ruled_hal: LiveHal) -> Iterator[Ruled]:
+    """That HAL for one test."""
+    with ruled_hal.client() as client:
+        made = Ruled(ruled_hal, client)
+        yield made
+        made.clear()
 
 
 @pytest.fixture

@@ -52,7 +52,7 @@ def kept_off(state: State, job: int, slot: int, spec: ClassSpec, now_ms: int) ->
 
 def _kept(state: State, booked: Booked) -> str:
     """Which nodes, from when to when (UTC)."""
-    names = [state.row_name(row) for row in booked.rows]
+    names = [state.row_name(row) for row in sorted(booked.rows)]
     shown = ", ".join(names) if len(names) <= MAX_NAMED else f"{names[0]}, {names[1]} and {len(names) - 2} more"
     verb = "node {} is" if len(names) == 1 else "nodes {} are"
     begin, end = instant_text(booked.spec.start_ms).removesuffix(" UTC"), instant_text(booked.spec.end_ms)

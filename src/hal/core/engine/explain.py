@@ -115,7 +115,7 @@ def explain(state: State, job: int, now_ms: int) -> Verdict:
     shape = int(state.classes[class_id, L.C_SHAPE])
     booked = kept_off(state, job, slot, spec, now_ms)
     if booked is not None:
-        return booked
+        return _placed(state, booked, slot, shape, now_ms)
     if state.shapes[shape, L.S_EVER] < spec.nodes:
         impossible = fits_ever(state, spec)
         if impossible is not None:
@@ -133,7 +133,7 @@ def explain(state: State, job: int, now_ms: int) -> Verdict:
         return ruled
     licence = unlicensed(state, job, slot, spec, now_ms)
     if licence is not None:
-        return licence
+        return _placed(state, licence, slot, shape, now_ms)
     ahead = position(state, slot, shape)
     starts_at_ms, basis = forecast(state, slot, spec, shape, now_ms)
     fit = int(state.shapes[shape, L.S_FIT])
@@ -174,6 +174,13 @@ def _claimed(state: State, job: int, now_ms: int) -> Verdict | None:
         message=f"its place on {_listed(names)} is being cleared: {who} taken back for it, out within {wait}",
         starts_at_ms=max(due, now_ms), basis="work that is taken back for it",
     )  # fmt: skip
+
+
+def _placed(state: State, verdict: Verdict, slot: int, shape: int, now_ms: int) -> Verdict:
+    """The same with how many go before it, and of when its forecast is."""
+    return msgspec.structs.replace(
+        verdict, position=position(state, slot, shape), forecast_at_ms=_of_when(state, verdict.basis, now_ms)
+    )
 
 
 def _listed(names: list[str]) -> str:

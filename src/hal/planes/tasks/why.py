@@ -131,7 +131,10 @@ def _as_advice(job: LiveJob, change: Sooner) -> str:
     return f"hal update {job.id} --{change.field} {change.value}   # {first} would start now"
 
 
-_CHANGEABLE = (Reason.RESOURCES, Reason.PRIORITY, Reason.LIMIT, Reason.HOURS, Reason.STRICT, Reason.NODES_DOWN)
+_CHANGEABLE = (
+    Reason.RESOURCES, Reason.PRIORITY, Reason.LIMIT, Reason.HOURS, Reason.STRICT, Reason.NODES_DOWN, Reason.BOOKING,
+    Reason.LICENCE,
+)  # fmt: skip
 """What a change of the job may get around."""
 
 

@@ -1,0 +1,193 @@
+"""Bookings and licences on a real HAL: nodes drain in time, jobs start inside by themselves and end with it."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from hal.client.job import Job
+from hal.core.model import ConflictError, HALError, SpecError
+from hal.core.model.policy_change import Do, Kind, Operation
+from tests.e2e.conftest import DEADLINE_S, Gate, Ruled
+
+HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
+WHOLE: dict[str, Any] = {"command": ["true"], "request": {"cpu": 2}}
+"""As much as a node has."""
+
+
+def now_ms() -> int:
+    """As the controller counts, on the same machine."""
+    return time.time_ns() // 1_000_000
+
+
+def book(ruled: Ruled, name: str = "course", **entry: Any) -> None:
+    """A new booking of an hour from an hour from now on, unless told otherwise."""
+    entry = {"start_ms": now_ms() + HOUR_MS, "duration": "1h", **entry}
+    ruled.client.change_policy(Operation(op=Do.ADD, kind=Kind.BOOKING, name=name, entry=entry))
+
+
+def nodes_of(job: Job) -> set[str]:
+    """Where its only attempt runs, or ran."""
+    (attempt,) = job.task().attempts
+    return set(attempt.nodes)
+
+
+def done(*jobs: Job) -> None:
+    """They succeed."""
+    for job in jobs:
+        assert job.wait(DEADLINE_S).state == "succeeded", job.refresh()
+
+
+def test_maintenance_drains_the_nodes_it_names(ruled: Ruled) -> None:
+    """What ends before it runs there, what does not runs elsewhere or waits, until the window is taken away."""
+    book(ruled, nodes=["n1", "n2"], maintenance=True)
+    gang, long, short = ruled.jobs(
+        {**WHOLE, "nodes": 2, "walltime": "90m"}, {**WHOLE, "walltime": "90m"}, {**WHOLE, "nodes": 3, "walltime": "30m"}
+    )
+    done(long, short)
+    assert nodes_of(long) == {"n3"}
+    why = gang.why()
+    assert (why.reason, why.message.startswith("waits for booking 'course'")) == ("booking", True)
+    assert [(one.field, one.value[:3]) for one in why.sooner] == [("nodes", "1"), ("walltime", "59m")]
+    with pytest.raises(HALError, match="maintenance"):
+        ruled.client.submit({**WHOLE, "booking": "course"})
+    ruled.run("booking", "rm", "course")
+    done(gang)
+
+
+def test_a_booking_of_some_number_of_nodes_keeps_as_many_as_it_says(ruled: Ruled, gate: Gate) -> None:
+    """One node is busy for long: HAL keeps the two others. They drain, and its users' gang runs on them."""
+    (held,) = ruled.jobs({**WHOLE, "command": gate.command(), "walltime": "5h"})
+    gate.started()
+    (busy,) = nodes_of(held)
+    book(ruled, count=2, constraints=["kind=plain"], users=["ada"], start_ms=now_ms() + 700)
+    long = ruled.client.submit({**WHOLE, "walltime": "90m", "user": "bob"})
+    assert long.why().reason == "booking"
+    inside = ruled.client.submit({**WHOLE, "nodes": 2, "booking": "course", "user": "ada"})
+    done(inside)
+    assert nodes_of(inside) == {"n1", "n2", "n3"} - {busy}
+    assert long.refresh().state == "pending"
+    gate.open()
+    done(long)
+    assert nodes_of(long) == {busy}
+
+
+def test_a_booking_that_repeats_holds_today_as_it_did_yesterday(ruled: Ruled) -> None:
+    """It began yesterday and is daily: its job starts by itself today; 22 hours fit between two, 24 never do."""
+    began_ms = now_ms() + 700 - DAY_MS
+    book(ruled, nodes=["n1", "n2", "n3"], users=["ada"], start_ms=began_ms, repeat="daily")
+    inside = ruled.client.submit({**WHOLE, "booking": "course", "user": "ada"})
+    between, over = ruled.jobs({**WHOLE, "walltime": "22h"}, {**WHOLE, "walltime": "24h"})
+    info = inside.wait(DEADLINE_S)
+    assert info.state == "succeeded"
+    assert info.start_ms is not None
+    assert info.start_ms >= began_ms + DAY_MS
+    why = between.why()
+    assert (why.reason, why.starts_at_ms) == ("booking", began_ms + DAY_MS + HOUR_MS)
+    assert over.why().reason == "booking"
+    ruled.run("booking", "set", "course", "--repeat", "once")
+    done(between, over)
+
+
+def test_work_in_a_booking_ends_with_it_and_begins_early_where_it_may(ruled: Ruled, gate: Gate) -> None:
+    """Accounts below the one that may, nobody else; in its own nodes only; removed, its processes end as timed out."""
+    for change in ("account add lab", "account add group --parent lab", "account add others"):
+        ruled.run(*change.split())
+    book(ruled, nodes=["n2"], accounts=["lab"], early=True)
+    with pytest.raises(HALError, match="course"):
+        ruled.client.submit({**WHOLE, "booking": "course", "account": "others"})
+    with pytest.raises(SpecError, match="walltime"):
+        ruled.client.submit({**WHOLE, "booking": "course", "account": "group", "walltime": "3h"})
+    ruled.run("booking", "set", "course", "--duration", "4h")
+    early = ruled.client.submit(
+        {**WHOLE, "command": gate.command(), "booking": "course", "account": "group", "walltime": "3h"}
+    )
+    gate.started()
+    assert nodes_of(early) == {"n2"}
+    other = ruled.client.submit({**WHOLE, "nodes": 3, "walltime": "1m", "account": "others"})
+    ruled.run("booking", "rm", "course")
+    ended = early.wait(DEADLINE_S)
+    assert (ended.state, "booking 'course' was over" in ended.reason) == ("timed-out", True)
+    done(other)
+
+
+def test_two_bookings_share_a_node_only_when_one_of_them_says_so(ruled: Ruled) -> None:
+    """Also when they would meet only at a later occurrence; maintenance may always."""
+    book(ruled, nodes=["n1", "n2"], repeat="daily", users=["ada"])
+    later = {"nodes": ["n2"], "start_ms": now_ms() + 3 * DAY_MS + HOUR_MS, "users": ["bob"]}
+    before = ruled.client.policy().version
+    with pytest.raises(HALError, match=r"course.*n2|n2.*course"):
+        book(ruled, "meeting", **later)
+    assert ruled.client.policy().version == before
+    book(ruled, "meeting", **later, overlap=True)
+    book(ruled, "upkeep", **{**later, "users": []}, maintenance=True)
+    assert set(ruled.client.policy().policy["bookings"]) == {"course", "meeting", "upkeep"}
+
+
+def test_who_waits_for_a_licence_is_passed_by_who_needs_none_and_starts_when_it_comes_back(
+    ruled: Ruled, gate: Gate
+) -> None:
+    """Two there are: one job holds both; `hal why` and `hal licences` say so; a real process's end gives them back."""
+    ruled.run("policy", "set", "licences.matlab=2")
+    holder = ruled.client.submit({**WHOLE, "command": gate.command(), "licences": {"matlab": 2}, "walltime": "1h"})
+    gate.started()
+    waits, passes = ruled.jobs({**WHOLE, "licences": {"matlab": 1}, "walltime": "1h"}, {**WHOLE, "walltime": "2h"})
+    done(passes)
+    why = waits.why()
+    assert why.reason == "licence"
+    assert why.message.startswith("licence matlab: 0 of 2 free, 1 needed; 2 come free in ")
+    (one,) = ruled.client.licences()
+    assert (one.used, one.free) == (2, 0)
+    assert "matlab" in ruled.run("licences")
+    with pytest.raises(SpecError, match="there are 2"):
+        ruled.client.submit({**WHOLE, "licences": {"matlab": 3}})
+    gate.open()
+    ends = ruled.client.wait_all([holder, waits], DEADLINE_S)
+    assert ends[0].end_ms is not None
+    assert ends[1].start_ms is not None
+    assert ends[0].end_ms <= ends[1].start_ms
+
+
+def test_backfill_with_licences_moves_no_promise(ruled: Ruled, gate: Gate) -> None:
+    """One of two is held, a job waits for both: a short job may have the other meanwhile, a long one not."""
+    ruled.run("policy", "set", "licences.idl=2")
+    one = {**WHOLE, "licences": {"idl": 1}}
+    holder = ruled.client.submit({**one, "command": gate.command(), "walltime": "1h"})
+    gate.started()
+    both, long, short = ruled.jobs(
+        {**WHOLE, "licences": {"idl": 2}, "walltime": "1h"}, {**one, "walltime": "2h"}, {**one, "walltime": "30m"}
+    )
+    done(short)
+    assert (both.refresh().state, long.refresh().state) == ("pending", "pending")
+    assert (long.why().reason, long.why().position) == ("licence", 1)
+    gate.open()
+    ends = ruled.client.wait_all([holder, both, long], DEADLINE_S)
+    assert ends[1].end_ms is not None
+    assert ends[2].start_ms is not None
+    assert ends[1].end_ms <= ends[2].start_ms
+
+
+def test_licences_drain_for_a_booking_of_them(ruled: Ruled) -> None:
+    """Of three two are booked from an hour from now on: what wants two ends by then, or waits; one is free for all."""
+    ruled.run("policy", "set", "licences.matlab=3")
+    book(ruled, licences={"matlab": 2}, users=["ada"])
+    two, one = {**WHOLE, "licences": {"matlab": 2}}, {**WHOLE, "licences": {"matlab": 1}}
+    long, short, single = ruled.jobs({**two, "walltime": "90m"}, {**two, "walltime": "30m"}, {**one, "walltime": "90m"})
+    done(short, single)
+    why = long.why()
+    assert (why.reason, "booking" in why.message) == ("licence", True), why.message
+    assert [(one.field, one.value[:3]) for one in why.sooner] == [("walltime", "59m")]
+    inside = ruled.client.submit({**two, "booking": "course", "user": "ada", "walltime": "30m"})
+    assert inside.why().reason == "booking"
+    ruled.client.change_policy(
+        Operation(op=Do.SET, kind=Kind.BOOKING, name="course", entry={"start_ms": now_ms(), "duration": "30m"})
+    )
+    done(inside)
+    assert long.refresh().state == "pending"
+    with pytest.raises(ConflictError):
+        book(ruled)
+    ruled.run("booking", "rm", "course")
+    done(long)
