@@ -7,15 +7,17 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
+from hal.client.job import Job
 from hal.daemons.controller.config import read_config
 from hal.daemons.controller.plugins import load_policies
 from tests.daemons.controller.running import Running, on_controller
-from tests.e2e.conftest import DEADLINE_S, LiveHal, new_home
+from tests.e2e.conftest import DEADLINE_S, Gate, LiveHal, new_home
 
 EXAMPLE: Final = Path(__file__).resolve().parent.parent / "examples" / "plugin"
 NAMES: Final = ("acme-near-the-end", "acme-projects", "acme-spare-gpus", "acme-spread", "acme-wide-first")
@@ -33,6 +35,14 @@ def ran(*command: str, at: Path, site: Path | None = None) -> str:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Iterator[Gate]:
+    """A job's start and its leave to go on."""
+    made = Gate(tmp_path)
+    yield made
+    made.close()
 
 
 @pytest.fixture(scope="module")
@@ -126,19 +136,55 @@ def test_a_log_is_simulated_by_it(site: Path, tmp_path: Path) -> None:
     assert starts == {"1": "10", "2": "0"}
 
 
+POLICY: Final = """
+[qos.low]
+preempt_mode = "cancel"
+grace = "10s"
+[qos.urgent]
+priority = 1
+preempts = ["low"]
+"""
+
+
 @pytest.mark.slow
-def test_hal_up_with_it_schedules_real_processes_by_it(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`hal submit` of a GPU job without a project is refused with the rule's words; a plain job runs for `commons`."""
+def test_hal_up_with_it_schedules_real_processes_by_it(site: Path, monkeypatch: pytest.MonkeyPatch, gate: Gate) -> None:
+    """Two nodes with GPUs. Its rule refuses in its words and fills in, its filter keeps plain work off, its score
+    spreads, its order puts the wide job first, and what is about to end is not taken back although it has done less."""
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, (str(site), os.environ.get("PYTHONPATH")))))
     live = LiveHal(new_home())
     try:
-        shutil.copy(EXAMPLE / "hal.toml", live.home.config)
-        live.up()
+        live.home.config.write_text((EXAMPLE / "hal.toml").read_text() + POLICY)
+        live.up("--nodes", "2", "--cpus", "2", "--gpus", "2")
         refused = live.run("submit", "--gpus", "1", "--", "true")
         assert refused.code == 2
         assert "refused by rule 'projects': a GPU job belongs to a project" in refused.err
         with live.client() as client:
-            ended = client.submit(["true"]).wait(DEADLINE_S, check=True)
-        assert (ended.state, ended.account) == ("succeeded", "commons")
+
+            def job(cpus: int, walltime: str, nodes: int = 1, **more: Any) -> Job:
+                request = {"cpu": cpus, "gpu": 1}
+                spec = {"command": gate.command(), "request": request, "nodes": nodes, "account": "mars", **more}
+                return client.submit({**spec, "walltime": walltime})
+
+            plain = client.submit(["true"])
+            apart = [job(1, "1h") for _ in range(2)]
+            assert {gate.started() for _ in apart} == {f"{one.id}.0.1.0" for one in apart}
+            assert {one.task().nodes for one in apart} == {("n1",), ("n2",)}
+            assert (plain.refresh().state, plain.refresh().account) == ("pending", "commons")
+            narrow, wide = job(2, "1h"), job(2, "1h", nodes=2)
+            gate.open(2)
+            assert {gate.started() for _ in range(2)} == {f"{wide.id}.0.1.{rank}" for rank in range(2)}
+            gate.open(2)
+            assert gate.started() == f"{narrow.id}.0.1.0"
+            gate.open()
+            assert {info.state for info in client.wait_all([*apart, wide, narrow], DEADLINE_S)} == {"succeeded"}
+            long = job(2, "3h", qos="low")
+            gate.started()
+            soon = job(2, "9m", qos="low")
+            gate.started()
+            urgent = job(2, "1h", qos="urgent")
+            assert gate.started() == f"{urgent.id}.0.1.0"
+            assert long.wait(DEADLINE_S).state == "cancelled"
+            gate.open(2)
+            assert {info.state for info in client.wait_all([soon, urgent], DEADLINE_S)} == {"succeeded"}
     finally:
         live.remove()

@@ -51,6 +51,48 @@ def test_a_job_behind_a_failed_one_is_cancelled_without_running(client: Client) 
     assert ends[1].start_ms is None
 
 
+def test_each_way_of_waiting_for_others_ends_as_it_should(client: Client, gate: Gate) -> None:
+    """`after` goes when the other runs, `afterany` when it has failed; all of two, one of two; `run` counts as met."""
+    fails = client.submit(gate.command("exit 1"))
+    after = client.submit(["true"], after=f"after:{fails.id}")
+    waiting = {
+        "afterany": client.submit(["true"], after=f"afterany:{fails.id}"),
+        "both": client.submit(["true"], after=f"{after.id} & afternotok:{fails.id}"),
+        "either": client.submit(["true"], after=f"{fails.id} | afterok:{after.id}"),
+        "none of two": client.submit(["true"], after=f"{after.id} & {fails.id}"),
+        "run": client.submit(["true"], after=fails, on_dependency_failed="run"),
+    }
+    gate.started()
+    assert after.wait(DEADLINE_S).state == "succeeded"
+    assert waiting["either"].wait(DEADLINE_S).state == "succeeded"
+    assert {name for name, job in waiting.items() if job.refresh().state == "pending"} == {*waiting} - {"either"}
+    assert "afternotok" in waiting["both"].why().message
+    gate.open()
+    ends = {name: job.wait(DEADLINE_S).state for name, job in waiting.items()}
+    assert ends == {name: "cancelled" if name == "none of two" else "succeeded" for name in waiting}
+
+
+def test_tasks_follow_their_own_predecessors(client: Client, gate: Gate) -> None:
+    """Task 1 of the second array runs while task 0 of the first still does; both arrays end well."""
+    first = client.submit(["sh", "-c", f"test $HAL_ARRAY_INDEX = 1 || {{ {gate.shell}; }}"], array=2, cpus=0.5)
+    second = client.submit(["true"], array=2, cpus=0.5, after=f"aftercorr:{first.id}")
+    gate.started()
+    until(lambda: [task.state for task in second.tasks()] == ["pending", "succeeded"], "task 1 did not follow")
+    gate.open()
+    assert {info.state for info in client.wait_all([first, second], DEADLINE_S)} == {"succeeded"}
+
+
+def test_a_job_starts_not_before_it_may(hal: Hal, client: Client) -> None:
+    """`--begin now+1s`: it says so while it waits, and starts by itself."""
+    job = client.job(hal("submit", "--begin", "now+1s", "--", "true").out.strip())
+    submitted_ms = job.refresh().submit_ms
+    why = job.why()
+    assert (why.reason, why.basis) == ("begin-at", "begin-at")
+    info = job.wait(DEADLINE_S, check=True)
+    assert info.start_ms is not None
+    assert info.start_ms >= submitted_ms + 900
+
+
 def test_a_held_dependant_goes_on_when_its_predecessor_is_requeued(client: Client, tmp_path: Path) -> None:
     """It failed for want of a file; with the file it succeeds, and nobody had to release the other."""
     first = client.submit(["cat", str(tmp_path / "late")])
