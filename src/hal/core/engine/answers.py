@@ -7,13 +7,13 @@ can explain.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from hal.core.engine.errors import EngineError
+from hal.core.engine.errors import PolicyFault
 from hal.core.interfaces.filter import Filter
 from hal.core.interfaces.order import Order
 from hal.core.interfaces.policy import BucketView, ClusterView, JobView, NodeView, Request, RunView
@@ -28,35 +28,45 @@ DEAREST: Final = 10**9
 """Prices above it count as this much."""
 
 
+class _Asked(NamedTuple):
+    """Whom an error names."""
+
+    setting: str
+    name: str
+
+    def fault(self, what: str) -> PolicyFault:
+        return PolicyFault(self.setting, self.name, what)
+
+
 def keys_of(order: Order, jobs: JobView, view: ClusterView) -> NDArray[np.int64]:
-    """The order's keys of these jobs. Raises EngineError unless they are as many integers below 2**60."""
-    policy = f"order {order.info.name!r}"
+    """The order's keys of these jobs. Raises PolicyFault unless they are as many integers below 2**60."""
+    policy = _Asked("order", order.info.name)
     answer = _said(policy, "key", lambda: order.key(_read_only(jobs), view))
     return _integers(answer, jobs.job.shape[0], policy, "key")
 
 
 def offsets_of(order: Order, buckets: BucketView, view: ClusterView, now_ms: int) -> NDArray[np.int64]:
-    """The order's offsets of these buckets. Raises EngineError unless they are as many integers below 2**60."""
-    policy = f"order {order.info.name!r}"
+    """The order's offsets of these buckets. Raises PolicyFault unless they are as many integers below 2**60."""
+    policy = _Asked("order", order.info.name)
     answer = _said(policy, "offset", lambda: order.offset(_read_only(buckets), view, now_ms))
     return _integers(answer, buckets.class_id.shape[0], policy, "offset")
 
 
 def scores_of(score: Score, request: Request, view: NodeView) -> NDArray[np.int64]:
-    """The score of each row in units of 1e-6, cut to 0..1. Raises EngineError unless each row has a real number."""
-    policy = f"score {score.info.name!r}"
+    """The score of each row in units of 1e-6, cut to 0..1. Raises PolicyFault unless each row has a real number."""
+    policy = _Asked("score", score.info.name)
     said = _said(policy, "score", lambda: score.score(_read_only(request), _read_only(view)))
     answer = _column(said, view.rows, policy, "score", "iuf")
     if np.isnan(answer).any():
         row = int(np.flatnonzero(np.isnan(answer))[0])
-        raise EngineError(f"{policy}: score() gave NaN for row {row}: every row needs a number from 0 to 1")
+        raise policy.fault(f"score() gave NaN for row {row}: every row needs a number from 0 to 1")
     cut: NDArray[np.float64] = np.clip(answer.astype(np.float64), 0.0, 1.0)
     return np.rint(cut * _SCORE_ONE).astype(np.int64)
 
 
 def mask_of(policy: Filter, request: Request, view: NodeView) -> NDArray[np.bool_]:
-    """Which rows the filter admits. Raises EngineError unless it says so by one bool a row."""
-    of = f"filter {policy.info.name!r}"
+    """Which rows the filter admits. Raises PolicyFault unless it says so by one bool a row."""
+    of = _Asked("filter", policy.info.name)
     said = _said(of, "mask", lambda: policy.mask(_read_only(request), _read_only(view)))
     return _column(said, view.rows, of, "mask", "b")
 
@@ -64,26 +74,34 @@ def mask_of(policy: Filter, request: Request, view: NodeView) -> NDArray[np.bool
 def prices_of(policy: Preempt, runs: RunView, now_ms: int) -> NDArray[np.int64]:
     """What each attempt costs, in units of 1e-6, PRICE_NEVER where it is never taken.
 
-    Raises EngineError unless each attempt has a number of 0 or more, or inf.
+    Raises PolicyFault unless each attempt has a number of 0 or more, or inf.
     """
-    of = f"preempt {policy.info.name!r}"
+    of = _Asked("preempt", policy.info.name)
     said = _said(of, "price", lambda: policy.price(_read_only(runs), now_ms))
     answer = _column(said, runs.job.shape[0], of, "price", "iuf").astype(np.float64)
     wrong = ~(answer >= 0.0)  # NaN is not
     if wrong.any():
         at = int(np.flatnonzero(wrong)[0])
-        raise EngineError(
-            f"{of}: price() gave {answer[at]} for job {runs.job[at]}: a price is 0 or more, inf where it is never taken"
+        raise of.fault(
+            f"price() gave {answer[at]} for job {runs.job[at]}: a price is 0 or more, inf where it is never taken"
         )
     units = np.rint(np.minimum(answer, DEAREST) * PRICE_ONE).astype(np.int64)
     return np.where(np.isinf(answer), PRICE_NEVER, units)
 
 
-def _said(policy: str, method: str, ask: Callable[[], object]) -> object:
+def _said(policy: _Asked, method: str, ask: Callable[[], object]) -> object:
     try:
         return ask()
-    except Exception as error:  # other people's code: whatever it raises becomes the error that names it
-        raise EngineError(f"{policy}: {method}() raised {type(error).__name__}: {error}") from error
+    except (Exception, SystemExit) as error:  # other people's code: whatever it raises becomes the error that names it
+        raise policy.fault(f"{method}() raised {type(error).__name__}: {error} (at {_where(error)})") from error
+
+
+def _where(error: BaseException) -> str:
+    """File and line that raised."""
+    at = error.__traceback__
+    while at is not None and at.tb_next is not None:
+        at = at.tb_next
+    return f"{at.tb_frame.f_code.co_filename}:{at.tb_lineno}" if at is not None else "?"
 
 
 def _read_only(view: V) -> V:
@@ -97,21 +115,21 @@ def _read_only(view: V) -> V:
     return replace(view, **columns)
 
 
-def _integers(answer: object, count: int, policy: str, method: str) -> NDArray[np.int64]:
+def _integers(answer: object, count: int, policy: _Asked, method: str) -> NDArray[np.int64]:
     column = _column(answer, count, policy, method, "iu")
     if count and not (int(column.min()) > -INF and int(column.max()) < INF):
-        raise EngineError(f"{policy}: {method}() gave a number of 2**60 or more; keys lie between -2**60 and 2**60")
+        raise policy.fault(f"{method}() gave a number of 2**60 or more; keys lie between -2**60 and 2**60")
     return np.ascontiguousarray(column, np.int64)
 
 
-def _column(answer: Any, count: int, policy: str, method: str, kinds: str) -> NDArray[Any]:
+def _column(answer: Any, count: int, policy: _Asked, method: str, kinds: str) -> NDArray[Any]:
     try:
         column = np.asarray(answer)
     except (TypeError, ValueError) as error:
-        raise EngineError(f"{policy}: {method}() gave no array: {error}") from error
+        raise policy.fault(f"{method}() gave no array: {error}") from error
     if column.shape != (count,):
-        raise EngineError(f"{policy}: {method}() gave an array of shape {column.shape}; ({count},) is needed")
+        raise policy.fault(f"{method}() gave an array of shape {column.shape}; ({count},) is needed")
     if column.dtype.kind not in kinds:
         needed = {"b": "bool", "iu": "integers", "iuf": "floats"}[kinds]
-        raise EngineError(f"{policy}: {method}() gave an array of dtype {column.dtype}; {needed} are needed")
+        raise policy.fault(f"{method}() gave an array of dtype {column.dtype}; {needed} are needed")
     return column

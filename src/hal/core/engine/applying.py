@@ -462,8 +462,9 @@ def _config_changed(state: State, event: ConfigChanged) -> None:
     if state.meta[L.M_CLAIMS]:
         fall_claims(state, NO_KEYS, everyone=True)
         slots, live, keys, keys_of_runs = _all_keys(state, order)
-    if filters != state.filters:
-        state.use_filters(filters)
+    stopped = frozenset(event.config.stopped)
+    if filters != state.filters or stopped != state.stopped:
+        state.use_filters(filters, stopped)
     state.use_config(event.config)
     state.rewire()
     # What runs may wait again one day: at the place that this order gives it.
@@ -535,6 +536,7 @@ def _remove_node(state: State, name: str) -> int:
     row = state.row_by_name.pop(name)
     state.rows[row, L.W_STATE] = L.ROW_GONE
     state.row_labels[row] = {}
+    state.forget_row(row)
     state.free[row] -= state.capacity[row]
     state.capacity[row] = 0
     return row
@@ -566,19 +568,21 @@ class _Nodes(NamedTuple):
     labels: list[dict[str, str]]
     health: list[str]
     by_name: dict[str, int]
+    masks: dict[tuple[str, tuple[object, ...]], Any]
 
 
 def _nodes_now(state: State) -> _Nodes:
     tables = (state.free.copy(), state.capacity.copy(), state.rows.copy())
     return _Nodes(
-        tables, list(state.row_names), list(state.row_labels), list(state.row_health), dict(state.row_by_name)
-    )
+        tables, list(state.row_names), list(state.row_labels), list(state.row_health), dict(state.row_by_name),
+        dict(state.masks),
+    )  # fmt: skip
 
 
 def _put_back(state: State, before: _Nodes) -> None:
     state.free[:], state.capacity[:], state.rows[:] = before.tables
     state.row_names, state.row_labels, state.row_health = before.names, before.labels, before.health
-    state.row_by_name = before.by_name
+    state.row_by_name, state.masks = before.by_name, before.masks
     state.meta[L.M_ROWS] = len(state.row_names)
 
 

@@ -37,6 +37,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     placement: "first-fit", "best-fit" or a registered Score.
     preempt: whose running work is taken back first: "least-lost" or a registered Preempt.
     filters: registered Filters, all of which must admit a row.
+    stopped: of the filters, those that failed: they keep what they said last and admit nothing else.
     parking: False looks at every bucket in every pass; starts the same jobs (a tested property), only slower.
     slice_work: row checks and candidates that one cycle may spend before it hands back a cursor.
     slice_starts: starts that one cycle may plan. fast_starts: starts of a fast-lane slice of the Scheduler.
@@ -55,6 +56,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     backfill: Backfill = Backfill.EASY
     preempt: str = "least-lost"
     filters: tuple[str, ...] = ()
+    stopped: tuple[str, ...] = ()
     parking: bool = True
     slice_work: int = 1 << 40
     slice_starts: int = 10_000

@@ -9,3 +9,12 @@ class EngineError(HALError, ValueError):
     """An event (or plan) that cannot be applied, or a policy that cannot be used; the state is as it was before it."""
 
     code = "engine"
+
+
+class PolicyFault(EngineError):
+    """A plugin raised, or answered with what is no answer. setting: `order`, `score`, `preempt` or `filter`."""
+
+    def __init__(self, setting: str, policy: str, what: str) -> None:
+        super().__init__(f"{setting} {policy!r}: {what}")
+        self.setting = setting
+        self.policy = policy

@@ -117,6 +117,13 @@ def explain(state: State, job: int, now_ms: int) -> Verdict:
     if booked is not None:
         return _placed(state, booked, slot, shape, now_ms)
     if state.shapes[shape, L.S_EVER] < spec.nodes:
+        silent = state.unasked(spec)
+        if silent:
+            return Verdict(
+                job=job, reason=Reason.CONSTRAINTS, helps=("hal status",),
+                message=f"filter '{silent[0]}' has failed and never said where such jobs may run: none of them starts "
+                "until it answers",
+            )  # fmt: skip
         impossible = fits_ever(state, spec)
         if impossible is not None:
             return Verdict(

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from hal.core.engine.applying import apply
 from hal.core.engine.classes import ClassSpec, Elsewhere, OwnerSpec
+from hal.core.engine.errors import PolicyFault
 from hal.core.engine.events import JobsCancelled, JobsSubmitted, StartsRefused, submit_rows
 from hal.core.engine.foresight import entries_of
 from hal.core.engine.plan import Plan
@@ -48,8 +49,14 @@ class Prober:
     def look(self, state: State, job: int, now_ms: int, elsewhere: Sequence[Elsewhere] = ()) -> Outlook | None:
         """What would let the job's first waiting task start at `now_ms`, and when it starts as it is.
 
-        None where nothing was tried: too much waits, or nothing of the job.
+        None where nothing was tried: too much waits, or nothing of the job; or a plugin gave no answer.
         """
+        try:
+            return self._looked(state, job, now_ms, elsewhere)
+        except PolicyFault:
+            return None
+
+    def _looked(self, state: State, job: int, now_ms: int, elsewhere: Sequence[Elsewhere]) -> Outlook | None:
         slot = _first_waiting(state, job)
         if slot is None or int(state.meta[L.M_ENTRIES]) > MAX_WAITING:
             return None

@@ -7,12 +7,14 @@ between. Every plan is assumed here before the sink sees it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 import msgspec
 
 from hal.core.engine.applying import apply
 from hal.core.engine.cycling import cycle
+from hal.core.engine.errors import PolicyFault
 from hal.core.engine.events import (
     BookingsChanged,
     ClockAdvanced,
@@ -22,6 +24,7 @@ from hal.core.engine.events import (
     NodesChanged,
     PlanAssumed,
 )
+from hal.core.engine.faults import without
 from hal.core.engine.plan import Cursor, Plan
 from hal.core.engine.predictions import next_look_ms, overdue
 from hal.core.engine.state import State
@@ -46,22 +49,50 @@ class Step(msgspec.Struct, frozen=True):
 class Scheduler:
     """Feeds one state and slices its cycles; the only caller of `apply` and `cycle` in a daemon."""
 
-    def __init__(self, state: State, sink: Sink) -> None:
+    def __init__(self, state: State, sink: Sink, on_fault: Callable[[PolicyFault], None] | None = None) -> None:
+        """on_fault: told of a policy that answers wrongly, for which HAL's own then decides; None: it is an error."""
         self.state = state
         self.sink = sink
+        self._on_fault = on_fault
         self._cursor: Cursor | None = None
         self._news = True
         self._fast_next = False
 
     def feed(self, event: Event) -> None:
         """Apply an event. Raises EngineError, the state unchanged, when the event contradicts the state."""
-        apply(self.state, event)
+        while True:
+            try:
+                apply(self.state, event)
+                break
+            except PolicyFault as fault:
+                event = self._decide_without(fault, event)
         self._news = True
         if isinstance(event, ConfigChanged | NodesChanged | BookingsChanged):
             self._cursor = None  # another order or other rows: the pass begins anew
 
     def step(self, now_ms: int) -> Step:
         """At most one slice at `now_ms` (which must not go back): plan, assume, hand over."""
+        while True:
+            try:
+                return self._step(now_ms)
+            except PolicyFault as fault:
+                self._decide_without(fault, None)
+
+    def _decide_without(self, fault: PolicyFault, event: Event | None) -> Event:
+        """Let HAL's own policy decide instead of one that failed; the event to apply then.
+
+        Each call takes one more policy out of use, so whoever tries again comes to an end.
+        """
+        if self._on_fault is None:
+            raise fault
+        self._on_fault(fault)
+        if isinstance(event, ConfigChanged):
+            return ConfigChanged(without(event.config, fault))
+        change = ConfigChanged(without(self.state.config, fault))
+        self.feed(change)
+        return change if event is None else event
+
+    def _step(self, now_ms: int) -> Step:
         state = self.state
         config = state.config
         if state.next_timer_ms() <= now_ms or (self._cursor is None and state.offsets_moved):

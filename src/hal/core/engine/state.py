@@ -196,6 +196,9 @@ class State:
         self.score: Score | None = None
         self.preempt: Preempt | None = None
         self.filters: list[Filter] = []
+        self.stopped: frozenset[str] = frozenset()
+        self.masks: dict[tuple[str, tuple[object, ...]], NDArray[np.bool_]] = {}
+        """What each filter said last of a shape: all that counts of one that has failed since."""
         self.scored_shapes: list[int] = []
         self.scored_at = -1
         self.promise_need = FIRST_SLOTS
@@ -278,6 +281,7 @@ class State:
     def use_config(self, config: EngineConfig) -> None:
         """Set the policy scalars (part of `apply(ConfigChanged)`). Raises EngineError for an unknown policy name."""
         self.order, self.score, self.preempt, self.filters = self.policies_of(config)
+        self.stopped = frozenset(config.stopped)
         self.meta[L.M_PRICED] = int(self.preempt is not None)
         self.config = config
         self.meta[L.M_ORDER] = ORDER_KERNELS.get(config.order, L.ORDER_PLUGIN)
@@ -512,7 +516,7 @@ class State:
         """Work out anew which rows the classes of bookings may ever use (part of `apply`)."""
         for cset, spec in enumerate(self.csets):
             if spec is not None and spec.booking:
-                masks = self._masks(spec)
+                masks = self._masks(spec, anew=False)  # bookings are nothing that a filter looks at
                 self._admit(range(len(self.row_names)), cset, spec)
                 self.allowed[cset, : masks.shape[0]] &= masks
         for shape, spec in enumerate(self.shape_specs):
@@ -540,8 +544,8 @@ class State:
             mine = self.bookings.rows_of(spec.booking)
             self.allowed[cset, [row for row in rows if row not in mine]] = 0
 
-    def _masks(self, spec: ClassSpec) -> NDArray[np.int8]:
-        """1 where all filters admit a row for this shape; empty without filters."""
+    def _masks(self, spec: ClassSpec, *, anew: bool = True) -> NDArray[np.int8]:
+        """1 where all filters admit a row for this shape; empty without filters. anew: they are asked again."""
         if not self.filters:
             return np.zeros(0, np.int8)
         from hal.core.engine.views import node_view, request_of
@@ -550,20 +554,42 @@ class State:
         request = request_of(self, spec)
         admitted = np.ones(view.rows, np.int8)
         for policy in self.filters:
-            admitted &= mask_of(policy, request, view).astype(np.int8)
+            key = (policy.info.name, spec.shape_key())
+            if anew and policy.info.name not in self.stopped:
+                self.masks[key] = mask_of(policy, request, view)
+            said = self.masks.get(key, np.zeros(0, np.bool_))
+            admitted[: said.shape[0]] &= said
+            admitted[said.shape[0] :] = 0  # it has said of no other row that it may be used
         return admitted
 
-    def use_filters(self, filters: list[Filter]) -> None:
+    def unasked(self, spec: ClassSpec) -> list[str]:
+        """Filters that have failed before they said anything of such jobs: none of these starts."""
+        return [
+            policy.info.name
+            for policy in self.filters
+            if policy.info.name in self.stopped and (policy.info.name, spec.shape_key()) not in self.masks
+        ]
+
+    def forget_row(self, row: int) -> None:
+        """What filters said of the node of a row does not hold for the next one there (part of `apply`)."""
+        for key, mask in self.masks.items():
+            if key[0] in self.stopped and row < mask.shape[0]:
+                self.masks[key] = mask.copy()
+                self.masks[key][row] = False
+
+    def use_filters(self, filters: list[Filter], stopped: frozenset[str]) -> None:
         """Other filters: every shape is admitted anew. Raises EngineError, and changes nothing, on a wrong answer."""
-        before = self.filters
-        self.filters = filters
+        before = self.filters, self.stopped, self.masks.copy()
+        self.filters, self.stopped = filters, stopped
         shapes = [(shape, spec) for shape, spec in enumerate(self.shape_specs) if spec is not None]
         try:
             for _shape, spec in shapes:
                 self._masks(spec)
         except EngineError:
-            self.filters = before
+            self.filters, self.stopped, self.masks = before
             raise
+        named = {policy.info.name for policy in filters}
+        self.masks = {key: mask for key, mask in self.masks.items() if key[0] in named}
         self.csets, self.cset_ids, self.cset_free = self.csets[:1], {(): 0}, []
         self.meta[L.M_CSETS] = 1
         for shape, spec in shapes:
@@ -593,6 +619,7 @@ class State:
                 self.shapes[shape, L.S_EVER] = 0
                 self.shapes[shape, L.S_CSET] = 0
                 self.shapes[shape, L.S_SCORES] = -1
+        self.masks = {key: mask for key, mask in self.masks.items() if key[1] in self.shape_ids}
         needed = {int(self.shapes[shape, L.S_CSET]) for shape in self.shape_ids.values()} | {0}
         for cset_key, cset in list(self.cset_ids.items()):
             if cset not in needed:

@@ -22,6 +22,7 @@ from hal.daemons.controller.loop import ControlLoop
 from hal.daemons.controller.outputs import Outputs
 from hal.daemons.controller.parts import Parts
 from hal.daemons.controller.policies import Policies
+from hal.daemons.controller.policy_faults import PolicyFaults
 from hal.daemons.controller.policy_start import TAKEN_IN, PolicyStart, policy_at_start
 from hal.daemons.controller.reading import Reading
 from hal.daemons.controller.share_memory import REMEMBER_EVERY_MS, SHARES, HoursMemory, from_text, to_text
@@ -54,7 +55,8 @@ class Controller:
         self._config = config
         self._clock = Clock(runtime)
         self._committer = Committer(runtime, open_store)
-        self._engine = Engine(config.engine)
+        faults = PolicyFaults(runtime.log)
+        self._engine = Engine(config.engine, faults)
         rules = tuple(admit_named(name) for name in config.admit)
         self._plane = TaskPlane(config.policy, self._engine, config.engine, rules)
         self._agents = Agents(runtime, self._clock, self._plane, self._committer, lambda: self._loop.inbox)
@@ -73,6 +75,7 @@ class Controller:
                 loop=self._loop,
                 waiters=self._waiters,
                 watchers=self._watchers,
+                faults=faults,
             )
         )
 

@@ -7,7 +7,7 @@ undone (O(live jobs), and rare).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from msgspec.structs import replace
 
@@ -15,6 +15,7 @@ from hal.core.engine import State
 from hal.core.engine.bookings import met_by
 from hal.core.engine.classes import ClassSpec, Elsewhere
 from hal.core.engine.config import EngineConfig
+from hal.core.engine.errors import PolicyFault
 from hal.core.engine.events import ClockAdvanced, Event, SharesLoaded
 from hal.core.engine.explain import explain, fits_ever
 from hal.core.engine.plan import Plan
@@ -31,14 +32,16 @@ from hal.store import NodeRow
 class Engine:
     """One state, one scheduler, the plans that are not staged yet."""
 
-    def __init__(self, config: EngineConfig) -> None:
+    def __init__(self, config: EngineConfig, on_fault: Callable[[PolicyFault], None] | None = None) -> None:
+        """on_fault: told of a policy that answers wrongly, see `Scheduler`."""
         self._config = config
+        self._on_fault = on_fault
         self._plans: list[Plan] = []
         self._hours = HoursMemory()
         self._hours_mark = b""
         self._prober = Prober()
         self.state = State(config)
-        self._scheduler = Scheduler(self.state, self)
+        self._scheduler = Scheduler(self.state, self, on_fault)
         self._bookings = BookingTimes()
 
     # ── deciding ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -61,7 +64,7 @@ class Engine:
         self._hours_mark = b""
         self._plans = []
         self.state = State(self._config)
-        self._scheduler = Scheduler(self.state, self)
+        self._scheduler = Scheduler(self.state, self, self._on_fault)
         self._bookings = BookingTimes()
         self.feed((ClockAdvanced(max(now_ms, settled.at_ms if settled is not None else 0)),))
         self.feed(events)

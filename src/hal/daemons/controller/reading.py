@@ -203,6 +203,7 @@ class Reading:
         for row in table.nodes.values():
             nodes[row.state.value] = nodes.get(row.state.value, 0) + 1
         warnings = [f"nothing can be made durable: {loop.trouble}"] if loop.trouble else []
+        warnings += self._parts.faults.warnings(self._parts.engine.state.config)
         warnings += [f"node {row.name}: {note}" for row in table.nodes.values() for note in row.notes]
         return Health(
             status="degraded" if loop.trouble else "ok",
