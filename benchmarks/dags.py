@@ -127,7 +127,7 @@ class Bench:
         self.epoch = self.store.take_leadership("bench", self.now_ms)
         self.engine = Ready()
         self.plane = TaskPlane(Policy(), self.engine)
-        self.engine.feed(self.plane.load(self.store.load()))
+        self.engine.feed(self.plane.load(self.store.load(in_columns=True)))
 
     def commit(self) -> Change:
         change = self.plane.seal(self.now_ms)

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from itertools import count
 from typing import Any
 
+from msgspec.structs import replace
+
 from hal.core.model import AttemptState, EventKind, JobSpec, TaskState, check_spec
 from hal.store import (
     AppendEvents,
@@ -15,12 +17,14 @@ from hal.store import (
     InsertJobs,
     JobProgress,
     JobRow,
+    Loaded,
     NewEvent,
     Operation,
     PutSpans,
     Span,
     Store,
 )
+from hal.store.untouched import Untouched
 
 TRUE = check_spec(JobSpec(command=("true",)))
 
@@ -64,6 +68,24 @@ def attempt(job_id: int, task: int = 0, number: int = 1, **columns: Any) -> Atte
         "allocated_ms": 2_000,
     }
     return AttemptRow(**{**row, **columns})
+
+
+def in_rows(loaded: Loaded) -> tuple[list[JobRow], dict[int, list[Span]]]:
+    """Live jobs and their spans, in whichever form they were loaded; versions left out."""
+    jobs = {row.id: replace(row, version=1) for row in loaded.jobs}
+    spans = dict(loaded.spans)
+    columns = loaded.untouched or Untouched()
+    for place, number in enumerate(columns.ids):
+        assert number not in jobs
+        queue, account, user = columns.owners[columns.owner[place]]
+        spec, walltime_ms = columns.spec(place), columns.walltime_ms[place]
+        jobs[number] = JobRow(
+            number, spec, columns.names[columns.name[place]], queue, account, user, columns.priority[place],
+            TaskState.PENDING, 1, spec.nodes, None if walltime_ms < 0 else walltime_ms, columns.submit_ms[place],
+            columns.eligible_ms[place], trace_id=columns.traces[columns.trace[place]], pending=1,
+        )  # fmt: skip
+        spans[number] = [Span(number, 0, 1, TaskState.PENDING)]
+    return [jobs[number] for number in sorted(jobs)], spans
 
 
 def submitted(*rows: JobRow) -> list[Operation]:

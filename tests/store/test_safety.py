@@ -45,7 +45,7 @@ from hal.store import (
     StaleEpoch,
     Store,
 )
-from tests.store.rows import attempt, event, job, progress, submitted
+from tests.store.rows import attempt, event, in_rows, job, progress, submitted
 
 RUN_AND = (AttemptEvent.PREPARE, AttemptEvent.START, AttemptEvent.FINALISE)
 MAX_TASKS = 40
@@ -247,6 +247,12 @@ class StoreMachine(RuleBasedStateMachine):
         assert [event.sequence for event in events] == list(range(1, len(model.events) + 1))
         assert [(event.kind, event.jobs) for event in events] == model.events
         assert (loaded.last_seq, loaded.epoch) == (len(model.events), model.epoch)
+
+    @invariant()
+    def columns_say_what_rows_say(self) -> None:
+        """Every live job comes in one of the two forms, and both agree."""
+        if hasattr(self, "store"):
+            assert in_rows(self.store.load(in_columns=True)) == in_rows(self.store.load())
 
 
 def _restarted(row: JobRow) -> JobRow:

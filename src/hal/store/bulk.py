@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import Connection, Delete, Table, Update, insert, literal, select
+from sqlalchemy import Connection, Delete, Select, Table, Update, insert, literal, select
 
 from hal.store import schema
 from hal.store.errors import GroupRefused
@@ -48,6 +48,14 @@ def first(connection: Connection, statement: Any, params: Params | None = None) 
     """The first row that a query gives, which must be a constant of its module."""
     row: Sequence[Any] | None = _cursor(connection).execute(_compiled(connection, statement), params or {}).fetchone()
     return row
+
+
+def rows_of(connection: Connection, query: Select[Any]) -> Any:
+    """The driver's cursor over the rows of a query that gives very many; to be closed."""
+    compiled = query.compile(dialect=connection.dialect)
+    cursor = _cursor(connection)
+    cursor.execute(str(compiled), compiled.params)
+    return cursor
 
 
 def _cursor(connection: Connection) -> Any:

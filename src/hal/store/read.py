@@ -8,15 +8,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import Connection, Select, and_, exists, func, select, tuple_
+from sqlalchemy import Connection, Select, and_, case, exists, false, func, select, tuple_
 
 from hal.core.model import AttemptState, Event, EventKind, JobSpec, NodeState, TaskState, dec_hook, each_dependency
-from hal.core.model.units import parse_duration
+from hal.core.model.units import MAX_AMOUNT, parse_duration
 from hal.store import schema
+from hal.store.bulk import rows_of
 from hal.store.operations import MAX_EVENT_JOBS, AttemptRow, JobRow, NodeRow, PolicyRow, Span, StepEnd, Taking
+from hal.store.untouched import Untouched
 from hal.store.views import MAX_PAGE, JobFilter, Loaded, Remembered
 
 AnyRow = Sequence[Any]
@@ -24,6 +27,8 @@ AnyRow = Sequence[Any]
 
 KEYS_PER_QUERY: Final = 500
 """How many ids one `IN (…)` names."""
+ROWS_AT_ONCE: Final = 10_000
+"""Rows that a reader of very many has in memory at once."""
 
 _SPEC: Final = msgspec.json.Decoder(JobSpec, dec_hook=dec_hook)
 _FIELDS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -94,18 +99,22 @@ class SpecReader:
 # ── everything that lives ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-def load(connection: Connection) -> Loaded:
+def load(connection: Connection, *, in_columns: bool) -> Loaded:
     """What a controller starts from."""
-    live = schema.jobs.c.end_ms.is_(None)
+    untouched = Untouched() if in_columns else None
+    if untouched is not None:
+        ids = _take_untouched(connection, untouched)
+    else:
+        live = select(schema.jobs.c.id).where(schema.jobs.c.end_ms.is_(None)).order_by(schema.jobs.c.id)
+        ids = list(connection.execute(live).scalars())
     specs = SpecReader(connection)
-    of_live = select(schema.jobs.c.spec_id).where(live)
-    specs.learn(select(schema.specs).where(schema.specs.c.id.in_(of_live)))
-    jobs = specs.rows(connection.execute(select(*_JOB_COLUMNS).where(live).order_by(schema.jobs.c.id)).all())
-    live_ids = select(schema.jobs.c.id).where(live)
+    jobs = list(_jobs_by_id(connection, specs, ids))
     spans: dict[int, list[Span]] = defaultdict(list)
-    query = select(*_SPAN_COLUMNS).where(schema.task_spans.c.job_id.in_(live_ids))
-    for row in connection.execute(query.order_by(schema.task_spans.c.job_id, schema.task_spans.c.first)):
-        spans[row[0]].append(span_row(row))
+    for start in range(0, len(ids), KEYS_PER_QUERY):
+        of_some = schema.task_spans.c.job_id.in_(ids[start : start + KEYS_PER_QUERY])
+        query = select(*_SPAN_COLUMNS).where(of_some)
+        for row in connection.execute(query.order_by(schema.task_spans.c.job_id, schema.task_spans.c.first)):
+            spans[row[0]].append(span_row(row))
     attempts: dict[int, list[AttemptRow]] = defaultdict(list)
     a = schema.attempts.c
     active = select(*_ATTEMPT_COLUMNS).where(a.ended_ms.is_(None)).order_by(a.job_id, a.task, a.attempt)
@@ -120,6 +129,7 @@ def load(connection: Connection) -> Loaded:
         last_job_id=connection.execute(select(func.coalesce(func.max(schema.jobs.c.id), 0))).scalar_one(),
         now_ms=now_ms,
         jobs=jobs,
+        untouched=untouched,
         spans=dict(spans),
         attempts=dict(attempts),
         ended_dependencies=ended,
@@ -128,6 +138,38 @@ def load(connection: Connection) -> Loaded:
         policy=policy(connection),
         meta={row[0]: row[1] for row in connection.execute(select(schema.meta.c.key, schema.meta.c.value))},
     )
+
+
+def _take_untouched(connection: Connection, untouched: Untouched) -> list[int]:
+    """Fill the columns; the ids of live jobs that do not go there, ascending."""
+    others: list[int] = []
+    with closing(rows_of(connection, _LIVE)) as cursor:
+        while rows := cursor.fetchmany(ROWS_AT_ONCE):
+            others.extend(row[0] for row in rows if row[-1] is None)
+            others.extend(untouched.extend(row for row in rows if row[-1] is not None))
+    untouched.settle()
+    return sorted(others)
+
+
+def _live_rows() -> Select[Any]:
+    """Of each live job what `Untouched` takes in; the text of its spec only when it is untouched."""
+    j, t = schema.jobs.c, schema.task_spans.c
+    nothing = (j.held, j.active, j.running, j.succeeded, j.failed, j.timed_out, j.cancelled, j.restarts)
+    one_task = exists().where(
+        t.job_id == j.id, t.first == 0, t.count == 1, t.state == TaskState.PENDING.value, t.attempt == 1,
+        t.retries == 0, t.eligible_ms == 0, t.reason == "",
+    )  # fmt: skip
+    untouched = and_(
+        j.state == TaskState.PENDING.value, j.tasks == 1, j.pending == 1, *(count == 0 for count in nothing),
+        j.hold.is_(false()), j.reason == "", j.start_ms.is_(None), j.exit_code.is_(None), j.eligible_ms <= MAX_AMOUNT,
+        one_task,
+    )  # fmt: skip
+    columns = (j.id, j.name, j.queue, j.account, j.user, j.priority, func.coalesce(j.walltime_ms, -1))
+    query = select(*columns, j.submit_ms, j.eligible_ms, j.trace_id, case((untouched, schema.specs.c.body)))
+    return query.join_from(schema.jobs, schema.specs).where(j.end_ms.is_(None)).order_by(j.id)
+
+
+_LIVE: Final = _live_rows()
 
 
 def newest(connection: Connection) -> tuple[int, int, int]:
@@ -146,13 +188,14 @@ def _ended_dependencies(connection: Connection, specs: SpecReader, live: list[Jo
         for dependency in each_dependency(spec.dependencies)
         if dependency.job.isascii() and dependency.job.isdigit() and len(dependency.job) < 19
     }
-    return {row.id: row for row in _jobs_by_id(connection, specs, sorted(wanted - live_ids))}
+    found = _jobs_by_id(connection, specs, sorted(wanted - live_ids))
+    return {row.id: row for row in found if row.end_ms is not None}
 
 
 def _jobs_by_id(connection: Connection, specs: SpecReader, ids: list[int]) -> Iterator[JobRow]:
     for start in range(0, len(ids), KEYS_PER_QUERY):
-        some = schema.jobs.c.id.in_(ids[start : start + KEYS_PER_QUERY])
-        yield from specs.rows(connection.execute(select(*_JOB_COLUMNS).where(some)).all())
+        some = select(*_JOB_COLUMNS).where(schema.jobs.c.id.in_(ids[start : start + KEYS_PER_QUERY]))
+        yield from specs.rows(connection.execute(some.order_by(schema.jobs.c.id)).all())
 
 
 def has_mixed_ends(row: JobRow) -> bool:

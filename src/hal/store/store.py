@@ -157,10 +157,14 @@ class Store:
 
     # ── reading ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def load(self) -> Loaded:
-        """Everything that lives, as of the newest commit."""
+    def load(self, *, in_columns: bool = False) -> Loaded:
+        """Everything that lives, as of the newest commit.
+
+        Args:
+            in_columns: give jobs that wait as they were submitted as `Loaded.untouched`: a tenth of time and memory.
+        """
         with self._database.reading("loading") as connection:
-            return read.load(connection)
+            return read.load(connection, in_columns=in_columns)
 
     def job(self, job_id: int) -> JobRow | None:
         """One job, ended or not."""

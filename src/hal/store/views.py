@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from hal.core.model import TaskState
 from hal.store.operations import AttemptRow, JobRow, NodeRow, PolicyRow, Span
+from hal.store.untouched import Untouched
 
 MAX_PAGE: Final = 10_000
 """Longest page that a list gives."""
@@ -28,7 +29,9 @@ class Loaded(Struct, frozen=True, kw_only=True):
     now_ms: int
     """Instant of the newest commit: time must not be earlier than that."""
     jobs: list[JobRow]
-    """Jobs that have not ended, by ascending id."""
+    """Jobs that have not ended, by ascending id; without those in `untouched`."""
+    untouched: Untouched | None = None
+    """None, unless columns were asked for."""
     spans: dict[int, list[Span]]
     """Of these jobs, by job, in order of their first task."""
     attempts: dict[int, list[AttemptRow]]

@@ -113,7 +113,7 @@ class StoredPlane:
         self.epoch = self.store.take_leadership("test", self.now_ms)
         self.engine = PendingModel()
         self.plane = TaskPlane(Policy(), self.engine)
-        for event in self.plane.load(self.store.load()):
+        for event in self.plane.load(self.store.load(in_columns=True)):
             self.engine.apply(event)
 
     def restart(self) -> None:

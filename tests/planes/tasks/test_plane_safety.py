@@ -69,7 +69,7 @@ class PlaneMachine(RuleBasedStateMachine):
         self.epoch = self.store.take_leadership("test", self.now_ms)
         self.engine = PendingModel()
         self.plane = TaskPlane(Policy(), self.engine)
-        for event in self.plane.load(self.store.load()):
+        for event in self.plane.load(self.store.load(in_columns=True)):
             self.engine.apply(event)
 
     def join(self, name: str, held: tuple[Any, ...] = ()) -> None:

@@ -82,7 +82,7 @@ class WaitingMachine(RuleBasedStateMachine):
         self.store = Store.open(self.disk)
         self.epoch = self.store.take_leadership("test", self.now_ms)
         self.engine = PendingModel()
-        loaded = self.store.load()
+        loaded = self.store.load(in_columns=True)
         policy = from_json(loaded.policy.document, Policy) if loaded.policy else policy_of({})
         self.plane = TaskPlane(policy, self.engine)
         for event in self.plane.load(loaded, policy):

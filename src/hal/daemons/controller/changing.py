@@ -224,7 +224,7 @@ class Changing:
 
     def _stale(self, job: int, history: _History | None) -> bool:
         """Whether what was read of the job does not agree with what is true now."""
-        live = self._parts.plane.table.jobs.get(job)
+        live = self._parts.plane.table.jobs.peek(job)
         if history is None:
             return live is not None
         if live is None:

@@ -92,7 +92,7 @@ class Controller:
         # All that is loaded lives on: looking for garbage while a million jobs are made only takes time.
         gc.disable()
         try:
-            loaded = await self._runtime.run_blocking(self._committer.store.load)
+            loaded = await self._runtime.run_blocking(partial(self._committer.store.load, in_columns=True))
             self._clock.not_before(loaded.now_ms)
             policy = policy_at_start(loaded.policy, loaded.meta.get(TAKEN_IN), self._config.policy)
             events = self._plane.load(loaded, policy.policy)
@@ -103,7 +103,9 @@ class Controller:
             gc.enable()
         await self._begin(policy, over)
         self._listener = await self._runtime.listen(address, self._agents.serve)
-        self._runtime.log.info("leading", epoch=self._committer.epoch, jobs=len(loaded.jobs), nodes=len(loaded.nodes))
+        self._runtime.log.info(
+            "leading", epoch=self._committer.epoch, jobs=len(self._plane.table.jobs), nodes=len(loaded.nodes)
+        )
 
     async def _begin(self, policy: PolicyStart, over: list[str]) -> None:
         """The first group: hal.toml where it was changed; and no node is up before it has dialled. `over`: facts to

@@ -126,7 +126,11 @@ class Reading:
         """All queues by name. O(live jobs)."""
         table = self._parts.plane.table
         tally = {name: [0, 0, 0, 0] for name in table.committed_policy.queues}
-        for job in table.jobs.values():
+        for owner, jobs in table.jobs.packed_owners():
+            counts = tally.setdefault(owner.queue, [0, 0, 0, 0])
+            counts[0] += jobs
+            counts[1] += jobs
+        for job in table.jobs.unpacked():
             counts = tally.setdefault(job.queue, [0, 0, 0, 0])
             counts[0] += 1
             counts[1] += job.counts.pending
@@ -197,7 +201,9 @@ class Reading:
         """How the controller is."""
         table, loop = self._parts.plane.table, self._parts.loop
         jobs: dict[str, int] = {}
-        for job in table.jobs.values():
+        if packed := len(table.jobs.packed):
+            jobs[TaskState.PENDING.value] = packed
+        for job in table.jobs.unpacked():
             jobs[job.state.value] = jobs.get(job.state.value, 0) + 1
         nodes: dict[str, int] = {}
         for row in table.nodes.values():

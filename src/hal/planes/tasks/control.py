@@ -403,16 +403,7 @@ def _waiting_again(state: TaskState, job: LiveJob) -> TaskState:
 
 def matching(table: JobTable, wanted: JobFilter) -> list[int]:
     """Live jobs that match everything that the filter sets, by ascending id. O(live jobs)."""
-    return sorted(
-        job.id
-        for job in table.jobs.values()
-        if (not wanted.states or job.state in wanted.states)
-        and (not wanted.user or job.user == wanted.user)
-        and (not wanted.queue or job.queue == wanted.queue)
-        and (not wanted.name or job.name == wanted.name)
-        and (not wanted.account or job.account == wanted.account)
-        and all(k in job.spec.labels and (not v or job.spec.labels[k] == v) for k, v in wanted.labels.items())
-    )
+    return table.jobs.matching(wanted)
 
 
 def _range(job: LiveJob, task: int | None) -> tuple[int, int]:

@@ -7,11 +7,13 @@ here, so that a commit that fails can be undone and readers never see what is no
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 from msgspec import Struct
 
+from hal.core.engine.classes import ClassSpec
 from hal.core.engine.config import EngineConfig
 from hal.core.engine.events import (
     ADOPT,
@@ -28,18 +30,23 @@ from hal.core.engine.events import (
     JobsUpdated,
     NodesChanged,
     NodeSpec,
+    SubmitRows,
 )
-from hal.core.model import EventKind, StepId
+from hal.core.model import EventKind, JobSpec, StepId
 from hal.core.model.policy import Policy
 from hal.planes.tasks.dependencies import EndedJob
 from hal.planes.tasks.interning import Interning
 from hal.planes.tasks.live import Attempt, LiveJob
+from hal.planes.tasks.packed import Packed
 from hal.planes.tasks.spans import Spans
 from hal.store.operations import AttemptEnd, NewEvent, NodeRow, Operation
 from hal.wire.frames import StepStart, StepTemplate, StopReason
 
 MAX_EVENT_ITEMS = 1_000
 """Most attempts or states that the payload of one event lists; `count` says how many there were."""
+
+MAX_SUBMITTED = 131_072
+"""Rows of one event: the engine makes room for as many of everything when its tables are full."""
 
 AttemptKey = tuple[int, int, int]
 """Job, task, attempt number."""
@@ -101,6 +108,8 @@ class EngineFeed:
         self._events: list[Event] = []
         self._kind = ""
         self._rows: list[tuple[int, ...]] = []
+        self._block: SubmitRows | None = None
+        """Rows of packed jobs, of the block that has begun."""
         self._nodes: dict[str, NodeSpec] = {}
         self._gone: list[str] = []
         self._places: list[str] = []
@@ -129,6 +138,19 @@ class EngineFeed:
                 -1,
                 job.spec.deadline_ms,
             )
+        )
+
+    def submit_packed(self, packed: Packed, class_of: Callable[[JobSpec, str], ClassSpec]) -> None:
+        """All packed jobs begin to wait for resources.
+
+        Args:
+            class_of: what a spec asks for in a queue.
+        """
+        self._begin("submit")
+        known = self._interning
+        self._block = packed.submitted(
+            lambda spec, queue: known.class_index(class_of(spec, queue)),
+            lambda owner: known.owner_index(known.owner_of(owner)),
         )
 
     def withdraw(self, job: int, first: int, count: int) -> None:
@@ -201,9 +223,10 @@ class EngineFeed:
         rows, before = self._rows, self._kind
         self._rows, self._kind = [], kind
         if before == "submit":
-            self._events.append(
-                JobsSubmitted(np.array(sorted(rows), SUBMIT), self._interning.classes, self._interning.owners)
-            )
+            block, self._block = _in_order(rows, self._block), None
+            for begin in range(0, len(block), MAX_SUBMITTED):
+                some = block[begin : begin + MAX_SUBMITTED]
+                self._events.append(JobsSubmitted(some, self._interning.classes, self._interning.owners))
         elif before == "withdraw":
             columns = np.array(rows, np.int64)
             self._events.append(JobsCancelled(columns[:, 0].copy(), columns[:, 1].copy(), columns[:, 2].copy()))
@@ -224,6 +247,15 @@ class EngineFeed:
         elif before == "gone":
             self._events.append(NodesChanged(removed=tuple(self._gone)))
             self._gone = []
+
+
+def _in_order(rows: list[tuple[int, ...]], block: SubmitRows | None) -> SubmitRows:
+    """Both, by job and task."""
+    listed = np.array(sorted(rows), SUBMIT)
+    if block is None or not rows:
+        return listed if block is None else block
+    both = np.concatenate((listed, block))
+    return both[np.argsort(both["job"], kind="stable")]
 
 
 class Draft:

@@ -36,27 +36,32 @@ def load(table: JobTable, loaded: Loaded) -> list[Event]:
         table.name(job)
         if job.active:
             table.busy.add(job.id)
+    if loaded.untouched is not None:
+        table.jobs.pack(loaded.untouched)
+        for key, ids in table.jobs.packed.names():
+            table.names.add_all(key, ids)
     past = {row.id: _past(row, loaded.succeeded.get(row.id)) for row in loaded.ended_dependencies.values()}
-    for job in table.jobs.values():
+    for job in list(table.jobs.unpacked()):
         if job.eligible_ms >= INF or any(span.eligible_ms >= INF and not span.state.ended for span in job.spans):
             for dependency in each_dependency(job.spec.dependencies):
                 other = int(dependency.job or 0)
                 if other in past:
                     table.ended[other] = past[other]
             awaiting.begin(table, job)
-    table.waiting.set_policy(table.policy, table.jobs.values())
+    table.count_waiting()
     return engine_events(table)
 
 
 def engine_events(table: JobTable) -> list[Event]:
     """What brings an empty engine to where the table is. Nothing may be staged."""
-    for job_id in sorted(table.jobs):
-        job = table.jobs[job_id]
+    for job in sorted(table.jobs.unpacked(), key=_id):
         job.fed = ()
         if job.window:
             table.refill(job)
         for span in job.spans:
             table.enter(job, span)
+    if len(table.jobs.packed):
+        table.draft.feed.submit_packed(table.jobs.packed, table.class_of)
     events: list[Event] = [ConfigChanged(table.engine_config)]
     if table.nodes:
         events.append(NodesChanged(tuple(node_spec(row) for row in table.nodes.values())))
@@ -69,6 +74,10 @@ def engine_events(table: JobTable) -> list[Event]:
     events.extend(table.draft.feed.take())
     table.durable()
     return events
+
+
+def _id(job: LiveJob) -> int:
+    return job.id
 
 
 def live_job(table: JobTable, row: JobRow, spans: list[SpanRow], attempts: list[AttemptRow]) -> LiveJob:

@@ -61,7 +61,7 @@ def _move(table: JobTable, before: Policy, after: Policy) -> None:
     moved |= {name for name, nodes in pools.items() if nodes and name not in after.queues}
     if not moved:
         return
-    for job_id in sorted(job.id for job in table.jobs.values() if job.queue in moved):
+    for job_id in table.jobs.in_queues(moved):
         job = table.touch(job_id)
         waiting = [span for span in job.spans if span.state is TaskState.PENDING]
         for span in waiting:

@@ -54,6 +54,10 @@ Spans = tuple[Span, ...]
 """Disjoint, in ascending order of `first`, alike neighbours merged."""
 
 
+ONE_TASK: Spans = (Span(0, 1),)
+"""Of a single task to which nothing has happened."""
+
+
 def locate(spans: Spans, task: int) -> Span | None:
     """The span that holds `task`."""
     at = bisect_right(spans, task, key=_FIRST) - 1

@@ -17,21 +17,24 @@ from hal.core.engine.classes import ClassSpec
 from hal.core.engine.config import EngineConfig
 from hal.core.engine.events import INF
 from hal.core.interfaces.admit import Admit
-from hal.core.lifecycle import TASK, TaskEvent, job_state, transition
+from hal.core.lifecycle import TASK, TaskCounts, TaskEvent, job_state, transition
 from hal.core.model import DependencyKind, EventKind, InternalError, JobSpec, NotFoundError, TaskState
 from hal.core.model.policy import Policy
+from hal.core.model.policy_scope import Owner
 from hal.planes.tasks import awaiting, window
 from hal.planes.tasks.awaiting import BY_DEPENDENCY
 from hal.planes.tasks.dependencies import NAMESAKES, EndedJob, Phase
 from hal.planes.tasks.draft import Change, Draft
 from hal.planes.tasks.interning import Interning
+from hal.planes.tasks.jobs import Jobs
 from hal.planes.tasks.live import LiveJob, with_state
 from hal.planes.tasks.namesakes import Namesakes
 from hal.planes.tasks.rows import operations
 from hal.planes.tasks.runs import merged
-from hal.planes.tasks.spans import Span, change, count_in, pieces, take
+from hal.planes.tasks.spans import ONE_TASK, Span, change, count_in, pieces, take
 from hal.planes.tasks.waiting import Waiting
 from hal.store.operations import NodeRow
+from hal.store.untouched import Untouched
 
 INSTANCE = "instance"
 """Under this name the store's meta table keeps which HAL it is."""
@@ -48,7 +51,7 @@ class JobTable:
         """Of the site, for what is submitted or changed."""
         self.waiting = Waiting(policy)
         self.interning = Interning()
-        self.jobs: dict[int, LiveJob] = {}
+        self.jobs = Jobs(self._unpacked, self.waiting.unpacked)
         self.dependants: dict[int, set[int]] = {}
         """Jobs that wait and name this one; their own `waits` say how."""
         self.followers: dict[int, set[int]] = {}
@@ -146,12 +149,12 @@ class JobTable:
             del self.ended[job_id]
 
     def either(self, job_id: int) -> LiveJob | EndedJob:
-        """A job that others wait for."""
-        return self.jobs.get(job_id) or self.ended[job_id]
+        """A job that others wait for; not to be changed."""
+        return self.jobs.peek(job_id) or self.ended[job_id]
 
     def phase(self, job_id: int) -> Phase:
         """How far a job that others wait for has come."""
-        return self.either(job_id).phase
+        return Phase.WAITS if self.jobs.is_packed(job_id) else self.either(job_id).phase
 
     def put_node(self, row: NodeRow) -> None:
         """A node that is new or changed."""
@@ -168,8 +171,12 @@ class JobTable:
         if self.draft.policy_before is None:
             self.draft.policy_before = self.policy
         self.policy = policy
-        self.waiting.set_policy(policy, self.jobs.values())
+        self.count_waiting()
         self.draft.feed.config(self.engine_config)
+
+    def count_waiting(self) -> None:
+        """Count anew how many tasks wait within each limit of the policy."""
+        self.waiting.set_policy(self.policy, self.jobs.unpacked(), self.jobs.packed_owners())
 
     @property
     def engine_config(self) -> EngineConfig:
@@ -185,7 +192,7 @@ class JobTable:
         """The job as it was last committed; None when it was not live then. For readers: do not change it."""
         if job_id in self.draft.jobs_before:
             return self.draft.jobs_before[job_id]
-        return self.jobs.get(job_id)
+        return self.jobs.peek(job_id)
 
     def committed_either(self, job_id: int) -> LiveJob | EndedJob:
         """A job that a committed job waits for, as it was last committed. For readers: do not change it."""
@@ -212,7 +219,7 @@ class JobTable:
         """Nothing of what was staged since the last commit has happened."""
         draft = self.draft
         for job_id, before in draft.jobs_before.items():
-            now = self.jobs.pop(job_id, None)
+            now = self.jobs.pop(job_id)
             self.busy.discard(job_id)
             if now is not None:
                 self.unlink(now)
@@ -232,7 +239,7 @@ class JobTable:
                 self.ended.pop(job_id, None)
         if draft.policy_before is not None:
             self.policy = draft.policy_before
-            self.waiting.set_policy(self.policy, self.jobs.values())
+            self.count_waiting()
         for name, row in draft.nodes_before.items():
             if row is None:
                 del self.nodes[name]
@@ -241,6 +248,29 @@ class JobTable:
         self.next_id = draft.next_id_before
         draft.feed.take()
         self.durable()
+
+    def _unpacked(self, columns: Untouched, place: int) -> LiveJob:
+        """The job at that place, as it was stored."""
+        spec, walltime_ms = columns.spec(place), columns.walltime_ms[place]
+        queue, account, user = columns.owners[columns.owner[place]]
+        return LiveJob(
+            id=columns.ids[place],
+            spec=spec,
+            name=columns.names[columns.name[place]],
+            queue=queue,
+            account=account,
+            user=user,
+            priority=columns.priority[place],
+            walltime_ms=None if walltime_ms < 0 else walltime_ms,
+            submit_ms=columns.submit_ms[place],
+            eligible_ms=columns.eligible_ms[place],
+            trace_id=columns.traces[columns.trace[place]],
+            request=self.class_of(spec, queue),
+            owner=self.interning.owner_of(Owner(queue, account, user, spec.qos)),
+            counts=TaskCounts(pending=1),
+            spans=ONE_TASK,
+            active={},
+        )
 
     # ── one job ───────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -362,7 +392,7 @@ class JobTable:
         after = self.names.first(key)
         if before != after:
             for job_id in (before, after):
-                if job_id in self.jobs and self.names.waits(key, job_id):
+                if job_id is not None and job_id in self.jobs and self.names.waits(key, job_id):
                     awaiting.tell_first(self, self.jobs[job_id], alone=job_id == after, now_ms=now_ms)
 
     def _end(self, job: LiveJob, now_ms: int, cause: str) -> list[LiveJob]:
@@ -391,7 +421,7 @@ def check_table(table: JobTable) -> None:
     Raises:
         InternalError: names the job and what does not agree.
     """
-    for job in table.jobs.values():
+    for job_id, job in table.jobs.items():
         counts, active = job.counts, {a.state.value: 0 for a in job.active.values()}
         for attempt in job.active.values():
             active[attempt.state.value] += 1
@@ -400,7 +430,7 @@ def check_table(table: JobTable) -> None:
             waiting[span.state] += span.count
         problems = [
             (counts.total != job.spec.tasks, "tasks are not all counted"),
-            (job.id != table.jobs[job.id].id, "is filed under another id"),
+            (job.id != job_id, "is filed under another id"),
             (counts.pending != waiting[TaskState.PENDING], "pending tasks disagree with the spans"),
             (counts.held != waiting[TaskState.HELD], "held tasks disagree with the spans"),
             (counts.failed < waiting[TaskState.FAILED], "failed tasks disagree with the spans"),

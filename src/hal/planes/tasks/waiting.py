@@ -43,8 +43,12 @@ class Waiting:
         self._keys_of: dict[Owner, tuple[Key, ...]] = {}
         self.set_policy(policy, ())
 
-    def set_policy(self, policy: Policy, jobs: Iterable[LiveJob]) -> None:
-        """Count anew under these limits. O(live jobs) where any limit asks."""
+    def set_policy(self, policy: Policy, jobs: Iterable[LiveJob], packed: Iterable[tuple[Owner, int]] = ()) -> None:
+        """Count anew under these limits. O(live jobs) where any limit asks.
+
+        Args:
+            packed: whose packed jobs there are, and how many; each is one task that waits (see `unpacked`).
+        """
         self._policy = policy
         self._limits = [limit for limit in policy.limits.values() if limit.pending is not None]
         self._counts.clear()
@@ -54,6 +58,13 @@ class Waiting:
         if self._limits:
             for job in jobs:
                 self._count(job.id, job)
+            for owner, tasks in packed:
+                self._add(owner, tasks)
+
+    def unpacked(self, job: LiveJob) -> None:
+        """A packed job, which is counted, is an object from now on."""
+        if self._limits:
+            self._counted[job.id] = (owner_of_live(job), waiting_tasks(job))
 
     def touched(self, job_id: int) -> None:
         """The job is about to change, come, or go."""

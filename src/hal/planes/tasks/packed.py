@@ -1,0 +1,157 @@
+"""Jobs that wait and were not touched since they were stored, as the store's columns: no object for each of them.
+
+Pure. What a decision or a listing asks of all of them is answered from columns; a job becomes a `LiveJob` of its own
+when it is touched, and leaves its column then. O(log jobs) to find one.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterator
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hal.core.engine.events import INF, SubmitRows, submit_rows
+from hal.core.model import JobSpec, TaskState
+from hal.core.model.policy_scope import Owner
+from hal.store.untouched import Untouched
+from hal.store.views import JobFilter
+
+Places = NDArray[np.int64]
+"""Shape (K,): places of jobs in the columns, ascending."""
+
+
+class Packed:
+    """Columns of jobs, and which of them are still here."""
+
+    def __init__(self, columns: Untouched) -> None:
+        self.columns = columns
+        self._here = bytearray(b"\1") * len(columns)
+        self._count = len(columns)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[int]:
+        """Their ids, ascending; one may be taken out meanwhile."""
+        for place, job in enumerate(self.columns.ids):
+            if self._here[place]:
+                yield job
+
+    def place(self, job: int) -> int:
+        """Where it is; -1: it is not here."""
+        ids = self.columns.ids
+        place = bisect_left(ids, job)
+        return place if place < len(ids) and ids[place] == job and self._here[place] else -1
+
+    def take(self, place: int) -> None:
+        """It leaves."""
+        self._here[place] = 0
+        self._count -= 1
+
+    def owners(self) -> list[tuple[Owner, int]]:
+        """Whose jobs they are, and how many."""
+        codes, counts = np.unique(self._kinds(self._places()), return_counts=True)
+        return [(self._owner(code)[1], count) for code, count in zip(codes.tolist(), counts.tolist(), strict=True)]
+
+    def names(self) -> Iterator[tuple[tuple[str, str], list[int]]]:
+        """(user, name) of those that have one, and their ids, ascending; a pair may come more than once."""
+        columns = self.columns
+        places = self._places()
+        name = np.frombuffer(columns.name, np.int32)[places]
+        has_one = np.array([bool(one) for one in columns.names], bool)
+        places, name = places[has_one[name]], name[has_one[name]]
+        if not places.size:
+            return
+        codes = name.astype(np.int64) * len(columns.owners) + np.frombuffer(columns.owner, np.int32)[places]
+        order = np.argsort(codes, kind="stable")
+        codes = codes[order]
+        ids = np.frombuffer(columns.ids, np.int64)[places[order]].tolist()
+        edges = [0, *(np.flatnonzero(np.diff(codes)) + 1).tolist(), len(ids)]
+        for begin, end in pairwise(edges):
+            which, owner = divmod(int(codes[begin]), len(columns.owners))
+            yield (columns.owners[owner][2], columns.names[which]), ids[begin:end]
+
+    def in_queues(self, queues: Collection[str]) -> list[int]:
+        """Ids of those in one of these queues."""
+        return self._ids(self._where([owner[0] in queues for owner in self.columns.owners]))
+
+    def matching(self, wanted: JobFilter) -> list[int]:
+        """Ids of those that match everything that the filter sets."""
+        columns = self.columns
+        if wanted.states and TaskState.PENDING not in wanted.states:
+            return []
+        places = self._where(
+            [
+                (not wanted.queue or queue == wanted.queue)
+                and (not wanted.account or account == wanted.account)
+                and (not wanted.user or user == wanted.user)
+                for queue, account, user in columns.owners
+            ]
+        )
+        if wanted.name:
+            same = np.array([name == wanted.name for name in columns.names], bool)
+            places = places[same[np.frombuffer(columns.name, np.int32)[places]]]
+        if wanted.labels:
+            shapes = np.frombuffer(columns.shape, np.int32)[places]
+            alike = [shape for shape in np.unique(shapes).tolist() if _has(columns.like(shape), wanted.labels)]
+            places = places[np.isin(shapes, alike)]
+        return self._ids(places)
+
+    def submitted(self, class_index: Callable[[JobSpec, str], int], owner_index: Callable[[Owner], int]) -> SubmitRows:
+        """All of them as the engine is told of them, by ascending id.
+
+        Args:
+            class_index: of what such a spec asks for in that queue, in the event's classes.
+            owner_index: in the event's owners.
+        """
+        columns, places = self.columns, self._places()
+        rows = submit_rows(places.size)
+        rows["job"] = np.frombuffer(columns.ids, np.int64)[places]
+        rows["priority"] = np.frombuffer(columns.priority, np.int64)[places]
+        rows["submit_ms"] = np.frombuffer(columns.submit_ms, np.int64)[places]
+        rows["eligible_ms"] = np.frombuffer(columns.eligible_ms, np.int64)[places]
+        walltime = np.frombuffer(columns.walltime_ms, np.int64)[places]
+        rows["walltime_ms"] = np.where(walltime < 0, INF, walltime)
+        codes, kind = np.unique(self._kinds(places), return_inverse=True)
+        told = np.zeros((codes.size, 3), np.int64)
+        for at, code in enumerate(codes.tolist()):
+            ask, owner = self._owner(code)
+            told[at] = class_index(ask, owner.queue), owner_index(owner), ask.deadline_ms
+        for field, name in enumerate(("class_index", "owner_index", "deadline_ms")):
+            rows[name] = told[kind, field]
+        return rows
+
+    def _places(self) -> Places:
+        places: Places = np.flatnonzero(np.frombuffer(self._here, np.uint8))
+        return places
+
+    def _where(self, owners: list[bool]) -> Places:
+        """Places of those whose owner, by index, is wanted."""
+        places = self._places()
+        wanted = np.array(owners, bool)[np.frombuffer(self.columns.owner, np.int32)[places]]
+        found: Places = places[wanted]
+        return found
+
+    def _ids(self, places: Places) -> list[int]:
+        ids: list[int] = np.frombuffer(self.columns.ids, np.int64)[places].tolist()
+        return ids
+
+    def _kinds(self, places: Places) -> NDArray[np.int64]:
+        """What each asks the engine for, and whose it is, as one number."""
+        columns = self.columns
+        ask = np.frombuffer(columns.ask, np.int32)[np.frombuffer(columns.shape, np.int32)[places]]
+        kinds: NDArray[np.int64] = ask.astype(np.int64) * len(columns.owners)
+        kinds += np.frombuffer(columns.owner, np.int32)[places]
+        return kinds
+
+    def _owner(self, kind: int) -> tuple[JobSpec, Owner]:
+        ask, owner = divmod(kind, len(self.columns.owners))
+        spec = self.columns.asks[ask]
+        return spec, Owner(*self.columns.owners[owner], spec.qos)
+
+
+def _has(spec: JobSpec, labels: dict[str, str]) -> bool:
+    return all(label in spec.labels and (not value or spec.labels[label] == value) for label, value in labels.items())

@@ -1,0 +1,157 @@
+"""Jobs that wait, loaded in columns: everything about them is as if each were an object."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from hal.core.engine.events import JobsSubmitted
+from hal.core.model import ConflictError, TaskState, spec_from_plain
+from hal.core.model.job import Constraint
+from hal.core.model.policy import Limit, Policy, Queue
+from hal.planes.tasks import Submitter, TaskPlane, check_table
+from hal.planes.tasks.namesakes import SLACK, Namesakes
+from hal.store import Group, MemoryDatabase, Store
+from hal.store.views import JobFilter
+from tests.planes.tasks.pending_model import PendingModel
+
+BY = Submitter("alice", "trace")
+POLICY = Policy(queues={"default": Queue(name="default"), "long": Queue(name="long")})
+JOBS = [
+    {"name": "fit", "walltime": "1m"},
+    {"name": "fit", "walltime": "2m", "account": "ml"},
+    {"queue": "long", "labels": {"team": "x"}},
+    {"queue": "long", "labels": {"team": "y"}, "priority": 5, "deadline_ms": 9_000},
+    {"name": "held", "hold": True},
+    {"name": "array", "array": 3},
+    {"name": "after", "dependencies": ["fit2"]},
+    {"name": "fit2", "request": {"cpu": 2}, "nodes": 2, "constraints": ["gpu=a100"]},
+    {"name": "fit", "user": "bob"},
+]
+"""The third, fourth and ninth and the two `fit` are untouched; one that is named by another is so, too."""
+
+
+def stored() -> Store:
+    """A store in which these jobs were submitted."""
+    disk = MemoryDatabase()
+    store = Store.open(disk)
+    epoch = store.take_leadership("test", 1_000)
+    plane = TaskPlane(POLICY, PendingModel())
+    plane.load(store.load(), POLICY)
+    specs = [spec_from_plain({"command": ["true"], **job}) for job in JOBS]
+    plane.submit(specs, BY, 1_000)
+    store.commit(Group("g", 1_000, plane.seal(1_000).operations), epoch=epoch)
+    return store
+
+
+def loaded(store: Store, *, in_columns: bool) -> tuple[TaskPlane, list[JobsSubmitted]]:
+    """A plane that starts from it, and what it tells the engine of waiting jobs."""
+    plane = TaskPlane(POLICY, PendingModel())
+    events = plane.load(store.load(in_columns=in_columns), POLICY)
+    return plane, [event for event in events if isinstance(event, JobsSubmitted)]
+
+
+def told(events: list[JobsSubmitted]) -> list[tuple[object, ...]]:
+    """Each row with its class and owner instead of their indices."""
+    return [
+        (*row.tolist()[:4], event.classes[row["class_index"]], event.owners[row["owner_index"]], *row.tolist()[6:])
+        for event in events
+        for row in event.rows
+    ]
+
+
+def test_the_engine_is_told_the_same_from_columns_as_from_rows() -> None:
+    """In the same order, with equal classes, owners, limits, deadlines."""
+    store = stored()
+    packed, from_columns = loaded(store, in_columns=True)
+    plain, from_rows = loaded(store, in_columns=False)
+    assert (len(packed.table.jobs.packed), len(plain.table.jobs.packed)) == (6, 0)
+    assert told(from_columns) == told(from_rows)
+    assert all(np.all(np.diff(event.rows["job"]) > 0) for event in from_columns)
+    assert dict(packed.table.jobs.items()) == dict(plain.table.jobs.items())
+    check_table(packed.table)
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        JobFilter(),
+        JobFilter(states=(TaskState.PENDING,)),
+        JobFilter(states=(TaskState.HELD, TaskState.RUNNING)),
+        JobFilter(user="alice"),
+        JobFilter(user="bob", name="fit"),
+        JobFilter(queue="long"),
+        JobFilter(account="ml"),
+        JobFilter(name="fit"),
+        JobFilter(labels={"team": "x"}),
+        JobFilter(labels={"team": ""}),
+        JobFilter(labels={"other": ""}),
+    ],
+    ids=str,
+)
+def test_packed_jobs_are_found_as_others(wanted: JobFilter) -> None:
+    """By every field of a filter, and none becomes an object for it."""
+    store = stored()
+    packed, _ = loaded(store, in_columns=True)
+    plain, _ = loaded(store, in_columns=False)
+    assert packed.matching(wanted) == plain.matching(wanted)
+    assert len(packed.table.jobs.packed) == 6
+
+
+def test_reading_leaves_a_job_packed_and_touching_takes_it_out() -> None:
+    """Neither changes how many jobs live."""
+    plane, _ = loaded(stored(), in_columns=True)
+    jobs, count = plane.table.jobs, len(plane.table.jobs)
+    assert plane.job(1) == plane.job(1)
+    assert len(jobs.packed) == 6
+    plane.hold(1, None, BY, 2_000)
+    assert (len(jobs), len(jobs.packed), jobs[1].state) == (count, 5, TaskState.HELD)
+    before = plane.job(1)
+    assert before is not None
+    assert before.state is TaskState.PENDING
+    plane.undo()
+    assert (len(jobs), jobs[1].state) == (count, TaskState.PENDING)
+    check_table(plane.table)
+
+
+def test_another_pool_of_a_queue_reaches_packed_jobs() -> None:
+    """What waits in that queue asks for its nodes from now on."""
+    plane, _ = loaded(stored(), in_columns=True)
+    ssd = Queue(name="long", nodes=(Constraint("ssd", values=("yes",)),))
+    plane.change_policy(Policy(queues={**POLICY.queues, "long": ssd}), None, 2_000)
+    assert [len(plane.table.jobs[job].request.constraints) for job in (3, 4)] == [1, 1]
+    assert len(plane.table.jobs.packed) == 4
+
+
+def test_a_limit_counts_packed_jobs_and_goes_on_counting_when_one_leaves() -> None:
+    """Alice has three in the queue `default` that are packed, and five tasks that are not."""
+    plane, _ = loaded(stored(), in_columns=True)
+    limit = Limit(name="few", user="alice", queue="default", pending=9)
+    plane.change_policy(Policy(queues=POLICY.queues, limits={"few": limit}), None, 2_000)
+    plane.seal(2_000)
+    plane.durable()
+    more = [spec_from_plain({"command": ["true"]})] * 2
+    with pytest.raises(ConflictError, match="8 wait already"):
+        plane.submit(more, BY, 2_000)
+    plane.cancel(1, None, BY, 2_000)
+    assert len(plane.submit(more, BY, 2_000)) == 2
+
+
+@pytest.mark.parametrize("add", [Namesakes.add_all, lambda n, k, jobs: [n.add(k, job) for job in jobs]])
+def test_the_first_of_a_name_is_known_however_its_ids_came(add: Callable[..., object]) -> None:
+    """All at once or one by one; after many have gone, and when one that had gone comes back."""
+    names, key = Namesakes(), ("alice", "fit")
+    count = 4 * SLACK
+    add(names, key, range(1, count + 1))
+    names.wait(key, count)
+    for job in range(1, count):
+        assert names.first(key) == job
+        names.remove(key, job)
+    assert names.is_first(key, count)
+    names.add(key, 3)
+    assert (names.first(key), names.is_first(key, count)) == (3, False)
+    names.leave(key, count)
+    assert names.first(key) is None
+    assert names.is_first(key, 3)
