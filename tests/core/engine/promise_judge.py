@@ -24,7 +24,6 @@ class Promised:
     task: Task
     start_ms: int
     nodes: list[str]
-    rank: Rank
 
     @property
     def until_ms(self) -> int:
@@ -53,15 +52,10 @@ class PromiseJudge:
         """`before`: the rank of each task that could have started in this pass if there were room."""
         waiting = {name: rank for name, rank in before.items() if cluster.tasks[name].state == "pending"}
         table = [row for row in reservations(state) if row["entry"] >= 0]
-        rows = reserved_rows(state)
-        promised: dict[Name, Promised] = {}
         for row in table:
             name = int(row["job"]), int(row["task"])
             assert name in waiting, f"{name} is promised a start and does not wait for one"
-            if row["kind"] == KIND_PROMISE:
-                first = int(row["row_offset"])
-                nodes = [state.row_name(k) for k in rows[first : first + int(row["row_count"])].tolist()]
-                promised[name] = Promised(cluster.tasks[name], int(row["start_ms"]), nodes, waiting[name])
+        promised = {(one.task.job, one.task.task): one for one in promised_now(state, cluster)}
         _can_be_kept(cluster, list(promised.values()), now, backfill)
         late = any(task.start_ms + task.planned_ms <= now for task in cluster.running())
         if late or any(start_ms < now for start_ms, *_ in self.kept.values()):
@@ -82,8 +76,47 @@ class PromiseJudge:
             return
         for name, one in promised.items():
             # Who has no promise of his own (the later tasks of an array) may take what is promised behind him.
-            if all(other in reserved for other, rank in waiting.items() if rank < one.rank):
-                self.kept[name] = one.start_ms, one.rank, one.task.attempt, one.task.planned_ms
+            if all(other in reserved for other, rank in waiting.items() if rank < waiting[name]):
+                self.kept[name] = one.start_ms, waiting[name], one.task.attempt, one.task.planned_ms
+
+
+def promised_now(state: State, cluster: Cluster) -> list[Promised]:
+    """What an engine promises: tasks with an instant and nodes."""
+    rows = reserved_rows(state)
+    promised = []
+    for row in reservations(state):
+        if row["entry"] >= 0 and row["kind"] == KIND_PROMISE:
+            first = int(row["row_offset"])
+            nodes = [state.row_name(k) for k in rows[first : first + int(row["row_count"])].tolist()]
+            task = cluster.tasks[int(row["job"]), int(row["task"])]
+            promised.append(Promised(task, int(row["start_ms"]), nodes))
+    return promised
+
+
+def could_start_beside(cluster: Cluster, task: Task, promised: list[Promised], now: int) -> bool:
+    """Enough nodes have room for all of a task's planned time, from now on, beside all that runs and is promised."""
+    until = min(now + task.planned_ms, INF)
+    instants = {now} | {one.start_ms for one in promised if now < one.start_ms < until}
+    fits = 0
+    for name in cluster.nodes:
+        if cluster.may_host(task, name):
+            lacking = any(_lacking(cluster, task, name, promised, instant, now) for instant in instants)
+            fits += not lacking
+    return fits >= task.gang
+
+
+def _lacking(
+    cluster: Cluster, task: Task, name: str, promised: list[Promised], instant: int, now: int
+) -> dict[str, int]:
+    """What a node is short of at an instant for a task beside what runs there and is promised there."""
+    free = dict(cluster.nodes[name].capacity)
+    running = [other for other in cluster.running() if name in other.nodes]
+    users = [other for other in running if max(other.start_ms + other.planned_ms, now + 1) > instant]
+    users += [o.task for o in promised if name in o.nodes and o.start_ms <= instant < o.until_ms]
+    for user in [*users, task]:
+        for resource, amount in user.request.items():
+            free[resource] = free.get(resource, 0) - amount
+    return {r: n for r, n in free.items() if n < 0 and task.request.get(r)}
 
 
 def _can_be_kept(cluster: Cluster, promised: list[Promised], now: int, backfill: Backfill) -> None:
@@ -100,12 +133,5 @@ def _can_be_kept(cluster: Cluster, promised: list[Promised], now: int, backfill:
         for name in one.nodes:
             assert cluster.may_host(one.task, name), f"{one.task.job}.{one.task.task} is promised {name}"
             for instant in instants:
-                free = dict(cluster.nodes[name].capacity)
-                running = [task for task in cluster.running() if name in task.nodes]
-                users = [task for task in running if max(task.start_ms + task.planned_ms, now + 1) > instant]
-                users += [o.task for o in others if name in o.nodes and o.start_ms <= instant < o.until_ms]
-                for task in [*users, one.task]:
-                    for resource, amount in task.request.items():
-                        free[resource] = free.get(resource, 0) - amount
-                lacking = {r: n for r, n in free.items() if n < 0 and one.task.request.get(r)}
+                lacking = _lacking(cluster, one.task, name, others, instant, now)
                 assert not lacking, f"{one.task.job}.{one.task.task} cannot have {name} at {instant}: {lacking}"

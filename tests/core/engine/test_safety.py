@@ -42,7 +42,7 @@ from hal.core.engine.events import (
 )
 from hal.core.engine.invariants import check_invariants
 from tests.core.engine.model_cluster import Cluster, Node, Task
-from tests.core.engine.promise_judge import PromiseJudge
+from tests.core.engine.promise_judge import Promised, PromiseJudge, could_start_beside, promised_now
 
 SECOND = 1_000
 MAX_SLICES = 10_000
@@ -285,8 +285,7 @@ class EngineSafety(RuleBasedStateMachine):
         self.happen(JobsUpdated(rows))
         for task in self.judge.tasks.values():
             if task.job == job and task.state in ("pending", "running"):
-                if task.state == "pending":
-                    task.priority = priority
+                task.priority = priority
                 if walltime is not None:
                     task.planned_ms = walltime * SECOND
 
@@ -380,18 +379,22 @@ class EngineSafety(RuleBasedStateMachine):
         waiting = {
             (task.job, task.task): self.rank(task) for task in self.judge.waiting(self.now) if self.judge.possible(task)
         }
+        promised = promised_now(self.states["as configured"], self.judge)
         passes = {name: self.whole_pass(state, name) for name, state in self.states.items()}
         starts = passes["as configured"]
         for name, others in passes.items():
             assert others == starts, f"{name}: {others} instead of {starts}"
-        self.judge_starts(starts)
+        self.judge_starts(starts, promised)
         for name, judge in self.promises.items():
             judge.after_pass(self.states[name], self.judge, waiting, self.now, self.config.backfill)
         if refuse and starts:
             self.refuse_last(starts)
 
-    def judge_starts(self, starts: list[tuple[int, int, int, tuple[str, ...]]]) -> None:
-        """Every start is lawful, and none behind the first waiting job made that job wait longer."""
+    def judge_starts(self, starts: list[tuple[int, int, int, tuple[str, ...]]], promised: list[Promised]) -> None:
+        """Every start is lawful, and none behind the first waiting job made that job wait longer.
+
+        Where all or many hold promises (`promised`: before the pass), the first one moves nobody else's back.
+        """
         started = {(job, task) for job, task, _, _ in starts}
         left = [t for t in self.judge.waiting(self.now) if (t.job, t.task) not in started and self.judge.possible(t)]
         head = min(left, key=self.rank) if left else None
@@ -401,13 +404,18 @@ class EngineSafety(RuleBasedStateMachine):
                 self.judge.start(*start, self.now)
             else:
                 behind.append(start)
-        promised = INF if head is None else self.judge.earliest(head, self.now)
+        planned = self.config.backfill in (Backfill.CONSERVATIVE, Backfill.TOP_K)
+        earliest = INF if head is None else self.judge.earliest(head, self.now)
+        if head is not None and planned:
+            others = [one for one in promised if one.task is not head and one.task.state == "pending"]
+            room = could_start_beside(self.judge, head, others, self.now)
+            assert not room, f"{head.job}.{head.task} could have started beside all promises"
         for start in behind:
             self.judge.start(*start, self.now)
-        if head is not None and promised < INF:
-            assert promised > self.now, f"{head.job}.{head.task} could have started"
+        if head is not None and earliest < INF and not planned:
+            assert earliest > self.now, f"{head.job}.{head.task} could have started"
             later = self.judge.earliest(head, self.now)
-            assert later <= promised, f"{head.job}.{head.task} was promised {promised} and now waits until {later}"
+            assert later <= earliest, f"{head.job}.{head.task} could start at {earliest} and now waits until {later}"
 
     def rank(self, task: Task) -> tuple[int, ...]:
         """Who is first, as the order of this engine says."""

@@ -567,32 +567,112 @@ def _close_if_strict(t: Tables, entry: int, stamp: int) -> None:
 
 
 @inner
-def _keep_promises(at: Any, promises: Table, promised: Table, now: int, stamp: int) -> int:
-    """Copy the promises that still stand; the others are listed in scratch[7]. Returns how many are given up.
+def _is_given_up(t: Tables, k: int, now: int) -> bool:
+    """Whether a promise ends by itself: something changed under it, it is due, or its time has come to claim rows."""
+    entry = t.reservations[k, V_ENTRY]
+    if t.meta[M_DIRTY] != 0 or t.reservations[k, V_DIRTY] != 0 or entry < 0 or search_at(t, entry, 0) <= now:
+        return True
+    if t.reservations[k, V_KIND] == KIND_PROMISE:
+        return bool(now >= t.reservations[k, V_START])
+    since = t.entries[entry, E_BLOCKED_AT]
+    return bool(t.reservations[k, V_KIND] == KIND_NEVER and since >= 0 and now - since >= t.meta[M_CLAIM_AFTER])
 
-    Given up: what changed under it, what is due, and a claim whose time has come.
+
+@inner
+def _is_ahead(t: Tables, one: int, other: int) -> bool:
+    """Whether an entry ranks before another one."""
+    key = t.entries[one, E_KEY] + t.buckets[t.entries[one, E_BUCKET], B_OFFSET]
+    other_key = t.entries[other, E_KEY] + t.buckets[t.entries[other, E_BUCKET], B_OFFSET]
+    if key != other_key:
+        return bool(key < other_key)
+    if t.entries[one, E_JOB] != t.entries[other, E_JOB]:
+        return bool(t.entries[one, E_JOB] < t.entries[other, E_JOB])
+    return bool(t.entries[one, E_FIRST] < t.entries[other, E_FIRST])
+
+
+@inner
+def _give_up(t: Tables, k: int, dropped: int) -> int:
+    """Forget a promise for this cycle. Returns how many are forgotten now."""
+    t.scratch[7, dropped] = k
+    for i in range(t.reservations[k, V_ROW], t.reservations[k, V_ROW] + t.reservations[k, V_NODES]):
+        promise_row(t, t.reserved[i, Q_ROW], -1)
+    if t.reservations[k, V_ENTRY] >= 0:
+        t.entries[t.reservations[k, V_ENTRY], E_STAMP] = 0
+    return dropped + 1
+
+
+@inner
+def _overtaken(t: Tables, full: bool, dropped: int, now: int, stamp: int) -> int:
+    """Give up promises that shut out better work: what shut it out before them is gone. Returns how many are given up.
+
+    Two promises that do not compete may both compete with a job that ranks between them. As long as the first one
+    stands, the job waits for it and the second one is lawful; when the first one goes, the job is next.
     """
+    again = dropped < t.meta[M_RESERVATIONS]
+    while again:
+        again = False
+        for place in range(t.meta[M_ACTIVE]):
+            bucket = t.active[place]
+            head = t.buckets[bucket, B_HEAD]
+            shape = t.classes[t.buckets[bucket, B_CLASS], C_SHAPE]
+            queue = t.owners[t.buckets[bucket, B_OWNER], O_QUEUE]
+            nodes = t.classes[t.buckets[bucket, B_CLASS], C_NODES]
+            if t.entries[head, E_STAMP] == stamp or t.queues[queue, Y_SHUT] != 0 or t.shapes[shape, S_EVER] < nodes:
+                continue
+            behind = 0
+            for k in range(t.meta[M_RESERVATIONS]):
+                entry = t.reservations[k, V_ENTRY]
+                if entry >= 0 and t.entries[entry, E_STAMP] == stamp and _is_ahead(t, head, entry):
+                    behind += 1
+            if behind == 0 or (not full and _is_parked(t, bucket, shape, queue, dropped, stamp)):
+                continue
+            shut = False
+            last = -1
+            for k in range(t.meta[M_RESERVATIONS]):
+                entry = t.reservations[k, V_ENTRY]
+                if (
+                    not shut
+                    and entry >= 0
+                    and t.entries[entry, E_STAMP] == stamp
+                    and compete(t, shape, t.classes[t.reservations[k, V_CLASS], C_SHAPE])
+                ):
+                    shut = _is_ahead(t, entry, head)
+                    last = k
+            wall = t.entries[head, E_WALL]
+            if shut or last < 0 or full_ledger(t, bucket, wall) >= 0 or waits_for_booking(t, shape, nodes, now, wall):
+                continue
+            for k in range(t.meta[M_RESERVATIONS]):
+                entry = t.reservations[k, V_ENTRY]
+                if (
+                    entry >= 0
+                    and t.entries[entry, E_STAMP] == stamp
+                    and compete(t, shape, t.classes[t.reservations[k, V_CLASS], C_SHAPE])
+                ):
+                    dropped = _give_up(t, k, dropped)
+                    again = dropped < t.meta[M_RESERVATIONS]
+            for s in range(t.meta[M_SHAPES]):
+                t.shapes[s, S_OPEN_STAMP] = 0  # more is given up than when it was asked
+    return dropped
+
+
+@inner
+def _keep_promises(at: Any, promises: Table, promised: Table, full: bool, now: int, stamp: int) -> int:
+    """Copy the promises that still stand; the others are listed in scratch[7]. Returns how many are given up."""
     t = tables(at)
     dropped = 0
     for k in range(t.meta[M_RESERVATIONS]):
-        kind = t.reservations[k, V_KIND]
+        if _is_given_up(t, k, now):
+            dropped = _give_up(t, k, dropped)
+        else:
+            t.entries[t.reservations[k, V_ENTRY], E_STAMP] = stamp
+    dropped = _overtaken(t, full, dropped, now, stamp)
+    for k in range(t.meta[M_RESERVATIONS]):
         entry = t.reservations[k, V_ENTRY]
-        drop = t.meta[M_DIRTY] != 0 or t.reservations[k, V_DIRTY] != 0 or entry < 0
-        if kind == KIND_PROMISE:
-            drop = drop or now >= t.reservations[k, V_START]
-        elif kind == KIND_NEVER and not drop:
-            since = t.entries[entry, E_BLOCKED_AT]
-            drop = since >= 0 and now - since >= t.meta[M_CLAIM_AFTER]
-        if drop or search_at(t, entry, 0) <= now:
-            t.scratch[7, dropped] = k
-            dropped += 1
-            for i in range(t.reservations[k, V_ROW], t.reservations[k, V_ROW] + t.reservations[k, V_NODES]):
-                promise_row(t, t.reserved[i, Q_ROW], -1)
+        if entry < 0 or t.entries[entry, E_STAMP] != stamp:
             continue
         mine = t.counts[0]
         copy_record(promises, mine, t.reservations, k)
         promises[mine, V_ROW] = t.counts[1]
-        t.entries[entry, E_STAMP] = stamp
         _close_if_strict(t, entry, stamp)
         for i in range(t.reservations[k, V_ROW], t.reservations[k, V_ROW] + t.reservations[k, V_NODES]):
             copy_record(promised, t.counts[1], t.reserved, i)
@@ -754,7 +834,7 @@ def cycle(
         pass_wake = t.meta[M_EPOCH]
         pass_inserts = t.meta[M_INSERTS]
         full = t.meta[M_DIRTY] != 0 or t.meta[M_PARKING] == 0 or t.meta[M_PARKED_WAKE] < t.meta[M_WAKE]
-        dropped = _keep_promises(at, promises, promised, now, stamp)
+        dropped = _keep_promises(at, promises, promised, full, now, stamp)
         replans = t.meta[M_DIRTY] != 0 or dropped > 0
         lane = 0
         key = LOWEST

@@ -144,6 +144,7 @@ from hal.core.kernels.rows import (
     take_row,
 )
 from hal.core.kernels.shares import NOMINAL_MS, charge_shares, order_key, take_turn
+from hal.core.kernels.sorting import sort_pairs
 from hal.core.kernels.tables import copy_record, drop_hashed, find_one, find_two, give_slot, put_hashed, take_slot
 from hal.core.kernels.touching import free_replaced, free_row, free_run, make_stale, pass_over
 from hal.core.kernels.treap import Table, tree_insert, tree_node, tree_remove
@@ -170,6 +171,7 @@ def _open_run(
     deadline: int,
     charged: int,
 ) -> int:
+    """Fill a run's record; its end is listed by `_list_end`."""
     run = take_slot(t.meta, t.runs, M_RUN_FREE, M_RUN_TOP)
     shape = t.classes[t.buckets[bucket, B_CLASS], C_SHAPE]
     end = min(start + within_booking(t, shape, start, planned), INF)
@@ -196,10 +198,16 @@ def _open_run(
     t.buckets[bucket, B_REFS] += 1
     t.meta[M_RUNS] += 1
     take_licences(t, shape, 1)
-    if end < INF:
-        tree_node(t.ends, run, end, job, task, 0)
-        t.meta[M_END_ROOT] = tree_insert(t.ends, t.meta[M_END_ROOT], run, t.path)
     return run
+
+
+@inner
+def _list_end(t: Tables, run: int) -> None:
+    """Enter a run into the tree of planned ends."""
+    end = t.runs[run, R_END]
+    if end < INF:
+        tree_node(t.ends, run, end, t.runs[run, R_JOB], t.runs[run, R_TASK], 0)
+        t.meta[M_END_ROOT] = tree_insert(t.ends, t.meta[M_END_ROOT], run, t.path)
 
 
 @inner
@@ -278,9 +286,7 @@ def move_end(t: Tables, run: int, end: int) -> None:
     if t.runs[run, R_END] < INF:
         t.meta[M_END_ROOT] = tree_remove(t.ends, t.meta[M_END_ROOT], run, t.path)
     t.runs[run, R_END] = end
-    if end < INF:
-        tree_node(t.ends, run, end, t.runs[run, R_JOB], t.runs[run, R_TASK], 0)
-        t.meta[M_END_ROOT] = tree_insert(t.ends, t.meta[M_END_ROOT], run, t.path)
+    _list_end(t, run)
 
 
 @inner
@@ -356,10 +362,10 @@ def close_run(at: Any, run: int, ended: int) -> None:
 
 
 @inner
-def open_from_entry(at: Any, slot: int, start: int, now: int, rows: Ints, first: int, last: int) -> int:
+def open_from_entry(at: Any, slot: int, start: int, now: int, rows: Ints, first: int, last: int, listed: bool) -> int:
     """The first task of an entry holds rows[first:last] from now on and is planned from `start`. Returns its run.
 
-    The counts lag behind until `settle_counts`.
+    The counts lag behind until `settle_counts`; where not `listed`, the caller enters the run into the planned ends.
     """
     t = tables(at)
     bucket = t.entries[slot, E_BUCKET]
@@ -380,6 +386,8 @@ def open_from_entry(at: Any, slot: int, start: int, now: int, rows: Ints, first:
         t.entries[slot, E_DEADLINE],
         _charge(at, bucket, t.entries[slot, E_WALL], t.entries[slot, E_PLANNED], now),
     )
+    if listed:
+        _list_end(t, run)
     shape = t.classes[t.buckets[bucket, B_CLASS], C_SHAPE]
     piece = -1
     for i in range(first, last):
@@ -434,6 +442,10 @@ def assume(
             promise_row(t, t.reserved[i, Q_ROW], -1)
         t.meta[M_RESERVATIONS] = 0
         t.meta[M_PROMISED] = 0
+    # In the order of their ends: one after the other goes down almost the same path of a tree that no cache holds.
+    ends = t.scratch[2]
+    runs = t.scratch[3]
+    fresh = 0
     for k in range(starts.shape[0]):
         start = starts[k]
         slot = start["entry"]
@@ -441,7 +453,15 @@ def assume(
         if t.entries[slot, E_JOB] != start["job"] or t.entries[slot, E_FIRST] != start["task"]:
             return BAD_UNKNOWN
         first = start["row_offset"]
-        open_from_entry(at, slot, now, now, start_rows, first, first + start["row_count"])
+        listed = fresh == ends.shape[0]
+        run = open_from_entry(at, slot, now, now, start_rows, first, first + start["row_count"], listed)
+        if not listed:
+            ends[fresh] = t.runs[run, R_END]
+            runs[fresh] = run
+            fresh += 1
+    sort_pairs(ends, runs, fresh)
+    for k in range(fresh):
+        _list_end(t, runs[k])
     settle_counts(t)
     if replans:
         for k in range(promises.shape[0]):
@@ -678,6 +698,7 @@ def adopt(at: Any, adopted: Any, adopted_rows: Ints, class_ids: Ints, owner_ids:
             deadline,
             _charge(at, bucket, wall, planned, row["start_ms"]),
         )
+        _list_end(t, run)
         shape = t.classes[t.buckets[bucket, B_CLASS], C_SHAPE]
         last = -1
         for i in range(row["row_offset"], row["row_offset"] + row["row_count"]):
