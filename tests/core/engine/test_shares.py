@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from hal.core.engine import State
-from hal.core.engine.classes import ClassSpec, OwnerSpec
+from hal.core.engine.classes import ClassSpec, Match, OwnerSpec, Requirement
 from hal.core.engine.config import Backfill, EngineConfig
 from hal.core.engine.events import (
     END,
@@ -20,6 +22,7 @@ from hal.core.engine.events import (
     SharesLoaded,
     submit_rows,
 )
+from hal.core.engine.invariants import check_invariants
 from hal.core.engine.scheduler import Scheduler
 from hal.core.engine.views import running, share_rows
 from hal.core.model.policy import Account, Discipline, FairShare, Policy, Qos, Queue, Weights
@@ -246,3 +249,97 @@ def test_ends_settle_what_was_charged_too_much() -> None:
     scheduler.feed(AttemptsEnded(rows))
     (ada,) = [row for row in share_rows(state) if row.user == "ada"]
     assert ada.units == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("backfill", list(Backfill))
+def test_a_strict_queue_is_strict_under_every_backfill(backfill: Backfill) -> None:
+    """Its second job would fit beside what the first one is promised; it starts when the first one has started."""
+    policy = Policy(queues={"default": Queue(name="default", strict=True)}, weights=Weights(fairshare=0.0))
+    state, sink, scheduler = cluster(policy, cpus=8, backfill=backfill)
+    scheduler.feed(job(1, 5, walltime_ms=10_000))
+    scheduler.feed(job(2, 8, walltime_ms=10_000))
+    scheduler.feed(job(3, 1, walltime_ms=1_000))
+    scheduler.run(0)
+    scheduler.run(1)
+    assert sink.jobs() == [1]
+    scheduler.feed(end(1, at_ms=5_000))
+    scheduler.run(5_000)
+    assert sink.jobs() == [1, 2]
+    scheduler.feed(end(2, at_ms=6_000))
+    scheduler.run(6_000)
+    assert sink.jobs() == [1, 2, 3]
+    check_invariants(state)
+
+
+@pytest.mark.parametrize("backfill", list(Backfill))
+def test_a_promise_to_another_queue_does_not_let_a_strict_queue_be_overtaken(backfill: Backfill) -> None:
+    """Its first job waits behind what another queue's job is promised on node a; its second one fits on node b."""
+    policy = Policy(
+        queues={"default": Queue(name="default", strict=True), "other": Queue(name="other")},
+        weights=Weights(fairshare=0.0),
+    )
+    state, sink, scheduler = cluster(policy, cpus=1, backfill=backfill)
+    scheduler.feed(NodesChanged((NodeSpec("a", {"cpu": 4}, {"rack": "a"}), NodeSpec("b", {"cpu": 4}, {"rack": "b"}))))
+
+    def on(number: int, cpu: int, rack: str, **columns: Any) -> JobsSubmitted:
+        submitted = job(number, cpu, **columns)
+        kind = ClassSpec({"cpu": cpu}, 1, (Requirement("rack", Match.IN, (rack,)),))
+        return JobsSubmitted(submitted.rows, (kind,), submitted.owners)
+
+    scheduler.feed(on(1, 3, "a", walltime_ms=100_000))
+    scheduler.run(0)
+    scheduler.feed(on(2, 4, "a", walltime_ms=100_000, queue="other"))
+    scheduler.run(0)
+    scheduler.feed(on(3, 1, "a", walltime_ms=1_000_000))
+    scheduler.feed(on(4, 1, "b", walltime_ms=1_000))
+    scheduler.run(0)
+    assert sink.jobs() == [1]
+    scheduler.feed(end(1, at_ms=100))
+    scheduler.run(100)
+    scheduler.feed(end(2, at_ms=200))
+    scheduler.run(200)
+    assert sink.jobs() == [1, 2, 3, 4]
+    check_invariants(state)
+
+
+@given(
+    backfill=st.sampled_from(list(Backfill)),
+    slice_work=st.sampled_from([1, 3, 1_000]),
+    jobs=st.lists(
+        st.tuples(
+            st.sampled_from(["default", "default", "other"]),
+            st.integers(1, 4),
+            st.sampled_from(["a", "b", ""]),
+            st.sampled_from([1_000, 5_000, 60_000]),
+            st.sampled_from([1, 1, 3]),
+        ),
+        min_size=3,
+        max_size=12,
+    ),
+)
+@settings(max_examples=40, deadline=None)
+def test_a_strict_queue_starts_in_its_order_whatever_others_do(
+    backfill: Backfill, slice_work: int, jobs: list[tuple[str, int, str, int, int]]
+) -> None:
+    """Two queues on two nodes, jobs that fit on one or on both: the strict one starts strictly by submission."""
+    policy = Policy(
+        queues={"default": Queue(name="default", strict=True, order=Discipline.FIFO), "other": Queue(name="other")},
+        weights=Weights(fairshare=0.0),
+    )
+    state, sink, scheduler = cluster(policy, cpus=1, backfill=backfill, slice_work=slice_work)
+    scheduler.feed(NodesChanged((NodeSpec("a", {"cpu": 4}, {"rack": "a"}), NodeSpec("b", {"cpu": 4}, {"rack": "b"}))))
+    for number, (queue, cpu, rack, walltime_ms, tasks) in enumerate(jobs, start=1):
+        submitted = job(number, cpu, queue=queue, walltime_ms=walltime_ms, submit_ms=number, tasks=tasks)
+        asked = (Requirement("rack", Match.IN, (rack,)),) if rack else (Requirement("rack", Match.EXISTS),)
+        scheduler.feed(JobsSubmitted(submitted.rows, (ClassSpec({"cpu": cpu}, 1, asked),), submitted.owners))
+        scheduler.run(number)
+    now = len(jobs)
+    while state.running_attempts:
+        runs = sorted(running(state), key=lambda run: (int(run["end_ms"]), int(run["job"]), int(run["task"])))
+        now = max(now + 1, int(runs[0]["end_ms"]))
+        scheduler.feed(end(int(runs[0]["job"]), int(runs[0]["task"]), at_ms=now))
+        scheduler.run(now)
+        check_invariants(state)
+    assert len(sink.jobs()) == sum(tasks for *_, tasks in jobs)
+    strict = [number for number in sink.jobs() if jobs[number - 1][0] == "default"]
+    assert strict == sorted(strict)

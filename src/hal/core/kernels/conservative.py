@@ -24,14 +24,18 @@ from hal.core.kernels.easy import (
     STOP_RESUME,
     STOP_SEARCH,
     Slice,
+    close_strict_queues,
     heap_down,
     heap_order,
     next_timer,
+    wait_strictly,
+    waits_behind,
 )
 from hal.core.kernels.jit import inner, kernel
 from hal.core.kernels.layout import (
     B_CANDIDATE,
     B_CLASS,
+    B_HEAD,
     B_INSERT,
     B_OFFSET,
     B_OWNER,
@@ -122,7 +126,9 @@ from hal.core.kernels.layout import (
     X_JOB,
     X_KEY,
     X_SHAPE,
+    Y_CLOSED_STAMP,
     Y_SHUT,
+    Y_STRICT,
 )
 from hal.core.kernels.ledgers import charge_ledgers, full_ledger
 from hal.core.kernels.licences import licence_start, licences_there, waits_apart, waits_for_late
@@ -468,6 +474,21 @@ def _let_go_behind(
 
 
 @inner
+def _drop_behind(t: Tables, promises: Table, promised: Table, bucket: int, key: int, job: int, task: int) -> bool:
+    """Promises of a bucket from a place of the order on end: its queue is strict and somebody ahead waits."""
+    some = False
+    for k in range(t.counts[COUNT_PROMISES]):
+        entry = promises[k, V_ENTRY]
+        if entry >= 0 and t.entries[entry, E_BUCKET] == bucket and not _ranks_before(promises, k, key, job, task):
+            _note_freed(t, promises, promised, k)
+            if promises[k, V_HELD] == 1:
+                let_go(t, promises, promised, k)
+            promises[k, V_ENTRY] = -1
+            some = True
+    return some
+
+
+@inner
 def _waking(t: Tables, promises: Table, promised: Table, promise: int, now: int) -> int:
     """When a promise wants a cycle though nothing happens: at its start, unless that follows an attempt that outlives
     its plan and will be reported; where its time is never, when it may claim rows."""
@@ -511,12 +532,16 @@ def _candidates(t: Tables, key: int, seq: int, tie: int, everywhere: bool) -> in
     size = 0
     for place in range(t.meta[M_ACTIVE]):
         bucket = t.active[place]
-        if not everywhere and t.buckets[bucket, B_INSERT] <= t.meta[M_PARKED_INSERTS]:
+        queue = t.owners[t.buckets[bucket, B_OWNER], O_QUEUE]
+        strict = t.queues[queue, Y_STRICT] != 0  # who is first is known only from all that wait
+        if t.queues[queue, Y_SHUT] != 0:
+            continue
+        if not everywhere and not strict and t.buckets[bucket, B_INSERT] <= t.meta[M_PARKED_INSERTS]:
             continue
         class_id = t.buckets[bucket, B_CLASS]
         if t.shapes[t.classes[class_id, C_SHAPE], S_EVER] < t.classes[class_id, C_NODES]:
-            continue
-        if t.queues[t.owners[t.buckets[bucket, B_OWNER], O_QUEUE], Y_SHUT] != 0:
+            if strict:
+                wait_strictly(t, bucket, queue, t.buckets[bucket, B_HEAD], t.ticks[TICK])
             continue
         entry = tree_seek(t.rank, t.buckets[bucket, B_ROOT], key - t.buckets[bucket, B_OFFSET], seq, tie, INF, t.path)
         if entry >= 0:
@@ -606,6 +631,8 @@ def cycle(
         link_promises(t, promises, promised)
         _build(t, promises, promised, now)
         _leave_stale(t, promises, promised)
+    if resumed:
+        close_strict_queues(t, key, seq, t.ticks[TICK])
     everywhere = full or t.meta[M_PARKING] == 0 or t.meta[M_PARKED_WAKE] < t.meta[M_WAKE]
     size = _candidates(t, key, seq, tie, everywhere)
     started = 0
@@ -623,6 +650,15 @@ def cycle(
             unfinished = 1
             break
         t.ticks[TICK_WORK] += 1
+        queue = t.owners[t.buckets[bucket, B_OWNER], O_QUEUE]
+        strict = t.queues[queue, Y_STRICT] != 0
+        if waits_behind(t, queue, key, seq, t.ticks[TICK]):
+            replans = _drop_behind(t, promises, promised, bucket, key, seq, tie) or replans
+            size -= 1
+            for c in range(4):
+                t.heap[0, c] = t.heap[size, c]
+            heap_down(t.heap, size, 0)
+            continue
         class_id = t.buckets[bucket, B_CLASS]
         shape = t.classes[class_id, C_SHAPE]
         nodes = t.classes[class_id, C_NODES]
@@ -646,6 +682,7 @@ def cycle(
                 mine = -1
                 held = False
                 replans = True
+        waits = True
         if (full or not held) and planned <= longest:
             lacking = full_ledger(t, bucket, wall) >= 0
             # A promise that no freed row can bring forward stays; one that is due, or has no time, is looked at.
@@ -747,6 +784,7 @@ def cycle(
                     promises[mine, V_TASK] = first + task
                     replans = True
                 break
+            waits = task < t.entries[entry, E_TASKS]
             if task == t.entries[entry, E_TASKS] or lacking:
                 # All started, or a ledger is full, which earns no promise.
                 if lacking and task < t.entries[entry, E_TASKS] and refusals < verdicts.shape[0]:
@@ -825,6 +863,10 @@ def cycle(
                     verdicts[refusals]["reason"] = REASON_RESOURCES if lacking > 0 else REASON_PROMISED
                     verdicts[refusals]["short_rows"] = max(lacking, 0)
                     refusals += 1
+        if strict:
+            longest = INF
+            if waits:
+                t.queues[queue, Y_CLOSED_STAMP] = t.ticks[TICK]
         following = tree_seek(
             t.rank, t.buckets[bucket, B_ROOT], key - t.buckets[bucket, B_OFFSET], seq, first + 1, longest, t.path
         )

@@ -122,6 +122,9 @@ from hal.core.kernels.layout import (
     Y_DISCIPLINE,
     Y_SHUT,
     Y_STRICT,
+    Y_WAITS_JOB,
+    Y_WAITS_KEY,
+    Y_WAITS_STAMP,
 )
 from hal.core.kernels.ledgers import charge_ledgers, full_ledger, ledger_wakes
 from hal.core.kernels.licences import (
@@ -546,7 +549,33 @@ def _is_parked(t: Tables, bucket: int, shape: int, queue: int, dropped: int, sta
 
 
 @inner
-def _close_strict_queues(t: Tables, key: int, seq: int, stamp: int) -> None:
+def wait_strictly(t: Tables, bucket: int, queue: int, entry: int, stamp: int) -> None:
+    """An entry of a strict queue waits and this cycle will not come by it: what ranks behind it must not start."""
+    key = t.entries[entry, E_KEY] + t.buckets[bucket, B_OFFSET]
+    if (
+        t.queues[queue, Y_WAITS_STAMP] != stamp
+        or key < t.queues[queue, Y_WAITS_KEY]
+        or (key == t.queues[queue, Y_WAITS_KEY] and t.entries[entry, E_JOB] < t.queues[queue, Y_WAITS_JOB])
+    ):
+        t.queues[queue, Y_WAITS_STAMP] = stamp
+        t.queues[queue, Y_WAITS_KEY] = key
+        t.queues[queue, Y_WAITS_JOB] = t.entries[entry, E_JOB]
+
+
+@inner
+def waits_behind(t: Tables, queue: int, key: int, job: int, stamp: int) -> bool:
+    """Whether a job of a strict queue ranks behind one that waits."""
+    if t.queues[queue, Y_STRICT] == 0:
+        return False
+    if t.queues[queue, Y_CLOSED_STAMP] == stamp:
+        return True
+    if t.queues[queue, Y_WAITS_STAMP] != stamp or t.queues[queue, Y_WAITS_KEY] > key:
+        return False
+    return bool(t.queues[queue, Y_WAITS_KEY] < key or t.queues[queue, Y_WAITS_JOB] < job)
+
+
+@inner
+def close_strict_queues(t: Tables, key: int, seq: int, stamp: int) -> None:
     """A pass goes on: strict queues whose first job it has passed over already stay closed."""
     for place in range(t.meta[M_ACTIVE]):
         bucket = t.active[place]
@@ -719,21 +748,28 @@ def _refresh(
         if fresh_only and _is_parked(t, bucket, shape, queue, dropped, stamp):
             continue
         nodes = t.classes[class_id, C_NODES]
-        if t.shapes[shape, S_EVER] < nodes:
-            continue
+        strict = t.queues[queue, Y_STRICT] != 0
         timed = False
         longest = INF
-        if t.counts[0] > 0 and _is_closed(t, promises, t.counts[0], shape, closed_stamp):
-            if mode == BACKFILL_NONE:
+        if t.shapes[shape, S_EVER] < nodes:
+            longest = -1
+        elif t.counts[0] > 0 and _is_closed(t, promises, t.counts[0], shape, closed_stamp):
+            if mode != BACKFILL_NONE:
+                longest = window(t, promises, promised, t.counts[1], shape, nodes, now, block_stamp)
+                longest = min(longest, booked_window(t, shape, nodes, now, t.scratch[9]))
+                if t.buckets[bucket, B_CAP_STAMP] == stamp:
+                    longest = min(longest, t.buckets[bucket, B_CAP])
+            else:
+                longest = -1
+            timed = mode == BACKFILL_SJBF and not strict
+        if strict and longest < INF:
+            first = _seek_unstarted(t, t.rank, t.buckets[bucket, B_ROOT], LOWEST, -1, -1, INF, stamp)
+            if first >= 0 and t.entries[first, E_PLANNED] > longest:
+                wait_strictly(t, bucket, queue, first, stamp)
                 continue
-            longest = window(t, promises, promised, t.counts[1], shape, nodes, now, block_stamp)
-            longest = min(longest, booked_window(t, shape, nodes, now, t.scratch[9]))
-            if t.buckets[bucket, B_CAP_STAMP] == stamp:
-                longest = min(longest, t.buckets[bucket, B_CAP])
-            if longest < 0 or tree_least(t.rank, t.buckets[bucket, B_ROOT]) > longest:
-                continue
-            timed = mode == BACKFILL_SJBF
-        elif lane == 1:
+        if longest < 0 or (longest < INF and tree_least(t.rank, t.buckets[bucket, B_ROOT]) > longest):
+            continue
+        if lane == 1 and not timed:
             continue
         if key == LOWEST and not timed and longest == INF:
             found = t.buckets[bucket, B_HEAD]
@@ -829,7 +865,7 @@ def cycle(
                 _close_if_strict(t, promises[k, V_ENTRY], stamp)
         for i in range(t.counts[1]):
             copy_record(promised, i, t.reserved, i)
-        _close_strict_queues(t, key, seq, stamp)
+        close_strict_queues(t, key, seq, stamp)
     else:
         pass_wake = t.meta[M_EPOCH]
         pass_inserts = t.meta[M_INSERTS]
@@ -871,6 +907,11 @@ def cycle(
             unfinished = 1
             break
         t.ticks[TICK_WORK] += 1
+        queue = t.owners[t.buckets[bucket, B_OWNER], O_QUEUE]
+        if waits_behind(t, queue, key, seq, stamp):
+            t.queues[queue, Y_CLOSED_STAMP] = stamp
+            only = -1
+            continue
         class_id = t.buckets[bucket, B_CLASS]
         shape = t.classes[class_id, C_SHAPE]
         nodes = t.classes[class_id, C_NODES]
@@ -882,7 +923,6 @@ def cycle(
         wall = t.entries[entry, E_WALL]
         t.ticks[TICK_WALL] = wall
         booked = booked_window(t, shape, nodes, now, t.scratch[9])
-        queue = t.owners[t.buckets[bucket, B_OWNER], O_QUEUE]
         if stops != 0 and not may_preempt(t, bucket):
             # What was suspended for others goes on before anybody else starts.
             unfinished = STOP_RESUME

@@ -372,7 +372,10 @@ Y_SHUT: Final = 7  # 1 = outside its hours, set when a pass begins
 Y_CLOSED_STAMP: Final = 8  # scratch: strict, and its first job waits for resources
 Y_TURN: Final = 9  # round-robin: the turn that was given last
 Y_LEAST: Final = 10  # scratch: the least turn of a user that waits
-QUEUE_SIZE: Final = 12
+Y_WAITS_STAMP: Final = 11  # scratch: strict, and the job of this rank waits though the cycle does not come by it
+Y_WAITS_KEY: Final = 12
+Y_WAITS_JOB: Final = 13
+QUEUE_SIZE: Final = 14
 
 BY_PRIORITY: Final = 0
 BY_SUBMISSION: Final = 1
