@@ -124,10 +124,13 @@ def timers(state: State) -> list[tuple[int, int, int]]:
 
 def releases(state: State) -> list[tuple[int, int, int]]:
     """Planned ends in order: instant, job, task."""
-    return [
+    listed = [
         (int(state.ends[slot, L.T_KEY]), int(state.runs[slot, L.R_JOB]), int(state.runs[slot, L.R_TASK]))
         for slot in in_order(state.ends, int(state.meta[L.M_END_ROOT]))
     ]
+    assert listed == sorted(listed)
+    waiting = state.runs[state.unlisted[1, : int(state.meta[L.M_UNLISTED])]]
+    return sorted(listed + [tuple(map(int, run)) for run in waiting[:, [L.R_END, L.R_JOB, L.R_TASK]]])
 
 
 def promises(state: State) -> dict[Task, Promise]:

@@ -229,7 +229,13 @@ def _check_ends(state: State) -> None:
     order = _in_order(state.ends, int(state.meta[L.M_END_ROOT]))
     runs = state.runs[: int(state.meta[L.M_RUN_TOP])]
     finite = np.flatnonzero((runs[:, L.R_NODES] > 0) & (runs[:, L.R_END] < L.INF))
-    _require(set(order) == set(finite.tolist()), "the projected releases are not those of the running attempts")
+    unlisted = state.unlisted[1, : int(state.meta[L.M_UNLISTED])].tolist()
+    _require(len(set(unlisted)) == len(unlisted), "a planned end is listed twice")
+    _require(set(order).isdisjoint(unlisted), "a planned end is in the tree and waits to be entered")
+    _require(
+        set(order) | set(unlisted) == set(finite.tolist()),
+        "the projected releases are not those of the running attempts",
+    )
     for slot in order:
         _require(
             bool(state.ends[slot, L.T_KEY] == state.runs[slot, L.R_END]), f"run {slot} is released at another time"

@@ -147,6 +147,7 @@ class State:
         self.rows[:, L.W_AHEAD] = L.INF
         self.runs: Table = np.zeros((FIRST_SLOTS, L.RUN_SIZE), np.int64)
         self.ends: Table = np.zeros((FIRST_SLOTS, L.TREE_SIZE), np.int64)
+        self.unlisted: Table = np.zeros((2, FIRST_SLOTS), np.int64)
         self.run_index: Table = np.zeros(4 * FIRST_SLOTS, np.int64)
         self.pieces: Table = np.zeros((FIRST_SLOTS, L.PIECE_SIZE), np.int64)
         self.reservations: Table = np.zeros((16, L.RESERVATION_SIZE), np.int64)
@@ -676,6 +677,9 @@ class State:
             room = 2 * max(self.runs.shape[0], int(self.meta[L.M_RUN_TOP]) + count)
             self.runs = _grown(self.runs, room)
             self.ends = _grown(self.ends, room)
+            unlisted = np.zeros((2, room), np.int64)
+            unlisted[:, : self.unlisted.shape[1]] = self.unlisted
+            self.unlisted = unlisted
             live = np.flatnonzero(self.runs[: int(self.meta[L.M_RUN_TOP]), L.R_NODES])
             self.run_index = np.zeros(_power_of_two(2 * room), np.int64)
             rehash(self.run_index, self.runs, live, L.R_JOB, True)
@@ -886,7 +890,7 @@ class State:
             s.wants, s.licence_events, s.changes, s.reach, t.late, t.row_log, t.lines, t.line_begin, t.line_end,
             s.lagging, s.counted, s.differ, s.spare, s.per_unit, s.best, s.touched, s.block_touched, s.value, s.ready,
             s.ready_of, s.unready,
-            s.search, s.picks,
+            s.search, s.picks, s.unlisted,
         )  # fmt: skip
 
     def _bind(self) -> None:

@@ -182,7 +182,7 @@ def take_back(at: Any, moves: Table, rows: Ints, now: int) -> int:
         elif op == OP_CLAIM:
             forget_promise(t, slot)
             first = moves[k, A_ROW]
-            run = open_from_entry(at, slot, moves[k, A_AT], now, rows, first, first + moves[k, A_ROWS], True)
+            run = open_from_entry(at, slot, moves[k, A_AT], now, rows, first, first + moves[k, A_ROWS])
             settle_counts(t)
             t.runs[run, R_STATE] = RUN_CLAIM
             t.runs[run, R_DUE] = moves[k, A_AT]

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hal.core.kernels.booked import booked_start, booked_window, select, waits_for_booking, within_booking
+from hal.core.kernels.ends import ends_root
 from hal.core.kernels.jit import inner, kernel
 from hal.core.kernels.layout import (
     B_CANDIDATE,
@@ -55,7 +56,6 @@ from hal.core.kernels.layout import (
     M_BOOKINGS,
     M_CLAIM_AFTER,
     M_DIRTY,
-    M_END_ROOT,
     M_EPOCH,
     M_INSERTS,
     M_NEXT_EDGE,
@@ -241,7 +241,7 @@ def _project(
     cset = t.shapes[shape, S_CSET]
     newly = 0
     shadow = -1
-    depth = tree_descend(t.ends, t.meta[M_END_ROOT], t.path, 0)
+    depth = tree_descend(t.ends, ends_root(t), t.path, 0)
     taken = 0
     while True:
         at = INF
@@ -411,7 +411,7 @@ def _promise(
     if may_keep and line_of(t, shape) >= 0:
         line = ready_line(t, shape, starts, start_at, start_count, start_rows, now, t.scratch[8], t.scratch[9])
     looked = 0
-    depth = tree_descend(t.ends, t.meta[M_END_ROOT], t.path, 0)
+    depth = tree_descend(t.ends, ends_root(t), t.path, 0)
     taken = 0
     while shadow != now and line < 0 and not booked:
         if looked >= WALK and may_keep:

@@ -37,6 +37,7 @@ SOURCES: Final = (
     "placing",
     "releases",
     "easy",
+    "ends",
     "timelines",
     "conservative",
     "claims",

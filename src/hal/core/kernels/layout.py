@@ -29,7 +29,7 @@ M_PIECES: Final = 10
 M_BUCKET_FREE: Final = 11
 M_BUCKET_TOP: Final = 12
 M_ACTIVE: Final = 13  # buckets with waiting entries
-M_END_ROOT: Final = 14  # tree of running attempts by planned end
+M_END_ROOT: Final = 14  # tree of running attempts by planned end; see `ends`
 M_TIMER_ROOT: Final = 15  # tree of entries by a future eligible time
 M_WAKE: Final = 16  # M_EPOCH of the last change that may let any parked work start
 M_INSERTS: Final = 17  # epoch: entries put into buckets
@@ -85,6 +85,7 @@ M_BOOKING_EDGE: Final = 67  # when the next one begins or ends
 M_LICENCES: Final = 68
 M_CHANGES: Final = 69  # times at which what there is of licences changes
 M_PRICED: Final = 70  # 1 = a plugin says what running work costs to take back, in R_PRICE
+M_UNLISTED: Final = 71  # attempts whose planned ends are not in the tree yet
 META_SIZE: Final = 74
 
 # --- entries: a run of alike waiting tasks of one job ---------------------------------------------------------------

@@ -100,6 +100,7 @@ class Tables(NamedTuple):
     unready: Ints
     search: Table
     picks: Table
+    unlisted: Table
 
 
 types: Any = _numba_types

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hal.core.kernels.booked import within_booking
+from hal.core.kernels.ends import add_end, drop_end
 from hal.core.kernels.jit import inner, kernel
 from hal.core.kernels.layout import (
     B_CLASS,
@@ -52,7 +53,6 @@ from hal.core.kernels.layout import (
     M_CPU,
     M_DIRTY,
     M_DROPS,
-    M_END_ROOT,
     M_ENTRY_TOP,
     M_EPOCH,
     M_FAULT,
@@ -144,10 +144,9 @@ from hal.core.kernels.rows import (
     take_row,
 )
 from hal.core.kernels.shares import NOMINAL_MS, charge_shares, order_key, take_turn
-from hal.core.kernels.sorting import sort_pairs
 from hal.core.kernels.tables import copy_record, drop_hashed, find_one, find_two, give_slot, put_hashed, take_slot
 from hal.core.kernels.touching import free_replaced, free_row, free_run, make_stale, pass_over
-from hal.core.kernels.treap import Table, tree_insert, tree_node, tree_remove
+from hal.core.kernels.treap import Table
 from hal.core.kernels.wants import take_licences
 
 Ints = NDArray[np.int64]
@@ -171,7 +170,6 @@ def _open_run(
     deadline: int,
     charged: int,
 ) -> int:
-    """Fill a run's record; its end is listed by `_list_end`."""
     run = take_slot(t.meta, t.runs, M_RUN_FREE, M_RUN_TOP)
     shape = t.classes[t.buckets[bucket, B_CLASS], C_SHAPE]
     end = min(start + within_booking(t, shape, start, planned), INF)
@@ -198,16 +196,8 @@ def _open_run(
     t.buckets[bucket, B_REFS] += 1
     t.meta[M_RUNS] += 1
     take_licences(t, shape, 1)
+    add_end(t, run)
     return run
-
-
-@inner
-def _list_end(t: Tables, run: int) -> None:
-    """Enter a run into the tree of planned ends."""
-    end = t.runs[run, R_END]
-    if end < INF:
-        tree_node(t.ends, run, end, t.runs[run, R_JOB], t.runs[run, R_TASK], 0)
-        t.meta[M_END_ROOT] = tree_insert(t.ends, t.meta[M_END_ROOT], run, t.path)
 
 
 @inner
@@ -283,10 +273,9 @@ def move_end(t: Tables, run: int, end: int) -> None:
     while piece >= 0 and t.ticks[TICK_READY] == 1:
         look_again(t, t.pieces[piece, P_ROW])
         piece = t.pieces[piece, P_NEXT]
-    if t.runs[run, R_END] < INF:
-        t.meta[M_END_ROOT] = tree_remove(t.ends, t.meta[M_END_ROOT], run, t.path)
+    drop_end(t, run)
     t.runs[run, R_END] = end
-    _list_end(t, run)
+    add_end(t, run)
 
 
 @inner
@@ -352,8 +341,7 @@ def close_run(at: Any, run: int, ended: int) -> None:
         t.meta[M_PIECES] -= 1
         piece = following
     give_licences(t, shape)
-    if t.runs[run, R_END] < INF:
-        t.meta[M_END_ROOT] = tree_remove(t.ends, t.meta[M_END_ROOT], run, t.path)
+    drop_end(t, run)
     drop_hashed(t.run_index, t.runs, R_JOB, True, run)
     leave_bucket(t, t.runs[run, R_BUCKET])
     t.runs[run, R_NODES] = 0
@@ -362,10 +350,10 @@ def close_run(at: Any, run: int, ended: int) -> None:
 
 
 @inner
-def open_from_entry(at: Any, slot: int, start: int, now: int, rows: Ints, first: int, last: int, listed: bool) -> int:
+def open_from_entry(at: Any, slot: int, start: int, now: int, rows: Ints, first: int, last: int) -> int:
     """The first task of an entry holds rows[first:last] from now on and is planned from `start`. Returns its run.
 
-    The counts lag behind until `settle_counts`; where not `listed`, the caller enters the run into the planned ends.
+    The counts lag behind until `settle_counts`.
     """
     t = tables(at)
     bucket = t.entries[slot, E_BUCKET]
@@ -386,8 +374,6 @@ def open_from_entry(at: Any, slot: int, start: int, now: int, rows: Ints, first:
         t.entries[slot, E_DEADLINE],
         _charge(at, bucket, t.entries[slot, E_WALL], t.entries[slot, E_PLANNED], now),
     )
-    if listed:
-        _list_end(t, run)
     shape = t.classes[t.buckets[bucket, B_CLASS], C_SHAPE]
     piece = -1
     for i in range(first, last):
@@ -442,10 +428,6 @@ def assume(
             promise_row(t, t.reserved[i, Q_ROW], -1)
         t.meta[M_RESERVATIONS] = 0
         t.meta[M_PROMISED] = 0
-    # In the order of their ends: one after the other goes down almost the same path of a tree that no cache holds.
-    ends = t.scratch[2]
-    runs = t.scratch[3]
-    fresh = 0
     for k in range(starts.shape[0]):
         start = starts[k]
         slot = start["entry"]
@@ -453,15 +435,7 @@ def assume(
         if t.entries[slot, E_JOB] != start["job"] or t.entries[slot, E_FIRST] != start["task"]:
             return BAD_UNKNOWN
         first = start["row_offset"]
-        listed = fresh == ends.shape[0]
-        run = open_from_entry(at, slot, now, now, start_rows, first, first + start["row_count"], listed)
-        if not listed:
-            ends[fresh] = t.runs[run, R_END]
-            runs[fresh] = run
-            fresh += 1
-    sort_pairs(ends, runs, fresh)
-    for k in range(fresh):
-        _list_end(t, runs[k])
+        open_from_entry(at, slot, now, now, start_rows, first, first + start["row_count"])
     settle_counts(t)
     if replans:
         for k in range(promises.shape[0]):
@@ -698,7 +672,6 @@ def adopt(at: Any, adopted: Any, adopted_rows: Ints, class_ids: Ints, owner_ids:
             deadline,
             _charge(at, bucket, wall, planned, row["start_ms"]),
         )
-        _list_end(t, run)
         shape = t.classes[t.buckets[bucket, B_CLASS], C_SHAPE]
         last = -1
         for i in range(row["row_offset"], row["row_offset"] + row["row_count"]):

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from hal.core.kernels.booked import booked_start, select
 from hal.core.kernels.easy import LOWEST
+from hal.core.kernels.ends import ends_root
 from hal.core.kernels.jit import inner
 from hal.core.kernels.layout import (
     B_CLASS,
@@ -43,7 +44,6 @@ from hal.core.kernels.layout import (
     LINE_AT,
     LINE_SHAPE,
     M_BOOKINGS,
-    M_END_ROOT,
     M_RESOURCES,
     M_ROWS,
     P_NEXT,
@@ -224,7 +224,7 @@ def mark_late(t: Tables, now: int) -> None:
         t.rows[row, W_LATE] = 0
         make_stale(t, row)
     t.counts[COUNT_LATE] = 0
-    depth = tree_descend(t.ends, t.meta[M_END_ROOT], t.path, 0)
+    depth = tree_descend(t.ends, ends_root(t), t.path, 0)
     while depth > 0:
         run = t.path[depth - 1]
         if t.ends[run, T_KEY] > now:

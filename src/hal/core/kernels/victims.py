@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from hal.core.kernels.booked import booked_start
 from hal.core.kernels.easy import release
+from hal.core.kernels.ends import ends_root
 from hal.core.kernels.jit import inner, kernel
 from hal.core.kernels.layout import (
     B_CLASS,
@@ -35,7 +36,6 @@ from hal.core.kernels.layout import (
     K_TAKES,
     M_BOOKINGS,
     M_CPU,
-    M_END_ROOT,
     M_MIN_RUN,
     M_PATIENCE,
     M_PRICED,
@@ -369,7 +369,7 @@ def _starts_by_itself(t: Tables, shape: int, gang: int, now: int, until: int) ->
     t.ticks[TICK] += 1
     stamp = t.ticks[TICK]
     there = t.shapes[shape, S_FIT]
-    depth = tree_descend(t.ends, t.meta[M_END_ROOT], t.path, 0)
+    depth = tree_descend(t.ends, ends_root(t), t.path, 0)
     while depth > 0 and there < gang:
         run = t.path[depth - 1]
         if t.ends[run, T_KEY] > until:
