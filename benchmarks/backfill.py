@@ -1,8 +1,10 @@
 """Conservative backfill on many nodes: a whole re-plan, its slices, and what an event costs when promises are kept.
 
 A full cluster of NODES nodes of 64 cpus, 512 GiB and 8 GPUs with about five attempts on each, all ending at different
-times; WAITING jobs in CLASSES classes, a fifth of them gangs of 2 to 64 nodes, all with different walltimes. Times are
-of the CPU, so that others on the machine count less.
+times; WAITING jobs in CLASSES classes, a fifth of them gangs of 2 to 64 nodes, all with different walltimes. The same
+again with licences: two of five attempts hold one of a kind of licence, of which there are no more, and half of what
+waits needs up to four.
+Times are of the CPU, so that others on the machine count less.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import numpy as np
 NODES: Final = 10_000
 WAITING: Final = 1_000
 CLASSES: Final = 50
+LICENCES: Final = ("matlab", "ansys")
 EVENTS: Final = 60
 SLICE_WORK: Final = 50_000
 MINUTE: Final = 60_000
@@ -30,6 +33,7 @@ def main() -> int:
     waiting = int(sys.argv[2]) if len(sys.argv) > 2 else WAITING
     whole_plan(nodes, waiting)
     slices_and_events(nodes, waiting)
+    with_licences(nodes, waiting)
     return 0
 
 
@@ -39,24 +43,27 @@ def emit(benchmark: str, value: float, unit: str, target: float | None, **more: 
     print(json.dumps({"bench": benchmark, "value": value, "unit": unit, "better": "lower", **bar, **more}), flush=True)
 
 
-def full_cluster(nodes: int, waiting: int, slice_work: int) -> Any:
+def full_cluster(nodes: int, waiting: int, slice_work: int, licensed: bool = False) -> Any:
     """A state in which everything is taken and `waiting` jobs wait, not yet planned."""
     from hal.core.engine import State, apply, cycle
     from hal.core.engine.classes import ClassSpec
     from hal.core.engine.config import Backfill, EngineConfig
     from hal.core.engine.events import JobsSubmitted, NodesChanged, NodeSpec, PlanAssumed, submit_rows
+    from hal.core.model.policy import Policy
 
     chance = random.Random(7)
-    state = State(EngineConfig(backfill=Backfill.EASY, slice_starts=20_000))
+    policy = Policy(licences=dict.fromkeys(LICENCES, nodes)) if licensed else None
+    state = State(EngineConfig(backfill=Backfill.EASY, slice_starts=20_000, policy=policy))
     capacity = {"cpu": 64_000, "memory": 512 * GIB, "gpu": 8_000}
     apply(state, NodesChanged(tuple(NodeSpec(f"n{k}", dict(capacity)) for k in range(nodes))))
     shares = ((8, 1), (16, 2), (16, 2), (8, 1), (16, 2))
     job = 1
-    for cpu, gpu in shares:
+    for k, (cpu, gpu) in enumerate(shares):
+        held = {LICENCES[k]: 1} if licensed and k < len(LICENCES) else {}
         rows = submit_rows(nodes)
         rows["job"] = np.arange(job, job + nodes)
         rows["walltime_ms"] = [chance.randint(30, 2_880) * MINUTE + chance.randint(0, MINUTE) for _ in range(nodes)]
-        spec = ClassSpec({"cpu": cpu * 1_000, "memory": 8 * cpu * GIB, "gpu": gpu * 1_000})
+        spec = ClassSpec({"cpu": cpu * 1_000, "memory": 8 * cpu * GIB, "gpu": gpu * 1_000}, licences=held)
         apply(state, JobsSubmitted(rows, (spec,)))
         job += nodes
     while state.pending_tasks:
@@ -66,6 +73,7 @@ def full_cluster(nodes: int, waiting: int, slice_work: int) -> Any:
             {"cpu": 1_000 * chance.choice((4, 8, 16, 32, 64)), "memory": chance.randint(1, 32) * 8 * GIB,
              "gpu": 1_000 * chance.choice((0, 1, 2, 4, 8))},
             chance.choice((2, 4, 8, 16, 64)) if k % 5 == 0 else 1,
+            licences={LICENCES[k // 2 % len(LICENCES)]: 1 + k % 4} if licensed and k % 2 else {},
         )
         for k in range(CLASSES)
     )  # fmt: skip
@@ -84,7 +92,8 @@ def use_conservative(state: Any, slice_work: int) -> None:
     from hal.core.engine.config import Backfill, EngineConfig
     from hal.core.engine.events import ConfigChanged
 
-    apply(state, ConfigChanged(EngineConfig(backfill=Backfill.CONSERVATIVE, slice_work=slice_work)))
+    config = EngineConfig(backfill=Backfill.CONSERVATIVE, slice_work=slice_work, policy=state.config.policy)
+    apply(state, ConfigChanged(config))
 
 
 def run_pass(state: Any, now: int) -> list[float]:
@@ -138,6 +147,23 @@ def slices_and_events(nodes: int, waiting: int) -> None:
     costs, _ = ends_of(state, runs, first, now=0)
     note = f"median of {EVENTS} ends as planned after as many more; 95th percentile {percentile(costs[EVENTS:]):.1f}"
     emit("backfill-event", round(statistics.median(costs[EVENTS:]), 2), "ms", 5, note=note)
+
+
+def with_licences(nodes: int, waiting: int) -> None:
+    """A re-plan in one slice and in slices, where licences run short too."""
+    state = full_cluster(nodes, waiting, 1 << 40, licensed=True)
+    run_pass(state, 1)
+    took = []
+    for _ in range(3):
+        use_conservative(state, 1 << 40)
+        took.append(sum(run_pass(state, 1)))
+    held = int((state.reservations[:waiting, 9] == 0).sum())
+    note = f"{held} promises on {nodes} nodes, half of them with licences"
+    emit("backfill-licences-replan", round(statistics.median(took), 1), "ms", 1_500, note=note)
+    use_conservative(state, SLICE_WORK)
+    took = run_pass(state, 1)
+    note = f"{len(took)} slices, {sum(took):.0f} in all, longest {max(took):.1f} (the first builds all rows)"
+    emit("backfill-licences-slice", round(statistics.median(took), 2), "ms", 5, note=note)
 
 
 def percentile(costs: list[float]) -> float:

@@ -16,6 +16,7 @@ from hal.core.engine.events import (
     END,
     AttemptsEnded,
     ConfigChanged,
+    JobsCancelled,
     JobsSubmitted,
     NodesChanged,
     NodeSpec,
@@ -27,7 +28,7 @@ from hal.core.engine.scheduler import Scheduler
 from hal.core.engine.views import running, share_rows
 from hal.core.model.policy import Account, Discipline, FairShare, Policy, Qos, Queue, Weights
 from hal.core.model.units import Duration
-from tests.core.engine.clusters import Starts
+from tests.core.engine.clusters import Starts, engine
 from tests.core.engine.test_limits import cluster, end, job
 
 HOUR_MS = 3_600_000
@@ -87,6 +88,25 @@ def test_a_newcomer_starts_before_the_heavy_users_next_job() -> None:
     scheduler.run(now)
     assert sink.jobs()[-1] == 2
     assert state.running_attempts == 1
+
+
+def test_shares_decide_nothing_under_another_order() -> None:
+    """First come, first served: ada has used more than bob; many users have gone; her job is still before his."""
+    state, sink, scheduler = engine(EngineConfig(order="fcfs", policy=Policy()), NodeSpec("n1", {"cpu": 1}))
+    scheduler.feed(job(1, user="ada", walltime_ms=HOUR_MS))
+    run_all(scheduler, state, HOUR_MS)
+    for number, user in ((2, "operator"), (3, "ada"), (4, "bob")):
+        scheduler.feed(job(number, user=user, submit_ms=HOUR_MS))
+        scheduler.run(HOUR_MS)
+    guests = range(100, 200)
+    for number in guests:
+        scheduler.feed(job(number, user=f"guest{number}", submit_ms=HOUR_MS))
+    scheduler.feed(JobsCancelled(np.array(guests)))
+    scheduler.feed(job(5, user="somebody new", submit_ms=HOUR_MS))
+    for number in (2, 3, 4, 5):
+        scheduler.run(HOUR_MS + number)
+        assert sink.jobs()[-1] == number
+        scheduler.feed(end(number, at_ms=HOUR_MS + number))
 
 
 def test_users_below_one_account_share_what_it_gets() -> None:

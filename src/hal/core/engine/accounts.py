@@ -19,6 +19,7 @@ from hal.core.kernels import layout as L
 from hal.core.kernels.jit import plain
 from hal.core.kernels.ledgers import recharge
 from hal.core.kernels.shares import class_rate, factor_of, rebase_shares, renew_offsets, renew_terms
+from hal.core.kernels.treap import mix
 from hal.core.model.policy import Discipline, Limit, Policy, Queue, Weights
 from hal.core.model.policy_hours import is_open, next_close_ms, next_open_ms
 from hal.core.model.policy_scope import Owner, ledger, lineage
@@ -392,7 +393,8 @@ def set_policy(state: State, policy: Policy, owners: Iterable[tuple[int, OwnerSp
     set_charge(state)
     state.rewire()
     recharge(state.at)
-    renew_offsets(state.at, state.clock_ms)
+    if state.meta[L.M_ORDER] == L.ORDER_PRIORITY and renew_offsets(state.at, state.clock_ms):
+        rank_promises(state)
 
 
 def fair_factor(state: State, leaf: int) -> float:
@@ -427,8 +429,51 @@ def renew(state: State, now_ms: int) -> None:
     elapsed = now_ms - int(state.meta[L.M_SHARE_ZERO])
     if elapsed > REBASE_HALF_LIVES * int(state.meta[L.M_HALF_LIFE]):
         rebase_shares(state.at, now_ms)
-    if state.meta[L.M_ORDER] == L.ORDER_PRIORITY and (state.meta[L.M_SHARES_MOVED] or state.meta[L.M_RENEWS]):
-        renew_offsets(state.at, now_ms)
+    if (
+        state.meta[L.M_ORDER] == L.ORDER_PRIORITY
+        and (state.meta[L.M_SHARES_MOVED] or state.meta[L.M_RENEWS])
+        and renew_offsets(state.at, now_ms)
+    ):
+        rank_promises(state)
+
+
+def rank_promises(state: State) -> None:
+    """Let promises, and better work that came since they were made, stand where their jobs stand now that offsets of
+    buckets have moved (part of `apply`)."""
+    promises = state.reservations[: int(state.meta[L.M_RESERVATIONS])]
+    places = np.flatnonzero(promises[:, L.V_ENTRY] >= 0)
+    if not places.size:
+        return
+    keys = _keys_now(state, promises[places, L.V_ENTRY])
+    promises[places, L.V_KEY] = keys
+    last = np.lexsort((promises[places, L.V_JOB], keys))[-1]
+    state.meta[L.M_LAST_KEY] = keys[last]
+    state.meta[L.M_LAST_JOB] = promises[places[last], L.V_JOB]
+    for drop in range(int(state.meta[L.M_DROPS])):
+        slots = _waiting_of(state, int(state.drops[drop, L.X_JOB]))
+        if slots.size:
+            state.drops[drop, L.X_KEY] = _keys_now(state, slots).min()
+
+
+def _waiting_of(state: State, job: int) -> Table:
+    """The slots of a job's entries that wait in a bucket, by the index of jobs: no scan of all that waits."""
+    mask = state.job_index.shape[0] - 1
+    place = plain(mix)(job, 0) & mask
+    while state.job_index[place] and state.entries[state.job_index[place] - 1, L.E_JOB] != job:
+        place = (place + 1) & mask
+    slots = []
+    slot = int(state.job_index[place]) - 1
+    while slot >= 0:
+        if state.entries[slot, L.E_WHERE] == L.WHERE_BUCKET:
+            slots.append(slot)
+        slot = int(state.entries[slot, L.E_SIBLING])
+    return np.array(slots, np.int64)
+
+
+def _keys_now(state: State, slots: Table) -> Table:
+    """The ranks of waiting entries among all."""
+    keys: Table = state.entries[slots, L.E_KEY] + state.buckets[state.entries[slots, L.E_BUCKET], L.B_OFFSET]
+    return keys
 
 
 def _with(name: LedgerName, what: str, resource: str) -> LedgerName:

@@ -194,10 +194,13 @@ def _plan_assumed(state: State, event: PlanAssumed) -> None:
             plan.pass_wake, plan.pass_inserts,
         )  # fmt: skip
         if outcome == OK:
-            return
+            break
         if outcome > L.GROW_BUCKETS:
             raise _refused(state, "PlanAssumed", starts, outcome)
         state.grow(outcome, max(starts.shape[0], plan.rows.shape[0]))
+    if plan.full and plan.cursor is not None and plan.cursor.begins_anew:
+        # It had given promises up and not yet made them again: the pass that begins anew has to look at everybody.
+        state.meta[L.M_PARKED_WAKE] = -1
 
 
 def _moves_assumed(state: State, plan: Plan) -> None:
