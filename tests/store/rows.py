@@ -24,7 +24,6 @@ from hal.store import (
     Span,
     Store,
 )
-from hal.store.untouched import Untouched
 
 TRUE = check_spec(JobSpec(command=("true",)))
 
@@ -74,8 +73,8 @@ def in_rows(loaded: Loaded) -> tuple[list[JobRow], dict[int, list[Span]]]:
     """Live jobs and their spans, in whichever form they were loaded; versions left out."""
     jobs = {row.id: replace(row, version=1) for row in loaded.jobs}
     spans = dict(loaded.spans)
-    columns = loaded.untouched or Untouched()
-    for place, number in enumerate(columns.ids):
+    places = [(one, place, number) for one in loaded.untouched for place, number in enumerate(one.ids)]
+    for columns, place, number in places:
         assert number not in jobs
         queue, account, user = columns.owners[columns.owner[place]]
         spec, walltime_ms = columns.spec(place), columns.walltime_ms[place]

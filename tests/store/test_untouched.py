@@ -10,8 +10,18 @@ from msgspec.structs import replace
 from hal.core.model import ArrayRange, Constraint, Dependency, Duration, JobSpec, Resources, TaskState, check_spec
 from hal.core.model.dependency import DependencyKind
 from hal.core.model.units import MAX_AMOUNT
-from hal.store import EditJobs, InsertJobs, JobEdit, MemoryDatabase, ProgressJobs, PutSpans, Span, Store
-from hal.store import untouched as module
+from hal.store import (
+    EditJobs,
+    InsertJobs,
+    JobEdit,
+    MemoryDatabase,
+    ProgressJobs,
+    PutSpans,
+    Span,
+    Store,
+    read,
+    untouched,
+)
 from tests.store.rows import Leader, in_rows, job, progress, submitted
 
 TRICKY = 'x","walltime":"5s","y'
@@ -53,8 +63,7 @@ def test_a_spec_comes_back_as_it_was_stored(leader: Leader, fields: dict[str, ob
     leader.commit(*submitted(*(job(n, spec=one) for n, one in enumerate((spec, other, longer, spec), 1))))
     columns = leader.store.load(in_columns=True)
     assert in_rows(columns) == in_rows(leader.store.load())
-    assert columns.untouched is not None
-    assert len(columns.untouched) == (4 if spec.array is None else 1)
+    assert sum(map(len, columns.untouched)) == (4 if spec.array is None else 1)
 
 
 @pytest.mark.parametrize(
@@ -105,8 +114,7 @@ def test_what_was_changed_in_its_row_holds_and_its_spec_stays(leader: Leader) ->
     leader.commit(EditJobs([JobEdit(id=2, name="new", account="other", walltime_ms=None, priority=7)]))
     loaded = leader.store.load(in_columns=True)
     assert in_rows(loaded) == in_rows(leader.store.load())
-    assert loaded.untouched is not None
-    assert [loaded.untouched.spec(place) for place in (0, 1)] == [spec, spec]
+    assert [loaded.untouched[0].spec(place) for place in (0, 1)] == [spec, spec]
 
 
 def test_an_ended_dependency_is_loaded_and_a_waiting_one_is_not(leader: Leader) -> None:
@@ -126,8 +134,9 @@ def test_an_ended_dependency_is_loaded_and_a_waiting_one_is_not(leader: Leader) 
 
 
 def test_jobs_of_the_same_kind_share_what_the_engine_is_asked(leader: Leader, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands and walltimes do not count; beyond the bound of what is looked up nothing is wrong."""
-    monkeypatch.setattr(module, "MAX_ALIKE", 3)
+    """Commands and walltimes do not count; beyond the bound of one set of columns another begins."""
+    monkeypatch.setattr(read, "ROWS_AT_ONCE", 2)
+    monkeypatch.setattr(untouched, "MAX_TOGETHER", 4)
     specs = [
         check_spec(
             JobSpec(command=("run", str(n)), name=f"n{n}", walltime=Duration(n), request=Resources({"cpu": n % 2 + 1}))
@@ -138,6 +147,5 @@ def test_jobs_of_the_same_kind_share_what_the_engine_is_asked(leader: Leader, mo
     leader.commit(PutSpans(put=[Span(n, 0, 1, TaskState.PENDING) for n in range(1, 21)]))
     loaded = leader.store.load(in_columns=True)
     assert in_rows(loaded) == in_rows(leader.store.load())
-    assert loaded.untouched is not None
-    assert len(loaded.untouched) == 20
-    assert len(loaded.untouched.asks) == 2
+    assert [len(columns) for columns in loaded.untouched] == [4] * 5
+    assert {len(columns.asks) for columns in loaded.untouched} == {2}

@@ -27,7 +27,7 @@ AnyRow = Sequence[Any]
 
 KEYS_PER_QUERY: Final = 500
 """How many ids one `IN (…)` names."""
-ROWS_AT_ONCE: Final = 10_000
+ROWS_AT_ONCE: Final = 8_192
 """Rows that a reader of very many has in memory at once."""
 
 _SPEC: Final = msgspec.json.Decoder(JobSpec, dec_hook=dec_hook)
@@ -101,8 +101,8 @@ class SpecReader:
 
 def load(connection: Connection, *, in_columns: bool) -> Loaded:
     """What a controller starts from."""
-    untouched = Untouched() if in_columns else None
-    if untouched is not None:
+    untouched: list[Untouched] = []
+    if in_columns:
         ids = _take_untouched(connection, untouched)
     else:
         live = select(schema.jobs.c.id).where(schema.jobs.c.end_ms.is_(None)).order_by(schema.jobs.c.id)
@@ -129,7 +129,7 @@ def load(connection: Connection, *, in_columns: bool) -> Loaded:
         last_job_id=connection.execute(select(func.coalesce(func.max(schema.jobs.c.id), 0))).scalar_one(),
         now_ms=now_ms,
         jobs=jobs,
-        untouched=untouched,
+        untouched=tuple(untouched),
         spans=dict(spans),
         attempts=dict(attempts),
         ended_dependencies=ended,
@@ -140,14 +140,19 @@ def load(connection: Connection, *, in_columns: bool) -> Loaded:
     )
 
 
-def _take_untouched(connection: Connection, untouched: Untouched) -> list[int]:
-    """Fill the columns; the ids of live jobs that do not go there, ascending."""
+def _take_untouched(connection: Connection, untouched: list[Untouched]) -> list[int]:
+    """Append columns of untouched jobs; the ids of live jobs that do not go there, ascending."""
     others: list[int] = []
+    columns = Untouched()
     with closing(rows_of(connection, _LIVE)) as cursor:
         while rows := cursor.fetchmany(ROWS_AT_ONCE):
             others.extend(row[0] for row in rows if row[-1] is None)
-            others.extend(untouched.extend(row for row in rows if row[-1] is not None))
-    untouched.settle()
+            others.extend(columns.extend(row for row in rows if row[-1] is not None))
+            if columns.full:
+                untouched.append(columns.settle())
+                columns = Untouched()
+    if len(columns):
+        untouched.append(columns.settle())
     return sorted(others)
 
 

@@ -23,8 +23,8 @@ from msgspec.structs import replace
 from hal.core.model import JobSpec, dec_hook
 from hal.core.model.units import parse_duration
 
-MAX_ALIKE: Final = 65_536
-"""Values of a column that are looked up while rows are taken in; beyond it, equal ones may be kept twice."""
+MAX_TOGETHER: Final = 65_536
+"""Jobs after which another set of columns begins."""
 MAX_DECODED: Final = 4_096
 """Specs that are kept decoded, so that jobs that are asked for one after the other share what lies in them."""
 
@@ -49,8 +49,6 @@ class Codes(dict[T, int]):
         """By number."""
 
     def __missing__(self, value: T) -> int:
-        if len(self) >= MAX_ALIKE:
-            self.clear()
         code = self[value] = len(self.known)
         self.known.append(value)
         return code
@@ -134,14 +132,13 @@ class Untouched:
         self._shapes: dict[str, int] = {}
         self._shape_of: list[str] = []
         self._ask_of: dict[tuple[Any, ...], int] = {}
-        self._decoded = lru_cache(MAX_DECODED)(self._decode)
 
     def __len__(self) -> int:
         return len(self.ids)
 
     @property
     def names(self) -> list[str]:
-        """Different names; some may be there twice."""
+        """Different names, and others when jobs came after `settle`; so are the next two."""
         return self._names.known
 
     @property
@@ -157,7 +154,7 @@ class Untouched:
     def spec(self, place: int) -> JobSpec:
         """The job's spec, as it was submitted."""
         shape = self.shape[place]
-        base = self._decoded(shape)
+        base = self.like(shape)
         walltime = self._walltimes[place]
         named = self._shape_of[shape].startswith(_NAMED)
         if named and walltime:
@@ -166,9 +163,24 @@ class Untouched:
             return replace(base, walltime=parse_duration(walltime))
         return replace(base, name=self.names[self.name[place]]) if named else base
 
+    def row(self, place: int) -> tuple[Any, ...]:
+        """The job as `extend` takes it in."""
+        name, walltime = self.names[self.name[place]], self._walltimes[place]
+        shape = self._shape_of[self.shape[place]]
+        text = shape.replace(_CUT, f'{_WALLTIME}{walltime}"')
+        if shape.startswith(_NAMED):
+            text = f'{{"name":"{name}"{text}'
+        numbers = (column[place] for column in (self.priority, self.walltime_ms, self.submit_ms, self.eligible_ms))
+        return (self.ids[place], name, *self.owners[self.owner[place]], *numbers, self.traces[self.trace[place]], text)
+
     def like(self, shape: int) -> JobSpec:
         """A spec of that shape: all that is not its name or walltime."""
-        return self._decoded(shape)
+        return _decoded(self._shape_of[shape])
+
+    @property
+    def full(self) -> bool:
+        """Whether the next jobs belong into other columns."""
+        return len(self.ids) >= MAX_TOGETHER
 
     def extend(self, rows: Iterable[Sequence[Any]]) -> list[int]:
         """Take in rows by ascending id; the ids of those that are arrays, which are not taken in.
@@ -217,7 +229,7 @@ class Untouched:
         return refused
 
     def settle(self) -> Untouched:
-        """No more rows come: forget what only helped to take them in."""
+        """Few more rows come, if any: forget what only helps to take them in."""
         for codes in (self._names, self._owners, self._traces, self._shapes, self._ask_of):
             codes.clear()
         return self
@@ -233,8 +245,6 @@ class Untouched:
                 return text, walltime, self._shapes[text]
         if '"array":' in text:
             return text, walltime, -1
-        if len(self._shapes) >= MAX_ALIKE:
-            self._shapes.clear()
         code = self._shapes[text] = len(self._shape_of)
         self._shape_of.append(text)
         whole = _json(text)
@@ -246,8 +256,10 @@ class Untouched:
         self.ask.append(ask)
         return text, walltime, code
 
-    def _decode(self, shape: int) -> JobSpec:
-        return _SPEC.decode(_json(self._shape_of[shape]))
+
+@lru_cache(MAX_DECODED)
+def _decoded(shape: str) -> JobSpec:
+    return _SPEC.decode(_json(shape))
 
 
 def _json(shape: str) -> str:

@@ -30,8 +30,8 @@ class Loaded(Struct, frozen=True, kw_only=True):
     """Instant of the newest commit: time must not be earlier than that."""
     jobs: list[JobRow]
     """Jobs that have not ended, by ascending id; without those in `untouched`."""
-    untouched: Untouched | None = None
-    """None, unless columns were asked for."""
+    untouched: tuple[Untouched, ...] = ()
+    """By ascending id; empty, unless columns were asked for."""
     spans: dict[int, list[Span]]
     """Of these jobs, by job, in order of their first task."""
     attempts: dict[int, list[AttemptRow]]

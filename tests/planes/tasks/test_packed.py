@@ -13,9 +13,10 @@ from hal.core.model.job import Constraint
 from hal.core.model.policy import Limit, Policy, Queue
 from hal.planes.tasks import Submitter, TaskPlane, check_table
 from hal.planes.tasks.namesakes import SLACK, Namesakes
-from hal.store import Group, MemoryDatabase, Store
+from hal.store import Group, MemoryDatabase, Store, untouched
 from hal.store.views import JobFilter
 from tests.planes.tasks.pending_model import PendingModel
+from tests.planes.tasks.small_plane import SmallPlane
 
 BY = Submitter("alice", "trace")
 POLICY = Policy(queues={"default": Queue(name="default"), "long": Queue(name="long")})
@@ -67,7 +68,7 @@ def test_the_engine_is_told_the_same_from_columns_as_from_rows() -> None:
     store = stored()
     packed, from_columns = loaded(store, in_columns=True)
     plain, from_rows = loaded(store, in_columns=False)
-    assert (len(packed.table.jobs.packed), len(plain.table.jobs.packed)) == (6, 0)
+    assert (packed.table.jobs.waiting, plain.table.jobs.waiting) == (6, 0)
     assert told(from_columns) == told(from_rows)
     assert all(np.all(np.diff(event.rows["job"]) > 0) for event in from_columns)
     assert dict(packed.table.jobs.items()) == dict(plain.table.jobs.items())
@@ -97,7 +98,7 @@ def test_packed_jobs_are_found_as_others(wanted: JobFilter) -> None:
     packed, _ = loaded(store, in_columns=True)
     plain, _ = loaded(store, in_columns=False)
     assert packed.matching(wanted) == plain.matching(wanted)
-    assert len(packed.table.jobs.packed) == 6
+    assert packed.table.jobs.waiting == 6
 
 
 def test_reading_leaves_a_job_packed_and_touching_takes_it_out() -> None:
@@ -105,9 +106,9 @@ def test_reading_leaves_a_job_packed_and_touching_takes_it_out() -> None:
     plane, _ = loaded(stored(), in_columns=True)
     jobs, count = plane.table.jobs, len(plane.table.jobs)
     assert plane.job(1) == plane.job(1)
-    assert len(jobs.packed) == 6
+    assert jobs.waiting == 6
     plane.hold(1, None, BY, 2_000)
-    assert (len(jobs), len(jobs.packed), jobs[1].state) == (count, 5, TaskState.HELD)
+    assert (len(jobs), jobs.waiting, jobs[1].state) == (count, 5, TaskState.HELD)
     before = plane.job(1)
     assert before is not None
     assert before.state is TaskState.PENDING
@@ -122,7 +123,7 @@ def test_another_pool_of_a_queue_reaches_packed_jobs() -> None:
     ssd = Queue(name="long", nodes=(Constraint("ssd", values=("yes",)),))
     plane.change_policy(Policy(queues={**POLICY.queues, "long": ssd}), None, 2_000)
     assert [len(plane.table.jobs[job].request.constraints) for job in (3, 4)] == [1, 1]
-    assert len(plane.table.jobs.packed) == 4
+    assert plane.table.jobs.waiting == 4
 
 
 def test_a_limit_counts_packed_jobs_and_goes_on_counting_when_one_leaves() -> None:
@@ -137,6 +138,28 @@ def test_a_limit_counts_packed_jobs_and_goes_on_counting_when_one_leaves() -> No
         plane.submit(more, BY, 2_000)
     plane.cancel(1, None, BY, 2_000)
     assert len(plane.submit(more, BY, 2_000)) == 2
+
+
+def test_where_many_live_those_that_only_wait_become_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the commit that made them; who leaves makes room, and all is as in a plane that keeps objects."""
+    monkeypatch.setattr(untouched, "MAX_TOGETHER", 40)
+    crowded, roomy = SmallPlane(), SmallPlane()
+    crowded.plane.table.jobs.max_objects = 0
+    alike = [{"name": f"n{n % 3}", "walltime": f"{n}s"} for n in range(1, 31)]
+    for one in (crowded, roomy):
+        for _ in range(4):
+            one.submit(*alike, {"array": 2}, {"hold": True})
+    jobs = crowded.plane.table.jobs
+    assert jobs.waiting == 120
+    assert not crowded.plane.crowded
+    assert len(jobs.packed) == 2
+    for one in (crowded, roomy):
+        for job in range(1, 60):
+            one.plane.cancel(job, None, BY, 2_000)
+            one.commit()
+    assert jobs.waiting == 63
+    assert min(len(one.columns) for one in jobs.packed) < 10, "columns that most have left are made anew"
+    assert dict(jobs.items()) == dict(roomy.plane.table.jobs.items())
 
 
 @pytest.mark.parametrize("add", [Namesakes.add_all, lambda n, k, jobs: [n.add(k, job) for job in jobs]])

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from hal.core.model import AttemptState, Failed, HALError, JobSpec, TaskState, spec_from_plain
 from hal.core.model.policy import Policy
 from hal.planes.tasks import Arrival, EndedJob, EndedTask, JobPatch, Submitter, TaskPlane, check_table
+from hal.planes.tasks.jobs import MAX_OBJECTS
 from hal.planes.tasks.submission import UnknownJobs
 from hal.store import Group, MemoryDatabase, Store
 from hal.wire.frames import ExitCause, Refusal, StepExit, StepStarted, Usage
@@ -53,6 +54,8 @@ specs = st.fixed_dictionaries(
 class PlaneMachine(RuleBasedStateMachine):
     """Every step is one or a few staged calls, then a commit or a commit that failed."""
 
+    max_objects = MAX_OBJECTS
+
     @initialize()
     def open(self) -> None:
         self.disk = MemoryDatabase()
@@ -69,6 +72,7 @@ class PlaneMachine(RuleBasedStateMachine):
         self.epoch = self.store.take_leadership("test", self.now_ms)
         self.engine = PendingModel()
         self.plane = TaskPlane(Policy(), self.engine)
+        self.plane.table.jobs.max_objects = self.max_objects
         for event in self.plane.load(self.store.load(in_columns=True)):
             self.engine.apply(event)
 
@@ -309,7 +313,14 @@ class PlaneMachine(RuleBasedStateMachine):
             )
 
 
-PlaneMachine.TestCase.settings = settings(
+class CrowdedMachine(PlaneMachine):
+    """The same where jobs that only wait become columns with the commit that made them."""
+
+    max_objects = 0
+
+
+PlaneMachine.TestCase.settings = CrowdedMachine.TestCase.settings = settings(
     max_examples=25, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
 )
 TestPlaneSafety = PlaneMachine.TestCase
+TestCrowdedPlaneSafety = CrowdedMachine.TestCase

@@ -85,6 +85,7 @@ class WaitingMachine(RuleBasedStateMachine):
         loaded = self.store.load(in_columns=True)
         policy = from_json(loaded.policy.document, Policy) if loaded.policy else policy_of({})
         self.plane = TaskPlane(policy, self.engine)
+        self.plane.table.jobs.max_objects = 0
         for event in self.plane.load(loaded, policy):
             self.engine.apply(event)
 

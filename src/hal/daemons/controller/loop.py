@@ -126,6 +126,7 @@ class ControlLoop:
                 self._undone(reports, calls, error)
                 return False
         self._plane.durable()
+        self._more = self._more or self._plane.crowded
         self._engine.hours_kept()
         self._effects.committed(change)
         if calls or not change.empty or change.orders:

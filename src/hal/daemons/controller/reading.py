@@ -201,8 +201,8 @@ class Reading:
         """How the controller is."""
         table, loop = self._parts.plane.table, self._parts.loop
         jobs: dict[str, int] = {}
-        if packed := len(table.jobs.packed):
-            jobs[TaskState.PENDING.value] = packed
+        if waiting := table.jobs.waiting:
+            jobs[TaskState.PENDING.value] = waiting
         for job in table.jobs.unpacked():
             jobs[job.state.value] = jobs.get(job.state.value, 0) + 1
         nodes: dict[str, int] = {}

@@ -45,9 +45,6 @@ from hal.wire.frames import StepStart, StepTemplate, StopReason
 MAX_EVENT_ITEMS = 1_000
 """Most attempts or states that the payload of one event lists; `count` says how many there were."""
 
-MAX_SUBMITTED = 131_072
-"""Rows of one event: the engine makes room for as many of everything when its tables are full."""
-
 AttemptKey = tuple[int, int, int]
 """Job, task, attempt number."""
 
@@ -108,7 +105,7 @@ class EngineFeed:
         self._events: list[Event] = []
         self._kind = ""
         self._rows: list[tuple[int, ...]] = []
-        self._block: SubmitRows | None = None
+        self._packed: list[SubmitRows] = []
         """Rows of packed jobs, of the block that has begun."""
         self._nodes: dict[str, NodeSpec] = {}
         self._gone: list[str] = []
@@ -141,16 +138,18 @@ class EngineFeed:
         )
 
     def submit_packed(self, packed: Packed, class_of: Callable[[JobSpec, str], ClassSpec]) -> None:
-        """All packed jobs begin to wait for resources.
+        """These packed jobs begin to wait for resources.
 
         Args:
             class_of: what a spec asks for in a queue.
         """
         self._begin("submit")
         known = self._interning
-        self._block = packed.submitted(
-            lambda spec, queue: known.class_index(class_of(spec, queue)),
-            lambda owner: known.owner_index(known.owner_of(owner)),
+        self._packed.append(
+            packed.submitted(
+                lambda spec, queue: known.class_index(class_of(spec, queue)),
+                lambda owner: known.owner_index(known.owner_of(owner)),
+            )
         )
 
     def withdraw(self, job: int, first: int, count: int) -> None:
@@ -223,10 +222,9 @@ class EngineFeed:
         rows, before = self._rows, self._kind
         self._rows, self._kind = [], kind
         if before == "submit":
-            block, self._block = _in_order(rows, self._block), None
-            for begin in range(0, len(block), MAX_SUBMITTED):
-                some = block[begin : begin + MAX_SUBMITTED]
-                self._events.append(JobsSubmitted(some, self._interning.classes, self._interning.owners))
+            for block in _in_order(rows, self._packed):
+                self._events.append(JobsSubmitted(block, self._interning.classes, self._interning.owners))
+            self._packed = []
         elif before == "withdraw":
             columns = np.array(rows, np.int64)
             self._events.append(JobsCancelled(columns[:, 0].copy(), columns[:, 1].copy(), columns[:, 2].copy()))
@@ -249,13 +247,15 @@ class EngineFeed:
             self._gone = []
 
 
-def _in_order(rows: list[tuple[int, ...]], block: SubmitRows | None) -> SubmitRows:
-    """Both, by job and task."""
+def _in_order(rows: list[tuple[int, ...]], packed: list[SubmitRows]) -> list[SubmitRows]:
+    """Blocks of rows by job and task: those of packed jobs, which ascend, and the listed ones between them."""
     listed = np.array(sorted(rows), SUBMIT)
-    if block is None or not rows:
-        return listed if block is None else block
-    both = np.concatenate((listed, block))
-    return both[np.argsort(both["job"], kind="stable")]
+    blocks: list[SubmitRows] = []
+    for block in packed:
+        before, listed = np.split(listed, [np.searchsorted(listed["job"], block["job"][-1])])
+        both = np.concatenate((before, block)) if len(before) else block
+        blocks.append(both[np.argsort(both["job"], kind="stable")] if len(before) else block)
+    return [*blocks, listed] if len(listed) or not blocks else blocks
 
 
 class Draft:

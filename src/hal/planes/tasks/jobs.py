@@ -6,13 +6,22 @@ Pure. A packed job becomes an object when it is asked for by `[]` or `get`, sinc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import Any, Final
 
+from hal.core.model import to_json
 from hal.core.model.policy_scope import Owner
 from hal.planes.tasks.live import LiveJob
 from hal.planes.tasks.packed import Packed
 from hal.store.untouched import Untouched
 from hal.store.views import JobFilter
+
+MAX_OBJECTS: Final = 32_768
+"""Up to so many live jobs all of them may be objects."""
+PACKED_AT_ONCE: Final = 512
+"""Jobs that one call looks at, in 5 ms: no group waits longer for it."""
 
 
 class Jobs:
@@ -26,13 +35,70 @@ class Jobs:
             unpacked: called with each job that leaves its columns, before anything changes.
         """
         self._live: dict[int, LiveJob] = {}
-        self.packed = Packed(Untouched())
+        self.packed: list[Packed] = []
+        """By ascending id."""
+        self._firsts: list[int] = []
+        """The first id of each."""
         self._made = made
         self._unpacked = unpacked
+        self.max_objects = MAX_OBJECTS
+        self._came: deque[int] = deque()
+        """Jobs that may be packed one day, by ascending id."""
 
     def pack(self, columns: Untouched) -> None:
-        """Jobs that wait untouched, none of which is here yet. Once, before any other is unpacked."""
-        self.packed = Packed(columns)
+        """Jobs that wait untouched, of higher ids than those that are packed; they must not be here as objects."""
+        if len(columns):
+            self.packed.append(Packed(columns))
+            self._firsts.append(columns.ids[0])
+
+    def came(self, jobs: Iterable[int]) -> None:
+        """New jobs, by ascending id, which are durable."""
+        self._came.extend(jobs)
+
+    @property
+    def crowded(self) -> bool:
+        """Whether there are so many objects that `pack_some` has something to do."""
+        return bool(self._came) and len(self._live) > self.max_objects
+
+    def pack_some(self, packed: Callable[[LiveJob], None]) -> None:
+        """Make columns of the oldest objects that only wait, when there are many, and shrink columns that most left.
+
+        Nothing may be staged.
+
+        Args:
+            packed: called with each that is an object no more.
+        """
+        if len(self._came) > 2 * len(self._live) + PACKED_AT_ONCE:
+            self._came = deque(job for job in self._came if job in self._live)
+        sparse = next((columns for columns in self.packed if columns.sparse), None)
+        if sparse is not None:
+            sparse.shrink()
+        if not self.crowded:
+            return
+        rows: list[tuple[Any, ...]] = []
+        texts: dict[int, str] = {}
+        last = self.packed[-1].columns.ids[-1] if self.packed else 0
+        for _ in range(min(PACKED_AT_ONCE, len(self._came))):
+            job = self._live.get(self._came.popleft())
+            if job is None or job.id <= last or not job.untouched:
+                continue
+            last = job.id
+            text = texts.get(id(job.spec))
+            if text is None:
+                text = texts[id(job.spec)] = to_json(job.spec).decode()
+            walltime_ms = -1 if job.walltime_ms is None else job.walltime_ms
+            limits = (job.priority, walltime_ms, job.submit_ms, job.eligible_ms)
+            rows.append((job.id, job.name, job.queue, job.account, job.user, *limits, job.trace_id, text))
+        if not rows:
+            return
+        if not self.packed or self.packed[-1].columns.full:
+            if self.packed:
+                self.packed[-1].columns.settle()
+            self.packed.append(Packed(Untouched()))
+            self._firsts.append(rows[0][0])
+        self.packed[-1].extend(rows)
+        for row in rows:
+            packed(self._live.pop(row[0]))
 
     # ── as a mapping ──────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -47,18 +113,19 @@ class Jobs:
         found = self._live.get(job)
         if found is not None:
             return found
-        place = self.packed.place(job)
-        if place < 0:
+        columns = self._columns_with(job)
+        if columns is None:
             return None
-        found = self._live[job] = self._made(self.packed.columns, place)
-        self.packed.take(place)
+        place = columns.place(job)
+        found = self._live[job] = self._made(columns.columns, place)
+        self._take(columns, place)
         self._unpacked(found)
         return found
 
     def __setitem__(self, job: int, value: LiveJob) -> None:
-        place = self.packed.place(job)
-        if place >= 0:
-            self.packed.take(place)
+        columns = self._columns_with(job)
+        if columns is not None:
+            self._take(columns, columns.place(job))
         self._live[job] = value
 
     def __delitem__(self, job: int) -> None:
@@ -69,13 +136,14 @@ class Jobs:
         return self._live.pop(job, None)
 
     def __contains__(self, job: object) -> bool:
-        return job in self._live or (isinstance(job, int) and self.packed.place(job) >= 0)
+        return job in self._live or (isinstance(job, int) and self.is_packed(job))
 
     def __len__(self) -> int:
-        return len(self._live) + len(self.packed)
+        return len(self._live) + self.waiting
 
     def __iter__(self) -> Iterator[int]:
-        yield from self.packed
+        for columns in self.packed:
+            yield from columns
         yield from self._live
 
     def values(self) -> Iterator[LiveJob]:
@@ -95,14 +163,19 @@ class Jobs:
         """The job as it is; not to be changed."""
         found = self._live.get(job)
         if found is None:
-            place = self.packed.place(job)
-            if place >= 0:
-                return self._made(self.packed.columns, place)
+            columns = self._columns_with(job)
+            if columns is not None:
+                return self._made(columns.columns, columns.place(job))
         return found
 
     def is_packed(self, job: int) -> bool:
-        """Whether it waits, and nothing has happened to it."""
-        return self.packed.place(job) >= 0
+        """Whether it is in the columns: it waits, and nothing has happened to it."""
+        return self._columns_with(job) is not None
+
+    @property
+    def waiting(self) -> int:
+        """How many are packed."""
+        return sum(map(len, self.packed))
 
     def unpacked(self) -> Collection[LiveJob]:
         """Those that are objects."""
@@ -110,11 +183,14 @@ class Jobs:
 
     def in_queues(self, queues: Collection[str]) -> list[int]:
         """Ids of jobs in one of these queues, ascending."""
-        return sorted([*self.packed.in_queues(queues), *(j.id for j in self._live.values() if j.queue in queues)])
+        found = [job.id for job in self._live.values() if job.queue in queues]
+        for columns in self.packed:
+            found.extend(columns.in_queues(queues))
+        return sorted(found)
 
     def matching(self, wanted: JobFilter) -> list[int]:
         """Ids of jobs that match everything that the filter sets, ascending. O(jobs)."""
-        found = (
+        found = [
             job.id
             for job in self._live.values()
             if (not wanted.states or job.state in wanted.states)
@@ -123,9 +199,22 @@ class Jobs:
             and (not wanted.name or job.name == wanted.name)
             and (not wanted.account or job.account == wanted.account)
             and all(k in job.spec.labels and (not v or job.spec.labels[k] == v) for k, v in wanted.labels.items())
-        )
-        return sorted([*self.packed.matching(wanted), *found])
+        ]
+        for columns in self.packed:
+            found.extend(columns.matching(wanted))
+        return sorted(found)
 
     def packed_owners(self) -> list[tuple[Owner, int]]:
         """Whose packed jobs there are, and how many; each is one task that waits."""
-        return self.packed.owners() if len(self.packed) else []
+        return [found for columns in self.packed for found in columns.owners()]
+
+    def _columns_with(self, job: int) -> Packed | None:
+        """The columns in which it is."""
+        at = bisect_right(self._firsts, job) - 1
+        return self.packed[at] if at >= 0 and self.packed[at].place(job) >= 0 else None
+
+    def _take(self, columns: Packed, place: int) -> None:
+        columns.take(place)
+        if not len(columns):
+            at = self.packed.index(columns)
+            del self.packed[at], self._firsts[at]

@@ -12,12 +12,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hal.core.engine.classes import ClassSpec, OwnerSpec
+from hal.core.engine.events import INF
 from hal.core.kernels.layout import RUN_GOING, RUN_ON, RUN_SUSPENDED
 from hal.core.lifecycle import TaskCounts
 from hal.core.model import AttemptState, Failed, JobSpec, StepId, TaskState
 from hal.planes.tasks.dependencies import EndedJob, Phase, Waits, phase_of
 from hal.planes.tasks.runs import Runs
-from hal.planes.tasks.spans import Span, Spans, locate
+from hal.planes.tasks.spans import ONE_TASK, Span, Spans, locate
 from hal.store.operations import StepEnd, Taking
 
 CANCELLED = "cancelled"
@@ -28,6 +29,10 @@ PREEMPTED = "preempted"
 EVICTED = "evicted"
 """Taken back for other work: its task waits again, or (`evicted`) is cancelled."""
 TAKEN_BACK = frozenset({PREEMPTED, EVICTED})
+
+
+ONE_PENDING = TaskCounts(pending=1)
+"""Of a single task that waits."""
 
 
 class Attempt(Struct, frozen=True, kw_only=True):
@@ -144,6 +149,21 @@ class LiveJob(Struct, kw_only=True):
     def window(self) -> int:
         """How many tasks of the array may run at once; 0: no limit."""
         return self.spec.array.max_running if self.spec.array else 0
+
+    @property
+    def untouched(self) -> bool:
+        """Whether it is one task, no array, that waits for resources and to which nothing has happened."""
+        return (
+            self.spans == ONE_TASK
+            and self.counts == ONE_PENDING
+            and self.spec.array is None
+            and self.waits is None
+            and self.state is TaskState.PENDING
+            and self.eligible_ms < INF
+            and not (self.hold or self.active or self.reason or self.restarts)
+            and self.start_ms is None
+            and self.exit_code is None
+        )
 
     @property
     def phase(self) -> Phase:

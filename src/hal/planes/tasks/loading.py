@@ -36,9 +36,10 @@ def load(table: JobTable, loaded: Loaded) -> list[Event]:
         table.name(job)
         if job.active:
             table.busy.add(job.id)
-    if loaded.untouched is not None:
-        table.jobs.pack(loaded.untouched)
-        for key, ids in table.jobs.packed.names():
+    for columns in loaded.untouched:
+        table.jobs.pack(columns)
+    for packed in table.jobs.packed:
+        for key, ids in packed.names():
             table.names.add_all(key, ids)
     past = {row.id: _past(row, loaded.succeeded.get(row.id)) for row in loaded.ended_dependencies.values()}
     for job in list(table.jobs.unpacked()):
@@ -60,8 +61,8 @@ def engine_events(table: JobTable) -> list[Event]:
             table.refill(job)
         for span in job.spans:
             table.enter(job, span)
-    if len(table.jobs.packed):
-        table.draft.feed.submit_packed(table.jobs.packed, table.class_of)
+    for packed in table.jobs.packed:
+        table.draft.feed.submit_packed(packed, table.class_of)
     events: list[Event] = [ConfigChanged(table.engine_config)]
     if table.nodes:
         events.append(NodesChanged(tuple(node_spec(row) for row in table.nodes.values())))

@@ -7,8 +7,9 @@ when it is touched, and leaves its column then. O(log jobs) to find one.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import pairwise
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,10 @@ from hal.store.views import JobFilter
 
 Places = NDArray[np.int64]
 """Shape (K,): places of jobs in the columns, ascending."""
+SPARSE: Final = 4
+"""Columns are made anew when fewer than one in so many of their jobs are still here."""
+Codes = NDArray[np.int64]
+"""Shape (K,): one index for each."""
 
 
 class Packed:
@@ -40,6 +45,12 @@ class Packed:
             if self._here[place]:
                 yield job
 
+    def extend(self, rows: Sequence[Sequence[Any]]) -> None:
+        """More of them, of higher ids; rows as for `Untouched.extend`, none of them an array."""
+        self.columns.extend(rows)
+        self._here.extend(b"\1" * len(rows))
+        self._count += len(rows)
+
     def place(self, job: int) -> int:
         """Where it is; -1: it is not here."""
         ids = self.columns.ids
@@ -51,10 +62,28 @@ class Packed:
         self._here[place] = 0
         self._count -= 1
 
+    @property
+    def sparse(self) -> bool:
+        """Whether most of what was here has left."""
+        return SPARSE * self._count < len(self.columns)
+
+    def shrink(self) -> None:
+        """Keep columns of those only that are here. 3 µs for each of them."""
+        columns = Untouched()
+        columns.extend(self.columns.row(place) for place in self._places().tolist())
+        self.columns = columns.settle()
+        self._here = bytearray(b"\1") * len(columns)
+
     def owners(self) -> list[tuple[Owner, int]]:
         """Whose jobs they are, and how many."""
-        codes, counts = np.unique(self._kinds(self._places()), return_counts=True)
-        return [(self._owner(code)[1], count) for code, count in zip(codes.tolist(), counts.tolist(), strict=True)]
+        ask, owner = self._asks_and_owners(self._places())
+        codes, counts = np.unique(ask * len(self.columns.owners) + owner, return_counts=True)
+        found = []
+        for code, count in zip(codes.tolist(), counts.tolist(), strict=True):
+            of_ask, of_owner = divmod(int(code), len(self.columns.owners))
+            queue, account, user = self.columns.owners[of_owner]
+            found.append((Owner(queue, account, user, self.columns.asks[of_ask].qos), int(count)))
+        return found
 
     def names(self) -> Iterator[tuple[tuple[str, str], list[int]]]:
         """(user, name) of those that have one, and their ids, ascending; a pair may come more than once."""
@@ -115,13 +144,18 @@ class Packed:
         rows["eligible_ms"] = np.frombuffer(columns.eligible_ms, np.int64)[places]
         walltime = np.frombuffer(columns.walltime_ms, np.int64)[places]
         rows["walltime_ms"] = np.where(walltime < 0, INF, walltime)
-        codes, kind = np.unique(self._kinds(places), return_inverse=True)
-        told = np.zeros((codes.size, 3), np.int64)
-        for at, code in enumerate(codes.tolist()):
-            ask, owner = self._owner(code)
-            told[at] = class_index(ask, owner.queue), owner_index(owner), ask.deadline_ms
-        for field, name in enumerate(("class_index", "owner_index", "deadline_ms")):
-            rows[name] = told[kind, field]
+        ask, owner = self._asks_and_owners(places)
+        queues, queue = _coded([queue for queue, _, _ in columns.owners])
+        qualities, quality = _coded([spec.qos for spec in columns.asks])
+        rows["deadline_ms"] = np.array([spec.deadline_ms for spec in columns.asks], np.int64)[ask]
+        rows["class_index"] = _of_each(
+            ask * len(queues) + queue[owner],
+            lambda code: class_index(columns.asks[code // len(queues)], queues[code % len(queues)]),
+        )
+        rows["owner_index"] = _of_each(
+            owner * len(qualities) + quality[ask],
+            lambda code: owner_index(Owner(*columns.owners[code // len(qualities)], qualities[code % len(qualities)])),
+        )
         return rows
 
     def _places(self) -> Places:
@@ -139,18 +173,25 @@ class Packed:
         ids: list[int] = np.frombuffer(self.columns.ids, np.int64)[places].tolist()
         return ids
 
-    def _kinds(self, places: Places) -> NDArray[np.int64]:
-        """What each asks the engine for, and whose it is, as one number."""
+    def _asks_and_owners(self, places: Places) -> tuple[Codes, Codes]:
+        """Of each: indices of what it asks the engine for, and of whose it is."""
         columns = self.columns
         ask = np.frombuffer(columns.ask, np.int32)[np.frombuffer(columns.shape, np.int32)[places]]
-        kinds: NDArray[np.int64] = ask.astype(np.int64) * len(columns.owners)
-        kinds += np.frombuffer(columns.owner, np.int32)[places]
-        return kinds
+        return ask.astype(np.int64), np.frombuffer(columns.owner, np.int32)[places].astype(np.int64)
 
-    def _owner(self, kind: int) -> tuple[JobSpec, Owner]:
-        ask, owner = divmod(kind, len(self.columns.owners))
-        spec = self.columns.asks[ask]
-        return spec, Owner(*self.columns.owners[owner], spec.qos)
+
+def _coded(texts: list[str]) -> tuple[list[str], Codes]:
+    """The different ones, and of each its index in them."""
+    index = {text: code for code, text in enumerate(dict.fromkeys(texts))}
+    return list(index), np.array([index[text] for text in texts], np.int64)
+
+
+def _of_each(codes: Codes, answer: Callable[[int], int]) -> Codes:
+    """The answer to each code, asked once for each different one."""
+    different, where = np.unique(codes, return_inverse=True)
+    answers = np.array([answer(code) for code in different.tolist()], np.int64)
+    found: Codes = answers[where]
+    return found
 
 
 def _has(spec: JobSpec, labels: dict[str, str]) -> bool:

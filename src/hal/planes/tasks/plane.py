@@ -66,6 +66,11 @@ class TaskPlane:
         """The sealed change was committed."""
         self.table.durable()
 
+    @property
+    def crowded(self) -> bool:
+        """Whether there is memory to be given back: `durable` does some of it, also after nothing was staged."""
+        return self.table.jobs.crowded
+
     def undo(self) -> None:
         """The sealed change was not committed: everything is as it was before."""
         self.table.undo()

@@ -212,8 +212,10 @@ class JobTable:
 
     def durable(self) -> None:
         """The sealed change was committed."""
-        self.waiting.settle(self.jobs.get)
+        self.waiting.settle(self.jobs.peek)
+        self.jobs.came(self.draft.new_jobs)
         self.draft = Draft(self.interning, self.next_id)
+        self.jobs.pack_some(self.waiting.packed)
 
     def undo(self) -> None:
         """Nothing of what was staged since the last commit has happened."""

@@ -66,6 +66,10 @@ class Waiting:
         if self._limits:
             self._counted[job.id] = (owner_of_live(job), waiting_tasks(job))
 
+    def packed(self, job: LiveJob) -> None:
+        """It is an object no more, and stays counted."""
+        self._counted.pop(job.id, None)
+
     def touched(self, job_id: int) -> None:
         """The job is about to change, come, or go."""
         if self._limits:
