@@ -54,6 +54,13 @@ def test_what_is_typed_is_read(kind: type[Struct], words: list[str], entry: dict
     entry_from_plain({field: value for field, value in made.items() if value is not None}, kind, "x")
 
 
+@pytest.mark.parametrize("text", ["nan", "inf", "-inf", "much"])
+def test_what_is_no_number_is_refused(text: str) -> None:
+    """Not sent as nothing, which would give the field its default back without a word."""
+    with pytest.raises(click.UsageError, match="is not a number"):
+        typed(Account, "--weight", text)
+
+
 def test_an_instant_may_count_from_now() -> None:
     """`+2h`, as with `hal submit --begin`."""
     before_ms = time.time() * 1000

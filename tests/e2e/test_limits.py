@@ -69,7 +69,7 @@ def test_what_a_limit_would_never_let_run_is_refused(
     fine = {**MINE, "walltime": "10m", "command": ["true"]}
     with pytest.raises(HALError, match=named):
         ruled.client.submit({**fine, **wrong})
-    ruled.client.submit({**fine, **wrong, "account": ""}).cancel()
+    ruled.client.submit({**fine, **wrong, "account": "", "hold": True}).cancel()
     assert ruled.client.submit(fine).wait(DEADLINE_S).state == "succeeded"
 
 
@@ -114,3 +114,11 @@ def test_a_dry_run_says_what_a_limit_would_mean_and_a_rollback_takes_it_back(rul
     assert gate.started() == f"{third.id}.0.1.0"
     gate.open(3)
     ruled.client.wait_all([array, third], DEADLINE_S)
+
+
+@pytest.mark.parametrize("setting", ["weights.age=nan", "fairshare.charge.gpu=inf", "weights.nothing=1", "nothing=1"])
+def test_a_setting_that_is_none_changes_nothing(setting: str, ruled: Ruled) -> None:
+    """Exit code 2, and no version."""
+    before = ruled.client.policy().version
+    assert ruled.live.run("policy", "set", setting).code == 2
+    assert ruled.client.policy().version == before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -129,6 +130,8 @@ def _put(screen: Screen, before: PolicyInfo, wanted: Policy, *, dry_run: bool, n
 
 def _operation(path: str, value: Any, before: Policy) -> Operation:
     """`weights.age=2`, `licences.matlab=10`, `queues.short.priority=3` as operations on one entry."""
+    if isinstance(value, float) and not math.isfinite(value):  # JSON has no word for it: it would arrive as no value
+        raise SpecError(f"{path}: '{value}' is not a number")
     table, _, rest = path.partition(".")
     if table in ("weights", "fairshare") and rest:
         first, _, inner = rest.partition(".")

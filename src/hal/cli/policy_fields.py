@@ -5,6 +5,7 @@ Pure. Every field has an option of its name; `none` empties a list or gives a fi
 
 from __future__ import annotations
 
+import math
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
@@ -208,9 +209,12 @@ def _integer(option: str, text: str) -> int:
 
 def _number(option: str, text: str) -> float:
     try:
-        return float(text)
+        number = float(text)
     except ValueError:
-        raise click.UsageError(f"{option}: '{text}' is not a number") from None
+        number = math.nan
+    if not math.isfinite(number):  # JSON has no word for the others: they would arrive as no value at all
+        raise click.UsageError(f"{option}: '{text}' is not a number")
+    return number
 
 
 def _duration(option: str, text: str) -> str:

@@ -114,6 +114,10 @@ def test_accounts_may_be_a_list_of_names() -> None:
         ({"bookings": {"b": {"count": 1, "users": ["ann"], "duration": 0}}}, "bookings.b.duration"),
         ({"bookings": {"b": {"count": 1, "users": ["ann"], "duration": "25h", "repeat": "daily"}}}, "at most 1d"),
         ({"bookings": {"b": {"count": 1, "users": ["ann"], "until_ms": 9}}}, "comes only once"),
+        (
+            {"bookings": {"b": {"count": 1, "users": ["ann"], "start_ms": 9, "until_ms": 8, "repeat": "daily"}}},
+            "bookings.b.until_ms: 1970-01-01 00:00 UTC is before it begins",
+        ),
         ({"bookings": {"b": {"count": 1, "users": ["ann"], "maintenance": True}}}, "maintenance is for nobody"),
         ({"bookings": {"b": {"licences": {"matlab": 11}, "users": ["ann"]}}}, "bookings.b.licences.matlab: 11"),
         ({"bookings": {"b": {"licences": {"matlap": 1}, "users": ["ann"]}}}, "did you mean 'matlab'"),

@@ -148,7 +148,7 @@ def _are_names(at: str, names: Iterable[str]) -> None:
 
 def _positive(at: str, value: Duration | None) -> None:
     if value is not None and value <= 0:
-        raise SpecError(f"{at}: must be longer than nothing", hint="leave it out for no limit")
+        raise SpecError(f"{at}: must be longer than nothing", hint="give a time like 30m, or leave it out")
 
 
 # ── accounts and users ────────────────────────────────────────────────────────────────────────────────────────────
@@ -312,6 +312,9 @@ def _check_booking(booking: Booking, at: str, policy: Policy) -> None:
     if booking.until_ms:
         if booking.repeat is Repeat.ONCE:
             raise SpecError(f"{at}.until_ms: it comes only once", hint="give `repeat`, daily or weekly, too")
+        if booking.until_ms < booking.start_ms:
+            until, start = instant_text(booking.until_ms), instant_text(booking.start_ms)
+            raise SpecError(f"{at}.until_ms: {until} is before it begins, {start}", hint="give a later instant")
         _number(f"{at}.until_ms", booking.until_ms, booking.start_ms, MAX_INSTANT_MS)
     _check_booked(booking, at, policy)
     if booking.maintenance and (booking.accounts or booking.users):
