@@ -71,7 +71,7 @@ def test_the_three_formats_of_one_job_are_one_spec() -> None:
 
 
 @given(job_specs())
-@example(JobSpec(command=("a",), env={"A": "\x85", "B": "\u2028x\ufeff", "C": "ä\n"}))
+@example(JobSpec(command=("a",), env={"A": "\x85", "B": "\u2028x\ufeff", "C": "ä\n", "D": "0E0"}))
 @settings(max_examples=50)
 def test_safety_a_printed_spec_reads_back_from_yaml_and_json(spec: JobSpec) -> None:
     """`hal show -o yaml` and `-o json` are specs; text that looks like a number or a date stays text."""

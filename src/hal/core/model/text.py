@@ -58,7 +58,8 @@ def yaml_from_plain(plain: Any) -> str:
     """YAML that `plain_from_text` reads back to the same data, letters of every script as they are."""
     # PyYAML loses the rarer line breaks and the byte order mark when it may write them as they are.
     rare = _RARE_BREAKS.search(json.dumps(plain, ensure_ascii=False))
-    return yaml.safe_dump(plain, sort_keys=False, allow_unicode=not rare, default_flow_style=False)
+    written: str = yaml.dump(plain, Dumper=_Dumper, sort_keys=False, allow_unicode=not rare, default_flow_style=False)
+    return written
 
 
 def plain_from_text(text: str, *, kind: str) -> Any:
@@ -112,6 +113,8 @@ def _refuse_constant(name: str) -> NoReturn:
 _CoreLoader: Any = type(
     "_CoreLoader", (getattr(yaml, "CSafeLoader", yaml.SafeLoader),), {"yaml_implicit_resolvers": {}}
 )
+# The writer quotes what either YAML takes for something else than text: `0E0` is a number to this reader and none to PyYAML's.
+_Dumper: Any = type("_Dumper", (yaml.SafeDumper,), {})
 
 for _tag, _pattern, _first in (
     ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
@@ -124,7 +127,8 @@ for _tag, _pattern, _first in (
     ),
     ("merge", r"<<", ["<"]),
 ):
-    _CoreLoader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(rf"^(?:{_pattern})$"), _first)
+    for _way in (_CoreLoader, _Dumper):
+        _way.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(rf"^(?:{_pattern})$"), _first)
 
 
 def _read_yaml(text: str) -> Any:
