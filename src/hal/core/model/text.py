@@ -113,7 +113,7 @@ def _refuse_constant(name: str) -> NoReturn:
 _CoreLoader: Any = type(
     "_CoreLoader", (getattr(yaml, "CSafeLoader", yaml.SafeLoader),), {"yaml_implicit_resolvers": {}}
 )
-# The writer quotes what either YAML takes for something else than text: `0E0` is a number to this reader and none to PyYAML's.
+# The writer quotes what either YAML takes for something else than text: to this reader `0E0` is a number, too.
 _Dumper: Any = type("_Dumper", (yaml.SafeDumper,), {})
 
 for _tag, _pattern, _first in (
