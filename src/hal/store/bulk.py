@@ -6,7 +6,7 @@ costs more than SQLite's own work. This is right because no column of the schema
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -50,11 +50,10 @@ def first(connection: Connection, statement: Any, params: Params | None = None) 
     return row
 
 
-def rows_of(connection: Connection, query: Select[Any]) -> Any:
-    """The driver's cursor over the rows of a query that gives very many; to be closed."""
-    compiled = query.compile(dialect=connection.dialect)
+def rows_of(connection: Connection, query: Select[Any], params: Mapping[str, Any]) -> Any:
+    """The driver's cursor over the rows of a query, which must be a constant of its module; to be closed."""
     cursor = _cursor(connection)
-    cursor.execute(str(compiled), compiled.params)
+    cursor.execute(_compiled(connection, query), params)
     return cursor
 
 

@@ -7,13 +7,13 @@ added meanwhile neither shifts nor repeats a row.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from itertools import islice
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import Connection, Select, and_, case, exists, false, func, select, text, tuple_
+from sqlalchemy import Connection, Select, and_, bindparam, case, exists, false, func, select, tuple_
 
 from hal.core.model import AttemptState, Event, EventKind, JobSpec, NodeState, TaskState, dec_hook, each_dependency
 from hal.core.model.units import MAX_AMOUNT, parse_duration
@@ -26,7 +26,7 @@ from hal.store.views import MAX_PAGE, JobFilter, Loaded, Remembered
 AnyRow = Sequence[Any]
 """A row of a result, its values in the order of the columns asked for."""
 
-KEYS_PER_QUERY: Final = 2_000
+KEYS_PER_QUERY: Final = 500
 """How many ids one `IN (…)` names."""
 ROWS_AT_ONCE: Final = 8_192
 """Rows that a reader of very many has in memory at once."""
@@ -53,6 +53,19 @@ _STATE, _NODES, _USAGE, _STEPS_AT, _TAKING = map(
     AttemptRow.__struct_fields__.index, ("state", "nodes", "usage", "steps", "taking")
 )
 _SPAN_COLUMNS: Final = [schema.task_spans.c["job_id" if n == "job" else n] for n in Span.__struct_fields__]
+_KEYS: Final = tuple(f"key{place}" for place in range(KEYS_PER_QUERY))
+
+
+def _by_key(query: Select[Any], key: Any) -> dict[int, Select[Any]]:
+    """The query for one key and for `KEYS_PER_QUERY` of them: two texts, which every driver prepares once."""
+    return {size: query.where(key.in_([bindparam(name) for name in _KEYS[:size]])) for size in (1, KEYS_PER_QUERY)}
+
+
+_SPECS: Final = _by_key(select(schema.specs), schema.specs.c.id)
+_JOBS: Final = _by_key(select(*_JOB_COLUMNS).order_by(schema.jobs.c.id), schema.jobs.c.id)
+_SPANS: Final = _by_key(
+    select(*_SPAN_COLUMNS).order_by(schema.task_spans.c.job_id, schema.task_spans.c.first), schema.task_spans.c.job_id
+)
 
 
 class SpecReader:
@@ -80,7 +93,7 @@ class SpecReader:
     def rows(self, rows: Sequence[AnyRow]) -> list[JobRow]:
         """The jobs of rows of `_JOB_COLUMNS`."""
         unknown = sorted({int(row[_JOB_SPEC]) for row in rows} - self._known.keys())
-        for spec_id, body in _with_keys(self._connection, select(schema.specs), schema.specs.c.id, unknown):
+        for spec_id, body in _with_keys(self._connection, _SPECS, unknown):
             self._known[spec_id] = self._decode(body)
         jobs: list[JobRow] = []
         for row in rows:
@@ -106,8 +119,7 @@ def load(connection: Connection, *, in_columns: bool) -> Loaded:
     specs = SpecReader(connection)
     jobs = list(_jobs_by_id(connection, specs, ids))
     spans: dict[int, list[Span]] = defaultdict(list)
-    t = schema.task_spans.c
-    for row in _with_keys(connection, select(*_SPAN_COLUMNS).order_by(t.job_id, t.first), t.job_id, ids):
+    for row in _with_keys(connection, _SPANS, ids):
         spans[row[0]].append(span_row(row))
     attempts: dict[int, list[AttemptRow]] = defaultdict(list)
     a = schema.attempts.c
@@ -138,7 +150,7 @@ def _take_untouched(connection: Connection, untouched: list[Untouched]) -> list[
     """Append columns of untouched jobs; the ids of live jobs that do not go there, ascending."""
     others: list[int] = []
     columns = Untouched()
-    with closing(rows_of(connection, _LIVE)) as cursor:
+    with closing(rows_of(connection, _LIVE, _LIVE.compile().params)) as cursor:
         while rows := cursor.fetchmany(ROWS_AT_ONCE):
             others.extend(row[0] for row in rows if row[-1] is None)
             others.extend(columns.extend(row for row in rows if row[-1] is not None))
@@ -192,21 +204,25 @@ def _ended_dependencies(connection: Connection, specs: SpecReader, live: list[Jo
 
 
 def _jobs_by_id(connection: Connection, specs: SpecReader, ids: list[int]) -> Iterator[JobRow]:
-    j = schema.jobs.c
-    rows = _with_keys(connection, select(*_JOB_COLUMNS).order_by(j.id), j.id, ids)
+    rows = _with_keys(connection, _JOBS, ids)
     while some := list(islice(rows, KEYS_PER_QUERY)):
         yield from specs.rows(some)
 
 
-def _with_keys(connection: Connection, query: Select[Any], column: Any, keys: list[int]) -> Iterator[AnyRow]:
-    """Rows whose key is one of these, ascending; values as the driver gives them."""
-    for start in range(0, len(keys), KEYS_PER_QUERY):
-        # Written into the text: to bind each of very many numbers takes longer than to read its row.
-        listed = ",".join(map(str, map(int, keys[start : start + KEYS_PER_QUERY])))
-        with closing(
-            rows_of(connection, query.where(text(f"{column.table.name}.{column.name} IN ({listed})")))
-        ) as rows:
+def _with_keys(connection: Connection, queries: Mapping[int, Select[Any]], keys: list[int]) -> Iterator[AnyRow]:
+    """Rows whose key is one of these, ascending; values as the driver gives them.
+
+    Args:
+        queries: see `_by_key`.
+    """
+    start = 0
+    while start < len(keys):
+        size = 1 if len(keys) - start == 1 else KEYS_PER_QUERY
+        some = keys[start : start + size]
+        some += some[-1:] * (size - len(some))
+        with closing(rows_of(connection, queries[size], dict(zip(_KEYS, some, strict=False)))) as rows:
             yield from rows
+        start += size
 
 
 def has_mixed_ends(row: JobRow) -> bool:
