@@ -42,6 +42,7 @@ def test_what_is_over_a_limit_waits_and_runs_when_room_comes_free(
     assert ruled.client.submit(["true"], user="bob", walltime="5m").wait(DEADLINE_S).state == "succeeded"
     why = array.why()
     assert (why.reason, told in why.message) == ("limit", True), why.message
+    assert "cpu 0" not in ruled.run("why", array.id)
     ledger = max((one for one in ruled.client.ledgers() if one.limit == name), key=lambda one: one.used)
     assert (ledger.what, ledger.used) == (amount, used)
     assert name in ruled.run("shares", "--limits")

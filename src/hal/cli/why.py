@@ -39,8 +39,9 @@ def _render(screen: Screen, answer: WhyInfo) -> None:
 
     screen.line(answer.message)
     wanted, free = told_apart(answer.resource, answer.asked, answer.available)
-    asked = f"{answer.resource} {wanted}" if answer.resource else ""
-    there = free if answer.resource else ""
+    counted = bool(answer.resource and answer.asked)  # resource-hours are told in the message only
+    asked = f"{answer.resource} {wanted}" if counted else ""
+    there = free if counted else ""
     where = f" on {answer.node}" if answer.node and there else ""
     forecast = instant(answer.starts_at_ms)
     screen.fields(
