@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from hal.core.model import ConflictError, HALError
-from tests.e2e.conftest import DEADLINE_S, Gate, Ruled
+from tests.e2e.conftest import DEADLINE_S, Gate, Ruled, until
 
 SCOPES = "user:ada", "user:*", "account:lab", "account:*", "queue:q", "qos:low", "account:lab user:*"
 AMOUNTS = {
@@ -95,6 +96,42 @@ def test_a_cohort_lends_what_is_not_used_and_it_comes_back(ruled: Ruled, gate: G
     assert gate.started().split(".")[0] in (red.id, blue.id)
     gate.open(5)
     assert {info.state for info in ruled.client.wait_all([red, blue], DEADLINE_S)} == {"succeeded"}
+
+
+def test_who_lent_takes_back_from_running_processes(ruled: Ruled, gate: Gate, tmp_path: Path) -> None:
+    """Two cpus each; red's four tasks use all four. Blue has work: the two of red's that began last are ended and wait
+    again, blue runs, and both are told why; what red holds of its own goes on."""
+    for change in (
+        "account add red",
+        "account add blue",
+        "limit add red --account red --resources cpu=2 --cohort colours --reclaim preempt",
+        "limit add blue --account blue --resources cpu=2 --cohort colours --reclaim preempt",
+    ):
+        ruled.run(*change.split())
+    one = {"command": gate.command(), "account": "red"}
+    red = [*ruled.jobs(one, one), *ruled.jobs(one, one)]
+    assert sorted(gate.started() for _ in red) == sorted(f"{job.id}.0.1.0" for job in red)
+    until(lambda: all(job.refresh().state == "running" for job in red), "red's jobs do not run")
+    blue_gate = Gate(tmp_path, "blue")
+    try:
+        (blue,) = ruled.jobs({"command": blue_gate.command(), "account": "blue", "request": {"cpu": 2}})
+        assert blue_gate.started() == f"{blue.id}.0.1.0"
+        until(lambda: [job.refresh().state for job in red].count("pending") == 2, "red's jobs do not wait again")
+        waiting = [job for job in red if job.refresh().state == "pending"]
+        assert [attempt.state for attempt in waiting[0].task(0).attempts] == ["preempted"]
+        told = f"preempted by job {blue.id}: blue gets back what it had lent"
+        assert all(told in ruled.run("show", job.id, "--json") for job in waiting)
+        limits = json.loads(ruled.run("shares", "--limits", "--json"))
+        assert {row["limit"] or row["cohort"]: row["used"] for row in limits} == {
+            "red": 2_000, "blue": 2_000, "colours": 4_000,
+        }  # fmt: skip
+        blue_gate.open()
+        assert blue.wait(DEADLINE_S).state == "succeeded"
+        assert sorted(gate.started() for _ in waiting) == sorted(f"{job.id}.0.2.0" for job in waiting)
+        gate.open(4)
+        assert {info.state for info in ruled.client.wait_all(red, DEADLINE_S)} == {"succeeded"}
+    finally:
+        blue_gate.close()
 
 
 def test_a_dry_run_says_what_a_limit_would_mean_and_a_rollback_takes_it_back(ruled: Ruled, gate: Gate) -> None:

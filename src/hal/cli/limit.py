@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from hal.cli.policy_nouns import noun
-from hal.core.model.policy import Limit
+from hal.core.model.policy import Limit, Reclaim
 from hal.core.model.policy_change import Kind
 
 
@@ -24,6 +24,7 @@ def _row(entry: Limit) -> Mapping[str, str]:
         "max": _text(entry.max_walltime),
         "cohort": entry.cohort,
         "borrow": _text(entry.borrow),
+        "reclaim": "" if entry.reclaim is Reclaim.WAIT else entry.reclaim.value,
     }
 
 

@@ -63,6 +63,7 @@ HELP: Mapping[str, str] = {
     "max_nodes": "Most nodes of one task.",
     "cohort": "Limits of one cohort lend each other what they do not use.",
     "borrow": "The most that is borrowed.",
+    "reclaim": "How what it has lent comes back when it has work.",
     "start_ms": "When it begins; local time where no zone is given.",
     "duration": "How long it holds.",
     "repeat": "How often it comes again.",

@@ -137,6 +137,8 @@ class Taking(Struct, frozen=True, omit_defaults=True):
     for_job: int = 0
     qos: str = ""
     """Of that job."""
+    lent_by: str = ""
+    """It had borrowed what this account (or user) had lent to its cohort; "": it had not."""
     at_ms: int = 0
     due_ms: int = 0
     """When it is out at the latest."""

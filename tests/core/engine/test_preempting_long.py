@@ -50,7 +50,7 @@ class World:
 
     def __init__(self, seed: int, backfill: Backfill) -> None:
         self.random = random.Random(seed)
-        config = EngineConfig(policy=POLICY, min_run_ms=MIN_RUN_MS, backfill=backfill)
+        config = EngineConfig(policy=self.policy(), min_run_ms=MIN_RUN_MS, backfill=backfill)
         nodes = tuple(NodeSpec(f"n{number}", {"cpu": 4, "memory": 8}) for number in range(6))
         self.state, _, _ = engine(config, *nodes)
         self.scheduler = Scheduler(self.state, self)
@@ -67,6 +67,10 @@ class World:
         self.taken: Counter[int] = Counter()
         self.ended: set[int] = set()
 
+    def policy(self) -> Policy:
+        """Who may take from whom."""
+        return POLICY
+
     def submit(self, job: int) -> None:
         quality = self.random.choice(("top", "mid", "low", "low", "spot", "idle", "idle"))
         length = self.random.randint(1, 40) * SECOND if quality in TAKES else self.random.randint(5, 400) * SECOND
@@ -82,7 +86,7 @@ class World:
         for move in plan.preemptions:
             job, attempt, who = int(move["job"]), int(move["attempt"]), int(move["for_job"])
             assert self.going[job][0] == attempt, f"job {job} does not run"
-            assert self.quality[job] in TAKES[self.quality[who]], f"job {job} left for job {who}"
+            assert self.may_take(who, job), f"job {job} left for job {who}"
             self.taken[job] += 1
             self.turn[job] += 1
             if MODE_NAMES[int(move["mode"])] == "suspend":
@@ -103,10 +107,17 @@ class World:
             self.left[job] = self.length[job]
             self.begin(job, int(start["attempt"]))
 
+    def may_take(self, who: int, job: int) -> bool:
+        """By the policy."""
+        return self.quality[job] in TAKES[self.quality[who]]
+
     def begin(self, job: int, attempt: int) -> None:
         self.going[job] = (attempt, self.now)
         self.turn[job] += 1
         heapq.heappush(self.ends, (self.now + self.left[job], job, attempt, 0, self.turn[job]))
+
+    def judge(self) -> None:
+        """What must hold after each instant."""
 
     def end(self, job: int, attempt: int, leaves: int, turn: int) -> None:
         if self.turn[job] != turn or job not in self.going:
@@ -120,9 +131,9 @@ class World:
             self.ended.add(job)
 
 
-def long_run(seed: int, backfill: Backfill, jobs: int) -> World:
+def long_run(seed: int, backfill: Backfill, jobs: int, kind: type[World] = World) -> World:
     """Jobs come at a rate that the cluster can just bear; then it empties."""
-    world = World(seed, backfill)
+    world = kind(seed, backfill)
     arrivals = sorted(world.random.randint(0, jobs * 9 * SECOND) for _ in range(jobs))
     submitted = 0
     wake = 0
@@ -140,6 +151,7 @@ def long_run(seed: int, backfill: Backfill, jobs: int) -> World:
             submitted += 1
             world.submit(submitted)
         wake = world.scheduler.run(world.now).wake_ms
+        world.judge()
         if step % 10 == 0:
             check_invariants(world.state)
     assert len(world.ended) == jobs, f"{jobs - len(world.ended)} jobs never ended: {running(world.state)}"

@@ -34,7 +34,7 @@ FULL: dict[str, Any] = {
     },
     "limits": {
         "each": {"user": "*", "running": 10, "pending": 100},
-        "ml": {"account": "ml", "resources": {"gpu": 8}, "cohort": "gpus", "borrow": {"gpu": 4}},
+        "ml": {"account": "ml", "resources": {"gpu": 8}, "cohort": "gpus", "borrow": {"gpu": 4}, "reclaim": "preempt"},
         "big": {"queue": "night", "max_job": "cpu=64,memory=1TiB", "max_nodes": 4},
     },
     "licences": {"matlab": 10},
@@ -105,6 +105,8 @@ def test_accounts_may_be_a_list_of_names() -> None:
         ({"limits": {"l": {"running": -1}}}, "limits.l.running"),
         ({"limits": {"l": {"running": 1, "cohort": "c"}}}, "limits.l.cohort"),
         ({"limits": {"l": {"running": 1, "borrow": {"cpu": 1}}}}, "limits.l.borrow"),
+        ({"limits": {"l": {"running": 1, "reclaim": "preempt"}}}, "limits.l.reclaim: from nobody"),
+        ({"limits": {"l": {"resources": {"cpu": 1}, "cohort": "c", "reclaim": "soon"}}}, "reclaim"),
         ({"licences": {"m": -1}}, "licences.m"),
         ({"licences": {"m m": 1}}, "not a name of a licence"),
         ({"bookings": {"b": {"users": ["ann"]}}}, "books nothing"),

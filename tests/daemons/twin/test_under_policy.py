@@ -13,7 +13,7 @@ from hal.core.engine.config import Backfill, EngineConfig
 from hal.core.engine.policies import register
 from hal.core.interfaces import PolicyInfo, RunView
 from hal.core.model import InternalError
-from hal.core.model.policy import Account, Booking, Limit, Policy, PreemptMode, Qos, Queue
+from hal.core.model.policy import Account, Booking, Limit, Policy, PreemptMode, Qos, Queue, Reclaim
 from hal.core.model.resources import Resources
 from hal.core.model.units import Duration
 from hal.daemons.twin.admitting import Site
@@ -62,22 +62,23 @@ def test_nothing_runs_in_maintenance(jobs: list[tuple[int, int, int, int, int]],
 
 @pytest.mark.parametrize("backfill", [Backfill.EASY, Backfill.CONSERVATIVE])
 @settings(max_examples=40)
-@given(jobs=JOBS, order=st.sampled_from(["fcfs", "priority"]))
+@given(jobs=JOBS, order=st.sampled_from(["fcfs", "priority"]), reclaim=st.sampled_from(list(Reclaim)))
 def test_every_start_is_within_the_limits(
-    backfill: Backfill, jobs: list[tuple[int, int, int, int, int]], order: str
+    backfill: Backfill, jobs: list[tuple[int, int, int, int, int]], order: str, reclaim: Reclaim
 ) -> None:
     """Running tasks, resources and a cohort that lends, judged by a count of their own; all jobs run in the end."""
     log, people = workload(jobs)
     policy = Policy(
         limits={
             "each": Limit(name="each", account="*", running=2),
-            "a": Limit(name="a", account="a", resources=Resources({"cpu": 3_000}), cohort="x"),
-            "b": Limit(name="b", account="b", resources=Resources({"cpu": 5_000}), cohort="x"),
+            "a": Limit(name="a", account="a", resources=Resources({"cpu": 3_000}), cohort="x", reclaim=reclaim),
+            "b": Limit(name="b", account="b", resources=Resources({"cpu": 5_000}), cohort="x", reclaim=reclaim),
         }
     )
     run = replay_under(log, Machine(2, 4), people, site(policy, order, backfill), check=True)
     assert run.started.all()
     assert (run.start_s >= log.submit_s).all()
+    assert run.taken_back == 0 or reclaim is Reclaim.PREEMPT
 
 
 @pytest.mark.parametrize(("backfill", "plain"), [(Backfill.EASY, "easy"), (Backfill.CONSERVATIVE, "conservative")])

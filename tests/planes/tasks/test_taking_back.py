@@ -65,6 +65,22 @@ def test_requeued_work_waits_again_without_a_retry() -> None:
     assert plane.engine.pending[(job, 0)] == (2, 0)
 
 
+def test_work_that_had_borrowed_is_told_who_gets_it_back() -> None:
+    """In the reason why it waits, in what its attempt ended with, and in the feed."""
+    plane, job, lender = two()
+    block = moves(job, for_job=lender)
+    block["lent"] = 1
+    plane.plane.taken_back(block, plane.now_ms)
+    change = plane.commit()
+    user = plane.live(lender).owner.user
+    (events,) = [operation for operation in change.operations if isinstance(operation, AppendEvents)]
+    (event,) = [event for event in events.events if event.kind is EventKind.ATTEMPTS_PREEMPTED]
+    assert event.payload["attempts"][0]["lent_by"] == user
+    plane.end(job, code=143, cause=ExitCause.PREEMPTED)
+    (span,) = plane.live(job).spans
+    assert span.reason == f"preempted by job {lender}: {user} gets back what it had lent"
+
+
 def test_cancelled_work_ends_and_says_for_whom() -> None:
     """The mode cancel."""
     plane, job, urgent = two()

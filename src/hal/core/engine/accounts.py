@@ -20,7 +20,7 @@ from hal.core.kernels.jit import plain
 from hal.core.kernels.ledgers import recharge
 from hal.core.kernels.shares import class_rate, factor_of, rebase_shares, renew_offsets, renew_terms
 from hal.core.kernels.treap import mix
-from hal.core.model.policy import Discipline, Limit, Policy, Queue, Weights
+from hal.core.model.policy import Discipline, Limit, Policy, Queue, Reclaim, Weights
 from hal.core.model.policy_hours import is_open, next_close_ms, next_open_ms
 from hal.core.model.policy_scope import Owner, ledger, lineage
 
@@ -189,10 +189,15 @@ class Accounts:
                 found.append(self._ledger(state, mine, L.LEDGER_TASKS, limit.running, limit))
             for resource, amount in (limit.resources or {}).items():
                 kind = _with(mine, "resources", resource)
-                found.append(self._ledger(state, kind, L.LEDGER_RESOURCE, amount, limit))
+                own = self._ledger(state, kind, L.LEDGER_RESOURCE, amount, limit)
+                found.append(own)
                 if limit.cohort:
                     shared = LedgerName("", what="resources", resource=resource, cohort=limit.cohort)
-                    found.append(self._ledger(state, shared, L.LEDGER_RESOURCE, self._cohort(limit, resource), limit))
+                    whole = self._ledger(state, shared, L.LEDGER_RESOURCE, self._cohort(limit, resource), limit)
+                    found.append(whole)
+                    state.ledgers[whole, L.G_COHORT] = L.COHORT_ITSELF
+                    state.ledgers[own, L.G_COHORT] = whole + 1
+                    state.ledgers[own, L.G_RECLAIM] = int(limit.reclaim is Reclaim.PREEMPT)
             for resource, amount in (limit.hours or {}).items():
                 found.append(self._ledger(state, _with(mine, "hours", resource), L.LEDGER_HOURS, amount, limit))
         return list(dict.fromkeys(found))

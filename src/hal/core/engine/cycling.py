@@ -22,7 +22,14 @@ from hal.core.engine.plan import (
     Cursor,
     Plan,
 )
-from hal.core.engine.preempting import PHASE_RESUME, PHASE_SEARCH, between_slices, claims_wake_ms, settle_claims
+from hal.core.engine.preempting import (
+    PHASE_RESUME,
+    PHASE_SEARCH,
+    between_slices,
+    claims_wake_ms,
+    next_lender,
+    settle_claims,
+)
 from hal.core.engine.state import State
 from hal.core.engine.views import Cluster, bucket_view, node_view, request_of
 from hal.core.kernels import easy
@@ -54,6 +61,10 @@ def cycle(
         moved = settle_claims(state, now_ms)
         if moved is not None:
             return moved
+    if cursor is None and state.meta[L.M_RECLAIM]:
+        lender, _wake_ms = next_lender(state, now_ms)
+        if lender is not None:
+            return between_slices(state, now_ms, lender, state.config.slice_work if budget is None else budget)
     if budget is None:
         budget = state.config.slice_work
     elif budget < 1:
@@ -127,12 +138,21 @@ def cycle(
         )  # fmt: skip
         # A new pass must not go on with the count of starts of the one before it: the plan is worth assuming for that.
         changes = changes or int(cursor is None and state.meta[L.M_PASS_STARTS] > 0)
-    elif state.meta[L.M_CLAIMS]:
-        wake_ms = min(wake_ms, claims_wake_ms(state))
+    else:
+        if state.meta[L.M_CLAIMS]:
+            wake_ms = min(wake_ms, claims_wake_ms(state))
+        if state.meta[L.M_RECLAIM]:
+            wake_ms = min(wake_ms, _reclaim_wake_ms(state, now_ms, started))
     return Plan(
         now_ms, version, changes == 1, starts, rows, replans == 1, reservations, table, verdicts, wake_ms, going_on,
         work, pass_wake, pass_inserts, cursor is not None, full == 1,
     )  # fmt: skip
+
+
+def _reclaim_wake_ms(state: State, now_ms: int, started: int) -> int:
+    """When to look for what cohorts have borrowed: at once where this pass may have made somebody wait for it."""
+    job, _task, wake_ms = state.calls["lender"](state.at, now_ms)
+    return now_ms if started or job >= 0 else int(wake_ms)
 
 
 MOST_LINES_KEPT: Final = 64

@@ -172,10 +172,18 @@ def _claimed(state: State, job: int, now_ms: int) -> Verdict | None:
     first = int(mine[np.argmin(runs[mine, L.R_DUE])])
     due = int(runs[first, L.R_DUE])
     names = [state.row_names[row] for row in rows_of_run(state, first)]
-    leaving = runs[live & (runs[:, L.R_FOR] == job) & (runs[:, L.R_STATE] == L.RUN_GOING), L.R_JOB]
+    going = runs[live & (runs[:, L.R_FOR] == job) & (runs[:, L.R_STATE] == L.RUN_GOING)]
+    leaving = going[:, L.R_JOB]
     others = sorted(set(leaving.tolist()))
     who = f"{plural(len(leaving), 'attempt')} ({_listed([f'job {other}' for other in others])})" if others else "work"
     wait = format_duration(max(due - now_ms, 0))
+    if others and _had_borrowed(state, runs[first], going):
+        return Verdict(
+            job=job, reason=Reason.LIMIT,
+            message=f"gets back what it had lent to its cohort: {who} that borrowed it "
+            f"{'is' if len(leaving) == 1 else 'are'} taken back, out within {wait}",
+            starts_at_ms=max(due, now_ms), basis="work that is taken back for it",
+        )  # fmt: skip
     return Verdict(
         job=job, reason=Reason.RESOURCES, asked=len(names),
         message=f"its place on {_listed(names)} is being cleared: {who} taken back for it, out within {wait}",
@@ -188,6 +196,17 @@ def _placed(state: State, verdict: Verdict, slot: int, shape: int, now_ms: int) 
     return msgspec.structs.replace(
         verdict, position=position(state, slot, shape), forecast_at_ms=_of_when(state, verdict.basis, now_ms)
     )
+
+
+def _had_borrowed(state: State, claim: Rows, going: Rows) -> bool:
+    """Whether work leaves for a claim that its QOS could not take from: it had borrowed what is the claim's."""
+    takes = state.qos[_qos_of(state, claim[None, :])[0], L.K_TAKES :]
+    return bool((takes[_qos_of(state, going)] == 0).any())
+
+
+def _qos_of(state: State, runs: Rows) -> Rows:
+    owners: Rows = state.owner_table[state.buckets[runs[:, L.R_BUCKET], L.B_OWNER], L.O_QOS]
+    return owners
 
 
 def _listed(names: list[str]) -> str:

@@ -72,6 +72,7 @@ MOVE: Final = np.dtype(
         ("at_ms", np.int64),  # of a claim: when its rows are free at the latest
         ("row_offset", np.int64),
         ("row_count", np.int64),
+        ("lent", np.int64),  # of what is taken back: 1 = it had borrowed what the account of that job had lent
     ]
 )
 
@@ -100,7 +101,8 @@ class Cursor(msgspec.Struct, frozen=True, gc=False):
     pass_inserts: int
     full: bool
     phase: int = 0
-    """Before the pass goes on there: 0 nothing, 1 work to take back is searched for, 2 suspended work is looked at."""
+    """Before the pass goes on there: 0 nothing, 1 work to take back is searched for, 2 suspended work is looked
+    at, 3 and 4 what a cohort borrowed is searched for (4: between two passes)."""
     row: int = 0
     """Where the search goes on."""
     seen: int = -1
@@ -147,7 +149,7 @@ class Plan(msgspec.Struct, frozen=True, gc=False):
     resumed: bool = False
     full: bool = False
     moves: NDArray[np.int64] = NO_MOVES
-    """What is taken back, claimed, given up and resumed: shape (M, 12), see `MOVE`."""
+    """What is taken back, claimed, given up and resumed: shape (M, 13), see `MOVE`."""
 
     @property
     def preemptions(self) -> NDArray[np.void]:

@@ -33,6 +33,10 @@ from hal.core.kernels.victims import FOUND, UNFINISHED
 
 PHASE_SEARCH: Final = 1
 PHASE_RESUME: Final = 2
+PHASE_LENT: Final = 3
+"""What others have borrowed is searched for, within a pass."""
+PHASE_LENDER: Final = 4
+"""The same between two passes, for a job that only its cohort's limit keeps waiting."""
 MAX_RESTARTS: Final = 3
 """Searches that begin anew because something has changed between their slices; the next one is not cut any more."""
 UNCUT: Final = 1 << 60
@@ -46,6 +50,18 @@ def between_slices(state: State, now_ms: int, cursor: Cursor, budget: int) -> Pl
     if cursor.phase == PHASE_RESUME:
         return _resume(state, now_ms, cursor)
     return _search(state, now_ms, cursor, budget)
+
+
+def next_lender(state: State, now_ms: int) -> tuple[Cursor | None, int]:
+    """The search for the first waiting task that waits only for what its cohort has borrowed of it; when to look again.
+
+    None while the last pass has not seen everything: those who rank before are promised their places first.
+    """
+    meta = state.meta
+    if meta[L.M_PARKED_WAKE] < meta[L.M_EPOCH] or meta[L.M_PARKED_INSERTS] < meta[L.M_INSERTS]:
+        return None, L.INF
+    job, task, wake_ms = state.calls["lender"](state.at, now_ms)
+    return (None if job < 0 else Cursor(0, 0, job, task, 0, 0, False, phase=PHASE_LENDER)), wake_ms
 
 
 def settle_claims(state: State, now_ms: int) -> Plan | None:
@@ -101,21 +117,35 @@ def _search(state: State, now_ms: int, cursor: Cursor, budget: int) -> Plan:
             _ask_prices(state, now_ms)
     if restarts > MAX_RESTARTS:
         budget = UNCUT
+    lent = int(cursor.phase != PHASE_SEARCH)
     victims = np.zeros((2, max(int(state.meta[L.M_RUN_TOP]), 1)), np.int64)
     chosen = np.zeros(max(len(state.row_names), 1), np.int64)
     outcome, place, count, entry, due_ms, youth_ms, work = state.calls["seek"](
-        state.at, cursor.job, cursor.task, now_ms, place, budget, 0, victims, chosen
+        state.at,
+        cursor.job,
+        cursor.task,
+        now_ms,
+        place,
+        budget,
+        lent,
+        victims,
+        chosen,
+        np.zeros_like(victims),
     )
     if outcome == UNFINISHED:
         onward = msgspec.structs.replace(cursor, row=place, seen=seen, restarts=restarts)
         return _plan(state, now_ms, onward, work)
     goes_on = msgspec.structs.replace(cursor, phase=0, row=0, seen=-1, restarts=0)
+    if cursor.phase == PHASE_LENDER:
+        goes_on = ANEW
     if outcome == FOUND:
         slots = victims[1, :count]
         moves, rows = _moves(state, cursor, slots, entry, chosen, due_ms)
         if due_ms <= now_ms:
             goes_on = ANEW  # all of it is free at once: what is claimed starts first
         return _plan(state, now_ms, goes_on, work, moves=moves, rows=rows)
+    if cursor.phase == PHASE_SEARCH and state.meta[L.M_RECLAIM]:
+        return _plan(state, now_ms, msgspec.structs.replace(goes_on, phase=PHASE_LENT), work)
     moves = np.zeros((1, L.MOVE_SIZE), np.int64)
     moves[0, [L.A_OP, L.A_JOB, L.A_TASK, L.A_FOR_JOB, L.A_AT]] = (
         L.OP_SEARCHED, cursor.job, cursor.task, NO_JOB, youth_ms
@@ -128,7 +158,9 @@ def _ask_prices(state: State, now_ms: int) -> None:
     assert state.preempt is not None
     runs = state.runs[: int(state.meta[L.M_RUN_TOP])]
     qos = state.owner_table[state.buckets[runs[:, L.R_BUCKET], L.B_OWNER], L.O_QOS]
-    may_go = (runs[:, L.R_NODES] > 0) & (runs[:, L.R_STATE] == L.RUN_ON) & (state.qos[qos, L.K_MODE] != L.MODE_OFF)
+    may_go = (runs[:, L.R_NODES] > 0) & (runs[:, L.R_STATE] == L.RUN_ON)
+    if not state.meta[L.M_RECLAIM]:
+        may_go &= state.qos[qos, L.K_MODE] != L.MODE_OFF
     slots = np.flatnonzero(may_go)
     state.runs[slots, L.R_PRICE] = prices_of(state.preempt, run_view(state, slots, now_ms), now_ms)
 
@@ -149,6 +181,9 @@ def _moves(
     taken[:, L.A_TASK] = runs[:, L.R_TASK]
     taken[:, L.A_ATTEMPT] = runs[:, L.R_ATTEMPT]
     taken[:, L.A_MODE] = state.qos[qos, L.K_MODE]
+    taken[:, L.A_LENT] = int(cursor.phase != PHASE_SEARCH)
+    if cursor.phase != PHASE_SEARCH:
+        taken[np.isin(taken[:, L.A_MODE], (L.MODE_OFF, L.MODE_SUSPEND)), L.A_MODE] = L.MODE_REQUEUE
     taken[:, L.A_GRACE] = np.where(taken[:, L.A_MODE] == L.MODE_SUSPEND, 0, state.qos[qos, L.K_GRACE])
     taken[:, L.A_FOR_JOB] = cursor.job
     taken[:, L.A_FOR_TASK] = cursor.task

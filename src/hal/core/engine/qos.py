@@ -13,7 +13,7 @@ import numpy as np
 from hal.core.engine.config import EngineConfig
 from hal.core.engine.errors import EngineError
 from hal.core.kernels import layout as L
-from hal.core.model.policy import Policy, PreemptMode, Qos
+from hal.core.model.policy import Policy, PreemptMode, Qos, Reclaim
 
 if TYPE_CHECKING:
     from hal.core.engine.state import State
@@ -72,7 +72,11 @@ def set_qos(state: State, config: EngineConfig) -> None:
             if qos[other].preempt_mode is not PreemptMode.OFF:
                 state.qos[row, L.K_TAKES + state.qos_ids[other]] = 1
                 state.qos[row, L.K_PREEMPTS] = 1
-    state.meta[L.M_PREEMPTING] = int(state.qos[:, L.K_PREEMPTS].any())
+    limits = config.policy.limits.values() if config.policy is not None else ()
+    state.meta[L.M_RECLAIM] = int(any(limit.cohort and limit.reclaim is Reclaim.PREEMPT for limit in limits))
+    if state.meta[L.M_RECLAIM]:
+        state.qos[0, L.K_GRACE] = int(Qos().grace)  # work without a QOS may have borrowed
+    state.meta[L.M_PREEMPTING] = int(state.qos[:, L.K_PREEMPTS].any() or state.meta[L.M_RECLAIM])
     state.searched = np.zeros((L.SEARCHED if state.meta[L.M_PREEMPTING] else 1, L.SEARCHED_SIZE), np.int64)
     state.meta[L.M_SEARCH_EVERY] = config.preempt_every_ms
     state.meta[L.M_MIN_RUN] = config.min_run_ms

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from hal.core.engine.accounts import LedgerName
 from hal.core.engine.classes import ClassSpec
 from hal.core.engine.state import State
+from hal.core.engine.views import claimed_amounts
 from hal.core.kernels import layout as L
 from hal.core.kernels.jit import plain
-from hal.core.kernels.ledgers import ask_of
+from hal.core.kernels.ledgers import ask_of, lends
 from hal.core.model.policy_hours import next_open_ms
 from hal.core.model.policy_scope import named
 from hal.core.model.units import format_amount, format_duration
@@ -21,6 +22,7 @@ from hal.core.model.verdict import Reason, Verdict
 
 HOUR_S = 3_600
 _ask_of = plain(ask_of)
+_lends = plain(lends)
 
 
 def refused(state: State, job: int, slot: int, spec: ClassSpec, now_ms: int) -> Verdict | None:
@@ -68,7 +70,7 @@ def _limit(state: State, job: int, slot: int, spec: ClassSpec, ledger: int, ask:
     accounts = state.accounts
     assert accounts is not None
     name, entry = accounts.ledger_names[ledger], state.ledgers[ledger]
-    used, limit = int(entry[L.G_USED]), int(entry[L.G_LIMIT])
+    used, limit = int(entry[L.G_USED]) - claimed_amounts(state).get(ledger, 0), int(entry[L.G_LIMIT])
     who = _who(state, name)
     if entry[L.G_KIND] == L.LEDGER_HOURS:
         return _hours(job, who, name, entry, ask, now_ms)
@@ -79,6 +81,8 @@ def _limit(state: State, job: int, slot: int, spec: ClassSpec, ledger: int, ask:
     room = limit - used
     if spec.nodes > 1 and entry[L.G_KIND] == L.LEDGER_RESOURCE and room >= ask // spec.nodes:
         helps = (f"nodes={room * spec.nodes // ask} would stay within the limit now",)
+    if name.cohort and state.meta[L.M_RECLAIM] and _lends(state.tables(), int(state.entries[slot, L.E_BUCKET])):
+        helps = (*helps, "it is this job's own part, which others borrow: it is taken back as soon as it may be")
     return Verdict(
         job=job, reason=Reason.LIMIT, resource=name.resource, asked=ask, available=max(room, 0),
         message=f"{who} may use {_shown(name, limit)} {what}; {_shown(name, used)} in use, this asks for "

@@ -114,6 +114,8 @@ class Scheduler:
             self._cursor = plan.cursor
             if plan.cursor is not None and plan.cursor.begins_anew:
                 self._cursor, self._news = None, True
+            elif plan.cursor is None and plan.wake_ms <= now_ms:
+                self._news = True  # something is to be looked for between this pass and the next
         if plan.changes:
             apply(state, PlanAssumed(plan))
             if len(plan.starts) or len(plan.moves):

@@ -37,7 +37,7 @@ from hal.core.interfaces.filter import Filter
 from hal.core.interfaces.order import Order
 from hal.core.interfaces.preempt import Preempt
 from hal.core.interfaces.score import Score
-from hal.core.kernels import claims, conservative, easy, pending, running, victims
+from hal.core.kernels import claims, conservative, easy, lending, pending, running, victims
 from hal.core.kernels import layout as L
 from hal.core.kernels.jit import bind
 from hal.core.kernels.memory import Tables, address_block
@@ -56,8 +56,8 @@ BACKFILL_KERNELS: Final = {
     Backfill.TOP_K: L.BACKFILL_CONSERVATIVE,
     Backfill.CONSERVATIVE: L.BACKFILL_CONSERVATIVE,
 }
-PREEMPTING_KERNELS: Final = ("take_back", "fall", "ready", "resumable", "seek")
-"""Bound only where some QOS may take from another."""
+PREEMPTING_KERNELS: Final = ("take_back", "fall", "ready", "resumable", "seek", "lender")
+"""Bound only where some QOS may take from another, or a limit has taken back what it lent."""
 NO_KEYS: Final = np.zeros(0, np.int64)
 FIRST_SLOTS: Final = 64
 ARENA_STARTS: Final = 1 << 15
@@ -915,7 +915,8 @@ class State:
                 ("fall", claims.fall_claims, (self.at, none, False)),
                 ("ready", claims.ready_claims, (self.at, 0, no_table, no_moves, none)),
                 ("resumable", claims.resumable, (self.at, 0, no_table, no_moves)),
-                ("seek", victims.seek, (self.at, 0, 0, 0, 0, 0, 0, no_table, none)),
+                ("seek", victims.seek, (self.at, 0, 0, 0, 0, 0, 0, no_table, none, no_table)),
+                ("lender", lending.next_lender, (self.at, 0)),
                 ("adopt", running.adopt, (self.at, no_adopts, none, none, none, none)),
                 ("easy", easy.cycle, (self.at, *out, self.verdict_arena, 0, *place)),
                 ("conservative", conservative.cycle, (self.at, *out, self.verdict_arena, 0, *place)),

@@ -18,6 +18,8 @@ from hal.core.engine.state import State
 from hal.core.interfaces.labels import Labels
 from hal.core.interfaces.policy import BucketView, JobView, NodeView, Request, RunView
 from hal.core.kernels import layout as L
+from hal.core.kernels.jit import plain
+from hal.core.kernels.ledgers import ask_of
 from hal.core.kernels.victims import MOST_ELAPSED_MS, MOST_LOST, WEIGHT_OF_A_ROW
 
 PENDING: Final = np.dtype(
@@ -282,18 +284,36 @@ class LedgerRow(msgspec.Struct, frozen=True):
     ends_ms: int
 
 
+def claimed_amounts(state: State) -> dict[int, int]:
+    """By ledger: what is charged for waiting tasks whose place is being cleared, at times beyond what limits allow."""
+    claimed: dict[int, int] = {}
+    if not state.meta[L.M_CLAIMS]:
+        return claimed
+    tables = state.tables()
+    runs = state.runs[: int(state.meta[L.M_RUN_TOP])]
+    for run in runs[(runs[:, L.R_NODES] > 0) & (runs[:, L.R_STATE] == L.RUN_CLAIM)]:
+        bucket = state.buckets[run[L.R_BUCKET]]
+        owner = state.owner_table[bucket[L.B_OWNER]]
+        first, last = int(owner[L.O_LEDGER]), int(owner[L.O_LEDGER] + owner[L.O_LEDGERS])
+        for ledger in state.owner_ledgers[first:last].tolist():
+            ask = plain(ask_of)(tables, ledger, int(bucket[L.B_CLASS]), int(run[L.R_WALL]))
+            claimed[ledger] = claimed.get(ledger, 0) + (ask if ask < L.INF else 0)
+    return claimed
+
+
 def ledger_rows(state: State) -> list[LedgerRow]:
     """All ledgers of the owners that have been seen, sorted by name."""
     if state.accounts is None:
         return []
     out = []
+    claimed = claimed_amounts(state)
     for name, row in sorted(state.accounts.ledger_ids.items()):
         entry = state.ledgers[row]
         shift = int(entry[L.G_SHIFT])
         out.append(
             LedgerRow(
                 name=name,
-                used=int(entry[L.G_USED]) << shift,
+                used=int(entry[L.G_USED] - claimed.get(row, 0)) << shift,
                 limit=int(entry[L.G_LIMIT]) << shift,
                 nominal=int(entry[L.G_NOMINAL]) << shift,
                 ends_ms=int(entry[L.G_ENDS]) if entry[L.G_PERIOD] else L.INF,

@@ -84,6 +84,7 @@ from hal.core.kernels.layout import (
     WHERE_BUCKET,
     Z_FREE,
 )
+from hal.core.kernels.ledgers import charge_ledgers, full_ledger
 from hal.core.kernels.memory import Tables, tables
 from hal.core.kernels.pending import forget_promise, mark_dirty
 from hal.core.kernels.rows import fits, settle_counts
@@ -94,6 +95,8 @@ from hal.core.kernels.treap import Table
 
 Ints = NDArray[np.int64]
 
+STARTS = INF
+"""In the place of its rank: a claim that starts now."""
 TARGET_STATES = (0, RUN_ON, 0, RUN_CLAIM, RUN_CLAIM, RUN_SUSPENDED, 0)
 """By operation: the state that its run must be in."""
 
@@ -281,7 +284,7 @@ def _hold(t: Tables, run: int, shape: int, sign: int) -> None:
 
 @kernel
 def ready_claims(at: Any, now: int, order: Table, moves: Table, rows: Ints) -> tuple[int, int, int]:
-    """Claims that start or fall now: (moves, rows, wake_ms). `order` is scratch, [2, claims]; moves [claims, 12]."""
+    """Claims that start or fall now: (moves, rows, wake_ms). `order` is scratch, [2, claims]; moves [claims, 13]."""
     t = tables(at)
     for row in range(t.meta[M_ROWS]):
         for r in range(t.meta[M_RESOURCES]):
@@ -289,6 +292,7 @@ def ready_claims(at: Any, now: int, order: Table, moves: Table, rows: Ints) -> t
     claims = _list_runs(t, RUN_CLAIM, order[0], order[1])
     for k in range(claims):
         _hold(t, order[1, k], _shape_of(t, order[1, k]), 1)
+        charge_ledgers(t, t.runs[order[1, k], R_BUCKET], t.runs[order[1, k], R_WALL], -1)
     count = 0
     used = 0
     wake = INF
@@ -296,6 +300,8 @@ def ready_claims(at: Any, now: int, order: Table, moves: Table, rows: Ints) -> t
         run = order[1, k]
         shape = _shape_of(t, run)
         ready = _is_ready(t, run, shape, now)
+        if ready == 1 and full_ledger(t, t.runs[run, R_BUCKET], t.runs[run, R_WALL]) >= 0:
+            ready = 0  # who has to give back what it borrowed has not left
         if ready == 1:
             _add(moves, count, OP_START, t, run)
             moves[count, A_ROW] = used
@@ -306,12 +312,17 @@ def ready_claims(at: Any, now: int, order: Table, moves: Table, rows: Ints) -> t
                 used += 1
                 piece = t.pieces[piece, P_NEXT]
             _hold(t, run, shape, -1)
+            charge_ledgers(t, t.runs[run, R_BUCKET], t.runs[run, R_WALL], 1)
+            order[0, k] = STARTS
             count += 1
         elif ready < 0 or now > t.runs[run, R_DUE] + t.meta[M_PATIENCE]:
             _add(moves, count, OP_FALL, t, run)
             count += 1
         else:
             wake = min(wake, t.runs[run, R_DUE] + t.meta[M_PATIENCE] + 1)
+    for k in range(claims):
+        if order[0, k] != STARTS:
+            charge_ledgers(t, t.runs[order[1, k], R_BUCKET], t.runs[order[1, k], R_WALL], 1)
     return count, used, wake
 
 

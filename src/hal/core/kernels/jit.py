@@ -34,6 +34,7 @@ SOURCES: Final = (
     "pending",
     "running",
     "searched",
+    "lending",
     "placing",
     "releases",
     "easy",

@@ -86,6 +86,7 @@ M_LICENCES: Final = 68
 M_CHANGES: Final = 69  # times at which what there is of licences changes
 M_PRICED: Final = 70  # 1 = a plugin says what running work costs to take back, in R_PRICE
 M_UNLISTED: Final = 71  # attempts whose planned ends are not in the tree yet
+M_RECLAIM: Final = 72  # 1 = some limit has taken back what its cohort borrowed of it
 META_SIZE: Final = 74
 
 # --- entries: a run of alike waiting tasks of one job ---------------------------------------------------------------
@@ -244,7 +245,8 @@ SEARCHED: Final = 1024
 Z_COST: Final = 0  # of clearing the row, -1 = it cannot be
 Z_JOBS: Final = 1
 Z_YOUTH: Final = 2
-Z_FREE: Final = 3  # from here on: free, with what is leaving; then as many for trying
+Z_KEPT: Final = 3  # stamp of the search for which it is promised to somebody who ranks before
+Z_FREE: Final = 4  # from here on: free, with what is leaving; then as many for trying
 MAX_CANDIDATES: Final = 64
 """Attempts on one row that a search looks at: those that lose least."""
 
@@ -261,7 +263,8 @@ A_FOR_TASK: Final = 8
 A_AT: Final = 9  # due; of a search: youth
 A_ROW: Final = 10  # offset into the plan's rows
 A_ROWS: Final = 11
-MOVE_SIZE: Final = 12
+A_LENT: Final = 12  # of what is taken back: 1 = it had borrowed what is its cohort's
+MOVE_SIZE: Final = 13
 
 OP_TAKE: Final = 1  # an attempt is told to go, or suspended
 OP_CLAIM: Final = 2
@@ -403,7 +406,13 @@ G_NOMINAL: Final = 6  # what is its own; above it, it borrows
 G_PERIOD: Final = 7  # ms, 0 = none
 G_ENDS: Final = 8  # instant at which the period ends
 G_SPENT: Final = 9  # of the hours used: by attempts that have ended
-LEDGER_SIZE: Final = 10
+G_COHORT: Final = 10  # 1 + the ledger of its cohort; of that one, COHORT_ITSELF; 0 = it lends nothing
+G_RECLAIM: Final = 11  # 1 = what it has lent is taken back when it has work
+G_STAMP: Final = 12  # scratch of a search: its cohort is asked for
+G_LEFT: Final = 13  # scratch of a search: what is borrowed with it still; of a cohort, what lacks still
+LEDGER_SIZE: Final = 14
+
+COHORT_ITSELF: Final = -1
 
 LEDGER_TASKS: Final = 0
 LEDGER_RESOURCE: Final = 1

@@ -17,11 +17,14 @@ from hal.core.kernels.layout import (
     B_OWNER,
     C_NODES,
     C_SHAPE,
+    G_COHORT,
     G_ENDS,
     G_EPOCH,
     G_KIND,
     G_LIMIT,
+    G_NOMINAL,
     G_PERIOD,
+    G_RECLAIM,
     G_RESOURCE,
     G_SHIFT,
     G_SPENT,
@@ -74,6 +77,23 @@ def full_ledger(t: Tables, bucket: int, wall: int) -> int:
             if ask > 0 and ask > t.ledgers[ledger, G_LIMIT] - t.ledgers[ledger, G_USED]:
                 return int(ledger)
     return -1
+
+
+@inner
+def lends(t: Tables, bucket: int) -> bool:
+    """Whether what the next start of a bucket asks for is its own, by limits that have taken back what they lend."""
+    owner = t.buckets[bucket, B_OWNER]
+    first = t.owners[owner, O_LEDGER]
+    mine = False
+    for i in range(first, first + t.owners[owner, O_LEDGERS]):
+        ledger = t.owner_ledgers[i]
+        if t.ledgers[ledger, G_COHORT] > 0:
+            ask = ask_of(t, ledger, t.buckets[bucket, B_CLASS], 0)
+            if ask > 0:
+                if ask > t.ledgers[ledger, G_NOMINAL] - t.ledgers[ledger, G_USED]:
+                    return False
+                mine = mine or t.ledgers[ledger, G_RECLAIM] != 0
+    return mine
 
 
 @inner

@@ -17,6 +17,7 @@ from hal.core.kernels.layout import (
     M_EPOCH,
     M_MOST_CLAIMS,
     M_PREEMPTING,
+    M_RECLAIM,
     M_SEARCH_EVERY,
     O_QOS,
     SOUGHT_EPOCH,
@@ -25,6 +26,7 @@ from hal.core.kernels.layout import (
     SOUGHT_TASK,
     SOUGHT_YOUTH,
 )
+from hal.core.kernels.ledgers import lends
 from hal.core.kernels.memory import Tables
 from hal.core.kernels.treap import mix
 
@@ -49,7 +51,10 @@ def remember(t: Tables, job: int, task: int, now: int, youth: int) -> None:
 @inner
 def search_at(t: Tables, entry: int, task: int) -> int:
     """The instant from which on it pays to search for a task of an entry, if it cannot start: INF = an event first."""
-    if not may_preempt(t, t.entries[entry, E_BUCKET]) or t.meta[M_CLAIMS] >= t.meta[M_MOST_CLAIMS]:
+    bucket = t.entries[entry, E_BUCKET]
+    if t.meta[M_PREEMPTING] == 0 or t.meta[M_CLAIMS] >= t.meta[M_MOST_CLAIMS]:
+        return INF
+    if not (may_preempt(t, bucket) or (t.meta[M_RECLAIM] != 0 and lends(t, bucket))):
         return INF
     job = t.entries[entry, E_JOB]
     place = mix(job, t.entries[entry, E_FIRST] + task) & (t.searched.shape[0] - 1)

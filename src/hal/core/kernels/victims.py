@@ -21,26 +21,33 @@ from hal.core.kernels.ends import ends_root
 from hal.core.kernels.jit import inner, kernel
 from hal.core.kernels.layout import (
     B_CLASS,
+    B_OFFSET,
     B_OWNER,
     C_NODES,
     C_SHAPE,
     E_BUCKET,
     E_FIRST,
     E_JOB,
+    E_KEY,
     E_SIBLING,
     E_WALL,
     E_WHERE,
     INF,
     K_GRACE,
     K_MODE,
+    K_PREEMPTS,
     K_TAKES,
+    KIND_BLOCK,
+    KIND_PROMISE,
     M_BOOKINGS,
     M_CPU,
     M_MIN_RUN,
     M_PATIENCE,
     M_PRICED,
+    M_RESERVATIONS,
     M_RESOURCES,
     M_ROWS,
+    M_RUN_TOP,
     MAX_CANDIDATES,
     MODE_CHECKPOINT,
     MODE_OFF,
@@ -52,6 +59,7 @@ from hal.core.kernels.layout import (
     P_ROW,
     P_RUN,
     PRICE_NEVER,
+    Q_ROW,
     R_ATTEMPT,
     R_BUCKET,
     R_DUE,
@@ -77,14 +85,22 @@ from hal.core.kernels.layout import (
     TICK_SEARCH,
     TICK_WALL,
     TICK_WORK,
+    V_JOB,
+    V_KEY,
+    V_KIND,
+    V_NODES,
+    V_ROW,
+    V_START,
     W_ATTEMPTS,
     WHERE_BUCKET,
     Z_COST,
     Z_FREE,
     Z_JOBS,
+    Z_KEPT,
     Z_YOUTH,
 )
-from hal.core.kernels.ledgers import full_ledger
+from hal.core.kernels.ledgers import full_ledger, lends
+from hal.core.kernels.lending import borrows, find_lent, full_beside_cohorts, give_back, gives_lent, still_lent
 from hal.core.kernels.licences import licences_now
 from hal.core.kernels.memory import Tables, tables
 from hal.core.kernels.rows import fits
@@ -127,9 +143,9 @@ def _shape(t: Tables, run: int) -> int:
 
 @inner
 def mode_of(t: Tables, run: int, offered: int) -> int:
-    """How a run would be taken back; what was offered is requeued where its QOS says nothing."""
+    """How a run would be taken back; what was offered is requeued where its QOS says nothing, or would keep it."""
     mode = int(t.qos[_qos(t, run), K_MODE])
-    return MODE_REQUEUE if offered > 0 and mode == MODE_OFF else mode
+    return MODE_REQUEUE if offered > 0 and mode in (MODE_OFF, MODE_SUSPEND) else mode
 
 
 @inner
@@ -214,6 +230,12 @@ def _there(t: Tables, row: int, shape: int, resources: int, block: int) -> bool:
 
 
 @inner
+def _lend(t: Tables, run: int, offered: int, sign: int) -> None:
+    if offered > 0:
+        give_back(t, run, sign)
+
+
+@inner
 def _try(t: Tables, row: int, resources: int, run: int, mode: int, sign: int) -> None:
     for r in range(resources):
         t.search[row, Z_FREE + resources + r] += sign * _gives(t, run, mode, r)
@@ -252,6 +274,8 @@ def _gather(t: Tables, row: int, qos: int, gang: int, offered: int, now: int, st
             continue
         if t.meta[M_PRICED] != 0 and t.runs[run, R_PRICE] == PRICE_NEVER:
             continue
+        if offered > 0 and not borrows(t, run, offered):
+            continue
         until = protected_until(t, run)
         if until > now:
             t.search[row, Z_YOUTH] = min(t.search[row, Z_YOUTH], until)
@@ -282,15 +306,24 @@ def _pick(t: Tables, row: int, shape: int, qos: int, gang: int, offered: int, no
     taken = 0
     while taken < count and not _there(t, row, shape, resources, 1):
         run = t.picks[1, taken]
-        _try(t, row, resources, run, mode_of(t, run, offered), 1)
-        t.picks[3, taken] = 1
+        t.picks[3, taken] = 0
+        if offered == 0 or borrows(t, run, offered):  # still, when those before it have left
+            _try(t, row, resources, run, mode_of(t, run, offered), 1)
+            _lend(t, run, offered, 1)
+            t.picks[3, taken] = 1
         taken += 1
     if not _there(t, row, shape, resources, 1):
+        for place in range(taken):
+            if t.picks[3, place] == 1:
+                _lend(t, t.picks[1, place], offered, -1)
         return -1
     price = 0
     jobs = 0
     for place in range(taken - 1, -1, -1):
+        if t.picks[3, place] == 0:
+            continue
         run = t.picks[1, place]
+        _lend(t, run, offered, -1)  # what is picked is counted when it is marked
         _try(t, row, resources, run, mode_of(t, run, offered), -1)
         if _there(t, row, shape, resources, 1):
             t.picks[3, place] = 0
@@ -323,6 +356,8 @@ def _look(t: Tables, row: int, shape: int, qos: int, gang: int, offered: int, no
     t.search[row, Z_COST] = -1
     t.search[row, Z_JOBS] = 0
     t.search[row, Z_YOUTH] = INF
+    if offered > 0 and t.search[row, Z_KEPT] == offered:
+        return
     if t.open_now[t.shapes[shape, S_CSET], row] == 0 or not fits(t, t.capacity, row, shape, resources):
         return
     if t.meta[M_BOOKINGS] > 0 and booked_start(t, row, shape, now, t.ticks[TICK_WALL]) != now:
@@ -340,6 +375,16 @@ def _look(t: Tables, row: int, shape: int, qos: int, gang: int, offered: int, no
         t.search[row, Z_COST] = 0
         return
     _pick(t, row, shape, qos, gang, offered, now, stamp)
+
+
+@inner
+def _count_there(t: Tables, shape: int) -> int:
+    """On how many rows a shape fits by now."""
+    count = 0
+    for row in range(t.meta[M_ROWS]):
+        if t.search[row, Z_COST] >= 0 and _there(t, row, shape, t.meta[M_RESOURCES], 0):
+            count += 1
+    return count
 
 
 @inner
@@ -460,8 +505,156 @@ def _take_rows(
                 victims[0, count] = lost(t, run, mode, now)
                 victims[1, count] = run
                 count += 1
+                _lend(t, run, offered, 1)
                 fitting += _clear(t, run, mode, 1, shape)
     return count, fitting
+
+
+@inner
+def _offer(t: Tables, entry: int, now: int, stamp: int) -> None:
+    """Offer what others borrowed of the cohorts of a waiting task; keep it off rows promised to who ranks before."""
+    bucket = t.entries[entry, E_BUCKET]
+    find_lent(t, bucket, stamp)
+    for run in range(t.meta[M_RUN_TOP]):
+        if t.runs[run, R_NODES] > 0 and _is_going(t, run, now):
+            give_back(t, run, 1)
+    for run in range(t.meta[M_RUN_TOP]):
+        if t.runs[run, R_NODES] > 0 and t.runs[run, R_STATE] == RUN_ON and borrows(t, run, stamp):
+            t.runs[run, R_OFFERED] = stamp
+    for run in range(t.meta[M_RUN_TOP]):
+        if t.runs[run, R_NODES] > 0 and t.runs[run, R_OFFERED] == stamp and _leaves(t, run, now):
+            give_back(t, run, 1)
+    key = t.entries[entry, E_KEY] + t.buckets[bucket, B_OFFSET]
+    ends = min(now + t.ticks[TICK_WALL], INF)
+    for k in range(t.meta[M_RESERVATIONS]):
+        before = t.reservations[k, V_KEY]
+        if before > key or (before == key and t.reservations[k, V_JOB] >= t.entries[entry, E_JOB]):
+            continue
+        if t.reservations[k, V_KIND] == KIND_PROMISE and ends <= t.reservations[k, V_START]:
+            continue
+        if t.reservations[k, V_KIND] == KIND_BLOCK:
+            for row in range(t.meta[M_ROWS]):
+                t.search[row, Z_KEPT] = stamp
+        first = t.reservations[k, V_ROW]
+        for i in range(first, first + t.reservations[k, V_NODES]):
+            t.search[t.reserved[i, Q_ROW], Z_KEPT] = stamp
+
+
+@inner
+def _list_lent(t: Tables, offered: int, now: int, pool: Table) -> int:
+    """What may be taken of what was offered and is not marked, those that lose least first: (lost, run); how many."""
+    size = 0
+    for run in range(t.meta[M_RUN_TOP]):
+        t.ticks[TICK_WORK] += 1
+        if t.runs[run, R_NODES] == 0 or t.runs[run, R_OFFERED] != offered or t.runs[run, R_MARK] == offered:
+            continue
+        if t.runs[run, R_STATE] != RUN_ON or _leaves(t, run, now):
+            continue
+        if t.meta[M_PRICED] != 0 and t.runs[run, R_PRICE] == PRICE_NEVER:
+            continue
+        until = protected_until(t, run)
+        if until > now:
+            t.search[0, Z_YOUTH] = min(t.search[0, Z_YOUTH], until)
+            continue
+        pool[0, size] = lost(t, run, mode_of(t, run, offered), now)
+        pool[1, size] = run
+        size += 1
+    sort_pairs(pool[0], pool[1], size)
+    return size
+
+
+@inner
+def _take_lent(
+    t: Tables, entry: int, shape: int, offered: int, now: int, victims: Table, count: int, pool: Table
+) -> int:
+    """Mark victims until a waiting task's cohorts lack nothing: those that lose least, or one that is cheaper alone.
+
+    Returns how many victims there are then; -1 when what may be taken is not enough. `pool` is scratch, [2, runs].
+    """
+    bucket = t.entries[entry, E_BUCKET]
+    if not still_lent(t, bucket, offered):
+        return count
+    size = _list_lent(t, offered, now, pool)
+    alone = -1
+    for k in range(size):
+        if count > 0 or alone >= 0:
+            break
+        run = pool[1, k]
+        if borrows(t, run, offered):
+            give_back(t, run, 1)
+            if not still_lent(t, bucket, offered):
+                alone = k
+            give_back(t, run, -1)
+    price = 0
+    begin = count
+    for k in range(size):
+        if not still_lent(t, bucket, offered):
+            break
+        run = pool[1, k]
+        if borrows(t, run, offered) and gives_lent(t, run, offered):
+            give_back(t, run, 1)
+            victims[0, count] = pool[0, k]
+            victims[1, count] = run
+            price += pool[0, k]
+            count += 1
+    if alone >= 0 and pool[0, alone] <= price:
+        for k in range(begin, count):
+            give_back(t, victims[1, k], -1)
+        victims[0, begin] = pool[0, alone]
+        victims[1, begin] = pool[1, alone]
+        give_back(t, pool[1, alone], 1)
+        count = begin + 1
+    for k in range(begin, count):
+        t.runs[victims[1, k], R_MARK] = offered
+        _clear(t, victims[1, k], mode_of(t, victims[1, k], offered), 1, shape)
+    return -1 if still_lent(t, bucket, offered) else count
+
+
+@inner
+def _let_all_be(t: Tables, shape: int, offered: int) -> None:
+    """Nobody is marked any more."""
+    for run in range(t.meta[M_RUN_TOP]):
+        if t.runs[run, R_NODES] > 0 and t.runs[run, R_MARK] == offered:
+            t.runs[run, R_MARK] = 0
+            give_back(t, run, -1)
+            _clear(t, run, mode_of(t, run, offered), -1, shape)
+
+
+@inner
+def _take_one_lent(
+    t: Tables, entry: int, shape: int, gang: int, offered: int, now: int, victims: Table, pool: Table
+) -> int:
+    """The one that loses least of those that make room alone, in the cohorts and on rows; how many (1 or 0)."""
+    _let_all_be(t, shape, offered)
+    size = _list_lent(t, offered, now, pool)
+    for k in range(size):
+        run = pool[1, k]
+        if not borrows(t, run, offered):
+            continue
+        give_back(t, run, 1)
+        _clear(t, run, mode_of(t, run, offered), 1, shape)
+        if not still_lent(t, t.entries[entry, E_BUCKET], offered) and _count_there(t, shape) >= gang:
+            victims[0, 0] = pool[0, k]
+            victims[1, 0] = run
+            return 1
+        _clear(t, run, mode_of(t, run, offered), -1, shape)
+        give_back(t, run, -1)
+    return 0
+
+
+@inner
+def _comes_back(t: Tables, bucket: int, offered: int, now: int, until: int) -> bool:
+    """Whether what a bucket's cohorts lack comes back by `until` without anything taken back."""
+    find_lent(t, bucket, offered)
+    depth = tree_descend(t.ends, t.meta[M_END_ROOT], t.path, 0)
+    while depth > 0 and still_lent(t, bucket, offered):
+        run = t.path[depth - 1]
+        if t.ends[run, T_KEY] > until:
+            break
+        depth = tree_descend(t.ends, t.ends[run, T_RIGHT], t.path, depth - 1)
+        if t.ends[run, T_KEY] > now or _is_going(t, run, now):
+            give_back(t, run, 1)
+    return not still_lent(t, bucket, offered)
 
 
 @inner
@@ -474,14 +667,24 @@ def _longest_grace(t: Tables) -> int:
 
 @kernel
 def seek(
-    at: Any, job: int, task: int, now: int, place: int, budget: int, offered: int, victims: Table, chosen: Ints
+    at: Any,
+    job: int,
+    task: int,
+    now: int,
+    place: int,
+    budget: int,
+    lent: int,
+    victims: Table,
+    chosen: Ints,
+    pool: Table,
 ) -> tuple[int, int, int, int, int, int, int]:
     """Search for a waiting task, from row `place` on (0 = a new search).
 
     Args:
         budget: work of this slice (attempts looked at); a row is finished whatever the budget.
-        offered: 0 = whom the QOS of the task may take from; else the runs whose R_OFFERED is this stamp.
-        victims: [2, runs]: what each loses, its run. chosen: [rows]: the rows that the task gets.
+        lent: 0 = from those from whom the QOS of the task may take; 1 = from those who borrowed what is its own.
+        victims: [2, runs]: what each loses, its run. chosen: [rows]: the rows that the task gets. pool: scratch, like
+            victims.
     Returns: (FOUND, NOTHING or UNFINISHED; place to go on; victims; entry; due_ms; youth_ms; work).
     """
     t = tables(at)
@@ -498,23 +701,34 @@ def seek(
     t.ticks[TICK_WALL] = min(t.entries[entry, E_WALL] + _longest_grace(t), INF)
     if not licences_now(t, shape):
         return NOTHING, 0, 0, entry, now, INF, 1
-    if t.shapes[shape, S_EVER] < gang or full_ledger(t, bucket, t.entries[entry, E_WALL]) >= 0:
+    if t.shapes[shape, S_EVER] < gang:
+        return NOTHING, 0, 0, entry, now, INF, 1
+    if lent == 0 and (t.qos[qos, K_PREEMPTS] == 0 or full_ledger(t, bucket, t.entries[entry, E_WALL]) >= 0):
+        return NOTHING, 0, 0, entry, now, INF, 1
+    if lent != 0 and (not lends(t, bucket) or full_beside_cohorts(t, bucket, t.entries[entry, E_WALL])):
         return NOTHING, 0, 0, entry, now, INF, 1
     _find_largest(t)
     if place == 0:
         t.ticks[TICK] += 1
         t.ticks[TICK_SEARCH] = t.ticks[TICK]
+        if lent != 0:
+            _offer(t, entry, now, t.ticks[TICK_SEARCH])
     stamp = t.ticks[TICK_SEARCH]
+    offered = stamp if lent != 0 else 0
     for row in range(place, t.meta[M_ROWS]):
         if row > place and t.ticks[TICK_WORK] >= budget:
             return UNFINISHED, row, 0, entry, now, INF, t.ticks[TICK_WORK]
         t.ticks[TICK_WORK] += 1
         _look(t, row, shape, qos, gang, offered, now, stamp)
+    count, fitting = _take_rows(t, shape, qos, gang, offered, now, stamp, victims)
+    if lent != 0:
+        more = _take_lent(t, entry, shape, offered, now, victims, count, pool) if fitting >= gang else -1
+        count = more if more >= 0 else _take_one_lent(t, entry, shape, gang, offered, now, victims, pool)
+        fitting = _count_there(t, shape)
     youth = INF
     for row in range(t.meta[M_ROWS]):
         youth = min(youth, t.search[row, Z_YOUTH])
-    count, fitting = _take_rows(t, shape, qos, gang, offered, now, stamp, victims)
-    if fitting < gang or count == 0:
+    if fitting < gang or count <= 0:
         return NOTHING, 0, 0, entry, now, youth, t.ticks[TICK_WORK]
     sort_pairs(victims[0], victims[1], count)
     kept = 0
@@ -522,11 +736,13 @@ def seek(
         run = victims[1, k]
         mode = mode_of(t, run, offered)
         change = _clear(t, run, mode, -1, shape)
-        if fitting + change >= gang:
+        _lend(t, run, offered, -1)
+        if fitting + change >= gang and not (offered > 0 and still_lent(t, bucket, offered)):
             fitting += change
             victims[1, k] = -1
         else:
             _clear(t, run, mode, 1, shape)
+            _lend(t, run, offered, 1)
             kept += 1
     at_place = 0
     for k in range(count):
@@ -537,6 +753,6 @@ def seek(
     if kept == 0 or _choose(t, shape, gang, chosen) < gang:
         return NOTHING, 0, 0, entry, now, youth, t.ticks[TICK_WORK]
     due = _due(t, victims, kept, chosen, gang, shape, offered, now)
-    if _starts_by_itself(t, shape, gang, now, due):
+    if _starts_by_itself(t, shape, gang, now, due) and (lent == 0 or _comes_back(t, bucket, offered, now, due)):
         return NOTHING, 0, 0, entry, now, youth, t.ticks[TICK_WORK]
     return FOUND, 0, kept, entry, due, youth, t.ticks[TICK_WORK]

@@ -124,6 +124,15 @@ class Account(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     closed: bool = False
 
 
+class Reclaim(StrEnum):
+    """How what a limit has lent to its cohort comes back when it has work."""
+
+    WAIT = "wait"
+    """As tasks end."""
+    PREEMPT = "preempt"
+    """Running tasks of those who borrow are taken back."""
+
+
 class Limit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """An upper bound for everything within a scope. A job is within when it matches all named parts of the scope.
 
@@ -153,6 +162,8 @@ class Limit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
     """Limits of one cohort lend each other the `resources` that they do not use."""
     borrow: Resources | None = None
     """The most that is borrowed; None: all that is unused in the cohort."""
+    reclaim: Reclaim = Reclaim.WAIT
+    """How what it has lent comes back when it has work."""
 
 
 class Repeat(StrEnum):

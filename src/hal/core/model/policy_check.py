@@ -27,6 +27,7 @@ from hal.core.model.policy import (
     Policy,
     Qos,
     Queue,
+    Reclaim,
     Repeat,
     Weights,
 )
@@ -286,6 +287,8 @@ def _check_limit(limit: Limit, at: str, policy: Policy) -> None:
             raise SpecError(
                 f"{at}.cohort: has no `resources` to lend or borrow", hint="give `resources`, or no `cohort`"
             )
+    elif limit.reclaim is not Reclaim.WAIT:
+        raise SpecError(f"{at}.reclaim: from nobody", hint="name the `cohort` whose limits lend to each other")
     elif limit.borrow is not None:
         raise SpecError(f"{at}.borrow: from nobody", hint="name the `cohort` whose limits lend to each other")
 

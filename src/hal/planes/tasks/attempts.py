@@ -97,6 +97,8 @@ def _eviction(job: LiveJob, attempt: Attempt) -> Eviction:
 def taken_for(attempt: Attempt) -> str:
     """For whom it was taken back, in words."""
     taking = attempt.taking or Taking()
+    if taking.lent_by:
+        return f"preempted by job {taking.for_job}: {taking.lent_by} gets back what it had lent"
     quality = f" (QOS {taking.qos})" if taking.qos else ""
     return f"preempted by job {taking.for_job}{quality}"
 
@@ -282,6 +284,8 @@ def _attempt_ended(
     state = _ended(attempt.state, _declared(attempt.state, outcome))
     ran = attempt.started_ms is not None or end.cause == SPAWN_FAILED_CAUSE
     exit_code = end.exit_code if ran and end.cause != LOST_CAUSE else None
+    taken = attempt.stopping in TAKEN_BACK and state in (AttemptState.PREEMPTED, AttemptState.CANCELLED)
+    message = end.message or (taken_for(attempt) if taken else "")
     table.draft.ended_attempts[(job.id, attempt.task, attempt.attempt)] = AttemptEnd(
         job=job.id,
         task=attempt.task,
@@ -292,7 +296,7 @@ def _attempt_ended(
         exit_code=exit_code,
         signal=end.signal or None,
         usage=usage,
-        message=end.message,
+        message=message,
         started_ms=attempt.started_ms,
         steps=attempt.steps or None,
     )
@@ -301,12 +305,12 @@ def _attempt_ended(
         "state": state.value,
         "exit_code": exit_code,
         "cause": end.cause,
-        "message": end.message,
+        "message": message,
     }
     table.draft.note(EventKind.ATTEMPTS_ENDED, cause, job.trace_id, job.id, item)
     refusal = end.message.partition(":")[0] if end.cause == REFUSED_CAUSE else ""
     following = after_attempt(job.spec, attempt.attempt, attempt.retries, state, refusal=refusal)
-    if attempt.stopping in TAKEN_BACK and state in (AttemptState.PREEMPTED, AttemptState.CANCELLED):
+    if taken:
         following = replace(following, reason=taken_for(attempt))
     del job.active[attempt.task]
     if following.state.ended:

@@ -31,13 +31,14 @@ def take_back(table: JobTable, moves: Moves, now_ms: int) -> int:
     Raises:
         InternalError: an attempt is not active.
     """
-    for job_id, task, number, mode, grace_ms, for_job in _of(moves, "mode", "grace_ms", "for_job"):
+    for job_id, task, number, mode, grace_ms, for_job, lent in _of(moves, "mode", "grace_ms", "for_job", "lent"):
         job, attempt = _active(table, job_id, task, number)
         how = PreemptMode(MODE_NAMES[mode])
         before = attempt.taking or Taking()
         taking = replace(
-            before, mode=how.value, for_job=for_job, qos=_qos_of(table, for_job), at_ms=now_ms, due_ms=now_ms + grace_ms
-        )
+            before, mode=how.value, for_job=for_job, qos=_qos_of(table, for_job),
+            at_ms=now_ms, due_ms=now_ms + grace_ms, lent_by=_lender(table, for_job) if lent else "",
+        )  # fmt: skip
         if how is PreemptMode.SUSPEND:
             _suspend(table, job, attempt, replace(taking, since_ms=now_ms, times=before.times + 1))
         else:
@@ -45,6 +46,8 @@ def take_back(table: JobTable, moves: Moves, now_ms: int) -> int:
             stop(table, job, replace(attempt, taking=taking), why)
             credit.recall(table, job)
         item = {"id": f"{job_id}.{task}.{number}", "mode": how.value, "for": str(for_job), "qos": taking.qos}
+        if taking.lent_by:
+            item["lent_by"] = taking.lent_by
         table.draft.note(EventKind.ATTEMPTS_PREEMPTED, ENGINE, job.trace_id, job_id, item)
     return _settle(table, moves, now_ms)
 
@@ -96,6 +99,12 @@ def _active(table: JobTable, job_id: int, task: int, number: int) -> tuple[LiveJ
 def _qos_of(table: JobTable, job_id: int) -> str:
     job = table.jobs.get(job_id)
     return job.owner.qos if job is not None else ""
+
+
+def _lender(table: JobTable, job_id: int) -> str:
+    """Who is named as having lent: an account, else a user, else a queue."""
+    job = table.jobs.get(job_id)
+    return (job.owner.account or job.owner.user or job.owner.queue) if job is not None else ""
 
 
 def _settle(table: JobTable, moves: Moves, now_ms: int) -> int:
