@@ -69,7 +69,10 @@ class Lenders(World):
         if by_qos or lender not in OWN or borrower not in OWN:
             return by_qos
         used = self.use()
-        return used[lender] + self.cpus[who] <= OWN[lender] and used[borrower] > OWN[borrower]
+        for run in running(self.state):
+            if int(run["state"]) == RUN_CLAIM:  # what is being cleared for somebody is his; `who` has its claim already
+                used[self.account[int(run["job"])]] += self.cpus[int(run["job"])]
+        return used[lender] <= OWN[lender] and used[borrower] > OWN[borrower]
 
     def judge(self) -> None:
         used = self.use()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import combinations
+from dataclasses import dataclass
 
 import numpy as np
 from hypothesis import given, settings
@@ -55,6 +55,13 @@ class Quotas:
         self.own = own
         self.account = account
         self.used = {name: sum(self.cpus(run) for run in runs if account[run.job] == name) for name in COHORT}
+        self.leaving: list[Running] = []
+        """Who borrowed and ends by itself soon: counted as gone."""
+
+    def borrowed(self, run: Running) -> bool:
+        """Whether its account borrows, as all run."""
+        name = self.account[run.job]
+        return name in COHORT and self.used[name] > self.own[name]
 
     @staticmethod
     def cpus(run: Running) -> int:
@@ -65,14 +72,25 @@ class Quotas:
         gone = list(gone)
         for name in COHORT:
             mine = sorted(self.cpus(run) for run in gone if self.account[run.job] == name)
-            if mine and self.used[name] - sum(mine[:-1]) <= self.own[name]:
+            anyway = sum(self.cpus(run) for run in self.leaving if self.account[run.job] == name)
+            if mine and self.used[name] - anyway - sum(mine[:-1]) <= self.own[name]:
                 return False
         return all(self.account[run.job] in COHORT for run in gone)
 
     def room(self, gone: Iterable[Running]) -> int:
         """What the cohort has left."""
-        back = sum(self.cpus(run) for run in gone if self.account[run.job] in COHORT)
+        back = sum(self.cpus(run) for run in (*gone, *self.leaving) if self.account[run.job] in COHORT)
         return sum(self.own.values()) - sum(self.used.values()) + back
+
+
+@dataclass
+class Lent(Scene):
+    """Only who borrowed is counted as gone where it ends by itself soon."""
+
+    quotas: Quotas | None = None
+
+    def leaves(self, run: Running) -> bool:
+        return super().leaves(run) and (self.quotas is None or self.quotas.borrowed(run))
 
 
 @settings(max_examples=300, deadline=None)
@@ -120,9 +138,11 @@ def test_safety_reclaim_takes_what_was_borrowed_and_no_more(
         return  # red and grey have taken back from each other already
     runs, account = scene_runs(state, work)
     quotas = Quotas(owned, account, runs)
-    scene = Scene(
+    scene = Lent(
         now, {f"n{k}": {"cpu": cpus} for k, cpus in enumerate(nodes)}, runs, {"cpu": cpu}, gang, set(GRACE), MIN_RUN_MS
     )
+    scene.quotas = quotas
+    quotas.leaving = [run for run in runs if scene.leaves(run) and quotas.borrowed(run)]
     sink.plans.clear()
     rows = submit_rows(1)
     rows["job"], rows["submit_ms"], rows["priority"], rows["walltime_ms"] = 100, now, 100, 50
@@ -138,16 +158,13 @@ def test_safety_reclaim_takes_what_was_borrowed_and_no_more(
 
     def enough(gone: Iterable[Running]) -> bool:
         gone = list(gone)
-        leaving = [run for run in runs if scene.leaves(run) and borrowed(quotas, run)]
-        return scene.fitting([*gone, *leaving]) >= gang and quotas.room([*gone, *leaving]) >= ask
+        return scene.fitting([*gone, *quotas.leaving]) >= gang and quotas.room(gone) >= ask
 
     if not victims:
-        assert mine or 100 not in started or quotas.room(()) >= ask
         if mine and 100 not in started and not enough(()):
+            soon = any(other.end_ms <= now + max(GRACE.values()) for other in runs)  # it may start by itself as soon
             for run in scene.candidates():
-                lawful = quotas.borrowing([run, *[o for o in runs if o is not run and scene.leaves(o)]])
-                alone = borrowed(quotas, run) and lawful and enough([run])
-                soon = any(other.end_ms <= now + scene.grace(run) for other in runs)
+                alone = quotas.borrowing([run]) and enough([run])
                 assert not alone or soon or started or claimed(state), f"job {run.job} alone would have done"
         return
     assert mine, "it asked for more than its own"
@@ -156,19 +173,11 @@ def test_safety_reclaim_takes_what_was_borrowed_and_no_more(
     assert enough(victims)
     for run in victims:
         assert not enough([other for other in victims if other is not run]), f"job {run.job} was not needed"
-    if len(victims) == 1 and gang == 1:
-        cheaper = [run for run in scene.candidates() if borrowed(quotas, run) and enough([run])]
-        assert scene.lost(victims[0]) <= min(scene.lost(run) for run in cheaper)
-    for size in (1,):
-        for chosen in combinations(scene.candidates(), size):
-            if quotas.borrowing(chosen) and enough(chosen) and gang == 1 and all(len(r.nodes) == 1 for r in chosen):
-                assert sum(scene.lost(run) for run in victims) <= sum(scene.lost(run) for run in chosen)
+    if gang == 1 and (scene.fitting(quotas.leaving) >= gang or quotas.room(()) >= ask):
+        alone = [run for run in scene.candidates() if len(run.nodes) == 1 and quotas.borrowing([run]) and enough([run])]
+        price = sum(scene.lost(run) for run in victims)
+        assert all(price <= scene.lost(run) for run in alone), "one alone would have been cheaper"
     honour(state, scheduler, victims, owned, account)
-
-
-def borrowed(quotas: Quotas, run: Running) -> bool:
-    name = quotas.account[run.job]
-    return name in COHORT and quotas.used[name] > quotas.own[name]
 
 
 def claimed(state: State) -> bool:
