@@ -646,7 +646,7 @@ def _take_one_lent(
 def _comes_back(t: Tables, bucket: int, offered: int, now: int, until: int) -> bool:
     """Whether what a bucket's cohorts lack comes back by `until` without anything taken back."""
     find_lent(t, bucket, offered)
-    depth = tree_descend(t.ends, t.meta[M_END_ROOT], t.path, 0)
+    depth = tree_descend(t.ends, ends_root(t), t.path, 0)
     while depth > 0 and still_lent(t, bucket, offered):
         run = t.path[depth - 1]
         if t.ends[run, T_KEY] > until:
