@@ -86,7 +86,7 @@ class Lenders(World):
 def test_safety_reclaim_ends_and_no_quota_is_exceeded(seed: int, backfill: Backfill) -> None:
     """All jobs end; each is taken back no more often than its doubling protection allows; some are.
 
-    What a QOS suspends and a lender requeues is suspended as often within each try: n tries allow n + (n - 1) + … times.
+    What a QOS suspends and a lender requeues is suspended as often in each try: n tries allow n + (n - 1) + … times.
     """
     world = long_run(seed, backfill, 150, Lenders)
     assert world.taken, "nobody was taken back: the run shows nothing"
