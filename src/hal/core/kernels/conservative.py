@@ -347,7 +347,8 @@ def _forward(t: Tables, promises: Table, promised: Table, promise: int, now: int
     if not _is_woken(t, promises, promise, pass_wake):
         return NOWHERE, 0
     count = t.meta[M_FREED] + t.counts[COUNT_FREED]
-    if promises[promise, V_BEHIND] == 1 or count > t.meta[M_ROWS] >> 3:
+    many = t.meta[M_ROWS] >> 3 if promises[promise, V_NODES] > 1 else t.meta[M_ROWS]
+    if promises[promise, V_BEHIND] == 1 or count > many:
         promises[promise, V_BEHIND] = 0
         return ANYWHERE, now
     t.ticks[TICK_WORK] += count >> 2
@@ -355,19 +356,30 @@ def _forward(t: Tables, promises: Table, promised: Table, promise: int, now: int
     planned = promises[promise, V_PLANNED]
     line = near_line(t, shape)
     local = t.scratch[5]
+    own = False
+    for k in range(count):
+        place = t.rows[t.freed[k] if k < t.meta[M_FREED] else local[k - t.meta[M_FREED]], W_PROMISED]
+        while place >= 0 and not own:
+            own = promised[place, Q_PROMISE] == promise
+            place = promised[place, Q_CHAIN]
+    if own and (promises[promise, V_NODES] > 1 or waits_apart(t, shape)):
+        return ANYWHERE, now
+    # Its own row came free in part: what it holds itself must not stand in its way.
+    mark = line_mark(t)
+    mine = promised[promises[promise, V_ROW], Q_ROW] if own else -1
+    if own:
+        let_go(t, promises, promised, promise)
     best = promises[promise, V_START]
     found = NOWHERE
     for k in range(count):
         row = t.freed[k] if k < t.meta[M_FREED] else local[k - t.meta[M_FREED]]
-        begin = next_start(t, line, row, shape, now, planned, best + 1)
+        begin = next_start(t, -1 if row == mine else line, row, shape, now, planned, best + 1)
         if begin < best or (begin == best and found >= 0 and row > found):
             best = begin
             found = row  # of those that come free then the highest, as `_rows_later` chooses
-        place = t.rows[row, W_PROMISED]
-        while place >= 0:
-            if promised[place, Q_PROMISE] == promise:
-                return ANYWHERE, now  # its own row: what it holds itself does not stand in its way
-            place = promised[place, Q_CHAIN]
+    if own:
+        hold(t, promises, promised, promise)
+        t.counts[COUNT_LOG] = mark  # nobody has followed it, and nothing has changed
     if found >= 0 and (promises[promise, V_NODES] > 1 or best == now):
         return ANYWHERE, best
     return found, best
