@@ -132,12 +132,17 @@ def _count_held(state: State) -> None:
     np.add.at(state.licences[:, L.Z_HELD], state.licences[:count, L.Z_PARENT], used)
 
 
-def room_for_events(state: State) -> Table:
-    """Scratch for the ends of all attempts, of a slice's starts, for two events of each promise, and for changes."""
-    if not state.licence_names:
-        return state.licence_events
-    size = state.runs.shape[0] + STARTS_AT_ONCE + 4 * state.reservations.shape[0] + state.changes.shape[0] + 64
-    return state.licence_events if state.licence_events.shape[1] == size else np.zeros((2, size), np.int64)
+def room_for_events(state: State) -> tuple[Table, Table]:
+    """Scratch for the ends of a slice's starts, two events of each promise and changes; and for ends of attempts."""
+    events, holding = state.licence_events, state.holding
+    if state.licence_names:
+        size = STARTS_AT_ONCE + 4 * state.reservations.shape[0] + state.changes.shape[0] + 64
+        if events.shape[1] != size:
+            events = np.zeros((2, size), np.int64)
+        if holding.shape[1] != 2 * state.runs.shape[0]:
+            holding = np.zeros((2, 2 * state.runs.shape[0]), np.int64)
+            state.ticks[L.TICK_LISTED] = -1
+    return events, holding
 
 
 def _row(state: State, name: LicenceName) -> int:

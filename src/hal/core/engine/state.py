@@ -178,6 +178,7 @@ class State:
         self.licences: Table = np.zeros((1, L.LICENCE_SIZE), np.int64)
         self.wants: Table = np.zeros((FIRST_SLOTS, 1), np.int64)
         self.licence_events: Table = np.zeros((2, 1), np.int64)
+        self.holding: Table = np.zeros((2, 1), np.int64)
         self.changes: Table = np.zeros((1, L.CHANGE_SIZE), np.int64)
         self.drops: Table = np.zeros((L.MAX_DROPS, L.DROP_SIZE), np.int64)
         self.reach: Table = np.zeros((1, 3), np.int64)
@@ -824,7 +825,7 @@ class State:
             s.reach = np.zeros((s.shapes.shape[0], rows // WORD + 3), np.int64)
             s.counts[L.COUNT_REACH] += 1
         s.open_now = open_table(s, s.allowed)
-        s.licence_events = room_for_events(s)
+        s.licence_events, s.holding = room_for_events(s)
         self._follow_rows()
         self._make_search_room()
         self.at: Any = address_block(self.tables())
@@ -890,7 +891,7 @@ class State:
             s.wants, s.licence_events, s.changes, s.reach, t.late, t.row_log, t.lines, t.line_begin, t.line_end,
             s.lagging, s.counted, s.differ, s.spare, s.per_unit, s.best, s.touched, s.block_touched, s.value, s.ready,
             s.ready_of, s.unready,
-            s.search, s.picks, s.unlisted,
+            s.search, s.picks, s.unlisted, s.holding,
         )  # fmt: skip
 
     def _bind(self) -> None:

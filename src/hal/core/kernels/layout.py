@@ -323,7 +323,9 @@ Z_EXTRA: Final = 3  # scratch: what is left of it beside that promise
 Z_WHOLE: Final = 4  # of a licence itself: how many there are
 Z_HELD: Final = 5  # of a licence itself: used inside and outside bookings
 Z_PARENT: Final = 6  # the licence of which a booking has set some aside; of a licence itself, itself
-LICENCE_SIZE: Final = 8
+Z_LISTED: Final = 7  # scratch: where the ends of what holds it begin in the list of this cycle, -1
+Z_LISTED_COUNT: Final = 8
+LICENCE_SIZE: Final = 10
 
 J_LICENCE: Final = 0
 J_AT: Final = 1
@@ -493,6 +495,7 @@ BAD_ROW: Final = 18
 TICK: Final = 0  # last stamp given out
 TICK_WORK: Final = 1  # work of the running cycle
 TICK_SEARCH: Final = 2  # stamp of the running search
+TICK_LISTED_VERSION: Final = 3  # M_VERSION and TICK of the cycle that listed what holds licences
 TICK_LAGS: Final = 4  # rows in the list of those whose counts lag behind
 TICK_TOUCHED: Final = 5  # rows ever written to the list of touched ones
 TICK_MIRROR: Final = 6  # 1 = the float columns say what the rows say
@@ -501,6 +504,8 @@ TICK_UNREADY: Final = 8  # rows in the list of those to be looked at again
 TICK_NOW: Final = 9  # instant of the running cycle
 TICK_WALL: Final = 10  # walltime of the job that it looks at
 TICK_TAKEN: Final = 11  # counts cycles and their starts: what was worked out before one may be wrong
+TICK_LISTED: Final = 12
+TICK_LISTED_USED: Final = 13  # places of the list in use
 TICKS: Final = 14
 
 # --- why a job did not start -----------------------------------------------------------------------------------------

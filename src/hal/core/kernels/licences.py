@@ -8,7 +8,7 @@ licences is promised an instant like one that waits for nodes; until then others
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +40,7 @@ from hal.core.kernels.layout import (
     M_RESERVATIONS,
     M_RUN_TOP,
     M_SHAPES,
+    M_VERSION,
     M_WAKE,
     R_BUCKET,
     R_END,
@@ -50,6 +51,11 @@ from hal.core.kernels.layout import (
     S_INSIDE,
     S_LICENCES,
     S_WAKE,
+    TICK,
+    TICK_LISTED,
+    TICK_LISTED_USED,
+    TICK_LISTED_VERSION,
+    TICK_WORK,
     V_CLASS,
     V_DIRTY,
     V_ENTRY,
@@ -59,6 +65,8 @@ from hal.core.kernels.layout import (
     V_START,
     Z_EXTRA,
     Z_HELD,
+    Z_LISTED,
+    Z_LISTED_COUNT,
     Z_PARENT,
     Z_SHADOW,
     Z_TOTAL,
@@ -71,6 +79,9 @@ from hal.core.kernels.treap import Table
 from hal.core.kernels.wants import share_licences, take_licences
 
 Ints = NDArray[np.int64]
+
+LOOK_SHIFT: Final = 4
+"""So many attempts or promises looked at, as a power of two, are one unit of work."""
 
 
 @inner
@@ -213,23 +224,58 @@ def _is_booked(t: Tables, licence: int) -> bool:
 
 
 @inner
-def _releases(t: Tables, licence: int, booked: bool, now: int, starts: Any, start_at: int, start_count: int) -> int:
-    """Ends and (negative) amounts of what holds a licence, with a cycle's own starts; how many. Planned ends, or, where
-    bookings are ahead, by walltimes."""
+def _list_holders(t: Tables, licence: int, booked: bool) -> int:
+    """List the ends (ascending) and amounts of attempts that hold a licence, once a cycle. Returns where it begins.
+
+    Planned ends, or, where bookings are ahead, by walltimes.
+    """
+    if t.ticks[TICK_LISTED] != t.ticks[TICK] or t.ticks[TICK_LISTED_VERSION] != t.meta[M_VERSION]:
+        t.ticks[TICK_LISTED] = t.ticks[TICK]
+        t.ticks[TICK_LISTED_VERSION] = t.meta[M_VERSION]
+        t.ticks[TICK_LISTED_USED] = 0
+        for other in range(t.meta[M_LICENCES]):
+            t.licences[other, Z_LISTED] = -1
+    if t.licences[licence, Z_LISTED] >= 0:
+        return int(t.licences[licence, Z_LISTED])
+    room = t.holding.shape[1]
+    first = t.ticks[TICK_LISTED_USED]
+    count = 0
+    run = 0
+    while run < t.meta[M_RUN_TOP]:
+        if t.runs[run, R_NODES] > 0:
+            shape = t.classes[t.buckets[t.runs[run, R_BUCKET], B_CLASS], C_SHAPE]
+            want = t.wants[shape, licence]
+            end = t.runs[run, R_END]
+            if want > 0 and booked:
+                begun = t.runs[run, R_START]
+                end = min(begun + within_booking(t, shape, begun, t.runs[run, R_WALL]), INF)
+            if want > 0 and end < INF:
+                if first + count == room:
+                    # The list is full: what it says of other licences goes. All attempts of one licence have room.
+                    for other in range(t.meta[M_LICENCES]):
+                        t.licences[other, Z_LISTED] = -1
+                    first = 0
+                    count = 0
+                    run = 0
+                    continue
+                t.holding[0, first + count] = end
+                t.holding[1, first + count] = want
+                count += 1
+        run += 1
+    t.ticks[TICK_WORK] += (t.meta[M_RUN_TOP] >> LOOK_SHIFT) + count
+    sort_pairs(t.holding[0, first : first + count], t.holding[1, first : first + count], count)
+    t.licences[licence, Z_LISTED] = first
+    t.licences[licence, Z_LISTED_COUNT] = count
+    t.ticks[TICK_LISTED_USED] = first + count
+    return int(first)
+
+
+@inner
+def _own_releases(t: Tables, licence: int, booked: bool, now: int, starts: Any, start_at: int, start_count: int) -> int:
+    """Ends and (negative) amounts of a cycle's own starts that hold a licence; how many."""
     times = t.licence_events[0]
     amounts = t.licence_events[1]
     size = 0
-    for run in range(t.meta[M_RUN_TOP]):
-        if t.runs[run, R_NODES] > 0 and size < times.shape[0]:
-            shape = t.classes[t.buckets[t.runs[run, R_BUCKET], B_CLASS], C_SHAPE]
-            end = t.runs[run, R_END]
-            if booked:
-                begun = t.runs[run, R_START]
-                end = min(begun + within_booking(t, shape, begun, t.runs[run, R_WALL]), INF)
-            if t.wants[shape, licence] > 0 and end < INF:
-                times[size] = max(end, now + 1)
-                amounts[size] = -t.wants[shape, licence]
-                size += 1
     for k in range(start_at, start_at + start_count):
         entry = starts[k]["entry"]
         shape = t.classes[t.buckets[t.entries[entry, E_BUCKET], B_CLASS], C_SHAPE]
@@ -293,7 +339,9 @@ def _start_of_one(
     t: Tables, promises: Table, count: int, mine: int, shape: int, licence: int, booked: bool, since: int, lasts: int,
     now: int, starts: Any, start_at: int, start_count: int,
 ) -> int:  # fmt: skip
-    size = _releases(t, licence, booked, now, starts, start_at, start_count)
+    place = _list_holders(t, licence, booked)
+    last = place + t.licences[licence, Z_LISTED_COUNT]
+    size = _own_releases(t, licence, booked, now, starts, start_at, start_count)
     times = t.licence_events[0]
     amounts = t.licence_events[1]
     free = t.licences[licence, Z_TOTAL] - t.licences[licence, Z_USED]
@@ -315,18 +363,26 @@ def _start_of_one(
             amounts[size] = -t.changes[k, J_GAIN]
             size += 1
     sort_pairs(times, amounts, size)
+    t.ticks[TICK_WORK] += 1 + ((count + size) >> LOOK_SHIFT)
     want = t.wants[shape, licence]
     begin = since
     k = 0
+    first = place
     while True:
-        # Before times[k] this much is free: if that is too little, nothing begins before times[k].
+        # Before `at` this much is free: if that is too little, nothing begins before it.
+        at = max(t.holding[0, place], now + 1) if place < last else INF
+        if k < size:
+            at = min(at, times[k])
         if free < want:
-            if k == size or times[k] >= INF:
+            if at >= INF:
                 return INF
-            begin = max(begin, times[k])
-        if k == size or times[k] >= min(begin + _lasting(t, shape, begin, lasts), INF):
+            begin = max(begin, at)
+        if at >= min(begin + _lasting(t, shape, begin, lasts), INF):
+            t.ticks[TICK_WORK] += (place - first) >> LOOK_SHIFT
             return int(begin)
-        at = times[k]
+        while place < last and max(t.holding[0, place], now + 1) == at:
+            free += t.holding[1, place]
+            place += 1
         while k < size and times[k] == at:
             free -= amounts[k]
             k += 1

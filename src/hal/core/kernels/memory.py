@@ -101,6 +101,7 @@ class Tables(NamedTuple):
     search: Table
     picks: Table
     unlisted: Table
+    holding: Table
 
 
 types: Any = _numba_types
