@@ -293,3 +293,16 @@ def test_the_clock_alone_changes_no_ledger() -> None:
     scheduler.run(0)
     scheduler.feed(ClockAdvanced(5))
     assert [entry.used for entry in ledger_rows(state)] == [3600]
+
+
+@pytest.mark.parametrize("backfill", [Backfill.EASY, Backfill.TOP_K, Backfill.CONSERVATIVE])
+def test_who_waits_for_a_limit_and_for_nodes_is_promised_nothing(backfill: Backfill) -> None:
+    """Ada's second job fits neither her limit nor the node; bob's long job does not wait for it."""
+    state, sink, scheduler = cluster(limits(few=Limit(user="ada", running=1)), backfill=backfill)
+    scheduler.feed(job(1, 5, user="ada", walltime_ms=1_000))
+    scheduler.feed(job(2, 8, user="ada", walltime_ms=1_000))
+    scheduler.feed(job(3, 3, user="bob", walltime_ms=100_000))
+    scheduler.run(0)
+    assert sorted(sink.jobs()) == [1, 3]
+    assert len(reservations(state)) == 0
+    check_invariants(state)

@@ -58,9 +58,38 @@ def test_delivered_shares_are_as_promised_under_saturation(backfill: Backfill) -
         accounts={name: Account(name=name, weight=weight) for name, weight in weights.items()},
         fairshare=FairShare(half_life=Duration(200_000)),
     )
+    count = saturated(policy, [(name, "", 20_000) for name in weights], backfill=backfill)
+    delivered = count / count.sum()
+    assert delivered == pytest.approx([1 / 8, 2 / 8, 5 / 8], abs=0.02)
+
+
+@pytest.mark.parametrize("idle", [0, 1, 7])
+def test_users_without_work_move_nothing_between_accounts(idle: int) -> None:
+    """Two accounts 1:1; y has users who ran one job each and have no more. A user of each shares the machine evenly."""
+    policy = Policy(
+        accounts={"x": Account(name="x"), "y": Account(name="y")}, fairshare=FairShare(half_life=Duration(200_000))
+    )
+    workers = [("x", "ada", 20_000), ("y", "bob", 20_000), *(("y", f"idle{k}", 1) for k in range(idle))]
+    delivered = saturated(policy, workers)
+    assert delivered[:2] / delivered[:2].sum() == pytest.approx([1 / 2, 1 / 2], abs=0.02)
+
+
+def test_an_accounts_users_share_what_the_account_gets() -> None:
+    """Accounts 1:2, the second with users 1:3 and one who has no work: each gets the product, within 2 %."""
+    policy = Policy(
+        accounts={"x": Account(name="x"), "y": Account(name="y", weight=2.0, users={"bob": 1.0, "cy": 3.0})},
+        fairshare=FairShare(half_life=Duration(200_000)),
+    )
+    workers = [("x", "ada", 20_000), ("y", "bob", 20_000), ("y", "cy", 20_000), ("y", "dan", 1)]
+    delivered = saturated(policy, workers)
+    assert delivered[:3] / delivered[:3].sum() == pytest.approx([1 / 3, 1 / 6, 1 / 2], abs=0.02)
+
+
+def saturated(policy: Policy, workers: list[tuple[str, str, int]], backfill: Backfill = Backfill.EASY) -> Any:
+    """Starts of each (account, user, tasks) on four cpus whose tasks of a second never run out."""
     state, sink, scheduler = cluster(policy, cpus=4, backfill=backfill)
-    for number, name in enumerate(weights, start=1):
-        scheduler.feed(job(number, account=name, tasks=20_000, walltime_ms=2_000))
+    for number, (account, user, tasks) in enumerate(workers, start=1):
+        scheduler.feed(job(number, account=account, user=user, tasks=tasks, walltime_ms=2_000))
     now = 0
     scheduler.run(now)
     while now < 2_000_000:
@@ -68,9 +97,7 @@ def test_delivered_shares_are_as_promised_under_saturation(backfill: Backfill) -
         for run in running(state):
             scheduler.feed(end(int(run["job"]), int(run["task"]), at_ms=now))
         scheduler.run(now)
-    count = np.bincount(sink.jobs(), minlength=4)[1:]
-    delivered = count / count.sum()
-    assert delivered == pytest.approx([1 / 8, 2 / 8, 5 / 8], abs=0.02)
+    return np.bincount(sink.jobs(), minlength=len(workers) + 1)[1:]
 
 
 def test_a_newcomer_starts_before_the_heavy_users_next_job() -> None:

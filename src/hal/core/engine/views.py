@@ -350,7 +350,6 @@ def share_rows(state: State) -> list[ShareRow]:
         parent = max(int(nodes[node, L.N_PARENT]), 0)
         weights, units = float(use[parent, L.F_WEIGHTS]), float(use[parent, L.F_SUM])
         is_user = bool(path) and path[-1].startswith("\0")
-        depth = int(nodes[node, L.N_DEPTH])
         out.append(
             ShareRow(
                 path=path[:-1] if is_user else path,
@@ -359,7 +358,7 @@ def share_rows(state: State) -> list[ShareRow]:
                 target=float(use[node, L.F_WEIGHT]) / weights if node and weights else 1.0,
                 used=float(use[node, L.F_USE]) / units if node and units else 0.0,
                 units=float(use[node, L.F_USE]) * shrunk,
-                factor=float(use[node, L.F_TERM]) / (1.0 - 2.0**-depth) if is_user else 0.0,
+                factor=float(2.0 ** -use[node, L.F_EXCESS]) if is_user else 0.0,
             )
         )
     return out

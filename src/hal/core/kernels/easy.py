@@ -929,6 +929,8 @@ def cycle(
             break
         end = min(now + planned, INF)
         refused = planned > longest or wall > booked
+        if refused and not closed and full_ledger(t, bucket, wall) >= 0:
+            refused = False  # who waits for a limit earns no promise, however short the nodes are
         lacking = -1
         unlicensed = False
         task = 0

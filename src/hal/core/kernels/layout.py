@@ -424,14 +424,17 @@ LEDGER_HOURS: Final = 2
 N_PARENT: Final = 0
 N_DEPTH: Final = 1  # 0 = the root
 N_REFS: Final = 2
+N_WAITS: Final = 3  # scratch: 1 = work of it waits
 NODE_SIZE: Final = 4
 
 F_USE: Final = 0  # use, inflated by the time since M_SHARE_ZERO: decay needs no pass over it
 F_WEIGHT: Final = 1
-F_TERM: Final = 2  # weighted sum of the terms from the root down to it
+F_EXCESS: Final = 2  # scratch: how much more than its share it has had, from the root down to it
 F_SUM: Final = 3  # use of its children
 F_WEIGHTS: Final = 4  # weights of its children
-F_SIZE: Final = 5
+F_RATIO: Final = 5  # scratch: its part of its siblings' use / its part of their weights
+F_LEAST: Final = 6  # scratch: the least of these of its children whose work waits
+F_SIZE: Final = 7
 
 # --- points of a row's timeline; the first of row r is point r ------------------------------------------------------
 POINT_TIME: Final = 0

@@ -73,6 +73,7 @@ from hal.core.kernels.layout import (
     M_ORDER,
     M_PENDING,
     M_RESERVATIONS,
+    M_SHARES_MOVED,
     M_TIMER_ROOT,
     M_VERSION,
     M_WAKE,
@@ -170,6 +171,7 @@ def enter_bucket(t: Tables, slot: int) -> None:
         t.buckets[bucket, B_ACTIVE] = t.meta[M_ACTIVE]
         t.active[t.meta[M_ACTIVE]] = bucket
         t.meta[M_ACTIVE] += 1
+        t.meta[M_SHARES_MOVED] = 1  # siblings of who has work again count by him
     elif tree_before(t.rank, slot, head):
         t.buckets[bucket, B_HEAD] = slot
     t.buckets[bucket, B_COUNT] += 1
@@ -200,6 +202,7 @@ def exit_bucket(t: Tables, slot: int) -> None:
         t.buckets[bucket, B_HEAD] = -1
         place = t.buckets[bucket, B_ACTIVE]
         t.meta[M_ACTIVE] -= 1
+        t.meta[M_SHARES_MOVED] = 1
         last = t.active[t.meta[M_ACTIVE]]
         t.active[place] = last
         t.buckets[last, B_ACTIVE] = place

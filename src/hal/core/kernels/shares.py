@@ -25,8 +25,10 @@ from hal.core.kernels.layout import (
     C_NODES,
     C_SHAPE,
     DEADLINE_SLOPE,
+    F_EXCESS,
+    F_LEAST,
+    F_RATIO,
     F_SUM,
-    F_TERM,
     F_USE,
     F_WEIGHT,
     F_WEIGHTS,
@@ -45,6 +47,7 @@ from hal.core.kernels.layout import (
     M_SLOPE,
     N_DEPTH,
     N_PARENT,
+    N_WAITS,
     NO_DEADLINE_MS,
     O_BASE,
     O_LEAF,
@@ -72,6 +75,7 @@ from hal.core.kernels.memory import Tables, tables
 NOMINAL_MS = 3_600_000
 """What an attempt without a planned time is charged for when it starts; its end settles the difference."""
 MAX_EXPONENT = 900.0
+MAX_RATIO = 60.0
 
 
 @inner
@@ -152,11 +156,22 @@ def take_turn(t: Tables, bucket: int) -> None:
 
 @inner
 def renew_terms(t: Tables) -> None:
-    """Sums of siblings, then each node's term added to its parent's (parents have lower indices)."""
+    """What each node has had of its share, and its excess (parents have lower indices).
+
+    Accounts compete as a whole: below the first level a node counts by how far it is ahead of the one among its
+    siblings that has had least and has work waiting. Who has no work moves nothing between other accounts.
+    """
     count = t.meta[M_NODES_OF_SHARES]
     for node in range(count):
         t.share_use[node, F_SUM] = 0.0
         t.share_use[node, F_WEIGHTS] = 0.0
+        t.share_use[node, F_LEAST] = MAX_RATIO
+        t.share_nodes[node, N_WAITS] = 0
+    for place in range(t.meta[M_ACTIVE]):
+        node = t.owners[t.buckets[t.active[place], B_OWNER], O_LEAF]
+        while node > 0 and t.share_nodes[node, N_WAITS] == 0:
+            t.share_nodes[node, N_WAITS] = 1
+            node = t.share_nodes[node, N_PARENT]
     for node in range(1, count):
         parent = t.share_nodes[node, N_PARENT]
         if parent >= 0:
@@ -166,13 +181,21 @@ def renew_terms(t: Tables) -> None:
         parent = t.share_nodes[node, N_PARENT]
         if parent < 0:
             continue
-        term = 1.0
+        ratio = 0.0
         used = t.share_use[parent, F_SUM]
         if used > 0.0 and t.share_use[node, F_USE] > 0.0:
             share = t.share_use[node, F_WEIGHT] / t.share_use[parent, F_WEIGHTS]
-            ratio = (t.share_use[node, F_USE] / used) / share if share > 0.0 else 60.0
-            term = 2.0 ** -min(ratio, 60.0)
-        t.share_use[node, F_TERM] = t.share_use[parent, F_TERM] + term * 2.0 ** -float(t.share_nodes[node, N_DEPTH])
+            ratio = min((t.share_use[node, F_USE] / used) / share, MAX_RATIO) if share > 0.0 else MAX_RATIO
+        t.share_use[node, F_RATIO] = ratio
+        if t.share_nodes[node, N_WAITS] != 0:
+            t.share_use[parent, F_LEAST] = min(t.share_use[parent, F_LEAST], ratio)
+    t.share_use[0, F_EXCESS] = 0.0
+    for node in range(1, count):
+        parent = t.share_nodes[node, N_PARENT]
+        if parent >= 0:
+            ahead_of = t.share_use[parent, F_LEAST] if t.share_nodes[node, N_DEPTH] > 1 else 0.0
+            excess = max(t.share_use[node, F_RATIO] - ahead_of, 0.0)
+            t.share_use[node, F_EXCESS] = t.share_use[parent, F_EXCESS] + excess
 
 
 @inner
@@ -180,8 +203,7 @@ def factor_of(t: Tables, leaf: int) -> float:
     """The fair-share factor of a leaf, 0..1; 1 when nothing was used."""
     if leaf <= 0:
         return 1.0
-    depth = float(t.share_nodes[leaf, N_DEPTH])
-    return float(t.share_use[leaf, F_TERM] / (1.0 - 2.0**-depth))
+    return float(2.0 ** -t.share_use[leaf, F_EXCESS])
 
 
 @inner
