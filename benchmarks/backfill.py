@@ -23,7 +23,7 @@ WAITING: Final = 1_000
 CLASSES: Final = 50
 LICENCES: Final = ("matlab", "ansys")
 EVENTS: Final = 60
-SLICE_WORK: Final = 50_000
+SLICE_WORK: Final = 30_000
 MINUTE: Final = 60_000
 GIB: Final = 1 << 30
 

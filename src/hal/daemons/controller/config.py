@@ -25,7 +25,7 @@ NO_POLICY = policy_from_plain({})
 """What an empty file declares."""
 DEFAULT_REQUEST_BYTES = 128 << 20
 DEFAULT_ORDER = "priority"
-DEFAULT_SLICE_WORK = 50_000
+DEFAULT_SLICE_WORK = 30_000
 """Work of one slice of scheduling: 2 ms or so on one core, so that reports and requests are never kept waiting long."""
 MIN_SLICE_WORK = 100
 DEFAULT_RESERVATIONS = 10
