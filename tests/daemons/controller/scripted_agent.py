@@ -48,13 +48,15 @@ class ScriptedAgent:
         cpu_milli: int = 4_000,
         gpu_milli: int = 0,
         boot_id: str = "boot1",
+        running: dict[StepId, StepTemplate] | None = None,
     ) -> None:
+        """running: what it already runs when it joins, as an agent before it did."""
         self._runtime = runtime
         self._address = address
         self.name = name
         self.boot_id = boot_id
         self.capacity = {"cpu": cpu_milli, "memory": 8 << 30} | ({"gpu": gpu_milli} if gpu_milli else {})
-        self.running: dict[StepId, StepTemplate] = {}
+        self.running: dict[StepId, StepTemplate] = dict(running or {})
         self.exits: dict[StepId, StepExit] = {}
         """Not acknowledged yet."""
         self.started: list[StepId] = []

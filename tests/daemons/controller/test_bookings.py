@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from hal.core.model import StepId
+from hal.wire.frames import StepTemplate
 from tests.daemons.controller.running import Running, on_controller
 
 SLEEP = {"command": ["sleep"]}
@@ -83,6 +85,7 @@ def test_a_running_job_is_not_given_a_walltime_that_would_run_into_a_booking(hal
 
 def test_licences_are_never_used_beyond_what_there_is(hal_home: Path) -> None:
     """Through a restart of the controller; whoever waits says what is short, and more of them start it."""
+    kept: dict[StepId, StepTemplate] = {}
 
     async def body(hal: Running) -> None:
         agent = await hal.agent()
@@ -93,10 +96,10 @@ def test_licences_are_never_used_beyond_what_there_is(hal_home: Path) -> None:
         verdict = await why(hal, second)
         assert verdict["reason"] == "licence"
         assert verdict["message"].startswith("licence matlab: 1 of 3 free, 2 needed; 2 come free in ")
+        kept.update(agent.running)
 
     async def afterwards(hal: Running) -> None:
-        agent = await hal.agent()
-        agent.running.clear()
+        agent = await hal.agent(running=kept)
         assert (await why(hal, "2"))["message"].startswith("licence matlab: 1 of 3 free")
         await change(hal, {"op": "put", "kind": "licence", "name": "matlab", "entry": {"total": 4}})
         await hal.until(lambda: any(step.job == 2 for step in agent.started))
