@@ -19,12 +19,10 @@ def main() -> int:
         return compile_share(int(sys.argv[1]))
     began_s = time.monotonic()
 
-    from numba import config
-
     from hal.core.kernels.compile_all import SHARES
+    from hal.core.kernels.jit import stamp_of_all
 
-    cache = Path(config.CACHE_DIR)
-    stamp = cache / f"all-of-python-{sys.version_info.major}.{sys.version_info.minor}"
+    stamp = stamp_of_all()
     if stamp.exists():
         return 0
     print("Kernels: compiling the engine with numba (a minute or two, once per version of its source) ...", flush=True)

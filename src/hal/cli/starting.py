@@ -18,8 +18,8 @@ from hal.runtime.home import Home
 from hal.runtime.startup import EXIT_BAD_INPUT, stage
 
 _AWAY = (NodeState.UNREACHABLE, NodeState.DOWN, NodeState.REMOVED)
-HEALTHY_S = 180.0
-"""How long a controller may take to answer; a first start compiles its kernels."""
+HEALTHY_S = 600.0
+"""How long a controller may take to answer; a first start compiles its kernels, minutes on a busy machine."""
 JOINED_S = 60.0
 """How long the nodes may take to join after that."""
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
+import numba
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -11,7 +13,8 @@ from numpy.typing import NDArray
 from hal.core.engine.config import Backfill, EngineConfig
 from hal.core.engine.policies import register
 from hal.core.interfaces import BucketView, ClusterView, JobView, NodeView, PolicyInfo, Request
-from hal.daemons.controller.warming import warm
+from hal.core.kernels.jit import stamp_of_all
+from hal.daemons.controller.warming import compiled, warm
 
 Key = Callable[[JobView, ClusterView], NDArray[np.int64]]
 
@@ -51,3 +54,13 @@ register(Nowhere())
 def test_every_order_and_filter_can_be_started_with(order: str, backfill: Backfill, filters: tuple[str, ...]) -> None:
     """The gang first, the last job first, nothing at all: the controller's start does not depend on it."""
     warm(EngineConfig(order=order, backfill=backfill, filters=filters), lambda _: None)
+
+
+def test_kernels_count_as_compiled_when_all_of_them_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cache with some of them does not: what is missing would be compiled while jobs wait."""
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(numba.config, "DISABLE_JIT", 0)
+    (tmp_path / "easy.cycle-1.py311.1.nbi").touch()
+    assert not compiled()
+    stamp_of_all().touch()
+    assert compiled()

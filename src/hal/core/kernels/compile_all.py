@@ -25,6 +25,8 @@ SHARES: Final = (
     ("conservative", "note", "fall", "ready", "resumable", "seek", "lender"),
 )
 """All kernels in two parts that take about as long to compile: an install step on two cores runs a process for each."""
+STEPS: Final = sum(map(len, SHARES)) + 8
+"""Lines that `compile_all` reports when it compiles both."""
 
 
 def compile_all(report: Callable[[str], None] | None = None, *, share: int | None = None) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import pkgutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
@@ -26,7 +27,6 @@ SOURCES: Final = (
     "wants",
     "rows",
     "reach",
-    "sorting",
     "booked",
     "licences",
     "ledgers",
@@ -58,6 +58,11 @@ def kernel_source_hash() -> str:
         text = pkgutil.get_data("hal.core.kernels", f"{module}.py")
         digest.update(text or b"")
     return digest.hexdigest()
+
+
+def stamp_of_all() -> Path:
+    """The file in the cache that says that all kernels of these sources were compiled for this Python."""
+    return Path(_numba_config.CACHE_DIR) / f"all-of-python-{sys.version_info.major}.{sys.version_info.minor}"
 
 
 def _use_cache_of_these_sources() -> None:
