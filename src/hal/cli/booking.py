@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from hal.cli.policy_nouns import noun
+from hal.cli.screen import Screen
 from hal.cli.wording import instant
 from hal.core.model.policy import Booking, Repeat
 from hal.core.model.policy_change import Kind
+from hal.core.model.policy_check import near
 
 
 def _row(entry: Booking) -> Mapping[str, str]:
@@ -25,6 +28,20 @@ def _row(entry: Booking) -> Mapping[str, str]:
     }
 
 
+def _remark(screen: Screen, fields: Mapping[str, Any]) -> None:
+    """Nodes that nobody knows are lawful, as they may join later; more often they are misspelt."""
+    names, count = fields.get("nodes") or (), fields.get("count") or 0
+    if not names and not count:
+        return
+    known = {node.name for node in screen.client.nodes()}
+    unknown = sorted(set(names) - known)
+    if unknown:
+        hint = near(unknown[0], known)
+        screen.note(f"note: no node is called {', '.join(unknown)} now (set aside when one of that name joins){hint}")
+    if count > len(known):
+        screen.note(f"note: {count} nodes are to be set aside and there are {len(known)} now")
+
+
 booking = noun(
     Kind.BOOKING,
     Booking,
@@ -36,4 +53,5 @@ booking = noun(
     hal booking set course --duration 3h      # longer, also while it holds
     hal submit --booking course -- make all
     """,
+    remark=_remark,
 )

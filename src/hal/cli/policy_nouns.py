@@ -21,10 +21,13 @@ from hal.core.model.policy_change import TABLE, Do, Kind, Operation, known_text
 from hal.core.model.policy_check import near
 
 Row = Callable[[Any], Mapping[str, str]]
+Remark = Callable[[Screen, Mapping[str, Any]], None]
 """The cells of one entry by column, beside its name."""
 
 
-def noun(kind: Kind, entry: type[Struct], row: Row, *, text: str, examples: str) -> click.Group:
+def noun(
+    kind: Kind, entry: type[Struct], row: Row, *, text: str, examples: str, remark: Remark | None = None
+) -> click.Group:
     """The group of commands for one kind of entry.
 
     Args:
@@ -32,9 +35,10 @@ def noun(kind: Kind, entry: type[Struct], row: Row, *, text: str, examples: str)
         row: what the list shows of one.
         text: what the thing is, for the help.
         examples: lines to type.
+        remark: says what people may not have meant by the fields that they gave, after the change.
     """
     group = click.Group(kind.value, context_settings=CONTEXT, short_help=text, help=text, epilog=_epilog(examples))
-    for made in (_list(kind, row), _show(kind), _add(kind, entry), _set(kind, entry), _rm(kind)):
+    for made in (_list(kind, row), _show(kind), _add(kind, entry, remark), _set(kind, entry, remark), _rm(kind)):
         group.add_command(made)
     return group
 
@@ -75,20 +79,21 @@ def _show(kind: Kind) -> click.Command:
     return command
 
 
-def _add(kind: Kind, entry: type[Struct]) -> click.Command:
+def _add(kind: Kind, entry: type[Struct], remark: Remark | None) -> click.Command:
     def callback(screen: Screen, /, name: str, **given: Any) -> None:
-        _change(screen, Operation(op=Do.ADD, kind=kind, name=name, entry=entry_of(entry, given)), given)
+        fields = entry_of(entry, given)
+        _change(screen, Operation(op=Do.ADD, kind=kind, name=name, entry=fields), given, remark)
 
     return _changing("add", kind, callback, options(entry), f"Add a {kind}. What is not given has its default.")
 
 
-def _set(kind: Kind, entry: type[Struct]) -> click.Command:
+def _set(kind: Kind, entry: type[Struct], remark: Remark | None) -> click.Command:
     def callback(screen: Screen, /, name: str, **given: Any) -> None:
         fields = entry_of(entry, given)
         if not fields:
             first = option_name(next(field for field in entry.__struct_fields__ if field != "name"))
             raise click.UsageError(f"nothing to set; name a field, like --{first}")
-        _change(screen, Operation(op=Do.SET, kind=kind, name=name, entry=fields), given)
+        _change(screen, Operation(op=Do.SET, kind=kind, name=name, entry=fields), given, remark)
 
     text = f"Change fields of a {kind}; 'none' gives one its default back, or empties a list."
     return _changing("set", kind, callback, options(entry), text)
@@ -124,8 +129,10 @@ def _changing(
     )
 
 
-def _change(screen: Screen, operation: Operation, given: Mapping[str, Any]) -> None:
+def _change(screen: Screen, operation: Operation, given: Mapping[str, Any], remark: Remark | None) -> None:
     _send(screen, [operation], given)
+    if remark is not None and operation.entry is not None:
+        remark(screen, operation.entry)
 
 
 def _send(screen: Screen, operations: Sequence[Operation], given: Mapping[str, Any]) -> None:
