@@ -26,7 +26,7 @@ from hal.core.engine.events import (
 from hal.core.engine.invariants import check_invariants
 from hal.core.engine.scheduler import Scheduler
 from hal.core.engine.views import running, share_rows
-from hal.core.model.policy import Account, Discipline, FairShare, Policy, Qos, Queue, Weights
+from hal.core.model.policy import Account, Discipline, FairShare, Limit, Policy, Qos, Queue, Weights
 from hal.core.model.units import Duration
 from tests.core.engine.clusters import Starts, engine
 from tests.core.engine.test_limits import cluster, end, job
@@ -74,6 +74,20 @@ def test_users_without_work_move_nothing_between_accounts(idle: int) -> None:
     assert delivered[:2] / delivered[:2].sum() == pytest.approx([1 / 2, 1 / 2], abs=0.02)
 
 
+@pytest.mark.parametrize("why", ["limit", "size", "hours"])
+def test_who_has_work_that_cannot_go_keeps_no_colleague_from_what_is_theirs(why: str) -> None:
+    """As before; y has a user whose job is over its limit, fits on no node, or waits in a queue that is shut."""
+    policy = Policy(
+        queues={"default": Queue(name="default"), "night": Queue(name="night", hours=("thu 01:00-02:00",))},
+        accounts={"x": Account(name="x"), "y": Account(name="y")},
+        limits={"none": Limit(user="dan", running=0)} if why == "limit" else {},
+        fairshare=FairShare(half_life=Duration(200_000)),
+    )
+    stuck = job(9, 8 if why == "size" else 1, account="y", user="dan", queue="night" if why == "hours" else "default")
+    delivered = saturated(policy, [("x", "ada", 20_000), ("y", "bob", 20_000)], beside=stuck)
+    assert delivered[:2] / delivered[:2].sum() == pytest.approx([1 / 2, 1 / 2], abs=0.02)
+
+
 def test_an_accounts_users_share_what_the_account_gets() -> None:
     """Accounts 1:2, the second with users 1:3 and one who has no work: each gets the product, within 2 %."""
     policy = Policy(
@@ -85,11 +99,18 @@ def test_an_accounts_users_share_what_the_account_gets() -> None:
     assert delivered[:3] / delivered[:3].sum() == pytest.approx([1 / 3, 1 / 6, 1 / 2], abs=0.02)
 
 
-def saturated(policy: Policy, workers: list[tuple[str, str, int]], backfill: Backfill = Backfill.EASY) -> Any:
+def saturated(
+    policy: Policy,
+    workers: list[tuple[str, str, int]],
+    backfill: Backfill = Backfill.EASY,
+    beside: JobsSubmitted | None = None,
+) -> Any:
     """Starts of each (account, user, tasks) on four cpus whose tasks of a second never run out."""
     state, sink, scheduler = cluster(policy, cpus=4, backfill=backfill)
     for number, (account, user, tasks) in enumerate(workers, start=1):
         scheduler.feed(job(number, account=account, user=user, tasks=tasks, walltime_ms=2_000))
+    if beside is not None:
+        scheduler.feed(beside)
     now = 0
     scheduler.run(now)
     while now < 2_000_000:

@@ -18,7 +18,7 @@ from hal.core.engine.events import HoursSpent
 from hal.core.kernels import layout as L
 from hal.core.kernels.jit import plain
 from hal.core.kernels.ledgers import recharge
-from hal.core.kernels.shares import class_rate, factor_of, rebase_shares, renew_offsets, renew_terms
+from hal.core.kernels.shares import class_rate, factor_of, rebase_shares, renew_factors, renew_offsets
 from hal.core.kernels.treap import mix
 from hal.core.model.policy import Discipline, Limit, Policy, Queue, Reclaim, Weights
 from hal.core.model.policy_hours import is_open, next_close_ms, next_open_ms
@@ -404,9 +404,8 @@ def set_policy(state: State, policy: Policy, owners: Iterable[tuple[int, OwnerSp
 
 def fair_factor(state: State, leaf: int) -> float:
     """The fair-share factor of a leaf as use now is, 0..1."""
-    tables = state.tables()
-    plain(renew_terms)(tables)
-    return float(plain(factor_of)(tables, leaf))
+    renew_factors(state.at)
+    return float(plain(factor_of)(state.tables(), leaf))
 
 
 def set_charge(state: State) -> None:

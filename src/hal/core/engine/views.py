@@ -358,7 +358,7 @@ def share_rows(state: State) -> list[ShareRow]:
                 target=float(use[node, L.F_WEIGHT]) / weights if node and weights else 1.0,
                 used=float(use[node, L.F_USE]) / units if node and units else 0.0,
                 units=float(use[node, L.F_USE]) * shrunk,
-                factor=float(2.0 ** -use[node, L.F_EXCESS]) if is_user else 0.0,
+                factor=float(2.0 ** -use[node, L.F_LOSS]) if is_user else 0.0,
             )
         )
     return out

@@ -17,7 +17,7 @@ from hal.core.kernels.ledgers import recharge
 from hal.core.kernels.pending import rebuild
 from hal.core.kernels.rows import recount
 from hal.core.kernels.running import retime
-from hal.core.kernels.shares import rebase_shares, renew_offsets
+from hal.core.kernels.shares import rebase_shares, renew_factors, renew_offsets
 from hal.core.kernels.tables import rehash
 
 SHARES: Final = (
@@ -25,7 +25,7 @@ SHARES: Final = (
     ("conservative", "note", "fall", "ready", "resumable", "seek", "lender"),
 )
 """All kernels in two parts that take about as long to compile: an install step on two cores runs a process for each."""
-STEPS: Final = sum(map(len, SHARES)) + 8
+STEPS: Final = sum(map(len, SHARES)) + 9
 """Lines that `compile_all` reports when it compiles both."""
 
 
@@ -40,6 +40,7 @@ def compile_all(report: Callable[[str], None] | None = None, *, share: int | Non
         (retime, (s.at, NO_KEYS, table)),
         (recharge, (s.at,)),
         (renew_offsets, (s.at, 0)),
+        (renew_factors, (s.at,)),
         (rebase_shares, (s.at, 0)),
     ):
         if report is not None:

@@ -648,12 +648,15 @@ def _overtaken(t: Tables, full: bool, dropped: int, now: int, stamp: int) -> int
             nodes = t.classes[t.buckets[bucket, B_CLASS], C_NODES]
             if t.entries[head, E_STAMP] == stamp or t.queues[queue, Y_SHUT] != 0 or t.shapes[shape, S_EVER] < nodes:
                 continue
-            behind = 0
+            if not full and _is_parked(t, bucket, shape, queue, dropped, stamp):
+                continue
+            behind = False
             for k in range(t.meta[M_RESERVATIONS]):
                 entry = t.reservations[k, V_ENTRY]
                 if entry >= 0 and t.entries[entry, E_STAMP] == stamp and _is_ahead(t, head, entry):
-                    behind += 1
-            if behind == 0 or (not full and _is_parked(t, bucket, shape, queue, dropped, stamp)):
+                    behind = True
+                    break
+            if not behind:
                 continue
             shut = False
             last = -1

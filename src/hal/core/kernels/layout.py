@@ -429,7 +429,7 @@ NODE_SIZE: Final = 4
 
 F_USE: Final = 0  # use, inflated by the time since M_SHARE_ZERO: decay needs no pass over it
 F_WEIGHT: Final = 1
-F_EXCESS: Final = 2  # scratch: how much more than its share it has had, from the root down to it
+F_LOSS: Final = 2  # scratch: what its factor loses, as a power of two, from the root down to it
 F_SUM: Final = 3  # use of its children
 F_WEIGHTS: Final = 4  # weights of its children
 F_RATIO: Final = 5  # scratch: its part of its siblings' use / its part of their weights

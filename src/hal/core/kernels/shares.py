@@ -3,18 +3,21 @@
 Pure. A key never changes while a job waits; what moves (use of shares, turns, the age of queues with another slope) is
 one offset for each owner, copied to its buckets. Smaller goes first, so points count negatively. Use is kept inflated:
 one unit charged at t counts 2**((t - zero) / half-life), so nothing has to be decayed; ratios between siblings, which
-are all that factors read, do not change with time. The factor of a leaf is the mean over its levels of
-2**-(use / share) among siblings; each level counts half of the one above. Source of the term: Slurm's multifactor
-fair-share formula; shares that are used up exactly give 1/2.
+are all that factors read, do not change with time. The factor of a leaf is 2**-(use / share) of its first account, less
+a part for what it is ahead of its siblings below (`renew_terms`). Source of the term: Slurm's multifactor fair-share
+formula; shares that are used up exactly give 1/2. That accounts compete before their users do is Slurm's Fair Tree.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from hal.core.kernels.jit import inner, kernel
 from hal.core.kernels.layout import (
     B_CLASS,
+    B_HEAD,
     B_OFFSET,
     B_OWNER,
     B_REFS,
@@ -25,8 +28,9 @@ from hal.core.kernels.layout import (
     C_NODES,
     C_SHAPE,
     DEADLINE_SLOPE,
-    F_EXCESS,
+    E_WALL,
     F_LEAST,
+    F_LOSS,
     F_RATIO,
     F_SUM,
     F_USE,
@@ -59,6 +63,8 @@ from hal.core.kernels.layout import (
     OK,
     ORDER_PRIORITY,
     ORDER_SJF,
+    S_EVER,
+    S_INSIDE,
     TIME_BITS,
     TURN,
     Y_DEADLINE,
@@ -66,16 +72,20 @@ from hal.core.kernels.layout import (
     Y_FAIR,
     Y_LEAST,
     Y_NICE,
+    Y_SHUT,
     Y_SIZE,
     Y_SLOPE,
     Y_TURN,
 )
+from hal.core.kernels.ledgers import full_ledger
 from hal.core.kernels.memory import Tables, tables
 
 NOMINAL_MS = 3_600_000
 """What an attempt without a planned time is charged for when it starts; its end settles the difference."""
 MAX_EXPONENT = 900.0
 MAX_RATIO = 60.0
+AHEAD_LOSES = 0.25
+"""The part of an account's factor that a user who is ahead of all others in it loses at most."""
 
 
 @inner
@@ -155,11 +165,26 @@ def take_turn(t: Tables, bucket: int) -> None:
 
 
 @inner
-def renew_terms(t: Tables) -> None:
-    """What each node has had of its share, and its excess (parents have lower indices).
+def _could_go(t: Tables, bucket: int) -> bool:
+    """Whether a bucket's first job may compete with others of its account: its queue is open, nodes that it fits on are
+    up, its limits have room. What waits inside a booking has its own nodes."""
+    class_id = t.buckets[bucket, B_CLASS]
+    shape = t.classes[class_id, C_SHAPE]
+    return bool(
+        t.queues[t.owners[t.buckets[bucket, B_OWNER], O_QUEUE], Y_SHUT] == 0
+        and t.shapes[shape, S_EVER] >= t.classes[class_id, C_NODES]
+        and t.shapes[shape, S_INSIDE] == 0
+        and full_ledger(t, bucket, t.entries[t.buckets[bucket, B_HEAD], E_WALL]) < 0
+    )
 
-    Accounts compete as a whole: below the first level a node counts by how far it is ahead of the one among its
-    siblings that has had least and has work waiting. Who has no work moves nothing between other accounts.
+
+@inner
+def renew_terms(t: Tables) -> None:
+    """What each node has had of its share, and what its factor loses for it (parents have lower indices).
+
+    Accounts compete as a whole: below the first level a node loses by how far it is ahead of the one among its siblings
+    that has had least and has work that could go, and at most AHEAD_LOSES. So who has no work moves nothing between
+    accounts, and who has work that cannot go does not keep his colleagues from what is theirs.
     """
     count = t.meta[M_NODES_OF_SHARES]
     for node in range(count):
@@ -168,7 +193,10 @@ def renew_terms(t: Tables) -> None:
         t.share_use[node, F_LEAST] = MAX_RATIO
         t.share_nodes[node, N_WAITS] = 0
     for place in range(t.meta[M_ACTIVE]):
-        node = t.owners[t.buckets[t.active[place], B_OWNER], O_LEAF]
+        bucket = t.active[place]
+        node = t.owners[t.buckets[bucket, B_OWNER], O_LEAF]
+        if node > 0 and t.share_nodes[node, N_WAITS] == 0 and not _could_go(t, bucket):
+            continue
         while node > 0 and t.share_nodes[node, N_WAITS] == 0:
             t.share_nodes[node, N_WAITS] = 1
             node = t.share_nodes[node, N_PARENT]
@@ -189,13 +217,15 @@ def renew_terms(t: Tables) -> None:
         t.share_use[node, F_RATIO] = ratio
         if t.share_nodes[node, N_WAITS] != 0:
             t.share_use[parent, F_LEAST] = min(t.share_use[parent, F_LEAST], ratio)
-    t.share_use[0, F_EXCESS] = 0.0
+    t.share_use[0, F_LOSS] = 0.0
     for node in range(1, count):
         parent = t.share_nodes[node, N_PARENT]
         if parent >= 0:
-            ahead_of = t.share_use[parent, F_LEAST] if t.share_nodes[node, N_DEPTH] > 1 else 0.0
-            excess = max(t.share_use[node, F_RATIO] - ahead_of, 0.0)
-            t.share_use[node, F_EXCESS] = t.share_use[parent, F_EXCESS] + excess
+            loss = t.share_use[node, F_RATIO]
+            if t.share_nodes[node, N_DEPTH] > 1:
+                ahead = max(loss - t.share_use[parent, F_LEAST], 0.0)
+                loss = -np.log2(1.0 - AHEAD_LOSES * (1.0 - 2.0**-ahead))
+            t.share_use[node, F_LOSS] = t.share_use[parent, F_LOSS] + loss
 
 
 @inner
@@ -203,7 +233,7 @@ def factor_of(t: Tables, leaf: int) -> float:
     """The fair-share factor of a leaf, 0..1; 1 when nothing was used."""
     if leaf <= 0:
         return 1.0
-    return float(2.0 ** -t.share_use[leaf, F_EXCESS])
+    return float(2.0 ** -t.share_use[leaf, F_LOSS])
 
 
 @inner
@@ -227,6 +257,13 @@ def _renew_turns(t: Tables) -> None:
         owner = t.buckets[t.active[place], B_OWNER]
         queue = t.owners[owner, O_QUEUE]
         t.queues[queue, Y_LEAST] = min(t.queues[queue, Y_LEAST], _turn_of(t, owner))
+
+
+@kernel
+def renew_factors(at: Any) -> int:
+    """What factors are now, for a question: no offset moves. Returns OK."""
+    renew_terms(tables(at))
+    return OK
 
 
 @kernel
