@@ -12,8 +12,11 @@ from hal.core.engine.classes import ClassSpec, OwnerSpec
 from hal.core.engine.config import Backfill, EngineConfig
 from hal.core.engine.events import JobsCancelled, JobsSubmitted, NodesChanged, NodeSpec, submit_rows
 from hal.core.engine.explain import explain
+from hal.core.engine.invariants import check_invariants
 from hal.core.engine.scheduler import Scheduler
 from hal.core.engine.views import ledger_rows
+from hal.core.kernels.layout import SEARCHED
+from hal.core.kernels.treap import mix
 from hal.core.model.policy import Limit, Policy, PreemptMode, Qos, Reclaim
 from hal.core.model.resources import Resources
 from hal.core.model.units import Duration
@@ -241,3 +244,43 @@ def test_a_claim_that_falls_gives_the_quota_back() -> None:
     play(scheduler, 105 * SECOND, over((3, 1), requeue=True))
     assert sink.jobs() == [1, 2, 3, 3]
     assert used(state) == {"red": 12, "": 12, "blue": 0}
+
+
+def borrowed_until(end_s: int, **config: Any) -> tuple[State, Starts, Scheduler]:
+    """Red borrows all, in jobs that end by themselves then: whoever looks for it within their grace does so in vain."""
+    state, sink, scheduler = cluster(policy(), 32, **config)
+    play(scheduler, 0, *(job(number, 6, "red", walltime_ms=end_s * SECOND) for number in (1, 2)))
+    return state, sink, scheduler
+
+
+def test_lenders_that_push_each_other_out_of_what_is_remembered_search_once_each() -> None:
+    """Jobs 100 and 5832 share a place in the table of searches: an instant comes to its end all the same."""
+    ids = (100, 5832)
+    assert len({mix(number, 0) & (SEARCHED - 1) for number in ids}) == 1
+    _state, sink, scheduler = borrowed_until(120)
+    scheduler.feed(job(ids[0], 4, "blue"))
+    scheduler.feed(job(ids[1], 4, "grey"))
+    assert not scheduler.run(100 * SECOND, 10).more
+    for now in range(101, 120):
+        assert not scheduler.run(now * SECOND, 10).more, "the next instants too"
+    assert taken(sink) == []
+    play(scheduler, 120 * SECOND, over((1, 1), (2, 1)))
+    assert sorted(sink.jobs()) == [1, 2, *ids]
+
+
+def test_many_lenders_search_once_each_at_an_instant() -> None:
+    """Forty kinds of jobs, ten to a place of the table, and a search may follow the last one at once."""
+    by_place: dict[int, list[int]] = {}
+    for number in range(100, 40_000):
+        by_place.setdefault(mix(number, 0) & (SEARCHED - 1), []).append(number)
+    jobs = [number for place in list(by_place.values())[:4] for number in place[:10]]
+    state, sink, scheduler = borrowed_until(120, preempt_every_ms=1)
+    for number in jobs:
+        rows = submit_rows(1)
+        rows["job"] = number
+        owner = OwnerSpec(account="blue", user=f"u{number}")
+        scheduler.feed(JobsSubmitted(rows, (ClassSpec({"cpu": 4}),), (owner,)))
+    for now in (100 * SECOND, 100 * SECOND, 100 * SECOND + 1):
+        assert not scheduler.run(now, 2 * len(jobs) + 4).more
+    assert taken(sink) == []
+    check_invariants(state)

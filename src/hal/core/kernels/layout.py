@@ -108,7 +108,8 @@ E_BLOCKED_AT: Final = 14  # when it first was first in line and had to wait; -1
 E_KEY: Final = 15
 E_STAMP: Final = 16  # scratch: started or promised in the cycle of this stamp
 E_DEADLINE: Final = 17
-ENTRY_SIZE: Final = 18
+E_SOUGHT: Final = 18  # what it lent was looked for in vain: between two passes not again before this instant
+ENTRY_SIZE: Final = 19
 
 WHERE_FREE: Final = 0
 WHERE_BUCKET: Final = 1
@@ -239,7 +240,8 @@ SOUGHT_NEXT: Final = 3  # not before
 SOUGHT_YOUTH: Final = 4  # when work that was too young to be taken back is old enough, INF = none was
 SEARCHED_SIZE: Final = 5
 SEARCHED: Final = 1024
-"""Jobs remembered, a power of two; another one takes the place of one with the same hash."""
+"""Jobs remembered, a power of two; another one takes the place of one with the same hash. Who is pushed out so is
+searched for again in a pass, once; between two passes E_SOUGHT bounds it."""
 
 # --- a search's view of rows (scratch) --------------------------------------------------------------------------------
 Z_COST: Final = 0  # of clearing the row, -1 = it cannot be

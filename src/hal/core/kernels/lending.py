@@ -19,6 +19,7 @@ from hal.core.kernels.layout import (
     E_FIRST,
     E_JOB,
     E_KEY,
+    E_SOUGHT,
     E_WALL,
     G_COHORT,
     G_LEFT,
@@ -161,7 +162,7 @@ def next_lender(at: Any, now: int) -> tuple[int, int, int]:
         full = full_ledger(t, bucket, t.entries[entry, E_WALL])
         if full < 0 or t.ledgers[full, G_COHORT] != COHORT_ITSELF:
             continue
-        when = search_at(t, entry, 0)
+        when = max(search_at(t, entry, 0), t.entries[entry, E_SOUGHT])
         if when >= INF:
             continue
         queue = t.owners[t.buckets[bucket, B_OWNER], O_QUEUE]

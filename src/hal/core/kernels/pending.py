@@ -46,6 +46,7 @@ from hal.core.kernels.layout import (
     E_PRIORITY,
     E_RESERVED,
     E_SIBLING,
+    E_SOUGHT,
     E_SUBMIT,
     E_TASKS,
     E_WALL,
@@ -318,6 +319,7 @@ def new_entry(
     t.entries[slot, E_BLOCKED_AT] = -1
     t.entries[slot, E_KEY] = key
     t.entries[slot, E_DEADLINE] = deadline
+    t.entries[slot, E_SOUGHT] = 0
     link_entry(t, slot)
     t.buckets[bucket, B_REFS] += 1
     t.meta[M_ENTRIES] += 1

@@ -1,6 +1,6 @@
 """For which waiting jobs it pays to look for running work to take back, and when it was last looked for.
 
-Pure. One look at a small table of remembered searches; O(1).
+Pure. One look at a small table of remembered searches; O(1), to remember one O(entries of its job).
 """
 
 from __future__ import annotations
@@ -11,6 +11,9 @@ from hal.core.kernels.layout import (
     E_BUCKET,
     E_FIRST,
     E_JOB,
+    E_SIBLING,
+    E_SOUGHT,
+    E_WHERE,
     INF,
     K_PREEMPTS,
     M_CLAIMS,
@@ -25,10 +28,21 @@ from hal.core.kernels.layout import (
     SOUGHT_NEXT,
     SOUGHT_TASK,
     SOUGHT_YOUTH,
+    WHERE_BUCKET,
 )
 from hal.core.kernels.ledgers import lends
 from hal.core.kernels.memory import Tables
+from hal.core.kernels.tables import find_one
 from hal.core.kernels.treap import mix
+
+
+@inner
+def waiting_entry(t: Tables, job: int, task: int) -> int:
+    """The entry in a bucket that begins with this task, -1."""
+    slot = find_one(t.job_index, t.entries, E_JOB, job)
+    while slot >= 0 and not (t.entries[slot, E_FIRST] == task and t.entries[slot, E_WHERE] == WHERE_BUCKET):
+        slot = t.entries[slot, E_SIBLING]
+    return int(slot)
 
 
 @inner
@@ -39,13 +53,19 @@ def may_preempt(t: Tables, bucket: int) -> bool:
 
 @inner
 def remember(t: Tables, job: int, task: int, now: int, youth: int) -> None:
-    """Nothing was found for a task at `now`; `youth` is when work that is too young now is old enough."""
+    """Nothing was found for a task at `now`; `youth` is when work that is too young now is old enough.
+
+    Another one takes the place of one with the same hash; the entry keeps when it may be searched for between passes.
+    """
     place = mix(job, task) & (t.searched.shape[0] - 1)
     t.searched[place, SOUGHT_JOB] = job + 1
     t.searched[place, SOUGHT_TASK] = task
     t.searched[place, SOUGHT_EPOCH] = t.meta[M_EPOCH]
     t.searched[place, SOUGHT_NEXT] = now + t.meta[M_SEARCH_EVERY]
     t.searched[place, SOUGHT_YOUTH] = youth
+    entry = waiting_entry(t, job, task)
+    if entry >= 0:
+        t.entries[entry, E_SOUGHT] = max(min(now + t.meta[M_SEARCH_EVERY], youth), now + 1)
 
 
 @inner

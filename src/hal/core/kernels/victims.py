@@ -26,12 +26,9 @@ from hal.core.kernels.layout import (
     C_NODES,
     C_SHAPE,
     E_BUCKET,
-    E_FIRST,
     E_JOB,
     E_KEY,
-    E_SIBLING,
     E_WALL,
-    E_WHERE,
     INF,
     K_GRACE,
     K_MODE,
@@ -92,7 +89,6 @@ from hal.core.kernels.layout import (
     V_ROW,
     V_START,
     W_ATTEMPTS,
-    WHERE_BUCKET,
     Z_COST,
     Z_FREE,
     Z_JOBS,
@@ -104,8 +100,8 @@ from hal.core.kernels.lending import borrows, find_lent, full_beside_cohorts, gi
 from hal.core.kernels.licences import licences_now
 from hal.core.kernels.memory import Tables, tables
 from hal.core.kernels.rows import fits
+from hal.core.kernels.searched import waiting_entry
 from hal.core.kernels.sorting import sort_pairs
-from hal.core.kernels.tables import find_one
 from hal.core.kernels.treap import Table, tree_descend
 
 Ints = NDArray[np.int64]
@@ -120,15 +116,6 @@ MOST_PRICE = 1 << 54
 WEIGHT_OF_A_ROW = 1_000
 MOST_DOUBLINGS = 16
 LARGEST = 4  # line of `picks`
-
-
-@inner
-def waiting_entry(t: Tables, job: int, task: int) -> int:
-    """The entry in a bucket that begins with this task, -1."""
-    slot = find_one(t.job_index, t.entries, E_JOB, job)
-    while slot >= 0 and not (t.entries[slot, E_FIRST] == task and t.entries[slot, E_WHERE] == WHERE_BUCKET):
-        slot = t.entries[slot, E_SIBLING]
-    return int(slot)
 
 
 @inner
