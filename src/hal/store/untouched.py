@@ -79,8 +79,9 @@ class Texts:
 
 
 class _Asked(Struct, frozen=True):
-    """What of a spec the engine's class, QOS and deadline follow from."""
+    """What of a spec the engine's class, QOS and deadline follow from, and whether it is an array."""
 
+    array: Raw = Raw(b"")
     request: Raw = Raw(b"")
     licences: Raw = Raw(b"")
     constraints: Raw = Raw(b"")
@@ -88,6 +89,10 @@ class _Asked(Struct, frozen=True):
     booking: str = ""
     qos: str = ""
     deadline_ms: int = 0
+
+    @property
+    def is_array(self) -> bool:
+        return bytes(self.array) not in (b"", b"null")
 
     def key(self) -> tuple[bytes, bytes, bytes, int, str, str, int]:
         return (
@@ -243,12 +248,14 @@ class Untouched:
             text, walltime = text.replace(_CUT, f'{_WALLTIME}{walltime}"'), ""
             if text in self._shapes:
                 return text, walltime, self._shapes[text]
-        if '"array":' in text:
+        whole = _json(text)
+        asked = _ASKED.decode(whole)
+        # An env variable or a label may be called `array` too: only the spec's own field counts.
+        if asked.is_array:
             return text, walltime, -1
         code = self._shapes[text] = len(self._shape_of)
         self._shape_of.append(text)
-        whole = _json(text)
-        key = _ASKED.decode(whole).key()
+        key = asked.key()
         ask = self._ask_of.get(key)
         if ask is None:
             ask = self._ask_of[key] = len(self.asks)

@@ -12,7 +12,10 @@ from hal.core.model import ConflictError, TaskState, spec_from_plain
 from hal.core.model.job import Constraint
 from hal.core.model.policy import Limit, Policy, Queue
 from hal.planes.tasks import Submitter, TaskPlane, check_table
+from hal.planes.tasks import packed as packed_jobs
 from hal.planes.tasks.namesakes import SLACK, Namesakes
+from hal.planes.tasks.packed import Packed
+from hal.planes.tasks.waiting import owner_of_live
 from hal.store import Group, MemoryDatabase, Store, untouched
 from hal.store.views import JobFilter
 from tests.planes.tasks.pending_model import PendingModel
@@ -126,6 +129,23 @@ def test_another_pool_of_a_queue_reaches_packed_jobs() -> None:
     assert plane.table.jobs.waiting == 4
 
 
+def test_a_policy_that_was_not_committed_leaves_no_trace_in_packed_jobs() -> None:
+    """After the undo the engine is told the same from columns as from rows: neither asks for the pool any more."""
+    store = stored()
+    gpu = Queue(name="long", nodes=(Constraint("gpu", values=("a100",)),))
+    after = []
+    for in_columns in (True, False):
+        plane, _ = loaded(store, in_columns=in_columns)
+        plane.change_policy(Policy(queues={**POLICY.queues, "long": gpu}), None, 2_000)
+        plane.seal(2_000)
+        plane.undo()
+        events = [event for event in plane.engine_events() if isinstance(event, JobsSubmitted)]
+        after.append((sorted(told(events), key=lambda row: row[0]), dict(plane.table.jobs.items())))
+        check_table(plane.table)
+    assert after[0] == after[1]
+    assert [after[0][1][job].request.constraints for job in (3, 4)] == [(), ()]
+
+
 def test_a_limit_counts_packed_jobs_and_goes_on_counting_when_one_leaves() -> None:
     """Alice has three in the queue `default` that are packed, and five tasks that are not."""
     plane, _ = loaded(stored(), in_columns=True)
@@ -160,6 +180,62 @@ def test_where_many_live_those_that_only_wait_become_columns(monkeypatch: pytest
     assert jobs.waiting == 63
     assert min(len(one.columns) for one in jobs.packed) < 10, "columns that most have left are made anew"
     assert dict(jobs.items()) == dict(roomy.plane.table.jobs.items())
+
+
+def test_what_is_called_array_and_is_none_becomes_columns_and_stays_live() -> None:
+    """An env variable, a label: such jobs are found, counted and cancelled, and so are those that came later."""
+    crowded, roomy = SmallPlane(), SmallPlane()
+    crowded.plane.table.jobs.max_objects = 0
+    for one in (crowded, roomy):
+        one.submit({"env": {"array": "1"}})
+        one.submit({"labels": {"array": "x"}}, {"name": "later"})
+    jobs = crowded.plane.table.jobs
+    assert jobs.waiting == 3
+    assert [jobs.peek(job) for job in (1, 2, 3)] == [roomy.plane.table.jobs.peek(job) for job in (1, 2, 3)]
+    assert jobs.packed_owners() == [(owner_of_live(roomy.plane.table.jobs[1]), 3)]
+    for job in (1, 2, 3):
+        assert crowded.plane.cancel(job, None, BY, 2_000) is TaskState.CANCELLED
+        crowded.commit()
+    assert len(jobs) == 0
+
+
+def test_columns_count_only_what_they_take_in() -> None:
+    """An array is refused by its id, wherever it comes; the others are found at their places."""
+    plain, array = '{"command":["true"]}', '{"command":["true"],"array":{"count":2}}'
+    columns = Packed(untouched.Untouched())
+    rows = [(n, "", "default", "", "alice", 0, -1, 1, 1, "", array if n in (1, 3) else plain) for n in range(1, 6)]
+    assert columns.extend(rows) == [1, 3]
+    assert (len(columns), list(columns)) == (3, [2, 4, 5])
+    assert [count for _, count in columns.owners()] == [3]
+
+
+def test_columns_shrink_in_portions_while_jobs_come_and_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No call copies more than its portion; who leaves meanwhile, copied or not, has left, and who comes is there."""
+    monkeypatch.setattr(packed_jobs, "SHRUNK_AT_ONCE", 3)
+    columns = Packed(untouched.Untouched())
+    text = '{"command":["true"]}'
+
+    def extend(ids: range) -> None:
+        columns.extend([(n, f"n{n}", "default", "", "alice", n, -1, 1, 1, "", text) for n in ids])
+
+    extend(range(1, 41))
+    for job in range(1, 33):
+        columns.take(columns.place(job))
+    assert columns.sparse
+    columns.shrink()
+    assert (columns.sparse, len(columns.columns)) == (True, 40), "three of eight are copied, nothing has changed yet"
+    for job in (34, 38):
+        columns.take(columns.place(job))
+    extend(range(41, 43))
+    calls = 1
+    while columns.sparse:
+        columns.shrink()
+        calls += 1
+    expected = [33, 35, 36, 37, 39, 40, 41, 42]
+    assert calls == 3, "nine are copied: 33 to 42 without 38"
+    assert (list(columns), len(columns), len(columns.columns)) == (expected, 8, 9)
+    assert [columns.columns.row(columns.place(job))[:2] for job in expected] == [(n, f"n{n}") for n in expected]
+    assert columns.place(34) == columns.place(38) == -1
 
 
 @pytest.mark.parametrize("add", [Namesakes.add_all, lambda n, k, jobs: [n.add(k, job) for job in jobs]])

@@ -21,7 +21,7 @@ from hal.store.views import JobFilter
 MAX_OBJECTS: Final = 32_768
 """Up to so many live jobs all of them may be objects."""
 PACKED_AT_ONCE: Final = 512
-"""Jobs that one call looks at, in 5 ms: no group waits longer for it."""
+"""Jobs that one call of `pack_some` looks at, in 5 ms; what it shrinks comes on top (`SHRUNK_AT_ONCE`)."""
 
 
 class Jobs:
@@ -63,7 +63,7 @@ class Jobs:
     def pack_some(self, packed: Callable[[LiveJob], None]) -> None:
         """Make columns of the oldest objects that only wait, when there are many, and shrink columns that most left.
 
-        Nothing may be staged.
+        Both in portions, of `PACKED_AT_ONCE` and `SHRUNK_AT_ONCE` jobs. Nothing may be staged.
 
         Args:
             packed: called with each that is an object no more.
@@ -91,14 +91,17 @@ class Jobs:
             rows.append((job.id, job.name, job.queue, job.account, job.user, *limits, job.trace_id, text))
         if not rows:
             return
-        if not self.packed or self.packed[-1].columns.full:
-            if self.packed:
-                self.packed[-1].columns.settle()
-            self.packed.append(Packed(Untouched()))
-            self._firsts.append(rows[0][0])
-        self.packed[-1].extend(rows)
+        known = self.packed[-1] if self.packed else None
+        columns = known if known is not None and not known.columns.full else Packed(Untouched())
+        refused = set(columns.extend(rows))
+        if columns is not known and len(columns):
+            if known is not None:
+                known.columns.settle()
+            self.packed.append(columns)
+            self._firsts.append(columns.columns.ids[0])
         for row in rows:
-            packed(self._live.pop(row[0]))
+            if row[0] not in refused:
+                packed(self._live.pop(row[0]))
 
     # ── as a mapping ──────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -161,9 +161,9 @@ class JobTable:
         self.draft.nodes_before.setdefault(row.name, self.nodes.get(row.name))
         self.nodes[row.name] = row
 
-    def class_of(self, spec: JobSpec, queue: str) -> ClassSpec:
-        """What each attempt of such a task takes in that queue."""
-        found = self.policy.queues.get(queue)
+    def class_of(self, spec: JobSpec, queue: str, policy: Policy | None = None) -> ClassSpec:
+        """What each attempt of such a task takes in that queue under that policy; None: the one that holds now."""
+        found = (policy or self.policy).queues.get(queue)
         return self.interning.class_of(spec, found.nodes if found is not None else ())
 
     def put_policy(self, policy: Policy) -> None:
@@ -252,7 +252,7 @@ class JobTable:
         self.durable()
 
     def _unpacked(self, columns: Untouched, place: int) -> LiveJob:
-        """The job at that place, as it was stored."""
+        """The job at that place, as it was stored; its request is that of the committed policy: `undo` restores it."""
         spec, walltime_ms = columns.spec(place), columns.walltime_ms[place]
         queue, account, user = columns.owners[columns.owner[place]]
         return LiveJob(
@@ -267,7 +267,7 @@ class JobTable:
             submit_ms=columns.submit_ms[place],
             eligible_ms=columns.eligible_ms[place],
             trace_id=columns.traces[columns.trace[place]],
-            request=self.class_of(spec, queue),
+            request=self.class_of(spec, queue, self.committed_policy),
             owner=self.interning.owner_of(Owner(queue, account, user, spec.qos)),
             counts=TaskCounts(pending=1),
             spans=ONE_TASK,
