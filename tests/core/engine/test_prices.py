@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 
 from hal.core.engine import EngineError
 from hal.core.engine.classes import ClassSpec, OwnerSpec
-from hal.core.engine.config import Backfill
-from hal.core.engine.events import JobsSubmitted, submit_rows
+from hal.core.engine.config import Backfill, EngineConfig
+from hal.core.engine.events import JobsSubmitted, NodeSpec, submit_rows
 from hal.core.engine.policies import LEAST_LOST, register
 from hal.core.engine.state import State
 from hal.core.interfaces import PolicyInfo, RunView
-from hal.core.model.policy import PreemptMode
+from hal.core.model.policy import Limit, Policy, PreemptMode, Qos, Reclaim
+from hal.core.model.resources import Resources
 from tests.core.engine.reference_victims import Amounts
 from tests.core.engine.test_preempting import SECOND, A, B, config, engine, full, job, over, play, taken
 from tests.core.engine.test_preempting_safety import NODES, WORK, Work, prepare
@@ -162,3 +163,22 @@ def test_a_plugin_that_says_what_would_be_lost_decides_as_hal_does(
         scheduler.run(now + pause)
         found.append(taken(sink))
     assert found[0] == found[1]
+
+
+def test_a_plugin_that_says_what_would_be_lost_takes_back_what_was_lent_as_hal_does() -> None:
+    """What a QOS would suspend is requeued there: job 1, which ran 100 s, loses them; job 2, of 10 s, goes."""
+    limits = {
+        name: Limit(name=name, account=name, resources=Resources({"cpu": 4}), cohort="colours", reclaim=Reclaim.PREEMPT)
+        for name in ("red", "blue", "grey")
+    }
+    rules = Policy(limits=limits, qos={"idle": Qos(name="idle", preempt_mode=PreemptMode.SUSPEND)})
+    for preempt in (LEAST_LOST, "test-said"):
+        _state, sink, scheduler = engine(EngineConfig(policy=rules, preempt=preempt), NodeSpec("n", {"cpu": 32}))
+        for number, start_s, quality, account, cpu in (
+            (1, 0, "idle", "red", 6), (2, 90, "", "red", 6), (3, 100, "", "blue", 4)
+        ):  # fmt: skip
+            rows = submit_rows(1)
+            rows["job"] = number
+            owner = OwnerSpec(account=account, qos=quality)
+            play(scheduler, start_s * SECOND, JobsSubmitted(rows, (ClassSpec({"cpu": cpu}),), (owner,)))
+        assert taken(sink) == [(2, "requeue", 3)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -17,7 +18,7 @@ from hal.core.engine.scheduler import Scheduler
 from hal.core.engine.views import ledger_rows
 from hal.core.kernels.layout import SEARCHED
 from hal.core.kernels.treap import mix
-from hal.core.model.policy import Limit, Policy, PreemptMode, Qos, Reclaim
+from hal.core.model.policy import Limit, Policy, PreemptMode, Qos, Queue, Reclaim
 from hal.core.model.resources import Resources
 from hal.core.model.units import Duration
 from tests.core.engine.clusters import Starts, places
@@ -284,3 +285,36 @@ def test_many_lenders_search_once_each_at_an_instant() -> None:
         assert not scheduler.run(now, 2 * len(jobs) + 4).more
     assert taken(sink) == []
     check_invariants(state)
+
+
+def test_a_lender_of_a_strict_queue_is_served_when_it_is_first() -> None:
+    """Job 3, whose account may run nothing, stands before job 4; then it is gone."""
+    rules = msgspec.structs.replace(policy(), queues={"line": Queue(name="line", strict=True)})
+    rules = msgspec.structs.replace(
+        rules, limits={**rules.limits, "none": Limit(name="none", account="white", running=0)}
+    )
+    _state, sink, scheduler = cluster(rules, 32)
+    play(scheduler, 0, job(1, 12, "red"))
+    for number, account in ((3, "white"), (4, "blue"), (5, "grey")):
+        rows = submit_rows(1)
+        rows["job"] = number
+        owner = OwnerSpec(account=account, queue="line")
+        play(scheduler, 50 * SECOND, JobsSubmitted(rows, (ClassSpec({"cpu": 4}),), (owner,)))
+    play(scheduler, 100 * SECOND)
+    assert taken(sink) == []
+    play(scheduler, 101 * SECOND, JobsCancelled(np.array([3])))
+    assert taken(sink) == [(1, "requeue", 4)]
+
+
+@pytest.mark.parametrize("size", [10, 40])
+def test_a_search_that_finds_nothing_counts_what_it_walks_over(size: int) -> None:
+    """Red borrows on many small nodes, blue needs a large one, which green holds: each attempt and each node is looked
+    at a bounded number of times, and each time counts as work."""
+    _state, sink, scheduler = cluster(policy(), 8, *([1] * size))
+    play(scheduler, 0, job(1, 8, "green"))
+    play(scheduler, 0, *(job(number, 1, "red") for number in range(2, 10)))
+    play(scheduler, 100 * SECOND, job(100, 4, "blue"))
+    work = sum(plan.work for plan in sink.plans if len(plan.moves))
+    assert taken(sink) == []
+    attempts, nodes = 9, size + 1
+    assert 6 * attempts + 2 * nodes < work <= 12 * (attempts + nodes)

@@ -114,7 +114,7 @@ def _search(state: State, now_ms: int, cursor: Cursor, budget: int) -> Plan:
     if place == 0:
         seen = state.version
         if state.preempt is not None:
-            _ask_prices(state, now_ms)
+            _ask_prices(state, now_ms, lent=cursor.phase != PHASE_SEARCH)
     if restarts > MAX_RESTARTS:
         budget = UNCUT
     lent = int(cursor.phase != PHASE_SEARCH)
@@ -153,8 +153,8 @@ def _search(state: State, now_ms: int, cursor: Cursor, budget: int) -> Plan:
     return _plan(state, now_ms, goes_on, work, moves=moves)
 
 
-def _ask_prices(state: State, now_ms: int) -> None:
-    """Ask a preempt plugin, once a search, about all that some QOS lets be taken back."""
+def _ask_prices(state: State, now_ms: int, *, lent: bool) -> None:
+    """Ask a preempt plugin, once a search, about all that some QOS, or a limit that reclaims, lets be taken back."""
     assert state.preempt is not None
     runs = state.runs[: int(state.meta[L.M_RUN_TOP])]
     qos = state.owner_table[state.buckets[runs[:, L.R_BUCKET], L.B_OWNER], L.O_QOS]
@@ -162,7 +162,7 @@ def _ask_prices(state: State, now_ms: int) -> None:
     if not state.meta[L.M_RECLAIM]:
         may_go &= state.qos[qos, L.K_MODE] != L.MODE_OFF
     slots = np.flatnonzero(may_go)
-    state.runs[slots, L.R_PRICE] = prices_of(state.preempt, run_view(state, slots, now_ms), now_ms)
+    state.runs[slots, L.R_PRICE] = prices_of(state.preempt, run_view(state, slots, now_ms, lent), now_ms)
 
 
 def _moves(

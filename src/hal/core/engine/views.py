@@ -101,8 +101,8 @@ def bucket_view(state: State, buckets: NDArray[np.int64]) -> BucketView:
     )
 
 
-def run_view(state: State, slots: NDArray[np.int64], now_ms: int) -> RunView:
-    """Running attempts as a preempt plugin sees them."""
+def run_view(state: State, slots: NDArray[np.int64], now_ms: int, lent: bool = False) -> RunView:
+    """Running attempts as a preempt plugin sees them; `lent`: where what they borrowed is taken back."""
     table = state.runs[slots]
     buckets = state.buckets[table[:, L.R_BUCKET]]
     owner_ids, classes = buckets[:, L.B_OWNER], state.classes[buckets[:, L.B_CLASS]]
@@ -122,7 +122,7 @@ def run_view(state: State, slots: NDArray[np.int64], now_ms: int) -> RunView:
         walltime_ms=table[:, L.R_WALL],
         end_ms=table[:, L.R_END],
         taken=table[:, L.R_ATTEMPT] - 1 + table[:, L.R_TAKEN],
-        wasted=_wasted(state, table, state.owner_table[owner_ids, L.O_QOS], classes[:, L.C_SHAPE], now_ms),
+        wasted=_wasted(state, table, state.owner_table[owner_ids, L.O_QOS], classes[:, L.C_SHAPE], now_ms, lent),
         nodes=table[:, L.R_NODES],
         resources=tuple(state.resources),
         amounts=state.request[: len(state.resources), classes[:, L.C_SHAPE]],
@@ -130,16 +130,19 @@ def run_view(state: State, slots: NDArray[np.int64], now_ms: int) -> RunView:
 
 
 def _wasted(
-    state: State, runs: NDArray[np.int64], qos: NDArray[np.int64], shapes: NDArray[np.int64], now_ms: int
+    state: State, runs: NDArray[np.int64], qos: NDArray[np.int64], shapes: NDArray[np.int64], now_ms: int, lent: bool
 ) -> NDArray[np.float64]:
-    """What `victims.lost` says of each, in seconds of the whole of the largest node; in columns."""
+    """What `victims.lost` says of each, in seconds of the whole of the largest node; in columns.
+
+    Where lent quota is taken back, what could be suspended is requeued: it would lose its whole time.
+    """
     largest = np.maximum(state.capacity[: len(state.row_names)].max(axis=0, initial=0), 1)[: len(state.resources), None]
     shares = state.request[: len(state.resources)][:, shapes] * WEIGHT_OF_A_ROW // largest
     weights = np.clip(shares.max(axis=0, initial=1), 1, WEIGHT_OF_A_ROW)
     elapsed = np.maximum(now_ms - runs[:, L.R_START], 0)
     mode = state.qos[qos, L.K_MODE]
     elapsed = np.where(mode == L.MODE_CHECKPOINT, np.minimum(elapsed, state.qos[qos, L.K_GRACE]), elapsed)
-    elapsed = np.where(mode == L.MODE_SUSPEND, 0, np.minimum(elapsed, MOST_ELAPSED_MS))
+    elapsed = np.where((mode == L.MODE_SUSPEND) & (not lent), 0, np.minimum(elapsed, MOST_ELAPSED_MS))
     lost: NDArray[np.float64] = np.minimum(elapsed * weights * runs[:, L.R_NODES], MOST_LOST) / L.PRICE_ONE
     return lost
 

@@ -383,7 +383,8 @@ Y_LEAST: Final = 10  # scratch: the least turn of a user that waits
 Y_WAITS_STAMP: Final = 11  # scratch: strict, and the job of this rank waits though the cycle does not come by it
 Y_WAITS_KEY: Final = 12
 Y_WAITS_JOB: Final = 13
-QUEUE_SIZE: Final = 14
+Y_FIRST: Final = 14  # scratch: strict, 1 + the bucket of its first job, 0 = none waits
+QUEUE_SIZE: Final = 15
 
 BY_PRIORITY: Final = 0
 BY_SUBMISSION: Final = 1

@@ -33,6 +33,7 @@ from hal.core.kernels.layout import (
     O_LEDGERS,
     O_QUEUE,
     R_BUCKET,
+    Y_FIRST,
     Y_SHUT,
     Y_STRICT,
 )
@@ -132,27 +133,37 @@ def gives_lent(t: Tables, run: int, stamp: int) -> bool:
 
 
 @inner
-def _is_behind(t: Tables, bucket: int, queue: int) -> bool:
-    """Whether the first job of a bucket waits behind another one of its queue."""
+def _is_before(t: Tables, bucket: int, other: int) -> bool:
+    """Whether the first job of a bucket ranks before that of another one."""
     entry = t.buckets[bucket, B_HEAD]
+    head = t.buckets[other, B_HEAD]
     key = t.entries[entry, E_KEY] + t.buckets[bucket, B_OFFSET]
+    last = t.entries[head, E_KEY] + t.buckets[other, B_OFFSET]
+    return bool(key < last or (key == last and t.entries[entry, E_JOB] < t.entries[head, E_JOB]))
+
+
+@inner
+def _find_first(t: Tables) -> None:
+    """The bucket of the first job of every strict queue, into Y_FIRST. O(buckets + queues)."""
+    for queue in range(t.queues.shape[0]):
+        t.queues[queue, Y_FIRST] = 0
     for k in range(t.meta[M_ACTIVE]):
-        other = t.active[k]
-        if t.owners[t.buckets[other, B_OWNER], O_QUEUE] == queue:
-            head = t.buckets[other, B_HEAD]
-            before = t.entries[head, E_KEY] + t.buckets[other, B_OFFSET]
-            if before < key or (before == key and t.entries[head, E_JOB] < t.entries[entry, E_JOB]):
-                return True
-    return False
+        bucket = t.active[k]
+        queue = t.owners[t.buckets[bucket, B_OWNER], O_QUEUE]
+        if t.queues[queue, Y_STRICT] != 0:
+            first = t.queues[queue, Y_FIRST] - 1
+            if first < 0 or _is_before(t, bucket, first):
+                t.queues[queue, Y_FIRST] = bucket + 1
 
 
 @kernel
 def next_lender(at: Any, now: int) -> tuple[int, int, int]:
     """The first waiting task, by rank, that waits for nothing but what its cohort has lent: (job, task, wake_ms).
 
-    job -1: there is none now; wake_ms: when there may be one without an event. O(buckets x their ledgers).
+    job -1: there is none now; wake_ms: when there may be one without an event. O(queues + buckets x their ledgers).
     """
     t = tables(at)
+    _find_first(t)
     best = -1
     rank = INF
     wake = INF
@@ -166,7 +177,7 @@ def next_lender(at: Any, now: int) -> tuple[int, int, int]:
         if when >= INF:
             continue
         queue = t.owners[t.buckets[bucket, B_OWNER], O_QUEUE]
-        if t.queues[queue, Y_SHUT] != 0 or (t.queues[queue, Y_STRICT] != 0 and _is_behind(t, bucket, queue)):
+        if t.queues[queue, Y_SHUT] != 0 or (t.queues[queue, Y_STRICT] != 0 and t.queues[queue, Y_FIRST] != bucket + 1):
             continue
         if when > now:
             wake = min(wake, when)

@@ -5,7 +5,8 @@ candidates on it would lose that make the job fit there: first those that lose l
 needless, or one alone where that is cheaper. A gang counts on each of its rows with its part, and once it is chosen,
 all its rows are cleared. The cheapest rows are taken; then, from the one that loses most, every victim without which
 enough rows still fit is let be. Nobody is taken back for a job that would start by itself within the time that they are
-given to leave. O(runs on the rows + rows log rows + victims x rows of a gang).
+given to leave. O(runs on the rows + rows log rows + victims x rows of a gang); where what was lent is taken back, with
+O(runs log runs + rows that they hold) beside it, in the last slice.
 """
 
 from __future__ import annotations
@@ -367,6 +368,7 @@ def _look(t: Tables, row: int, shape: int, qos: int, gang: int, offered: int, no
 @inner
 def _count_there(t: Tables, shape: int) -> int:
     """On how many rows a shape fits by now."""
+    t.ticks[TICK_WORK] += t.meta[M_ROWS]
     count = 0
     for row in range(t.meta[M_ROWS]):
         if t.search[row, Z_COST] >= 0 and _there(t, row, shape, t.meta[M_RESOURCES], 0):
@@ -502,6 +504,7 @@ def _offer(t: Tables, entry: int, now: int, stamp: int) -> None:
     """Offer what others borrowed of the cohorts of a waiting task; keep it off rows promised to who ranks before."""
     bucket = t.entries[entry, E_BUCKET]
     find_lent(t, bucket, stamp)
+    t.ticks[TICK_WORK] += 3 * t.meta[M_RUN_TOP]
     for run in range(t.meta[M_RUN_TOP]):
         if t.runs[run, R_NODES] > 0 and _is_going(t, run, now):
             give_back(t, run, 1)
@@ -520,9 +523,11 @@ def _offer(t: Tables, entry: int, now: int, stamp: int) -> None:
         if t.reservations[k, V_KIND] == KIND_PROMISE and ends <= t.reservations[k, V_START]:
             continue
         if t.reservations[k, V_KIND] == KIND_BLOCK:
+            t.ticks[TICK_WORK] += t.meta[M_ROWS]
             for row in range(t.meta[M_ROWS]):
                 t.search[row, Z_KEPT] = stamp
         first = t.reservations[k, V_ROW]
+        t.ticks[TICK_WORK] += 1 + t.reservations[k, V_NODES]
         for i in range(first, first + t.reservations[k, V_NODES]):
             t.search[t.reserved[i, Q_ROW], Z_KEPT] = stamp
 
@@ -566,6 +571,7 @@ def _take_lent(
     for k in range(size):
         if count > 0 or alone >= 0:
             break
+        t.ticks[TICK_WORK] += 1
         run = pool[1, k]
         if borrows(t, run, offered):
             give_back(t, run, 1)
@@ -577,6 +583,7 @@ def _take_lent(
     for k in range(size):
         if not still_lent(t, bucket, offered):
             break
+        t.ticks[TICK_WORK] += 1
         run = pool[1, k]
         if borrows(t, run, offered) and gives_lent(t, run, offered):
             give_back(t, run, 1)
@@ -600,6 +607,7 @@ def _take_lent(
 @inner
 def _let_all_be(t: Tables, shape: int, offered: int) -> None:
     """Nobody is marked any more."""
+    t.ticks[TICK_WORK] += t.meta[M_RUN_TOP]
     for run in range(t.meta[M_RUN_TOP]):
         if t.runs[run, R_NODES] > 0 and t.runs[run, R_MARK] == offered:
             t.runs[run, R_MARK] = 0
@@ -611,20 +619,25 @@ def _let_all_be(t: Tables, shape: int, offered: int) -> None:
 def _take_one_lent(
     t: Tables, entry: int, shape: int, gang: int, offered: int, now: int, victims: Table, pool: Table
 ) -> int:
-    """The one that loses least of those that make room alone, in the cohorts and on rows; how many (1 or 0)."""
+    """The one that loses least of those that make room alone, in the cohorts and on rows; how many (1 or 0).
+
+    O(runs log runs + rows + rows that the candidates hold).
+    """
     _let_all_be(t, shape, offered)
+    there = _count_there(t, shape)
     size = _list_lent(t, offered, now, pool)
     for k in range(size):
         run = pool[1, k]
+        t.ticks[TICK_WORK] += 1
         if not borrows(t, run, offered):
             continue
         give_back(t, run, 1)
-        _clear(t, run, mode_of(t, run, offered), 1, shape)
-        if not still_lent(t, t.entries[entry, E_BUCKET], offered) and _count_there(t, shape) >= gang:
-            victims[0, 0] = pool[0, k]
-            victims[1, 0] = run
-            return 1
-        _clear(t, run, mode_of(t, run, offered), -1, shape)
+        if not still_lent(t, t.entries[entry, E_BUCKET], offered):
+            if there + _clear(t, run, mode_of(t, run, offered), 1, shape) >= gang:
+                victims[0, 0] = pool[0, k]
+                victims[1, 0] = run
+                return 1
+            _clear(t, run, mode_of(t, run, offered), -1, shape)
         give_back(t, run, -1)
     return 0
 
