@@ -13,12 +13,22 @@ from hal.core.engine import State
 from hal.core.engine.config import Backfill, EngineConfig
 from hal.core.engine.digest import state_digest
 from hal.core.engine.errors import PolicyFault
-from hal.core.engine.events import ConfigChanged, Event, Health, JobsUpdated, NodesChanged, NodeSpec, update_rows
+from hal.core.engine.events import (
+    ConfigChanged,
+    Event,
+    Health,
+    JobsCancelled,
+    JobsUpdated,
+    NodesChanged,
+    NodeSpec,
+    update_rows,
+)
 from hal.core.engine.explain import explain
 from hal.core.engine.faults import is_out, without
 from hal.core.engine.invariants import check_invariants
 from hal.core.engine.policies import register
 from hal.core.engine.scheduler import Scheduler
+from hal.core.engine.state import FIRST_SLOTS
 from hal.core.engine.views import running
 from hal.core.interfaces import BucketView, ClusterView, JobView, NodeView, PolicyInfo, Request, RunView
 from hal.core.kernels.layout import RUN_ON
@@ -201,6 +211,27 @@ def test_a_failed_filter_keeps_what_it_said_and_admits_nothing_new() -> None:
     assert 6 not in places(told.state), "nobody has said that it may run on d, or on what takes the place of b"
     told.play(4, NodesChanged((NodeSpec("a", {"cpu": 6}),)))
     assert places(told.state)[6] == ["a"]
+
+
+def test_what_a_failed_filter_said_holds_when_many_other_kinds_have_come_and_gone() -> None:
+    """A job of 2 cpus has run; hundreds of other kinds were submitted and cancelled; the next one of 2 cpus starts.
+
+    When the filter is asked again, what was kept of kinds that are gone is forgotten.
+    """
+    told = Told(USED["filter"], A, B)
+    told.play(0, job(1, 2))
+    told.play(1, ended(1))
+    POLICIES["filter"].left = 0
+    for number in range(2, 6 * FIRST_SLOTS):
+        told.play(number, job(number, 5 + number))
+        told.play(number, JobsCancelled(np.array([number])))
+    assert len(told.state.shape_ids) <= 3 * FIRST_SLOTS, "what is gone was swept"
+    told.play(1_000, job(1_000, 2))
+    assert places(told.state) == {1_000: ["a"]}
+    told.play(1_001, ended(1_000))
+    POLICIES["filter"].left = 1 << 30
+    told.play(1_002, ConfigChanged(USED["filter"]))
+    assert {key[1] for key in told.state.masks} <= set(told.state.shape_ids)
 
 
 def test_a_change_of_policy_asks_it_again() -> None:

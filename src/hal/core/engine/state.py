@@ -60,6 +60,8 @@ PREEMPTING_KERNELS: Final = ("take_back", "fall", "ready", "resumable", "seek", 
 """Bound only where some QOS may take from another, or a limit has taken back what it lent."""
 NO_KEYS: Final = np.zeros(0, np.int64)
 FIRST_SLOTS: Final = 64
+MOST_MASKS_KEPT: Final = 1_024
+"""What filters that are stopped have said of kinds of jobs of which there are none now: the latest of it."""
 ARENA_STARTS: Final = 1 << 15
 ARENA_ROWS: Final = 1 << 16
 ARENA_PROMISES: Final = 1 << 12
@@ -591,7 +593,11 @@ class State:
             self.filters, self.stopped, self.masks = before
             raise
         named = {policy.info.name for policy in filters}
-        self.masks = {key: mask for key, mask in self.masks.items() if key[0] in named}
+        self.masks = {
+            key: mask
+            for key, mask in self.masks.items()
+            if key[0] in named and (key[0] in stopped or key[1] in self.shape_ids)
+        }
         self.csets, self.cset_ids, self.cset_free = self.csets[:1], {(): 0}, []
         self.meta[L.M_CSETS] = 1
         for shape, spec in shapes:
@@ -621,7 +627,13 @@ class State:
                 self.shapes[shape, L.S_EVER] = 0
                 self.shapes[shape, L.S_CSET] = 0
                 self.shapes[shape, L.S_SCORES] = -1
-        self.masks = {key: mask for key, mask in self.masks.items() if key[1] in self.shape_ids}
+        # A filter that is stopped cannot be asked again when such jobs come back.
+        gone = [key for key in self.masks if key[1] not in self.shape_ids]
+        said = [key for key in gone if key[0] in self.stopped]
+        kept = set(said[-MOST_MASKS_KEPT:])
+        for lost in gone:
+            if lost not in kept:
+                del self.masks[lost]
         needed = {int(self.shapes[shape, L.S_CSET]) for shape in self.shape_ids.values()} | {0}
         for cset_key, cset in list(self.cset_ids.items()):
             if cset not in needed:
