@@ -44,7 +44,7 @@ HELP: Mapping[str, str] = {
     "open": "Whether new jobs are accepted.",
     "on_node_lost": "What becomes of tasks whose node is not heard.",
     "on_dependency_failed": "What becomes of jobs whose dependency can no longer be met.",
-    "preempts": "QOS whose running tasks may be taken back for its jobs.",
+    "preempts": "Others of its kind (QOS, or queues) whose running tasks may be taken back for its jobs.",
     "preempt_mode": "How its own running tasks are taken back.",
     "grace": "Between the signal and the end when a task is taken back.",
     "usage_factor": "Multiplies what its jobs are charged.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from hal.cli.policy_nouns import noun
-from hal.core.model.policy import Queue
+from hal.core.model.policy import PreemptMode, Queue
 from hal.core.model.policy_change import Kind
 
 
@@ -20,6 +20,8 @@ def _row(entry: Queue) -> Mapping[str, str]:
         "accounts": ",".join(entry.accounts),
         "users": ",".join(entry.users),
         "hours": "; ".join(entry.hours),
+        "preempts": ",".join(entry.preempts),
+        "preempted by": "" if entry.preempt_mode is PreemptMode.OFF else entry.preempt_mode.value,
         "description": entry.description,
     }
 

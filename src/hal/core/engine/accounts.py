@@ -150,7 +150,7 @@ class Accounts:
         state.owner_table[row] = 0
         state.owner_table[row, L.O_REFS] = refs
         state.owner_table[row, L.O_QUEUE] = queue
-        state.owner_table[row, L.O_QOS] = state.qos_ids.get(owner.qos, 0)
+        state.owner_table[row, L.O_QOS] = state.qos_ids[state.standings.standing(owner.queue, owner.qos)]
         state.owner_table[row, L.O_LEDGER] = first
         state.owner_table[row, L.O_LEDGERS] = len(ledgers)
         qos = self.policy.qos.get(owner.qos)

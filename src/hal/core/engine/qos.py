@@ -1,11 +1,13 @@
-"""Qualities of service as the table that kernels read: who may take from whom, how, and after what grace.
+"""Queues and qualities of service as the table that kernels read: who may take from whom, how, and after what grace.
 
-Pure. Row 0 is for work without a QOS that the policy knows: it takes from nobody and nobody takes from it. Taking is
-transitive: whoever may take from B may take from all that B may take from.
+Pure. A row is a standing: a queue and a QOS that take part in preemption. Row 0 is for all other work: it takes from
+nobody and nobody takes from it. Taking is transitive among queues, and among QOS: whoever may take from B may take from
+all that B may take from.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -13,7 +15,7 @@ import numpy as np
 from hal.core.engine.config import EngineConfig
 from hal.core.engine.errors import EngineError
 from hal.core.kernels import layout as L
-from hal.core.model.policy import Policy, PreemptMode, Qos, Reclaim
+from hal.core.model.policy import Policy, PreemptMode, Qos, Queue, Reclaim, taking_part
 
 if TYPE_CHECKING:
     from hal.core.engine.state import State
@@ -30,47 +32,89 @@ LAST_GRACE_MS: Final = 10_000
 MODE_NAMES: Final = {number: mode.value for mode, number in MODES.items()}
 
 
-def closure(qos: dict[str, Qos]) -> dict[str, set[str]]:
-    """For each QOS all that it may take from, directly or through others. Names that do not exist are left out."""
+Standing = tuple[str, str]
+"""Queue and QOS, each empty where it takes no part in preemption."""
+
+
+def closure(entries: Mapping[str, Queue] | Mapping[str, Qos]) -> dict[str, set[str]]:
+    """For each entry all that it may take from, directly or through others. Names that do not exist are left out."""
     takes: dict[str, set[str]] = {}
-    for name in qos:
+    for name in entries:
         found: set[str] = set()
-        ahead = list(qos[name].preempts)
+        ahead = list(entries[name].preempts)
         while ahead:
             other = ahead.pop()
-            if other in qos and other not in found:
+            if other in entries and other not in found:
                 found.add(other)
-                ahead.extend(qos[other].preempts)
+                ahead.extend(entries[other].preempts)
         takes[name] = found
     return takes
 
 
 def check_qos(policy: Policy | None) -> None:
-    """Raise EngineError when a QOS could take from itself: two of them would take turns for ever."""
-    for name, others in closure(policy.qos if policy is not None else {}).items():
-        if name in others:
-            raise EngineError(
-                f"QOS '{name}' preempts itself, directly or through others: work of it would be taken back for work "
-                "of it for ever; take one of the names out of `preempts`"
-            )
+    """Raise EngineError when a QOS or queue could take from itself: two jobs would take turns for ever."""
+    if policy is None:
+        return
+    for kind, entries in (("QOS", closure(policy.qos)), ("queue", closure(policy.queues))):
+        for name, others in entries.items():
+            if name in others:
+                raise EngineError(
+                    f"{kind} '{name}' preempts itself, directly or through others: work of it would be taken back for "
+                    "work of it for ever; take one of the names out of `preempts`"
+                )
+
+
+class Standings:
+    """Who may take from whom, by standing.
+
+    By its queue from all that the queue may take from. By its QOS too, from work of queues that rank no higher: a
+    queue's rank is the longest chain of queues that it may take from. So whoever takes ranks above whom he takes from
+    by queue, or no lower and above him by QOS: nobody takes from himself through others.
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+        self._queues, self._qos = closure(policy.queues), closure(policy.qos)
+        self._ranks: dict[str, int] = {"": 0}
+        for name in sorted(self._queues, key=lambda name: len(self._queues[name])):
+            self._ranks[name] = 1 + max((self._ranks[other] for other in self._queues[name]), default=-1)
+        self._parts = taking_part(policy.queues), taking_part(policy.qos)
+        queues, qualities = (["", *sorted(part)] for part in self._parts)
+        self.all: list[Standing] = [(queue, quality) for queue in queues for quality in qualities]
+
+    def standing(self, queue: str, qos: str) -> Standing:
+        """That of a job."""
+        return queue if queue in self._parts[0] else "", qos if qos in self._parts[1] else ""
+
+    def takes(self, one: Standing, other: Standing) -> bool:
+        """Whether work of the first may have work of the other taken back, if that says how."""
+        by_qos = other[1] in self._qos.get(one[1], ()) and self._ranks[one[0]] >= self._ranks[other[0]]
+        return by_qos or other[0] in self._queues.get(one[0], ())
+
+    def how(self, standing: Standing) -> tuple[PreemptMode, int]:
+        """How work is taken back, by its QOS or else by its queue, and after what grace in ms."""
+        queue = self._policy.queues.get(standing[0], Queue())
+        qos = self._policy.qos.get(standing[1])
+        says = qos if qos is not None and (qos.preempt_mode is not PreemptMode.OFF or not standing[0]) else queue
+        last = LAST_GRACE_MS if says.preempt_mode is PreemptMode.CHECKPOINT else 0
+        return says.preempt_mode, int(says.grace) + last
 
 
 def set_qos(state: State, config: EngineConfig) -> None:
     """Fill the table from a configuration (part of `apply`). Raises EngineError as `check_qos`."""
     check_qos(config.policy)
-    qos = config.policy.qos if config.policy is not None else {}
-    takes = closure(qos)
-    names = sorted(qos)
-    state.qos_ids = {name: place + 1 for place, name in enumerate(names)}
-    state.qos = np.zeros((1 + len(names), L.K_TAKES + 1 + len(names)), np.int64)
-    for name, row in state.qos_ids.items():
-        state.qos[row, L.K_MODE] = MODES[qos[name].preempt_mode]
-        state.qos[row, L.K_GRACE] = int(qos[name].grace)
-        if qos[name].preempt_mode is PreemptMode.CHECKPOINT:
-            state.qos[row, L.K_GRACE] += LAST_GRACE_MS
-        for other in takes[name]:
-            if qos[other].preempt_mode is not PreemptMode.OFF:
-                state.qos[row, L.K_TAKES + state.qos_ids[other]] = 1
+    standings = Standings(config.policy or Policy())
+    state.standings = standings
+    state.qos_ids = {standing: row for row, standing in enumerate(standings.all)}
+    count = len(standings.all)
+    state.qos = np.zeros((count, L.K_TAKES + count), np.int64)
+    for standing, row in state.qos_ids.items():
+        mode, grace_ms = standings.how(standing)
+        state.qos[row, L.K_MODE] = MODES[mode]
+        state.qos[row, L.K_GRACE] = grace_ms if row else 0
+        for other, place in state.qos_ids.items():
+            if standings.takes(standing, other) and standings.how(other)[0] is not PreemptMode.OFF:
+                state.qos[row, L.K_TAKES + place] = 1
                 state.qos[row, L.K_PREEMPTS] = 1
     limits = config.policy.limits.values() if config.policy is not None else ()
     state.meta[L.M_RECLAIM] = int(any(limit.cohort and limit.reclaim is Reclaim.PREEMPT for limit in limits))

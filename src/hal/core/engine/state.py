@@ -31,7 +31,7 @@ from hal.core.engine.policies import (
     score_named,
 )
 from hal.core.engine.predictions import Predictions
-from hal.core.engine.qos import set_qos
+from hal.core.engine.qos import Standing, Standings, set_qos
 from hal.core.engine.timelines import Timelines
 from hal.core.interfaces.filter import Filter
 from hal.core.interfaces.order import Order
@@ -162,7 +162,8 @@ class State:
         self.share_use: NDArray[np.float64] = np.zeros((FIRST_SLOTS, L.F_SIZE), np.float64)
         self.charge: NDArray[np.float64] = np.zeros((2, 1), np.float64)
         self.accounts: Accounts | None = None
-        self.qos_ids: dict[str, int] = {}
+        self.standings = Standings(Policy())
+        self.qos_ids: dict[Standing, int] = {}
         self.qos: Table = np.zeros((1, L.K_TAKES + 1), np.int64)
         self.searched: Table = np.zeros((1, L.SEARCHED_SIZE), np.int64)
         # Scratch: never part of what the state means.

@@ -7,6 +7,7 @@ their job names. `check_policy` says whether the parts fit together.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Final
 
@@ -90,6 +91,12 @@ class Queue(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
     """False: nothing new is accepted; what was accepted still runs."""
     on_node_lost: OnNodeLost = OnNodeLost.WAIT
     on_dependency_failed: Failed = Failed.CANCEL
+    preempts: tuple[str, ...] = ()
+    """Queues whose running tasks may be taken back for its jobs."""
+    preempt_mode: PreemptMode = PreemptMode.OFF
+    """How its own running tasks are taken back, where their QOS does not say."""
+    grace: Duration = Duration(30_000)
+    """Time between the signal and the end when one is taken back as the queue says."""
 
 
 class Qos(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -109,6 +116,13 @@ class Qos(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_de
     max_walltime: Duration | None = None
     accounts: tuple[str, ...] = ()
     users: tuple[str, ...] = ()
+
+
+def taking_part(entries: Mapping[str, Queue] | Mapping[str, Qos]) -> set[str]:
+    """Which of these take part in preemption: who takes, is named by who takes, or says how its own is taken back."""
+    named = {other for entry in entries.values() for other in entry.preempts}
+    off = PreemptMode.OFF
+    return {name for name, entry in entries.items() if entry.preempts or name in named or entry.preempt_mode is not off}
 
 
 class Account(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):

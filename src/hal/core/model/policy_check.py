@@ -30,6 +30,7 @@ from hal.core.model.policy import (
     Reclaim,
     Repeat,
     Weights,
+    taking_part,
 )
 from hal.core.model.policy_hours import parse_hours
 from hal.core.model.policy_scope import MAX_DEPTH
@@ -38,6 +39,7 @@ from hal.core.model.units import MAX_AMOUNT, Duration, format_duration, resource
 
 MAX_QUEUES: Final = 1_000
 MAX_QOS: Final = 1_000
+MAX_STANDINGS: Final = 512
 MAX_ACCOUNTS: Final = 100_000
 MAX_USERS: Final = 100_000
 MAX_LIMITS: Final = 10_000
@@ -77,8 +79,10 @@ def check_policy(policy: Policy) -> Policy:
     _each("accounts", policy.accounts, lambda entry, at: _check_account(entry, at, policy))
     _check_tree(policy.accounts)
     _each("qos", policy.qos, lambda entry, at: _check_qos(entry, at, policy))
-    _check_preemption(policy.qos)
+    _check_preemption(policy.qos, "qos", "a QOS")
     _each("queues", policy.queues, lambda entry, at: _check_queue(entry, at, policy))
+    _check_preemption(policy.queues, "queues", "a queue")
+    _check_standings(policy)
     _each("limits", policy.limits, lambda entry, at: _check_limit(entry, at, policy))
     _check_licences(policy.licences)
     _each("bookings", policy.bookings, lambda entry, at: _check_booking(entry, at, policy))
@@ -204,7 +208,18 @@ def _check_qos(qos: Qos, at: str, policy: Policy) -> None:
     _refers_users(f"{at}.users", qos.users, policy)
 
 
-def _check_preemption(table: Mapping[str, Qos]) -> None:
+def _check_standings(policy: Policy) -> None:
+    """Who may take from whom is looked up for each queue with each QOS that take part in preemption."""
+    queues, qualities = len(taking_part(policy.queues)), len(taking_part(policy.qos))
+    if (1 + queues) * (1 + qualities) > MAX_STANDINGS:
+        raise SpecError(
+            f"queues, qos: {queues} queues and {qualities} QOS take part in preemption; together they may make "
+            f"{MAX_STANDINGS} pairs",
+            hint="let fewer of them have `preempts`, `preempt_mode`, or be named by others",
+        )
+
+
+def _check_preemption(table: Mapping[str, Qos] | Mapping[str, Queue], kind: str, a_kind: str) -> None:
     """Nobody may take back, through others, what is its own: that would never come to rest."""
     done: set[str] = set()
     for start in table:
@@ -220,7 +235,7 @@ def _check_preemption(table: Mapping[str, Qos]) -> None:
             if at in path:
                 circle = " > ".join([*path[path.index(at) :], at])
                 raise SpecError(
-                    f"qos.{at}.preempts: a QOS may not preempt itself: {circle}", hint="take one of these out"
+                    f"{kind}.{at}.preempts: {a_kind} may not preempt itself: {circle}", hint="take one of these out"
                 )
             if at not in done:
                 path.append(at)
@@ -242,6 +257,9 @@ def _check_queue(queue: Queue, at: str, policy: Policy) -> None:
         )
     if queue.max_tasks is not None:
         _number(f"{at}.max_tasks", queue.max_tasks, 1, MAX_TASKS)
+    _refers(f"{at}.preempts", "queue", queue.preempts, policy.queues)
+    if queue.grace > MAX_GRACE_MS:
+        raise SpecError(f"{at}.grace: {queue.grace} is too long", hint=f"at most {format_duration(MAX_GRACE_MS)}")
     _refers(f"{at}.qos", "qos", queue.qos, policy.qos)
     if queue.default_qos:
         _refers(f"{at}.default_qos", "qos", [queue.default_qos], policy.qos)
