@@ -196,9 +196,9 @@ def test_licences_drain_for_a_booking_of_them(ruled: Ruled) -> None:
 def test_a_node_that_nobody_knows_is_remarked_upon(ruled: Ruled) -> None:
     """It may join later, so the booking is made; the note names it and the nearest one there is."""
     made = ("booking", "add", "--duration", "1h", "--maintenance")
-    told = ruled.live.run(*made, "far", "--start", "+1h", "--nodes", "n1,n11", check=True).stderr
+    told = ruled.live.run(*made, "far", "--start", "+1h", "--nodes", "n1,n11", check=True).err
     assert "no node is called n11 now" in told
     assert "did you mean 'n1'?" in told
-    assert "no node" not in ruled.live.run("booking", "set", "far", "--nodes", "n1,n2", check=True).stderr
-    told = ruled.live.run(*made, "many", "--start", "+3h", "--count", "9", check=True).stderr
+    assert "no node" not in ruled.live.run("booking", "set", "far", "--nodes", "n1,n2", check=True).err
+    told = ruled.live.run(*made, "many", "--start", "+3h", "--count", "9", check=True).err
     assert "9 nodes are to be set aside and there are 3 now" in told
