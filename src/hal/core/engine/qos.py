@@ -65,12 +65,14 @@ def check_qos(policy: Policy | None) -> None:
 
 
 class Standings:
-    """Who may take from whom, by standing.
+    """Who may take from whom, by standing; never changed once it is made.
 
     By its queue from all that the queue may take from. By its QOS too, from work of queues that rank no higher: a
     queue's rank is the longest chain of queues that it may take from. So whoever takes ranks above whom he takes from
     by queue, or no lower and above him by QOS: nobody takes from himself through others.
     """
+
+    __slots__ = ("_parts", "_policy", "_qos", "_queues", "_ranks", "all")
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
@@ -95,7 +97,8 @@ class Standings:
         """How work is taken back, by its QOS or else by its queue, and after what grace in ms."""
         queue = self._policy.queues.get(standing[0], Queue())
         qos = self._policy.qos.get(standing[1])
-        says = qos if qos is not None and (qos.preempt_mode is not PreemptMode.OFF or not standing[0]) else queue
+        off = PreemptMode.OFF
+        says = queue if qos is None or (qos.preempt_mode is off and queue.preempt_mode is not off) else qos
         last = LAST_GRACE_MS if says.preempt_mode is PreemptMode.CHECKPOINT else 0
         return says.preempt_mode, int(says.grace) + last
 

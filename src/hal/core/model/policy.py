@@ -119,10 +119,13 @@ class Qos(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_de
 
 
 def taking_part(entries: Mapping[str, Queue] | Mapping[str, Qos]) -> set[str]:
-    """Which of these take part in preemption: who takes, is named by who takes, or says how its own is taken back."""
-    named = {other for entry in entries.values() for other in entry.preempts}
-    off = PreemptMode.OFF
-    return {name for name, entry in entries.items() if entry.preempts or name in named or entry.preempt_mode is not off}
+    """Which of these take part in preemption: who takes, is named by who takes, or says how its own is taken back (how
+    long it has to leave matters to reclaim, too)."""
+    part = {other for entry in entries.values() for other in entry.preempts} & entries.keys()
+    for name, entry in entries.items():
+        if entry.preempts or entry.preempt_mode is not PreemptMode.OFF or entry.grace != Qos().grace:
+            part.add(name)
+    return part
 
 
 class Account(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
