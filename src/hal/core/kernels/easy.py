@@ -659,7 +659,7 @@ def _overtaken(t: Tables, full: bool, dropped: int, now: int, stamp: int) -> int
             if not behind:
                 continue
             shut = False
-            last = -1
+            rival = False
             for k in range(t.meta[M_RESERVATIONS]):
                 entry = t.reservations[k, V_ENTRY]
                 if (
@@ -669,9 +669,14 @@ def _overtaken(t: Tables, full: bool, dropped: int, now: int, stamp: int) -> int
                     and compete(t, shape, t.classes[t.reservations[k, V_CLASS], C_SHAPE])
                 ):
                     shut = _is_ahead(t, entry, head)
-                    last = k
+                    rival = True
             wall = t.entries[head, E_WALL]
-            if shut or last < 0 or full_ledger(t, bucket, wall) >= 0 or waits_for_booking(t, shape, nodes, now, wall):
+            if (
+                shut
+                or not rival
+                or full_ledger(t, bucket, wall) >= 0
+                or waits_for_booking(t, shape, nodes, now, wall)
+            ):
                 continue
             for k in range(t.meta[M_RESERVATIONS]):
                 entry = t.reservations[k, V_ENTRY]

@@ -221,11 +221,11 @@ P_ON_ROW: Final = 3  # 1 + the next piece on the same row
 P_BEFORE: Final = 4  # 1 + the piece before it on the same row
 PIECE_SIZE: Final = 5
 
-# --- QOS: row 0 is for work without one ----------------------------------------------------------------------------
+# --- standings (queue and QOS, see engine.qos): row 0 is for work that takes no part in preemption ------------------
 K_MODE: Final = 0
 K_GRACE: Final = 1
 K_PREEMPTS: Final = 2  # 1 = it may take from somebody
-K_TAKES: Final = 3  # from here on, for each QOS: 1 = its running work may be taken back for this one
+K_TAKES: Final = 3  # from here on, for each standing: 1 = its running work may be taken back for this one
 MODE_OFF: Final = 0
 MODE_REQUEUE: Final = 1
 MODE_SUSPEND: Final = 2
