@@ -21,8 +21,9 @@ from hal.core.model.policy_change import TABLE, Do, Kind, Operation, known_text
 from hal.core.model.policy_check import near
 
 Row = Callable[[Any], Mapping[str, str]]
-Remark = Callable[[Screen, Mapping[str, Any]], None]
 """The cells of one entry by column, beside its name."""
+Remark = Callable[[Screen, Mapping[str, Any]], None]
+"""Says something about the fields that were given."""
 
 
 def noun(

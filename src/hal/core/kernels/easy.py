@@ -671,12 +671,7 @@ def _overtaken(t: Tables, full: bool, dropped: int, now: int, stamp: int) -> int
                     shut = _is_ahead(t, entry, head)
                     rival = True
             wall = t.entries[head, E_WALL]
-            if (
-                shut
-                or not rival
-                or full_ledger(t, bucket, wall) >= 0
-                or waits_for_booking(t, shape, nodes, now, wall)
-            ):
+            if shut or not rival or full_ledger(t, bucket, wall) >= 0 or waits_for_booking(t, shape, nodes, now, wall):
                 continue
             for k in range(t.meta[M_RESERVATIONS]):
                 entry = t.reservations[k, V_ENTRY]
