@@ -13,7 +13,7 @@ INTERFACE: Final = "preempt/1"
 
 
 class Preempt(Protocol):
-    """Called once for each search for work to take back; who may be taken from is said by QOS and queues, not by prices.
+    """Called once for each search for work to take back. Who may be taken from is said by QOS and queue.
 
     Where any limit has `reclaim = "preempt"`, all running work is shown: what borrowed may be taken back whatever its
     QOS says, `preempt_mode = "off"` is no protection from that.
