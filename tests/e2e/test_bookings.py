@@ -114,6 +114,34 @@ def test_work_in_a_booking_ends_with_it_and_begins_early_where_it_may(ruled: Rul
     done(other)
 
 
+@pytest.mark.parametrize("walltime", ["30m", "5h"])
+def test_early_work_starts_when_others_leave_its_nodes_and_other_work_waits_for_its_time(
+    ruled: Ruled, gate: Gate, walltime: str
+) -> None:
+    """All nodes are busy when both are booked, by walltimes until before or after the hour: it ends, and one starts."""
+    busy = ruled.client.submit({**WHOLE, "nodes": 3, "command": gate.command(), "walltime": walltime})
+    for _ in range(3):
+        gate.started()
+    book(ruled, nodes=["n1"], users=["ada"], early=True)
+    book(ruled, "exam", nodes=["n2"], users=["ada"])
+    inside = {**WHOLE, "user": "ada", "walltime": "20m"}
+    early, timely = ruled.jobs({**inside, "booking": "course"}, {**inside, "booking": "exam"})
+    assert early.why().reason == "resources"
+    gate.open(3)
+    done(early)
+    assert nodes_of(early) == {"n1"}
+    left_ms, began_ms = busy.refresh().end_ms, early.refresh().start_ms
+    assert left_ms is not None
+    assert began_ms is not None
+    assert left_ms <= began_ms < ruled.client.policy().policy["bookings"]["course"]["start_ms"]
+    why = timely.why()
+    assert (why.state, why.reason) == ("pending", "booking")
+    assert why.message.startswith("runs in booking 'exam', which begins in ")
+    ruled.run("booking", "set", "exam", "--start", "+0s")
+    done(timely)
+    assert nodes_of(timely) == {"n2"}
+
+
 def test_two_bookings_share_a_node_only_when_one_of_them_says_so(ruled: Ruled) -> None:
     """Also when they would meet only at a later occurrence; maintenance may always."""
     book(ruled, nodes=["n1", "n2"], repeat="daily", users=["ada"])
