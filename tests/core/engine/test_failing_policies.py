@@ -30,48 +30,20 @@ from hal.core.engine.policies import register
 from hal.core.engine.scheduler import Scheduler
 from hal.core.engine.state import FIRST_SLOTS
 from hal.core.engine.views import running
-from hal.core.interfaces import BucketView, ClusterView, JobView, NodeView, PolicyInfo, Request, RunView
+from hal.core.interfaces import NodeView, Request
 from hal.core.kernels.layout import RUN_ON
 from hal.core.model import Reason
 from hal.core.model.policy import Policy
 from tests.core.engine.clusters import Starts, ended, job, places
+from tests.core.engine.failing_policy import ENDLESS, RunsOut
 from tests.core.engine.test_preempting import job as job_of_qos
 from tests.core.engine.test_preempting import qos, taken
 
 A, B, C = NodeSpec("a", {"cpu": 4}), NodeSpec("b", {"cpu": 4}), NodeSpec("c", {"cpu": 8})
 
 
-class Fails:
-    """Answers so many times, then raises for ever."""
-
-    def __init__(self, name: str, interface: str) -> None:
-        self.info = PolicyInfo(name, interface)
-        self.left = 1 << 30
-
-    def _said(self, answer: Any) -> Any:
-        self.left -= 1
-        if self.left < 0:
-            raise RuntimeError("out of answers")
-        return answer
-
-    def key(self, jobs: JobView, view: ClusterView) -> NDArray[np.int64]:
-        return self._said(-jobs.job)
-
-    def offset(self, buckets: BucketView, view: ClusterView, now_ms: int) -> NDArray[np.int64]:
-        return self._said(np.zeros(len(buckets.class_id), np.int64))
-
-    def score(self, request: Request, view: NodeView) -> NDArray[np.float32]:
-        return self._said(np.arange(view.rows) / max(view.rows, 1))
-
-    def mask(self, request: Request, view: NodeView) -> NDArray[np.bool_]:
-        return self._said(view.capacity[0] <= 4)
-
-    def price(self, runs: RunView, now_ms: int) -> NDArray[np.float64]:
-        return self._said(np.where(runs.job == 1, 0.0, 1.0))
-
-
 KINDS = {"order": "order/2", "score": "score/1", "filter": "filter/1", "preempt": "preempt/1"}
-POLICIES = {setting: Fails(f"test-fails-{setting}", interface) for setting, interface in KINDS.items()}
+POLICIES = {setting: RunsOut(f"test-fails-{setting}", interface, most_cpu=4) for setting, interface in KINDS.items()}
 for _policy in POLICIES.values():
     register(_policy)
 USED = {
@@ -86,7 +58,7 @@ USED = {
 def _answer_again() -> Iterator[None]:
     yield
     for policy in POLICIES.values():
-        policy.left = 1 << 30
+        policy.left = ENDLESS
 
 
 class Told:
@@ -163,7 +135,7 @@ def test_what_follows_a_failure_is_what_follows_the_event_that_it_becomes(settin
 
     assert told.faults == []  # nothing is asked before work comes
     story(recorded, told.state)
-    POLICIES[setting].left = 1 << 30
+    POLICIES[setting].left = ENDLESS
     again = Told(USED[setting], A, B)
     for what, value in fed:
         if what == "feed":
@@ -228,7 +200,7 @@ def test_what_a_failed_filter_said_holds_when_many_other_kinds_have_come_and_gon
     told.play(1_000, job(1_000, 2))
     assert places(told.state) == {1_000: ["a"]}
     told.play(1_001, ended(1_000))
-    POLICIES["filter"].left = 1 << 30
+    POLICIES["filter"].left = ENDLESS
     told.play(1_002, ConfigChanged(USED["filter"]))
     assert {key[1] for key in told.state.masks} <= set(told.state.shape_ids)
 
@@ -241,7 +213,7 @@ def test_a_change_of_policy_asks_it_again() -> None:
     assert places(told.state) == {}
     told.play(1, ConfigChanged(USED["filter"]))
     assert len(told.faults) == 2
-    POLICIES["filter"].left = 1 << 30
+    POLICIES["filter"].left = ENDLESS
     told.play(2, ConfigChanged(USED["filter"]))
     assert places(told.state) == {1: ["a"]}
     assert len(told.faults) == 2
@@ -280,11 +252,11 @@ def test_hals_own_price_holds_where_a_price_fails() -> None:
 def test_a_policy_that_ends_the_program_does_not() -> None:
     """sys.exit() in a plugin is a wrong answer like any other."""
 
-    class Leaves(Fails):
+    class Leaves(RunsOut):
         def score(self, request: Request, view: NodeView) -> NDArray[np.float32]:
             raise SystemExit(3)
 
-    register(Leaves("test-leaves", "score/1"))
+    register(Leaves("test-leaves", "score/1", most_cpu=4))
     told = Told(EngineConfig(placement="test-leaves"), A)
     told.play(0, job(1, 1))
     assert places(told.state) == {1: ["a"]}

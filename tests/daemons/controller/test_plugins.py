@@ -5,12 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 from msgspec.structs import replace
-from numpy.typing import NDArray
 
 from hal.core.engine.applying import apply
 from hal.core.engine.classes import ClassSpec
@@ -20,10 +17,11 @@ from hal.core.engine.errors import EngineError
 from hal.core.engine.events import JobsSubmitted, NodesChanged, NodeSpec, submit_rows
 from hal.core.engine.policies import register
 from hal.core.engine.state import State
-from hal.core.interfaces import BucketView, ClusterView, JobView, NodeView, PolicyInfo, Request, RunView
+from hal.core.interfaces import PolicyInfo
 from hal.core.model import JobSpec, SpecError
 from hal.daemons.controller.config import read_config
 from hal.daemons.controller.plugins import load_policies
+from tests.core.engine.failing_policy import ENDLESS, RunsOut
 from tests.daemons.controller.running import Running, on_controller
 
 ANOTHER_QUEUE = {"op": "put", "kind": "queue", "name": "later", "entry": {}}
@@ -164,36 +162,6 @@ def test_a_rule_for_submissions_that_is_not_there_stops_the_start(hal_home: Path
         on_controller(hal_home, body, read_config('[engine]\nadmit = ["acme-rules"]'))
 
 
-class Forgetful:
-    """Every policy that decides; answers so many questions, then raises."""
-
-    left = 0
-
-    def __init__(self, name: str, interface: str) -> None:
-        self.info = PolicyInfo(name=name, interface=interface)
-
-    def _said(self, answer: NDArray[Any]) -> NDArray[Any]:
-        Forgetful.left -= 1
-        if Forgetful.left < 0:
-            raise RuntimeError("forgot")
-        return answer
-
-    def key(self, jobs: JobView, view: ClusterView) -> NDArray[np.int64]:
-        return self._said(-jobs.job)
-
-    def offset(self, buckets: BucketView, view: ClusterView, now_ms: int) -> NDArray[np.int64]:
-        return self._said(np.zeros(len(buckets.class_id), np.int64))
-
-    def score(self, request: Request, view: NodeView) -> NDArray[np.float32]:
-        return self._said(np.ones(view.rows, np.float32))
-
-    def mask(self, request: Request, view: NodeView) -> NDArray[np.bool_]:
-        return self._said(np.ones(view.rows, np.bool_))
-
-    def price(self, runs: RunView, now_ms: int) -> NDArray[np.float64]:
-        return self._said(np.zeros(len(runs.job)))
-
-
 @pytest.mark.parametrize(
     ("interface", "setting", "instead"),
     [
@@ -208,8 +176,8 @@ def test_a_policy_that_fails_while_hal_runs_ends_nothing(
 ) -> None:
     """Told once in the log, with the line that raised, and by `hal status`; jobs come, run and end as before; a change
     of policy asks it again."""
-    register(Forgetful("forgetful", interface))  # type: ignore[arg-type]
-    Forgetful.left = 1 << 30
+    forgetful = RunsOut("forgetful", interface, most_cpu=2_000)
+    register(forgetful)
     text = f"[engine]\n{setting}\n"
     text += '[qos.low]\npreempt_mode = "requeue"\n[qos.urgent]\npriority = 10\npreempts = ["low"]\n'
 
@@ -219,7 +187,7 @@ def test_a_policy_that_fails_while_hal_runs_ends_nothing(
         (first,) = await hal.submit(quick)
         assert (await hal.ended(first))["state"] == "succeeded"
         assert hal.api.health().warnings == []
-        Forgetful.left = 0
+        forgetful.left = 0
         await hal.submit({**low, "qos": "low"})
         await agent.until(lambda agent: len(agent.started) == 2)
         (urgent,) = await hal.submit({**quick, "qos": "urgent"})
@@ -228,11 +196,11 @@ def test_a_policy_that_fails_while_hal_runs_ends_nothing(
         await hal.until(lambda: hal.api.health().warnings != [])
         (warning,) = hal.api.health().warnings
         assert "'forgetful': " in warning
-        assert "raised RuntimeError: forgot (at " in warning
+        assert "raised RuntimeError: out of answers (at " in warning
         assert warning.endswith(f": {instead} until the policy is changed or HAL is started again (failed once)")
         log = hal.runtime.paths.log_file("controller").read_text()
         assert log.count("a policy failed and is not asked any more") == 1
-        Forgetful.left = 1 << 30
+        forgetful.left = ENDLESS
         changed = await hal.http.patch("/v1/policy", json={"operations": [ANOTHER_QUEUE]})
         assert changed.status_code == 200, changed.text
         await hal.until(lambda: hal.api.health().warnings == [])
