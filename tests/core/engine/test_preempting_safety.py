@@ -8,10 +8,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from hal.core.engine import State
-from hal.core.engine.classes import ClassSpec, OwnerSpec
+from hal.core.engine.classes import OwnerSpec
 from hal.core.engine.config import Backfill, EngineConfig
-from hal.core.engine.events import END, INF, AttemptsEnded, JobsSubmitted, NodeSpec, submit_rows
-from hal.core.engine.invariants import check_invariants
+from hal.core.engine.events import NodeSpec
 from hal.core.engine.policies import LEAST_LOST, register
 from hal.core.engine.qos import LAST_GRACE_MS
 from hal.core.engine.scheduler import Scheduler
@@ -19,11 +18,10 @@ from hal.core.engine.views import rows_of_run, running
 from hal.core.interfaces import PolicyInfo, RunView
 from hal.core.model import Duration
 from hal.core.model.policy import Policy, PreemptMode, Qos
-from tests.core.engine.clusters import Starts, engine, places
+from tests.core.engine.busy_cluster import ASKER, MIN_RUN_MS, Before, ask, clear, crowd, play, runs_of, work
+from tests.core.engine.clusters import engine, places
 from tests.core.engine.reference_victims import Amounts, Running, Scene
 
-MIN_RUN_MS = 50
-Work = list[tuple[str, int, int, int, int, int | None, int]]
 QOS = {
     "urgent": Qos(name="urgent", preempts=("low", "spot", "idle")),
     "low": Qos(name="low", preempt_mode=PreemptMode.REQUEUE, grace=Duration(10)),
@@ -32,18 +30,9 @@ QOS = {
     "plain": Qos(name="plain"),
 }
 NODES = st.lists(st.fixed_dictionaries({"cpu": st.integers(1, 6), "memory": st.integers(0, 6)}), min_size=1, max_size=4)
-WORK = st.lists(
-    st.tuples(
-        st.sampled_from(["low", "low", "spot", "idle", "plain"]),
-        st.integers(1, 4),  # cpu
-        st.integers(0, 3),  # memory
-        st.sampled_from([1, 1, 1, 2]),  # gang
-        st.integers(0, 30),  # ms after the one before
-        st.sampled_from([None, None, 40, 90, 400]),  # limit
-        st.sampled_from([1, 1, 1, 2, 3]),  # attempt
-    ),
-    min_size=1,
-    max_size=7,
+WORK = work(
+    st.builds(OwnerSpec, qos=st.sampled_from(["low", "low", "spot", "idle", "plain"])),
+    st.fixed_dictionaries({"cpu": st.integers(1, 4), "memory": st.integers(0, 3)}),
 )
 
 
@@ -61,77 +50,55 @@ LISTED = Listed()
 register(LISTED)
 
 
-def prepare(
-    nodes: list[Amounts], work: Work, backfill: Backfill, preempt: str = LEAST_LOST
-) -> tuple[State, Starts, Scheduler, int]:
-    config = EngineConfig(
-        policy=Policy(qos=QOS), min_run_ms=MIN_RUN_MS, backfill=backfill, preempt_every_ms=1, preempt=preempt
-    )
-    state, sink, scheduler = engine(config, *(NodeSpec(f"n{number}", amounts) for number, amounts in enumerate(nodes)))
-    now = 0
-    for number, (quality, cpu, memory, gang, later, limit, attempt) in enumerate(work):
-        now += later
-        rows = submit_rows(1)
-        rows["job"], rows["submit_ms"], rows["attempt"] = number + 1, now, attempt
-        rows["walltime_ms"] = INF if limit is None else limit
-        kind = ClassSpec({"cpu": cpu, "memory": memory}, gang)
-        scheduler.feed(JobsSubmitted(rows, (kind,), (OwnerSpec(qos=quality),)))
-        scheduler.run(now)
-    return state, sink, scheduler, now
-
-
-def scene_of(state: State, work: Work, nodes: list[Amounts], now: int, request: Amounts, gang: int) -> Scene:
-    runs = []
-    for run in running(state):
-        quality, cpu, memory, *_ = work[int(run["job"]) - 1]
-        qos = QOS[quality]
-        grace = int(qos.grace) + (LAST_GRACE_MS if qos.preempt_mode is PreemptMode.CHECKPOINT else 0)
-        held = tuple(state.row_name(row) for row in rows_of_run(state, int(run["run"])))
-        asked = tuple((name, amount) for name, amount in (("cpu", cpu), ("memory", memory)) if amount)
-        runs.append(
-            Running(
-                int(run["job"]), quality, qos.preempt_mode.value, grace, asked, held, int(run["start_ms"]),
-                int(run["end_ms"]), int(run["attempt"]),
-            )
-        )  # fmt: skip
-    capacity = {f"n{number}": dict(amounts) for number, amounts in enumerate(nodes)}
-    return Scene(
-        now, capacity, runs, {k: v for k, v in request.items() if v}, gang, {"low", "spot", "idle"}, MIN_RUN_MS
-    )
+def leave(quality: str) -> tuple[str, int]:
+    """How work of a QOS is made to leave, and the milliseconds it gets."""
+    qos = QOS[quality]
+    last_ms = LAST_GRACE_MS if qos.preempt_mode is PreemptMode.CHECKPOINT else 0
+    return qos.preempt_mode.value, int(qos.grace) + last_ms
 
 
 @settings(max_examples=200, deadline=None)
 @given(
-    nodes=NODES, work=WORK, cpu=st.integers(1, 5), memory=st.integers(0, 4), gang=st.integers(1, 3),
+    nodes=NODES, before=WORK, cpu=st.integers(1, 5), memory=st.integers(0, 4), gang=st.integers(1, 3),
     pause=st.integers(0, 120), backfill=st.sampled_from([Backfill.EASY, Backfill.CONSERVATIVE, Backfill.NONE]),
     prices=st.none() | st.lists(st.sampled_from([0.0, 1.0, 2.5, 3.0, 7.0, np.inf]), min_size=7, max_size=7),
 )  # fmt: skip
 def test_safety_victims_are_lawful_needed_and_found_where_there_are_any(
-    nodes: list[Amounts], work: Work, cpu: int, memory: int, gang: int, pause: int, backfill: Backfill,
+    nodes: list[Amounts], before: list[Before], cpu: int, memory: int, gang: int, pause: int, backfill: Backfill,
     prices: list[float] | None,
 ) -> None:  # fmt: skip
     """Against every set of victims that there is, by HAL's own prices and a plugin's. What is freed then goes to whom
     it was freed for."""
     LISTED.prices = tuple(prices or ())
-    state, sink, scheduler, now = prepare(nodes, work, backfill, LEAST_LOST if prices is None else "test-listed")
-    now += pause
-    scheduler.run(now)
+    config = EngineConfig(
+        policy=Policy(qos=QOS),
+        min_run_ms=MIN_RUN_MS,
+        backfill=backfill,
+        preempt_every_ms=1,
+        preempt=LEAST_LOST if prices is None else "test-listed",
+    )
+    state, sink, scheduler = engine(config, *(NodeSpec(f"n{number}", amounts) for number, amounts in enumerate(nodes)))
+    now = play(scheduler, before, pause)
     request = {"cpu": cpu, "memory": memory}
-    scene = scene_of(state, work, nodes, now, request, gang)
+    scene = Scene(
+        now,
+        {f"n{number}": dict(amounts) for number, amounts in enumerate(nodes)},
+        runs_of(state, before, leave),
+        {name: amount for name, amount in request.items() if amount},
+        gang,
+        {"low", "spot", "idle"},
+        MIN_RUN_MS,
+    )
     scene.prices = None if prices is None else {number + 1: price for number, price in enumerate(prices)}
     sink.plans.clear()
-    rows = submit_rows(1)
-    rows["job"], rows["submit_ms"], rows["priority"], rows["walltime_ms"] = 100, now, 100, 50
-    scheduler.feed(JobsSubmitted(rows, (ClassSpec(request, gang),), (OwnerSpec(qos="urgent"),)))
-    scheduler.run(now)
-    check_invariants(state)
+    ask(scheduler, request, gang, OwnerSpec(qos="urgent"), now)
     moves = [move for plan in sink.plans for move in plan.preemptions]
     by_job = {run.job: run for run in scene.running}
     victims = [by_job[int(move["job"])] for move in moves]
     started = {int(start["job"]) for plan in sink.plans for start in plan.starts}
     if not victims:
         possible = scene.sets() and not scene.enough(())
-        if 100 not in started and possible:
+        if ASKER not in started and possible:
             # Only where it would start by itself as soon.
             soonest = min(
                 max(now, *(now + r.grace_ms if r.mode != "suspend" else now for r in s)) for s in scene.sets()
@@ -158,27 +125,9 @@ def test_safety_victims_are_lawful_needed_and_found_where_there_are_any(
 
 def honour(state: State, scheduler: Scheduler, victims: list[Running]) -> None:
     """The victims leave one after the other while others ask for everything: the claim's owner gets its nodes."""
-    claim = [run for run in running(state) if run["job"] == 100]
-    assert len(claim) == 1
-    due = int(claim[0]["due_ms"])
-    promised = sorted(state.row_name(row) for row in rows_of_run(state, int(claim[0]["run"])))
-    rows = submit_rows(1)
-    rows["job"], rows["tasks"], rows["priority"], rows["walltime_ms"] = 200, 20, 1000, 1
-    scheduler.feed(JobsSubmitted(rows, (ClassSpec({"cpu": 1}),), (OwnerSpec(qos="plain"),)))
-    scheduler.run(due - 1 if due > scheduler.state.clock_ms else due)
-    for run in victims:
-        if run.mode != "suspend":
-            block = np.zeros(1, END)
-            block["job"], block["attempt"], block["requeue"] = run.job, run.attempt, 1
-            scheduler.feed(AttemptsEnded(block))
-            scheduler.run(due)
-            check_invariants(state)
-    for job in [int(run["job"]) for run in running(state) if int(run["end_ms"]) <= due and run["job"] != 100]:
-        for run in [r for r in running(state) if r["job"] == job]:
-            block = np.zeros(1, END)
-            block["job"], block["task"], block["attempt"] = job, run["task"], run["attempt"]
-            scheduler.feed(AttemptsEnded(block))
-    scheduler.run(due)
-    check_invariants(state)
-    assert sorted(places(state)[100]) == promised
-    assert [int(run["state"]) for run in running(state) if run["job"] == 100] == [0], "it has its rows and does not run"
+    (claim,) = [run for run in running(state) if run["job"] == ASKER]
+    promised = sorted(state.row_name(row) for row in rows_of_run(state, int(claim["run"])))
+    crowd(scheduler, OwnerSpec(qos="plain"))
+    ended = [run for run in victims if run.mode != "suspend"]
+    clear(scheduler, ended, int(claim["due_ms"]), held=False, then=lambda: None)
+    assert sorted(places(state)[ASKER]) == promised
