@@ -118,8 +118,9 @@ def test_who_lent_takes_back_from_running_processes(ruled: Ruled, gate: Gate, tm
         assert blue_gate.started() == f"{blue.id}.0.1.0"
         until(lambda: [job.refresh().state for job in red].count("pending") == 2, "red's jobs do not wait again")
         waiting = [job for job in red if job.refresh().state == "pending"]
-        assert [attempt.state for attempt in waiting[0].task(0).attempts] == ["preempted"]
         told = f"preempted by job {blue.id}: blue gets back what it had lent"
+        (attempt,) = waiting[0].task(0).attempts
+        assert (attempt.state, attempt.message) == ("preempted", told)
         assert all(told in ruled.run("show", job.id, "--json") for job in waiting)
         limits = json.loads(ruled.run("shares", "--limits", "--json"))
         assert {row["limit"] or row["cohort"]: row["used"] for row in limits} == {

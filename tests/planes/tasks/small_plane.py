@@ -52,11 +52,18 @@ class SmallPlane:
         return self.commit()
 
     def end(
-        self, job: int, task: int = 0, *, code: int = 0, cause: ExitCause = ExitCause.EXITED, rank: int = 0
+        self,
+        job: int,
+        task: int = 0,
+        *,
+        code: int = 0,
+        cause: ExitCause = ExitCause.EXITED,
+        rank: int = 0,
+        message: str = "",
     ) -> Change:
         attempt = self.live(job).active[task]
         step = StepId(job, task, attempt.attempt, rank)
-        report = StepExit(step, cause, code, 0, self.now_ms, self.now_ms, Usage(1, 1, 10 * (rank + 1), 0, 0), "")
+        report = StepExit(step, cause, code, 0, self.now_ms, self.now_ms, Usage(1, 1, 10 * (rank + 1), 0, 0), message)
         self.plane.exited(attempt.nodes[rank], [report], self.now_ms)
         return self.commit()
 

@@ -15,7 +15,7 @@ from hal.planes.tasks import Arrival, TaskPlane
 from hal.planes.tasks.draft import Eviction
 from hal.planes.tasks.rows import attempt_row, job_row
 from hal.planes.tasks.taking_back import Moves
-from hal.store.operations import AppendEvents, Span
+from hal.store.operations import AppendEvents, EndAttempts, Span
 from hal.store.views import Loaded
 from hal.wire.frames import ExitCause, HeldStep, StepStarted
 from tests.planes.tasks.small_plane import SmallPlane
@@ -79,6 +79,26 @@ def test_work_that_had_borrowed_is_told_who_gets_it_back() -> None:
     plane.end(job, code=143, cause=ExitCause.PREEMPTED)
     (span,) = plane.live(job).spans
     assert span.reason == f"preempted by job {lender}: {user} gets back what it had lent"
+
+
+@pytest.mark.parametrize(
+    ("message", "more"),
+    [
+        ("", ""),
+        ("preempted", ""),
+        ("preempted before its process was started", " before its process was started"),
+        ("preempted; its output was cut", "; its output was cut"),
+        ("could not read its exit code", "; could not read its exit code"),
+    ],
+)
+def test_an_attempt_that_was_taken_back_ends_with_for_whom(message: str, more: str) -> None:
+    """Its keeper knows only that it was; what else it says is kept."""
+    plane, job, urgent = two()
+    plane.plane.taken_back(moves(job, for_job=urgent), plane.now_ms)
+    plane.commit()
+    change = plane.end(job, code=143, cause=ExitCause.PREEMPTED, message=message)
+    (ends,) = [operation for operation in change.operations if isinstance(operation, EndAttempts)]
+    assert [end.message for end in ends.rows] == [f"preempted by job {urgent} (QOS urgent){more}"]
 
 
 def test_cancelled_work_ends_and_says_for_whom() -> None:

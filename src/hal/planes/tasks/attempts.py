@@ -103,6 +103,15 @@ def taken_for(attempt: Attempt) -> str:
     return f"preempted by job {taking.for_job}{quality}"
 
 
+def _told_for_whom(attempt: Attempt, message: str) -> str:
+    """What its keeper says of an attempt that was taken back, which knows no more than that it was, with for whom."""
+    if not message or message.startswith(KEEPERS_WORD):
+        return taken_for(attempt) + message.removeprefix(KEEPERS_WORD)
+    return f"{taken_for(attempt)}; {message}"
+
+
+KEEPERS_WORD = "preempted"
+"""How a keeper's report of an attempt that was taken back begins."""
 CHECKPOINT_SIGNAL = "USR2"
 """Asks a program to save its work, where its job names no signal of its own."""
 STOP_REASONS = {
@@ -285,7 +294,7 @@ def _attempt_ended(
     ran = attempt.started_ms is not None or end.cause == SPAWN_FAILED_CAUSE
     exit_code = end.exit_code if ran and end.cause != LOST_CAUSE else None
     taken = attempt.stopping in TAKEN_BACK and state in (AttemptState.PREEMPTED, AttemptState.CANCELLED)
-    message = end.message or (taken_for(attempt) if taken else "")
+    message = _told_for_whom(attempt, end.message) if taken else end.message
     table.draft.ended_attempts[(job.id, attempt.task, attempt.attempt)] = AttemptEnd(
         job=job.id,
         task=attempt.task,
