@@ -9,6 +9,7 @@ import click
 import pytest
 from msgspec import Struct
 
+from hal.cli.main import main
 from hal.cli.policy_fields import HELP, entry_of, option_name, options
 from hal.core.model.policy import Account, Booking, Limit, Qos, Queue
 from hal.core.model.policy_text import entry_from_plain
@@ -33,6 +34,33 @@ def test_every_field_has_an_option_with_help(kind: type[Struct]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("kind", "field", "told"),
+    [
+        (Queue, "hours", "When its jobs may start"),
+        (Limit, "hours", "Resource-hours"),
+        (Queue, "nodes", "labels"),
+        (Booking, "nodes", "by name"),
+        (Limit, "qos", "Whose jobs it counts"),
+        (Qos, "preempts", "QOS whose running tasks"),
+    ],
+)
+def test_a_field_is_told_as_what_it_is_there(kind: type[Struct], field: str, told: str) -> None:
+    """Fields of one name mean different things in different entries."""
+    (option,) = [one for one in options(kind) if one.name == field]
+    assert told in str(option.help)
+
+
+def test_help_lists_what_may_be_chosen(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each value of an option that takes one of a few, and the examples of that command; `a` and `an` as they belong."""
+    assert main(["queue", "set", "--help"]) == 0
+    told = capsys.readouterr().out
+    assert "--order [priority|fifo|round-robin|deadline|none]" in told
+    assert "hal queue set short --accounts physics,biology --dry-run" in told
+    assert main(["account", "add", "--help"]) == 0
+    assert "Add an account." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
     ("kind", "words", "entry"),
     [
         (Queue, ["--max-walltime", "90m", "--accounts", "a,b", "--accounts", "c"], {"accounts": ["a", "b", "c"]}),
@@ -40,6 +68,7 @@ def test_every_field_has_an_option_with_help(kind: type[Struct]) -> None:
         (Queue, ["--no-open", "--order", "fifo", "--nodes", "gpu=a|b,!spot"], {"open": False, "order": "fifo"}),
         (Queue, ["--weights", "age=2,size=-1"], {"weights": {"age": 2.0, "size": -1.0}}),
         (Queue, ["--max-tasks", "none", "--accounts", "none"], {"max_tasks": None, "accounts": []}),
+        (Queue, ["--order", "none", "--preempt-mode", "none"], {"order": None, "preempt_mode": None}),
         (Account, ["--users", "ann=2", "--users", "bob", "--closed"], {"users": {"ann": 2.0, "bob": 1.0}}),
         (Qos, ["--preempts", "low", "--usage-factor", "0.5"], {"preempts": ["low"], "usage_factor": 0.5}),
         (Limit, ["--resources", "cpu=4,memory=1GiB"], {"resources": {"cpu": "4", "memory": "1GiB"}}),

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from hal.client.specs import instant_ms
 from hal.core.model import Constraint, Duration, Resources
-from hal.core.model.policy import Weights
+from hal.core.model.policy import Account, Booking, Limit, Qos, Weights
 from hal.core.model.units import parse_duration
 
 NONE = "none"
@@ -30,21 +30,21 @@ HELP: Mapping[str, str] = {
     "description": "For people.",
     "priority": "Rank: its jobs go before those of a lower one.",
     "order": "How its jobs stand to each other.",
-    "strict": "Nothing overtakes its first job that waits for resources.",
+    "strict": "Nothing of it overtakes its first job, whatever keeps that one waiting.",
     "weights": "Weights of priority in this queue instead of the site's.",
     "default_walltime": "Of jobs that name none.",
     "max_walltime": "Longest walltime.",
     "max_tasks": "Longest array.",
     "default_qos": "QOS of jobs that name none.",
-    "qos": "The only QOS that may be used; of a limit: whose jobs it counts, * for each.",
+    "qos": "The only QOS that may be used.",
     "accounts": "The only accounts, with all below them.",
-    "users": "The only users; of an account: users with a share of their own.",
-    "nodes": "Nodes by label (queue) or by name (booking).",
+    "users": "The only users.",
+    "nodes": "Its node pool: what the labels of its nodes must say.",
     "hours": "When its jobs may start, UTC: 'mon-fri 18:00-08:00'.",
     "open": "Whether new jobs are accepted.",
     "on_node_lost": "What becomes of tasks whose node is not heard.",
     "on_dependency_failed": "What becomes of jobs whose dependency can no longer be met.",
-    "preempts": "Others of its kind (QOS, or queues) whose running tasks may be taken back for its jobs.",
+    "preempts": "Queues whose running tasks may be taken back for its jobs.",
     "preempt_mode": "How its own running tasks are taken back.",
     "grace": "Between the signal and the end when a task is taken back.",
     "usage_factor": "Multiplies what its jobs are charged.",
@@ -57,8 +57,7 @@ HELP: Mapping[str, str] = {
     "running": "Tasks that run at once.",
     "pending": "Tasks that wait.",
     "resources": "In use at once.",
-    "hours of use": "Resource-hours in each period.",
-    "period": "Of the resource-hours.",
+    "period": f"Of the resource-hours; {Limit().period} unless given.",
     "max_job": "Most that one task may ask for, over all its nodes.",
     "max_nodes": "Most nodes of one task.",
     "cohort": "Limits of one cohort lend each other what they do not use.",
@@ -75,6 +74,14 @@ HELP: Mapping[str, str] = {
     "early": "Its users' jobs may use its nodes before it begins, where they are free.",
     "overlap": "It may share nodes with other bookings.",
 }
+
+HELP_OF: Mapping[type[Struct], Mapping[str, str]] = {
+    Qos: {"preempts": "QOS whose running tasks may be taken back for its jobs."},
+    Account: {"users": "Users with a share of their own."},
+    Limit: {"qos": "Whose jobs it counts: a QOS, * for each.", "hours": "Resource-hours in each period."},
+    Booking: {"nodes": "These nodes, by name."},
+}
+"""Where a field of the same name means something else."""
 
 
 class _Form:
@@ -131,14 +138,14 @@ def _fields(kind: type[Struct]) -> Iterator[tuple[str, Any]]:
 
 def _option(kind: type[Struct], name: str, hint: Any) -> click.Option:
     word = option_name(name)
-    told = HELP["hours of use" if name == "hours" and hint is not tuple[str, ...] else name]
+    told = HELP_OF.get(kind, {}).get(name) or HELP[name]
     if hint is bool:
         return click.Option([f"--{word}/--no-{word}", name], default=None, help=told)
     form = _form(name, hint)
     more = "; repeatable" if form.many else ""
     return click.Option(
         [f"--{word}", name],
-        metavar=form.metavar,
+        metavar=form.metavar or None,
         multiple=form.many,
         type=_choice(hint) or click.STRING,
         help=told.removesuffix(".") + more + ".",
@@ -147,7 +154,7 @@ def _option(kind: type[Struct], name: str, hint: Any) -> click.Option:
 
 def _choice(hint: Any) -> click.Choice[str] | None:
     if isinstance(hint, type) and issubclass(hint, StrEnum):
-        return click.Choice([one.value for one in hint])
+        return click.Choice([*(one.value for one in hint), NONE])
     return None
 
 

@@ -22,6 +22,14 @@ from hal.core.model.policy_check import near
 
 Row = Callable[[Any], Mapping[str, str]]
 """The cells of one entry by column, beside its name."""
+ONE: Mapping[Kind, str] = {
+    Kind.QUEUE: "a queue",
+    Kind.ACCOUNT: "an account",
+    Kind.QOS: "a QOS",
+    Kind.LIMIT: "a limit",
+    Kind.BOOKING: "a booking",
+}
+"""Each with its article, for sentences."""
 Remark = Callable[[Screen, Mapping[str, Any]], None]
 """Says something about the fields that were given."""
 
@@ -39,7 +47,8 @@ def noun(
         remark: says what people may not have meant by the fields that they gave, after the change.
     """
     group = click.Group(kind.value, context_settings=CONTEXT, short_help=text, help=text, epilog=_epilog(examples))
-    for made in (_list(kind, row), _show(kind), _add(kind, entry, remark), _set(kind, entry, remark), _rm(kind)):
+    changes = (_add(kind, entry, examples, remark), _set(kind, entry, examples, remark))
+    for made in (_list(kind, row), _show(kind), *changes, _rm(kind)):
         group.add_command(made)
     return group
 
@@ -53,7 +62,7 @@ def _list(kind: Kind, row: Row) -> click.Command:
 
         def render() -> None:
             if not rows:
-                screen.note(f"no {kind} is declared")
+                screen.note(f"no {_word(kind)} is declared")
                 return
             # A column that is empty throughout says nothing.
             columns = [name for name in rows[0] if name == "NAME" or any(one[name] for one in rows)]
@@ -61,7 +70,7 @@ def _list(kind: Kind, row: Row) -> click.Command:
 
         screen.show([{"name": name, **to_plain(entry)} for name, entry in sorted(entries.items())], render)
 
-    command.help = f"List every {kind} of the policy that holds."
+    command.help = f"List every {_word(kind)} of the policy that holds."
     return command
 
 
@@ -76,19 +85,20 @@ def _show(kind: Kind) -> click.Command:
         plain = {"name": name, **to_plain(entries[name])}
         screen.show(plain, lambda: screen.fields({field: written(field, value) for field, value in plain.items()}))
 
-    command.help = f"Show one {kind}: what differs from the defaults."
+    command.help = f"Show one {_word(kind)}: what differs from the defaults."
     return command
 
 
-def _add(kind: Kind, entry: type[Struct], remark: Remark | None) -> click.Command:
+def _add(kind: Kind, entry: type[Struct], examples: str, remark: Remark | None) -> click.Command:
     def callback(screen: Screen, /, name: str, **given: Any) -> None:
         fields = entry_of(entry, given)
         _change(screen, Operation(op=Do.ADD, kind=kind, name=name, entry=fields), given, remark)
 
-    return _changing("add", kind, callback, options(entry), f"Add a {kind}. What is not given has its default.")
+    text = f"Add {ONE[kind]}. What is not given has its default."
+    return _changing("add", kind, callback, options(entry), text, examples)
 
 
-def _set(kind: Kind, entry: type[Struct], remark: Remark | None) -> click.Command:
+def _set(kind: Kind, entry: type[Struct], examples: str, remark: Remark | None) -> click.Command:
     def callback(screen: Screen, /, name: str, **given: Any) -> None:
         fields = entry_of(entry, given)
         if not fields:
@@ -96,13 +106,13 @@ def _set(kind: Kind, entry: type[Struct], remark: Remark | None) -> click.Comman
             raise click.UsageError(f"nothing to set; name a field, like --{first}")
         _change(screen, Operation(op=Do.SET, kind=kind, name=name, entry=fields), given, remark)
 
-    text = f"Change fields of a {kind}; 'none' gives one its default back, or empties a list."
-    return _changing("set", kind, callback, options(entry), text)
+    text = f"Change fields of {ONE[kind]}; 'none' gives one its default back, or empties a list."
+    return _changing("set", kind, callback, options(entry), text, examples)
 
 
 def _rm(kind: Kind) -> click.Command:
     def callback(screen: Screen, /, names: Sequence[str], **given: Any) -> None:
-        operations = [Operation(op=Do.DELETE, kind=kind, name=name) for name in names]
+        operations = [Operation(op=Do.DELETE, kind=kind, name=name) for name in dict.fromkeys(names)]
         _send(screen, operations, given)
 
     return HalCommand(
@@ -111,19 +121,21 @@ def _rm(kind: Kind) -> click.Command:
         output=True,
         examples=f"hal {kind} rm NAME",
         short_help="Remove some.",
-        help=f"Remove each {kind} named. One that something else refers to stays, and all of them with it.",
+        help=f"Remove each {_word(kind)} named. One that something else refers to stays, and all of them with it.",
         params=[click.Argument(["names"], metavar="NAME...", nargs=-1, required=True), *change_options()],
     )
 
 
 def _changing(
-    word: str, kind: Kind, callback: Callable[..., None], fields: Sequence[click.Option], text: str
+    word: str, kind: Kind, callback: Callable[..., None], fields: Sequence[click.Option], text: str, examples: str
 ) -> click.Command:
+    """examples: those of the group, of which this one shows its own."""
+    own = [line.strip() for line in examples.splitlines() if line.strip().startswith(f"hal {kind} {word} ")]
     return HalCommand(
         word,
         callback=pass_screen(callback),
         output=True,
-        examples=f"hal {kind} {word} NAME {fields[0].opts[0]} …\nhal {kind} {word} NAME … --dry-run",
+        examples="\n".join([*own, f"hal {kind} {word} NAME … --dry-run"]),
         short_help="Add one." if word == "add" else "Change one.",
         help=text,
         params=[click.Argument(["name"]), *fields, *change_options()],
@@ -139,6 +151,11 @@ def _change(screen: Screen, operation: Operation, given: Mapping[str, Any], rema
 def _send(screen: Screen, operations: Sequence[Operation], given: Mapping[str, Any]) -> None:
     call = policy_calls.change_policy(operations, dry_run=given["dry_run"], note=given["note"] or "")
     show_change(screen, screen.client.call(call))
+
+
+def _word(kind: Kind) -> str:
+    """What it is called in sentences."""
+    return ONE[kind].partition(" ")[2]
 
 
 def _epilog(examples: str) -> str:

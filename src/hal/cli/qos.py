@@ -31,5 +31,6 @@ qos = noun(
     examples="""
     hal qos add low --preempt-mode requeue --usage-factor 0.5
     hal qos add urgent --priority 10 --preempts low --max-walltime 1h
+    hal qos set low --grace 5m
     """,
 )

@@ -235,7 +235,11 @@ def test_operations_change_one_entry_each() -> None:
         (op("set", "queue", "defualt", priority=1), NotFoundError, "did you mean 'default'"),
         (op("delete", "qos", "x"), NotFoundError, "there is no qos 'x'"),
         (op("delete", "queue", "default"), ConflictError, "always exists"),
-        (op("delete", "account", "org"), SpecError, "accounts.ml.parent: 'org' is not an account"),
+        (
+            op("set", "account", "org", parent="mll"),
+            SpecError,
+            "'mll' is not an account; did you mean 'ml'? (declared: ml)",
+        ),
         (op("put", "queue"), SpecError, "names none"),
         (op("put", "weights", "x"), SpecError, "names nothing"),
         (op("put", "licence", "m", total="x"), SpecError, "licences.m"),
@@ -248,6 +252,22 @@ def test_an_operation_that_cannot_be_done_changes_nothing(operation: Operation, 
     policy = policy_from_plain({"accounts": {"org": {}, "ml": {"parent": "org"}}})
     with pytest.raises(error) as caught:
         changed(policy, [op("add", "queue", "new"), operation])
+    assert says in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("names", "error", "says"),
+    [
+        ("org", SpecError, "account 'org' cannot be removed: accounts.ml.parent: 'org' is not an account"),
+        ("ml orgg", NotFoundError, "there is no account 'orgg'; did you mean 'org'? (declared: ml, org)"),
+        ("ml ml", ConflictError, "account 'ml' is deleted by an operation before"),
+    ],
+)
+def test_a_removal_that_is_refused_tells_what_is_there(names: str, error: type, says: str) -> None:
+    """All of what was there still is, also what an operation before the refused one would have taken out."""
+    policy = policy_from_plain({"accounts": {"org": {}, "ml": {"parent": "org"}}})
+    with pytest.raises(error) as caught:
+        changed(policy, [op("delete", "account", name) for name in names.split()])
     assert says in str(caught.value)
 
 

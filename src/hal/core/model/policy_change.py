@@ -21,6 +21,8 @@ from hal.core.model.policy_text import TABLES, entry_from_plain
 
 MAX_OPERATIONS: Final = 1_000
 """In one change."""
+MAX_NAMED: Final = 5
+"""Entries that an error names."""
 
 
 class Kind(StrEnum):
@@ -92,28 +94,38 @@ def changed(policy: Policy, operations: Sequence[Operation]) -> Policy:
         raise SpecError("operations: there is none")
     if len(operations) > MAX_OPERATIONS:
         raise SpecError(f"operations: {len(operations)}; at most {MAX_OPERATIONS} are allowed")
+    made = policy
     for operation in operations:
-        policy = _done(policy, operation)
-    return check_policy(policy)
+        made = _done(made, operation, policy)
+    try:
+        return check_policy(made)
+    except SpecError as error:
+        if any(operation.op is not Do.DELETE for operation in operations):
+            raise
+        names = ", ".join(f"{operation.kind} '{operation.name}'" for operation in operations[:MAX_NAMED])
+        raise SpecError(
+            f"{names} cannot be removed: {error.message}", hint="change what names it first, or remove both at once"
+        ) from error
 
 
-def _done(policy: Policy, operation: Operation) -> Policy:
+def _done(policy: Policy, operation: Operation, before: Policy) -> Policy:
+    """The policy after one of several operations; `before` all of them it was another one."""
     kind, name = operation.kind, operation.name
     if kind in _SINGLE:
         return _single(policy, operation)
     if not name:
-        raise SpecError(f"operations: {operation.op} of a {kind} names none", hint="give its `name`")
+        raise SpecError(f"operations: {operation.op} {kind} names none", hint="give its `name`")
     if kind is Kind.LICENCE:
-        return _licence(policy, operation)
+        return _licence(policy, operation, before)
     if kind is Kind.USER:
-        return _user(policy, operation)
+        return _user(policy, operation, before)
     table = TABLE[kind]
     entries: dict[str, Any] = dict(getattr(policy, table))
-    _check_presence(operation, entries)
+    _check_presence(operation, entries, getattr(before, table))
     at = f"{table}.{name}"
     if operation.op is Do.DELETE:
         if kind is Kind.QUEUE and name == DEFAULT_QUEUE:
-            raise ConflictError("queue 'default' always exists", hint="`put` it with no field to give it its defaults")
+            raise ConflictError("queue 'default' always exists", hint="`set` gives its fields their defaults back")
         del entries[name]
     else:
         fields = dict(operation.entry)
@@ -149,9 +161,9 @@ def _single(policy: Policy, operation: Operation) -> Policy:
     return replace(policy, **{kind.value: entry_from_plain(fields, made, kind.value)})
 
 
-def _licence(policy: Policy, operation: Operation) -> Policy:
+def _licence(policy: Policy, operation: Operation, before: Policy) -> Policy:
     licences = dict(policy.licences)
-    _check_presence(operation, licences)
+    _check_presence(operation, licences, before.licences)
     if operation.op is Do.DELETE:
         del licences[operation.name]
     else:
@@ -162,9 +174,9 @@ def _licence(policy: Policy, operation: Operation) -> Policy:
     return replace(policy, licences=licences)
 
 
-def _user(policy: Policy, operation: Operation) -> Policy:
+def _user(policy: Policy, operation: Operation, before: Policy) -> Policy:
     users = dict.fromkeys(policy.users)
-    _check_presence(operation, users)
+    _check_presence(operation, users, dict.fromkeys(before.users))
     if operation.entry:
         raise SpecError(f"users.{operation.name}: a user has no fields", hint="its weight is given by its accounts")
     if operation.op is Do.DELETE:
@@ -174,12 +186,15 @@ def _user(policy: Policy, operation: Operation) -> Policy:
     return replace(policy, users=tuple(users))
 
 
-def _check_presence(operation: Operation, entries: Mapping[str, Any]) -> None:
+def _check_presence(operation: Operation, entries: Mapping[str, Any], before: Mapping[str, Any]) -> None:
+    """before: what was there before the first operation, and is when one of them is refused."""
     kind, name = operation.kind, operation.name
     if operation.op is Do.ADD and name in entries:
         raise ConflictError(f"{kind} '{name}' is there already", hint="`set` changes some of its fields")
     if operation.op in (Do.SET, Do.DELETE) and name not in entries:
-        raise NotFoundError(f"there is no {kind} '{shown(name)}'{near(name, entries)}", hint=known_text(kind, entries))
+        if name in before:
+            raise ConflictError(f"{kind} '{name}' is deleted by an operation before", hint="name it once")
+        raise NotFoundError(f"there is no {kind} '{shown(name)}'{near(name, before)}", hint=known_text(kind, before))
 
 
 def known_text(kind: Kind, entries: Mapping[str, Any]) -> str:

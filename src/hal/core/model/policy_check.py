@@ -122,11 +122,15 @@ def near(value: str, names: Iterable[str]) -> str:
     return f"; did you mean '{found[0]}'?" if found else ""
 
 
-def _refers(at: str, kind: str, names: Iterable[str], known: Collection[str]) -> None:
+def _refers(at: str, kind: str, names: Iterable[str], known: Collection[str], *, own: str = "") -> None:
+    """own: the name of the entry itself where it is of that kind: nobody is advised to let it refer to itself."""
     for name in names:
         if name not in known:
-            declared = ", ".join(sorted(known)[:20]) or "none"
-            raise SpecError(f"{at}: '{shown(name)}' is not {_A[kind]}{near(name, known)}", hint=f"declared: {declared}")
+            others = sorted(set(known) - {own})
+            declared = ", ".join(others[:20]) or "none"
+            raise SpecError(
+                f"{at}: '{shown(name)}' is not {_A[kind]}{near(name, others)}", hint=f"declared: {declared}"
+            )
 
 
 _A: Final = {"queue": "a queue", "account": "an account", "user": "a user", "qos": "a QOS", "licence": "a licence"}
@@ -167,7 +171,7 @@ def _check_users(users: tuple[str, ...]) -> None:
 
 def _check_account(account: Account, at: str, policy: Policy) -> None:
     if account.parent:
-        _refers(f"{at}.parent", "account", [account.parent], policy.accounts)
+        _refers(f"{at}.parent", "account", [account.parent], policy.accounts, own=account.name)
     _number(f"{at}.weight", account.weight, 0, 1e9)
     if len(account.users) > MAX_USERS:
         raise SpecError(f"{at}.users: {len(account.users)} names; at most {MAX_USERS} are allowed")
@@ -200,7 +204,7 @@ def _check_tree(accounts: Mapping[str, Account]) -> None:
 def _check_qos(qos: Qos, at: str, policy: Policy) -> None:
     _number(f"{at}.priority", qos.priority, -MAX_PRIORITY, MAX_PRIORITY)
     _number(f"{at}.usage_factor", qos.usage_factor, 0, 1_000)
-    _refers(f"{at}.preempts", "qos", qos.preempts, policy.qos)
+    _refers(f"{at}.preempts", "qos", qos.preempts, policy.qos, own=qos.name)
     if qos.grace > MAX_GRACE_MS:
         raise SpecError(f"{at}.grace: {qos.grace} is too long", hint=f"at most {format_duration(MAX_GRACE_MS)}")
     _positive(f"{at}.max_walltime", qos.max_walltime)
@@ -257,7 +261,7 @@ def _check_queue(queue: Queue, at: str, policy: Policy) -> None:
         )
     if queue.max_tasks is not None:
         _number(f"{at}.max_tasks", queue.max_tasks, 1, MAX_TASKS)
-    _refers(f"{at}.preempts", "queue", queue.preempts, policy.queues)
+    _refers(f"{at}.preempts", "queue", queue.preempts, policy.queues, own=queue.name)
     if queue.grace > MAX_GRACE_MS:
         raise SpecError(f"{at}.grace: {queue.grace} is too long", hint=f"at most {format_duration(MAX_GRACE_MS)}")
     _refers(f"{at}.qos", "qos", queue.qos, policy.qos)
