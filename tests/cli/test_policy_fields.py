@@ -51,7 +51,7 @@ def test_a_field_is_told_as_what_it_is_there(kind: type[Struct], field: str, tol
 
 
 def test_help_lists_what_may_be_chosen(capsys: pytest.CaptureFixture[str]) -> None:
-    """Each value of an option that takes one of a few, and the examples of that command; `a` and `an` as they belong."""
+    """Each value of an option that takes one of a few, and the examples of that command."""
     assert main(["queue", "set", "--help"]) == 0
     told = capsys.readouterr().out
     assert "--order [priority|fifo|round-robin|deadline|none]" in told

@@ -14,6 +14,9 @@ from typing import Any
 import pytest
 
 from hal.cli.main import main
+from hal.client.policy_views import PolicyInfo
+from hal.core.model import to_plain
+from hal.core.model.text import yaml_from_plain
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -233,13 +236,15 @@ def test_what_belongs_to_a_config_is_refused_without_one(
 def test_a_policy_as_the_command_line_prints_it_is_read(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, pairs: str
 ) -> None:
-    """`hal policy show --json` and `-o yaml`: what holds on a running HAL, without its [engine]."""
+    """`hal policy show --json` and `-o yaml`: a version of it, without its [engine]; or the policy in it alone."""
     accounts = {"accounts": {"heavy": {"weight": 3.0}, "g2": {}}}
-    file = write_config(tmp_path, json.dumps(accounts), "today.json")
-    yaml = write_config(tmp_path, "accounts:\n  heavy: {weight: 3.0}\n  g2: {}\n", "today.yaml")
-    runs = figures(capsys, pairs, "--config", file, "--config", yaml)
-    assert [run["policy"] for run in runs] == ["today.json", "today.yaml"]
-    assert runs[0]["accounts"] == runs[1]["accounts"]
+    version = PolicyInfo(version=3, at_ms=5, user="ada", note="", policy=accounts)
+    json_file = write_config(tmp_path, json.dumps(to_plain(version)), "today.json")
+    yaml_file = write_config(tmp_path, yaml_from_plain(to_plain(version)), "today.yaml")
+    alone = write_config(tmp_path, json.dumps(accounts), "alone.json")
+    runs = figures(capsys, pairs, "--config", json_file, "--config", yaml_file, "--config", alone)
+    assert [run["policy"] for run in runs] == ["today.json", "today.yaml", "alone.json"]
+    assert runs[0]["accounts"] == runs[1]["accounts"] == runs[2]["accounts"]
 
 
 def test_shares_over_time_are_drawn(tmp_path: Path, pairs: str) -> None:

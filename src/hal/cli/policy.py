@@ -10,6 +10,7 @@ import click
 
 from hal.cli.command import CONTEXT, HalCommand, command, pass_screen
 from hal.cli.policy_changes import change_options, show_change, show_differences
+from hal.cli.policy_files import policy_in
 from hal.cli.screen import Screen
 from hal.cli.spec_files import format_of, read_text, settings_of
 from hal.cli.wording import instant
@@ -18,7 +19,7 @@ from hal.client.policy_views import PolicyDifference, PolicyInfo
 from hal.core.model import SpecError
 from hal.core.model.policy import Policy
 from hal.core.model.policy_change import TABLE, Do, Kind, Operation, differences
-from hal.core.model.policy_text import policy_from_plain, policy_to_plain
+from hal.core.model.policy_text import policy_to_plain
 from hal.core.model.text import plain_from_text, yaml_from_plain
 
 OTHER_SECTIONS = ("engine", "server", "retention")
@@ -160,7 +161,7 @@ def _read_file(name: str) -> Policy:
         raw = plain_from_text(text, kind=format_of(name, text, None))
         if isinstance(raw, dict):
             raw = {key: value for key, value in raw.items() if key not in OTHER_SECTIONS}
-        return policy_from_plain(raw)
+        return policy_in(raw)
     except SpecError as error:
         raise SpecError(f"{name}: {error.message}", hint=error.hint) from error
 

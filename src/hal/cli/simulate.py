@@ -188,7 +188,7 @@ def _check_together(configs: tuple[str, ...], accounts: str | None, queue: str |
     if not configs:
         for name, value in (("--accounts", accounts), ("--queue", queue), ("--until", until)):
             if value is not None:
-                raise click.UsageError(f"{name} goes with --config: the plain policies know no accounts")
+                raise click.UsageError(f"{name} goes with --config: the plain policies replay the whole log as it is")
     elif click.get_current_context().get_parameter_source("policies") is ParameterSource.COMMANDLINE:
         raise click.UsageError("--policy and --config exclude each other: [engine] backfill of a hal.toml says which")
 

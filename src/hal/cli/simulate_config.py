@@ -141,10 +141,10 @@ def _text_of(file: str) -> str:
 
 def _policy_of(text: str, file: str) -> Policy:
     """A policy alone, as `hal policy show --json` or `-o yaml` writes it. Raises SpecError."""
-    from hal.core.model.policy_text import policy_from_plain
+    from hal.cli.policy_files import policy_in
     from hal.core.model.text import plain_from_text
 
-    return policy_from_plain(plain_from_text(text, kind="json" if file.endswith(".json") else "yaml"))
+    return policy_in(plain_from_text(text, kind="json" if file.endswith(".json") else "yaml"))
 
 
 def _labels(files: tuple[str, ...]) -> list[str]:
