@@ -230,3 +230,13 @@ def test_a_node_that_nobody_knows_is_remarked_upon(ruled: Ruled) -> None:
     assert "no node" not in ruled.live.run("booking", "set", "far", "--nodes", "n1,n2", check=True).err
     told = ruled.live.run(*made, "many", "--start", "+3h", "--count", "9", check=True).err
     assert "9 nodes are to be set aside and there are 3 now" in told
+
+
+def test_a_booking_whose_time_is_over_is_remarked_upon(ruled: Ruled) -> None:
+    """It is lawful, and sets nothing aside: told when it is made, and in the list; one that comes again is not over."""
+    made = ("booking", "add", "--start", "2020-01-01T00:00Z", "--nodes", "n1", "--maintenance")
+    told = ruled.live.run(*made, "past", check=True).err
+    assert "its time is over, so it sets nothing aside" in told
+    assert "is over" not in ruled.live.run(*made, "again", "--repeat", "daily", check=True).err
+    again, past = ruled.run("booking", "list").splitlines()[1:]
+    assert (past.split()[0], " over " in past, " over " in again) == ("past", True, False)

@@ -182,6 +182,20 @@ def test_hold_keeps_a_waiting_job_from_starting(hal: Hal, client: Client, gate: 
     second.wait(DEADLINE_S, check=True)
 
 
+def test_why_of_one_task_says_whether_that_one_waits(hal: Hal, client: Client, gate: Gate) -> None:
+    """The first of two runs, the second is not let; there is no third."""
+    job = client.submit(gate.command(), array=2, max_running=1)
+    gate.started()
+    until(lambda: job.task(0).state == "running", "nobody was told that it runs")
+    assert hal("why", f"{job.id}.0").out.startswith("task 0 does not wait: running")
+    assert "max_running is 1" in hal("why", f"{job.id}.1").out
+    assert json.loads(hal("why", f"{job.id}.0", "--json").out)["state"] == "running"
+    missing = hal("why", f"{job.id}.2")
+    assert (missing.code, f"job {job.id} has no task 2" in missing.err) == (3, True)
+    gate.open(2)
+    job.wait(DEADLINE_S, check=True)
+
+
 def test_why_names_the_resource_that_is_short(hal: Hal, client: Client, tmp_path: Path) -> None:
     """All cpu is taken by a gang of three whole nodes."""
     gate = Gate(tmp_path, "all")

@@ -161,3 +161,12 @@ def test_a_setting_that_is_none_changes_nothing(setting: str, ruled: Ruled) -> N
     before = ruled.client.policy().version
     assert ruled.live.run("policy", "set", setting).code == 2
     assert ruled.client.policy().version == before
+
+
+def test_a_limit_on_what_no_node_has_is_remarked_upon(ruled: Ruled) -> None:
+    """A node that has it may join, so the limit is made; the note names it and the nearest there is."""
+    made = ("limit", "add", "--user", "*", "--resources")
+    assert "no node has memry now; did you mean 'memory'?" in ruled.live.run(*made, "memry=1", "a", check=True).err
+    assert "no node has" not in ruled.live.run(*made, "cpus=1,gpu=1", "b", check=True).err
+    ruled.run("limit", "rm", "a", "b")
+    assert "nothing that runs is counted by a limit" in ruled.live.run("shares", "--limits", check=True).err

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
-from typing import Any
 
 from hal.cli.policy_nouns import noun
 from hal.cli.screen import Screen
 from hal.cli.wording import instant
+from hal.core.model.occurrences import current
 from hal.core.model.policy import Booking, Repeat
-from hal.core.model.policy_change import Kind
+from hal.core.model.policy_change import Do, Kind, Operation
 from hal.core.model.policy_check import near
+from hal.core.model.policy_text import entry_from_plain
 
 
 def _row(entry: Booking) -> Mapping[str, str]:
     return {
         "start": instant(entry.start_ms),
+        "state": "over" if _is_over(entry) else "",
         "duration": str(entry.duration),
         "repeat": "" if entry.repeat is Repeat.ONCE else entry.repeat.value,
         "until": instant(entry.until_ms),
@@ -28,8 +31,17 @@ def _row(entry: Booking) -> Mapping[str, str]:
     }
 
 
-def _remark(screen: Screen, fields: Mapping[str, Any]) -> None:
-    """Nodes that nobody knows are lawful, as they may join later; more often they are misspelt."""
+def _is_over(entry: Booking) -> bool:
+    """It holds no more, and never will again."""
+    return current(entry, round(time.time() * 1000)) is None
+
+
+def _remark(screen: Screen, operation: Operation) -> None:
+    """What is lawful and hardly meant: nodes that nobody knows (they may join later), a time that is over."""
+    fields = operation.entry
+    given = {field: value for field, value in fields.items() if value is not None}
+    if operation.op is Do.ADD and _is_over(entry_from_plain(given, Booking, f"bookings.{operation.name}")):
+        screen.note("note: its time is over, so it sets nothing aside; --start says when it begins, like +2h")
     names, count = fields.get("nodes") or (), fields.get("count") or 0
     if not names and not count:
         return

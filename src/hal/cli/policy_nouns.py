@@ -30,7 +30,7 @@ ONE: Mapping[Kind, str] = {
     Kind.BOOKING: "a booking",
 }
 """Each with its article, for sentences."""
-Remark = Callable[[Screen, Mapping[str, Any]], None]
+Remark = Callable[[Screen, Operation], None]
 """Says something about the fields that were given."""
 
 
@@ -144,8 +144,8 @@ def _changing(
 
 def _change(screen: Screen, operation: Operation, given: Mapping[str, Any], remark: Remark | None) -> None:
     _send(screen, [operation], given)
-    if remark is not None and operation.entry is not None:
-        remark(screen, operation.entry)
+    if remark is not None:
+        remark(screen, operation)
 
 
 def _send(screen: Screen, operations: Sequence[Operation], given: Mapping[str, Any]) -> None:

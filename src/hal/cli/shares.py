@@ -10,6 +10,8 @@ from hal.cli.command import command, pass_screen
 from hal.cli.screen import Screen
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from hal.client.views import LedgerInfo, ShareInfo
 
 SHARES = ("ACCOUNT", "USER", "WEIGHT", "TARGET", "USED", "UNITS", "FACTOR")
@@ -34,10 +36,17 @@ def shares(screen: Screen, limits: bool) -> None:
     old use counting less. FACTOR is what its jobs get for that: 1 = nothing used, 1/2 = just its share."""
     if limits:
         ledgers = screen.client.ledgers()
-        screen.show(ledgers, lambda: screen.table(LIMITS, [_limit(entry) for entry in ledgers]))
+        screen.show(ledgers, lambda: _show_limits(screen, ledgers))
         return
     found = screen.client.shares()
     screen.show(found, lambda: screen.table(SHARES, [_share(entry) for entry in found]))
+
+
+def _show_limits(screen: Screen, ledgers: Sequence[LedgerInfo]) -> None:
+    if ledgers:
+        screen.table(LIMITS, [_limit(entry) for entry in ledgers])
+    else:
+        screen.note("nothing that runs is counted by a limit; hal limit list shows the limits there are")
 
 
 def _share(entry: ShareInfo) -> tuple[str, ...]:

@@ -10,7 +10,10 @@ from hal.cli.command import command, pass_screen
 from hal.cli.screen import Screen
 
 if TYPE_CHECKING:
-    from hal.client.views import WhyInfo
+    from hal.client.views import TaskInfo, WhyInfo
+
+WAITING = ("pending", "held", "suspended")
+"""States of a task that its job's answer speaks of."""
 
 
 @command(
@@ -19,18 +22,33 @@ if TYPE_CHECKING:
     output=True,
     examples="""
     hal why 42
+    hal why 42.7
     hal why 42 -o json
     """,
 )
 @click.argument("job")
 @pass_screen
 def why(screen: Screen, job: str) -> None:
-    """Why JOB is not running, when it is forecast to start, and what would help."""
+    """Why JOB is not running, when it is forecast to start, and what would help. Of an array it is the first task that
+    waits; JOB.TASK asks whether that one waits at all."""
     from hal.core.model import parse_task_ref
 
-    number, _ = parse_task_ref(job)
-    answer = screen.client.job(number).why()
+    number, task = parse_task_ref(job)
+    found = screen.client.job(number)
+    answer = (None if task is None else _does_not_wait(found.task(task))) or found.why()
     screen.show(answer, lambda: _render(screen, answer))
+
+
+def _does_not_wait(task: TaskInfo) -> WhyInfo | None:
+    """What is to be said of a task that runs or has ended; None for one that waits: its job knows why."""
+    from hal.client.views import WhyInfo
+
+    if task.state in WAITING:
+        return None
+    ended = f" ({task.reason})" if task.reason else ""
+    return WhyInfo(
+        job=task.job, state=task.state, reason="none", message=f"task {task.task} does not wait: {task.state}{ended}"
+    )
 
 
 def _render(screen: Screen, answer: WhyInfo) -> None:
