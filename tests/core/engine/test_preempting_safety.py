@@ -19,7 +19,7 @@ from hal.core.interfaces import PolicyInfo, RunView
 from hal.core.model import Duration
 from hal.core.model.policy import Policy, PreemptMode, Qos
 from tests.core.engine.busy_cluster import ASKER, MIN_RUN_MS, Before, ask, clear, crowd, play, runs_of, work
-from tests.core.engine.clusters import engine, places
+from tests.core.engine.clusters import Starts, engine, places
 from tests.core.engine.reference_victims import Amounts, Running, Scene
 
 QOS = {
@@ -57,6 +57,17 @@ def leave(quality: str) -> tuple[str, int]:
     return qos.preempt_mode.value, int(qos.grace) + last_ms
 
 
+def prepare(
+    nodes: list[Amounts], before: list[Before], pause: int, backfill: Backfill, preempt: str
+) -> tuple[State, Starts, Scheduler, int]:
+    """An engine of these nodes and `QOS` that is busy, and the time."""
+    config = EngineConfig(
+        policy=Policy(qos=QOS), min_run_ms=MIN_RUN_MS, backfill=backfill, preempt_every_ms=1, preempt=preempt
+    )
+    state, sink, scheduler = engine(config, *(NodeSpec(f"n{number}", amounts) for number, amounts in enumerate(nodes)))
+    return state, sink, scheduler, play(scheduler, before, pause)
+
+
 @settings(max_examples=200, deadline=None)
 @given(
     nodes=NODES, before=WORK, cpu=st.integers(1, 5), memory=st.integers(0, 4), gang=st.integers(1, 3),
@@ -70,15 +81,8 @@ def test_safety_victims_are_lawful_needed_and_found_where_there_are_any(
     """Against every set of victims that there is, by HAL's own prices and a plugin's. What is freed then goes to whom
     it was freed for."""
     LISTED.prices = tuple(prices or ())
-    config = EngineConfig(
-        policy=Policy(qos=QOS),
-        min_run_ms=MIN_RUN_MS,
-        backfill=backfill,
-        preempt_every_ms=1,
-        preempt=LEAST_LOST if prices is None else "test-listed",
-    )
-    state, sink, scheduler = engine(config, *(NodeSpec(f"n{number}", amounts) for number, amounts in enumerate(nodes)))
-    now = play(scheduler, before, pause)
+    preempt = LEAST_LOST if prices is None else "test-listed"
+    state, sink, scheduler, now = prepare(nodes, before, pause, backfill, preempt)
     request = {"cpu": cpu, "memory": memory}
     scene = Scene(
         now,

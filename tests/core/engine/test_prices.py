@@ -20,9 +20,10 @@ from hal.core.engine.state import State
 from hal.core.interfaces import PolicyInfo, RunView
 from hal.core.model.policy import Limit, Policy, PreemptMode, Qos, Reclaim
 from hal.core.model.resources import Resources
+from tests.core.engine.busy_cluster import Before, ask
 from tests.core.engine.reference_victims import Amounts
 from tests.core.engine.test_preempting import SECOND, A, B, config, engine, full, job, over, play, taken
-from tests.core.engine.test_preempting_safety import NODES, WORK, Work, prepare
+from tests.core.engine.test_preempting_safety import NODES, WORK, prepare
 
 
 class Said:
@@ -146,21 +147,17 @@ def test_prices_hold_for_suspension_too(said: Said) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(
-    nodes=NODES, work=WORK, cpu=st.integers(1, 5), memory=st.integers(0, 4), gang=st.integers(1, 3),
+    nodes=NODES, before=WORK, cpu=st.integers(1, 5), memory=st.integers(0, 4), gang=st.integers(1, 3),
     pause=st.integers(0, 120),
 )  # fmt: skip
 def test_a_plugin_that_says_what_would_be_lost_decides_as_hal_does(
-    nodes: list[Amounts], work: Work, cpu: int, memory: int, gang: int, pause: int
+    nodes: list[Amounts], before: list[Before], cpu: int, memory: int, gang: int, pause: int
 ) -> None:
     """`wasted` is HAL's own price, to the last unit."""
     found = []
     for preempt in (LEAST_LOST, "test-said"):
-        _state, sink, scheduler, now = prepare(nodes, work, Backfill.EASY, preempt)
-        rows = submit_rows(1)
-        rows["job"], rows["submit_ms"], rows["priority"] = 100, now + pause, 100
-        kind = ClassSpec({"cpu": cpu, "memory": memory}, gang)
-        scheduler.feed(JobsSubmitted(rows, (kind,), (OwnerSpec(qos="urgent"),)))
-        scheduler.run(now + pause)
+        _state, sink, scheduler, now = prepare(nodes, before, pause, Backfill.EASY, preempt)
+        ask(scheduler, {"cpu": cpu, "memory": memory}, gang, OwnerSpec(qos="urgent"), now)
         found.append(taken(sink))
     assert found[0] == found[1]
 
