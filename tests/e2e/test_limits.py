@@ -12,7 +12,7 @@ from tests.e2e.conftest import DEADLINE_S, Gate, Ruled, until
 
 SCOPES = "user:ada", "user:*", "account:lab", "account:*", "queue:q", "qos:low", "account:lab user:*"
 AMOUNTS = {
-    "running": ("--running 1", 1, "may use 1 tasks at once; 1 in use"),
+    "running": ("--running 1", 1, "may use 1 task at once; 1 in use"),
     "resources": ("--resources cpu=1", 1_000, "may use 1 cpu; 1 in use"),
     "hours": ("--hours cpu=1.5 --period 10d", 3_600_000, "has 0.5 cpu-hours left of 1.5; this asks for 1"),
 }

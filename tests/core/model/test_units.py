@@ -22,7 +22,7 @@ from hal.core.model import (
     parse_task_ref,
     shown,
 )
-from hal.core.model.units import MAX_AMOUNT
+from hal.core.model.units import MAX_AMOUNT, format_wait
 from tests.core.model.specs import amounts, durations, resource_names, resources
 
 
@@ -258,3 +258,11 @@ def test_what_is_not_an_attempt_is_refused(text: str) -> None:
     """Three plain numbers with dots between them."""
     with pytest.raises(SpecError, match="is not an attempt"):
         parse_attempt_id(text)
+
+
+@pytest.mark.parametrize(
+    ("ms", "text"), [(250, "250ms"), (59_999, "59s999ms"), (60_000, "1m"), (3_599_387, "59m59s"), (86_400_001, "1d")]
+)
+def test_a_wait_is_told_in_whole_seconds_from_a_minute_on(ms: int, text: str) -> None:
+    """Milliseconds are told where they matter."""
+    assert format_wait(ms) == text

@@ -14,7 +14,7 @@ from hal.core.engine.foresight import admitted
 from hal.core.engine.state import State
 from hal.core.kernels import layout as L
 from hal.core.model.policy_check import instant_text
-from hal.core.model.units import format_duration, plural
+from hal.core.model.units import format_duration, format_wait, plural
 from hal.core.model.verdict import Reason, Verdict
 
 MAX_NAMED = 3
@@ -40,7 +40,7 @@ def kept_off(state: State, job: int, slot: int, spec: ClassSpec, now_ms: int) ->
     message = f"waits for booking '{first.spec.name}': {_kept(state, first)}"
     if first.spec.start_ms > now_ms:
         why = "it names no walltime" if wall_ms >= L.INF else f"it may run for {format_duration(wall_ms)}"
-        message += f", in {format_duration(first.spec.start_ms - now_ms)}; {why}"
+        message += f", in {format_wait(first.spec.start_ms - now_ms)}; {why}"
     promise = int(state.entries[slot, L.E_RESERVED])
     promised = promise >= 0 and state.reservations[promise, L.V_KIND] == L.KIND_PROMISE
     return Verdict(
@@ -83,7 +83,7 @@ def _outside(state: State, job: int, spec: ClassSpec, now_ms: int, wall_ms: int)
 
 
 def _until(job: int, booking: BookingSpec, why: str, now_ms: int) -> Verdict:
-    begins = f"begins in {format_duration(booking.start_ms - now_ms)}"
+    begins = f"begins in {format_wait(booking.start_ms - now_ms)}"
     message = f"runs in booking '{booking.serves}', {f'{why}; it {begins} again' if why else f'which {begins}'}"
     return Verdict(job=job, reason=Reason.BOOKING, message=message, starts_at_ms=booking.start_ms, basis="booking")
 

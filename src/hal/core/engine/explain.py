@@ -18,7 +18,7 @@ from hal.core.engine.refused import refused
 from hal.core.engine.state import State
 from hal.core.engine.views import rows_of_run
 from hal.core.kernels import layout as L
-from hal.core.model.units import format_duration, plural, told_apart
+from hal.core.model.units import format_duration, format_wait, plural, told_apart
 from hal.core.model.verdict import Reason, Verdict
 
 Rows = NDArray[np.int64]
@@ -176,7 +176,7 @@ def _claimed(state: State, job: int, now_ms: int) -> Verdict | None:
     leaving = going[:, L.R_JOB]
     others = sorted(set(leaving.tolist()))
     who = f"{plural(len(leaving), 'attempt')} ({_listed([f'job {other}' for other in others])})" if others else "work"
-    wait = format_duration(max(due - now_ms, 0))
+    wait = format_wait(max(due - now_ms, 0))
     if others and _had_borrowed(state, runs[first], going):
         return Verdict(
             job=job, reason=Reason.LIMIT,
@@ -221,7 +221,7 @@ def _not_eligible(job: int, entry: Rows, now_ms: int) -> Verdict:
     if eligible >= L.INF:
         return Verdict(job=job, reason=Reason.DEPENDENCY, message="waits for jobs that it depends on")
     again = entry[L.E_ATTEMPT] > 1
-    wait = format_duration(max(eligible - now_ms, 0))
+    wait = format_wait(max(eligible - now_ms, 0))
     return Verdict(
         job=job, reason=Reason.BACKOFF if again else Reason.BEGIN_AT,
         message=f"attempt {int(entry[L.E_ATTEMPT])} may start in {wait}" if again else f"may start in {wait}",

@@ -12,7 +12,7 @@ from hal.core.engine.licences import row_of_licence
 from hal.core.engine.state import State
 from hal.core.kernels import layout as L
 from hal.core.model.policy_check import instant_text
-from hal.core.model.units import format_duration
+from hal.core.model.units import format_wait
 from hal.core.model.verdict import Reason, Verdict
 
 
@@ -33,16 +33,16 @@ def unlicensed(state: State, job: int, slot: int, spec: ClassSpec, now_ms: int) 
         if free < asked:
             at_ms, given = _comes_free(state, licence, asked - (total - used), now_ms)
             if at_ms is not None:
-                message += f"; {given} come free in {format_duration(at_ms - now_ms)}"
+                message += f"; {given} come free in {format_wait(at_ms - now_ms)}"
         else:
             until = _kept_from(state, slot, licence, now_ms)
             ahead = _booked_from(state, slot, licence, asked, now_ms)
             if ahead is not None and (until is None or ahead[1] <= until):
                 name_of_booking, until = ahead
                 message += f"; booking '{name_of_booking}' keeps some from {instant_text(until)}"
-                message += f", in {format_duration(until - now_ms)}"
+                message += f", in {format_wait(until - now_ms)}"
             elif until is not None:
-                message += f", but a job ahead is promised them in {format_duration(until - now_ms)}"
+                message += f", but a job ahead is promised them in {format_wait(until - now_ms)}"
             else:
                 continue
         starts_at_ms = start_ms if start_ms is not None else at_ms

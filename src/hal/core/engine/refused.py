@@ -17,7 +17,7 @@ from hal.core.kernels.jit import plain
 from hal.core.kernels.ledgers import ask_of, lends
 from hal.core.model.policy_hours import next_open_ms
 from hal.core.model.policy_scope import named
-from hal.core.model.units import format_amount, format_duration
+from hal.core.model.units import format_amount, format_wait
 from hal.core.model.verdict import Reason, Verdict
 
 HOUR_S = 3_600
@@ -38,7 +38,7 @@ def refused(state: State, job: int, slot: int, spec: ClassSpec, now_ms: int) -> 
         return Verdict(
             job=job, reason=Reason.HOURS, starts_at_ms=opens, basis="hours of the queue",
             message=f"queue '{queue}' starts jobs {', '.join(hours)} (UTC) only; it opens in "
-            f"{format_duration(max(opens - now_ms, 0))}",
+            f"{format_wait(max(opens - now_ms, 0))}",
         )  # fmt: skip
     full = _full(state, slot, owner)
     if full is not None:
@@ -74,9 +74,11 @@ def _limit(state: State, job: int, slot: int, spec: ClassSpec, ledger: int, ask:
     who = _who(state, name)
     if entry[L.G_KIND] == L.LEDGER_HOURS:
         return _hours(job, who, name, entry, ask, now_ms)
-    what = "tasks at once" if entry[L.G_KIND] == L.LEDGER_TASKS else name.resource
+    tasks = bool(entry[L.G_KIND] == L.LEDGER_TASKS)
+    what = name.resource if not tasks else "task at once" if limit == 1 else "tasks at once"
     free_at, given = _released(state, ledger, ask - (limit - used), now_ms)
-    later = "" if free_at is None else f"; {_shown(name, given)} come free in {format_duration(free_at - now_ms)}"
+    come = "comes" if tasks and given == 1 else "come"
+    later = "" if free_at is None else f"; {_shown(name, given)} {come} free in {format_wait(free_at - now_ms)}"
     helps: tuple[str, ...] = ()
     room = limit - used
     if spec.nodes > 1 and entry[L.G_KIND] == L.LEDGER_RESOURCE and room >= ask // spec.nodes:
@@ -97,7 +99,7 @@ def _hours(job: int, who: str, name: LedgerName, entry: NDArray[np.int64], ask: 
     room = max(int(entry[L.G_LIMIT] - entry[L.G_USED]), 0)
     left, whole = _hours_of(name, room << shift), _hours_of(name, int(entry[L.G_LIMIT]) << shift)
     has = f"{who} has {left} {name.resource}-hours left of {whole}"
-    period = f"the next period begins in {format_duration(max(ends - now_ms, 0))}"
+    period = f"the next period begins in {format_wait(max(ends - now_ms, 0))}"
     if ask >= L.INF:
         return Verdict(
             job=job, reason=Reason.LIMIT, resource=name.resource, helps=("a walltime lets it be counted",),

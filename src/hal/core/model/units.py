@@ -113,6 +113,11 @@ def format_duration(ms: int) -> str:
     return ("-" if ms < 0 else "") + "".join(out)
 
 
+def format_wait(ms: int) -> str:
+    """A time that passes while it is read: as `format_duration`, from a minute on without fractions of a second."""
+    return format_duration(ms if ms < _DURATION_UNITS_MS["m"] else ms - ms % 1000)
+
+
 def parse_size(value: object, *, field: str = "memory") -> int:
     """Bytes from `1.5GiB`, `512M` (decimal, as SI says), `4096`, or an integer number of bytes.
 
