@@ -7,7 +7,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hal.core.kernels import layout as L
-from hal.core.kernels.treap import mix, tree_first, tree_insert, tree_least, tree_node, tree_remove, tree_seek
+from hal.core.kernels.treap import (
+    mix,
+    tree_build,
+    tree_first,
+    tree_insert,
+    tree_least,
+    tree_node,
+    tree_remove,
+    tree_seek,
+)
 
 SLOTS = 24
 
@@ -47,17 +56,28 @@ def test_a_treap_is_a_sorted_list(
 
 
 def test_equal_contents_make_equal_trees() -> None:
-    """The heap order depends on what is inside, not on the history: insertion backwards gives the same links."""
+    """The heap order depends on what is inside, not on the history: insertion backwards gives the same links, and so
+    does building at once from what is in order, or nearly."""
     links = []
-    for slots in (range(SLOTS), reversed(range(SLOTS))):
+    in_order = sorted(range(SLOTS), key=lambda slot: (slot % 5, slot))
+    nearly = in_order[1:] + in_order[:1]
+    for slots, at_once in ((range(SLOTS), False), (range(SLOTS)[::-1], False), (in_order, True), (nearly, True)):
         tree = np.zeros((SLOTS, L.TREE_SIZE), np.int64)
         path = np.zeros(L.MAX_DEPTH, np.int64)
         root = -1
         for slot in slots:
             tree_node(tree, slot, slot % 5, slot, 0, slot)
-            root = tree_insert(tree, root, slot, path)
+            if not at_once:
+                root = tree_insert(tree, root, slot, path)
+        if at_once:
+            root = tree_build(tree, np.array(slots, np.int64), SLOTS, path)
         links.append((root, tree.tolist()))
-    assert links[0] == links[1]
+    assert links == [links[0]] * len(links)
+
+
+def test_nothing_is_built_of_nothing() -> None:
+    """An empty tree has no root."""
+    assert tree_build(np.zeros((1, L.TREE_SIZE), np.int64), np.zeros(1, np.int64), 0, np.zeros(4, np.int64)) == -1
 
 
 @given(a=st.integers(0, 1 << 60), b=st.integers(0, 1 << 40))

@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 
 from hal.core.engine.classes import OwnerSpec
 from hal.core.engine.events import HoursSpent
+from hal.core.engine.growing import grown
 from hal.core.kernels import layout as L
 from hal.core.kernels.jit import plain
 from hal.core.kernels.ledgers import recharge
 from hal.core.kernels.shares import class_rate, factor_of, rebase_shares, renew_factors, renew_offsets
-from hal.core.kernels.treap import mix
+from hal.core.kernels.tables import look_up
 from hal.core.model.policy import Discipline, Limit, Policy, Queue, Reclaim, Weights
 from hal.core.model.policy_hours import is_open, next_close_ms, next_open_ms
 from hal.core.model.policy_scope import Owner, ledger, lineage
@@ -93,7 +94,7 @@ class Accounts:
         row = len(self.queue_ids)
         self.queue_ids[name] = row
         if row >= state.queues.shape[0]:
-            state.queues = _grown(state.queues, 2 * row)
+            state.queues = grown(state.queues, 2 * row)
             state.rewire()
         queue = self.policy.queues.get(name, Queue(name=name))
         weights = queue.weights or self.policy.weights
@@ -169,7 +170,7 @@ class Accounts:
         first = int(state.meta[L.M_OWNER_LEDGERS])
         last = first + len(ledgers)
         if last > state.owner_ledgers.shape[0]:
-            state.owner_ledgers = _grown(state.owner_ledgers, 2 * last)
+            state.owner_ledgers = grown(state.owner_ledgers, 2 * last)
             state.rewire()
         state.owner_ledgers[first:last] = ledgers
         state.meta[L.M_OWNER_LEDGERS] = last
@@ -212,7 +213,7 @@ class Accounts:
             return there
         row = len(self.ledger_names)
         if row >= state.ledgers.shape[0]:
-            state.ledgers = _grown(state.ledgers, 2 * row + 2)
+            state.ledgers = grown(state.ledgers, 2 * row + 2)
             state.rewire()
         self.ledger_ids[name] = row
         self.ledger_names.append(name)
@@ -301,7 +302,7 @@ class Accounts:
     def _new_node(self, state: State, path: tuple[str, ...], parent: int, owner: OwnerSpec) -> int:
         node = len(self.node_paths)
         if node >= state.share_nodes.shape[0]:
-            state.share_nodes = _grown(state.share_nodes, 2 * node)
+            state.share_nodes = grown(state.share_nodes, 2 * node)
             use = np.zeros((2 * node, L.F_SIZE), np.float64)
             use[: state.share_use.shape[0]] = state.share_use
             state.share_use = use
@@ -328,10 +329,10 @@ class Accounts:
 
     def load(self, state: State, use: Iterable[tuple[str, str, float]], at_ms: int) -> None:
         """Add (account, user, units at `at_ms`) to the leaves, made where they are new."""
-        grown = 2.0 ** ((at_ms - int(state.meta[L.M_SHARE_ZERO])) / int(state.meta[L.M_HALF_LIFE]))
+        worth = 2.0 ** ((at_ms - int(state.meta[L.M_SHARE_ZERO])) / int(state.meta[L.M_HALF_LIFE]))
         for account, user, units in use:
             leaf = self._leaf(state, OwnerSpec(account=account, user=user))
-            self.add_use(state, self.node_paths[leaf], units * grown)
+            self.add_use(state, self.node_paths[leaf], units * worth)
         state.meta[L.M_SHARES_MOVED] = 1
 
     def use_of(self, state: State) -> dict[tuple[str, ...], float]:
@@ -461,12 +462,8 @@ def rank_promises(state: State) -> None:
 
 def _waiting_of(state: State, job: int) -> Table:
     """The slots of a job's entries that wait in a bucket, by the index of jobs: no scan of all that waits."""
-    mask = state.job_index.shape[0] - 1
-    place = plain(mix)(job, 0) & mask
-    while state.job_index[place] and state.entries[state.job_index[place] - 1, L.E_JOB] != job:
-        place = (place + 1) & mask
     slots = []
-    slot = int(state.job_index[place]) - 1
+    slot = int(look_up(state.job_index, state.entries, L.E_JOB, job))
     while slot >= 0:
         if state.entries[slot, L.E_WHERE] == L.WHERE_BUCKET:
             slots.append(slot)
@@ -486,9 +483,3 @@ def _with(name: LedgerName, what: str, resource: str) -> LedgerName:
 
 def _units(points: float) -> int:
     return round(points * L.POINT)
-
-
-def _grown(table: Table, rows: int) -> Table:
-    larger = np.zeros((rows, *table.shape[1:]), np.int64)
-    larger[: table.shape[0]] = table
-    return larger

@@ -158,6 +158,11 @@ def _check_buckets(state: State) -> None:
         order = _in_order(state.rank, int(state.buckets[bucket, L.B_ROOT]))
         _require(len(order) == state.buckets[bucket, L.B_COUNT] > 0, f"bucket {bucket} counts wrongly")
         _require(order[0] == state.buckets[bucket, L.B_HEAD], f"bucket {bucket} has another head")
+        head = state.entries[order[0], [L.E_KEY, L.E_JOB]]
+        kept = state.buckets[bucket, [L.B_HEAD_KEY, L.B_HEAD_JOB]]
+        _require(bool((head == kept).all()), f"bucket {bucket} places its head wrongly")
+        least = state.rank[state.buckets[bucket, L.B_ROOT], L.T_MIN]
+        _require(bool(state.buckets[bucket, L.B_LEAST] == least), f"bucket {bucket} has another least walltime")
         for slot in order:
             _require(bool(state.entries[slot, L.E_BUCKET] == bucket), f"entry {slot} is in a bucket not its own")
             _require(bool(state.rank[slot, L.T_TIE] == state.entries[slot, L.E_FIRST]), f"entry {slot} lies wrongly")

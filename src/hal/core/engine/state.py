@@ -19,6 +19,7 @@ from hal.core.engine.classes import ClassSpec, OwnerSpec, Requirement
 from hal.core.engine.config import Backfill, EngineConfig
 from hal.core.engine.errors import EngineError
 from hal.core.engine.events import ADOPT, END, SUBMIT
+from hal.core.engine.growing import grown, lined
 from hal.core.engine.licences import LicenceName, check_licences, room_for_events, set_totals, want_licences
 from hal.core.engine.plan import START, VERDICT
 from hal.core.engine.policies import (
@@ -65,14 +66,6 @@ MOST_MASKS_KEPT: Final = 1_024
 ARENA_STARTS: Final = 1 << 15
 ARENA_ROWS: Final = 1 << 16
 ARENA_PROMISES: Final = 1 << 12
-
-
-def _grown(table: Table, rows: int, fill: int = 0) -> Table:
-    shape = (rows, *table.shape[1:])
-    # Zeros that nobody has written yet take no memory.
-    larger = np.zeros(shape, np.int64) if fill == 0 else np.full(shape, fill, np.int64)
-    larger[: table.shape[0]] = table
-    return larger
 
 
 class State:
@@ -388,7 +381,7 @@ class State:
             row = len(self.owners)
             self.owners.append(owner)
             if row >= self.owner_table.shape[0]:
-                self.owner_table = _grown(self.owner_table, 2 * row)
+                self.owner_table = grown(self.owner_table, 2 * row)
                 self.rewire()
         self.owner_ids[owner] = row
         self.owner_table[row, L.O_REFS] = 0
@@ -422,7 +415,7 @@ class State:
             class_id = len(self.class_specs)
             self.class_specs.append(spec)
             if class_id >= self.classes.shape[0]:
-                self.classes = _grown(self.classes, 2 * class_id)
+                self.classes = grown(self.classes, 2 * class_id)
                 self.rewire()
         self.classes[class_id] = (shape, spec.nodes, 0, 0)
         self.class_ids[key] = class_id
@@ -443,8 +436,8 @@ class State:
             shape = len(self.shape_specs)
             self.shape_specs.append(spec)
             if shape >= self.shapes.shape[0]:
-                self.shapes = _grown(self.shapes, 2 * shape)
-                self.wants = _grown(self.wants, 2 * shape)
+                self.shapes = grown(self.shapes, 2 * shape)
+                self.wants = grown(self.wants, 2 * shape)
                 request = np.zeros((self.request.shape[0], 2 * shape), np.int64)
                 request[:, : self.request.shape[1]] = self.request
                 self.request = request
@@ -661,16 +654,16 @@ class State:
         if count <= room:
             return
         room = max(count, 2 * room)
-        self.free = _grown(self.free, room)
-        self.capacity = _grown(self.capacity, room)
-        rows = _grown(self.rows, room)
+        self.free = grown(self.free, room)
+        self.capacity = grown(self.capacity, room)
+        rows = grown(self.rows, room)
         rows[self.rows.shape[0] :, L.W_PROMISED] = -1
         rows[self.rows.shape[0] :, L.W_AHEAD] = L.INF
         self.rows = rows
         allowed = np.zeros((self.allowed.shape[0], room), np.int8)
         allowed[:, : self.allowed.shape[1]] = self.allowed
         self.allowed = allowed
-        self.freed = _grown(self.freed, room)
+        self.freed = grown(self.freed, room)
         self._new_timelines()
         self._new_arenas()
         self.rewire()
@@ -679,32 +672,32 @@ class State:
         """Make room after a kernel asked for it; `count` is how many slots the event may need."""
         if outcome == L.GROW_ENTRIES:
             room = 2 * max(self.entries.shape[0], int(self.meta[L.M_ENTRY_TOP]) + count)
-            self.entries = _grown(self.entries, room)
-            self.rank = _grown(self.rank, room)
+            self.entries = grown(self.entries, room)
+            self.rank = grown(self.rank, room)
             if self.meta[L.M_BY_TIME]:
-                self.by_time = _grown(self.by_time, room)
+                self.by_time = grown(self.by_time, room)
             top = int(self.meta[L.M_ENTRY_TOP])
             heads = self._job_heads(top)
-            self.job_index = np.zeros(_power_of_two(2 * room), np.int64)
+            self.job_index = lined(_power_of_two(2 * room))
             rehash(self.job_index, self.entries, heads, L.E_JOB, False)
         elif outcome == L.GROW_RUNS:
             room = 2 * max(self.runs.shape[0], int(self.meta[L.M_RUN_TOP]) + count)
-            self.runs = _grown(self.runs, room)
-            self.ends = _grown(self.ends, room)
+            self.runs = grown(self.runs, room)
+            self.ends = grown(self.ends, room)
             unlisted = np.zeros((2, room), np.int64)
             unlisted[:, : self.unlisted.shape[1]] = self.unlisted
             self.unlisted = unlisted
             live = np.flatnonzero(self.runs[: int(self.meta[L.M_RUN_TOP]), L.R_NODES])
-            self.run_index = np.zeros(_power_of_two(2 * room), np.int64)
+            self.run_index = lined(_power_of_two(2 * room))
             rehash(self.run_index, self.runs, live, L.R_JOB, True)
         elif outcome == L.GROW_PIECES:
-            self.pieces = _grown(self.pieces, 2 * max(self.pieces.shape[0], int(self.meta[L.M_PIECE_TOP]) + count))
+            self.pieces = grown(self.pieces, 2 * max(self.pieces.shape[0], int(self.meta[L.M_PIECE_TOP]) + count))
         elif outcome == L.GROW_BUCKETS:
             room = 2 * max(self.buckets.shape[0], int(self.meta[L.M_BUCKET_TOP]) + count)
-            self.buckets = _grown(self.buckets, room)
-            self.active = _grown(self.active, room)
+            self.buckets = grown(self.buckets, room)
+            self.active = grown(self.active, room)
             live = np.flatnonzero(self.buckets[: int(self.meta[L.M_BUCKET_TOP]), L.B_REFS])
-            self.bucket_index = np.zeros(_power_of_two(2 * room), np.int64)
+            self.bucket_index = lined(_power_of_two(2 * room))
             rehash(self.bucket_index, self.buckets, live, L.B_CLASS, True)
         self.rewire()
 
@@ -712,9 +705,9 @@ class State:
         """Make room to keep this many reservations and promised rows."""
         if promises > self.reservations.shape[0] or promised > self.reserved.shape[0]:
             if promises > self.reservations.shape[0]:
-                self.reservations = _grown(self.reservations, 2 * promises)
+                self.reservations = grown(self.reservations, 2 * promises)
             if promised > self.reserved.shape[0]:
-                self.reserved = _grown(self.reserved, 2 * promised)
+                self.reserved = grown(self.reserved, 2 * promised)
             self.rewire()
 
     def grow_profile(self) -> None:
@@ -763,7 +756,7 @@ class State:
     def use_time_index(self) -> None:
         """Make room in the index by planned time (a change of policy to EASY-SJBF)."""
         if self.by_time.shape[0] < self.entries.shape[0]:
-            self.by_time = _grown(self.by_time, self.entries.shape[0])
+            self.by_time = grown(self.by_time, self.entries.shape[0])
             self.rewire()
 
     def _job_heads(self, top: int) -> Table:
@@ -830,7 +823,7 @@ class State:
         s = self
         rows = s.free.shape[0]
         self.projected: Table = np.zeros((rows, s.free.shape[1]), np.int64)
-        self.heap: Table = np.zeros((s.buckets.shape[0], 4), np.int64)
+        self.heap: Table = lined(s.buckets.shape[0], 4)
         width = max(L.MAX_DEPTH, s.shapes.shape[0], rows, min(s.config.slice_starts, ARENA_STARTS) + 1)
         width = max(width, s.reservations.shape[0])
         self.scratch: Table = np.zeros((10, width), np.int64)

@@ -18,14 +18,14 @@ from hal.core.kernels.pending import rebuild
 from hal.core.kernels.rows import recount
 from hal.core.kernels.running import retime
 from hal.core.kernels.shares import rebase_shares, renew_factors, renew_offsets
-from hal.core.kernels.tables import rehash
+from hal.core.kernels.tables import look_up, rehash
 
 SHARES: Final = (
     ("easy", "submit", "change", "advance", "end", "refuse", "assume", "adopt", "take_back"),
     ("conservative", "note", "fall", "ready", "resumable", "seek", "lender"),
 )
 """All kernels in two parts that take about as long to compile: an install step on two cores runs a process for each."""
-STEPS: Final = sum(map(len, SHARES)) + 9
+STEPS: Final = sum(map(len, SHARES)) + 10
 """Lines that `compile_all` reports when it compiles both."""
 
 
@@ -36,6 +36,7 @@ def compile_all(report: Callable[[str], None] | None = None, *, share: int | Non
     for kernel, arguments in (
         (recount, (s.at, 0, 0)),
         (rehash, (s.job_index, s.entries, NO_KEYS, 0, False)),
+        (look_up, (s.job_index, s.entries, 0, 0)),
         (rebuild, (s.at, NO_KEYS, NO_KEYS)),
         (retime, (s.at, NO_KEYS, table)),
         (recharge, (s.at,)),

@@ -21,9 +21,11 @@ from hal.core.kernels.layout import (
     B_CAP,
     B_CAP_STAMP,
     B_CLASS,
-    B_FULL_STAMP,
     B_HEAD,
+    B_HEAD_JOB,
+    B_HEAD_KEY,
     B_INSERT,
+    B_LEAST,
     B_OFFSET,
     B_OWNER,
     B_ROOT,
@@ -33,6 +35,7 @@ from hal.core.kernels.layout import (
     BY_TURN,
     C_NODES,
     C_SHAPE,
+    CAP_FULL,
     E_ATTEMPT,
     E_BLOCKED_AT,
     E_BUCKET,
@@ -142,7 +145,7 @@ from hal.core.kernels.rows import compete, fits, forget_lags, promise_row, settl
 from hal.core.kernels.searched import may_preempt, search_at
 from hal.core.kernels.sorting import sort_pairs
 from hal.core.kernels.tables import copy_record
-from hal.core.kernels.treap import Table, tree_descend, tree_first, tree_least, tree_seek
+from hal.core.kernels.treap import Table, tree_descend, tree_first, tree_seek
 from hal.core.kernels.wants import take_licences
 
 Ints = NDArray[np.int64]
@@ -631,6 +634,17 @@ def _give_up(t: Tables, k: int, dropped: int) -> int:
 
 
 @inner
+def _last_kept(t: Tables, stamp: int) -> int:
+    """The entry that ranks last of those whose promises are kept, -1 where there is none."""
+    last = -1
+    for k in range(t.meta[M_RESERVATIONS]):
+        entry = t.reservations[k, V_ENTRY]
+        if entry >= 0 and t.entries[entry, E_STAMP] == stamp and (last < 0 or _is_ahead(t, last, entry)):
+            last = entry
+    return last
+
+
+@inner
 def _overtaken(t: Tables, full: bool, dropped: int, now: int, stamp: int) -> int:
     """Give up promises that shut out better work: what shut it out before them is gone. Returns how many are given up.
 
@@ -640,23 +654,24 @@ def _overtaken(t: Tables, full: bool, dropped: int, now: int, stamp: int) -> int
     again = dropped < t.meta[M_RESERVATIONS]
     while again:
         again = False
+        last = _last_kept(t, stamp)
+        if last < 0:
+            break
+        last_key = t.entries[last, E_KEY] + t.buckets[t.entries[last, E_BUCKET], B_OFFSET]
         for place in range(t.meta[M_ACTIVE]):
             bucket = t.active[place]
-            head = t.buckets[bucket, B_HEAD]
+            key = t.buckets[bucket, B_HEAD_KEY] + t.buckets[bucket, B_OFFSET]
+            if key > last_key or (key == last_key and t.buckets[bucket, B_HEAD_JOB] > t.entries[last, E_JOB]):
+                continue  # no promise that is kept ranks behind it
             shape = t.classes[t.buckets[bucket, B_CLASS], C_SHAPE]
             queue = t.owners[t.buckets[bucket, B_OWNER], O_QUEUE]
             nodes = t.classes[t.buckets[bucket, B_CLASS], C_NODES]
-            if t.entries[head, E_STAMP] == stamp or t.queues[queue, Y_SHUT] != 0 or t.shapes[shape, S_EVER] < nodes:
+            if t.queues[queue, Y_SHUT] != 0 or t.shapes[shape, S_EVER] < nodes:
                 continue
             if not full and _is_parked(t, bucket, shape, queue, dropped, stamp):
                 continue
-            behind = False
-            for k in range(t.meta[M_RESERVATIONS]):
-                entry = t.reservations[k, V_ENTRY]
-                if entry >= 0 and t.entries[entry, E_STAMP] == stamp and _is_ahead(t, head, entry):
-                    behind = True
-                    break
-            if not behind:
+            head = t.buckets[bucket, B_HEAD]
+            if t.entries[head, E_STAMP] == stamp or not _is_ahead(t, head, last):
                 continue
             shut = False
             rival = False
@@ -746,7 +761,7 @@ def _refresh(
         queue = t.owners[t.buckets[bucket, B_OWNER], O_QUEUE]
         if t.queues[queue, Y_SHUT] != 0 or t.queues[queue, Y_CLOSED_STAMP] == stamp:
             continue
-        if t.buckets[bucket, B_FULL_STAMP] == stamp:
+        if t.buckets[bucket, B_CAP_STAMP] == stamp and t.buckets[bucket, B_CAP] == CAP_FULL:
             continue
         if fresh_only and _is_parked(t, bucket, shape, queue, dropped, stamp):
             continue
@@ -770,25 +785,24 @@ def _refresh(
             if first >= 0 and t.entries[first, E_PLANNED] > longest:
                 wait_strictly(t, bucket, queue, first, stamp)
                 continue
-        if longest < 0 or (longest < INF and tree_least(t.rank, t.buckets[bucket, B_ROOT]) > longest):
+        if longest < 0 or (longest < INF and t.buckets[bucket, B_LEAST] > longest):
             continue
         if lane == 1 and not timed:
             continue
-        if key == LOWEST and not timed and longest == INF:
-            found = t.buckets[bucket, B_HEAD]
-            if t.entries[found, E_STAMP] == stamp:
-                found = -1
-        if found < 0:
-            from_key = key - t.buckets[bucket, B_OFFSET] if lane == 0 else key
-            from_seq = seq
-            from_tie = tie
-            if timed and lane == 0:
-                from_key = LOWEST
-                from_seq = -1
-                from_tie = -1
-            tree = t.by_time if timed else t.rank
-            root = t.buckets[bucket, B_TIME_ROOT] if timed else t.buckets[bucket, B_ROOT]
-            found = _seek_unstarted(t, tree, root, from_key, from_seq, from_tie, longest, stamp)
+        if only < 0 and not timed and longest == INF and not _head_is_past(t, bucket, key, seq, tie):
+            _set_head_item(t, size, bucket)
+            size += 1
+            continue
+        from_key = key - t.buckets[bucket, B_OFFSET] if lane == 0 else key
+        from_seq = seq
+        from_tie = tie
+        if timed and lane == 0:
+            from_key = LOWEST
+            from_seq = -1
+            from_tie = -1
+        tree = t.by_time if timed else t.rank
+        root = t.buckets[bucket, B_TIME_ROOT] if timed else t.buckets[bucket, B_ROOT]
+        found = _seek_unstarted(t, tree, root, from_key, from_seq, from_tie, longest, stamp)
         if found >= 0 and only < 0:
             _set_item(t, size, bucket, found, 1 if timed else 0)
             size += 1
@@ -806,6 +820,27 @@ def _refresh(
 
 
 @inner
+def _head_is_past(t: Tables, bucket: int, key: int, seq: int, tie: int) -> bool:
+    """Whether a place of the order lies behind the first entry of a bucket."""
+    mine = t.buckets[bucket, B_HEAD_KEY] + t.buckets[bucket, B_OFFSET]
+    if mine != key:
+        return bool(mine < key)
+    if t.buckets[bucket, B_HEAD_JOB] != seq:
+        return bool(t.buckets[bucket, B_HEAD_JOB] < seq)
+    return bool(t.entries[t.buckets[bucket, B_HEAD], E_FIRST] < tie)
+
+
+@inner
+def _set_head_item(t: Tables, at: int, bucket: int) -> None:
+    """The first entry of a bucket as its candidate; whether this cycle is done with it is asked when its turn comes."""
+    t.heap[at, H_LANE] = 0
+    t.heap[at, H_KEY] = t.buckets[bucket, B_HEAD_KEY] + t.buckets[bucket, B_OFFSET]
+    t.heap[at, H_SEQ] = t.buckets[bucket, B_HEAD_JOB]
+    t.heap[at, H_BUCKET] = bucket
+    t.buckets[bucket, B_CANDIDATE] = t.buckets[bucket, B_HEAD]
+
+
+@inner
 def _set_item(t: Tables, at: int, bucket: int, entry: int, lane: int) -> None:
     t.heap[at, H_LANE] = lane
     if lane == 1:
@@ -815,6 +850,13 @@ def _set_item(t: Tables, at: int, bucket: int, entry: int, lane: int) -> None:
     t.heap[at, H_SEQ] = t.entries[entry, E_JOB]
     t.heap[at, H_BUCKET] = bucket
     t.buckets[bucket, B_CANDIDATE] = entry
+
+
+@inner
+def _shut_bucket(t: Tables, bucket: int, stamp: int) -> None:
+    """Nothing of a bucket starts any more in this cycle."""
+    t.buckets[bucket, B_CAP] = CAP_FULL
+    t.buckets[bucket, B_CAP_STAMP] = stamp
 
 
 @inner
@@ -909,6 +951,9 @@ def cycle(
         if t.ticks[TICK_WORK] >= budget:
             unfinished = 1
             break
+        if t.entries[entry, E_STAMP] == stamp:
+            only = bucket  # promised something: the next one is its candidate
+            continue
         t.ticks[TICK_WORK] += 1
         queue = t.owners[t.buckets[bucket, B_OWNER], O_QUEUE]
         if waits_behind(t, queue, key, seq, stamp):
@@ -957,7 +1002,7 @@ def cycle(
                 refused = True
                 unlicensed = True
                 if not licences_now(t, shape):
-                    t.buckets[bucket, B_FULL_STAMP] = stamp
+                    _shut_bucket(t, bucket, stamp)
                 elif licences_promised(t, shape, end):
                     t.buckets[bucket, B_CAP] = planned - 1
                     t.buckets[bucket, B_CAP_STAMP] = stamp
@@ -1043,7 +1088,7 @@ def cycle(
             if t.ledgers[lacking, G_KIND] == LEDGER_HOURS:
                 t.entries[entry, E_STAMP] = stamp
             else:
-                t.buckets[bucket, B_FULL_STAMP] = stamp
+                _shut_bucket(t, bucket, stamp)
             if refusals < verdicts.shape[0]:
                 verdicts[refusals]["job"] = t.entries[entry, E_JOB]
                 verdicts[refusals]["task"] = t.entries[entry, E_FIRST] + task

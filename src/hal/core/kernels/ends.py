@@ -10,8 +10,8 @@ from __future__ import annotations
 from hal.core.kernels.jit import inner
 from hal.core.kernels.layout import INF, M_END_ROOT, M_UNLISTED, R_END, R_JOB, R_TASK, T_LEFT
 from hal.core.kernels.memory import Tables
-from hal.core.kernels.sorting import sort_pairs
-from hal.core.kernels.treap import tree_insert, tree_node, tree_remove
+from hal.core.kernels.sorting import sort_many
+from hal.core.kernels.treap import tree_build, tree_insert, tree_node, tree_remove
 
 
 @inner
@@ -46,11 +46,14 @@ def ends_root(t: Tables) -> int:
     count = t.meta[M_UNLISTED]
     if count > 0:
         for k in range(count):
-            t.unlisted[0, k] = t.runs[t.unlisted[1, k], R_END]
-        sort_pairs(t.unlisted[0], t.unlisted[1], count)
-        for k in range(count):
             run = t.unlisted[1, k]
-            tree_node(t.ends, run, t.unlisted[0, k], t.runs[run, R_JOB], t.runs[run, R_TASK], 0)
-            t.meta[M_END_ROOT] = tree_insert(t.ends, t.meta[M_END_ROOT], run, t.path)
+            t.unlisted[0, k] = t.runs[run, R_END]
+            tree_node(t.ends, run, t.runs[run, R_END], t.runs[run, R_JOB], t.runs[run, R_TASK], 0)
+        sort_many(t.unlisted[0], t.unlisted[1], count, t.path)
+        if t.meta[M_END_ROOT] < 0:
+            t.meta[M_END_ROOT] = tree_build(t.ends, t.unlisted[1], count, t.path)
+        else:
+            for k in range(count):
+                t.meta[M_END_ROOT] = tree_insert(t.ends, t.meta[M_END_ROOT], t.unlisted[1, k], t.path)
         t.meta[M_UNLISTED] = 0
     return int(t.meta[M_END_ROOT])

@@ -141,10 +141,13 @@ B_REFS: Final = 7  # entries and running attempts
 B_HEAD: Final = 8  # first entry, -1
 B_OFFSET: Final = 9  # added to the keys of the bucket
 B_CANDIDATE: Final = 10  # scratch of a cycle
-B_CAP: Final = 11  # scratch of a cycle: longer ones were refused already
+B_CAP: Final = 11  # scratch of a cycle: longer ones were refused already; CAP_FULL: a ledger is full, or a licence
 B_CAP_STAMP: Final = 12  # scratch
-B_FULL_STAMP: Final = 13  # scratch: in this cycle a ledger was full
-BUCKET_SIZE: Final = 14
+B_HEAD_KEY: Final = 13  # E_KEY of the first entry: a cycle looks at every bucket, and entries lie far apart
+B_HEAD_JOB: Final = 14  # its E_JOB
+B_LEAST: Final = 15  # T_MIN of the root
+BUCKET_SIZE: Final = 16
+CAP_FULL: Final = -2
 
 # --- classes and shapes ----------------------------------------------------------------------------------------------
 C_SHAPE: Final = 0

@@ -17,7 +17,10 @@ from hal.core.kernels.layout import (
     B_CLASS,
     B_COUNT,
     B_HEAD,
+    B_HEAD_JOB,
+    B_HEAD_KEY,
     B_INSERT,
+    B_LEAST,
     B_OFFSET,
     B_OWNER,
     B_REFS,
@@ -84,6 +87,7 @@ from hal.core.kernels.layout import (
     ORDER_PRIORITY,
     PRIORITY_LIMIT,
     T_KEY,
+    T_SEQ,
     V_DIRTY,
     V_ENTRY,
     V_JOB,
@@ -98,7 +102,7 @@ from hal.core.kernels.memory import Tables, tables
 from hal.core.kernels.shares import bucket_offset, order_key
 from hal.core.kernels.tables import drop_hashed, find_one, find_two, give_slot, move_hashed, put_hashed, take_slot
 from hal.core.kernels.touching import free_promise, overtake
-from hal.core.kernels.treap import tree_before, tree_first, tree_insert, tree_node, tree_remove
+from hal.core.kernels.treap import tree_before, tree_first, tree_insert, tree_least, tree_node, tree_remove
 
 Ints = NDArray[np.int64]
 
@@ -154,6 +158,14 @@ def mark_promise(t: Tables, promise: int) -> None:
 
 
 @inner
+def _set_head(t: Tables, bucket: int, slot: int) -> None:
+    """The first entry of a bucket, and where it stands."""
+    t.buckets[bucket, B_HEAD] = slot
+    t.buckets[bucket, B_HEAD_KEY] = t.rank[slot, T_KEY]
+    t.buckets[bucket, B_HEAD_JOB] = t.rank[slot, T_SEQ]
+
+
+@inner
 def enter_bucket(t: Tables, slot: int) -> None:
     """Put an eligible entry into its bucket; outranking a job with a promise lets the next pass promise anew."""
     bucket = t.entries[slot, E_BUCKET]
@@ -166,15 +178,16 @@ def enter_bucket(t: Tables, slot: int) -> None:
     if t.meta[M_BY_TIME] == 1:
         tree_node(t.by_time, slot, planned, job, first, planned)
         t.buckets[bucket, B_TIME_ROOT] = tree_insert(t.by_time, t.buckets[bucket, B_TIME_ROOT], slot, t.path)
+    t.buckets[bucket, B_LEAST] = tree_least(t.rank, t.buckets[bucket, B_ROOT])
     head = t.buckets[bucket, B_HEAD]
     if head < 0:
-        t.buckets[bucket, B_HEAD] = slot
+        _set_head(t, bucket, slot)
         t.buckets[bucket, B_ACTIVE] = t.meta[M_ACTIVE]
         t.active[t.meta[M_ACTIVE]] = bucket
         t.meta[M_ACTIVE] += 1
         t.meta[M_SHARES_MOVED] = 1  # siblings of who has work again count by him
     elif tree_before(t.rank, slot, head):
-        t.buckets[bucket, B_HEAD] = slot
+        _set_head(t, bucket, slot)
     t.buckets[bucket, B_COUNT] += 1
     t.meta[M_INSERTS] += 1
     t.buckets[bucket, B_INSERT] = t.meta[M_INSERTS]
@@ -198,6 +211,7 @@ def exit_bucket(t: Tables, slot: int) -> None:
     t.buckets[bucket, B_ROOT] = tree_remove(t.rank, t.buckets[bucket, B_ROOT], slot, t.path)
     if t.meta[M_BY_TIME] == 1:
         t.buckets[bucket, B_TIME_ROOT] = tree_remove(t.by_time, t.buckets[bucket, B_TIME_ROOT], slot, t.path)
+    t.buckets[bucket, B_LEAST] = tree_least(t.rank, t.buckets[bucket, B_ROOT])
     t.buckets[bucket, B_COUNT] -= 1
     if t.buckets[bucket, B_COUNT] == 0:
         t.buckets[bucket, B_HEAD] = -1
@@ -209,7 +223,7 @@ def exit_bucket(t: Tables, slot: int) -> None:
         t.buckets[last, B_ACTIVE] = place
         t.buckets[bucket, B_ACTIVE] = -1
     elif t.buckets[bucket, B_HEAD] == slot:
-        t.buckets[bucket, B_HEAD] = tree_first(t.rank, t.buckets[bucket, B_ROOT])
+        _set_head(t, bucket, tree_first(t.rank, t.buckets[bucket, B_ROOT]))
     t.entries[slot, E_WHERE] = WHERE_ASIDE
 
 

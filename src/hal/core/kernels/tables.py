@@ -1,7 +1,8 @@
 """Slots that are used again, and hash indexes from ids to slots, in plain int64 arrays.
 
 Pure. A hash index holds slot + 1 (0 = empty) with linear probing and backward-shift deletion; the ids are read from
-the table that the slots belong to. Load stays under one half: the state grows the index with its table.
+the table that the slots belong to. Load stays under one half: the state grows the index with its table. Ids that follow
+one another are neighbours in it: what is submitted, started or ended together lies in the same lines of a cache.
 """
 
 from __future__ import annotations
@@ -14,6 +15,23 @@ from hal.core.kernels.layout import B_CLASS, B_OWNER, R_JOB, R_TASK
 from hal.core.kernels.treap import Table, mix
 
 Index = NDArray[np.int64]
+
+
+NEIGHBOURS = 3
+"""So many low bits of an id say where in its neighbourhood it is: 8 words are one line of a cache."""
+
+
+@inner
+def home_of(a: int, b: int) -> int:
+    """Where the search for (a, b) begins, before it is cut to the size of the index.
+
+    Neighbours are the tasks of one job, and the first tasks of jobs that follow one another: never both, or many
+    small arrays would all want the same places.
+    """
+    low = (1 << NEIGHBOURS) - 1
+    if b == 0:
+        return (mix(a >> NEIGHBOURS, 0) << NEIGHBOURS) + (a & low)
+    return (mix(a, b >> NEIGHBOURS) << NEIGHBOURS) + (b & low)
 
 
 @inner
@@ -46,7 +64,7 @@ def copy_record(into: Table, to: int, table: Table, at: int) -> None:
 def find_one(index: Index, table: Table, column: int, a: int) -> int:
     """The slot whose `column` is a, -1 when there is none."""
     mask = index.shape[0] - 1
-    at = mix(a, 0) & mask
+    at = home_of(a, 0) & mask
     while index[at] != 0:
         slot = index[at] - 1
         if table[slot, column] == a:
@@ -59,7 +77,7 @@ def find_one(index: Index, table: Table, column: int, a: int) -> int:
 def find_two(index: Index, table: Table, column: int, a: int, b: int) -> int:
     """The slot whose `column` is a and the next column b, -1 when there is none."""
     mask = index.shape[0] - 1
-    at = mix(a, b) & mask
+    at = home_of(a, b) & mask
     while index[at] != 0:
         slot = index[at] - 1
         if table[slot, column] == a and table[slot, column + 1] == b:
@@ -72,7 +90,7 @@ def find_two(index: Index, table: Table, column: int, a: int, b: int) -> int:
 def put_hashed(index: Index, slot: int, a: int, b: int) -> None:
     """Enter a slot under (a, b)."""
     mask = index.shape[0] - 1
-    at = mix(a, b) & mask
+    at = home_of(a, b) & mask
     while index[at] != 0:
         at = (at + 1) & mask
     index[at] = slot + 1
@@ -82,7 +100,7 @@ def put_hashed(index: Index, slot: int, a: int, b: int) -> None:
 def drop_hashed(index: Index, table: Table, column: int, pair: bool, slot: int) -> None:
     """Take a slot out and close the gap; `pair` says whether two columns make the id."""
     mask = index.shape[0] - 1
-    at = mix(table[slot, column], table[slot, column + 1] if pair else 0) & mask
+    at = home_of(table[slot, column], table[slot, column + 1] if pair else 0) & mask
     while index[at] != slot + 1:
         at = (at + 1) & mask
     hole = at
@@ -91,7 +109,7 @@ def drop_hashed(index: Index, table: Table, column: int, pair: bool, slot: int) 
         if index[at] == 0:
             break
         other = index[at] - 1
-        home = mix(table[other, column], table[other, column + 1] if pair else 0) & mask
+        home = home_of(table[other, column], table[other, column + 1] if pair else 0) & mask
         if ((at - home) & mask) >= ((at - hole) & mask):
             index[hole] = index[at]
             hole = at
@@ -102,10 +120,16 @@ def drop_hashed(index: Index, table: Table, column: int, pair: bool, slot: int) 
 def move_hashed(index: Index, a: int, b: int, old: int, new: int) -> None:
     """Let the id of slot `old` lead to slot `new`."""
     mask = index.shape[0] - 1
-    at = mix(a, b) & mask
+    at = home_of(a, b) & mask
     while index[at] != old + 1:
         at = (at + 1) & mask
     index[at] = new + 1
+
+
+@kernel
+def look_up(index: Index, table: Table, column: int, a: int) -> int:
+    """`find_one` for Python."""
+    return find_one(index, table, column, a)
 
 
 @kernel

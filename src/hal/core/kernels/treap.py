@@ -129,6 +129,39 @@ def tree_insert(tree: Table, root: int, node: int, path: NDArray[np.int64]) -> i
 
 
 @inner
+def tree_build(tree: Table, nodes: NDArray[np.int64], count: int, path: NDArray[np.int64]) -> int:
+    """A tree of filled nodes that are in order, but for a few: those are inserted afterwards. Overwrites `nodes`.
+
+    Returns the root. O(n) where all are in order; `path` is scratch of MAX_DEPTH, and here the right edge of the tree.
+    """
+    depth = 0
+    late = 0
+    for k in range(count):
+        node = nodes[k]
+        if depth > 0 and (depth == MAX_DEPTH or tree_before(tree, node, path[depth - 1])):
+            nodes[late] = node
+            late += 1
+            continue
+        below = -1
+        while depth > 0 and tree[path[depth - 1], T_RANDOM] < tree[node, T_RANDOM]:
+            depth -= 1
+            below = path[depth]
+            _renew(tree, below)
+        tree[node, T_LEFT] = below
+        if depth > 0:
+            tree[path[depth - 1], T_RIGHT] = node
+        path[depth] = node
+        depth += 1
+    root = path[0] if depth > 0 else -1
+    while depth > 0:
+        depth -= 1
+        _renew(tree, path[depth])
+    for k in range(late):
+        root = tree_insert(tree, root, nodes[k], path)
+    return int(root)
+
+
+@inner
 def tree_remove(tree: Table, root: int, node: int, path: NDArray[np.int64]) -> int:
     """Take a node out of the tree that it is in; `path` is scratch of MAX_DEPTH. Returns the new root."""
     depth = 0
