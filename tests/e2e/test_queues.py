@@ -90,6 +90,7 @@ def test_a_newcomer_goes_before_who_has_used_the_machine(ruled: Ruled, gate: Gat
         jobs += ruled.jobs({**BIG, "command": ["sh", "-c", note], "user": user, "account": f"{user}-lab"})
     shares = {(*row["path"], row["user"]): row for row in json.loads(ruled.run("shares", "--json"))}
     ada = shares["lab", "ada-lab", "ada"]
+    assert shares[(None,)]["used"] == 1.0
     assert ada["units"] == pytest.approx(4 * 2 * 3_600, rel=0.5)  # charged at the start; memory counts a little
     assert (shares["lab", "ada-lab", None]["target"], shares["lab", "bob-lab", None]["target"]) == (0.25, 0.75)
     parts = [json.loads(ruled.run("show", job.id, "--priority", "--json")) for job in jobs]

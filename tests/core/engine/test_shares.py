@@ -307,6 +307,16 @@ def test_dominant_charge_counts_the_largest_part() -> None:
     assert ada.units == pytest.approx(10.0)
 
 
+def test_the_whole_cluster_has_had_all_that_was_used() -> None:
+    """Nothing of nothing before the first job starts, all of it afterwards; its siblings are nobody."""
+    state, _sink, scheduler = cluster(Policy(), cpus=1)
+    scheduler.feed(job(1, user="ada", walltime_ms=10_000))
+    assert share_rows(state)[0].used == 0.0
+    scheduler.run(0)
+    whole = share_rows(state)[0]
+    assert (whole.path, whole.user, whole.used, whole.target) == ((), None, 1.0, 1.0)
+
+
 def test_ends_settle_what_was_charged_too_much() -> None:
     """Charged for ten seconds at its start, one second in the end."""
     state, _sink, scheduler = cluster(Policy(fairshare=FairShare(charge={"cpu": 1_000.0})), cpus=1)

@@ -38,7 +38,7 @@ def test_shares_and_priorities_are_told(hal_home: Path) -> None:
         await agent.until(lambda a: len(a.running) == 1)
         (waiting,) = await hal.submit({**SLEEP, "user": "bob", "priority": 3})
         shares = {row["user"]: row for row in (await hal.http.get("/v1/shares")).json()["shares"]}
-        assert (shares["alice"]["used"], shares["bob"]["used"]) == (1.0, 0.0)
+        assert (shares["alice"]["used"], shares["bob"]["used"], shares[None]["used"]) == (1.0, 0.0, 1.0)
         assert shares["alice"]["factor"] < shares["bob"]["factor"] == 1.0
         parts = (await hal.http.get(f"/v1/jobs/{waiting}/priority")).json()
         assert (parts["discipline"], parts["priority"]) == ("priority", 3_000.0)

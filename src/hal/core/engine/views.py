@@ -329,7 +329,8 @@ class ShareRow(msgspec.Struct, frozen=True):
     """A node of the tree of shares.
 
     path: accounts from the top, empty for the root; `user` is None for accounts. target and used are parts (0..1) among
-    its siblings; units is decayed use at the state's clock; factor is what its jobs get (users only, else 0).
+    its siblings, for the root 1 (used: 0 while nothing was); units is decayed use at the state's clock; factor is what
+    its jobs get (users only, else 0).
     """
 
     path: tuple[str, ...]
@@ -351,7 +352,8 @@ def share_rows(state: State) -> list[ShareRow]:
     out = []
     for path, node in sorted(state.accounts.node_ids.items()):
         parent = max(int(nodes[node, L.N_PARENT]), 0)
-        weights, units = float(use[parent, L.F_WEIGHTS]), float(use[parent, L.F_SUM])
+        weights = float(use[parent, L.F_WEIGHTS])
+        units = float(use[parent, L.F_SUM] if node else use[0, L.F_USE])  # the root has no siblings
         is_user = bool(path) and path[-1].startswith("\0")
         out.append(
             ShareRow(
@@ -359,7 +361,7 @@ def share_rows(state: State) -> list[ShareRow]:
                 user=path[-1][1:] if is_user else None,
                 weight=float(use[node, L.F_WEIGHT]),
                 target=float(use[node, L.F_WEIGHT]) / weights if node and weights else 1.0,
-                used=float(use[node, L.F_USE]) / units if node and units else 0.0,
+                used=float(use[node, L.F_USE]) / units if units else 0.0,
                 units=float(use[node, L.F_USE]) * shrunk,
                 factor=float(2.0 ** -use[node, L.F_LOSS]) if is_user else 0.0,
             )
