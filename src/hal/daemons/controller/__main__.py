@@ -58,8 +58,8 @@ async def _started(
     from hal.daemons.controller import warming
 
     if not warming.compiled():
-        runtime.log.warning("compiling the scheduling kernels; this takes a minute or two, once")
-        sys.stdout.write("compiling the scheduling kernels; this takes a minute or two, once\n")
+        runtime.log.warning("compiling the scheduling kernels; this takes two or three minutes, once")
+        sys.stdout.write("compiling the scheduling kernels; this takes two or three minutes, once\n")
         sys.stdout.flush()
     from hal.daemons.controller.api.serving import RestServer
     from hal.daemons.controller.config import read_config, with_tcp

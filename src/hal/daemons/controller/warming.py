@@ -1,6 +1,6 @@
 """Loading the compiled kernels before the controller is ready, so that the first job does not wait for them.
 
-Where they were never compiled for these sources all of them are: a minute or two, once, which is said in the log. What
+Where they were never compiled for these sources all of them are: two or three minutes, once, which is said in the log. What
 the policy does not use today is compiled, too, or a change of it would wait for that one day, with jobs running.
 """
 
@@ -43,7 +43,7 @@ def compile_kernels(tell: Callable[[str], None]) -> None:
     """Compile all kernels into the cache, and leave a stamp there.
 
     Args:
-        tell: gets `compiling kernels, 3 of 23` and the like before each.
+        tell: gets `compiling kernels, 3 of 26` and the like before each.
     """
     from hal.core.kernels.compile_all import STEPS, compile_all
     from hal.core.kernels.jit import stamp_of_all
