@@ -1,4 +1,4 @@
-"""Compile the engine's numba kernels into their cache and say so: two or three minutes the first time, nothing afterwards.
+"""Compile the engine's numba kernels into their cache and say so: two or three minutes the first time, then nothing.
 
 The cache directory is named by a hash of the kernels' sources and of numba's version, so a stamp in it is enough. Two
 processes share the work, one for each half of the kernels.
@@ -25,7 +25,7 @@ def main() -> int:
     stamp = stamp_of_all()
     if stamp.exists():
         return 0
-    print("Kernels: compiling the engine with numba (two or three minutes, once per version of its source) ...", flush=True)
+    print("Kernels: compiling the engine with numba (two or three minutes, once per version of it) ...", flush=True)
     shares = [subprocess.Popen([sys.executable, __file__, str(share)]) for share in range(len(SHARES))]
     codes = [share.wait() for share in shares]
     if any(codes):

@@ -83,6 +83,15 @@ def test_a_mistyped_option_names_the_nearest(hal: Hal) -> None:
     assert "--user" in ran.err
 
 
+@pytest.mark.parametrize("verb", ["cancel", "hold", "release", "requeue"])
+def test_who_wants_all_jobs_is_told_how_to_name_them(verb: str, hal: Hal) -> None:
+    """`--all` is no option of what acts on jobs: the hint is a line to type, and no option of another meaning."""
+    ran = hal(verb, "--all")
+    assert (ran.code, ran.err.splitlines()[0]) == (2, "error: no such option '--all'")
+    assert f"hal {verb} --user NAME; everybody's: hal {verb} --state " in ran.err
+    assert "--label" not in ran.err
+
+
 def test_hal_alone_shows_the_help(hal: Hal) -> None:
     """A newcomer who types `hal` sees what there is."""
     ran = hal()

@@ -5,8 +5,9 @@ The common options work before and after the command's name: `hal --home X jobs`
 
 from __future__ import annotations
 
+import difflib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import click
@@ -20,14 +21,46 @@ pass_screen = click.make_pass_decorator(Screen, ensure=True)
 Function = Callable[..., Any]
 
 
+class UnknownOptionError(click.NoSuchOption):
+    """An option that does not exist; `hint`, where not empty, says what to type instead."""
+
+    def __init__(self, error: click.NoSuchOption, hint: str) -> None:
+        wanted = error.option_name.lstrip("-")
+        # click compares with the dashes, which makes every short name near to every other one.
+        near = difflib.get_close_matches(wanted, [name.lstrip("-") for name in error.possibilities or ()])
+        names = [name for name in error.possibilities or () if name.lstrip("-") in near]
+        super().__init__(error.option_name, possibilities=[] if hint else names, ctx=error.ctx)
+        self.hint = hint
+
+
 class HalCommand(click.Command):
     """A command with the common options and examples below its options."""
 
-    def __init__(self, *args: Any, examples: str = "", output: bool = False, **attrs: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        examples: str = "",
+        output: bool = False,
+        instead: Mapping[str, str] | None = None,
+        **attrs: Any,
+    ) -> None:
+        """As click's. instead: what to type in place of options that people look for in vain, by their names."""
         attrs["context_settings"] = {**CONTEXT, **attrs.get("context_settings", {})}
         super().__init__(*args, **attrs)
         self.examples = inspect.cleandoc(examples)
+        self.instead = instead or {}
         self.params.extend(place_options() + (output_options() if output else []))
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As click's.
+
+        Raises:
+            UnknownOptionError: instead of click's.
+        """
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            raise UnknownOptionError(error, self.instead.get(error.option_name, "")) from None
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Examples, as they are."""

@@ -23,7 +23,9 @@ def _declare(verb: str, done: str, short_help: str, long_help: str, examples: st
         states: what a filter without a state is narrowed to (comma list).
     """
 
-    @command(verb, short_help=short_help, help=long_help, examples=examples, output=True)
+    every = f"all of one user: hal {verb} --user NAME; everybody's: hal {verb} --state {states}"
+
+    @command(verb, short_help=short_help, help=long_help, examples=examples, output=True, instead={"--all": every})
     @click.argument("ids", metavar="[JOB[.TASK]]...", nargs=-1)
     @filter_options
     @click.option("-y", "--yes", is_flag=True, help="Do not ask (filters only).")

@@ -12,7 +12,7 @@ import click
 
 from hal import __version__
 from hal.cli import exit_codes
-from hal.cli.command import CONTEXT, output_options, place_options
+from hal.cli.command import CONTEXT, UnknownOptionError, output_options, place_options
 from hal.cli.lazy_group import Lazy, LazyGroup, ReaderGoneError, UnknownCommandError
 from hal.cli.screen import Screen, colour_allowed
 
@@ -128,7 +128,7 @@ def _message(error: click.UsageError) -> str:
 
 
 def _hint(error: click.UsageError) -> str:
-    if isinstance(error, UnknownCommandError):
+    if isinstance(error, UnknownCommandError | UnknownOptionError) and error.hint:
         return error.hint
     return f"see: {error.ctx.command_path} --help" if error.ctx is not None else ""
 

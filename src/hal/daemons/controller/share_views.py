@@ -21,7 +21,7 @@ class ShareView(Struct, frozen=True, kw_only=True):
     target: float
     """Part of its siblings' use that is meant for it, 0..1."""
     used: float
-    """Part of its siblings' use that it has had, 0..1, old use counting less; of the whole cluster 1, or 0 of nothing."""
+    """Part of its siblings' use that it has had, 0..1, old use counting less; for the whole cluster 1, or 0 of 0."""
     units: float
     """Weighted resource-seconds, decayed to now."""
     factor: float
