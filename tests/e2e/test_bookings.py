@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -240,3 +241,53 @@ def test_a_booking_whose_time_is_over_is_remarked_upon(ruled: Ruled) -> None:
     assert "is over" not in ruled.live.run(*made, "again", "--repeat", "daily", check=True).err
     again, past = ruled.run("booking", "list").splitlines()[1:]
     assert (past.split()[0], " over " in past, " over " in again) == ("past", True, False)
+
+
+def test_a_booking_that_is_over_once_it_was_set_is_remarked_upon(ruled: Ruled) -> None:
+    """Its start moved into the past, also in a dry run; whatever else is set of it afterwards; not one that holds."""
+    ruled.run("booking", "add", "upkeep", "--start", "+1h", "--nodes", "n1", "--maintenance")
+    over = "note: its time is over"
+    assert over in ruled.live.run("booking", "set", "upkeep", "--start", "2020-01-01", "--dry-run", check=True).err
+    assert over not in ruled.live.run("booking", "set", "upkeep", "--description", "disks", check=True).err
+    assert over in ruled.live.run("booking", "set", "upkeep", "--start", "2020-01-01", check=True).err
+    assert over in ruled.live.run("booking", "set", "upkeep", "--description", "disks", check=True).err
+    assert over not in ruled.live.run("booking", "set", "upkeep", "--start", "+2h", check=True).err
+
+
+def test_conditions_that_no_node_satisfies_are_remarked_upon(ruled: Ruled) -> None:
+    """All three nodes say kind=plain: the note names the condition and the nearest label or value there is."""
+    made = ("booking", "add", "--start", "+1h", "--duration", "1h", "--maintenance", "--overlap")
+    told = ruled.live.run(*made, "a", "--count", "1", "--constraints", "kid=plain", check=True).err
+    assert "note: no node says kid=plain now, so nothing is set aside; did you mean 'kind'?" in told
+    told = ruled.live.run(*made, "b", "--count", "4", "--constraints", "kind=plain", check=True).err
+    assert "note: 4 nodes are to be set aside and there are 3 now that say kind=plain" in told
+    assert "note" not in ruled.live.run(*made, "c", "--count", "3", "--constraints", "kind!=fat", check=True).err
+
+
+def test_a_file_is_remarked_upon_as_single_changes_are(ruled: Ruled, tmp_path: Path) -> None:
+    """Each entry that came or changed is named with what no node has; applied once more, nothing changes."""
+    file = tmp_path / "policy.toml"
+    file.write_text(
+        """
+        [queues.fat]
+        nodes = ["kind=fat"]
+        [limits.each]
+        user = "*"
+        resources = "memry=1"
+        [bookings.old]
+        start = "2020-01-01T00:00"
+        duration = "1h"
+        nodes = ["n9"]
+        maintenance = true
+        """
+    )
+    told = ruled.live.run("policy", "apply", file, check=True).err.splitlines()
+    notes = [line.partition(" now")[0].partition(",")[0] for line in told if line.startswith("note: ")]
+    assert sorted(notes) == [
+        "note: bookings.old: its time is over",
+        "note: bookings.old: no node is called n9",
+        "note: limits.each: no node has memry",
+        "note: queues.fat: no node says kind=fat",
+    ]
+    assert "note: " not in ruled.live.run("policy", "apply", file, check=True).err
+    assert "queues.fat: no node says" in ruled.live.run("policy", "set", 'queues.fat.nodes=["big"]', check=True).err

@@ -188,3 +188,13 @@ def test_work_of_a_queue_is_taken_back_for_another_queue(ruled: Ruled, gate: Gat
     gate.open(2)
     assert slow.wait(DEADLINE_S).state == "succeeded"
     assert [attempt.state for attempt in slow.task().attempts] == ["preempted", "succeeded"]
+
+
+def test_a_pool_that_no_node_is_in_is_remarked_upon(ruled: Ruled) -> None:
+    """A node may join that is, so the queue is made; the note is about what was given, not about the rest."""
+    told = ruled.live.run("queue", "add", "fat", "--nodes", "kind=plan", check=True).err
+    assert "note: no node says kind=plan now, so its jobs wait; did you mean 'plain'?" in told
+    assert "note: " not in ruled.live.run("queue", "set", "fat", "--priority", "1", check=True).err
+    told = ruled.live.run("queue", "set", "fat", "--nodes", "kind,!kind", "--dry-run", check=True).err
+    assert "note: no node says !kind now" in told
+    assert "note: " not in ruled.live.run("queue", "set", "fat", "--nodes", "kind=plain", check=True).err

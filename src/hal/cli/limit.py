@@ -5,13 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from hal.cli.policy_nouns import noun
-from hal.cli.screen import Screen
+from hal.cli.policy_remarks import remark_on_one
 from hal.core.model.policy import Limit, Reclaim
-from hal.core.model.policy_change import Kind, Operation
-from hal.core.model.policy_check import near
-
-STANDARD = frozenset({"cpu", "memory", "gpu"})
-"""Resources that nobody misspells by declaring them ahead of the nodes that have them."""
+from hal.core.model.policy_change import Kind
 
 
 def _row(entry: Limit) -> Mapping[str, str]:
@@ -37,17 +33,6 @@ def _text(value: object) -> str:
     return "" if value is None else str(value)
 
 
-def _remark(screen: Screen, operation: Operation) -> None:
-    """A resource that no node has is lawful, as one may join that has it; more often it is misspelt."""
-    named = {name for field in ("resources", "hours", "max_job") for name in operation.entry.get(field) or {}}
-    if named <= STANDARD:
-        return
-    known = {name for node in screen.client.nodes() for name in node.capacity} | STANDARD
-    unknown = sorted(named - known)
-    if unknown:
-        screen.note(f"note: no node has {', '.join(unknown)} now{near(unknown[0], known)}")
-
-
 limit = noun(
     Kind.LIMIT,
     Limit,
@@ -58,5 +43,5 @@ limit = noun(
     hal limit add ml-gpus --account ml --resources gpu=64 --cohort gpus
     hal limit set each-user --running none
     """,
-    remark=_remark,
+    remark=remark_on_one,
 )

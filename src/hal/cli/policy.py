@@ -11,6 +11,7 @@ import click
 from hal.cli.command import CONTEXT, HalCommand, command, pass_screen
 from hal.cli.policy_changes import change_options, show_change, show_differences
 from hal.cli.policy_files import policy_in
+from hal.cli.policy_remarks import remark_on_changes
 from hal.cli.screen import Screen
 from hal.cli.spec_files import format_of, read_text, settings_of
 from hal.cli.wording import instant
@@ -18,7 +19,7 @@ from hal.client import policy_calls
 from hal.client.policy_views import PolicyDifference, PolicyInfo
 from hal.core.model import SpecError
 from hal.core.model.policy import Policy
-from hal.core.model.policy_change import TABLE, Do, Kind, Operation, differences
+from hal.core.model.policy_change import TABLE, Do, Kind, Operation, changed, differences
 from hal.core.model.policy_text import policy_to_plain
 from hal.core.model.text import plain_from_text, yaml_from_plain
 
@@ -121,12 +122,16 @@ def _set(screen: Screen, settings: Sequence[str], dry_run: bool, note: str | Non
     before = screen.client.call(policy_calls.policy())
     operations = [_operation(path, value, before.value) for path, value in settings_of(settings).items()]
     call = policy_calls.change_policy(operations, version=before.version, dry_run=dry_run, note=note or "")
-    show_change(screen, screen.client.call(call))
+    change = screen.client.call(call)
+    show_change(screen, change)
+    remark_on_changes(screen, change.changes, changed(before.value, operations))
 
 
 def _put(screen: Screen, before: PolicyInfo, wanted: Policy, *, dry_run: bool, note: str) -> None:
     call = policy_calls.put_policy(policy_to_plain(wanted), version=before.version, dry_run=dry_run, note=note)
-    show_change(screen, screen.client.call(call))
+    change = screen.client.call(call)
+    show_change(screen, change)
+    remark_on_changes(screen, change.changes, wanted)
 
 
 def _operation(path: str, value: Any, before: Policy) -> Operation:

@@ -10,6 +10,7 @@ import click
 from hal.cli.screen import Screen
 from hal.cli.wording import instant
 from hal.client.policy_views import PolicyChange, PolicyDifference, PolicyEffects
+from hal.core.model import Constraint, Operator, convert
 
 MAX_LINES = 20
 """Jobs or limits that a table of effects lists; JSON has all that the controller tells."""
@@ -84,7 +85,7 @@ def written(field: str, value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, Mapping):
         if "label" in value:
-            return _rule(value)
+            return _rule(convert(value, Constraint))
         return ",".join(f"{name}={written('', one)}" for name, one in value.items())
     if isinstance(value, list | tuple):
         return ", ".join(written("", one) for one in value)
@@ -93,10 +94,14 @@ def written(field: str, value: Any) -> str:
     return str(value)
 
 
-def _rule(rule: Mapping[str, Any]) -> str:
-    """A condition on labels, as it is typed."""
-    values = "|".join(rule.get("values", ()))
-    sign = {"in": "=", "not-in": "!="}.get(rule.get("op", "in"))
+def rules_text(rules: Sequence[Constraint]) -> str:
+    """Conditions on labels, as they are typed."""
+    return ",".join(map(_rule, rules))
+
+
+def _rule(rule: Constraint) -> str:
+    values = "|".join(rule.values)
+    sign = {Operator.IN: "=", Operator.NOT_IN: "!="}.get(rule.op)
     if sign is None:
-        return rule["label"] if rule["op"] == "exists" else f"!{rule['label']}"
-    return f"{rule['label']}{sign}{values}"
+        return rule.label if rule.op is Operator.EXISTS else f"!{rule.label}"
+    return f"{rule.label}{sign}{values}"

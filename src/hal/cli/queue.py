@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from hal.cli.policy_nouns import noun
+from hal.cli.policy_remarks import remark_on_one
 from hal.core.model.policy import PreemptMode, Queue
 from hal.core.model.policy_change import Kind
 
@@ -36,4 +37,5 @@ queue = noun(
     hal queue set short --accounts physics,biology --dry-run
     hal queue set short --no-open        # accepts nothing new; what was accepted still runs
     """,
+    remark=remark_on_one,
 )

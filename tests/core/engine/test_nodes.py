@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from hal.core.engine import cycle
+from hal.core.engine.classes import Match, Requirement
 from hal.core.engine.config import Backfill, EngineConfig
 from hal.core.engine.events import END, AttemptsEnded, Health, NodesChanged, NodeSpec
 from hal.core.engine.explain import explain
 from hal.core.engine.invariants import check_invariants
+from hal.core.model import Constraint, Operator
 from hal.core.model.verdict import Reason
 from tests.core.engine.clusters import ended, engine, job, places
 
@@ -128,3 +130,13 @@ def test_a_node_that_is_not_up_keeps_its_work_and_takes_none(health: Health) -> 
     scheduler.run(2)
     check_invariants(state)
     assert places(state) == {1: ["a"], 2: ["a"]}
+
+
+@pytest.mark.parametrize("operator", list(Operator))
+def test_a_condition_holds_in_the_engine_where_it_holds_in_the_model(operator: Operator) -> None:
+    """Remarks about labels that no node has ask the model, placement asks the engine: for no label, and three values."""
+    values = ("a", "b") if operator in (Operator.IN, Operator.NOT_IN) else ()
+    rule = Constraint("kind", operator, values)
+    requirement = Requirement("kind", Match(operator), values)
+    nodes: tuple[dict[str, str], ...] = ({}, {"kind": "a"}, {"kind": "c"}, {"kind": ""})
+    assert [rule.holds(labels) for labels in nodes] == [requirement.holds(labels) for labels in nodes]

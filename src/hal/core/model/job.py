@@ -135,6 +135,15 @@ class Constraint(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
     op: Operator = Operator.IN
     values: tuple[str, ...] = ()
 
+    def holds(self, labels: Mapping[str, str]) -> bool:
+        """Whether a node with these labels satisfies it, as the engine's requirements do."""
+        found = labels.get(self.label)
+        if self.op is Operator.IN:
+            return found in self.values
+        if self.op is Operator.NOT_IN:
+            return found not in self.values
+        return (found is not None) is (self.op is Operator.EXISTS)
+
 
 class Retries(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """How often a failed task is tried again, and how long to wait before each try.
