@@ -11,8 +11,9 @@ from msgspec import Struct
 
 from hal.cli.main import main
 from hal.cli.policy_fields import HELP, entry_of, option_name, options
+from hal.core.model import SpecError
 from hal.core.model.policy import Account, Booking, Limit, Qos, Queue
-from hal.core.model.policy_text import entry_from_plain
+from hal.core.model.policy_text import entry_from_plain, policy_from_plain
 
 KINDS = (Queue, Account, Qos, Limit, Booking)
 
@@ -58,6 +59,16 @@ def test_help_lists_what_may_be_chosen(capsys: pytest.CaptureFixture[str]) -> No
     assert "hal queue set short --accounts physics,biology --dry-run" in told
     assert main(["account", "add", "--help"]) == 0
     assert "Add an account." in capsys.readouterr().out
+
+
+def test_help_offers_nothing_that_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    """Tasks of a lost node cannot be requeued yet: the option does not say so, and refuses it by itself."""
+    assert main(["queue", "set", "--help"]) == 0
+    assert "--on-node-lost [wait|none]" in capsys.readouterr().out
+    with pytest.raises(SpecError, match="not supported"):
+        policy_from_plain({"queues": {"q": {"on_node_lost": "requeue"}}})
+    with pytest.raises(click.UsageError):
+        typed(Queue, "--on-node-lost", "requeue")
 
 
 @pytest.mark.parametrize(
