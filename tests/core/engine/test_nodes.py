@@ -134,7 +134,7 @@ def test_a_node_that_is_not_up_keeps_its_work_and_takes_none(health: Health) -> 
 
 @pytest.mark.parametrize("operator", list(Operator))
 def test_a_condition_holds_in_the_engine_where_it_holds_in_the_model(operator: Operator) -> None:
-    """Remarks about labels that no node has ask the model, placement asks the engine: for no label, and three values."""
+    """Remarks about labels that no node has ask the model, placement asks the engine: no label, and three values."""
     values = ("a", "b") if operator in (Operator.IN, Operator.NOT_IN) else ()
     rule = Constraint("kind", operator, values)
     requirement = Requirement("kind", Match(operator), values)
