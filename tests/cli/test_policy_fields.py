@@ -64,7 +64,9 @@ def test_help_lists_what_may_be_chosen(capsys: pytest.CaptureFixture[str]) -> No
 def test_help_offers_nothing_that_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     """Tasks of a lost node cannot be requeued yet: the option does not say so, and refuses it by itself."""
     assert main(["queue", "set", "--help"]) == 0
-    assert "--on-node-lost [wait|none]" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "--on-node-lost [wait|none]" in told
+    assert "--preempt-mode [off|requeue|" in told
     with pytest.raises(SpecError, match="not supported"):
         policy_from_plain({"queues": {"q": {"on_node_lost": "requeue"}}})
     with pytest.raises(click.UsageError):

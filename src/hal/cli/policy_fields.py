@@ -26,8 +26,8 @@ TIME_FIELDS = {"start_ms": "start", "until_ms": "until"}
 WITH_COMMAS = frozenset({"hours"})
 """Lists whose items may hold commas."""
 
-REFUSED = frozenset({OnNodeLost.REQUEUE})
-"""Choices that the model knows and this version of HAL refuses."""
+REFUSED: Mapping[type[StrEnum], frozenset[str]] = {OnNodeLost: frozenset({OnNodeLost.REQUEUE})}
+"""Choices that the model knows and this version of HAL refuses, by what they are values of (others have the same)."""
 
 HELP: Mapping[str, str] = {
     "description": "For people.",
@@ -157,7 +157,7 @@ def _option(kind: type[Struct], name: str, hint: Any) -> click.Option:
 
 def _choice(hint: Any) -> click.Choice[str] | None:
     if isinstance(hint, type) and issubclass(hint, StrEnum):
-        return click.Choice([*(one.value for one in hint if one not in REFUSED), NONE])
+        return click.Choice([*(one.value for one in hint if one not in REFUSED.get(hint, ())), NONE])
     return None
 
 

@@ -206,7 +206,7 @@ def _say_compiling(screen: Screen) -> None:
 
     compiled = Path(os.environ["NUMBA_CACHE_DIR"]) / f"kernels-{kernel_source_hash()}"
     if next(compiled.rglob("*.nbi"), None) is None:
-        screen.note("compiling kernels… (once after an installation or an update; up to a minute)")
+        screen.note("compiling kernels… (once after an installation or an update; two or three minutes)")
 
 
 def _report_bad_lines(log: Log, screen: Screen) -> None:

@@ -240,7 +240,7 @@ def find_home(explicit: str | os.PathLike[str] | None = None, environ: Mapping[s
     """`explicit`, else $HAL_HOME, else $XDG_STATE_HOME/hal, else ~/.local/state/hal; makes nothing.
 
     The cache of compiled kernels is $HAL_CACHE, else the one beside this Python that `make kernels` fills, if there is
-    one that may be written to, else `cache` in the home: compiling takes half a minute, so one cache serves many homes.
+    one that may be written to, else `cache` in the home: compiling takes minutes, so one cache serves many homes.
     """
     env = os.environ if environ is None else environ
     root = explicit or env.get("HAL_HOME")
