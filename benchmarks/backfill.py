@@ -129,7 +129,7 @@ def whole_plan(nodes: int, waiting: int) -> None:
 def slices_and_events(nodes: int, waiting: int) -> None:
     """Slices of a re-plan; then attempts that end as planned (promises are kept), and attempts that end early.
 
-    After an early end many promises move in turn, in slices like any other pass; that has no bar of its own.
+    After an early end many promises move in turn, in slices like any other pass.
     """
     from hal.core.engine.views import running
 
@@ -141,7 +141,7 @@ def slices_and_events(nodes: int, waiting: int) -> None:
     early = random.Random(3).sample(range(len(runs)), EVENTS)
     costs, slices = ends_of(state, runs, early, now=1_000)
     note = f"median of {EVENTS}; 95th percentile {percentile(costs):.1f}, median slice {statistics.median(slices):.1f}"
-    emit("backfill-event-early-end", round(statistics.median(costs), 2), "ms", None, note=note)
+    emit("backfill-event-early-end", round(statistics.median(costs), 2), "ms", 5, note=note)
     runs = running(state)
     first = np.argsort(runs["end_ms"], kind="stable")[: 2 * EVENTS].tolist()
     costs, _ = ends_of(state, runs, first, now=0)

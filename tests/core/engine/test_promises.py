@@ -30,8 +30,9 @@ from hal.core.engine.events import (
     submit_rows,
 )
 from hal.core.engine.invariants import check_invariants
+from hal.core.kernels.timelines import FEW_ROWS
 from tests.core.engine.model_cluster import Cluster, Node, Task
-from tests.core.engine.promise_judge import PromiseJudge
+from tests.core.engine.promise_judge import PromiseJudge, promised_now
 
 NODES = (
     NodeSpec("a", {"cpu": 4, "memory": 8}, {"rack": "one"}),
@@ -50,6 +51,9 @@ KINDS = (
     ClassSpec({"cpu": 3}, 1, (Requirement("rack", Match.IN, ("one",)),)),
     ClassSpec({"cpu": 2}, 2, (Requirement("rack", Match.IN, ("two",)),)),
 )
+WIDE_NODES = tuple(NodeSpec(f"{node.name}{k}", node.capacity, node.labels) for k in range(3) for node in NODES)
+WIDE_KINDS = (*KINDS, ClassSpec({"cpu": 2}, 7), ClassSpec({"cpu": 4}, 5), ClassSpec({"cpu": 1}, 11))
+LIMITS = (1, 2, 3, 4, 6, 8, 12, 16, 20)
 MANY = 1 << 20
 LAST_MS = 2_000
 
@@ -68,13 +72,18 @@ class Work:
         return -self.priority, number
 
 
-def works(priorities: list[int], tasks: int = 30) -> st.SearchStrategy[list[Work]]:
+def works(
+    priorities: list[int],
+    kinds: tuple[ClassSpec, ...] = KINDS,
+    limits: tuple[int, ...] = (*LIMITS, INF),
+    tasks: int = 30,
+) -> st.SearchStrategy[list[Work]]:
     """Mostly submitted at once; one in ten names no limit."""
     one = st.tuples(
         st.sampled_from([0, 0, 0, 1, 3]),
-        st.sampled_from(KINDS),
+        st.sampled_from(kinds),
         st.sampled_from(priorities),
-        st.sampled_from([1, 2, 3, 4, 6, 8, 12, 16, 20, INF]),
+        st.sampled_from(limits),
         st.integers(1, 20),
     )
 
@@ -85,17 +94,17 @@ def works(priorities: list[int], tasks: int = 30) -> st.SearchStrategy[list[Work
             for at, (_, kind, rank, limit, run) in zip(submits, rows, strict=True)
         ]
 
-    return st.lists(one, min_size=6, max_size=tasks).map(timed)
+    return st.lists(one, min_size=tasks // 5, max_size=tasks).map(timed)
 
 
 class Replay:
     """The engine driven through the jobs, instant by instant; `cluster` is told what it starts."""
 
-    def __init__(self, jobs: list[Work], config: EngineConfig) -> None:
+    def __init__(self, jobs: list[Work], config: EngineConfig, nodes: tuple[NodeSpec, ...] = NODES) -> None:
         self.jobs = jobs
         self.state = State(config)
-        apply(self.state, NodesChanged(NODES))
-        self.cluster = Cluster({node.name: Node(dict(node.capacity), dict(node.labels)) for node in NODES})
+        apply(self.state, NodesChanged(nodes))
+        self.cluster = Cluster({node.name: Node(dict(node.capacity), dict(node.labels)) for node in nodes})
         self.started: dict[int, tuple[int, tuple[str, ...]]] = {}
 
     def run(self, after_pass: Callable[[dict[tuple[int, int], tuple[int, ...]], int], None]) -> None:
@@ -127,11 +136,11 @@ class Replay:
     def submit(self, numbers: list[int], now: int) -> None:
         rows = submit_rows(len(numbers))
         rows["job"] = numbers
-        rows["class_index"] = [KINDS.index(self.jobs[k].kind) for k in numbers]
+        rows["class_index"] = [WIDE_KINDS.index(self.jobs[k].kind) for k in numbers]
         rows["priority"] = [self.jobs[k].priority for k in numbers]
         rows["submit_ms"] = rows["eligible_ms"] = now
         rows["walltime_ms"] = [self.jobs[k].limit for k in numbers]
-        apply(self.state, JobsSubmitted(rows, KINDS))
+        apply(self.state, JobsSubmitted(rows, WIDE_KINDS))
         for k in numbers:
             job = self.jobs[k]
             self.cluster.tasks[k, 0] = Task(
@@ -192,6 +201,7 @@ class Definition:
     """
 
     jobs: list[Work]
+    nodes: tuple[NodeSpec, ...] = NODES
 
     def run(self) -> dict[int, tuple[int, tuple[str, ...]]]:
         started: dict[int, tuple[int, tuple[str, ...]]] = {}
@@ -228,7 +238,7 @@ class Definition:
         kind = self.jobs[k].kind
         return {
             node.name
-            for node in NODES
+            for node in self.nodes
             if all(part.holds(node.labels) for part in kind.constraints)
             and all(node.capacity.get(name, 0) >= amount for name, amount in kind.request.items())
         }
@@ -252,14 +262,14 @@ class Definition:
             during = [at, *(edge for edge in edges if at < edge < at + limit)]
             fits = [
                 node.name
-                for node in NODES
+                for node in self.nodes
                 if all(part.holds(node.labels) for part in kind.constraints) and all(holds(node, t) for t in during)
             ]
             if len(fits) >= kind.nodes:
                 if at == now:
                     return at, tuple(sorted(fits, key=lambda name: self.tier(name, now + limit, places))[: kind.nodes])
                 since = {}
-                for node in NODES:
+                for node in self.nodes:
                     if node.name in fits:
                         busy = [edge for edge in edges if edge < at and not holds(node, edge)]
                         since[node.name] = next((edge for edge in edges if busy and edge > busy[-1]), -1)
@@ -284,3 +294,54 @@ def test_conservative_places_gangs_as_its_definition_does(jobs: list[Work], slic
     assert {k: (at, set(names)) for k, (at, names) in replay.started.items()} == {
         k: (at, set(names)) for k, (at, names) in expected.items()
     }
+
+
+@given(
+    jobs=works([0, 0, 0, 0, 3], WIDE_KINDS, LIMITS, tasks=60),
+    slice_work=st.sampled_from([1, 20, MANY]),
+    parking=st.booleans(),
+)
+@settings(max_examples=40, deadline=None)
+def test_conservative_places_gangs_on_many_nodes_as_its_definition_does(
+    jobs: list[Work], slice_work: int, parking: bool
+) -> None:
+    """The same on so many nodes that for each kind of job it is kept when each of them comes to hold it."""
+    assert len(WIDE_NODES) > FEW_ROWS
+    config = EngineConfig(backfill=Backfill.CONSERVATIVE, slice_work=slice_work, parking=parking, claim_after_ms=INF)
+    replay = Replay(jobs, config, WIDE_NODES)
+    replay.run(lambda before, now: None)
+    expected = Definition(jobs, WIDE_NODES).run()
+    assert {k: (at, set(names)) for k, (at, names) in replay.started.items()} == {
+        k: (at, set(names)) for k, (at, names) in expected.items()
+    }
+
+
+def promised_after_early_ends(ending: list[int], waiting: list[tuple[ClassSpec, int]]) -> list[tuple[int, list[str]]]:
+    """What is promised to whom still waits when attempts of full nodes have ended early: instants and nodes.
+
+    `ending`: planned ends by node, those at MANY end at 10; `waiting`: kind and limit.
+    """
+    nodes = tuple(NodeSpec(f"n{k}", {"cpu": 4}) for k in range(len(ending)))
+    jobs = [Work(0, KINDS[1], 0, limit, 10 if limit == MANY else limit) for limit in ending]
+    jobs += [Work(0, kind, 0, limit, limit) for kind, limit in waiting]
+    replay = Replay(jobs, EngineConfig(backfill=Backfill.CONSERVATIVE), nodes)
+    promised: list[tuple[int, list[str]]] = []
+
+    def after_pass(before: dict[tuple[int, int], tuple[int, ...]], now: int) -> None:
+        if now == 10:
+            promised.extend((one.start_ms, sorted(one.nodes)) for one in promised_now(replay.state, replay.cluster))
+
+    replay.run(after_pass)
+    return promised
+
+
+def test_a_promise_moves_to_the_last_of_the_nodes_that_come_free_a_millisecond_before_it() -> None:
+    """A gang leaves nodes 0-4 at 100 for nodes 5-9 now; who was promised node 10 at 101 moves to node 4."""
+    ending = [100] * 5 + [MANY] * 5 + [101] + [400] * 19
+    assert promised_after_early_ends(ending, [(WIDE_KINDS[-2], 200), (KINDS[1], 50)]) == [(100, ["n4"])]
+
+
+def test_a_promise_moves_on_its_own_node_when_who_was_before_it_there_leaves() -> None:
+    """The first leaves node 0 at 100-250 for node 5 now; the second, there at 250 for 200, moves to 100."""
+    ending = [100] + [500] * 4 + [MANY] + [500] * 6
+    assert promised_after_early_ends(ending, [(KINDS[1], 150), (KINDS[1], 200)]) == [(100, ["n0"])]

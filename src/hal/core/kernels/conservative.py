@@ -119,6 +119,7 @@ from hal.core.kernels.layout import (
     V_START,
     V_TASK,
     W_EVENT,
+    W_FREED,
     W_LATE,
     W_PROMISED,
     W_STALE,
@@ -147,14 +148,15 @@ from hal.core.kernels.timelines import (
     free_until,
     hold,
     let_go,
-    line_back,
-    line_mark,
     line_of,
+    lines_mark,
     link_promises,
     mark_late,
+    may_hold,
     near_line,
     next_start,
     pick,
+    put_back,
     room_for_points,
     unlink_promises,
     warm_up,
@@ -170,6 +172,8 @@ NOWHERE = -1
 ANYWHERE = -2
 LOOK_SHIFT = 4
 """So many rows looked at, as a power of two, are one unit of work."""
+BOUND_SHIFT = 6
+"""The same for a search below a bound, which leaves out most rows by one comparison."""
 
 
 @inner
@@ -322,76 +326,106 @@ def _window(t: Tables, shape: int, nodes: int, now: int) -> int:
 
 
 @inner
-def _is_woken(t: Tables, promises: Table, promise: int, pass_wake: int) -> bool:
-    """Whether an event freed something that a promised job could use. Where only promises moved, it looks later."""
-    shape = t.classes[promises[promise, V_CLASS], C_SHAPE]
-    t.ticks[TICK_WORK] += 1 + (t.meta[M_FREED] >> 3)
-    missed = False
+def _list_events(t: Tables, pass_wake: int) -> int:
+    """List in scratch[6] the rows on which an event freed something for this pass to see; how many they are."""
+    events = t.scratch[6]
+    count = 0
     for k in range(t.meta[M_FREED]):
         row = t.freed[k]
-        if reaches(t, shape, row):
-            if t.meta[M_SEEN] < t.rows[row, W_EVENT] <= pass_wake:
-                return True
-            missed = True
-    if missed:
-        promises[promise, V_BEHIND] = 1
+        if t.meta[M_SEEN] < t.rows[row, W_EVENT] <= pass_wake:
+            events[count] = row
+            count += 1
+    return count
+
+
+@inner
+def _is_woken(t: Tables, promises: Table, promise: int, events: int) -> bool:
+    """Whether an event freed something that a promised job could use. Where only promises moved, it looks later."""
+    shape = t.classes[promises[promise, V_CLASS], C_SHAPE]
+    t.ticks[TICK_WORK] += 1 + (events >> 3)
+    for k in range(events):
+        if reaches(t, shape, t.scratch[6][k]):
+            return True
+    t.ticks[TICK_WORK] += t.meta[M_FREED] >> LOOK_SHIFT
+    for k in range(t.meta[M_FREED]):
+        if reaches(t, shape, t.freed[k]):
+            promises[promise, V_BEHIND] = 1
+            break
     return False
 
 
 @inner
-def _forward(t: Tables, promises: Table, promised: Table, promise: int, now: int, pass_wake: int) -> tuple[int, int]:
+def _forward(t: Tables, promises: Table, promised: Table, promise: int, now: int, events: int) -> tuple[int, int]:
     """Whether a promise may find an earlier place: only on rows where something came free since it last looked.
 
     Returns (NOWHERE, 0); (row, its start) for a promise of one row that moves there; or (ANYWHERE, where to begin).
     """
-    if not _is_woken(t, promises, promise, pass_wake):
+    if not _is_woken(t, promises, promise, events):
         return NOWHERE, 0
     count = t.meta[M_FREED] + t.counts[COUNT_FREED]
     many = t.meta[M_ROWS] >> 3 if promises[promise, V_NODES] > 1 else t.meta[M_ROWS]
     if promises[promise, V_BEHIND] == 1 or count > many:
         promises[promise, V_BEHIND] = 0
         return ANYWHERE, now
-    t.ticks[TICK_WORK] += count >> 2
+    t.ticks[TICK_WORK] += count >> LOOK_SHIFT
     shape = t.classes[promises[promise, V_CLASS], C_SHAPE]
     planned = promises[promise, V_PLANNED]
     line = near_line(t, shape)
-    local = t.scratch[5]
-    own = False
-    for k in range(count):
-        place = t.rows[t.freed[k] if k < t.meta[M_FREED] else local[k - t.meta[M_FREED]], W_PROMISED]
-        while place >= 0 and not own:
-            own = promised[place, Q_PROMISE] == promise
-            place = promised[place, Q_CHAIN]
+    own = _own_came_free(t, promises, promised, promise)
     if own and (promises[promise, V_NODES] > 1 or waits_apart(t, shape)):
         return ANYWHERE, now
     # Its own row came free in part: what it holds itself must not stand in its way.
-    mark = line_mark(t)
+    log, stale = lines_mark(t)
     mine = promised[promises[promise, V_ROW], Q_ROW] if own else -1
     if own:
         let_go(t, promises, promised, promise)
     best = promises[promise, V_START]
-    found = NOWHERE
-    for k in range(count):
-        row = t.freed[k] if k < t.meta[M_FREED] else local[k - t.meta[M_FREED]]
-        begin = next_start(t, -1 if row == mine else line, row, shape, now, planned, best + 1)
-        if begin < best or (begin == best and found >= 0 and row > found):
-            best = begin
-            found = row  # of those that come free then the highest, as `_rows_later` chooses
+    found, best = _soonest(t, t.freed, t.meta[M_FREED], line, mine, shape, now, planned, NOWHERE, best)
+    found, best = _soonest(t, t.scratch[5], t.counts[COUNT_FREED], line, mine, shape, now, planned, found, best)
     if own:
-        hold(t, promises, promised, promise)
-        t.counts[COUNT_LOG] = mark  # nobody has followed it, and nothing has changed
+        put_back(t, promises, promised, promise, -1, shape, log, stale)
     if found >= 0 and (promises[promise, V_NODES] > 1 or best == now):
         return ANYWHERE, best
     return found, best
 
 
 @inner
+def _own_came_free(t: Tables, promises: Table, promised: Table, promise: int) -> bool:
+    """Whether one of the rows where something came free is a promise's own."""
+    for place in range(promises[promise, V_ROW], promises[promise, V_ROW] + promises[promise, V_NODES]):
+        row = promised[place, Q_ROW]
+        if t.rows[row, W_FREED] != 0 or t.rows[row, W_STAMP] == t.ticks[TICK]:
+            return True
+    return False
+
+
+@inner
+def _soonest(
+    t: Tables, freed: Ints, count: int, line: int, mine: int, shape: int, now: int, planned: int, found: int, best: int
+) -> tuple[int, int]:
+    """A row of these that lets a promise of one row start before `best`, or at it when `found` does too: (row, start).
+
+    Of those that let it start first the highest, as `_rows_later` chooses. The line does not know row `mine`.
+    """
+    for k in range(count):
+        row = freed[k]
+        known = -1 if row == mine else line
+        if known >= 0 and t.line_begin[line, row] > best:
+            continue
+        begin = next_start(t, known, row, shape, now, planned, best + 1)
+        if begin < best or (begin == best and found >= 0 and row > found):
+            best = begin
+            found = row
+    return found, best
+
+
+@inner
 def _note_freed(t: Tables, promises: Table, promised: Table, promise: int) -> None:
-    """A promise left its rows in this cycle."""
+    """A promise left its rows in this cycle: those that did not come free before are listed in scratch[5]."""
     local = t.scratch[5]
     for place in range(promises[promise, V_ROW], promises[promise, V_ROW] + promises[promise, V_NODES]):
         row = promised[place, Q_ROW]
-        if row >= 0 and t.rows[row, W_STAMP] != t.ticks[TICK]:
+        if row >= 0 and t.rows[row, W_FREED] == 0 and t.rows[row, W_STAMP] != t.ticks[TICK]:
             t.rows[row, W_STAMP] = t.ticks[TICK]
             local[t.counts[COUNT_FREED]] = row
             t.counts[COUNT_FREED] += 1
@@ -403,7 +437,8 @@ def _rows_later(t: Tables, line: int, shape: int, nodes: int, planned: int, begi
     ranks = t.scratch[1]
     candidates = t.scratch[2]
     count = 0
-    for row in range(t.meta[M_ROWS]):
+    for k in range(may_hold(t, line, begin + 1)):
+        row = candidates[k]
         if next_start(t, line, row, shape, begin, planned, begin + 1) == begin:
             ranks[count] = -came_free(t, line, row, shape, begin)
             candidates[count] = row
@@ -422,7 +457,8 @@ def _rows_now(
     candidates = t.scratch[2]
     end = min(now + planned, INF)
     count = 0
-    for row in range(t.meta[M_ROWS]):
+    for k in range(may_hold(t, line, now + 1)):
+        row = candidates[k]
         if next_start(t, line, row, shape, now, planned, now + 1) != now:
             continue
         tier = TIER_FREE
@@ -647,6 +683,7 @@ def cycle(
         close_strict_queues(t, key, seq, t.ticks[TICK])
     everywhere = full or t.meta[M_PARKING] == 0 or t.meta[M_PARKED_WAKE] < t.meta[M_WAKE]
     size = _candidates(t, key, seq, tie, everywhere)
+    events = _list_events(t, pass_wake)
     started = 0
     used = 0
     refusals = 0
@@ -704,7 +741,7 @@ def cycle(
             if held and not lacking and promises[mine, V_KIND] == KIND_PROMISE and promises[mine, V_START] > now:
                 limit = promises[mine, V_START]
                 behind = promises[mine, V_BEHIND]
-                where, since = _forward(t, promises, promised, mine, now, pass_wake)
+                where, since = _forward(t, promises, promised, mine, now, events)
                 stays = where != ANYWHERE
                 replans = replans or promises[mine, V_BEHIND] != behind
                 if waits_apart(t, shape):
@@ -717,7 +754,7 @@ def cycle(
                     promised[promises[mine, V_ROW], Q_ROW] = where
                     hold(t, promises, promised, mine)
                     replans = True
-            mark = line_mark(t)
+            log, stale = lines_mark(t)
             if held and not stays:
                 let_go(t, promises, promised, mine)
             task = 0
@@ -740,7 +777,7 @@ def cycle(
                     short = True
                     break
                 line = line_of(t, shape)
-                t.ticks[TICK_WORK] += 1 + (rows >> LOOK_SHIFT)
+                t.ticks[TICK_WORK] += 1 + (rows >> (BOUND_SHIFT if limit < INF else LOOK_SHIFT))
                 begin = earliest(t, line, shape, nodes, planned, since, limit)
                 while waits_apart(t, shape) and begin < limit:
                     later = licence_start(
@@ -789,9 +826,7 @@ def cycle(
                 tie += task
                 if held and task == 0:
                     if not stays:
-                        hold(t, promises, promised, mine)
-                        if line >= 0:
-                            line_back(t, line, shape, mark)
+                        put_back(t, promises, promised, mine, line, shape, log, stale)
                 elif mine >= 0:
                     promises[mine, V_TASK] = first + task
                     replans = True
@@ -812,8 +847,7 @@ def cycle(
             else:
                 if stays or (held and task == 0 and limit < INF and begin >= limit):
                     if not stays:
-                        hold(t, promises, promised, mine)
-                        line_back(t, line, shape, mark)
+                        put_back(t, promises, promised, mine, line, shape, log, stale)
                     if promises[mine, V_KEY] != key:
                         promises[mine, V_KEY] = key
                         replans = True

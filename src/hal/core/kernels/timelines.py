@@ -8,10 +8,12 @@ EXACT_ROWS rows a chain has at most MAX_POINTS points after it was built: later 
 amounts, so a row may be said to be busier than it is, never freer; the last point stays, so nothing that fits an empty
 row is put off for ever. With few rows (a pool is one, with hundreds of attempts) chains are exact.
 
-A line holds, for one shape and every row, the first maximal interval in which it fits; it is brought up to date through
-a ring of touched rows. Most searches read nothing else. A gang starts at the least t at which `nodes` rows each fit
-over the whole of [t, t + planned): t goes up to the nodes-th smallest of the rows' next starts until that many start at
-t. O(rows) a search, O(points) a touched row and line.
+A line holds, for one shape and every row, the first maximal interval in which it fits, and when the next one begins
+(beside its end in `line_end`); it is brought up to date through a ring of touched rows. Most searches read nothing
+else: a first interval is often too short, and the next one too late to matter. A gang starts at the least t at which
+`nodes` rows each fit over the whole of [t, t + planned): t goes up to the nodes-th smallest of the rows' next starts
+until that many start at t, and rows that begin too late are left out from the first. O(rows) a search, O(points) a
+touched row and line.
 """
 
 from __future__ import annotations
@@ -511,34 +513,56 @@ def _renew(t: Tables, line: int, row: int, shape: int) -> None:
     resources = t.meta[M_RESOURCES]
     begin = INF
     end = INF
+    again = INF
     if t.allowed[t.shapes[shape, S_CSET], row] != 0 and fits(t, t.capacity, row, shape, resources):
-        point = row
-        while point >= 0 and not point_fits(t, point, shape, resources):
-            point = t.profile[point, POINT_NEXT]
+        point = _first_fitting(t, row, shape, resources)
         if point >= 0:
             begin = t.profile[point, POINT_TIME]
             while point >= 0 and point_fits(t, point, shape, resources):
                 point = t.profile[point, POINT_NEXT]
             if point >= 0:
                 end = t.profile[point, POINT_TIME]
+                point = _first_fitting(t, point, shape, resources)
+                if point >= 0:
+                    again = t.profile[point, POINT_TIME]
     t.line_begin[line, row] = begin
-    t.line_end[line, row] = end
+    t.line_end[line, 2 * row] = end
+    t.line_end[line, 2 * row + 1] = again
 
 
 @inner
-def line_mark(t: Tables) -> int:
-    """Where the log of touched rows ends now, for `line_back`."""
-    return int(t.counts[COUNT_LOG])
+def _first_fitting(t: Tables, point: int, shape: int, resources: int) -> int:
+    """From a point on the first at which a shape fits, -1 = none."""
+    while point >= 0 and not point_fits(t, point, shape, resources):
+        point = t.profile[point, POINT_NEXT]
+    return point
 
 
 @inner
-def line_back(t: Tables, line: int, shape: int, mark: int) -> None:
-    """What was written to the log since the mark changed nothing in the end; only this line has followed it."""
-    if line >= 0 and t.counts[COUNT_LOG] - mark < t.meta[M_ROWS]:
-        for k in range(mark, t.counts[COUNT_LOG]):
-            _renew(t, line, t.row_log[k & (t.row_log.shape[0] - 1)], shape)
-        t.lines[line, LINE_AT] = mark
-        t.counts[COUNT_LOG] = mark
+def lines_mark(t: Tables) -> tuple[int, int]:
+    """Where the log of touched rows and the list of stale ones end before a promise is let go, for `put_back`."""
+    return int(t.counts[COUNT_LOG]), int(t.counts[COUNT_STALE])
+
+
+@inner
+def put_back(
+    t: Tables, promises: Table, promised: Table, promise: int, line: int, shape: int, log: int, stale: int
+) -> None:
+    """Let a promise count again as it was when `lines_mark` gave (log, stale): nothing has changed in the end.
+
+    Only this line (-1 = none) has followed the log since. Its rows need not be built anew: their chains say the same as
+    before, and building them would be told to every line.
+    """
+    hold(t, promises, promised, promise)
+    if t.counts[COUNT_LOG] - log < t.meta[M_ROWS]:
+        if line >= 0:
+            for k in range(log, t.counts[COUNT_LOG]):
+                _renew(t, line, t.row_log[k & (t.row_log.shape[0] - 1)], shape)
+            t.lines[line, LINE_AT] = log
+        t.counts[COUNT_LOG] = log
+    for k in range(stale, t.counts[COUNT_STALE]):
+        t.rows[t.stale[k], W_STALE] = 0
+    t.counts[COUNT_STALE] = stale
 
 
 @inner
@@ -565,14 +589,14 @@ def _next_free(t: Tables, line: int, row: int, shape: int, since: int, planned: 
     """As `next_start`, without bookings."""
     if line >= 0:
         begin = t.line_begin[line, row]
-        end = t.line_end[line, row]
         if begin >= before:
             return INF
         begin = max(begin, since)
+        end = t.line_end[line, 2 * row]
         if end >= INF or begin + planned <= end:
             return int(begin) if begin < before else INF
-        if end >= before:
-            return INF  # too short, and the next interval begins later
+        if t.line_end[line, 2 * row + 1] >= before:
+            return INF  # the first interval is too short, and the next begins too late
     begin = _walk(t, row, shape, since, planned)
     return begin if begin < before else INF
 
@@ -612,8 +636,8 @@ def free_until(t: Tables, line: int, row: int, shape: int, now: int) -> int:
         begin = t.line_begin[line, row]
         if begin > now:
             return -1
-        if now < t.line_end[line, row]:
-            return int(t.line_end[line, row])
+        if now < t.line_end[line, 2 * row]:
+            return int(t.line_end[line, 2 * row])
     resources = t.meta[M_RESOURCES]
     if t.allowed[t.shapes[shape, S_CSET], row] == 0 or not fits(t, t.capacity, row, shape, resources):
         return -1
@@ -632,7 +656,7 @@ def free_until(t: Tables, line: int, row: int, shape: int, now: int) -> int:
 @inner
 def came_free(t: Tables, line: int, row: int, shape: int, at: int) -> int:
     """Since when a row that holds the shape at `at` does so; LOWEST when it does now."""
-    if line >= 0 and t.line_begin[line, row] <= at < t.line_end[line, row]:
+    if line >= 0 and t.line_begin[line, row] <= at < t.line_end[line, 2 * row]:
         return int(t.line_begin[line, row])
     resources = t.meta[M_RESOURCES]
     since = LOWEST
@@ -652,6 +676,26 @@ def came_free(t: Tables, line: int, row: int, shape: int, at: int) -> int:
 
 
 @inner
+def may_hold(t: Tables, line: int, before: int) -> int:
+    """List in scratch[2] the rows, ascending, that may hold a line's shape before an instant; how many they are.
+
+    Without a branch: which rows these are nobody can foresee.
+    """
+    rows = t.meta[M_ROWS]
+    candidates = t.scratch[2]
+    if line < 0:
+        for row in range(rows):
+            candidates[row] = row
+        return int(rows)
+    begins = t.line_begin[line]
+    count = 0
+    for row in range(rows):
+        candidates[count] = row
+        count += int(begins[row] < before)
+    return count
+
+
+@inner
 def earliest(t: Tables, line: int, shape: int, nodes: int, planned: int, since: int, before: int) -> int:
     """The earliest instant in [since, before) at which `nodes` rows hold the shape for the planned time; INF = none."""
     rows = t.meta[M_ROWS]
@@ -666,27 +710,32 @@ def earliest(t: Tables, line: int, shape: int, nodes: int, planned: int, since: 
         return int(best) if best < before else INF
     begins = t.scratch[0]
     values = t.scratch[1]
+    candidates = t.scratch[2]
+    left = may_hold(t, line, before)
+    for k in range(left):
+        begins[k] = LOWEST
     at = since
-    fresh = True
-    while True:
+    while left >= nodes:
         count = 0
         there = 0
-        for row in range(rows):
-            begin = begins[row]
-            if fresh or begin < at:
+        for k in range(left):
+            row = candidates[k]
+            begin = begins[k]
+            if begin < at:
                 begin = next_start(t, line, row, shape, at, planned, before)
-                begins[row] = begin
             if begin < before:
+                candidates[count] = row
+                begins[count] = begin
                 values[count] = begin
                 count += 1
                 if begin == at:
                     there += 1
         if there >= nodes:
             return int(at)
-        if count < nodes:
-            return INF
-        at = select(values, count, nodes - 1)
-        fresh = False
+        left = count
+        if left >= nodes:
+            at = select(values, left, nodes - 1)
+    return INF
 
 
 @inner
