@@ -291,3 +291,12 @@ def test_a_file_is_remarked_upon_as_single_changes_are(ruled: Ruled, tmp_path: P
     ]
     assert "note: " not in ruled.live.run("policy", "apply", file, check=True).err
     assert "queues.fat: no node says" in ruled.live.run("policy", "set", 'queues.fat.nodes=["big"]', check=True).err
+
+
+def test_who_types_a_booking_is_told_of_options_and_who_sends_one_of_fields(ruled: Ruled) -> None:
+    """The same mistake by the command and by the client."""
+    ran = ruled.live.run("booking", "add", "b", "--start", "+1h", "--duration", "1h", "--nodes", "n1")
+    assert (ran.code, ran.out) == (2, "")
+    assert "booking 'b': is for nobody\nhint: name --accounts or --users, or say --maintenance" in ran.err
+    with pytest.raises(SpecError, match=r"bookings\.b: is for nobody .* `maintenance = true`"):
+        book(ruled, "b", nodes=["n1"])

@@ -14,9 +14,10 @@ from msgspec import Struct
 from hal.cli.command import CONTEXT, HalCommand, pass_screen
 from hal.cli.policy_changes import change_options, show_change, written
 from hal.cli.policy_fields import entry_of, option_name, options
+from hal.cli.policy_words import in_options
 from hal.cli.screen import Screen
 from hal.client import policy_calls
-from hal.core.model import NotFoundError, to_plain
+from hal.core.model import HALError, NotFoundError, to_plain
 from hal.core.model.policy_change import TABLE, Do, Kind, Operation, known_text
 from hal.core.model.policy_check import near
 
@@ -143,7 +144,10 @@ def _changing(
 
 
 def _change(screen: Screen, operation: Operation, given: Mapping[str, Any], remark: Remark | None) -> None:
-    _send(screen, [operation], given)
+    try:
+        _send(screen, [operation], given)
+    except HALError as error:
+        raise in_options(error, operation) from error
     if remark is not None:
         remark(screen, operation)
 

@@ -82,7 +82,7 @@ def test_accounts_may_be_a_list_of_names() -> None:
         ({"queues": {"a b": {}}}, "queues: 'a b' is not a name"),
         (
             {"queues": {"x": {"default_walltime": "2h", "max_walltime": "1h"}}},
-            "queues.x: default_walltime 2h is longer",
+            "queues.x: `default_walltime` 2h is longer",
         ),
         ({"queues": {"x": {"max_tasks": 0}}}, "queues.x.max_tasks: 0 is out of range"),
         ({"queues": {"x": {"hours": ["noon"]}}}, "queues.x.hours: 'noon'"),

@@ -257,7 +257,7 @@ def _check_queue(queue: Queue, at: str, policy: Policy) -> None:
     _positive(f"{at}.max_walltime", queue.max_walltime)
     if queue.default_walltime and queue.max_walltime and queue.default_walltime > queue.max_walltime:
         raise SpecError(
-            f"{at}: default_walltime {queue.default_walltime} is longer than max_walltime {queue.max_walltime}"
+            f"{at}: `default_walltime` {queue.default_walltime} is longer than `max_walltime` {queue.max_walltime}"
         )
     if queue.max_tasks is not None:
         _number(f"{at}.max_tasks", queue.max_tasks, 1, MAX_TASKS)
@@ -294,7 +294,7 @@ def _check_limit(limit: Limit, at: str, policy: Policy) -> None:
     if limit.user not in ("", EACH):
         _refers_users(f"{at}.user", [limit.user], policy)
     if all(getattr(limit, name) is None for name in _BOUNDS):
-        raise SpecError(f"{at}: limits nothing", hint=f"give one of {', '.join(_BOUNDS)}")
+        raise SpecError(f"{at}: limits nothing", hint=f"give one of `{'`, `'.join(_BOUNDS)}`")
     for name in ("running", "pending"):
         if getattr(limit, name) is not None:
             _number(f"{at}.{name}", getattr(limit, name), 0, MAX_AMOUNT)
