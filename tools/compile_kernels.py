@@ -1,7 +1,7 @@
 """Compile the engine's numba kernels into their cache and say so: two or three minutes the first time, then nothing.
 
 The cache directory is named by a hash of the kernels' sources and of numba's version, so a stamp in it is enough. Two
-processes share the work, one for each half of the kernels.
+processes share the work, one for each half of the kernels. Kernels of old versions are taken away afterwards.
 """
 
 from __future__ import annotations
@@ -21,9 +21,11 @@ def main() -> int:
 
     from hal.core.kernels.compile_all import SHARES
     from hal.core.kernels.jit import stamp_of_all
+    from hal.runtime.kernel_cache import forget_old, mark_used
 
     stamp = stamp_of_all()
     if stamp.exists():
+        mark_used(stamp)
         return 0
     print("Kernels: compiling the engine with numba (two or three minutes, once per version of it) ...", flush=True)
     shares = [subprocess.Popen([sys.executable, __file__, str(share)]) for share in range(len(SHARES))]
@@ -32,6 +34,7 @@ def main() -> int:
         print("Kernels: compiling failed, see above", file=sys.stderr)
         return 1
     stamp.touch()
+    forget_old(stamp)
     print(f"Kernels: ready after {time.monotonic() - began_s:.0f} s", flush=True)
     return 0
 

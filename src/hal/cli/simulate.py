@@ -202,8 +202,10 @@ def _use_cache(screen: Screen) -> None:
 
 def _say_compiling(screen: Screen) -> None:
     """Say so when the kernels must be compiled first."""
-    from hal.core.kernels.jit import kernel_source_hash
+    from hal.core.kernels.jit import kernel_source_hash, stamp_of_all
+    from hal.runtime.kernel_cache import mark_used
 
+    mark_used(stamp_of_all())
     compiled = Path(os.environ["NUMBA_CACHE_DIR"]) / f"kernels-{kernel_source_hash()}"
     if next(compiled.rglob("*.nbi"), None) is None:
         screen.note("compiling kernels… (once after an installation or an update; two or three minutes)")

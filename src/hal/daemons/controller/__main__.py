@@ -15,6 +15,7 @@ from hal.core.model import InternalError, SpecError
 from hal.runtime import startup
 from hal.runtime.home import Home, find_home
 from hal.runtime.interface import Runtime, UnixAddress
+from hal.runtime.kernel_cache import in_use, mark_used
 from hal.runtime.process import run
 
 if TYPE_CHECKING:
@@ -41,7 +42,11 @@ async def serve(runtime: Runtime, *, home: Home, listen: str) -> int:
     """One controller with REST, until the runtime is asked to stop."""
     with startup.told(home) as tell:
         controller, rest, running = await _started(runtime, home, listen, tell)
-    await runtime.stopping.wait()
+    from hal.core.kernels.jit import stamp_of_all
+
+    # Kernels that another policy needs are loaded when it comes.
+    with in_use(stamp_of_all()):
+        await runtime.stopping.wait()
     controller.stop()
     await rest.stop()
     await running
@@ -55,8 +60,10 @@ async def _started(
     """A controller that leads and answers, and its loop."""
     tell("reading its configuration")
     choose_cache(home)
+    from hal.core.kernels.jit import stamp_of_all
     from hal.daemons.controller import warming
 
+    mark_used(stamp_of_all())
     if not warming.compiled():
         runtime.log.warning("compiling the scheduling kernels; this takes two or three minutes, once")
         sys.stdout.write("compiling the scheduling kernels; this takes two or three minutes, once\n")

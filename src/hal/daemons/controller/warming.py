@@ -26,6 +26,7 @@ from hal.core.engine.events import (
 )
 from hal.core.engine.plan import START, Plan, StartRows
 from hal.core.engine.scheduler import Scheduler
+from hal.runtime.kernel_cache import forget_old
 
 LATER_MS = 60_000
 
@@ -40,7 +41,7 @@ def compiled() -> bool:
 
 
 def compile_kernels(tell: Callable[[str], None]) -> None:
-    """Compile all kernels into the cache, and leave a stamp there.
+    """Compile all kernels into the cache, leave a stamp there, and take away those of old versions.
 
     Args:
         tell: gets `compiling kernels, 3 of 26` and the like before each.
@@ -52,6 +53,7 @@ def compile_kernels(tell: Callable[[str], None]) -> None:
     compile_all(lambda _: tell(f"compiling kernels, {min(next(count), STEPS)} of {STEPS}"))
     with contextlib.suppress(OSError):  # a cache that cannot be written: numba has said so, and compiled in memory
         stamp_of_all().touch()
+        forget_old(stamp_of_all())
 
 
 class _Nothing:

@@ -1,0 +1,95 @@
+"""Which compiled kernels stay in a cache: those of the newest versions of their sources, and what may be in use.
+
+A cache holds one directory for each version, `kernels-` and 16 hex digits (hal.core.kernels.jit). In it lies a stamp
+for each Python, whose time says when a process last used them, and which a controller keeps locked while it runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+KEPT: Final = 4
+"""Versions that stay however long they have not been used."""
+UNUSED_S: Final = 7 * 86_400
+"""Others go once nothing in them was read or written for so long."""
+STAMPS: Final = "all-of-python-*"
+_VERSION: Final = re.compile(r"kernels-[0-9a-f]{16}")
+_GOING: Final = ".going"
+
+
+def mark_used(stamp: Path) -> None:
+    """These kernels count as used now. Without a stamp, or where it may not be changed, nothing happens."""
+    with contextlib.suppress(OSError):
+        os.utime(stamp)
+
+
+@contextlib.contextmanager
+def in_use(stamp: Path) -> Iterator[None]:
+    """Nobody takes these kernels away until the block ends, or the process: it may load more of them at any time."""
+    with contextlib.ExitStack() as held:
+        with contextlib.suppress(OSError):  # not compiled into a cache: there is nothing to keep
+            descriptor = os.open(stamp, os.O_RDONLY | os.O_CLOEXEC)
+            held.callback(os.close, descriptor)
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        yield
+
+
+def forget_old(stamp: Path) -> list[Path]:
+    """Take away what the cache keeps of old versions; returns the directories that went.
+
+    Args:
+        stamp: that of the version just compiled, which stays.
+
+    Beside it and the newest (`KEPT` in all), those that were used within `UNUSED_S` or are held by a process stay. What
+    may not be removed stays, too.
+    """
+    cache = stamp.parent.parent
+    gone = []
+    with contextlib.suppress(OSError):
+        for path in sorted(cache.glob(f"kernels-*{_GOING}")):  # whoever was at it did not come to the end
+            if _is_version(path, _GOING):
+                shutil.rmtree(path, ignore_errors=True)
+        others = [path for path in sorted(cache.iterdir()) if _is_version(path) and path != stamp.parent]
+        used_s = {path: _last_used_s(path) for path in others}
+        others.sort(key=lambda path: used_s[path], reverse=True)
+        oldest_s = time.time() - UNUSED_S
+        gone = [path for path in others[KEPT - 1 :] if used_s[path] < oldest_s and _removed(path)]
+    return gone
+
+
+def _is_version(path: Path, ending: str = "") -> bool:
+    name = path.name.removesuffix(ending) if ending else path.name
+    return _VERSION.fullmatch(name) is not None and path.is_dir() and not path.is_symlink()
+
+
+def _last_used_s(version: Path) -> float:
+    """Since 1970. Of directories only changes count: looking into them, as here, is no use."""
+    last_s = version.stat().st_mtime
+    for directory, _, names in os.walk(version):
+        last_s = max(last_s, Path(directory).stat().st_mtime)
+        for name in names:
+            info = (Path(directory) / name).stat()
+            last_s = max(last_s, info.st_mtime, info.st_atime)
+    return last_s
+
+
+def _removed(version: Path) -> bool:
+    """Renamed first, so that who comes meanwhile finds all of it or nothing."""
+    going = version.with_name(version.name + _GOING)
+    with contextlib.ExitStack() as held, contextlib.suppress(OSError):
+        for stamp in version.glob(STAMPS):
+            descriptor = os.open(stamp, os.O_RDONLY | os.O_CLOEXEC)
+            held.callback(os.close, descriptor)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        version.rename(going)
+        shutil.rmtree(going, ignore_errors=True)
+        return True
+    return False
