@@ -66,7 +66,7 @@ def test_the_example_of_preemption_works(own_hal: LiveHal, tmp_path: Path) -> No
     own_hal.up("--cpus", "1", "--memory", "1GiB")
     out = run_page("docs/preemption.md", own_hal, tmp_path)
     assert "here at once" in out
-    assert "preempted" in out
+    assert "preempted by job 2 (QOS urgent)" in out
 
 
 def test_the_python_of_the_manual_works(shared_hal: LiveHal, tmp_path: Path) -> None:
