@@ -149,6 +149,23 @@ def cycle(
     )  # fmt: skip
 
 
+def learn(state: State, now_ms: int) -> bool:
+    """Before a new pass under conservative backfill: bring what is kept about nodes up to date, a slice's work at most.
+
+    Returns whether it took a slice, and is worth calling again. It decides nothing and changes no decision: without it
+    the first slice of the pass does the same at once, which takes long where nothing is kept yet.
+    """
+    if not state.conservative:
+        return False
+    if state.promise_at > state.promise_last or state.promised_at > state.promise_last:
+        state.room_for_plan()
+    budget = state.config.slice_work
+    work = state.calls["learn"](
+        state.at, state.promise_arena, state.promise_at, state.promised_arena, state.promised_at, now_ms, budget
+    )
+    return bool(2 * work >= budget)
+
+
 def _reclaim_wake_ms(state: State, now_ms: int, started: int) -> int:
     """When to look for what cohorts have borrowed: at once where this pass may have made somebody wait for it."""
     job, _task, wake_ms = state.calls["lender"](state.at, now_ms)

@@ -13,7 +13,7 @@ from typing import Protocol
 import msgspec
 
 from hal.core.engine.applying import apply
-from hal.core.engine.cycling import cycle
+from hal.core.engine.cycling import cycle, learn
 from hal.core.engine.errors import PolicyFault
 from hal.core.engine.events import (
     BookingsChanged,
@@ -28,6 +28,9 @@ from hal.core.engine.faults import without
 from hal.core.engine.plan import Cursor, Plan
 from hal.core.engine.predictions import next_look_ms, overdue
 from hal.core.engine.state import State
+
+MOST_LEARNT = 1_000
+"""So many slices in a row may only learn; then a pass decides with what it has, however much happens in between."""
 
 
 class Sink(Protocol):
@@ -56,7 +59,7 @@ class Scheduler:
         self._on_fault = on_fault
         self._cursor: Cursor | None = None
         self._news = True
-        self._fast_next = False
+        self._learnt = 0
 
     def feed(self, event: Event) -> None:
         """Apply an event. Raises EngineError, the state unchanged, when the event contradicts the state."""
@@ -108,6 +111,10 @@ class Scheduler:
             plan = cycle(state, now_ms, budget=min(config.fast_work, config.slice_work), max_starts=config.fast_starts)
             self._news = False
         else:
+            if not resumes and self._learnt < MOST_LEARNT and learn(state, now_ms):
+                self._learnt += 1
+                return Step(more=True, wake_ms=now_ms, starts=0)
+            self._learnt = 0
             plan = cycle(state, now_ms, cursor=self._cursor)
             if not resumes:
                 self._news = False

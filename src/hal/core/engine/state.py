@@ -63,6 +63,7 @@ NO_KEYS: Final = np.zeros(0, np.int64)
 FIRST_SLOTS: Final = 64
 MOST_MASKS_KEPT: Final = 1_024
 """What filters that are stopped have said of kinds of jobs of which there are none now: the latest of it."""
+SLICES_AHEAD: Final = 16
 ARENA_STARTS: Final = 1 << 15
 ARENA_ROWS: Final = 1 << 16
 ARENA_PROMISES: Final = 1 << 12
@@ -681,7 +682,7 @@ class State:
             self.job_index = lined(_power_of_two(2 * room))
             rehash(self.job_index, self.entries, heads, L.E_JOB, False)
         elif outcome == L.GROW_RUNS:
-            room = 2 * max(self.runs.shape[0], int(self.meta[L.M_RUN_TOP]) + count)
+            room = max(2 * self.runs.shape[0], int(self.meta[L.M_RUN_TOP]) + self._starts_ahead(count))
             self.runs = grown(self.runs, room)
             self.ends = grown(self.ends, room)
             unlisted = np.zeros((2, room), np.int64)
@@ -691,7 +692,8 @@ class State:
             self.run_index = lined(_power_of_two(2 * room))
             rehash(self.run_index, self.runs, live, L.R_JOB, True)
         elif outcome == L.GROW_PIECES:
-            self.pieces = grown(self.pieces, 2 * max(self.pieces.shape[0], int(self.meta[L.M_PIECE_TOP]) + count))
+            room = max(2 * self.pieces.shape[0], int(self.meta[L.M_PIECE_TOP]) + self._starts_ahead(count))
+            self.pieces = grown(self.pieces, room)
         elif outcome == L.GROW_BUCKETS:
             room = 2 * max(self.buckets.shape[0], int(self.meta[L.M_BUCKET_TOP]) + count)
             self.buckets = grown(self.buckets, room)
@@ -700,6 +702,13 @@ class State:
             self.bucket_index = lined(_power_of_two(2 * room))
             rehash(self.bucket_index, self.buckets, live, L.B_CLASS, True)
         self.rewire()
+
+    def _starts_ahead(self, count: int) -> int:
+        """How many starts to make room for where `count` are at hand: all that waits, up to SLICES_AHEAD times as many.
+
+        A pass of many slices would copy its tables after every other one; room that nobody uses takes no memory.
+        """
+        return max(2 * count, min(self.pending_tasks, SLICES_AHEAD * count))
 
     def grow_reservations(self, promises: int, promised: int) -> None:
         """Make room to keep this many reservations and promised rows."""
@@ -927,9 +936,11 @@ class State:
                 ("adopt", running.adopt, (self.at, no_adopts, none, none, none, none)),
                 ("easy", easy.cycle, (self.at, *out, self.verdict_arena, 0, *place)),
                 ("conservative", conservative.cycle, (self.at, *out, self.verdict_arena, 0, *place)),
+                ("learn", conservative.learn, (self.at, self.promise_arena, 0, self.promised_arena, 0, 0, 0)),
             ):
                 if self._kernels is None:
                     needed = name != other and (name in wanted or name not in PREEMPTING_KERNELS)
+                    needed = needed and (name != "learn" or self.conservative)
                 else:
                     needed = name in self._kernels
                 if name in _entry_points or not needed:

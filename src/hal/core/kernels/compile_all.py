@@ -22,7 +22,7 @@ from hal.core.kernels.tables import look_up, rehash
 
 SHARES: Final = (
     ("easy", "submit", "change", "advance", "end", "refuse", "assume", "adopt", "take_back"),
-    ("conservative", "note", "fall", "ready", "resumable", "seek", "lender"),
+    ("conservative", "learn", "note", "fall", "ready", "resumable", "seek", "lender"),
 )
 """All kernels in two parts that take about as long to compile: an install step on two cores runs a process for each."""
 STEPS: Final = sum(map(len, SHARES)) + 10

@@ -42,7 +42,9 @@ from hal.core.kernels.layout import (
     B_ROOT,
     C_NODES,
     C_SHAPE,
+    COUNT_COLD,
     COUNT_FREED,
+    COUNT_LINES,
     COUNT_LOG,
     COUNT_PROMISED,
     COUNT_PROMISES,
@@ -99,6 +101,7 @@ from hal.core.kernels.layout import (
     S_CSET,
     S_EVER,
     S_FIT,
+    S_LINE,
     S_SCORES,
     S_UNTIL,
     TICK,
@@ -121,6 +124,7 @@ from hal.core.kernels.layout import (
     W_EVENT,
     W_FREED,
     W_LATE,
+    W_PIECES,
     W_PROMISED,
     W_STALE,
     W_STAMP,
@@ -140,6 +144,7 @@ from hal.core.kernels.rows import fits
 from hal.core.kernels.searched import may_preempt, search_at
 from hal.core.kernels.tables import copy_record
 from hal.core.kernels.timelines import (
+    FEW_ROWS,
     build_row,
     came_free,
     change_span,
@@ -174,6 +179,11 @@ LOOK_SHIFT = 4
 """So many rows looked at, as a power of two, are one unit of work."""
 BOUND_SHIFT = 6
 """The same for a search below a bound, which leaves out most rows by one comparison."""
+ROW_WORK = 1
+ATTEMPT_WORK = 1
+"""What it takes to build a row, and for each attempt there, in units of work."""
+LINE_SHIFT = 1
+"""What it takes to draw the line of a shape: so many rows, as a power of two, are one unit of work."""
 
 
 @inner
@@ -271,6 +281,81 @@ def _build(t: Tables, promises: Table, promised: Table, now: int) -> bool:
                     hurt = True
                 place = promised[place, Q_CHAIN]
     return hurt
+
+
+@inner
+def _begin(t: Tables, promises: Table, promised: Table) -> bool:
+    """Copy what is promised into scratch. Returns whether scratch and arenas are large enough to plan."""
+    t.counts[COUNT_PROMISES] = t.meta[M_RESERVATIONS]
+    t.counts[COUNT_PROMISED] = t.meta[M_PROMISED]
+    warm_up(t)
+    # All rows together need a point for each attempt and two for each promise; two more while promises move.
+    if (
+        promises.shape[0] < t.counts[COUNT_PROMISES] + 1
+        or promised.shape[0] < t.counts[COUNT_PROMISED] + t.meta[M_ROWS]
+        or t.profile.shape[0] < t.rows.shape[0] + t.meta[M_PIECES] + 4 * t.counts[COUNT_PROMISED] + 8
+        or t.events.shape[1] < t.meta[M_PIECES] + 2 * t.counts[COUNT_PROMISED] + 8
+    ):
+        return False
+    for i in range(t.counts[COUNT_PROMISED]):
+        copy_record(promised, i, t.reserved, i)
+    for k in range(t.counts[COUNT_PROMISES]):
+        copy_record(promises, k, t.reservations, k)
+    return True
+
+
+@inner
+def _wants_line(t: Tables, bucket: int) -> bool:
+    """Whether work of a bucket, which some day could start, has no line yet."""
+    class_id = t.buckets[bucket, B_CLASS]
+    shape = t.classes[class_id, C_SHAPE]
+    return bool(t.shapes[shape, S_LINE] == 0 and t.shapes[shape, S_EVER] >= t.classes[class_id, C_NODES])
+
+
+@inner
+def _much_is_missing(t: Tables, budget: int) -> bool:
+    """Whether many rows are stale, or a line is wanted for which there is room."""
+    if t.counts[COUNT_COLD] != 0 or t.counts[COUNT_STALE] * ROW_WORK > budget >> 3:
+        return True
+    if t.counts[COUNT_LINES] < t.lines.shape[0]:
+        for place in range(t.meta[M_ACTIVE]):
+            if _wants_line(t, t.active[place]):
+                return True
+    return False
+
+
+@inner
+def _build_some(t: Tables, promises: Table, promised: Table, now: int, budget: int) -> bool:
+    """Build stale rows as long as the budget lasts. Returns whether lines may be drawn: nothing is stale any more.
+
+    A row on which a promise cannot be kept stays stale: who decides next has to hear of it.
+    """
+    link_promises(t, promises, promised)
+    for k in range(t.counts[COUNT_STALE]):
+        clear_row(t, t.stale[k])
+    broken = False
+    while t.counts[COUNT_STALE] > 0 and t.ticks[TICK_WORK] < budget and not broken:
+        t.counts[COUNT_STALE] -= 1
+        row = t.stale[t.counts[COUNT_STALE]]
+        t.rows[row, W_STALE] = 0
+        if row < t.meta[M_ROWS]:
+            t.ticks[TICK_WORK] += ROW_WORK + ATTEMPT_WORK * t.rows[row, W_PIECES]
+            broken = build_row(t, promises, promised, row, now)
+            if broken:
+                make_stale(t, row)
+    unlink_promises(t, promised)
+    return bool(t.counts[COUNT_STALE] == 0)
+
+
+@inner
+def _draw_some(t: Tables, budget: int) -> None:
+    """Draw lines for shapes that wait and have none, while there is room and as long as the budget lasts."""
+    for place in range(t.meta[M_ACTIVE]):
+        if t.counts[COUNT_LINES] >= t.lines.shape[0] or t.ticks[TICK_WORK] >= budget:
+            break
+        if _wants_line(t, t.active[place]):
+            line_of(t, t.classes[t.buckets[t.active[place], B_CLASS], C_SHAPE])
+            t.ticks[TICK_WORK] += t.meta[M_ROWS] >> LINE_SHIFT
 
 
 @inner
@@ -609,6 +694,25 @@ def _put(t: Tables, at: int, bucket: int, entry: int) -> None:
 
 
 @kernel
+def learn(
+    at: Any, promise_arena: Table, promise_at: int, promised_arena: Table, promised_at: int, now: int, budget: int
+) -> int:
+    """Bring a part of what is kept about rows up to date, where much of it is missing. Returns the work that it took.
+
+    Less than half of `budget`: what is left, if anything, is no slice's work. Nothing that is ever decided depends on
+    this having been called; the next cycle takes less long.
+    """
+    t = tables(at)
+    t.ticks[TICK_WORK] = 0
+    promises = promise_arena[promise_at:]
+    promised = promised_arena[promised_at:]
+    missing = t.meta[M_ROWS] > FEW_ROWS and _much_is_missing(t, budget)
+    if missing and _begin(t, promises, promised) and _build_some(t, promises, promised, now, budget):
+        _draw_some(t, budget)
+    return int(t.ticks[TICK_WORK])
+
+
+@kernel
 def cycle(
     at: Any, starts: Any, start_at: int, start_rows: Ints, row_at: int, promise_arena: Table,
     promise_at: int, promised_arena: Table, promised_at: int, verdict_arena: Any, verdict_at: int, now: int, budget:
@@ -644,23 +748,11 @@ def cycle(
         tie = -1
     replans = t.meta[M_DIRTY] != 0 and not resumed
     wake = min(next_timer(t), min(t.meta[M_NEXT_EDGE], t.meta[M_BOOKING_EDGE]))
-    t.counts[COUNT_PROMISES] = t.meta[M_RESERVATIONS]
-    t.counts[COUNT_PROMISED] = t.meta[M_PROMISED]
     t.counts[COUNT_FREED] = 0
-    warm_up(t)
-    # All rows together need a point for each attempt and two for each promise; two more while promises move.
-    short = (
-        promises.shape[0] < t.counts[COUNT_PROMISES] + 1
-        or promised.shape[0] < t.counts[COUNT_PROMISED] + rows
-        or t.profile.shape[0] < t.rows.shape[0] + t.meta[M_PIECES] + 4 * t.counts[COUNT_PROMISED] + 8
-        or t.events.shape[1] < t.meta[M_PIECES] + 2 * t.counts[COUNT_PROMISED] + 8
-    )
+    short = not _begin(t, promises, promised)
     if short:
         return -1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
-    for i in range(t.counts[COUNT_PROMISED]):
-        copy_record(promised, i, t.reserved, i)
     for k in range(t.counts[COUNT_PROMISES]):
-        copy_record(promises, k, t.reservations, k)
         if (
             full
             and promises[k, V_ENTRY] >= 0
