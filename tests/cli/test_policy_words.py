@@ -44,6 +44,8 @@ def refused(kind: Kind, entry: dict[str, Any], name: str = "b") -> tuple[HALErro
             "(move or shorten one of them, or say --overlap)",
         ),
         (Kind.QUEUE, {"qos": ["x"]}, "--qos: 'x' is not a QOS (declared: none)"),
+        (Kind.QUEUE, {"weights": {"age": -1}}, "--weights age: -1.0 is out of range (between 0 and 1000000000000)"),
+        (Kind.ACCOUNT, {"users": {"ann": -1}}, "--users ann: -1.0 is out of range (between 0 and 1000000000)"),
         (
             Kind.QUEUE,
             {"default_walltime": "2h", "max_walltime": "1h"},

@@ -60,13 +60,15 @@ def test_what_was_used_within_a_week_stays(tmp_path: Path) -> None:
 
 
 def test_what_a_process_holds_stays_until_it_ends(tmp_path: Path) -> None:
-    """A controller that has run for a month may load another kernel at any time; the lock goes with it."""
+    """A controller that has run for a month may load another kernel at any time; a week after its end they are old."""
     new = version(tmp_path, 0, 0)
     held = version(tmp_path, 9, 30)
     for number in range(1, 4):
-        version(tmp_path, number, 10)
+        version(tmp_path, number, 3)
     with in_use(held):
         assert forget_old(new) == []
+    assert forget_old(new) == []
+    aged(held.parent, 30)
     assert forget_old(new) == [held.parent]
 
 

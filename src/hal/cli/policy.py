@@ -124,14 +124,14 @@ def _set(screen: Screen, settings: Sequence[str], dry_run: bool, note: str | Non
     call = policy_calls.change_policy(operations, version=before.version, dry_run=dry_run, note=note or "")
     change = screen.client.call(call)
     show_change(screen, change)
-    remark_on_changes(screen, change.changes, changed(before.value, operations))
+    remark_on_changes(screen, change.changes, lambda: changed(before.value, operations))
 
 
 def _put(screen: Screen, before: PolicyInfo, wanted: Policy, *, dry_run: bool, note: str) -> None:
     call = policy_calls.put_policy(policy_to_plain(wanted), version=before.version, dry_run=dry_run, note=note)
     change = screen.client.call(call)
     show_change(screen, change)
-    remark_on_changes(screen, change.changes, wanted)
+    remark_on_changes(screen, change.changes, lambda: wanted)
 
 
 def _operation(path: str, value: Any, before: Policy) -> Operation:

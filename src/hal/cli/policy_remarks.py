@@ -1,12 +1,14 @@
 """Remarks on entries of the policy: what is lawful and hardly meant, as no node has what is named, or the time is over.
 
-Nodes may join that have it, so nothing is refused. Each remark is about fields that were given or have changed.
+Nodes may join that have it, so nothing is refused. Each remark is about fields that were given or have changed. They
+are made once the change is done: where what they need cannot be read, they are left out, and the command has succeeded.
 """
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 
 from msgspec import Struct
@@ -16,7 +18,7 @@ from hal.cli.screen import Screen
 from hal.client import policy_calls
 from hal.client.policy_views import PolicyDifference
 from hal.client.views import NodeInfo
-from hal.core.model import Constraint
+from hal.core.model import Constraint, HALError, Operator
 from hal.core.model.occurrences import current
 from hal.core.model.policy import Booking, Limit, Policy, Queue
 from hal.core.model.policy_change import TABLE, Do, Kind, Operation, changed
@@ -38,24 +40,26 @@ def remark_on_one(screen: Screen, operation: Operation) -> None:
     looked_at = _LOOKED_AT.get(operation.kind)
     if looked_at is not None and looked_at.isdisjoint(operation.entry):
         return
-    policy = screen.client.call(policy_calls.policy()).value
-    # What was set can be set once more; what was added is there now, unless that was a dry run.
-    there = operation.name in getattr(policy, TABLE[operation.kind])
-    if there is (operation.op is Do.SET):
-        policy = changed(policy, [operation])
-    entry = getattr(policy, TABLE[operation.kind]).get(operation.name)
-    for text in _Remarks(screen).on(entry, operation.entry.keys()):
-        screen.note(f"note: {text}")
+    # The change holds: a controller that went away, or whoever has changed the policy since, makes it no failure.
+    with contextlib.suppress(HALError):
+        policy = screen.client.call(policy_calls.policy()).value
+        # What was set can be set once more; what was added is there now, unless that was a dry run.
+        there = operation.name in getattr(policy, TABLE[operation.kind])
+        if there is (operation.op is Do.SET):
+            policy = changed(policy, [operation])
+        entry = getattr(policy, TABLE[operation.kind]).get(operation.name)
+        for text in _Remarks(screen, then="; --start says when it begins, like +2h").on(entry, operation.entry.keys()):
+            screen.note(f"note: {text}")
 
 
-def remark_on_changes(screen: Screen, differences: Sequence[PolicyDifference], after: Policy) -> None:
-    """The same for each entry that came or was changed, at most `MAX_REMARKS`."""
+def remark_on_changes(screen: Screen, differences: Sequence[PolicyDifference], after: Callable[[], Policy]) -> None:
+    """The same for each entry that came or was changed, at most `MAX_REMARKS`; `after` makes the policy that holds."""
     remarks = _Remarks(screen)
-    told = [
-        f"note: {at}: {text}"
-        for at, fields in _changed_fields(differences).items()
-        for text in remarks.on(_entry(after, at), fields)
-    ]
+    told: list[str] = []
+    with contextlib.suppress(HALError):  # the change holds: it has not failed where nothing can be said about it
+        policy = after()
+        for at, fields in _changed_fields(differences).items():
+            told.extend(f"note: {at}: {text}" for text in remarks.on(_entry(policy, at), fields))
     for line in told[:MAX_REMARKS]:
         screen.note(line)
     if len(told) > MAX_REMARKS:
@@ -85,8 +89,10 @@ def _entry(policy: Policy, at: str) -> Struct | None:
 class _Remarks:
     """Asks for the nodes once, and only where something is to be compared with them."""
 
-    def __init__(self, screen: Screen) -> None:
+    def __init__(self, screen: Screen, *, then: str = "") -> None:
+        """then: what to do about a booking whose time is over, if the command that was typed has an option for it."""
         self._screen = screen
+        self._then = then
 
     @cached_property
     def _nodes(self) -> Sequence[NodeInfo]:
@@ -118,7 +124,7 @@ class _Remarks:
 
     def _on_booking(self, entry: Booking, fields: Collection[str]) -> Iterator[str]:
         if is_over(entry):
-            yield "its time is over, so it sets nothing aside; --start says when it begins, like +2h"
+            yield f"its time is over, so it sets nothing aside{self._then}"
         if entry.nodes and "nodes" in fields:
             known = {node.name for node in self._nodes}
             unknown = sorted(set(entry.nodes) - known)
@@ -144,7 +150,10 @@ class _Remarks:
                 labels.setdefault(label, set()).add(value)
         for rule in rules:
             if not any(rule.holds(node.labels) for node in self._nodes):
-                known = labels.get(rule.label)
-                hint = near(rule.label, labels) if known is None else near(rule.values[0], known) if rule.values else ""
+                hint = ""
+                if rule.label not in labels:
+                    hint = near(rule.label, labels)
+                elif rule.op is Operator.IN:  # a value that is refused is meant: nodes say it
+                    hint = near(rule.values[0], labels[rule.label])
                 return f"no node says {rules_text([rule])} now, so {then}{hint}"
         return f"no node says all of {rules_text(rules)} now, so {then}"

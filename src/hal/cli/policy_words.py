@@ -28,7 +28,10 @@ def _translated(text: str, operation: Operation) -> str:
     kind, table = operation.kind, TABLE[operation.kind]
     at = re.escape(f"{table}.{operation.name}")
     fields = "|".join(sorted(_fields(kind), key=len, reverse=True))
-    text = re.sub(rf"(?<!\S){at}\.({fields})\b", lambda found: _option(found[1]), text)
+    # What follows a field is typed behind its option: `weights.age` is `--weights age`.
+    text = re.sub(
+        rf"(?<!\S){at}\.({fields})\b(\.(?=\S))?", lambda found: _option(found[1]) + (" " if found[2] else ""), text
+    )
     text = re.sub(rf"(?<!\S){at}(?=[:\s])", lambda _: f"{kind} '{operation.name}'", text)
     return _QUOTED.sub(lambda found: _quoted(found, kind), text)
 

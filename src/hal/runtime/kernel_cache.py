@@ -33,11 +33,16 @@ def mark_used(stamp: Path) -> None:
 
 @contextlib.contextmanager
 def in_use(stamp: Path) -> Iterator[None]:
-    """Nobody takes these kernels away until the block ends, or the process: it may load more of them at any time."""
+    """Nobody takes these kernels away until the block ends, or the process: it may load more of them at any time.
+
+    At the end of the block they count as used once more. Where an exclusive lock needs a descriptor that can be written
+    to, as on NFS, nobody gets one, and nothing is ever taken away.
+    """
     with contextlib.ExitStack() as held:
         with contextlib.suppress(OSError):  # not compiled into a cache: there is nothing to keep
             descriptor = os.open(stamp, os.O_RDONLY | os.O_CLOEXEC)
             held.callback(os.close, descriptor)
+            held.callback(mark_used, stamp)  # before the lock goes with the descriptor
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         yield
 

@@ -271,6 +271,20 @@ def test_a_removal_that_is_refused_tells_what_is_there(names: str, error: type, 
     assert says in str(caught.value)
 
 
+@pytest.mark.parametrize(("more", "named"), [(4, ""), (5, " and 1 more"), (7, " and 3 more")])
+def test_a_refused_removal_names_some_and_advises_no_other_name(more: int, named: str) -> None:
+    """What was removed was there: a name like it is no advice. It says how many it does not name."""
+    others = [f"p{k}" for k in range(more)]
+    policy = policy_from_plain(
+        {"accounts": {"phys": {}, "phys2": {}, "kid": {"parent": "phys"}, **{name: {} for name in others}}}
+    )
+    with pytest.raises(SpecError) as caught:
+        changed(policy, [op("delete", "account", name) for name in ("phys", *others)])
+    removed = ", ".join(f"account '{name}'" for name in ("phys", *others[:4]))
+    why = "accounts.kid.parent: 'phys' is not an account"
+    assert caught.value.message == f"{removed}{named} cannot be removed: {why}"
+
+
 def test_differences_say_what_came_went_and_changed() -> None:
     """By entry and field; an entry that came or went is told whole."""
     before = policy_from_plain({"queues": {"a": {"priority": 1}, "b": {}}, "licences": {"m": 1}})

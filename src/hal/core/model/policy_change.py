@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from hal.core.model.codec import to_plain
 from hal.core.model.errors import ConflictError, NotFoundError, SpecError, shown
 from hal.core.model.policy import DEFAULT_QUEUE, FairShare, Policy, Weights
-from hal.core.model.policy_check import check_policy, near
+from hal.core.model.policy_check import check_policy, near, without_near
 from hal.core.model.policy_text import TABLES, entry_from_plain
 
 MAX_OPERATIONS: Final = 1_000
@@ -103,8 +103,10 @@ def changed(policy: Policy, operations: Sequence[Operation]) -> Policy:
         if any(operation.op is not Do.DELETE for operation in operations):
             raise
         names = ", ".join(f"{operation.kind} '{operation.name}'" for operation in operations[:MAX_NAMED])
+        more = f" and {len(operations) - MAX_NAMED} more" if len(operations) > MAX_NAMED else ""
         raise SpecError(
-            f"{names} cannot be removed: {error.message}", hint="change what names it first, or remove both at once"
+            f"{names}{more} cannot be removed: {without_near(error.message)}",
+            hint="change what names it first, or remove both at once",
         ) from error
 
 

@@ -116,10 +116,18 @@ def _each(table: str, entries: Mapping[str, E], check: Callable[[E, str], None])
         check(entry, f"{table}.{name}")
 
 
+_NEAR: Final = "; did you mean "
+
+
 def near(value: str, names: Iterable[str]) -> str:
     """`; did you mean 'short'?`, or nothing when no name is like it."""
     found = difflib.get_close_matches(value, list(names), n=1, cutoff=0.6)
-    return f"; did you mean '{found[0]}'?" if found else ""
+    return f"{_NEAR}'{found[0]}'?" if found else ""
+
+
+def without_near(message: str) -> str:
+    """The message of a check without what `near` has put at its end: what was taken away is no misspelling."""
+    return message.partition(_NEAR)[0]
 
 
 def _refers(at: str, kind: str, names: Iterable[str], known: Collection[str], *, own: str = "") -> None:

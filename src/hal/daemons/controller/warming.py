@@ -44,7 +44,7 @@ def compile_kernels(tell: Callable[[str], None]) -> None:
     """Compile all kernels into the cache, leave a stamp there, and take away those of old versions.
 
     Args:
-        tell: gets `compiling kernels, 3 of 26` and the like before each.
+        tell: gets `compiling kernels`, which one and of how many, before each.
     """
     from hal.core.kernels.compile_all import STEPS, compile_all
     from hal.core.kernels.jit import stamp_of_all
@@ -71,7 +71,7 @@ def warm(config: EngineConfig, tell: Callable[[str], None]) -> None:
     """Load the kernels, compiling them where they never were; send a few events of every common kind through an engine.
 
     Args:
-        tell: gets `loading kernels, 3 of 9` and the like before each of the large ones.
+        tell: gets `loading kernels`, which one and of how many, before each of the large ones.
     """
     from hal.core.engine.explain import explain
     from hal.core.engine.state import State
