@@ -101,12 +101,13 @@ def run_pass(state: Any, now: int) -> list[float]:
     from hal.core.engine import apply, cycle
     from hal.core.engine.cycling import learn
     from hal.core.engine.events import PlanAssumed
+    from hal.core.engine.scheduler import MOST_LEARNT
 
     took = []
     cursor = None
     while True:
         began = time.process_time()
-        if cursor is None and learn(state, now):
+        if cursor is None and len(took) < MOST_LEARNT and learn(state, now):
             took.append(1_000 * (time.process_time() - began))
             continue
         plan = cycle(state, now, cursor=cursor)

@@ -157,13 +157,15 @@ def learn(state: State, now_ms: int) -> bool:
     """
     if not state.conservative:
         return False
-    if state.promise_at > state.promise_last or state.promised_at > state.promise_last:
-        state.room_for_plan()
+    state.room_for_plan()
     budget = state.config.slice_work
-    work = state.calls["learn"](
-        state.at, state.promise_arena, state.promise_at, state.promised_arena, state.promised_at, now_ms, budget
-    )
-    return bool(2 * work >= budget)
+    while True:
+        work = state.calls["learn"](
+            state.at, state.promise_arena, state.promise_at, state.promised_arena, state.promised_at, now_ms, budget
+        )
+        if work >= 0:
+            return bool(2 * work >= budget)
+        state.grow_profile()
 
 
 def _reclaim_wake_ms(state: State, now_ms: int, started: int) -> int:

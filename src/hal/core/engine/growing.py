@@ -24,10 +24,8 @@ def lined(*shape: int) -> Table:
     return whole[first : first + words].reshape(shape)
 
 
-def grown(table: Table, rows: int, fill: int = 0) -> Table:
-    """The table with room for so many records; new ones are full of `fill`."""
+def grown(table: Table, rows: int) -> Table:
+    """The table with room for so many records; new ones are zero."""
     larger = lined(rows, *table.shape[1:])
-    if fill:
-        larger[table.shape[0] :] = fill
     larger[: table.shape[0]] = table
     return larger

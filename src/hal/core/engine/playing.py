@@ -37,7 +37,7 @@ class Played:
     def __init__(self, shadow: State, job: int) -> None:
         self._state = shadow
         self._job = job
-        self._scheduler = Scheduler(shadow, self)
+        self._scheduler = Scheduler(shadow, self, learns=False)
         self._started = False
         self._instants = _instants(shadow)
 

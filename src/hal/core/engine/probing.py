@@ -94,7 +94,7 @@ class _Questions:
         self.fit = int(shadow.shapes[self.shape, L.S_FIT])
         self.gaps = _gaps(shadow, slot, now_ms)
         self.plans: list[Plan] = []
-        self.scheduler = Scheduler(shadow, self)
+        self.scheduler = Scheduler(shadow, self, learns=False)
         self.left = MAX_PROBES
 
     def accept(self, plan: Plan) -> None:

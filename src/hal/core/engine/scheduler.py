@@ -29,7 +29,7 @@ from hal.core.engine.plan import Cursor, Plan
 from hal.core.engine.predictions import next_look_ms, overdue
 from hal.core.engine.state import State
 
-MOST_LEARNT = 1_000
+MOST_LEARNT = 100
 """So many slices in a row may only learn; then a pass decides with what it has, however much happens in between."""
 
 
@@ -52,14 +52,27 @@ class Step(msgspec.Struct, frozen=True):
 class Scheduler:
     """Feeds one state and slices its cycles; the only caller of `apply` and `cycle` in a daemon."""
 
-    def __init__(self, state: State, sink: Sink, on_fault: Callable[[PolicyFault], None] | None = None) -> None:
-        """on_fault: told of a policy that answers wrongly, for which HAL's own then decides; None: it is an error."""
+    def __init__(
+        self,
+        state: State,
+        sink: Sink,
+        on_fault: Callable[[PolicyFault], None] | None = None,
+        *,
+        learns: bool = True,
+    ) -> None:
+        """A loop around a state.
+
+        Args:
+            on_fault: told of a policy that answers wrongly, for which HAL's own then decides; None: it is an error.
+            learns: slices may come that only learn; not for who counts slices and needs what they decide.
+        """
         self.state = state
         self.sink = sink
         self._on_fault = on_fault
         self._cursor: Cursor | None = None
         self._news = True
         self._learnt = 0
+        self._learns = learns
 
     def feed(self, event: Event) -> None:
         """Apply an event. Raises EngineError, the state unchanged, when the event contradicts the state."""
@@ -111,7 +124,7 @@ class Scheduler:
             plan = cycle(state, now_ms, budget=min(config.fast_work, config.slice_work), max_starts=config.fast_starts)
             self._news = False
         else:
-            if not resumes and self._learnt < MOST_LEARNT and learn(state, now_ms):
+            if self._learns and not resumes and self._learnt < MOST_LEARNT and learn(state, now_ms):
                 self._learnt += 1
                 return Step(more=True, wake_ms=now_ms, starts=0)
             self._learnt = 0

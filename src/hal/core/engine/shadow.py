@@ -24,8 +24,16 @@ MADE_ANEW: Final = frozenset(
     )
 )  # fmt: skip
 """Attributes that `rewire` and new arenas make: plans of the state own slices of its own ones."""
-USED: Final = {"entries": L.M_ENTRY_TOP, "rank": L.M_ENTRY_TOP, "buckets": L.M_BUCKET_TOP, "active": L.M_BUCKET_TOP}
-"""Tables of which half may be room to grow, and how much of them is used: the rest is not copied."""
+USED: Final = {
+    "entries": L.M_ENTRY_TOP,
+    "rank": L.M_ENTRY_TOP,
+    "buckets": L.M_BUCKET_TOP,
+    "active": L.M_BUCKET_TOP,
+    "runs": L.M_RUN_TOP,
+    "ends": L.M_RUN_TOP,
+    "pieces": L.M_PIECE_TOP,
+}
+"""Tables of which most may be room to grow, and how much of them is used: the rest is not copied."""
 STEP: Final = 1 << 13
 """Rows by which the copy of such a table is larger: so that its memory is used again."""
 SPARE: Final = 256

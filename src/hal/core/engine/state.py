@@ -64,6 +64,7 @@ FIRST_SLOTS: Final = 64
 MOST_MASKS_KEPT: Final = 1_024
 """What filters that are stopped have said of kinds of jobs of which there are none now: the latest of it."""
 SLICES_AHEAD: Final = 16
+"""For so many times as many starts as are at hand tables are made larger, where as many wait."""
 ARENA_STARTS: Final = 1 << 15
 ARENA_ROWS: Final = 1 << 16
 ARENA_PROMISES: Final = 1 << 12
@@ -685,7 +686,7 @@ class State:
             room = max(2 * self.runs.shape[0], int(self.meta[L.M_RUN_TOP]) + self._starts_ahead(count))
             self.runs = grown(self.runs, room)
             self.ends = grown(self.ends, room)
-            unlisted = np.zeros((2, room), np.int64)
+            unlisted = np.zeros((2, max(room, self.unlisted.shape[1])), np.int64)  # that of a shadow is longer
             unlisted[:, : self.unlisted.shape[1]] = self.unlisted
             self.unlisted = unlisted
             live = np.flatnonzero(self.runs[: int(self.meta[L.M_RUN_TOP]), L.R_NODES])
@@ -706,7 +707,7 @@ class State:
     def _starts_ahead(self, count: int) -> int:
         """How many starts to make room for where `count` are at hand: all that waits, up to SLICES_AHEAD times as many.
 
-        A pass of many slices would copy its tables after every other one; room that nobody uses takes no memory.
+        A pass of many slices would copy its tables after every other one; room that nobody wrote takes no memory.
         """
         return max(2 * count, min(self.pending_tasks, SLICES_AHEAD * count))
 

@@ -326,25 +326,31 @@ def _much_is_missing(t: Tables, budget: int) -> bool:
 
 @inner
 def _build_some(t: Tables, promises: Table, promised: Table, now: int, budget: int) -> bool:
-    """Build stale rows as long as the budget lasts. Returns whether lines may be drawn: nothing is stale any more.
+    """Build stale rows as long as the budget lasts. Returns whether lines may be drawn: all that can be built is.
 
-    A row on which a promise cannot be kept stays stale: who decides next has to hear of it.
+    A row on which a promise cannot be kept stays stale, below the others: who decides next has to hear of it. What was
+    spent on it is not told as work: it would be spent again each time.
     """
     link_promises(t, promises, promised)
     for k in range(t.counts[COUNT_STALE]):
         clear_row(t, t.stale[k])
-    broken = False
-    while t.counts[COUNT_STALE] > 0 and t.ticks[TICK_WORK] < budget and not broken:
-        t.counts[COUNT_STALE] -= 1
-        row = t.stale[t.counts[COUNT_STALE]]
-        t.rows[row, W_STALE] = 0
-        if row < t.meta[M_ROWS]:
-            t.ticks[TICK_WORK] += ROW_WORK + ATTEMPT_WORK * t.rows[row, W_PIECES]
-            broken = build_row(t, promises, promised, row, now)
-            if broken:
-                make_stale(t, row)
+    broken = 0
+    spent = 0
+    while t.counts[COUNT_STALE] > broken and spent < budget:
+        last = t.counts[COUNT_STALE] - 1
+        row = t.stale[last]
+        work = ROW_WORK + ATTEMPT_WORK * t.rows[row, W_PIECES]
+        spent += work
+        if row < t.meta[M_ROWS] and build_row(t, promises, promised, row, now):
+            t.stale[last] = t.stale[broken]
+            t.stale[broken] = row
+            broken += 1
+        else:
+            t.counts[COUNT_STALE] = last
+            t.rows[row, W_STALE] = 0
+            t.ticks[TICK_WORK] += work
     unlink_promises(t, promised)
-    return bool(t.counts[COUNT_STALE] == 0)
+    return bool(t.counts[COUNT_STALE] == broken)
 
 
 @inner
@@ -699,15 +705,18 @@ def learn(
 ) -> int:
     """Bring a part of what is kept about rows up to date, where much of it is missing. Returns the work that it took.
 
-    Less than half of `budget`: what is left, if anything, is no slice's work. Nothing that is ever decided depends on
-    this having been called; the next cycle takes less long.
+    -1 asks for larger scratch and arenas. Less than half of `budget`: what is left, if anything, is no slice's work.
+    Nothing that is ever decided depends on this having been called; the next cycle takes less long.
     """
     t = tables(at)
     t.ticks[TICK_WORK] = 0
     promises = promise_arena[promise_at:]
     promised = promised_arena[promised_at:]
-    missing = t.meta[M_ROWS] > FEW_ROWS and _much_is_missing(t, budget)
-    if missing and _begin(t, promises, promised) and _build_some(t, promises, promised, now, budget):
+    if t.meta[M_ROWS] <= FEW_ROWS or not _much_is_missing(t, budget):
+        return 0
+    if not _begin(t, promises, promised):
+        return -1
+    if _build_some(t, promises, promised, now, budget):
         _draw_some(t, budget)
     return int(t.ticks[TICK_WORK])
 
