@@ -12,7 +12,6 @@ from hal.core.model import ConflictError, TaskState, spec_from_plain
 from hal.core.model.job import Constraint
 from hal.core.model.policy import Limit, Policy, Queue
 from hal.planes.tasks import Submitter, TaskPlane, check_table
-from hal.planes.tasks import packed as packed_jobs
 from hal.planes.tasks.namesakes import SLACK, Namesakes
 from hal.planes.tasks.packed import Packed
 from hal.planes.tasks.waiting import owner_of_live
@@ -209,33 +208,32 @@ def test_columns_count_only_what_they_take_in() -> None:
     assert [count for _, count in columns.owners()] == [3]
 
 
-def test_columns_shrink_in_portions_while_jobs_come_and_go(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_columns_shrink_in_portions_while_jobs_come_and_go() -> None:
     """No call copies more than its portion; who leaves meanwhile, copied or not, has left, and who comes is there."""
-    monkeypatch.setattr(packed_jobs, "SHRUNK_AT_ONCE", 3)
     columns = Packed(untouched.Untouched())
     text = '{"command":["true"]}'
 
     def extend(ids: range) -> None:
         columns.extend([(n, f"n{n}", "default", "", "alice", n, -1, 1, 1, "", text) for n in ids])
 
-    extend(range(1, 41))
-    for job in range(1, 33):
+    extend(range(1, 3_501))
+    for job in range(1, 2_801):
         columns.take(columns.place(job))
     assert columns.sparse
     columns.shrink()
-    assert (columns.sparse, len(columns.columns)) == (True, 40), "three of eight are copied, nothing has changed yet"
-    for job in (34, 38):
+    assert (columns.sparse, len(columns.columns)) == (True, 3_500), "256 of 700 are copied, nothing has changed yet"
+    for job in (2_802, 3_400):
         columns.take(columns.place(job))
-    extend(range(41, 43))
+    extend(range(3_501, 3_503))
     calls = 1
     while columns.sparse:
         columns.shrink()
         calls += 1
-    expected = [33, 35, 36, 37, 39, 40, 41, 42]
-    assert calls == 3, "nine are copied: 33 to 42 without 38"
-    assert (list(columns), len(columns), len(columns.columns)) == (expected, 8, 9)
+    expected = [job for job in range(2_801, 3_503) if job not in (2_802, 3_400)]
+    assert calls == 3, "701 are copied: 2,801 to 3,502 without 3,400"
+    assert (list(columns), len(columns), len(columns.columns)) == (expected, 700, 701)
     assert [columns.columns.row(columns.place(job))[:2] for job in expected] == [(n, f"n{n}") for n in expected]
-    assert columns.place(34) == columns.place(38) == -1
+    assert columns.place(2_802) == columns.place(3_400) == -1
 
 
 @pytest.mark.parametrize("add", [Namesakes.add_all, lambda n, k, jobs: [n.add(k, job) for job in jobs]])

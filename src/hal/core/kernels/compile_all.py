@@ -1,6 +1,6 @@
 """Compile every kernel into the cache: what the install step calls, so that no daemon compiles while jobs wait.
 
-Cold 15-40 s on a small machine, half of that as two processes, one for each of SHARES; warm about a second. A shell
+Cold some 150 s of processor time, half as long with two processes, one for each of SHARES; warm about a second. A shell
 that wants the cache elsewhere sets NUMBA_CACHE_DIR before the first import of hal.core.kernels (see jit).
 """
 
