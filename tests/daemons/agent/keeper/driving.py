@@ -148,9 +148,13 @@ class Keeper:
                         found.append(who)
         return found
 
+    def token_of(self, step: StepId) -> str:
+        """Its attempt's; as in a cluster no two attempts have the same."""
+        return f"{self.token}/{step.job}.{step.task}.{step.attempt}"
+
     def survivors(self) -> list[processes.ProcessInfo]:
         """Processes that carry the token of this test's steps."""
-        mark = f"HAL_ATTEMPT_TOKEN={self.token}".encode()
+        mark = f"HAL_ATTEMPT_TOKEN={self.token}/".encode()
         found = []
         for info in processes.all_processes().values():
             with contextlib.suppress(OSError):
@@ -265,7 +269,7 @@ class Keeper:
         if "PATH" not in template.env:
             template = _with_env(template, PATH=os.environ["PATH"])
         starts = tuple(
-            StepStart(step, 0, self.token, (self.node,), step.task, len(steps), int(time.time() * 1000))
+            StepStart(step, 0, self.token_of(step), (self.node,), step.task, len(steps), int(time.time() * 1000))
             for step in steps
         )
         stamp = self.stamp() if stamp is None else stamp

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from hal.core.model import StepId
+from hal.daemons.agent.keeper.helper_link import MAX_OUTSTANDING
 from hal.runtime.identity import identify, kill, wait_gone
 from hal.wire.frames import ExitCause, Heartbeat, Refused, StepTemplate
 from tests.daemons.agent.keeper.driving import DEADLINE_S, Keeper
@@ -123,7 +124,7 @@ def test_steps_given_to_a_killed_helper_run_exactly_once(keeper: Keeper, tmp_pat
     ran = [int(line) for line in (tmp_path / "runs").read_text().split()]
     assert len(ran) == len(set(ran))
     lost = {step.task for step, ended in keeper.exits.items() if ended.cause is ExitCause.LOST}
-    assert len(lost) <= 2
+    assert len(lost) <= 2 * MAX_OUTSTANDING  # what ended as its helper died, waited for and not journalled yet
     assert set(ran) | lost == set(range(40))
 
 

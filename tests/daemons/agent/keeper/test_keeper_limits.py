@@ -12,8 +12,9 @@ import pytest
 
 from hal.core.model import StepId
 from hal.daemons.agent.keeper.limits import Cgroups
+from hal.runtime.identity import wait_gone
 from hal.wire.frames import Done, ExitCause, Refused, Resize, StepTemplate
-from tests.daemons.agent.keeper.driving import Keeper
+from tests.daemons.agent.keeper.driving import DEADLINE_S, Keeper
 
 ONE, TWO = StepId(1, 0, 1, 0), StepId(2, 0, 1, 0)
 MIB = 1 << 20
@@ -218,7 +219,11 @@ def test_a_full_disk_for_the_journal_starts_nothing_and_says_why(tmp_path: Path,
     """What cannot be remembered is not started: refused with the reason; when there is room again it runs."""
     with Keeper(tmp_path / "home") as keeper:
         assert keeper.run(StepTemplate(command=("true",)), ONE).code == 0
+        keeper.poll(lambda: len(keeper.helpers()) == 2)
+        helpers = keeper.helpers()
         keeper.end()
+        for helper in helpers:
+            assert wait_gone(helper, DEADLINE_S)
         journal = keeper.home.node("n1").journal
         for path in journal.iterdir():
             shutil.move(path, small_disk)

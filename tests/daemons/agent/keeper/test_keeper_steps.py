@@ -228,7 +228,8 @@ def test_a_process_of_another_hal_is_left_alone(keeper: Keeper) -> None:
     step = new_step()
     keeper.launch(StepTemplate(command=("sleep", "600")), step)
     keeper.running(step)
-    env = {"HAL_ATTEMPT_TOKEN": keeper.token, "HAL_NODE_RANK": "0", "HAL_NODE": "n1", "HAL_HOME": "/another/home"}
+    token = keeper.token_of(step)
+    env = {"HAL_ATTEMPT_TOKEN": token, "HAL_NODE_RANK": "0", "HAL_NODE": "n1", "HAL_HOME": "/another/home"}
     with subprocess.Popen(["/bin/sleep", "600"], env=env) as other:
         keeper.stop(step, grace_ms=0)
         keeper.exit_of(step)
