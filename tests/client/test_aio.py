@@ -133,3 +133,25 @@ def test_listings_are_paged(serve: Serve) -> None:
         return [info.id async for info in client.jobs(state="failed")]
 
     assert connected(work) == ["1", "2"]
+
+
+def test_a_node_is_drained_and_waited_for(serve: Serve) -> None:
+    """It is asked for until it holds nothing; `seen` gets it each time."""
+    running = [1, 0]
+
+    def answer(asked: Asked) -> Reply:
+        if asked.method == "POST":
+            return as_json({"results": [{"id": "n1", "ok": True, "state": "draining"}]})
+        closures = [{"source": "person", "drain": True}]
+        return as_json({"name": "n1", "state": "draining", "running": running.pop(0), "closures": closures})
+
+    serve(answer)
+    seen: list[int] = []
+
+    async def work(client: hal.AsyncClient) -> bool:
+        (outcome,) = await client.drain("n1", reason="new disk")
+        node = await client.wait_drained("n1", 30, seen=lambda info: seen.append(info.running))
+        return outcome.ok and not node.drains
+
+    assert connected(work)
+    assert seen == [1, 0]

@@ -14,6 +14,8 @@ from hal.store import (
     AppendPolicy,
     AttemptEnd,
     AttemptMark,
+    Closure,
+    DropNodes,
     EditJobs,
     EndAttempts,
     GroupRefused,
@@ -23,6 +25,7 @@ from hal.store import (
     JobFilter,
     MarkAttempts,
     MemoryDatabase,
+    NodeAbout,
     NodeRow,
     Operation,
     PolicyRow,
@@ -52,6 +55,17 @@ def leader(place: Path | MemoryDatabase) -> Iterator[Leader]:
     store = Store.open(place)
     yield Leader(store)
     store.close()
+
+
+ABOUT = NodeAbout(closures=(Closure(source="person", reason="new disk", by="alice", since_ms=5, drain=True),))
+"""What is kept of a node beside its columns."""
+
+
+def test_a_node_that_is_dropped_is_forgotten(leader: Leader) -> None:
+    """The other stays; dropping one that is not there changes nothing."""
+    leader.commit(PutNodes([NodeRow("n1", {}), NodeRow("n2", {})]))
+    leader.commit(DropNodes(["n1", "n9"]))
+    assert [row.name for row in leader.store.nodes()] == ["n2"]
 
 
 def test_a_fact_is_replaced_and_forgotten(leader: Leader) -> None:
@@ -85,7 +99,7 @@ def test_what_was_committed_is_what_is_loaded(leader: Leader, place: Path | Memo
     active = attempt(
         2, 999, 4, state=AttemptState.RUNNING, nodes=("n1", "n2"), retries=2, started_ms=3, cause="x", steps=ended
     )
-    node = NodeRow("n1", {"cpu": 4_000}, {"rack": "r1"}, NodeState.CORDONED, "boot", "why", 77, ("no cgroups",))
+    node = NodeRow("n1", {"cpu": 4_000}, {"rack": "r1"}, NodeState.CORDONED, "boot", "why", 77, ("no cgroups",), ABOUT)
     policy = PolicyRow(version=1, at_ms=4_000, user="alice", note="because", document='{"queues":{}}')
     leader.commit(
         InsertJobs(rows),

@@ -69,6 +69,17 @@ def test_the_example_of_preemption_works(own_hal: LiveHal, tmp_path: Path) -> No
     assert "preempted by job 2 (QOS urgent)" in out
 
 
+def test_the_example_of_nodes_works(own_hal: LiveHal, tmp_path: Path) -> None:
+    """The page's story on two nodes: closed, emptied, forgotten."""
+    own_hal.up("--nodes", "2")
+    out = run_page("docs/nodes.md", own_hal, tmp_path)
+    assert "looks slow" in out
+    assert "n2 is empty and cordoned" in out
+    assert "n2 is cordoned (drained by" in out
+    assert "n2 removed" in out
+    assert "n2" not in out.splitlines()[-1]
+
+
 def test_the_python_of_the_manual_works(shared_hal: LiveHal, tmp_path: Path) -> None:
     """Every block of docs/python.md, in order, as one program."""
     program = "\n\n".join(blocks("docs/python.md", "python"))

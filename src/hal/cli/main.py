@@ -42,7 +42,7 @@ COMMANDS = {
     "why": Lazy("hal.cli.why:why", "Why a job is not running, and what would help.", _LOOK),
     "logs": Lazy("hal.cli.logs:logs", "What a job wrote; -f follows.", _LOOK),
     "nodes": Lazy("hal.cli.nodes:nodes", "List nodes.", _LOOK),
-    "node": Lazy("hal.cli.node:node", "Declare a node gone (hal node fence).", _LOOK),
+    "node": Lazy("hal.cli.node:node", "Act on nodes: cordon, uncordon, drain, rm, fence.", _LOOK),
     "queues": Lazy("hal.cli.queues:queues", "List queues.", _LOOK),
     "shares": Lazy("hal.cli.shares:shares", "Who has had how much of what is theirs.", _LOOK),
     "events": Lazy("hal.cli.events:events", "What happened; -f follows.", _LOOK),

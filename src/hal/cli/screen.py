@@ -24,6 +24,8 @@ STATE_COLOURS = {
     "cancelled": "bright_black",
     "unreachable": "red",
     "down": "red",
+    "cordoned": "magenta",
+    "draining": "yellow",
 }
 
 

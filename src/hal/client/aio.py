@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
@@ -33,7 +34,7 @@ from hal.client.http import (
 from hal.client.outcome import ids_of
 from hal.client.specs import JobOptions
 from hal.client.sse import EventReader
-from hal.client.steps import Steps, controlled
+from hal.client.steps import DRAIN_ROUND_S, Steps, controlled, emptied
 from hal.client.submission import SpecLike, sort_out
 from hal.client.views import (
     EventInfo,
@@ -176,6 +177,33 @@ class AsyncClient:
             ConflictError: it is up.
         """
         return await self.call(calls.fence(name))
+
+    async def cordon(self, *names: str, reason: str = "") -> list[Outcome]:
+        """Nothing new starts on these nodes until they are uncordoned; what runs goes on. One outcome each."""
+        return list(await self.call(calls.control_nodes("cordon", names, reason)))
+
+    async def uncordon(self, *names: str) -> list[Outcome]:
+        """Work may start again on these nodes, unless something else than a person keeps it away (`detail` says so)."""
+        return list(await self.call(calls.control_nodes("uncordon", names)))
+
+    async def drain(self, *names: str, reason: str = "") -> list[Outcome]:
+        """Nothing new starts on these nodes, and they are to become empty; `wait_drained` waits for that."""
+        return list(await self.call(calls.control_nodes("drain", names, reason)))
+
+    async def wait_drained(
+        self, name: str, timeout: float | None = None, *, seen: Callable[[NodeInfo], None] = lambda node: None
+    ) -> NodeInfo:
+        """The node when it holds nothing any more, or is not drained any more; `seen` gets it each second until then.
+
+        Raises:
+            TimedOutError: it still holds something after `timeout` seconds.
+            NotFoundError: there is no such node (any more).
+        """
+        return await self.drive(emptied(name, timeout, clock=time.monotonic, seen=seen, round_s=DRAIN_ROUND_S))
+
+    async def remove_nodes(self, *names: str) -> list[Outcome]:
+        """Forget nodes that are gone, or cordoned, and hold nothing. One that dials again is a new node."""
+        return list(await self.call(calls.control_nodes("remove", names)))
 
     async def queues(self) -> list[QueueInfo]:
         """All queues."""

@@ -175,6 +175,18 @@ def fence(name: str) -> Call[NodeInfo]:
     return Call(Request("POST", f"/v1/nodes/{_part(name)}/fence", body=b"{}"), reader(NodeInfo))
 
 
+def control_nodes(action: str, names: Sequence[str], reason: str = "") -> Call[tuple[Outcome, ...]]:
+    """POST /v1/nodes/{cordon,uncordon,drain,remove}: twice is as once."""
+    body: dict[str, Any] = {"nodes": list(names)} | ({"reason": reason} if reason else {})
+    return Call(Request("POST", f"/v1/nodes/{action}", body=to_json(body)), list_reader("results", Outcome))
+
+
+def node_wait(name: str, timeout_s: float) -> Call[NodeInfo]:
+    """GET /v1/nodes/{name}/wait: the node, empty or not, after at most `timeout_s`."""
+    query = {"timeout_s": f"{timeout_s:.3f}"}
+    return Call(Request("GET", f"/v1/nodes/{_part(name)}/wait", query=query, wait_s=timeout_s), reader(NodeInfo))
+
+
 def queues() -> Call[tuple[QueueInfo, ...]]:
     """GET /v1/queues"""
     return Call(get("/v1/queues"), list_reader("queues", QueueInfo))

@@ -12,8 +12,11 @@ from typing import Any, TypeVar
 from hal.client import calls
 from hal.client.calls import Call
 from hal.client.outcome import failure_of
-from hal.client.views import JobInfo, Outcome
-from hal.core.model import TaskState, TimedOutError
+from hal.client.views import JobInfo, NodeInfo, Outcome
+from hal.core.model import TaskState, TimedOutError, plural
+
+DRAIN_ROUND_S = 1.0
+"""How often whoever waits for a node to become empty is told how far it is."""
 
 R = TypeVar("R")
 Steps = Generator[Call[Any], Any, R]
@@ -36,6 +39,30 @@ def controlled(action: str, ids: Sequence[str | int], filters: Mapping[str, Any]
         if not new or len(found) < calls.MAX_IDS_A_CALL:
             break
     return list(outcomes.values())
+
+
+def emptied(
+    name: str, timeout_s: float | None, *, clock: Callable[[], float], seen: Callable[[NodeInfo], None], round_s: float
+) -> Steps[NodeInfo]:
+    """The node when it holds nothing any more, or is not being drained any more.
+
+    Args:
+        clock: monotonic, in seconds.
+        seen: gets the node each time that it was read, at least every `round_s`.
+    Raises:
+        TimedOutError: it still holds something after `timeout_s`.
+        NotFoundError: there is no such node (any more).
+    """
+    deadline_s = None if timeout_s is None else clock() + timeout_s
+    while True:
+        left_s = round_s if deadline_s is None else max(0.0, min(deadline_s - clock(), round_s))
+        info: NodeInfo = yield calls.node_wait(name, left_s)
+        seen(info)
+        if not info.drains:
+            return info
+        if deadline_s is not None and clock() >= deadline_s:
+            held = plural(info.running, "task")
+            raise TimedOutError(f"node {name} still holds {held} after {timeout_s:g} s", hint="it stays cordoned")
 
 
 def waited(

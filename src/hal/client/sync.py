@@ -21,7 +21,7 @@ from hal.client.job import Job
 from hal.client.outcome import ids_of
 from hal.client.specs import JobOptions
 from hal.client.sse import EventReader
-from hal.client.steps import Steps, controlled
+from hal.client.steps import DRAIN_ROUND_S, Steps, controlled, emptied
 from hal.client.submission import SpecLike, sort_out
 from hal.client.views import (
     EventInfo,
@@ -195,6 +195,33 @@ class Client:
             ConflictError: it is up.
         """
         return self.call(calls.fence(name))
+
+    def cordon(self, *names: str, reason: str = "") -> list[Outcome]:
+        """Nothing new starts on these nodes until they are uncordoned; what runs goes on. One outcome each."""
+        return list(self.call(calls.control_nodes("cordon", names, reason)))
+
+    def uncordon(self, *names: str) -> list[Outcome]:
+        """Work may start again on these nodes, unless something else than a person keeps it away (`detail` says so)."""
+        return list(self.call(calls.control_nodes("uncordon", names)))
+
+    def drain(self, *names: str, reason: str = "") -> list[Outcome]:
+        """Nothing new starts on these nodes, and they are to become empty; `wait_drained` waits for that."""
+        return list(self.call(calls.control_nodes("drain", names, reason)))
+
+    def wait_drained(
+        self, name: str, timeout: float | None = None, *, seen: Callable[[NodeInfo], None] = lambda node: None
+    ) -> NodeInfo:
+        """The node when it holds nothing any more, or is not drained any more; `seen` gets it each second until then.
+
+        Raises:
+            TimedOutError: it still holds something after `timeout` seconds.
+            NotFoundError: there is no such node (any more).
+        """
+        return self.drive(emptied(name, timeout, clock=time.monotonic, seen=seen, round_s=DRAIN_ROUND_S))
+
+    def remove_nodes(self, *names: str) -> list[Outcome]:
+        """Forget nodes that are gone, or cordoned, and hold nothing. One that dials again is a new node."""
+        return list(self.call(calls.control_nodes("remove", names)))
 
     def queues(self) -> list[QueueInfo]:
         """All queues."""

@@ -121,6 +121,19 @@ class TaskInfo(View, frozen=True, kw_only=True):
         return self.state.ended
 
 
+class ClosureInfo(View, frozen=True, kw_only=True):
+    """One thing that keeps new work away from a node."""
+
+    source: str
+    """`person`, or what closed it."""
+    reason: str = ""
+    by: str = ""
+    """The person, where one did it."""
+    since_ms: int = 0
+    drain: bool = False
+    """It is to become empty."""
+
+
 class NodeInfo(View, frozen=True, kw_only=True):
     """One machine, or the share of a machine that one agent offers."""
 
@@ -138,6 +151,13 @@ class NodeInfo(View, frozen=True, kw_only=True):
     connected: bool = True
     """Its agent is connected now."""
     boot_id: str = ""
+    closures: tuple[ClosureInfo, ...] = ()
+    """What keeps new work away from it."""
+
+    @property
+    def drains(self) -> bool:
+        """It is to become empty and is not yet."""
+        return self.running > 0 and any(one.drain for one in self.closures)
 
 
 class QueueInfo(View, frozen=True, kw_only=True):

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, inspect, text
 
 from hal.store.errors import NotAStore, StoreTooNew
 
-HEAD: Final = "0004"
+HEAD: Final = "0005"
 """Revision of `schema`; revisions are four digits and ascend."""
 
 VERSION_TABLE: Final = "alembic_version"

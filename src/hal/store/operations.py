@@ -215,6 +215,26 @@ class AttemptEnd(Struct, frozen=True):
     """None leaves them as they are."""
 
 
+class Closure(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One thing that keeps new work away from a node, until whoever put it there takes it away."""
+
+    source: str
+    """`person`; each source has at most one on a node."""
+    reason: str = ""
+    """In words."""
+    by: str = ""
+    """The person, where one did it."""
+    since_ms: int
+    drain: bool = False
+    """The node is to become empty; until it is, it drains."""
+
+
+class NodeAbout(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is kept of a node beside its columns."""
+
+    closures: tuple[Closure, ...] = ()
+
+
 class NodeRow(Struct, frozen=True):
     """A node as it was last seen."""
 
@@ -225,8 +245,10 @@ class NodeRow(Struct, frozen=True):
     state: NodeState = NodeState.UP
     boot_id: str = ""
     reason: str = ""
+    """Why it is unreachable or down; what keeps work away from a node that is heard, `about` says."""
     last_seen_ms: int = 0
     notes: tuple[str, ...] = ()
+    about: NodeAbout = NodeAbout()
 
 
 class PolicyRow(Struct, frozen=True, kw_only=True):
@@ -309,6 +331,12 @@ class PutNodes(Struct, frozen=True):
     rows: list[NodeRow]
 
 
+class DropNodes(Struct, frozen=True):
+    """Nodes that are forgotten."""
+
+    names: list[str]
+
+
 class AppendPolicy(Struct, frozen=True):
     """The next version of the policy; it holds from now on."""
 
@@ -345,6 +373,7 @@ Operation = (
     | MarkAttempts
     | EndAttempts
     | PutNodes
+    | DropNodes
     | AppendPolicy
     | PutMeta
     | AppendEvents

@@ -19,7 +19,17 @@ from hal.core.model import AttemptState, Event, EventKind, JobSpec, NodeState, T
 from hal.core.model.units import MAX_AMOUNT, parse_duration
 from hal.store import schema
 from hal.store.bulk import rows_of
-from hal.store.operations import MAX_EVENT_JOBS, AttemptRow, JobRow, NodeRow, PolicyRow, Span, StepEnd, Taking
+from hal.store.operations import (
+    MAX_EVENT_JOBS,
+    AttemptRow,
+    JobRow,
+    NodeAbout,
+    NodeRow,
+    PolicyRow,
+    Span,
+    StepEnd,
+    Taking,
+)
 from hal.store.untouched import Untouched
 from hal.store.views import MAX_PAGE, JobFilter, Loaded, Remembered
 
@@ -34,6 +44,7 @@ ROWS_AT_ONCE: Final = 8_192
 _SPEC: Final = msgspec.json.Decoder(JobSpec, dec_hook=dec_hook)
 _FIELDS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _TEXTS: Final = msgspec.json.Decoder(tuple[str, ...])
+_ABOUT: Final = msgspec.json.Decoder(NodeAbout)
 _TEXT_BY_NAME: Final = msgspec.json.Decoder(dict[str, str])
 _COUNT_BY_NAME: Final = msgspec.json.Decoder(dict[str, int])
 _ANY_BY_NAME: Final = msgspec.json.Decoder(dict[str, Any])
@@ -411,6 +422,7 @@ def nodes(connection: Connection) -> list[NodeRow]:
             row["reason"],
             row["last_seen_ms"],
             _TEXTS.decode(row["notes"]),
+            _ABOUT.decode(row["about"]),
         )
         for row in connection.execute(select(schema.nodes).order_by(schema.nodes.c.name)).mappings()
     ]

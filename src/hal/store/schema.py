@@ -141,6 +141,7 @@ nodes = Table(
     Column("reason", Text, nullable=False),
     Column("last_seen_ms", INT, nullable=False),
     Column("notes", Text, nullable=False),
+    Column("about", Text, nullable=False, server_default="{}"),
 )
 
 policies = Table(

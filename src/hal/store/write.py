@@ -16,6 +16,7 @@ from hal.store.bulk import Params, insert_rows, json_text
 from hal.store.operations import (
     AppendEvents,
     AppendPolicy,
+    DropNodes,
     EditJobs,
     EndAttempts,
     InsertAttempts,
@@ -54,6 +55,8 @@ def write(connection: Connection, operation: Operation, now_ms: int, last_seq: i
             end_attempts(connection, operation)
         case PutNodes():
             _put_nodes(connection, operation)
+        case DropNodes():
+            _drop_nodes(connection, operation)
         case AppendPolicy():
             insert_rows(connection, schema.policies, [asdict(operation.row)])
         case PutMeta():
@@ -80,10 +83,17 @@ def _put_nodes(connection: Connection, operation: PutNodes) -> None:
     for row in operation.rows:
         params = asdict(row)
         params["state"] = row.state.value
-        for name in ("capacity", "labels", "notes"):
+        for name in ("capacity", "labels", "notes", "about"):
             params[name] = json_text(params[name])
         rows.append(params)
     _replace(connection, schema.nodes, "name", rows)
+
+
+def _drop_nodes(connection: Connection, operation: DropNodes) -> None:
+    connection.execute(
+        delete(schema.nodes).where(schema.nodes.c.name == bindparam("the_name")),
+        [{"the_name": name} for name in operation.names],
+    )
 
 
 def job_runs(jobs: Iterable[int]) -> list[list[int]]:

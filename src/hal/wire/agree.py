@@ -14,6 +14,8 @@ SPOKEN = (WIRE_VERSION_MIN, WIRE_VERSION)
 
 CREDIT = "credit"
 """Starts on credit: `credit_ms` of a start, `next` of an exit, `recall`."""
+REMOVED = "removed"
+"""Code of the goodbye that tells an agent that its node was removed; it dials again when it is started again."""
 FEATURES: tuple[str, ...] = (CREDIT,)
 """Features beyond the wire version that this code knows."""
 

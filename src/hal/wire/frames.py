@@ -108,7 +108,8 @@ class Goodbye(Frame, frozen=True, kw_only=True):
     """The speaker closes, and why."""
 
     code: str = ""
-    """Stable name of an error (`denied`, `version`, `malformed-frame`, `frame-too-long`, `overloaded`), or empty."""
+    """Stable name of an error (`denied`, `version`, `malformed-frame`, `frame-too-long`, `overloaded`), `removed` (the
+    node was; its agent dials again only when it is started again), or empty."""
     reason: str = ""
     """For people."""
 

@@ -15,8 +15,7 @@ from tests.planes.tasks.small_plane import BY, SmallPlane
 from tests.planes.tasks.test_taking_back import moves
 
 GATED = "no plane registers a gate yet: prolog and epilog (a real cluster), staging (data), installing (binaries)"
-CORDONED = "nobody cordons or drains yet: `hal node cordon|uncordon|drain` (a real cluster)"
-GOODBYE = "no node says goodbye yet: an agent that leaves in good order, `hal node rm` (a real cluster)"
+GOODBYE = "no node says goodbye yet: an agent that leaves in good order"
 STOPPED_FIRST = "a cancel stops what was allocated and finalises it, even where nothing ran: the keeper has to say so"
 AS_REQUEUE = "a refused start comes back by `requeue`, as the next attempt: its start frame may have been seen"
 PREEMPTED = "what runs is stopped and finalised before it is preempted, and before it started nobody preempts it yet"
@@ -49,29 +48,11 @@ NOT_YET = {
         "allocated preempt": PREEMPTED,
     },
     "node": {
+        **dict.fromkeys(["up leave", "draining leave"], GOODBYE),
         **dict.fromkeys(
-            [
-                "up cordon",
-                "up drain",
-                "cordoned uncordon",
-                "cordoned drain",
-                "cordoned silent",
-                "cordoned leave",
-                "cordoned fence",
-                "draining uncordon",
-                "draining drained",
-                "draining silent",
-                "draining leave",
-                "draining fence",
-                "unreachable return-cordoned",
-                "unreachable return-draining",
-                "down return-cordoned",
-            ],
-            CORDONED,
+            ["up fence", "cordoned fence", "draining fence"],
+            "a node that is heard is not declared gone: a provider may say so (clouds)",
         ),
-        "up leave": GOODBYE,
-        "down remove": GOODBYE,
-        "up fence": "a node that is heard is not declared gone: a provider may say so (clouds)",
     },
     "gate": dict.fromkeys(
         [
@@ -180,6 +161,32 @@ def nodes_fall_silent_return_and_are_lost() -> None:
     plane.commit()
 
 
+def nodes_are_closed_opened_emptied_and_forgotten() -> None:
+    """While they are heard, silent, and gone; one that drains falls silent and returns."""
+    plane = SmallPlane(nodes=3)
+    (job,) = plane.submit({})
+    plane.start((job, 0))
+    plane.plane.cordon("n1", "", BY, 1_000)
+    plane.plane.uncordon("n1", BY)
+    plane.plane.cordon("n1", "", BY, 1_000, drain=True)
+    plane.plane.uncordon("n1", BY)
+    plane.plane.cordon("n1", "", BY, 1_000)
+    for _ in range(2):
+        plane.plane.node_silent("n1", "not heard", 1_000, 900)
+        plane.plane.node_heard("n1", 1_000)
+        plane.plane.cordon("n1", "", BY, 1_000, drain=True)
+    plane.commit()
+    plane.end(job)
+    plane.plane.node_removed("n1", BY)
+    for name in ("n2", "n3"):
+        plane.plane.cordon(name, "", BY, 1_000)
+        plane.plane.node_silent(name, "not heard", 1_000, 900)
+        plane.plane.node_gone(name, BY, 1_000)
+    plane.plane.node_removed("n2", BY)
+    plane.plane.node_joined(Arrival(name="n3", capacity={"cpu": 64_000}, boot_id="b2"), 1_000)
+    plane.commit()
+
+
 def a_gang_loses_a_node_while_its_siblings_are_stopped() -> None:
     """One rank has failed, the node of the other is gone before it could say how it ended."""
     plane = SmallPlane()
@@ -214,6 +221,7 @@ STORIES = (
     attempts_end_in_every_way,
     people_run_again,
     nodes_fall_silent_return_and_are_lost,
+    nodes_are_closed_opened_emptied_and_forgotten,
     a_gang_loses_a_node_while_its_siblings_are_stopped,
     work_is_suspended_and_goes_on,
 )

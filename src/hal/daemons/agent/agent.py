@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from hal.core.model.errors import HALError, OverloadedError, TimedOutError, UnreachableError, error_from_code
 from hal.daemons.agent.dialling import Backoff
 from hal.runtime.interface import Address, Connection, Process, Runtime
-from hal.wire.agree import FEATURES, SPOKEN
+from hal.wire.agree import FEATURES, REMOVED, SPOKEN
 from hal.wire.errors import MalformedFrameError
 from hal.wire.frames import (
     AnyFrame,
@@ -73,6 +73,8 @@ class Agent:
         self._started: list[StepStarted] = []
         self._exits: list[StepExit] = []
         self._flush_due = False
+        self._removed = False
+        """A person removed this node: it joins again only when its agent is started again."""
         self._keeper_process: Process | None = None
         self._keeper_start_ms = 0
         self._keeper_delay_ms = KEEPER_START_MS[0]
@@ -221,6 +223,10 @@ class Agent:
         backoff = Backoff(self._runtime.random())
         told = ""
         while not keeper.closed:
+            if self._removed:
+                self._log.error("this node was removed and does not join by itself; start its agent again for that")
+                await self._runtime.stopping.wait()
+                return
             controller: Connection | None = None
             try:
                 controller = await self._runtime.connect(self._settings.controller)
@@ -282,6 +288,7 @@ class Agent:
             while (frame := await controller.receive(MISSED_HEARTBEATS * heartbeat_ms)) is not None:
                 if isinstance(frame, Goodbye):
                     self._log.warning("the controller says goodbye", code=frame.code, reason=frame.reason)
+                    self._removed = frame.code == REMOVED
                     return
                 await keeper.send(frame)
         finally:

@@ -26,7 +26,7 @@ from hal.daemons.controller.inbox import Inbox
 from hal.planes.tasks import Arrival, Orders, TaskPlane
 from hal.runtime.home import check_node_name
 from hal.runtime.interface import Connection, Runtime, Timer
-from hal.wire.agree import CREDIT, agree
+from hal.wire.agree import CREDIT, REMOVED, agree
 from hal.wire.errors import MalformedFrameError
 from hal.wire.frames import (
     AnyFrame,
@@ -157,6 +157,19 @@ class Agents:
             return False
         return True
 
+    def forget(self, node: str) -> None:
+        """The node was removed: its agent is told, and does not dial again by itself."""
+        link = self._links.pop(node, None)
+        if link is None:
+            return
+        if link.silence is not None:
+            link.silence.cancel()
+        link.silent = True  # nothing is reported of it any more
+        if link.connection is not None:
+            told = Goodbye(code=REMOVED, reason="this node was removed; start its agent again to let it join anew")
+            if self._send(link, told):
+                link.connection.close()
+
     async def goodbye(self, reason: str) -> None:
         """Tell all agents that the controller stops."""
         for link in self._links.values():
@@ -202,7 +215,8 @@ class Agents:
         try:
             await self._listen(link, connection)
         finally:
-            self._detach(link, connection)
+            if self._links.get(link.name) is link:
+                self._detach(link, connection)
 
     def _joined(self, link: Link, connection: Connection, arrival: Arrival, now_ms: int) -> None:
         if link.connection is connection:

@@ -26,7 +26,7 @@ from hal.core.model import (
     shown,
 )
 from hal.daemons.controller.parts import Parts
-from hal.daemons.controller.views import JobView, OutcomeView, job_view
+from hal.daemons.controller.views import JobView, OutcomeView, job_view, outcome_view
 from hal.planes.tasks import EndedJob, EndedTask, JobPatch, Submitter, UnknownJobs, job_row
 from hal.store import MAX_PAGE, JobFilter, JobRow, RememberIdempotent, Span, Store
 
@@ -249,7 +249,7 @@ class Changing:
         except InternalError:
             raise
         except HALError as error:
-            return _outcome(name, error)
+            return outcome_view(name, error)
         return OutcomeView(id=name, ok=True, state=state.value)
 
     def _requeue(self, job: int, task: int | None, history: _History | None, by: Submitter, now_ms: int) -> TaskState:
@@ -419,11 +419,7 @@ def _explained(result: OutcomeView, rows: dict[int, JobRow | None]) -> OutcomeVi
     job, task = parse_task_ref(result.id)
     row = rows[job]
     if row is None:
-        return _outcome(result.id, _no_job(job))
+        return outcome_view(result.id, _no_job(job))
     if task is not None and task >= row.tasks:
-        return _outcome(result.id, _no_task(row, task))
-    return _outcome(result.id, _has_ended(row)) if row.end_ms else result
-
-
-def _outcome(name: str, error: HALError) -> OutcomeView:
-    return OutcomeView(id=name, ok=False, code=error.code, detail=error.message, hint=error.hint)
+        return outcome_view(result.id, _no_task(row, task))
+    return outcome_view(result.id, _has_ended(row)) if row.end_ms else result

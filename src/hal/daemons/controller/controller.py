@@ -13,12 +13,14 @@ from hal.core.engine.policies import admit_named
 from hal.core.model import HALError, NodeState
 from hal.daemons.controller.agents import Agents
 from hal.daemons.controller.changing import Changing
+from hal.daemons.controller.changing_nodes import ChangingNodes
 from hal.daemons.controller.clock import Clock
 from hal.daemons.controller.committing import Committer, OpenStore
 from hal.daemons.controller.config import Config
 from hal.daemons.controller.deciding import Engine
 from hal.daemons.controller.flushing import Flusher
 from hal.daemons.controller.loop import ControlLoop
+from hal.daemons.controller.node_waiters import NodeWaiters
 from hal.daemons.controller.outputs import Outputs
 from hal.daemons.controller.parts import Parts
 from hal.daemons.controller.policies import Policies
@@ -37,11 +39,12 @@ MAX_TRIMS = 100
 """Bounded removals in a row, between which commits go first."""
 
 
-class ControllerApi(Changing, Policies, Reading, Outputs):
+class ControllerApi(Changing, ChangingNodes, Policies, Reading, Outputs):
     """Everything that may be asked of a controller, in process."""
 
     def __init__(self, parts: Parts) -> None:
         Changing.__init__(self, parts)
+        ChangingNodes.__init__(self, parts)
         Policies.__init__(self, parts)
         Reading.__init__(self, parts)
         Outputs.__init__(self, parts)
@@ -60,7 +63,7 @@ class Controller:
         rules = tuple(admit_named(name) for name in config.admit)
         self._plane = TaskPlane(config.policy, self._engine, config.engine, rules)
         self._agents = Agents(runtime, self._clock, self._plane, self._committer, lambda: self._loop.inbox)
-        self._waiters, self._watchers = Waiters(), Watchers()
+        self._waiters, self._watchers, self._node_waiters = Waiters(), Watchers(), NodeWaiters()
         self._flusher = Flusher(runtime, self._committer)
         self._loop = ControlLoop(runtime, self._clock, self._plane, self._engine, self._committer, self._flusher, self)
         self._listener: Listener | None = None
@@ -75,6 +78,7 @@ class Controller:
                 loop=self._loop,
                 waiters=self._waiters,
                 watchers=self._watchers,
+                node_waiters=self._node_waiters,
                 faults=faults,
             )
         )
@@ -168,11 +172,14 @@ class Controller:
         for job in change.ended:
             if self._waiters.wanted(job.id):
                 self._waiters.ended(job_row(job))
+        self._node_waiters.committed(change.operations)
         if committed is not None:
             self._watchers.committed(change.operations, committed)
 
     def awaited(self, change: Change) -> bool:
         """See `loop.Effects`."""
+        if self._node_waiters.wanted(change.operations):
+            return True
         return any(self._waiters.wanted(job.id) for job in change.ended)
 
     async def _remember_use(self) -> None:

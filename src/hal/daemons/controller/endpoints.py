@@ -139,6 +139,15 @@ _FILTERS = (
         example="team=blue",
     ),
 )
+_TIMEOUT = Param(
+    name="timeout_s", text="at most so long", schema={"type": "number", "minimum": 0, "maximum": 600, "default": 30}
+)
+_NODE_ACTIONS: tuple[tuple[str, str, str, dict[str, str]], ...] = (
+    ("cordon", "Let nothing new start on nodes", "What runs there goes on.", {"reason": "new disk"}),
+    ("uncordon", "Let work start again on nodes that people closed", "Failing checks keep a node closed.", {}),
+    ("drain", "Cordon nodes until they are empty, and keep them so", "What runs there ends by itself.", {}),
+    ("remove", "Forget nodes that are gone, or cordoned, and hold nothing", "A node that dials again is new.", {}),
+)
 _CONTROL_TEXT = {
     "cancel": "What waits is cancelled at once; what runs gets SIGTERM, then SIGKILL, and is then cancelled.",
     "hold": "Waiting tasks do not start until they are released; running ones go on.",
@@ -224,14 +233,7 @@ def _jobs() -> list[Endpoint]:
             "jobs",
             "Wait for the job's end",
             text="Answers as soon as it has ended, or with the job as it is after `timeout_s`: look at `state`.",
-            params=(
-                _JOB,
-                Param(
-                    name="timeout_s",
-                    text="at most so long",
-                    schema={"type": "number", "minimum": 0, "maximum": 600, "default": 30},
-                ),
-            ),
+            params=(_JOB, _TIMEOUT),
             gives="JobView",
             problems=("400", "404", "503"),
         ),
@@ -343,6 +345,30 @@ def _others() -> list[Endpoint]:
             params=(name,),
             gives="NodeView",
             problems=("404", "409", "503"),
+        ),
+        _get(
+            "/v1/nodes/{name}/wait",
+            "waitForNode",
+            "nodes",
+            "Wait until a node that is drained holds nothing",
+            text="Answers as soon as it is empty or is not being drained, or with the node as it is after `timeout_s`.",
+            params=(name, _TIMEOUT),
+            gives="NodeView",
+            problems=("400", "404", "503"),
+        ),
+        *(
+            _post(
+                f"/v1/nodes/{action}",
+                f"{action}Nodes",
+                "nodes",
+                summary,
+                text=f"{text} One outcome for each; a refused one does not keep the others back.",
+                body=ref("NodesBody"),
+                body_examples={"two nodes": {"nodes": ["n1", "n2"], **more}},
+                gives="Outcomes",
+                problems=("400", "413", "503"),
+            )
+            for action, summary, text, more in _NODE_ACTIONS
         ),
         _get("/v1/queues", "listQueues", "queues", "All queues", gives="QueuesList"),
         _get(

@@ -11,6 +11,7 @@ import msgspec
 
 from hal.core.model import schema_hook, spec_schema
 from hal.core.model.policy_text import policy_schema
+from hal.daemons.controller.changing_nodes import NodesBody
 from hal.daemons.controller.control_body import ControlBody
 from hal.daemons.controller.endpoints import ANSWERS, Endpoint, Param, endpoints
 from hal.daemons.controller.policy_body import PolicyOperations
@@ -71,7 +72,7 @@ def document() -> dict[str, Any]:
 
 def _schemas() -> dict[str, Any]:
     """Schemas of everything that is taken or given, by name."""
-    kinds = (*ANSWERS, *POLICY_ANSWERS, JobPatch, ControlBody, PolicyOperations, Problem)
+    kinds = (*ANSWERS, *POLICY_ANSWERS, JobPatch, ControlBody, NodesBody, PolicyOperations, Problem)
     _, found = msgspec.json.schema_components(kinds, schema_hook=schema_hook, ref_template=_REF)
     schemas: dict[str, Any] = dict(found)
     for described in (spec_schema(), policy_schema()):

@@ -9,6 +9,7 @@ from hal.daemons.controller.clock import Clock
 from hal.daemons.controller.committing import Committer
 from hal.daemons.controller.deciding import Engine
 from hal.daemons.controller.loop import ControlLoop
+from hal.daemons.controller.node_waiters import NodeWaiters
 from hal.daemons.controller.policy_faults import PolicyFaults
 from hal.daemons.controller.watching import Waiters, Watchers
 from hal.planes.tasks import TaskPlane
@@ -28,4 +29,5 @@ class Parts:
     loop: ControlLoop
     waiters: Waiters
     watchers: Watchers
+    node_waiters: NodeWaiters
     faults: PolicyFaults

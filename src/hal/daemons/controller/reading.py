@@ -23,7 +23,7 @@ from hal.daemons.controller.views import (
     why_view,
 )
 from hal.daemons.controller.watching import Watcher
-from hal.planes.tasks import job_row
+from hal.planes.tasks import job_row, reason_of
 from hal.store import JobFilter, JobRow, NodeRow
 
 MAX_WAIT_S = 600.0
@@ -162,12 +162,13 @@ class Reading:
             capacity=row.capacity,
             free=self._parts.engine.free(row),
             labels=row.labels,
-            reason=row.reason,
+            reason=reason_of(row),
             last_seen_ms=heard or None,
             running=running,
             notes=row.notes,
             connected=self._parts.agents.connected(row.name),
             boot_id=row.boot_id,
+            closures=row.about.closures,
         )
 
     def _running(self) -> dict[str, int]:

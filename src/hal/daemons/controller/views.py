@@ -8,8 +8,19 @@ from __future__ import annotations
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 
 from hal.core.engine.events import INF
-from hal.core.model import AttemptState, Duration, Findings, NodeState, Reason, Resources, TaskState, Verdict, to_json
-from hal.store import AttemptRow, JobRow, TaskRow
+from hal.core.model import (
+    AttemptState,
+    Duration,
+    Findings,
+    HALError,
+    NodeState,
+    Reason,
+    Resources,
+    TaskState,
+    Verdict,
+    to_json,
+)
+from hal.store import AttemptRow, Closure, JobRow, TaskRow
 
 
 class TaskCountsView(Struct, frozen=True, kw_only=True):
@@ -108,6 +119,8 @@ class NodeView(Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...]
     connected: bool
     boot_id: str
+    closures: tuple[Closure, ...]
+    """What keeps new work away from it; `reason` says it in words."""
 
 
 class QueueView(Struct, frozen=True, kw_only=True):
@@ -141,6 +154,11 @@ class OutcomeView(Struct, frozen=True, kw_only=True, omit_defaults=True):
     code: str = ""
     detail: str = ""
     hint: str = ""
+
+
+def outcome_view(name: str, error: HALError) -> OutcomeView:
+    """What became of one that was refused."""
+    return OutcomeView(id=name, ok=False, code=error.code, detail=error.message, hint=error.hint)
 
 
 def job_view(row: JobRow, *, spec: bool = False) -> JobView:

@@ -1,6 +1,7 @@
 """Task management: submission, lifecycle, dependencies, queues. Import names from here."""
 
 from hal.planes.tasks.admission import MAX_JOBS_IN_SUBMISSION, admitted
+from hal.planes.tasks.closing import reason_of
 from hal.planes.tasks.control import EndedTask, JobPatch
 from hal.planes.tasks.dependencies import EndedJob
 from hal.planes.tasks.draft import Change, Orders
@@ -30,4 +31,5 @@ __all__ = [
     "admitted",
     "check_table",
     "job_row",
+    "reason_of",
 ]

@@ -289,7 +289,7 @@ class Draft:
         self.orders: dict[str, Orders] = {}
         self.ended_jobs: dict[int, LiveJob] = {}
         """In the order in which they ended."""
-        self._notes: dict[tuple[EventKind, str, str], _Note] = {}
+        self._notes: dict[tuple[EventKind, str, str, str], _Note] = {}
 
     def order(self, node: str) -> Orders:
         """What that node is to be told."""
@@ -306,6 +306,8 @@ class Draft:
         job: int | None = None,
         item: object = None,
         tasks: int = 0,
+        *,
+        about: str = "",
         **facts: object,
     ) -> None:
         """Add to the event of that kind, cause and request.
@@ -313,9 +315,10 @@ class Draft:
         Args:
             item: one more entry of the payload's list (see `_LISTS`).
             tasks: added to the payload's `tasks`.
+            about: events about different things (nodes) are not made one.
             facts: further fields of the payload.
         """
-        key = (kind, cause, trace_id)
+        key = (kind, cause, trace_id, about)
         note = self._notes.get(key)
         if note is None:
             note = self._notes[key] = _Note([], [], {})
@@ -346,7 +349,7 @@ class Draft:
                 jobs=list(dict.fromkeys(note.jobs)),
                 payload=note.payload(_LISTS.get(kind, "items")),
             )
-            for (kind, cause, trace), note in notes
+            for (kind, cause, trace, _), note in notes
         ]
 
 

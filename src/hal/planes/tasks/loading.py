@@ -12,9 +12,9 @@ from hal.core.lifecycle import TaskCounts
 from hal.core.model import TaskState, each_dependency
 from hal.core.model.policy_scope import Owner
 from hal.planes.tasks import awaiting
+from hal.planes.tasks.closing import GONE, node_spec
 from hal.planes.tasks.dependencies import EndedJob
 from hal.planes.tasks.live import Attempt, LiveJob
-from hal.planes.tasks.nodes import GONE, node_spec
 from hal.planes.tasks.runs import Runs, complement, merged
 from hal.planes.tasks.spans import Span, Spans
 from hal.planes.tasks.table import INSTANCE, JobTable

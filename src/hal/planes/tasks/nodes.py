@@ -13,25 +13,15 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hal.core.engine.events import Health, NodeSpec
 from hal.core.lifecycle import NODE, NodeEvent, transition
-from hal.core.model import ConflictError, EventKind, NodeState, NotFoundError
+from hal.core.model import ConflictError, EventKind, NodeState
 from hal.planes.tasks.attempts import attempts_on, lost, order_as_it_is, order_stop, started
+from hal.planes.tasks.closing import HEARD, node_named, node_spec, put, state_after
 from hal.planes.tasks.starting import order_start
 from hal.planes.tasks.submission import Submitter
 from hal.planes.tasks.table import JobTable
-from hal.store.operations import NodeRow
+from hal.store.operations import NodeAbout, NodeRow
 from hal.wire.frames import HeldStep, StepStarted, StopReason
-
-_HEALTH = {
-    NodeState.UP: Health.UP,
-    NodeState.CORDONED: Health.CORDONED,
-    NodeState.DRAINING: Health.DRAINING,
-}
-"""What the engine is told; every other state is down to it."""
-
-GONE = frozenset({NodeState.DOWN, NodeState.REMOVED})
-"""The engine knows no such node: nothing is admitted because it could once have held it."""
 
 
 class Arrival(Struct, frozen=True, kw_only=True):
@@ -47,19 +37,12 @@ class Arrival(Struct, frozen=True, kw_only=True):
     """Its keeper takes starts on credit."""
 
 
-def node_spec(row: NodeRow) -> NodeSpec:
-    """What the engine is told of a node."""
-    return NodeSpec(row.name, row.capacity, row.labels, _HEALTH.get(row.state, Health.DOWN))
-
-
 def joined(table: JobTable, arrival: Arrival, now_ms: int) -> NodeRow:
     """A node dialled: new, or back again."""
     before = table.nodes.get(arrival.name)
-    state = NodeState.UP
-    if before is not None and before.state is not NodeState.REMOVED:
-        state = before.state
-        if state in (NodeState.UNREACHABLE, NodeState.DOWN):
-            state = transition(NODE, state, NodeEvent.RETURN)
+    state, about = NodeState.UP, NodeAbout()
+    if before is not None:
+        state, about = before.state, before.about
     row = NodeRow(
         name=arrival.name,
         capacity=arrival.capacity,
@@ -68,12 +51,17 @@ def joined(table: JobTable, arrival: Arrival, now_ms: int) -> NodeRow:
         boot_id=arrival.boot_id,
         last_seen_ms=now_ms,
         notes=arrival.notes,
+        about=about,
     )
+    if state not in HEARD:
+        row = replace(row, state=state_after(table, row))
     table.put_node(row)
     (table.credit_nodes.add if arrival.credit else table.credit_nodes.discard)(row.name)
     table.draft.feed.node(node_spec(row))
     cause = f"node:{row.name}"
     table.draft.note(EventKind.NODE_JOINED, cause, "", node=row.name, boot_id=row.boot_id, capacity=row.capacity)
+    if row.state is not NodeState.UP:
+        put(table, row, cause)
     if before is not None and before.boot_id and before.boot_id != arrival.boot_id:
         message = f"node {row.name} was started again while it ran"
         table.draft.note(EventKind.NODE_LOST, cause, "", node=row.name, reason="it came back with another boot id")
@@ -87,14 +75,15 @@ def silent(table: JobTable, name: str, reason: str, now_ms: int, last_seen_ms: i
     row = table.nodes.get(name)
     if row is None or not NODE.allows(row.state, NodeEvent.SILENT):
         return
-    _change(table, row, NodeEvent.SILENT, reason, last_seen_ms)
+    state = transition(NODE, row.state, NodeEvent.SILENT)
+    put(table, replace(row, state=state, reason=reason, last_seen_ms=last_seen_ms), f"node:{name}")
 
 
 def heard(table: JobTable, name: str, now_ms: int) -> None:
     """Its agent is heard again on the connection that had fallen silent."""
     row = table.nodes.get(name)
     if row is not None and row.state is NodeState.UNREACHABLE:
-        _change(table, row, NodeEvent.RETURN, "", now_ms)
+        put(table, replace(row, state=state_after(table, row), reason="", last_seen_ms=now_ms), f"node:{name}")
 
 
 def fence(table: JobTable, name: str, by: Submitter, now_ms: int) -> NodeRow:
@@ -104,30 +93,16 @@ def fence(table: JobTable, name: str, by: Submitter, now_ms: int) -> NodeRow:
         NotFoundError: no such node.
         ConflictError: it is gone already, or it is heard (its processes may well run).
     """
-    row = table.nodes.get(name)
-    if row is None or row.state is NodeState.REMOVED:
-        raise NotFoundError(f"there is no node '{name}'", hint="`hal nodes` lists them")
+    row = node_named(table, name)
     if row.state is not NodeState.UNREACHABLE:
         raise ConflictError(
             f"node '{name}' is {row.state}", hint="only a node that is unreachable can be declared gone"
         )
     reason = f"declared gone by {by.user}"
-    changed = _change(table, row, NodeEvent.FENCE, reason, row.last_seen_ms)
+    fenced = replace(row, state=transition(NODE, row.state, NodeEvent.FENCE), reason=reason)
+    changed = put(table, fenced, by.cause, by)
     table.draft.note(EventKind.NODE_LOST, by.cause, by.trace_id, node=name, reason=reason)
     _lose_all(table, name, f"node {name} was {reason}", now_ms)
-    return changed
-
-
-def _change(table: JobTable, row: NodeRow, event: NodeEvent, reason: str, last_seen_ms: int) -> NodeRow:
-    changed = replace(row, state=transition(NODE, row.state, event), reason=reason, last_seen_ms=last_seen_ms)
-    table.put_node(changed)
-    if changed.state in GONE:
-        table.draft.feed.gone(row.name)
-    else:
-        table.draft.feed.node(node_spec(changed))
-    table.draft.note(
-        EventKind.NODE_CHANGED, f"node:{row.name}", "", node=row.name, state=changed.state.value, reason=reason
-    )
     return changed
 
 

@@ -17,7 +17,7 @@ from hal.core.interfaces.admit import Admit
 from hal.core.model import EventKind, JobSpec, TaskState, Verdict
 from hal.core.model.policy import Policy
 from hal.core.model.policy_change import Difference
-from hal.planes.tasks import attempts, control, loading, nodes, starting, submission, taking_back
+from hal.planes.tasks import attempts, closing, control, loading, nodes, starting, submission, taking_back
 from hal.planes.tasks.booking_ends import end_with_bookings
 from hal.planes.tasks.control import EndedTask, JobPatch
 from hal.planes.tasks.dependencies import EndedJob
@@ -194,14 +194,18 @@ class TaskPlane:
     def exited(self, node: str, exits: Sequence[StepExit], now_ms: int) -> None:
         """See `attempts.exited`."""
         attempts.exited(self.table, node, exits, now_ms)
+        closing.drained(self.table)
 
     def refused(self, node: str, refusals: Sequence[Refusal], now_ms: int) -> None:
         """See `attempts.refused`."""
         attempts.refused(self.table, node, refusals, now_ms)
+        closing.drained(self.table)
 
     def node_joined(self, arrival: Arrival, now_ms: int) -> NodeRow:
         """See `nodes.joined`."""
-        return nodes.joined(self.table, arrival, now_ms)
+        row = nodes.joined(self.table, arrival, now_ms)
+        closing.drained(self.table)
+        return row
 
     def node_silent(self, name: str, reason: str, now_ms: int, last_seen_ms: int) -> None:
         """See `nodes.silent`."""
@@ -213,7 +217,32 @@ class TaskPlane:
 
     def node_gone(self, name: str, by: Submitter, now_ms: int) -> NodeRow:
         """See `nodes.fence`."""
-        return nodes.fence(self.table, name, by, now_ms)
+        row = nodes.fence(self.table, name, by, now_ms)
+        closing.drained(self.table)
+        return row
+
+    def cordon(self, name: str, reason: str, by: Submitter, now_ms: int, *, drain: bool = False) -> NodeRow:
+        """See `closing.cordon`."""
+        return closing.cordon(self.table, name, reason, by, now_ms, drain=drain)
+
+    def uncordon(self, name: str, by: Submitter) -> NodeRow:
+        """See `closing.uncordon`."""
+        return closing.uncordon(self.table, name, by)
+
+    def node_removed(self, name: str, by: Submitter) -> None:
+        """See `closing.remove`."""
+        closing.remove(self.table, name, by)
+
+    def drains(self, name: str) -> bool:
+        """Whether the node is to become empty and is not yet."""
+        row = self.table.nodes.get(name)
+        return (
+            row is not None and any(one.drain for one in row.about.closures) and closing.holding(self.table, name) > 0
+        )
+
+    def node_reason(self, name: str) -> str:
+        """See `closing.reason_of`."""
+        return closing.reason_of(self.table.nodes[name])
 
     # ── reading ───────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -17,6 +17,7 @@ from hal.store.operations import (
     AppendEvents,
     AttemptMark,
     AttemptRow,
+    DropNodes,
     EditJobs,
     EndAttempts,
     InsertAttempts,
@@ -69,8 +70,10 @@ def operations(draft: Draft, changed: Iterable[LiveJob], nodes: dict[str, NodeRo
         out.append(PutSpans(drop, put))
     if progressed:
         out.append(ProgressJobs(progressed))
-    if draft.nodes_before:
-        out.append(PutNodes([nodes[name] for name in draft.nodes_before]))
+    if there := [nodes[name] for name in draft.nodes_before if name in nodes]:
+        out.append(PutNodes(there))
+    if gone := [name for name in draft.nodes_before if name not in nodes]:
+        out.append(DropNodes(gone))
     out.extend(draft.other)
     events = draft.events(now_ms)
     if events:

@@ -18,7 +18,7 @@ from hal.core.engine.config import EngineConfig
 from hal.core.engine.events import INF
 from hal.core.interfaces.admit import Admit
 from hal.core.lifecycle import TASK, TaskCounts, TaskEvent, job_state, transition
-from hal.core.model import DependencyKind, EventKind, InternalError, JobSpec, NotFoundError, TaskState
+from hal.core.model import DependencyKind, EventKind, InternalError, JobSpec, NodeState, NotFoundError, TaskState
 from hal.core.model.policy import Policy
 from hal.core.model.policy_scope import Owner
 from hal.planes.tasks import awaiting, window
@@ -64,6 +64,8 @@ class JobTable:
         self.busy: set[int] = set()
         """Jobs with active attempts."""
         self.nodes: dict[str, NodeRow] = {}
+        self.draining: dict[str, tuple[int, int] | None] = {}
+        """Nodes that drain, each with the job and task that was found there last; not stored."""
         self.credit_nodes: set[str] = set()
         """Nodes that take starts on credit; as long as their agents said so, not stored."""
         self.recent_ms: dict[int, tuple[int, ...]] = {}
@@ -159,7 +161,23 @@ class JobTable:
     def put_node(self, row: NodeRow) -> None:
         """A node that is new or changed."""
         self.draft.nodes_before.setdefault(row.name, self.nodes.get(row.name))
-        self.nodes[row.name] = row
+        self._set_node(row.name, row)
+
+    def drop_node(self, name: str) -> None:
+        """A node that is forgotten."""
+        self.draft.nodes_before.setdefault(name, self.nodes[name])
+        self._set_node(name, None)
+        self.credit_nodes.discard(name)
+
+    def _set_node(self, name: str, row: NodeRow | None) -> None:
+        if row is None:
+            self.nodes.pop(name, None)
+        else:
+            self.nodes[name] = row
+        if row is not None and row.state is NodeState.DRAINING:
+            self.draining.setdefault(name)
+        else:
+            self.draining.pop(name, None)
 
     def class_of(self, spec: JobSpec, queue: str, policy: Policy | None = None) -> ClassSpec:
         """What each attempt of such a task takes in that queue under that policy; None: the one that holds now."""
@@ -243,10 +261,7 @@ class JobTable:
             self.policy = draft.policy_before
             self.count_waiting()
         for name, row in draft.nodes_before.items():
-            if row is None:
-                del self.nodes[name]
-            else:
-                self.nodes[name] = row
+            self._set_node(name, row)
         self.next_id = draft.next_id_before
         draft.feed.take()
         self.durable()

@@ -27,6 +27,7 @@ from hal.planes.tasks import awaiting
 from hal.planes.tasks.admission import owner_of
 from hal.planes.tasks.attempts import taken_for
 from hal.planes.tasks.awaiting import BY_DEPENDENCY
+from hal.planes.tasks.closing import closed_to
 from hal.planes.tasks.control import JobPatch, as_changed
 from hal.planes.tasks.dependencies import Phase, Standing
 from hal.planes.tasks.engine_view import EngineView
@@ -84,7 +85,15 @@ def why(table: JobTable, engine: EngineView, job: LiveJob, now_ms: int) -> Verdi
             f"{plural(counts.pending, 'task')} wait for one of them to end",
             helps=(f"hal update {job.id} --max-running {limit * 2}",),
         )
-    return _with_changes(table, engine, job, engine.explain(job.id, now_ms), now_ms)
+    return _with_closed_nodes(table, job, _with_changes(table, engine, job, engine.explain(job.id, now_ms), now_ms))
+
+
+def _with_closed_nodes(table: JobTable, job: LiveJob, verdict: Verdict) -> Verdict:
+    """The engine's answer with the nodes that would do and take nothing now, and why."""
+    if verdict.reason not in _NODES_MATTER:
+        return verdict
+    closed = closed_to(table, job)
+    return replace(verdict, message=f"{verdict.message}. {closed}") if closed else verdict
 
 
 def _with_changes(table: JobTable, engine: EngineView, job: LiveJob, verdict: Verdict, now_ms: int) -> Verdict:
@@ -136,6 +145,9 @@ _CHANGEABLE = (
     Reason.LICENCE,
 )  # fmt: skip
 """What a change of the job may get around."""
+
+_NODES_MATTER = frozenset({Reason.RESOURCES, Reason.NODES_DOWN, Reason.PRIORITY, Reason.CONSTRAINTS})
+"""What another node might change."""
 
 
 def _dependency(table: JobTable, job: LiveJob) -> Verdict:

@@ -25,6 +25,7 @@ from hal.daemons.controller.api.reading_requests import (
     task_of,
 )
 from hal.daemons.controller.changing import Action
+from hal.daemons.controller.changing_nodes import NodeAction, NodesBody
 from hal.daemons.controller.control_body import ControlBody
 from hal.daemons.controller.controller import ControllerApi
 from hal.daemons.controller.openapi import API_VERSION, document
@@ -144,6 +145,12 @@ def other_routes(api: ControllerApi, runtime: Runtime) -> list[HTTPRouteHandler]
         await api.fence(request.path_params["name"], Submitter(identity.user, runtime.new_id()))
         return json_answer(api.node(request.path_params["name"]))
 
+    @get("/v1/nodes/{name:str}/wait")
+    async def node_wait(request: Request[Any, Any, Any]) -> Response[bytes]:
+        timeout_s = Params(request, ["timeout_s"]).seconds("timeout_s", DEFAULT_WAIT_S)
+        await api.wait_for_node(request.path_params["name"], timeout_s)
+        return json_answer(api.node(request.path_params["name"]))
+
     @get("/v1/queues")
     async def queues(request: Request[Any, Any, Any]) -> Response[bytes]:
         Params(request, [])
@@ -164,4 +171,16 @@ def other_routes(api: ControllerApi, runtime: Runtime) -> list[HTTPRouteHandler]
         Params(request, [])
         return Response(content=described, media_type="application/json")
 
-    return [nodes, node, fence, queues, health, version, openapi]
+    actions = (_control_nodes(action, api, runtime) for action in NodeAction)
+    return [nodes, node, fence, node_wait, *actions, queues, health, version, openapi]
+
+
+def _control_nodes(action: NodeAction, api: ControllerApi, runtime: Runtime) -> HTTPRouteHandler:
+    @post(f"/v1/nodes/{action.value}", name=f"{action.value}-nodes")
+    async def control(request: Request[Any, Any, Any]) -> Response[bytes]:
+        Params(request, [])
+        identity: Identity = request.scope["state"]["identity"]
+        asked = body_as(await request.body(), NodesBody)
+        return json_answer(await api.control_nodes(action, asked, Submitter(identity.user, runtime.new_id())))
+
+    return control
