@@ -142,6 +142,8 @@ def test_a_node_is_drained_and_waited_for(serve: Serve) -> None:
     def answer(asked: Asked) -> Reply:
         if asked.method == "POST":
             return as_json({"results": [{"id": "n1", "ok": True, "state": "draining"}]})
+        if asked.path != "/v1/nodes/n1/wait":
+            return as_json({})
         closures = [{"source": "person", "drain": True}]
         return as_json({"name": "n1", "state": "draining", "running": running.pop(0), "closures": closures})
 
