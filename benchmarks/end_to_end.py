@@ -6,46 +6,17 @@ many processes can cost on this machine at this moment.
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
 import statistics
-import subprocess
 import sys
-import tempfile
 import time
-from pathlib import Path
-from typing import Any
 
 import hal
+from _private_hal import private_hal, say, xargs
 
 ARRAY = 1_000
 JOBS = 10_000
 LATENCIES = 100
 ROUNDS = 5
-
-
-def say(bench: str, value: float, unit: str, target: float | None = None, *, higher: bool = True, **more: Any) -> None:
-    line: dict[str, Any] = {"bench": bench, "value": round(value, 3), "unit": unit}
-    if target is not None:
-        line |= {
-            "target": target,
-            "better": "higher" if higher else "lower",
-            "holds": value >= target if higher else value <= target,
-        }
-    print(json.dumps(line | more), flush=True)
-
-
-def command(home: Path, *words: str) -> None:
-    subprocess.run([sys.executable, "-m", "hal.cli.main", "--home", str(home), *words], check=True, stdout=sys.stderr)
-
-
-def xargs(count: int) -> float:
-    """Tasks a second of `xargs -P2`, with the output of each captured in one file."""
-    numbers = "\n".join(str(n) for n in range(count))
-    begin = time.perf_counter()
-    subprocess.run(["xargs", "-P2", "-n1", "/bin/true"], input=numbers, text=True, check=True, capture_output=True)
-    return count / (time.perf_counter() - begin)
 
 
 def latency(client: hal.Client) -> None:
@@ -57,6 +28,19 @@ def latency(client: hal.Client) -> None:
     waits.sort()
     say("submit-wait-p50", statistics.median(waits), "ms", 40, higher=False)
     say("submit-wait-p99", waits[int(len(waits) * 0.99) - 1], "ms", higher=False)
+
+
+def starting(client: hal.Client) -> None:
+    """From the call to the process, on an idle cluster: the keeper says when it spawned (in whole milliseconds)."""
+    waits = []
+    for _ in range(LATENCIES):
+        begin_ms = time.time() * 1000
+        job = client.submit(["true"])
+        job.wait()
+        waits.append((job.task().attempts[0].start_ms or 0) - begin_ms + 0.5)
+    waits.sort()
+    say("submit-start-p50", statistics.median(waits), "ms", 15, higher=False)
+    say("submit-start-p99", waits[int(len(waits) * 0.99) - 1], "ms", 60, higher=False)
 
 
 def array(client: hal.Client) -> None:
@@ -85,19 +69,13 @@ def one_call(client: hal.Client) -> None:
 
 
 def main() -> int:
-    home = Path(tempfile.mkdtemp(prefix="hal-b-", dir="/tmp"))
-    os.environ["HAL_HOME"] = str(home)
-    try:
-        command(home, "up", "--cpus", "2")
-        with hal.connect(home=home) as client:
-            for _ in range(10):
-                client.submit(["true"]).wait()
-            latency(client)
-            array(client)
-            one_call(client)
-    finally:
-        command(home, "down", "--kill")
-        shutil.rmtree(home, ignore_errors=True)
+    with private_hal("--cpus", "2") as home, hal.connect(home=home) as client:
+        for _ in range(10):
+            client.submit(["true"]).wait()
+        latency(client)
+        starting(client)
+        array(client)
+        one_call(client)
     return 0
 
 

@@ -194,3 +194,18 @@ async def main(runtime):
     ).end()
     assert code == 0
     assert mark.read_text() == "committed"
+
+
+def test_a_process_that_many_dial_may_open_as_many_descriptors_as_the_system_allows(home: Home) -> None:
+    """Not the 1,024 that a login shell gives; never beyond the hard limit."""
+    body = """
+import resource
+from hal.runtime.process import allow_many_connections
+resource.setrlimit(resource.RLIMIT_NOFILE, (256, 3000))
+
+async def main(runtime):
+    print(allow_many_connections(), *resource.getrlimit(resource.RLIMIT_NOFILE), allow_many_connections(), flush=True)
+"""
+    started = Started(home, body)
+    assert started.line() == "3000 3000 3000 3000"
+    assert started.end() == (0, "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import signal
 import sys
 from collections.abc import Awaitable, Callable
@@ -25,6 +26,9 @@ SHUTDOWN_S: Final = 10.0
 EXIT_CONFLICT: Final = 6
 EXIT_FAULT: Final = 70
 """Exit code after a fault of HAL itself (EX_SOFTWARE)."""
+
+MAX_DESCRIPTORS: Final = 65_536
+"""Open descriptors that a process asks for which many others dial."""
 
 Main = Callable[[RealRuntime], Awaitable[int | None]]
 
@@ -58,6 +62,19 @@ def run(name: str, home: Home, main: Main, *, log_level: str = "info", seed: int
     finally:
         remove_pid_file(home.pid_file(name))
         file.close()
+
+
+def allow_many_connections() -> int:
+    """Raise this process's limit of open descriptors as far as the system lets it; the limit.
+
+    Login shells give 1,024 to every program, for the sake of those that use select(); each agent is a connection.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MAX_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(MAX_DESCRIPTORS, hard)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return soft
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    return wanted
 
 
 def claim_pid_file(home: Home, name: str) -> None:

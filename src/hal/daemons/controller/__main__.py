@@ -16,7 +16,7 @@ from hal.runtime import startup
 from hal.runtime.home import Home, find_home
 from hal.runtime.interface import Runtime, UnixAddress
 from hal.runtime.kernel_cache import in_use, mark_used
-from hal.runtime.process import run
+from hal.runtime.process import allow_many_connections, run
 
 if TYPE_CHECKING:
     from hal.daemons.controller.api.serving import RestServer
@@ -35,6 +35,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
     asked = parser.parse_args(argv)
     home = find_home(asked.home)
+    allow_many_connections()
     return run("controller", home, partial(serve, home=home, listen=asked.listen), log_level=asked.log_level)
 
 
