@@ -15,7 +15,8 @@ from hal.wire.codec import FrameDecoder, encode
 from hal.wire.errors import FrameTooLongError, MalformedFrameError
 from hal.wire.frames import AnyFrame, Goodbye, Hello
 
-READ_BYTES: Final = 1 << 18
+READ_BYTES: Final = 1 << 16
+"""At once; a larger buffer is mapped and unmapped anew for each message, however small it is."""
 MAX_OUTGOING_BYTES: Final = 32 << 20
 """An agent that leaves more unread is let go; it dials again."""
 MAX_FRAMES_PER_TURN: Final = 1_000

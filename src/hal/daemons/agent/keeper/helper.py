@@ -32,7 +32,8 @@ from typing import Any
 VERSION = 1
 PR_SET_CHILD_SUBREAPER = 36
 KEEPER_FD = 0
-READ_BYTES = 1 << 18
+READ_BYTES = 1 << 16
+"""At once; a larger buffer is mapped and unmapped anew for each message, however small it is."""
 MAX_JOURNAL_BYTES = 1 << 20
 """A journal that has grown beyond this (and beyond twice what lives) is rewritten."""
 MAX_CGROUP_FDS = 256

@@ -23,7 +23,8 @@ MAX_RECIPES: Final = 64
 """Templates that a helper remembers."""
 CONFIRM_EVERY: Final = 64
 """Ends after which a helper is told that it need not remember them."""
-READ_BYTES: Final = 1 << 18
+READ_BYTES: Final = 1 << 16
+"""At once; a larger buffer is mapped and unmapped anew for each message, however small it is."""
 
 Receive = Callable[["HelperLink", tuple[Any, ...]], None]
 

@@ -25,6 +25,8 @@ MAX_REST_PART: Final = 16
 """A slot in which more than a 16th of its limit is still in use (files in /dev/shm, cached ones) is not used again."""
 SHARES_PER_CORE: Final = 1_024
 WEIGHT_PER_CORE: Final = 100
+MEMBERS_BYTES: Final = 1 << 12
+"""Read at once of a list of pids."""
 CONTROLLERS: Final = ("memory", "cpu")
 
 
@@ -36,12 +38,13 @@ def cgroup_name(home: str, node: str) -> str:
 class Slot:
     """The cgroups of one step at a time: one directory (v2), or one a controller (v1)."""
 
-    __slots__ = ("cpu_milli", "directories", "memory_bytes", "name", "seen_kills")
+    __slots__ = ("_members", "cpu_milli", "directories", "memory_bytes", "name", "seen_kills")
 
     def __init__(self, name: str, directories: dict[str, Path], cpu_milli: int, memory_bytes: int) -> None:
         self.name = name
         self.directories = directories
         """By controller."""
+        self._members = tuple(f"{path}/cgroup.procs" for path in set(directories.values()))
         self.cpu_milli = cpu_milli
         self.memory_bytes = memory_bytes
         self.seen_kills = 0
@@ -55,9 +58,17 @@ class Slot:
     def pids(self) -> tuple[int, ...]:
         """Who is in it."""
         found: dict[int, None] = {}
-        for path in set(self.directories.values()):
+        for path in self._members:
+            # Asked at the end of each step: no more than the three calls that it takes.
             with contextlib.suppress(OSError):
-                found.update((int(pid), None) for pid in (path / "cgroup.procs").read_text().split())
+                fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                try:
+                    text = b""
+                    while data := os.read(fd, MEMBERS_BYTES):
+                        text += data
+                finally:
+                    os.close(fd)
+                found.update((int(pid), None) for pid in text.split())
         return tuple(found)
 
 
