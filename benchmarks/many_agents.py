@@ -120,7 +120,8 @@ async def drive(home: Path) -> None:
             assert not failed.done(), next(task.exception() for task in serving if task.done())
             await runtime.sleep(200)
         tasks = int(AGENTS / STEP_S * (WARM_S + MEASURED_S) * 2)
-        job = await asyncio.to_thread(client.submit, ["true"], array=tasks, request={"cpu": 1, "memory": "1GiB", "sim": 1})
+        request = {"cpu": 1, "memory": "1GiB", "sim": 1}
+        job = await asyncio.to_thread(client.submit, ["true"], array=tasks, request=request)
         await runtime.sleep(int(WARM_S * 1000))
         used, begun, begin = cpu_s(controller), sum(node.starts for node in nodes), time.perf_counter()
         await runtime.sleep(int(MEASURED_S * 1000))

@@ -1,8 +1,9 @@
 """An array of short processes on two cpus, beside its peers in the same run: HyperQueue and `xargs -P2`.
 
 HAL captures the output of each task, keeps its usage and makes its end durable. HyperQueue runs its real server and
-worker through its own LocalCluster, without writing outputs (`pip install hyperqueue`; without it that line is missing).
-xargs is the least that starting so many processes can cost on this machine at this moment. The three take turns.
+worker through its own LocalCluster, without writing outputs (`pip install hyperqueue`; without it its line
+is missing). xargs is the least that starting so many processes can cost on this machine at this moment. The three take
+turns.
 """
 
 from __future__ import annotations
