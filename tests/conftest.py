@@ -20,6 +20,8 @@ from typing import Final
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.postgres_server import PostgresServer
+
 # No test asserts on time, Hypothesis included: neither a deadline nor a machine that is busy may fail one.
 PATIENT: Final = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow], "print_blob": True}
 settings.register_profile("ci", derandomize=True, **PATIENT)
@@ -49,6 +51,14 @@ os.environ.setdefault("NUMBA_CACHE_DIR", os.environ["HAL_CACHE"])
 os.environ.setdefault("MPLBACKEND", "Agg")
 os.environ.pop("HAL_URL", None)
 os.environ.pop("HAL_TOKEN", None)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """A PostgreSQL server of this test process's own, started when a test first asks for it."""
+    server = PostgresServer()
+    yield server
+    server.remove()
 
 
 @pytest.fixture

@@ -40,17 +40,23 @@ from hal.store import (
     StepEnd,
     Store,
 )
+from tests.postgres_server import PostgresServer
 from tests.store.rows import TRUE, Leader, attempt, event, job, progress, submitted
 
+Place = str | Path | MemoryDatabase
 
-@pytest.fixture(params=["file", "memory"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Path | MemoryDatabase:
-    """Where a store lies: a file, or a database in memory."""
+
+@pytest.fixture(params=["file", "memory", pytest.param("postgresql", marks=pytest.mark.slow)])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """Where a store lies: a file, a database in memory, or one of a PostgreSQL server."""
+    if request.param == "postgresql":
+        server: PostgresServer = request.getfixturevalue("postgres")
+        return server.emptied()
     return tmp_path / "hal.sqlite" if request.param == "file" else MemoryDatabase()
 
 
 @pytest.fixture
-def leader(place: Path | MemoryDatabase) -> Iterator[Leader]:
+def leader(place: Place) -> Iterator[Leader]:
     """A new store with a leader."""
     store = Store.open(place)
     yield Leader(store)
@@ -86,7 +92,7 @@ def test_a_new_store_is_empty(leader: Leader) -> None:
     assert leader.store.events() == []
 
 
-def test_what_was_committed_is_what_is_loaded(leader: Leader, place: Path | MemoryDatabase) -> None:
+def test_what_was_committed_is_what_is_loaded(leader: Leader, place: Place) -> None:
     """Rows come back equal, after the store was closed and opened again."""
     spec = check_spec(JobSpec(command=("echo", "ä€\u0001"), labels={"team": "x"}, retries=Retries(max=2)))
     rows = [job(1, spec=spec), job(2, tasks=1_000, hold=True, held=1_000, pending=0, trace_id="t", reason="why")]
@@ -189,7 +195,8 @@ def test_a_value_that_no_database_holds_is_refused(leader: Leader, columns: dict
         leader.commit(AppendEvents([event(EventKind.JOBS_HELD, [1], payload={"why": "\udc80"})]))
     assert leader.store.load().jobs == []
     assert leader.commit(*submitted(job(1, reason="NUL \0 and 𝄞"))).first_seq == 1
-    assert leader.store.load().jobs[0].reason == "NUL \0 and 𝄞"
+    # PostgreSQL's text has no NUL.
+    assert leader.store.load().jobs[0].reason in ("NUL \0 and 𝄞", "NUL \ufffd and 𝄞")
 
 
 def test_an_attempt_ends_once(leader: Leader) -> None:
@@ -228,7 +235,7 @@ def test_marks_and_ends_keep_what_they_do_not_say(leader: Leader) -> None:
     ]
 
 
-def test_safety_sequence_numbers_have_no_gap_and_no_reuse(leader: Leader, place: Path | MemoryDatabase) -> None:
+def test_safety_sequence_numbers_have_no_gap_and_no_reuse(leader: Leader, place: Place) -> None:
     """Over failed groups, groups without events, trimming of everything, and a new leader."""
     first = leader.commit(*submitted(job(1)))
     assert (first.first_seq, first.last_seq) == (1, 1)
@@ -240,6 +247,7 @@ def test_safety_sequence_numbers_have_no_gap_and_no_reuse(leader: Leader, place:
     assert (nothing.first_seq, nothing.last_seq) == (4, 3)
     leader.store.trim(10**15, Retention(events_count=0, commits_count=0), epoch=leader.epoch)
     assert (leader.store.events(), leader.store.first_seq(), leader.store.last_seq()) == ([], 0, 3)
+    leader.store.resign(leader.epoch)
     leader.store.close()
     taken = Leader(Store.open(place))
     assert (taken.epoch, taken.commit(two).first_seq) == (2, 4)
@@ -259,6 +267,7 @@ def test_a_commit_is_known_and_is_not_done_twice(leader: Leader) -> None:
 def test_safety_a_former_leader_cannot_write(leader: Leader) -> None:
     """The epoch is read inside the transaction: nothing of a stale leader's group is written."""
     old = leader.epoch
+    leader.store.resign(old)
     new = leader.store.take_leadership("controller pid 7", 2)
     assert new == old + 1
     with pytest.raises(StaleEpoch, match=f"epoch {old} is over: the store has epoch {new}, held by controller pid 7"):
@@ -366,7 +375,7 @@ def test_progress_and_edits_change_what_they_name(leader: Leader) -> None:
     assert leader.store.jobs(JobFilter(labels={"a": ""})) == []
 
 
-def test_a_store_that_was_killed_between_groups_has_the_first_and_not_the_second(place: Path | MemoryDatabase) -> None:
+def test_a_store_that_was_killed_between_groups_has_the_first_and_not_the_second(place: Place) -> None:
     """What was being written is rolled back when the database is opened again."""
     first = Leader(Store.open(place))
     first.commit(*submitted(job(1)))

@@ -91,7 +91,8 @@ def test_a_missing_store_is_not_made_by_those_who_only_look(path: Path) -> None:
 @pytest.mark.parametrize(
     ("where", "error", "message"),
     [
-        ("postgresql://host/hal", StoreMissing, "'postgresql' databases are not supported"),
+        ("oracle://host/hal", StoreMissing, "'oracle' databases are not supported"),
+        ("postgresql://user:secret@", StoreMissing, "names no database"),
         ("nonsense://", StoreError, "nonsense"),
         ("sqlite://///", StoreError, ""),
         ("/proc/hal.sqlite", StoreError, "/proc/hal.sqlite"),

@@ -23,7 +23,7 @@ from hal.store import (
     Store,
     TaskRow,
 )
-from hal.store.database import open_database
+from hal.store.opening import open_database
 from hal.store.schema import metadata
 from tests.store.rows import Leader, attempt, job, progress, submitted
 

@@ -13,8 +13,8 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import inspect
 
 from hal.store import Store
-from hal.store.database import open_database
 from hal.store.migrate import HEAD, MIGRATIONS, migrate, revision_of
+from hal.store.opening import open_database
 from hal.store.schema import metadata
 from tests.store.rows import Leader, job, submitted
 

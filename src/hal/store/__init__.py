@@ -3,7 +3,6 @@
 Import names from here.
 """
 
-from hal.store.database import MemoryDatabase
 from hal.store.errors import (
     CommitUnknown,
     FlushFailed,
@@ -16,7 +15,9 @@ from hal.store.errors import (
     StoreMissing,
     StoreReadOnly,
     StoreTooNew,
+    StoreUnreachable,
 )
+from hal.store.leadership import LEASE_MS, RENEW_EVERY_MS, Claim, Leader
 from hal.store.operations import (
     MAX_EVENT_JOBS,
     AppendEvents,
@@ -49,17 +50,21 @@ from hal.store.operations import (
     Span,
     StepEnd,
 )
+from hal.store.sqlite import MemoryDatabase
 from hal.store.store import Store
 from hal.store.views import MAX_PAGE, JobFilter, Loaded, Remembered, Retention, TaskRow, Trimmed
 
 __all__ = [
+    "LEASE_MS",
     "MAX_EVENT_JOBS",
     "MAX_PAGE",
+    "RENEW_EVERY_MS",
     "AppendEvents",
     "AppendPolicy",
     "AttemptEnd",
     "AttemptMark",
     "AttemptRow",
+    "Claim",
     "Closure",
     "CommitUnknown",
     "Committed",
@@ -75,6 +80,7 @@ __all__ = [
     "JobFilter",
     "JobProgress",
     "JobRow",
+    "Leader",
     "Loaded",
     "MarkAttempts",
     "MemoryDatabase",
@@ -101,6 +107,7 @@ __all__ = [
     "StoreMissing",
     "StoreReadOnly",
     "StoreTooNew",
+    "StoreUnreachable",
     "TaskRow",
     "Trimmed",
 ]

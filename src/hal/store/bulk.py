@@ -1,7 +1,8 @@
-"""Many rows with one statement (executemany), each of which must be found where it is to be changed.
+"""Many rows with one statement, each of which must be found where it is to be changed.
 
 Statements are compiled once and given to the driver with the rows as they are: SQLAlchemy would copy every row, which
-costs more than SQLite's own work. This is right because no column of the schema needs a conversion.
+costs more than SQLite's own work. This is right because no column of the schema needs a conversion. SQLite carries a
+statement out once for each row, PostgreSQL once for all of them (see `recordset`).
 """
 
 from __future__ import annotations
@@ -11,12 +12,16 @@ from typing import Any, Final
 
 import msgspec
 from sqlalchemy import Connection, Delete, Select, Table, Update, insert, literal, select
+from sqlalchemy.dialects import sqlite
 
 from hal.store import schema
 from hal.store.errors import GroupRefused
+from hal.store.recordset import ROWS, insert_set, overwrite_set, rows_text, set_based
 
 Params = dict[str, Any]
 """One row: a value by column or by parameter of the statement."""
+
+POSTGRESQL: Final = "postgresql"
 
 _JSON: Final = msgspec.json.Encoder()
 
@@ -28,19 +33,56 @@ def json_text(value: Any) -> str:
 
 def insert_rows(connection: Connection, table: Table, rows: list[Params]) -> None:
     """Insert whole rows; none is fine."""
-    if rows:
+    if not rows:
+        return
+    if connection.dialect.name == POSTGRESQL:
+        _set(connection, ("insert", table.name), lambda: insert_set(table), rows)
+    else:
         many(connection, _INSERTS[table.name], rows)
 
 
+def overwrite_rows(connection: Connection, table: Table, rows: list[Params]) -> None:
+    """Insert whole rows over those with the same keys; of rows with the same key the last stays."""
+    if not rows:
+        return
+    if connection.dialect.name == POSTGRESQL:
+        key = [c.name for c in table.primary_key]
+        last = {tuple(row[name] for name in key): row for row in rows}
+        _set(connection, ("overwrite", table.name), lambda: overwrite_set(table), list(last.values()))
+    else:
+        many(connection, _OVERWRITES[table.name], rows)
+
+
 _INSERTS: Final = {table.name: insert(table) for table in schema.metadata.sorted_tables}
+
+
+def _overwriting(table: Table) -> sqlite.Insert:
+    key = [column.name for column in table.primary_key]
+    statement = sqlite.insert(table)
+    rest = {column.name: statement.excluded[column.name] for column in table.c if column.name not in key}
+    return statement.on_conflict_do_update(index_elements=key, set_=rest)
+
+
+_OVERWRITES: Final = {schema.task_spans.name: _overwriting(schema.task_spans)}
 
 _SQL: Final[dict[tuple[str, Any], str]] = {}
 """Compiled statements, by dialect; as many as there are constants that are given to `many` and `first`."""
 
 
+def _set(connection: Connection, key: Any, make: Callable[[], Any], rows: list[Params]) -> int:
+    """One statement for all rows; how many it found."""
+    sql = _SQL.get((POSTGRESQL, key))
+    if sql is None:
+        sql = _SQL[POSTGRESQL, key] = str(make().compile(dialect=connection.dialect))
+    found: int = _cursor(connection).execute(sql, {ROWS: rows_text(rows)}).rowcount
+    return found
+
+
 def many(connection: Connection, statement: Any, rows: list[Params]) -> int:
     """Carry out a statement, which must be a constant of its module, for each row; returns how many rows it found."""
-    found: int = _cursor(connection).executemany(_compiled(connection, statement), rows).rowcount
+    cursor = _cursor(connection)
+    cursor.executemany(_compiled(connection, statement), rows)
+    found: int = cursor.rowcount
     return found
 
 
@@ -50,11 +92,19 @@ def first(connection: Connection, statement: Any, params: Params | None = None) 
     return row
 
 
-def rows_of(connection: Connection, query: Select[Any], params: Mapping[str, Any]) -> Any:
-    """The driver's cursor over the rows of a query, which must be a constant of its module; to be closed."""
-    cursor = _cursor(connection)
+def rows_of(connection: Connection, query: Select[Any], params: Mapping[str, Any], *, very_many: bool = False) -> Any:
+    """The driver's cursor over the rows of a query, which must be a constant of its module; to be closed.
+
+    Args:
+        very_many: they are not to be in memory all at once.
+    """
+    stays_there = very_many and connection.dialect.name == POSTGRESQL
+    cursor = connection.connection.cursor(_SERVER_CURSOR) if stays_there else _cursor(connection)
     cursor.execute(_compiled(connection, query), params)
     return cursor
+
+
+_SERVER_CURSOR: Final = "hal_rows"
 
 
 def _cursor(connection: Connection) -> Any:
@@ -91,7 +141,12 @@ def change_rows(
     """
     if not rows:
         return
-    found = many(connection, statement, rows) if lasting else connection.execute(statement, rows).rowcount
+    if not lasting:
+        found = connection.execute(statement, rows).rowcount
+    elif connection.dialect.name == POSTGRESQL and len({tuple(row[k] for k in key) for row in rows}) == len(rows):
+        found = _set(connection, ("change", statement), lambda: set_based(statement, connection.dialect), rows)
+    else:
+        found = many(connection, statement, rows)
     if found == len(rows):
         return
     if isinstance(statement, Update):

@@ -1,110 +1,102 @@
-"""Opening the database: connections, SQLite's settings, the lock that keeps a second controller out, clear errors.
+"""The connections to one database, whichever it is: transactions to write and to read in, clear errors.
 
-SQLite in WAL mode: a commit survives the death of any process at once, and a power failure once `flush` has returned;
-readers on connections of their own never wait for the writer. Other databases come with 'A real cluster'.
+`sqlite` and `postgres` say what differs: settings, how a second controller is kept out, what an error of the driver
+means.
 """
 
 from __future__ import annotations
 
-import fcntl
-import os
-import sqlite3
-from collections.abc import Callable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any, Final
-from urllib.parse import quote
+from typing import ClassVar, Final
 
-from sqlalchemy import Connection, Engine, create_engine, event
-from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError
-from sqlalchemy.pool import QueuePool, StaticPool
+from sqlalchemy import ColumnElement, Connection, Engine
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-from hal.store.errors import (
-    FlushFailed,
-    GroupRefused,
-    NotAStore,
-    StoreBusy,
-    StoreError,
-    StoreFull,
-    StoreMissing,
-    StoreReadOnly,
-)
+from hal.store.errors import CommitUnknown, GroupRefused, StoreError
 
-BUSY_TIMEOUT_S: Final = 5
-"""How long a connection waits for another process's lock."""
 READERS: Final = 4
 """Connections for reading; a further reader waits for one of them."""
 READER_WAIT_S: Final = 30
-WAL_KEPT_BYTES: Final = 64 << 20
-"""To which the write-ahead log is cut back after a checkpoint."""
-CACHE_KIB: Final = 16 << 10
 
 
-class MemoryDatabase:
-    """A database in memory that outlives the Store opened on it: what the disk of a virtual host keeps.
-
-    Opening a Store on it again is what a process does that was killed and started anew: whatever was not committed is
-    rolled back. One Store at a time, one thread at a time.
-    """
-
-    _empty: bytes = b""
-    """A migrated, empty database: thousands of virtual hosts are made from it without running migrations."""
-
-    def __init__(self) -> None:
-        self.connection = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
-        if MemoryDatabase._empty:
-            self.connection.deserialize(MemoryDatabase._empty)
-
-    def roll_back(self) -> None:
-        """Forget what was not committed."""
-        if self.connection.in_transaction:
-            self.connection.rollback()
-
-    def keep_as_empty(self) -> None:
-        """Remember this freshly migrated database as the one that new ones are made from."""
-        if not MemoryDatabase._empty:
-            MemoryDatabase._empty = self.connection.serialize()
-
-
-class Database:
+class Database(ABC):
     """The connections to one database."""
 
-    def __init__(self, writer: Engine, reader: Engine, place: str, path: Path | None) -> None:
+    driver_errors: ClassVar[tuple[type[Exception], ...]]
+    """What the driver raises where SQLAlchemy is not between."""
+
+    def __init__(self, writer: Engine, reader: Engine, lease: Engine, place: str) -> None:
         self.writer = writer
         self.reader = reader
+        self.lease = lease
+        """Renews the lease, beside the writer."""
         self.place = place
-        """What to call it in errors."""
-        self.path = path
-        """Its file, when it has one."""
-        self._lock: int | None = None
-        self._log: int | None = None
+        """What to call it in errors; never with a password."""
+        self.leased = False
+        """Who leads holds a lease that runs out (see `leadership`); else the host's own lock decides."""
 
+    @abstractmethod
+    def now_ms(self) -> ColumnElement[int]:
+        """The database's own clock, milliseconds since 1970, as an expression."""
+
+    @abstractmethod
     def flush(self) -> None:
         """What was committed before this call survives a power failure when it returns. May run beside the writer.
-
-        The write-ahead log is one file for as long as a connection is open, and recovery reads every whole commit in
-        it, so flushing that file is what synchronous=FULL does at each commit.
 
         Raises:
             FlushFailed: the disk refused; what it holds now nobody knows.
         """
-        if self.path is None:
-            return
-        try:
-            if self._log is None:
-                self._log = os.open(self.path.with_name(self.path.name + "-wal"), os.O_RDONLY | os.O_CLOEXEC)
-            os.fdatasync(self._log)
-        except OSError as error:
-            raise FlushFailed(
-                f"flushing the store {self.place}: {error.strerror}",
-                hint="the disk is failing; the controller must start again from what it holds",
-            ) from error
+
+    @abstractmethod
+    def lock(self, holder: str) -> None:
+        """Keep every other process of this host from leading, until `close` or until this process is gone.
+
+        Raises:
+            StoreBusy: another one holds it; names it.
+        """
+
+    @abstractmethod
+    def alone(self, connection: Connection) -> None:
+        """Wait, in a transaction that writes, until no other one changes the tables."""
+
+    @abstractmethod
+    def error_of(self, error: BaseException | None, doing: str) -> StoreError:
+        """The `StoreError` for what the driver said while `doing`."""
+
+    @abstractmethod
+    def nothing_written(self, error: BaseException | None) -> bool:
+        """Whether this error of COMMIT itself leaves no doubt that nothing became durable."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close all connections and let go of the lock."""
 
     @contextmanager
     def writing(self, doing: str) -> Iterator[Connection]:
-        """A transaction that holds the database's write lock; it is committed at the end, rolled back on any error."""
-        with self.translated(doing), self.writer.connect() as connection, connection.begin():
+        """A transaction of the one who writes; it is committed at the end, rolled back on any error.
+
+        Raises:
+            CommitUnknown: COMMIT failed in a way that leaves open whether it is durable.
+            StoreError: nothing was written.
+        """
+        with self.translated(doing), self.writer.connect() as connection, connection.begin() as transaction:
+            yield connection
+            try:
+                transaction.commit()
+            except DBAPIError as error:
+                known = self.error_of(error.orig, doing)
+                if self.nothing_written(error.orig):
+                    raise known from error
+                raise CommitUnknown(
+                    f"{known.message}; whether it is durable is not known", hint="look the commit id up"
+                ) from error
+
+    @contextmanager
+    def renewing(self, doing: str) -> Iterator[Connection]:
+        """A short transaction that never waits for the writer."""
+        with self.translated(doing), self.lease.connect() as connection, connection.begin():
             yield connection
 
     @contextmanager
@@ -119,162 +111,10 @@ class Database:
         try:
             yield
         except DBAPIError as error:
-            raise store_error(error.orig, doing, self.place) from error
-        except sqlite3.Error as error:
-            raise store_error(error, doing, self.place) from error
+            raise self.error_of(error.orig, doing) from error
+        except SQLAlchemyError as error:
+            raise StoreError(f"{doing}: the store {self.place} failed ({type(error).__name__}: {error})") from error
+        except self.driver_errors as error:
+            raise self.error_of(error, doing) from error
         except (UnicodeEncodeError, OverflowError) as error:
             raise GroupRefused(f"{doing}: a value cannot be stored ({error})") from error
-
-    def lock(self, holder: str) -> None:
-        """Keep every other process from leading on this file until `close`, or until this process is gone.
-
-        Raises:
-            StoreBusy: another one holds it; names it.
-        """
-        if self.path is None or self._lock is not None:
-            return
-        path = self.path.with_name(self.path.name + ".lock")
-        try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-        except OSError as error:
-            raise StoreReadOnly(f"the store's lock {path} cannot be opened: {error.strerror}") from error
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            other = os.read(descriptor, 512).decode(errors="replace").strip() or "another process"
-            os.close(descriptor)
-            raise StoreBusy(
-                f"the store {self.place} is in use by {other}",
-                hint="stop that controller first (`hal down`), or use another HAL_HOME",
-            ) from None
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, holder.encode(), 0)
-        self._lock = descriptor
-
-    def close(self) -> None:
-        """Close all connections and let go of the lock."""
-        if self._log is not None:
-            os.close(self._log)
-            self._log = None
-        if self.path is not None:
-            # A connection in memory belongs to its MemoryDatabase, which outlives this.
-            self.reader.dispose()
-            self.writer.dispose()
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
-
-
-def open_database(where: str | Path | MemoryDatabase, *, create: bool, max_bytes: int | None) -> Database:
-    """The connections to a database that need not have any table yet.
-
-    Raises:
-        StoreError: the URL is not understood, or the file cannot be opened.
-    """
-    if isinstance(where, MemoryDatabase):
-        where.roll_back()
-        kept = where.connection
-        return _in_memory(lambda: kept, "in memory")
-    path = _path(where)
-    if path is None:
-        own = MemoryDatabase()
-        return _in_memory(lambda: own.connection, "in memory")
-    if not path.exists() and not create:
-        raise StoreMissing(f"there is no store at {path}", hint="`hal up` creates one")
-    if path.is_dir():
-        raise NotAStore(f"{path} is a directory", hint="name the database file")
-    if not path.parent.is_dir():
-        raise StoreMissing(f"there is no directory {path.parent} for the store")
-    # SQLite would say that it cannot open the file: its log and lock lie beside it.
-    for place in (path.parent, path):
-        if place.exists() and not os.access(place, os.R_OK | os.W_OK, effective_ids=True):
-            raise StoreReadOnly(f"the store {path} cannot be written: no permission for {place}", hint="who owns it?")
-    mode = "rwc" if create else "rw"
-    uri = f"file:{quote(str(path))}?mode={mode}"
-
-    def connect(*settings: str) -> Callable[[], sqlite3.Connection]:
-        def opened() -> sqlite3.Connection:
-            connection = sqlite3.connect(
-                uri, uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
-            )
-            try:
-                for setting in settings:
-                    connection.execute(f"PRAGMA {setting}").close()
-            except sqlite3.Error:
-                connection.close()
-                raise
-            return connection
-
-        return opened
-
-    shared = ("foreign_keys=ON", f"cache_size=-{CACHE_KIB}", "temp_store=MEMORY")
-    # WAL before synchronous: the mode is a property of the file, the rest of the connection. NORMAL leaves it to
-    # `flush` when the log reaches the disk; all else (checkpoints, the log's header) SQLite flushes as with FULL.
-    cut = f"journal_size_limit={WAL_KEPT_BYTES}"
-    writes: tuple[str, ...] = ("journal_mode=WAL", "synchronous=NORMAL", cut, *shared)
-    if max_bytes is not None:
-        writes = (*writes, f"max_page_count={max(max_bytes // 4096, 1)}")
-    writer = _engine(connect(*writes), begin="BEGIN IMMEDIATE", pool=StaticPool)
-    reader = _engine(
-        connect("query_only=ON", *shared),
-        begin="BEGIN",
-        pool=QueuePool,
-        pool_size=READERS,
-        max_overflow=0,
-        pool_timeout=READER_WAIT_S,
-    )
-    return Database(writer, reader, str(path), path)
-
-
-def store_error(error: BaseException | None, doing: str, place: str) -> StoreError:
-    """The `StoreError` for what the driver said while `doing`."""
-    name = getattr(error, "sqlite_errorname", "") or ""
-    text = " ".join(str(error).split())
-    if name == "SQLITE_FULL":
-        return StoreFull(
-            f"{doing}: no space left for the store {place}", hint="free some space; nothing of this was written"
-        )
-    if name.startswith(("SQLITE_READONLY", "SQLITE_PERM", "SQLITE_AUTH")):
-        return StoreReadOnly(f"{doing}: the store {place} cannot be written ({text})", hint="check who owns the file")
-    if name.startswith(("SQLITE_NOTADB", "SQLITE_CORRUPT", "SQLITE_FORMAT")):
-        return NotAStore(f"{doing}: {place} is not a database, or is damaged ({text})", hint="restore it from a copy")
-    if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-        return StoreBusy(
-            f"{doing}: another process has locked the store {place} for more than {BUSY_TIMEOUT_S} s",
-            hint="find who else has the file open",
-        )
-    if name.startswith("SQLITE_CANTOPEN"):
-        return StoreMissing(f"{doing}: the store {place} cannot be opened ({text})", hint="check path and permissions")
-    if name.startswith("SQLITE_CONSTRAINT"):
-        return GroupRefused(f"{doing}: contradicts what is stored ({text})")
-    return StoreError(f"{doing}: the store {place} failed ({name or type(error).__name__}: {text})")
-
-
-def _in_memory(connect: Callable[[], sqlite3.Connection], place: str) -> Database:
-    connect().execute("PRAGMA foreign_keys=ON").close()
-    engine = _engine(connect, begin="BEGIN IMMEDIATE", pool=StaticPool)
-    return Database(engine, engine, place, None)
-
-
-def _engine(connect: Callable[[], sqlite3.Connection], *, begin: str, pool: Any, **options: Any) -> Engine:
-    engine = create_engine("sqlite://", creator=connect, poolclass=pool, paramstyle="named", **options)
-    event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(begin))
-    return engine
-
-
-def _path(where: str | Path) -> Path | None:
-    """The file that a URL or path names; None for a database in memory."""
-    if isinstance(where, Path):
-        return where.absolute()
-    if "://" not in where:
-        return Path(where).absolute()
-    try:
-        url = make_url(where)
-    except ArgumentError as error:
-        raise StoreMissing(f"'{where}' is not the URL of a database", hint="write sqlite:////path/to/file") from error
-    if url.get_backend_name() != "sqlite":
-        raise StoreMissing(
-            f"'{url.get_backend_name()}' databases are not supported by this version of HAL",
-            hint="write sqlite:////path/to/file",
-        )
-    return None if url.database in (None, "", ":memory:") else Path(url.database).absolute()

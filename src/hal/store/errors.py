@@ -32,6 +32,10 @@ class StoreBusy(StoreError):
     """Another controller has this store."""
 
 
+class StoreUnreachable(StoreError):
+    """The database's server does not answer, or the connection to it was lost before COMMIT was sent."""
+
+
 class StaleEpoch(StoreError):
     """Another controller has taken over since: this one must step down, not try again."""
 
@@ -61,4 +65,5 @@ __all__ = [
     "StoreMissing",
     "StoreReadOnly",
     "StoreTooNew",
+    "StoreUnreachable",
 ]

@@ -13,8 +13,11 @@ from sqlalchemy import Connection, inspect, text
 
 from hal.store.errors import NotAStore, StoreTooNew
 
-HEAD: Final = "0005"
+HEAD: Final = "0006"
 """Revision of `schema`; revisions are four digits and ascend."""
+
+FIRST_WITH_LEASE: Final = "0006"
+"""From this revision on the leader's row has a lease."""
 
 VERSION_TABLE: Final = "alembic_version"
 MIGRATIONS: Final = Path(__file__).parent / "migrations"

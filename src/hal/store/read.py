@@ -161,7 +161,7 @@ def _take_untouched(connection: Connection, untouched: list[Untouched]) -> list[
     """Append columns of untouched jobs; the ids of live jobs that do not go there, ascending."""
     others: list[int] = []
     columns = Untouched()
-    with closing(rows_of(connection, _LIVE, _LIVE.compile().params)) as cursor:
+    with closing(rows_of(connection, _LIVE, _LIVE.compile().params, very_many=True)) as cursor:
         while rows := cursor.fetchmany(ROWS_AT_ONCE):
             others.extend(row[0] for row in rows if row[-1] is None)
             others.extend(columns.extend(row for row in rows if row[-1] is not None))

@@ -197,8 +197,12 @@ leader = Table(
     Column("epoch", INT, nullable=False),
     Column("holder", Text, nullable=False),
     Column("taken_ms", INT, nullable=False),
+    Column("expires_ms", INT, nullable=False, server_default=text("0")),
+    Column("rest", Text, nullable=False, server_default=text("''")),
+    Column("wire", Text, nullable=False, server_default=text("''")),
 )
-"""One row, id 1; read inside every commit."""
+"""One row, id 1; read inside every commit. `expires_ms` is of the database's own clock; `rest` and `wire` say where
+people and agents reach the leader."""
 
 meta = Table(
     "meta",

@@ -11,23 +11,24 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy import Connection, bindparam, delete, func, select
 
 from hal.core.model import AttemptState, Event, TaskState
-from hal.store import read, schema
+from hal.store import leadership, read, schema
 from hal.store.bulk import first, insert_rows
-from hal.store.database import Database, MemoryDatabase, open_database, store_error
-from hal.store.errors import CommitUnknown, StaleEpoch, StoreError, StoreFull
-from hal.store.migrate import HEAD, migrate, revision_of
+from hal.store.database import Database
+from hal.store.errors import StoreError, StoreMissing
+from hal.store.leadership import Claim, Leader
+from hal.store.migrate import FIRST_WITH_LEASE, HEAD, migrate, revision_of
+from hal.store.opening import open_database
 from hal.store.operations import AttemptRow, Committed, Group, JobRow, NodeRow, PolicyRow, Span
+from hal.store.sqlite import MemoryDatabase
 from hal.store.tasks import task, tasks
 from hal.store.views import JobFilter, Loaded, Remembered, Retention, TaskRow, Trimmed
 from hal.store.write import write
 
 TRIMMED_AT_ONCE: Final = 10_000
 """Rows of each kind that one call of `trim` removes: so long the writer is kept from committing."""
-MAX_HOLDER_BYTES: Final = 500
 
 
 class Store:
@@ -41,7 +42,8 @@ class Store:
         """Open a store and bring its tables up to date.
 
         Args:
-            where: a path, `sqlite:////path/to/file`, `sqlite://` (in memory, gone when closed) or a MemoryDatabase.
+            where: a path, `sqlite:////path/to/file`, `sqlite://` (in memory, gone when closed), a MemoryDatabase, or
+                `postgresql://USER@HOST/DATABASE`.
             create: make it when it is not there.
             max_bytes: the file never grows beyond this; a commit that needs more raises `StoreFull`.
         Raises:
@@ -51,9 +53,15 @@ class Store:
         try:
             # Most stores are current: that is found out without waiting for the write lock of another process.
             with database.reading("opening") as connection:
-                current = revision_of(connection) == HEAD
-            if not current:
+                found = revision_of(connection)
+            if not found and not create:
+                raise StoreMissing(f"there is no store in {database.place}", hint="`hal up` creates one")
+            if found != HEAD:
                 with database.writing("creating the tables") as connection:
+                    database.alone(connection)
+                    found = revision_of(connection)
+                    if FIRST_WITH_LEASE <= found < HEAD:
+                        leadership.put_out(connection, database)
                     migrate(connection)
                 if isinstance(where, MemoryDatabase):
                     where.keep_as_empty()
@@ -68,26 +76,57 @@ class Store:
 
     # ── leading and writing ───────────────────────────────────────────────────────────────────────────────────────
 
-    def take_leadership(self, holder: str, now_ms: int) -> int:
+    @property
+    def place(self) -> str:
+        """What to call it; without a password."""
+        return self._database.place
+
+    @property
+    def leased(self) -> bool:
+        """Who leads must `renew`, and may act only while its lease holds; else a lock of the host keeps others out."""
+        return self._database.leased
+
+    def take_leadership(self, claim: Claim | str, now_ms: int, *, own: int = 0) -> int:
         """Become the one who writes; every former leader's commits fail from now on.
 
         Args:
-            holder: who this is, for people: `controller pid 4711 on host`.
+            claim: who this is; a text is its name for people.
+            own: the epoch that this process holds now, to be followed by another.
         Returns: the new epoch, above every former one.
         Raises:
-            StoreBusy: another living process holds this store; the message says which.
+            StoreBusy: another one holds this store; the message says which.
+            StaleEpoch: another has led since `own`.
         """
-        self._database.lock(holder[:MAX_HOLDER_BYTES])
-        table = schema.leader
+        claim = Claim(claim) if isinstance(claim, str) else claim
+        self._database.lock(claim.holder[: leadership.MAX_HOLDER_BYTES])
         with self._database.writing("taking leadership") as connection:
-            former = connection.execute(select(func.max(table.c.epoch))).scalar()
-            values = {"epoch": (former or 0) + 1, "holder": holder, "taken_ms": now_ms}
-            if former is None:
-                connection.execute(insert(table), {"id": 1, **values})
-            else:
-                connection.execute(update(table).where(table.c.id == 1).values(values))
+            epoch = leadership.take(connection, self._database, claim, now_ms, own)
         self._database.flush()
-        return (former or 0) + 1
+        return epoch
+
+    def renew(self, epoch: int) -> None:
+        """The lease of that epoch holds for `LEASE_MS` from now. Any thread; never waits for the writer.
+
+        Raises:
+            StaleEpoch: another has taken over.
+            StoreError: it could not be renewed now.
+        """
+        with self._database.renewing("renewing the lease") as connection:
+            leadership.renew(connection, self._database, epoch)
+
+    def resign(self, epoch: int) -> None:
+        """Give the lease up, so that a follower need not wait for its end. Nothing may be written afterwards.
+
+        Raises:
+            as `renew`.
+        """
+        with self._database.renewing("giving up the lease") as connection:
+            leadership.renew(connection, self._database, epoch, 0)
+
+    def leader(self) -> Leader:
+        """Who leads, judged by the database's clock."""
+        with self._database.reading("asking who leads") as connection:
+            return leadership.look(connection, self._database)
 
     def commit(self, group: Group, *, epoch: int, flush: bool = True) -> Committed:
         """Write a group as a whole. A group whose commit id is durable already is not written again.
@@ -100,19 +139,10 @@ class Store:
             CommitUnknown: the group may be durable or not: look it up with `commit_known`.
             StoreError: any other: nothing was written.
         """
-        doing = f"committing group {group.commit_id}"
         database = self._database
-        with (
-            database.translated(doing),
-            database.writer.connect() as connection,
-            connection.begin() as transaction,
-        ):
-            self._check_epoch(connection, epoch)
+        with database.writing(f"committing group {group.commit_id}") as connection:
+            leadership.check_epoch(connection, epoch)
             committed = _committed(connection, group.commit_id) or _write_group(connection, group)
-            try:
-                transaction.commit()
-            except DBAPIError as error:
-                raise _commit_failed(error, doing, database.place) from error
         if flush:
             database.flush()
         return committed
@@ -136,7 +166,7 @@ class Store:
         The newest commit always stays, so sequence numbers go on even when no event is left.
         """
         with self._database.writing("trimming") as connection:
-            self._check_epoch(connection, epoch)
+            leadership.check_epoch(connection, epoch)
             removed = (
                 _trim_events(connection, now_ms, retention),
                 _trim_commits(connection, retention),
@@ -144,16 +174,6 @@ class Store:
                 _trim_policies(connection, retention),
             )
         return Trimmed(*removed, more=TRIMMED_AT_ONCE in removed)
-
-    @staticmethod
-    def _check_epoch(connection: Connection, epoch: int) -> None:
-        row = first(connection, _EPOCH)
-        if row is None or row[0] != epoch:
-            now = f"epoch {row[0]}, held by {row[1]}" if row else "no epoch at all"
-            raise StaleEpoch(
-                f"epoch {epoch} is over: the store has {now}; nothing was written",
-                hint="this controller must step down",
-            )
 
     # ── reading ───────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -281,7 +301,6 @@ class Store:
             return found
 
 
-_EPOCH: Final = select(schema.leader.c.epoch, schema.leader.c.holder)
 _C: Final = schema.commits.c
 _COMMITTED: Final = select(_C.id, _C.first_seq, _C.last_seq).where(_C.id == bindparam("the_id"))
 _NEWEST_COMMIT: Final = select(_C.number, _C.last_seq, _C.at_ms).where(
@@ -308,15 +327,6 @@ def _write_group(connection: Connection, group: Group) -> Committed:
     }
     insert_rows(connection, schema.commits, [row])
     return Committed(group.commit_id, before + 1, last)
-
-
-def _commit_failed(error: DBAPIError, doing: str, place: str) -> StoreError:
-    """What a failure of COMMIT itself means: only these leave no doubt that nothing became durable."""
-    known = store_error(error.orig, doing, place)
-    name = getattr(error.orig, "sqlite_errorname", "") or ""
-    if isinstance(known, StoreFull) or name.startswith(("SQLITE_BUSY", "SQLITE_CONSTRAINT", "SQLITE_READONLY")):
-        return known
-    return CommitUnknown(f"{known.message}; whether it is durable is not known", hint="look the commit id up")
 
 
 def _trim_events(connection: Connection, now_ms: int, retention: Retention) -> int:

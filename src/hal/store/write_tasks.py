@@ -6,28 +6,14 @@ from typing import Final
 
 from msgspec.structs import asdict
 from sqlalchemy import Connection, and_, bindparam, delete, func, update
-from sqlalchemy.dialects import postgresql, sqlite
 
 from hal.store import schema
-from hal.store.bulk import Params, change_rows, insert_rows, json_text, many
+from hal.store.bulk import Params, change_rows, insert_rows, json_text, overwrite_rows
 from hal.store.operations import EndAttempts, InsertAttempts, MarkAttempts, PutSpans
 
 _DROP_SPAN: Final = delete(schema.task_spans).where(
     schema.task_spans.c.job_id == bindparam("the_job"), schema.task_spans.c.first == bindparam("the_first")
 )
-
-
-def _overwriting(statement: sqlite.Insert | postgresql.Insert) -> sqlite.Insert | postgresql.Insert:
-    key = [column.name for column in schema.task_spans.primary_key]
-    rest = {column.name: statement.excluded[column.name] for column in schema.task_spans.c if column.name not in key}
-    return statement.on_conflict_do_update(index_elements=key, set_=rest)
-
-
-_PUT_SPAN: Final = {
-    "sqlite": _overwriting(sqlite.insert(schema.task_spans)),
-    "postgresql": _overwriting(postgresql.insert(schema.task_spans)),
-}
-"""INSERT … ON CONFLICT: the same words in both, but not in SQLAlchemy's common part."""
 
 
 def put_spans(connection: Connection, operation: PutSpans) -> None:
@@ -47,8 +33,7 @@ def put_spans(connection: Connection, operation: PutSpans) -> None:
         params["job_id"] = params.pop("job")
         params["state"] = span.state.value
         rows.append(params)
-    if rows:
-        many(connection, _PUT_SPAN[connection.dialect.name], rows)
+    overwrite_rows(connection, schema.task_spans, rows)
 
 
 def insert_attempts(connection: Connection, operation: InsertAttempts) -> None:

@@ -82,7 +82,7 @@ async def _started(
     # Beside the loop, so that a controller that compiles can be asked to stop.
     await runtime.run_blocking(partial(warming.warm, config.engine, tell))
     tell("loading its jobs")
-    controller = Controller(runtime, config, partial(Store.open, home.database))
+    controller = Controller(runtime, config, partial(Store.open, config.store_url or home.database))
     await controller.start(UnixAddress(home.wire_socket()))
     running = runtime.spawn_task(controller.run(), "the loop")
     rest = RestServer(controller.api, runtime, config, owner_uid=os.geteuid())

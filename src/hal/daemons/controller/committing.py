@@ -13,13 +13,16 @@ from typing import TypeVar
 
 from hal.core.model import InternalError
 from hal.runtime.interface import Lane, Runtime
-from hal.store import Committed, CommitUnknown, Group, Operation, StaleEpoch, Store
+from hal.store import Committed, CommitUnknown, Group, Operation, Store, StoreBusy, StoreUnreachable
 
 T = TypeVar("T")
 
 OpenStore = Callable[[], Store]
 """Opens the one store of this controller; may be called again when the connection was lost."""
 
+SETTLE_EVERY_MS = 500
+MAX_SETTLES = 1_200
+"""How often, and how many times, a commit is looked up while the database does not answer: ten minutes."""
 MAX_EPOCH_STEPS = 1_000
 """How far the epoch is raised, one by one, to pass what an agent has seen of a store that is no more."""
 
@@ -65,7 +68,8 @@ class Committer:
             )
         async with self._writing:
             while self.epoch <= seen:
-                self.epoch = await self._runtime.run_blocking(partial(self.store.take_leadership, self._holder, now_ms))
+                take = partial(self.store.take_leadership, self._holder, now_ms, own=self.epoch)
+                self.epoch = await self._runtime.run_blocking(take)
 
     async def commit(self, operations: list[Operation], now_ms: int) -> Committed:
         """Write all of it or nothing; it is flushed later (see `flushing`).
@@ -82,7 +86,7 @@ class Committer:
                 )
             except CommitUnknown as error:
                 self._runtime.log.error("the outcome of a commit is unknown; looking it up", reason=str(error))
-                return await self._runtime.run_blocking(partial(self._settle, group))
+                return await self._settled(group)
 
     async def read(self, call: Callable[[Store], T]) -> T:
         """Read on the readers' thread."""
@@ -94,16 +98,26 @@ class Committer:
             await self._runtime.run_blocking(self._store.close)
             self._store = None
 
-    def _settle(self, group: Group) -> Committed:
-        """Open the store again and write the group unless it is there: the commit id makes that safe.
+    async def _settled(self, group: Group) -> Committed:
+        """Nothing else is decided until it is known how the commit went.
 
         Raises:
             StaleEpoch: another controller has led in between.
+            StoreError: the group is certainly not written.
+            InternalError: the database did not answer for too long; the process must end.
         """
+        for _ in range(MAX_SETTLES):
+            try:
+                return await self._runtime.run_blocking(partial(self._settle, group))
+            except (CommitUnknown, StoreUnreachable, StoreBusy) as error:
+                self._runtime.log.warning("the database does not say yet how a commit went", reason=str(error))
+            await self._runtime.sleep(SETTLE_EVERY_MS)
+        raise InternalError(f"it could not be found out whether group {group.commit_id} is durable")
+
+    def _settle(self, group: Group) -> Committed:
+        """Open the store again and write the group unless it is there: the commit id makes that safe."""
         self.store.close()
         self._store = self._open()
-        epoch = self._store.take_leadership(self._holder, group.now_ms)
-        if epoch != self.epoch + 1:
-            raise StaleEpoch(f"epoch {self.epoch} is over: another controller has led; this one must step down")
-        self.epoch = epoch
-        return self._store.commit(group, epoch=epoch)
+        # A transaction that may still be under way at the server is waited for: what is found then is final.
+        self.epoch = self._store.take_leadership(self._holder, group.now_ms, own=self.epoch)
+        return self._store.commit(group, epoch=self.epoch)

@@ -13,10 +13,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hal.core.engine.config import Backfill, EngineConfig
-from hal.core.model import SpecError, convert
+from hal.core.model import SpecError, StoreError, convert
 from hal.core.model.policy import Policy
 from hal.core.model.policy_text import policy_from_plain
 from hal.store import Retention
+from hal.store.opening import HOW_TO_WRITE, parsed
 
 MAX_CONFIG_BYTES = 1 << 20
 POLICY_TABLES = tuple(name for name in Policy.__struct_fields__ if name != "version")
@@ -57,6 +58,13 @@ class ServerSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     max_request_bytes: int = DEFAULT_REQUEST_BYTES
 
 
+class StoreSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[store]`"""
+
+    url: str = ""
+    """`postgresql://USER@HOST/DATABASE`; empty: the SQLite file in HAL_HOME."""
+
+
 class RetentionSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[retention]`"""
 
@@ -69,6 +77,7 @@ class ConfigFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     engine: EngineSection = EngineSection()
     server: ServerSection = ServerSection()
+    store: StoreSection = StoreSection()
     retention: RetentionSection = RetentionSection()
     queues: Any = None
     accounts: Any = None
@@ -92,6 +101,8 @@ class Config(Struct, frozen=True, kw_only=True):
     tcp: tuple[str, int] | None = None
     max_request_bytes: int = DEFAULT_REQUEST_BYTES
     retention: Retention = Retention()
+    store_url: str = ""
+    """As `Store.open` takes it, password and all: for nobody's eyes. Empty: the SQLite file in HAL_HOME."""
 
 
 def read_config(text: str) -> Config:
@@ -138,10 +149,27 @@ def _checked(file: ConfigFile) -> Config:
         policy=policy_from_plain(declared),
         tcp=_address(file.server.tcp),
         max_request_bytes=file.server.max_request_bytes,
+        store_url=_store_url(file.store.url),
         retention=Retention(
             events_ms=file.retention.events_days * 86_400_000, events_count=file.retention.events_count
         ),
     )
+
+
+def _store_url(text: str) -> str:
+    """
+    Raises:
+        SpecError: not the URL of a database; does not repeat it, for it may hold a password.
+    """
+    if not text:
+        return ""
+    try:
+        url = parsed(text)
+    except StoreError as error:
+        raise SpecError(f"store.url: {error.message}", hint=error.hint) from None
+    if not url.database:
+        raise SpecError("store.url: it names no database", hint=HOW_TO_WRITE)
+    return text
 
 
 def _address(text: str) -> tuple[str, int] | None:

@@ -1,0 +1,261 @@
+"""SQLite: its settings, the lock that keeps a second controller of this host out, its errors in our words.
+
+WAL mode: a commit survives the death of any process at once, and a power failure once `flush` has returned; readers on
+connections of their own never wait for the writer.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+from sqlalchemy import ColumnElement, Connection, Engine, Integer, create_engine, event, literal, literal_column
+from sqlalchemy.pool import QueuePool, StaticPool
+
+from hal.store.database import READER_WAIT_S, READERS, Database
+from hal.store.errors import (
+    FlushFailed,
+    GroupRefused,
+    NotAStore,
+    StoreBusy,
+    StoreError,
+    StoreFull,
+    StoreMissing,
+    StoreReadOnly,
+)
+
+_NOW_MS: Final[ColumnElement[int]] = literal_column(
+    "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)", Integer()
+)
+
+BUSY_TIMEOUT_S: Final = 5
+"""How long a connection waits for another process's lock."""
+WAL_KEPT_BYTES: Final = 64 << 20
+"""To which the write-ahead log is cut back after a checkpoint."""
+CACHE_KIB: Final = 16 << 10
+
+
+class MemoryDatabase:
+    """A database in memory that outlives the Store opened on it: what the disk of a virtual host keeps.
+
+    Opening a Store on it again is what a process does that was killed and started anew: whatever was not committed is
+    rolled back. One Store at a time, one thread at a time.
+    """
+
+    _empty: bytes = b""
+    """A migrated, empty database: thousands of virtual hosts are made from it without running migrations."""
+
+    def __init__(self, clock: Callable[[], int] | None = None) -> None:
+        """
+        Args:
+            clock: the database's own clock, for one that several hosts reach, as they do a PostgreSQL server: then
+                several Stores may be open, and who leads holds a lease by this clock.
+        """
+        self.clock = clock
+        self.connection = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
+        if MemoryDatabase._empty:
+            self.connection.deserialize(MemoryDatabase._empty)
+
+    def roll_back(self) -> None:
+        """Forget what was not committed."""
+        if self.connection.in_transaction:
+            self.connection.rollback()
+
+    def keep_as_empty(self) -> None:
+        """Remember this freshly migrated database as the one that new ones are made from."""
+        if not MemoryDatabase._empty:
+            MemoryDatabase._empty = self.connection.serialize()
+
+
+class SqliteDatabase(Database):
+    """A file, or a database in memory."""
+
+    driver_errors = (sqlite3.Error,)
+
+    def __init__(self, writer: Engine, reader: Engine, place: str, path: Path | None) -> None:
+        super().__init__(writer, reader, writer, place)
+        self.clock: Callable[[], int] | None = None
+        """That of a database that several hosts reach."""
+        self.path = path
+        """Its file, when it has one."""
+        self._lock: int | None = None
+        self._log: int | None = None
+
+    def now_ms(self) -> ColumnElement[int]:
+        """See `Database`."""
+        return _NOW_MS if self.clock is None else literal(self.clock())
+
+    def flush(self) -> None:
+        """What was committed before this call survives a power failure when it returns. May run beside the writer.
+
+        The write-ahead log is one file for as long as a connection is open, and recovery reads every whole commit in
+        it, so flushing that file is what synchronous=FULL does at each commit.
+
+        Raises:
+            FlushFailed: the disk refused; what it holds now nobody knows.
+        """
+        if self.path is None:
+            return
+        try:
+            if self._log is None:
+                self._log = os.open(self.path.with_name(self.path.name + "-wal"), os.O_RDONLY | os.O_CLOEXEC)
+            os.fdatasync(self._log)
+        except OSError as error:
+            raise FlushFailed(
+                f"flushing the store {self.place}: {error.strerror}",
+                hint="the disk is failing; the controller must start again from what it holds",
+            ) from error
+
+    def lock(self, holder: str) -> None:
+        """Keep every other process from leading on this file until `close`, or until this process is gone.
+
+        Raises:
+            StoreBusy: another one holds it; names it.
+        """
+        if self.path is None or self._lock is not None:
+            return
+        path = self.path.with_name(self.path.name + ".lock")
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise StoreReadOnly(f"the store's lock {path} cannot be opened: {error.strerror}") from error
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            other = os.read(descriptor, 512).decode(errors="replace").strip() or "another process"
+            os.close(descriptor)
+            raise StoreBusy(
+                f"the store {self.place} is in use by {other}",
+                hint="stop that controller first (`hal down`), or use another HAL_HOME",
+            ) from None
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, holder.encode(), 0)
+        self._lock = descriptor
+
+    def alone(self, connection: Connection) -> None:
+        """The write lock is held."""
+
+    def error_of(self, error: BaseException | None, doing: str) -> StoreError:
+        """See `Database`."""
+        return store_error(error, doing, self.place)
+
+    def nothing_written(self, error: BaseException | None) -> bool:
+        """See `Database`."""
+        name = getattr(error, "sqlite_errorname", "") or ""
+        return name.startswith(("SQLITE_FULL", "SQLITE_BUSY", "SQLITE_CONSTRAINT", "SQLITE_READONLY"))
+
+    def close(self) -> None:
+        """Close all connections and let go of the lock."""
+        if self._log is not None:
+            os.close(self._log)
+            self._log = None
+        if self.path is not None:
+            # A connection in memory belongs to its MemoryDatabase, which outlives this.
+            self.reader.dispose()
+            self.writer.dispose()
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+
+def open_memory(where: MemoryDatabase | None) -> SqliteDatabase:
+    """On a database in memory; None: one of its own, gone when closed."""
+    kept = MemoryDatabase() if where is None else where
+    kept.roll_back()
+    database = _in_memory(lambda: kept.connection, "in memory")
+    database.clock, database.leased = kept.clock, kept.clock is not None
+    return database
+
+
+def open_file(path: Path, *, create: bool, max_bytes: int | None) -> SqliteDatabase:
+    """The connections to a file that need not have any table yet.
+
+    Raises:
+        StoreError: it cannot be opened.
+    """
+    if not path.exists() and not create:
+        raise StoreMissing(f"there is no store at {path}", hint="`hal up` creates one")
+    if path.is_dir():
+        raise NotAStore(f"{path} is a directory", hint="name the database file")
+    if not path.parent.is_dir():
+        raise StoreMissing(f"there is no directory {path.parent} for the store")
+    # SQLite would say that it cannot open the file: its log and lock lie beside it.
+    for place in (path.parent, path):
+        if place.exists() and not os.access(place, os.R_OK | os.W_OK, effective_ids=True):
+            raise StoreReadOnly(f"the store {path} cannot be written: no permission for {place}", hint="who owns it?")
+    mode = "rwc" if create else "rw"
+    uri = f"file:{quote(str(path))}?mode={mode}"
+
+    def connect(*settings: str) -> Callable[[], sqlite3.Connection]:
+        def opened() -> sqlite3.Connection:
+            connection = sqlite3.connect(
+                uri, uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
+            )
+            try:
+                for setting in settings:
+                    connection.execute(f"PRAGMA {setting}").close()
+            except sqlite3.Error:
+                connection.close()
+                raise
+            return connection
+
+        return opened
+
+    shared = ("foreign_keys=ON", f"cache_size=-{CACHE_KIB}", "temp_store=MEMORY")
+    # WAL before synchronous: the mode is a property of the file, the rest of the connection. NORMAL leaves it to
+    # `flush` when the log reaches the disk; all else (checkpoints, the log's header) SQLite flushes as with FULL.
+    cut = f"journal_size_limit={WAL_KEPT_BYTES}"
+    writes: tuple[str, ...] = ("journal_mode=WAL", "synchronous=NORMAL", cut, *shared)
+    if max_bytes is not None:
+        writes = (*writes, f"max_page_count={max(max_bytes // 4096, 1)}")
+    writer = _engine(connect(*writes), begin="BEGIN IMMEDIATE", pool=StaticPool)
+    reader = _engine(
+        connect("query_only=ON", *shared),
+        begin="BEGIN",
+        pool=QueuePool,
+        pool_size=READERS,
+        max_overflow=0,
+        pool_timeout=READER_WAIT_S,
+    )
+    return SqliteDatabase(writer, reader, str(path), path)
+
+
+def store_error(error: BaseException | None, doing: str, place: str) -> StoreError:
+    """The `StoreError` for what the driver said while `doing`."""
+    name = getattr(error, "sqlite_errorname", "") or ""
+    text = " ".join(str(error).split())
+    if name == "SQLITE_FULL":
+        return StoreFull(
+            f"{doing}: no space left for the store {place}", hint="free some space; nothing of this was written"
+        )
+    if name.startswith(("SQLITE_READONLY", "SQLITE_PERM", "SQLITE_AUTH")):
+        return StoreReadOnly(f"{doing}: the store {place} cannot be written ({text})", hint="check who owns the file")
+    if name.startswith(("SQLITE_NOTADB", "SQLITE_CORRUPT", "SQLITE_FORMAT")):
+        return NotAStore(f"{doing}: {place} is not a database, or is damaged ({text})", hint="restore it from a copy")
+    if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+        return StoreBusy(
+            f"{doing}: another process has locked the store {place} for more than {BUSY_TIMEOUT_S} s",
+            hint="find who else has the file open",
+        )
+    if name.startswith("SQLITE_CANTOPEN"):
+        return StoreMissing(f"{doing}: the store {place} cannot be opened ({text})", hint="check path and permissions")
+    if name.startswith("SQLITE_CONSTRAINT"):
+        return GroupRefused(f"{doing}: contradicts what is stored ({text})")
+    return StoreError(f"{doing}: the store {place} failed ({name or type(error).__name__}: {text})")
+
+
+def _in_memory(connect: Callable[[], sqlite3.Connection], place: str) -> SqliteDatabase:
+    connect().execute("PRAGMA foreign_keys=ON").close()
+    engine = _engine(connect, begin="BEGIN IMMEDIATE", pool=StaticPool)
+    return SqliteDatabase(engine, engine, place, None)
+
+
+def _engine(connect: Callable[[], sqlite3.Connection], *, begin: str, pool: Any, **options: Any) -> Engine:
+    engine = create_engine("sqlite://", creator=connect, poolclass=pool, paramstyle="named", **options)
+    event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(begin))
+    return engine
