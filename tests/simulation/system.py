@@ -18,7 +18,7 @@ from hal.daemons.controller.controller import Controller, ControllerApi
 from hal.runtime.interface import Runtime, UnixAddress
 from hal.runtime.virtual import VirtualWorld
 from hal.runtime.virtual_process import Main, VirtualProcess
-from hal.store import MemoryDatabase, Store, StoreError
+from hal.store import Claim, MemoryDatabase, Store, StoreError
 from tests.simulation.keeper_process import keeper_main
 from tests.simulation.machine import Machine, Run
 
@@ -67,8 +67,8 @@ class FlushingStore(Store):
         super().flush()
         self.disk.flush()
 
-    def take_leadership(self, holder: str, now_ms: int) -> int:
-        epoch = super().take_leadership(holder, now_ms)
+    def take_leadership(self, claim: Claim | str, now_ms: int, *, own: int = 0) -> int:
+        epoch = super().take_leadership(claim, now_ms, own=own)
         self.disk.flush()
         return epoch
 
