@@ -80,3 +80,33 @@ def test_rm_says_how_a_node_comes_back(serve: Serve, hal: Hal) -> None:
     ran = hal("node", "rm", "n1")
     assert (ran.out, "when the agent there is started again" in ran.err) == ("n1 removed\n", True)
     assert server.asked[0].path == "/v1/nodes/remove"
+
+
+def test_a_node_that_is_named_is_told_with_what_it_is_made_of(serve: Serve, hal: Hal) -> None:
+    """Sizes as people write them; labels that HAL made are left out of the table only."""
+    facts = {
+        "system": "Debian 12",
+        "kernel": "6.1",
+        "cpu": {"model": "AMD EPYC", "sockets": 1, "cores": 2, "threads": 4},
+        "memory_bytes": 8 << 30,
+        "numa": [{"id": 0, "cpus": "0-3", "memory_bytes": 8 << 30}],
+        "disks": [{"path": "/", "file_system": "ext4", "kind": "ssd", "size_bytes": 4 << 30, "free_bytes": 1 << 30}],
+        "gpus": [{"index": 0, "model": "NVIDIA H200", "memory_bytes": 141 << 30, "uuid": "GPU-7", "numa": 0}],
+        "domain": "dc1/rack3",
+    }
+    labels = {"disk": "fast", "hal.node": "n1"}
+    serve(lambda asked: as_json({"name": "n1", "state": "up", "labels": labels, "facts": facts}))
+    table, _, told = hal("nodes", "n1").out.partition("\n\n")
+    assert "disk=fast" in table
+    assert "hal.node" not in table
+    assert [line.split(None, 1) for line in told.splitlines()] == [
+        ["NODE", "n1"],
+        ["system", "Debian 12, 6.1"],
+        ["domain", "dc1/rack3"],
+        ["cpu", "AMD EPYC, 1 socket, 2 cores, 4 threads"],
+        ["memory", "8GiB"],
+        ["NUMA", "0: cpus 0-3, 8GiB"],
+        ["disks", "/ (ssd ext4) 1GiB free of 4GiB"],
+        ["GPUs", "0: NVIDIA H200, 141GiB, NUMA 0, GPU-7"],
+        ["labels", "disk=fast; hal.node=n1"],
+    ]

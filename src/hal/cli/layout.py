@@ -11,6 +11,9 @@ from pathlib import Path
 import msgspec
 
 from hal.core.model import ConflictError, InternalError, SpecError, plural
+from hal.core.model.facts import check_domain
+from hal.core.model.node_config import check_labels
+from hal.runtime.gpus import read_gpus
 from hal.runtime.home import Home, check_node_name
 from hal.runtime.privacy import write_private
 
@@ -28,6 +31,7 @@ class NodePlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     resources: dict[str, int] = {}
     """Others by name, base units."""
     labels: dict[str, str] = {}
+    domain: str = ""
 
     def keeper_arguments(self) -> list[str]:
         """What its keeper is started with, beside --home."""
@@ -36,6 +40,8 @@ class NodePlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             words += ["--resource", f"{name}={amount}"]
         for key, value in self.labels.items():
             words += ["--label", f"{key}={value}"]
+        if self.domain:
+            words += ["--domain", self.domain]
         return words
 
 
@@ -72,8 +78,9 @@ def plan_nodes(
     memory_bytes: int | None = None,
     resources: dict[str, int] | None = None,
     labels: dict[str, str] | None = None,
+    domain: str = "",
 ) -> tuple[NodePlan, ...]:
-    """`count` equal nodes, n1 … nN; what is not given is an equal share of this machine, at least one core.
+    """`count` equal nodes, n1 … nN; what is not given is an equal share of this machine, at least one core, whole GPUs.
 
     Raises:
         SpecError: too many, or a name that cannot be one.
@@ -82,14 +89,18 @@ def plan_nodes(
         raise SpecError(f"--nodes: {count}; between 1 and {MAX_NODES} on one machine")
     cpu_milli = cpu_milli or max(1, cores_here() // count) * 1000
     memory_bytes = memory_bytes or memory_here_bytes() // count // MIB * MIB
+    offered = dict(resources or {})
+    if "gpu" not in offered and (gpus := len(read_gpus())):
+        offered["gpu"] = gpus // count * 1000
     names = [check_node_name(name)] if name and count == 1 else [f"{name or 'n'}{i + 1}" for i in range(count)]
     return tuple(
         NodePlan(
             name=check_node_name(one),
             cpu_milli=cpu_milli,
             memory_bytes=memory_bytes,
-            resources=dict(resources or {}),
-            labels=dict(labels or {}),
+            resources=offered,
+            labels=check_labels(dict(labels or {}), "--label"),
+            domain=check_domain(domain),
         )
         for one in names
     )

@@ -27,7 +27,9 @@ COLUMNS = ("NAME", "STATE", "CPU", "MEMORY", "GPU", "RUNNING", "LABELS", "REASON
 @pass_screen
 def nodes(screen: Screen, names: Sequence[str]) -> None:
     """List nodes with what is used of their resources: cpu, memory, gpu and whatever else they offer."""
+    from hal.cli.node_details import details
     from hal.cli.wording import resources_of, used
+    from hal.core.model.facts import AUTOMATIC
 
     found = [screen.client.node(name) for name in names] if names else screen.client.nodes()
 
@@ -43,14 +45,14 @@ def nodes(screen: Screen, names: Sequence[str]) -> None:
                     node.state.value,
                     *(used(node.capacity, node.free, resource) for resource in ("cpu", "memory", "gpu", *named)),
                     str(node.running),
-                    ",".join(f"{key}={value}" for key, value in node.labels.items()),
+                    ",".join(f"{key}={value}" for key, value in node.labels.items() if not key.startswith(AUTOMATIC)),
                     node.reason,
                 )
                 for node in found
             ],
         )
-        for node in found:
-            for remark in node.notes if names else ():
-                screen.line(f"{node.name}: {remark}")
+        for node in found if names else ():
+            screen.line()
+            screen.fields({"NODE": node.name, **details(node)})
 
     screen.show(found, render)

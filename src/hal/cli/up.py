@@ -32,9 +32,10 @@ DEFAULT_HOST = "127.0.0.1"
 @click.option("--nodes", type=int, metavar="N", help="How many nodes this machine plays (default: 1).")
 @click.option("--cpus", metavar="C", help="Cores of each (default: an equal share, at least one).")
 @click.option("--memory", metavar="SIZE", help="Memory of each (default: an equal share).")
-@click.option("--gpus", metavar="G", help="GPUs of each (default: 0).")
+@click.option("--gpus", metavar="G", help="GPUs of each (default: an equal share of those that NVML sees).")
 @click.option("--resource", metavar="NAME=N", multiple=True, help="Another resource of each; repeatable.")
 @click.option("--label", metavar="K=V", multiple=True, help="A label of each; repeatable.")
+@click.option("--domain", metavar="PATH", default="", help="Where this machine stands: dc1/rack3.")
 @click.option("--name", help="Name of the node; of several: NAME1 … NAMEn (default: n).")
 @click.option(
     "--tcp", metavar="[HOST:]PORT", help="Answer REST there too, to whoever has the token (default: no port)."
@@ -48,6 +49,7 @@ def up(
     gpus: str | None,
     resource: Sequence[str],
     label: Sequence[str],
+    domain: str,
     name: str | None,
     tcp: str | None,
 ) -> None:
@@ -78,7 +80,7 @@ def up(
     home.socket_dir()
     with one_at_a_time(home):
         saved = saved_layout(home)
-        shaped = any(option is not None for option in (nodes, cpus, memory, gpus, name)) or resource or label
+        shaped = any(option is not None for option in (nodes, cpus, memory, gpus, name)) or resource or label or domain
         if saved is not None and not shaped:
             layout = Layout(nodes=saved.nodes, tcp=address or saved.tcp)
         else:
@@ -90,6 +92,7 @@ def up(
                 memory_bytes=memory_bytes,
                 resources=amounts,
                 labels=labels,
+                domain=domain,
             )
             layout = Layout(nodes=planned, tcp=address)
         if layout.tcp:

@@ -11,6 +11,7 @@ from typing import Any
 from msgspec import Struct
 
 from hal.core.model import AttemptState, Duration, Findings, NodeState, Resources, TaskState
+from hal.core.model.facts import Facts
 
 
 class View(Struct, frozen=True, kw_only=True):
@@ -153,6 +154,8 @@ class NodeInfo(View, frozen=True, kw_only=True):
     boot_id: str = ""
     closures: tuple[ClosureInfo, ...] = ()
     """What keeps new work away from it."""
+    facts: Facts = Facts()
+    """What it is made of; only when one node is asked for."""
 
     @property
     def drains(self) -> bool:

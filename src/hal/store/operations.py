@@ -13,6 +13,7 @@ from typing import Any, Final
 from msgspec import UNSET, Struct, UnsetType
 
 from hal.core.model import AttemptState, EventKind, JobSpec, NodeState, TaskState
+from hal.core.model.facts import Facts
 
 MAX_EVENT_JOBS: Final = 1_000
 """How many jobs an event lists when it is read; all of them can be asked for by job."""
@@ -233,6 +234,7 @@ class NodeAbout(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What is kept of a node beside its columns."""
 
     closures: tuple[Closure, ...] = ()
+    facts: Facts = Facts()
 
 
 class NodeRow(Struct, frozen=True):

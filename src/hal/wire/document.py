@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import ast
 import inspect
+import sys
 from collections.abc import Iterator
 from typing import Any, Final, get_args
 
 import msgspec
 from msgspec import inspect as shapes
 
-from hal.core.model import ids
-from hal.wire import frames
 from hal.wire.codec import LENGTH_BYTES, encode
 from hal.wire.examples import EXAMPLES
 from hal.wire.frames import MAX_FRAME_BYTES, WIRE_VERSION, WIRE_VERSION_MIN, AnyFrame
@@ -213,7 +212,7 @@ def _doc(kind: type[Any]) -> str:
 
 def _field_comments(kind: type[Any]) -> dict[str, str]:
     """The text under each field of the class in its source: `name: type` and then a string."""
-    module = ids if kind.__module__ == ids.__name__ else frames
+    module = sys.modules[kind.__module__]
     comments: dict[str, str] = {}
     for node in ast.parse(inspect.getsource(module)).body:
         if isinstance(node, ast.ClassDef) and node.name == kind.__name__:

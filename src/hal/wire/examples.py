@@ -5,6 +5,7 @@ Pure values.
 
 from __future__ import annotations
 
+from hal.core.model.facts import CpuFacts, DiskFacts, Facts, GpuFacts, NumaFacts
 from hal.core.model.ids import AttemptId, StepId
 from hal.wire.frames import (
     AnyFrame,
@@ -58,7 +59,20 @@ EXAMPLES: tuple[AnyFrame, ...] = (
         pid=4711,
         epoch=3,
         capacity=_CAPACITY,
-        labels={"rack": "r7"},
+        labels={"rack": "r7", "hal.node": "n1"},
+        facts=Facts(
+            system="Debian GNU/Linux 12 (bookworm)",
+            system_id="debian",
+            kernel="6.1.0",
+            architecture="x86_64",
+            host="n1",
+            cpu=CpuFacts(model="AMD EPYC 9654", sockets=2, cores=192, threads=384),
+            memory_bytes=768 << 30,
+            numa=(NumaFacts(id=0, cpus="0-95,192-287", memory_bytes=384 << 30),),
+            disks=(DiskFacts(path="/", device="/dev/sda1", file_system="ext4", kind="ssd", size_bytes=1 << 39),),
+            gpus=(GpuFacts(index=0, model="NVIDIA H200", memory_bytes=141 << 30, uuid="GPU-7", numa=0),),
+            domain="dc1/rack3",
+        ),
         notes=("cpu limits: cgroup not writable",),
         held=(HeldStep(step=_STEP, running=True, pid=4800, started_ms=1_767_225_600_000),),
     ),

@@ -14,6 +14,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from hal.core.model import AttemptId, StepId
+from hal.core.model.facts import Facts
 
 WIRE_VERSION = 1
 WIRE_VERSION_MIN = 1
@@ -73,6 +74,8 @@ class Hello(Frame, frozen=True, kw_only=True):
     """What the node offers, by resource name, in base units."""
     labels: dict[str, str] = {}
     """Of the node, for constraints."""
+    facts: Facts = Facts()
+    """What an agent's node is made of."""
     notes: tuple[str, ...] = ()
     """What this node cannot do, in words for people (`cpu limits: cgroup not writable`)."""
     held: tuple[HeldStep, ...] = ()

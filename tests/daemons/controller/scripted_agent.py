@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable
 
 from hal.core.model import StepId
+from hal.core.model.facts import Facts
 from hal.runtime.interface import Address, Connection, Runtime
 from hal.wire.frames import (
     AnyFrame,
@@ -49,12 +50,14 @@ class ScriptedAgent:
         gpu_milli: int = 0,
         boot_id: str = "boot1",
         running: dict[StepId, StepTemplate] | None = None,
+        facts: Facts | None = None,
     ) -> None:
         """running: what it already runs when it joins, as an agent before it did."""
         self._runtime = runtime
         self._address = address
         self.name = name
         self.boot_id = boot_id
+        self.facts = facts or Facts()
         self.capacity = {"cpu": cpu_milli, "memory": 8 << 30} | ({"gpu": gpu_milli} if gpu_milli else {})
         self.running: dict[StepId, StepTemplate] = dict(running or {})
         self.exits: dict[StepId, StepExit] = {}
@@ -90,6 +93,7 @@ class ScriptedAgent:
                 epoch=self.seen_epoch,
                 capacity=self.capacity,
                 labels={"node": self.name},
+                facts=self.facts,
                 held=held,
             )
         )

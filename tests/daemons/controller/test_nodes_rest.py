@@ -6,6 +6,9 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from hal.core.model.facts import CpuFacts, Facts, GpuFacts
 from tests.daemons.controller.running import Running, on_controller, running
 
 SLEEP = {"command": ["sleep"]}
@@ -102,5 +105,21 @@ def test_a_removed_node_is_told_and_forgotten(hal_home: Path) -> None:
             agent.moved_to(second.runtime)
             await agent.join()
             await second.until(lambda: second.api.node("n1").state == "up")
+
+    asyncio.run(live())
+
+
+def test_what_a_node_is_made_of_is_kept_and_told_of_one_node(hal_home: Path) -> None:
+    """Also by a controller that was started again and has not heard of it yet; a list does not repeat it."""
+    facts = Facts(system="Debian", cpu=CpuFacts(threads=8), gpus=(GpuFacts(index=0, model="NVIDIA H200"),))
+
+    async def live() -> None:
+        async with running(hal_home) as first:
+            await first.agent(facts=facts)
+            view = await node(first, "n1")
+            assert "facts" not in (await first.http.get("/v1/nodes")).json()["nodes"][0]
+        async with running(hal_home) as second:
+            again = await node(second, "n1")
+            assert msgspec.convert(again["facts"], Facts) == msgspec.convert(view["facts"], Facts) == facts
 
     asyncio.run(live())

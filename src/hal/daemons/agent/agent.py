@@ -9,13 +9,14 @@ that is dead is started again. Runs on the real and on the virtual Runtime.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
 from hal.core.model.errors import HALError, OverloadedError, TimedOutError, UnreachableError, error_from_code
+from hal.core.model.facts import Facts, automatic_labels
 from hal.daemons.agent.dialling import Backoff
-from hal.runtime.interface import Address, Connection, Process, Runtime
+from hal.runtime.interface import Address, Connection, Lane, Process, Runtime
 from hal.wire.agree import FEATURES, REMOVED, SPOKEN
 from hal.wire.errors import MalformedFrameError
 from hal.wire.frames import (
@@ -53,6 +54,10 @@ class AgentSettings(NamedTuple):
     keeper: Address
     keeper_argv: Sequence[str]
     """How to start the node's keeper."""
+    facts: Callable[[], Facts] = Facts
+    """Reads what the node is made of; it may block."""
+    labels: Mapping[str, str] = {}
+    """Of all nodes of this machine; those that the keeper tells win."""
 
 
 class Agent:
@@ -258,6 +263,8 @@ class Agent:
         except TimeoutError:
             keeper.abort()
             raise TimedOutError(f"the keeper did not say in {ANSWER_MS} ms what it holds") from None
+        facts = await self._runtime.run_blocking(self._settings.facts, Lane.READER)
+        labels = {**automatic_labels(self._settings.node, facts), **self._settings.labels, **holds.labels}
         await controller.send(
             Hello(
                 role=Role.AGENT,
@@ -268,7 +275,8 @@ class Agent:
                 pid=self._runtime.pid,
                 epoch=holds.epoch,
                 capacity=holds.capacity,
-                labels=holds.labels,
+                labels=labels,
+                facts=facts,
                 notes=holds.notes,
                 held=holds.held,
             )

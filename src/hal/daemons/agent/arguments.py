@@ -10,7 +10,10 @@ import os
 from typing import NamedTuple
 
 from hal.core.model.errors import SpecError
+from hal.core.model.facts import check_domain
+from hal.core.model.node_config import check_labels
 from hal.core.model.units import resource_name
+from hal.runtime.gpus import read_gpus
 from hal.runtime.home import check_node_name
 
 
@@ -26,6 +29,8 @@ class NodeArguments(NamedTuple):
     """0: one per cpu."""
     lease_ms: int = 60_000
     with_agent: bool = True
+    domain: str = ""
+    """Where the machine stands, from the widest to the closest."""
 
     def words(self) -> list[str]:
         """The command line that says this."""
@@ -35,6 +40,8 @@ class NodeArguments(NamedTuple):
             words += ["--resource", f"{name}={amount}"]
         for key, value in self.labels.items():
             words += ["--label", f"{key}={value}"]
+        if self.domain:
+            words += ["--domain", self.domain]
         return words if self.with_agent else [*words, "--no-agent"]
 
 
@@ -49,6 +56,7 @@ def parse_arguments(program: str, argv: list[str]) -> NodeArguments:
     parser.add_argument("--memory", type=int, default=0, help="memory in bytes (default: the machine's)")
     parser.add_argument("--resource", action="append", default=[], metavar="NAME=AMOUNT", help="in base units")
     parser.add_argument("--label", action="append", default=[], metavar="KEY=VALUE")
+    parser.add_argument("--domain", default="", metavar="PATH", help="where the machine stands: dc1/rack3")
     parser.add_argument("--helpers", type=int, default=0, help="spawning processes (default: one per cpu)")
     parser.add_argument("--lease-ms", type=int, default=60_000, help="oldest lease stamp that a start may carry")
     parser.add_argument("--no-agent", action="store_true", help="start no agent")
@@ -56,15 +64,25 @@ def parse_arguments(program: str, argv: list[str]) -> NodeArguments:
     try:
         check_node_name(found.node)
         capacity = {resource_name(name): int(amount) for name, amount in map(_pair, found.resource)}
-        labels = dict(map(_pair, found.label))
+        labels = check_labels(dict(map(_pair, found.label)), "--label")
+        domain = check_domain(found.domain)
     except (ValueError, SpecError) as error:
         parser.error(str(error))
     if found.cpu_milli or "cpu" not in capacity:
         capacity["cpu"] = found.cpu_milli or len(os.sched_getaffinity(0)) * 1000
     if found.memory or "memory" not in capacity:
         capacity["memory"] = found.memory or os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if "gpu" not in capacity and (gpus := len(read_gpus())):
+        capacity["gpu"] = gpus * 1000
     return NodeArguments(
-        os.path.abspath(found.home), found.node, capacity, labels, found.helpers, found.lease_ms, not found.no_agent
+        os.path.abspath(found.home),
+        found.node,
+        capacity,
+        labels,
+        found.helpers,
+        found.lease_ms,
+        not found.no_agent,
+        domain,
     )
 
 

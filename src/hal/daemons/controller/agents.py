@@ -209,6 +209,7 @@ class Agents:
             boot_id=hello.boot_id,
             notes=hello.notes,
             held=hello.held,
+            facts=hello.facts,
             credit=CREDIT in features,
         )
         await self._inbox().report(f"hello of {link.name}", partial(self._joined, link, connection, arrival))

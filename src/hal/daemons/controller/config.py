@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from hal.core.engine.config import Backfill, EngineConfig
 from hal.core.model import SpecError, StoreError, convert
+from hal.core.model.node_config import NO_NODE_SECTION, NodeSection, checked
 from hal.core.model.policy import Policy
 from hal.core.model.policy_text import policy_from_plain
 from hal.store import Retention
@@ -79,6 +80,8 @@ class ConfigFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     server: ServerSection = ServerSection()
     store: StoreSection = StoreSection()
     retention: RetentionSection = RetentionSection()
+    node: NodeSection = NO_NODE_SECTION
+    """For agents and keepers on this machine, which read it themselves."""
     queues: Any = None
     accounts: Any = None
     users: Any = None
@@ -124,6 +127,7 @@ def read_config(text: str) -> Config:
 
 
 def _checked(file: ConfigFile) -> Config:
+    checked(file.node)
     if not 1 << 10 <= file.server.max_request_bytes <= 1 << 30:
         raise SpecError("server.max_request_bytes: out of range", hint="between 1024 and 1073741824")
     if file.engine.slice_work < MIN_SLICE_WORK:

@@ -120,7 +120,7 @@ class Reading:
         row = self._parts.plane.table.nodes.get(name)
         if row is None:
             raise NotFoundError(f"there is no node '{name}'", hint="`hal nodes` lists them")
-        return self._node(row, self._running().get(name, 0))
+        return replace(self._node(row, self._running().get(name, 0)), facts=row.about.facts)
 
     def queues(self) -> list[QueueView]:
         """All queues by name. O(live jobs)."""

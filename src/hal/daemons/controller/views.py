@@ -20,6 +20,7 @@ from hal.core.model import (
     Verdict,
     to_json,
 )
+from hal.core.model.facts import Facts
 from hal.store import AttemptRow, Closure, JobRow, TaskRow
 
 
@@ -121,6 +122,8 @@ class NodeView(Struct, frozen=True, kw_only=True):
     boot_id: str
     closures: tuple[Closure, ...]
     """What keeps new work away from it; `reason` says it in words."""
+    facts: Facts | UnsetType = UNSET
+    """What it is made of; only when one node is asked for."""
 
 
 class QueueView(Struct, frozen=True, kw_only=True):

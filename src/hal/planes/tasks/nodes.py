@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from hal.core.lifecycle import NODE, NodeEvent, transition
 from hal.core.model import ConflictError, EventKind, NodeState
+from hal.core.model.facts import Facts
 from hal.planes.tasks.attempts import attempts_on, lost, order_as_it_is, order_stop, started
 from hal.planes.tasks.closing import HEARD, node_named, node_spec, put, state_after
 from hal.planes.tasks.starting import order_start
@@ -33,6 +34,7 @@ class Arrival(Struct, frozen=True, kw_only=True):
     boot_id: str = ""
     notes: tuple[str, ...] = ()
     held: Sequence[HeldStep] = ()
+    facts: Facts = Facts()
     credit: bool = False
     """Its keeper takes starts on credit."""
 
@@ -51,7 +53,7 @@ def joined(table: JobTable, arrival: Arrival, now_ms: int) -> NodeRow:
         boot_id=arrival.boot_id,
         last_seen_ms=now_ms,
         notes=arrival.notes,
-        about=about,
+        about=replace(about, facts=arrival.facts),
     )
     if state not in HEARD:
         row = replace(row, state=state_after(table, row))

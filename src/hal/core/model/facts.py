@@ -1,0 +1,131 @@
+"""What a node is made of, as its agent found it out; and the labels that follow from that.
+
+Pure values. Nothing is placed by facts: labels and capacity are what a job can ask for. Every text and list is bounded
+by whoever makes them (`MAX_TEXT`, `MAX_PARTS`).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from msgspec import Struct
+
+from hal.core.model.errors import SpecError
+
+MAX_TEXT: Final = 128
+"""Characters of one name that a machine gives itself."""
+MAX_PARTS: Final = 64
+"""Disks, NUMA nodes, GPUs of one node that are told."""
+MAX_DOMAINS: Final = 8
+"""Levels of a domain path."""
+AUTOMATIC: Final = "hal."
+"""Labels that begin so are made by HAL."""
+
+_LEVEL: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?\Z")
+_NOT_A_WORD: Final = re.compile(r"[^a-z0-9._]+")
+
+
+class CpuFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The processors of the machine; 0 where it does not say."""
+
+    model: str = ""
+    """As it calls itself."""
+    sockets: int = 0
+    cores: int = 0
+    """Of all sockets."""
+    threads: int = 0
+    """Logical processors of all cores."""
+
+
+class NumaFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One NUMA node."""
+
+    id: int
+    cpus: str = ""
+    """Logical processors as ranges: `0-7,16-23`."""
+    memory_bytes: int = 0
+
+
+class DiskFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One mounted file system on a device of its own."""
+
+    path: str
+    """Where it is mounted."""
+    device: str = ""
+    file_system: str = ""
+    """Its type: `ext4`."""
+    kind: str = ""
+    """`nvme`, `ssd`, `hdd`, or empty where the machine does not say."""
+    size_bytes: int = 0
+    free_bytes: int = 0
+    """When the agent dialled."""
+
+
+class GpuFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One GPU, as NVML tells it."""
+
+    index: int
+    model: str = ""
+    memory_bytes: int = 0
+    uuid: str = ""
+    numa: int = -1
+    """NUMA node that it is near to; -1: not known."""
+
+
+class Facts(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a node is made of. A share of a machine has the facts of the whole machine."""
+
+    system: str = ""
+    """Name and version of the operating system."""
+    system_id: str = ""
+    """Its short name: `debian`."""
+    kernel: str = ""
+    architecture: str = ""
+    host: str = ""
+    """Name that the machine gives itself."""
+    cpu: CpuFacts = CpuFacts()
+    memory_bytes: int = 0
+    numa: tuple[NumaFacts, ...] = ()
+    disks: tuple[DiskFacts, ...] = ()
+    gpus: tuple[GpuFacts, ...] = ()
+    domain: str = ""
+    """Where it stands, from the widest to the closest: `dc1/rack3`."""
+
+
+def check_domain(path: str) -> str:
+    """A domain path without surrounding slashes: `dc1/rack3`; '' is none.
+
+    Raises:
+        SpecError: too deep, or a level that is no plain name.
+    """
+    levels = path.strip("/").split("/") if path.strip("/") else []
+    if len(levels) > MAX_DOMAINS:
+        raise SpecError(f"domain: '{path}' has {len(levels)} levels; at most {MAX_DOMAINS} are allowed")
+    for level in levels:
+        if not _LEVEL.match(level):
+            raise SpecError(f"domain: '{level}' is no name", hint="letters, digits, '.', '_', '-': dc1/rack3")
+    return "/".join(levels)
+
+
+def automatic_labels(node: str, facts: Facts) -> dict[str, str]:
+    """Labels that constraints can use on any node: `hal.node`, `hal.host`, `hal.os`, `hal.arch`, `hal.cpu`, `hal.gpu`,
+    `hal.domain`, with `hal.domain.1`, `hal.domain.2` … for its levels. What is not known has no label."""
+    models = {gpu.model for gpu in facts.gpus}
+    found = {
+        "node": node,
+        "host": facts.host,
+        "os": facts.system_id,
+        "arch": facts.architecture,
+        "cpu": as_word(facts.cpu.model),
+        "gpu": as_word(models.pop()) if len(models) == 1 else "",
+        "domain": facts.domain,
+    }
+    levels = facts.domain.split("/") if facts.domain else []
+    found |= {f"domain.{depth}": "/".join(levels[:depth]) for depth in range(1, len(levels) + 1)}
+    return {f"{AUTOMATIC}{key}": text for key, text in found.items() if text}
+
+
+def as_word(text: str) -> str:
+    """A name as a label's value: `NVIDIA H200` is `nvidia-h200`."""
+    return _NOT_A_WORD.sub("-", text.lower()).strip("-")

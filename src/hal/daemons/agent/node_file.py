@@ -1,0 +1,43 @@
+"""`[node]` of HAL_HOME/hal.toml, read by agents and keepers; the rest of the file is the controller's.
+
+Imports little: the keeper stays small.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any, Final
+
+from hal.core.model.codec import convert
+from hal.core.model.errors import SpecError
+from hal.core.model.node_config import NO_NODE_SECTION, NodeSection, checked
+
+MAX_CONFIG_BYTES: Final = 1 << 20
+
+
+def read_node_section(path: Path) -> NodeSection:
+    """The section; without a file, or without one in it, an empty one.
+
+    Raises:
+        SpecError: the file is no TOML, or the section makes no sense; names the field.
+    """
+    try:
+        with path.open("rb") as file:
+            text = file.read(MAX_CONFIG_BYTES + 1)
+    except FileNotFoundError:
+        return NO_NODE_SECTION
+    except OSError as error:
+        raise SpecError(f"{path}: cannot be read: {error.strerror}") from error
+    if len(text) > MAX_CONFIG_BYTES:
+        raise SpecError(f"{path}: longer than {MAX_CONFIG_BYTES} bytes")
+    try:
+        raw: dict[str, Any] = tomllib.loads(text.decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise SpecError(f"{path}: not TOML: {error}") from error
+    if "node" not in raw:
+        return NO_NODE_SECTION
+    try:
+        return checked(convert(raw["node"], NodeSection))
+    except SpecError as error:
+        raise SpecError(f"{path}: node: {error.message}", hint=error.hint or "see docs/config.md") from error

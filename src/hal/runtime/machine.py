@@ -1,0 +1,163 @@
+"""What this machine is made of, read from /proc and /sys; GPUs are `gpus`' part.
+
+What cannot be read is left out: facts are for people and labels, nothing depends on their being there. Reads some
+dozens of small files, once for each time that an agent dials.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from hal.core.model.facts import MAX_PARTS, MAX_TEXT, CpuFacts, DiskFacts, Facts, NumaFacts
+from hal.runtime.gpus import read_gpus
+
+MAX_FILE_BYTES: Final = 4 << 20
+"""Of one file that is read: /proc/cpuinfo of a large machine has about 1 MiB."""
+NO_DISKS: Final = frozenset({"squashfs", "iso9660", "fuse.snapfuse"})
+"""File systems on devices that are no disks to write to."""
+
+_NODE: Final = re.compile(r"node([0-9]+)\Z")
+_ESCAPED: Final = re.compile(r"\\([0-7]{3})")
+
+
+def read_machine(home: Path, root: Path = Path("/")) -> Facts:
+    """All of it, without a domain.
+
+    Args:
+        home: its file system is told too, whatever it is.
+        root: where /proc, /sys and /etc lie; a test brings recorded ones.
+    """
+    release, told = _release(root), os.uname()
+    memory = _fields(_text(root / "proc/meminfo")).get("MemTotal", "")
+    return Facts(
+        system=_bounded(release.get("PRETTY_NAME", "")),
+        system_id=_bounded(release.get("ID", "")),
+        kernel=_bounded(_text(root / "proc/sys/kernel/osrelease").strip() or told.release),
+        architecture=told.machine,
+        host=_bounded(_text(root / "proc/sys/kernel/hostname").strip() or told.nodename),
+        cpu=_cpu(root),
+        memory_bytes=_kib(memory),
+        numa=tuple(_numa(root)),
+        disks=tuple(_disks(root, home)),
+        gpus=read_gpus(root),
+    )
+
+
+def _text(path: Path) -> str:
+    """The file's text; '' when it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return file.read(MAX_FILE_BYTES).decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def _bounded(text: str) -> str:
+    return "".join(sign for sign in text[:MAX_TEXT] if sign.isprintable())
+
+
+def _fields(text: str) -> dict[str, str]:
+    """`name: value` lines."""
+    found = {}
+    for line in text.splitlines():
+        name, colon, value = line.partition(":")
+        if colon:
+            found[name.strip()] = value.strip()
+    return found
+
+
+def _kib(text: str) -> int:
+    """`16384 kB` in bytes; 0 when it is not that."""
+    number = text.partition(" ")[0]
+    return int(number) << 10 if number.isascii() and number.isdigit() else 0
+
+
+def _release(root: Path) -> dict[str, str]:
+    found = {}
+    for line in (_text(root / "etc/os-release") or _text(root / "usr/lib/os-release")).splitlines():
+        name, equals, value = line.partition("=")
+        if equals:
+            found[name.strip()] = value.strip().strip("\"'")
+    return found
+
+
+def _cpu(root: Path) -> CpuFacts:
+    threads, sockets, cores, model = 0, set[str](), set[tuple[str, str]](), ""
+    for block in _text(root / "proc/cpuinfo").split("\n\n"):
+        fields = _fields(block)
+        if "processor" not in fields:
+            continue
+        threads += 1
+        model = model or fields.get("model name", "") or fields.get("cpu model", "") or fields.get("Processor", "")
+        if "physical id" in fields:
+            sockets.add(fields["physical id"])
+            cores.add((fields["physical id"], fields.get("core id", "")))
+    return CpuFacts(model=_bounded(" ".join(model.split())), sockets=len(sockets), cores=len(cores), threads=threads)
+
+
+def _numa(root: Path) -> Iterator[NumaFacts]:
+    places = root / "sys/devices/system/node"
+    try:
+        numbers = sorted(int(found[1]) for entry in os.listdir(places) if (found := _NODE.match(entry)))
+    except OSError:
+        return
+    for number in numbers[:MAX_PARTS]:
+        memory = _fields(_text(places / f"node{number}/meminfo")).get(f"Node {number} MemTotal", "")
+        cpus = _text(places / f"node{number}/cpulist").strip()
+        yield NumaFacts(id=number, cpus=_bounded(cpus), memory_bytes=_kib(memory))
+
+
+def _disks(root: Path, home: Path) -> Iterator[DiskFacts]:
+    """One for each device that is mounted, where it is mounted first; and that of HAL_HOME."""
+    seen: set[int] = set()
+    holding = ""
+    mounts = [line.split(" ") for line in _text(root / "proc/self/mounts").splitlines()]
+    mounts = [mount for mount in mounts if len(mount) >= 3]
+    for mount in mounts:
+        path = _unescaped(mount[1])
+        if (home == Path(path) or Path(path) in home.parents) and len(path) >= len(holding):
+            holding = path
+    for device, place, kind, *_ in mounts:
+        path = _unescaped(place)
+        if path != holding and (not device.startswith("/dev/") or kind in NO_DISKS):
+            continue
+        try:
+            number = os.stat(path).st_dev
+            space = os.statvfs(path)
+        except OSError:
+            continue
+        if number in seen or not os.path.isdir(path):
+            continue
+        seen.add(number)
+        yield DiskFacts(
+            path=_bounded(path),
+            device=_bounded(_unescaped(device)),
+            file_system=_bounded(kind),
+            kind=_kind(root, number),
+            size_bytes=space.f_blocks * space.f_frsize,
+            free_bytes=space.f_bavail * space.f_frsize,
+        )
+        if len(seen) == MAX_PARTS:
+            return
+
+
+def _unescaped(text: str) -> str:
+    """A path of /proc/self/mounts: blanks are octal there."""
+    return _ESCAPED.sub(lambda found: chr(int(found[1], 8)), text)
+
+
+def _kind(root: Path, number: int) -> str:
+    """Of a device by its number: of a partition, that of the disk around it."""
+    try:
+        place = (root / f"sys/dev/block/{os.major(number)}:{os.minor(number)}").resolve(strict=True)
+    except OSError:
+        return ""
+    for disk in (place, place.parent):
+        rotates = _text(disk / "queue/rotational").strip()
+        if rotates:
+            return "nvme" if disk.name.startswith("nvme") else "hdd" if rotates == "1" else "ssd"
+    return ""

@@ -1,0 +1,57 @@
+"""What a node is told: its command line, and `[node]` of hal.toml."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hal.core.model import SpecError
+from hal.daemons.agent.arguments import parse_arguments
+from hal.daemons.agent.node_file import read_node_section
+
+
+def test_an_agent_and_its_keeper_say_the_same_to_each_other(tmp_path: Path) -> None:
+    """What was said or found out is said again word by word."""
+    words = ["--home", str(tmp_path), "--node", "n1", "--label", "disk=fast", "--domain", "/dc1/rack3/"]
+    first = parse_arguments("hal-keeper", [*words, "--resource", "gpu=2000", "--no-agent"])
+    assert (first.domain, first.capacity["gpu"], first.labels) == ("dc1/rack3", 2_000, {"disk": "fast"})
+    assert parse_arguments("hal-agent", first.words()) == first
+
+
+@pytest.mark.parametrize("words", [["--label", "hal.node=other"], ["--domain", "a b"]])
+def test_bad_words_end_the_process(words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit code 2, and which word it was."""
+    with pytest.raises(SystemExit) as ended:
+        parse_arguments("hal-agent", ["--home", str(tmp_path), "--node", "n1", *words])
+    assert ended.value.code == 2
+    assert words[1].partition("=")[0] in capsys.readouterr().err
+
+
+def test_the_section_of_the_node_is_read_beside_everything_else(tmp_path: Path) -> None:
+    """The rest of the file is the controller's."""
+    path = tmp_path / "hal.toml"
+    assert read_node_section(path).labels == {}
+    path.write_text('[engine]\norder = "sjf"\n')
+    assert read_node_section(path).domain == ""
+    path.write_text('[engine]\norder = "sjf"\n[node]\ndomain = "dc1"\nlabels = { disk = "fast" }\n')
+    section = read_node_section(path)
+    assert (section.domain, section.labels) == ("dc1", {"disk": "fast"})
+
+
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        ("[node]\nlabel = {}\n", "node: .*label"),
+        ("[node]\nlabels = { a = 1 }\n", "node: .*labels"),
+        ("[node", "not TOML"),
+        ('[node]\ndomain = "a b"\n', "'a b' is no name"),
+    ],
+)
+def test_a_section_that_makes_no_sense_is_one_error(text: str, match: str, tmp_path: Path) -> None:
+    """It names the file and the field."""
+    path = tmp_path / "hal.toml"
+    path.write_text(text)
+    with pytest.raises(SpecError, match=match) as told:
+        read_node_section(path)
+    assert "hal.toml" in str(told.value)

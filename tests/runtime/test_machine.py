@@ -1,0 +1,164 @@
+"""What a machine is made of, read from recorded trees of /proc and /sys, from this machine, and from NVML's answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from hal.core.model.facts import MAX_PARTS, MAX_TEXT, CpuFacts, GpuFacts, NumaFacts
+from hal.runtime.gpus import read_gpus
+from hal.runtime.machine import read_machine
+
+
+def recorded(root: Path, files: dict[str, str]) -> Path:
+    """A tree with these files."""
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+def processor(number: int, socket: int, core: int, model: str = "AMD EPYC 9654  96-Core Processor") -> str:
+    return (
+        f"processor\t: {number}\nvendor_id\t: AuthenticAMD\nmodel name\t: {model}\n"
+        f"physical id\t: {socket}\ncore id\t\t: {core}\nflags\t\t: fpu vme de\n"
+    )
+
+
+TWO_SOCKETS = {
+    "proc/cpuinfo": "\n".join(processor(n, socket=n % 2, core=n // 4) for n in range(8)),
+    "proc/meminfo": "MemTotal:       65536000 kB\nMemFree:        1234 kB\n",
+    "proc/sys/kernel/osrelease": "6.1.0-18-amd64\n",
+    "proc/sys/kernel/hostname": "blade7\n",
+    "etc/os-release": 'PRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\nID=debian\n# a comment\n',
+    "sys/devices/system/node/node0/cpulist": "0-3\n",
+    "sys/devices/system/node/node0/meminfo": "Node 0 MemTotal:       32768000 kB\nNode 0 MemFree: 1 kB\n",
+    "sys/devices/system/node/node10/cpulist": "4-7\n",
+    "sys/devices/system/node/node10/meminfo": "Node 10 MemTotal:       32768000 kB\n",
+    "sys/devices/system/node/possible": "0-10\n",
+}
+
+
+def test_a_machine_of_two_sockets_is_read(tmp_path: Path) -> None:
+    """8 threads on 4 cores of 2 sockets; NUMA nodes by number; names without odd blanks."""
+    facts = read_machine(tmp_path, recorded(tmp_path / "root", TWO_SOCKETS))
+    assert facts.cpu == CpuFacts(model="AMD EPYC 9654 96-Core Processor", sockets=2, cores=4, threads=8)
+    assert facts.memory_bytes == 65_536_000 << 10
+    assert facts.numa == (
+        NumaFacts(id=0, cpus="0-3", memory_bytes=32_768_000 << 10),
+        NumaFacts(id=10, cpus="4-7", memory_bytes=32_768_000 << 10),
+    )
+    assert (facts.system, facts.system_id, facts.kernel, facts.host) == (
+        "Debian GNU/Linux 12 (bookworm)",
+        "debian",
+        "6.1.0-18-amd64",
+        "blade7",
+    )
+
+
+def test_a_machine_that_says_nothing_has_no_such_facts(tmp_path: Path) -> None:
+    """An empty tree, as in a bare container: no error."""
+    facts = read_machine(tmp_path, tmp_path)
+    assert (facts.cpu, facts.memory_bytes, facts.numa, facts.disks, facts.gpus) == (CpuFacts(), 0, (), (), ())
+
+
+def test_a_machine_that_lies_stays_within_bounds(tmp_path: Path) -> None:
+    """Endless names are cut, control characters left out, endless lists end."""
+    files = {
+        "proc/cpuinfo": processor(0, 0, 0, "x" * 10_000),
+        "proc/meminfo": "MemTotal: many\n",
+        "proc/sys/kernel/hostname": "bad\x1b[31mname\n",
+        **{f"sys/devices/system/node/node{n}/cpulist": str(n) for n in range(200)},
+    }
+    facts = read_machine(tmp_path, recorded(tmp_path / "root", files))
+    assert (len(facts.cpu.model), len(facts.numa), facts.memory_bytes) == (MAX_TEXT, MAX_PARTS, 0)
+    assert facts.host == "bad[31mname"
+
+
+def test_this_machine_is_read(tmp_path: Path) -> None:
+    """At least its processors, its memory, and the file system around HAL_HOME are known."""
+    facts = read_machine(tmp_path)
+    assert facts.cpu.threads > 0
+    assert facts.memory_bytes > 1 << 20
+    assert any(tmp_path.is_relative_to(disk.path) and disk.size_bytes >= disk.free_bytes > 0 for disk in facts.disks)
+    assert len({disk.path for disk in facts.disks}) == len(facts.disks)
+
+
+class Answers:
+    """NVML's answers as they were recorded; this library is HAL's neighbour, and its hardware is not here."""
+
+    class NVMLError(Exception):
+        """As the library's."""
+
+    def __init__(self, *gpus: dict[str, Any], broken: bool = False) -> None:
+        self.gpus = gpus
+        self.broken = broken
+        self.open = 0
+
+    def nvmlInit(self) -> None:
+        if self.broken:
+            raise self.NVMLError("Driver Not Loaded")
+        self.open += 1
+
+    def nvmlShutdown(self) -> None:
+        self.open -= 1
+
+    def nvmlDeviceGetCount(self) -> int:
+        return len(self.gpus)
+
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> Any:
+        return self.gpus[index]
+
+    def nvmlDeviceGetName(self, handle: Any) -> str | bytes:
+        name: str | bytes = handle["name"]
+        return name
+
+    def nvmlDeviceGetUUID(self, handle: Any) -> str | bytes:
+        if "uuid" not in handle:
+            raise self.NVMLError("GPU is lost")
+        uuid: str | bytes = handle["uuid"]
+        return uuid
+
+    def nvmlDeviceGetMemoryInfo(self, handle: Any) -> Any:
+        if "total" not in handle:
+            raise self.NVMLError("Not Supported")
+        return SimpleNamespace(total=handle["total"], free=1, used=1)
+
+    def nvmlDeviceGetPciInfo(self, handle: Any) -> Any:
+        return SimpleNamespace(busId=handle["bus"])
+
+
+H200 = {"name": "NVIDIA H200", "uuid": "GPU-5b1e", "total": 150_754_820_096, "bus": "00000000:19:00.0"}
+SHARED = {"name": b"NVIDIA GB10", "uuid": b"GPU-7", "bus": b"0000000F:01:00.0"}
+
+
+def test_gpus_are_told_with_memory_and_the_numa_node_they_are_near_to(tmp_path: Path) -> None:
+    """The kernel writes a device's domain with four digits; a GPU without memory of its own has 0; bytes are text."""
+    recorded(tmp_path, {"sys/bus/pci/devices/0000:19:00.0/numa_node": "1\n"})
+    nvml = Answers(H200, SHARED)
+    assert read_gpus(tmp_path, nvml) == (
+        GpuFacts(index=0, model="NVIDIA H200", memory_bytes=150_754_820_096, uuid="GPU-5b1e", numa=1),
+        GpuFacts(index=1, model="NVIDIA GB10", memory_bytes=0, uuid="GPU-7", numa=-1),
+    )
+    assert nvml.open == 0
+
+
+@pytest.mark.parametrize("nvml", [Answers(broken=True), Answers({"name": "lost", "bus": "", "total": 1})])
+def test_a_driver_that_does_not_answer_is_no_gpu(nvml: Answers, tmp_path: Path) -> None:
+    """Nor an error: the node works without."""
+    assert (read_gpus(tmp_path, nvml), nvml.open) == ((), 0)
+
+
+def test_without_a_driver_the_library_is_not_even_imported(tmp_path: Path) -> None:
+    """Nothing lies where the driver's files would."""
+    assert read_gpus(tmp_path) == ()
+
+
+def test_the_library_has_what_is_used_of_it() -> None:
+    """A newer nvidia-ml-py without one of these names would show no GPU."""
+    nvml = pytest.importorskip("pynvml")
+    assert [name for name in dir(Answers) if "vml" in name.lower() and not hasattr(nvml, name)] == []
