@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -57,6 +58,18 @@ def test_the_example_of_dependencies_works(shared_hal: LiveHal, tmp_path: Path) 
     assert "If that can never be met, this job is held" in out
     assert "held by its rule on_dependency_failed" in out
     assert "5 succeeded, 1 cancelled" in out
+
+
+def test_the_example_of_access_works(own_hal: LiveHal, tmp_path: Path) -> None:
+    """The page's story: a robot with a token of its own runs a job and may not change the policy."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        own_hal.environment["PORT"] = str(probe.getsockname()[1])
+    out = run_page("docs/access.md", own_hal, tmp_path)
+    assert re.search(r"User +robot", out)
+    assert "hello from the robot" in out
+    assert "that is for admins: exit code 4" in out
+    assert out.rstrip().endswith("revoked")
 
 
 def test_the_example_of_preemption_works(own_hal: LiveHal, tmp_path: Path) -> None:

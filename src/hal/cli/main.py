@@ -23,6 +23,7 @@ _JOBS = "Jobs"
 _HERE = "HAL on this machine"
 _LOOK = "Looking"
 _POLICY = "Who goes next"
+_ACCESS = "Who may"
 _OTHER = "More"
 
 COMMANDS = {
@@ -53,6 +54,10 @@ COMMANDS = {
     "booking": Lazy("hal.cli.booking:booking", "Bookings: resources set aside for a time.", _POLICY),
     "licences": Lazy("hal.cli.licences:licences", "List licences: total, used, free, booked.", _POLICY),
     "policy": Lazy("hal.cli.policy:policy", "The whole of it: show, history, diff, apply, rollback.", _POLICY),
+    "login": Lazy("hal.cli.login:login", "Speak to another HAL from now on.", _ACCESS),
+    "logout": Lazy("hal.cli.login:logout", "Forget what hal login kept.", _ACCESS),
+    "whoami": Lazy("hal.cli.login:whoami", "Who you are to HAL.", _ACCESS),
+    "api-token": Lazy("hal.cli.api_token:api_token", "API tokens: create, list, revoke.", _ACCESS),
     "simulate": Lazy("hal.cli.simulate:simulate", "Replay a workload log under scheduling policies.", _OTHER),
     "workload": Lazy("hal.cli.workload:workload", "Generate synthetic workload logs.", _OTHER),
     "completion": Lazy("hal.cli.completion:completion", "Shell completion for bash, zsh or fish.", _OTHER),

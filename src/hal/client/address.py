@@ -10,6 +10,7 @@ import socket
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from hal.client.login import read_login
 from hal.core.model.errors import DeniedError, SpecError, UnreachableError
 from hal.runtime.home import Home, find_home
 from hal.runtime.startup import stage
@@ -17,6 +18,7 @@ from hal.runtime.startup import stage
 DEFAULT_PORT = 4250
 """Of `hal up --tcp` and of URLs that name none."""
 URL_VARIABLE = "HAL_URL"
+HOME_VARIABLE = "HAL_HOME"
 TOKEN_VARIABLE = "HAL_TOKEN"
 SOCKET_NAME = "api.sock"
 
@@ -114,12 +116,14 @@ class Address:
 def find_address(
     home: str | os.PathLike[str] | None = None, url: str | None = None, token: str | None = None
 ) -> Address:
-    """The HAL that is meant: what is given, else $HAL_URL, else the home directory ($HAL_HOME or the XDG default).
+    """The HAL that is meant: what is given, else $HAL_URL, else $HAL_HOME, else what `hal login` kept, else the home
+    directory's default.
 
     Args:
         home: its HAL_HOME on this machine.
         url: `http://host:port` or `unix:///path/of/api.sock`; wins over `home`.
-        token: bearer token for http; default $HAL_TOKEN, else the `token` file in the home directory.
+        token: bearer token for http; default $HAL_TOKEN, else what `hal login` kept for this URL, else the `token` file
+            in the home directory.
     Raises:
         SpecError: both are given, or the URL is not one.
     """
@@ -127,6 +131,8 @@ def find_address(
         raise SpecError("home, url: both given", hint="give one of them")
     if home is None and url is None:
         url = os.environ.get(URL_VARIABLE) or None
+        if url is None and not os.environ.get(HOME_VARIABLE) and (kept := read_login()) is not None:
+            url = kept.url
     place = find_home(home)
     if url is None:
         return Address(home=place)
@@ -139,12 +145,15 @@ def find_address(
         port = 0
     if parts.scheme != "http" or not parts.hostname or not port or parts.path not in ("", "/"):
         raise SpecError(f"url: '{url}' is not the address of a HAL", hint="write http://HOST:PORT or unix:///PATH")
-    return Address(host=parts.hostname, port=port, token=token or _token(place))
+    return Address(host=parts.hostname, port=port, token=token or _token(place, url))
 
 
-def _token(home: Home) -> str:
+def _token(home: Home, url: str) -> str:
     if TOKEN_VARIABLE in os.environ:
         return os.environ[TOKEN_VARIABLE]
+    kept = read_login()
+    if kept is not None and kept.token and kept.url.rstrip("/") == url.rstrip("/"):
+        return kept.token
     try:
         return home.token.read_text().strip()
     except (FileNotFoundError, PermissionError, NotADirectoryError):

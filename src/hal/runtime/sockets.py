@@ -18,10 +18,33 @@ PROBE_TIMEOUT_S: Final = 1.0
 _UCRED: Final = struct.Struct("3i")
 
 
-def bind_unix(path: Path) -> socket.socket:
+def bind_public(path: Path) -> socket.socket:
+    """As `bind_unix`, but every user of the machine may connect; the directory must be one where none of them can put
+    a socket of their own in its place.
+
+    Raises:
+        DeniedError: others may write to the directory, or it belongs to somebody else.
+        as `bind_unix`.
+    """
+    try:
+        info = path.parent.stat()
+    except FileNotFoundError:
+        raise NotFoundError(f"{path.parent} does not exist", hint=f"make it: mkdir -m 755 {path.parent}") from None
+    if info.st_uid not in (0, os.geteuid()) or stat.S_IMODE(info.st_mode) & 0o022:
+        raise DeniedError(
+            f"{path.parent} can be written to by others, who could put a socket of their own there",
+            hint=f"make a directory of your own: mkdir -m 755 {path.parent / 'hal'}",
+        )
+    return bind_unix(path, mode=0o666)
+
+
+def bind_unix(path: Path, *, mode: int = 0o600) -> socket.socket:
     """A listening socket at `path`, readable and writable by this user only; a dead one left there is replaced.
 
     The inode identifies the socket later (`unlink_unix`).
+
+    Args:
+        mode: of the socket's file.
 
     Raises:
         ConflictError: a live process serves it, or what lies there is no socket.
@@ -33,9 +56,9 @@ def bind_unix(path: Path) -> socket.socket:
     _clear_dead(path)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
     try:
-        # The directory is private, so nobody else can connect between bind and chmod.
+        # Nobody else can connect between bind and chmod: the directory is private, or everybody may.
         listener.bind(str(path))
-        path.chmod(0o600)
+        path.chmod(mode)
         listener.listen(BACKLOG)
     except FileNotFoundError:
         listener.close()

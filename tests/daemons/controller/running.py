@@ -28,8 +28,9 @@ LIMIT_S = 30.0
 class Running:
     """What a test uses."""
 
-    def __init__(self, runtime: RealRuntime, controller: Controller, http: httpx.AsyncClient) -> None:
+    def __init__(self, runtime: RealRuntime, controller: Controller, http: httpx.AsyncClient, rest: RestServer) -> None:
         self.runtime = runtime
+        self.rest = rest
         self.controller = controller
         self.http = http
         self.agents: list[ScriptedAgent] = []
@@ -83,7 +84,7 @@ async def running(root: Path, config: Config | None = None, max_bytes: int | Non
     transport = httpx.AsyncHTTPTransport(uds=str(home.api_socket()))
     async with httpx.AsyncClient(transport=transport, base_url="http://hal", timeout=LIMIT_S) as http:
         try:
-            yield Running(runtime, controller, http)
+            yield Running(runtime, controller, http, rest)
         finally:
             controller.stop()
             await http.aclose()

@@ -62,6 +62,13 @@ class Key(Struct, frozen=True):
 
     text: str
     fingerprint: str
+    space: str = ""
+    """Whose key: equal keys of different people have nothing to do with one another."""
+
+    @property
+    def name(self) -> str:
+        """Under which it is remembered; the separator is in no key."""
+        return f"{self.space}\x1f{self.text}" if self.space else self.text
 
 
 class Submitted(Struct, frozen=True, kw_only=True):
@@ -129,7 +136,7 @@ class Changing:
                 return unknown
             ids = [str(job.id) for job in jobs]
             if key is not None:
-                plane.also(RememberIdempotent(key.text, key.fingerprint, msgspec.json.encode(ids)))
+                plane.also(RememberIdempotent(key.name, key.fingerprint, msgspec.json.encode(ids)))
             views = [job_view(job_row(job), spec=len(jobs) == 1) for job in jobs]
             return Submitted(ids=[] if dry_run else ids, jobs=views, dry_run=dry_run, warnings=self._warnings())
 
@@ -211,7 +218,7 @@ class Changing:
             results = [self._one(action, job, task, histories.get(job), by, now_ms) for job, task in named]
             outcomes = Outcomes(results=results)
             if key is not None and all(result.ok for result in results):
-                plane.also(RememberIdempotent(key.text, key.fingerprint, msgspec.json.encode(outcomes)))
+                plane.also(RememberIdempotent(key.name, key.fingerprint, msgspec.json.encode(outcomes)))
             return outcomes
 
         for _ in range(MAX_LOOKUPS):
@@ -255,7 +262,7 @@ class Changing:
     def _requeue(self, job: int, task: int | None, history: _History | None, by: Submitter, now_ms: int) -> TaskState:
         plane = self._parts.plane
         if history is None:
-            raise _no_job(job)
+            raise no_job(job)
         if task is not None and task >= history.row.tasks:
             raise _no_task(history.row, task)
         if len(history.ended) > MAX_REQUEUED_TASKS:
@@ -297,7 +304,7 @@ class Changing:
             return await self._parts.loop.inbox.call(work)
         except NotFoundError:
             row = await self._parts.committer.read(lambda store: store.job(job))
-            raise (_no_job(job) if row is None else _has_ended(row)) from None
+            raise (no_job(job) if row is None else _has_ended(row)) from None
 
     async def fence(self, node: str, by: Submitter) -> None:
         """Declare that an unreachable node is gone for good; its attempts are lost.
@@ -315,16 +322,16 @@ class Changing:
         Raises:
             ConflictError: the key was used for another request.
         """
-        flying = self._in_flight.get(key.text)
+        flying = self._in_flight.get(key.name)
         if flying is not None:
             _same(key, flying[0])
             return await asyncio.shield(flying[1])
         if len(self._in_flight) >= MAX_KEYS_IN_FLIGHT:
             raise OverloadedError("too many requests with idempotency keys are under way", hint="try again in a second")
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        self._in_flight[key.text] = (key.fingerprint, answer)
+        self._in_flight[key.name] = (key.fingerprint, answer)
         try:
-            before = await self._parts.committer.read(lambda store: store.idempotent(key.text))
+            before = await self._parts.committer.read(lambda store: store.idempotent(key.name))
             if before is not None:
                 _same(key, before.fingerprint)
             made = before.response if before is not None else await make()
@@ -335,7 +342,7 @@ class Changing:
             answer.exception()  # those who wait for it raise it themselves; nobody may
             raise
         finally:
-            del self._in_flight[key.text]
+            del self._in_flight[key.name]
 
 
 class UnfinishedRequest(HALError):
@@ -402,7 +409,8 @@ def _histories(store: Store, jobs: Sequence[int]) -> dict[int, _History]:
     return found
 
 
-def _no_job(job: int) -> NotFoundError:
+def no_job(job: int) -> NotFoundError:
+    """What is said of a job that is not there, or that the caller is not to know of."""
     return NotFoundError(f"there is no job {job}", hint="`hal jobs --all` lists the jobs there are")
 
 
@@ -419,7 +427,7 @@ def _explained(result: OutcomeView, rows: dict[int, JobRow | None]) -> OutcomeVi
     job, task = parse_task_ref(result.id)
     row = rows[job]
     if row is None:
-        return outcome_view(result.id, _no_job(job))
+        return outcome_view(result.id, no_job(job))
     if task is not None and task >= row.tasks:
         return outcome_view(result.id, _no_task(row, task))
     return outcome_view(result.id, _has_ended(row)) if row.end_ms else result

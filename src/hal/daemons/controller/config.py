@@ -17,6 +17,7 @@ from hal.core.model import SpecError, StoreError, convert
 from hal.core.model.node_config import NO_NODE_SECTION, NodeSection, checked
 from hal.core.model.policy import Policy
 from hal.core.model.policy_text import policy_from_plain
+from hal.daemons.controller.access.settings import AccessSection, check_access
 from hal.store import Retention
 from hal.store.opening import HOW_TO_WRITE, parsed
 
@@ -82,6 +83,7 @@ class ConfigFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     retention: RetentionSection = RetentionSection()
     node: NodeSection = NO_NODE_SECTION
     """For agents and keepers on this machine, which read it themselves."""
+    access: AccessSection = AccessSection()
     queues: Any = None
     accounts: Any = None
     users: Any = None
@@ -106,6 +108,7 @@ class Config(Struct, frozen=True, kw_only=True):
     retention: Retention = Retention()
     store_url: str = ""
     """As `Store.open` takes it, password and all: for nobody's eyes. Empty: the SQLite file in HAL_HOME."""
+    access: AccessSection = AccessSection()
 
 
 def read_config(text: str) -> Config:
@@ -157,6 +160,7 @@ def _checked(file: ConfigFile) -> Config:
         retention=Retention(
             events_ms=file.retention.events_days * 86_400_000, events_count=file.retention.events_count
         ),
+        access=check_access(file.access),
     )
 
 

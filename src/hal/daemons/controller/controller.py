@@ -11,6 +11,7 @@ from functools import partial
 from hal.core.engine.events import SharesLoaded
 from hal.core.engine.policies import admit_named
 from hal.core.model import HALError, NodeState
+from hal.daemons.controller.access.tokens import TokenBook
 from hal.daemons.controller.agents import Agents
 from hal.daemons.controller.changing import Changing
 from hal.daemons.controller.changing_nodes import ChangingNodes
@@ -28,6 +29,7 @@ from hal.daemons.controller.policy_faults import PolicyFaults
 from hal.daemons.controller.policy_start import TAKEN_IN, PolicyStart, policy_at_start
 from hal.daemons.controller.reading import Reading
 from hal.daemons.controller.share_memory import REMEMBER_EVERY_MS, SHARES, HoursMemory, from_text, to_text
+from hal.daemons.controller.tokening import Tokening
 from hal.daemons.controller.watching import Waiters, Watchers
 from hal.planes.tasks import Change, TaskPlane, job_row
 from hal.runtime.interface import Address, Listener, Runtime
@@ -39,7 +41,7 @@ MAX_TRIMS = 100
 """Bounded removals in a row, between which commits go first."""
 
 
-class ControllerApi(Changing, ChangingNodes, Policies, Reading, Outputs):
+class ControllerApi(Changing, ChangingNodes, Policies, Reading, Outputs, Tokening):
     """Everything that may be asked of a controller, in process."""
 
     def __init__(self, parts: Parts) -> None:
@@ -48,6 +50,7 @@ class ControllerApi(Changing, ChangingNodes, Policies, Reading, Outputs):
         Policies.__init__(self, parts)
         Reading.__init__(self, parts)
         Outputs.__init__(self, parts)
+        Tokening.__init__(self, parts)
 
 
 class Controller:
@@ -67,6 +70,7 @@ class Controller:
         self._flusher = Flusher(runtime, self._committer)
         self._loop = ControlLoop(runtime, self._clock, self._plane, self._engine, self._committer, self._flusher, self)
         self._listener: Listener | None = None
+        self._tokens = TokenBook()
         self.api = ControllerApi(
             Parts(
                 runtime=runtime,
@@ -80,6 +84,8 @@ class Controller:
                 watchers=self._watchers,
                 node_waiters=self._node_waiters,
                 faults=faults,
+                access=config.access,
+                tokens=self._tokens,
             )
         )
 
@@ -98,6 +104,7 @@ class Controller:
         try:
             loaded = await self._runtime.run_blocking(partial(self._committer.store.load, in_columns=True))
             self._clock.not_before(loaded.now_ms)
+            self._tokens.load(loaded.meta)
             policy = policy_at_start(loaded.policy, loaded.meta.get(TAKEN_IN), self._config.policy)
             events = self._plane.load(loaded, policy.policy)
             hours = HoursMemory(loaded.meta)

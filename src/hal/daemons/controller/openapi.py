@@ -11,6 +11,8 @@ import msgspec
 
 from hal.core.model import schema_hook, spec_schema
 from hal.core.model.policy_text import policy_schema
+from hal.daemons.controller.access.views import ACCESS_ANSWERS, TokenBody
+from hal.daemons.controller.access_endpoints import access_endpoints
 from hal.daemons.controller.changing_nodes import NodesBody
 from hal.daemons.controller.control_body import ControlBody
 from hal.daemons.controller.endpoints import ANSWERS, Endpoint, Param, endpoints
@@ -24,8 +26,8 @@ _REF = "#/components/schemas/{name}"
 
 PROBLEMS = {
     "400": "The request is malformed, or asks for what can never be met; nothing was done.",
-    "401": "Over TCP without a valid token.",
-    "403": "Another user's HAL.",
+    "401": "Over TCP without a token that is valid.",
+    "403": "The caller's role, or token, has no right to this; the hint says whose has.",
     "404": "What is named does not exist.",
     "409": "What is named is in no state for this, or the idempotency key was used for another request.",
     "413": "The body is longer than allowed.",
@@ -37,7 +39,7 @@ PROBLEMS = {
 def document() -> dict[str, Any]:
     """The whole document; equal for equal code."""
     paths: dict[str, dict[str, Any]] = {}
-    for endpoint in (*endpoints(), *policy_endpoints()):
+    for endpoint in (*endpoints(), *policy_endpoints(), *access_endpoints()):
         paths.setdefault(endpoint.path, {})[endpoint.method] = _operation(endpoint)
     told = {
         "openapi": "3.1.0",
@@ -54,14 +56,20 @@ def document() -> dict[str, Any]:
             "license": {"name": "MIT", "identifier": "MIT"},
         },
         "servers": [{"url": "/", "description": "the Unix socket `api.sock`, or TCP with a bearer token"}],
-        "tags": [{"name": name} for name in ("jobs", "tasks", "nodes", "queues", "policy", "events", "service")],
+        "tags": [
+            {"name": name} for name in ("jobs", "tasks", "nodes", "queues", "policy", "events", "access", "service")
+        ],
         "security": [{}, {"token": []}],
         "paths": paths,
         "components": {
             "schemas": _schemas(),
             "responses": {status: _problem(text) for status, text in PROBLEMS.items()},
             "securitySchemes": {
-                "token": {"type": "http", "scheme": "bearer", "description": "HAL_HOME/token; over TCP only"}
+                "token": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "an API token, or HAL_HOME/token; over TCP only",
+                }
             },
         },
     }
@@ -72,7 +80,8 @@ def document() -> dict[str, Any]:
 
 def _schemas() -> dict[str, Any]:
     """Schemas of everything that is taken or given, by name."""
-    kinds = (*ANSWERS, *POLICY_ANSWERS, JobPatch, ControlBody, NodesBody, PolicyOperations, Problem)
+    kinds = (*ANSWERS, *POLICY_ANSWERS, *ACCESS_ANSWERS, TokenBody, JobPatch, ControlBody, NodesBody, PolicyOperations)
+    kinds = (*kinds, Problem)
     _, found = msgspec.json.schema_components(kinds, schema_hook=schema_hook, ref_template=_REF)
     schemas: dict[str, Any] = dict(found)
     for described in (spec_schema(), policy_schema()):
@@ -118,7 +127,7 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
     responses = {str(endpoint.status): good}
     if endpoint.name == "submit":
         responses["200"] = {**good, "description": "A dry run: it would be accepted"}
-    for status in sorted({*endpoint.problems, "400", "401"}):
+    for status in sorted({*endpoint.problems, "400", "401", "403"}):
         responses[status] = {"$ref": f"#/components/responses/{status}"}
     out: dict[str, Any] = {
         "operationId": endpoint.name,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hal.daemons.controller.access.settings import AccessSection
+from hal.daemons.controller.access.tokens import TokenBook
 from hal.daemons.controller.agents import Agents
 from hal.daemons.controller.clock import Clock
 from hal.daemons.controller.committing import Committer
@@ -31,3 +33,5 @@ class Parts:
     watchers: Watchers
     node_waiters: NodeWaiters
     faults: PolicyFaults
+    access: AccessSection
+    tokens: TokenBook

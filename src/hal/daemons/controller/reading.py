@@ -5,12 +5,15 @@ Live jobs come from memory, everything else from the store on the readers' threa
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from importlib import metadata
+from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from hal.core.model import Event, NotFoundError, Reason, SpecError, TaskState, Verdict
+from hal.daemons.controller.changing import no_job
 from hal.daemons.controller.parts import Parts
 from hal.daemons.controller.views import (
     JobView,
@@ -32,6 +35,14 @@ MAX_ATTEMPTS_SHOWN = 1_000
 VERSION = metadata.version("hal-scheduler")
 
 
+class Owned(NamedTuple):
+    """Whose a job is."""
+
+    user: str
+    account: str
+    queue: str
+
+
 class Reading:
     """See the module."""
 
@@ -49,8 +60,24 @@ class Reading:
         live = self._parts.plane.job(job)
         row = job_row(live) if live is not None else await self._parts.committer.read(lambda store: store.job(job))
         if row is None:
-            raise NotFoundError(f"there is no job {job}", hint="`hal jobs --all` lists the jobs there are")
+            raise no_job(job)
         return row
+
+    async def owners(self, jobs: Iterable[int]) -> dict[int, Owned]:
+        """Whose they are; those that do not exist are left out. A job's user never changes."""
+        found: dict[int, Owned] = {}
+        missing: list[int] = []
+        for job in dict.fromkeys(jobs):
+            live = self._parts.plane.job(job)
+            if live is None:
+                missing.append(job)
+            else:
+                found[job] = Owned(live.user, live.account, live.queue)
+        if missing:
+            for row in await self._parts.committer.read(lambda store: [store.job(job) for job in missing]):
+                if row is not None:
+                    found[row.id] = Owned(row.user, row.account, row.queue)
+        return found
 
     async def job(self, job: int) -> JobView:
         """The job, with its spec."""

@@ -5,22 +5,21 @@ Pure ASGI.
 
 from __future__ import annotations
 
-import hmac
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
 from typing import Any, cast
 
 import msgspec
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
 from hal.core.model import HALError, SpecError
+from hal.daemons.controller.access.door import Door
+from hal.daemons.controller.access.identity import READING, Visit
 from hal.daemons.controller.api.problems import (
     PROBLEM_JSON,
     RETRY_AFTER_S,
     TooLargeError,
-    UnauthorizedError,
     problem_of,
 )
-from hal.daemons.controller.api.routes import Identity
 from hal.daemons.controller.openapi import API_VERSION
 
 MAX_PATH_BYTES = 8 << 10
@@ -29,10 +28,10 @@ MAX_PATH_BYTES = 8 << 10
 class Guard:
     """Wraps the application."""
 
-    def __init__(self, app: ASGIApp, *, owner: str, token: str, max_request_bytes: int) -> None:
-        self._app = app
-        self._owner = owner
-        self._token = token
+    def __init__(self, app: ASGIApp, *, door: Door, new_id: Callable[[], str], max_request_bytes: int) -> None:
+        self.app = app
+        self._door = door
+        self._new_id = new_id
         self._max_request_bytes = max_request_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -48,37 +47,21 @@ class Guard:
             await send(message)
 
         try:
-            user = self._identified(raw, headers)
+            identity = self._door.identify(raw.get("state") or {}, headers, raw.get("client"))
             _check(raw, headers, self._max_request_bytes)
         except HALError as error:
             await _refuse(error, versioned)
             return
-        raw.setdefault("state", {})["identity"] = Identity(user)
+        changing = raw["method"] not in READING
+        raw.setdefault("state", {})["visit"] = Visit(identity, self._new_id() if changing else "")
         body = _Body(receive, self._max_request_bytes)
-        if raw["method"] in ("POST", "PUT", "PATCH", "DELETE"):
+        if changing:
             try:
                 await body.fill()
             except HALError as error:
                 await _refuse(error, versioned, close=True)
                 return
-        await self._app(scope, body, versioned)
-
-    def _identified(self, scope: MutableMapping[str, Any], headers: dict[bytes, bytes]) -> str:
-        """The peer's user on the Unix socket (checked when it connected), the owner over TCP with the token."""
-        peer = (scope.get("state") or {}).get("peer_user")
-        if peer is not None:
-            return str(peer)
-        scheme, _, given = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
-        if (
-            not self._token
-            or scheme.lower() != "bearer"
-            or not hmac.compare_digest(given.strip().encode(), self._token.encode())
-        ):
-            raise UnauthorizedError(
-                "over TCP a bearer token is needed" if not given else "the bearer token is wrong",
-                hint="it lies in HAL_HOME/token; send it as `Authorization: Bearer …`",
-            )
-        return self._owner
+        await self.app(scope, body, versioned)
 
 
 class _Body:

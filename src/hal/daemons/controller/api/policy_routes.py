@@ -10,25 +10,22 @@ from litestar.handlers import HTTPRouteHandler
 from hal.core.model import SpecError
 from hal.core.model.policy_text import policy_from_plain
 from hal.daemons.controller.api.reading_requests import AnyRequest, Params, body_as, integer, plain_json
-from hal.daemons.controller.api.routes import Identity, json_answer
+from hal.daemons.controller.api.routes import json_answer, submitter
 from hal.daemons.controller.controller import ControllerApi
 from hal.daemons.controller.policies import Asked, by_operations, whole
 from hal.daemons.controller.policy_body import PolicyOperations
 from hal.daemons.controller.policy_views import PolicyChanged
-from hal.planes.tasks import Submitter
-from hal.runtime.interface import Runtime
 
 MAX_VERSION = (1 << 60) - 1
 
 
-def policy_routes(api: ControllerApi, runtime: Runtime) -> list[HTTPRouteHandler]:
+def policy_routes(api: ControllerApi) -> list[HTTPRouteHandler]:
     """Reading and changing the policy, and its licences."""
 
     async def done(request: AnyRequest, asked: Asked, *, dry_run: bool) -> Response[bytes]:
         if dry_run:
             return _answer(await api.try_policy(asked))
-        identity: Identity = request.scope["state"]["identity"]
-        return _answer(await api.change_policy(asked, Submitter(identity.user, runtime.new_id())))
+        return _answer(await api.change_policy(asked, submitter(request)))
 
     @get("/v1/policy")
     async def policy(request: Request[Any, Any, Any]) -> Response[bytes]:

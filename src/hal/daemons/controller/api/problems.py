@@ -20,6 +20,7 @@ from hal.core.model import (
     TimedOutError,
     UnreachableError,
 )
+from hal.daemons.controller.access.door import UnauthorizedError
 from hal.daemons.controller.problem import Problem
 from hal.runtime.interface import Logger
 
@@ -33,12 +34,6 @@ class TooLargeError(SpecError):
     """The request's body is longer than allowed."""
 
     code = "too-large"
-
-
-class UnauthorizedError(DeniedError):
-    """No token, or a wrong one."""
-
-    code = "unauthorized"
 
 
 STATUS: dict[type[HALError], tuple[int, str]] = {

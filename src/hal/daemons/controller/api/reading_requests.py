@@ -12,6 +12,7 @@ from litestar import Request
 from msgspec import Raw, Struct
 
 from hal.core.model import HALError, JobSpec, SpecError, TaskState, convert, parse_task_ref, spec_from_plain
+from hal.daemons.controller.access.identity import Identity
 from hal.daemons.controller.changing import Key
 from hal.planes.tasks import MAX_JOBS_IN_SUBMISSION
 from hal.store import JobFilter
@@ -220,8 +221,8 @@ def plain_json(body: bytes) -> Any:
     return raw
 
 
-def key_of(request: AnyRequest, body: bytes) -> Key | None:
-    """The idempotency key, with a digest of what is asked for."""
+def key_of(request: AnyRequest, body: bytes, who: Identity) -> Key | None:
+    """The idempotency key, with a digest of what is asked for; everybody has keys of their own."""
     text = request.headers.get("idempotency-key")
     if text is None:
         return None
@@ -229,4 +230,4 @@ def key_of(request: AnyRequest, body: bytes) -> Key | None:
         raise SpecError(f"Idempotency-Key: 1 to {MAX_KEY_CHARS} printable ASCII characters are expected")
     digest = hashlib.blake2b(body, digest_size=16)
     digest.update(f"{request.method} {request.url.path}?{request.url.query}".encode())
-    return Key(text, digest.hexdigest())
+    return Key(text, digest.hexdigest(), "" if who.inside else who.user)

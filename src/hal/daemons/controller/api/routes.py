@@ -5,14 +5,15 @@ docs/rest.md is their description for people, `openapi` the one for programs.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 from litestar import Request, Response, get, patch, post
 from litestar.handlers import HTTPRouteHandler
-from msgspec import Struct
 
 from hal.core.model import SpecError, enc_hook
+from hal.daemons.controller.api.own import check_patch, check_specs, control_some, narrowed
 from hal.daemons.controller.api.reading_requests import (
     JOB_FILTERS,
     AnyRequest,
@@ -24,23 +25,17 @@ from hal.daemons.controller.api.reading_requests import (
     specs_of,
     task_of,
 )
-from hal.daemons.controller.changing import Action
+from hal.daemons.controller.api.rights import visit_of
+from hal.daemons.controller.changing import Action, Outcomes
 from hal.daemons.controller.changing_nodes import NodeAction, NodesBody
 from hal.daemons.controller.control_body import ControlBody
 from hal.daemons.controller.controller import ControllerApi
 from hal.daemons.controller.openapi import API_VERSION, document
 from hal.daemons.controller.reading import VERSION
 from hal.planes.tasks import JobPatch, Submitter
-from hal.runtime.interface import Runtime
 from hal.wire.agree import SPOKEN
 
 DEFAULT_WAIT_S = 30.0
-
-
-class Identity(Struct, frozen=True):
-    """Who a request comes from, as the server found out."""
-
-    user: str
 
 
 _encoder = msgspec.json.Encoder(enc_hook=enc_hook)
@@ -51,25 +46,37 @@ def json_answer(value: Any, status: int = 200) -> Response[bytes]:
     return Response(content=_encoder.encode(value), status_code=status, media_type="application/json")
 
 
-def job_routes(api: ControllerApi, runtime: Runtime) -> list[HTTPRouteHandler]:
-    """Submitting, listing, changing jobs."""
+def span_of(ids: Sequence[str]) -> str:
+    """The jobs of a submission, whose ids ascend without a gap."""
+    return ids[0] if len(ids) == 1 else f"{ids[0]}-{ids[-1]}" if ids else ""
 
-    def by(request: AnyRequest) -> Submitter:
-        identity: Identity = request.scope["state"]["identity"]
-        return Submitter(identity.user, runtime.new_id())
+
+def submitter(request: AnyRequest) -> Submitter:
+    """On whose behalf something is changed."""
+    visit = visit_of(request)
+    return Submitter(visit.identity.user, visit.trace_id)
+
+
+def job_routes(api: ControllerApi) -> list[HTTPRouteHandler]:
+    """Submitting, listing, changing jobs."""
 
     @post("/v1/jobs")
     async def submit(request: Request[Any, Any, Any]) -> Response[bytes]:
         dry_run = Params(request, ["dry_run"]).flag("dry_run")
         body = await request.body()
-        done = await api.submit(specs_of(body), by(request), dry_run=dry_run, key=key_of(request, body))
+        visit, specs = visit_of(request), specs_of(body)
+        await check_specs(visit, api, specs)
+        key = key_of(request, body, visit.identity)
+        done = await api.submit(specs, submitter(request), dry_run=dry_run, key=key)
+        visit.targets.append(span_of(done.ids))
         return json_answer(done, 200 if dry_run else 201)
 
     @get("/v1/jobs")
     async def jobs(request: Request[Any, Any, Any]) -> Response[bytes]:
         params = Params(request, [*JOB_FILTERS, "limit", "cursor"])
         limit = params.limit()
-        found = await api.jobs(params.job_filter(), params.cursor(), limit)
+        wanted = narrowed(visit_of(request), params.job_filter())
+        found = await api.jobs(wanted, params.cursor(), limit)
         return json_answer({"jobs": found, "cursor": found[-1].id if len(found) == limit else None})
 
     @get("/v1/jobs/{job:str}")
@@ -81,7 +88,8 @@ def job_routes(api: ControllerApi, runtime: Runtime) -> list[HTTPRouteHandler]:
     async def update(request: Request[Any, Any, Any]) -> Response[bytes]:
         Params(request, [])
         change = body_as(await request.body(), JobPatch)
-        return json_answer(await api.update(job_of(request), change, by(request)))
+        check_patch(visit_of(request), change)
+        return json_answer(await api.update(job_of(request), change, submitter(request)))
 
     @get("/v1/jobs/{job:str}/wait")
     async def wait(request: Request[Any, Any, Any]) -> Response[bytes]:
@@ -105,10 +113,10 @@ def job_routes(api: ControllerApi, runtime: Runtime) -> list[HTTPRouteHandler]:
         Params(request, [])
         return json_answer(await api.task(job_of(request), task_of(request)))
 
-    return [submit, jobs, job, update, wait, why, tasks, task, *(_control(action, api, by) for action in Action)]
+    return [submit, jobs, job, update, wait, why, tasks, task, *(_control(action, api) for action in Action)]
 
 
-def _control(action: Action, api: ControllerApi, by: Any) -> HTTPRouteHandler:
+def _control(action: Action, api: ControllerApi) -> HTTPRouteHandler:
     @post(f"/v1/jobs/{action.value}", name=action.value)
     async def control(request: Request[Any, Any, Any]) -> Response[bytes]:
         Params(request, [])
@@ -117,14 +125,21 @@ def _control(action: Action, api: ControllerApi, by: Any) -> HTTPRouteHandler:
         unknown = sorted(set(asked.filter or {}) - set(JOB_FILTERS))
         if unknown:
             raise SpecError(f"filter: '{unknown[0]}' is not a filter", hint=f"they are {', '.join(JOB_FILTERS)}")
-        wanted = None if asked.filter is None else job_filter(asked.filter)
-        done = await api.control(action, asked.ids, wanted, by(request), key=key_of(request, body))
-        return json_answer(done)
+        visit = visit_of(request)
+        wanted = None if asked.filter is None else narrowed(visit, job_filter(asked.filter), changing=True)
+        visit.targets.extend(asked.ids)
+        visit.targets.extend(f"{name}={value}" for name, value in (asked.filter or {}).items())
+        key = key_of(request, body, visit.identity)
+
+        async def carry_out(ids: Sequence[str]) -> Outcomes:
+            return await api.control(action, ids, wanted, submitter(request), key=key)
+
+        return json_answer(await control_some(visit, api, asked.ids, carry_out, wanted is not None))
 
     return control
 
 
-def other_routes(api: ControllerApi, runtime: Runtime) -> list[HTTPRouteHandler]:
+def other_routes(api: ControllerApi) -> list[HTTPRouteHandler]:
     """Nodes, queues, health, version, the description of all this."""
     described = msgspec.json.encode(document())
 
@@ -141,8 +156,7 @@ def other_routes(api: ControllerApi, runtime: Runtime) -> list[HTTPRouteHandler]
     @post("/v1/nodes/{name:str}/fence")
     async def fence(request: Request[Any, Any, Any]) -> Response[bytes]:
         Params(request, [])
-        identity: Identity = request.scope["state"]["identity"]
-        await api.fence(request.path_params["name"], Submitter(identity.user, runtime.new_id()))
+        await api.fence(request.path_params["name"], submitter(request))
         return json_answer(api.node(request.path_params["name"]))
 
     @get("/v1/nodes/{name:str}/wait")
@@ -171,16 +185,16 @@ def other_routes(api: ControllerApi, runtime: Runtime) -> list[HTTPRouteHandler]
         Params(request, [])
         return Response(content=described, media_type="application/json")
 
-    actions = (_control_nodes(action, api, runtime) for action in NodeAction)
+    actions = (_control_nodes(action, api) for action in NodeAction)
     return [nodes, node, fence, node_wait, *actions, queues, health, version, openapi]
 
 
-def _control_nodes(action: NodeAction, api: ControllerApi, runtime: Runtime) -> HTTPRouteHandler:
+def _control_nodes(action: NodeAction, api: ControllerApi) -> HTTPRouteHandler:
     @post(f"/v1/nodes/{action.value}", name=f"{action.value}-nodes")
     async def control(request: Request[Any, Any, Any]) -> Response[bytes]:
         Params(request, [])
-        identity: Identity = request.scope["state"]["identity"]
         asked = body_as(await request.body(), NodesBody)
-        return json_answer(await api.control_nodes(action, asked, Submitter(identity.user, runtime.new_id())))
+        visit_of(request).targets.extend(asked.nodes)
+        return json_answer(await api.control_nodes(action, asked, submitter(request)))
 
     return control

@@ -1,7 +1,8 @@
 """The HTTP server: uvicorn's protocol on HAL's own sockets, in the controller's loop.
 
 A Unix socket (mode 0600 in a private directory) whose peers the kernel names: same user or root, checked when they
-connect. TCP only on request. uvicorn's own server class is not used: signals and the loop belong to the runtime.
+connect. Another one for other users of the machine, and TCP, only on request. uvicorn's own server class is not used:
+signals and the loop belong to the runtime.
 """
 
 from __future__ import annotations
@@ -23,15 +24,18 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from hal.core.model import ConflictError, DeniedError, HALError
+from hal.daemons.controller.access.door import Door, LocalPeer
+from hal.daemons.controller.api.access_routes import access_routes
 from hal.daemons.controller.api.guard import Guard
 from hal.daemons.controller.api.policy_routes import policy_routes
 from hal.daemons.controller.api.problems import OnFault, on_hal_error, on_http_error, problem_of
+from hal.daemons.controller.api.rights import Rights
 from hal.daemons.controller.api.routes import job_routes, other_routes
 from hal.daemons.controller.api.streams import stream_routes
 from hal.daemons.controller.config import Config
 from hal.daemons.controller.controller import ControllerApi
 from hal.runtime.interface import Runtime
-from hal.runtime.sockets import bind_unix, may_speak, peer_of
+from hal.runtime.sockets import bind_public, bind_unix, may_speak, peer_of
 
 BACKLOG = 1_024
 KEEP_ALIVE_S = 75
@@ -41,15 +45,17 @@ SHUTDOWN_S = 3.0
 """How long answers under way may take when the controller stops."""
 
 
-def create_app(api: ControllerApi, runtime: Runtime, *, owner: str, token: str, max_request_bytes: int) -> Guard:
+def create_app(api: ControllerApi, runtime: Runtime, door: Door, *, max_request_bytes: int) -> Guard:
     """The whole ASGI application."""
     app = Litestar(
         route_handlers=[
-            *job_routes(api, runtime),
-            *other_routes(api, runtime),
-            *policy_routes(api, runtime),
+            *job_routes(api),
+            *other_routes(api),
+            *policy_routes(api),
             *stream_routes(api),
+            *access_routes(api),
         ],
+        before_request=Rights(api).enforce,
         exception_handlers={
             HALError: on_hal_error,
             HTTPException: on_http_error,
@@ -60,7 +66,7 @@ def create_app(api: ControllerApi, runtime: Runtime, *, owner: str, token: str, 
         request_max_body_size=None,
         response_cache_config=ResponseCacheConfig(),
     )
-    return Guard(app, owner=owner, token=token, max_request_bytes=max_request_bytes)
+    return Guard(app, door=door, new_id=runtime.new_id, max_request_bytes=max_request_bytes)
 
 
 class RestServer:
@@ -69,11 +75,17 @@ class RestServer:
     def __init__(self, api: ControllerApi, runtime: Runtime, config: Config, *, owner_uid: int) -> None:
         self._runtime = runtime
         self._config = config
-        self._owner = user_name(owner_uid)
-        token = runtime.paths.token_text() if config.tcp else ""
-        app = create_app(api, runtime, owner=self._owner, token=token, max_request_bytes=config.max_request_bytes)
+        door = Door(
+            config.access,
+            api.token_book,
+            owner=LocalPeer(owner_uid, user_name(owner_uid), True),
+            home_token=runtime.paths.token_text() if config.tcp else "",
+            now_ms=runtime.now_ms,
+            used=api.token_used,
+        )
+        self.app = create_app(api, runtime, door, max_request_bytes=config.max_request_bytes)
         self._uvicorn = uvicorn.Config(
-            app,
+            self.app,
             loop="none",
             http="httptools",
             ws="none",
@@ -96,10 +108,9 @@ class RestServer:
             ConflictError: another process serves that socket or port.
         """
         loop = asyncio.get_running_loop()
-        unix = bind_unix(path)
-        self._servers.append(
-            await loop.create_unix_server(partial(_Local, self._uvicorn, self._state), sock=unix, backlog=BACKLOG)
-        )
+        await self._serve_unix(bind_unix(path), private=True)
+        if self._config.access.socket:
+            await self._serve_unix(bind_public(Path(self._config.access.socket)), private=False)
         if self._config.tcp is not None:
             host, port = self._config.tcp
             try:
@@ -113,6 +124,10 @@ class RestServer:
                 ) from error
             self._servers.append(server)
             self._runtime.log.info("listening on TCP", host=host, port=port)
+
+    async def _serve_unix(self, unix: socket.socket, *, private: bool) -> None:
+        make = partial(_Local, self._uvicorn, self._state, private=private)
+        self._servers.append(await asyncio.get_running_loop().create_unix_server(make, sock=unix, backlog=BACKLOG))
 
     async def stop(self) -> None:
         """Accept nothing more; give answers under way a moment."""
@@ -129,15 +144,16 @@ class RestServer:
 
 
 class _Local(HttpToolsProtocol):
-    """A connection on the Unix socket: its peer is asked of the kernel before a byte is read."""
+    """A connection on a Unix socket: its peer is asked of the kernel before a byte is read."""
 
-    def __init__(self, config: uvicorn.Config, state: ServerState) -> None:
+    def __init__(self, config: uvicorn.Config, state: ServerState, *, private: bool) -> None:
         super().__init__(config, state, {})
+        self._private = private
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         peer = peer_of(transport.get_extra_info("socket").fileno())
-        if not may_speak(peer):
+        if self._private and not may_speak(peer):
             problem = problem_of(
                 DeniedError(f"user id {peer.uid} may not speak to this HAL", hint="it belongs to another user")
             )
@@ -149,7 +165,7 @@ class _Local(HttpToolsProtocol):
             transport.write(head.encode() + body)
             transport.close()
             return
-        self.app_state: dict[str, Any] = {"peer_user": user_name(peer.uid)}
+        self.app_state: dict[str, Any] = {"peer": LocalPeer(peer.uid, user_name(peer.uid), self._private)}
 
 
 def user_name(uid: int) -> str:

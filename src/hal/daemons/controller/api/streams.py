@@ -6,7 +6,7 @@ last event `lagged` and is disconnected, to come back with `Last-Event-ID`.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import msgspec
@@ -14,9 +14,11 @@ from litestar import Request, Response, get
 from litestar.handlers import HTTPRouteHandler
 from litestar.response import Stream as StreamingResponse
 
-from hal.core.model import Event, HALError, SpecError
+from hal.core.model import DeniedError, Event, HALError, SpecError
+from hal.daemons.controller.api.own import check_job, only_about
 from hal.daemons.controller.api.problems import problem_of
 from hal.daemons.controller.api.reading_requests import MAX_LIMIT, MAX_TASK, AnyRequest, Params, integer, job_id, job_of
+from hal.daemons.controller.api.rights import visit_of
 from hal.daemons.controller.api.routes import json_answer
 from hal.daemons.controller.controller import ControllerApi
 from hal.daemons.controller.outputs import MAX_PIECE_BYTES, LogRequest, Piece
@@ -28,6 +30,7 @@ CATCH_UP_EVENTS = 500
 """Events read from the store at once before a feed is live."""
 MAX_SEQUENCE = (1 << 63) - 1
 EVENT_STREAM = "text/event-stream"
+Told = Callable[[Event], Event]
 LOG_PARAMS = ["task", "attempt", "rank", "stream", "offset", "limit", "follow"]
 
 
@@ -49,20 +52,41 @@ def stream_routes(api: ControllerApi) -> list[HTTPRouteHandler]:
         return StreamingResponse(content, media_type="application/octet-stream", headers=headers)
 
     @get("/v1/events")
-    async def events(request: Request[Any, Any, Any]) -> Response[Any]:
+    async def feed(request: Request[Any, Any, Any]) -> Response[Any]:
         params = Params(request, ["after", "job", "limit"])
         job = job_id(params.text("job")) if params.text("job") else None
+        await _refuse_others(request, api, job)
+        told = _told(request, job)
         if EVENT_STREAM in request.headers.get("accept", ""):
             return StreamingResponse(
-                _feed(api, await _start(api, params, request), job),
+                _feed(api, await _start(api, params, request), job, told),
                 media_type=EVENT_STREAM,
                 headers={"Cache-Control": "no-store"},
             )
         limit = params.limit()
-        found = await api.events(params.integer("after", 0, low=0, high=MAX_SEQUENCE), limit, job)
+        events = await api.events(params.integer("after", 0, low=0, high=MAX_SEQUENCE), limit, job)
+        found = [told(event) for event in events]
         return json_answer({"events": found, "cursor": str(found[-1].sequence) if len(found) == limit else None})
 
-    return [logs, events]
+    return [logs, feed]
+
+
+async def _refuse_others(request: AnyRequest, api: ControllerApi, job: int | None) -> None:
+    visit = visit_of(request)
+    if visit.own_only and job is None:
+        raise DeniedError(
+            "the whole feed tells of everybody's jobs, which takes the role operator",
+            hint="name one of your jobs: ?job=42, or `hal events --job 42`",
+        )
+    if job is not None:
+        await check_job(visit, api, job, changing=False)
+
+
+def _told(request: AnyRequest, job: int | None) -> Told:
+    """How an event is told to the caller."""
+    if job is None or not visit_of(request).own_only:
+        return lambda event: event
+    return lambda event: only_about(event, job)
 
 
 def _log_request(params: Params, job: int) -> LogRequest:
@@ -100,7 +124,7 @@ async def _start(api: ControllerApi, params: Params, request: AnyRequest) -> int
     return await api.last_sequence()
 
 
-async def _feed(api: ControllerApi, after: int, job: int | None) -> AsyncIterator[bytes]:
+async def _feed(api: ControllerApi, after: int, job: int | None, told: Told) -> AsyncIterator[bytes]:
     try:
         watcher = api.watch(job)
     except HALError as error:
@@ -109,14 +133,14 @@ async def _feed(api: ControllerApi, after: int, job: int | None) -> AsyncIterato
     try:
         yield b": the feed begins\n\n"
         while missed := await api.events(after, min(CATCH_UP_EVENTS, MAX_LIMIT), job):
-            yield b"".join(_event(event) for event in missed)
+            yield b"".join(_event(told(event)) for event in missed)
             after = missed[-1].sequence
         while True:
             came = await watcher.take(KEEP_ALIVE_S)
             fresh = [event for event in came if event.sequence > after]
             if fresh:
                 after = fresh[-1].sequence
-                yield b"".join(_event(event) for event in fresh)
+                yield b"".join(_event(told(event)) for event in fresh)
             if watcher.lagged:
                 yield _named("lagged", msgspec.json.encode({"after": after}))
                 return

@@ -1,0 +1,74 @@
+"""The calls of REST /v1 about access: who one is, and API tokens; apart from `calls`: few programs need them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+from hal.client.calls import Call, get, list_reader, reader
+from hal.client.http import Request
+from hal.client.views import View
+from hal.core.model import to_json
+
+
+class WhoInfo(View, frozen=True, kw_only=True):
+    """Who the caller is to a HAL."""
+
+    user: str
+    role: str
+    peer: str = ""
+    token: str = ""
+    """Id of the token that was shown; empty: the kernel named the user."""
+    expires_ms: int | None = None
+    accounts: tuple[str, ...] = ()
+    queues: tuple[str, ...] = ()
+    read_only: bool = False
+
+
+class TokenInfo(View, frozen=True, kw_only=True):
+    """A token, without its secret."""
+
+    id: str
+    user: str
+    role: str
+    state: str
+    """`live`, `expired` or `revoked`."""
+    created_ms: int = 0
+    created_by: str = ""
+    expires_ms: int = 0
+    revoked_ms: int | None = None
+    used_ms: int | None = None
+    """To the hour; None: never."""
+    note: str = ""
+    accounts: tuple[str, ...] = ()
+    queues: tuple[str, ...] = ()
+    read_only: bool = False
+
+
+class TokenMade(View, frozen=True, kw_only=True):
+    """A new token and its secret, which is not told again."""
+
+    secret: str
+    token: TokenInfo
+
+
+def who_am_i() -> Call[WhoInfo]:
+    """GET /v1/whoami"""
+    return Call(get("/v1/whoami"), reader(WhoInfo))
+
+
+def tokens() -> Call[tuple[TokenInfo, ...]]:
+    """GET /v1/api-tokens"""
+    return Call(get("/v1/api-tokens"), list_reader("tokens", TokenInfo))
+
+
+def create_token(fields: Mapping[str, Any]) -> Call[TokenMade]:
+    """POST /v1/api-tokens"""
+    # Sent twice, it would make two.
+    return Call(Request("POST", "/v1/api-tokens", body=to_json(dict(fields)), repeatable=False), reader(TokenMade))
+
+
+def revoke_token(token_id: str) -> Call[TokenInfo]:
+    """DELETE /v1/api-tokens/{id}"""
+    return Call(Request("DELETE", f"/v1/api-tokens/{quote(token_id, safe='')}"), reader(TokenInfo))

@@ -1,0 +1,73 @@
+"""What `hal login` keeps: one HAL's address and the token for it, in a file that only its owner may read."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from hal.core.model.errors import ConflictError, DeniedError
+from hal.runtime.privacy import make_private, write_private
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """One HAL elsewhere, and how to be let in."""
+
+    url: str
+    token: str = ""
+    """Empty where the kernel names the user (`unix://`)."""
+
+
+def login_file() -> Path:
+    """`$XDG_CONFIG_HOME/hal/login.json`, else `~/.config/hal/login.json`."""
+    config = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+    return Path(config) / "hal" / "login.json"
+
+
+def read_login() -> Login | None:
+    """What was kept; None: nothing was.
+
+    Raises:
+        DeniedError: others may read it, so the token may be known to them.
+        ConflictError: it is damaged.
+    """
+    file = login_file()
+    try:
+        info = file.stat()
+        text = file.read_text()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConflictError(f"{file} cannot be read: {error}", hint="`hal logout` removes it") from error
+    if info.st_mode & 0o077 or info.st_uid != os.geteuid():
+        raise DeniedError(
+            f"{file} can be read by others: its token may be known to them",
+            hint="`hal logout`, have the token revoked, and log in with another",
+        )
+    import json
+
+    try:
+        raw = json.loads(text)
+        return Login(url=str(raw["url"]), token=str(raw["token"]))
+    except (ValueError, KeyError, TypeError) as error:
+        raise ConflictError(f"{file} is damaged", hint="`hal logout` removes it; then log in again") from error
+
+
+def keep_login(login: Login) -> Path:
+    """Keep it in place of an earlier one; the file."""
+    import json
+
+    file = login_file()
+    make_private(file.parent)
+    write_private(file, json.dumps(asdict(login)) + "\n")
+    return file
+
+
+def forget_login() -> bool:
+    """Whether there was one."""
+    try:
+        login_file().unlink()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True

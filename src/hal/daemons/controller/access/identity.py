@@ -1,0 +1,74 @@
+"""Who asks, and what of it a request carries with it on its way. Values; no I/O."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec import Struct
+
+from hal.core.model import DeniedError
+from hal.daemons.controller.access.roles import Reach, Role
+
+READING: Final = frozenset({"GET", "HEAD"})
+"""Methods that change nothing."""
+
+
+class Scope(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a token is narrowed to, beside its role."""
+
+    accounts: tuple[str, ...] = ()
+    """The only accounts it may submit for and change jobs of; empty: any."""
+    queues: tuple[str, ...] = ()
+    """The only queues; empty: any."""
+    read_only: bool = False
+
+
+NO_SCOPE: Final = Scope()
+
+
+class Identity(Struct, frozen=True, kw_only=True):
+    """Who a request comes from, as the server found out."""
+
+    user: str
+    role: Role
+    peer: str = ""
+    """Where from: `uid 1000` on a Unix socket, the address over TCP."""
+    token: str = ""
+    """Id of the token that was shown; empty: the kernel named the user."""
+    scope: Scope = NO_SCOPE
+    inside: bool = False
+    """The owner or root: not limited in rate, and idempotency keys are as they always were."""
+    expires_ms: int | None = None
+
+
+class Visit:
+    """One request: who asks, how far the right to it reaches, and what the audit log will say it was about."""
+
+    __slots__ = ("identity", "reach", "targets", "trace_id")
+
+    def __init__(self, identity: Identity, trace_id: str) -> None:
+        self.identity = identity
+        self.trace_id = trace_id
+        self.reach = Reach.NONE
+        self.targets: list[str] = []
+
+    @property
+    def own_only(self) -> bool:
+        """Only what belongs to the caller may be touched or seen."""
+        return self.reach is not Reach.ALL
+
+
+def check_scope(scope: Scope, *, queue: str | None = None, account: str | None = None, what: str = "") -> None:
+    """Refuse what a token is not for; None is not asked about.
+
+    Raises:
+        DeniedError: outside the scope; names what is inside.
+    """
+    for kind, allowed, value in (("queue", scope.queues, queue), ("account", scope.accounts, account)):
+        if allowed and value is not None and value not in allowed:
+            raise DeniedError(
+                f"{what}this token is not for {kind} '{value}'"
+                if value
+                else f"{what}this token needs the {kind} named",
+                hint=f"{kind}s that it is for: {', '.join(allowed)}",
+            )
