@@ -20,9 +20,9 @@ MAX_TOKEN_CHARS = 1_000
     hal login unix:///run/hal/api.sock                # on its machine: the kernel says who you are
     """,
 )
-@click.argument("url")
+@click.argument("there", metavar="URL")
 @pass_screen
-def login(screen: Screen, url: str) -> int:
+def login(screen: Screen, there: str) -> int:
     """Keep URL and a token for it, so that later commands speak to that HAL; only you may read the file.
 
     The token is asked for without showing it, or read from standard input. --home, --url, $HAL_URL and $HAL_HOME go
@@ -33,12 +33,12 @@ def login(screen: Screen, url: str) -> int:
     from hal.client.login import Login, keep_login
     from hal.client.sync import Client
 
-    local = url.startswith("unix:")
+    local = there.startswith("unix:")
     token = "" if local else _token(screen)
-    with Client(find_address(url=url, token=token or None)) as client:
+    with Client(find_address(url=there, token=token or None)) as client:
         who = client.call(access_calls.who_am_i())
-    file = keep_login(Login(url=url, token=token))
-    screen.note(f"you are {who.user} ({who.role}) at {url}; kept in {file}")
+    file = keep_login(Login(url=there, token=token))
+    screen.note(f"you are {who.user} ({who.role}) at {there}; kept in {file}")
     return exit_codes.OK
 
 
