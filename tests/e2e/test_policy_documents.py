@@ -8,12 +8,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.e2e.conftest import DEADLINE_S, LiveHal
 
 ROOT = Path(__file__).parents[2]
 PAGES = ("policy", "queues", "priority", "shares", "limits", "bookings", "why")
 
 
+@pytest.mark.slow
 def test_the_examples_of_the_policy_pages_work(own_hal: LiveHal, tmp_path: Path) -> None:
     """Every block that begins with `set -e`, page after page, with one HAL; `!` is before what must be refused."""
     own_hal.up("--name", "n1", "--cpus", "4", "--memory", "1GiB")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any, Final
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -192,7 +193,15 @@ def test_a_job_that_is_held_as_a_whole_stays_held_when_its_tasks_could_go() -> N
 
 
 @given(workflows(), st.randoms(use_true_random=False))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_safety_a_workflow_ends_as_its_dependencies_say(jobs: list[dict[str, Any]], order: random.Random) -> None:
     """Whatever the order of starts and ends, and wherever the controller starts anew."""
+    assert run(jobs, order) == Evaluator(jobs).ends
+
+
+@pytest.mark.slow
+@given(workflows(), st.randoms(use_true_random=False))
+@settings(max_examples=50, deadline=None)
+def test_safety_many_workflows_end_as_their_dependencies_say(jobs: list[dict[str, Any]], order: random.Random) -> None:
+    """The same with more of them."""
     assert run(jobs, order) == Evaluator(jobs).ends

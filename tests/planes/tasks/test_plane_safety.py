@@ -6,9 +6,17 @@ import contextlib
 from collections import Counter
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 from msgspec.structs import replace
 
 from hal.core.model import AttemptState, Failed, HALError, JobSpec, TaskState, spec_from_plain
@@ -319,8 +327,18 @@ class CrowdedMachine(PlaneMachine):
     max_objects = 0
 
 
-PlaneMachine.TestCase.settings = CrowdedMachine.TestCase.settings = settings(
-    max_examples=25, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
-)
+def lives(count: int) -> settings:
+    """So many histories."""
+    return settings(max_examples=count, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+PlaneMachine.TestCase.settings = CrowdedMachine.TestCase.settings = lives(12)
 TestPlaneSafety = PlaneMachine.TestCase
 TestCrowdedPlaneSafety = CrowdedMachine.TestCase
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("machine", [PlaneMachine, CrowdedMachine])
+def test_safety_many_lives_of_the_plane(machine: type[PlaneMachine]) -> None:
+    """The same with more histories."""
+    run_state_machine_as_test(machine, settings=lives(40))

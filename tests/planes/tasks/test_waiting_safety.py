@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from hal.core.model import AttemptState, ConflictError, HALError, from_json, spec_from_plain
 from hal.core.model.policy import Account, Limit, Policy, Qos, Queue
@@ -235,7 +236,16 @@ class WaitingMachine(RuleBasedStateMachine):
         self.engine.check(table)
 
 
-WaitingMachine.TestCase.settings = settings(
-    max_examples=40, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
-)
+def lives(count: int) -> settings:
+    """So many histories."""
+    return settings(max_examples=count, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+WaitingMachine.TestCase.settings = lives(16)
 TestWaitingSafety = WaitingMachine.TestCase
+
+
+@pytest.mark.slow
+def test_safety_many_lives_of_what_waits() -> None:
+    """The same with more histories."""
+    run_state_machine_as_test(WaitingMachine, settings=lives(60))

@@ -1,0 +1,69 @@
+"""Hours in small: tasks come and go for two minutes, and no process of HAL grows by what has passed through it."""
+
+from __future__ import annotations
+
+import os
+import select
+import statistics
+import time
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import pytest
+
+from hal.runtime.identity import running
+from tests.e2e.conftest import DEADLINE_S, LiveHal
+
+RATE: Final = 100
+"""Tasks a second."""
+WARM_S: Final = 40
+"""Caches fill, pools grow to what they need, the database's pages come into memory."""
+STEADY_S: Final = 80
+MOST_GROWTH_BYTES: Final = 8 << 20
+"""Of a process, from the first to the last quarter of the steady part: 4,000 tasks later. At a kilobyte kept for each
+task that has ended it would be as much again every two minutes."""
+MOST_DESCRIPTORS: Final = 4
+
+
+class Sample(NamedTuple):
+    """What one process held at one moment."""
+
+    rss_bytes: int
+    descriptors: int
+
+
+def sample(pid: int) -> Sample:
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return Sample(pages * os.sysconf("SC_PAGE_SIZE"), len(os.listdir(f"/proc/{pid}/fd")))
+
+
+def growth(values: list[int]) -> int:
+    """From the first quarter to the last, by medians: a garbage collection that is due makes no difference."""
+    quarter = len(values) // 4
+    return int(statistics.median(values[-quarter:]) - statistics.median(values[:quarter]))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_two_minutes_of_a_hundred_tasks_a_second_leave_nothing_behind(own_hal: LiveHal) -> None:
+    """Memory and descriptors of controller, keeper and agent are flat once they are warm; every task has run."""
+    own_hal.up("--cpus", "2")
+    found = {name: running(own_hal.home.pid_file(name)) for name in ("controller", "keeper-n1", "agent-n1")}
+    pids = {name: identity.pid for name, identity in found.items() if identity is not None}
+    assert len(pids) == 3
+    samples: dict[str, list[Sample]] = {name: [] for name in pids}
+    with own_hal.client() as client:
+        jobs = []
+        begin = time.monotonic()
+        for second in range(WARM_S + STEADY_S):
+            jobs.append(client.submit(["/bin/true"], array=RATE))
+            # One batch a second; where the machine is too slow for that, as fast as they end.
+            jobs[-1].wait(DEADLINE_S)
+            select.select([], [], [], max(0.0, begin + second + 1 - time.monotonic()))
+            if second >= WARM_S:
+                for name, pid in pids.items():
+                    samples[name].append(sample(pid))
+        assert all(job.refresh().counts == {"succeeded": RATE} for job in jobs)
+    for name, taken in samples.items():
+        assert growth([one.rss_bytes for one in taken]) < MOST_GROWTH_BYTES, (name, [one.rss_bytes for one in taken])
+        assert growth([one.descriptors for one in taken]) <= MOST_DESCRIPTORS, (name, taken)
