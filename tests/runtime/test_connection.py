@@ -9,7 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from hal.core.model.errors import ConflictError, DeniedError, OverloadedError, TimedOutError, UnreachableError
+from hal.core.model.errors import (
+    ConflictError,
+    DeniedError,
+    InternalError,
+    OverloadedError,
+    TimedOutError,
+    UnreachableError,
+)
 from hal.core.model.ids import StepId
 from hal.runtime.interface import Connection, TcpAddress, UnixAddress
 from hal.runtime.real import RealRuntime
@@ -315,12 +322,14 @@ def test_peers_know_each_other_by_the_kernels_word(tmp_path: Path) -> None:
     run_real(tmp_path, main)
 
 
-def test_tcp_is_refused_in_clear_words(tmp_path: Path) -> None:
-    """The first version of the real runtime has no TCP."""
+def test_nothing_is_said_over_tcp_without_credentials(tmp_path: Path) -> None:
+    """Neither dialled nor served: a fault of whoever calls."""
 
     async def main(runtime: RealRuntime) -> None:
-        with pytest.raises(UnreachableError, match="Unix sockets only"):
+        with pytest.raises(InternalError, match="credentials"):
             await runtime.connect(TcpAddress("127.0.0.1", 1))
+        with pytest.raises(InternalError, match="credentials"):
+            await runtime.listen(TcpAddress("127.0.0.1", 0), echo)
 
     run_real(tmp_path, main)
 

@@ -46,14 +46,42 @@ class NodePlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Layout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """All of them, and the TCP address of REST ('' when there is none)."""
+    """All of them, and the TCP addresses of REST and of the wire ('' where hal.toml says, or where there is none)."""
 
     nodes: tuple[NodePlan, ...]
     tcp: str = ""
+    wire: str = ""
 
     def save(self, home: Home) -> None:
         """Keep it for the next `hal up`."""
         write_private(_file(home), msgspec.json.encode(self).decode())
+
+
+class AgentLayout(msgspec.Struct, frozen=True, kw_only=True):
+    """The node that this machine is of a HAL on another one."""
+
+    node: NodePlan
+    controllers: tuple[str, ...]
+    """`HOST:PORT` of each."""
+
+    def save(self, home: Home) -> None:
+        """Keep it for the next `hal agent`."""
+        write_private(_agent_file(home), msgspec.json.encode(self).decode(), durable=True)
+
+
+def saved_agent(home: Home) -> AgentLayout | None:
+    """That of the last `hal agent`; None before the first.
+
+    Raises:
+        InternalError: the file is damaged.
+    """
+    path = _agent_file(home)
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=AgentLayout)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except msgspec.DecodeError as error:
+        raise InternalError(f"{path} is damaged: {error}", hint="delete it, and join anew") from error
 
 
 def saved_layout(home: Home) -> Layout | None:
@@ -119,6 +147,11 @@ def same_or_refused(asked: Layout, running: Layout) -> Layout:
             f"HAL is running {f'with --tcp {running.tcp}' if running.tcp else 'without a TCP port'}",
             hint="stop its controller first (jobs go on): hal down --leave",
         )
+    if asked.wire and asked.wire != running.wire:
+        raise ConflictError(
+            f"HAL is running {f'with --wire {running.wire}' if running.wire else 'without --wire'}",
+            hint="stop its controller first (jobs go on): hal down --leave",
+        )
     raise ConflictError(
         f"HAL is running with {plural(len(running.nodes), 'node')} of another shape",
         hint="see `hal nodes`; to change them stop it first: hal down",
@@ -162,6 +195,10 @@ def _limit(file: Path) -> int | None:
     except OSError:
         return None
     return int(text) if text.isdigit() else None
+
+
+def _agent_file(home: Home) -> Path:
+    return home.run_dir / "agent.json"
 
 
 def _file(home: Home) -> Path:

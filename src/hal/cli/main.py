@@ -28,6 +28,8 @@ _OTHER = "More"
 
 COMMANDS = {
     "up": Lazy("hal.cli.up:up", "Start HAL on this machine, or what of it is missing.", _HERE),
+    "agent": Lazy("hal.cli.agent:agent", "Make this machine a node of a HAL on another one.", _HERE),
+    "token": Lazy("hal.cli.token:token", "Tokens with which other machines join.", _HERE),
     "down": Lazy("hal.cli.down:down", "Stop it.", _HERE),
     "status": Lazy("hal.cli.status:status", "How it is: controller, nodes, jobs, and what to do.", _HERE),
     "run": Lazy("hal.cli.run:run", "Run a command as a job, here and now: its output, its exit code.", _JOBS),

@@ -182,5 +182,27 @@ def fence(screen: Screen, name: str, yes: bool) -> int:
     return exit_codes.OK
 
 
-for one in (cordon, uncordon, drain, rm, fence):
+@command(
+    "revoke",
+    short_help="Take back the certificates of a node that joined.",
+    output=True,
+    examples="""
+    hal node revoke n7
+    hal token create --node n7   # lets it join again
+    """,
+)
+@click.argument("name")
+@pass_screen
+def revoke(screen: Screen, name: str) -> None:
+    """Take back every certificate of node NAME: its connection is closed, and it is refused until it joins anew.
+
+    What runs there goes on, as when the node is not heard; `hal node fence` declares it gone.
+    """
+    from hal.client import joining_calls
+
+    found = screen.client.call(joining_calls.revoke_node(name))
+    screen.show(found, lambda: screen.line(f"{found.name}: its certificates are revoked"))
+
+
+for one in (cordon, uncordon, drain, rm, fence, revoke):
     node.add_command(one)

@@ -113,17 +113,19 @@ def agent(home: Home, node: str) -> Process:
     return Process(home, f"agent-{node}")
 
 
-def start_controller(home: Home, tcp: str) -> Process:
+def start_controller(home: Home, tcp: str, wire: str) -> Process:
     """Start it; it answers some time later."""
     process = controller(home)
-    process.start(["hal.daemons.controller", "--home", str(home.root), *(["--listen", tcp] if tcp else [])])
+    ports = [*(["--listen", tcp] if tcp else []), *(["--wire", wire] if wire else [])]
+    process.start(["hal.daemons.controller", "--home", str(home.root), *ports])
     return process
 
 
-def start_keeper(home: Home, plan: NodePlan) -> Process:
-    """Start it; it starts its agent, which joins the controller some time later."""
+def start_keeper(home: Home, plan: NodePlan, controllers: Sequence[str] = ()) -> Process:
+    """Start it; it starts its agent, which dials the controller (one of these, or this home's) some time later."""
     process = keeper(home, plan.name)
-    process.start(["hal.daemons.agent.keeper", "--home", str(home.root), *plan.keeper_arguments()])
+    elsewhere = [word for address in controllers for word in ("--controller", address)]
+    process.start(["hal.daemons.agent.keeper", "--home", str(home.root), *plan.keeper_arguments(), *elsewhere])
     return process
 
 

@@ -33,7 +33,7 @@ def start_missing(screen: Screen, home: Home, layout: Layout, saved: Layout | No
     """
     controller = processes.controller(home)
     if saved is not None and (
-        (controller.identity and saved.tcp != layout.tcp)
+        (controller.identity and (saved.tcp, saved.wire) != (layout.tcp, layout.wire))
         or (processes.nodes_with_processes(home) and saved.nodes != layout.nodes)
     ):
         same_or_refused(layout, saved)
@@ -134,7 +134,7 @@ def _answers(client: Client, home: Home, layout: Layout, started: list[Process])
     """The controller answers; started, once, when none runs: also one that was killed since this began."""
     controller = processes.controller(home)
     if not any(process.name == controller.name for process in started) and not controller.identity:
-        started.append(processes.start_controller(home, layout.tcp))
+        started.append(processes.start_controller(home, layout.tcp, layout.wire))
     return _healthy(client)
 
 

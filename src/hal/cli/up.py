@@ -26,6 +26,7 @@ DEFAULT_HOST = "127.0.0.1"
     hal up --nodes 3                        # three, each with its share
     hal up --cpus 8 --memory 16GiB --label disk=ssd
     hal up --tcp 4250                       # also http://127.0.0.1:4250, token in HAL_HOME/token
+    hal up --wire 0.0.0.0                   # agents of other machines join: hal token create
     hal up --home ~/hal-test                # a second HAL beside the first
     """,
 )
@@ -40,6 +41,11 @@ DEFAULT_HOST = "127.0.0.1"
 @click.option(
     "--tcp", metavar="[HOST:]PORT", help="Answer REST there too, to whoever has the token (default: no port)."
 )
+@click.option(
+    "--wire",
+    metavar="HOST[:PORT]",
+    help="Listen there for agents of other machines: 0.0.0.0 (port: 7422; default: none).",
+)
 @pass_screen
 def up(
     screen: Screen,
@@ -52,21 +58,24 @@ def up(
     domain: str,
     name: str | None,
     tcp: str | None,
+    wire: str | None,
 ) -> None:
     """Start HAL on this machine, or what of it is missing; harmless when all of it runs.
 
     Without options a HAL that was up before comes back with the same nodes; its jobs are where they were.
     """
-    from hal.cli.layout import Layout, plan_nodes, saved_layout
+    from hal.cli.layout import Layout, plan_nodes, saved_agent, saved_layout
     from hal.cli.options import pairs
     from hal.cli.processes import one_at_a_time
     from hal.cli.starting import start_missing
-    from hal.core.model import Resources, SpecError, parse_amount, resource_name
+    from hal.core.model import ConflictError, Resources, SpecError, parse_amount, resource_name
     from hal.runtime.home import find_home
+    from hal.wire.address import host_and_port, written
 
     if screen.url:
         raise SpecError("--url: HAL is started on this machine only", hint="leave --url out, or log in there")
     address = _tcp_address(tcp) if tcp else ""
+    agents = written(*host_and_port(wire, "--wire")) if wire else ""
     cpu_milli = parse_amount("cpu", cpus, field="--cpus") if cpus is not None else None
     memory_bytes = parse_amount("memory", memory, field="--memory") if memory is not None else None
     if cpu_milli == 0 or memory_bytes == 0:
@@ -79,10 +88,15 @@ def up(
     home.create()
     home.socket_dir()
     with one_at_a_time(home):
+        if saved_agent(home) is not None:
+            raise ConflictError(
+                f"{home.root} is the home of a node of another machine's HAL",
+                hint="`hal agent` starts it; for a HAL of its own name another home: --home DIR",
+            )
         saved = saved_layout(home)
         shaped = any(option is not None for option in (nodes, cpus, memory, gpus, name)) or resource or label or domain
         if saved is not None and not shaped:
-            layout = Layout(nodes=saved.nodes, tcp=address or saved.tcp)
+            layout = Layout(nodes=saved.nodes, tcp=address or saved.tcp, wire=agents or saved.wire)
         else:
             labels = pairs("--label", label)
             planned = plan_nodes(
@@ -94,7 +108,7 @@ def up(
                 labels=labels,
                 domain=domain,
             )
-            layout = Layout(nodes=planned, tcp=address)
+            layout = Layout(nodes=planned, tcp=address, wire=agents)
         if layout.tcp:
             home.token_text()
         started = start_missing(screen, home, layout, saved)
@@ -123,8 +137,15 @@ def _say(screen: Screen, home: Home, layout: Layout, started: Sequence[str]) -> 
     from hal.runtime.home import find_home
 
     url = f"http://{layout.tcp}" if layout.tcp else ""
+    wire = _wire(home)
     if screen.plain:
-        found = {"home": str(home.root), "socket": str(home.api_socket()), "url": url, "started": list(started)}
+        found = {
+            "home": str(home.root),
+            "socket": str(home.api_socket()),
+            "url": url,
+            "wire": wire,
+            "started": list(started),
+        }
         screen.emit({**found, "nodes": as_plain(layout.nodes)})
         return
     if screen.quiet:
@@ -136,4 +157,19 @@ def _say(screen: Screen, home: Home, layout: Layout, started: Sequence[str]) -> 
         screen.line(f"  {plan.name}: {has}")
     if url:
         screen.line(f"  {url}, token in {home.token}")
+    if wire:
+        screen.line(f"  agents of other machines dial {wire}; hal token create{there} tells how they join")
     screen.note(f"try: hal run{there} -- hostname    hal status{there}    hal down{there}")
+
+
+def _wire(home: Home) -> str:
+    """Where agents of other machines dial; '' where nowhere, or where the controller has gone again."""
+    from hal.client.address import Address
+    from hal.client.sync import Client
+    from hal.core.model import HALError
+
+    with Client(Address(home=home), reconnect_s=0.0) as client:
+        try:
+            return client.health().wire
+        except HALError:
+            return ""

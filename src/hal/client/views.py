@@ -228,6 +228,8 @@ class HealthInfo(View, frozen=True, kw_only=True):
     jobs: dict[str, int] = {}
     """Live jobs by state."""
     warnings: tuple[str, ...] = ()
+    wire: str = ""
+    """Where agents of other machines dial, `HOST:PORT`; empty: nowhere."""
 
 
 class ShareInfo(View, frozen=True, kw_only=True):

@@ -31,7 +31,7 @@ _MARKS: Final = ("run", "db", "log", "nodes", "hal.toml")
 class NodePaths:
     """The paths of one node under HAL_HOME/nodes/NODE."""
 
-    __slots__ = ("journal", "name", "root", "steps")
+    __slots__ = ("identity", "journal", "name", "root", "steps")
 
     def __init__(self, root: Path, name: str) -> None:
         self.name = name
@@ -39,6 +39,8 @@ class NodePaths:
         self.journal = root / "journal"
         """Directory of the journals of the keeper and its helpers."""
         self.steps = root / "steps"
+        self.identity = root / "identity"
+        """What a node of another machine's HAL was given when it joined; see `hal.runtime.authority`."""
 
     def step_dir(self, job: int, task: int, attempt: int, rank: int) -> Path:
         """Where the step's stdout, stderr and script lie: `steps/J/T.A.R`."""
@@ -53,7 +55,7 @@ class NodePaths:
 class Home:
     """The layout of one HAL_HOME. Values only, except where a method says that it touches the disk."""
 
-    __slots__ = ("cache", "config", "database", "log_dir", "nodes_dir", "root", "run_dir", "token")
+    __slots__ = ("authority", "cache", "config", "database", "log_dir", "nodes_dir", "root", "run_dir", "token")
 
     def __init__(self, root: str | os.PathLike[str], *, cache: str | os.PathLike[str] | None = None) -> None:
         self.root = Path(os.path.abspath(root))
@@ -62,6 +64,8 @@ class Home:
         self.database = self.root / "db" / "hal.sqlite"
         self.log_dir = self.root / "log"
         self.token = self.root / "token"
+        self.authority = self.root / "authority"
+        """Keys and certificates of this HAL's authority."""
         self.nodes_dir = self.root / "nodes"
         self.cache = Path(cache) if cache else self.root / "cache"
 

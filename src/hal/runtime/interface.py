@@ -19,7 +19,7 @@ from hal.runtime.home import Home
 from hal.runtime.identity import ProcessIdentity
 from hal.wire.connection import MAX_INCOMING_FRAMES, MAX_OUTGOING_BYTES
 from hal.wire.frames import AnyFrame
-from hal.wire.peer import Peer
+from hal.wire.peer import CertifiedName, Peer
 
 __all__ = [
     "CONNECT_TIMEOUT_MS",
@@ -28,7 +28,9 @@ __all__ = [
     "MAX_INCOMING_FRAMES",
     "MAX_OUTGOING_BYTES",
     "Address",
+    "CertifiedName",
     "Connection",
+    "Credentials",
     "Lane",
     "Listener",
     "Logger",
@@ -60,7 +62,7 @@ class UnixAddress(NamedTuple):
 
 
 class TcpAddress(NamedTuple):
-    """A TCP port. Not served by the first version of the real runtime; the virtual one uses it between hosts."""
+    """A TCP port; what crosses it is TLS 1.3, with the credentials of both ends."""
 
     host: str
     port: int
@@ -70,6 +72,16 @@ class TcpAddress(NamedTuple):
 
 
 Address = UnixAddress | TcpAddress
+
+
+class Credentials(NamedTuple):
+    """What this side of a TCP connection shows, and whom it believes: paths of PEM files, read at each use."""
+
+    authority: Path | None = None
+    """The authority that the other end's certificate must be from. None, when dialling: whoever answers is
+    believed, so nothing secret may be said."""
+    certificate: Path | None = None
+    """Its own certificate and private key, in one file; None, when dialling: it shows none."""
 
 
 class Lane(StrEnum):
@@ -95,7 +107,11 @@ class Connection(Protocol):
 
     @property
     def peer(self) -> Peer | None:
-        """Who is there; None for TCP."""
+        """Who is there, as the kernel says; None for TCP."""
+
+    @property
+    def certified(self) -> CertifiedName | None:
+        """Who is there, as its certificate says; None on a Unix socket, and for one that has shown none."""
 
     @property
     def label(self) -> str:
@@ -155,6 +171,9 @@ class Listener(Protocol):
     @property
     def connections(self) -> int:
         """How many are open."""
+
+    def renewed(self) -> None:
+        """Read the credentials again: connections from now on use them. Nothing on a Unix socket."""
 
     async def close(self) -> None:
         """Accept nothing more and close what was accepted."""
@@ -270,19 +289,29 @@ class Runtime(Protocol):
 
     # ── transport ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def listen(self, address: Address, on_connect: OnConnect) -> Listener:
-        """Serve an address; peers of another user (except root) are told Goodbye with code `denied`.
+    async def listen(self, address: Address, on_connect: OnConnect, credentials: Credentials | None = None) -> Listener:
+        """Serve an address.
 
+        On a Unix socket, peers of another user (except root) are told Goodbye with code `denied`. On TCP, whoever shows
+        a certificate of another authority is cut off; one that shows none is served, with `certified` None, but only
+        briefly (`hal.wire.strangers`).
+
+        Args:
+            credentials: for TCP, and needed there: both files.
         Raises:
-            ConflictError: another live process serves it.
+            ConflictError: another live process serves it, or it cannot be served here.
         """
 
-    async def connect(self, address: Address, timeout_ms: int = CONNECT_TIMEOUT_MS) -> Connection:
+    async def connect(
+        self, address: Address, timeout_ms: int = CONNECT_TIMEOUT_MS, credentials: Credentials | None = None
+    ) -> Connection:
         """Dial.
 
+        Args:
+            credentials: for TCP, and needed there.
         Raises:
-            UnreachableError: nobody answers there.
-            DeniedError: who answers is neither this user nor root.
+            UnreachableError: nobody answers there, or what answers speaks no TLS 1.3.
+            DeniedError: who answers is neither this user nor root; on TCP, no controller of that authority.
         """
 
     # ── the rest of the world ─────────────────────────────────────────────────────────────────────────────────────
@@ -291,7 +320,7 @@ class Runtime(Protocol):
         """The process's random numbers: seeded, the same object each time. Not for secrets."""
 
     def new_id(self) -> str:
-        """32 hex digits that nobody else has: trace, commit and idempotency ids, attempt tokens."""
+        """32 hex digits that nobody else has or can guess: ids of traces and commits, tokens of attempts and joins."""
 
     async def start_process(
         self,

@@ -43,6 +43,9 @@ class UnixListener:
         self._inode = os.lstat(path).st_ino
         self._server = await asyncio.get_running_loop().create_unix_server(self._accept, sock=sock)
 
+    def renewed(self) -> None:
+        """There are none."""
+
     async def close(self) -> None:
         if self._server is not None:
             self._server.close()
@@ -104,7 +107,7 @@ async def serve_connection(connection: FrameConnection, on_connect: OnConnect, l
     except HALError as error:
         if not connection.closed:
             log.warning("closed a connection", connection=connection.label, code=error.code, reason=error.message)
-            connection.refuse(error.code, error.message)
+            connection.refuse(error.code, error.message, error.hint)
     finally:
         connection.close("served")
 
@@ -112,7 +115,10 @@ async def serve_connection(connection: FrameConnection, on_connect: OnConnect, l
 def report_fault(log: Logger, connection: FrameConnection, reason: str) -> None:
     """The one log line about a peer that sent what is no frame."""
     log.warning(
-        "closed a connection: malformed frame", connection=connection.label, reason=reason, peer=connection.peer
+        "closed a connection: malformed frame",
+        connection=connection.label,
+        reason=reason,
+        peer=connection.peer or connection.certified,
     )
 
 

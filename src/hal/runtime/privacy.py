@@ -21,14 +21,23 @@ def make_private(path: Path) -> None:
         path.chmod(PRIVATE_DIR_MODE)
 
 
-def write_private(path: Path, text: str) -> None:
-    """Write a file of mode 0600 in one step: a reader sees the old text or the new one, never a part."""
+def write_private(path: Path, text: str, *, durable: bool = False) -> None:
+    """Write a file of mode 0600 in one step: a reader sees the old text or the new one, never a part.
+
+    Args:
+        durable: when this returns the new text survives a power failure.
+    """
     scratch = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}")
     fd = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_FILE_MODE)
     try:
         with os.fdopen(fd, "w") as file:
             file.write(text)
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
         scratch.replace(path)
+        if durable:
+            _flush_directory(path.parent)
     except OSError:
         scratch.unlink(missing_ok=True)
         raise
@@ -41,3 +50,11 @@ def is_private(path: Path) -> bool:
     except OSError:
         return False
     return stat.S_ISDIR(info.st_mode) and info.st_uid == os.geteuid() and not stat.S_IMODE(info.st_mode) & 0o077
+
+
+def _flush_directory(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

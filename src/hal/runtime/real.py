@@ -1,4 +1,4 @@
-"""The real Runtime: uvloop, the kernel's clocks, Unix sockets, threads for blocking calls, detached processes."""
+"""The real Runtime: uvloop, the kernel's clocks, Unix sockets, TLS, threads for blocking calls, detached processes."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from hal.core.model.errors import UnreachableError
+from hal.core.model.errors import InternalError
 from hal.runtime.home import Home
 from hal.runtime.identity import boot_id
 from hal.runtime.interface import (
     CONNECT_TIMEOUT_MS,
     Address,
     Connection,
+    Credentials,
     Lane,
     Listener,
     Logger,
@@ -28,6 +29,7 @@ from hal.runtime.interface import (
 from hal.runtime.lanes import BlockingLanes
 from hal.runtime.launch import start_detached
 from hal.runtime.listening import UnixListener, dial_unix, serve_connection
+from hal.runtime.listening_tls import TlsListener, dial_tls
 from hal.runtime.started import StartedProcess
 from hal.wire.connection import FrameConnection
 
@@ -55,7 +57,7 @@ class RealRuntime:
         self._failed = self._loop.create_future()
         self._tasks: dict[asyncio.Task[Any], None] = {}
         self._lanes = BlockingLanes()
-        self._listeners: dict[UnixListener, None] = {}
+        self._listeners: dict[UnixListener | TlsListener, None] = {}
         self._loop.set_exception_handler(self._loop_fault)
 
     @property
@@ -130,20 +132,26 @@ class RealRuntime:
 
     # ── transport ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def listen(self, address: Address, on_connect: OnConnect) -> Listener:
-        path = _unix(address)
-
+    async def listen(self, address: Address, on_connect: OnConnect, credentials: Credentials | None = None) -> Listener:
         def serve(connection: FrameConnection) -> None:
             work = serve_connection(connection, on_connect, self._log)
             self.spawn_task(work, f"serve {connection.label}")
 
-        listener = UnixListener(path, serve, self._log)
+        listener: UnixListener | TlsListener
+        if isinstance(address, UnixAddress):
+            listener = UnixListener(address, serve, self._log)
+        else:
+            listener = TlsListener(address, _needed(credentials), serve, self._log)
         await listener.start()
         self._listeners[listener] = None
         return listener
 
-    async def connect(self, address: Address, timeout_ms: int = CONNECT_TIMEOUT_MS) -> Connection:
-        return await dial_unix(_unix(address).path, timeout_ms, self._log)
+    async def connect(
+        self, address: Address, timeout_ms: int = CONNECT_TIMEOUT_MS, credentials: Credentials | None = None
+    ) -> Connection:
+        if isinstance(address, UnixAddress):
+            return await dial_unix(address.path, timeout_ms, self._log)
+        return await dial_tls(address, _needed(credentials), timeout_ms, self._log)
 
     # ── the rest of the world ─────────────────────────────────────────────────────────────────────────────────────
 
@@ -190,7 +198,7 @@ class RealRuntime:
             self.fail(context["message"], error)
 
 
-def _unix(address: Address) -> UnixAddress:
-    if isinstance(address, UnixAddress):
-        return address
-    raise UnreachableError(f"{address}: this version of HAL speaks over Unix sockets only")
+def _needed(credentials: Credentials | None) -> Credentials:
+    if credentials is None:
+        raise InternalError("nothing is said over TCP without credentials")
+    return credentials

@@ -23,9 +23,11 @@ from typing import Any, Final, TypeVar
 
 from hal.core.model.errors import NotFoundError, TimedOutError
 from hal.runtime.home import Home
+from hal.runtime.interface import Credentials
 from hal.runtime.virtual_loop import VirtualLoop
 from hal.runtime.virtual_network import Conditions, VirtualNetwork
 from hal.runtime.virtual_process import Main, VirtualProcess
+from hal.wire.peer import CertifiedName
 
 T = TypeVar("T")
 
@@ -110,6 +112,16 @@ class VirtualHost:
             process.kill()
         self.world.note(self.name, "power off", "")
         self._boot()
+
+    def certify(self, file: Path, name: CertifiedName) -> None:
+        """Put a certificate into this file of the host: what its processes then show over TCP. No cryptography: the
+        name itself is what the other end sees."""
+        self.disk[str(file)] = name
+
+    def certified(self, credentials: Credentials | None) -> CertifiedName | None:
+        """What these credentials show of this host."""
+        found = None if credentials is None else self.disk.get(str(credentials.certificate))
+        return found if isinstance(found, CertifiedName) else None
 
     def start_program(self, argv: Sequence[str]) -> VirtualProcess:
         """What `python -m …` does here.

@@ -12,8 +12,8 @@ import random
 from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hal.core.model.errors import ConflictError, UnreachableError
-from hal.runtime.interface import Address, OnConnect, TcpAddress
+from hal.core.model.errors import ConflictError, DeniedError, UnreachableError
+from hal.runtime.interface import Address, Credentials, OnConnect, TcpAddress
 from hal.runtime.listening import report_fault, serve_connection
 from hal.wire.connection import WRITE_HIGH_BYTES, FrameConnection
 from hal.wire.peer import Peer
@@ -187,8 +187,14 @@ class VirtualListener:
     """An address served by a virtual process."""
 
     def __init__(
-        self, network: VirtualNetwork, process: VirtualProcess, address: Address, on_connect: OnConnect
+        self,
+        network: VirtualNetwork,
+        process: VirtualProcess,
+        address: Address,
+        on_connect: OnConnect,
+        credentials: Credentials | None,
     ) -> None:
+        self.credentials = credentials
         self._network = network
         self.process = process
         self._address = address
@@ -204,6 +210,9 @@ class VirtualListener:
     def connections(self) -> int:
         return len(self._open)
 
+    def renewed(self) -> None:
+        """They are looked up at each connection."""
+
     async def close(self) -> None:
         self._network.unlisten(self)
         for connection in list(self._open):
@@ -211,7 +220,7 @@ class VirtualListener:
         for connection in list(self._open):
             await connection.wait_closed()
 
-    def accept(self, dialled: VirtualTransport, dialler: VirtualProcess) -> None:
+    def accept(self, dialled: VirtualTransport, dialler: VirtualProcess, credentials: Credentials | None) -> None:
         """In the serving process's context: make its end and serve it."""
         if dialled.is_closing():
             return
@@ -228,6 +237,8 @@ class VirtualListener:
         self._open[connection] = None
         if not isinstance(self._address, TcpAddress):
             connection.peer = Peer(dialler.pid, dialler.host.uid, dialler.host.uid)
+        else:
+            connection.certified = dialler.host.certified(credentials)
         connection.connection_made(transport)
         work = serve_connection(connection, self._on_connect, log)
         self.process.runtime.spawn_task(work, f"serve {connection.label}")
@@ -246,12 +257,18 @@ class VirtualNetwork:
         self._transports: dict[VirtualTransport, None] = {}
         self._parted: set[frozenset[str]] = set()
 
-    def listen(self, process: VirtualProcess, address: Address, on_connect: OnConnect) -> VirtualListener:
+    def listen(
+        self,
+        process: VirtualProcess,
+        address: Address,
+        on_connect: OnConnect,
+        credentials: Credentials | None,
+    ) -> VirtualListener:
         """Raises: ConflictError: a live process of that host serves it."""
         key = self._key(process.host, address)
         if key in self._listeners:
             raise ConflictError(f"{address} is served by another process", hint="is HAL running already?")
-        listener = self._listeners[key] = VirtualListener(self, process, address, on_connect)
+        listener = self._listeners[key] = VirtualListener(self, process, address, on_connect, credentials)
         return listener
 
     def unlisten(self, listener: VirtualListener) -> None:
@@ -260,8 +277,13 @@ class VirtualNetwork:
         if self._listeners.get(key) is listener:
             del self._listeners[key]
 
-    async def connect(self, process: VirtualProcess, address: Address, timeout_ms: int) -> FrameConnection:
-        """Raises: UnreachableError: nobody serves it, or a partition is in between."""
+    async def connect(
+        self, process: VirtualProcess, address: Address, timeout_ms: int, credentials: Credentials | None
+    ) -> FrameConnection:
+        """Raises:
+        UnreachableError: nobody serves it, or a partition is in between.
+        DeniedError: who serves it has no certificate, and one is asked for.
+        """
         key = self._key(process.host, address)
         await asyncio.sleep(self.delay_s(key[0] == process.host.name))
         if self.parted(frozenset({process.host.name, key[0]})):
@@ -270,6 +292,9 @@ class VirtualNetwork:
         listener = self._listeners.get(key)
         if listener is None or not listener.process.running:
             raise UnreachableError(f"nobody serves {address}: connection refused", hint="is HAL running?")
+        certified = listener.process.host.certified(listener.credentials)
+        if certified is None and credentials is not None and credentials.authority is not None:
+            raise DeniedError(f"{address} is no controller of this HAL: it has no certificate")
         log = process.runtime.log
         connection = FrameConnection(
             address_name(address), on_fault=lambda faulty, reason: report_fault(log, faulty, reason)
@@ -277,7 +302,7 @@ class VirtualNetwork:
         transport = VirtualTransport(self, process, connection, connection.label)
         self.keep(transport)
         self.note(process.name, "connect", str(address))
-        self.loop.call_soon(listener.accept, transport, process, context=listener.process.context)
+        self.loop.call_soon(listener.accept, transport, process, credentials, context=listener.process.context)
         # The kernel accepts before the server does: bytes may be written at once; they wait for the server's end.
         transport.pause_reading()
         deadline_s = self.loop.time() + timeout_ms / 1000
@@ -288,6 +313,8 @@ class VirtualNetwork:
             await asyncio.sleep(self.delay_s(True))
         if not isinstance(address, TcpAddress):
             connection.peer = Peer(listener.process.pid, listener.process.host.uid, listener.process.host.uid)
+        else:
+            connection.certified = certified
         connection.connection_made(transport)
         transport.resume_reading()
         return connection

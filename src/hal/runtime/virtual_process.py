@@ -21,6 +21,7 @@ from hal.runtime.interface import (
     MAX_BLOCKING_CALLS,
     Address,
     Connection,
+    Credentials,
     Lane,
     Listener,
     Logger,
@@ -329,14 +330,16 @@ class VirtualRuntime:
     def fail(self, reason: str, error: BaseException | None = None) -> None:
         self._process.fault(reason, error)
 
-    async def listen(self, address: Address, on_connect: OnConnect) -> Listener:
-        listener = self._world.network.listen(self._process, address, on_connect)
+    async def listen(self, address: Address, on_connect: OnConnect, credentials: Credentials | None = None) -> Listener:
+        listener = self._world.network.listen(self._process, address, on_connect, credentials)
         self._listeners.append(listener)
         self._world.note(self.name, "listen", str(address))
         return listener
 
-    async def connect(self, address: Address, timeout_ms: int = CONNECT_TIMEOUT_MS) -> Connection:
-        return await self._world.network.connect(self._process, address, timeout_ms)
+    async def connect(
+        self, address: Address, timeout_ms: int = CONNECT_TIMEOUT_MS, credentials: Credentials | None = None
+    ) -> Connection:
+        return await self._world.network.connect(self._process, address, timeout_ms, credentials)
 
     def random(self) -> random.Random:
         return self._random

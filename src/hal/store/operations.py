@@ -266,6 +266,35 @@ class PolicyRow(Struct, frozen=True, kw_only=True):
     """Canonical JSON; '' in listings."""
 
 
+class JoinTokenRow(Struct, frozen=True, kw_only=True):
+    """A token with which one machine may join, once."""
+
+    id: str
+    secret_hash: str
+    """SHA-256 of its secret, in hex."""
+    node: str = ""
+    """The only node that may join with it; '' for any that is new."""
+    user: str = ""
+    """Who made it."""
+    created_ms: int
+    expires_ms: int
+    used_ms: int | None = None
+    used_by: str = ""
+    """The node that joined with it."""
+    revoked_ms: int | None = None
+
+
+class CertificateRow(Struct, frozen=True, kw_only=True):
+    """A certificate that a node was given."""
+
+    serial: str
+    """Lower-case hex digits."""
+    node: str
+    issued_ms: int
+    expires_ms: int
+    revoked_ms: int | None = None
+
+
 class NewEvent(Struct, frozen=True, kw_only=True):
     """An entry for the feed; its sequence number is given by the commit."""
 
@@ -345,6 +374,15 @@ class AppendPolicy(Struct, frozen=True):
     row: PolicyRow
 
 
+class PutJoining(Struct, frozen=True):
+    """Insert or replace join tokens and certificates, and forget others by id and serial number."""
+
+    tokens: tuple[JoinTokenRow, ...] = ()
+    certificates: tuple[CertificateRow, ...] = ()
+    forget_tokens: tuple[str, ...] = ()
+    forget_certificates: tuple[str, ...] = ()
+
+
 class PutMeta(Struct, frozen=True):
     """Small facts by name; None forgets one."""
 
@@ -377,6 +415,7 @@ Operation = (
     | PutNodes
     | DropNodes
     | AppendPolicy
+    | PutJoining
     | PutMeta
     | AppendEvents
     | RememberIdempotent

@@ -22,10 +22,13 @@ from hal.store.bulk import rows_of
 from hal.store.operations import (
     MAX_EVENT_JOBS,
     AttemptRow,
+    CertificateRow,
     JobRow,
+    JoinTokenRow,
     NodeAbout,
     NodeRow,
     PolicyRow,
+    PutJoining,
     Span,
     StepEnd,
     Taking,
@@ -442,6 +445,17 @@ def policies(connection: Connection, before: int | None, limit: int) -> list[Pol
     query = select(p.version, p.at_ms, p.user, p.note).order_by(p.version.desc()).limit(page(limit))
     rows = connection.execute(query if before is None else query.where(p.version < before))
     return [PolicyRow(version=row[0], at_ms=row[1], user=row[2], note=row[3]) for row in rows]
+
+
+def joining(connection: Connection) -> PutJoining:
+    """All join tokens and certificates, as they would be put."""
+    t, c = schema.join_tokens.c, schema.certificates.c
+    tokens = connection.execute(select(schema.join_tokens).order_by(t.created_ms, t.id))
+    certificates = connection.execute(select(schema.certificates).order_by(c.issued_ms, c.serial))
+    return PutJoining(
+        tuple(JoinTokenRow(**row._mapping) for row in tokens),
+        tuple(CertificateRow(**row._mapping) for row in certificates),
+    )
 
 
 def remembered(connection: Connection, key: str) -> Remembered | None:

@@ -155,6 +155,32 @@ policies = Table(
 )
 """Every version of the policy that is kept, as canonical JSON; the newest is the one that holds."""
 
+join_tokens = Table(
+    "join_tokens",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("secret_hash", Text, nullable=False),
+    Column("node", Text, nullable=False),
+    Column("user", Text, nullable=False),
+    Column("created_ms", INT, nullable=False),
+    Column("expires_ms", INT, nullable=False),
+    Column("used_ms", INT),
+    Column("used_by", Text, nullable=False),
+    Column("revoked_ms", INT),
+)
+"""Of a token only the SHA-256 of its secret is kept."""
+
+certificates = Table(
+    "certificates",
+    metadata,
+    Column("serial", Text, primary_key=True),
+    Column("node", Text, nullable=False),
+    Column("issued_ms", INT, nullable=False),
+    Column("expires_ms", INT, nullable=False),
+    Column("revoked_ms", INT),
+)
+"""Those that this HAL's authority has issued to nodes and that have not expired."""
+
 events = Table(
     "events",
     metadata,

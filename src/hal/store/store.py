@@ -21,7 +21,7 @@ from hal.store.errors import StoreError, StoreMissing
 from hal.store.leadership import Claim, Leader
 from hal.store.migrate import FIRST_WITH_LEASE, HEAD, migrate, revision_of
 from hal.store.opening import open_database
-from hal.store.operations import AttemptRow, Committed, Group, JobRow, NodeRow, PolicyRow, Span
+from hal.store.operations import AttemptRow, Committed, Group, JobRow, NodeRow, PolicyRow, PutJoining, Span
 from hal.store.sqlite import MemoryDatabase
 from hal.store.tasks import task, tasks
 from hal.store.views import JobFilter, Loaded, Remembered, Retention, TaskRow, Trimmed
@@ -288,6 +288,11 @@ class Store:
         """
         with self._database.reading("listing policies") as connection:
             return read.policies(connection, before, limit)
+
+    def joining(self) -> PutJoining:
+        """All join tokens and certificates of nodes."""
+        with self._database.reading("reading join tokens") as connection:
+            return read.joining(connection)
 
     def idempotent(self, key: str) -> Remembered | None:
         """The answer that was given to the request with that idempotency key, while it is kept."""

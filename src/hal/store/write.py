@@ -24,6 +24,7 @@ from hal.store.operations import (
     MarkAttempts,
     Operation,
     ProgressJobs,
+    PutJoining,
     PutMeta,
     PutNodes,
     PutSpans,
@@ -59,6 +60,8 @@ def write(connection: Connection, operation: Operation, now_ms: int, last_seq: i
             _drop_nodes(connection, operation)
         case AppendPolicy():
             insert_rows(connection, schema.policies, [asdict(operation.row)])
+        case PutJoining():
+            _put_joining(connection, operation)
         case PutMeta():
             _put_meta(connection, operation)
         case AppendEvents():
@@ -76,6 +79,18 @@ def _put_meta(connection: Connection, operation: PutMeta) -> None:
     gone = [{"the_key": key} for key, value in operation.values.items() if value is None]
     if gone:
         connection.execute(delete(schema.meta).where(schema.meta.c.key == bindparam("the_key")), gone)
+
+
+def _put_joining(connection: Connection, operation: PutJoining) -> None:
+    _replace(connection, schema.join_tokens, "id", [asdict(row) for row in operation.tokens])
+    _replace(connection, schema.certificates, "serial", [asdict(row) for row in operation.certificates])
+    for column, gone in (
+        (schema.join_tokens.c.id, operation.forget_tokens),
+        (schema.certificates.c.serial, operation.forget_certificates),
+    ):
+        if gone:
+            forget = delete(column.table).where(column == bindparam("the_key"))
+            connection.execute(forget, [{"the_key": key} for key in gone])
 
 
 def _put_nodes(connection: Connection, operation: PutNodes) -> None:

@@ -1,7 +1,7 @@
 """One end of a connection that carries frames: reads many at once, writes all of one turn of the loop together.
 
-An asyncio protocol above any asyncio transport: a Unix socket in production, the virtual network in simulations, so
-both run this very code. Everything that waits is bounded. Bytes that are no frame end the connection with a Goodbye
+An asyncio protocol above any asyncio transport: a Unix socket or TLS in production, the virtual network in simulations,
+so all run this very code. Everything that waits is bounded. Bytes that are no frame end the connection with a Goodbye
 and one call of `on_fault`; they never raise into the loop.
 """
 
@@ -16,7 +16,7 @@ from hal.core.model.errors import OverloadedError, TimedOutError, UnreachableErr
 from hal.wire.codec import FrameDecoder, encode
 from hal.wire.errors import MalformedFrameError
 from hal.wire.frames import AnyFrame, Goodbye
-from hal.wire.peer import Peer
+from hal.wire.peer import CertifiedName, Peer
 
 MAX_OUTGOING_BYTES: Final = 64 << 20
 """What may wait to be written on one connection; beyond it `send_nowait` raises OverloadedError."""
@@ -68,6 +68,7 @@ class FrameConnection(asyncio.Protocol):
         self._linger: asyncio.TimerHandle | None = None
         self.transport: asyncio.Transport | None = None
         self.peer: Peer | None = None
+        self.certified: CertifiedName | None = None
 
     # ── what shells use ───────────────────────────────────────────────────────────────────────────────────────────
 
@@ -143,10 +144,10 @@ class FrameConnection(asyncio.Protocol):
     async def wait_closed(self) -> None:
         await self._gone.wait()
 
-    def refuse(self, code: str, reason: str) -> None:
+    def refuse(self, code: str, reason: str, hint: str = "") -> None:
         """Tell the other end why, and close."""
         if not self._closing:
-            self._outgoing.append(encode(Goodbye(code=code, reason=reason)))
+            self._outgoing.append(encode(Goodbye(code=code, reason=reason, hint=hint)))
             self.close(reason)
 
     # ── what the transport calls ──────────────────────────────────────────────────────────────────────────────────

@@ -15,14 +15,16 @@ import msgspec
 from msgspec import inspect as shapes
 
 from hal.wire.codec import LENGTH_BYTES, encode
+from hal.wire.connection import MAX_INCOMING_FRAMES, MAX_OUTGOING_BYTES
 from hal.wire.examples import EXAMPLES
 from hal.wire.frames import MAX_FRAME_BYTES, WIRE_VERSION, WIRE_VERSION_MIN, AnyFrame
+from hal.wire.strangers import HANDSHAKE_MS, MAX_STRANGERS, STRANGER_MS
 
 _INTRODUCTION: Final = f"""\
 # The wire: frames between controllers, agents and keepers
 
 This file is generated from `src/hal/wire/frames.py`; write it anew with `make spec`.
-With it a client can be written in any language that has MessagePack and Unix sockets.
+With it a client can be written in any language that has MessagePack and Unix sockets or TLS 1.3.
 
 Versions described here: {WIRE_VERSION_MIN} to {WIRE_VERSION}.
 
@@ -54,10 +56,29 @@ only: it fences effects outside of HAL, it is no secret.
 |---|---|---|
 | agent | controller | `wire.sock` in the socket directory that `HAL_HOME/run/socket-dir` names |
 | agent | keeper | `keeper-NODE.sock` there |
+| agent on another machine | controller | TLS 1.3 over TCP, port 7422 unless told otherwise |
 
 Sockets are Unix stream sockets of mode 0600 in a directory of mode 0700. The listener asks the kernel who dialled
 (SO_PEERCRED); anybody but its own user and root gets a `goodbye` with code `denied`. The dialler checks the listener
 the same way.
+
+Over TCP both ends show certificates of the HAL's own authority, TLS 1.3 or newer, without resumption:
+
+- The controller's has the DNS name `controller.hal` (the dialler asks for that name, whatever host it dials), the URI
+  `hal://controller/NAME`, and is for server authentication. A node's has the URI `hal://agent/NODE` and is for client
+  authentication only, so that no node can pass for a controller. An agent may send `hello` only with the name of its
+  certificate; another name, a certificate that was revoked, or one whose serial number the controller has not issued
+  gets a `goodbye` with code `denied`.
+- A side that shows no certificate may send `read-authority` or `join` and nothing else. A certificate of another
+  authority, or one whose time is over, ends the TLS handshake. A handshake may take {HANDSHAKE_MS} ms; a connection
+  without a certificate is closed after {STRANGER_MS} ms, and there are at most {MAX_STRANGERS} of them (the oldest
+  makes room).
+- Joining: a join token is `hal1.ID.SECRET.FINGERPRINT`. FINGERPRINT is the SHA-256 of the authority's certificate
+  (DER) in base64url without padding. Dial, believing nothing; send `read-authority`; compare the fingerprint of the
+  `authority` that comes; close. Dial again, verifying the controller's certificate against it and its name; send
+  `join` with `ID.SECRET` and a certificate signing request (P-256, P-384 or Ed25519); keep what `joined` brings.
+- Renewing: `renew` at two thirds of the certificate's time, on the live connection, with a fresh key.
+- `goodbye` with code `not-leader`: dial the address in `reason`, or the next one known where it is empty.
 
 1. The dialler sends `hello` first. The listener answers `welcome`, or `goodbye` and closes.
 2. Versions: each side speaks a range. The highest version in both is used and named in `welcome`. No overlap: `goodbye`
@@ -66,7 +87,18 @@ the same way.
    controller answers `heartbeat-ack` with the same stamp, and the lease of that keeper runs from it. A controller takes
    an agent that is silent for three heartbeats for unreachable.
 4. Either side may send `goodbye` and close at any time. An agent that lost its controller, or its keeper, dials again,
-   waiting from 50 ms to 2 s.
+   waiting from 50 ms, doubling to 2 s, each time between half and all of that by chance. An agent that hears nothing of
+   its controller for five heartbeats dials again. The newest connection of a node replaces the one before.
+5. Nothing is numbered on a connection, and nothing is resumed by number: what must not be lost has a name of its own.
+   Hello says every step that the keeper holds; the controller compares, sends starts and stops that never arrived
+   again, and has what is not held any more as lost. An exit is repeated on every new connection until an `exits-ack`
+   names it; a start, stop or exit that comes twice changes nothing, since attempts are never numbered twice. So after
+   any break both sides reach the state that they would have reached without it, whichever frames were lost, repeated or
+   overtaken by those of a newer connection. (A sequence number would only spare what is sent twice.)
+6. Bounds: a receiver keeps at most {MAX_INCOMING_FRAMES} frames that it has not handled, then it reads no more and the
+   sender feels it through the stream's own flow control; a sender keeps at most {MAX_OUTGOING_BYTES} bytes that were
+   not written, then it gives the connection up. Work is bounded by *credit*: a controller sends a node at most about
+   two batches of starts a helper beyond those that run (`credit_ms`), and takes back what did not begin (`recall`).
 
 After the hello, frames in one direction are handled in the order in which they were sent; there is no reply order
 between frames except that `done` and `log-chunk` name what they answer. All commands and reports may be repeated; the
@@ -77,6 +109,7 @@ descriptions below say why that is harmless.
 
 _SECTIONS: Final = {
     "Hello": "Agreeing",
+    "ReadAuthority": "Joining",
     "Heartbeat": "Liveness",
     "Start": "Commands: controller to agent to keeper",
     "Started": "Reports: keeper to agent to controller",

@@ -9,6 +9,7 @@ from hal.core.model.facts import CpuFacts, DiskFacts, Facts, GpuFacts, NumaFacts
 from hal.core.model.ids import AttemptId, StepId
 from hal.wire.frames import (
     AnyFrame,
+    Authority,
     Checkpoint,
     Done,
     ExitCause,
@@ -20,12 +21,16 @@ from hal.wire.frames import (
     HeartbeatAck,
     HeldStep,
     Hello,
+    Join,
+    Joined,
     LogChunk,
     Prepare,
+    ReadAuthority,
     ReadLog,
     Recall,
     Refusal,
     Refused,
+    Renew,
     Resize,
     Resume,
     Role,
@@ -48,6 +53,7 @@ from hal.wire.frames import (
 
 _STEP = StepId(42, 7, 1, 0)
 _TOKEN = "8f14e45fceea167a5a36dedd4bea2543"
+_PEM = "-----BEGIN {0}-----\nMIIB…\n-----END {0}-----\n"
 _CAPACITY = {"cpu": 2_000, "memory": 4 << 30}
 
 EXAMPLES: tuple[AnyFrame, ...] = (
@@ -78,6 +84,21 @@ EXAMPLES: tuple[AnyFrame, ...] = (
     ),
     Welcome(role=Role.CONTROLLER, version=1, epoch=4, heartbeat_ms=2_000, lease_ms=60_000),
     Goodbye(code="version", reason="no wire version in common: this side speaks 1, the other side 2 to 3"),
+    ReadAuthority(),
+    Authority(certificate=_PEM.format("CERTIFICATE")),
+    Join(
+        versions=(1, 1),
+        name="n1",
+        token="5f3a09c1.0e3f13444abd4d47a557ffd2cb9b6623",
+        request=_PEM.format("CERTIFICATE REQUEST"),
+    ),
+    Joined(
+        name="n1",
+        certificate=_PEM.format("CERTIFICATE"),
+        authority=_PEM.format("CERTIFICATE"),
+        expires_ms=1_775_001_600_000,
+    ),
+    Renew(request=_PEM.format("CERTIFICATE REQUEST")),
     Heartbeat(stamp_boot_ms=3_601_500, epoch=4, running=2, load=0.5),
     HeartbeatAck(stamp_boot_ms=3_601_500, epoch=4),
     Start(

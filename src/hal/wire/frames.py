@@ -111,10 +111,62 @@ class Goodbye(Frame, frozen=True, kw_only=True):
     """The speaker closes, and why."""
 
     code: str = ""
-    """Stable name of an error (`denied`, `version`, `malformed-frame`, `frame-too-long`, `overloaded`), `removed` (the
-    node was; its agent dials again only when it is started again), or empty."""
+    """Stable name of an error (`denied`, `version`, `malformed-frame`, `frame-too-long`, `overloaded`), or `removed`
+    (the node was; its agent dials again only when it is started again), `stopping` (a keeper that takes its agent
+    along), `not-leader` (another controller leads), or empty."""
     reason: str = ""
-    """For people."""
+    """For people; with `not-leader` the `HOST:PORT` of the controller that leads, or empty where that is not known."""
+    hint: str = ""
+    """What a person may do about it."""
+
+
+# ── joining: the only frames of a side that shows no certificate ─────────────────────────────────────────────────────
+
+
+class ReadAuthority(Frame, frozen=True, kw_only=True):
+    """Which authority do your certificates come from? Asked on a connection of its own, before anything is believed."""
+
+
+class Authority(Frame, frozen=True, kw_only=True):
+    """The answer to `ReadAuthority`. Whoever asked compares the SHA-256 of its DER form with the fingerprint in the
+    join token, closes, and dials again, now believing this authority only."""
+
+    certificate: str
+    """Of the authority, in PEM."""
+
+
+class Join(Frame, frozen=True, kw_only=True):
+    """A machine asks to become a node; first frame of a connection whose other end was verified."""
+
+    versions: tuple[int, int]
+    """Lowest and highest wire version it speaks."""
+    name: str
+    """The node that it wants to be."""
+    token: str
+    """ID and secret of the join token (`ID.SECRET`), without its fingerprint."""
+    request: str
+    """A certificate signing request (PKCS #10) in PEM; of it only the public key is used."""
+
+
+class Joined(Frame, frozen=True, kw_only=True):
+    """The answer to `Join` and to `Renew`: from now on this certificate is shown when dialling."""
+
+    name: str
+    """The only name under which it may speak."""
+    certificate: str
+    """In PEM."""
+    authority: str
+    """Certificate of the authority, in PEM."""
+    expires_ms: int
+    """When the certificate ends. It is renewed when two thirds of its time are over."""
+
+
+class Renew(Frame, frozen=True, kw_only=True):
+    """An agent asks for its next certificate, over its live connection; answered with `Joined`. The former one stays
+    valid until it ends."""
+
+    request: str
+    """As in `Join`, with a fresh key."""
 
 
 # ── liveness ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -477,6 +529,11 @@ AnyFrame = (
     Hello
     | Welcome
     | Goodbye
+    | ReadAuthority
+    | Authority
+    | Join
+    | Joined
+    | Renew
     | Heartbeat
     | HeartbeatAck
     | Start

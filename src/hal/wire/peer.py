@@ -11,3 +11,14 @@ class Peer(NamedTuple):
     pid: int
     uid: int
     gid: int
+
+
+class CertifiedName(NamedTuple):
+    """As the certificate of the other end says, which this HAL's authority has signed."""
+
+    role: str
+    """`agent` or `controller`."""
+    name: str
+    """The node's name; of a controller, for people."""
+    serial: str
+    """Of the certificate, in lower-case hex digits."""

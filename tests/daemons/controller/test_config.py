@@ -9,7 +9,7 @@ import pytest
 
 from hal.core.engine.config import Backfill
 from hal.core.model import SpecError
-from hal.daemons.controller.config import Config, read_config, with_tcp
+from hal.daemons.controller.config import Config, read_config, with_addresses
 
 
 def test_an_empty_file_gives_the_default_queue_and_no_tcp() -> None:
@@ -33,7 +33,9 @@ def test_queues_names_and_policies_are_read() -> None:
         ("127.0.0.1", 8642),
     )
     assert (config.engine.backfill, config.engine.reservations) == (Backfill.CONSERVATIVE, 3)
-    assert with_tcp(config, "[::1]:99").tcp == ("::1", 99)
+    moved = with_addresses(config, "[::1]:99", "0.0.0.0:7422")
+    assert (moved.tcp, moved.wire) == (("::1", 99), ("0.0.0.0", 7422))
+    assert with_addresses(config, "", "") == config
 
 
 @pytest.mark.parametrize(

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 
 from msgspec.structs import replace
 
 from hal.core.model.errors import SpecError
 from hal.core.model.facts import Facts, check_domain
+from hal.core.model.node_config import NodeSection
 from hal.daemons.agent.agent import Agent, AgentSettings
-from hal.daemons.agent.arguments import parse_arguments
+from hal.daemons.agent.arguments import NodeArguments, parse_arguments
 from hal.daemons.agent.node_file import read_node_section
+from hal.runtime.authority import NodeIdentity
 from hal.runtime.home import Home
-from hal.runtime.interface import Runtime, UnixAddress
+from hal.runtime.interface import Runtime, TcpAddress, UnixAddress
+from hal.runtime.link_note import note_link
 from hal.runtime.machine import read_machine
 from hal.runtime.process import run
 from hal.runtime.startup import EXIT_BAD_INPUT
+from hal.wire.address import host_and_port
 
 
 def main(argv: list[str]) -> int:
@@ -27,25 +32,37 @@ def main(argv: list[str]) -> int:
     except SpecError as error:
         print(f"hal-agent: {error}", file=sys.stderr)  # noqa: T201
         return EXIT_BAD_INPUT
+
+    async def serve(runtime: Runtime) -> int:
+        return await Agent(runtime, settings_of(arguments, section, runtime.paths)).run()
+
+    return run(f"agent-{arguments.node}", home, serve)
+
+
+def settings_of(arguments: NodeArguments, section: NodeSection, home: Home) -> AgentSettings:
+    """What the agent of a node is told: of the controller of this home, or of those of another machine."""
     domain = arguments.domain or check_domain(section.domain)
 
     def facts() -> Facts:
         return replace(read_machine(home.root), domain=domain)
 
-    keeper_argv = [sys.executable, "-m", "hal.daemons.agent.keeper", *arguments.words()]
-
-    async def serve(runtime: Runtime) -> int:
-        settings = AgentSettings(
-            arguments.node,
-            UnixAddress(runtime.paths.wire_socket()),
-            UnixAddress(runtime.paths.keeper_socket(arguments.node)),
-            keeper_argv,
-            facts,
-            section.labels,
-        )
-        return await Agent(runtime, settings).run()
-
-    return run(f"agent-{arguments.node}", home, serve)
+    here = AgentSettings(
+        node=arguments.node,
+        controller=UnixAddress(home.wire_socket()),
+        keeper=UnixAddress(home.keeper_socket(arguments.node)),
+        keeper_argv=[sys.executable, "-m", "hal.daemons.agent.keeper", *arguments.words()],
+        facts=facts,
+        labels=section.labels,
+    )
+    if not arguments.controllers:
+        return here
+    first, *others = (TcpAddress(*host_and_port(one)) for one in arguments.controllers)
+    return here._replace(
+        controller=first,
+        others=tuple(others),
+        identity=NodeIdentity(home.node(arguments.node).identity),
+        on_link=partial(note_link, home, arguments.node),
+    )
 
 
 if __name__ == "__main__":

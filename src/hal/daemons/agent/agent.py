@@ -15,8 +15,11 @@ from typing import Final, NamedTuple
 
 from hal.core.model.errors import HALError, OverloadedError, TimedOutError, UnreachableError, error_from_code
 from hal.core.model.facts import Facts, automatic_labels
-from hal.daemons.agent.dialling import Backoff
+from hal.daemons.agent.dialling import Backoff, Controllers
+from hal.daemons.agent.renewing import Renewing
+from hal.runtime.authority import NodeIdentity
 from hal.runtime.interface import Address, Connection, Lane, Process, Runtime
+from hal.runtime.link_note import LinkNote
 from hal.wire.agree import FEATURES, REMOVED, SPOKEN
 from hal.wire.errors import MalformedFrameError
 from hal.wire.frames import (
@@ -25,6 +28,7 @@ from hal.wire.frames import (
     Goodbye,
     Heartbeat,
     Hello,
+    Joined,
     Refusal,
     Refused,
     Role,
@@ -46,6 +50,24 @@ KEEPER_START_MS: Final = (200, 10_000)
 """A dead keeper is started again after the first; after each start that does not help, twice as long, to the second."""
 
 
+NOT_LEADER: Final = "not-leader"
+"""Code of the goodbye of a controller that does not lead."""
+
+
+class NotLeaderError(HALError):
+    """That controller does not lead.
+
+    Attributes:
+        leader: `HOST:PORT` of the one that does, or ''.
+    """
+
+    code = NOT_LEADER
+
+    def __init__(self, leader: str) -> None:
+        super().__init__(f"another controller leads{f', at {leader}' if leader else ''}")
+        self.leader = leader
+
+
 class AgentSettings(NamedTuple):
     """What one agent is told."""
 
@@ -58,6 +80,12 @@ class AgentSettings(NamedTuple):
     """Reads what the node is made of; it may block."""
     labels: Mapping[str, str] = {}
     """Of all nodes of this machine; those that the keeper tells win."""
+    others: Sequence[Address] = ()
+    """Further controllers; one of all leads."""
+    identity: NodeIdentity | None = None
+    """What the node was given when it joined; None where it dials a Unix socket."""
+    on_link: Callable[[LinkNote], None] = lambda note: None
+    """Told when the connection to the controller has come or gone."""
 
 
 class Agent:
@@ -225,7 +253,10 @@ class Agent:
 
     async def _speak_to_controller(self, keeper: Connection) -> None:
         """Dial, relay, and dial again, as long as the keeper is there."""
+        settings = self._settings
         backoff = Backoff(self._runtime.random())
+        controllers = Controllers([settings.controller, *settings.others])
+        credentials = None if settings.identity is None else settings.identity.credentials
         told = ""
         while not keeper.closed:
             if self._removed:
@@ -233,18 +264,26 @@ class Agent:
                 await self._runtime.stopping.wait()
                 return
             controller: Connection | None = None
+            address = controllers.address
             try:
-                controller = await self._runtime.connect(self._settings.controller)
+                controller = await self._runtime.connect(address, credentials=credentials)
                 heartbeat_ms = await self._greet(controller, keeper)
                 backoff.reset()
                 told = ""
-                self._log.info("the controller is there", controller=str(self._settings.controller))
+                self._log.info("the controller is there", controller=str(address))
+                settings.on_link(LinkNote(True, str(address)))
                 await self._relay(controller, keeper, heartbeat_ms)
                 self._log.warning("the controller is gone", reason=controller.close_reason)
+                settings.on_link(LinkNote(False, controller.close_reason))
+            except NotLeaderError as error:
+                self._log.info("another controller leads", told_by=str(address), leader=error.leader)
+                controllers.not_leader(error.leader)
             except HALError as error:
+                controllers.failed()
                 if str(error) != told:
                     told = str(error)
                     self._log.warning("the controller cannot be spoken to", error=told)
+                    settings.on_link(LinkNote(False, told))
             finally:
                 self._controller = self._early = None
                 self._forget_reports()
@@ -291,15 +330,24 @@ class Agent:
 
     async def _relay(self, controller: Connection, keeper: Connection, heartbeat_ms: int) -> None:
         """Until the controller's connection closes or it falls silent."""
+        identity = self._settings.identity
+        renewing = None if identity is None else Renewing(self._runtime, identity, controller)
         beating = asyncio.ensure_future(self._beat(keeper, heartbeat_ms))
         try:
             while (frame := await controller.receive(MISSED_HEARTBEATS * heartbeat_ms)) is not None:
                 if isinstance(frame, Goodbye):
                     self._log.warning("the controller says goodbye", code=frame.code, reason=frame.reason)
                     self._removed = frame.code == REMOVED
+                    if frame.code == NOT_LEADER:
+                        raise NotLeaderError(frame.reason)
                     return
-                await keeper.send(frame)
+                if not isinstance(frame, Joined):
+                    await keeper.send(frame)
+                elif renewing is not None:
+                    renewing.joined(frame)
         finally:
+            if renewing is not None:
+                renewing.stop()
             beating.cancel()
             with suppress(asyncio.CancelledError, HALError):
                 await beating
@@ -320,8 +368,13 @@ def _welcome_of(frame: AnyFrame | None, who: str) -> Welcome:
     """
     if isinstance(frame, Welcome):
         return frame
+    if isinstance(frame, Goodbye) and frame.code == NOT_LEADER:
+        raise NotLeaderError(frame.reason)
     if isinstance(frame, Goodbye):
-        raise error_from_code(frame.code, f"{who} refused: {frame.reason}")
+        raise error_from_code(frame.code, f"{who} refused: {frame.reason}", frame.hint)
     if frame is None:
-        raise UnreachableError(f"{who} closed the connection before it answered")
+        raise UnreachableError(
+            f"{who} closed the connection before it answered",
+            hint="over the network that is how a certificate is refused: has it expired, or is the clock wrong?",
+        )
     raise MalformedFrameError(f"{who} answered a hello with a {type(frame).__name__} frame")

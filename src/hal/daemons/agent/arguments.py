@@ -15,6 +15,7 @@ from hal.core.model.node_config import check_labels
 from hal.core.model.units import resource_name
 from hal.runtime.gpus import read_gpus
 from hal.runtime.home import check_node_name
+from hal.wire.address import controllers
 
 
 class NodeArguments(NamedTuple):
@@ -31,6 +32,8 @@ class NodeArguments(NamedTuple):
     with_agent: bool = True
     domain: str = ""
     """Where the machine stands, from the widest to the closest."""
+    controllers: tuple[str, ...] = ()
+    """`HOST:PORT` of each controller of another machine; none: that of this home."""
 
     def words(self) -> list[str]:
         """The command line that says this."""
@@ -42,6 +45,8 @@ class NodeArguments(NamedTuple):
             words += ["--label", f"{key}={value}"]
         if self.domain:
             words += ["--domain", self.domain]
+        for address in self.controllers:
+            words += ["--controller", address]
         return words if self.with_agent else [*words, "--no-agent"]
 
 
@@ -60,12 +65,16 @@ def parse_arguments(program: str, argv: list[str]) -> NodeArguments:
     parser.add_argument("--helpers", type=int, default=0, help="spawning processes (default: one per cpu)")
     parser.add_argument("--lease-ms", type=int, default=60_000, help="oldest lease stamp that a start may carry")
     parser.add_argument("--no-agent", action="store_true", help="start no agent")
+    parser.add_argument(
+        "--controller", action="append", default=[], metavar="HOST:PORT", help="of another machine (default: here)"
+    )
     found = parser.parse_args(argv)
     try:
         check_node_name(found.node)
         capacity = {resource_name(name): int(amount) for name, amount in map(_pair, found.resource)}
         labels = check_labels(dict(map(_pair, found.label)), "--label")
         domain = check_domain(found.domain)
+        addresses = controllers(",".join(found.controller)) if found.controller else ()
     except (ValueError, SpecError) as error:
         parser.error(str(error))
     if found.cpu_milli or "cpu" not in capacity:
@@ -83,6 +92,7 @@ def parse_arguments(program: str, argv: list[str]) -> NodeArguments:
         found.lease_ms,
         not found.no_agent,
         domain,
+        addresses,
     )
 
 

@@ -32,17 +32,19 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="hal-controller", description=__doc__)
     parser.add_argument("--home", help="HAL_HOME")
     parser.add_argument("--listen", default="", metavar="HOST:PORT", help="also serve REST on TCP, with a token")
+    parser.add_argument("--wire", default="", metavar="HOST:PORT", help="listen there for agents of other machines")
     parser.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
     asked = parser.parse_args(argv)
     home = find_home(asked.home)
     allow_many_connections()
-    return run("controller", home, partial(serve, home=home, listen=asked.listen), log_level=asked.log_level)
+    work = partial(serve, home=home, listen=asked.listen, wire=asked.wire)
+    return run("controller", home, work, log_level=asked.log_level)
 
 
-async def serve(runtime: Runtime, *, home: Home, listen: str) -> int:
+async def serve(runtime: Runtime, *, home: Home, listen: str, wire: str = "") -> int:
     """One controller with REST, until the runtime is asked to stop."""
     with startup.told(home) as tell:
-        controller, rest, running = await _started(runtime, home, listen, tell)
+        controller, rest, running = await _started(runtime, home, listen, wire, tell)
     from hal.core.kernels.jit import stamp_of_all
 
     # Kernels that another policy needs are loaded when it comes.
@@ -56,7 +58,7 @@ async def serve(runtime: Runtime, *, home: Home, listen: str) -> int:
 
 
 async def _started(
-    runtime: Runtime, home: Home, listen: str, tell: Callable[[str], None]
+    runtime: Runtime, home: Home, listen: str, wire: str, tell: Callable[[str], None]
 ) -> tuple[Controller, RestServer, asyncio.Task[None]]:
     """A controller that leads and answers, and its loop."""
     tell("reading its configuration")
@@ -70,12 +72,12 @@ async def _started(
         sys.stdout.write("compiling the scheduling kernels; this takes two or three minutes, once\n")
         sys.stdout.flush()
     from hal.daemons.controller.api.serving import RestServer
-    from hal.daemons.controller.config import read_config, with_tcp
+    from hal.daemons.controller.config import read_config, with_addresses
     from hal.daemons.controller.controller import Controller
     from hal.daemons.controller.plugins import load_policies
     from hal.store import Store
 
-    config = with_tcp(read_config(config_text(home)), listen)
+    config = with_addresses(read_config(config_text(home)), listen, wire)
     policies = load_policies()
     if policies:
         runtime.log.info("policies were loaded", names=policies)

@@ -16,6 +16,7 @@ from hal.core.model import (
     OverloadedError,
     SpecError,
     StepId,
+    StoreError,
     TimedOutError,
     UnreachableError,
 )
@@ -23,6 +24,7 @@ from hal.daemons.controller.clock import Clock
 from hal.daemons.controller.committing import Committer
 from hal.daemons.controller.framing import ack_frames, other_frames, start_frames
 from hal.daemons.controller.inbox import Inbox
+from hal.daemons.controller.node_door import NodeDoor
 from hal.planes.tasks import Arrival, Orders, TaskPlane
 from hal.runtime.home import check_node_name
 from hal.runtime.interface import Connection, Runtime, Timer
@@ -36,10 +38,13 @@ from hal.wire.frames import (
     Heartbeat,
     HeartbeatAck,
     Hello,
+    Join,
     LogChunk,
+    ReadAuthority,
     ReadLog,
     Refusal,
     Refused,
+    Renew,
     Role,
     Samples,
     Started,
@@ -96,12 +101,14 @@ class Agents:
         plane: TaskPlane,
         committer: Committer,
         inbox: Callable[[], Inbox],
+        node_door: NodeDoor,
     ) -> None:
         self._runtime = runtime
         self._clock = clock
         self._plane = plane
         self._committer = committer
         self._inbox = inbox
+        self._node_door = node_door
         self._links: dict[str, Link] = {}
         self._log_requests = 0
 
@@ -183,10 +190,14 @@ class Agents:
         hello = await connection.receive(timeout_ms=HELLO_TIMEOUT_MS)
         if hello is None:
             return
+        if isinstance(hello, ReadAuthority | Join):
+            await self._node_door.serve_stranger(connection, hello)
+            return
         if not isinstance(hello, Hello) or hello.role is not Role.AGENT:
             raise MalformedFrameError("the first frame must be the hello of an agent")
         version, features = agree(hello)
         check_node_name(hello.name)
+        self._node_door.check(connection, hello.name)
         if hello.epoch > self._committer.epoch:
             await self._committer.raise_epoch(hello.epoch, self._clock.now_ms())
         link = self._attach(hello.name, connection)
@@ -268,8 +279,27 @@ class Agents:
                     self._runtime.log.warning("not done", node=node, what=frame.command, step=str(step), reason=reason)
             case Samples():
                 pass
+            case Renew():
+                await self._renew(link, frame)
             case _:
                 raise MalformedFrameError(f"an agent does not send {type(frame).__name__}")
+
+    async def _renew(self, link: Link, frame: Renew) -> None:
+        connection = link.connection
+        if connection is None:
+            return
+        try:
+            await self._node_door.renew(connection, link.name, frame)
+        except StoreError as error:
+            # It asks again, and its present certificate has a third of its time left.
+            self._runtime.log.warning("a certificate could not be renewed", node=link.name, reason=str(error))
+
+    def dismiss(self, node: str, code: str, reason: str) -> None:
+        """Close the node's connection, telling it why."""
+        link = self._links.get(node)
+        if link is not None and link.connection is not None:
+            self._send(link, Goodbye(code=code, reason=reason))
+            link.connection.close()
 
     # ── coming and going ──────────────────────────────────────────────────────────────────────────────────────────
 

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from hal.core.model import HALError, InternalError, NotFoundError, SpecError
+from hal.core.model import HALError, InternalError, NotFoundError, SpecError, StoreError
 from hal.daemons.controller.changing import Outcomes
 from hal.daemons.controller.parts import Parts
 from hal.daemons.controller.views import OutcomeView, outcome_view
@@ -52,12 +52,21 @@ class ChangingNodes:
         if asked.reason and action in (NodeAction.UNCORDON, NodeAction.REMOVE):
             raise SpecError(f"reason: not kept by {action}", hint="cordon and drain keep one")
 
-        def work(now_ms: int) -> list[OutcomeView]:
-            return [self._do(action, name, asked.reason, by, now_ms) for name in names]
+        door = self._parts.node_door
 
-        results = await self._parts.loop.inbox.call(work)
+        def work(now_ms: int) -> list[OutcomeView]:
+            results = [self._do(action, name, asked.reason, by, now_ms) for name in names]
+            if action is NodeAction.REMOVE:
+                door.end_membership([result.id for result in results if result.ok], now_ms)
+            return results
+
+        try:
+            results = await self._parts.loop.inbox.call(work)
+        except StoreError:
+            if action is NodeAction.REMOVE:
+                await door.as_it_is_durable()
+            raise
         if action is NodeAction.REMOVE:
-            # What else is to end with a node (what it proves itself with, say) ends here, after the commit.
             for result in results:
                 if result.ok:
                     self._parts.agents.forget(result.id)

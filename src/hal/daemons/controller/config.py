@@ -13,13 +13,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hal.core.engine.config import Backfill, EngineConfig
-from hal.core.model import SpecError, StoreError, convert
+from hal.core.model import SpecError, StoreError, convert, parse_duration
 from hal.core.model.node_config import NO_NODE_SECTION, NodeSection, checked
 from hal.core.model.policy import Policy
 from hal.core.model.policy_text import policy_from_plain
 from hal.daemons.controller.access.settings import AccessSection, check_access
 from hal.store import Retention
 from hal.store.opening import HOW_TO_WRITE, parsed
+from hal.wire.address import DEFAULT_PORT
 
 MAX_CONFIG_BYTES = 1 << 20
 POLICY_TABLES = tuple(name for name in Policy.__struct_fields__ if name != "version")
@@ -27,6 +28,9 @@ POLICY_TABLES = tuple(name for name in Policy.__struct_fields__ if name != "vers
 NO_POLICY = policy_from_plain({})
 """What an empty file declares."""
 DEFAULT_REQUEST_BYTES = 128 << 20
+DEFAULT_CERTIFICATE = "90d"
+MIN_CERTIFICATE_MS = 10_000
+MAX_CERTIFICATE_MS = 825 * 86_400_000
 DEFAULT_ORDER = "priority"
 DEFAULT_SLICE_WORK = 30_000
 """Work of one slice of scheduling: 2 ms or so on one core, so that reports and requests are never kept waiting long."""
@@ -57,6 +61,10 @@ class ServerSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     tcp: str = ""
     """`HOST:PORT` or a port (then 127.0.0.1): also listen there, for holders of the token. Empty: Unix socket only."""
+    wire: str = ""
+    """`HOST:PORT`, or a port (then 127.0.0.1), where agents of other machines dial: `0.0.0.0:7422`. Empty: none."""
+    node_certificate: Any = DEFAULT_CERTIFICATE
+    """How long a node's certificate is valid; it is renewed at two thirds of that."""
     max_request_bytes: int = DEFAULT_REQUEST_BYTES
 
 
@@ -104,6 +112,9 @@ class Config(Struct, frozen=True, kw_only=True):
     policy: Policy = NO_POLICY
     """What the file declares; which policy holds is said by the store (see `policy_start`)."""
     tcp: tuple[str, int] | None = None
+    wire: tuple[str, int] | None = None
+    """Where agents of other machines dial."""
+    node_certificate_ms: int = 90 * 86_400_000
     max_request_bytes: int = DEFAULT_REQUEST_BYTES
     retention: Retention = Retention()
     store_url: str = ""
@@ -141,6 +152,9 @@ def _checked(file: ConfigFile) -> Config:
         raise SpecError("engine.reservations: out of range", hint="at least 1")
     if file.retention.events_days < 0 or file.retention.events_count < 0:
         raise SpecError("retention: a negative amount")
+    lifetime_ms = parse_duration(file.server.node_certificate, field="server.node_certificate")
+    if not MIN_CERTIFICATE_MS <= lifetime_ms <= MAX_CERTIFICATE_MS:
+        raise SpecError("server.node_certificate: out of range", hint="between 10s and 825d")
     declared = {name: value for name in POLICY_TABLES if (value := getattr(file, name)) is not None}
     return Config(
         engine=EngineConfig(
@@ -155,6 +169,8 @@ def _checked(file: ConfigFile) -> Config:
         admit=file.engine.admit,
         policy=policy_from_plain(declared),
         tcp=_address(file.server.tcp),
+        wire=_address(file.server.wire, "server.wire", DEFAULT_PORT),
+        node_certificate_ms=lifetime_ms,
         max_request_bytes=file.server.max_request_bytes,
         store_url=_store_url(file.store.url),
         retention=Retention(
@@ -180,7 +196,7 @@ def _store_url(text: str) -> str:
     return text
 
 
-def _address(text: str) -> tuple[str, int] | None:
+def _address(text: str, field: str = "server.tcp", example: int = 8642) -> tuple[str, int] | None:
     """`8642`, `127.0.0.1:8642`, `[::1]:8642`.
 
     Raises:
@@ -190,14 +206,18 @@ def _address(text: str) -> tuple[str, int] | None:
         return None
     host, _, port = text.rpartition(":")
     if not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
-        raise SpecError(f"server.tcp: '{text}' is not HOST:PORT", hint="write 8642 or 127.0.0.1:8642")
+        raise SpecError(f"{field}: '{text}' is not HOST:PORT", hint=f"write {example} or 127.0.0.1:{example}")
     return host.strip("[]") or "127.0.0.1", int(port)
 
 
-def with_tcp(config: Config, text: str) -> Config:
-    """The same with another TCP address (`--listen`).
+def with_addresses(config: Config, tcp: str, wire: str) -> Config:
+    """The same with other TCP addresses (`--listen`, `--wire`); '' leaves one as it is.
 
     Raises:
         SpecError: not an address.
     """
-    return replace(config, tcp=_address(text)) if text else config
+    return replace(
+        config,
+        tcp=_address(tcp) if tcp else config.tcp,
+        wire=_address(wire, "--wire", DEFAULT_PORT) if wire else config.wire,
+    )

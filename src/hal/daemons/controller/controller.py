@@ -21,6 +21,8 @@ from hal.daemons.controller.config import Config
 from hal.daemons.controller.deciding import Engine
 from hal.daemons.controller.flushing import Flusher
 from hal.daemons.controller.loop import ControlLoop
+from hal.daemons.controller.membership import Joining
+from hal.daemons.controller.node_door import NodeDoor
 from hal.daemons.controller.node_waiters import NodeWaiters
 from hal.daemons.controller.outputs import Outputs
 from hal.daemons.controller.parts import Parts
@@ -32,7 +34,7 @@ from hal.daemons.controller.share_memory import REMEMBER_EVERY_MS, SHARES, Hours
 from hal.daemons.controller.tokening import Tokening
 from hal.daemons.controller.watching import Waiters, Watchers
 from hal.planes.tasks import Change, TaskPlane, job_row
-from hal.runtime.interface import Address, Listener, Runtime
+from hal.runtime.interface import Address, Credentials, Listener, Runtime
 from hal.store import Committed, PutMeta, StoreError
 
 TRIM_EVERY_MS = 60_000
@@ -41,7 +43,7 @@ MAX_TRIMS = 100
 """Bounded removals in a row, between which commits go first."""
 
 
-class ControllerApi(Changing, ChangingNodes, Policies, Reading, Outputs, Tokening):
+class ControllerApi(Changing, ChangingNodes, Policies, Reading, Outputs, Tokening, Joining):
     """Everything that may be asked of a controller, in process."""
 
     def __init__(self, parts: Parts) -> None:
@@ -51,6 +53,7 @@ class ControllerApi(Changing, ChangingNodes, Policies, Reading, Outputs, Tokenin
         Reading.__init__(self, parts)
         Outputs.__init__(self, parts)
         Tokening.__init__(self, parts)
+        Joining.__init__(self, parts)
 
 
 class Controller:
@@ -65,7 +68,10 @@ class Controller:
         self._engine = Engine(config.engine, faults)
         rules = tuple(admit_named(name) for name in config.admit)
         self._plane = TaskPlane(config.policy, self._engine, config.engine, rules)
-        self._agents = Agents(runtime, self._clock, self._plane, self._committer, lambda: self._loop.inbox)
+        self._node_door = NodeDoor(runtime, self._clock, config, self._plane, self._committer, lambda: self._loop.inbox)
+        self._agents = Agents(
+            runtime, self._clock, self._plane, self._committer, lambda: self._loop.inbox, self._node_door
+        )
         self._waiters, self._watchers, self._node_waiters = Waiters(), Watchers(), NodeWaiters()
         self._flusher = Flusher(runtime, self._committer)
         self._loop = ControlLoop(runtime, self._clock, self._plane, self._engine, self._committer, self._flusher, self)
@@ -79,6 +85,7 @@ class Controller:
                 engine=self._engine,
                 committer=self._committer,
                 agents=self._agents,
+                node_door=self._node_door,
                 loop=self._loop,
                 waiters=self._waiters,
                 watchers=self._watchers,
@@ -91,8 +98,8 @@ class Controller:
 
     # ── life ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def start(self, address: Address) -> None:
-        """Lead, load what lives, and accept agents at `address`.
+    async def start(self, address: Address, credentials: Credentials | None = None) -> None:
+        """Lead, load what lives, and accept agents at `address`, and where `server.wire` says.
 
         Raises:
             StoreError: the store cannot be opened or led.
@@ -113,7 +120,9 @@ class Controller:
         finally:
             gc.enable()
         await self._begin(policy, over)
-        self._listener = await self._runtime.listen(address, self._agents.serve)
+        self._listener = await self._runtime.listen(address, self._agents.serve, credentials)
+        joining = await self._runtime.run_blocking(self._committer.store.joining)
+        await self._node_door.open(joining, self._agents.serve)
         self._runtime.log.info(
             "leading", epoch=self._committer.epoch, jobs=len(self._plane.table.jobs), nodes=len(loaded.nodes)
         )
@@ -165,6 +174,7 @@ class Controller:
         await self._agents.goodbye("the controller is stopping")
         if self._listener is not None:
             await self._listener.close()
+        await self._node_door.close()
         await self._committer.close()
 
     # ── effects ───────────────────────────────────────────────────────────────────────────────────────────────────

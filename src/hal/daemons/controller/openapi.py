@@ -16,6 +16,8 @@ from hal.daemons.controller.access_endpoints import access_endpoints
 from hal.daemons.controller.changing_nodes import NodesBody
 from hal.daemons.controller.control_body import ControlBody
 from hal.daemons.controller.endpoints import ANSWERS, Endpoint, Param, endpoints
+from hal.daemons.controller.joining_endpoints import JOINING_ANSWERS, joining_endpoints
+from hal.daemons.controller.membership import JoinTokenBody
 from hal.daemons.controller.policy_body import PolicyOperations
 from hal.daemons.controller.policy_endpoints import POLICY_ANSWERS, policy_endpoints
 from hal.daemons.controller.problem import Problem
@@ -39,7 +41,7 @@ PROBLEMS = {
 def document() -> dict[str, Any]:
     """The whole document; equal for equal code."""
     paths: dict[str, dict[str, Any]] = {}
-    for endpoint in (*endpoints(), *policy_endpoints(), *access_endpoints()):
+    for endpoint in (*endpoints(), *policy_endpoints(), *access_endpoints(), *joining_endpoints()):
         paths.setdefault(endpoint.path, {})[endpoint.method] = _operation(endpoint)
     told = {
         "openapi": "3.1.0",
@@ -80,8 +82,19 @@ def document() -> dict[str, Any]:
 
 def _schemas() -> dict[str, Any]:
     """Schemas of everything that is taken or given, by name."""
-    kinds = (*ANSWERS, *POLICY_ANSWERS, *ACCESS_ANSWERS, TokenBody, JobPatch, ControlBody, NodesBody, PolicyOperations)
-    kinds = (*kinds, Problem)
+    kinds = (
+        *ANSWERS,
+        *POLICY_ANSWERS,
+        *ACCESS_ANSWERS,
+        *JOINING_ANSWERS,
+        TokenBody,
+        JobPatch,
+        ControlBody,
+        NodesBody,
+        PolicyOperations,
+        JoinTokenBody,
+        Problem,
+    )
     _, found = msgspec.json.schema_components(kinds, schema_hook=schema_hook, ref_template=_REF)
     schemas: dict[str, Any] = dict(found)
     for described in (spec_schema(), policy_schema()):

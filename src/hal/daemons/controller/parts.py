@@ -11,6 +11,7 @@ from hal.daemons.controller.clock import Clock
 from hal.daemons.controller.committing import Committer
 from hal.daemons.controller.deciding import Engine
 from hal.daemons.controller.loop import ControlLoop
+from hal.daemons.controller.node_door import NodeDoor
 from hal.daemons.controller.node_waiters import NodeWaiters
 from hal.daemons.controller.policy_faults import PolicyFaults
 from hal.daemons.controller.watching import Waiters, Watchers
@@ -28,6 +29,7 @@ class Parts:
     engine: Engine
     committer: Committer
     agents: Agents
+    node_door: NodeDoor
     loop: ControlLoop
     waiters: Waiters
     watchers: Watchers

@@ -248,6 +248,7 @@ class Reading:
             jobs=jobs,
             nodes=nodes,
             warnings=warnings,
+            wire=self._parts.node_door.wire,
         )
 
 
@@ -265,3 +266,5 @@ class Health(Struct, frozen=True, kw_only=True):
     nodes: dict[str, int]
     """Nodes by state."""
     warnings: list[str]
+    wire: str = ""
+    """Where agents of other machines dial, `HOST:PORT`; empty: nowhere."""

@@ -87,6 +87,11 @@ RIGHTS: Final[dict[str, Right]] = {
     "POST /v1/nodes/uncordon": OPERATORS,
     "POST /v1/nodes/drain": OPERATORS,
     "POST /v1/nodes/remove": OPERATORS,
+    "POST /v1/nodes/{name}/revoke": OPERATORS,
+    # Which machines may join: whoever has such a token is given everybody's jobs.
+    "GET /v1/tokens": ADMINS,
+    "POST /v1/tokens": ADMINS,
+    "POST /v1/tokens/{token}/revoke": ADMINS,
     # Who goes next.
     "GET /v1/queues": EVERYBODY,
     "GET /v1/licences": EVERYBODY,

@@ -27,6 +27,7 @@ from hal.core.model import ConflictError, DeniedError, HALError
 from hal.daemons.controller.access.door import Door, LocalPeer
 from hal.daemons.controller.api.access_routes import access_routes
 from hal.daemons.controller.api.guard import Guard
+from hal.daemons.controller.api.joining_routes import joining_routes
 from hal.daemons.controller.api.policy_routes import policy_routes
 from hal.daemons.controller.api.problems import OnFault, on_hal_error, on_http_error, problem_of
 from hal.daemons.controller.api.rights import Rights
@@ -52,6 +53,7 @@ def create_app(api: ControllerApi, runtime: Runtime, door: Door, *, max_request_
             *job_routes(api),
             *other_routes(api),
             *policy_routes(api),
+            *joining_routes(api),
             *stream_routes(api),
             *access_routes(api),
         ],

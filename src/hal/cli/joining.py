@@ -1,0 +1,112 @@
+"""Becoming a node of a HAL on another machine: the controller is known by the fingerprint in the token, and nothing
+else is believed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+from typing import Final, TypeVar
+
+from hal.core.model.errors import DeniedError, UnreachableError, error_from_code
+from hal.runtime.authority import NodeIdentity, fingerprint, new_request
+from hal.runtime.home import Home
+from hal.runtime.interface import Credentials, Runtime, TcpAddress
+from hal.runtime.real import RealRuntime
+from hal.wire.address import host_and_port
+from hal.wire.agree import SPOKEN
+from hal.wire.errors import MalformedFrameError
+from hal.wire.frames import AnyFrame, Authority, Goodbye, Join, Joined, ReadAuthority
+from hal.wire.join_token import JoinToken
+
+ANSWER_MS: Final = 15_000
+"""How long the controller may take to answer; joining is a commit."""
+NOT_LEADER: Final = "not-leader"
+
+Answer = TypeVar("Answer", bound=AnyFrame)
+
+
+def join(home: Home, node: str, token: JoinToken, controllers: Sequence[str]) -> None:
+    """Join, and keep what was given under HAL_HOME/nodes/NODE/identity.
+
+    Args:
+        controllers: `HOST:PORT` of each; tried in turn.
+    Raises:
+        DeniedError: the token is not good, or who answers is no controller of the HAL that made it.
+        UnreachableError: no controller answered.
+    """
+    import uvloop
+
+    from hal.runtime.logfile import LogFile
+    from hal.runtime.logs import open_log
+
+    identity = NodeIdentity(home.node(node).identity)
+    file = LogFile(home.log_file(f"join-{node}"))
+    log = open_log(file, f"join-{node}")
+
+    async def work() -> None:
+        runtime = RealRuntime(f"join-{node}", home, log)
+        try:
+            await join_any(runtime, identity, node, token, [TcpAddress(*host_and_port(one)) for one in controllers])
+        finally:
+            await runtime.close()
+
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(work())
+    finally:
+        file.close()
+
+
+async def join_any(
+    runtime: Runtime, identity: NodeIdentity, node: str, token: JoinToken, addresses: Sequence[TcpAddress]
+) -> None:
+    """As `join`, on a runtime."""
+    left = list(addresses)
+    while True:
+        address = left.pop(0)
+        try:
+            await _join_at(runtime, identity, node, token, address)
+            return
+        except UnreachableError as error:
+            runtime.log.warning("could not join here", controller=str(address), reason=str(error))
+            if not left:
+                raise
+
+
+async def _join_at(runtime: Runtime, identity: NodeIdentity, node: str, token: JoinToken, address: TcpAddress) -> None:
+    """Raises: as `join`; UnreachableError also where another controller leads."""
+    asking = await runtime.connect(address, credentials=Credentials())
+    try:
+        await asking.send(ReadAuthority())
+        authority = _answer(await asking.receive(ANSWER_MS), Authority, address)
+    finally:
+        asking.abort()
+    if fingerprint(authority.certificate) != token.fingerprint:
+        raise DeniedError(
+            f"{address} is a controller of another HAL than the one that made the join token",
+            hint="check --controller, or make a token there: hal token create",
+        )
+    await runtime.run_blocking(partial(identity.believe, authority.certificate))
+    connection = await runtime.connect(address, credentials=identity.pinned)
+    try:
+        key, request = await runtime.run_blocking(new_request)
+        await connection.send(Join(versions=SPOKEN, name=node, token=token.proof, request=request))
+        joined = _answer(await connection.receive(ANSWER_MS), Joined, address)
+    finally:
+        connection.abort()
+    keep = partial(identity.keep, joined.certificate, key, joined.authority)
+    await runtime.run_blocking(keep)
+
+
+def _answer(frame: AnyFrame | None, kind: type[Answer], address: TcpAddress) -> Answer:
+    if isinstance(frame, kind):
+        return frame
+    if isinstance(frame, Goodbye):
+        if frame.code == NOT_LEADER:
+            at = f", at {frame.reason}" if frame.reason else ""
+            raise UnreachableError(f"{address} does not lead; another controller does{at}", hint="name all of them")
+        raise error_from_code(frame.code, frame.reason, frame.hint)
+    if frame is None:
+        raise UnreachableError(f"{address} closed the connection before it answered")
+    raise MalformedFrameError(f"{address} answered with a {type(frame).__name__} frame")

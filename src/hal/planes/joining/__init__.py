@@ -1,0 +1,15 @@
+"""Who may join and speak as a node of another machine: one-time tokens, issued certificates, revocation.
+
+Decisions only: no key, no socket, no clock. Import names from here.
+"""
+
+from hal.planes.joining.membership import (
+    MAX_TOKENS,
+    MAX_TTL_MS,
+    Membership,
+    TokenState,
+    hash_of,
+    state_of,
+)
+
+__all__ = ["MAX_TOKENS", "MAX_TTL_MS", "Membership", "TokenState", "hash_of", "state_of"]

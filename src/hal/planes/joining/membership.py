@@ -1,0 +1,239 @@
+"""Join tokens and certificates as they are in memory, and the rules about them.
+
+What is to change is decided as a row operation; `apply` makes it in memory, and gives what would undo it where the
+commit fails.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import Final
+
+from msgspec.structs import replace
+
+from hal.core.model import (
+    ConflictError,
+    DeniedError,
+    NotFoundError,
+    OverloadedError,
+    SpecError,
+    format_duration,
+    shown,
+)
+from hal.store.operations import CertificateRow, JoinTokenRow, PutJoining
+
+MAX_TOKENS: Final = 1_000
+"""Tokens that wait to be used."""
+MAX_TTL_MS: Final = 7 * 86_400_000
+"""Longest life of a token."""
+MIN_TTL_MS: Final = 1_000
+KEPT_MS: Final = 86_400_000
+"""How long a token that cannot be used any more is still listed, so that whoever tries it is told why."""
+MAX_ENDED: Final = 1_000
+"""So many of those at most; the oldest go first."""
+
+
+class TokenState(StrEnum):
+    """What a token is good for."""
+
+    OPEN = "open"
+    USED = "used"
+    EXPIRED = "expired"
+    REVOKED = "revoked"
+
+
+def state_of(token: JoinTokenRow, now_ms: int) -> TokenState:
+    """What it is good for now."""
+    if token.used_ms is not None:
+        return TokenState.USED
+    if token.revoked_ms is not None:
+        return TokenState.REVOKED
+    return TokenState.EXPIRED if token.expires_ms <= now_ms else TokenState.OPEN
+
+
+def hash_of(secret: str) -> str:
+    """What is kept of a secret (128 random bits, so that one round is enough)."""
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+class Membership:
+    """All tokens and certificates of one HAL."""
+
+    def __init__(self) -> None:
+        self._tokens: dict[str, JoinTokenRow] = {}
+        self._certificates: dict[str, CertificateRow] = {}
+        self._of_node: dict[str, set[str]] = {}
+
+    def load(self, rows: PutJoining) -> None:
+        """What is durable."""
+        self._tokens.clear()
+        self._certificates.clear()
+        self._of_node.clear()
+        self.apply(rows)
+
+    # ── tokens ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def tokens(self) -> list[JoinTokenRow]:
+        """All that are kept, oldest first."""
+        return list(self._tokens.values())
+
+    def create(self, token_id: str, secret_hash: str, *, node: str, ttl_ms: int, user: str, now_ms: int) -> PutJoining:
+        """A new token.
+
+        Raises:
+            SpecError: it would live too short or too long.
+            OverloadedError: too many wait already.
+        """
+        if not MIN_TTL_MS <= ttl_ms <= MAX_TTL_MS:
+            raise SpecError(
+                f"ttl: {format_duration(ttl_ms)} is out of range",
+                hint=f"between {format_duration(MIN_TTL_MS)} and {format_duration(MAX_TTL_MS)}",
+            )
+        waiting = sum(state_of(token, now_ms) is TokenState.OPEN for token in self._tokens.values())
+        if waiting >= MAX_TOKENS:
+            raise OverloadedError(f"{waiting} join tokens wait to be used", hint="revoke some: hal token list")
+        token = JoinTokenRow(
+            id=token_id, secret_hash=secret_hash, node=node, user=user, created_ms=now_ms, expires_ms=now_ms + ttl_ms
+        )
+        return PutJoining((token,), forget_tokens=self._old_tokens(now_ms))
+
+    def revoke_token(self, token_id: str, now_ms: int) -> PutJoining:
+        """Nobody joins with it any more.
+
+        Raises:
+            NotFoundError: there is no such token.
+            ConflictError: it cannot be used anyway.
+        """
+        token = self._tokens.get(token_id)
+        if token is None:
+            raise NotFoundError(f"there is no join token '{shown(token_id)}'", hint="`hal token list` lists them")
+        state = state_of(token, now_ms)
+        if state is TokenState.USED:
+            raise ConflictError(
+                f"token {token_id} was used: node '{token.used_by}' joined with it",
+                hint=f"`hal node revoke {token.used_by}` takes back the node's certificates",
+            )
+        if state is not TokenState.OPEN:
+            raise ConflictError(f"token {token_id} is {state} already")
+        return PutJoining((replace(token, revoked_ms=now_ms),))
+
+    def check_token(self, token_id: str, secret: str, node: str, now_ms: int, *, known: bool) -> JoinTokenRow:
+        """The token, when `node` may join with it now.
+
+        Args:
+            known: a node of that name is known already.
+        Raises:
+            DeniedError: it may not; says why.
+        """
+        again = "ask for another: `hal token create`"
+        token = self._tokens.get(token_id)
+        if token is None or not hmac.compare_digest(token.secret_hash, hash_of(secret)):
+            raise DeniedError("this HAL does not know the join token", hint=again)
+        state = state_of(token, now_ms)
+        if state is TokenState.USED:
+            raise DeniedError(
+                f"the join token {token_id} was used already, by node '{token.used_by}'", hint=f"once each; {again}"
+            )
+        if state is not TokenState.OPEN:
+            late = f" {format_duration(now_ms - token.expires_ms)} ago" if state is TokenState.EXPIRED else ""
+            raise DeniedError(f"the join token {token_id} is {state}{late}", hint=again)
+        if token.node and token.node != node:
+            raise DeniedError(
+                f"the join token {token_id} is for node '{token.node}', not '{shown(node)}'",
+                hint=f"join with --name {token.node}",
+            )
+        taken = known or any(self._valid(self._certificates[one], now_ms) for one in self._of_node.get(node, ()))
+        if taken and not token.node:
+            raise DeniedError(
+                f"there is a node '{shown(node)}' already",
+                hint=f"choose another --name; to join as that node again: `hal token create --node {shown(node)}`",
+            )
+        return token
+
+    # ── certificates ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    def admitted(self, token: JoinTokenRow, certificate: CertificateRow, now_ms: int) -> PutJoining:
+        """The node has joined with that token; whatever was issued to it before is of no more use."""
+        used = replace(token, used_ms=now_ms, used_by=certificate.node)
+        return PutJoining((used,), (*self._revoked(certificate.node, now_ms), certificate))
+
+    def renewed(self, certificate: CertificateRow, now_ms: int) -> PutJoining:
+        """A node was given its next certificate; the former stay valid, expired ones are forgotten."""
+        expired = tuple(
+            one for one in self._of_node.get(certificate.node, ()) if self._certificates[one].expires_ms <= now_ms
+        )
+        return PutJoining((), (certificate,), forget_certificates=expired)
+
+    def revoke_node(self, node: str, now_ms: int) -> PutJoining:
+        """No certificate of that node is good any more; empty when it has none."""
+        return PutJoining((), tuple(self._revoked(node, now_ms)))
+
+    def has_certificate(self, node: str, now_ms: int) -> bool:
+        """It may dial over the network."""
+        return any(self._valid(self._certificates[one], now_ms) for one in self._of_node.get(node, ()))
+
+    def check_certificate(self, serial: str, certified: str, node: str, now_ms: int) -> None:
+        """Whether whoever shows this certificate may speak as `node`.
+
+        Args:
+            certified: the name in the certificate.
+        Raises:
+            DeniedError: it may not; says why.
+        """
+        if certified != node:
+            raise DeniedError(f"a certificate of node '{shown(certified)}' may not speak as '{shown(node)}'")
+        anew = f"join anew: `hal token create --node {node}`"
+        row = self._certificates.get(serial)
+        if row is None or row.node != node:
+            raise DeniedError(f"the certificate {shown(serial)} was not issued by this HAL's controller", hint=anew)
+        if row.revoked_ms is not None:
+            raise DeniedError(f"the certificate of node '{node}' was revoked", hint=anew)
+        if row.expires_ms <= now_ms:
+            raise DeniedError(f"the certificate of node '{node}' has expired", hint=anew)
+
+    # ── memory ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def apply(self, change: PutJoining) -> PutJoining:
+        """Make it in memory; what undoes it."""
+        tokens = {*(row.id for row in change.tokens), *change.forget_tokens}
+        serials = {*(row.serial for row in change.certificates), *change.forget_certificates}
+        undo = PutJoining(
+            tuple(self._tokens[one] for one in sorted(tokens) if one in self._tokens),
+            tuple(self._certificates[one] for one in sorted(serials) if one in self._certificates),
+            tuple(one for one in sorted(tokens) if one not in self._tokens),
+            tuple(one for one in sorted(serials) if one not in self._certificates),
+        )
+        for token in change.tokens:
+            self._tokens[token.id] = token
+        for gone in change.forget_tokens:
+            self._tokens.pop(gone, None)
+        for row in change.certificates:
+            self._certificates[row.serial] = row
+            self._of_node.setdefault(row.node, set()).add(row.serial)
+        for gone in change.forget_certificates:
+            forgotten = self._certificates.pop(gone, None)
+            if forgotten is not None:
+                self._of_node[forgotten.node].discard(gone)
+        return undo
+
+    def _revoked(self, node: str, now_ms: int) -> Iterator[CertificateRow]:
+        for serial in sorted(self._of_node.get(node, ())):
+            row = self._certificates[serial]
+            if self._valid(row, now_ms):
+                yield replace(row, revoked_ms=now_ms)
+
+    def _valid(self, row: CertificateRow, now_ms: int) -> bool:
+        return row.revoked_ms is None and row.expires_ms > now_ms
+
+    def _old_tokens(self, now_ms: int) -> tuple[str, ...]:
+        """Ended tokens that need not be listed any more."""
+        ended = [token for token in self._tokens.values() if state_of(token, now_ms) is not TokenState.OPEN]
+        old = [token.id for token in ended if _ended_ms(token) + KEPT_MS <= now_ms]
+        return tuple(dict.fromkeys([*old, *(token.id for token in ended[: max(0, len(ended) - MAX_ENDED)])]))
+
+
+def _ended_ms(token: JoinTokenRow) -> int:
+    return next((at for at in (token.used_ms, token.revoked_ms) if at is not None), token.expires_ms)

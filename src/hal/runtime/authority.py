@@ -1,0 +1,320 @@
+"""The built-in certificate authority: its key and certificate on disk, what it signs, and what a node keeps of it.
+
+    HAL_HOME/authority/authority.pem       certificate of the authority
+    HAL_HOME/authority/authority.key       its private key
+    HAL_HOME/authority/controller.pem      certificate and key of this controller
+    HAL_HOME/nodes/NODE/identity/          what a node was given: authority.pem, node.pem (certificate and key)
+
+All files have mode 0600 in directories of mode 0700. `cryptography` is imported when it is first needed.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+from urllib.parse import quote
+
+from hal.core.model.errors import DeniedError, SpecError
+from hal.runtime.interface import Credentials
+from hal.runtime.privacy import make_private, write_private
+from hal.runtime.tls import CONTROLLER_HOST, URI_PREFIX
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+    from cryptography.x509 import (
+        Certificate,
+        CertificateBuilder,
+        GeneralName,
+        KeyUsage,
+        ObjectIdentifier,
+        UniformResourceIdentifier,
+    )
+
+AUTHORITY_DAYS: Final = 3_650
+CONTROLLER_DAYS: Final = 90
+"""The controller's own certificate is made anew at two thirds of it."""
+BACKDATED: Final = timedelta(hours=1)
+"""A certificate is valid from so long before it was signed: clocks of machines differ."""
+MAX_PEM_CHARS: Final = 16 << 10
+"""Longest request for a certificate that is looked at."""
+FINGERPRINT_CHARS: Final = 43
+RENEW_AT: Final = (2, 3)
+"""The part of its time after which a certificate is renewed."""
+
+
+class Issued(NamedTuple):
+    """A certificate as it was signed."""
+
+    certificate: str
+    """PEM."""
+    serial: str
+    """Lower-case hex digits."""
+    expires_ms: int
+
+
+class Authority:
+    """The authority of one HAL, with its private key. Made by `open_authority`."""
+
+    def __init__(self, directory: Path, key: EllipticCurvePrivateKey, certificate: Certificate) -> None:
+        from cryptography.hazmat.primitives.serialization import Encoding
+
+        self._directory = directory
+        self._key = key
+        self._certificate = certificate
+        self.pem = certificate.public_bytes(Encoding.PEM).decode()
+        """Its certificate."""
+        self.fingerprint = fingerprint(self.pem)
+
+    @property
+    def credentials(self) -> Credentials:
+        """Those of the controller of this HAL; `certify_controller` writes them."""
+        return Credentials(self._directory / "authority.pem", self._directory / "controller.pem")
+
+    def certify_controller(self, name: str, now_ms: int) -> int:
+        """Write a fresh key and certificate for the controller; when the next are due."""
+        from cryptography import x509
+        from cryptography.x509.oid import ExtendedKeyUsageOID
+
+        key = _new_key()
+        names: list[GeneralName] = [x509.DNSName(CONTROLLER_HOST), _uri("controller", name)]
+        usage = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
+        builder = self._leaf("hal controller", names, usage, now_ms, timedelta(days=CONTROLLER_DAYS))
+        issued = self._sign(builder.public_key(key.public_key()))
+        path = self._directory / "controller.pem"
+        write_private(path, issued.certificate + _key_pem(key), durable=True)
+        return renewal_ms(now_ms, issued.expires_ms)
+
+    def certify_node(self, request: str, name: str, now_ms: int, lifetime_ms: int) -> Issued:
+        """Sign the key of a request for a node; what else the request says is not looked at.
+
+        Raises:
+            SpecError: it is no request, not signed with its own key, or its key is of a kind that is not taken.
+        """
+        from cryptography import x509
+        from cryptography.exceptions import UnsupportedAlgorithm
+        from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, SECP384R1, EllipticCurvePublicKey
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+        from cryptography.x509.oid import ExtendedKeyUsageOID
+
+        what = "the certificate signing request"
+        if len(request) > MAX_PEM_CHARS:
+            raise SpecError(f"{what} is longer than {MAX_PEM_CHARS} characters")
+        try:
+            asked = x509.load_pem_x509_csr(request.encode())
+            key = asked.public_key()
+            good = asked.is_signature_valid
+        except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+            raise SpecError(f"{what} cannot be read: {error}") from error
+        taken = isinstance(key, Ed25519PublicKey) or (
+            isinstance(key, EllipticCurvePublicKey) and isinstance(key.curve, SECP256R1 | SECP384R1)
+        )
+        if not taken or not good:
+            raise SpecError(f"{what} is not signed with a key of P-256, P-384 or Ed25519")
+        usage = [ExtendedKeyUsageOID.CLIENT_AUTH]
+        lifetime = timedelta(milliseconds=lifetime_ms)
+        builder = self._leaf(f"hal agent {name}", [_uri("agent", name)], usage, now_ms, lifetime)
+        return self._sign(builder.public_key(key))
+
+    def _leaf(
+        self, subject: str, names: list[GeneralName], usage: list[ObjectIdentifier], now_ms: int, lifetime: timedelta
+    ) -> CertificateBuilder:
+        from cryptography import x509
+        from cryptography.x509.oid import NameOID
+
+        now = datetime.fromtimestamp(now_ms / 1000, UTC)
+        ends = min(now + lifetime, self._certificate.not_valid_after_utc)
+        common = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, subject[:64])])
+        return (
+            x509.CertificateBuilder()
+            .subject_name(common)
+            .issuer_name(self._certificate.subject)
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - BACKDATED)
+            .not_valid_after(ends)
+            .add_extension(x509.SubjectAlternativeName(names), critical=False)
+            .add_extension(x509.ExtendedKeyUsage(usage), critical=False)
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(_key_usage(signs_certificates=False), critical=True)
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
+        )
+
+    def _sign(self, builder: CertificateBuilder) -> Issued:
+        from cryptography.hazmat.primitives.hashes import SHA256
+        from cryptography.hazmat.primitives.serialization import Encoding
+
+        certificate = builder.sign(self._key, SHA256())
+        ends_ms = int(certificate.not_valid_after_utc.timestamp() * 1000)
+        return Issued(certificate.public_bytes(Encoding.PEM).decode(), f"{certificate.serial_number:x}", ends_ms)
+
+
+def open_authority(directory: Path, now_ms: int) -> Authority:
+    """The authority whose files lie there; made, when there is none.
+
+    Raises:
+        DeniedError: the files cannot be read, or do not belong together.
+    """
+    from cryptography import x509
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    key_file, certificate_file = directory / "authority.key", directory / "authority.pem"
+    if not certificate_file.exists():
+        make_private(directory)
+        _make_authority(key_file, certificate_file, now_ms)
+    hint = "restore both files from a backup; without them every node has to join anew"
+    try:
+        key = load_pem_private_key(key_file.read_bytes(), None)
+        certificate = x509.load_pem_x509_certificate(certificate_file.read_bytes())
+    except (OSError, ValueError, TypeError) as error:
+        raise DeniedError(f"the certificate authority in {directory} cannot be read: {error}", hint=hint) from error
+    if not isinstance(key, EllipticCurvePrivateKey) or certificate.public_key() != key.public_key():
+        raise DeniedError(f"key and certificate in {directory} do not belong together", hint=hint)
+    return Authority(directory, key, certificate)
+
+
+class NodeIdentity:
+    """What one node keeps of its membership: HAL_HOME/nodes/NODE/identity."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._authority = directory / "authority.pem"
+        self._node = directory / "node.pem"
+        self._pinned = directory / "joining.pem"
+
+    @property
+    def known(self) -> bool:
+        """It has joined."""
+        return self._node.exists() and self._authority.exists()
+
+    @property
+    def credentials(self) -> Credentials:
+        """To dial the controller with."""
+        return Credentials(self._authority, self._node)
+
+    @property
+    def pinned(self) -> Credentials:
+        """To join with: the controller is verified, and nothing is shown."""
+        return Credentials(self._pinned)
+
+    def believe(self, authority: str) -> None:
+        """Join with an authority's certificate, whose fingerprint was compared; what is kept stays as it is."""
+        make_private(self._directory.parent)
+        make_private(self._directory)
+        write_private(self._pinned, authority)
+
+    def keep(self, certificate: str, key: str, authority: str) -> None:
+        """Keep a certificate and its key, and the authority that signed it."""
+        write_private(self._authority, authority, durable=True)
+        write_private(self._node, certificate + key, durable=True)
+        self._pinned.unlink(missing_ok=True)
+
+    def renewal_ms(self) -> int:
+        """When the certificate is to be renewed.
+
+        Raises:
+            DeniedError: it cannot be read.
+        """
+        from cryptography import x509
+
+        try:
+            certificate = x509.load_pem_x509_certificate(self._node.read_bytes())
+        except (OSError, ValueError) as error:
+            raise DeniedError(f"{self._node} cannot be read: {error}", hint="join anew with a token") from error
+        begins_ms = int((certificate.not_valid_before_utc + BACKDATED).timestamp() * 1000)
+        return renewal_ms(begins_ms, int(certificate.not_valid_after_utc.timestamp() * 1000))
+
+
+def new_request() -> tuple[str, str]:
+    """A fresh private key and a request for a certificate of it, both PEM."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives.hashes import SHA256
+    from cryptography.hazmat.primitives.serialization import Encoding
+
+    key = _new_key()
+    request = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([])).sign(key, SHA256())
+    return _key_pem(key), request.public_bytes(Encoding.PEM).decode()
+
+
+def fingerprint(certificate: str) -> str:
+    """SHA-256 of a certificate (PEM), in base64url without padding.
+
+    Raises:
+        SpecError: it is none.
+    """
+    import ssl
+
+    try:
+        der = ssl.PEM_cert_to_DER_cert(certificate[:MAX_PEM_CHARS])
+    except ValueError as error:
+        raise SpecError(f"no certificate: {error}") from error
+    return base64.urlsafe_b64encode(hashlib.sha256(der).digest()).decode().rstrip("=")
+
+
+def renewal_ms(begins_ms: int, expires_ms: int) -> int:
+    """When two thirds of its time are over."""
+    part, whole = RENEW_AT
+    return begins_ms + (expires_ms - begins_ms) * part // whole
+
+
+def _make_authority(key_file: Path, certificate_file: Path, now_ms: int) -> None:
+    from cryptography import x509
+    from cryptography.hazmat.primitives.hashes import SHA256
+    from cryptography.hazmat.primitives.serialization import Encoding
+    from cryptography.x509.oid import NameOID
+
+    key = _new_key()
+    now = datetime.fromtimestamp(now_ms / 1000, UTC)
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "hal authority")])
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - BACKDATED)
+        .not_valid_after(now + timedelta(days=AUTHORITY_DAYS))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_key_usage(signs_certificates=True), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .sign(key, SHA256())
+    )
+    # The certificate last: a start that died before it left nothing that anybody believes.
+    write_private(key_file, _key_pem(key), durable=True)
+    write_private(certificate_file, certificate.public_bytes(Encoding.PEM).decode(), durable=True)
+
+
+def _new_key() -> EllipticCurvePrivateKey:
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    return ec.generate_private_key(ec.SECP256R1())
+
+
+def _key_pem(key: EllipticCurvePrivateKey) -> str:
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+
+
+def _uri(role: str, name: str) -> UniformResourceIdentifier:
+    from cryptography import x509
+
+    return x509.UniformResourceIdentifier(f"{URI_PREFIX}{role}/{quote(name, safe='')}")
+
+
+def _key_usage(*, signs_certificates: bool) -> KeyUsage:
+    from cryptography import x509
+
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        encipher_only=False,
+        decipher_only=False,
+    )

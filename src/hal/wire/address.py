@@ -1,0 +1,44 @@
+"""Where a controller listens, as people write it: `HOST`, `HOST:PORT`, `[IPV6]:PORT`. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from hal.core.model.errors import SpecError, shown
+
+DEFAULT_PORT: Final = 7_422
+"""Where a controller listens for agents of other machines, unless told otherwise."""
+MAX_CONTROLLERS: Final = 16
+
+_ADDRESS: Final = re.compile(r"(?:\[([0-9A-Fa-f:.]{2,45})\]|([A-Za-z0-9]([A-Za-z0-9._-]{0,252})))(?::([0-9]{1,5}))?")
+
+
+def host_and_port(text: str, field: str = "--controller") -> tuple[str, int]:
+    """The two parts; the default port where none is given.
+
+    Raises:
+        SpecError: neither.
+    """
+    found = _ADDRESS.fullmatch(text.strip())
+    port = DEFAULT_PORT if found is None or found[4] is None else int(found[4])
+    if found is None or not 0 < port < 65_536:
+        raise SpecError(f"{field}: '{shown(text)}' is not HOST[:PORT]", hint=f"write head.example.org:{DEFAULT_PORT}")
+    return found[1] or found[2], port
+
+
+def written(host: str, port: int) -> str:
+    """The address as text that `host_and_port` reads back."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def controllers(text: str) -> tuple[str, ...]:
+    """Several, separated by commas, each with its port.
+
+    Raises:
+        SpecError: none, too many, or one that is no address.
+    """
+    parts = [part for part in text.split(",") if part.strip()]
+    if not 1 <= len(parts) <= MAX_CONTROLLERS:
+        raise SpecError(f"--controller: {len(parts)} addresses", hint=f"between 1 and {MAX_CONTROLLERS}")
+    return tuple(dict.fromkeys(written(*host_and_port(part)) for part in parts))

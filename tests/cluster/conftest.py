@@ -1,0 +1,21 @@
+"""All tests here run real daemons on several hosts, made of network namespaces: slow, and root only."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.hosts import missing
+
+_HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark them slow; skip them where they cannot run."""
+    here = [item for item in items if _HERE in item.path.parents]
+    reason = missing() if here else ""
+    for item in here:
+        item.add_marker(pytest.mark.slow)
+        if reason:
+            item.add_marker(pytest.mark.skip(reason=reason))

@@ -1,0 +1,153 @@
+"""Who may join and who may speak: tokens once and for a while, certificates until they end or are revoked."""
+
+from __future__ import annotations
+
+import pytest
+
+from hal.core.model import ConflictError, DeniedError, NotFoundError, OverloadedError, SpecError
+from hal.planes.joining import MAX_TOKENS, MAX_TTL_MS, Membership, TokenState, hash_of, state_of
+from hal.store import CertificateRow, PutJoining
+
+HOUR_MS = 3_600_000
+NOW_MS = 1_767_225_600_000
+
+
+def with_token(node: str = "", ttl_ms: int = HOUR_MS) -> Membership:
+    """One token, `t1` with the secret `secret`."""
+    membership = Membership()
+    membership.apply(membership.create("t1", hash_of("secret"), node=node, ttl_ms=ttl_ms, user="u", now_ms=NOW_MS))
+    return membership
+
+
+def join(membership: Membership, node: str, serial: str, now_ms: int = NOW_MS) -> PutJoining:
+    """The node joins with `t1`; what undoes it."""
+    token = membership.check_token("t1", "secret", node, now_ms, known=False)
+    return membership.apply(membership.admitted(token, certificate(node, serial), now_ms))
+
+
+def certificate(node: str, serial: str, expires_ms: int = NOW_MS + 90 * HOUR_MS) -> CertificateRow:
+    return CertificateRow(serial=serial, node=node, issued_ms=NOW_MS, expires_ms=expires_ms)
+
+
+def test_a_token_is_good_once() -> None:
+    """The second machine is told who used it."""
+    membership = with_token()
+    join(membership, "n1", "aa")
+    assert state_of(membership.tokens()[0], NOW_MS) is TokenState.USED
+    with pytest.raises(DeniedError, match="used already, by node 'n1'"):
+        membership.check_token("t1", "secret", "n2", NOW_MS, known=False)
+
+
+def test_a_token_ends_with_its_time() -> None:
+    """At the very instant."""
+    membership = with_token()
+    membership.check_token("t1", "secret", "n1", NOW_MS + HOUR_MS - 1, known=False)
+    with pytest.raises(DeniedError, match="is expired"):
+        membership.check_token("t1", "secret", "n1", NOW_MS + HOUR_MS, known=False)
+
+
+@pytest.mark.parametrize(("token_id", "secret"), [("t2", "secret"), ("t1", "Secret"), ("", "")])
+def test_a_wrong_id_and_a_wrong_secret_are_told_alike(token_id: str, secret: str) -> None:
+    """Nobody learns which tokens there are."""
+    with pytest.raises(DeniedError, match="does not know the join token"):
+        with_token().check_token(token_id, secret, "n1", NOW_MS, known=False)
+
+
+def test_a_token_for_any_node_takes_nobodys_name() -> None:
+    """Neither that of a known node nor one that has a valid certificate; a token for that node does."""
+    membership = with_token()
+    with pytest.raises(DeniedError, match="there is a node 'n1' already"):
+        membership.check_token("t1", "secret", "n1", NOW_MS, known=True)
+    membership.apply(PutJoining((), (certificate("n1", "aa"),)))
+    with pytest.raises(DeniedError, match="there is a node 'n1' already"):
+        membership.check_token("t1", "secret", "n1", NOW_MS, known=False)
+    with_token("n1").check_token("t1", "secret", "n1", NOW_MS, known=True)
+    with pytest.raises(DeniedError, match="is for node 'n1', not 'n2'"):
+        with_token("n1").check_token("t1", "secret", "n2", NOW_MS, known=False)
+
+
+def test_joining_again_ends_what_was_issued_before() -> None:
+    """A machine that was installed anew takes its name back; whoever has the old key is out."""
+    membership = with_token("n1")
+    membership.apply(PutJoining((), (certificate("n1", "aa"),)))
+    join(membership, "n1", "bb")
+    membership.check_certificate("bb", "n1", "n1", NOW_MS)
+    with pytest.raises(DeniedError, match="was revoked"):
+        membership.check_certificate("aa", "n1", "n1", NOW_MS)
+
+
+def test_a_certificate_speaks_for_its_own_node_only() -> None:
+    """Another name, an unknown serial number, a time that is over."""
+    membership = with_token()
+    join(membership, "n1", "aa")
+    membership.check_certificate("aa", "n1", "n1", NOW_MS)
+    with pytest.raises(DeniedError, match="may not speak as 'n2'"):
+        membership.check_certificate("aa", "n1", "n2", NOW_MS)
+    with pytest.raises(DeniedError, match="was not issued"):
+        membership.check_certificate("bb", "n1", "n1", NOW_MS)
+    with pytest.raises(DeniedError, match="has expired"):
+        membership.check_certificate("aa", "n1", "n1", NOW_MS + 90 * HOUR_MS)
+
+
+def test_a_renewed_certificate_leaves_the_former_valid_and_forgets_expired_ones() -> None:
+    """The agent may die between getting and keeping it."""
+    membership = with_token()
+    membership.apply(PutJoining((), (certificate("n1", "old", NOW_MS), certificate("n1", "aa"))))
+    change = membership.renewed(certificate("n1", "bb"), NOW_MS)
+    assert change.forget_certificates == ("old",)
+    membership.apply(change)
+    for serial in ("aa", "bb"):
+        membership.check_certificate(serial, "n1", "n1", NOW_MS)
+
+
+def test_revoking_a_node_ends_all_its_certificates() -> None:
+    """And no other's."""
+    membership = Membership()
+    membership.load(PutJoining((), (certificate("n1", "aa"), certificate("n1", "bb"), certificate("n2", "cc"))))
+    membership.apply(membership.revoke_node("n1", NOW_MS))
+    assert not membership.has_certificate("n1", NOW_MS)
+    assert membership.has_certificate("n2", NOW_MS)
+    assert membership.revoke_node("n1", NOW_MS) == PutJoining()
+
+
+def test_revoking_a_token() -> None:
+    """Once; not one that was used, nor one that is not there."""
+    membership = with_token()
+    membership.apply(membership.revoke_token("t1", NOW_MS))
+    with pytest.raises(DeniedError, match="is revoked"):
+        membership.check_token("t1", "secret", "n1", NOW_MS, known=False)
+    with pytest.raises(ConflictError, match="revoked already"):
+        membership.revoke_token("t1", NOW_MS)
+    with pytest.raises(NotFoundError):
+        membership.revoke_token("t2", NOW_MS)
+    used = with_token()
+    join(used, "n1", "aa")
+    with pytest.raises(ConflictError, match="node 'n1' joined"):
+        used.revoke_token("t1", NOW_MS)
+
+
+def test_a_commit_that_failed_is_undone() -> None:
+    """The token may be used again, the certificate never was."""
+    membership = with_token()
+    undo = join(membership, "n1", "aa")
+    membership.apply(undo)
+    assert state_of(membership.tokens()[0], NOW_MS) is TokenState.OPEN
+    with pytest.raises(DeniedError, match="was not issued"):
+        membership.check_certificate("aa", "n1", "n1", NOW_MS)
+    join(membership, "n1", "bb")
+
+
+def test_tokens_are_bounded() -> None:
+    """No more wait than the bound, ended ones are forgotten after a day, and none lives longer than a week."""
+    membership = Membership()
+    for number in range(MAX_TOKENS):
+        made = membership.create(f"{number}", "", node="", ttl_ms=HOUR_MS, user="u", now_ms=NOW_MS)
+        membership.apply(made)
+    with pytest.raises(OverloadedError):
+        membership.create("more", "", node="", ttl_ms=HOUR_MS, user="u", now_ms=NOW_MS)
+    later_ms = NOW_MS + 26 * HOUR_MS
+    membership.apply(membership.create("later", "", node="", ttl_ms=HOUR_MS, user="u", now_ms=later_ms))
+    assert [token.id for token in membership.tokens()] == ["later"]
+    for ttl_ms in (0, MAX_TTL_MS + 1):
+        with pytest.raises(SpecError, match="ttl"):
+            membership.create("x", "", node="", ttl_ms=ttl_ms, user="u", now_ms=later_ms)
