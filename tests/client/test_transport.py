@@ -64,6 +64,14 @@ def test_a_read_is_repeated_when_the_answer_does_not_come(serve: Serve, client: 
     assert len(server.asked) == 3
 
 
+def test_a_request_that_is_one_too_many_is_sent_again_when_there_is_room(serve: Serve, client: Client) -> None:
+    """429 means that nothing was done: a requeue, too, is sent again, after as long as the controller said."""
+    busy = Reply(problem(429, "too-many", "too often").body, 429, {"Retry-After": "0"})
+    server = serve(lambda asked: busy if len(server.asked) < 3 else Reply(b'{"results": [{"id": "1"}]}'))
+    client.requeue(1, 2)
+    assert server.paths() == ["POST /v1/jobs/requeue"] * 3
+
+
 def test_a_submission_is_repeated_under_the_same_idempotency_key(serve: Serve, client: Client) -> None:
     """An answer that is lost leaves it open whether jobs were made; the same key makes the second try harmless."""
     server = serve(lambda asked: Reply(cut=True) if len(server.asked) == 1 else as_json({"ids": ["7"]}, 201))

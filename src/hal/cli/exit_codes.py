@@ -30,6 +30,7 @@ _BY_ERROR_CODE: Final = {
     "unreachable": UNREACHABLE,
     "conflict": CONFLICT,
     "overloaded": OVERLOADED,
+    "too-many": OVERLOADED,
     "store": OVERLOADED,
     "timed-out": TIMED_OUT,
 }

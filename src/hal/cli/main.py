@@ -59,6 +59,7 @@ COMMANDS = {
     "login": Lazy("hal.cli.login:login", "Speak to another HAL from now on.", _ACCESS),
     "logout": Lazy("hal.cli.login:logout", "Forget what hal login kept.", _ACCESS),
     "whoami": Lazy("hal.cli.login:whoami", "Who you are to HAL.", _ACCESS),
+    "audit": Lazy("hal.cli.audit:audit", "Who did what; what was refused.", _ACCESS),
     "api-token": Lazy("hal.cli.api_token:api_token", "API tokens: create, list, revoke.", _ACCESS),
     "simulate": Lazy("hal.cli.simulate:simulate", "Replay a workload log under scheduling policies.", _OTHER),
     "workload": Lazy("hal.cli.workload:workload", "Generate synthetic workload logs.", _OTHER),

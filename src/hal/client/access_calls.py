@@ -53,6 +53,30 @@ class TokenMade(View, frozen=True, kw_only=True):
     token: TokenInfo
 
 
+class AuditEntry(View, frozen=True, kw_only=True):
+    """One request that changed something, tried to, or was refused."""
+
+    sequence: int
+    at_ms: int
+    user: str = ""
+    """Empty: unknown."""
+    role: str = ""
+    peer: str = ""
+    token: str = ""
+    method: str = ""
+    path: str = ""
+    status: int = 0
+    """Of the HTTP answer; 0: the connection broke before one."""
+    refused: str = ""
+    targets: tuple[str, ...] = ()
+    more: int = 0
+    trace_id: str = ""
+
+
+AUDIT_WAIT_S = 25.0
+"""How long one request waits for the next entry."""
+
+
 def who_am_i() -> Call[WhoInfo]:
     """GET /v1/whoami"""
     return Call(get("/v1/whoami"), reader(WhoInfo))
@@ -72,3 +96,13 @@ def create_token(fields: Mapping[str, Any]) -> Call[TokenMade]:
 def revoke_token(token_id: str) -> Call[TokenInfo]:
     """DELETE /v1/api-tokens/{id}"""
     return Call(Request("DELETE", f"/v1/api-tokens/{quote(token_id, safe='')}"), reader(TokenInfo))
+
+
+def audit(
+    *, user: str = "", since_ms: int = 0, limit: int = 100, after: int | None = None, wait_s: float = 0.0
+) -> Call[tuple[AuditEntry, ...]]:
+    """GET /v1/audit: newest first; with `after` oldest first, waiting up to `wait_s` for the first."""
+    query = {"limit": str(limit)} | ({"user": user} if user else {}) | ({"since_ms": str(since_ms)} if since_ms else {})
+    if after is not None:
+        query |= {"after": str(after), "wait_s": f"{wait_s:g}"}
+    return Call(Request("GET", "/v1/audit", query=query, wait_s=wait_s), list_reader("entries", AuditEntry))

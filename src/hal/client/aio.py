@@ -17,7 +17,7 @@ import httpx
 from hal.client import calls
 from hal.client.address import Address, find_address
 from hal.client.aio_job import AsyncJob
-from hal.client.backoff import Backoff
+from hal.client.backoff import Backoff, Turn
 from hal.client.calls import Call, Page
 from hal.client.errors import error_from_answer
 from hal.client.http import (
@@ -26,6 +26,7 @@ from hal.client.http import (
     MAX_STREAMS,
     RECONNECT_S,
     STREAM_TIMEOUT_S,
+    TOO_MANY,
     Answer,
     BrokenStreamError,
     Request,
@@ -271,13 +272,17 @@ class AsyncClient:
     # ── transport ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _send(self, request: Request) -> Answer:
-        backoff = Backoff(self._reconnect_s)
+        backoff, turn = Backoff(self._reconnect_s), Turn()
         loop = asyncio.get_running_loop()
         while True:
             try:
                 client = await self._connected()
                 response = await client.send(self._built(client, request))
-                break
+                if response.status_code != TOO_MANY:
+                    break
+                delay_s = turn.refused(response.headers.get("retry-after"))
+                if delay_s is None:
+                    break
             except (httpx.ConnectError, httpx.ConnectTimeout, UnreachableError) as error:
                 delay_s = backoff.failed(loop.time()) if self._answered else None
                 if delay_s is None:

@@ -9,6 +9,29 @@ FIRST_DELAY_S = 0.05
 LONGEST_DELAY_S = 1.0
 
 
+LONGEST_TURN_S = 60.0
+"""How long, all in all, one request waits because the controller says that too many came."""
+
+
+class Turn:
+    """How long to wait when the controller answers 429: as long as it says, up to `LONGEST_TURN_S` in all."""
+
+    def __init__(self) -> None:
+        self._left_s = LONGEST_TURN_S
+
+    def refused(self, retry_after: str | None) -> float | None:
+        """Seconds to wait before the same request is sent again; None when it is time to give up.
+
+        Args:
+            retry_after: the header's text.
+        """
+        delay_s = float(retry_after) if retry_after and retry_after.isascii() and retry_after.isdigit() else 1.0
+        if delay_s > self._left_s:
+            return None
+        self._left_s -= max(delay_s, FIRST_DELAY_S)
+        return max(delay_s, FIRST_DELAY_S)
+
+
 class Backoff:
     """Doubling waits from `FIRST_DELAY_S` to `LONGEST_DELAY_S`, until `limit_s` after the first failure."""
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 
 from hal.client.address import Address
-from hal.client.backoff import Backoff
+from hal.client.backoff import Backoff, Turn
 from hal.client.errors import error_from_answer
 from hal.core.model.errors import ConflictError, HALError, UnreachableError
 
@@ -32,6 +32,8 @@ STREAM_TIMEOUT_S = 60.0
 RECONNECT_S = 30.0
 """How long requests are tried again after a controller that answered before stopped answering."""
 CHUNK_BYTES = 64 << 10
+TOO_MANY = 429
+"""The status that says to come again later."""
 
 _BROKEN = (ConnectionError, http.client.HTTPException, TimeoutError, OSError)
 
@@ -187,11 +189,16 @@ class Connections:
             HALError: what the controller's problem document says.
         """
         refuse_closed(self.closed)
-        backoff = Backoff(self.reconnect_s)
+        backoff, turn = Backoff(self.reconnect_s), Turn()
         while True:
             try:
                 answer = self._send_once(request)
-                break
+                if answer.status != TOO_MANY:
+                    break
+                # Nothing was done: any request may be sent again.
+                delay_s = turn.refused(answer.headers.get("retry-after"))
+                if delay_s is None:
+                    break
             except UnreachableError:
                 delay_s = backoff.failed(time.monotonic()) if self._answered else None
                 if delay_s is None:

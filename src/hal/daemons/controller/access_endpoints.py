@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hal.daemons.controller.endpoints import Endpoint, Param, ref
+from hal.daemons.controller.endpoints import CURSOR, LIMIT, Endpoint, Param, ref
 
 
 def access_endpoints() -> list[Endpoint]:
@@ -48,5 +48,27 @@ def access_endpoints() -> list[Endpoint]:
             params=(token,),
             gives="TokenView",
             problems=("404", "503"),
+        ),
+        Endpoint(
+            method="get",
+            path="/v1/audit",
+            name="readAudit",
+            tag="access",
+            summary="Who changed what, and what was refused; newest first",
+            text="With `after` oldest first behind that sequence number, and `wait_s` waits for the first of them.",
+            params=(
+                Param(name="user", text="only this user's", schema={"type": "string"}),
+                Param(name="since_ms", text="only from then on", schema={"type": "integer", "minimum": 0}),
+                Param(name="after", text="behind this sequence number", schema={"type": "integer", "minimum": 0}),
+                Param(
+                    name="wait_s",
+                    text="goes with `after`: at most so long",
+                    schema={"type": "number", "minimum": 0, "maximum": 60, "default": 0},
+                ),
+                LIMIT,
+                CURSOR,
+            ),
+            gives="AuditPage",
+            problems=("400",),
         ),
     ]

@@ -33,6 +33,8 @@ PROBLEMS = {
     "404": "What is named does not exist.",
     "409": "What is named is in no state for this, or the idempotency key was used for another request.",
     "413": "The body is longer than allowed.",
+    "429": "More requests than one user may make; `Retry-After` says when to come again. Nothing was done.",
+    "431": "More headers than allowed.",
     "503": "Too much is waiting, or nothing can be made durable (the disk is full): nothing was done, try again.",
     "504": "A node did not answer in time.",
 }
@@ -140,7 +142,7 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
     responses = {str(endpoint.status): good}
     if endpoint.name == "submit":
         responses["200"] = {**good, "description": "A dry run: it would be accepted"}
-    for status in sorted({*endpoint.problems, "400", "401", "403"}):
+    for status in sorted({*endpoint.problems, "400", "401", "403", "429", "431"}):
         responses[status] = {"$ref": f"#/components/responses/{status}"}
     out: dict[str, Any] = {
         "operationId": endpoint.name,

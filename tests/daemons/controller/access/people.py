@@ -10,6 +10,7 @@ import httpx
 
 from tests.daemons.controller.running import LIMIT_S, Running
 
+MAX_ASKED = 5_000
 PEER = ("192.0.2.7", 4711)
 """Where they seem to come from."""
 
@@ -35,3 +36,12 @@ async def person(hal: Running, user: str, **fields: Any) -> AsyncIterator[httpx.
     made = await make_token(hal, user, **fields)
     async with with_secret(hal, made["secret"]) as http:
         yield http
+
+
+async def until_too_many(http: httpx.AsyncClient) -> list[int]:
+    """Statuses of requests up to the first that is too many; a slow machine gets there later, as buckets fill up."""
+    statuses: list[int] = []
+    while 429 not in statuses:
+        assert len(statuses) < MAX_ASKED
+        statuses.append((await http.get("/v1/version")).status_code)
+    return statuses

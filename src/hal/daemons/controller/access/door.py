@@ -120,6 +120,11 @@ class Door:
         peer: LocalPeer | None = state.get("peer")
         return self.local(peer) if peer is not None else self.remote(headers, address_of(client))
 
+    def place(self, state: Mapping[str, Any], client: Any) -> str:
+        """Where a request comes from, whoever sends it."""
+        peer: LocalPeer | None = state.get("peer")
+        return f"uid {peer.uid}" if peer is not None else address_of(client)
+
 
 def address_of(client: Any) -> str:
     """The host of a TCP peer."""

@@ -44,13 +44,15 @@ class Identity(Struct, frozen=True, kw_only=True):
 class Visit:
     """One request: who asks, how far the right to it reaches, and what the audit log will say it was about."""
 
-    __slots__ = ("identity", "reach", "targets", "trace_id")
+    __slots__ = ("identity", "not_own", "reach", "targets", "trace_id")
 
     def __init__(self, identity: Identity, trace_id: str) -> None:
         self.identity = identity
         self.trace_id = trace_id
         self.reach = Reach.NONE
         self.targets: list[str] = []
+        self.not_own = False
+        """It asked for what is somebody else's, and was told that there is no such thing."""
 
     @property
     def own_only(self) -> bool:

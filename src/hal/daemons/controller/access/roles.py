@@ -102,7 +102,8 @@ RIGHTS: Final[dict[str, Right]] = {
     "GET /v1/policy/versions/{version}": OPERATORS,
     "PUT /v1/policy": ADMINS,
     "PATCH /v1/policy": ADMINS,
-    # Who may do all this.
+    # Who may do all this, and who did.
+    "GET /v1/audit": OPERATORS,
     "GET /v1/api-tokens": ADMINS,
     "POST /v1/api-tokens": ADMINS,
     "DELETE /v1/api-tokens/{token}": ADMINS,

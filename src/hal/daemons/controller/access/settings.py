@@ -28,6 +28,12 @@ class AccessSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     admins: tuple[str, ...] = ()
     max_token_days: int = 365
     """Longest life of an API token."""
+    requests_per_s: int = 200
+    """Requests a second of one user, in the long run."""
+    burst: int = 1_000
+    """Requests of one user after a pause."""
+    at_once: int = 300
+    """Requests of one user under way, long polls and streams included."""
 
     def role_of(self, user: str) -> Role | None:
         """The highest role that names the user; None: they are nobody here."""
@@ -57,4 +63,7 @@ def check_access(section: AccessSection) -> AccessSection:
         raise SpecError("access.socket: is no absolute path", hint="like /run/hal/api.sock")
     if not 1 <= section.max_token_days <= MAX_TOKEN_DAYS:
         raise SpecError("access.max_token_days: out of range", hint=f"between 1 and {MAX_TOKEN_DAYS}")
+    for field in ("requests_per_s", "burst", "at_once"):
+        if not 1 <= getattr(section, field) <= MAX_RATE:
+            raise SpecError(f"access.{field}: out of range", hint=f"between 1 and {MAX_RATE}")
     return section

@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import UNSET, Struct, UnsetType
 
 from hal.core.model import Duration
+from hal.daemons.controller.access.audit import Entry
 from hal.daemons.controller.access.identity import Identity
 from hal.daemons.controller.access.roles import Role
 from hal.daemons.controller.access.tokens import Token
@@ -75,7 +76,14 @@ class WhoView(Struct, frozen=True, kw_only=True):
     read_only: bool
 
 
-ACCESS_ANSWERS: tuple[type[Struct], ...] = (TokensList, TokenMade, WhoView)
+class AuditPage(Struct, frozen=True, kw_only=True):
+    """Some entries of the audit log."""
+
+    entries: list[Entry]
+    cursor: str | None
+
+
+ACCESS_ANSWERS: tuple[type[Struct], ...] = (TokensList, TokenMade, WhoView, AuditPage)
 
 
 def token_view(token: Token, now_ms: int) -> TokenView:

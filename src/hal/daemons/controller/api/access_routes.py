@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from litestar import Request, Response, delete, get, post
 from litestar.handlers import HTTPRouteHandler
 
-from hal.daemons.controller.access.views import TokenBody, TokensList, who_view
+from hal.core.model import SpecError
+from hal.daemons.controller.access.audit import AuditLog
+from hal.daemons.controller.access.views import AuditPage, TokenBody, TokensList, who_view
 from hal.daemons.controller.api.reading_requests import Params, body_as
 from hal.daemons.controller.api.rights import visit_of
 from hal.daemons.controller.api.routes import json_answer, submitter
+from hal.daemons.controller.api.streams import MAX_SEQUENCE
 from hal.daemons.controller.controller import ControllerApi
+from hal.runtime.interface import Lane, Runtime
+
+MAX_WAIT_S = 60.0
+"""Longest that a reader of the audit log waits for the next entry."""
 
 
-def access_routes(api: ControllerApi) -> list[HTTPRouteHandler]:
+def access_routes(api: ControllerApi, audit: AuditLog, runtime: Runtime) -> list[HTTPRouteHandler]:
     """All of them."""
 
     @get("/v1/whoami")
@@ -42,4 +50,25 @@ def access_routes(api: ControllerApi) -> list[HTTPRouteHandler]:
         Params(request, [])
         return json_answer(await api.revoke_token(request.path_params["token"]))
 
-    return [whoami, tokens, create_token, revoke_token]
+    @get("/v1/audit")
+    async def read_audit(request: Request[Any, Any, Any]) -> Response[bytes]:
+        params = Params(request, ["user", "since_ms", "after", "wait_s", "limit", "cursor"])
+        limit, wait_s = params.limit(), params.seconds("wait_s", 0.0)
+        after = params.integer("after", -1, low=0, high=MAX_SEQUENCE) if params.text("after") else None
+        if wait_s > MAX_WAIT_S or (wait_s and after is None):
+            raise SpecError(f"wait_s: goes with `after`, and up to {MAX_WAIT_S:.0f}")
+        if after is not None and wait_s:
+            await audit.wait(after, wait_s)
+        page = partial(
+            audit.page,
+            limit=limit,
+            user=params.text("user"),
+            since_ms=params.integer("since_ms", 0, low=0, high=MAX_SEQUENCE),
+            before=params.cursor(),
+            after=after,
+        )
+        found = await runtime.run_blocking(page, Lane.READER)
+        cursor = str(found[-1].sequence) if len(found) == limit else None
+        return json_answer(AuditPage(entries=found, cursor=cursor))
+
+    return [whoami, tokens, create_token, revoke_token, read_audit]

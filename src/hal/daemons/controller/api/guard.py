@@ -5,33 +5,55 @@ Pure ASGI.
 
 from __future__ import annotations
 
-from collections.abc import Callable, MutableMapping
+from collections.abc import MutableMapping
 from typing import Any, cast
 
 import msgspec
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
 from hal.core.model import HALError, SpecError
+from hal.daemons.controller.access.audit import AuditLog
 from hal.daemons.controller.access.door import Door
-from hal.daemons.controller.access.identity import READING, Visit
+from hal.daemons.controller.access.identity import READING, Identity, Visit
+from hal.daemons.controller.access.limiter import Limiter, TooManyError
+from hal.daemons.controller.access.roles import Role
 from hal.daemons.controller.api.problems import (
     PROBLEM_JSON,
     RETRY_AFTER_S,
+    HeadersError,
     TooLargeError,
     problem_of,
 )
 from hal.daemons.controller.openapi import API_VERSION
+from hal.runtime.interface import Runtime
 
 MAX_PATH_BYTES = 8 << 10
+MAX_HEADERS = 100
+FAILURES_PER_S = 5
+"""Requests a second from one address that show no token that opens, each answered and put into the audit log."""
+FAILURES_AT_ONCE = 50
+_DENIED = {401: "unauthorized", 403: "denied"}
 
 
 class Guard:
     """Wraps the application."""
 
-    def __init__(self, app: ASGIApp, *, door: Door, new_id: Callable[[], str], max_request_bytes: int) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        door: Door,
+        limits: Limiter,
+        audit: AuditLog,
+        runtime: Runtime,
+        max_request_bytes: int,
+    ) -> None:
         self.app = app
         self._door = door
-        self._new_id = new_id
+        self._limits = limits
+        self._failures = Limiter(per_s=FAILURES_PER_S, burst=FAILURES_AT_ONCE, at_once=FAILURES_AT_ONCE)
+        self._audit = audit
+        self._runtime = runtime
         self._max_request_bytes = max_request_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -40,28 +62,108 @@ class Guard:
         if raw["type"] != "http":
             return
         headers = dict(raw["headers"])
-
-        async def versioned(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message["headers"] = [*message["headers"], (b"hal-api-version", str(API_VERSION).encode())]
-            await send(message)
-
+        answer = _Answer(send)
         try:
             identity = self._door.identify(raw.get("state") or {}, headers, raw.get("client"))
-            _check(raw, headers, self._max_request_bytes)
         except HALError as error:
-            await _refuse(error, versioned)
+            await self._not_let_in(error, raw, answer)
             return
+        if identity.inside:
+            await self._let_in(identity, raw, headers, receive, answer)
+            return
+        try:
+            self._limits.enter(identity.user, self._runtime.monotonic_ms())
+        except TooManyError as error:
+            if error.first:
+                self._note(raw, 429, identity, refused=error.code)
+            await _refuse(error, answer.send)
+            return
+        try:
+            await self._let_in(identity, raw, headers, receive, answer)
+        finally:
+            self._limits.leave(identity.user)
+
+    async def _let_in(
+        self,
+        identity: Identity,
+        raw: MutableMapping[str, Any],
+        headers: dict[bytes, bytes],
+        receive: Receive,
+        answer: _Answer,
+    ) -> None:
         changing = raw["method"] not in READING
-        raw.setdefault("state", {})["visit"] = Visit(identity, self._new_id() if changing else "")
+        visit = Visit(identity, self._runtime.new_id() if changing else "")
+        raw.setdefault("state", {})["visit"] = visit
         body = _Body(receive, self._max_request_bytes)
-        if changing:
+        try:
             try:
-                await body.fill()
+                _check(raw, headers, self._max_request_bytes)
+                if changing:
+                    await body.fill()
             except HALError as error:
-                await _refuse(error, versioned, close=True)
+                await _refuse(error, answer.send, close=True)
                 return
-        await self.app(scope, body, versioned)
+            await self.app(cast("Scope", raw), body, answer.send)
+        finally:
+            if changing or visit.not_own or answer.status in _DENIED:
+                refused = "not-own" if visit.not_own else _DENIED.get(answer.status, "")
+                self._note(raw, answer.status, identity, refused=refused, visit=visit)
+
+    async def _not_let_in(self, error: HALError, raw: MutableMapping[str, Any], answer: _Answer) -> None:
+        """Refused, and, when the same address goes on and on with it, refused for a while without a line for each."""
+        peer = self._door.place(raw.get("state") or {}, raw.get("client"))
+        try:
+            self._failures.enter(peer, self._runtime.monotonic_ms())
+        except TooManyError as too_many:
+            if too_many.first:
+                self._note(raw, 429, Identity(user="", role=Role.USER, peer=peer), refused=too_many.code)
+            error = too_many
+        else:
+            self._failures.leave(peer)
+            status = problem_of(error).status
+            self._note(raw, status, Identity(user="", role=Role.USER, peer=peer), refused=error.code)
+        await _refuse(error, answer.send)
+
+    def _note(
+        self,
+        raw: MutableMapping[str, Any],
+        status: int,
+        identity: Identity,
+        *,
+        refused: str = "",
+        visit: Visit | None = None,
+    ) -> None:
+        targets = list(visit.targets) if visit is not None else []
+        if b"dry_run" in (raw.get("query_string") or b""):
+            targets.append("dry run")
+        self._audit.write(
+            at_ms=self._runtime.now_ms(),
+            user=identity.user,
+            role=identity.role.value if identity.user else "",
+            peer=identity.peer,
+            token=identity.token,
+            method=raw["method"],
+            path=raw["path"],
+            status=status,
+            refused=refused,
+            targets=targets,
+            trace_id=visit.trace_id if visit is not None else "",
+        )
+
+
+class _Answer:
+    """What is sent back, with the version in its head; its status is kept."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.status = 0
+
+    async def send(self, message: Message) -> None:
+        """As ASGI's."""
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            message["headers"] = [*message["headers"], (b"hal-api-version", str(API_VERSION).encode())]
+        await self._send(message)
 
 
 class _Body:
@@ -103,6 +205,8 @@ class _Body:
 def _check(scope: MutableMapping[str, Any], headers: dict[bytes, bytes], limit: int) -> None:
     if len(scope.get("raw_path") or b"") + len(scope.get("query_string") or b"") > MAX_PATH_BYTES:
         raise SpecError(f"the path and its parameters are longer than {MAX_PATH_BYTES} bytes")
+    if len(scope["headers"]) > MAX_HEADERS:
+        raise HeadersError(f"{len(scope['headers'])} headers; at most {MAX_HEADERS} are read")
     wanted = headers.get(b"hal-api-version", b"").decode("latin-1").strip()
     if wanted and wanted != str(API_VERSION):
         raise SpecError(f"HAL-API-Version: '{wanted[:20]}' is not spoken here", hint=f"this HAL speaks {API_VERSION}")
@@ -124,8 +228,9 @@ async def _refuse(error: HALError, send: Send, *, close: bool = False) -> None:
     headers = [(b"content-type", PROBLEM_JSON.encode()), (b"content-length", str(len(body)).encode())]
     if problem.status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
-    if problem.status == 503:
-        headers.append((b"retry-after", str(RETRY_AFTER_S).encode()))
+    if problem.status in (429, 503):
+        after_s = error.retry_after_s if isinstance(error, TooManyError) else RETRY_AFTER_S
+        headers.append((b"retry-after", str(after_s).encode()))
     if close:
         headers.append((b"connection", b"close"))
     await send({"type": "http.response.start", "status": problem.status, "headers": headers})

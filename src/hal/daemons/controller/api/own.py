@@ -50,7 +50,10 @@ def _scoped(visit: Visit) -> bool:
 
 
 def _refuse(visit: Visit, job: int, owned: Owned | None, *, scoped: bool) -> None:
-    if owned is None or (visit.own_only and owned.user != visit.identity.user):
+    if owned is not None and visit.own_only and owned.user != visit.identity.user:
+        visit.not_own = True
+        raise no_job(job)
+    if owned is None:
         raise no_job(job)
     if scoped:
         check_scope(visit.identity.scope, queue=owned.queue, account=owned.account, what=f"job {job}: ")
@@ -104,6 +107,7 @@ async def check_specs(visit: Visit, jobs: Jobs, specs: Sequence[JobSpec]) -> Non
         owners = await jobs.owners(wanted)
         for job in sorted(wanted):
             owned = owners.get(job)
+            visit.not_own = owned is not None and owned.user != visit.identity.user
             if owned is None or owned.user != visit.identity.user:
                 raise SpecError(
                     f"dependencies: there is no job {job}", hint="`hal jobs --all` lists the jobs there are"

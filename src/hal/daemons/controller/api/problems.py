@@ -21,6 +21,7 @@ from hal.core.model import (
     UnreachableError,
 )
 from hal.daemons.controller.access.door import UnauthorizedError
+from hal.daemons.controller.access.limiter import TooManyError
 from hal.daemons.controller.problem import Problem
 from hal.runtime.interface import Logger
 
@@ -36,9 +37,17 @@ class TooLargeError(SpecError):
     code = "too-large"
 
 
+class HeadersError(SpecError):
+    """More headers than a request may have."""
+
+    code = "too-large"
+
+
 STATUS: dict[type[HALError], tuple[int, str]] = {
     UnauthorizedError: (401, "No valid token"),
     TooLargeError: (413, "Request too large"),
+    HeadersError: (431, "Headers too large"),
+    TooManyError: (429, "Too many requests"),
     SpecError: (400, "Invalid request"),
     DeniedError: (403, "Denied"),
     NotFoundError: (404, "Not found"),

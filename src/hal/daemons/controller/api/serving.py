@@ -24,7 +24,9 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from hal.core.model import ConflictError, DeniedError, HALError
+from hal.daemons.controller.access.audit import AuditLog
 from hal.daemons.controller.access.door import Door, LocalPeer
+from hal.daemons.controller.access.limiter import Limiter
 from hal.daemons.controller.api.access_routes import access_routes
 from hal.daemons.controller.api.guard import Guard
 from hal.daemons.controller.api.joining_routes import joining_routes
@@ -46,7 +48,7 @@ SHUTDOWN_S = 3.0
 """How long answers under way may take when the controller stops."""
 
 
-def create_app(api: ControllerApi, runtime: Runtime, door: Door, *, max_request_bytes: int) -> Guard:
+def create_app(api: ControllerApi, runtime: Runtime, door: Door, audit: AuditLog, config: Config) -> Guard:
     """The whole ASGI application."""
     app = Litestar(
         route_handlers=[
@@ -55,7 +57,7 @@ def create_app(api: ControllerApi, runtime: Runtime, door: Door, *, max_request_
             *policy_routes(api),
             *joining_routes(api),
             *stream_routes(api),
-            *access_routes(api),
+            *access_routes(api, audit, runtime),
         ],
         before_request=Rights(api).enforce,
         exception_handlers={
@@ -68,7 +70,15 @@ def create_app(api: ControllerApi, runtime: Runtime, door: Door, *, max_request_
         request_max_body_size=None,
         response_cache_config=ResponseCacheConfig(),
     )
-    return Guard(app, door=door, new_id=runtime.new_id, max_request_bytes=max_request_bytes)
+    access = config.access
+    return Guard(
+        app,
+        door=door,
+        limits=Limiter(per_s=access.requests_per_s, burst=access.burst, at_once=access.at_once),
+        audit=audit,
+        runtime=runtime,
+        max_request_bytes=config.max_request_bytes,
+    )
 
 
 class RestServer:
@@ -85,7 +95,8 @@ class RestServer:
             now_ms=runtime.now_ms,
             used=api.token_used,
         )
-        self.app = create_app(api, runtime, door, max_request_bytes=config.max_request_bytes)
+        self._audit = AuditLog(runtime.paths.log_file("audit"))
+        self.app = create_app(api, runtime, door, self._audit, config)
         self._uvicorn = uvicorn.Config(
             self.app,
             loop="none",
@@ -143,6 +154,7 @@ class RestServer:
                     await asyncio.wait(list(self._state.tasks))
         for task in list(self._state.tasks):
             task.cancel()
+        self._audit.close()
 
 
 class _Local(HttpToolsProtocol):
