@@ -11,9 +11,8 @@ from msgspec import Struct
 
 from hal.cli.main import main
 from hal.cli.policy_fields import HELP, entry_of, option_name, options
-from hal.core.model import SpecError
 from hal.core.model.policy import Account, Booking, Limit, Qos, Queue
-from hal.core.model.policy_text import entry_from_plain, policy_from_plain
+from hal.core.model.policy_text import entry_from_plain
 
 KINDS = (Queue, Account, Qos, Limit, Booking)
 
@@ -61,16 +60,15 @@ def test_help_lists_what_may_be_chosen(capsys: pytest.CaptureFixture[str]) -> No
     assert "Add an account." in capsys.readouterr().out
 
 
-def test_help_offers_nothing_that_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    """Tasks of a lost node cannot be requeued yet: the option does not say so, and refuses it by itself."""
+def test_help_offers_what_is_accepted(capsys: pytest.CaptureFixture[str]) -> None:
+    """Every choice of a field, and only these."""
     assert main(["queue", "set", "--help"]) == 0
     told = capsys.readouterr().out
-    assert "--on-node-lost [wait|none]" in told
+    assert "--on-node-lost [wait|requeue|none]" in told
     assert "--preempt-mode [off|requeue|" in told
-    with pytest.raises(SpecError, match="not supported"):
-        policy_from_plain({"queues": {"q": {"on_node_lost": "requeue"}}})
+    assert typed(Queue, "--on-node-lost", "requeue") == {"on_node_lost": "requeue"}
     with pytest.raises(click.UsageError):
-        typed(Queue, "--on-node-lost", "requeue")
+        typed(Queue, "--on-node-lost", "explode")
 
 
 @pytest.mark.parametrize(

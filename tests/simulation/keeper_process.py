@@ -10,7 +10,7 @@ import msgspec
 
 from hal.core.model.errors import UnreachableError
 from hal.daemons.agent.keeper.core import KeeperCore
-from hal.daemons.agent.keeper.ports import Instant, KeeperConfig, Record
+from hal.daemons.agent.keeper.ports import Instant, JournalFullError, KeeperConfig, Record
 from hal.runtime.interface import Connection, Runtime, UnixAddress
 from hal.runtime.virtual_process import VirtualProcess, VirtualRuntime
 from hal.wire.frames import Hello
@@ -25,10 +25,11 @@ _decode: Final = msgspec.msgpack.Decoder(list[Record])
 class DiskJournal:
     """A keeper's journal on the virtual disk; the keeper may be killed right before or after a record is in it."""
 
-    def __init__(self, blocks: list[bytes], process: VirtualProcess, rng: random.Random, kill_chance: float) -> None:
+    def __init__(self, blocks: list[bytes], process: VirtualProcess, machine: Machine, kill_chance: float) -> None:
         self._blocks = blocks
         self._process = process
-        self._rng = rng
+        self._machine = machine
+        self._rng: random.Random = machine.rng
         self._kill_chance = kill_chance
 
     def load(self) -> list[Record]:
@@ -36,16 +37,22 @@ class DiskJournal:
 
     def append(self, records: Sequence[Record]) -> None:
         self._perhaps_die()
+        self._refuse_if_full()
         self._blocks.append(_encode(list(records)))
         self._perhaps_die()
 
     def replace(self, records: Sequence[Record]) -> None:
         self._perhaps_die()
+        self._refuse_if_full()
         self._blocks[:] = [_encode(list(records))]
         self._perhaps_die()
 
     def size_bytes(self) -> int:
         return sum(map(len, self._blocks))
+
+    def _refuse_if_full(self) -> None:
+        if self._machine.disk_full:
+            raise JournalFullError("no space left on device")
 
     def _perhaps_die(self) -> None:
         if self._rng.random() < self._kill_chance:
@@ -62,6 +69,7 @@ class KeeperShell:
         config: KeeperConfig,
         kill_chance: float,
         agent_argv: Sequence[str],
+        core_type: type[KeeperCore] = KeeperCore,
     ) -> None:
         process = machine.host.processes[runtime.pid]
         self._runtime = runtime
@@ -70,8 +78,8 @@ class KeeperShell:
         self._agent_argv = agent_argv
         self._timer = runtime.call_later(0, lambda: None)
         blocks: list[bytes] = machine.host.disk.setdefault(f"journal {machine.node}", [])
-        journal = DiskJournal(blocks, process, machine.rng, kill_chance)
-        self.core = KeeperCore(
+        journal = DiskJournal(blocks, process, machine, kill_chance)
+        self.core = core_type(
             config=config,
             journal=journal,
             spawner=self._spawner,
@@ -135,9 +143,14 @@ class KeeperShell:
 
 
 async def keeper_main(
-    runtime: Runtime, machine: Machine, config: KeeperConfig, kill_chance: float, agent_argv: Sequence[str]
+    runtime: Runtime,
+    machine: Machine,
+    config: KeeperConfig,
+    kill_chance: float,
+    agent_argv: Sequence[str],
+    core_type: type[KeeperCore] = KeeperCore,
 ) -> None:
     """The keeper's process; it starts its agent whenever there is none."""
     if not isinstance(runtime, VirtualRuntime):
         raise TypeError("the fake machine is virtual, so its keeper is too")
-    await KeeperShell(runtime, machine, config, kill_chance, agent_argv).run()
+    await KeeperShell(runtime, machine, config, kill_chance, agent_argv, core_type).run()

@@ -109,6 +109,11 @@ class Step:
         self.gone = False
         """No process of it is left."""
 
+    @property
+    def guarded(self) -> bool:
+        """It dies with its keeper."""
+        return self.launch.template.guard
+
 
 class Machine:
     """The processes of one node of a virtual host; those of steps and helpers survive their keeper."""
@@ -120,9 +125,15 @@ class Machine:
         self.rng: random.Random = host.world.rng(f"machine {node}")
         self.runs: list[Run] = []
         self.listener: FakeSpawner | None = None
+        self.disk_full = False
+        """The keeper's journal cannot grow."""
         self._steps: dict[StepId, Step] = {}
         self._helpers = [Helper() for _ in range(helpers)]
         self._next_pid = 10_000
+        self._frozen: list[Callable[[], object]] | None = None
+        """What was due while the host stood still; None while it does not."""
+        self._stood: list[Step] = []
+        """Steps that go on when it does."""
 
     # ── what the spawner passes on ────────────────────────────────────────────────────────────────────────────────
 
@@ -179,6 +190,34 @@ class Machine:
             if step.ended is not None:
                 self._tell(self._ended(step))
 
+    def keeper_died(self) -> None:
+        """The kernel ends what was guarded, everything of it."""
+        for one, step in list(self._steps.items()):
+            if not step.guarded or step.gone:
+                continue
+            if step.pid:
+                step.helper = Helper()
+                step.helper.alive = False
+                self._cut_short(step)
+            else:
+                del self._steps[one]
+
+    def freeze(self) -> None:
+        """Every process of every step stands still."""
+        self._frozen = []
+        self._stood = [step for step in self._steps.values() if step.going_s is not None and step.ended is None]
+        for step in self._stood:
+            self._stop_or_go(step, goes=False)
+
+    def thaw(self) -> None:
+        """They go on, and what was due happens."""
+        due, self._frozen = self._frozen or [], None
+        for call in due:
+            call()
+        for step in self._stood:
+            if self._steps.get(step.launch.step) is step and step.ended is None:
+                self._stop_or_go(step, goes=True)
+
     def running(self) -> list[StepId]:
         """Steps of which a process lives."""
         return [one for one, step in self._steps.items() if step.pid and not step.gone]
@@ -192,9 +231,20 @@ class Machine:
         helper.alive = False
         self.host.world.note(self.node, "helper killed", "")
         for one, step in list(self._steps.items()):
-            if step.helper is helper and not step.pid and not step.gone and self.listener is not None:
+            if step.helper is not helper or step.gone:
+                continue
+            if not step.pid and self.listener is not None:
                 del self._steps[one]
                 self._tell(Unspawned(one))
+            elif step.guarded and step.pid:
+                self._cut_short(step)
+
+    def _cut_short(self, step: Step) -> None:
+        """Ended by the kernel with whoever guarded it; nobody sees how."""
+        if step.ended is None:
+            self._end(step, -SIGKILL, everything=True)
+        else:
+            self._clear(step, step.leftovers)
 
     def power_off(self) -> None:
         """Every process is gone at once."""
@@ -203,6 +253,7 @@ class Machine:
                 self._record(step, None)
                 step.gone = True
         self._steps.clear()
+        self._frozen = None
         self.listener = None
 
     # ── the life of a step ────────────────────────────────────────────────────────────────────────────────────────
@@ -311,7 +362,11 @@ class Machine:
         world = self.host.world
 
         def due() -> None:
-            if self.host.boots == boot:
+            if self.host.boots != boot:
+                return
+            if self._frozen is not None:
+                self._frozen.append(call)
+            else:
                 call()
 
         self.loop.call_at(self.loop.time() + ms / 1000, due, context=world.context)
@@ -327,6 +382,7 @@ class FakeSpawner:
         self._machine = machine
         self._kill_chance = kill_chance
         machine.listener = self
+        process.on_death(machine.keeper_died)
 
     def deliver(self, event: SpawnerEvent) -> None:
         self.events.append(event)

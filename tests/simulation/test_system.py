@@ -15,24 +15,24 @@ import pytest
 from msgspec.structs import replace
 
 from hal.core.engine.config import EngineConfig
-from hal.core.model import AttemptState, Duration, EventKind, StepId, TaskState
+from hal.core.model import AttemptState, Duration, EventKind, TaskState
 from hal.core.model.policy import Policy, PreemptMode, Qos
-from hal.daemons.controller.changing import Action, Key
+from hal.daemons.controller.changing import Action
 from hal.daemons.controller.config import Config
 from hal.planes.tasks import Submitter
 from hal.runtime.virtual import VirtualWorld
 from tests.simulation.checkers import (
+    UNFLUSHED_S,
     check_attempts_follow,
     check_no_node_was_oversubscribed,
     check_nothing_ran_twice,
+    check_store_equals_what_ran,
 )
 from tests.simulation.system import CPU_MILLI, System
-from tests.simulation.workload import Wanted, some_jobs
+from tests.simulation.workload import Wanted, some_jobs, submit
 
 LIMIT_MS: Final = 4 * 3_600_000
 JOBS: Final = 14
-UNFLUSHED_S: Final = 3.0
-"""How long before a loss of power something may have been committed that it takes back."""
 ALICE: Final = Submitter("alice")
 
 
@@ -78,19 +78,6 @@ class Faults:
                 victim.kill_after(rng.randint(1, 80))
                 await asyncio.sleep(rng.random() * 2)
                 victim.kill()
-
-
-async def submit(system: System, wanted: Sequence[Wanted], ids: list[int]) -> None:
-    """Submit all, one call a job, each until it is answered; the ids come into `ids` in the same order."""
-    rng = system.world.rng("client")
-    for position, one in enumerate(wanted):
-        spec = one.spec
-        if one.after is not None:
-            spec = replace(spec, dependencies=(replace(spec.dependencies[0], job=str(ids[one.after])),))
-        key = Key(f"job {position}", "same")
-        submitted = await system.ask(lambda api, spec=spec, key=key: api.submit([spec], ALICE, key=key))  # type: ignore[misc]
-        ids.append(int(submitted.ids[0]))
-        await asyncio.sleep(rng.random() * 0.5)
 
 
 async def ended(system: System, job: int) -> TaskState:
@@ -361,26 +348,3 @@ def check_credit_was_used(system: System) -> None:
         for item in event.payload["attempts"]
     ]
     assert [item for item in allocated if item.get("credit")], "no task was handed over on credit"
-
-
-def check_store_equals_what_ran(system: System, ids: Sequence[int]) -> None:
-    """Every process belongs to an attempt of the store and ended as that says; attempts without a process say so."""
-    store = system.store()
-    unseen = {run.step: run for run in sorted(system.runs, key=lambda run: run.begin_s)}
-    for job in ids:
-        for attempt in store.attempts(job, limit=1_000):
-            assert attempt.state.ended, f"{attempt} has not ended although its job has"
-            for rank, node in enumerate(attempt.nodes):
-                run = unseen.pop(StepId(attempt.job, attempt.task, attempt.attempt, rank), None)
-                if run is None or run.node != node:
-                    assert attempt.state is not AttemptState.SUCCEEDED, f"{attempt} succeeded without a process"
-                    continue
-                if attempt.state is AttemptState.SUCCEEDED:
-                    assert run.status == 0, f"{attempt} succeeded, but its process ended with {run.status}"
-                if attempt.state is AttemptState.FAILED and len(attempt.nodes) == 1:
-                    assert run.status == attempt.exit_code
-    for run in unseen.values():
-        assert any(0 <= lost_s - run.begin_s < UNFLUSHED_S for lost_s in system.power_losses_s), (
-            f"a process that the store knows nothing of, and no power failure took that back: {run}"
-        )
-    assert not [state for state, count in store.counts().items() if count and not state.ended], store.counts()

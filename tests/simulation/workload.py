@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from msgspec.structs import replace
 
 from hal.core.model import ArrayRange, Dependency, DependencyKind, Duration, JobSpec, Resources, Retries, TaskState
+from hal.daemons.controller.changing import Key
+from hal.planes.tasks import Submitter
 from tests.simulation.machine import Work
+
+if TYPE_CHECKING:
+    from tests.simulation.system import System
+
+ALICE: Final = Submitter("alice")
+"""Who submits."""
 
 
 class Wanted(NamedTuple):
@@ -102,3 +113,16 @@ def _spec(
         retries=retries or Retries(),
         dependencies=dependencies,
     )
+
+
+async def submit(system: System, wanted: Sequence[Wanted], ids: list[int]) -> None:
+    """Submit all, one call a job, each until it is answered; the ids come into `ids` in the same order."""
+    rng = system.world.rng("client")
+    for position, one in enumerate(wanted):
+        spec = one.spec
+        if one.after is not None:
+            spec = replace(spec, dependencies=(replace(spec.dependencies[0], job=str(ids[one.after])),))
+        key = Key(f"job {position}", "same")
+        submitted = await system.ask(lambda api, spec=spec, key=key: api.submit([spec], ALICE, key=key))  # type: ignore[misc]
+        ids.append(int(submitted.ids[0]))
+        await asyncio.sleep(rng.random() * 0.5)

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from hal.client.specs import instant_ms
-from hal.core.model import Constraint, Duration, OnNodeLost, Resources
+from hal.core.model import Constraint, Duration, Resources
 from hal.core.model.policy import Account, Booking, Limit, Qos, Weights
 from hal.core.model.units import parse_duration
 
@@ -25,9 +25,6 @@ TIME_FIELDS = {"start_ms": "start", "until_ms": "until"}
 """Instants, which people type as times."""
 WITH_COMMAS = frozenset({"hours"})
 """Lists whose items may hold commas."""
-
-REFUSED: Mapping[type[StrEnum], frozenset[str]] = {OnNodeLost: frozenset({OnNodeLost.REQUEUE})}
-"""Choices that the model knows and this version of HAL refuses, by what they are values of (others have the same)."""
 
 HELP: Mapping[str, str] = {
     "description": "For people.",
@@ -45,7 +42,7 @@ HELP: Mapping[str, str] = {
     "nodes": "Its node pool: what the labels of its nodes must say.",
     "hours": "When its jobs may start, UTC: 'mon-fri 18:00-08:00'.",
     "open": "Whether new jobs are accepted.",
-    "on_node_lost": "What becomes of tasks whose node is not heard: they wait for it.",
+    "on_node_lost": "What becomes of tasks whose node is not heard, where the job does not say.",
     "on_dependency_failed": "What becomes of jobs whose dependency can no longer be met.",
     "preempts": "Queues whose running tasks may be taken back for its jobs.",
     "preempt_mode": "How its own running tasks are taken back.",
@@ -157,7 +154,7 @@ def _option(kind: type[Struct], name: str, hint: Any) -> click.Option:
 
 def _choice(hint: Any) -> click.Choice[str] | None:
     if isinstance(hint, type) and issubclass(hint, StrEnum):
-        return click.Choice([*(one.value for one in hint if one not in REFUSED.get(hint, ())), NONE])
+        return click.Choice([*(one.value for one in hint), NONE])
     return None
 
 

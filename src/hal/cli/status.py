@@ -33,6 +33,7 @@ class Report(msgspec.Struct, kw_only=True):
     pid: int | None = None
     nodes: list[Any] = []
     jobs: dict[str, int] = {}
+    lost_after_ms: int = 0
     problems: list[Problem] = []
 
 
@@ -66,6 +67,7 @@ def status(screen: Screen) -> int:
         report.controller = "running" if health.status == "ok" else health.status
         report.version = health.version
         report.jobs = _jobs_by_state(screen, health)
+        report.lost_after_ms = health.lost_after_ms
         nodes = screen.client.nodes()
         report.nodes = nodes
         report.problems += [Problem(text) for text in health.warnings] + _node_problems(nodes)
@@ -115,6 +117,7 @@ def _left_over(screen: Screen) -> list[Problem]:
 
 def _render(screen: Screen, report: Report) -> None:
     from hal.cli.wording import used
+    from hal.core.model import NodeState, format_duration
 
     running = report.controller in _EXIT_CODES
     pid = f" (process {report.pid})" if report.pid else ""
@@ -127,6 +130,11 @@ def _render(screen: Screen, report: Report) -> None:
             "jobs": jobs if running else "",
         }
     )
+    if any(node.state is NodeState.UNREACHABLE for node in report.nodes):
+        after = format_duration(report.lost_after_ms)
+        screen.line(
+            f"a node that is not heard for {after} has lost what says on_node_lost: requeue; the rest waits for it"
+        )
     if report.nodes:
         screen.line()
         rows = [

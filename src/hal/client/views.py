@@ -227,6 +227,8 @@ class HealthInfo(View, frozen=True, kw_only=True):
     version: str = ""
     jobs: dict[str, int] = {}
     """Live jobs by state."""
+    lost_after_ms: int = 0
+    """So long after a node was last heard its tasks that say `on_node_lost: requeue` run elsewhere."""
     warnings: tuple[str, ...] = ()
     wire: str = ""
     """Where agents of other machines dial, `HOST:PORT`; empty: nowhere."""

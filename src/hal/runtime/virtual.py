@@ -89,6 +89,10 @@ class VirtualHost:
         self.dead: list[VirtualProcess] = []
         self.boots = 0
         self.wall_ahead_ms = 0
+        self.name_shown: CertifiedName | None = None
+        """What processes that name no credentials show over TCP."""
+        self.rate = 1.0
+        """How fast its clocks go; to be set before anything runs on it."""
         self._booted_s = 0.0
         self._boot()
 
@@ -97,14 +101,26 @@ class VirtualHost:
         return f"{self.name}-boot-{self.boots}"
 
     def now_ms(self) -> int:
-        return EPOCH_MS + self.wall_ahead_ms + round(self.world.loop.time() * 1000)
+        return EPOCH_MS + self.wall_ahead_ms + round(self.world.loop.time() * self.rate * 1000)
 
     def boot_ms(self) -> int:
-        return BOOTED_BEFORE_MS + round((self.world.loop.time() - self._booted_s) * 1000)
+        return BOOTED_BEFORE_MS + round((self.world.loop.time() - self._booted_s) * self.rate * 1000)
 
     def jump_clock(self, ms: int) -> None:
         """Set the clock on the wall forth, or back if negative."""
         self.wall_ahead_ms += ms
+
+    def suspend(self) -> None:
+        """Everything on it stands still; its boot clock goes on."""
+        self.world.note(self.name, "suspended", "")
+        for process in list(self.processes.values()):
+            process.pause()
+
+    def thaw(self) -> None:
+        """Everything goes on; what came due meanwhile happens now."""
+        self.world.note(self.name, "thawed", "")
+        for process in list(self.processes.values()):
+            process.resume()
 
     def power_off(self) -> None:
         """Kill everything at once; the disk stays. The host's next process begins a new boot."""
@@ -120,7 +136,9 @@ class VirtualHost:
 
     def certified(self, credentials: Credentials | None) -> CertifiedName | None:
         """What these credentials show of this host."""
-        found = None if credentials is None else self.disk.get(str(credentials.certificate))
+        if credentials is None:
+            return self.name_shown
+        found = self.disk.get(str(credentials.certificate))
         return found if isinstance(found, CertifiedName) else None
 
     def start_program(self, argv: Sequence[str]) -> VirtualProcess:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hal.core.model.errors import ConflictError, DeniedError, UnreachableError
 from hal.runtime.interface import Address, Credentials, OnConnect, TcpAddress
@@ -38,6 +38,13 @@ class Conditions(NamedTuple):
     """How often a delay is a hundred times as long."""
     split_chance: float = 0.1
     """How often bytes written together arrive in two pieces."""
+    again_chance: float = 0.0
+    """How often, between hosts, earlier frames are sent once more before the next."""
+
+
+KEPT_WRITES: Final = 40
+"""Writes between two hosts that may be repeated."""
+MOST_AGAIN: Final = 4
 
 
 class VirtualTransport(asyncio.Transport):
@@ -61,6 +68,8 @@ class VirtualTransport(asyncio.Transport):
         self._high_bytes = WRITE_HIGH_BYTES
         self._closed = False
         self._lost = False
+        self._fresh = True
+        """Nothing was written yet: what comes first, a hello or its answer, is never repeated."""
 
     def join(self, peer: VirtualTransport) -> None:
         """Make these two the ends of one stream."""
@@ -106,8 +115,11 @@ class VirtualTransport(asyncio.Transport):
             return
         raw = bytes(data)
         self._network.note(self.process.name, "write", f"{self._label} {len(raw)} {hash_of(raw)}")
-        for piece in self._network.split(raw):
-            peer.expect(piece)
+        here, there = self.process.host.name, peer.process.host.name
+        for whole in (*self._network.again(here, there, raw, first=self._fresh), raw):
+            for piece in self._network.split(whole):
+                peer.expect(piece)
+        self._fresh = False
         if peer._unread_bytes > self._high_bytes and not self._writing_paused:
             self._writing_paused = True
             self._protocol.pause_writing()
@@ -135,7 +147,7 @@ class VirtualTransport(asyncio.Transport):
 
     def arrive(self) -> None:
         """Hand over what is due, as far as the reader reads and no partition holds it back."""
-        while self._due and self._reading and not self._lost and not self._network.parted(self.hosts):
+        while self._due and self._reading and not self._lost and not self._held_back():
             self._due -= 1
             piece = self._in_flight.popleft()
             if piece is None:
@@ -164,6 +176,10 @@ class VirtualTransport(asyncio.Transport):
             if self._peer is not None:
                 self._peer.expect(None)
         self._network.forget(self)
+
+    def _held_back(self) -> bool:
+        source = self._peer.process.host.name if self._peer is not None else ""
+        return self._network.blocked(source, self.process.host.name)
 
     def _one_more(self) -> None:
         if self._in_flight:
@@ -255,7 +271,8 @@ class VirtualNetwork:
         self._rng = rng
         self._listeners: dict[tuple[str, str], VirtualListener] = {}
         self._transports: dict[VirtualTransport, None] = {}
-        self._parted: set[frozenset[str]] = set()
+        self._blocked: set[tuple[str, str]] = set()
+        self._sent_before: dict[tuple[str, str], deque[bytes]] = {}
 
     def listen(
         self,
@@ -330,11 +347,16 @@ class VirtualNetwork:
 
     def part(self, one: str, other: str) -> None:
         """Hold back everything between two hosts until `heal`."""
-        self._parted.add(frozenset({one, other}))
+        self.block(one, other)
+        self.block(other, one)
+
+    def block(self, source: str, target: str) -> None:
+        """Hold back what goes from one host to another until `heal`; nobody can connect in either direction."""
+        self._blocked.add((source, target))
 
     def heal(self, one: str, other: str) -> None:
         """Let through what was held back, in order."""
-        self._parted.discard(frozenset({one, other}))
+        self._blocked -= {(one, other), (other, one)}
         for transport in list(self._transports):
             self.loop.call_soon(transport.arrive, context=transport.process.context)
 
@@ -344,7 +366,22 @@ class VirtualNetwork:
             transport.break_off()
 
     def parted(self, hosts: frozenset[str]) -> bool:
-        return len(hosts) > 1 and hosts in self._parted
+        return any(hosts == {source, target} for source, target in self._blocked)
+
+    def blocked(self, source: str, target: str) -> bool:
+        """Whether what goes this way is held back."""
+        return (source, target) in self._blocked
+
+    def again(self, source: str, target: str, raw: bytes, *, first: bool) -> list[bytes]:
+        """What is sent again before these frames: whole frames of earlier connections, in any order."""
+        if not self.conditions.again_chance or source == target or first:
+            return []
+        before = self._sent_before.setdefault((source, target), deque(maxlen=KEPT_WRITES))
+        repeated = []
+        if before and self._rng.random() < self.conditions.again_chance:
+            repeated = self._rng.sample(list(before), self._rng.randint(1, min(MOST_AGAIN, len(before))))
+        before.append(raw)
+        return repeated
 
     # ── inside ────────────────────────────────────────────────────────────────────────────────────────────────────
 

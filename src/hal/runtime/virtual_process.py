@@ -296,10 +296,10 @@ class VirtualRuntime:
         return round(self._loop.time() * 1e9)
 
     async def sleep(self, ms: int) -> None:
-        await asyncio.sleep(ms / 1000)
+        await asyncio.sleep(ms / 1000 / self._host.rate)
 
     def call_later(self, ms: int, call: Callable[[], object]) -> Timer:
-        return self._loop.call_later(ms / 1000, call)
+        return self._loop.call_later(ms / 1000 / self._host.rate, call)
 
     def spawn_task(self, work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
         task = self._loop.create_task(work, name=f"{self._process.name}: {name}")

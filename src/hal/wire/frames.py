@@ -192,7 +192,9 @@ class HeartbeatAck(Frame, frozen=True, kw_only=True):
     stamp_boot_ms: int
     """As in the heartbeat that it answers."""
     epoch: int
-    """Of the controller that renews."""
+    """Of the controller that renews; a keeper that saw a higher one takes no lease from it."""
+    lease_ms: int = 0
+    """How long the lease runs from the stamp; 0: as the keeper was started."""
 
 
 # ── commands: controller → agent → keeper ─────────────────────────────────────────────────────────────────────────
@@ -259,6 +261,8 @@ class Start(Frame, frozen=True, kw_only=True):
     """Of the controller that commands; a keeper that saw a higher one refuses. So in every command."""
     stamp_boot_ms: int
     """Lease stamp: the newest keeper stamp that the controller acknowledged."""
+    lease_ms: int = 0
+    """How long that lease runs; 0: as the keeper was started."""
     templates: tuple[StepTemplate, ...]
     """What steps have in common, each said once."""
     steps: tuple[StepStart, ...]
@@ -286,6 +290,8 @@ class StopReason(StrEnum):
     """The database does not know this attempt."""
     SIBLING = "sibling"
     """Another step of the gang has ended badly."""
+    FENCED = "fenced"
+    """A keeper's own, of guarded steps: its lease has lapsed, or the keeper that started them is dead."""
 
 
 class Stop(Frame, frozen=True, kw_only=True):

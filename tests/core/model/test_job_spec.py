@@ -62,7 +62,7 @@ def test_equal_specs_have_equal_bytes_however_they_were_written() -> None:
             nodes=1,
             hold=False,
             array=None,
-            on_node_lost="wait",
+            on_node_lost=None,
         )
     )
     assert short == long
@@ -189,7 +189,6 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     (plain(signal={"before": "1h"}, walltime="1h"), "signal: would be sent before the job starts"),
     (plain(signal={}), "signal"),
     (plain(hold="yes"), "hold: expected true or false, got text"),
-    (plain(on_node_lost="requeue"), "on_node_lost: 'requeue' is not supported"),
     (plain(on_node_lost="explode"), "on_node_lost: "),
     (plain(inputs=["a"]), "inputs: not supported"),
     (plain(outputs=["a"]), "outputs: not supported"),

@@ -91,7 +91,7 @@ def test_accounts_may_be_a_list_of_names() -> None:
         ({"queues": {"x": {"accounts": ["mll"]}}}, "queues.x.accounts: 'mll' is not an account; did you mean 'ml'"),
         ({"queues": {"x": {"users": ["eve"]}}}, "queues.x.users: 'eve' is not a user"),
         ({"queues": {"x": {"nodes": ["="]}}}, "queues.x"),
-        ({"queues": {"x": {"on_node_lost": "requeue"}}}, "not supported"),
+        ({"queues": {"x": {"on_node_lost": "explode"}}}, "on_node_lost"),
         ({"queues": {"x": {"name": "y"}}}, "queues.x.name"),
         ({"accounts": {"a": {"parent": "b"}, "b": {"parent": "a"}}}, "above itself: a > b > a"),
         ({"accounts": {"a": {"parent": "x"}}}, "accounts.a.parent: 'x' is not an account"),

@@ -173,7 +173,9 @@ class OnNodeLost(StrEnum):
     """What happens to a task whose node is no longer heard (see docs/failures)."""
 
     WAIT = "wait"
+    """It goes on there, and runs nowhere else until the node returns or a person declares it gone."""
     REQUEUE = "requeue"
+    """Its node ends it when it cannot reach the controller; once that is certain to have happened it waits again."""
 
 
 class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -209,7 +211,9 @@ class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     retries: Retries = Retries()
     labels: dict[str, str] = {}
     constraints: tuple[Constraint, ...] = ()
-    on_node_lost: OnNodeLost = OnNodeLost.WAIT
+    on_node_lost: Annotated[
+        OnNodeLost | None, Meta(description="when the node of a task is not heard any more; unset: as the queue says")
+    ] = None
     signal: LimitSignal | None = None
     inputs: tuple[Any, ...] = ()
     outputs: tuple[Any, ...] = ()
@@ -432,8 +436,3 @@ def _refuse_unbuilt(spec: JobSpec) -> None:
                 f"{field}: not supported by this version of HAL",
                 hint="leave it out; variables go into `env`" if field == "environment" else "leave it out",
             )
-    if spec.on_node_lost is OnNodeLost.REQUEUE:
-        raise SpecError(
-            "on_node_lost: 'requeue' is not supported by this version of HAL",
-            hint="leave it out: a task then waits for its node to return",
-        )

@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 from msgspec.structs import replace
 
 from hal.core.model.errors import SpecError, shown
-from hal.core.model.job import MAX_NODES, MAX_PRIORITY, MAX_TASKS, OnNodeLost, check_constraints, is_licence, is_name
+from hal.core.model.job import MAX_NODES, MAX_PRIORITY, MAX_TASKS, check_constraints, is_licence, is_name
 from hal.core.model.occurrences import DAY_MS, PERIOD_MS, meet
 from hal.core.model.policy import (
     DEFAULT_QUEUE,
@@ -283,8 +283,6 @@ def _check_queue(queue: Queue, at: str, policy: Policy) -> None:
     _refers_users(f"{at}.users", queue.users, policy)
     check_constraints(queue.nodes, f"{at}.nodes")
     parse_hours(queue.hours, field=f"{at}.hours")
-    if queue.on_node_lost is OnNodeLost.REQUEUE:
-        raise SpecError(f"{at}.on_node_lost: 'requeue' is not supported by this version of HAL")
 
 
 # ── limits ────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -19,12 +19,15 @@ from hal.core.model import (
     StoreError,
     TimedOutError,
     UnreachableError,
+    format_duration,
 )
+from hal.core.model.lease_times import LeaseTimes
 from hal.daemons.controller.clock import Clock
 from hal.daemons.controller.committing import Committer
-from hal.daemons.controller.framing import ack_frames, other_frames, start_frames
+from hal.daemons.controller.framing import StartLease, ack_frames, other_frames, start_frames
 from hal.daemons.controller.inbox import Inbox
 from hal.daemons.controller.node_door import NodeDoor
+from hal.daemons.controller.node_leases import NodeLeases
 from hal.planes.tasks import Arrival, Orders, TaskPlane
 from hal.runtime.home import check_node_name
 from hal.runtime.interface import Connection, Runtime, Timer
@@ -55,10 +58,8 @@ from hal.wire.frames import (
 )
 
 HELLO_TIMEOUT_MS = 5_000
-HEARTBEAT_MS = 2_000
 MISSED_HEARTBEATS = 3
 """A node that is silent for so many of them is unreachable."""
-SILENCE_MS = HEARTBEAT_MS * MISSED_HEARTBEATS
 LOG_TIMEOUT_MS = 10_000
 MAX_LOG_REQUESTS = 1_000
 """Reads of outputs under way at one node."""
@@ -102,6 +103,7 @@ class Agents:
         committer: Committer,
         inbox: Callable[[], Inbox],
         node_door: NodeDoor,
+        times: LeaseTimes,
     ) -> None:
         self._runtime = runtime
         self._clock = clock
@@ -111,6 +113,8 @@ class Agents:
         self._node_door = node_door
         self._links: dict[str, Link] = {}
         self._log_requests = 0
+        self._silence_ms = times.heartbeat_ms * MISSED_HEARTBEATS
+        self.leases = NodeLeases(runtime, times, self._lease_over)
 
     def connected(self, node: str) -> bool:
         """Whether the node's agent is on the line."""
@@ -149,7 +153,8 @@ class Agents:
         unsent, link.unsent = link.unsent, []
         templates = {start.template: template for template, start in unsent}
         starts = [start for _, start in unsent]
-        for frame in start_frames(templates, starts, self._committer.epoch, link.stamp_boot_ms):
+        lease = StartLease(self._committer.epoch, link.stamp_boot_ms, self.leases.times.node_ms)
+        for frame in start_frames(templates, starts, lease):
             self._send(link, frame)
 
     def _send(self, link: Link, frame: AnyFrame) -> bool:
@@ -208,7 +213,8 @@ class Agents:
                 version=version,
                 features=features,
                 epoch=self._committer.epoch,
-                heartbeat_ms=HEARTBEAT_MS,
+                heartbeat_ms=self.leases.times.heartbeat_ms,
+                lease_ms=self.leases.times.node_ms,
                 boot_id=self._runtime.boot_id,
                 pid=self._runtime.pid,
             )
@@ -239,7 +245,7 @@ class Agents:
     async def _listen(self, link: Link, connection: Connection) -> None:
         while True:
             try:
-                frame = await connection.receive(timeout_ms=SILENCE_MS)
+                frame = await connection.receive(timeout_ms=self._silence_ms)
             except TimedOutError:
                 self._fell_silent(link)
                 continue
@@ -258,9 +264,7 @@ class Agents:
         inbox, node, plane = self._inbox(), link.name, self._plane
         match frame:
             case Heartbeat():
-                link.stamp_boot_ms = frame.stamp_boot_ms
-                self._send(link, HeartbeatAck(stamp_boot_ms=frame.stamp_boot_ms, epoch=self._committer.epoch))
-                self._send_starts(link)
+                self._renew_lease(link, frame.stamp_boot_ms)
             case Started():
                 # Most short steps end before this is due, and their exit says it too: one commit less.
                 await inbox.report("started", lambda now: plane.started(node, frame.steps, now), lazy=True)
@@ -301,6 +305,25 @@ class Agents:
             self._send(link, Goodbye(code=code, reason=reason))
             link.connection.close()
 
+    # ── leases ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _renew_lease(self, link: Link, stamp_boot_ms: int) -> None:
+        """Acknowledge the stamp: the keeper's lease counts from it, and T from now."""
+        if not self.leases.may_renew(link.name):
+            return
+        ack = HeartbeatAck(stamp_boot_ms=stamp_boot_ms, epoch=self._committer.epoch, lease_ms=self.leases.times.node_ms)
+        self._send(link, ack)
+        self.leases.count_from_now(link.name)
+        link.stamp_boot_ms = stamp_boot_ms
+        self._send_starts(link)
+
+    def _lease_over(self, node: str) -> None:
+        """What is guarded there has ended: its tasks may go elsewhere."""
+        silent_ms = self.leases.lost_after_ms
+        self._runtime.log.warning("a node's lease is over", node=node, after_ms=silent_ms)
+        work = partial(self._plane.node_lease_over, node, silent_ms)
+        self._inbox().report_nowait(f"lease of {node}", work)
+
     # ── coming and going ──────────────────────────────────────────────────────────────────────────────────────────
 
     def _attach(self, name: str, connection: Connection) -> Link:
@@ -323,16 +346,16 @@ class Agents:
                 waiting.set_exception(UnreachableError(f"the connection to node '{link.name}' was lost"))
         link.logs.clear()
         self._runtime.log.info("a node's connection ended", node=link.name, reason=connection.close_reason)
-        link.silence = self._runtime.call_later(SILENCE_MS, partial(self._still_away, link))
+        link.silence = self._runtime.call_later(self._silence_ms, partial(self._still_away, link))
 
     def _still_away(self, link: Link) -> None:
         link.silence = None
         if link.connection is None:
-            self._report_silence(link, f"its agent has not been heard for {SILENCE_MS // 1000} s")
+            self._report_silence(link, f"its agent has not been heard for {format_duration(self._silence_ms)}")
 
     def _fell_silent(self, link: Link) -> None:
         if not link.silent:
-            self._report_silence(link, f"no heartbeat for {SILENCE_MS // 1000} s")
+            self._report_silence(link, f"no heartbeat for {format_duration(self._silence_ms)}")
 
     def _report_silence(self, link: Link, reason: str) -> None:
         link.silent = True

@@ -13,7 +13,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hal.core.engine.config import Backfill, EngineConfig
-from hal.core.model import SpecError, StoreError, convert, parse_duration
+from hal.core.model import Duration, SpecError, StoreError, convert, parse_duration
+from hal.core.model.lease_times import LeaseTimes, check_lease_times
 from hal.core.model.node_config import NO_NODE_SECTION, NodeSection, checked
 from hal.core.model.policy import Policy
 from hal.core.model.policy_text import policy_from_plain
@@ -75,6 +76,16 @@ class StoreSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """`postgresql://USER@HOST/DATABASE`; empty: the SQLite file in HAL_HOME."""
 
 
+class LeasesSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[leases]`: see `LeaseTimes`, of which these are the fields."""
+
+    heartbeat: Duration = Duration(LeaseTimes().heartbeat_ms)
+    node: Duration = Duration(LeaseTimes().node_ms)
+    leader: Duration = Duration(LeaseTimes().leader_ms)
+    kill: Duration = Duration(LeaseTimes().kill_ms)
+    slack: Duration = Duration(LeaseTimes().slack_ms)
+
+
 class RetentionSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[retention]`"""
 
@@ -92,6 +103,7 @@ class ConfigFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     node: NodeSection = NO_NODE_SECTION
     """For agents and keepers on this machine, which read it themselves."""
     access: AccessSection = AccessSection()
+    leases: LeasesSection = LeasesSection()
     queues: Any = None
     accounts: Any = None
     users: Any = None
@@ -120,6 +132,7 @@ class Config(Struct, frozen=True, kw_only=True):
     store_url: str = ""
     """As `Store.open` takes it, password and all: for nobody's eyes. Empty: the SQLite file in HAL_HOME."""
     access: AccessSection = AccessSection()
+    leases: LeaseTimes = LeaseTimes()
 
 
 def read_config(text: str) -> Config:
@@ -177,6 +190,7 @@ def _checked(file: ConfigFile) -> Config:
             events_ms=file.retention.events_days * 86_400_000, events_count=file.retention.events_count
         ),
         access=check_access(file.access),
+        leases=check_lease_times(_lease_times(file.leases)),
     )
 
 
@@ -194,6 +208,10 @@ def _store_url(text: str) -> str:
     if not url.database:
         raise SpecError("store.url: it names no database", hint=HOW_TO_WRITE)
     return text
+
+
+def _lease_times(section: LeasesSection) -> LeaseTimes:
+    return LeaseTimes(**{f"{name}_ms": int(getattr(section, name)) for name in section.__struct_fields__})
 
 
 def _address(text: str, field: str = "server.tcp", example: int = 8642) -> tuple[str, int] | None:

@@ -39,6 +39,8 @@ from hal.store import Committed, PutMeta, StoreError
 
 TRIM_EVERY_MS = 60_000
 """How often what retention does not keep is removed."""
+LEASE_GRANTED = "node-lease-ms"
+"""What the store keeps the longest lease under that a keeper may hold."""
 MAX_TRIMS = 100
 """Bounded removals in a row, between which commits go first."""
 
@@ -70,7 +72,13 @@ class Controller:
         self._plane = TaskPlane(config.policy, self._engine, config.engine, rules)
         self._node_door = NodeDoor(runtime, self._clock, config, self._plane, self._committer, lambda: self._loop.inbox)
         self._agents = Agents(
-            runtime, self._clock, self._plane, self._committer, lambda: self._loop.inbox, self._node_door
+            runtime,
+            self._clock,
+            self._plane,
+            self._committer,
+            lambda: self._loop.inbox,
+            self._node_door,
+            config.leases,
         )
         self._waiters, self._watchers, self._node_waiters = Waiters(), Watchers(), NodeWaiters()
         self._flusher = Flusher(runtime, self._committer)
@@ -119,7 +127,9 @@ class Controller:
             self._engine.begin(events, self._clock.now_ms(), from_text(loaded.meta.get(SHARES)), hours)
         finally:
             gc.enable()
-        await self._begin(policy, over)
+        granted_ms = int(loaded.meta.get(LEASE_GRANTED, 0))
+        await self._begin(policy, over, granted_ms)
+        self._agents.leases.take_office(self._plane.table.nodes, granted_ms)
         self._listener = await self._runtime.listen(address, self._agents.serve, credentials)
         joining = await self._runtime.run_blocking(self._committer.store.joining)
         await self._node_door.open(joining, self._agents.serve)
@@ -127,9 +137,9 @@ class Controller:
             "leading", epoch=self._committer.epoch, jobs=len(self._plane.table.jobs), nodes=len(loaded.nodes)
         )
 
-    async def _begin(self, policy: PolicyStart, over: list[str]) -> None:
+    async def _begin(self, policy: PolicyStart, over: list[str], granted_ms: int) -> None:
         """The first group: hal.toml where it was changed; and no node is up before it has dialled. `over`: facts to
-        forget."""
+        forget; `granted_ms`: the longest lease that an earlier controller may have given to a keeper."""
         now_ms = self._clock.now_ms()
         plane = self._plane
         for name, row in list(plane.table.nodes.items()):
@@ -143,6 +153,8 @@ class Controller:
                 self._runtime.log.warning("the policy of hal.toml was taken in", over_version=before)
         if over:
             plane.also(PutMeta(dict.fromkeys(over)))
+        if granted_ms < self._config.leases.node_ms:
+            plane.also(PutMeta({LEASE_GRANTED: str(self._config.leases.node_ms)}))
         plane.identify(self._runtime.new_id())
         plane.controller_started(self._committer.epoch)
         change = plane.seal(now_ms)
@@ -156,12 +168,14 @@ class Controller:
         trimming = self._runtime.spawn_task(self._trim(), "trim")
         flushing = self._runtime.spawn_task(self._flusher.run(), "flush")
         remembering = self._runtime.spawn_task(self._remember_use(), "remember-use")
+        outliving = self._runtime.spawn_task(self._outlive_leases(), "outlive-leases")
         try:
             await self._loop.run()
             await self._flusher.drained()
         finally:
             trimming.cancel()
             remembering.cancel()
+            outliving.cancel()
             flushing.cancel()
 
     def stop(self) -> None:
@@ -181,6 +195,7 @@ class Controller:
 
     def committed(self, change: Change) -> None:
         """See `loop.Effects`."""
+        self._agents.leases.lost(change.lost)
         self._agents.deliver(change.orders)
 
     def flushed(self, change: Change, committed: Committed | None) -> None:
@@ -216,6 +231,18 @@ class Controller:
 
     def _keep_use(self, use: SharesLoaded, now_ms: int) -> None:
         self._plane.also(PutMeta({SHARES: to_text(use)}))
+
+    async def _outlive_leases(self) -> None:
+        """When T has passed since taking office, only leases that this controller gave can hold."""
+        leases = self._agents.leases
+        if leases.lost_after_ms == self._config.leases.lost_after_ms:
+            return
+        await self._runtime.sleep(leases.lost_after_ms)
+        text = str(self._config.leases.node_ms)
+        await self._loop.inbox.report(
+            "leases outlived", lambda now_ms: self._plane.also(PutMeta({LEASE_GRANTED: text}))
+        )
+        leases.outlived()
 
     async def _trim(self) -> None:
         retention = self._config.retention

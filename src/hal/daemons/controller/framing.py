@@ -6,6 +6,7 @@ Pure.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from hal.core.engine.events import INF
 from hal.core.model import StepId
@@ -34,14 +35,19 @@ GRACE_MS = 10_000
 """Between SIGTERM and SIGKILL of a step that is stopped."""
 
 
-def start_frames(
-    templates: dict[int, StepTemplate], starts: Sequence[StepStart], epoch: int, stamp_boot_ms: int
-) -> Iterator[Start]:
-    """Frames that start these steps; `template` of each names its job.
+class StartLease(NamedTuple):
+    """By what right steps are started."""
 
-    Args:
-        stamp_boot_ms: the newest stamp of the keeper that was acknowledged to it.
-    """
+    epoch: int
+    """Of the controller."""
+    stamp_boot_ms: int
+    """The newest stamp of the keeper that was acknowledged to it."""
+    lease_ms: int
+    """How long the keeper's lease runs from that."""
+
+
+def start_frames(templates: dict[int, StepTemplate], starts: Sequence[StepStart], lease: StartLease) -> Iterator[Start]:
+    """Frames that start these steps; `template` of each names its job."""
     places: dict[int, int] = {}
     used: list[StepTemplate] = []
     steps: list[StepStart] = []
@@ -52,7 +58,7 @@ def start_frames(
         if job not in places:
             more += template_bytes(templates[job])
         if steps and (size + more > START_BYTES or len(steps) >= STEPS_A_FRAME):
-            yield Start(epoch=epoch, stamp_boot_ms=stamp_boot_ms, templates=tuple(used), steps=tuple(steps))
+            yield Start(**lease._asdict(), templates=tuple(used), steps=tuple(steps))
             places, used, steps, size = {}, [], [], 0
             more += template_bytes(templates[job])
         if job not in places:
@@ -72,7 +78,7 @@ def start_frames(
             )
         )
     if steps:
-        yield Start(epoch=epoch, stamp_boot_ms=stamp_boot_ms, templates=tuple(used), steps=tuple(steps))
+        yield Start(**lease._asdict(), templates=tuple(used), steps=tuple(steps))
 
 
 def other_frames(orders: Orders, epoch: int) -> Iterator[AnyFrame]:

@@ -247,6 +247,7 @@ class Reading:
             now_ms=self._parts.clock.now_ms(),
             jobs=jobs,
             nodes=nodes,
+            lost_after_ms=self._parts.agents.leases.lost_after_ms,
             warnings=warnings,
             wire=self._parts.node_door.wire,
         )
@@ -265,6 +266,8 @@ class Health(Struct, frozen=True, kw_only=True):
     """Live jobs by state."""
     nodes: dict[str, int]
     """Nodes by state."""
+    lost_after_ms: int
+    """So long after it was last heard a node has certainly ended tasks that say `on_node_lost: requeue`."""
     warnings: list[str]
     wire: str = ""
     """Where agents of other machines dial, `HOST:PORT`; empty: nowhere."""

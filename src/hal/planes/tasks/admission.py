@@ -25,6 +25,7 @@ from hal.core.model import (
     Duration,
     JobSpec,
     LimitSignal,
+    OnNodeLost,
     Resources,
     SpecError,
     format_amount,
@@ -97,9 +98,10 @@ def admitted(
     if_never = spec.on_dependency_failed
     if spec.dependencies and if_never is None:
         if_never = queue.on_dependency_failed
-    if walltime == spec.walltime and if_never is spec.on_dependency_failed:
+    if_lost = _if_lost(spec, queue)
+    if walltime == spec.walltime and if_never is spec.on_dependency_failed and if_lost is spec.on_node_lost:
         return spec
-    return replace(spec, walltime=walltime, on_dependency_failed=if_never)
+    return replace(spec, walltime=walltime, on_dependency_failed=if_never, on_node_lost=if_lost)
 
 
 def with_defaults(spec: JobSpec, policy: Policy, known: LimitsByOwner | None = None) -> JobSpec:
@@ -111,7 +113,15 @@ def with_defaults(spec: JobSpec, policy: Policy, known: LimitsByOwner | None = N
         spec = replace(spec, walltime=check_walltime(None, longest, queue.default_walltime))
     if spec.dependencies and spec.on_dependency_failed is None:
         spec = replace(spec, on_dependency_failed=queue.on_dependency_failed)
-    return spec
+    if_lost = _if_lost(spec, queue)
+    return spec if if_lost is spec.on_node_lost else replace(spec, on_node_lost=if_lost)
+
+
+def _if_lost(spec: JobSpec, queue: Queue) -> OnNodeLost | None:
+    """What the job says, else its queue; a job of which nobody says anything waits."""
+    if spec.on_node_lost is None and queue.on_node_lost is OnNodeLost.REQUEUE:
+        return OnNodeLost.REQUEUE
+    return spec.on_node_lost
 
 
 def owner_of(spec: JobSpec) -> Owner:

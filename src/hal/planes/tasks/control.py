@@ -23,6 +23,7 @@ from hal.core.model import (
     Failed,
     JobSpec,
     NotFoundError,
+    OnNodeLost,
     SpecError,
     TaskState,
     check_spec,
@@ -260,6 +261,8 @@ def as_changed(table: JobTable, job: LiveJob, patch: JobPatch, by: Submitter, no
         walltime=walltime,
         begin_at_ms=job.spec.begin_at_ms if patch.begin_at_ms is UNSET else patch.begin_at_ms,
         deadline_ms=job.spec.deadline_ms if patch.deadline_ms is UNSET else patch.deadline_ms,
+        # Never that of another queue: what runs of it was started with or without a guard.
+        on_node_lost=job.spec.on_node_lost if patch.queue is UNSET else job.spec.on_node_lost or OnNodeLost.WAIT,
     )
     if patch.max_running is not UNSET and asked.array is not None:
         asked = replace(asked, array=replace(asked.array, max_running=patch.max_running))

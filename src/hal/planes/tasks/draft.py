@@ -90,6 +90,8 @@ class Change:
     """Jobs that have ended, in order."""
     touched: list[int]
     """Jobs whose rows changed, new ones included."""
+    lost: list[str] = field(default_factory=list)
+    """Nodes whose lease was over: what was guarded there is given away."""
 
     @property
     def empty(self) -> bool:
@@ -270,6 +272,8 @@ class Draft:
         self.ends: dict[int, list[tuple[int, int]]] = {}
         """Runs of tasks that have ended or wait again, of arrays that others follow task by task; told at `settle`."""
         self.nodes_before: dict[str, NodeRow | None] = {}
+        self.lost_nodes: list[str] = []
+        """Nodes whose lease was over."""
         self.policy_before: Policy | None = None
         """The committed policy, when another one was staged."""
         self.stored_spans: dict[int, Spans] = {}

@@ -3,7 +3,8 @@
 Pure. On return the database and the keeper compare: what the keeper has started and the database does not know to run
 is noted, what was allocated and the keeper has not is started again (a repeated start is harmless), what should run and
 the keeper does not hold is lost, what the keeper holds and the database does not know is stopped. A silent node keeps
-its attempts (`on_node_lost: wait`); a node of another boot id, or one that a person declared gone, has lost them.
+its attempts (`on_node_lost: wait`) or, once its lease is over (see `daemons.controller.node_leases`), has lost those of
+jobs that say `requeue`; a node of another boot id, or one that a person declared gone, has lost all of them.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hal.core.lifecycle import NODE, NodeEvent, transition
-from hal.core.model import ConflictError, EventKind, NodeState
+from hal.core.model import ConflictError, EventKind, NodeState, OnNodeLost, format_duration
 from hal.core.model.facts import Facts
 from hal.planes.tasks.attempts import attempts_on, lost, order_as_it_is, order_stop, started
 from hal.planes.tasks.closing import HEARD, node_named, node_spec, put, state_after
@@ -86,6 +87,21 @@ def heard(table: JobTable, name: str, now_ms: int) -> None:
     row = table.nodes.get(name)
     if row is not None and row.state is NodeState.UNREACHABLE:
         put(table, replace(row, state=state_after(table, row), reason="", last_seen_ms=now_ms), f"node:{name}")
+
+
+def lease_over(table: JobTable, name: str, silent_ms: int, now_ms: int) -> None:
+    """It has had no lease for so long that nothing guarded runs there: that is lost, and its tasks wait again."""
+    table.draft.lost_nodes.append(name)
+    guarded = [
+        (job, attempt) for job, attempt in attempts_on(table, name) if job.spec.on_node_lost is OnNodeLost.REQUEUE
+    ]
+    if not guarded:
+        return
+    reason = f"not heard for {format_duration(silent_ms)}, and its lease is over"
+    table.draft.note(EventKind.NODE_LOST, f"node:{name}", "", node=name, reason=reason)
+    for job, attempt in guarded:
+        lost(table, table.touch(job.id), attempt, name, f"node {name} was {reason}", now_ms)
+        table.settle(job, now_ms, f"node:{name}")
 
 
 def fence(table: JobTable, name: str, by: Submitter, now_ms: int) -> NodeRow:

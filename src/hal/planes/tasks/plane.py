@@ -211,6 +211,10 @@ class TaskPlane:
         """See `nodes.silent`."""
         nodes.silent(self.table, name, reason, now_ms, last_seen_ms)
 
+    def node_lease_over(self, name: str, silent_ms: int, now_ms: int) -> None:
+        """See `nodes.lease_over`."""
+        nodes.lease_over(self.table, name, silent_ms, now_ms)
+
     def node_heard(self, name: str, now_ms: int) -> None:
         """See `nodes.heard`."""
         nodes.heard(self.table, name, now_ms)

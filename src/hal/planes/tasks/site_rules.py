@@ -20,7 +20,7 @@ from hal.core.model.job import check_spec
 
 MAX_MESSAGE: Final = 1_000
 """Longest text of a refusal, and of all its advice, that is passed on."""
-_DEFAULTED: Final = ("qos", "walltime", "on_dependency_failed")
+_DEFAULTED: Final = ("qos", "walltime", "on_dependency_failed", "on_node_lost")
 _HINT: Final = "nothing was changed; whoever runs this HAL can repair the rule or take it out of hal.toml"
 
 

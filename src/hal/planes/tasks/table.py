@@ -226,7 +226,8 @@ class JobTable:
         draft = self.draft
         changed = [self.jobs.get(job_id) or draft.ended_jobs[job_id] for job_id in draft.jobs_before]
         made = operations(draft, changed, self.nodes, now_ms)
-        return Change(made, draft.feed.take(), draft.orders, list(draft.ended_jobs.values()), list(draft.jobs_before))
+        ended, touched = list(draft.ended_jobs.values()), list(draft.jobs_before)
+        return Change(made, draft.feed.take(), draft.orders, ended, touched, draft.lost_nodes)
 
     def durable(self) -> None:
         """The sealed change was committed."""

@@ -16,6 +16,8 @@ from hal.core.model import (
     DependencyKind,
     Failed,
     HALError,
+    NodeState,
+    OnNodeLost,
     Reason,
     Sooner,
     TaskState,
@@ -52,7 +54,7 @@ def why(table: JobTable, engine: EngineView, job: LiveJob, now_ms: int) -> Verdi
     """The first thing that keeps the job's waiting tasks from starting; how it goes when none waits."""
     counts = job.counts
     if counts.pending == 0 and counts.held == 0:
-        return Verdict(job=job.id, reason=Reason.NONE, message=_goes_on(job))
+        return _unheard(table, job) or Verdict(job=job.id, reason=Reason.NONE, message=_goes_on(job))
     if awaiting.held_by_rule(job):
         return Verdict(
             job=job.id,
@@ -242,6 +244,35 @@ def _goes_on(job: LiveJob) -> str:
         return text
     goes_on = "; it goes on when its cpu is free again" if taken[0].suspended else ""
     return f"{text}; task {taken[0].task} was {taken_for(taken[0])}{goes_on}"
+
+
+def _unheard(table: JobTable, job: LiveJob) -> Verdict | None:
+    """Of a job of which all that is left is on its way: the nodes that are not heard, and what follows."""
+    names = {name for attempt in job.active.values() for name, _ in attempt.steps_left(job.id)}
+    silent = sorted(name for name in names if table.nodes[name].state is NodeState.UNREACHABLE)
+    if not silent:
+        return None
+    more = f" and {len(silent) - MAX_NAMED} more" if len(silent) > MAX_NAMED else ""
+    if len(silent) == 1:
+        who = f"node {silent[0]} is not heard ({table.nodes[silent[0]].reason})"
+    else:
+        who = f"nodes {', '.join(silent[:MAX_NAMED])}{more} are not heard"
+    if job.spec.on_node_lost is OnNodeLost.REQUEUE:
+        follows = (
+            "what runs there is ended by the node itself, and runs again elsewhere when that is certain (`hal status` "
+            "says after how long)"
+        )
+    else:
+        follows = (
+            "what runs there goes on, and runs nowhere else until the node returns (on_node_lost: wait). Where nothing "
+            "runs any more, because it was switched off, say, `hal node fence` sets it going elsewhere"
+        )
+    return Verdict(
+        job=job.id,
+        reason=Reason.NONE,
+        message=f"{_goes_on(job)}; {who}: {follows}",
+        helps=tuple(f"hal node fence {name}   # only when nothing runs there any more" for name in silent[:MAX_NAMED]),
+    )
 
 
 def _them(count: int) -> str:

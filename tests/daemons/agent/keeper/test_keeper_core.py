@@ -45,15 +45,16 @@ def refusals(frames: list[object]) -> dict[StepId, str]:
 
 
 def test_a_step_is_journalled_before_it_is_launched() -> None:
-    """With a journal that cannot be written nothing is launched, and the refusal says why."""
+    """With a journal that cannot be written nothing is launched, and the refusal says why; that holds for good."""
     bench = Bench()
     bench.attach()
     bench.journal.full = True
     assert refusals(bench.start(ONE)) == {ONE: "journal-full"}
     assert bench.spawner.launched == []
     bench.journal.full = False
-    assert refusals(bench.start(ONE)) == {}
-    assert bench.spawner.launched == [ONE]
+    assert refusals(bench.start(ONE)) == {ONE: "journal-full"}
+    assert refusals(bench.start(TWO)) == {}
+    assert bench.spawner.launched == [TWO]
 
 
 def test_the_lease_is_judged_by_the_keepers_own_clock() -> None:
@@ -62,6 +63,29 @@ def test_the_lease_is_judged_by_the_keepers_own_clock() -> None:
     bench.attach()
     assert refusals(bench.start(ONE, age_ms=60_000)) == {}
     assert refusals(bench.start(TWO, age_ms=60_001)) == {TWO: "no-lease"}
+
+
+def test_a_start_frame_that_comes_again_when_its_lease_is_over_refuses_nothing_that_runs() -> None:
+    """A refusal says that no process exists: of a step that is held it would have its task run twice."""
+    bench = Bench()
+    bench.attach()
+    bench.start(ONE)
+    bench.spawn(ONE)
+    frames = bench.start(ONE, TWO, age_ms=60_001)
+    assert refusals(frames) == {TWO: "no-lease"}
+    assert [one.step for frame in frames if isinstance(frame, Started) for one in frame.steps] == [ONE]
+
+
+def test_a_step_that_was_refused_once_is_never_started() -> None:
+    """Whoever heard the refusal starts another attempt: a fresher frame of this one, sent before, must not run it."""
+    bench = Bench()
+    bench.attach()
+    assert refusals(bench.start(ONE, age_ms=60_001)) == {ONE: "no-lease"}
+    assert refusals(bench.start(ONE)) == {ONE: "no-lease"}
+    again = Bench(bench.journal)
+    again.attach()
+    assert refusals(again.start(ONE)) == {ONE: "no-lease"}
+    assert again.spawner.launched == []
 
 
 def test_a_higher_epoch_shuts_out_lower_ones_for_every_command() -> None:

@@ -16,6 +16,8 @@ from hal.daemons.agent.keeper.commands import Commands
 from hal.daemons.agent.keeper.credit import CREDIT_OVER, RECALLED, Credit
 from hal.daemons.agent.keeper.endings import Endings
 from hal.daemons.agent.keeper.environment import step_env
+from hal.daemons.agent.keeper.guarding import Guarding
+from hal.daemons.agent.keeper.lease import Lease
 from hal.daemons.agent.keeper.ledger import MAX_BATCH, MAX_HELD, Ledger
 from hal.daemons.agent.keeper.ports import (
     Adoption,
@@ -103,6 +105,8 @@ class KeeperCore:
         self._next_sample_ms = 0
         self._next_maintenance_ms = 0
         self._commands = Commands(self._ledger, spawner, outputs, self._reports, self._endings)
+        self._lease = Lease(config.lease_ms)
+        self._guarding = Guarding(self._ledger, self._endings, self._lease)
 
     # ── what the shell asks ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -138,6 +142,7 @@ class KeeperCore:
     def recover(self, now: Instant) -> None:
         """Called once, first: take over what the journal names."""
         missing = self._ledger.load(now)
+        self._guarding.recover(missing, now)
         for held in self._ledger.steps.values():
             if held.exit is not None:
                 self._reports.exited(held)
@@ -154,6 +159,7 @@ class KeeperCore:
                     held.template.memory_bytes,
                     held.template.cpu_milli,
                     held.template.output_bytes,
+                    held.template.guard,
                 )
                 for held in missing
             ]
@@ -165,6 +171,7 @@ class KeeperCore:
 
     def received(self, frame: AnyFrame, now: Instant) -> None:
         """A frame from the agent."""
+        self._guarding.look(now)
         match frame:
             case Hello():
                 self._attach(frame, now)
@@ -181,7 +188,7 @@ class KeeperCore:
                     Heartbeat(stamp_boot_ms=now.boot_ms, epoch=self._ledger.epoch, running=len(self._endings.running))
                 )
             case HeartbeatAck():
-                self._ledger.saw_epoch(frame.epoch)
+                self._acknowledged(frame, now)
             case Goodbye():
                 self._reports.detach()
             case _:
@@ -189,6 +196,7 @@ class KeeperCore:
 
     def happened(self, events: Sequence[SpawnerEvent], now: Instant) -> None:
         """What the spawner tells, in the order in which it happened."""
+        self._guarding.look(now)  # first: what ended under a lease that has lapsed has not ended by itself
         exits: list[tuple[HeldStep, StepExit]] = []
         for event in events:
             held = self._ledger.steps.get(event.step)
@@ -221,6 +229,7 @@ class KeeperCore:
 
     def wake(self, now: Instant) -> None:
         """Do what has come due, launch what there is room for."""
+        self._guarding.look(now)
         self._endings.limits(now)
         self._give_back(self._credit.over(now), CREDIT_OVER)
         self._launch()
@@ -240,6 +249,7 @@ class KeeperCore:
             self._endings.timers.next_ms(),
             self._reports.next_ms(now),
             self._credit.next_ms(),
+            self._guarding.next_ms(),
         ]
         return max(now.boot_ms, min(time for time in times if time is not None))
 
@@ -277,6 +287,12 @@ class KeeperCore:
             )
         )
 
+    def _acknowledged(self, ack: HeartbeatAck, now: Instant) -> None:
+        """The controller has heard a stamp: the lease counts from it. A leader that was replaced renews nothing."""
+        if ack.epoch >= self._ledger.epoch:
+            self._ledger.saw_epoch(ack.epoch)
+            self._lease.renewed(ack.stamp_boot_ms, ack.lease_ms, now)
+
     def _acknowledge(self, steps: Sequence[StepId]) -> None:
         over = []
         for step in steps:
@@ -290,11 +306,9 @@ class KeeperCore:
 
     def _start(self, frame: Start, now: Instant) -> None:
         refusal = self._refusal(frame, now)
-        if refusal is not None:
-            for start in frame.steps:
-                self._reports.refuse(start.step, *refusal)
-            return
-        self._ledger.saw_epoch(frame.epoch)
+        if refusal is None:
+            self._ledger.saw_epoch(frame.epoch)
+            self._lease.renewed(frame.stamp_boot_ms, frame.lease_ms, now)
         fresh: dict[int, dict[StepId, StepStart]] = {}
         room = MAX_HELD - len(self._ledger.steps)
         for start in frame.steps:
@@ -302,16 +316,14 @@ class KeeperCore:
             if held is not None:
                 self._repeat(held)
             elif code := self._ledger.refusal_of(start.step):
-                self._reports.refuse(start.step, code, _REFUSAL_TEXTS[code])
+                self._reports.refuse(start.step, code, _text_of(code))
+            elif refusal is not None:
+                self._turn_down([start.step], *refusal)
             elif not 0 <= start.template < len(frame.templates):
-                self._reports.refuse(start.step, "malformed", f"the frame has no template {start.template}")
-            elif frame.templates[start.template].guard:
-                self._reports.refuse(
-                    start.step, "not-supported", "this keeper cannot guard steps (on_node_lost=requeue)"
-                )
+                self._turn_down([start.step], "malformed", f"the frame has no template {start.template}")
             elif room <= 0:
                 text = f"this keeper holds {MAX_HELD} steps already; send it again when some have ended"
-                self._reports.refuse(start.step, "overloaded", text)
+                self._turn_down([start.step], "overloaded", text)
             else:
                 steps = fresh.setdefault(start.template, {})
                 room -= start.step not in steps
@@ -320,14 +332,21 @@ class KeeperCore:
             try:
                 taken = self._ledger.accept(list(starts.values()), frame.templates[position])
             except JournalFullError as error:
-                for step in starts:
-                    self._reports.refuse(step, "journal-full", f"the keeper's journal cannot be written: {error}")
+                self._turn_down(list(starts), "journal-full", f"the keeper's journal cannot be written: {error}")
                 continue
+            self._guarding.taken(taken)
             for held in taken:
                 if held.start.credit_ms > 0:
                     self._credit.wait(held, now)
                 else:
                     self._queue.append(held.step)
+
+    def _turn_down(self, steps: Sequence[StepId], code: str, message: str) -> None:
+        """They are not started now, nor ever: whoever hears that will start another attempt, and this frame may come
+        again."""
+        self._ledger.drop(steps, code)
+        for step in steps:
+            self._reports.refuse(step, code, message)
 
     def _refusal(self, frame: Start, now: Instant) -> tuple[str, str] | None:
         if frame.epoch < self._ledger.epoch:
@@ -335,14 +354,8 @@ class KeeperCore:
                 "old-epoch",
                 f"a leader of epoch {self._ledger.epoch} was heard; this start is of epoch {frame.epoch}",
             )
-        age = now.boot_ms - frame.stamp_boot_ms
-        if frame.stamp_boot_ms <= 0 or age < 0 or age > self.config.lease_ms:
-            text = (
-                f"its lease stamp is {age} ms old; at most {self.config.lease_ms} are allowed"
-                if age >= 0
-                else (f"its lease stamp lies {-age} ms ahead: it is from another boot")
-            )
-            return "no-lease", text if frame.stamp_boot_ms > 0 else "it carries no lease stamp"
+        if text := self._lease.refusal(frame.stamp_boot_ms, frame.lease_ms, now):
+            return "no-lease", text
         if self.stopping:
             return "stopping", "the keeper is shutting down (hal down --kill)"
         return None
@@ -382,10 +395,7 @@ class KeeperCore:
         if held.stop is not None:
             exits.append((held, self._endings.unspawned(held, now)))
             return
-        self._ledger.drop([held.step], "")
-        self._reports.refuse(
-            held.step, "not-started", message or "the keeper was restarted before it spawned this step"
-        )
+        self._turn_down([held.step], "not-started", message or "the keeper was restarted before it spawned this step")
 
     # ── credit ────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -400,9 +410,7 @@ class KeeperCore:
 
     def _give_back(self, waiting: Sequence[HeldStep], code: str) -> None:
         """These wait for a place no more and never begin."""
-        self._ledger.drop([held.step for held in waiting], code)
-        for held in waiting:
-            self._reports.refuse(held.step, code, _REFUSAL_TEXTS[code])
+        self._turn_down([held.step for held in waiting], code, _text_of(code))
 
     # ── stopping ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -420,13 +428,10 @@ class KeeperCore:
                 unknown.append(step)
             elif held is None and code != ALREADY_ENDED:
                 # The refusal of before may have been lost with whoever was to hear it.
-                self._reports.refuse(step, code, _REFUSAL_TEXTS[code])
+                self._reports.refuse(step, code, _text_of(code))
             elif held is not None and held.exit is not None:
                 self._reports.exited(held)
-        if unknown:
-            self._ledger.drop(unknown, "not-held")
-        for step in unknown:
-            self._reports.refuse(step, "not-held", "this keeper has no process of it, and will start none")
+        self._turn_down(unknown, "not-held", "this keeper has no process of it, and will start none")
         self._endings.stop(frame.steps, frame.reason, frame.grace_ms, now)
 
     # ── watching ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -443,6 +448,11 @@ class KeeperCore:
             held.sampled_rss_bytes = max(held.sampled_rss_bytes, sample.rss_bytes)
         if samples:
             self._reports.frame(Samples(samples=tuple(samples)))
+
+
+def _text_of(code: str) -> str:
+    """Of a refusal that is told again."""
+    return _REFUSAL_TEXTS.get(code, "an earlier start of this step was refused")
 
 
 _REFUSAL_TEXTS: Final = {

@@ -66,6 +66,8 @@ class Endings:
             case Gone():
                 return self._report(held, held.ended, _left_text(held, event), event.message) if held.ended else None
             case SpawnFailed():
+                if held.stop is StopReason.FENCED:
+                    return exit_unseen(held, event.message, event.wall_ms)
                 return exit_spawn_failed(held, event.code, event.message, event.wall_ms)
             case Vanished():
                 unseen = exit_unseen if held.stop is not None else exit_lost

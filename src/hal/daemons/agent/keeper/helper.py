@@ -1,8 +1,9 @@
 """One helper: a tiny process that spawns steps, waits for them, and journals what it saw before it tells its keeper.
 
 Run as a script with `python -I -S`, standard library only (about 10 MiB, most of it shared): `helper.py JOURNAL`, the
-keeper's socket as file descriptor 0. It outlives its keeper: when the socket closes it spawns
-nothing more, waits for what it has, journals that, and ends.
+keeper's socket as file descriptor 0. It outlives its keeper: when the socket closes it spawns nothing more, waits for
+what it has, journals that, and ends. A helper of guarded steps (`helper.py JOURNAL PROC`, started by `guard`) ends with
+its keeper instead, and they with it; PROC is a descriptor of the /proc outside its PID namespace, or -1 without one.
 
 Messages, both ways, are marshalled tuples after a 4-byte little-endian length (see `spawner`, which speaks the other
 side). The journal is lines of text, appended with one write each; a line without its end is torn and does not count:
@@ -70,7 +71,7 @@ class CannotSpawnError(Exception):
 class Journal:
     """The helper's own journal: what it holds can be rebuilt from what runs and what the keeper has not confirmed."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, pid: int) -> None:
         self.path = path
         self.error = ""
         self.size = 0
@@ -81,7 +82,7 @@ class Journal:
             ticks = file.read().rsplit(b")", 1)[1].split()[19].decode()
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as text:
             boot_id = text.read().strip()
-        self._first = f"H {os.getpid()} {ticks} {boot_id} {VERSION}\n"
+        self._first = f"H {pid} {ticks} {boot_id} {VERSION}\n"
         self.write(self._first)
 
     def write(self, text: str) -> bool:
@@ -139,8 +140,10 @@ class Recipe:
 class Helper:
     """The process's whole state."""
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: Journal, proc: int = -1) -> None:
         self.journal = journal
+        self._proc = proc
+        """The /proc of whoever reads pids that this process tells; -1: our own."""
         self.running: dict[int, str] = {}
         """Step by pid of its first process."""
         self.begun: dict[int, str] = {}
@@ -254,11 +257,12 @@ class Helper:
                 self.leave([back for _, back in moves])
             for fd in opened:
                 os.close(fd)
-        line = f"P {step} {pid} {wall_ms} {boot_ms}\n"
+        told = pid if self._proc < 0 else outside_pid(self._proc, pid)
+        line = f"P {step} {told} {wall_ms} {boot_ms}\n"
         self.journal.write(line)
         self.running[pid] = step
         self.begun[pid] = f"I {step} {slot}\n{line}"
-        self.tell("P", step, pid, wall_ms, boot_ms)
+        self.tell("P", step, told, wall_ms, boot_ms)
 
     def prepare(self, recipe: Recipe, prefix: str) -> tuple[str, list[str]]:
         """Go to the work directory; where the program is, and its arguments."""
@@ -477,6 +481,20 @@ def explain(error: OSError | ValueError, program: str) -> CannotSpawnError:
     return CannotSpawnError(126, f"{name} cannot be run: {getattr(error, 'strerror', '') or error}")
 
 
+def outside_pid(proc: int, pid: int) -> int:
+    """The pid, in the namespace of that /proc, of a child that was not waited for yet."""
+    fd = os.pidfd_open(pid)
+    try:
+        info = os.open(f"self/fdinfo/{fd}", os.O_RDONLY | os.O_CLOEXEC, dir_fd=proc)
+        try:
+            text = os.read(info, READ_BYTES)
+        finally:
+            os.close(info)
+    finally:
+        os.close(fd)
+    return int(text.partition(b"\nPid:")[2].split(None, 1)[0])
+
+
 def session_of(pid: int) -> int:
     """Of a process; its own pid when it is gone."""
     try:
@@ -500,7 +518,12 @@ def _posix_spawn(program: str, argv: list[str], env: dict[str, str], actions: tu
 
 
 def main(argv: list[str]) -> None:
-    """Serve the keeper at file descriptor 0 until it is gone and every step has ended."""
+    """Serve the keeper at file descriptor 0 until it is gone and every step has ended, or is to end with it."""
+    guarded = len(argv) > 2
+    proc = int(argv[2]) if guarded else -1
+    pid = os.getpid() if proc < 0 else int(os.readlink("self", dir_fd=proc))
+    if proc >= 0:
+        os.set_inheritable(proc, False)
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
@@ -510,12 +533,12 @@ def main(argv: list[str]) -> None:
     signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
     os.set_inheritable(KEEPER_FD, False)
-    helper = Helper(Journal(argv[1]))
-    helper.tell("R", os.getpid())
+    helper = Helper(Journal(argv[1], pid), proc)
+    helper.tell("R", pid)
     poll = select.poll()
     poll.register(wake_read, select.POLLIN)
     poll.register(KEEPER_FD, select.POLLIN)
-    while helper.running or not helper.closed:
+    while not helper.closed or (helper.running and not guarded):
         helper.flush()
         for fd, _ in poll.poll():
             if fd == wake_read:

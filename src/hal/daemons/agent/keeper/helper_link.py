@@ -17,6 +17,7 @@ from hal.daemons.agent.keeper.watch import Watcher
 from hal.wire.frames import StepTemplate
 
 HELPER_SCRIPT: Final = str(Path(__file__).with_name("helper.py"))
+GUARD_SCRIPT: Final = str(Path(__file__).with_name("guard.py"))
 MAX_OUTSTANDING: Final = 8
 """Launches that one helper has been given and not answered."""
 MAX_RECIPES: Final = 64
@@ -32,8 +33,10 @@ Receive = Callable[["HelperLink", tuple[Any, ...]], None]
 class HelperLink:
     """One helper process."""
 
-    def __init__(self, journal: Path, watcher: Watcher, receive: Receive, log_fd: int) -> None:
-        """Start it.
+    def __init__(
+        self, journal: Path, watcher: Watcher, receive: Receive, log_fd: int, *, guarded: bool = False
+    ) -> None:
+        """Start it; one that is `guarded` dies with this process, and its steps with it.
 
         Raises:
             OSError: no process or no descriptor could be made.
@@ -66,12 +69,15 @@ class HelperLink:
                 (os.POSIX_SPAWN_DUP2, log_fd, 1),
                 (os.POSIX_SPAWN_DUP2, log_fd, 2),
             )
-            argv = [sys.executable, "-I", "-S", HELPER_SCRIPT, str(journal)]
+            script = [GUARD_SCRIPT, str(os.getpid())] if guarded else [HELPER_SCRIPT]
+            argv = [sys.executable, "-I", "-S", *script, str(journal)]
             try:
                 self.pid = os.posix_spawn(sys.executable, argv, os.environ, file_actions=actions, setsid=True)
             except OSError:
                 ours.close()
                 raise
+        self.worker = self.pid
+        """Pid of the helper itself; `pid` is that of its guard, if it has one."""
         watcher.watch(ours.fileno(), self.ready)
 
     def launch(

@@ -63,6 +63,8 @@ class Adoption(Struct, frozen=True, array_like=True):
     memory_bytes: int = 0
     cpu_milli: int = 0
     output_bytes: int = 0
+    guard: bool = False
+    """It is to have died with its keeper; the core kills what is left."""
 
 
 # ── what a spawner tells ──────────────────────────────────────────────────────────────────────────────────────────

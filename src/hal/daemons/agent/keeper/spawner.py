@@ -48,6 +48,8 @@ HEALTHY_MS: Final = 10_000
 STOP_PASSES: Final = 5
 """Looks for processes that were born while their step was being suspended."""
 STRAY_LOOK_MS: Final = 50
+MAX_GUARDS: Final = 4
+"""Helpers of guarded steps: each is two processes."""
 MAX_UNKNOWN_EXITS: Final = 1_024
 
 
@@ -77,6 +79,8 @@ class HelperSpawner:
         self._envs: dict[int, tuple[object, dict[str, str]]] = {}
         self._events: list[SpawnerEvent] = []
         self._links: dict[int, HelperLink] = {}
+        self._guards: dict[int, HelperLink] = {}
+        """Helpers of guarded steps, started when the first of these comes."""
         self._serial = 0
         self._marks: dict[StepId, Mark] = {}
         self._slots: dict[StepId, Slot] = {}
@@ -98,14 +102,22 @@ class HelperSpawner:
     def start_helpers(self, now: Instant) -> None:
         """Bring helpers up to their number; one that cannot be started is tried again later."""
         while len(self._links) < self._wanted and now.boot_ms >= self._respawn_ms:
-            self._serial += 1
-            path = self._journal_dir / f"helper-{os.getpid()}-{now.boot_ms}-{self._serial}.log"
-            try:
-                link = HelperLink(path, self._watcher, self._told, self._log_fd)
-            except OSError:
-                self._back_off(now)
+            if not self._start_helper(now.boot_ms, guarded=False):
                 return
-            self._links[link.pid] = link
+        while 0 < len(self._guards) < min(self._wanted, MAX_GUARDS) and now.boot_ms >= self._respawn_ms:
+            if not self._start_helper(now.boot_ms, guarded=True):
+                return
+
+    def _start_helper(self, boot_ms: int, *, guarded: bool) -> bool:
+        self._serial += 1
+        path = self._journal_dir / f"helper-{os.getpid()}-{boot_ms}-{self._serial}.log"
+        try:
+            link = HelperLink(path, self._watcher, self._told, self._log_fd, guarded=guarded)
+        except OSError:
+            self._back_off(boot_ms)
+            return False
+        (self._guards if guarded else self._links)[link.pid] = link
+        return True
 
     def take_events(self) -> list[SpawnerEvent]:
         """What has happened since the last call, in order."""
@@ -119,7 +131,7 @@ class HelperSpawner:
         The end of a step that left processes behind is journalled only when those are gone: until then it must stay
         where a next keeper would find it, or that one would believe that the step was never started.
         """
-        for link in self._links.values():
+        for link in self._all():
             link.confirm()
         if self._ended:
             return
@@ -143,15 +155,15 @@ class HelperSpawner:
     def next_ms(self) -> int | None:
         """When `turn` is needed next, by the boot clock."""
         times = [self._clearing.next_ms(), self._orphans.next_ms()]
-        if len(self._links) < self._wanted:
+        if len(self._links) < self._wanted or 0 < len(self._guards) < min(self._wanted, MAX_GUARDS):
             times.append(self._respawn_ms)
-        if any(link.strays and self._without_steps(link) for link in self._links.values()):
+        if any(link.strays and self._without_steps(link) for link in self._all()):
             times.append(self._next_stray_ms)
         return min((time for time in times if time is not None), default=None)
 
     def child_ended(self, pid: int, status: int, usage: Usage, now: Instant) -> None:
         """A child of this process was waited for: a helper, or a step's process that a dead helper left."""
-        link = self._links.pop(pid, None)
+        link = self._links.pop(pid, None) or self._guards.pop(pid, None)
         if link is not None:
             self._helper_died(link, now)
         elif not self._orphans.child_ended(pid, status, usage, now):
@@ -161,18 +173,23 @@ class HelperSpawner:
 
     def close(self) -> None:
         """Let the helpers go; those with steps wait for them."""
-        for link in self._links.values():
+        for link in self._all():
             link.close()
         self._cgroups.close()
 
     # ── Spawner ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def room(self) -> int:
-        return sum(MAX_OUTSTANDING - len(link.outstanding) for link in self._links.values())
+        room = sum(MAX_OUTSTANDING - len(link.outstanding) for link in self._links.values())
+        return room - sum(len(link.outstanding) for link in self._guards.values()) if self._guards else room
 
     def launch(self, launches: Sequence[Launch]) -> None:
         for launch in launches:
-            link = min(self._links.values(), key=lambda link: len(link.outstanding))
+            links = self._links if not launch.template.guard else self._started_guards()
+            if not links:
+                self._events.append(NeverStarted(launch.step, "no guard could be started for it; see the keeper's log"))
+                continue
+            link = min(links.values(), key=lambda link: len(link.outstanding))
             slot: Slot | None = None
             if launch.template.cpu_milli or launch.template.memory_bytes:
                 try:
@@ -189,7 +206,7 @@ class HelperSpawner:
                 NO_SLOT if slot is None else slot.tag,
                 () if slot is None else self._cgroups.moves(slot),
             )
-        for link in self._links.values():
+        for link in self._all():
             link.flush()
 
     def signal(self, steps: Sequence[StepId], number: int) -> None:
@@ -249,6 +266,7 @@ class HelperSpawner:
     def _told(self, link: HelperLink, message: tuple[Any, ...]) -> None:
         kind = message[0]
         if kind == "R":
+            link.worker = message[1]
             return
         if kind == "P":
             _, key, pid, wall_ms, boot_ms = message
@@ -302,7 +320,7 @@ class HelperSpawner:
         """No process of it is left."""
         if step in self._ended:
             self._ended.discard(step)
-            for link in self._links.values():
+            for link in self._all():
                 link.unsettled.pop(step, None)
         self._marks.pop(step, None)
         self._clearing.end(step)
@@ -314,9 +332,9 @@ class HelperSpawner:
         """Kill what carries no mark (a daemon that cleared its environment) once no step that it may be of is left."""
         if now.boot_ms < self._next_stray_ms:
             return
-        for link in self._links.values():
+        for link in self._all():
             if link.strays and self._without_steps(link):
-                infos = [processes.read_process(pid) for pid in processes.child_pids(link.pid)]
+                infos = [processes.read_process(pid) for pid in processes.child_pids(link.worker)]
                 alive = [info for info in infos if info is not None and info.state != "Z"]
                 processes.send(alive, signal.SIGKILL)
                 link.strays = bool(alive)
@@ -329,7 +347,7 @@ class HelperSpawner:
         """Its steps are our children now; what it was given and had not begun can be given to another."""
         link.ready()
         link.close()
-        self._back_off(now)
+        self._back_off(now.boot_ms)
         journal = HelperJournal(link.journal)
         with contextlib.suppress(FileNotFoundError):
             journal.read()
@@ -363,11 +381,11 @@ class HelperSpawner:
             return
         self._orphans.follow(step, journal, spawned)
 
-    def _back_off(self, now: Instant) -> None:
-        if now.boot_ms - self._last_death_ms > HEALTHY_MS:
+    def _back_off(self, boot_ms: int) -> None:
+        if boot_ms - self._last_death_ms > HEALTHY_MS:
             self._respawn_delay_ms = RESPAWN_MS[0]
-        self._last_death_ms = now.boot_ms
-        self._respawn_ms = now.boot_ms + self._respawn_delay_ms
+        self._last_death_ms = boot_ms
+        self._respawn_ms = boot_ms + self._respawn_delay_ms
         self._respawn_delay_ms = min(RESPAWN_MS[1], 2 * self._respawn_delay_ms)
 
     def _marks_of(self, steps: Iterable[StepId]) -> dict[StepId, Mark]:
@@ -382,7 +400,18 @@ class HelperSpawner:
         return Mark(processes.marking(self._config.home, self._config.node, token, step.rank))
 
     def _own_pids(self) -> list[int]:
-        return [os.getpid(), *self._links]
+        return [os.getpid(), *self._links, *self._guards, *(link.worker for link in self._guards.values())]
+
+    def _all(self) -> list[HelperLink]:
+        return [*self._links.values(), *self._guards.values()]
+
+    def _started_guards(self) -> dict[int, HelperLink]:
+        """The helpers of guarded steps, at least one; none when it cannot be started, or the last has just died."""
+        if not self._guards:
+            boot_ms = read_clocks().boot_ms
+            if boot_ms >= self._respawn_ms:
+                self._start_helper(boot_ms, guarded=True)
+        return self._guards
 
     def _env_of(self, launch: Launch) -> dict[str, str]:
         """The template's environment, complete; computed once for the many steps of one frame."""

@@ -90,12 +90,14 @@ _STOP_CAUSE: Final = {
     StopReason.PREEMPTED: ExitCause.PREEMPTED,
     StopReason.UNKNOWN: ExitCause.CANCELLED,
     StopReason.SIBLING: ExitCause.CANCELLED,
+    StopReason.FENCED: ExitCause.LOST,
 }
 _STOP_TEXT: Final = {
     StopReason.CANCELLED: "cancelled",
     StopReason.PREEMPTED: "preempted",
     StopReason.UNKNOWN: "ended because the controller does not know this attempt",
     StopReason.SIBLING: "ended because another step of the same attempt ended badly",
+    StopReason.FENCED: "ended by its keeper",
 }
 
 

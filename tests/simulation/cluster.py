@@ -1,0 +1,147 @@
+"""A cluster in a virtual world: each node a host of its own, TCP between it and the controller's, timers made short.
+
+What is on each host is started again when it dies, as a service would. The whole of it is as in `system`: real
+controller, store, engine, agents, keeper cores and frames; only processes, disks, clocks and the network are virtual.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from hal.core.model.lease_times import LeaseTimes
+from hal.daemons.agent.agent import Agent, AgentSettings
+from hal.daemons.agent.keeper.core import KeeperCore
+from hal.daemons.agent.keeper.ports import KeeperConfig
+from hal.daemons.controller.config import Config
+from hal.daemons.controller.controller import Controller
+from hal.runtime.interface import Runtime, TcpAddress, UnixAddress
+from hal.runtime.virtual import VirtualHost, VirtualWorld
+from hal.runtime.virtual_process import Main, VirtualProcess
+from hal.wire.peer import CertifiedName
+from tests.simulation.keeper_process import keeper_main
+from tests.simulation.machine import Machine
+from tests.simulation.system import AGENT, CPU_MILLI, KEEPER, MEMORY_BYTES, SUPERVISE_S, System
+
+HEAD: Final = "head"
+PORT: Final = 8641
+TIMES: Final = LeaseTimes(heartbeat_ms=200, node_ms=1_500, leader_ms=300, kill_ms=1_200, slack_ms=200)
+"""T = 1.02 · (1.5 + 0.3 + 1.2) + 0.2 = 3.26 s."""
+DRIFT: Final = 0.008
+"""How far the rate of a host's clocks may be from one."""
+
+
+class Thaw(NamedTuple):
+    """A host that had stood still goes on."""
+
+    node: str
+    from_s: float
+    to_s: float
+
+
+class Cluster(System):
+    """One HAL on several hosts.
+
+    Args:
+        core_type: what keepers decide with.
+    """
+
+    def __init__(
+        self,
+        world: VirtualWorld,
+        *,
+        nodes: int = 3,
+        kill_chance: float = 0.0,
+        config: Config | None = None,
+        core_type: type[KeeperCore] = KeeperCore,
+    ):
+        super().__init__(world, nodes=0, kill_chance=kill_chance, config=config or Config(leases=TIMES))
+        self.host = world.host(HEAD)
+        self.thaws: list[Thaw] = []
+        self._core_type = core_type
+        self._suspended: set[str] = set()
+        rng = world.rng("clocks")
+        self.hosts: dict[str, VirtualHost] = {}
+        for number in range(1, nodes + 1):
+            host = self.hosts[f"n{number}"] = world.host(f"n{number}")
+            host.name_shown = CertifiedName("agent", host.name, f"{number:x}")
+            host.programs.update({KEEPER: self._keeper_of, AGENT: self._agent_of})
+            self.machines[host.name] = Machine(host, host.name)
+        for host in (self.host, *self.hosts.values()):
+            host.rate = 1 + rng.uniform(-DRIFT, DRIFT)
+
+    # ── processes ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def process(self, name: str) -> VirtualProcess | None:
+        for process in self.processes():
+            if process.name == name:
+                return process
+        return None
+
+    def processes(self) -> list[VirtualProcess]:
+        hosts = (self.host, *self.hosts.values())
+        return sorted((process for host in hosts for process in host.processes.values()), key=lambda one: one.pid)
+
+    async def supervise(self) -> None:
+        rng = self.world.rng("supervisor")
+        while self._wanted:
+            if self.process("controller") is None:
+                self.world.start(self.host, "controller", self._controller)
+            for node, host in self.hosts.items():
+                if node not in self._suspended and not host.processes:
+                    host.start_program([KEEPER, node])
+            await asyncio.sleep(SUPERVISE_S * rng.random())
+
+    # ── what befalls hosts ────────────────────────────────────────────────────────────────────────────────────────
+
+    def power_off_node(self, node: str) -> None:
+        """It loses power, and boots again."""
+        self.machines[node].power_off()
+        self.hosts[node].power_off()
+
+    async def suspend(self, node: str, seconds: float) -> None:
+        """All of the host stands still for so long, as under the freezer."""
+        begin_s = self.world.loop.time()
+        self._suspended.add(node)
+        self.hosts[node].suspend()
+        self.machines[node].freeze()
+        await asyncio.sleep(seconds)
+        self._suspended.discard(node)
+        self.thaws.append(Thaw(node, begin_s, self.world.loop.time()))
+        self.machines[node].thaw()
+        self.hosts[node].thaw()
+
+    # ── mains ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _controller(self, runtime: Runtime) -> None:
+        controller = Controller(runtime, self._config, self._disk.open)
+        await controller.start(TcpAddress(HEAD, PORT))
+        self._apis[runtime.pid] = controller.api
+        self.starts += 1
+        loop = runtime.spawn_task(controller.run(), "control loop")
+        await runtime.stopping.wait()
+        controller.stop()
+        await loop
+        await controller.close()
+
+    def _keeper_of(self, argv: Sequence[str]) -> tuple[str, Main]:
+        node = argv[-1]
+        capacity = {"cpu": CPU_MILLI, "memory": MEMORY_BYTES}
+        home = str(self.hosts[node].home.root)
+        config = KeeperConfig(node=node, home=home, capacity=capacity, lease_ms=TIMES.node_ms)
+
+        async def main(runtime: Runtime) -> None:
+            machine = self.machines[node]
+            await keeper_main(runtime, machine, config, self._kill_chance, [AGENT, node], self._core_type)
+
+        return f"keeper-{node}", main
+
+    def _agent_of(self, argv: Sequence[str]) -> tuple[str, Main]:
+        node = argv[-1]
+
+        async def main(runtime: Runtime) -> int:
+            keeper = UnixAddress(runtime.paths.keeper_socket(node))
+            return await Agent(runtime, AgentSettings(node, TcpAddress(HEAD, PORT), keeper, [KEEPER, node])).run()
+
+        return f"agent-{node}", main

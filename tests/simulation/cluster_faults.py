@@ -1,0 +1,120 @@
+"""What befalls a cluster in a simulation: a seeded handful of faults, each over by itself after a while."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+from tests.simulation.cluster import HEAD, TIMES, Cluster
+
+L_S: Final = TIMES.node_ms / 1000
+T_S: Final = TIMES.lost_after_ms / 1000
+SPANS_S: Final = ((0.2, 0.9 * L_S), (1.1 * L_S, T_S), (1.1 * T_S, 2 * T_S))
+"""Shorter than L, between L and T, longer than T."""
+
+Fault = Callable[[Cluster, random.Random], Awaitable[None]]
+
+
+def _span_s(rng: random.Random) -> float:
+    return rng.uniform(*rng.choice(SPANS_S))
+
+
+async def _parted(cluster: Cluster, rng: random.Random) -> None:
+    """A node and the controller's host do not hear each other, or only in one direction."""
+    node, network = rng.choice(list(cluster.hosts)), cluster.world.network
+    which = rng.choice(("both", "up", "down"))
+    cluster.world.note("fault", "parted", f"{node} {which}")
+    if which != "down":
+        network.block(node, HEAD)
+    if which != "up":
+        network.block(HEAD, node)
+    await asyncio.sleep(_span_s(rng))
+    network.heal(node, HEAD)
+    cluster.world.note("fault", "healed", node)
+
+
+async def _cut(cluster: Cluster, rng: random.Random) -> None:
+    """Connections break; what was on its way is lost."""
+    for _ in range(rng.randint(1, 4)):
+        cluster.world.network.cut(rng.choice(list(cluster.hosts)), HEAD)
+        await asyncio.sleep(rng.random())
+
+
+async def _suspended(cluster: Cluster, rng: random.Random) -> None:
+    await cluster.suspend(rng.choice(list(cluster.hosts)), _span_s(rng))
+
+
+async def _power(cluster: Cluster, rng: random.Random) -> None:
+    cluster.power_off_node(rng.choice(list(cluster.hosts)))
+
+
+async def _kill(cluster: Cluster, rng: random.Random) -> None:
+    """Any process, at any point."""
+    running = cluster.processes()
+    if running:
+        victim = rng.choice(running)
+        victim.kill_after(rng.randint(1, 60))
+        await asyncio.sleep(rng.random())
+        victim.kill()
+
+
+async def _controller(cluster: Cluster, rng: random.Random) -> None:
+    """The controller dies, sometimes for as long as a lease."""
+    process = cluster.process("controller")
+    if process is not None:
+        process.kill()
+
+
+async def _paused(cluster: Cluster, rng: random.Random) -> None:
+    """The controller or an agent stands still (a keeper does so only with its whole host)."""
+    victims = [process for process in cluster.processes() if not process.name.startswith("keeper")]
+    if victims:
+        victim = rng.choice(victims)
+        victim.pause()
+        await asyncio.sleep(_span_s(rng))
+        victim.resume()
+
+
+async def _helper(cluster: Cluster, rng: random.Random) -> None:
+    cluster.machines[rng.choice(list(cluster.machines))].kill_helper()
+
+
+async def _full(cluster: Cluster, rng: random.Random) -> None:
+    """The disk of a node, or of the controller."""
+    machine = cluster.machines[rng.choice(list(cluster.machines))]
+    if rng.random() < 0.5:
+        machine.disk_full = True
+        await asyncio.sleep(rng.random() * 4)
+        machine.disk_full = False
+    else:
+        with cluster.full_disk():
+            await asyncio.sleep(rng.random() * 4)
+
+
+async def _jump(cluster: Cluster, rng: random.Random) -> None:
+    rng.choice([cluster.host, *cluster.hosts.values()]).jump_clock(rng.randint(-3_600_000, 3_600_000))
+
+
+FAULTS: Final[Sequence[Fault]] = (
+    _parted, _parted, _parted, _cut, _suspended, _power, _kill, _kill, _controller, _paused, _helper, _full, _jump,
+)  # fmt: skip
+
+
+class ClusterFaults:
+    """So many of them, one after the other or overlapping, chosen by the world's seed."""
+
+    def __init__(self, count: int, kinds: Sequence[Fault] = FAULTS) -> None:
+        self._count = count
+        self._kinds = kinds
+
+    async def happen(self, cluster: Cluster) -> None:
+        """Until the last is over."""
+        rng = cluster.world.rng("faults")
+        under_way = []
+        for number in range(self._count):
+            await asyncio.sleep(rng.random() * 1.5)
+            own = random.Random(f"{cluster.world.seed}/fault {number}")
+            under_way.append(asyncio.ensure_future(rng.choice(self._kinds)(cluster, own)))
+        await asyncio.gather(*under_way)

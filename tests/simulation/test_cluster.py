@@ -1,0 +1,123 @@
+"""Whole-cluster simulation: hosts that part, stand still, lose power; nothing is lost and nothing runs twice at once.
+
+A seed is a run. One that fails is looked at again with `pytest tests/simulation/test_cluster.py -k 'NAME and SEED'`, or
+`python -m tests.simulation.test_cluster SEED`, which prints the newest lines of what happened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+import pytest
+from msgspec.structs import replace
+
+from hal.core.model import OnNodeLost
+from hal.daemons.agent.keeper.core import KeeperCore
+from hal.planes.tasks import Submitter
+from hal.runtime.virtual import VirtualWorld
+from hal.runtime.virtual_network import Conditions
+from tests.simulation.checkers import (
+    check_gangs_follow,
+    check_lapsed_steps_end_after_a_thaw,
+    check_no_node_was_oversubscribed,
+    check_nothing_ran_twice,
+    check_store_equals_what_ran,
+    without_standstill,
+)
+from tests.simulation.cluster import Cluster
+from tests.simulation.cluster_faults import ClusterFaults
+from tests.simulation.system import CPU_MILLI
+from tests.simulation.workload import Wanted, some_jobs, submit
+
+JOBS: Final = 4
+FAULTS: Final = 3
+KINDS: Final = ("plain", "plain", "array", "gang", "gang", "retried", "leftover")
+QUIET_S: Final = 60.0
+"""So long after the last fault every job has ended."""
+LOSSY: Final = Conditions(again_chance=0.05)
+SEEDS: Final = int(os.environ.get("HAL_SOAK_SEEDS", "5000"))
+ALICE: Final = Submitter("alice")
+
+
+def some_work(world: VirtualWorld) -> list[Wanted]:
+    """Seeded jobs, most of which run again elsewhere when their node is lost."""
+    rng = world.rng("lost")
+    wanted = some_jobs(world.rng("jobs"), JOBS, KINDS)
+    choices = (OnNodeLost.REQUEUE, OnNodeLost.REQUEUE, OnNodeLost.WAIT, None)
+    return [one._replace(spec=replace(one.spec, on_node_lost=rng.choice(choices))) for one in wanted]
+
+
+def run_cluster(cluster: Cluster, wanted: Sequence[Wanted], faults: ClusterFaults) -> list[int]:
+    """Submit the jobs while the faults happen, and go on until all have ended and no process is left; their ids."""
+    world, ids = cluster.world, list[int]()
+
+    async def drive() -> None:
+        supervising = asyncio.ensure_future(cluster.supervise())
+        await cluster.all_nodes_known()
+        troubling = asyncio.ensure_future(faults.happen(cluster))
+        await submit(cluster, wanted, ids)
+        await troubling
+        deadline_s = world.loop.time() + QUIET_S
+        for job in ids:
+            while not (view := await cluster.ask(lambda api, job=job: api.wait(job, 5.0))).state.ended:  # type: ignore[misc]
+                why = await cluster.ask(lambda api, job=job: api.why(job))  # type: ignore[misc]
+                assert world.loop.time() < deadline_s, f"job {job} is stuck: {view.state}, {why}\n{world.tail()}"
+        await world.until(cluster.idle, limit_ms=60_000, what="no process left")
+        cluster.give_up()
+        await supervising
+
+    world.run(drive())
+    return ids
+
+
+def check_everything(cluster: Cluster, wanted: Sequence[Wanted], ids: Sequence[int]) -> None:
+    """What the machines saw, what the store says and what was asked for agree."""
+    guarded = {job for job, one in zip(ids, wanted, strict=True) if one.spec.on_node_lost is OnNodeLost.REQUEUE}
+    runs = without_standstill(cluster, guarded)
+    check_nothing_ran_twice(runs)
+    check_gangs_follow(runs)
+    check_no_node_was_oversubscribed(runs, CPU_MILLI)
+    store = cluster.store()
+    check_store_equals_what_ran(cluster, ids)
+    for job, one in zip(ids, wanted, strict=True):
+        row = store.job(job)
+        assert row is not None
+        assert row.state is one.end, f"job {job} ({row.name}) ended {row.state}, not {one.end}: {row.reason}"
+    check_lapsed_steps_end_after_a_thaw(cluster, guarded)
+
+
+def one_run(seed: int, core_type: type[KeeperCore] = KeeperCore, faults: int = FAULTS) -> None:
+    """A whole run of that seed, checked.
+
+    Raises:
+        AssertionError: something that must hold does not.
+    """
+    with VirtualWorld(seed, LOSSY) as world:
+        cluster = Cluster(world, kill_chance=0.001, core_type=core_type)
+        wanted = some_work(world)
+        try:
+            check_everything(cluster, wanted, run_cluster(cluster, wanted, ClusterFaults(faults)))
+        except AssertionError as error:
+            command = f"python -m tests.simulation.test_cluster {seed}"
+            raise AssertionError(f"seed {seed} (once more: {command}): {error}") from error
+
+
+@pytest.mark.parametrize("seed", [*range(30), *(pytest.param(s, marks=pytest.mark.slow) for s in range(1_000, 1_500))])
+def test_a_cluster_loses_and_doubles_nothing(seed: int) -> None:
+    """Partitions of any length and direction, suspended hosts, losses of power, full disks, deaths, repeated frames."""
+    one_run(seed)
+
+
+@pytest.mark.soak
+def test_a_cluster_loses_and_doubles_nothing_for_thousands_of_seeds() -> None:
+    """HAL_SOAK_SEEDS of them (5,000), with more faults each."""
+    for seed in range(10_000, 10_000 + SEEDS):
+        one_run(seed, faults=5)
+
+
+if __name__ == "__main__":
+    one_run(int(sys.argv[1]))

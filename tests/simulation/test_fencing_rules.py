@@ -1,0 +1,104 @@
+"""Rules of fencing, broken one by one: the simulation of a cluster must notice each within a bounded number of seeds.
+
+A rule is broken by a subclass of what holds it, put in its place for one run of seeds; everything else is real. A
+simulation that stopped looking, or faults that stopped biting, would fail here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from types import ModuleType
+from typing import Any, Final
+
+import pytest
+
+from hal.core.model import StepId
+from hal.daemons.agent.keeper import core
+from hal.daemons.agent.keeper.lease import Lease
+from hal.daemons.agent.keeper.ports import Instant
+from hal.daemons.controller import agents
+from hal.daemons.controller.node_leases import NodeLeases
+from hal.planes.tasks import attempts, nodes
+from hal.planes.tasks.live import Attempt, LiveJob
+from hal.planes.tasks.table import JobTable
+from hal.store.operations import StepEnd
+from tests.simulation.test_cluster import one_run
+
+MOST_SEEDS: Final = 60
+"""Within so many the simulation notices."""
+
+
+class NeverLapses(Lease):
+    """What runs under a lease that is over goes on."""
+
+    def lapsed(self, now: Instant) -> bool:
+        return False
+
+
+class AnyStamp(Lease):
+    """A start is carried out however old its stamp is."""
+
+    def refusal(self, stamp_boot_ms: int, lease_ms: int, now: Instant) -> str:
+        return ""
+
+
+class CountsOn(NodeLeases):
+    """Who comes to lead takes the silence of nodes under its predecessor for silence under itself."""
+
+    def take_office(self, nodes: Iterable[str], longest_ms: int) -> None:
+        super().take_office((), longest_ms)
+        for node in nodes:
+            self._since_ms[node] = self._runtime.monotonic_ms() - self.lost_after_ms
+            self._wait(node, 0)
+
+
+class GivesAwayAtOnce(NodeLeases):
+    """Tasks are given away as soon as a node is unreachable, while its lease may hold."""
+
+    def _look(self, node: str) -> None:
+        self.lost_after_ms = 3 * self.times.heartbeat_ms
+        super()._look(node)
+
+    def _wait(self, node: str, ms: int) -> None:
+        super()._wait(node, min(ms, 3 * self.times.heartbeat_ms))
+
+
+def any_attempt(table: JobTable, node: str, step: StepId) -> tuple[LiveJob, Attempt] | None:
+    """A report about an attempt of the task that is over is taken for one about its present attempt."""
+    job = table.jobs.get(step.job)
+    attempt = job.active.get(step.task) if job else None
+    if job is None or attempt is None or step.rank >= len(attempt.nodes):
+        return None
+    return None if any(end.rank == step.rank for end in attempt.steps) else (job, attempt)
+
+
+def whole_gang(table: JobTable, job: LiveJob, attempt: Attempt, node: str, message: str, now_ms: int) -> None:
+    """One lost node ends the attempt of a gang, without waiting for its steps on other nodes."""
+    for rank, _ in enumerate(attempt.nodes):
+        current = job.active.get(attempt.task)
+        if current is not None and all(end.rank != rank for end in current.steps):
+            end = StepEnd(rank, attempts.LOST_CAUSE, 0, 0, now_ms, message)
+            attempts._step_ended(table, job, current, end, now_ms, f"node:{node}")
+
+
+RULES: Final[Sequence[tuple[str, ModuleType, str, Any]]] = (
+    ("a lease that lapses ends guarded steps", core, "Lease", NeverLapses),
+    ("nothing starts without a current lease", core, "Lease", AnyStamp),
+    ("who comes to lead counts anew", agents, "NodeLeases", CountsOn),
+    ("tasks are given away after T", agents, "NodeLeases", GivesAwayAtOnce),
+    ("exits of attempts that were given away change nothing", attempts, "_active", any_attempt),
+    ("a gang runs again when all of it has ended", nodes, "lost", whole_gang),
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("module", "name", "broken"), [rule[1:] for rule in RULES], ids=[rule[0] for rule in RULES])
+def test_a_broken_rule_is_noticed(module: ModuleType, name: str, broken: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Within `MOST_SEEDS` something ran twice at once, or was told to have ended otherwise than it did."""
+    monkeypatch.setattr(module, name, broken)
+    for seed in range(MOST_SEEDS):
+        try:
+            one_run(seed)
+        except AssertionError:
+            return
+    pytest.fail(f"{MOST_SEEDS} seeds passed although the rule was broken")
