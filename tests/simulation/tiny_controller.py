@@ -88,9 +88,16 @@ class TinyController:
                     ]
                     self._start(agent, again)
                 case Refused():
-                    self._start(agent, [r.step.task for r in frame.steps if r.code in ("not-started", "no-lease")])
+                    self._start(agent, [r.step.task for r in frame.steps if self._refused(r.step, r.code)])
                 case _:
                     continue
+
+    def _refused(self, step: StepId, code: str) -> bool:
+        """Whether that means another attempt: of this one no process exists, nor ever will."""
+        again = code in ("not-started", "no-lease") and self._notes.attempt.get(step.task) == step.attempt
+        if again:
+            self._notes.attempt[step.task] += 1
+        return again
 
     def _note(self, exit_: StepExit) -> None:
         """An exit is durable; one that is reported again changes nothing."""

@@ -287,15 +287,16 @@ def test_what_a_dead_helper_had_not_begun_is_launched_again() -> None:
 
 
 def test_a_step_that_was_never_started_may_be_started_again() -> None:
-    """After a restart the spawner finds that no process of it was made: the controller is told, and may repeat."""
+    """After a restart the spawner finds that no process of it was made: whoever was told starts another attempt."""
     bench = Bench()
     bench.attach()
-    bench.start(ONE)
+    bench.start(ONE, TWO)
     again = Bench(bench.journal)
-    assert again.spawner.adopted == [ONE]
+    assert again.spawner.adopted == [ONE, TWO]
+    assert refusals(again.tell(NeverStarted(ONE))) == {}
     again.attach()
-    assert refusals(again.tell(NeverStarted(ONE))) == {ONE: "not-started"}
-    assert refusals(again.start(ONE)) == {}
+    assert refusals(again.tell(NeverStarted(TWO))) == {TWO: "not-started"}
+    assert refusals(again.start(ONE, TWO)) == {TWO: "not-started"}
     assert again.spawner.launched == [ONE]
 
 

@@ -212,8 +212,8 @@ def test_sigterm_hands_over_and_sigusr1_ends_everything(keeper: Keeper, tmp_path
 def test_a_start_without_a_current_lease_or_of_an_older_leader_is_refused(keeper: Keeper) -> None:
     """Nothing is spawned: too old a stamp, one from the future, none, an epoch below one that was heard."""
     now = keeper.stamp()
-    for stamp in (now - 60_001, now + 3_600_000, 0):
-        keeper.launch(SLEEP, ONE, stamp=stamp)
+    for task, stamp in enumerate((now - 60_001, now + 3_600_000, 0)):
+        keeper.launch(SLEEP, StepId(3, task, 1, 0), stamp=stamp)
         assert keeper.until_frame(Refused).steps[0].code == "no-lease"
     keeper.epoch = 5
     keeper.run(StepTemplate(command=("true",)), TWO)

@@ -395,6 +395,9 @@ class KeeperCore:
         if held.stop is not None:
             exits.append((held, self._endings.unspawned(held, now)))
             return
+        if not self._reports.attached:
+            self._ledger.drop([held.step], "")  # nobody hears of it: who asks again has not heard a refusal
+            return
         self._turn_down([held.step], "not-started", message or "the keeper was restarted before it spawned this step")
 
     # ── credit ────────────────────────────────────────────────────────────────────────────────────────────────────
