@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from hal.core.model import Event
+from hal.core.model import Event, TaskState
 from hal.daemons.controller.changing import Outcomes, Submitted
 from hal.daemons.controller.reading import Health
 from hal.daemons.controller.views import JobView, NodeView, QueueView, TaskView, WhyView
@@ -118,8 +118,18 @@ _JOB = Param(
 LIMIT = Param(
     name="limit", text="entries of a page", schema={"type": "integer", "minimum": 1, "maximum": 1000, "default": 100}
 )
-CURSOR = Param(name="cursor", text="what the page before gave as `cursor`", schema={"type": "string"})
-_STATE = Param(name="state", text=_STATES, schema={"type": "string"}, example="running,pending")
+CURSOR = Param(
+    name="cursor",
+    text="what the page before gave as `cursor`",
+    schema={"type": "string", "pattern": "^[0-9]{0,18}$"},
+)
+_ONE_STATE = "|".join(sorted([*(state.value for state in TaskState), "active", "live", "ended"]))
+_STATE = Param(
+    name="state",
+    text=_STATES,
+    schema={"type": "string", "pattern": f"^({_ONE_STATE})(,({_ONE_STATE}))*$"},
+    example="running,pending",
+)
 _KEY = Param(
     name="Idempotency-Key",
     where="header",

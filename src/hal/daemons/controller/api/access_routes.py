@@ -57,8 +57,6 @@ def access_routes(api: ControllerApi, audit: AuditLog, runtime: Runtime) -> list
         after = params.integer("after", -1, low=0, high=MAX_SEQUENCE) if params.text("after") else None
         if wait_s > MAX_WAIT_S or (wait_s and after is None):
             raise SpecError(f"wait_s: goes with `after`, and up to {MAX_WAIT_S:.0f}")
-        if after is not None and wait_s:
-            await audit.wait(after, wait_s)
         page = partial(
             audit.page,
             limit=limit,
@@ -67,6 +65,8 @@ def access_routes(api: ControllerApi, audit: AuditLog, runtime: Runtime) -> list
             before=params.cursor(),
             after=after,
         )
+        if after is not None and wait_s:
+            await audit.wait(after, wait_s)
         found = await runtime.run_blocking(page, Lane.READER)
         cursor = str(found[-1].sequence) if len(found) == limit else None
         return json_answer(AuditPage(entries=found, cursor=cursor))
