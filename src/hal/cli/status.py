@@ -13,7 +13,7 @@ from hal.cli.screen import Screen
 if TYPE_CHECKING:
     from hal.client.views import HealthInfo, NodeInfo
 
-_EXIT_CODES = {"running": exit_codes.OK, "degraded": exit_codes.OVERLOADED}
+_EXIT_CODES = {"running": exit_codes.OK, "following": exit_codes.OK, "degraded": exit_codes.OVERLOADED}
 NODE_COLUMNS = ("NODE", "STATE", "CPU", "MEMORY", "RUNNING", "REASON")
 
 
@@ -35,6 +35,8 @@ class Report(msgspec.Struct, kw_only=True):
     jobs: dict[str, int] = {}
     lost_after_ms: int = 0
     problems: list[Problem] = []
+    store: str = ""
+    leader: str = ""
 
 
 @command(
@@ -66,6 +68,8 @@ def status(screen: Screen) -> int:
         health = screen.client.health()
         report.controller = "running" if health.status == "ok" else health.status
         report.version = health.version
+        report.store = health.store
+        report.leader = health.leader
         report.jobs = _jobs_by_state(screen, health)
         report.lost_after_ms = health.lost_after_ms
         nodes = screen.client.nodes()
@@ -127,7 +131,9 @@ def _render(screen: Screen, report: Report) -> None:
         {
             "HAL": report.where,
             "controller": f"{report.controller}{pid}{version}",
-            "jobs": jobs if running else "",
+            "leader": report.leader,
+            "store": report.store,
+            "jobs": jobs if running and report.controller != "following" else "",
         }
     )
     if any(node.state is NodeState.UNREACHABLE for node in report.nodes):

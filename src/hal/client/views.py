@@ -232,6 +232,10 @@ class HealthInfo(View, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
     wire: str = ""
     """Where agents of other machines dial, `HOST:PORT`; empty: nowhere."""
+    store: str = ""
+    """Where its state is kept; without a password."""
+    leader: str = ""
+    """Who leads, told by a controller that follows (`status` is `following`)."""
 
 
 class ShareInfo(View, frozen=True, kw_only=True):

@@ -93,6 +93,8 @@ class Lane(StrEnum):
     """The one thread that reads from the store for REST, on its own database connection."""
     FLUSH = "flush"
     """The one thread that waits for the disk, beside the writer."""
+    LEASE = "lease"
+    """The one thread that renews the leader's lease, beside the writer."""
 
 
 class Timer(Protocol):

@@ -32,6 +32,10 @@ class StoreBusy(StoreError):
     """Another controller has this store."""
 
 
+class StoreLed(StoreBusy):
+    """Another controller's lease holds: this one may wait as a follower."""
+
+
 class StoreUnreachable(StoreError):
     """The database's server does not answer, or the connection to it was lost before COMMIT was sent."""
 
@@ -62,6 +66,7 @@ __all__ = [
     "StoreBusy",
     "StoreError",
     "StoreFull",
+    "StoreLed",
     "StoreMissing",
     "StoreReadOnly",
     "StoreTooNew",

@@ -15,7 +15,7 @@ from sqlalchemy import ColumnElement, Connection, literal, literal_column, selec
 from hal.store import schema
 from hal.store.bulk import first
 from hal.store.database import Database
-from hal.store.errors import StaleEpoch, StoreBusy
+from hal.store.errors import StaleEpoch, StoreLed
 
 LEASE_MS: Final = 3_000
 """E: for so long a renewal holds."""
@@ -74,7 +74,7 @@ def take(connection: Connection, database: Database, claim: Claim, now_ms: int, 
     Args:
         own: the epoch that the claimer holds now; 0: none. Its own lease does not keep it out.
     Raises:
-        StoreBusy: another's lease holds.
+        StoreLed: another's lease holds.
         StaleEpoch: another has led since `own`.
     """
     query = select(_L.epoch, _L.holder, _L.expires_ms - database.now_ms()).where(_L.id == 1).with_for_update()
@@ -82,7 +82,7 @@ def take(connection: Connection, database: Database, claim: Claim, now_ms: int, 
     if own and epoch != own:
         raise _over(own, epoch, holder)
     if database.leased and left_ms > 0 and not own:
-        raise StoreBusy(
+        raise StoreLed(
             f"the store {database.place} is led by {holder} (epoch {epoch}); its lease holds for another {left_ms} ms",
             hint="a second controller waits as a follower; `hal status` shows who leads",
         )
@@ -102,7 +102,7 @@ def put_out(connection: Connection, database: Database) -> None:
     """Before the tables change: nobody leads, and who did is refused from now on, for it knows the former tables only.
 
     Raises:
-        StoreBusy: another's lease holds.
+        StoreLed: another's lease holds.
     """
     if database.leased:
         take(connection, database, Claim("a change of the schema"), 0, 0)

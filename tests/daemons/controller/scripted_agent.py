@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from hal.core.model import StepId
+from hal.core.model import StepId, UnreachableError
 from hal.core.model.facts import Facts
 from hal.runtime.interface import Address, Connection, Runtime
 from hal.wire.frames import (
@@ -78,33 +78,50 @@ class ScriptedAgent:
         self._connection: Connection | None = None
         self._task: asyncio.Task[None] | None = None
 
-    async def join(self) -> None:
-        """Dial, say hello, and serve from then on."""
-        connection = await self._runtime.connect(self._address)
+    def hello(self) -> Hello:
+        """What it says first."""
         held = tuple(HeldStep(step, True, 7, 1) for step in self.running)
         held += tuple(HeldStep(step, False, 7, 1) for step in self.exits)
-        await connection.send(
-            Hello(
-                role=Role.AGENT,
-                versions=(1, 1),
-                name=self.name,
-                boot_id=self.boot_id,
-                pid=1,
-                epoch=self.seen_epoch,
-                capacity=self.capacity,
-                labels={"node": self.name},
-                facts=self.facts,
-                held=held,
-            )
+        return Hello(
+            role=Role.AGENT,
+            versions=(1, 1),
+            name=self.name,
+            boot_id=self.boot_id,
+            pid=1,
+            epoch=self.seen_epoch,
+            capacity=self.capacity,
+            labels={"node": self.name},
+            facts=self.facts,
+            held=held,
         )
+
+    async def join(self) -> None:
+        """Dial, say hello, and serve from then on."""
+        assert await self._dialled(), self.goodbye
+
+    async def try_to_join(self) -> bool:
+        """As `join`; False when nobody answers, or a follower does."""
+        try:
+            return await self._dialled()
+        except UnreachableError:
+            return False
+
+    async def _dialled(self) -> bool:
+        connection = await self._runtime.connect(self._address)
+        await connection.send(self.hello())
         answer = await connection.receive(timeout_ms=5_000)
-        assert isinstance(answer, Welcome), answer
+        if not isinstance(answer, Welcome):
+            assert answer is None or isinstance(answer, Goodbye), answer
+            self.goodbye = answer
+            connection.close()
+            return False
         self.welcome = answer
         self._connection = connection
         self._send(Heartbeat(stamp_boot_ms=1_000))
         if self.exits:
             self._send(Exits(exits=tuple(self.exits.values())))
         self._task = asyncio.ensure_future(self._serve(connection))
+        return True
 
     def moved_to(self, runtime: Runtime) -> None:
         """Dial from another runtime from now on."""

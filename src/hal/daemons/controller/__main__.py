@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
-import gc
 import os
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING
 
 from hal.core.model import InternalError, SpecError
 from hal.runtime import startup
 from hal.runtime.home import Home, find_home
-from hal.runtime.interface import Runtime, UnixAddress
+from hal.runtime.interface import Runtime
 from hal.runtime.kernel_cache import in_use, mark_used
 from hal.runtime.process import allow_many_connections, run
 
 if TYPE_CHECKING:
-    from hal.daemons.controller.api.serving import RestServer
-    from hal.daemons.controller.controller import Controller
+    from hal.daemons.controller.config import Config
 
 CACHE_VARIABLE = "NUMBA_CACHE_DIR"
-GC_THRESHOLD = 50_000
-"""Most of what lives is loaded once and stays: collect less often."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -43,24 +39,21 @@ def main(argv: list[str] | None = None) -> int:
 
 async def serve(runtime: Runtime, *, home: Home, listen: str, wire: str = "") -> int:
     """One controller with REST, until the runtime is asked to stop."""
-    with startup.told(home) as tell:
-        controller, rest, running = await _started(runtime, home, listen, wire, tell)
-    from hal.core.kernels.jit import stamp_of_all
+    with ExitStack() as starting:
+        tell = starting.enter_context(startup.told(home))
+        config = await _prepared(runtime, home, listen, wire, tell)
+        tell("loading its jobs")
+        from hal.core.kernels.jit import stamp_of_all
+        from hal.daemons.controller.office import Office
 
-    # Kernels that another policy needs are loaded when it comes.
-    with in_use(stamp_of_all()):
-        await runtime.stopping.wait()
-    controller.stop()
-    await rest.stop()
-    await running
-    await controller.close()
+        # Kernels that another policy needs are loaded when it comes.
+        with in_use(stamp_of_all()):
+            await Office(runtime, config, home, starting.close).hold()
     return 0
 
 
-async def _started(
-    runtime: Runtime, home: Home, listen: str, wire: str, tell: Callable[[str], None]
-) -> tuple[Controller, RestServer, asyncio.Task[None]]:
-    """A controller that leads and answers, and its loop."""
+async def _prepared(runtime: Runtime, home: Home, listen: str, wire: str, tell: Callable[[str], None]) -> Config:
+    """Its configuration, once everything is loaded that a leader needs."""
     tell("reading its configuration")
     choose_cache(home)
     from hal.core.kernels.jit import stamp_of_all
@@ -71,11 +64,8 @@ async def _started(
         runtime.log.warning("compiling the scheduling kernels; this takes two or three minutes, once")
         sys.stdout.write("compiling the scheduling kernels; this takes two or three minutes, once\n")
         sys.stdout.flush()
-    from hal.daemons.controller.api.serving import RestServer
     from hal.daemons.controller.config import read_config, with_addresses
-    from hal.daemons.controller.controller import Controller
     from hal.daemons.controller.plugins import load_policies
-    from hal.store import Store
 
     config = with_addresses(read_config(config_text(home)), listen, wire)
     policies = load_policies()
@@ -83,16 +73,7 @@ async def _started(
         runtime.log.info("policies were loaded", names=policies)
     # Beside the loop, so that a controller that compiles can be asked to stop.
     await runtime.run_blocking(partial(warming.warm, config.engine, tell))
-    tell("loading its jobs")
-    controller = Controller(runtime, config, partial(Store.open, config.store_url or home.database))
-    await controller.start(UnixAddress(home.wire_socket()))
-    running = runtime.spawn_task(controller.run(), "the loop")
-    rest = RestServer(controller.api, runtime, config, owner_uid=os.geteuid())
-    await rest.start(home.api_socket())
-    gc.freeze()
-    gc.set_threshold(GC_THRESHOLD)
-    runtime.log.info("ready", socket=str(home.api_socket()))
-    return controller, rest, running
+    return config
 
 
 def choose_cache(home: Home) -> None:

@@ -160,6 +160,10 @@ class Agents:
     def _send(self, link: Link, frame: AnyFrame) -> bool:
         if link.connection is None:
             return False
+        if not self._committer.lease.holds:
+            # Another may lead by now: nothing is said. The agent dials again, and is told what holds then.
+            link.connection.abort()
+            return False
         try:
             link.connection.send_nowait(frame)
         except (OverloadedError, UnreachableError) as error:
@@ -187,6 +191,12 @@ class Agents:
         for link in self._links.values():
             if link.connection is not None and self._send(link, Goodbye(reason=reason)):
                 link.connection.close()
+
+    def drop_all(self) -> None:
+        """End all connections without a word: another controller leads, and agents look for it."""
+        for link in self._links.values():
+            if link.connection is not None:
+                link.connection.abort()
 
     # ── one connection ────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -11,9 +11,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
+from msgspec.structs import replace
+
 from hal.core.model import InternalError
+from hal.daemons.controller.lease import Lease
 from hal.runtime.interface import Lane, Runtime
-from hal.store import Committed, CommitUnknown, Group, Operation, Store, StoreBusy, StoreUnreachable
+from hal.store import Claim, Committed, CommitUnknown, Group, Operation, Store, StoreBusy, StoreError, StoreUnreachable
 
 T = TypeVar("T")
 
@@ -33,7 +36,8 @@ class Committer:
     def __init__(self, runtime: Runtime, open_store: OpenStore) -> None:
         self._runtime = runtime
         self._open = open_store
-        self._holder = f"{runtime.name}, process {runtime.pid}"
+        self._claim = Claim(f"{runtime.name}, process {runtime.pid}")
+        self.lease = Lease(runtime)
         self._store: Store | None = None
         self._writing = asyncio.Lock()
         """A commit names the epoch that holds when it is written: the epoch is never raised beside one."""
@@ -50,10 +54,31 @@ class Committer:
             raise InternalError("the store is not open")
         return self._store
 
-    async def open(self, now_ms: int) -> None:
-        """Open the store and become the one who writes."""
+    async def open(self, now_ms: int, *, rest: str = "", wire: str = "") -> None:
+        """Open the store and become the one who writes.
+
+        Args:
+            rest, wire: where this controller is reached.
+        Raises:
+            StoreBusy: another controller leads.
+        """
+        self._claim = replace(self._claim, rest=rest, wire=wire)
         self._store = await self._runtime.run_blocking(self._open)
-        self.epoch = await self._runtime.run_blocking(partial(self._store.take_leadership, self._holder, now_ms))
+        self.epoch = await self._runtime.run_blocking(partial(self._take, now_ms))
+
+    def _take(self, now_ms: int) -> int:
+        sent_ms = self._runtime.boot_ms()
+        epoch = self.store.take_leadership(self._claim, now_ms, own=self.epoch)
+        self.lease.taken(sent_ms, self.store)
+        return epoch
+
+    async def resign(self) -> None:
+        """Nothing is written any more: a follower need not wait for the end of the lease."""
+        if self.store.leased and self.lease.holds:
+            try:
+                await self._runtime.run_blocking(partial(self.store.resign, self.epoch))
+            except StoreError as error:
+                self._runtime.log.warning("the lease was not given up", reason=str(error))
 
     async def raise_epoch(self, seen: int, now_ms: int) -> None:
         """Pass an epoch that an agent has seen: the store that gave it was replaced by an older one, or a new one.
@@ -68,8 +93,7 @@ class Committer:
             )
         async with self._writing:
             while self.epoch <= seen:
-                take = partial(self.store.take_leadership, self._holder, now_ms, own=self.epoch)
-                self.epoch = await self._runtime.run_blocking(take)
+                self.epoch = await self._runtime.run_blocking(partial(self._take, now_ms))
 
     async def commit(self, operations: list[Operation], now_ms: int) -> Committed:
         """Write all of it or nothing; it is flushed later (see `flushing`).
@@ -80,6 +104,7 @@ class Committer:
         """
         group = Group(self._runtime.new_id(), now_ms, operations)
         async with self._writing:
+            self.lease.check()
             try:
                 return await self._runtime.run_blocking(
                     partial(self.store.commit, group, epoch=self.epoch, flush=False)
@@ -119,5 +144,5 @@ class Committer:
         self.store.close()
         self._store = self._open()
         # A transaction that may still be under way at the server is waited for: what is found then is final.
-        self.epoch = self._store.take_leadership(self._holder, group.now_ms, own=self.epoch)
+        self.epoch = self._take(group.now_ms)
         return self._store.commit(group, epoch=self.epoch)

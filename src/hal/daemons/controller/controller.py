@@ -5,6 +5,7 @@ Runs on any Runtime: no clock, socket or thread of its own. REST is attached by 
 
 from __future__ import annotations
 
+import asyncio
 import gc
 from functools import partial
 
@@ -36,11 +37,13 @@ from hal.daemons.controller.watching import Waiters, Watchers
 from hal.planes.tasks import Change, TaskPlane, job_row
 from hal.runtime.interface import Address, Credentials, Listener, Runtime
 from hal.store import Committed, PutMeta, StoreError
+from hal.wire.address import written
 
 TRIM_EVERY_MS = 60_000
 """How often what retention does not keep is removed."""
 LEASE_GRANTED = "node-lease-ms"
 """What the store keeps the longest lease under that a keeper may hold."""
+ANY_HOST = ("0.0.0.0", "::")
 MAX_TRIMS = 100
 """Bounded removals in a row, between which commits go first."""
 
@@ -85,6 +88,7 @@ class Controller:
         self._loop = ControlLoop(runtime, self._clock, self._plane, self._engine, self._committer, self._flusher, self)
         self._listener: Listener | None = None
         self._tokens = TokenBook()
+        self._keeping: asyncio.Task[None] | None = None
         self.api = ControllerApi(
             Parts(
                 runtime=runtime,
@@ -106,14 +110,18 @@ class Controller:
 
     # ── life ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def start(self, address: Address, credentials: Credentials | None = None) -> None:
+    async def start(self, address: Address, credentials: Credentials | None = None, *, rest: str = "") -> None:
         """Lead, load what lives, and accept agents at `address`, and where `server.wire` says.
 
+        Args:
+            rest: where people reach this controller; kept with the lease, for followers.
         Raises:
+            StoreBusy: another controller leads.
             StoreError: the store cannot be opened or led.
             ConflictError: another process serves that address.
         """
-        await self._committer.open(self._clock.now_ms())
+        await self._committer.open(self._clock.now_ms(), rest=rest, wire=_dialled(self._config.wire))
+        self._keeping = self._runtime.spawn_task(self._keep_lease(), "keep-lease")
         # All that is loaded lives on: looking for garbage while a million jobs are made only takes time.
         gc.disable()
         try:
@@ -163,8 +171,17 @@ class Controller:
         plane.durable()
         self._engine.feed(change.engine)
 
+    async def _keep_lease(self) -> None:
+        self._loop.depose(
+            await self._committer.lease.keep(lambda: self._committer.store, lambda: self._committer.epoch)
+        )
+
     async def run(self) -> None:
-        """Until `stop`."""
+        """Until `stop`.
+
+        Raises:
+            StaleEpoch: another controller has taken over: `abandon` this one.
+        """
         trimming = self._runtime.spawn_task(self._trim(), "trim")
         flushing = self._runtime.spawn_task(self._flusher.run(), "flush")
         remembering = self._runtime.spawn_task(self._remember_use(), "remember-use")
@@ -186,6 +203,18 @@ class Controller:
     async def close(self) -> None:
         """Say goodbye to agents and let go of the store."""
         await self._agents.goodbye("the controller is stopping")
+        await self._committer.resign()
+        await self._let_go()
+
+    async def abandon(self) -> None:
+        """After it was deposed: nothing is said to anybody, all connections end."""
+        self._watchers.close()
+        self._agents.drop_all()
+        await self._let_go()
+
+    async def _let_go(self) -> None:
+        if self._keeping is not None:
+            self._keeping.cancel()
         if self._listener is not None:
             await self._listener.close()
         await self._node_door.close()
@@ -257,3 +286,8 @@ class Controller:
                     break
                 if not trimmed.more:
                     break
+
+
+def _dialled(wire: tuple[str, int] | None) -> str:
+    """Where agents of other machines dial, to be told to them by followers; '' where that says nothing."""
+    return "" if wire is None or wire[0] in ANY_HOST or not wire[1] else written(*wire)

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from hal.core.engine.events import INF
-from hal.core.model import HALError, StoreError
+from hal.core.model import HALError, StoreError, UnreachableError
 from hal.daemons.controller.clock import Clock
 from hal.daemons.controller.committing import Committer
 from hal.daemons.controller.deciding import Engine
@@ -28,6 +28,7 @@ RETRY_LONGEST_MS = 5_000
 """Between two tries to commit while the store refuses (a full disk)."""
 PROBE_EVERY_MS = 5_000
 """After a commit that failed an empty one is tried this often, so that all is known to be well when it is again."""
+DEPOSED = "another controller leads now"
 LONGEST_WAIT_MS = 60_000
 """The loop looks at the clock at least so often."""
 
@@ -71,23 +72,35 @@ class ControlLoop:
         self._retry_ms = 0
         self._probe_ms = 0
         self._stopping = False
+        self._deposed: StaleEpoch | None = None
         self._more = True
         self._wake_ms = INF
 
     async def run(self) -> None:
-        """Until `stop`; the group in flight is finished first."""
+        """Until `stop`; the group in flight is finished first.
+
+        Raises:
+            StaleEpoch: another controller has taken over.
+        """
         while not self._stopping:
             await self._work_comes()
             if self._stopping:
-                return
+                break
             if not await self._one_group():
                 await self._back_off()
+        if self._deposed is not None:
+            raise self._deposed
 
     def stop(self, reason: str) -> None:
         """Finish the group in flight and return from `run`; calls that wait are refused."""
         self._stopping = True
         self.inbox.close(reason)
         self.inbox.filled.set()
+
+    def depose(self, error: StaleEpoch) -> None:
+        """Another controller has taken over: nothing is begun any more, `run` raises."""
+        self._deposed = error
+        self.stop(DEPOSED)
 
     async def _work_comes(self) -> None:
         if self.inbox or self._more:
@@ -120,7 +133,10 @@ class ControlLoop:
         if not change.empty or (self.trouble and now_ms >= self._probe_ms):
             try:
                 committed = await self._committer.commit(change.operations, now_ms)
+                await self._committer.lease.held()
             except StaleEpoch:
+                for call in calls:
+                    call.failed(UnreachableError(DEPOSED))
                 raise
             except StoreError as error:
                 self._undone(reports, calls, error)

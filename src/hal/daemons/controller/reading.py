@@ -250,6 +250,7 @@ class Reading:
             lost_after_ms=self._parts.agents.leases.lost_after_ms,
             warnings=warnings,
             wire=self._parts.node_door.wire,
+            store=self._parts.committer.store.place,
         )
 
 
@@ -257,7 +258,7 @@ class Health(Struct, frozen=True, kw_only=True):
     """How the controller is."""
 
     status: str
-    """`ok`, or `degraded`: it reads, but nothing new can be made durable."""
+    """`ok`; `degraded`: it reads, but nothing new can be made durable; `following`: another controller leads."""
     version: str
     epoch: int
     pid: int
@@ -271,3 +272,7 @@ class Health(Struct, frozen=True, kw_only=True):
     warnings: list[str]
     wire: str = ""
     """Where agents of other machines dial, `HOST:PORT`; empty: nowhere."""
+    store: str = ""
+    """The database, without its password; the file on SQLite."""
+    leader: str = ""
+    """Told by a follower: who leads, and where."""

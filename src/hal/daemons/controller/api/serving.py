@@ -20,6 +20,7 @@ import uvicorn
 from litestar import Litestar
 from litestar.config.response_cache import ResponseCacheConfig
 from litestar.exceptions import HTTPException
+from litestar.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
@@ -28,6 +29,7 @@ from hal.daemons.controller.access.audit import AuditLog
 from hal.daemons.controller.access.door import Door, LocalPeer
 from hal.daemons.controller.access.limiter import Limiter
 from hal.daemons.controller.api.access_routes import access_routes
+from hal.daemons.controller.api.follower import FollowerApp
 from hal.daemons.controller.api.guard import Guard
 from hal.daemons.controller.api.joining_routes import joining_routes
 from hal.daemons.controller.api.policy_routes import policy_routes
@@ -49,8 +51,13 @@ SHUTDOWN_S = 3.0
 
 
 def create_app(api: ControllerApi, runtime: Runtime, door: Door, audit: AuditLog, config: Config) -> Guard:
-    """The whole ASGI application."""
-    app = Litestar(
+    """The whole ASGI application of a leader."""
+    return guarded(application(api, runtime, audit), runtime, door, audit, config)
+
+
+def application(api: ControllerApi, runtime: Runtime, audit: AuditLog) -> Litestar:
+    """All routes; who may come in at all is the guard's matter."""
+    return Litestar(
         route_handlers=[
             *job_routes(api),
             *other_routes(api),
@@ -70,6 +77,10 @@ def create_app(api: ControllerApi, runtime: Runtime, door: Door, audit: AuditLog
         request_max_body_size=None,
         response_cache_config=ResponseCacheConfig(),
     )
+
+
+def guarded(app: ASGIApp, runtime: Runtime, door: Door, audit: AuditLog, config: Config) -> Guard:
+    """The application behind its guard."""
     access = config.access
     return Guard(
         app,
@@ -84,7 +95,7 @@ def create_app(api: ControllerApi, runtime: Runtime, door: Door, audit: AuditLog
 class RestServer:
     """REST on its sockets."""
 
-    def __init__(self, api: ControllerApi, runtime: Runtime, config: Config, *, owner_uid: int) -> None:
+    def __init__(self, api: ControllerApi | FollowerApp, runtime: Runtime, config: Config, *, owner_uid: int) -> None:
         self._runtime = runtime
         self._config = config
         door = Door(
@@ -96,7 +107,8 @@ class RestServer:
             used=api.token_used,
         )
         self._audit = AuditLog(runtime.paths.log_file("audit"))
-        self.app = create_app(api, runtime, door, self._audit, config)
+        app = api if isinstance(api, FollowerApp) else application(api, runtime, self._audit)
+        self.app = guarded(app, runtime, door, self._audit, config)
         self._uvicorn = uvicorn.Config(
             self.app,
             loop="none",

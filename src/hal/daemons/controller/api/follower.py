@@ -1,0 +1,173 @@
+"""REST of a controller that does not lead: lists from the store, its own health; all else is the leader's answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, TypeVar, cast
+
+import msgspec
+from litestar import Litestar, Request, Response, get
+from litestar.exceptions import HTTPException
+from litestar.handlers import HTTPRouteHandler
+from litestar.types import Receive, Scope, Send
+
+from hal.core.model import DeniedError, HALError, InternalError, NotFoundError, UnreachableError
+from hal.daemons.controller.access.identity import Visit
+from hal.daemons.controller.access.tokens import Token, TokenBook
+from hal.daemons.controller.api.forwarding import WAIT, forward
+from hal.daemons.controller.api.problems import PROBLEM_JSON, OnFault, on_hal_error, on_http_error, problem_of
+from hal.daemons.controller.api.reading_requests import JOB_FILTERS, Params, job_of, task_of
+from hal.daemons.controller.api.routes import json_answer
+from hal.daemons.controller.following import Follower
+from hal.daemons.controller.openapi import API_VERSION
+from hal.daemons.controller.reading import MAX_ATTEMPTS_SHOWN, VERSION, Health
+from hal.daemons.controller.views import TaskView, job_view, task_view
+from hal.runtime.interface import Lane, Runtime
+from hal.store import JobRow, Store
+from hal.wire.agree import SPOKEN
+
+FOLLOWING: Final = "following"
+"""Status in `/v1/health`."""
+
+T = TypeVar("T")
+
+
+class FollowerApp:
+    """An ASGI application, to be wrapped by the guard."""
+
+    def __init__(self, follower: Follower, runtime: Runtime, home_token: str = "") -> None:
+        """
+        Args:
+            home_token: text of HAL_HOME/token, which is the same for all controllers that lie on several hosts.
+        """
+        self._home_token = home_token
+        self._follower = follower
+        self._runtime = runtime
+        self.token_book = TokenBook()
+        """Empty: only the owner's own socket is served, and no token opens that."""
+        self._own = Litestar(
+            route_handlers=self._routes(),
+            exception_handlers={
+                HALError: on_hal_error,
+                HTTPException: on_http_error,
+                Exception: OnFault(runtime.log),
+            },
+            openapi_config=None,
+            logging_config=None,
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """See the ASGI specification."""
+        raw = cast("dict[str, Any]", scope)
+        if raw["method"] == "GET" and _is_own(raw["path"]):
+            await self._own(scope, receive, send)
+            return
+        started = False
+
+        async def noted(message: Any) -> None:
+            nonlocal started
+            started = True
+            await send(message)
+
+        try:
+            visit: Visit = raw["state"]["visit"]
+            if not visit.identity.inside:
+                raise DeniedError("a follower passes on what its owner asks, and nothing else", hint="ask the leader")
+            leader = self._follower.leader
+            if leader is None or not leader.rest:
+                raise UnreachableError("this controller follows, and nobody leads at the moment", hint=WAIT)
+            await forward(leader.rest.split(), self._home_token, scope, receive, noted)
+        except HALError as error:
+            if started:
+                raise
+            problem = problem_of(error)
+            headers = [(b"content-type", PROBLEM_JSON.encode()), (b"retry-after", b"1")]
+            await send({"type": "http.response.start", "status": problem.status, "headers": headers})
+            await send({"type": "http.response.body", "body": msgspec.json.encode(problem), "more_body": False})
+
+    def token_used(self, token: Token) -> None:
+        """Never: see `token_book`."""
+        raise InternalError(f"a follower was shown token {token.id}")
+
+    async def _read(self, call: Callable[[Store], T]) -> T:
+        store = self._follower.store
+        if store is None:
+            raise UnreachableError("the database has not answered yet", hint=WAIT)
+        return await self._runtime.run_blocking(partial(call, store), Lane.READER)
+
+    def _routes(self) -> list[HTTPRouteHandler]:
+        @get("/v1/health")
+        async def health(request: Request[Any, Any, Any]) -> Response[bytes]:
+            Params(request, [])
+            return json_answer(self._health())
+
+        @get("/v1/version")
+        async def version(request: Request[Any, Any, Any]) -> Response[bytes]:
+            Params(request, [])
+            return json_answer({"version": VERSION, "api_version": API_VERSION, "wire_versions": list(SPOKEN)})
+
+        @get("/v1/jobs")
+        async def jobs(request: Request[Any, Any, Any]) -> Response[bytes]:
+            params = Params(request, [*JOB_FILTERS, "limit", "cursor"])
+            wanted, after, limit = params.job_filter(), params.cursor(), params.limit()
+            rows = await self._read(lambda store: store.jobs(wanted, after=after, limit=limit))
+            found = [job_view(row) for row in rows]
+            return json_answer({"jobs": found, "cursor": found[-1].id if len(found) == limit else None})
+
+        @get("/v1/jobs/{job:str}/tasks")
+        async def tasks(request: Request[Any, Any, Any]) -> Response[bytes]:
+            params = Params(request, ["state", "limit", "cursor"])
+            job, states, after, limit = job_of(request), params.states(), params.cursor(), params.limit()
+            await self._read(lambda store: _row(store, job))
+            rows = await self._read(lambda store: store.tasks(job, states, after=after, limit=limit))
+            cursor = str(rows[-1].task) if len(rows) == limit else None
+            return json_answer({"tasks": [task_view(row) for row in rows], "cursor": cursor})
+
+        @get("/v1/jobs/{job:str}/tasks/{task:str}")
+        async def task(request: Request[Any, Any, Any]) -> Response[bytes]:
+            Params(request, [])
+            job, number = job_of(request), task_of(request)
+            return json_answer(await self._read(lambda store: _task(store, job, number)))
+
+        return [health, version, jobs, tasks, task]
+
+    def _health(self) -> Health:
+        follower = self._follower
+        leader = follower.leader
+        return Health(
+            status=FOLLOWING,
+            version=VERSION,
+            epoch=leader.epoch if leader else 0,
+            pid=self._runtime.pid,
+            now_ms=self._runtime.now_ms(),
+            jobs={},
+            nodes={},
+            warnings=[] if leader else ["the database does not answer: nobody knows who leads"],
+            store=follower.store.place if follower.store else "",
+            leader=f"{leader.holder} ({leader.rest})" if leader else "",
+        )
+
+
+def _is_own(path: str) -> bool:
+    parts = path.strip("/").split("/")
+    if parts[0] != "v1":
+        return False
+    if len(parts) == 2:
+        return parts[1] in ("health", "version", "jobs")
+    return 4 <= len(parts) <= 5 and parts[1] == "jobs" and parts[3] == "tasks"
+
+
+def _row(store: Store, job: int) -> JobRow:
+    row = store.job(job)
+    if row is None:
+        raise NotFoundError(f"there is no job {job}", hint="`hal jobs --all` lists the jobs there are")
+    return row
+
+
+def _task(store: Store, job: int, number: int) -> TaskView:
+    row = _row(store, job)
+    found = store.task(job, number)
+    if found is None:
+        raise NotFoundError(f"job {job} has no task {number}", hint=f"its tasks are 0 to {row.tasks - 1}")
+    return task_view(found, store.attempts(job, task=number, limit=MAX_ATTEMPTS_SHOWN))
