@@ -23,6 +23,7 @@ HOP_BY_HOP: Final = frozenset(
     {b"connection", b"keep-alive", b"transfer-encoding", b"upgrade", b"te", b"trailer", b"expect"}
 )
 """Headers that belong to one connection."""
+NOT_PASSED_ON: Final = HOP_BY_HOP | {b"content-length", b"authorization"}
 WAIT: Final = "a follower takes over within seconds: try again"
 
 
