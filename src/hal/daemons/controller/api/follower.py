@@ -143,6 +143,7 @@ class FollowerApp:
             now_ms=self._runtime.now_ms(),
             jobs={},
             nodes={},
+            lost_after_ms=0,  # the leader's matter
             warnings=[] if leader else ["the database does not answer: nobody knows who leads"],
             store=follower.store.place if follower.store else "",
             leader=f"{leader.holder} ({leader.rest})" if leader else "",
