@@ -97,6 +97,32 @@ async def _jump(cluster: Cluster, rng: random.Random) -> None:
     rng.choice([cluster.host, *cluster.hosts.values()]).jump_clock(rng.randint(-3_600_000, 3_600_000))
 
 
+async def _stalled_agents(cluster: Cluster, rng: random.Random) -> None:
+    """Agents stand still for longer than T; what they were sent arrives at their keepers afterwards."""
+    agents = [process for process in cluster.processes() if process.name.startswith("agent")]
+    for agent in rng.sample(agents, min(2, len(agents))):
+        agent.pause()
+    await asyncio.sleep(rng.uniform(1.1 * T_S, 1.5 * T_S))
+    for agent in agents:
+        agent.resume()
+
+
+async def _congested(cluster: Cluster, rng: random.Random) -> None:
+    """What a node is sent takes ever longer, as through a queue that grows; then nothing that it sends arrives."""
+    node, network = rng.choice(list(cluster.hosts)), cluster.world.network
+    for step in range(1, 41):
+        network.slow(HEAD, node, step * 0.08)
+        await asyncio.sleep(0.15)
+    await asyncio.sleep(rng.random())
+    network.block(node, HEAD)
+    await asyncio.sleep(1.5 * T_S)
+    network.slow(HEAD, node, 0.0)
+    network.heal(HEAD, node)
+
+
+STALLS: Final[Sequence[Fault]] = (_stalled_agents,)
+CONGESTION: Final[Sequence[Fault]] = (_congested,)
+
 FAULTS: Final[Sequence[Fault]] = (
     _parted, _parted, _parted, _cut, _suspended, _power, _kill, _kill, _controller, _paused, _helper, _full, _jump,
 )  # fmt: skip

@@ -15,8 +15,7 @@ from typing import Final
 import pytest
 from msgspec.structs import replace
 
-from hal.core.model import OnNodeLost
-from hal.daemons.agent.keeper.core import KeeperCore
+from hal.core.model import Duration, JobSpec, OnNodeLost, Resources, TaskState
 from hal.planes.tasks import Submitter
 from hal.runtime.virtual import VirtualWorld
 from hal.runtime.virtual_network import Conditions
@@ -29,7 +28,9 @@ from tests.simulation.checkers import (
     without_standstill,
 )
 from tests.simulation.cluster import Cluster
-from tests.simulation.cluster_faults import ClusterFaults
+from tests.simulation.cluster_faults import FAULTS as ALL_FAULTS
+from tests.simulation.cluster_faults import ClusterFaults, Fault
+from tests.simulation.machine import Work
 from tests.simulation.system import CPU_MILLI
 from tests.simulation.workload import Wanted, some_jobs, submit
 
@@ -49,6 +50,15 @@ def some_work(world: VirtualWorld) -> list[Wanted]:
     wanted = some_jobs(world.rng("jobs"), JOBS, KINDS)
     choices = (OnNodeLost.REQUEUE, OnNodeLost.REQUEUE, OnNodeLost.WAIT, None)
     return [one._replace(spec=replace(one.spec, on_node_lost=rng.choice(choices))) for one in wanted]
+
+
+def long_work() -> list[Wanted]:
+    """Jobs that run for as long as the longest fault, one or two to each node."""
+    work = Work(11_000)
+    request, walltime = Resources({"cpu": 1_500}), Duration(600_000)
+    command = tuple(work.command())
+    spec = JobSpec(command=command, request=request, walltime=walltime, on_node_lost=OnNodeLost.REQUEUE)
+    return [Wanted(replace(spec, name=f"long-{number}"), work, TaskState.SUCCEEDED) for number in range(5)]
 
 
 def run_cluster(cluster: Cluster, wanted: Sequence[Wanted], faults: ClusterFaults) -> list[int]:
@@ -90,17 +100,17 @@ def check_everything(cluster: Cluster, wanted: Sequence[Wanted], ids: Sequence[i
     check_lapsed_steps_end_after_a_thaw(cluster, guarded)
 
 
-def one_run(seed: int, core_type: type[KeeperCore] = KeeperCore, faults: int = FAULTS) -> None:
+def one_run(seed: int, faults: int = FAULTS, kinds: Sequence[Fault] = ALL_FAULTS, *, long: bool = False) -> None:
     """A whole run of that seed, checked.
 
     Raises:
         AssertionError: something that must hold does not.
     """
     with VirtualWorld(seed, LOSSY) as world:
-        cluster = Cluster(world, kill_chance=0.001, core_type=core_type)
-        wanted = some_work(world)
+        cluster = Cluster(world, kill_chance=0.001)
+        wanted = long_work() if long else some_work(world)
         try:
-            check_everything(cluster, wanted, run_cluster(cluster, wanted, ClusterFaults(faults)))
+            check_everything(cluster, wanted, run_cluster(cluster, wanted, ClusterFaults(faults, kinds)))
         except AssertionError as error:
             command = f"python -m tests.simulation.test_cluster {seed}"
             raise AssertionError(f"seed {seed} (once more: {command}): {error}") from error

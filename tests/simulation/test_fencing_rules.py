@@ -22,10 +22,20 @@ from hal.planes.tasks import attempts, nodes
 from hal.planes.tasks.live import Attempt, LiveJob
 from hal.planes.tasks.table import JobTable
 from hal.store.operations import StepEnd
+from tests.simulation.cluster_faults import CONGESTION, STALLS, Fault
 from tests.simulation.test_cluster import one_run
 
 MOST_SEEDS: Final = 60
 """Within so many the simulation notices."""
+AIMED_SEEDS: Final = 25
+"""Of faults that are aimed at a rule."""
+
+
+class FromReceipt(Lease):
+    """The lease runs from when its acknowledgement came, however long that was on its way."""
+
+    def renewed(self, stamp_boot_ms: int, lease_ms: int, now: Instant) -> None:
+        super().renewed(now.boot_ms, lease_ms, now)
 
 
 class NeverLapses(Lease):
@@ -35,8 +45,8 @@ class NeverLapses(Lease):
         return False
 
 
-class AnyStamp(Lease):
-    """A start is carried out however old its stamp is."""
+class AnyStamp(FromReceipt):
+    """A start is carried out, and is a lease, however old its stamp is."""
 
     def refusal(self, stamp_boot_ms: int, lease_ms: int, now: Instant) -> str:
         return ""
@@ -83,12 +93,51 @@ def whole_gang(table: JobTable, job: LiveJob, attempt: Attempt, node: str, messa
 
 RULES: Final[Sequence[tuple[str, ModuleType, str, Any]]] = (
     ("a lease that lapses ends guarded steps", core, "Lease", NeverLapses),
-    ("nothing starts without a current lease", core, "Lease", AnyStamp),
     ("who comes to lead counts anew", agents, "NodeLeases", CountsOn),
     ("tasks are given away after T", agents, "NodeLeases", GivesAwayAtOnce),
     ("exits of attempts that were given away change nothing", attempts, "_active", any_attempt),
     ("a gang runs again when all of it has ended", nodes, "lost", whole_gang),
 )
+
+
+@pytest.mark.slow
+def test_a_lease_that_runs_from_the_receipt_of_its_acknowledgement_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Acknowledgements that take ever longer, then none: the node goes on for that much longer than T counts with."""
+    noticed(monkeypatch, core, "Lease", FromReceipt, CONGESTION)
+
+
+@pytest.mark.slow
+def test_a_start_that_is_carried_out_without_a_current_lease_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Agents stand still with starts in hand until those were given away."""
+    noticed(monkeypatch, core, "Lease", AnyStamp, STALLS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kinds", [CONGESTION, STALLS], ids=["congestion", "stalls"])
+def test_with_all_rules_in_force_the_same_faults_find_nothing(kinds: Sequence[Fault]) -> None:
+    """So it is the rule that was broken, and not the fault, that was noticed."""
+    for seed in range(AIMED_SEEDS):
+        aimed(seed, kinds)
+
+
+def aimed(seed: int, kinds: Sequence[Fault]) -> None:
+    if kinds is CONGESTION:
+        one_run(seed, 1, kinds, long=True)
+    else:
+        one_run(seed, 3, kinds)
+
+
+def noticed(
+    monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: str, broken: Any, kinds: Sequence[Fault]
+) -> None:
+    """Break the rule, and see what faults that are aimed at it find."""
+    monkeypatch.setattr(module, name, broken)
+    for seed in range(AIMED_SEEDS):
+        try:
+            aimed(seed, kinds)
+        except AssertionError:
+            return
+    pytest.fail(f"{AIMED_SEEDS} seeds passed although the rule was broken")
 
 
 @pytest.mark.slow

@@ -142,7 +142,8 @@ class VirtualTransport(asyncio.Transport):
         self._in_flight.append(piece)
         self._unread_bytes += len(piece or b"")
         same_host = len(self.hosts) == 1
-        self._last_arrival_s = max(self._last_arrival_s, loop.time() + self._network.delay_s(same_host))
+        delay_s = self._network.delay_s(same_host) + self._network.slowness_s(self._peer, self)
+        self._last_arrival_s = max(self._last_arrival_s, loop.time() + delay_s)
         loop.call_at(self._last_arrival_s, self._one_more, context=self._network.context)
 
     def arrive(self) -> None:
@@ -272,6 +273,7 @@ class VirtualNetwork:
         self._listeners: dict[tuple[str, str], VirtualListener] = {}
         self._transports: dict[VirtualTransport, None] = {}
         self._blocked: set[tuple[str, str]] = set()
+        self._slow_s: dict[tuple[str, str], float] = {}
         self._sent_before: dict[tuple[str, str], deque[bytes]] = {}
 
     def listen(
@@ -354,6 +356,10 @@ class VirtualNetwork:
         """Hold back what goes from one host to another until `heal`; nobody can connect in either direction."""
         self._blocked.add((source, target))
 
+    def slow(self, source: str, target: str, seconds: float) -> None:
+        """What goes from one host to another takes so much longer from now on."""
+        self._slow_s[(source, target)] = seconds
+
     def heal(self, one: str, other: str) -> None:
         """Let through what was held back, in order."""
         self._blocked -= {(one, other), (other, one)}
@@ -384,6 +390,12 @@ class VirtualNetwork:
         return repeated
 
     # ── inside ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def slowness_s(self, source: VirtualTransport | None, target: VirtualTransport) -> float:
+        """How much longer than usual the next bytes to that end take."""
+        if not self._slow_s or source is None:
+            return 0.0
+        return self._slow_s.get((source.process.host.name, target.process.host.name), 0.0)
 
     def delay_s(self, same_host: bool) -> float:
         """How long the next bytes take."""

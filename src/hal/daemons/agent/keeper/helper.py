@@ -71,7 +71,7 @@ class CannotSpawnError(Exception):
 class Journal:
     """The helper's own journal: what it holds can be rebuilt from what runs and what the keeper has not confirmed."""
 
-    def __init__(self, path: str, pid: int) -> None:
+    def __init__(self, path: str, pid: int, proc: int = -1) -> None:
         self.path = path
         self.error = ""
         self.size = 0
@@ -80,8 +80,10 @@ class Journal:
         self._fd = self._open(path)
         with open("/proc/self/stat", "rb") as file:
             ticks = file.read().rsplit(b")", 1)[1].split()[19].decode()
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as text:
-            boot_id = text.read().strip()
+        where = "sys/kernel/random/boot_id"  # as the keeper reads it, whose /proc may be another one
+        fd = os.open(where, os.O_RDONLY, dir_fd=proc) if proc >= 0 else os.open(f"/proc/{where}", os.O_RDONLY)
+        boot_id = os.read(fd, READ_BYTES).decode("ascii").strip()
+        os.close(fd)
         self._first = f"H {pid} {ticks} {boot_id} {VERSION}\n"
         self.write(self._first)
 
@@ -533,7 +535,7 @@ def main(argv: list[str]) -> None:
     signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
     os.set_inheritable(KEEPER_FD, False)
-    helper = Helper(Journal(argv[1], pid), proc)
+    helper = Helper(Journal(argv[1], pid, proc), proc)
     helper.tell("R", pid)
     poll = select.poll()
     poll.register(wake_read, select.POLLIN)
