@@ -81,15 +81,16 @@ def one(http: httpx.Client, operation: Any, mode: GenerationMode, examples: int)
         if isinstance(case.query, dict):
             case.query.update({name: value for name, value in WAITS.items() if name in case.query})
         sent = case.as_transport_kwargs(base_url="http://hal")
-        cookies = sent.pop("cookies", None)
-        assert not cookies
+        headers: dict[str, str] = {**(sent.get("headers") or {}), "Connection": "keep-alive"}
+        if any(value != value.strip() for value in headers.values()):
+            return  # HTTP takes blanks around a value away: another value arrives
         body = {"content": sent["data"]} if isinstance(sent.get("data"), bytes | str) else {"data": sent.get("data")}
         try:
             request = http.build_request(
                 sent["method"],
                 sent["url"],
                 params=sent.get("params"),
-                headers={**(sent.get("headers") or {}), "Connection": "keep-alive"},
+                headers=headers,
                 json=sent.get("json"),
                 **({} if sent.get("data") is None else body),
             )

@@ -134,7 +134,7 @@ _KEY = Param(
     name="Idempotency-Key",
     where="header",
     text="the same key with the same request is done once",
-    schema={"type": "string", "minLength": 1, "maxLength": 200, "pattern": "^[!-~]+$"},
+    schema={"type": "string", "minLength": 1, "maxLength": 200, "pattern": "^[!-~]([ -~]*[!-~])?$"},
 )
 _FILTERS = (
     _STATE,
