@@ -10,10 +10,13 @@ import pytest
 
 from hal.core.model.errors import ConflictError, HALError, SpecError, TimedOutError, UnreachableError
 from hal.core.model.ids import StepId
-from hal.runtime.interface import MAX_BLOCKING_CALLS, Connection, Lane, Runtime, UnixAddress
+from hal.runtime.interface import MAX_BLOCKING_CALLS, Connection, Credentials, Lane, Runtime, TcpAddress, UnixAddress
 from hal.runtime.virtual import VirtualWorld
+from hal.runtime.virtual_process import VirtualRuntime
 from hal.wire.connection import FrameConnection
 from hal.wire.frames import ExitsAck, Goodbye, Signal
+from hal.wire.peer import CertifiedName
+from tests.runtime.certified import Certified
 from tests.runtime.real_runtime import run_real
 
 Shell = Callable[[Runtime], Awaitable[None]]
@@ -175,6 +178,49 @@ def test_peers_are_known(run: Run) -> None:
         assert await connection.receive() == Signal(epoch=runtime.pid, steps=(), name="USR1")
 
     run(shell)
+
+
+def test_certificates_say_who_is_there_over_tcp(run: Run, tmp_path: Path) -> None:
+    """At both ends; one that shows none is nobody, and where no controller has one, nobody is spoken to."""
+    hal = Certified(tmp_path)
+    node = hal.node("n1").credentials
+
+    async def shell(runtime: Runtime) -> None:
+        certify(runtime, hal.controller, CertifiedName("controller", "controller", "1"))
+        certify(runtime, node, CertifiedName("agent", "n1", "2"))
+        seen: list[tuple[str, str] | None] = []
+
+        async def serve(connection: Connection) -> None:
+            assert connection.peer is None
+            seen.append(role_and_name(connection))
+            await echo(connection)
+
+        listener = await runtime.listen(tcp(runtime), serve, hal.controller)
+        for credentials in (node, Credentials(hal.controller.authority)):
+            connection = await runtime.connect(listener.address, credentials=credentials)
+            await connection.send(Goodbye(code="hello"))
+            assert await connection.receive() == Goodbye(code="hello")
+            assert role_and_name(connection) == ("controller", "controller")
+            assert connection.peer is None
+            connection.close()
+        assert seen == [("agent", "n1"), None]
+
+    run(shell)
+
+
+def tcp(runtime: Runtime) -> TcpAddress:
+    """A port that is free."""
+    return TcpAddress(runtime.host.name, 7_422) if isinstance(runtime, VirtualRuntime) else TcpAddress("127.0.0.1", 0)
+
+
+def certify(runtime: Runtime, credentials: Credentials, name: CertifiedName) -> None:
+    """In a virtual world a certificate is the name itself."""
+    if isinstance(runtime, VirtualRuntime) and credentials.certificate is not None:
+        runtime.host.certify(credentials.certificate, name)
+
+
+def role_and_name(connection: Connection) -> tuple[str, str] | None:
+    return None if connection.certified is None else connection.certified[:2]
 
 
 def test_blocking_calls_are_in_order_and_their_errors_are_raised(run: Run) -> None:
