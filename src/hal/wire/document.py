@@ -71,8 +71,7 @@ Over TCP both ends show certificates of the HAL's own authority, TLS 1.3 or newe
   gets a `goodbye` with code `denied`.
 - A side that shows no certificate may send `read-authority` or `join` and nothing else. A certificate of another
   authority, or one whose time is over, ends the TLS handshake. A handshake may take {HANDSHAKE_MS} ms; a connection
-  without a certificate is closed after {STRANGER_MS} ms, and there are at most {MAX_STRANGERS} of them (the oldest
-  makes room).
+  without a certificate is closed after {STRANGER_MS} ms, and there are at most {MAX_STRANGERS} of them (the oldest makes room).
 - Joining: a join token is `hal1.ID.SECRET.FINGERPRINT`. FINGERPRINT is the SHA-256 of the authority's certificate
   (DER) in base64url without padding. Dial, believing nothing; send `read-authority`; compare the fingerprint of the
   `authority` that comes; close. Dial again, verifying the controller's certificate against it and its name; send
@@ -97,8 +96,9 @@ Over TCP both ends show certificates of the HAL's own authority, TLS 1.3 or newe
    overtaken by those of a newer connection. (A sequence number would only spare what is sent twice.)
 6. Bounds: a receiver keeps at most {MAX_INCOMING_FRAMES} frames that it has not handled, then it reads no more and the
    sender feels it through the stream's own flow control; a sender keeps at most {MAX_OUTGOING_BYTES} bytes that were
-   not written, then it gives the connection up. Work is bounded by *credit*: a controller sends a node at most about
-   two batches of starts a helper beyond those that run (`credit_ms`), and takes back what did not begin (`recall`).
+   not written, then it gives the connection up. Work is bounded by *credit*: beyond the places that a node has, a
+   controller sends tasks only with a `credit_ms` (about 100 ms of work for each place, at most 32 tasks); those that
+   have not begun by then come back (`credit-over`), and earlier when they are asked for (`recall`).
 
 After the hello, frames in one direction are handled in the order in which they were sent; there is no reply order
 between frames except that `done` and `log-chunk` name what they answer. All commands and reports may be repeated; the

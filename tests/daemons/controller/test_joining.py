@@ -234,12 +234,12 @@ def test_without_a_port_there_are_no_tokens(tmp_path: Path) -> None:
     run(tmp_path, play, Config())
 
 
-@pytest.mark.parametrize("body", [{"ttl": "8d"}, {"ttl": "-1s"}, {"node": "a/b"}, {"time": "1h"}])
-def test_a_token_that_makes_no_sense_is_refused(tmp_path: Path, body: dict[str, str]) -> None:
+def test_a_token_that_makes_no_sense_is_refused(tmp_path: Path) -> None:
     """400, and none is made."""
 
     async def play(hal: Running) -> None:
-        assert (await hal.http.post("/v1/tokens", json=body)).status_code == 400
+        for body in ({"ttl": "8d"}, {"ttl": "-1s"}, {"node": "a/b"}, {"time": "1h"}):
+            assert (await hal.http.post("/v1/tokens", json=body)).status_code == 400
         assert hal.api.join_tokens().tokens == []
 
     run(tmp_path, play)
