@@ -71,7 +71,8 @@ Over TCP both ends show certificates of the HAL's own authority, TLS 1.3 or newe
   gets a `goodbye` with code `denied`.
 - A side that shows no certificate may send `read-authority` or `join` and nothing else. A certificate of another
   authority, or one whose time is over, ends the TLS handshake. A handshake may take {HANDSHAKE_MS} ms; a connection
-  without a certificate is closed after {STRANGER_MS} ms, and there are at most {MAX_STRANGERS} of them (the oldest makes room).
+  without a certificate is closed after {STRANGER_MS} ms, and there are at most {MAX_STRANGERS} of them (the oldest
+  makes room).
 - Joining: a join token is `hal1.ID.SECRET.FINGERPRINT`. FINGERPRINT is the SHA-256 of the authority's certificate
   (DER) in base64url without padding. Dial, believing nothing; send `read-authority`; compare the fingerprint of the
   `authority` that comes; close. Dial again, verifying the controller's certificate against it and its name; send
