@@ -69,3 +69,15 @@ def test_the_file_of_the_manual_is_read() -> None:
     config = read_config(shown)
     assert set(config.policy.queues) == {"default", "short"}
     assert config.policy.bookings["upkeep"].start_ms == 1_894_003_200_000
+
+
+def test_rest_goes_over_a_network_as_plain_text_only_where_somebody_said_so() -> None:
+    """Loopback is fine in every spelling; another address needs `plain_tcp`, also when it comes from `--listen`."""
+    for host in ("127.0.0.1:1", "127.9.9.9:1", "[::1]:1", "localhost:1", "1"):
+        assert with_addresses(Config(), host, "").tcp is not None
+    for host in ("0.0.0.0:1", "192.0.2.1:1", "[::]:1", "example.org:1"):
+        with pytest.raises(SpecError, match="plain text"):
+            with_addresses(Config(), host, "")
+        with pytest.raises(SpecError, match="plain text"):
+            with_addresses(read_config(f'[server]\ntcp = "{host}"\n'), "", "")
+        assert with_addresses(Config(plain_tcp=True), host, "").tcp is not None

@@ -7,6 +7,7 @@ one error that names it.
 from __future__ import annotations
 
 import tomllib
+from ipaddress import ip_address
 from typing import Any
 
 from msgspec import Struct
@@ -61,7 +62,9 @@ class ServerSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """`[server]`"""
 
     tcp: str = ""
-    """`HOST:PORT` or a port (then 127.0.0.1): also listen there, for holders of the token. Empty: Unix socket only."""
+    """`HOST:PORT` or a port (then 127.0.0.1): also listen there, for holders of a token. Empty: Unix sockets only."""
+    plain_tcp: bool = False
+    """`tcp` may be another address than loopback, though nothing on the way is encrypted."""
     wire: str = ""
     """`HOST:PORT`, or a port (then 127.0.0.1), where agents of other machines dial: `0.0.0.0:7422`. Empty: none."""
     node_certificate: Any = DEFAULT_CERTIFICATE
@@ -124,6 +127,7 @@ class Config(Struct, frozen=True, kw_only=True):
     policy: Policy = NO_POLICY
     """What the file declares; which policy holds is said by the store (see `policy_start`)."""
     tcp: tuple[str, int] | None = None
+    plain_tcp: bool = False
     wire: tuple[str, int] | None = None
     """Where agents of other machines dial."""
     node_certificate_ms: int = 90 * 86_400_000
@@ -182,6 +186,7 @@ def _checked(file: ConfigFile) -> Config:
         admit=file.engine.admit,
         policy=policy_from_plain(declared),
         tcp=_address(file.server.tcp),
+        plain_tcp=file.server.plain_tcp,
         wire=_address(file.server.wire, "server.wire", DEFAULT_PORT),
         node_certificate_ms=lifetime_ms,
         max_request_bytes=file.server.max_request_bytes,
@@ -232,10 +237,23 @@ def with_addresses(config: Config, tcp: str, wire: str) -> Config:
     """The same with other TCP addresses (`--listen`, `--wire`); '' leaves one as it is.
 
     Raises:
-        SpecError: not an address.
+        SpecError: not an address, or REST would go over a network as plain text without anybody having said so.
     """
-    return replace(
+    final = replace(
         config,
         tcp=_address(tcp) if tcp else config.tcp,
         wire=_address(wire, "--wire", DEFAULT_PORT) if wire else config.wire,
     )
+    if final.tcp is not None and not final.plain_tcp and not _is_loopback(final.tcp[0]):
+        raise SpecError(
+            f"server.tcp: {final.tcp[0]} is not the loopback address: tokens and jobs would go there as plain text",
+            hint="keep to 127.0.0.1 and go through ssh -L, or, on a network that you trust, [server] plain_tcp = true",
+        )
+    return final
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -103,7 +103,7 @@ class Params:
 def integer(text: str, name: str, *, low: int, high: int) -> int:
     """A whole number within bounds."""
     digits = text.removeprefix("-")
-    if not digits.isascii() or not digits.isdigit() or len(digits) > 19:
+    if not digits.isascii() or not digits.isdigit() or len(digits) > 19 or text.startswith("-0"):
         raise SpecError(f"{name}: '{text[:40]}' is not a whole number")
     value = int(text)
     if not low <= value <= high:
