@@ -1,0 +1,39 @@
+"""`python -m hal.daemons.controller.backup`: what `hal backup` and `hal restore` start."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from hal.core.model import HALError
+from hal.daemons.controller.__main__ import config_text
+from hal.daemons.controller.config import read_config
+from hal.runtime.home import find_home
+from hal.store.backup import back_up, restore
+
+EXIT_REFUSED = 1
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Do one of the two; prints one line."""
+    parser = argparse.ArgumentParser(prog="hal-backup", description=__doc__)
+    parser.add_argument("what", choices=["backup", "restore"])
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--home", required=True)
+    parser.add_argument("--to", default="", help="URL of the store to restore into")
+    asked = parser.parse_args(argv)
+    home = find_home(asked.home)
+    try:
+        home.create()
+        store = asked.to or read_config(config_text(home)).store_url or home.database
+        done = back_up(store, asked.file) if asked.what == "backup" else restore(asked.file, store)
+    except HALError as error:
+        sys.stderr.write(f"error: {error.message}\n" + (f"hint: {error.hint}\n" if error.hint else ""))
+        return EXIT_REFUSED
+    sys.stdout.write(f"{done} rows\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
