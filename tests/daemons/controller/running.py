@@ -76,7 +76,7 @@ async def running(root: Path, config: Config | None = None, max_bytes: int | Non
     file = LogFile(home.log_file("controller"))
     runtime = RealRuntime("controller", home, open_log(file, "controller"), seed=1)
     config = config or Config()
-    controller = Controller(runtime, config, lambda: Store.open(home.database, max_bytes=max_bytes))
+    controller = Controller(runtime, config, lambda: Store.open(config.store_url or home.database, max_bytes=max_bytes))
     await controller.start(UnixAddress(home.wire_socket()))
     loop = asyncio.ensure_future(controller.run())
     rest = RestServer(controller.api, runtime, config, owner_uid=os.geteuid())
