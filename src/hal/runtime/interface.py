@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from hal.runtime.home import Home
 from hal.runtime.identity import ProcessIdentity
+from hal.runtime.script_end import ScriptEnd
 from hal.wire.connection import MAX_INCOMING_FRAMES, MAX_OUTGOING_BYTES
 from hal.wire.frames import AnyFrame
 from hal.wire.peer import CertifiedName, Peer
@@ -339,6 +340,16 @@ class Runtime(Protocol):
             env: its whole environment; this process's when None.
             cwd: working directory; `/` when None.
             output: file, or None for /dev/null.
+        Raises:
+            NotFoundError: there is no such program.
+            DeniedError: it may not be run.
+        """
+
+    async def run_script(self, argv: Sequence[str], *, env: Mapping[str, str], timeout_ms: int) -> ScriptEnd:
+        """Run a short program to its end; it is killed after `timeout_ms`, and when the caller is cancelled.
+
+        Args:
+            env: added to this process's environment.
         Raises:
             NotFoundError: there is no such program.
             DeniedError: it may not be run.

@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from hal.core.model.facts import MAX_PARTS, MAX_TEXT, CpuFacts, DiskFacts, Facts, NumaFacts
 from hal.runtime.gpus import read_gpus
@@ -161,3 +161,26 @@ def _kind(root: Path, number: int) -> str:
         if rotates:
             return "nvme" if disk.name.startswith("nvme") else "hdd" if rotates == "1" else "ssd"
     return ""
+
+
+class Space(NamedTuple):
+    """What is left on the file system of a directory."""
+
+    free_bytes: int
+    """For a process that is not root."""
+    read_only: bool
+
+
+def space_at(path: Path) -> Space | None:
+    """Of the file system around the path; None when it does not answer."""
+    try:
+        found = os.statvfs(path)
+    except OSError:
+        return None
+    return Space(found.f_bavail * found.f_frsize, bool(found.f_flag & os.ST_RDONLY))
+
+
+def memory_available_bytes(root: Path = Path("/")) -> int | None:
+    """What programs could still get; None when the kernel does not say."""
+    fields = _fields(_text(root / "proc/meminfo"))
+    return _kib(fields["MemAvailable"]) if "MemAvailable" in fields else None

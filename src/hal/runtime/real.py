@@ -30,6 +30,8 @@ from hal.runtime.lanes import BlockingLanes
 from hal.runtime.launch import start_detached
 from hal.runtime.listening import UnixListener, dial_unix, serve_connection
 from hal.runtime.listening_tls import TlsListener, dial_tls
+from hal.runtime.script import run_script
+from hal.runtime.script_end import ScriptEnd
 from hal.runtime.started import StartedProcess
 from hal.wire.connection import FrameConnection
 
@@ -171,6 +173,9 @@ class RealRuntime:
     ) -> Process:
         started = start_detached(argv, env=env, cwd=cwd, output=output)
         return StartedProcess(started)
+
+    async def run_script(self, argv: Sequence[str], *, env: Mapping[str, str], timeout_ms: int) -> ScriptEnd:
+        return await run_script(argv, env=env, timeout_ms=timeout_ms)
 
     async def close(self) -> None:
         """Stop serving, cancel what still runs in the background, and end the threads."""

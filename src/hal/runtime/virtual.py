@@ -16,7 +16,7 @@ import asyncio
 import hashlib
 import random
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextvars import Context
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -24,6 +24,7 @@ from typing import Any, Final, TypeVar
 from hal.core.model.errors import NotFoundError, TimedOutError
 from hal.runtime.home import Home
 from hal.runtime.interface import Credentials
+from hal.runtime.script_end import ScriptEnd
 from hal.runtime.virtual_loop import VirtualLoop
 from hal.runtime.virtual_network import Conditions, VirtualNetwork
 from hal.runtime.virtual_process import Main, VirtualProcess
@@ -85,6 +86,8 @@ class VirtualHost:
         self.home = VirtualHome(f"/virtual/{name}/hal")
         self.disk: dict[str, Any] = {}
         self.programs: dict[str, Callable[[Sequence[str]], tuple[str, Main]]] = {}
+        self.scripts: dict[str, Callable[[Mapping[str, str]], tuple[int, ScriptEnd]]] = {}
+        """What `run_script` runs, by program: from the environment how long it takes, and how it ends."""
         self.processes: dict[int, VirtualProcess] = {}
         self.dead: list[VirtualProcess] = []
         self.boots = 0

@@ -13,7 +13,7 @@ from contextvars import Context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
-from hal.core.model.errors import HALError, OverloadedError, TimedOutError, UnreachableError
+from hal.core.model.errors import HALError, NotFoundError, OverloadedError, TimedOutError, UnreachableError
 from hal.runtime.home import Home
 from hal.runtime.identity import ProcessIdentity
 from hal.runtime.interface import (
@@ -30,6 +30,7 @@ from hal.runtime.interface import (
     Runtime,
     Timer,
 )
+from hal.runtime.script_end import ScriptEnd
 from hal.runtime.virtual_loop import OWNER, ProcessKilledError
 
 if TYPE_CHECKING:
@@ -356,6 +357,14 @@ class VirtualRuntime:
         output: Path | None = None,
     ) -> Process:
         return self._host.start_program(argv)
+
+    async def run_script(self, argv: Sequence[str], *, env: Mapping[str, str], timeout_ms: int) -> ScriptEnd:
+        script = self._host.scripts.get(argv[0])
+        if script is None:
+            raise NotFoundError(f"{argv[0]} cannot be started: there is no such program on {self._host.name}")
+        takes_ms, ended = script(env)
+        await self.sleep(min(takes_ms, timeout_ms))
+        return ended if takes_ms <= timeout_ms else ScriptEnd(-9, ended.output, timed_out=True)
 
     async def close(self) -> None:
         """As the real runtime's: stop serving, cancel what runs in the background."""

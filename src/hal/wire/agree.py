@@ -16,7 +16,9 @@ CREDIT = "credit"
 """Starts on credit: `credit_ms` of a start, `next` of an exit, `recall`."""
 REMOVED = "removed"
 """Code of the goodbye that tells an agent that its node was removed; it dials again when it is started again."""
-FEATURES: tuple[str, ...] = (CREDIT,)
+HEALTH = "health"
+"""The agent tells with `health` which checks of its node fail; until it has, what was told before holds."""
+FEATURES: tuple[str, ...] = (CREDIT, HEALTH)
 """Features beyond the wire version that this code knows."""
 
 

@@ -195,6 +195,25 @@ class HeartbeatAck(Frame, frozen=True, kw_only=True):
     """Of the controller that renews; a keeper that saw a higher one takes no lease from it."""
     lease_ms: int = 0
     """How long the lease runs from the stamp; 0: as the keeper was started."""
+    now_ms: int = 0
+    """The controller's clock when it answered; 0 from one that does not tell."""
+
+
+class FailingCheck(Struct, frozen=True, array_like=True, gc=False):
+    """A health check of a node that fails."""
+
+    name: str
+    reason: str
+    """For people, of the moment in which it began to fail."""
+    since_ms: int
+    """When that was, by the node's clock."""
+
+
+class Health(Frame, frozen=True, kw_only=True):
+    """Agent to controller, feature `health`: all checks of the node that fail; what is not named passes. Sent after
+    each hello once every check was run, and when something has changed. While one fails nothing new starts there."""
+
+    failing: tuple[FailingCheck, ...] = ()
 
 
 # ── commands: controller → agent → keeper ─────────────────────────────────────────────────────────────────────────
@@ -542,6 +561,7 @@ AnyFrame = (
     | Renew
     | Heartbeat
     | HeartbeatAck
+    | Health
     | Start
     | Signal
     | Stop

@@ -45,6 +45,12 @@ def test_the_section_of_the_node_is_read_beside_everything_else(tmp_path: Path) 
         ("[node]\nlabel = {}\n", "node: .*label"),
         ("[node]\nlabels = { a = 1 }\n", "node: .*labels"),
         ("[node", "not TOML"),
+        ('[node.health]\ndisk_free = "much"\n', "node.health.disk_free"),
+        ('[node.health]\nevery = "1ms"\n', "node.health.every: too often"),
+        ('[node.checks.disk]\ncommand = ["/bin/true"]\n', "node.checks.disk: no name for a check"),
+        ('[node.checks.x]\ncommand = ["true"]\n', "absolute path"),
+        ('[node.checks.x]\ncommand = ["/x"]\ntimeout = "2h"\n', "node.checks.x.timeout: out of range"),
+        ('[node.checks.x]\ncommand = ["/x"]\nfailures = 0\n', "node.checks.x.failures: out of range"),
         ('[node]\ndomain = "a b"\n', "'a b' is no name"),
     ],
 )

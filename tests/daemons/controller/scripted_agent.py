@@ -16,7 +16,9 @@ from hal.wire.frames import (
     ExitCause,
     Exits,
     ExitsAck,
+    FailingCheck,
     Goodbye,
+    Health,
     Heartbeat,
     HeartbeatAck,
     HeldStep,
@@ -51,6 +53,7 @@ class ScriptedAgent:
         boot_id: str = "boot1",
         running: dict[StepId, StepTemplate] | None = None,
         facts: Facts | None = None,
+        features: tuple[str, ...] = (),
     ) -> None:
         """running: what it already runs when it joins, as an agent before it did."""
         self._runtime = runtime
@@ -58,6 +61,7 @@ class ScriptedAgent:
         self.name = name
         self.boot_id = boot_id
         self.facts = facts or Facts()
+        self.features = features
         self.capacity = {"cpu": cpu_milli, "memory": 8 << 30} | ({"gpu": gpu_milli} if gpu_milli else {})
         self.running: dict[StepId, StepTemplate] = dict(running or {})
         self.exits: dict[StepId, StepExit] = {}
@@ -85,6 +89,7 @@ class ScriptedAgent:
         return Hello(
             role=Role.AGENT,
             versions=(1, 1),
+            features=self.features,
             name=self.name,
             boot_id=self.boot_id,
             pid=1,
@@ -127,6 +132,10 @@ class ScriptedAgent:
         """Dial from another runtime from now on."""
         self._runtime = runtime
         self.changed = asyncio.Event()
+
+    def says_health(self, *failing: str) -> None:
+        """These checks of the node fail."""
+        self._send(Health(failing=tuple(FailingCheck(name, f"{name} is bad", 5) for name in failing)))
 
     async def leave(self) -> None:
         """The connection is lost; what runs goes on."""

@@ -123,3 +123,26 @@ def test_what_a_node_is_made_of_is_kept_and_told_of_one_node(hal_home: Path) -> 
             assert msgspec.convert(again["facts"], Facts) == msgspec.convert(view["facts"], Facts) == facts
 
     asyncio.run(live())
+
+
+def test_a_failing_check_closes_a_node_and_opens_it_again_over_the_wire(hal_home: Path) -> None:
+    """Work waits meanwhile and is told why; a controller that is started again remembers until the agent speaks."""
+
+    async def live() -> None:
+        async with running(hal_home) as first:
+            agent = await first.agent(features=("health",))
+            agent.says_health("disk")
+            await first.until(lambda: first.api.node("n1").state == "cordoned")
+            (job,) = await first.submit({"command": ["exit", "0"]})
+            why = (await first.http.get(f"/v1/jobs/{job}/why")).json()
+            assert "n1 is cordoned (check disk: disk is bad)" in why["message"]
+            (outcome,) = await act(first, "uncordon", "n1")
+            assert (outcome["state"], outcome["detail"]) == ("cordoned", "check disk: disk is bad")
+        async with running(hal_home) as second:
+            agent.moved_to(second.runtime)
+            await agent.join()
+            await second.until(lambda: second.api.node("n1").state == "cordoned")
+            agent.says_health()
+            assert (await second.ended(job))["state"] == "succeeded"
+
+    asyncio.run(live())

@@ -6,16 +6,58 @@ and keepers use it.
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from msgspec import Struct
 
 from hal.core.model.errors import SpecError
 from hal.core.model.facts import AUTOMATIC, check_domain
+from hal.core.model.units import Duration, parse_amount
 
 MAX_LABELS: Final = 64
 MAX_LABEL: Final = 256
 """Characters of a label's value; its key may have 63."""
+MAX_CHECKS: Final = 32
+"""Checks of a site."""
+SHORTEST_EVERY_MS: Final = 1_000
+"""Checks are not run more often."""
+BUILT_IN: Final = frozenset({"disk", "read-only", "memory", "clock"})
+"""Checks of HAL's own."""
+
+_CHECK: Final = re.compile(r"[a-z0-9]([a-z0-9._-]{0,62})?\Z")
+
+
+class HealthSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """`[node.health]`: bounds of HAL's own checks."""
+
+    every: Duration = Duration(30_000)
+    disk_free: str = "64MiB"
+    """Least free space of HAL_HOME's file system; 0: not checked."""
+    memory_free: str = "0"
+    """Least available memory of the machine; 0: not checked."""
+    clock_skew: Duration = Duration(5_000)
+    """How far the clock may be from the controller's; 0: not checked."""
+
+    @property
+    def disk_free_bytes(self) -> int:
+        return parse_amount("memory", self.disk_free, field="node.health.disk_free")
+
+    @property
+    def memory_free_bytes(self) -> int:
+        return parse_amount("memory", self.memory_free, field="node.health.memory_free")
+
+
+class CheckSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """`[node.checks.NAME]`: a program of the site; the node is healthy while it ends with 0."""
+
+    command: tuple[str, ...]
+    every: Duration = Duration(60_000)
+    """From the end of one run to the beginning of the next."""
+    timeout: Duration = Duration(10_000)
+    """A run that takes longer is killed and has failed."""
+    failures: int = 1
+    """So many runs must fail one after the other; of the first run, one."""
 
 
 class NodeSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -25,6 +67,8 @@ class NodeSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
     """Where the machine stands: `dc1/rack3`."""
     labels: dict[str, str] = {}
     """Of each node, beside those of its command line, which win."""
+    health: HealthSection = HealthSection()
+    checks: dict[str, CheckSection] = {}
 
 
 NO_NODE_SECTION: Final = NodeSection()
@@ -38,7 +82,32 @@ def checked(section: NodeSection) -> NodeSection:
     """
     check_domain(section.domain)
     check_labels(section.labels, "node.labels")
+    health = section.health
+    if health.disk_free_bytes < 0 or health.memory_free_bytes < 0:  # parsed here, so that they are known to be amounts
+        raise SpecError("node.health: a negative amount")
+    if health.every < SHORTEST_EVERY_MS:
+        raise SpecError("node.health.every: too often", hint="at least 1s")
+    if len(section.checks) > MAX_CHECKS:
+        raise SpecError(f"node.checks: {len(section.checks)} checks; at most {MAX_CHECKS} are allowed")
+    for name, check in section.checks.items():
+        _check_check(name, check)
     return section
+
+
+def _check_check(name: str, check: CheckSection) -> None:
+    field = f"node.checks.{name}"
+    if not _CHECK.match(name) or name in BUILT_IN:
+        raise SpecError(
+            f"{field}: no name for a check", hint=f"small letters, digits, '.', '_', '-'; not {', '.join(BUILT_IN)}"
+        )
+    if not check.command or not check.command[0].startswith("/"):
+        raise SpecError(f"{field}.command: the first word must be the absolute path of a program")
+    if check.every < SHORTEST_EVERY_MS:
+        raise SpecError(f"{field}.every: too often", hint="at least 1s")
+    if not 0 < check.timeout <= 3_600_000:
+        raise SpecError(f"{field}.timeout: out of range", hint="up to 1h")
+    if not 1 <= check.failures <= 1_000:
+        raise SpecError(f"{field}.failures: out of range", hint="1 to 1000")
 
 
 def check_labels(labels: dict[str, str], field: str) -> dict[str, str]:

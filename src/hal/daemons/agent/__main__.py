@@ -12,12 +12,13 @@ from hal.core.model.facts import Facts, check_domain
 from hal.core.model.node_config import NodeSection
 from hal.daemons.agent.agent import Agent, AgentSettings
 from hal.daemons.agent.arguments import NodeArguments, parse_arguments
+from hal.daemons.agent.health import Condition
 from hal.daemons.agent.node_file import read_node_section
 from hal.runtime.authority import NodeIdentity
 from hal.runtime.home import Home
 from hal.runtime.interface import Runtime, TcpAddress, UnixAddress
 from hal.runtime.link_note import note_link
-from hal.runtime.machine import read_machine
+from hal.runtime.machine import memory_available_bytes, read_machine, space_at
 from hal.runtime.process import run
 from hal.runtime.startup import EXIT_BAD_INPUT
 from hal.wire.address import host_and_port
@@ -46,13 +47,19 @@ def settings_of(arguments: NodeArguments, section: NodeSection, home: Home) -> A
     def facts() -> Facts:
         return replace(read_machine(home.root), domain=domain)
 
+    def condition() -> Condition:
+        space = space_at(home.root)
+        memory = memory_available_bytes()
+        return Condition(None, memory_free_bytes=memory) if space is None else Condition(*space, memory)
+
     here = AgentSettings(
         node=arguments.node,
         controller=UnixAddress(home.wire_socket()),
         keeper=UnixAddress(home.keeper_socket(arguments.node)),
         keeper_argv=[sys.executable, "-m", "hal.daemons.agent.keeper", *arguments.words()],
         facts=facts,
-        labels=section.labels,
+        section=section,
+        condition=condition,
     )
     if not arguments.controllers:
         return here

@@ -9,24 +9,28 @@ that is dead is started again. Runs on the real and on the virtual Runtime.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
 from hal.core.model.errors import HALError, OverloadedError, TimedOutError, UnreachableError, error_from_code
 from hal.core.model.facts import Facts, automatic_labels
+from hal.core.model.node_config import NO_NODE_SECTION, NodeSection
 from hal.daemons.agent.dialling import Backoff, Controllers
+from hal.daemons.agent.health import Condition, NodeChecks
 from hal.daemons.agent.renewing import Renewing
 from hal.runtime.authority import NodeIdentity
 from hal.runtime.interface import Address, Connection, Lane, Process, Runtime
 from hal.runtime.link_note import LinkNote
-from hal.wire.agree import FEATURES, REMOVED, SPOKEN
+from hal.wire.agree import FEATURES, HEALTH, REMOVED, SPOKEN
 from hal.wire.errors import MalformedFrameError
 from hal.wire.frames import (
     AnyFrame,
     Exits,
     Goodbye,
+    Health,
     Heartbeat,
+    HeartbeatAck,
     Hello,
     Joined,
     Refusal,
@@ -78,14 +82,15 @@ class AgentSettings(NamedTuple):
     """How to start the node's keeper."""
     facts: Callable[[], Facts] = Facts
     """Reads what the node is made of; it may block."""
-    labels: Mapping[str, str] = {}
-    """Of all nodes of this machine; those that the keeper tells win."""
     others: Sequence[Address] = ()
     """Further controllers; one of all leads."""
     identity: NodeIdentity | None = None
     """What the node was given when it joined; None where it dials a Unix socket."""
     on_link: Callable[[LinkNote], None] = lambda note: None
     """Told when the connection to the controller has come or gone."""
+    section: NodeSection = NO_NODE_SECTION
+    condition: Callable[[], Condition] | None = None
+    """Reads how the machine is; it may block. Without it there are no health checks."""
 
 
 class Agent:
@@ -106,18 +111,29 @@ class Agent:
         self._started: list[StepStarted] = []
         self._exits: list[StepExit] = []
         self._flush_due = False
+        self._says_health = False
+        """The controller that is there wants to hear of checks."""
         self._removed = False
         """A person removed this node: it joins again only when its agent is started again."""
+        self._checks: NodeChecks | None = None
+        self._asked_ms = 0
+        """When the heartbeat that was not answered yet was sent, by this clock."""
         self._keeper_process: Process | None = None
         self._keeper_start_ms = 0
         self._keeper_delay_ms = KEEPER_START_MS[0]
 
     async def run(self) -> int:
         """Serve until asked to stop; the exit code."""
+        tasks = []
+        if self._settings.condition is not None:
+            self._checks = NodeChecks(
+                self._runtime, self._settings.node, self._settings.section, self._settings.condition, self._tell_health
+            )
+            tasks.append(self._runtime.spawn_task(self._checks.run(), "checks"))
         serving = self._runtime.spawn_task(self._serve(), "serve")
         stopping = asyncio.ensure_future(self._runtime.stopping.wait())
         await asyncio.wait((serving, stopping), return_when=asyncio.FIRST_COMPLETED)
-        for task in (serving, stopping):
+        for task in (serving, stopping, *tasks):
             task.cancel()
         for connection in (self._controller, self._keeper):
             if connection is not None:
@@ -200,6 +216,8 @@ class Agent:
                     self._runtime.stop("the keeper of this node was told to end")
                 return
             elif self._controller is not None:
+                if isinstance(frame, Heartbeat):
+                    self._asked_ms = self._runtime.now_ms()
                 self._report(frame)
             elif self._early is not None and len(self._early) < MAX_EARLY_FRAMES:
                 self._early.append(frame)
@@ -234,6 +252,11 @@ class Agent:
         self._refusals.clear()
         self._started.clear()
         self._exits.clear()
+
+    def _tell_health(self, health: Health) -> None:
+        """Which checks fail; told again after each hello."""
+        if self._says_health:
+            self._send_up(health)
 
     def _send_up(self, frame: AnyFrame) -> None:
         controller = self._controller
@@ -303,12 +326,13 @@ class Agent:
             keeper.abort()
             raise TimedOutError(f"the keeper did not say in {ANSWER_MS} ms what it holds") from None
         facts = await self._runtime.run_blocking(self._settings.facts, Lane.READER)
-        labels = {**automatic_labels(self._settings.node, facts), **self._settings.labels, **holds.labels}
+        labels = {**automatic_labels(self._settings.node, facts), **self._settings.section.labels, **holds.labels}
+        features = set(holds.features) - {HEALTH} | ({HEALTH} if self._checks is not None else set())
         await controller.send(
             Hello(
                 role=Role.AGENT,
                 versions=SPOKEN,
-                features=holds.features,
+                features=tuple(sorted(features)),
                 name=self._settings.node,
                 boot_id=holds.boot_id,
                 pid=self._runtime.pid,
@@ -322,6 +346,10 @@ class Agent:
         )
         welcome = _welcome_of(await controller.receive(ANSWER_MS), "the controller")
         self._controller = controller
+        self._says_health = HEALTH in welcome.features
+        health = self._checks.health() if self._checks is not None else None
+        if health is not None:
+            self._tell_health(health)
         early: list[AnyFrame] = self._early or []
         self._early = None
         for frame in early:
@@ -341,6 +369,8 @@ class Agent:
                     if frame.code == NOT_LEADER:
                         raise NotLeaderError(frame.reason)
                     return
+                if isinstance(frame, HeartbeatAck) and self._checks is not None:
+                    self._checks.controller_says(frame.now_ms, self._asked_ms)
                 if not isinstance(frame, Joined):
                     await keeper.send(frame)
                 elif renewing is not None:

@@ -31,13 +31,14 @@ from hal.daemons.controller.node_leases import NodeLeases
 from hal.planes.tasks import Arrival, Orders, TaskPlane
 from hal.runtime.home import check_node_name
 from hal.runtime.interface import Connection, Runtime, Timer
-from hal.wire.agree import CREDIT, REMOVED, agree
+from hal.wire.agree import CREDIT, HEALTH, REMOVED, agree
 from hal.wire.errors import MalformedFrameError
 from hal.wire.frames import (
     AnyFrame,
     Done,
     Exits,
     Goodbye,
+    Health,
     Heartbeat,
     HeartbeatAck,
     Hello,
@@ -238,6 +239,7 @@ class Agents:
             held=hello.held,
             facts=hello.facts,
             credit=CREDIT in features,
+            checked=HEALTH in features,
         )
         await self._inbox().report(f"hello of {link.name}", partial(self._joined, link, connection, arrival))
         try:
@@ -291,6 +293,8 @@ class Agents:
             case Done():
                 for step, reason in frame.failed:
                     self._runtime.log.warning("not done", node=node, what=frame.command, step=str(step), reason=reason)
+            case Health():
+                await inbox.report("health", lambda now: plane.node_health(node, frame.failing))
             case Samples():
                 pass
             case Renew():
@@ -321,7 +325,12 @@ class Agents:
         """Acknowledge the stamp: the keeper's lease counts from it, and T from now."""
         if not self.leases.may_renew(link.name):
             return
-        ack = HeartbeatAck(stamp_boot_ms=stamp_boot_ms, epoch=self._committer.epoch, lease_ms=self.leases.times.node_ms)
+        ack = HeartbeatAck(
+            stamp_boot_ms=stamp_boot_ms,
+            epoch=self._committer.epoch,
+            lease_ms=self.leases.times.node_ms,
+            now_ms=self._runtime.now_ms(),
+        )
         self._send(link, ack)
         self.leases.count_from_now(link.name)
         link.stamp_boot_ms = stamp_boot_ms

@@ -8,6 +8,7 @@ returns to what they say.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import islice
 from typing import Final
 
@@ -19,14 +20,21 @@ from hal.core.model import AttemptState, ConflictError, EventKind, NodeState, No
 from hal.planes.tasks.live import LiveJob
 from hal.planes.tasks.submission import Submitter
 from hal.planes.tasks.table import JobTable
-from hal.store.operations import Closure, NodeRow
+from hal.store.operations import Closure, NodeAbout, NodeRow
+from hal.wire.frames import FailingCheck
 
 PERSON: Final = "person"
 """Source of what a person closed."""
+CHECK: Final = "check "
+"""Sources that begin so are health checks; what closed the node is lifted when the check passes."""
+MAX_CHECKS: Final = 64
+"""Failing checks of one node that are kept."""
 MAX_REASON: Final = 500
 """Characters of the reason that a person gives."""
 MAX_NAMED: Final = 5
 """Most nodes that an explanation names."""
+MAX_NAME: Final = 63
+"""Characters of the name of a check."""
 HEARD: Final = frozenset({NodeState.UP, NodeState.CORDONED, NodeState.DRAINING})
 GONE: Final = frozenset({NodeState.DOWN, NodeState.REMOVED})
 """The engine knows no such node: nothing is admitted because it could once have held it."""
@@ -140,6 +148,30 @@ def remove(table: JobTable, name: str, by: Submitter) -> None:
     if row.state is not NodeState.DOWN:
         table.draft.feed.gone(name)
     _note(table, replace(row, state=state), f"removed by {by.user}", by.cause, by)
+
+
+# ── health checks ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def checks_told(table: JobTable, name: str, failing: Sequence[FailingCheck]) -> None:
+    """All health checks of the node that fail now: it is closed because of these, and no others."""
+    row = table.nodes.get(name)
+    if row is None:
+        return
+    kept = {one.source: one for one in row.about.closures}
+    told = []
+    for check in failing[:MAX_CHECKS]:
+        source = CHECK + check.name[:MAX_NAME]
+        new = Closure(source=source, reason=check.reason[:MAX_REASON], since_ms=check.since_ms)
+        told.append(kept.get(source, new))
+    closures = (*unchecked(row.about).closures, *told)
+    if set(closures) != set(row.about.closures):
+        with_closures(table, row, closures, f"node:{name}")
+
+
+def unchecked(about: NodeAbout) -> NodeAbout:
+    """The same without what health checks closed."""
+    return replace(about, closures=tuple(one for one in about.closures if not one.source.startswith(CHECK)))
 
 
 # ── whoever closes ────────────────────────────────────────────────────────────────────────────────────────────────

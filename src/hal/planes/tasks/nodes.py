@@ -18,7 +18,7 @@ from hal.core.lifecycle import NODE, NodeEvent, transition
 from hal.core.model import ConflictError, EventKind, NodeState, OnNodeLost, format_duration
 from hal.core.model.facts import Facts
 from hal.planes.tasks.attempts import attempts_on, lost, order_as_it_is, order_stop, started
-from hal.planes.tasks.closing import HEARD, node_named, node_spec, put, state_after
+from hal.planes.tasks.closing import HEARD, node_named, node_spec, put, state_after, unchecked
 from hal.planes.tasks.starting import order_start
 from hal.planes.tasks.submission import Submitter
 from hal.planes.tasks.table import JobTable
@@ -38,6 +38,8 @@ class Arrival(Struct, frozen=True, kw_only=True):
     facts: Facts = Facts()
     credit: bool = False
     """Its keeper takes starts on credit."""
+    checked: bool = False
+    """Its agent will tell which health checks fail; until then those that failed before do."""
 
 
 def joined(table: JobTable, arrival: Arrival, now_ms: int) -> NodeRow:
@@ -45,7 +47,7 @@ def joined(table: JobTable, arrival: Arrival, now_ms: int) -> NodeRow:
     before = table.nodes.get(arrival.name)
     state, about = NodeState.UP, NodeAbout()
     if before is not None:
-        state, about = before.state, before.about
+        state, about = before.state, before.about if arrival.checked else unchecked(before.about)
     row = NodeRow(
         name=arrival.name,
         capacity=arrival.capacity,
@@ -56,7 +58,7 @@ def joined(table: JobTable, arrival: Arrival, now_ms: int) -> NodeRow:
         notes=arrival.notes,
         about=replace(about, facts=arrival.facts),
     )
-    if state not in HEARD:
+    if state not in HEARD or (before is not None and about.closures != before.about.closures):
         row = replace(row, state=state_after(table, row))
     table.put_node(row)
     (table.credit_nodes.add if arrival.credit else table.credit_nodes.discard)(row.name)

@@ -34,7 +34,7 @@ from hal.planes.tasks.why import why
 from hal.store.operations import JobRow, NodeRow, Operation, PutMeta
 from hal.store.operations import Span as SpanRow
 from hal.store.views import JobFilter, Loaded
-from hal.wire.frames import Refusal, StepExit, StepStarted
+from hal.wire.frames import FailingCheck, Refusal, StepExit, StepStarted
 
 MAX_DEPENDANTS = 1_000
 """Most dependants of one job that are listed."""
@@ -232,6 +232,10 @@ class TaskPlane:
     def uncordon(self, name: str, by: Submitter) -> NodeRow:
         """See `closing.uncordon`."""
         return closing.uncordon(self.table, name, by)
+
+    def node_health(self, name: str, failing: Sequence[FailingCheck]) -> None:
+        """See `closing.checks_told`."""
+        closing.checks_told(self.table, name, failing)
 
     def node_removed(self, name: str, by: Submitter) -> None:
         """See `closing.remove`."""

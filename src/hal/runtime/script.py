@@ -1,0 +1,104 @@
+"""Running a short program to its end: its exit code and the end of what it wrote, within a time."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from hal.core.model.errors import DeniedError, NotFoundError, TimedOutError
+from hal.runtime.script_end import ScriptEnd
+from hal.runtime.started import StartedProcess
+
+OUTPUT_BYTES: Final = 4_096
+"""Of a program's output, the newest are kept."""
+READ_BYTES: Final = 65_536
+KILLED_MS: Final = 5_000
+"""How long a killed program may take to be gone; one that the kernel cannot end is left to itself."""
+
+
+async def run_script(argv: Sequence[str], *, env: Mapping[str, str], timeout_ms: int) -> ScriptEnd:
+    """Run it in a session of its own, in `/`, stdin from /dev/null. Cancelled: killed.
+
+    Args:
+        argv: program and arguments.
+        env: added to this process's environment.
+    Raises:
+        NotFoundError: there is no such program.
+        DeniedError: it may not be run.
+    """
+    loop = asyncio.get_running_loop()
+    child, reading = _start(argv, env)
+    output = bytearray()
+
+    def read() -> bool:
+        """Whether more may come."""
+        try:
+            data = os.read(reading, READ_BYTES)
+        except BlockingIOError:
+            return True
+        output.extend(data)
+        del output[:-OUTPUT_BYTES]
+        return bool(data)
+
+    def readable() -> None:
+        if not read():
+            loop.remove_reader(reading)
+
+    started = StartedProcess(child)
+    loop.add_reader(reading, readable)
+    timed_out = False
+    try:
+        try:
+            code = await started.wait(timeout_ms)
+        except TimedOutError:
+            timed_out = True
+            _kill(started)
+            code = await _gone(started)
+    finally:
+        _kill(started)
+        loop.remove_reader(reading)
+        read()
+        os.close(reading)
+    return ScriptEnd(code, output.decode(errors="replace").strip(), timed_out)
+
+
+def _start(argv: Sequence[str], env: Mapping[str, str]) -> tuple[subprocess.Popen[bytes], int]:
+    """The child, and where its output can be read without waiting."""
+    reading, writing = os.pipe2(os.O_CLOEXEC)
+    os.set_blocking(reading, False)
+    try:
+        child = subprocess.Popen(
+            list(argv),
+            env={**os.environ, **env},
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            stdout=writing,
+            stderr=writing,
+            start_new_session=True,
+        )
+    except PermissionError as error:
+        os.close(reading)
+        raise DeniedError(f"{argv[0]} cannot be started: {error.strerror}") from error
+    except OSError as error:
+        os.close(reading)
+        raise NotFoundError(f"{argv[0]} cannot be started: {error.strerror}") from error
+    finally:
+        os.close(writing)
+    return child, reading
+
+
+def _kill(started: StartedProcess) -> None:
+    """With the processes that it started: while it runs nobody else has the number of its group."""
+    if started.running:
+        os.killpg(started.identity.pid, signal.SIGKILL)
+
+
+async def _gone(started: StartedProcess) -> int:
+    try:
+        return await started.wait(KILLED_MS)
+    except TimedOutError:
+        return -signal.SIGKILL
