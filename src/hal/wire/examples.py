@@ -103,7 +103,7 @@ EXAMPLES: tuple[AnyFrame, ...] = (
     Renew(request=_PEM.format("CERTIFICATE REQUEST")),
     Heartbeat(stamp_boot_ms=3_601_500, epoch=4, running=2, load=0.5),
     HeartbeatAck(stamp_boot_ms=3_601_500, epoch=4, now_ms=1_767_225_600_000),
-    Health(failing=(FailingCheck("disk", "10MiB free at /home/hal; 64MiB are wanted", 1_767_225_600_000),)),
+    Health(failing=(FailingCheck("disk", "10MiB free at /home/hal; 16MiB are wanted", 1_767_225_600_000),)),
     Start(
         epoch=4,
         stamp_boot_ms=3_601_500,

@@ -32,7 +32,7 @@ class HealthSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """`[node.health]`: bounds of HAL's own checks."""
 
     every: Duration = Duration(30_000)
-    disk_free: str = "64MiB"
+    disk_free: str = "16MiB"
     """Least free space of HAL_HOME's file system; 0: not checked."""
     memory_free: str = "0"
     """Least available memory of the machine; 0: not checked."""

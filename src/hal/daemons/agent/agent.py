@@ -117,7 +117,7 @@ class Agent:
         """A person removed this node: it joins again only when its agent is started again."""
         self._checks: NodeChecks | None = None
         self._asked_ms = 0
-        """When the heartbeat that was not answered yet was sent, by this clock."""
+        """When the newest heartbeat was sent, by the monotonic clock."""
         self._keeper_process: Process | None = None
         self._keeper_start_ms = 0
         self._keeper_delay_ms = KEEPER_START_MS[0]
@@ -217,7 +217,7 @@ class Agent:
                 return
             elif self._controller is not None:
                 if isinstance(frame, Heartbeat):
-                    self._asked_ms = self._runtime.now_ms()
+                    self._asked_ms = self._runtime.monotonic_ms()
                 self._report(frame)
             elif self._early is not None and len(self._early) < MAX_EARLY_FRAMES:
                 self._early.append(frame)
@@ -370,7 +370,7 @@ class Agent:
                         raise NotLeaderError(frame.reason)
                     return
                 if isinstance(frame, HeartbeatAck) and self._checks is not None:
-                    self._checks.controller_says(frame.now_ms, self._asked_ms)
+                    self._checks.controller_says(frame.now_ms, self._runtime.monotonic_ms() - self._asked_ms)
                 if not isinstance(frame, Joined):
                     await keeper.send(frame)
                 elif renewing is not None:

@@ -12,13 +12,21 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from hal.core.model.errors import HALError
-from hal.core.model.node_config import CheckSection, NodeSection
+from hal.core.model.node_config import BUILT_IN, CheckSection, NodeSection
 from hal.core.model.units import format_amount
 from hal.runtime.interface import Lane, Runtime
 from hal.wire.frames import FailingCheck, Health
 
 MAX_REASON: Final = 300
 """Characters of a reason; of a program's output the last line is told."""
+
+
+AGAIN_MS: Final = 5_000
+"""After one of HAL's own checks has failed they are looked at again this soon."""
+
+
+CLOCK_ANSWERS: Final = 2
+"""So many answers in a row must differ: one may have been on its way while both clocks were set."""
 
 
 class Condition(NamedTuple):
@@ -72,16 +80,17 @@ class NodeChecks:
             return None
         return Health(failing=tuple(self._failing[name] for name in sorted(self._failing)))
 
-    def controller_says(self, controller_ms: int, sent_ms: int) -> None:
-        """The controller told its time in the answer to what was sent at `sent_ms` of this clock."""
+    def controller_says(self, controller_ms: int, took_ms: int) -> None:
+        """The controller told its time in an answer that came `took_ms` after the question."""
         bound_ms, now_ms = int(self._section.health.clock_skew), self._runtime.now_ms()
-        if not bound_ms or not controller_ms or not sent_ms:
+        if not bound_ms or not controller_ms:
             return
+        sent_ms = now_ms - took_ms
         # It was that time there at some instant between sending and now: only what lies outside of these is skew.
         behind_ms, ahead_ms = controller_ms - now_ms, sent_ms - controller_ms
         skew_ms, word = max((behind_ms, "behind"), (ahead_ms, "ahead of"))
         reason = f"the clock is {skew_ms / 1000:.1f} s {word} the controller's; {bound_ms / 1000:g} s are allowed"
-        self._verdict("clock", reason if skew_ms > bound_ms else "")
+        self._verdict("clock", reason if skew_ms > bound_ms else "", CLOCK_ANSWERS)
 
     # ── HAL's own ─────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -93,7 +102,8 @@ class NodeChecks:
             self._verdict("read-only", f"the file system of {home} may only be read" if found.read_only else "")
             self._verdict("memory", _too_little(found.memory_free_bytes, health.memory_free_bytes, "of memory"))
             self._verdict("disk", _too_little(found.disk_free_bytes, health.disk_free_bytes, f"at {home}"))
-            await self._runtime.sleep(int(health.every))
+            fails = not self._failing.keys().isdisjoint(BUILT_IN)
+            await self._runtime.sleep(min(int(health.every), AGAIN_MS) if fails else int(health.every))
 
     # ── the site's ────────────────────────────────────────────────────────────────────────────────────────────────
 
