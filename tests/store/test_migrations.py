@@ -5,16 +5,20 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Final
 
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import inspect
 
-from hal.store import Store
+from hal.core.model import AttemptState, TaskState
+from hal.store import EndAttempts, Span, Store
 from hal.store.migrate import HEAD, MIGRATIONS, migrate, revision_of
 from hal.store.opening import open_database
+from hal.store.operations import AttemptEnd
 from hal.store.schema import metadata
 from tests.store.rows import Leader, job, submitted
 
@@ -82,3 +86,43 @@ def test_opening_twice_migrates_once(tmp_path: Path) -> None:
     again = Store.open(path)
     assert [row.id for row in again.load().jobs] == [1]
     again.close()
+
+
+def test_a_store_of_an_older_hal_with_running_jobs_is_upgraded_and_they_run_on(tmp_path: Path) -> None:
+    """Tables and rows as revision 0004 had them: one job waits, one runs; what is new has its default."""
+    path = tmp_path / "hal.sqlite"
+    database = open_database(path, create=True, max_bytes=None)
+    with database.writing("as before") as connection:
+        config = Config()
+        config.set_main_option("script_location", str(MIGRATIONS))
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0004")
+        for text in _AS_0004_WROTE:
+            connection.exec_driver_sql(text)
+    database.close()
+    store = Store.open(path)
+    loaded = store.load()
+    assert [(row.id, row.state) for row in loaded.jobs] == [(1, "running"), (2, "pending")]
+    assert [(row.token, row.state, row.ended_ms) for row in loaded.attempts[1]] == [("token", "running", None)]
+    assert loaded.spans[2] == [Span(2, 0, 1, TaskState.PENDING)]
+    leader = Leader(store)
+    assert leader.epoch == 8
+    leader.commit(EndAttempts([AttemptEnd(1, 0, 1, AttemptState.SUCCEEDED, 9, "exited", 0)]))
+    assert store.attempts(1)[0].state is AttemptState.SUCCEEDED
+    store.close()
+
+
+_JOB: Final = (
+    "INSERT INTO jobs VALUES ({id}, 1, 'n', 'default', 'a', 'u', 0, '{state}', 1, 1, NULL, 5, 5, NULL, NULL, 0, '', '',"
+    " {pending}, 0, {active}, {active}, 0, 0, 0, 0, NULL, 0, 1)"
+)
+_AS_0004_WROTE: Final = (
+    """INSERT INTO specs VALUES (1, '{"command":["true"]}')""",
+    _JOB.format(id=1, state="running", pending=0, active=1),
+    _JOB.format(id=2, state="pending", pending=1, active=0),
+    "INSERT INTO task_spans VALUES (2, 0, 1, 'pending', 1, 0, 0, '')",
+    "INSERT INTO attempts VALUES (1, 0, 1, 'running', '[\"n1\"]', 'token', 6, 0, 7, NULL, '', NULL, NULL, NULL, '',"
+    " '[]', 0, NULL)",
+    "INSERT INTO commits VALUES (1, 'c', 7, 1, 0)",
+    "INSERT INTO leader VALUES (1, 7, 'an older controller', 3)",
+)
