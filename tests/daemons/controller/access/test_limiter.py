@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from hal.daemons.controller.access.limiter import MAX_IDENTITIES, Limiter, TooMa
 from hal.daemons.controller.access.settings import AccessSection
 from hal.daemons.controller.config import Config
 from tests.daemons.controller.access.people import person, until_too_many, with_secret
-from tests.daemons.controller.running import Running, on_controller
+from tests.daemons.controller.running import LIMIT_S, Running, on_controller
 from tests.daemons.controller.test_rest import problem
 
 ASKS = st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 3_000)), max_size=200)
@@ -106,6 +107,27 @@ def test_too_many_headers_are_431(hal_home: Path) -> None:
     async def body(hal: Running) -> None:
         many = {f"x-{number}": "1" for number in range(200)}
         problem(await hal.http.get("/v1/version", headers=many), 431, "too-large")
+
+    on_controller(hal_home, body)
+
+
+def test_a_head_without_end_is_cut_off(hal_home: Path) -> None:
+    """A header that goes on and on is answered 431 and the connection closed, long before a megabyte was gathered."""
+
+    async def body(hal: Running) -> None:
+        reader, writer = await asyncio.open_unix_connection(str(hal.runtime.paths.api_socket()))
+        writer.write(b"GET /v1/version HTTP/1.1\r\nHost: hal\r\nX-Long: ")
+        async with asyncio.timeout(LIMIT_S):
+            try:
+                for _ in range(64):
+                    writer.write(b"x" * 16_384)
+                    await writer.drain()
+                answer = await reader.read()
+            except ConnectionError:
+                answer = b""  # closed while it was still being sent
+        assert answer == b"" or answer.startswith(b"HTTP/1.1 431 ")
+        writer.close()
+        assert (await hal.http.get("/v1/version")).status_code == 200
 
     on_controller(hal_home, body)
 

@@ -21,7 +21,6 @@ from litestar import Litestar
 from litestar.config.response_cache import ResponseCacheConfig
 from litestar.exceptions import HTTPException
 from litestar.types import ASGIApp
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from hal.core.model import ConflictError, DeniedError, HALError
@@ -29,6 +28,7 @@ from hal.daemons.controller.access.audit import AuditLog
 from hal.daemons.controller.access.door import Door, LocalPeer
 from hal.daemons.controller.access.limiter import Limiter
 from hal.daemons.controller.api.access_routes import access_routes
+from hal.daemons.controller.api.bounded_head import BoundedHead
 from hal.daemons.controller.api.follower import FollowerApp
 from hal.daemons.controller.api.guard import Guard
 from hal.daemons.controller.api.joining_routes import joining_routes
@@ -140,7 +140,7 @@ class RestServer:
             host, port = self._config.tcp
             try:
                 server = await loop.create_server(
-                    partial(HttpToolsProtocol, self._uvicorn, self._state, {}), host, port, backlog=BACKLOG
+                    partial(BoundedHead, self._uvicorn, self._state, {}), host, port, backlog=BACKLOG
                 )
             except (OSError, socket.gaierror) as error:
                 raise ConflictError(
@@ -169,7 +169,7 @@ class RestServer:
         self._audit.close()
 
 
-class _Local(HttpToolsProtocol):
+class _Local(BoundedHead):
     """A connection on a Unix socket: its peer is asked of the kernel before a byte is read."""
 
     def __init__(self, config: uvicorn.Config, state: ServerState, *, private: bool) -> None:
