@@ -9,6 +9,8 @@ import pytest
 from tests.cluster.hosts import missing
 
 _HERE = Path(__file__).parent
+TIMEOUT_S = 600
+"""Of each test: several hosts share this machine's cores, and what is waited for has deadlines of its own."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -17,5 +19,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     reason = missing() if here else ""
     for item in here:
         item.add_marker(pytest.mark.slow)
+        item.add_marker(pytest.mark.timeout(TIMEOUT_S))
         if reason:
             item.add_marker(pytest.mark.skip(reason=reason))
