@@ -20,7 +20,7 @@ from hal.core.model.node_config import NO_NODE_SECTION, NodeSection, checked
 from hal.core.model.policy import Policy
 from hal.core.model.policy_text import policy_from_plain
 from hal.daemons.controller.access.settings import AccessSection, check_access
-from hal.store import Retention
+from hal.store import LEASE_MS, Retention
 from hal.store.opening import HOW_TO_WRITE, parsed
 from hal.wire.address import DEFAULT_PORT
 
@@ -80,11 +80,10 @@ class StoreSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class LeasesSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`[leases]`: see `LeaseTimes`, of which these are the fields."""
+    """`[leases]`: see `LeaseTimes`; a controller's own lease is not among them, it is the store's."""
 
     heartbeat: Duration = Duration(LeaseTimes().heartbeat_ms)
     node: Duration = Duration(LeaseTimes().node_ms)
-    leader: Duration = Duration(LeaseTimes().leader_ms)
     kill: Duration = Duration(LeaseTimes().kill_ms)
     slack: Duration = Duration(LeaseTimes().slack_ms)
 
@@ -216,7 +215,8 @@ def _store_url(text: str) -> str:
 
 
 def _lease_times(section: LeasesSection) -> LeaseTimes:
-    return LeaseTimes(**{f"{name}_ms": int(getattr(section, name)) for name in section.__struct_fields__})
+    given = {f"{name}_ms": int(getattr(section, name)) for name in section.__struct_fields__}
+    return LeaseTimes(**given, leader_ms=LEASE_MS)
 
 
 def _address(text: str, field: str = "server.tcp", example: int = 8642) -> tuple[str, int] | None:
