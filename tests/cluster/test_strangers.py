@@ -41,7 +41,9 @@ def test_every_port_refuses_strangers(tmp_path: Path) -> None:
     assert foreign is not None
     with Network() as network:
         cluster = Cluster(network, 1)
-        cluster.head.home.config.write_text(f'[server]\nwire = "0.0.0.0:{WIRE_PORT}"\ntcp = "0.0.0.0:{REST_PORT}"\n')
+        cluster.head.home.config.write_text(
+            f'[server]\nwire = "0.0.0.0:{WIRE_PORT}"\ntcp = "0.0.0.0:{REST_PORT}"\nplain_tcp = true\n'
+        )
         cluster.up()
         worker = cluster.workers[0]
         assert ports(worker, "tcp") | ports(worker, "udp") | ports(cluster.head, "udp") == set()
