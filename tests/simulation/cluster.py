@@ -102,6 +102,8 @@ class Cluster(System):
 
     async def suspend(self, node: str, seconds: float) -> None:
         """All of the host stands still for so long, as under the freezer."""
+        if node in self._suspended:
+            return
         begin_s = self.world.loop.time()
         self._suspended.add(node)
         self.hosts[node].suspend()
