@@ -1,7 +1,8 @@
 """Durable submission: batches of 100 single jobs through REST, each answered after it was flushed to the disk.
 
 `by one`: one client, one batch after another. `by four`: four clients at once, as from four login shells. The Python
-client's own work (checking and encoding specs) is in the figures; it shares the two cores with the controller.
+client's own work (checking and encoding specs) is in the figures; it shares the two cores with the controller, and with
+PostgreSQL, a private server that flushes each commit.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ from pathlib import Path
 
 import hal
 from _private_hal import cpu_s, pid_of, private_hal, say
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from tests.postgres_server import PostgresServer, programs  # noqa: E402
 
 BATCH = 100
 BATCHES = 100
@@ -30,11 +34,12 @@ def submit(home: Path, batches: int) -> None:
             assert len(client.submit(specs)) == BATCH
 
 
-def main() -> int:
+def measured(name: str, target: float, config: str = "") -> None:
+    """The figures of one database."""
     alone: list[float] = []
     together: list[float] = []
     spent: list[float] = []
-    with private_hal("--cpus", "2") as home, ProcessPoolExecutor(CLIENTS) as clients:
+    with private_hal("--cpus", "2", config=config) as home, ProcessPoolExecutor(CLIENTS) as clients:
         list(clients.map(submit, [home] * CLIENTS, [1] * CLIENTS))
         controller = pid_of(home, "controller")
         for _ in range(ROUNDS):
@@ -45,9 +50,21 @@ def main() -> int:
             list(clients.map(submit, [home] * CLIENTS, [BATCHES] * CLIENTS))
             together.append(CLIENTS * BATCH * BATCHES / (time.perf_counter() - begin))
             spent.append((cpu_s(controller) - used) * 1000 / (CLIENTS * BATCHES))
-    say("submit-batches-by-four", statistics.median(together), "jobs/s", 5_000, best=round(max(together)))
-    say("submit-batches-by-one", statistics.median(alone), "jobs/s")
-    say("submit-batch-controller-cpu", statistics.median(spent), "ms", higher=False)
+    say(f"submit-{name}-by-four", statistics.median(together), "jobs/s", target, best=round(max(together)))
+    say(f"submit-{name}-by-one", statistics.median(alone), "jobs/s")
+    say(f"submit-{name}-controller-cpu", statistics.median(spent), "ms", higher=False)
+
+
+def main() -> int:
+    measured("sqlite", 5_000)
+    if programs() is None:
+        print("PostgreSQL is not installed: its figures are missing", file=sys.stderr)
+        return 0
+    server = PostgresServer(fsync="on", full_page_writes="on", autovacuum="on", shared_buffers="128MB")
+    try:
+        measured("postgresql", 3_000, f'[store]\nurl = "{server.url(server.empty())}"\n')
+    finally:
+        server.remove()
     return 0
 
 
