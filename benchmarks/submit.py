@@ -18,7 +18,7 @@ import hal
 from _private_hal import cpu_s, pid_of, private_hal, say
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from tests.postgres_server import PostgresServer, programs  # noqa: E402
+from tests.postgres_server import PostgresServer, programs
 
 BATCH = 100
 BATCHES = 100
