@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hal.core.model import AttemptState, ConflictError, NotFoundError, Reason, SpecError, StepId, TaskState
-from hal.planes.tasks import JobPatch
+from hal.planes.tasks import Arrival, JobPatch
 from hal.store import EndAttempts, InsertJobs
 from hal.wire.frames import ExitCause, Refusal, StopReason
 from tests.planes.tasks.small_plane import BY, SmallPlane
@@ -56,6 +56,18 @@ def test_the_first_bad_step_stops_its_siblings_and_decides() -> None:
     assert change.orders["n2"].stops == {StopReason.SIBLING: [StepId(job, 0, 1, 1)]}
     change = plane.end(job, rank=1, code=143, cause=ExitCause.CANCELLED)
     assert (change.ended[0].state, change.ended[0].exit_code) == (TaskState.FAILED, 5)
+
+
+def test_a_node_that_returns_has_only_its_own_missing_steps_started() -> None:
+    """A gang over two nodes, one of which comes back without its step: the other one is told nothing. A start that
+    waited for that one's return would be taken back as one that never left, while its step runs."""
+    plane = SmallPlane()
+    (job,) = plane.submit({"nodes": 2})
+    plane.start((job, 0))
+    plane.plane.node_joined(Arrival(name="n2", capacity={"cpu": 64_000}, boot_id="b1"), plane.now_ms)
+    orders = plane.commit().orders
+    assert [start.step for start in orders["n2"].starts] == [StepId(job, 0, 1, 1)]
+    assert "n1" not in orders or not orders["n1"].starts
 
 
 def test_a_cancel_that_came_too_late_does_not_undo_a_success() -> None:

@@ -149,7 +149,7 @@ def _compare(table: JobTable, arrival: Arrival, now_ms: int) -> None:
             order_stop(table, job, attempt)
         else:
             if missing:
-                order_start(table, job, attempt)
+                order_start(table, job, attempt, missing)
             order_as_it_is(table, job, attempt)
     unknown = [step for step, told in held.items() if step not in known and told.running]
     if unknown:

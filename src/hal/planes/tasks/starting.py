@@ -5,13 +5,13 @@ Pure. O(starts), with a run of neighbouring tasks taken out of a job's spans at 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from msgspec.structs import replace
 
 from hal.core.engine.plan import Rows, StartRows
 from hal.core.lifecycle import TASK, TaskEvent, transition
-from hal.core.model import AttemptState, EventKind, InternalError, TaskState
+from hal.core.model import AttemptState, EventKind, InternalError, StepId, TaskState
 from hal.planes.tasks.credit import CREDIT_MS, share, waiting
 from hal.planes.tasks.live import Attempt, LiveJob
 from hal.planes.tasks.spans import Span, locate, take
@@ -126,12 +126,20 @@ def _untake(job: LiveJob | None, tasks: list[int]) -> None:
             start = at
 
 
-def order_start(table: JobTable, job: LiveJob, attempt: Attempt) -> None:
-    """Tell its nodes to start the attempt (again: a repeated start is harmless)."""
+def order_start(table: JobTable, job: LiveJob, attempt: Attempt, only: Collection[StepId] | None = None) -> None:
+    """Tell its nodes to start the attempt.
+
+    Args:
+        only: those of its steps that their node, which has just said what it holds, does not have. The others may have
+            been told before: a repeated start is harmless where it arrives, but one that waits for its node to return
+            would be taken for one that never left.
+    """
     array = job.spec.array
     index, count = (array.index(attempt.task), array.count) if array else (attempt.task, 1)
     credit_ms = CREDIT_MS if attempt.credit else 0
     for node, step in attempt.steps_left(job.id):
+        if only is not None and step not in only:
+            continue
         orders = table.draft.order(node)
         if job.id not in orders.templates:
             orders.templates[job.id] = step_template(job)
