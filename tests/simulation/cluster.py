@@ -100,6 +100,12 @@ class Cluster(System):
         self.machines[node].power_off()
         self.hosts[node].power_off()
 
+    def power_off_head(self) -> None:
+        """The controller's host loses power, and with it what was committed and not flushed; nodes go on."""
+        self.power_losses_s.append(self.world.loop.time())
+        self._disk.power_off()
+        self.host.power_off()
+
     async def suspend(self, node: str, seconds: float) -> None:
         """All of the host stands still for so long, as under the freezer."""
         if node in self._suspended:

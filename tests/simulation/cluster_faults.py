@@ -50,6 +50,18 @@ async def _power(cluster: Cluster, rng: random.Random) -> None:
     cluster.power_off_node(rng.choice(list(cluster.hosts)))
 
 
+async def _head_power(cluster: Cluster, rng: random.Random) -> None:
+    """The controller's host loses power at any point of what it does, between a commit and its flush, say."""
+    process = cluster.process("controller")
+    if process is not None:
+        process.kill_after(rng.randint(1, 60))
+        for _ in range(300):
+            if cluster.process("controller") is not process:
+                break
+            await asyncio.sleep(0.001)
+    cluster.power_off_head()
+
+
 async def _kill(cluster: Cluster, rng: random.Random) -> None:
     """Any process, at any point."""
     running = cluster.processes()
@@ -122,9 +134,11 @@ async def _congested(cluster: Cluster, rng: random.Random) -> None:
 
 STALLS: Final[Sequence[Fault]] = (_stalled_agents,)
 CONGESTION: Final[Sequence[Fault]] = (_congested,)
+HEAD_POWER: Final[Sequence[Fault]] = (_head_power,)
 
 FAULTS: Final[Sequence[Fault]] = (
-    _parted, _parted, _parted, _cut, _suspended, _power, _kill, _kill, _controller, _paused, _helper, _full, _jump,
+    _parted, _parted, _parted, _cut, _suspended, _power, _head_power, _kill, _kill, _controller, _paused, _helper,
+    _full, _jump,
 )  # fmt: skip
 
 

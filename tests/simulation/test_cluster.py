@@ -116,7 +116,7 @@ def one_run(seed: int, faults: int = FAULTS, kinds: Sequence[Fault] = ALL_FAULTS
             raise AssertionError(f"seed {seed} (once more: {command}): {error}") from error
 
 
-@pytest.mark.parametrize("seed", [*range(30), *(pytest.param(s, marks=pytest.mark.slow) for s in range(30, 130))])
+@pytest.mark.parametrize("seed", [*range(30), *(pytest.param(s, marks=pytest.mark.slow) for s in range(30, 530))])
 def test_a_cluster_loses_and_doubles_nothing(seed: int) -> None:
     """Partitions of any length and direction, suspended hosts, losses of power, full disks, deaths, repeated frames."""
     one_run(seed)

@@ -16,13 +16,14 @@ from hal.core.model import StepId
 from hal.daemons.agent.keeper import core
 from hal.daemons.agent.keeper.lease import Lease
 from hal.daemons.agent.keeper.ports import Instant
-from hal.daemons.controller import agents
+from hal.daemons.controller import agents, controller
+from hal.daemons.controller.agents import Agents
 from hal.daemons.controller.node_leases import NodeLeases
-from hal.planes.tasks import attempts, nodes
+from hal.planes.tasks import Orders, attempts, nodes
 from hal.planes.tasks.live import Attempt, LiveJob
 from hal.planes.tasks.table import JobTable
 from hal.store.operations import StepEnd
-from tests.simulation.cluster_faults import CONGESTION, STALLS, Fault
+from tests.simulation.cluster_faults import CONGESTION, HEAD_POWER, STALLS, Fault
 from tests.simulation.test_cluster import one_run
 
 MOST_SEEDS: Final = 60
@@ -73,6 +74,17 @@ class GivesAwayAtOnce(NodeLeases):
         super()._wait(node, min(ms, 3 * self.times.heartbeat_ms))
 
 
+class BeforeTheFlush(Agents):
+    """Nodes of other hosts are told of a commit that a loss of power can still take back."""
+
+    def deliver(self, orders: dict[str, Orders]) -> None:
+        super().deliver(orders)
+        super().deliver_elsewhere(orders)
+
+    def deliver_elsewhere(self, orders: dict[str, Orders]) -> None:
+        """They know already."""
+
+
 def any_attempt(table: JobTable, node: str, step: StepId) -> tuple[LiveJob, Attempt] | None:
     """A report about an attempt of the task that is over is taken for one about its present attempt."""
     job = table.jobs.get(step.job)
@@ -113,7 +125,13 @@ def test_a_start_that_is_carried_out_without_a_current_lease_is_noticed(monkeypa
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kinds", [CONGESTION, STALLS], ids=["congestion", "stalls"])
+def test_a_start_that_leaves_before_its_commit_is_flushed_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The controller's host loses power, and the next one gives the task out again."""
+    noticed(monkeypatch, controller, "Agents", BeforeTheFlush, HEAD_POWER)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kinds", [CONGESTION, STALLS, HEAD_POWER], ids=["congestion", "stalls", "power"])
 def test_with_all_rules_in_force_the_same_faults_find_nothing(kinds: Sequence[Fault]) -> None:
     """So it is the rule that was broken, and not the fault, that was noticed."""
     for seed in range(AIMED_SEEDS):

@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from hal.client.decoding import convert, decode
 from hal.client.errors import error_from_answer
 from hal.client.http import Answer, Request
 from hal.client.sse import ServerEvent
@@ -30,7 +31,7 @@ from hal.client.views import (
     TaskInfo,
     WhyInfo,
 )
-from hal.core.model import InternalError, JobSpec, SpecError, dec_hook, to_json
+from hal.core.model import InternalError, JobSpec, SpecError, to_json
 
 T = TypeVar("T")
 R = TypeVar("R", covariant=True)
@@ -330,14 +331,14 @@ def _read_log(answer: Answer) -> LogPart:
 
 def _decode(body: bytes, kind: type[T]) -> T:
     try:
-        return msgspec.json.decode(body, type=kind, dec_hook=dec_hook)
+        return decode(body, kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise _not_understood(error) from error
 
 
 def _convert(raw: Any, kind: type[T]) -> T:
     try:
-        return msgspec.convert(raw, kind, dec_hook=dec_hook)
+        return convert(raw, kind)
     except msgspec.ValidationError as error:
         raise _not_understood(error) from error
 

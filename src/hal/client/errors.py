@@ -5,6 +5,8 @@ Every error that the client raises on purpose derives from `hal.HALError`; `code
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from hal.core.model.errors import (
@@ -53,10 +55,13 @@ class _Problem(msgspec.Struct):
     hint: str = ""
 
 
+_PROBLEM: Final = msgspec.json.Decoder(_Problem)
+
+
 def error_from_answer(status: int, body: bytes) -> HALError:
     """The error that a problem document (RFC 9457) names, or one by HTTP status when there is none."""
     try:
-        problem = msgspec.json.decode(body, type=_Problem)
+        problem = _PROBLEM.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError):
         shown = body[:MAX_QUOTED].decode(errors="replace").strip()
         problem = _Problem(detail=f"the controller answered with status {status}{f': {shown}' if shown else ''}")

@@ -75,6 +75,11 @@ def schema_hook(kind: type) -> dict[str, Any]:
 _ENCODER: Final = msgspec.json.Encoder(enc_hook=enc_hook, order="deterministic")
 
 
+_SPEC: Final = msgspec.json.Decoder(JobSpec, dec_hook=dec_hook)
+"""Made when this is imported, so that what msgspec gathers of these types is there before threads need it: two that
+gather it at the same moment can end the process (msgspec 0.22)."""
+
+
 def to_json(value: Any) -> bytes:
     """Canonical JSON of any value of the model."""
     return _ENCODER.encode(value)

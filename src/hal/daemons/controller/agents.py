@@ -86,6 +86,8 @@ class Link:
         """Runs while there is no connection and that is not held against the node yet."""
         self.silent = False
         """Its silence was reported."""
+        self.elsewhere = False
+        """Another kernel's boot than this process's: a loss of power here does not end its steps."""
 
     def take_refusals(self) -> list[Refusal]:
         """What never left this process certainly does not run: it may go elsewhere."""
@@ -130,15 +132,30 @@ class Agents:
     # ── telling ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def deliver(self, orders: dict[str, Orders]) -> None:
-        """Send what a commit has made true: starts, stops, new walltimes."""
+        """Send to nodes of this host what a commit has made true: starts, stops, new walltimes."""
         for node, told in orders.items():
             link = self._links.setdefault(node, Link(node))
-            link.unsent.extend((told.templates[start.template], start) for start in told.starts)
-            if link.silent and link.connection is None:
-                self._report_silence(link, "its agent is not heard")
-            self._send_starts(link)
-            for frame in other_frames(told, self._committer.epoch):
-                self._send(link, frame)
+            if not link.elsewhere:
+                self._tell(link, told)
+
+    def deliver_elsewhere(self, orders: dict[str, Orders]) -> None:
+        """Send it to nodes of other hosts: these go on when this host loses power, so it must have been flushed."""
+        for node, told in orders.items():
+            link = self._links.get(node)
+            if link is not None and link.elsewhere:
+                self._tell(link, told)
+
+    def any_elsewhere(self, orders: dict[str, Orders]) -> bool:
+        """Whether some of it waits for the flush."""
+        return any(node in self._links and self._links[node].elsewhere for node in orders)
+
+    def _tell(self, link: Link, told: Orders) -> None:
+        link.unsent.extend((told.templates[start.template], start) for start in told.starts)
+        if link.silent and link.connection is None:
+            self._report_silence(link, "its agent is not heard")
+        self._send_starts(link)
+        for frame in other_frames(told, self._committer.epoch):
+            self._send(link, frame)
 
     def acknowledge(self, orders: dict[str, Orders]) -> None:
         """Tell keepers which exits they may forget: those that a power failure cannot take back."""
@@ -217,6 +234,7 @@ class Agents:
         if hello.epoch > self._committer.epoch:
             await self._committer.raise_epoch(hello.epoch, self._clock.now_ms())
         link = self._attach(hello.name, connection)
+        link.elsewhere = hello.boot_id != self._runtime.boot_id
         self._runtime.log.info("a node dialled", node=link.name, boot_id=hello.boot_id, held=len(hello.held))
         await connection.send(
             Welcome(

@@ -229,6 +229,7 @@ class Controller:
 
     def flushed(self, change: Change, committed: Committed | None) -> None:
         """See `loop.Effects`."""
+        self._agents.deliver_elsewhere(change.orders)
         self._agents.acknowledge(change.orders)
         for job in change.ended:
             if self._waiters.wanted(job.id):
@@ -239,7 +240,7 @@ class Controller:
 
     def awaited(self, change: Change) -> bool:
         """See `loop.Effects`."""
-        if self._node_waiters.wanted(change.operations):
+        if self._agents.any_elsewhere(change.orders) or self._node_waiters.wanted(change.operations):
             return True
         return any(self._waiters.wanted(job.id) for job in change.ended)
 

@@ -1,8 +1,9 @@
 """What must not be said before it survives a power failure: answers to people, acknowledgements to keepers, the feed.
 
 A commit survives the death of every process at once; flushing it to the disk takes a few milliseconds more. Orders to
-agents do not wait for that, because what a power failure takes from this host's store it takes from this host's steps
-too (docs/decisions/0012). Answers do: one flush covers every group committed before it, beside the next group's commit.
+agents of this host do not wait for that, because what a power failure takes from this host's store it takes from this
+host's steps too (docs/decisions/0012). Answers do, and orders to other hosts: one flush covers every group committed
+before it, beside the next group's commit.
 """
 
 from __future__ import annotations

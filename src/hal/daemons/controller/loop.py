@@ -37,10 +37,10 @@ class Effects(Protocol):
     """What follows a commit."""
 
     def committed(self, change: Change) -> None:
-        """Send orders."""
+        """Send orders to this host."""
 
     def flushed(self, change: Change, committed: Committed | None) -> None:
-        """Acknowledge, tell those who wait and watch."""
+        """Send orders to other hosts, acknowledge, tell those who wait and watch."""
 
     def awaited(self, change: Change) -> bool:
         """Whether somebody waits for what has changed."""
