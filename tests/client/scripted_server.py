@@ -53,7 +53,10 @@ def as_json(value: Any, status: int = 200, **headers: str) -> Reply:
 
 def problem(status: int, code: str, detail: str, hint: str = "") -> Reply:
     plain = {"type": "about:blank", "title": code, "status": status, "detail": detail, "code": code, "hint": hint}
-    return Reply(json.dumps(plain).encode(), status, {"Content-Type": "application/problem+json"})
+    headers = {"Content-Type": "application/problem+json"}
+    if status == 429:
+        headers["Retry-After"] = "3600"  # longer than any client waits
+    return Reply(json.dumps(plain).encode(), status, headers)
 
 
 Script = Callable[[Asked], Reply]
