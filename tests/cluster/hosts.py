@@ -47,8 +47,22 @@ def missing() -> str:
     for tool in ("ip", "nft", "nsenter", "unshare"):
         if shutil.which(tool) is None:
             return f"there is no {tool}"
-    tried = subprocess.run(["unshare", "--net", "true"], capture_output=True)
-    return "" if tried.returncode == 0 else "network namespaces may not be made here"
+    name = f"hal{os.urandom(3).hex()}-try"
+    trials = (
+        ["ip", "netns", "add", name],
+        ["ip", "-n", name, "link", "add", "veth-a", "type", "veth", "peer", "name", "veth-b"],
+        ["ip", "-n", name, "link", "add", "br0", "type", "bridge"],
+        ["ip", "netns", "exec", name, "nft", "add", "table", "inet", "hal"],
+        ["unshare", "--mount", "--uts", "true"],
+    )
+    try:
+        for words in trials:
+            tried = subprocess.run(words, capture_output=True, text=True)
+            if tried.returncode:
+                return f"hosts cannot be made here: {' '.join(words)}: {tried.stderr.strip()}"
+    finally:
+        subprocess.run(["ip", "netns", "delete", name], capture_output=True)
+    return ""
 
 
 class Direction(StrEnum):

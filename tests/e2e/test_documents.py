@@ -43,6 +43,7 @@ def run_page(page: str, live: LiveHal, directory: Path) -> str:
     return ran.stdout
 
 
+@pytest.mark.slow
 def test_the_commands_of_the_manual_work(own_hal: LiveHal, tmp_path: Path) -> None:
     """docs/cli.md, with a fresh HAL."""
     out = run_page("docs/cli.md", own_hal, tmp_path)
@@ -72,6 +73,7 @@ def test_the_example_of_access_works(own_hal: LiveHal, tmp_path: Path) -> None:
     assert out.rstrip().endswith("revoked")
 
 
+@pytest.mark.slow
 def test_the_example_of_preemption_works(own_hal: LiveHal, tmp_path: Path) -> None:
     """The page's policy and its story, on one cpu."""
     own_hal.root.mkdir(exist_ok=True)
@@ -82,6 +84,7 @@ def test_the_example_of_preemption_works(own_hal: LiveHal, tmp_path: Path) -> No
     assert "preempted by job 2 (QOS urgent)" in out
 
 
+@pytest.mark.slow
 def test_the_example_of_nodes_works(own_hal: LiveHal, tmp_path: Path) -> None:
     """The page's story on two nodes: closed, emptied, forgotten."""
     own_hal.up("--nodes", "2")

@@ -86,6 +86,7 @@ def test_two_hals_run_side_by_side(own_hal: LiveHal, shared_hal: LiveHal) -> Non
     assert shared_hal.run("status").code == 0
 
 
+@pytest.mark.slow
 def test_down_with_running_steps_must_be_told(own_hal: LiveHal, gate: Gate) -> None:
     """Nobody can be asked: exit code 6, and the two ways; --kill cancels the job."""
     own_hal.up(*SMALL)
@@ -270,6 +271,7 @@ def test_a_configuration_that_is_wrong_stops_the_start(own_hal: LiveHal) -> None
     assert running(own_hal.home.controller_pid) is None
 
 
+@pytest.mark.slow
 def test_a_node_that_was_declared_gone_is_waited_for_when_it_is_started_again(own_hal: LiveHal) -> None:
     """`hal up` brings it back: what needs both nodes is refused before, and runs at once afterwards."""
     own_hal.up("--nodes", "2", "--cpus", "1", "--memory", "64MiB")
