@@ -17,7 +17,7 @@ from hal.planes.tasks.rows import attempt_row, job_row
 from hal.planes.tasks.taking_back import Moves
 from hal.store.operations import AppendEvents, EndAttempts, Span
 from hal.store.views import Loaded
-from hal.wire.frames import ExitCause, HeldStep, StepStarted
+from hal.wire.frames import ExitCause, HeldStep, Refusal, StepStarted
 from tests.planes.tasks.small_plane import SmallPlane
 
 POLICY = Policy(
@@ -181,6 +181,24 @@ def test_a_node_that_returns_is_told_again_what_was_taken_back() -> None:
     assert orders.suspends == [StepId(stands, 0, 1, 0)]
     assert orders.resumes == [StepId(went_on, 0, 1, 0)]
     assert not orders.stops
+
+
+def test_what_leaves_and_never_arrived_is_stopped_and_not_asked_to_save() -> None:
+    """A gang one of whose starts was lost with its controller: its node says that it holds nothing. To save is asked of
+    what runs; a plain stop of what is not held is refused, and that ends the step here."""
+    plane = SmallPlane(POLICY)
+    leaves, urgent = plane.submit({"qos": "low", "nodes": 2}, {"qos": "urgent"})
+    plane.start((leaves, 0))
+    begun(plane, leaves)
+    plane.plane.taken_back(moves(leaves, mode="checkpoint", for_job=urgent), plane.now_ms)
+    plane.commit()
+    plane.plane.node_joined(Arrival(name="n2", capacity={"cpu": 64_000}, boot_id="b1"), plane.now_ms)
+    (how,) = plane.commit().orders["n2"].evictions
+    assert how.signal == ""
+    refusal = Refusal(StepId(leaves, 0, 1, 1), "not-held", "this keeper does not hold it")
+    plane.plane.refused("n2", [refusal], plane.now_ms)
+    plane.commit()
+    assert [step for _, step in plane.live(leaves).active[0].steps_left(leaves)] == [StepId(leaves, 0, 1, 0)]
 
 
 def test_a_controller_that_starts_again_knows_who_leaves_and_who_stands_still() -> None:

@@ -6,7 +6,7 @@ result of a gang is that of its worst step; when one ends badly the others are s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -64,12 +64,18 @@ LOST_CAUSE = "lost"
 SPAWN_FAILED_CAUSE = "spawn-failed"
 
 
-def order_stop(table: JobTable, job: LiveJob, attempt: Attempt) -> None:
-    """Tell its nodes to end what is left of it (again: whoever is being ended already is not hurried)."""
+def order_stop(table: JobTable, job: LiveJob, attempt: Attempt, absent: Collection[StepId] = ()) -> None:
+    """Tell its nodes to end what is left of it (again: whoever is being ended already is not hurried).
+
+    Args:
+        absent: steps that their node has just said it does not hold: not asked to save anything, since only a plain
+            stop of what is not held is refused, which ends the step here.
+    """
     for node, step in attempt.steps_left(job.id):
         orders = table.draft.order(node)
         if attempt.stopping in TAKEN_BACK:
-            orders.evictions.setdefault(_eviction(job, attempt), []).append(step)
+            eviction = _eviction(job, attempt)
+            orders.evictions.setdefault(replace(eviction, signal="") if step in absent else eviction, []).append(step)
         else:
             orders.stops.setdefault(STOP_REASONS[attempt.stopping], []).append(step)
 

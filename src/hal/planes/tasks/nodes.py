@@ -146,7 +146,7 @@ def _compare(table: JobTable, arrival: Arrival, now_ms: int) -> None:
             lost(table, table.touch(job.id), attempt, arrival.name, "the node does not hold it any more", now_ms)
             table.settle(job, now_ms, f"node:{arrival.name}")
         elif attempt.stopping:
-            order_stop(table, job, attempt)
+            order_stop(table, job, attempt, missing)
         else:
             if missing:
                 order_start(table, job, attempt, missing)
