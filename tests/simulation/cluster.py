@@ -15,8 +15,7 @@ from hal.daemons.agent.agent import Agent, AgentSettings
 from hal.daemons.agent.keeper.core import KeeperCore
 from hal.daemons.agent.keeper.ports import KeeperConfig
 from hal.daemons.controller.config import Config
-from hal.daemons.controller.controller import Controller
-from hal.runtime.interface import Runtime, TcpAddress, UnixAddress
+from hal.runtime.interface import Address, Runtime, TcpAddress, UnixAddress
 from hal.runtime.virtual import VirtualHost, VirtualWorld
 from hal.runtime.virtual_process import Main, VirtualProcess
 from hal.wire.peer import CertifiedName
@@ -122,16 +121,8 @@ class Cluster(System):
 
     # ── mains ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _controller(self, runtime: Runtime) -> None:
-        controller = Controller(runtime, self._config, self._disk.open)
-        await controller.start(TcpAddress(HEAD, PORT))
-        self._apis[runtime.pid] = controller.api
-        self.starts += 1
-        loop = runtime.spawn_task(controller.run(), "control loop")
-        await runtime.stopping.wait()
-        controller.stop()
-        await loop
-        await controller.close()
+    def _wire(self, runtime: Runtime) -> Address:
+        return TcpAddress(HEAD, PORT)
 
     def _keeper_of(self, argv: Sequence[str]) -> tuple[str, Main]:
         node = argv[-1]

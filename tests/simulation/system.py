@@ -15,7 +15,7 @@ from hal.daemons.agent.agent import Agent, AgentSettings
 from hal.daemons.agent.keeper.ports import KeeperConfig
 from hal.daemons.controller.config import Config
 from hal.daemons.controller.controller import Controller, ControllerApi
-from hal.runtime.interface import Runtime, UnixAddress
+from hal.runtime.interface import Address, Runtime, UnixAddress
 from hal.runtime.virtual import VirtualWorld
 from hal.runtime.virtual_process import Main, VirtualProcess
 from hal.store import Claim, MemoryDatabase, Store, StoreError
@@ -200,7 +200,7 @@ class System:
 
     async def _controller(self, runtime: Runtime) -> None:
         controller = Controller(runtime, self._config, self._disk.open)
-        await controller.start(UnixAddress(runtime.paths.wire_socket()))
+        await controller.start(self._wire(runtime))
         self._apis[runtime.pid] = controller.api
         self.starts += 1
         loop = runtime.spawn_task(controller.run(), "control loop")
@@ -208,6 +208,10 @@ class System:
         controller.stop()
         await loop
         await controller.close()
+
+    def _wire(self, runtime: Runtime) -> Address:
+        """Where agents dial."""
+        return UnixAddress(runtime.paths.wire_socket())
 
     def _keeper(self, argv: Sequence[str]) -> tuple[str, Main]:
         node = argv[-1]
