@@ -14,14 +14,13 @@ from hal.runtime.home import Home
 from hal.runtime.interface import Credentials, Runtime, TcpAddress
 from hal.runtime.real import RealRuntime
 from hal.wire.address import host_and_port
-from hal.wire.agree import SPOKEN
+from hal.wire.agree import NOT_LEADER, SPOKEN
 from hal.wire.errors import MalformedFrameError
 from hal.wire.frames import AnyFrame, Authority, Goodbye, Join, Joined, ReadAuthority
 from hal.wire.join_token import JoinToken
 
 ANSWER_MS: Final = 15_000
 """How long the controller may take to answer; joining is a commit."""
-NOT_LEADER: Final = "not-leader"
 
 Answer = TypeVar("Answer", bound=AnyFrame)
 

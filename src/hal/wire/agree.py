@@ -16,6 +16,8 @@ CREDIT = "credit"
 """Starts on credit: `credit_ms` of a start, `next` of an exit, `recall`."""
 REMOVED = "removed"
 """Code of the goodbye that tells an agent that its node was removed; it dials again when it is started again."""
+NOT_LEADER = "not-leader"
+"""Code of the goodbye of a controller that does not lead; its reason is `HOST:PORT` of the one that does, or empty."""
 HEALTH = "health"
 """The agent tells with `health` which checks of its node fail; until it has, what was told before holds."""
 FEATURES: tuple[str, ...] = (CREDIT, HEALTH)

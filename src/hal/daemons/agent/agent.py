@@ -22,7 +22,7 @@ from hal.daemons.agent.renewing import Renewing
 from hal.runtime.authority import NodeIdentity
 from hal.runtime.interface import Address, Connection, Lane, Process, Runtime
 from hal.runtime.link_note import LinkNote
-from hal.wire.agree import FEATURES, HEALTH, REMOVED, SPOKEN
+from hal.wire.agree import FEATURES, HEALTH, NOT_LEADER, REMOVED, SPOKEN
 from hal.wire.errors import MalformedFrameError
 from hal.wire.frames import (
     AnyFrame,
@@ -52,10 +52,6 @@ MAX_EARLY_FRAMES: Final = 10_000
 """Reports that wait for the controller's answer to a hello; exits beyond it come again by themselves."""
 KEEPER_START_MS: Final = (200, 10_000)
 """A dead keeper is started again after the first; after each start that does not help, twice as long, to the second."""
-
-
-NOT_LEADER: Final = "not-leader"
-"""Code of the goodbye of a controller that does not lead."""
 
 
 class NotLeaderError(HALError):

@@ -11,10 +11,9 @@ from typing import Final
 from hal.daemons.controller.committing import OpenStore
 from hal.runtime.interface import Address, Connection, Lane, Runtime
 from hal.store import Leader, Store, StoreError, StoreLed
+from hal.wire.agree import NOT_LEADER
 from hal.wire.frames import Goodbye
 
-NOT_LEADER: Final = "not-leader"
-"""Code of the goodbye that an agent hears from a follower; its reason is `HOST:PORT` of the leader, or empty."""
 LOOK_EVERY_MS: Final = 1_000
 """Who leads is asked at least so often; at the end of a lease at once."""
 TRY_AGAIN_MS: Final = 500

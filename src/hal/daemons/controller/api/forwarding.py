@@ -24,6 +24,8 @@ HOP_BY_HOP: Final = frozenset(
 )
 """Headers that belong to one connection."""
 NOT_PASSED_ON: Final = HOP_BY_HOP | {b"content-length", b"authorization"}
+NOT_PASSED_BACK: Final = HOP_BY_HOP | {b"hal-api-version"}
+"""The guard of this follower says which version it speaks, too."""
 WAIT: Final = "a follower takes over within seconds: try again"
 
 
@@ -86,11 +88,7 @@ def _head(raw: dict[str, Any], length: int, token: str) -> bytes:
     if raw["query_string"]:
         target += b"?" + raw["query_string"]
     lines = [raw["method"].encode() + b" " + target + b" HTTP/1.0"]
-    lines += [
-        name + b": " + value
-        for name, value in raw["headers"]
-        if name not in HOP_BY_HOP | {b"content-length", b"authorization"}
-    ]
+    lines += [name + b": " + value for name, value in raw["headers"] if name not in NOT_PASSED_ON]
     lines.append(b"content-length: " + str(length).encode())
     if token:
         lines.append(b"authorization: Bearer " + token.encode())
@@ -108,8 +106,7 @@ async def _answer_head(reader: asyncio.StreamReader, leader: str) -> tuple[int, 
     for line in lines:
         name, _, value = line.partition(b":")
         name = name.strip().lower()
-        # The guard of this follower says which version it speaks, too.
-        if name not in HOP_BY_HOP | {b"hal-api-version"}:
+        if name not in NOT_PASSED_BACK:
             headers.append((name, value.strip()))
     return status, headers
 
