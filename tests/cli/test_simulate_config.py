@@ -259,6 +259,7 @@ def test_shares_over_time_are_drawn(tmp_path: Path, pairs: str) -> None:
     assert f"{configs[1]}: shares of decayed use" in pictures[0].read_text()
 
 
+@pytest.mark.slow
 def test_the_example_of_a_change_of_policy_runs(tmp_path: Path) -> None:
     """examples/simulate/policy.sh, as docs/simulate.md names it."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])

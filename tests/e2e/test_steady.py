@@ -1,4 +1,4 @@
-"""Hours in small: tasks come and go for two minutes, and no process of HAL grows by what has passed through it."""
+"""Tasks come and go, for two minutes or an hour, and no process of HAL grows by what has passed through it."""
 
 from __future__ import annotations
 
@@ -43,10 +43,8 @@ def growth(values: list[int]) -> int:
     return int(statistics.median(values[-quarter:]) - statistics.median(values[:quarter]))
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_two_minutes_of_a_hundred_tasks_a_second_leave_nothing_behind(own_hal: LiveHal) -> None:
-    """Memory and descriptors of controller, keeper and agent are flat once they are warm; every task has run."""
+def keep_busy(own_hal: LiveHal, steady_s: int) -> None:
+    """RATE tasks a second; memory and descriptors of controller, keeper and agent are flat once they are warm."""
     own_hal.up("--cpus", "2")
     found = {name: running(own_hal.home.pid_file(name)) for name in ("controller", "keeper-n1", "agent-n1")}
     pids = {name: identity.pid for name, identity in found.items() if identity is not None}
@@ -55,7 +53,7 @@ def test_two_minutes_of_a_hundred_tasks_a_second_leave_nothing_behind(own_hal: L
     with own_hal.client() as client:
         jobs = []
         begin = time.monotonic()
-        for second in range(WARM_S + STEADY_S):
+        for second in range(WARM_S + steady_s):
             jobs.append(client.submit(["/bin/true"], array=RATE))
             # One batch a second; where the machine is too slow for that, as fast as they end.
             jobs[-1].wait(DEADLINE_S)
@@ -65,5 +63,21 @@ def test_two_minutes_of_a_hundred_tasks_a_second_leave_nothing_behind(own_hal: L
                     samples[name].append(sample(pid))
         assert all(job.refresh().counts == {"succeeded": RATE} for job in jobs)
     for name, taken in samples.items():
-        assert growth([one.rss_bytes for one in taken]) < MOST_GROWTH_BYTES, (name, [one.rss_bytes for one in taken])
+        grown = growth([one.rss_bytes for one in taken])
+        last = taken[-1]
+        print(f"{name}: {grown / 2**20:+.1f} MiB, now {last.rss_bytes / 2**20:.0f}, {last.descriptors} descriptors")
+        assert grown < MOST_GROWTH_BYTES, (name, [one.rss_bytes for one in taken])
         assert growth([one.descriptors for one in taken]) <= MOST_DESCRIPTORS, (name, taken)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_two_minutes_of_a_hundred_tasks_a_second_leave_nothing_behind(own_hal: LiveHal) -> None:
+    """Every task has run, and nothing has grown."""
+    keep_busy(own_hal, STEADY_S)
+
+
+@pytest.mark.soak
+def test_an_hour_of_a_hundred_tasks_a_second_leaves_nothing_behind(own_hal: LiveHal) -> None:
+    """The same, with the same bounds, for an hour (HAL_SOAK_MINUTES): 360,000 tasks."""
+    keep_busy(own_hal, int(os.environ.get("HAL_SOAK_MINUTES", "60")) * 60)

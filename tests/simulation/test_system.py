@@ -129,7 +129,7 @@ def world(seed: int) -> Iterator[VirtualWorld]:
         yield made
 
 
-@seeds(fast=30, slow=100)
+@seeds(fast=16, slow=100)
 def test_kills_lose_and_double_nothing(world: VirtualWorld) -> None:
     """Controller, agents and keepers are killed between and within their steps; helpers and so all ends stay known."""
     system = System(world, kill_chance=0.002)
@@ -139,7 +139,7 @@ def test_kills_lose_and_double_nothing(world: VirtualWorld) -> None:
     assert all(attempt.state is not AttemptState.LOST for job in ids for attempt in system.store().attempts(job))
 
 
-@seeds(fast=12, slow=50)
+@seeds(fast=8, slow=50)
 def test_losses_of_power_and_helpers_lose_and_double_nothing(world: VirtualWorld) -> None:
     """What nobody saw end is lost, runs again, and never at the same time as what is left of it."""
     system = System(world, kill_chance=0.002)
@@ -148,7 +148,7 @@ def test_losses_of_power_and_helpers_lose_and_double_nothing(world: VirtualWorld
     check_everything(system, wanted, ids)
 
 
-@seeds(fast=12, slow=50)
+@seeds(fast=8, slow=50)
 def test_whatever_people_do_meanwhile_nothing_is_lost_or_doubled(world: VirtualWorld) -> None:
     """Jobs are cancelled, held, released, changed and run again at any moment, among kills; all come to an end."""
     system = System(world, kill_chance=0.002)
@@ -183,7 +183,7 @@ def test_whatever_people_do_meanwhile_nothing_is_lost_or_doubled(world: VirtualW
             assert row.state is one.end
 
 
-@seeds(fast=10, slow=50)
+@seeds(fast=6, slow=50)
 def test_short_tasks_on_credit_are_not_lost_or_doubled(world: VirtualWorld) -> None:
     """Swarms of short tasks, held and cancelled among kills and losses of power: handed over, placed and given back."""
     system = System(world, nodes=2, kill_chance=0.001)
@@ -231,7 +231,7 @@ def work_with_ranks(world: VirtualWorld, low: Sequence[str]) -> list[Wanted]:
     return [one._replace(spec=replace(one.spec, qos=rng.choice(("urgent", *low, *low)))) for one in wanted]
 
 
-@seeds(fast=12, slow=50)
+@seeds(fast=8, slow=50)
 def test_taking_back_loses_and_doubles_nothing(world: VirtualWorld) -> None:
     """Urgent work takes the place of other work, among kills of everything: all comes to its end, nothing runs twice.
 
@@ -245,7 +245,7 @@ def test_taking_back_loses_and_doubles_nothing(world: VirtualWorld) -> None:
     check_taken_back_within_bounds(system, ids)
 
 
-@seeds(fast=6, slow=30)
+@seeds(fast=4, slow=30)
 def test_suspended_work_goes_on_whatever_is_killed(world: VirtualWorld) -> None:
     """Nothing stands still for ever, walltimes count the time that work runs. For a moment cpus may be shared."""
     config = Config(policy=TAKING, engine=EngineConfig(min_run_ms=MIN_RUN_MS, claim_patience_ms=5_000))
@@ -296,7 +296,7 @@ def test_a_seed_gives_the_same_run_in_any_interpreter() -> None:
     assert digests == {f"{digest_of(1)} {digest_of(2)}"}
 
 
-@seeds(fast=12, slow=0)
+@seeds(fast=8, slow=0)
 def test_what_people_were_told_survives_losses_of_power(world: VirtualWorld) -> None:
     """A job that was answered to have ended stays ended, although commits that were not flushed are taken back."""
     system = System(world, kill_chance=0.002)
