@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 import click
 
 from hal.cli.command import command, pass_screen
+from hal.cli.node_options import Offer, offer_options
 from hal.cli.screen import Screen
 
 if TYPE_CHECKING:
@@ -33,24 +33,14 @@ CONNECTED_S: Final = 60.0
 @click.option("--join", "token", metavar="TOKEN", help="The join token; - reads it from standard input.")
 @click.option("--controller", metavar="HOST[:PORT],…", help="Where controllers listen for agents (port: 7422).")
 @click.option("--name", help="Name of the node (default: this machine's).")
-@click.option("--cpus", metavar="C", help="Cores (default: all).")
-@click.option("--memory", metavar="SIZE", help="Memory (default: all).")
-@click.option("--gpus", metavar="G", help="GPUs (default: those that NVML sees).")
-@click.option("--resource", metavar="NAME=N", multiple=True, help="Another resource; repeatable.")
-@click.option("--label", metavar="K=V", multiple=True, help="A label; repeatable.")
-@click.option("--domain", metavar="PATH", default="", help="Where this machine stands: dc1/rack3.")
+@offer_options
 @pass_screen
 def agent(
     screen: Screen,
     token: str | None,
     controller: str | None,
     name: str | None,
-    cpus: str | None,
-    memory: str | None,
-    gpus: str | None,
-    resource: Sequence[str],
-    label: Sequence[str],
-    domain: str,
+    offer: Offer,
 ) -> None:
     """Make this machine a node of a HAL whose controller runs on another one; start it again when it was stopped.
 
@@ -58,11 +48,10 @@ def agent(
     out: no port is opened here.
     """
     from hal.cli.joining import join
-    from hal.cli.layout import AgentLayout, plan_nodes, saved_agent, saved_layout
-    from hal.cli.options import pairs
+    from hal.cli.layout import AgentLayout, saved_agent, saved_layout
     from hal.cli.processes import agent as agent_process
     from hal.cli.processes import keeper, one_at_a_time
-    from hal.core.model import ConflictError, Resources, SpecError, parse_amount, resource_name
+    from hal.core.model import ConflictError, SpecError
     from hal.runtime.authority import NodeIdentity
     from hal.runtime.home import find_home
     from hal.wire.address import controllers
@@ -72,12 +61,6 @@ def agent(
         raise SpecError("--url: an agent is started on this machine only", hint="leave --url out, or log in there")
     joining = None if token is None else read_join_token(screen.stdin.readline() if token == "-" else token)
     addresses = () if controller is None else controllers(controller)
-    cpu_milli = None if cpus is None else parse_amount("cpu", cpus, field="--cpus")
-    memory_bytes = None if memory is None else parse_amount("memory", memory, field="--memory")
-    others = ({} if gpus is None else {"gpu": gpus}) | {
-        resource_name(key): text for key, text in pairs("--resource", resource).items()
-    }
-    shaped = any(option is not None for option in (cpus, memory, gpus)) or bool(resource or label or domain)
 
     home = find_home(screen.home)
     home.create()
@@ -92,18 +75,10 @@ def agent(
         called = name or (saved.node.name if saved else default_name())
         if not wanted:
             raise SpecError("--controller: is missing", hint="name the machine on which `hal up` runs")
-        if saved is not None and not shaped and called == saved.node.name:
+        if saved is not None and not offer.said and called == saved.node.name:
             plan = saved.node
         else:
-            (plan,) = plan_nodes(
-                1,
-                name=called,
-                cpu_milli=cpu_milli,
-                memory_bytes=memory_bytes,
-                resources=dict(Resources({key: parse_amount(key, text, field=key) for key, text in others.items()})),
-                labels=pairs("--label", label),
-                domain=domain,
-            )
+            (plan,) = offer.plan(1, called)
         layout = AgentLayout(node=plan, controllers=wanted)
         runs = bool(keeper(home, plan.name).identity or agent_process(home, plan.name).identity)
         if runs and saved != layout:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from hal.cli.command import command, pass_screen
+from hal.cli.node_options import Offer, offer_options
 from hal.cli.screen import Screen
 
 if TYPE_CHECKING:
@@ -31,12 +32,7 @@ DEFAULT_HOST = "127.0.0.1"
     """,
 )
 @click.option("--nodes", type=int, metavar="N", help="How many nodes this machine plays (default: 1).")
-@click.option("--cpus", metavar="C", help="Cores of each (default: an equal share, at least one).")
-@click.option("--memory", metavar="SIZE", help="Memory of each (default: an equal share).")
-@click.option("--gpus", metavar="G", help="GPUs of each (default: an equal share of those that NVML sees).")
-@click.option("--resource", metavar="NAME=N", multiple=True, help="Another resource of each; repeatable.")
-@click.option("--label", metavar="K=V", multiple=True, help="A label of each; repeatable.")
-@click.option("--domain", metavar="PATH", default="", help="Where this machine stands: dc1/rack3.")
+@offer_options
 @click.option("--name", help="Name of the node; of several: NAME1 … NAMEn (default: n).")
 @click.option(
     "--tcp", metavar="[HOST:]PORT", help="Answer REST there too, to whoever has the token (default: no port)."
@@ -50,12 +46,7 @@ DEFAULT_HOST = "127.0.0.1"
 def up(
     screen: Screen,
     nodes: int | None,
-    cpus: str | None,
-    memory: str | None,
-    gpus: str | None,
-    resource: Sequence[str],
-    label: Sequence[str],
-    domain: str,
+    offer: Offer,
     name: str | None,
     tcp: str | None,
     wire: str | None,
@@ -64,11 +55,10 @@ def up(
 
     Without options a HAL that was up before comes back with the same nodes; its jobs are where they were.
     """
-    from hal.cli.layout import Layout, plan_nodes, saved_agent, saved_layout
-    from hal.cli.options import pairs
+    from hal.cli.layout import Layout, saved_agent, saved_layout
     from hal.cli.processes import one_at_a_time
     from hal.cli.starting import start_missing
-    from hal.core.model import ConflictError, Resources, SpecError, parse_amount, resource_name
+    from hal.core.model import ConflictError, SpecError
     from hal.runtime.home import find_home
     from hal.wire.address import host_and_port, written
 
@@ -76,13 +66,6 @@ def up(
         raise SpecError("--url: HAL is started on this machine only", hint="leave --url out, or log in there")
     address = _tcp_address(tcp) if tcp else ""
     agents = written(*host_and_port(wire, "--wire")) if wire else ""
-    cpu_milli = parse_amount("cpu", cpus, field="--cpus") if cpus is not None else None
-    memory_bytes = parse_amount("memory", memory, field="--memory") if memory is not None else None
-    if cpu_milli == 0 or memory_bytes == 0:
-        raise SpecError("--cpus, --memory: a node without any cannot run anything")
-    others = {"gpu": gpus} if gpus is not None else {}
-    others |= {resource_name(key): text for key, text in pairs("--resource", resource).items()}
-    amounts = dict(Resources({key: parse_amount(key, text, field=key) for key, text in others.items()}))
 
     home = find_home(screen.home)
     home.create()
@@ -94,20 +77,10 @@ def up(
                 hint="`hal agent` starts it; for a HAL of its own name another home: --home DIR",
             )
         saved = saved_layout(home)
-        shaped = any(option is not None for option in (nodes, cpus, memory, gpus, name)) or resource or label or domain
-        if saved is not None and not shaped:
+        if saved is not None and nodes is None and name is None and not offer.said:
             layout = Layout(nodes=saved.nodes, tcp=address or saved.tcp, wire=agents or saved.wire)
         else:
-            labels = pairs("--label", label)
-            planned = plan_nodes(
-                1 if nodes is None else nodes,
-                name=name,
-                cpu_milli=cpu_milli,
-                memory_bytes=memory_bytes,
-                resources=amounts,
-                labels=labels,
-                domain=domain,
-            )
+            planned = offer.plan(1 if nodes is None else nodes, name)
             layout = Layout(nodes=planned, tcp=address, wire=agents)
         if layout.tcp:
             home.token_text()
