@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 UNFLUSHED_S: Final = 3.0
 """How long before a loss of power something may have been committed that it takes back."""
-LAPSED_S: Final = 2.0
-"""A host that stood still for so long has no lease any more, in the cluster of the simulation."""
 
 
 def check_nothing_ran_twice(runs: Iterable[Run]) -> None:
@@ -96,7 +94,7 @@ def without_standstill(cluster: Cluster, guarded: Container[int]) -> list[Run]:
     found = []
     for run in cluster.runs:
         for thaw in cluster.thaws:
-            lapsed = thaw.node == run.node and thaw.to_s - thaw.from_s > LAPSED_S and run.step.job in guarded
+            lapsed = thaw.node == run.node and thaw.to_s - thaw.from_s > cluster.lapsed_s and run.step.job in guarded
             if lapsed and run.begin_s <= thaw.from_s and run.end_s >= thaw.to_s:
                 run = run._replace(end_s=thaw.from_s)
         found.append(run)
@@ -118,7 +116,7 @@ def check_gangs_follow(runs: Iterable[Run]) -> None:
 def check_lapsed_steps_end_after_a_thaw(cluster: Cluster, guarded: Container[int]) -> None:
     """Guarded steps of a host that stood still for longer than its lease are gone a second after it goes on."""
     for thaw in cluster.thaws:
-        if thaw.to_s - thaw.from_s <= LAPSED_S:
+        if thaw.to_s - thaw.from_s <= cluster.lapsed_s:
             continue
         for run in cluster.machines[thaw.node].runs:
             if run.step.job in guarded and run.begin_s < thaw.from_s and run.end_s > thaw.to_s:

@@ -57,7 +57,12 @@ class Cluster(System):
     ):
         super().__init__(world, nodes=0, kill_chance=kill_chance, config=config or Config(leases=TIMES))
         self.host = world.host(HEAD)
+        self.heads = {HEAD: self.host}
+        """Hosts of controllers."""
+        self.times = self._config.leases
         self.thaws: list[Thaw] = []
+        self.given_up: list[str] = []
+        """Controllers that had answered, and ended by themselves with an error."""
         self._core_type = core_type
         self._suspended: set[str] = set()
         rng = world.rng("clocks")
@@ -78,19 +83,31 @@ class Cluster(System):
                 return process
         return None
 
+    def leader(self) -> VirtualProcess | None:
+        """The controller that leads."""
+        return self.process("controller")
+
+    @property
+    def lapsed_s(self) -> float:
+        """A host that stood still for so long has no lease any more."""
+        return self.times.node_ms / 1000 + 0.5
+
     def processes(self) -> list[VirtualProcess]:
-        hosts = (self.host, *self.hosts.values())
+        hosts = (*self.heads.values(), *self.hosts.values())
         return sorted((process for host in hosts for process in host.processes.values()), key=lambda one: one.pid)
 
     async def supervise(self) -> None:
         rng = self.world.rng("supervisor")
         while self._wanted:
-            if self.process("controller") is None:
-                self.world.start(self.host, "controller", self._controller)
+            self._supervise_controller()
             for node, host in self.hosts.items():
                 if node not in self._suspended and not host.processes:
                     host.start_program([KEEPER, node])
             await asyncio.sleep(SUPERVISE_S * rng.random())
+
+    def _supervise_controller(self) -> None:
+        if self.process("controller") is None:
+            self.world.start(self.host, "controller", self._controller)
 
     # ── what befalls hosts ────────────────────────────────────────────────────────────────────────────────────────
 
@@ -128,7 +145,7 @@ class Cluster(System):
         node = argv[-1]
         capacity = {"cpu": CPU_MILLI, "memory": MEMORY_BYTES}
         home = str(self.hosts[node].home.root)
-        config = KeeperConfig(node=node, home=home, capacity=capacity, lease_ms=TIMES.node_ms)
+        config = KeeperConfig(node=node, home=home, capacity=capacity, lease_ms=self.times.node_ms)
 
         async def main(runtime: Runtime) -> None:
             machine = self.machines[node]
@@ -141,6 +158,7 @@ class Cluster(System):
 
         async def main(runtime: Runtime) -> int:
             keeper = UnixAddress(runtime.paths.keeper_socket(node))
-            return await Agent(runtime, AgentSettings(node, TcpAddress(HEAD, PORT), keeper, [KEEPER, node])).run()
+            first, *others = (TcpAddress(head, PORT) for head in self.heads)
+            return await Agent(runtime, AgentSettings(node, first, keeper, [KEEPER, node], others=others)).run()
 
         return f"agent-{node}", main

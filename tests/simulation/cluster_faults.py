@@ -7,43 +7,57 @@ import random
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
-from tests.simulation.cluster import HEAD, TIMES, Cluster
-
-L_S: Final = TIMES.node_ms / 1000
-T_S: Final = TIMES.lost_after_ms / 1000
-SPANS_S: Final = ((0.2, 0.9 * L_S), (1.1 * L_S, T_S), (1.1 * T_S, 2 * T_S))
-"""Shorter than L, between L and T, longer than T."""
+from tests.simulation.cluster import HEAD, Cluster
 
 Fault = Callable[[Cluster, random.Random], Awaitable[None]]
 
 
-def _span_s(rng: random.Random) -> float:
-    return rng.uniform(*rng.choice(SPANS_S))
+def _span_s(cluster: Cluster, rng: random.Random) -> float:
+    """Shorter than L, between L and T, or longer than T."""
+    l_s, t_s = cluster.times.node_ms / 1000, _t_s(cluster)
+    return rng.uniform(*rng.choice(((0.2, 0.9 * l_s), (1.1 * l_s, t_s), (1.1 * t_s, 2 * t_s))))
+
+
+def _t_s(cluster: Cluster) -> float:
+    return cluster.times.lost_after_ms / 1000
+
+
+def _some_heads(cluster: Cluster, rng: random.Random) -> list[str]:
+    """The leader's host, or those of all controllers."""
+    leader = cluster.leader()
+    if len(cluster.heads) == 1 or leader is None or rng.random() < 0.5:
+        return list(cluster.heads)
+    return [leader.host.name]
 
 
 async def _parted(cluster: Cluster, rng: random.Random) -> None:
-    """A node and the controller's host do not hear each other, or only in one direction."""
+    """A node and controllers' hosts do not hear each other, or only in one direction."""
     node, network = rng.choice(list(cluster.hosts)), cluster.world.network
     which = rng.choice(("both", "up", "down"))
-    cluster.world.note("fault", "parted", f"{node} {which}")
-    if which != "down":
-        network.block(node, HEAD)
-    if which != "up":
-        network.block(HEAD, node)
-    await asyncio.sleep(_span_s(rng))
-    network.heal(node, HEAD)
+    heads = _some_heads(cluster, rng)
+    cluster.world.note("fault", "parted", f"{node} {which} {' '.join(heads)}")
+    for head in heads:
+        if which != "down":
+            network.block(node, head)
+        if which != "up":
+            network.block(head, node)
+    await asyncio.sleep(_span_s(cluster, rng))
+    for head in heads:
+        network.heal(node, head)
     cluster.world.note("fault", "healed", node)
 
 
 async def _cut(cluster: Cluster, rng: random.Random) -> None:
     """Connections break; what was on its way is lost."""
     for _ in range(rng.randint(1, 4)):
-        cluster.world.network.cut(rng.choice(list(cluster.hosts)), HEAD)
+        node = rng.choice(list(cluster.hosts))
+        for head in cluster.heads:
+            cluster.world.network.cut(node, head)
         await asyncio.sleep(rng.random())
 
 
 async def _suspended(cluster: Cluster, rng: random.Random) -> None:
-    await cluster.suspend(rng.choice(list(cluster.hosts)), _span_s(rng))
+    await cluster.suspend(rng.choice(list(cluster.hosts)), _span_s(cluster, rng))
 
 
 async def _power(cluster: Cluster, rng: random.Random) -> None:
@@ -85,7 +99,7 @@ async def _paused(cluster: Cluster, rng: random.Random) -> None:
     if victims:
         victim = rng.choice(victims)
         victim.pause()
-        await asyncio.sleep(_span_s(rng))
+        await asyncio.sleep(_span_s(cluster, rng))
         victim.resume()
 
 
@@ -106,7 +120,7 @@ async def _full(cluster: Cluster, rng: random.Random) -> None:
 
 
 async def _jump(cluster: Cluster, rng: random.Random) -> None:
-    rng.choice([cluster.host, *cluster.hosts.values()]).jump_clock(rng.randint(-3_600_000, 3_600_000))
+    rng.choice([*cluster.heads.values(), *cluster.hosts.values()]).jump_clock(rng.randint(-3_600_000, 3_600_000))
 
 
 async def _stalled_agents(cluster: Cluster, rng: random.Random) -> None:
@@ -114,7 +128,7 @@ async def _stalled_agents(cluster: Cluster, rng: random.Random) -> None:
     agents = [process for process in cluster.processes() if process.name.startswith("agent")]
     for agent in rng.sample(agents, min(2, len(agents))):
         agent.pause()
-    await asyncio.sleep(rng.uniform(1.1 * T_S, 1.5 * T_S))
+    await asyncio.sleep(rng.uniform(1.1, 1.5) * _t_s(cluster))
     for agent in agents:
         agent.resume()
 
@@ -127,7 +141,7 @@ async def _congested(cluster: Cluster, rng: random.Random) -> None:
         await asyncio.sleep(0.15)
     await asyncio.sleep(rng.random())
     network.block(node, HEAD)
-    await asyncio.sleep(1.5 * T_S)
+    await asyncio.sleep(1.5 * _t_s(cluster))
     network.slow(HEAD, node, 0.0)
     network.heal(HEAD, node)
 

@@ -179,11 +179,15 @@ class System:
             api = self._apis.get(process.pid) if process is not None else None
             if process is not None and api is not None:
                 try:
-                    return await process.ask(lambda api=api: call(api))  # type: ignore[misc]
+                    return await self._answer(process, lambda api=api: call(api))  # type: ignore[misc]
                 except (UnreachableError, OverloadedError, StoreError) as error:
                     self.world.note("client", "again", f"{type(error).__name__}")
             await asyncio.sleep(0.05)
         raise AssertionError(f"seed {self.world.seed}: no controller answered\n{self.world.tail()}")
+
+    async def _answer(self, process: VirtualProcess, call: Callable[[], Awaitable[T]]) -> T:
+        """Its answer, however long it takes."""
+        return await process.ask(call)
 
     async def all_nodes_known(self) -> None:
         """Until every node has dialled once: before that, what only they could run would be refused."""

@@ -30,6 +30,8 @@ from tests.simulation.checkers import (
 from tests.simulation.cluster import Cluster
 from tests.simulation.cluster_faults import FAULTS as ALL_FAULTS
 from tests.simulation.cluster_faults import ClusterFaults, Fault
+from tests.simulation.leader_faults import LEADER_FAULTS
+from tests.simulation.led_cluster import LedCluster
 from tests.simulation.machine import Work
 from tests.simulation.system import CPU_MILLI
 from tests.simulation.workload import Wanted, some_jobs, submit
@@ -98,16 +100,34 @@ def check_everything(cluster: Cluster, wanted: Sequence[Wanted], ids: Sequence[i
         assert row is not None
         assert row.state is one.end, f"job {job} ({row.name}) ended {row.state}, not {one.end}: {row.reason}"
     check_lapsed_steps_end_after_a_thaw(cluster, guarded)
+    assert not cluster.given_up, "a controller ended that nobody had asked to"
 
 
-def one_run(seed: int, faults: int = FAULTS, kinds: Sequence[Fault] = ALL_FAULTS, *, long: bool = False) -> None:
+def _controllers_of(seed: int) -> int:
+    """One seed in five has two or three."""
+    return 2 + seed // 5 % 2 if seed % 5 == 4 else 1
+
+
+def one_run(
+    seed: int,
+    faults: int = FAULTS,
+    kinds: Sequence[Fault] | None = None,
+    *,
+    long: bool = False,
+    controllers: int | None = None,
+) -> None:
     """A whole run of that seed, checked.
 
+    Args:
+        kinds: of faults; None: all.
+        controllers: None: one, and for one seed in five two or three.
     Raises:
         AssertionError: something that must hold does not.
     """
     with VirtualWorld(seed, LOSSY) as world:
-        cluster = Cluster(world, kill_chance=0.001)
+        cluster = cluster_of(world, _controllers_of(seed) if controllers is None else controllers)
+        if kinds is None:
+            kinds = LEADER_FAULTS if isinstance(cluster, LedCluster) else ALL_FAULTS
         wanted = long_work() if long else some_work(world)
         try:
             check_everything(cluster, wanted, run_cluster(cluster, wanted, ClusterFaults(faults, kinds)))
@@ -116,9 +136,24 @@ def one_run(seed: int, faults: int = FAULTS, kinds: Sequence[Fault] = ALL_FAULTS
             raise AssertionError(f"seed {seed} (once more: {command}): {error}") from error
 
 
+def cluster_of(world: VirtualWorld, controllers: int) -> Cluster:
+    """One whose keepers may die at any write."""
+    if controllers == 1:
+        return Cluster(world, kill_chance=0.001)
+    return LedCluster(world, controllers=controllers, kill_chance=0.001)
+
+
+def digest_of(seed: int) -> str:
+    """Of a run of several controllers."""
+    with VirtualWorld(seed, LOSSY) as world:
+        run_cluster(cluster_of(world, 3), some_work(world), ClusterFaults(FAULTS, LEADER_FAULTS))
+        return world.digest()
+
+
 @pytest.mark.parametrize("seed", [*range(30), *(pytest.param(s, marks=pytest.mark.slow) for s in range(30, 530))])
 def test_a_cluster_loses_and_doubles_nothing(seed: int) -> None:
-    """Partitions of any length and direction, suspended hosts, losses of power, full disks, deaths, repeated frames."""
+    """Partitions of any length and direction, suspended hosts, losses of power, full disks, deaths, repeated frames;
+    leaders that are killed, stopped beyond their lease, cut off from the database or from nodes, relieved."""
     one_run(seed)
 
 

@@ -36,7 +36,7 @@ class FromReceipt(Lease):
     """The lease runs from when its acknowledgement came, however long that was on its way."""
 
     def renewed(self, stamp_boot_ms: int, lease_ms: int, now: Instant) -> None:
-        super().renewed(now.boot_ms, lease_ms, now)
+        super().renewed(self.stamp(now), lease_ms, now)
 
 
 class NeverLapses(Lease):

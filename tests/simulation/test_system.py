@@ -29,6 +29,7 @@ from tests.simulation.checkers import (
     check_store_equals_what_ran,
 )
 from tests.simulation.system import CPU_MILLI, System
+from tests.simulation.test_cluster import digest_of as digest_of_cluster
 from tests.simulation.workload import Wanted, some_jobs, submit
 
 LIMIT_MS: Final = 4 * 3_600_000
@@ -283,8 +284,12 @@ def digest_of(seed: int) -> str:
 
 
 def test_a_seed_gives_the_same_run_in_any_interpreter() -> None:
-    """The whole system, byte for byte, whatever the hash seed and the time of day: a failure can be looked at again."""
-    code = "from tests.simulation.test_system import digest_of; print(digest_of(1), digest_of(2))"
+    """The whole system, byte for byte, whatever the hash seed and the time of day: a failure can be looked at again.
+    One host, and a cluster with several controllers."""
+    code = (
+        "from tests.simulation import test_cluster, test_system;"
+        "print(test_system.digest_of(1), test_system.digest_of(2), test_cluster.digest_of(3))"
+    )
     digests = {
         subprocess.check_output(
             [sys.executable, "-c", code],
@@ -293,7 +298,7 @@ def test_a_seed_gives_the_same_run_in_any_interpreter() -> None:
         ).strip()
         for hash_seed, zone in (("1", "UTC"), ("2", "Asia/Tokyo"))
     }
-    assert digests == {f"{digest_of(1)} {digest_of(2)}"}
+    assert digests == {f"{digest_of(1)} {digest_of(2)} {digest_of_cluster(3)}"}
 
 
 @seeds(fast=8, slow=0)

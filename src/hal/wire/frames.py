@@ -177,7 +177,8 @@ class Heartbeat(Frame, frozen=True, kw_only=True):
     with its own heartbeat."""
 
     stamp_boot_ms: int
-    """The keeper's own clock when it was asked; the ack echoes it, and the lease runs from it."""
+    """The keeper's stamp when it was asked: its boot clock, and an offset that is another one in each boot. The ack
+    echoes it, and the lease runs from it; to others it is a number above 0."""
     epoch: int = 0
     """Highest leader epoch that the keeper has seen."""
     running: int = 0

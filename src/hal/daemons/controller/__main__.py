@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from hal.core.model import InternalError, SpecError
 from hal.runtime import startup
 from hal.runtime.home import Home, find_home
-from hal.runtime.interface import Runtime
+from hal.runtime.interface import Runtime, UnixAddress
 from hal.runtime.kernel_cache import in_use, mark_used
 from hal.runtime.process import allow_many_connections, run
 
@@ -44,11 +44,16 @@ async def serve(runtime: Runtime, *, home: Home, listen: str, wire: str = "") ->
         config = await _prepared(runtime, home, listen, wire, tell)
         tell("loading its jobs")
         from hal.core.kernels.jit import stamp_of_all
+        from hal.daemons.controller.front import RestFront
         from hal.daemons.controller.office import Office
+        from hal.store import Store
 
         # Kernels that another policy needs are loaded when it comes.
         with in_use(stamp_of_all()):
-            await Office(runtime, config, home, starting.close).hold()
+            agents = UnixAddress(home.wire_socket())
+            open_store = partial(Store.open, config.store_url or home.database)
+            front = RestFront(runtime, config, home)
+            await Office(runtime, config, agents, open_store, front, starting.close).hold()
     return 0
 
 

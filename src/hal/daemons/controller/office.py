@@ -1,39 +1,51 @@
-"""The office of the leader: one process takes it when it is vacant, follows while another holds it, and steps down."""
+"""The office of the leader: one process takes it when it is vacant, follows while another holds it, and steps down.
+
+Runs on any Runtime.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import gc
-import os
 from collections.abc import Callable
 from typing import Final
 
-from msgspec.structs import replace
-
-from hal.daemons.controller.api.follower import FollowerApp
-from hal.daemons.controller.api.serving import RestServer
+from hal.daemons.controller.committing import OpenStore
 from hal.daemons.controller.config import Config
 from hal.daemons.controller.controller import Controller
 from hal.daemons.controller.following import Follower
-from hal.runtime.home import Home
-from hal.runtime.interface import Runtime, UnixAddress
-from hal.store import StaleEpoch, Store, StoreLed, StoreUnreachable
+from hal.daemons.controller.front import Front
+from hal.runtime.interface import Address, Runtime
+from hal.store import CommitUnknown, StaleEpoch, StoreBusy, StoreLed, StoreUnreachable
 
-GC_THRESHOLD: Final = 50_000
-"""Most of what lives is loaded once and stays: collect less often."""
 DATABASE_AWAY_MS: Final = 1_000
 """Between two tries to take the office while the database does not answer."""
+PASSING: Final = (StoreUnreachable, StoreBusy, CommitUnknown, StaleEpoch)
+"""Why an office could not be taken now, and may be later: who has it now nobody knows, or another does."""
 
 
 class Office:
     """Of one process."""
 
-    def __init__(self, runtime: Runtime, config: Config, home: Home, ready: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        config: Config,
+        wire: Address,
+        open_store: OpenStore,
+        front: Front,
+        ready: Callable[[], None] = lambda: None,
+    ) -> None:
+        """
+        Args:
+            wire: where agents dial this process.
+            ready: called when it answers people, each time that it begins to lead or to follow.
+        """
         self._runtime = runtime
         self._config = config
-        self._home = home
+        self._wire = wire
+        self._open = open_store
+        self._front = front
         self._ready = ready
-        self._wire = UnixAddress(home.wire_socket())
 
     async def hold(self) -> None:
         """Until the runtime is asked to stop.
@@ -46,12 +58,12 @@ class Office:
         while not self._runtime.stopping.is_set():
             controller = Controller(self._runtime, self._config, self._open)
             try:
-                await controller.start(self._wire, rest=self._rest())
+                await controller.start(self._wire, rest=self._front.rest)
             except StoreLed as error:
                 await controller.abandon()
                 self._runtime.log.info("following", reason=error.message)
                 await self._follow()
-            except StoreUnreachable as error:
+            except PASSING as error:
                 await controller.abandon()
                 if not served:
                     raise
@@ -61,28 +73,16 @@ class Office:
                 await self._lead(controller)
             served = True
 
-    def _rest(self) -> str:
-        """Where followers reach this one: its socket, and its port."""
-        tcp = self._config.tcp
-        return f"unix:{self._home.api_socket()}" + (f" http://{tcp[0]}:{tcp[1]}" if tcp else "")
-
-    def _open(self) -> Store:
-        return Store.open(self._config.store_url or self._home.database)
-
     async def _lead(self, controller: Controller) -> None:
         """Until it is asked to stop, or another has taken over."""
         running = asyncio.ensure_future(controller.run())
-        rest = RestServer(controller.api, self._runtime, self._config, owner_uid=os.geteuid())
-        await rest.start(self._home.api_socket())
-        gc.freeze()
-        gc.set_threshold(GC_THRESHOLD)
-        self._runtime.log.info("ready", socket=str(self._home.api_socket()))
+        front = await self._front.lead(controller.api)
         self._ready()
         asked = asyncio.ensure_future(self._runtime.stopping.wait())
         await asyncio.wait((running, asked), return_when=asyncio.FIRST_COMPLETED)
         asked.cancel()
         controller.stop()
-        await rest.stop()
+        await front.stop()
         try:
             await running
         except StaleEpoch as error:
@@ -94,17 +94,11 @@ class Office:
             await controller.close()
 
     async def _follow(self) -> None:
-        """Until nobody leads, or it is asked to stop.
-
-        Only the owner's own socket is served: what is passed on counts as the owner's at the leader.
-        """
+        """Until nobody leads, or it is asked to stop."""
         follower = Follower(self._runtime, self._open)
-        config = replace(self._config, tcp=None, access=replace(self._config.access, socket=""))
-        token = self._home.token_text() if self._config.tcp else ""
-        rest = RestServer(FollowerApp(follower, self._runtime, token), self._runtime, config, owner_uid=os.geteuid())
-        await rest.start(self._home.api_socket())
+        front = await self._front.follow(follower)
         self._ready()
         try:
             await follower.wait(self._wire)
         finally:
-            await rest.stop()
+            await front.stop()

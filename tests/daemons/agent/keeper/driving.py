@@ -260,7 +260,7 @@ class Keeper:
     # ── steps ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def stamp(self) -> int:
-        """The keeper's boot clock, as a lease stamp."""
+        """The keeper's lease stamp of now."""
         self.send(Heartbeat(stamp_boot_ms=0))
         return self.until_frame(Heartbeat).stamp_boot_ms
 

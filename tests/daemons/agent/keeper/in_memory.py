@@ -8,6 +8,7 @@ import msgspec
 
 from hal.core.model import AttemptId, StepId
 from hal.daemons.agent.keeper.core import KeeperCore
+from hal.daemons.agent.keeper.lease import Lease
 from hal.daemons.agent.keeper.ports import (
     Adoption,
     Ended,
@@ -126,6 +127,7 @@ class Bench:
     ) -> None:
         self.journal = journal or MemoryJournal()
         self.spawner = Recorder()
+        self.boot_id = boot_id
         self.boot_ms = boot_ms
         config = KeeperConfig(node="n1", home="/home", capacity={"cpu": 1000}, user="ann")
         self.core = KeeperCore(
@@ -136,6 +138,11 @@ class Bench:
     @property
     def now(self) -> Instant:
         return Instant(WALL_MS + self.boot_ms, self.boot_ms)
+
+    @property
+    def stamp(self) -> int:
+        """What the keeper's heartbeat would say now."""
+        return Lease(0, self.boot_id).stamp(self.now)
 
     def attach(self) -> list[AnyFrame]:
         self.core.received(Hello(role=Role.AGENT, versions=(1, 1)), self.now)
@@ -151,9 +158,16 @@ class Bench:
         self.core.received(frame, self.now)
         return self.turn()
 
-    def start(self, *steps: StepId, template: StepTemplate = TRUE, epoch: int = 1, age_ms: int = 0) -> list[AnyFrame]:
+    def start(
+        self,
+        *steps: StepId,
+        template: StepTemplate = TRUE,
+        epoch: int = 1,
+        age_ms: int = 0,
+        stamp: int | None = None,
+    ) -> list[AnyFrame]:
         starts = tuple(StepStart(step, 0, f"token-{step}", ("n1",), step.task, 1, 0) for step in steps)
-        stamp = self.boot_ms - age_ms
+        stamp = self.stamp - age_ms if stamp is None else stamp
         return self.send(Start(epoch=epoch, stamp_boot_ms=stamp, templates=(template,), steps=starts))
 
     def tell(self, *events: SpawnerEvent) -> list[AnyFrame]:

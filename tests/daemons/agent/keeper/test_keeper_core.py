@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hal.core.model import StepId
+from hal.daemons.agent.keeper.lease import Lease
 from hal.daemons.agent.keeper.ledger import MAX_HELD, MAX_TOMBSTONES
 from hal.daemons.agent.keeper.ports import Gone, NeverStarted, SpawnFailed, Unspawned, Vanished
 from hal.daemons.agent.keeper.reports import REPEAT_MS
@@ -94,7 +95,7 @@ def test_a_higher_epoch_shuts_out_lower_ones_for_every_command() -> None:
     bench.attach()
     bench.start(ONE)
     bench.spawn(ONE)
-    bench.send(HeartbeatAck(stamp_boot_ms=bench.boot_ms, epoch=7))
+    bench.send(HeartbeatAck(stamp_boot_ms=bench.stamp, epoch=7))
     assert refusals(bench.start(TWO, epoch=6)) == {TWO: "old-epoch"}
     stop = bench.send(Stop(epoch=6, steps=(ONE,), reason=StopReason.CANCELLED))
     assert isinstance(stop[0], Done)
@@ -113,11 +114,23 @@ def test_an_agent_that_speaks_no_common_version_is_told_so() -> None:
     assert frames[0].code == "version"
 
 
-def test_a_heartbeat_is_answered_with_the_boot_clock() -> None:
+def test_a_heartbeat_is_answered_with_the_stamp_of_now() -> None:
     """That stamp is what leases count from."""
     bench = Bench()
     bench.attach()
-    assert bench.send(Heartbeat(stamp_boot_ms=0)) == [Heartbeat(stamp_boot_ms=bench.boot_ms, epoch=0, running=0)]
+    assert bench.send(Heartbeat(stamp_boot_ms=0)) == [Heartbeat(stamp_boot_ms=bench.stamp, epoch=0, running=0)]
+
+
+def test_what_was_sent_to_an_earlier_boot_says_nothing_to_this_one() -> None:
+    """Boot clocks begin anew: a start of the boot before, a minute old by its clock and of just now by this one's, is
+    refused, and an acknowledgement of that boot renews no lease."""
+    before = Bench(boot_id="before", boot_ms=90_000)
+    bench = Bench(before.journal, boot_id="after", boot_ms=90_000)
+    bench.attach()
+    assert refusals(bench.start(ONE, stamp=before.stamp)) == {ONE: "no-lease"}
+    lease = Lease(60_000, bench.boot_id)
+    lease.renewed(before.stamp, 0, bench.now)
+    assert lease.lapsed(bench.now)
 
 
 def test_the_limit_runs_from_the_spawn_signal_then_term_then_kill() -> None:

@@ -33,7 +33,7 @@ def refusals(frames: list[AnyFrame]) -> dict[StepId, str]:
 
 def on_credit(bench: Bench, *steps: StepId) -> list[AnyFrame]:
     starts = tuple(StepStart(step, 0, f"token-{step}", ("n1",), step.task, 3, 0, CREDIT_MS) for step in steps)
-    return bench.send(Start(epoch=1, stamp_boot_ms=bench.boot_ms, templates=(TRUE,), steps=starts))
+    return bench.send(Start(epoch=1, stamp_boot_ms=bench.stamp, templates=(TRUE,), steps=starts))
 
 
 def chain() -> Bench:

@@ -105,7 +105,7 @@ class KeeperCore:
         self._next_sample_ms = 0
         self._next_maintenance_ms = 0
         self._commands = Commands(self._ledger, spawner, outputs, self._reports, self._endings)
-        self._lease = Lease(config.lease_ms)
+        self._lease = Lease(config.lease_ms, boot_id)
         self._guarding = Guarding(self._ledger, self._endings, self._lease)
 
     # ── what the shell asks ───────────────────────────────────────────────────────────────────────────────────────
@@ -184,9 +184,8 @@ class KeeperCore:
             case ExitsAck():
                 self._acknowledge(frame.steps)
             case Heartbeat():
-                self._reports.frame(
-                    Heartbeat(stamp_boot_ms=now.boot_ms, epoch=self._ledger.epoch, running=len(self._endings.running))
-                )
+                stamp, running = self._lease.stamp(now), len(self._endings.running)
+                self._reports.frame(Heartbeat(stamp_boot_ms=stamp, epoch=self._ledger.epoch, running=running))
             case HeartbeatAck():
                 self._acknowledged(frame, now)
             case Goodbye():
