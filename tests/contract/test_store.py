@@ -15,6 +15,7 @@ from hal.store import (
     AttemptEnd,
     AttemptMark,
     Closure,
+    ControllerRow,
     DropNodes,
     EditJobs,
     EndAttempts,
@@ -79,6 +80,23 @@ def test_a_fact_is_replaced_and_forgotten(leader: Leader) -> None:
     leader.commit(PutMeta({"a": "1", "b": "2"}))
     leader.commit(PutMeta({"a": None, "b": "3", "c": None}))
     assert [leader.store.meta(key) for key in "abc"] == [None, "3", None]
+
+
+def test_controllers_tell_of_themselves(leader: Leader) -> None:
+    """Each has one row, the newest that it told, until it leaves; a backup of long ago has none that is there."""
+    store = leader.store
+    for row in (ControllerRow(id="b"), ControllerRow(id="a", pid=3), ControllerRow(id="a", pid=4, epoch=1)):
+        store.tell(row)
+    assert [(row.id, row.pid, row.epoch) for row in store.controllers()] == [("a", 4, 1), ("b", 0, 0)]
+    store.forget_controller("a")
+    assert [row.id for row in store.controllers()] == ["b"]
+
+
+def test_a_fact_that_is_claimed_is_said_once(leader: Leader) -> None:
+    """Who comes second is told what the first one said."""
+    assert [leader.store.claim_fact("who", said) for said in ("me", "you", "me")] == ["me", "me", "me"]
+    leader.commit(PutMeta({"token/1": "a", "token_2": "b"}))
+    assert leader.store.facts("token/") == {"token/1": "a"}
 
 
 def test_a_new_store_is_empty(leader: Leader) -> None:

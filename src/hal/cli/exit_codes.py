@@ -28,6 +28,8 @@ _BY_ERROR_CODE: Final = {
     "denied": DENIED,
     "unauthorized": DENIED,
     "unreachable": UNREACHABLE,
+    "no-leader": UNREACHABLE,
+    "broke-off": UNREACHABLE,
     "conflict": CONFLICT,
     "overloaded": OVERLOADED,
     "too-many": OVERLOADED,

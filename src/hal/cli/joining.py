@@ -22,7 +22,18 @@ from hal.wire.join_token import JoinToken
 ANSWER_MS: Final = 15_000
 """How long the controller may take to answer; joining is a commit."""
 
+MAX_SENT_ON: Final = 4
+"""How often a controller may send the joining machine on to one that was not named."""
+
 Answer = TypeVar("Answer", bound=AnyFrame)
+
+
+class LeaderElsewhereError(UnreachableError):
+    """Who was dialled follows; it may know where the leader is."""
+
+    def __init__(self, message: str, leader: TcpAddress | None) -> None:
+        super().__init__(message, hint="name all of them with --controller")
+        self.leader = leader
 
 
 def join(home: Home, node: str, token: JoinToken, controllers: Sequence[str]) -> None:
@@ -62,12 +73,17 @@ async def join_any(
 ) -> None:
     """As `join`, on a runtime."""
     left = list(addresses)
+    tried: list[TcpAddress] = []
     while True:
         address = left.pop(0)
+        tried.append(address)
         try:
             await _join_at(runtime, identity, node, token, address)
             return
         except UnreachableError as error:
+            leader = error.leader if isinstance(error, LeaderElsewhereError) else None
+            if leader is not None and leader not in tried and len(tried) < len(addresses) + MAX_SENT_ON:
+                left.insert(0, leader)
             runtime.log.warning("could not join here", controller=str(address), reason=str(error))
             if not left:
                 raise
@@ -104,7 +120,8 @@ def _answer(frame: AnyFrame | None, kind: type[Answer], address: TcpAddress) -> 
     if isinstance(frame, Goodbye):
         if frame.code == NOT_LEADER:
             at = f", at {frame.reason}" if frame.reason else ""
-            raise UnreachableError(f"{address} does not lead; another controller does{at}", hint="name all of them")
+            told = f"{address} does not lead; another controller does{at}"
+            raise LeaderElsewhereError(told, TcpAddress(*host_and_port(frame.reason)) if frame.reason else None)
         raise error_from_code(frame.code, frame.reason, frame.hint)
     if frame is None:
         raise UnreachableError(f"{address} closed the connection before it answered")

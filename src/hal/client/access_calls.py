@@ -94,8 +94,8 @@ def create_token(fields: Mapping[str, Any]) -> Call[TokenMade]:
 
 
 def revoke_token(token_id: str) -> Call[TokenInfo]:
-    """DELETE /v1/api-tokens/{id}"""
-    return Call(Request("DELETE", f"/v1/api-tokens/{quote(token_id, safe='')}"), reader(TokenInfo))
+    """POST /v1/api-tokens/{id}/revoke: twice is as once."""
+    return Call(Request("POST", f"/v1/api-tokens/{quote(token_id, safe='')}/revoke"), reader(TokenInfo))
 
 
 def audit(

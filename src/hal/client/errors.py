@@ -41,6 +41,12 @@ _BY_STATUS: dict[int, type[HALError]] = {
     504: TimedOutError,
 }
 
+NO_LEADER: Final = "no-leader"
+"""Of a follower while nobody leads: nothing was done."""
+BROKE_OFF: Final = "broke-off"
+"""Of a follower that lost the leader before it answered: done or not."""
+_BY_CODE: Final[dict[str, type[HALError]]] = {NO_LEADER: UnreachableError, BROKE_OFF: UnreachableError}
+
 
 class JobFailedError(HALError):
     """A job that was waited for with `check=True` did not succeed."""
@@ -66,7 +72,11 @@ def error_from_answer(status: int, body: bytes) -> HALError:
         shown = body[:MAX_QUOTED].decode(errors="replace").strip()
         problem = _Problem(detail=f"the controller answered with status {status}{f': {shown}' if shown else ''}")
     message = problem.detail or problem.title or f"the controller answered with status {status}"
-    kind = ERRORS_BY_CODE.get(problem.code) or _BY_STATUS.get(status, HALError if problem.code else InternalError)
+    kind = (
+        ERRORS_BY_CODE.get(problem.code)
+        or _BY_CODE.get(problem.code)
+        or _BY_STATUS.get(status, HALError if problem.code else InternalError)
+    )
     error = kind(message, hint=problem.hint)
     if problem.code:
         error.code = problem.code  # a finer one than its class has, as `unauthorized` is a kind of denied

@@ -41,6 +41,7 @@ BACKDATED: Final = timedelta(hours=1)
 MAX_PEM_CHARS: Final = 16 << 10
 """Longest request for a certificate that is looked at."""
 FINGERPRINT_CHARS: Final = 43
+FINGERPRINT_KIND: Final = "sha256"
 RENEW_AT: Final = (2, 3)
 """The part of its time after which a certificate is renewed."""
 
@@ -67,6 +68,7 @@ class Authority:
         self.pem = certificate.public_bytes(Encoding.PEM).decode()
         """Its certificate."""
         self.fingerprint = fingerprint(self.pem)
+        self.public_fingerprint = public_fingerprint(self.pem)
 
     @property
     def credentials(self) -> Credentials:
@@ -175,6 +177,17 @@ def open_authority(directory: Path, now_ms: int) -> Authority:
     return Authority(directory, key, certificate)
 
 
+def has_authority(directory: Path) -> bool:
+    """Whether there is one."""
+    return (directory / "authority.pem").exists()
+
+
+def discard_authority(directory: Path) -> None:
+    """One that was made a moment ago, and that nobody has seen."""
+    for name in ("authority.pem", "authority.key"):
+        (directory / name).unlink(missing_ok=True)
+
+
 class NodeIdentity:
     """What one node keeps of its membership: HAL_HOME/nodes/NODE/identity."""
 
@@ -251,6 +264,16 @@ def fingerprint(certificate: str) -> str:
     except ValueError as error:
         raise SpecError(f"no certificate: {error}") from error
     return base64.urlsafe_b64encode(hashlib.sha256(der).digest()).decode().rstrip("=")
+
+
+def public_fingerprint(certificate: str) -> str:
+    """The same for people: `sha256:` and hex digits, as openssl tells it.
+
+    Raises:
+        SpecError: it is none.
+    """
+    digest = base64.urlsafe_b64decode(fingerprint(certificate) + "=")
+    return f"{FINGERPRINT_KIND}:{digest.hex()}"
 
 
 def renewal_ms(begins_ms: int, expires_ms: int) -> int:

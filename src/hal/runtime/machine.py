@@ -47,6 +47,11 @@ def read_machine(home: Path, root: Path = Path("/")) -> Facts:
     )
 
 
+def host_name() -> str:
+    """What this machine calls itself."""
+    return os.uname().nodename
+
+
 def _text(path: Path) -> str:
     """The file's text; '' when it cannot be read."""
     try:

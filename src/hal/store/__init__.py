@@ -3,6 +3,7 @@
 Import names from here.
 """
 
+from hal.store.controllers import HEARD_EVERY_MS, SILENT_MS, ControllerRow
 from hal.store.errors import (
     CommitUnknown,
     FlushFailed,
@@ -54,15 +55,18 @@ from hal.store.operations import (
     Span,
     StepEnd,
 )
+from hal.store.replication import Replication, Standby
 from hal.store.sqlite import MemoryDatabase
 from hal.store.store import Store
 from hal.store.views import MAX_PAGE, JobFilter, Loaded, Remembered, Retention, TaskRow, Trimmed
 
 __all__ = [
+    "HEARD_EVERY_MS",
     "LEASE_MS",
     "MAX_EVENT_JOBS",
     "MAX_PAGE",
     "RENEW_EVERY_MS",
+    "SILENT_MS",
     "AppendEvents",
     "AppendPolicy",
     "AttemptEnd",
@@ -73,6 +77,7 @@ __all__ = [
     "Closure",
     "CommitUnknown",
     "Committed",
+    "ControllerRow",
     "DropNodes",
     "EditJobs",
     "EndAttempts",
@@ -103,9 +108,11 @@ __all__ = [
     "PutSpans",
     "RememberIdempotent",
     "Remembered",
+    "Replication",
     "Retention",
     "Span",
     "StaleEpoch",
+    "Standby",
     "StepEnd",
     "Store",
     "StoreBusy",

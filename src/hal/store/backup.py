@@ -74,6 +74,7 @@ def restore(file: Path, to: str | Path) -> int:
                 _refuse_used(writing, target)
                 rows = _copy(reading, writing)
                 writing.execute(update(schema.leader).values(expires_ms=0, rest="", wire=""))
+                writing.execute(delete(schema.controllers))
             target.flush()
             return rows
         finally:

@@ -15,6 +15,7 @@ from sqlalchemy import ColumnElement, Connection, Engine
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from hal.store.errors import CommitUnknown, GroupRefused, StoreError
+from hal.store.replication import Replication
 
 READERS: Final = 4
 """Connections for reading; a further reader waits for one of them."""
@@ -72,6 +73,10 @@ class Database(ABC):
     @abstractmethod
     def close(self) -> None:
         """Close all connections and let go of the lock."""
+
+    def replication(self, connection: Connection) -> Replication:
+        """Who copies this database, as far as its server says; nobody, where there is no server."""
+        return Replication()
 
     @contextmanager
     def writing(self, doing: str) -> Iterator[Connection]:

@@ -26,6 +26,7 @@ from hal.store.errors import (
     StoreReadOnly,
     StoreUnreachable,
 )
+from hal.store.replication import Replication, read_replication
 
 CONNECT_TIMEOUT_S: Final = 5
 LOST_AFTER_MS: Final = 5_000
@@ -91,6 +92,10 @@ class PostgresDatabase(Database):
         """An error that the server gave to COMMIT; not one that came because it or the connection ended."""
         state = getattr(error, "sqlstate", None)
         return state is not None and not state.startswith(("08", "57"))
+
+    def replication(self, connection: Connection) -> Replication:
+        """See `Database`."""
+        return read_replication(connection)
 
     def close(self) -> None:
         """Close all connections."""

@@ -230,6 +230,21 @@ leader = Table(
 """One row, id 1; read inside every commit. `expires_ms` is of the database's own clock; `rest` and `wire` say where
 people and agents reach the leader."""
 
+controllers = Table(
+    "controllers",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("version", Text, nullable=False),
+    Column("rest", Text, nullable=False),
+    Column("wire", Text, nullable=False),
+    Column("pid", INT, nullable=False),
+    Column("epoch", INT, nullable=False),
+    Column("since_ms", INT, nullable=False),
+    Column("heard_ms", INT, nullable=False),
+    Column("secret_hash", Text, nullable=False),
+)
+"""Those that share this store, leader and followers, each told by itself; not part of any group (see `controllers`)."""
+
 meta = Table(
     "meta",
     metadata,

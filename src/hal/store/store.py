@@ -14,14 +14,16 @@ from typing import Final
 from sqlalchemy import Connection, bindparam, delete, func, select
 
 from hal.core.model import AttemptState, Event, TaskState
-from hal.store import leadership, read, schema
+from hal.store import controllers, leadership, read, schema
 from hal.store.bulk import first, insert_rows
+from hal.store.controllers import ControllerRow
 from hal.store.database import Database
 from hal.store.errors import StoreError, StoreMissing
 from hal.store.leadership import Claim, Leader
 from hal.store.migrate import FIRST_WITH_LEASE, HEAD, migrate, revision_of
 from hal.store.opening import open_database
 from hal.store.operations import AttemptRow, Committed, Group, JobRow, NodeRow, PolicyRow, PutJoining, Span
+from hal.store.replication import Replication
 from hal.store.sqlite import MemoryDatabase
 from hal.store.tasks import task, tasks
 from hal.store.views import JobFilter, Loaded, Remembered, Retention, TaskRow, Trimmed
@@ -127,6 +129,41 @@ class Store:
         """Who leads, judged by the database's clock."""
         with self._database.reading("asking who leads") as connection:
             return leadership.look(connection, self._database)
+
+    # ── the controllers that share it ─────────────────────────────────────────────────────────────────────────────
+
+    def tell(self, row: ControllerRow) -> None:
+        """A controller says that it is there; in no group, for a follower does it too. Any thread.
+
+        Raises:
+            StoreError: it could not be written now.
+        """
+        with self._database.renewing("telling of this controller") as connection:
+            controllers.tell(connection, self._database, row)
+
+    def forget_controller(self, controller: str) -> None:
+        """It has stopped in good order."""
+        with self._database.renewing("telling that this controller stops") as connection:
+            controllers.forget(connection, controller)
+
+    def controllers(self) -> list[ControllerRow]:
+        """All that have told of themselves lately, by id; at most `controllers.MAX_SHOWN`."""
+        with self._database.reading("listing controllers") as connection:
+            return controllers.read(connection, self._database)
+
+    def replication(self) -> Replication:
+        """Who copies this database."""
+        with self._database.reading("asking about replication") as connection:
+            return self._database.replication(connection)
+
+    def claim_fact(self, key: str, value: str) -> str:
+        """A fact that is said once: what was said first, which is `value` if nothing was. Any thread.
+
+        Raises:
+            StoreError: it could not be written now.
+        """
+        with self._database.renewing(f"claiming '{key}'") as connection:
+            return controllers.claim_fact(connection, key, value)
 
     def commit(self, group: Group, *, epoch: int, flush: bool = True) -> Committed:
         """Write a group as a whole. A group whose commit id is durable already is not written again.
@@ -304,6 +341,13 @@ class Store:
         with self._database.reading("reading meta") as connection:
             found: str | None = connection.execute(select(schema.meta.c.value).where(schema.meta.c.key == key)).scalar()
             return found
+
+    def facts(self, prefix: str) -> dict[str, str]:
+        """All small facts whose names begin so."""
+        m = schema.meta.c
+        with self._database.reading("reading meta") as connection:
+            query = select(m.key, m.value).where(m.key.startswith(prefix, autoescape=True))
+            return {row.key: row.value for row in connection.execute(query)}
 
 
 _C: Final = schema.commits.c

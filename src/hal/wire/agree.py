@@ -12,6 +12,8 @@ from hal.wire.frames import WIRE_VERSION, WIRE_VERSION_MIN, Hello
 SPOKEN = (WIRE_VERSION_MIN, WIRE_VERSION)
 """Lowest and highest wire version that this code speaks."""
 
+HELLO_TIMEOUT_MS = 5_000
+"""How long whoever was dialled waits for the first frame."""
 CREDIT = "credit"
 """Starts on credit: `credit_ms` of a start, `next` of an exit, `recall`."""
 REMOVED = "removed"

@@ -23,10 +23,11 @@ LIMIT_S = 60.0
 class ControllerProcess:
     """Started by `start`; ended, and its home removed, by `remove`."""
 
-    def __init__(self, root: Path, name: str, store_url: str) -> None:
+    def __init__(self, root: Path, name: str, store_url: str, settings: str = "") -> None:
+        """`settings`: more of its hal.toml."""
         self.home = Home(Path(tempfile.mkdtemp(prefix=f"{name}-", dir=root)))
         self.home.create()
-        self.home.config.write_text(f'[store]\nurl = "{store_url}"\n')
+        self.home.config.write_text(f'[store]\nurl = "{store_url}"\n{settings}')
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -71,6 +72,15 @@ class ControllerProcess:
         transport = httpx.AsyncHTTPTransport(uds=str(self.home.api_socket()))
         async with httpx.AsyncClient(transport=transport, base_url="http://hal", timeout=LIMIT_S) as http:
             return await http.request(method, path, **request)
+
+    def out(self) -> str:
+        """What it wrote itself: the error of a start that failed."""
+        return (self.home.root / "output").read_text()
+
+    def ended(self) -> int:
+        """Its exit code, once it has ended by itself."""
+        assert self._process is not None
+        return self._process.wait(LIMIT_S)
 
     async def until(self, path: str, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         """Ask again and again until the answer is as wanted."""

@@ -10,6 +10,8 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from hal.core.model import InternalError, SpecError
 from hal.runtime import startup
 from hal.runtime.home import Home, find_home
@@ -44,8 +46,12 @@ async def serve(runtime: Runtime, *, home: Home, listen: str, wire: str = "") ->
         config = await _prepared(runtime, home, listen, wire, tell)
         tell("loading its jobs")
         from hal.core.kernels.jit import stamp_of_all
+        from hal.daemons.controller.config import reached
         from hal.daemons.controller.front import RestFront
         from hal.daemons.controller.office import Office
+        from hal.daemons.controller.presence import Presence
+        from hal.daemons.controller.sharing_authority import shared_authority
+        from hal.runtime.machine import host_name
         from hal.store import Store
 
         # Kernels that another policy needs are loaded when it comes.
@@ -53,7 +59,14 @@ async def serve(runtime: Runtime, *, home: Home, listen: str, wire: str = "") ->
             agents = UnixAddress(home.wire_socket())
             open_store = partial(Store.open, config.store_url or home.database)
             front = RestFront(runtime, config, home)
-            await Office(runtime, config, agents, open_store, front, starting.close).hold()
+            host, wired = host_name(), reached(config.wire, config.address)
+            presence = Presence(runtime, host=host, rest=front.rest, wire=wired, secret=front.secret)
+            needed = config.wire is not None
+            authority = partial(shared_authority, open_store, home.authority, runtime.now_ms(), needed=needed)
+            office = Office(
+                runtime, config, agents, open_store, front, starting.close, presence=presence, authority=authority
+            )
+            await office.hold()
     return 0
 
 
@@ -71,8 +84,10 @@ async def _prepared(runtime: Runtime, home: Home, listen: str, wire: str, tell: 
         sys.stdout.flush()
     from hal.daemons.controller.config import read_config, with_addresses
     from hal.daemons.controller.plugins import load_policies
+    from hal.runtime.machine import host_name
 
     config = with_addresses(read_config(config_text(home)), listen, wire)
+    config = replace(config, address=config.address or host_name())
     policies = load_policies()
     if policies:
         runtime.log.info("policies were loaded", names=policies)

@@ -40,8 +40,8 @@ def access_endpoints() -> list[Endpoint]:
             problems=("400", "413", "503"),
         ),
         Endpoint(
-            method="delete",
-            path="/v1/api-tokens/{token}",
+            method="post",
+            path="/v1/api-tokens/{token}/revoke",
             name="revokeToken",
             tag="access",
             summary="Revoke a token: it opens nothing from now on",

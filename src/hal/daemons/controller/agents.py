@@ -31,7 +31,7 @@ from hal.daemons.controller.node_leases import NodeLeases
 from hal.planes.tasks import Arrival, Orders, TaskPlane
 from hal.runtime.home import check_node_name
 from hal.runtime.interface import Connection, Runtime, Timer
-from hal.wire.agree import CREDIT, HEALTH, REMOVED, agree
+from hal.wire.agree import CREDIT, HEALTH, HELLO_TIMEOUT_MS, REMOVED, agree
 from hal.wire.errors import MalformedFrameError
 from hal.wire.frames import (
     AnyFrame,
@@ -58,7 +58,6 @@ from hal.wire.frames import (
     Welcome,
 )
 
-HELLO_TIMEOUT_MS = 5_000
 MISSED_HEARTBEATS = 3
 """A node that is silent for so many of them is unreachable."""
 LOG_TIMEOUT_MS = 10_000

@@ -22,9 +22,10 @@ from hal.core.model.policy_text import policy_from_plain
 from hal.daemons.controller.access.settings import AccessSection, check_access
 from hal.store import LEASE_MS, Retention
 from hal.store.opening import HOW_TO_WRITE, parsed
-from hal.wire.address import DEFAULT_PORT
+from hal.wire.address import DEFAULT_PORT, host_and_port, written
 
 MAX_CONFIG_BYTES = 1 << 20
+ANY_HOST = ("0.0.0.0", "::")
 POLICY_TABLES = tuple(name for name in Policy.__struct_fields__ if name != "version")
 """What of the file is policy."""
 NO_POLICY = policy_from_plain({})
@@ -65,6 +66,8 @@ class ServerSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """`HOST:PORT` or a port (then 127.0.0.1): also listen there, for holders of a token. Empty: Unix sockets only."""
     plain_tcp: bool = False
     """`tcp` may be another address than loopback, though nothing on the way is encrypted."""
+    address: str = ""
+    """By which name or address other machines reach this one; empty: what it calls itself."""
     wire: str = ""
     """`HOST:PORT`, or a port (then 127.0.0.1), where agents of other machines dial: `0.0.0.0:7422`. Empty: none."""
     node_certificate: Any = DEFAULT_CERTIFICATE
@@ -127,6 +130,8 @@ class Config(Struct, frozen=True, kw_only=True):
     """What the file declares; which policy holds is said by the store (see `policy_start`)."""
     tcp: tuple[str, int] | None = None
     plain_tcp: bool = False
+    address: str = ""
+    """By which name or address other machines reach this one; empty: that is not known."""
     wire: tuple[str, int] | None = None
     """Where agents of other machines dial."""
     node_certificate_ms: int = 90 * 86_400_000
@@ -186,6 +191,7 @@ def _checked(file: ConfigFile) -> Config:
         policy=policy_from_plain(declared),
         tcp=_address(file.server.tcp),
         plain_tcp=file.server.plain_tcp,
+        address=_host(file.server.address),
         wire=_address(file.server.wire, "server.wire", DEFAULT_PORT),
         node_certificate_ms=lifetime_ms,
         max_request_bytes=file.server.max_request_bytes,
@@ -233,6 +239,14 @@ def _address(text: str, field: str = "server.tcp", example: int = 8642) -> tuple
     return host.strip("[]") or "127.0.0.1", int(port)
 
 
+def _host(text: str) -> str:
+    """
+    Raises:
+        SpecError: no host's name or address.
+    """
+    return host_and_port(f"{text}:{DEFAULT_PORT}", "server.address")[0] if text else ""
+
+
 def with_addresses(config: Config, tcp: str, wire: str) -> Config:
     """The same with other TCP addresses (`--listen`, `--wire`); '' leaves one as it is.
 
@@ -250,6 +264,18 @@ def with_addresses(config: Config, tcp: str, wire: str) -> Config:
             hint="keep to 127.0.0.1 and go through ssh -L, or, on a network that you trust, [server] plain_tcp = true",
         )
     return final
+
+
+def reached(listening: tuple[str, int] | None, address: str) -> str:
+    """Where other machines reach what listens there, as `HOST:PORT`; '' where that is not known.
+
+    Args:
+        address: of this machine.
+    """
+    if listening is None or not listening[1]:
+        return ""
+    host = address if listening[0] in ANY_HOST else listening[0]
+    return written(host, listening[1]) if host else ""
 
 
 def _is_loopback(host: str) -> bool:

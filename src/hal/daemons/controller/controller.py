@@ -18,7 +18,7 @@ from hal.daemons.controller.changing import Changing
 from hal.daemons.controller.changing_nodes import ChangingNodes
 from hal.daemons.controller.clock import Clock
 from hal.daemons.controller.committing import Committer, OpenStore
-from hal.daemons.controller.config import Config
+from hal.daemons.controller.config import Config, reached
 from hal.daemons.controller.deciding import Engine
 from hal.daemons.controller.flushing import Flusher
 from hal.daemons.controller.loop import ControlLoop
@@ -30,6 +30,7 @@ from hal.daemons.controller.parts import Parts
 from hal.daemons.controller.policies import Policies
 from hal.daemons.controller.policy_faults import PolicyFaults
 from hal.daemons.controller.policy_start import TAKEN_IN, PolicyStart, policy_at_start
+from hal.daemons.controller.presence import Presence
 from hal.daemons.controller.reading import Reading
 from hal.daemons.controller.share_memory import REMEMBER_EVERY_MS, SHARES, HoursMemory, from_text, to_text
 from hal.daemons.controller.tokening import Tokening
@@ -37,13 +38,11 @@ from hal.daemons.controller.watching import Waiters, Watchers
 from hal.planes.tasks import Change, TaskPlane, job_row
 from hal.runtime.interface import Address, Credentials, Listener, Runtime
 from hal.store import Committed, PutMeta, StoreError
-from hal.wire.address import written
 
 TRIM_EVERY_MS = 60_000
 """How often what retention does not keep is removed."""
 LEASE_GRANTED = "node-lease-ms"
 """What the store keeps the longest lease under that a keeper may hold."""
-ANY_HOST = ("0.0.0.0", "::")
 MAX_TRIMS = 100
 """Bounded removals in a row, between which commits go first."""
 
@@ -64,9 +63,16 @@ class ControllerApi(Changing, ChangingNodes, Policies, Reading, Outputs, Tokenin
 class Controller:
     """One controller. `start` it, `await run()`; `stop` finishes what is in flight."""
 
-    def __init__(self, runtime: Runtime, config: Config, open_store: OpenStore) -> None:
+    def __init__(
+        self, runtime: Runtime, config: Config, open_store: OpenStore, presence: Presence | None = None
+    ) -> None:
+        """
+        Args:
+            presence: what is told of this controller in a store that several share.
+        """
         self._runtime = runtime
         self._config = config
+        self._presence = presence
         self._clock = Clock(runtime)
         self._committer = Committer(runtime, open_store)
         faults = PolicyFaults(runtime.log)
@@ -89,6 +95,7 @@ class Controller:
         self._listener: Listener | None = None
         self._tokens = TokenBook()
         self._keeping: asyncio.Task[None] | None = None
+        self._telling: asyncio.Task[None] | None = None
         self.api = ControllerApi(
             Parts(
                 runtime=runtime,
@@ -120,8 +127,13 @@ class Controller:
             StoreError: the store cannot be opened or led.
             ConflictError: another process serves that address.
         """
-        await self._committer.open(self._clock.now_ms(), rest=rest, wire=_dialled(self._config.wire))
+        wire = reached(self._config.wire, self._config.address)
+        await self._committer.open(self._clock.now_ms(), rest=rest, wire=wire)
         self._keeping = self._runtime.spawn_task(self._keep_lease(), "keep-lease")
+        if self._presence is not None:
+            self._presence.is_now(self._committer.epoch)
+            telling = self._presence.keep_telling(lambda: self._committer.store, lambda: self._committer.epoch)
+            self._telling = self._runtime.spawn_task(telling, "tell-presence")
         # All that is loaded lives on: looking for garbage while a million jobs are made only takes time.
         gc.disable()
         try:
@@ -204,6 +216,8 @@ class Controller:
         """Say goodbye to agents and let go of the store."""
         await self._agents.goodbye("the controller is stopping")
         await self._committer.resign()
+        if self._presence is not None:
+            await self._presence.leave(self._committer.store)
         await self._let_go()
 
     async def abandon(self) -> None:
@@ -213,8 +227,9 @@ class Controller:
         await self._let_go()
 
     async def _let_go(self) -> None:
-        if self._keeping is not None:
-            self._keeping.cancel()
+        for task in (self._keeping, self._telling):
+            if task is not None:
+                task.cancel()
         if self._listener is not None:
             await self._listener.close()
         await self._node_door.close()
@@ -287,8 +302,3 @@ class Controller:
                     break
                 if not trimmed.more:
                     break
-
-
-def _dialled(wire: tuple[str, int] | None) -> str:
-    """Where agents of other machines dial, to be told to them by followers; '' where that says nothing."""
-    return "" if wire is None or wire[0] in ANY_HOST or not wire[1] else written(*wire)

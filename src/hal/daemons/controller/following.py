@@ -1,4 +1,5 @@
-"""A controller that does not lead: it waits for the end of the leader's lease, and tells agents where the leader is.
+"""A controller that does not lead: it waits for the end of the leader's lease, tells agents where the leader is, and
+knows the API tokens of the database.
 
 Runs on any Runtime; REST of a follower is attached by `__main__`.
 """
@@ -6,30 +7,56 @@ Runs on any Runtime; REST of a follower is attached by `__main__`.
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from functools import partial
+from typing import Final, NamedTuple
 
+from hal.core.model import DeniedError
+from hal.daemons.controller.access.tokens import META, TokenBook
+from hal.daemons.controller.certified_port import CertifiedPort, open_port
 from hal.daemons.controller.committing import OpenStore
+from hal.daemons.controller.presence import Presence
+from hal.runtime.authority import Authority
 from hal.runtime.interface import Address, Connection, Lane, Runtime
 from hal.store import Leader, Store, StoreError, StoreLed
-from hal.wire.agree import NOT_LEADER
-from hal.wire.frames import Goodbye
+from hal.wire.agree import HELLO_TIMEOUT_MS, NOT_LEADER
+from hal.wire.frames import Goodbye, Join, ReadAuthority
 
 LOOK_EVERY_MS: Final = 1_000
 """Who leads is asked at least so often; at the end of a lease at once."""
 TRY_AGAIN_MS: Final = 500
 """After the database did not answer."""
-HELLO_MS: Final = 5_000
+
+
+class WireDoor(NamedTuple):
+    """Where agents of other machines dial a follower."""
+
+    authority: Authority
+    address: tuple[str, int]
 
 
 class Follower:
     """One time of waiting: made when somebody else leads, over when nobody does."""
 
-    def __init__(self, runtime: Runtime, open_store: OpenStore) -> None:
+    def __init__(
+        self, runtime: Runtime, open_store: OpenStore, presence: Presence | None = None, wire: WireDoor | None = None
+    ) -> None:
+        """
+        Args:
+            presence: what is told of this controller in the store.
+            wire: where agents of other machines are sent on; None: nowhere.
+        """
         self._runtime = runtime
         self._open = open_store
+        self._presence = presence
+        self._wire = wire
         self._store: Store | None = None
         self.leader: Leader | None = None
         """As it was last seen; None: the database was not asked yet, or does not answer."""
+        self.over = asyncio.Event()
+        """Set, and replaced by another, when somebody else leads than before, or nobody."""
+        self.tokens = TokenBook()
+        """Those of the database, as of the last look."""
+        self._token_rows: dict[str, str] = {}
 
     @property
     def store(self) -> Store | None:
@@ -42,13 +69,23 @@ class Follower:
         Raises:
             ConflictError: another process serves that address.
         """
+        if self._presence is not None:
+            self._presence.is_now(0)
         listener = await self._runtime.listen(address, self._send_on)
+        port: CertifiedPort | None = None
         try:
+            if self._wire is not None:
+                port = await open_port(self._runtime, self._wire.authority, self._wire.address, self._send_on)
             return await self._vacant()
         finally:
+            self.over.set()
             await listener.close()
+            if port is not None:
+                await port.close()
             store, self._store = self._store, None
             if store is not None:
+                if self._presence is not None and self._runtime.stopping.is_set():
+                    await self._presence.leave(store)
                 await self._runtime.run_blocking(store.close)
 
     async def _vacant(self) -> bool:
@@ -67,18 +104,39 @@ class Follower:
         try:
             if self._store is None:
                 self._store = await self._runtime.run_blocking(self._open)
-            self.leader = await self._runtime.run_blocking(self._store.leader, Lane.READER)
+            self._sees(*await self._runtime.run_blocking(partial(_read, self._store), Lane.READER))
         except StoreLed:
             return LOOK_EVERY_MS  # by a HAL of another version, whose tables are not changed under it
         except StoreError as error:
             if self.leader is not None:
                 self._runtime.log.warning("who leads cannot be asked", reason=str(error))
-            self.leader = None
+            self._sees(None, self._token_rows)
             return TRY_AGAIN_MS
-        return min(self.leader.left_ms, LOOK_EVERY_MS)
+        if self._presence is not None:
+            await self._presence.tell(self._store, 0)
+        return min(self.leader.left_ms, LOOK_EVERY_MS) if self.leader is not None else TRY_AGAIN_MS
+
+    def _sees(self, leader: Leader | None, token_rows: dict[str, str]) -> None:
+        before, self.leader = self.leader, leader
+        if before is not None and (leader is None or leader.epoch != before.epoch):
+            self.over.set()
+            self.over = asyncio.Event()
+        if token_rows != self._token_rows:
+            self.tokens.load(token_rows)
+            self._token_rows = token_rows
 
     async def _send_on(self, connection: Connection) -> None:
-        """Whoever dials is told where the leader is."""
-        if await connection.receive(timeout_ms=HELLO_MS) is not None:
-            await connection.send(Goodbye(code=NOT_LEADER, reason=self.leader.wire if self.leader else ""))
+        """Whoever dials is told where the leader is, if it is any business of theirs."""
+        first = await connection.receive(timeout_ms=HELLO_TIMEOUT_MS)
+        if first is None:
+            return
+        if connection.peer is None and connection.certified is None and not isinstance(first, ReadAuthority | Join):
+            told = Goodbye(code=DeniedError.code, reason="without a certificate nothing but joining is allowed")
+        else:
+            told = Goodbye(code=NOT_LEADER, reason=self.leader.wire if self.leader else "")
+        await connection.send(told)
         connection.close()
+
+
+def _read(store: Store) -> tuple[Leader, dict[str, str]]:
+    return store.leader(), store.facts(META)

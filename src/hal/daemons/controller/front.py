@@ -9,11 +9,9 @@ import gc
 import os
 from typing import Final, Protocol
 
-from msgspec.structs import replace
-
 from hal.daemons.controller.api.follower import FollowerApp
 from hal.daemons.controller.api.serving import RestServer
-from hal.daemons.controller.config import Config
+from hal.daemons.controller.config import Config, reached
 from hal.daemons.controller.controller import ControllerApi
 from hal.daemons.controller.following import Follower
 from hal.runtime.home import Home
@@ -48,14 +46,16 @@ class RestFront:
 
     def __init__(self, runtime: Runtime, config: Config, home: Home) -> None:
         self._runtime = runtime
+        self.secret = runtime.new_id() + runtime.new_id()
+        """By which a leader knows this controller while it follows (see `presence`)."""
         self._config = config
         self._home = home
 
     @property
     def rest(self) -> str:
         """See `Front`: its socket, and its port."""
-        tcp = self._config.tcp
-        return f"unix:{self._home.api_socket()}" + (f" http://{tcp[0]}:{tcp[1]}" if tcp else "")
+        port = reached(self._config.tcp, self._config.address)
+        return f"unix:{self._home.api_socket()}" + (f" http://{port}" if port else "")
 
     async def lead(self, api: ControllerApi) -> Serving:
         """See `Front`."""
@@ -67,9 +67,8 @@ class RestFront:
         return rest
 
     async def follow(self, follower: Follower) -> Serving:
-        """See `Front`. Only the owner's own socket is served: what is passed on counts as the owner's at the leader."""
-        config = replace(self._config, tcp=None, access=replace(self._config.access, socket=""))
-        token = self._home.token_text() if self._config.tcp else ""
-        rest = RestServer(FollowerApp(follower, self._runtime, token), self._runtime, config, owner_uid=os.geteuid())
+        """See `Front`."""
+        app = FollowerApp(follower, self._runtime, self.secret)
+        rest = RestServer(app, self._runtime, self._config, owner_uid=os.geteuid())
         await rest.start(self._home.api_socket())
         return rest

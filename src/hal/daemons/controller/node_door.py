@@ -12,6 +12,7 @@ from typing import Final, TypeVar
 from msgspec import Struct
 
 from hal.core.model import ConflictError, DeniedError, HALError, NodeState, NotFoundError
+from hal.daemons.controller.certified_port import CertifiedPort, open_port
 from hal.daemons.controller.clock import Clock
 from hal.daemons.controller.committing import Committer
 from hal.daemons.controller.config import Config
@@ -20,9 +21,8 @@ from hal.planes.joining import Membership, TokenState, hash_of, state_of
 from hal.planes.tasks import TaskPlane
 from hal.runtime.authority import Authority, Issued, open_authority
 from hal.runtime.home import check_node_name
-from hal.runtime.interface import Connection, Listener, OnConnect, Runtime, TcpAddress
+from hal.runtime.interface import Connection, OnConnect, Runtime
 from hal.store import CertificateRow, JoinTokenRow, PutJoining
-from hal.wire.address import written
 from hal.wire.agree import agree_version
 from hal.wire.errors import MalformedFrameError
 from hal.wire.frames import Authority as AuthorityFrame
@@ -34,8 +34,6 @@ T = TypeVar("T")
 DEFAULT_TTL_MS: Final = 3_600_000
 ID_DIGITS: Final = 8
 MAX_TOKEN_CHARS: Final = 200
-LONGEST_SLEEP_MS: Final = 3_600_000
-"""The clock may be set meanwhile: whether certificates are due is looked at this often at least."""
 
 
 class JoinTokenView(Struct, frozen=True, kw_only=True):
@@ -90,7 +88,7 @@ class NodeDoor:
         self._inbox = inbox
         self._membership = Membership()
         self._authority: Authority | None = None
-        self._listener: Listener | None = None
+        self._port: CertifiedPort | None = None
 
     # ── life ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -104,40 +102,20 @@ class NodeDoor:
         self._membership.load(rows)
         if self._config.wire is None:
             return
-        now_ms = self._runtime.now_ms()
-        self._authority = authority = await self._runtime.run_blocking(
-            partial(open_authority, self._runtime.paths.authority, now_ms)
-        )
-        certify = partial(authority.certify_controller, self._runtime.name, now_ms)
-        due_ms = await self._runtime.run_blocking(certify)
-        address = TcpAddress(*self._config.wire)
-        self._listener = await self._runtime.listen(address, on_connect, authority.credentials)
-        self._runtime.log.info("listening for agents", address=str(self._listener.address))
-        self._runtime.spawn_task(self._recertify(authority, self._listener, due_ms), "recertify")
+        opened = partial(open_authority, self._runtime.paths.authority, self._runtime.now_ms())
+        authority = await self._runtime.run_blocking(opened)
+        self._authority = authority
+        self._port = await open_port(self._runtime, authority, self._config.wire, on_connect)
 
     async def close(self) -> None:
         """Accept nobody more."""
-        if self._listener is not None:
-            await self._listener.close()
+        if self._port is not None:
+            await self._port.close()
 
     @property
     def wire(self) -> str:
         """Where it listens, as `HOST:PORT`; '' where it does not."""
-        if self._listener is None or not isinstance(self._listener.address, TcpAddress):
-            return ""
-        return written(*self._listener.address)
-
-    async def _recertify(self, authority: Authority, listener: Listener, due_ms: int) -> None:
-        """The controller's own certificate, anew at two thirds of its time."""
-        while True:
-            now_ms = self._runtime.now_ms()
-            if now_ms < due_ms:
-                await self._runtime.sleep(min(LONGEST_SLEEP_MS, due_ms - now_ms))
-                continue
-            certify = partial(authority.certify_controller, self._runtime.name, now_ms)
-            due_ms = await self._runtime.run_blocking(certify)
-            listener.renewed()
-            self._runtime.log.info("the controller's certificate was renewed")
+        return self._port.written if self._port is not None else ""
 
     # ── people ────────────────────────────────────────────────────────────────────────────────────────────────────
 

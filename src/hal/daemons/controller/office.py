@@ -12,8 +12,10 @@ from typing import Final
 from hal.daemons.controller.committing import OpenStore
 from hal.daemons.controller.config import Config
 from hal.daemons.controller.controller import Controller
-from hal.daemons.controller.following import Follower
+from hal.daemons.controller.following import Follower, WireDoor
 from hal.daemons.controller.front import Front
+from hal.daemons.controller.presence import Presence
+from hal.runtime.authority import Authority
 from hal.runtime.interface import Address, Runtime
 from hal.store import CommitUnknown, StaleEpoch, StoreBusy, StoreLed, StoreUnreachable
 
@@ -34,11 +36,16 @@ class Office:
         open_store: OpenStore,
         front: Front,
         ready: Callable[[], None] = lambda: None,
+        *,
+        presence: Presence | None = None,
+        authority: Callable[[], Authority | None] = lambda: None,
     ) -> None:
         """
         Args:
-            wire: where agents dial this process.
+            wire: where agents of this machine dial this process.
             ready: called when it answers people, each time that it begins to lead or to follow.
+            presence: what is told of this controller in a store that several share.
+            authority: gives that of this HAL, once the store says that it is the right one; blocking.
         """
         self._runtime = runtime
         self._config = config
@@ -46,6 +53,10 @@ class Office:
         self._open = open_store
         self._front = front
         self._ready = ready
+        self._presence = presence
+        self._find_authority = authority
+        self._authority: Authority | None = None
+        self._authority_found = False
 
     async def hold(self) -> None:
         """Until the runtime is asked to stop.
@@ -53,11 +64,15 @@ class Office:
         Raises:
             StoreError: the store cannot be opened or led.
             ConflictError: another process serves this home's sockets.
+            SpecError: controllers of the same store have another authority.
         """
         served = False
         while not self._runtime.stopping.is_set():
-            controller = Controller(self._runtime, self._config, self._open)
+            controller = Controller(self._runtime, self._config, self._open, self._presence)
             try:
+                if not self._authority_found:
+                    self._authority = await self._runtime.run_blocking(self._find_authority)
+                    self._authority_found = True
                 await controller.start(self._wire, rest=self._front.rest)
             except StoreLed as error:
                 await controller.abandon()
@@ -95,7 +110,9 @@ class Office:
 
     async def _follow(self) -> None:
         """Until nobody leads, or it is asked to stop."""
-        follower = Follower(self._runtime, self._open)
+        port = self._config.wire
+        door = WireDoor(self._authority, port) if self._authority is not None and port is not None else None
+        follower = Follower(self._runtime, self._open, self._presence, door)
         front = await self._front.follow(follower)
         self._ready()
         try:

@@ -35,6 +35,7 @@ PROBLEMS = {
     "413": "The body is longer than allowed.",
     "429": "More requests than one user may make; `Retry-After` says when to come again. Nothing was done.",
     "431": "More headers than allowed.",
+    "502": "From a follower: the leader was lost before it answered. It may have been done; repeat it with its key.",
     "503": "Too much is waiting, or nothing can be made durable (the disk is full): nothing was done, try again.",
     "504": "A node did not answer in time.",
 }
@@ -142,7 +143,8 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
     responses = {str(endpoint.status): good}
     if endpoint.name == "submit":
         responses["200"] = {**good, "description": "A dry run: it would be accepted"}
-    for status in sorted({*endpoint.problems, "400", "401", "403", "429", "431"}):
+    lost = () if endpoint.method == "get" else ("502",)
+    for status in sorted({*endpoint.problems, *lost, "400", "401", "403", "429", "431"}):
         responses[status] = {"$ref": f"#/components/responses/{status}"}
     out: dict[str, Any] = {
         "operationId": endpoint.name,

@@ -213,6 +213,11 @@ class Reading:
         """The feed after a sequence number, oldest first."""
         return await self._parts.committer.read(lambda store: store.events(after, limit=limit, job=job))
 
+    async def follower_hashes(self) -> frozenset[str]:
+        """Of the secrets by which followers are known that pass requests on."""
+        rows = await self._parts.committer.read(lambda store: store.controllers())
+        return frozenset(row.secret_hash for row in rows if row.secret_hash)
+
     async def last_sequence(self) -> int:
         """Of the newest event."""
         return await self._parts.committer.read(lambda store: store.last_seq())

@@ -80,7 +80,7 @@ def test_what_opens_nothing_is_401_and_says_why(hal_home: Path) -> None:
         bob, eve = await make_token(hal, "bob"), await make_token(hal, "eve", expires_in="1s")
         async with with_secret(hal, bob["secret"]) as http:
             assert (await http.get("/v1/jobs")).status_code == 200
-            revoked = (await hal.http.delete(f"/v1/api-tokens/{bob['token']['id']}")).json()
+            revoked = (await hal.http.post(f"/v1/api-tokens/{bob['token']['id']}/revoke")).json()
             assert revoked["state"] == "revoked"
             told = problem(await http.get("/v1/jobs"), 401, "unauthorized")
             assert "was revoked" in told["detail"]
@@ -93,7 +93,7 @@ def test_what_opens_nothing_is_401_and_says_why(hal_home: Path) -> None:
         await hal.until(lambda: [one.state for one in hal.api.tokens() if one.user == "eve"] == ["expired"])
         async with with_secret(hal, eve["secret"]) as http:
             assert "has expired" in problem(await http.get("/v1/jobs"), 401, "unauthorized")["detail"]
-        problem(await hal.http.delete("/v1/api-tokens/nothing"), 404, "not-found")
+        problem(await hal.http.post("/v1/api-tokens/nothing/revoke"), 404, "not-found")
 
     on_controller(hal_home, body)
 
@@ -125,7 +125,7 @@ def test_revoking_is_durable_before_it_is_answered(hal_home: Path) -> None:
         made = await make_token(hal, "bob")
         async with with_secret(hal, made["secret"]) as http:
             await http.get("/v1/jobs")
-            await hal.http.delete(f"/v1/api-tokens/{made['token']['id']}")
+            await hal.http.post(f"/v1/api-tokens/{made['token']['id']}/revoke")
         await hal.http.post("/v1/jobs", json={"command": ["x"]})
         assert [one.state for one in hal.api.tokens()] == ["revoked"]
 

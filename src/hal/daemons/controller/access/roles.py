@@ -106,7 +106,7 @@ RIGHTS: Final[dict[str, Right]] = {
     "GET /v1/audit": OPERATORS,
     "GET /v1/api-tokens": ADMINS,
     "POST /v1/api-tokens": ADMINS,
-    "DELETE /v1/api-tokens/{token}": ADMINS,
+    "POST /v1/api-tokens/{token}/revoke": ADMINS,
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from litestar import Request, Response, delete, get, post
+from litestar import Request, Response, get, post
 from litestar.handlers import HTTPRouteHandler
 
 from hal.core.model import SpecError
@@ -45,7 +45,7 @@ def access_routes(api: ControllerApi, audit: AuditLog, runtime: Runtime) -> list
         answer.headers["Cache-Control"] = "no-store"
         return answer
 
-    @delete("/v1/api-tokens/{token:str}", status_code=200)
+    @post("/v1/api-tokens/{token:str}/revoke", status_code=200)
     async def revoke_token(request: Request[Any, Any, Any]) -> Response[bytes]:
         Params(request, [])
         return json_answer(await api.revoke_token(request.path_params["token"]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final, TypeVar, cast
 
@@ -12,16 +12,18 @@ from litestar.exceptions import HTTPException
 from litestar.handlers import HTTPRouteHandler
 from litestar.types import Receive, Scope, Send
 
-from hal.core.model import DeniedError, HALError, InternalError, NotFoundError, UnreachableError
+from hal.core.model import HALError, NotFoundError
 from hal.daemons.controller.access.identity import Visit
 from hal.daemons.controller.access.tokens import Token, TokenBook
-from hal.daemons.controller.api.forwarding import WAIT, forward
+from hal.daemons.controller.api.forwarding import WAIT, NoLeaderError, forward
+from hal.daemons.controller.api.own import narrowed
 from hal.daemons.controller.api.problems import PROBLEM_JSON, OnFault, on_hal_error, on_http_error, problem_of
 from hal.daemons.controller.api.reading_requests import JOB_FILTERS, Params, job_of, task_of
+from hal.daemons.controller.api.rights import Rights, visit_of
 from hal.daemons.controller.api.routes import json_answer
 from hal.daemons.controller.following import Follower
 from hal.daemons.controller.openapi import API_VERSION
-from hal.daemons.controller.reading import MAX_ATTEMPTS_SHOWN, VERSION, Health
+from hal.daemons.controller.reading import MAX_ATTEMPTS_SHOWN, VERSION, Health, Owned
 from hal.daemons.controller.views import TaskView, job_view, task_view
 from hal.runtime.interface import Lane, Runtime
 from hal.store import JobRow, Store
@@ -36,18 +38,17 @@ T = TypeVar("T")
 class FollowerApp:
     """An ASGI application, to be wrapped by the guard."""
 
-    def __init__(self, follower: Follower, runtime: Runtime, home_token: str = "") -> None:
+    def __init__(self, follower: Follower, runtime: Runtime, secret: str) -> None:
         """
         Args:
-            home_token: text of HAL_HOME/token, which is the same for all controllers that lie on several hosts.
+            secret: by which the leader knows this controller (see `presence`).
         """
-        self._home_token = home_token
+        self._secret = secret
         self._follower = follower
         self._runtime = runtime
-        self.token_book = TokenBook()
-        """Empty: only the owner's own socket is served, and no token opens that."""
         self._own = Litestar(
             route_handlers=self._routes(),
+            before_request=Rights(self).enforce,
             exception_handlers={
                 HALError: on_hal_error,
                 HTTPException: on_http_error,
@@ -72,12 +73,10 @@ class FollowerApp:
 
         try:
             visit: Visit = raw["state"]["visit"]
-            if not visit.identity.inside:
-                raise DeniedError("a follower passes on what its owner asks, and nothing else", hint="ask the leader")
-            leader = self._follower.leader
-            if leader is None or not leader.rest:
-                raise UnreachableError("this controller follows, and nobody leads at the moment", hint=WAIT)
-            await forward(leader.rest.split(), self._home_token, scope, receive, noted)
+            leader, over = self._follower.leader, self._follower.over
+            if leader is None or not leader.rest or leader.left_ms <= 0:
+                raise NoLeaderError("this controller follows, and nobody leads at the moment", hint=WAIT)
+            await forward(leader.rest.split(), self._secret, visit.identity, over, scope, receive, noted)
         except HALError as error:
             if started:
                 raise
@@ -86,14 +85,24 @@ class FollowerApp:
             await send({"type": "http.response.start", "status": problem.status, "headers": headers})
             await send({"type": "http.response.body", "body": msgspec.json.encode(problem), "more_body": False})
 
+    @property
+    def token_book(self) -> TokenBook:
+        """All tokens, as the database had them a moment ago."""
+        return self._follower.tokens
+
     def token_used(self, token: Token) -> None:
-        """Never: see `token_book`."""
-        raise InternalError(f"a follower was shown token {token.id}")
+        """The leader notes it, where the request is passed on."""
+
+    async def owners(self, jobs: Iterable[int]) -> dict[int, Owned]:
+        """Whose they are; those that do not exist are left out."""
+        wanted = list(dict.fromkeys(jobs))
+        rows = await self._read(lambda store: [store.job(job) for job in wanted])
+        return {row.id: Owned(row.user, row.account, row.queue) for row in rows if row is not None}
 
     async def _read(self, call: Callable[[Store], T]) -> T:
         store = self._follower.store
         if store is None:
-            raise UnreachableError("the database has not answered yet", hint=WAIT)
+            raise NoLeaderError("the database has not answered yet", hint=WAIT)
         return await self._runtime.run_blocking(partial(call, store), Lane.READER)
 
     def _routes(self) -> list[HTTPRouteHandler]:
@@ -110,7 +119,8 @@ class FollowerApp:
         @get("/v1/jobs")
         async def jobs(request: Request[Any, Any, Any]) -> Response[bytes]:
             params = Params(request, [*JOB_FILTERS, "limit", "cursor"])
-            wanted, after, limit = params.job_filter(), params.cursor(), params.limit()
+            after, limit = params.cursor(), params.limit()
+            wanted = narrowed(visit_of(request), params.job_filter())
             rows = await self._read(lambda store: store.jobs(wanted, after=after, limit=limit))
             found = [job_view(row) for row in rows]
             return json_answer({"jobs": found, "cursor": found[-1].id if len(found) == limit else None})

@@ -1,4 +1,4 @@
-"""A request passed on to the leader as it came, its answer passed back as it comes: streams too.
+"""A request passed on to the leader as it came, with who asks; its answer passed back as it comes: streams too.
 
 HTTP/1.0 on the way to the leader: it answers without chunks and ends the answer by closing.
 """
@@ -6,14 +6,18 @@ HTTP/1.0 on the way to the leader: it answers without chunks and ends the answer
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any, Final, cast
+import os
+from collections.abc import Coroutine, Sequence
+from typing import Any, Final, TypeVar, cast
 from urllib.parse import urlsplit
 
 from litestar.types import Receive, Scope, Send
 
 from hal.core.model import UnreachableError
+from hal.daemons.controller.access.identity import READING, Identity
+from hal.daemons.controller.access.passed_on import ASKED_BY, FOLLOWER, headers_of
+
+T = TypeVar("T")
 
 DIAL_TIMEOUT_S: Final = 2.0
 MAX_HEAD_BYTES: Final = 64 << 10
@@ -23,92 +27,129 @@ HOP_BY_HOP: Final = frozenset(
     {b"connection", b"keep-alive", b"transfer-encoding", b"upgrade", b"te", b"trailer", b"expect"}
 )
 """Headers that belong to one connection."""
-NOT_PASSED_ON: Final = HOP_BY_HOP | {b"content-length", b"authorization"}
+NOT_PASSED_ON: Final = HOP_BY_HOP | {b"content-length", b"authorization", FOLLOWER, ASKED_BY}
 NOT_PASSED_BACK: Final = HOP_BY_HOP | {b"hal-api-version"}
 """The guard of this follower says which version it speaks, too."""
 WAIT: Final = "a follower takes over within seconds: try again"
+LOOK: Final = "send it again with its Idempotency-Key, or look whether it was done"
 
 
-async def forward(places: Sequence[str], token: str, scope: Scope, receive: Receive, send: Send) -> None:
-    """Have the leader answer, who takes the request for one of its owner's: only the owner's own are passed on.
+class NoLeaderError(UnreachableError):
+    """Nobody leads at the moment, or the leader cannot be reached: nothing was done."""
+
+    code = "no-leader"
+
+
+class BrokeOffError(UnreachableError):
+    """The leader was lost before it answered what was passed on: it may have been done."""
+
+    code = "broke-off"
+
+
+async def forward(
+    places: Sequence[str],
+    secret: str,
+    identity: Identity,
+    over: asyncio.Event,
+    scope: Scope,
+    receive: Receive,
+    send: Send,
+) -> None:
+    """Have the leader answer.
 
     Args:
-        places: `unix:/path` and `http://host:port`, as its row says.
-        token: opens the port.
+        places: `unix:/path` and URLs, as its row says.
+        secret: by which the leader knows this follower.
+        over: set when it leads no more.
     Raises:
-        UnreachableError: it does not answer, and nothing was answered yet.
+        NoLeaderError: it does not answer; nothing was done.
+        BrokeOffError: it broke off before it answered.
     """
     raw = cast("dict[str, Any]", scope)
-    leader = _nearest(places)
     message = await receive()
     body: bytes = cast("dict[str, Any]", message).get("body", b"")
+    leader, (reader, writer) = await _dial_any(places)
     try:
-        async with asyncio.timeout(DIAL_TIMEOUT_S):
-            reader, writer = await _dial(leader)
-    except (OSError, TimeoutError) as error:
-        raise UnreachableError(f"the leading controller at {leader} does not answer: {error}", hint=WAIT) from error
-    try:
-        writer.write(_head(raw, len(body), "" if leader.startswith(_UNIX) else token) + body)
-        await writer.drain()
-        status, headers = await _answer_head(reader, leader)
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        gone = asyncio.ensure_future(_client_gone(receive))
+        writer.write(_head(raw, len(body), headers_of(secret, identity)) + body)
+        ended = asyncio.ensure_future(_either(_client_gone(receive), over.wait()))
         try:
-            while chunk := await _chunk_unless(gone, reader):
+            status, headers = await _answer_head(ended, reader, writer)
+            await send({"type": "http.response.start", "status": status, "headers": headers})
+            while chunk := await _unless(ended, reader.read(CHUNK_BYTES)):
                 await send({"type": "http.response.body", "body": chunk, "more_body": True})
         finally:
-            gone.cancel()
+            ended.cancel()
         await send({"type": "http.response.body", "body": b"", "more_body": False})
-    except OSError as error:
-        raise UnreachableError(f"the leading controller at {leader} broke off: {error}", hint=WAIT) from error
+    except (OSError, EOFError, ValueError, asyncio.LimitOverrunError) as error:
+        what = f"the leading controller at {leader} broke off before it answered"
+        if raw["method"] in READING:
+            raise NoLeaderError(what, hint=WAIT) from error
+        raise BrokeOffError(f"{what}: this may or may not have been done", hint=LOOK) from error
     finally:
         writer.close()
 
 
-async def _dial(leader: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    if leader.startswith(_UNIX):
-        return await asyncio.open_unix_connection(leader.removeprefix(_UNIX), limit=MAX_HEAD_BYTES)
-    parts = urlsplit(leader)
+async def _dial_any(places: Sequence[str]) -> tuple[str, tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    """Its socket, when it is on this host and may be used; else its port."""
+    why = "it serves no port"
+    for place in places:
+        if place.startswith(_UNIX) and not os.access(place.removeprefix(_UNIX), os.R_OK | os.W_OK):
+            continue
+        try:
+            async with asyncio.timeout(DIAL_TIMEOUT_S):
+                return place, await _dial(place)
+        except (OSError, TimeoutError) as error:
+            why = str(error) or type(error).__name__
+    if all(place.startswith(_UNIX) for place in places):
+        raise NoLeaderError(
+            f"the leading controller is on another host and serves no port ({' '.join(places)})",
+            hint="ask it there, or give controllers server.tcp in hal.toml",
+        )
+    raise NoLeaderError(f"the leading controller at {' '.join(places)} does not answer: {why}", hint=WAIT)
+
+
+async def _dial(place: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    if place.startswith(_UNIX):
+        return await asyncio.open_unix_connection(place.removeprefix(_UNIX), limit=MAX_HEAD_BYTES)
+    parts = urlsplit(place)
     return await asyncio.open_connection(parts.hostname, parts.port, limit=MAX_HEAD_BYTES)
 
 
-def _nearest(places: Sequence[str]) -> str:
-    """Its socket, when it is on this host; else its port."""
-    for place in places:
-        if not place.startswith(_UNIX) or Path(place.removeprefix(_UNIX)).exists():
-            return place
-    raise UnreachableError(
-        f"the leading controller is on another host ({' '.join(places)}) and serves no port",
-        hint="ask it there, or give controllers server.tcp in hal.toml",
-    )
-
-
-def _head(raw: dict[str, Any], length: int, token: str) -> bytes:
+def _head(raw: dict[str, Any], length: int, more: list[tuple[bytes, bytes]]) -> bytes:
     target: bytes = raw["raw_path"]
     if raw["query_string"]:
         target += b"?" + raw["query_string"]
     lines = [raw["method"].encode() + b" " + target + b" HTTP/1.0"]
     lines += [name + b": " + value for name, value in raw["headers"] if name not in NOT_PASSED_ON]
+    lines += [name + b": " + value for name, value in more]
     lines.append(b"content-length: " + str(length).encode())
-    if token:
-        lines.append(b"authorization: Bearer " + token.encode())
     return b"\r\n".join(lines) + b"\r\n\r\n"
 
 
-async def _answer_head(reader: asyncio.StreamReader, leader: str) -> tuple[int, list[tuple[bytes, bytes]]]:
-    try:
-        head = await reader.readuntil(b"\r\n\r\n")
-        first, *lines = head[:-4].split(b"\r\n")
-        status = int(first.split(b" ", 2)[1])
-    except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError, IndexError) as error:
-        raise UnreachableError(f"the leading controller at {leader} broke off", hint=WAIT) from error
+async def _answer_head(
+    ended: asyncio.Future[None], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> tuple[int, list[tuple[bytes, bytes]]]:
+    """
+    Raises:
+        OSError, EOFError, ValueError, LimitOverrunError: it broke off, was not waited for, or is not understood.
+    """
+
+    async def exchange() -> bytes:
+        await writer.drain()
+        return await reader.readuntil(b"\r\n\r\n")
+
+    head = await _unless(ended, exchange())
+    if not head:
+        raise EOFError
+    first, *lines = head[:-4].split(b"\r\n")
+    _, status, _ = first.split(b" ", 2)
     headers = []
     for line in lines:
         name, _, value = line.partition(b":")
         name = name.strip().lower()
         if name not in NOT_PASSED_BACK:
             headers.append((name, value.strip()))
-    return status, headers
+    return int(status), headers
 
 
 async def _client_gone(receive: Receive) -> None:
@@ -116,11 +157,21 @@ async def _client_gone(receive: Receive) -> None:
         continue
 
 
-async def _chunk_unless(gone: asyncio.Future[None], reader: asyncio.StreamReader) -> bytes:
-    """The next piece; nothing when the answer has ended or nobody waits for it any more."""
-    reading = asyncio.ensure_future(reader.read(CHUNK_BYTES))
-    await asyncio.wait((reading, gone), return_when=asyncio.FIRST_COMPLETED)
-    if not reading.done():
-        reading.cancel()
-        return b""
-    return reading.result()
+async def _either(*works: Coroutine[Any, Any, Any]) -> None:
+    """Until one of them is done; the others are given up."""
+    tasks = [asyncio.ensure_future(work) for work in works]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+async def _unless(ended: asyncio.Future[None], work: Coroutine[Any, Any, bytes]) -> bytes:
+    """What it gives; nothing when the answer has ended or nobody waits for it any more."""
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.wait((task, ended), return_when=asyncio.FIRST_COMPLETED)
+        return task.result() if task.done() else b""
+    finally:
+        task.cancel()

@@ -16,7 +16,9 @@ from hal.daemons.controller.access.audit import AuditLog
 from hal.daemons.controller.access.door import Door
 from hal.daemons.controller.access.identity import READING, Identity, Visit
 from hal.daemons.controller.access.limiter import Limiter, TooManyError
+from hal.daemons.controller.access.passed_on import FOLLOWER, PassedOn
 from hal.daemons.controller.access.roles import Role
+from hal.daemons.controller.api.forwarding import WAIT, NoLeaderError
 from hal.daemons.controller.api.problems import (
     PROBLEM_JSON,
     RETRY_AFTER_S,
@@ -47,8 +49,14 @@ class Guard:
         audit: AuditLog,
         runtime: Runtime,
         max_request_bytes: int,
+        passed_on: PassedOn | None = None,
     ) -> None:
+        """
+        Args:
+            passed_on: knows the followers; None: this one does not lead.
+        """
         self.app = app
+        self._passed_on = passed_on
         self._door = door
         self._limits = limits
         self._failures = Limiter(per_s=FAILURES_PER_S, burst=FAILURES_AT_ONCE, at_once=FAILURES_AT_ONCE)
@@ -64,7 +72,7 @@ class Guard:
         headers = dict(raw["headers"])
         answer = _Answer(send)
         try:
-            identity = self._door.identify(raw.get("state") or {}, headers, raw.get("client"))
+            identity = await self._identify(raw, headers)
         except HALError as error:
             await self._not_let_in(error, raw, answer)
             return
@@ -82,6 +90,13 @@ class Guard:
             await self._let_in(identity, raw, headers, receive, answer)
         finally:
             self._limits.leave(identity.user)
+
+    async def _identify(self, raw: MutableMapping[str, Any], headers: dict[bytes, bytes]) -> Identity:
+        if FOLLOWER not in headers:
+            return self._door.identify(raw.get("state") or {}, headers, raw.get("client"))
+        if self._passed_on is None:
+            raise NoLeaderError("another follower passed this on to one that does not lead", hint=WAIT)
+        return await self._passed_on.identity(headers)
 
     async def _let_in(
         self,

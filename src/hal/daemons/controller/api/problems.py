@@ -22,6 +22,7 @@ from hal.core.model import (
 )
 from hal.daemons.controller.access.door import UnauthorizedError
 from hal.daemons.controller.access.limiter import TooManyError
+from hal.daemons.controller.api.forwarding import BrokeOffError, NoLeaderError
 from hal.daemons.controller.problem import Problem
 from hal.runtime.interface import Logger
 
@@ -52,6 +53,8 @@ STATUS: dict[type[HALError], tuple[int, str]] = {
     DeniedError: (403, "Denied"),
     NotFoundError: (404, "Not found"),
     ConflictError: (409, "Conflict"),
+    BrokeOffError: (502, "The leader broke off"),
+    NoLeaderError: (503, "Nobody leads"),
     OverloadedError: (503, "Overloaded"),
     UnreachableError: (503, "Not reachable"),
     StoreError: (503, "Not durable"),

@@ -27,6 +27,7 @@ from hal.core.model import ConflictError, DeniedError, HALError
 from hal.daemons.controller.access.audit import AuditLog
 from hal.daemons.controller.access.door import Door, LocalPeer
 from hal.daemons.controller.access.limiter import Limiter
+from hal.daemons.controller.access.passed_on import PassedOn
 from hal.daemons.controller.api.access_routes import access_routes
 from hal.daemons.controller.api.bounded_head import BoundedHead
 from hal.daemons.controller.api.follower import FollowerApp
@@ -48,11 +49,6 @@ MAX_CONCURRENT = 20_000
 """Connections of REST."""
 SHUTDOWN_S = 3.0
 """How long answers under way may take when the controller stops."""
-
-
-def create_app(api: ControllerApi, runtime: Runtime, door: Door, audit: AuditLog, config: Config) -> Guard:
-    """The whole ASGI application of a leader."""
-    return guarded(application(api, runtime, audit), runtime, door, audit, config)
 
 
 def application(api: ControllerApi, runtime: Runtime, audit: AuditLog) -> Litestar:
@@ -79,8 +75,10 @@ def application(api: ControllerApi, runtime: Runtime, audit: AuditLog) -> Litest
     )
 
 
-def guarded(app: ASGIApp, runtime: Runtime, door: Door, audit: AuditLog, config: Config) -> Guard:
-    """The application behind its guard."""
+def guarded(
+    app: ASGIApp, runtime: Runtime, door: Door, audit: AuditLog, config: Config, passed_on: PassedOn | None
+) -> Guard:
+    """The application behind its guard; `passed_on`: as for `Guard`."""
     access = config.access
     return Guard(
         app,
@@ -89,6 +87,7 @@ def guarded(app: ASGIApp, runtime: Runtime, door: Door, audit: AuditLog, config:
         audit=audit,
         runtime=runtime,
         max_request_bytes=config.max_request_bytes,
+        passed_on=passed_on,
     )
 
 
@@ -107,8 +106,20 @@ class RestServer:
             used=api.token_used,
         )
         self._audit = AuditLog(runtime.paths.log_file("audit"))
-        app = api if isinstance(api, FollowerApp) else application(api, runtime, self._audit)
-        self.app = guarded(app, runtime, door, self._audit, config)
+        app: ASGIApp
+        passed_on: PassedOn | None = None
+        if isinstance(api, FollowerApp):
+            app = api
+        else:
+            app = application(api, runtime, self._audit)
+            passed_on = PassedOn(
+                api.follower_hashes,
+                book=api.token_book,
+                used=api.token_used,
+                now_ms=runtime.now_ms,
+                monotonic_ms=runtime.monotonic_ms,
+            )
+        self.app = guarded(app, runtime, door, self._audit, config, passed_on)
         self._uvicorn = uvicorn.Config(
             self.app,
             loop="none",
