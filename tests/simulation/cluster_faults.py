@@ -146,6 +146,25 @@ async def _congested(cluster: Cluster, rng: random.Random) -> None:
     network.heal(HEAD, node)
 
 
+async def _orphaned(cluster: Cluster, rng: random.Random) -> None:
+    """A keeper and its guards are killed in one instant, which leaves guarded steps to the next keeper; then the node
+    is cut off for longer than T."""
+    node = rng.choice(list(cluster.hosts))
+    keeper, machine = cluster.process(f"keeper-{node}"), cluster.machines[node]
+    await asyncio.sleep(rng.uniform(1.0, 2.0))
+    if keeper is not None:
+        machine.guard_holds = False
+        keeper.kill()
+        machine.guard_holds = True
+    await asyncio.sleep(rng.uniform(0.8, 1.2))
+    for head in cluster.heads:
+        cluster.world.network.part(node, head)
+    await asyncio.sleep(1.5 * _t_s(cluster))
+    for head in cluster.heads:
+        cluster.world.network.heal(node, head)
+
+
+ORPHANS: Final[Sequence[Fault]] = (_orphaned,)
 STALLS: Final[Sequence[Fault]] = (_stalled_agents,)
 CONGESTION: Final[Sequence[Fault]] = (_congested,)
 HEAD_POWER: Final[Sequence[Fault]] = (_head_power,)

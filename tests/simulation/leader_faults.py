@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from hal.store import LEASE_MS
@@ -31,10 +32,11 @@ async def _killed(cluster: Cluster, rng: random.Random) -> None:
 
 
 async def _stopped(cluster: Cluster, rng: random.Random) -> None:
-    """The leader is stopped for longer than its lease, and goes on: another leads by then."""
+    """The leader is stopped for longer than its lease, at any point of what it does, and goes on: another leads by
+    then."""
     leader = cluster.leader()
     if leader is not None:
-        leader.pause()
+        leader.pause_after(rng.randint(1, 30))
         cluster.world.note("fault", "stopped", leader.name)
         await asyncio.sleep(E_S * rng.uniform(1.1, 3))
         cluster.world.note("fault", "goes on", leader.name)
@@ -95,8 +97,28 @@ async def _relieved(cluster: Cluster, rng: random.Random) -> None:
         leader.terminate()
 
 
-async def _apart(cluster: Cluster, rng: random.Random) -> None:
-    """Two sides: the leader with some nodes, which hear nobody else; the database with the other controllers."""
+async def _relieved_unheard(cluster: Cluster, rng: random.Random) -> None:
+    """What the leader sends to nodes is held up, then lost, and it is asked to stop meanwhile."""
+    leader, network = cluster.leader(), cluster.world.network
+    if leader is None:
+        return
+    head = leader.host.name
+    for node in cluster.hosts:
+        network.block(head, node)
+    await asyncio.sleep(rng.uniform(0.3, 1.0))
+    leader.terminate()
+    await asyncio.sleep(rng.uniform(0.05, 0.3))
+    for node in cluster.hosts:
+        network.cut(node, head)
+        network.heal(node, head)
+
+
+async def _apart(cluster: Cluster, rng: random.Random, spans: tuple[float, float] = (0.2, 2.0)) -> None:
+    """Two sides: the leader with some nodes, which hear nobody else; the database with the other controllers.
+
+    Args:
+        spans: how long, in T.
+    """
     leader, network = cluster.leader(), cluster.world.network
     if leader is None:
         return
@@ -106,17 +128,17 @@ async def _apart(cluster: Cluster, rng: random.Random) -> None:
     cluster.world.note("fault", "apart", f"{head} {' '.join(its)}")
     for node, other in parted:
         network.part(node, other)
-    await _led(cluster).database.cut_off([head], cluster.times.lost_after_ms / 1000 * rng.uniform(0.2, 2))
+    await _led(cluster).database.cut_off([head], cluster.times.lost_after_ms / 1000 * rng.uniform(*spans))
     for node, other in parted:
         network.heal(node, other)
 
 
-APART: Final[Sequence[Fault]] = (_apart,)
+APART: Final[Sequence[Fault]] = (partial(_apart, spans=(1.5, 2.0)),)
 STOPPED: Final[Sequence[Fault]] = (_stopped,)
-RELIEVED: Final[Sequence[Fault]] = (_relieved,)
+UNHEARD: Final[Sequence[Fault]] = (_relieved_unheard,)
 INTERREGNUM: Final[Sequence[Fault]] = (_away_while_taken,)
 
 LEADER_FAULTS: Final[Sequence[Fault]] = (
     *FAULTS, _killed, _killed, _stopped, _stopped, _off_database, _off_database, _database_away, _off_nodes, _relieved,
-    _away_while_taken, _commit_unknown, _apart, _apart,
+    _relieved_unheard, _away_while_taken, _commit_unknown, _apart, _apart,
 )  # fmt: skip

@@ -54,6 +54,7 @@ class LedCluster(Cluster):
         for number in range(2, controllers + 1):
             head = self.heads[f"head{number}"] = world.host(f"head{number}")
             head.rate = 1 + rng.uniform(-DRIFT, DRIFT)
+        world.network.mix(list(self.heads))
         self._leading: list[int] = []
         """Processes that came to lead and do not know of another, in that order."""
 

@@ -127,6 +127,8 @@ class Machine:
         self.listener: FakeSpawner | None = None
         self.disk_full = False
         """The keeper's journal cannot grow."""
+        self.guard_holds = True
+        """Guarded steps end with their keeper; False: whoever guards them is killed in the same instant."""
         self._steps: dict[StepId, Step] = {}
         self._helpers = [Helper() for _ in range(helpers)]
         self._next_pid = 10_000
@@ -198,7 +200,8 @@ class Machine:
             if step.pid:
                 step.helper = Helper()
                 step.helper.alive = False
-                self._cut_short(step)
+                if self.guard_holds:
+                    self._cut_short(step)
             else:
                 del self._steps[one]
 

@@ -54,9 +54,9 @@ def some_work(world: VirtualWorld) -> list[Wanted]:
     return [one._replace(spec=replace(one.spec, on_node_lost=rng.choice(choices))) for one in wanted]
 
 
-def long_work() -> list[Wanted]:
+def long_work(cluster: Cluster) -> list[Wanted]:
     """Jobs that run for as long as the longest fault, one or two to each node."""
-    work = Work(11_000)
+    work = Work(3 * cluster.times.lost_after_ms + 1_220)
     request, walltime = Resources({"cpu": 1_500}), Duration(600_000)
     command = tuple(work.command())
     spec = JobSpec(command=command, request=request, walltime=walltime, on_node_lost=OnNodeLost.REQUEUE)
@@ -115,20 +115,22 @@ def one_run(
     *,
     long: bool = False,
     controllers: int | None = None,
+    conditions: Conditions = LOSSY,
 ) -> None:
     """A whole run of that seed, checked.
 
     Args:
         kinds: of faults; None: all.
+        long: jobs that run for as long as the longest fault.
         controllers: None: one, and for one seed in five two or three.
     Raises:
         AssertionError: something that must hold does not.
     """
-    with VirtualWorld(seed, LOSSY) as world:
+    with VirtualWorld(seed, conditions) as world:
         cluster = cluster_of(world, _controllers_of(seed) if controllers is None else controllers)
         if kinds is None:
             kinds = LEADER_FAULTS if isinstance(cluster, LedCluster) else ALL_FAULTS
-        wanted = long_work() if long else some_work(world)
+        wanted = long_work(cluster) if long else some_work(world)
         try:
             check_everything(cluster, wanted, run_cluster(cluster, wanted, ClusterFaults(faults, kinds)))
         except AssertionError as error:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hal.core.model.errors import ConflictError, DeniedError, UnreachableError
@@ -275,6 +276,7 @@ class VirtualNetwork:
         self._blocked: set[tuple[str, str]] = set()
         self._slow_s: dict[tuple[str, str], float] = {}
         self._sent_before: dict[tuple[str, str], deque[bytes]] = {}
+        self._mixed: dict[str, str] = {}
 
     def listen(
         self,
@@ -371,6 +373,11 @@ class VirtualNetwork:
         for transport in [t for t in self._transports if t.hosts == frozenset({one, other})]:
             transport.break_off()
 
+    def mix(self, hosts: Sequence[str]) -> None:
+        """From now on what one of these hosts sent may be repeated by another, and what was sent to one, to another:
+        frames of a former connection come late, when the other end has turned to somebody else."""
+        self._mixed.update(dict.fromkeys(hosts, hosts[0]))
+
     def parted(self, hosts: frozenset[str]) -> bool:
         return any(hosts == {source, target} for source, target in self._blocked)
 
@@ -382,7 +389,8 @@ class VirtualNetwork:
         """What is sent again before these frames: whole frames of earlier connections, in any order."""
         if not self.conditions.again_chance or source == target or first:
             return []
-        before = self._sent_before.setdefault((source, target), deque(maxlen=KEPT_WRITES))
+        ends = self._mixed.get(source, source), self._mixed.get(target, target)
+        before = self._sent_before.setdefault(ends, deque(maxlen=KEPT_WRITES))
         repeated = []
         if before and self._rng.random() < self.conditions.again_chance:
             repeated = self._rng.sample(list(before), self._rng.randint(1, min(MOST_AGAIN, len(before))))

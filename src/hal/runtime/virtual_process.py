@@ -67,6 +67,7 @@ class VirtualProcess:
         self._kept: list[_Kept] = []
         self._waiters: list[asyncio.Future[int]] = []
         self._kill_at_step = -1
+        self._pause_at_step = -1
         self._on_death: list[Callable[[], object]] = []
         self.runtime = VirtualRuntime(self)
         host.processes[pid] = self
@@ -112,6 +113,10 @@ class VirtualProcess:
         effect and its caller's hearing of it."""
         self._kill_at_step = self.steps + steps
 
+    def pause_after(self, steps: int) -> None:
+        """Pause it when so many more of its callbacks have run: before a blocking call that it has asked for, say."""
+        self._pause_at_step = self.steps + steps
+
     def die_here(self) -> NoReturn:
         """Kill it in the middle of its own callback: for fakes that it calls (a journal, a spawner).
 
@@ -132,7 +137,7 @@ class VirtualProcess:
 
     def resume(self) -> None:
         """As SIGCONT: what was due meanwhile runs now, in order."""
-        self.paused = False
+        self.paused, self._pause_at_step = False, -1
         self._replay()
 
     async def ask(self, work: Callable[[], Awaitable[T]]) -> T:
@@ -170,6 +175,9 @@ class VirtualProcess:
     def admit(self, call: Callable[..., object], args: tuple[Any, ...]) -> bool:
         if self.world.closing:
             return True
+        if self.running and self.steps == self._pause_at_step:
+            self._pause_at_step = -1
+            self.pause()
         if self.running and not self.paused:
             if self.steps != self._kill_at_step:
                 self.steps += 1
