@@ -21,6 +21,7 @@ from hal.runtime.virtual_process import Main, VirtualProcess
 from hal.wire.peer import CertifiedName
 from tests.simulation.keeper_process import keeper_main
 from tests.simulation.machine import Machine
+from tests.simulation.scripts import SECTION, Scripts
 from tests.simulation.system import AGENT, CPU_MILLI, KEEPER, MEMORY_BYTES, SUPERVISE_S, System
 
 HEAD: Final = "head"
@@ -44,6 +45,7 @@ class Cluster(System):
 
     Args:
         core_type: what keepers decide with.
+        scripts: nodes have prologs and epilogs.
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class Cluster(System):
         kill_chance: float = 0.0,
         config: Config | None = None,
         core_type: type[KeeperCore] = KeeperCore,
+        scripts: bool = False,
     ):
         super().__init__(world, nodes=0, kill_chance=kill_chance, config=config or Config(leases=TIMES))
         self.host = world.host(HEAD)
@@ -67,11 +70,16 @@ class Cluster(System):
         self._suspended: set[str] = set()
         rng = world.rng("clocks")
         self.hosts: dict[str, VirtualHost] = {}
+        self.scripts: dict[str, Scripts] = {}
+        self.settled_s = 0.0
+        """When nothing was left to be done."""
         for number in range(1, nodes + 1):
             host = self.hosts[f"n{number}"] = world.host(f"n{number}")
             host.name_shown = CertifiedName("agent", host.name, f"{number:x}")
             host.programs.update({KEEPER: self._keeper_of, AGENT: self._agent_of})
             self.machines[host.name] = Machine(host, host.name)
+            if scripts:
+                self.scripts[host.name] = Scripts(host)
         for host in (self.host, *self.hosts.values()):
             host.rate = 1 + rng.uniform(-DRIFT, DRIFT)
 
@@ -159,6 +167,9 @@ class Cluster(System):
         async def main(runtime: Runtime) -> int:
             keeper = UnixAddress(runtime.paths.keeper_socket(node))
             first, *others = (TcpAddress(head, PORT) for head in self.heads)
-            return await Agent(runtime, AgentSettings(node, first, keeper, [KEEPER, node], others=others)).run()
+            settings = AgentSettings(node, first, keeper, [KEEPER, node], others=others)
+            if node in self.scripts:
+                settings = settings._replace(section=SECTION, gate_notes=self.scripts[node].notes)
+            return await Agent(runtime, settings).run()
 
         return f"agent-{node}", main

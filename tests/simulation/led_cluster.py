@@ -46,9 +46,12 @@ class LedCluster(Cluster):
         nodes: int = 3,
         kill_chance: float = 0.0,
         core_type: type[KeeperCore] = KeeperCore,
+        scripts: bool = False,
     ):
         config = Config(leases=LED_TIMES, store_url=PLACE)
-        super().__init__(world, nodes=nodes, kill_chance=kill_chance, config=config, core_type=core_type)
+        super().__init__(
+            world, nodes=nodes, kill_chance=kill_chance, config=config, core_type=core_type, scripts=scripts
+        )
         self.database = DatabaseServer(world, DRIFT)
         rng = world.rng("clocks of controllers")
         for number in range(2, controllers + 1):

@@ -33,6 +33,7 @@ from tests.simulation.cluster_faults import ClusterFaults, Fault
 from tests.simulation.leader_faults import LEADER_FAULTS
 from tests.simulation.led_cluster import LedCluster
 from tests.simulation.machine import Work
+from tests.simulation.scripts import check_epilogs_follow, check_prologs_come_first, operate
 from tests.simulation.system import CPU_MILLI
 from tests.simulation.workload import Wanted, some_jobs, submit
 
@@ -70,6 +71,7 @@ def run_cluster(cluster: Cluster, wanted: Sequence[Wanted], faults: ClusterFault
     async def drive() -> None:
         supervising = asyncio.ensure_future(cluster.supervise())
         await cluster.all_nodes_known()
+        operating = asyncio.ensure_future(operate(cluster)) if cluster.scripts else None
         troubling = asyncio.ensure_future(faults.happen(cluster))
         await submit(cluster, wanted, ids)
         await troubling
@@ -79,6 +81,11 @@ def run_cluster(cluster: Cluster, wanted: Sequence[Wanted], faults: ClusterFault
                 why = await cluster.ask(lambda api, job=job: api.why(job))  # type: ignore[misc]
                 assert world.loop.time() < deadline_s, f"job {job} is stuck: {view.state}, {why}\n{world.tail()}"
         await world.until(cluster.idle, limit_ms=60_000, what="no process left")
+        if operating is not None:
+            left = [one.notes.notes for one in cluster.scripts.values()]
+            await world.until(lambda: not any(left), limit_ms=60_000, what="no epilog left")
+            operating.cancel()
+        cluster.settled_s = world.loop.time()
         cluster.give_up()
         await supervising
 
@@ -101,6 +108,10 @@ def check_everything(cluster: Cluster, wanted: Sequence[Wanted], ids: Sequence[i
         assert row.state is one.end, f"job {job} ({row.name}) ended {row.state}, not {one.end}: {row.reason}"
     check_lapsed_steps_end_after_a_thaw(cluster, guarded)
     assert not cluster.given_up, "a controller ended that nobody had asked to"
+    if cluster.scripts:
+        scripts = [run for one in cluster.scripts.values() for run in one.runs]
+        check_prologs_come_first(cluster.runs, scripts)
+        check_epilogs_follow(cluster, cluster.runs, scripts)
 
 
 def _controllers_of(seed: int) -> int:
@@ -116,6 +127,7 @@ def one_run(
     long: bool = False,
     controllers: int | None = None,
     conditions: Conditions = LOSSY,
+    scripts: bool = False,
 ) -> None:
     """A whole run of that seed, checked.
 
@@ -127,22 +139,22 @@ def one_run(
         AssertionError: something that must hold does not.
     """
     with VirtualWorld(seed, conditions) as world:
-        cluster = cluster_of(world, _controllers_of(seed) if controllers is None else controllers)
+        cluster = cluster_of(world, _controllers_of(seed) if controllers is None else controllers, scripts=scripts)
         if kinds is None:
             kinds = LEADER_FAULTS if isinstance(cluster, LedCluster) else ALL_FAULTS
         wanted = long_work(cluster) if long else some_work(world)
         try:
             check_everything(cluster, wanted, run_cluster(cluster, wanted, ClusterFaults(faults, kinds)))
         except AssertionError as error:
-            command = f"python -m tests.simulation.test_cluster {seed}"
+            command = f"python -m tests.simulation.test_cluster {seed}{' scripts' if scripts else ''}"
             raise AssertionError(f"seed {seed} (once more: {command}): {error}") from error
 
 
-def cluster_of(world: VirtualWorld, controllers: int) -> Cluster:
+def cluster_of(world: VirtualWorld, controllers: int, *, scripts: bool = False) -> Cluster:
     """One whose keepers may die at any write."""
     if controllers == 1:
-        return Cluster(world, kill_chance=0.001)
-    return LedCluster(world, controllers=controllers, kill_chance=0.001)
+        return Cluster(world, kill_chance=0.001, scripts=scripts)
+    return LedCluster(world, controllers=controllers, kill_chance=0.001, scripts=scripts)
 
 
 def digest_of(seed: int) -> str:
@@ -167,4 +179,4 @@ def test_a_cluster_loses_and_doubles_nothing_for_thousands_of_seeds() -> None:
 
 
 if __name__ == "__main__":
-    one_run(int(sys.argv[1]))
+    one_run(int(sys.argv[1]), scripts="scripts" in sys.argv)

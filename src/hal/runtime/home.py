@@ -31,7 +31,7 @@ _MARKS: Final = ("run", "db", "log", "nodes", "hal.toml")
 class NodePaths:
     """The paths of one node under HAL_HOME/nodes/NODE."""
 
-    __slots__ = ("identity", "journal", "name", "root", "steps")
+    __slots__ = ("gates", "identity", "journal", "name", "root", "steps")
 
     def __init__(self, root: Path, name: str) -> None:
         self.name = name
@@ -39,6 +39,8 @@ class NodePaths:
         self.journal = root / "journal"
         """Directory of the journals of the keeper and its helpers."""
         self.steps = root / "steps"
+        self.gates = root / "gates"
+        """Steps whose prolog began and whose epilog has not ended; see `hal.daemons.agent.gate_notes`."""
         self.identity = root / "identity"
         """What a node of another machine's HAL was given when it joined; see `hal.runtime.authority`."""
 

@@ -345,12 +345,23 @@ class Runtime(Protocol):
             DeniedError: it may not be run.
         """
 
-    async def run_script(self, argv: Sequence[str], *, env: Mapping[str, str], timeout_ms: int) -> ScriptEnd:
+    async def run_script(
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        timeout_ms: int,
+        began: Callable[[ProcessIdentity], None] | None = None,
+    ) -> ScriptEnd:
         """Run a short program to its end; it is killed after `timeout_ms`, and when the caller is cancelled.
 
         Args:
             env: added to this process's environment.
+            began: told which process it is: should this one be killed meanwhile, the next can end it.
         Raises:
             NotFoundError: there is no such program.
             DeniedError: it may not be run.
         """
+
+    def end_script(self, process: ProcessIdentity) -> None:
+        """Kill a program that an earlier process of this kind had run, should it still run."""

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from hal.core.model.errors import InternalError
 from hal.runtime.home import Home
-from hal.runtime.identity import boot_id
+from hal.runtime.identity import ProcessIdentity, boot_id
 from hal.runtime.interface import (
     CONNECT_TIMEOUT_MS,
     Address,
@@ -30,7 +30,7 @@ from hal.runtime.lanes import BlockingLanes
 from hal.runtime.launch import start_detached
 from hal.runtime.listening import UnixListener, dial_unix, serve_connection
 from hal.runtime.listening_tls import TlsListener, dial_tls
-from hal.runtime.script import run_script
+from hal.runtime.script import end_script, run_script
 from hal.runtime.script_end import ScriptEnd
 from hal.runtime.started import StartedProcess
 from hal.wire.connection import FrameConnection
@@ -174,8 +174,18 @@ class RealRuntime:
         started = start_detached(argv, env=env, cwd=cwd, output=output)
         return StartedProcess(started)
 
-    async def run_script(self, argv: Sequence[str], *, env: Mapping[str, str], timeout_ms: int) -> ScriptEnd:
-        return await run_script(argv, env=env, timeout_ms=timeout_ms)
+    async def run_script(
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        timeout_ms: int,
+        began: Callable[[ProcessIdentity], None] | None = None,
+    ) -> ScriptEnd:
+        return await run_script(argv, env=env, timeout_ms=timeout_ms, began=began)
+
+    def end_script(self, process: ProcessIdentity) -> None:
+        end_script(process)
 
     async def close(self) -> None:
         """Stop serving, cancel what still runs in the background, and end the threads."""

@@ -6,10 +6,12 @@ import asyncio
 import os
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
 from hal.core.model.errors import DeniedError, NotFoundError, TimedOutError
+from hal.runtime.identity import ProcessIdentity, alive
 from hal.runtime.script_end import ScriptEnd
 from hal.runtime.started import StartedProcess
 
@@ -20,12 +22,19 @@ KILLED_MS: Final = 5_000
 """How long a killed program may take to be gone; one that the kernel cannot end is left to itself."""
 
 
-async def run_script(argv: Sequence[str], *, env: Mapping[str, str], timeout_ms: int) -> ScriptEnd:
+async def run_script(
+    argv: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    timeout_ms: int,
+    began: Callable[[ProcessIdentity], None] | None = None,
+) -> ScriptEnd:
     """Run it in a session of its own, in `/`, stdin from /dev/null. Cancelled: killed.
 
     Args:
         argv: program and arguments.
         env: added to this process's environment.
+        began: told which process it is.
     Raises:
         NotFoundError: there is no such program.
         DeniedError: it may not be run.
@@ -52,6 +61,8 @@ async def run_script(argv: Sequence[str], *, env: Mapping[str, str], timeout_ms:
     loop.add_reader(reading, readable)
     timed_out = False
     try:
+        if began is not None:
+            began(started.identity)
         try:
             code = await started.wait(timeout_ms)
         except TimedOutError:
@@ -64,6 +75,13 @@ async def run_script(argv: Sequence[str], *, env: Mapping[str, str], timeout_ms:
         read()
         os.close(reading)
     return ScriptEnd(code, output.decode(errors="replace").strip(), timed_out)
+
+
+def end_script(process: ProcessIdentity) -> None:
+    """Kill what a process that is dead left running: that very program, with the processes of its group."""
+    if alive(process):
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 def _start(argv: Sequence[str], env: Mapping[str, str]) -> tuple[subprocess.Popen[bytes], int]:

@@ -366,13 +366,23 @@ class VirtualRuntime:
     ) -> Process:
         return self._host.start_program(argv)
 
-    async def run_script(self, argv: Sequence[str], *, env: Mapping[str, str], timeout_ms: int) -> ScriptEnd:
+    async def run_script(
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        timeout_ms: int,
+        began: Callable[[ProcessIdentity], None] | None = None,
+    ) -> ScriptEnd:
         script = self._host.scripts.get(argv[0])
         if script is None:
             raise NotFoundError(f"{argv[0]} cannot be started: there is no such program on {self._host.name}")
         takes_ms, ended = script(env)
         await self.sleep(min(takes_ms, timeout_ms))
         return ended if takes_ms <= timeout_ms else ScriptEnd(-9, ended.output, timed_out=True)
+
+    def end_script(self, process: ProcessIdentity) -> None:
+        """Nothing is left: scripts of a virtual process end with it."""
 
     async def close(self) -> None:
         """As the real runtime's: stop serving, cancel what runs in the background."""

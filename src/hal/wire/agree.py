@@ -22,7 +22,9 @@ NOT_LEADER = "not-leader"
 """Code of the goodbye of a controller that does not lead; its reason is `HOST:PORT` of the one that does, or empty."""
 HEALTH = "health"
 """The agent tells with `health` which checks of its node fail; until it has, what was told before holds."""
-FEATURES: tuple[str, ...] = (CREDIT, HEALTH)
+GATES = "gates"
+"""The agent tells with `gates` for which steps a prolog or an epilog of its node runs, and which of these failed."""
+FEATURES: tuple[str, ...] = (CREDIT, HEALTH, GATES)
 """Features beyond the wire version that this code knows."""
 
 

@@ -5,6 +5,7 @@ Pure values.
 
 from __future__ import annotations
 
+from hal.core.lifecycle.gates import GateState
 from hal.core.model.facts import CpuFacts, DiskFacts, Facts, GpuFacts, NumaFacts
 from hal.core.model.ids import AttemptId, StepId
 from hal.wire.frames import (
@@ -17,6 +18,7 @@ from hal.wire.frames import (
     ExitsAck,
     FailingCheck,
     Forget,
+    Gates,
     Goodbye,
     Health,
     Heartbeat,
@@ -42,6 +44,7 @@ from hal.wire.frames import (
     Start,
     Started,
     StepExit,
+    StepGate,
     StepStart,
     StepStarted,
     StepTemplate,
@@ -141,6 +144,17 @@ EXAMPLES: tuple[AnyFrame, ...] = (
     Done(command="signal", steps=(_STEP,), failed=((StepId(42, 8, 1, 0), "not running"),)),
     Started(steps=(StepStarted(step=_STEP, pid=4800, at_ms=1_767_225_600_012),)),
     Refused(steps=(Refusal(step=_STEP, code="no-lease", message="the lease stamp is 61000 ms old"),)),
+    Gates(
+        gates=(
+            StepGate(step=_STEP, gate="prolog", state=GateState.WAITING),
+            StepGate(
+                step=StepId(42, 8, 1, 0),
+                gate="epilog",
+                state=GateState.FAILED,
+                reason="/etc/hal/epilog: scratch is in use (exit code 3)",
+            ),
+        )
+    ),
     Exits(
         exits=(
             StepExit(

@@ -13,6 +13,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from hal.core.lifecycle.gates import GateState
 from hal.core.model import AttemptId, StepId
 from hal.core.model.facts import Facts
 
@@ -413,16 +414,36 @@ class Refusal(Struct, frozen=True, array_like=True, gc=False):
     """`no-lease`, `old-epoch`, `overloaded`, `stopping`, `journal-full`, `not-supported`, `malformed` (it names a
     template that the frame lacks), `not-started` (the keeper died before it spawned it), `not-held` (it was stopped
     before it came, or a stop names a step never seen), `already-ended` (its exit was acknowledged),
-    `credit-over` (no place came free for it in time), `recalled` (as it was asked)."""
+    `credit-over` (no place came free for it in time), `recalled` (as it was asked), `prolog-failed` (the node's prolog
+    did; the node is to be closed)."""
     message: str
     """For people."""
 
 
 class Refused(Frame, frozen=True, kw_only=True):
     """These steps were not started, and no process of them exists. The same attempt may be sent again, except after
-    `not-held`, `already-ended`, `credit-over` and `recalled`."""
+    `not-held`, `already-ended`, `credit-over`, `recalled` and `prolog-failed`."""
 
     steps: tuple[Refusal, ...]
+
+
+class StepGate(Struct, frozen=True, array_like=True, gc=False):
+    """A step that stands at a gate of its node."""
+
+    step: StepId
+    gate: str
+    """`prolog` (no process of it began yet) or `epilog` (all of them are gone)."""
+    state: GateState
+    """`waiting`: its script is to run now; `failed`: it ended badly, took too long, or could not be started."""
+    reason: str = ""
+    """For people, of one that failed."""
+
+
+class Gates(Frame, frozen=True, kw_only=True):
+    """Agent to controller, feature `gates`: told before the `Refused` or `Exits` of the same steps, and again after
+    each hello. A node of which a prolog or an epilog failed is to be closed."""
+
+    gates: tuple[StepGate, ...]
 
 
 class ExitCause(StrEnum):
@@ -575,6 +596,7 @@ AnyFrame = (
     | Done
     | Started
     | Refused
+    | Gates
     | Exits
     | ExitsAck
     | Samples

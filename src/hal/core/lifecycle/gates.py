@@ -46,10 +46,13 @@ class GateState(StrEnum):
     """Of one gate of one attempt."""
 
     WAITING = "waiting"
+    """It has not answered."""
     PASSED = "passed"
     FAILED = "failed"
     EXPIRED = "expired"
+    """It did not answer by its deadline, which counts as failed."""
     ABANDONED = "abandoned"
+    """Nobody waits for it any more."""
 
 
 class GateEvent(StrEnum):

@@ -24,8 +24,10 @@ MAX_ATTEMPTS: Final = 10_000
 AGAIN_DELAY_MS: Final = 250
 """Wait after the first attempt that was refused or lost; doubles with each attempt of the task."""
 AGAIN_DELAY_MAX_MS: Final = 30_000
-GIVEN_BACK: Final = frozenset({"credit-over", "recalled"})
-"""Refusals of starts on credit: nothing was wrong, so nothing is waited for."""
+PROLOG_FAILED: Final = "prolog-failed"
+"""Refusal of a start whose node's prolog failed. The node takes nothing more, so another may have the task at once."""
+GIVEN_BACK: Final = frozenset({"credit-over", "recalled", PROLOG_FAILED})
+"""Refusals after which nothing is waited for; those of starts on credit, where nothing was wrong, too."""
 
 REFUSAL_CODES_OF_THE_TASK: Final = frozenset({"spawn-failed", "bad-workdir"})
 """Refusals that the task would meet on every node: they are failures of the task."""

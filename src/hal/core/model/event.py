@@ -27,6 +27,7 @@ class EventKind(StrEnum):
     ATTEMPTS_ENDED = "attempts-ended"
     ATTEMPTS_PREEMPTED = "attempts-preempted"
     ATTEMPTS_RESUMED = "attempts-resumed"
+    ATTEMPTS_GATED = "attempts-gated"
     STARTS_REFUSED = "starts-refused"
     NODE_JOINED = "node-joined"
     NODE_CHANGED = "node-changed"

@@ -22,6 +22,11 @@ MAX_CHECKS: Final = 32
 """Checks of a site."""
 SHORTEST_EVERY_MS: Final = 1_000
 """Checks are not run more often."""
+SCRIPT_TIMEOUT_MS: Final = 300_000
+"""How long a prolog or an epilog may take where the site does not say."""
+LONGEST_SCRIPT_MS: Final = 86_400_000
+MAX_SCRIPT_WORDS: Final = 64
+"""Words of the command line of a prolog or an epilog."""
 BUILT_IN: Final = frozenset({"disk", "read-only", "memory", "clock"})
 """Checks of HAL's own."""
 
@@ -69,6 +74,13 @@ class NodeSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
     """Of each node, beside those of its command line, which win."""
     health: HealthSection = HealthSection()
     checks: dict[str, CheckSection] = {}
+    prolog: tuple[str, ...] = ()
+    """Program and arguments, run before the first process of an attempt begins on the node; empty: none."""
+    epilog: tuple[str, ...] = ()
+    """The same, after its last process there is gone."""
+    prolog_timeout: Duration = Duration(SCRIPT_TIMEOUT_MS)
+    """A run that takes longer is killed and has failed."""
+    epilog_timeout: Duration = Duration(SCRIPT_TIMEOUT_MS)
 
 
 NO_NODE_SECTION: Final = NodeSection()
@@ -91,7 +103,21 @@ def checked(section: NodeSection) -> NodeSection:
         raise SpecError(f"node.checks: {len(section.checks)} checks; at most {MAX_CHECKS} are allowed")
     for name, check in section.checks.items():
         _check_check(name, check)
+    for name, command, timeout in (
+        ("prolog", section.prolog, section.prolog_timeout),
+        ("epilog", section.epilog, section.epilog_timeout),
+    ):
+        _check_script(f"node.{name}", command, timeout)
     return section
+
+
+def _check_script(field: str, command: tuple[str, ...], timeout: Duration) -> None:
+    if command and not command[0].startswith("/"):
+        raise SpecError(f"{field}: the first word must be the absolute path of a program", hint=f"not '{command[0]}'")
+    if len(command) > MAX_SCRIPT_WORDS or any("\0" in word for word in command):
+        raise SpecError(f"{field}: no command line", hint=f"at most {MAX_SCRIPT_WORDS} words")
+    if not 0 < timeout <= LONGEST_SCRIPT_MS:
+        raise SpecError(f"{field}_timeout: out of range", hint="up to 1d")
 
 
 def _check_check(name: str, check: CheckSection) -> None:

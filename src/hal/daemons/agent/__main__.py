@@ -12,6 +12,7 @@ from hal.core.model.facts import Facts, check_domain
 from hal.core.model.node_config import NodeSection
 from hal.daemons.agent.agent import Agent, AgentSettings
 from hal.daemons.agent.arguments import NodeArguments, parse_arguments
+from hal.daemons.agent.gate_notes import GateFiles
 from hal.daemons.agent.health import Condition
 from hal.daemons.agent.node_file import read_node_section
 from hal.runtime.authority import NodeIdentity
@@ -60,6 +61,7 @@ def settings_of(arguments: NodeArguments, section: NodeSection, home: Home) -> A
         facts=facts,
         section=section,
         condition=condition,
+        gate_notes=GateFiles(home.node(arguments.node).gates),
     )
     if not arguments.controllers:
         return here

@@ -17,16 +17,19 @@ from hal.core.model.errors import HALError, OverloadedError, TimedOutError, Unre
 from hal.core.model.facts import Facts, automatic_labels
 from hal.core.model.node_config import NO_NODE_SECTION, NodeSection
 from hal.daemons.agent.dialling import Backoff, Controllers
+from hal.daemons.agent.gate_notes import GateNotes
+from hal.daemons.agent.gating import NodeGates
 from hal.daemons.agent.health import Condition, NodeChecks
 from hal.daemons.agent.renewing import Renewing
 from hal.runtime.authority import NodeIdentity
 from hal.runtime.interface import Address, Connection, Lane, Process, Runtime
 from hal.runtime.link_note import LinkNote
-from hal.wire.agree import FEATURES, HEALTH, NOT_LEADER, REMOVED, SPOKEN
+from hal.wire.agree import CREDIT, FEATURES, GATES, HEALTH, NOT_LEADER, REMOVED, SPOKEN
 from hal.wire.errors import MalformedFrameError
 from hal.wire.frames import (
     AnyFrame,
     Exits,
+    Gates,
     Goodbye,
     Health,
     Heartbeat,
@@ -87,6 +90,8 @@ class AgentSettings(NamedTuple):
     section: NodeSection = NO_NODE_SECTION
     condition: Callable[[], Condition] | None = None
     """Reads how the machine is; it may block. Without it there are no health checks."""
+    gate_notes: GateNotes | None = None
+    """What is remembered of steps whose prolog began; without it there is neither prolog nor epilog."""
 
 
 class Agent:
@@ -112,11 +117,20 @@ class Agent:
         self._removed = False
         """A person removed this node: it joins again only when its agent is started again."""
         self._checks: NodeChecks | None = None
+        self._gates = self._gates_of(settings)
+        self._hears_gates = False
+        """The controller that is there wants to hear of prologs and epilogs."""
         self._asked_ms = 0
         """When the newest heartbeat was sent, by the monotonic clock."""
         self._keeper_process: Process | None = None
         self._keeper_start_ms = 0
         self._keeper_delay_ms = KEEPER_START_MS[0]
+
+    def _gates_of(self, settings: AgentSettings) -> NodeGates | None:
+        section, notes = settings.section, settings.gate_notes
+        if notes is None or not (section.prolog or section.epilog):
+            return None
+        return NodeGates(self._runtime, settings.node, section, notes, self._to_controller)
 
     async def run(self) -> int:
         """Serve until asked to stop; the exit code."""
@@ -153,12 +167,16 @@ class Agent:
             self._keeper_delay_ms, self._keeper_start_ms = KEEPER_START_MS[0], 0
             self._log.info("the keeper is there", keeper=welcome.pid, held=len(welcome.held))
             self._keeper = keeper
+            if self._gates is not None:
+                await self._gates.keeper_is(keeper, welcome.held, welcome.lease_ms)
             reading = asyncio.ensure_future(self._read_keeper(keeper))
             speaking = asyncio.ensure_future(self._speak_to_controller(keeper))
             try:
                 await asyncio.wait((reading, speaking), return_when=asyncio.FIRST_COMPLETED)
             finally:
                 self._keeper = None
+                if self._gates is not None:
+                    self._gates.keeper_gone()
                 for task in (reading, speaking):
                     task.cancel()
                 keeper.abort()
@@ -211,12 +229,19 @@ class Agent:
                 if frame.code == "stopping":
                     self._runtime.stop("the keeper of this node was told to end")
                 return
-            elif self._controller is not None:
+            else:
                 if isinstance(frame, Heartbeat):
                     self._asked_ms = self._runtime.monotonic_ms()
-                self._report(frame)
-            elif self._early is not None and len(self._early) < MAX_EARLY_FRAMES:
-                self._early.append(frame)
+                told = frame if self._gates is None else self._gates.up(frame)
+                if told is not None:
+                    self._to_controller(told)
+
+    def _to_controller(self, frame: AnyFrame) -> None:
+        """Report it; nothing where no controller is there: all that matters is told again to the next."""
+        if self._controller is not None:
+            self._report(frame)
+        elif self._early is not None and len(self._early) < MAX_EARLY_FRAMES:
+            self._early.append(frame)
 
     def _report(self, frame: AnyFrame) -> None:
         """Send to the controller; reports of one turn of the loop go in one frame of each kind."""
@@ -227,6 +252,11 @@ class Agent:
                 self._started += frame.steps
             case Refused():
                 self._refusals += frame.steps
+            case Gates():
+                if self._hears_gates:
+                    self._flush()  # what is told of a gate comes after that the step had begun
+                    self._send_up(frame)
+                return
             case _:
                 self._send_up(frame)
                 return
@@ -306,6 +336,8 @@ class Agent:
             finally:
                 self._controller = self._early = None
                 self._forget_reports()
+                if self._gates is not None:
+                    self._gates.controller_gone()
                 if controller is not None:
                     controller.abort()
             await self._runtime.sleep(backoff.next_ms())
@@ -323,7 +355,11 @@ class Agent:
             raise TimedOutError(f"the keeper did not say in {ANSWER_MS} ms what it holds") from None
         facts = await self._runtime.run_blocking(self._settings.facts, Lane.READER)
         labels = {**automatic_labels(self._settings.node, facts), **self._settings.section.labels, **holds.labels}
-        features = set(holds.features) - {HEALTH} | ({HEALTH} if self._checks is not None else set())
+        features = set(holds.features) - {HEALTH, GATES} | ({HEALTH} if self._checks is not None else set())
+        if self._gates is not None:
+            # A place goes on to another step only when the epilog of the one that had it has ended.
+            self._gates.holds(holds.held)
+            features = features - {CREDIT} | {GATES}
         await controller.send(
             Hello(
                 role=Role.AGENT,
@@ -343,6 +379,7 @@ class Agent:
         welcome = _welcome_of(await controller.receive(ANSWER_MS), "the controller")
         self._controller = controller
         self._says_health = HEALTH in welcome.features
+        self._hears_gates = GATES in welcome.features
         health = self._checks.health() if self._checks is not None else None
         if health is not None:
             self._tell_health(health)
@@ -350,6 +387,8 @@ class Agent:
         self._early = None
         for frame in early:
             self._report(frame)
+        if self._gates is not None:
+            self._gates.controller_is(welcome.epoch)
         return welcome.heartbeat_ms
 
     async def _relay(self, controller: Connection, keeper: Connection, heartbeat_ms: int) -> None:
@@ -367,10 +406,13 @@ class Agent:
                     return
                 if isinstance(frame, HeartbeatAck) and self._checks is not None:
                     self._checks.controller_says(frame.now_ms, self._runtime.monotonic_ms() - self._asked_ms)
-                if not isinstance(frame, Joined):
-                    await keeper.send(frame)
-                elif renewing is not None:
-                    renewing.joined(frame)
+                if isinstance(frame, Joined):
+                    if renewing is not None:
+                        renewing.joined(frame)
+                    continue
+                passed = frame if self._gates is None else self._gates.down(frame)
+                if passed is not None:
+                    await keeper.send(passed)
         finally:
             if renewing is not None:
                 renewing.stop()

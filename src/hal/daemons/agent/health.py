@@ -11,15 +11,11 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from hal.core.model.errors import HALError
 from hal.core.model.node_config import BUILT_IN, CheckSection, NodeSection
 from hal.core.model.units import format_amount
+from hal.daemons.agent.script_outcome import outcome_of, printable
 from hal.runtime.interface import Lane, Runtime
 from hal.wire.frames import FailingCheck, Health
-
-MAX_REASON: Final = 300
-"""Characters of a reason; of a program's output the last line is told."""
-
 
 AGAIN_MS: Final = 5_000
 """After one of HAL's own checks has failed they are looked at again this soon."""
@@ -110,22 +106,9 @@ class NodeChecks:
     async def _program(self, name: str, check: CheckSection) -> None:
         env = {"HAL_NODE": self._node, "HAL_HOME": str(self._runtime.paths.root), "HAL_CHECK": name}
         while True:
-            self._verdict(name, await self._outcome(check, env), check.failures)
+            ended = await outcome_of(self._runtime, check.command, env, check.timeout)
+            self._verdict(name, ended.reason, check.failures)
             await self._runtime.sleep(int(check.every))
-
-    async def _outcome(self, check: CheckSection, env: dict[str, str]) -> str:
-        """Why the run failed; '' when it did not."""
-        try:
-            ended = await self._runtime.run_script(check.command, env=env, timeout_ms=int(check.timeout))
-        except HALError as error:
-            return error.message
-        if ended.timed_out:
-            return f"{check.command[0]} took longer than {check.timeout}"
-        if ended.code == 0:
-            return ""
-        how = f"exit code {ended.code}" if ended.code > 0 else f"signal {-ended.code}"
-        said = ended.output.strip().rpartition("\n")[2]
-        return f"{said} ({how})" if said else f"{check.command[0]} ended with {how}"
 
     # ── verdicts ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -140,8 +123,7 @@ class NodeChecks:
         else:
             self._failures[name] = self._failures.get(name, 0) + 1
             if name not in self._failing and (first or self._failures[name] >= needed):
-                text = "".join(sign for sign in reason[-MAX_REASON:] if sign.isprintable())
-                self._failing[name] = FailingCheck(name, text, self._runtime.now_ms())
+                self._failing[name] = FailingCheck(name, printable(reason), self._runtime.now_ms())
         if (first and not self._unknown) or before != self._failing.keys():
             self._tell(name)
 

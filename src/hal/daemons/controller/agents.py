@@ -37,6 +37,7 @@ from hal.wire.frames import (
     AnyFrame,
     Done,
     Exits,
+    Gates,
     Goodbye,
     Health,
     Heartbeat,
@@ -312,6 +313,8 @@ class Agents:
                     self._runtime.log.warning("not done", node=node, what=frame.command, step=str(step), reason=reason)
             case Health():
                 await inbox.report("health", lambda now: plane.node_health(node, frame.failing))
+            case Gates():
+                await inbox.report("gates", lambda now: plane.node_gates(node, frame.gates, now))
             case Samples():
                 pass
             case Renew():

@@ -25,11 +25,13 @@ from hal.core.lifecycle import (
     transition,
     walk,
 )
+from hal.core.lifecycle.outcome import PROLOG_FAILED
 from hal.core.model import AttemptId, AttemptState, EventKind, StepId, TaskState
 from hal.core.model.policy import PreemptMode
 from hal.planes.tasks import credit
 from hal.planes.tasks.draft import Eviction
 from hal.planes.tasks.live import BOOKING_OVER, CANCELLED, EVICTED, REQUEUED, SIBLING, TAKEN_BACK, Attempt, LiveJob
+from hal.planes.tasks.prologs import prolog_failed
 from hal.planes.tasks.runs import added
 from hal.planes.tasks.spans import Span, put
 from hal.planes.tasks.table import JobTable
@@ -146,7 +148,7 @@ def started(table: JobTable, node: str, steps: Sequence[StepStarted], now_ms: in
     """Processes of these steps run."""
     touched: dict[int, LiveJob] = {}
     for report in steps:
-        found = _active(table, node, report.step)
+        found = active(table, node, report.step)
         if found is not None and found[1].suspended:
             table.draft.order(node).suspends.append(report.step)  # it had not begun when that was asked
         if found is None or found[1].started_ms is not None:
@@ -172,7 +174,7 @@ def exited(table: JobTable, node: str, exits: Sequence[StepExit], now_ms: int) -
     acks = table.draft.order(node).acks
     for report in exits:
         acks.append(report.step)
-        found = _active(table, node, report.step)
+        found = active(table, node, report.step)
         heir = credit.pass_on(table, report, node, now_ms)
         if found is None:
             continue
@@ -206,7 +208,7 @@ def refused(table: JobTable, node: str, refusals: Sequence[Refusal], now_ms: int
     """
     touched: dict[int, LiveJob] = {}
     for refusal in refusals:
-        found = _active(table, node, refusal.step)
+        found = active(table, node, refusal.step)
         if found is None:
             continue
         job, attempt = table.touch(refusal.step.job), found[1]
@@ -222,6 +224,8 @@ def refused(table: JobTable, node: str, refusals: Sequence[Refusal], now_ms: int
                 "message": refusal.message,
             },
         )
+        if refusal.code == PROLOG_FAILED:
+            prolog_failed(table, node, refusal.step, refusal.message, now_ms)
         end = StepEnd(refusal.step.rank, REFUSED_CAUSE, 0, 0, now_ms, f"{refusal.code}: {refusal.message}")
         _step_ended(table, job, attempt, end, now_ms, f"node:{node}")
     for job in touched.values():
@@ -327,6 +331,12 @@ def _attempt_ended(
     following = after_attempt(job.spec, attempt.attempt, attempt.retries, state, refusal=refusal)
     if taken:
         following = replace(following, reason=taken_for(attempt))
+    elif refusal == PROLOG_FAILED and not following.state.ended:
+        reason = end.message.partition(": ")[2]
+        following = replace(
+            following, reason=f"the prolog of {attempt.nodes[end.rank]} failed for attempt {attempt.attempt}: {reason}"
+        )
+    table.at_epilog.pop((job.id, attempt.task, attempt.attempt), None)
     del job.active[attempt.task]
     if following.state.ended:
         _task_ends(table, job, attempt, state, following, end, exit_code)
@@ -426,7 +436,7 @@ def _note_started(table: JobTable, job: LiveJob, attempt: Attempt, node: str) ->
     )
 
 
-def _active(table: JobTable, node: str, step: StepId) -> tuple[LiveJob, Attempt] | None:
+def active(table: JobTable, node: str, step: StepId) -> tuple[LiveJob, Attempt] | None:
     """The attempt that the step belongs to, if it is active, on that node, and the step has not ended yet."""
     job = table.jobs.get(step.job)
     attempt = job.active.get(step.task) if job else None

@@ -1,9 +1,9 @@
 """What keeps new work away from a node, and the states that follow: cordoned, draining, up again, removed.
 
 Pure. A node has closures, at most one of each source. None of them: it is up. Any: nothing new starts there. One that
-drains: it is draining until no attempt is left, then cordoned. A person's closure is lifted by a person only, and
-outlives whatever happens to the node, its agent or the controller. A node that is not heard keeps its closures and
-returns to what they say.
+drains: it is draining until no attempt is left, then cordoned. What a person closed, or a prolog or an epilog that
+failed, is opened by a person only, and outlives whatever happens to the node, its agent or the controller. A node that
+is not heard keeps its closures and returns to what they say.
 """
 
 from __future__ import annotations
@@ -25,6 +25,11 @@ from hal.wire.frames import FailingCheck
 
 PERSON: Final = "person"
 """Source of what a person closed."""
+PROLOG: Final = "prolog"
+EPILOG: Final = "epilog"
+"""Sources of what a program of the site closed that failed for a task: nobody but a person can tell whether the node is
+fit again."""
+LIFTED_BY_PEOPLE: Final = frozenset({PERSON, PROLOG, EPILOG})
 CHECK: Final = "check "
 """Sources that begin so are health checks; what closed the node is lifted when the check passes."""
 MAX_CHECKS: Final = 64
@@ -113,13 +118,14 @@ def cordon(table: JobTable, name: str, reason: str, by: Submitter, now_ms: int, 
 
 
 def uncordon(table: JobTable, name: str, by: Submitter) -> NodeRow:
-    """What people closed is open again; what keeps the node closed beside that stays. Nothing closed: nothing changes.
+    """What people closed, and what a prolog or an epilog did, is open again; what health checks closed stays. Nothing
+    closed: nothing changes.
 
     Raises:
         NotFoundError: no such node.
     """
     row = node_named(table, name)
-    left = tuple(one for one in row.about.closures if one.source != PERSON)
+    left = tuple(one for one in row.about.closures if one.source not in LIFTED_BY_PEOPLE)
     return row if left == row.about.closures else with_closures(table, row, left, by.cause, by)
 
 

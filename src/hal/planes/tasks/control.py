@@ -44,6 +44,7 @@ from hal.planes.tasks.attempts import stop
 from hal.planes.tasks.credit import recall
 from hal.planes.tasks.engine_view import EngineView
 from hal.planes.tasks.live import CANCELLED, REQUEUED, LiveJob
+from hal.planes.tasks.prologs import HELD_BY_PROLOG
 from hal.planes.tasks.runs import removed
 from hal.planes.tasks.site_rules import refuse_changed, ruled
 from hal.planes.tasks.spans import Span, pieces, put, take
@@ -163,6 +164,8 @@ def release(table: JobTable, job_id: int, task: int | None, by: Submitter, now_m
     released += table.restate(job, first, count, TaskEvent.RELEASE)
     if task is None and job.hold:
         job.hold = False
+        if job.reason.startswith(HELD_BY_PROLOG):
+            job.reason = ""
         table.draft.edited.add(job.id)
     if not waived:
         # What a person held may still be held because of a dependency.

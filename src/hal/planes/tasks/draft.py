@@ -357,7 +357,7 @@ class Draft:
         ]
 
 
-_TOLD_BEFORE_ENDS = frozenset({EventKind.ATTEMPTS_STARTED, EventKind.STARTS_REFUSED})
+_TOLD_BEFORE_ENDS = frozenset({EventKind.ATTEMPTS_STARTED, EventKind.ATTEMPTS_GATED, EventKind.STARTS_REFUSED})
 """Their attempts were allocated by an earlier commit, so they may go to the front of this one."""
 
 _LISTS = {
@@ -367,6 +367,7 @@ _LISTS = {
     EventKind.ATTEMPTS_ENDED: "attempts",
     EventKind.ATTEMPTS_PREEMPTED: "attempts",
     EventKind.ATTEMPTS_RESUMED: "attempts",
+    EventKind.ATTEMPTS_GATED: "attempts",
     EventKind.STARTS_REFUSED: "attempts",
 }
 """What the list in an event's payload is called."""

@@ -17,7 +17,7 @@ from hal.core.interfaces.admit import Admit
 from hal.core.model import EventKind, JobSpec, TaskState, Verdict
 from hal.core.model.policy import Policy
 from hal.core.model.policy_change import Difference
-from hal.planes.tasks import attempts, closing, control, loading, nodes, starting, submission, taking_back
+from hal.planes.tasks import attempts, closing, control, gates, loading, nodes, starting, submission, taking_back
 from hal.planes.tasks.booking_ends import end_with_bookings
 from hal.planes.tasks.control import EndedTask, JobPatch
 from hal.planes.tasks.dependencies import EndedJob
@@ -34,7 +34,7 @@ from hal.planes.tasks.why import why
 from hal.store.operations import JobRow, NodeRow, Operation, PutMeta
 from hal.store.operations import Span as SpanRow
 from hal.store.views import JobFilter, Loaded
-from hal.wire.frames import FailingCheck, Refusal, StepExit, StepStarted
+from hal.wire.frames import FailingCheck, Refusal, StepExit, StepGate, StepStarted
 
 MAX_DEPENDANTS = 1_000
 """Most dependants of one job that are listed."""
@@ -236,6 +236,10 @@ class TaskPlane:
     def node_health(self, name: str, failing: Sequence[FailingCheck]) -> None:
         """See `closing.checks_told`."""
         closing.checks_told(self.table, name, failing)
+
+    def node_gates(self, name: str, told: Sequence[StepGate], now_ms: int) -> None:
+        """See `gates.gates_told`."""
+        gates.gates_told(self.table, name, told, now_ms)
 
     def node_removed(self, name: str, by: Submitter) -> None:
         """See `closing.remove`."""

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from hal.core.engine.classes import Elsewhere
 from hal.core.engine.events import INF
 from hal.core.model import (
+    AttemptState,
     Dependency,
     DependencyKind,
     Failed,
@@ -34,6 +35,7 @@ from hal.planes.tasks.control import JobPatch, as_changed
 from hal.planes.tasks.dependencies import Phase, Standing
 from hal.planes.tasks.engine_view import EngineView
 from hal.planes.tasks.live import TAKEN_BACK, LiveJob
+from hal.planes.tasks.prologs import HELD_BY_PROLOG
 from hal.planes.tasks.spans import Span
 from hal.planes.tasks.submission import Submitter
 from hal.planes.tasks.table import JobTable
@@ -66,7 +68,8 @@ def why(table: JobTable, engine: EngineView, job: LiveJob, now_ms: int) -> Verdi
         return _dependency(table, job)
     if counts.pending == 0:
         ruled = sum(s.count for s in job.spans if s.state is TaskState.HELD and s.reason == BY_DEPENDENCY)
-        reason = f" ({job.reason})" if ruled and job.reason else ""
+        by_prolog = job.reason.startswith(HELD_BY_PROLOG)
+        reason = f" ({job.reason})" if job.reason and (ruled or by_prolog) else ""
         return Verdict(
             job=job.id,
             reason=Reason.HELD,
@@ -238,12 +241,24 @@ def _later(job: LiveJob, waits: list[Span], now_ms: int) -> Verdict:
 def _goes_on(job: LiveJob) -> str:
     if job.counts.active == 0:
         return f"has ended: {job.state}"
-    text = f"nothing waits: {plural(job.counts.active, 'task')} {job.state}"
+    text = f"nothing waits: {plural(job.counts.active, 'task')} {job.state}{_at_gates(job)}"
     taken = [attempt for attempt in job.active.values() if attempt.suspended or attempt.stopping in TAKEN_BACK]
     if not taken:
         return text
     goes_on = "; it goes on when its cpu is free again" if taken[0].suspended else ""
     return f"{text}; task {taken[0].task} was {taken_for(taken[0])}{goes_on}"
+
+
+def _at_gates(job: LiveJob) -> str:
+    """Whose nodes run a prolog or an epilog for it."""
+    text = ""
+    for state, what in ((AttemptState.PREPARING, "a prolog"), (AttemptState.FINALISING, "it has ended; an epilog")):
+        there = [one for one in job.active.values() if one.state is state and not one.stopping]
+        nodes = sorted({name for attempt in there for name, _ in attempt.steps_left(job.id)})
+        if nodes:
+            more = f" and {len(nodes) - MAX_NAMED} more" if len(nodes) > MAX_NAMED else ""
+            text += f"; {what} runs on {', '.join(nodes[:MAX_NAMED])}{more}"
+    return text
 
 
 def _unheard(table: JobTable, job: LiveJob) -> Verdict | None:
