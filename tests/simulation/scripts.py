@@ -87,10 +87,10 @@ class Scripts:
         return (10**6 if hangs else takes_ms), ScriptEnd(3 if failed else 0, "no scratch" if failed else "")
 
 
-async def operate(cluster: Cluster) -> None:
-    """Somebody opens whatever is closed and releases whatever is held, until cancelled."""
+async def operate(cluster: Cluster, over: asyncio.Event) -> None:
+    """Somebody opens whatever is closed and releases whatever is held."""
     nodes = list(cluster.hosts)
-    while True:
+    while not over.is_set():
         await asyncio.sleep(LOOKS_S)
         await cluster.ask(lambda api: api.control_nodes(NodeAction.UNCORDON, NodesBody(nodes), OPERATOR))
         await cluster.ask(lambda api: api.control(Action.RELEASE, [], JobFilter(states=(TaskState.HELD,)), OPERATOR))

@@ -160,9 +160,12 @@ class VirtualProcess:
                     answer.set_result(result)
 
         self.world.loop.call_soon(self.runtime.spawn_task, serve(), "a request", context=self.context)
-        await asyncio.wait((answer, ended), return_when=asyncio.FIRST_COMPLETED)
-        ended.cancel()
-        if not answer.done():
+        try:
+            await asyncio.wait((answer, ended), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            ended.cancel()
+            answered = answer.done() or not answer.cancel()  # what it would say later, nobody hears
+        if not answered:
             raise UnreachableError(f"{self.name} ended before it answered")
         return answer.result()
 

@@ -51,7 +51,7 @@ T = TypeVar("T")
 class Node:
     """A keeper and its agent, and the test as the controller that they dial."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, features: tuple[str, ...] = ()) -> None:
         self.home = Home(home)
         self.home.create()
         self.mark = f"agent-test-{os.getpid()}-{time.monotonic_ns()}"
@@ -59,6 +59,9 @@ class Node:
         self.exits: dict[StepId, StepExit] = {}
         self.started: dict[StepId, int] = {}
         self.chunks: list[LogChunk] = []
+        self.frames: list[AnyFrame] = []
+        """All that came."""
+        self.features = features
         self.stamp = 0
         self.acknowledging = True
         self._peer: socket.socket | None = None
@@ -118,10 +121,12 @@ class Node:
                 self._take(frame)
 
     def _take(self, frame: AnyFrame) -> None:
+        self.frames.append(frame)
         match frame:
             case Hello():
                 self.hellos.append(frame)
-                self.send(Welcome(role=Role.CONTROLLER, version=1, epoch=3, heartbeat_ms=200))
+                welcome = Welcome(role=Role.CONTROLLER, version=1, features=self.features, epoch=3, heartbeat_ms=200)
+                self.send(welcome)
             case Heartbeat():
                 self.stamp = frame.stamp_boot_ms
                 self.send(HeartbeatAck(stamp_boot_ms=frame.stamp_boot_ms, epoch=3))
