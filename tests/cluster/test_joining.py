@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tests.cluster.hosts import DEADLINE_S, WIRE_PORT, Cluster, Network, Ran
+from pathlib import Path
+
+from tests.cluster.hosts import DEADLINE_S, WIRE_PORT, Cluster, Network, Ran, cluster_of, until
 
 
 def test_a_machine_joins_goes_and_comes_back() -> None:
@@ -39,6 +41,23 @@ def test_a_machine_joins_goes_and_comes_back() -> None:
         with head.client() as client:
             job = client.submit(["true"], constraints="at=there", cpus=1, walltime="10m")
             assert job.wait(DEADLINE_S).state == "succeeded"
+
+
+def test_a_certificate_is_renewed_while_a_gang_runs(tmp_path: Path) -> None:
+    """At two thirds of its time, over the connection that is there: the gang, one step of which is on that host, goes
+    on and ends in its first attempt."""
+    with cluster_of(1, toml='node_certificate = "12s"\n') as cluster, cluster.head.client() as client:
+        worker = cluster.workers[0]
+        certificate = worker.home.node(worker.name).identity / "node.pem"
+        first = certificate.read_bytes()
+        wait = f"while [ ! -e {tmp_path}/go ]; do sleep 0.05; done"
+        gang = client.submit(["sh", "-c", wait], nodes=2, cpus=1, walltime="10m")
+        until(lambda: gang.state == "running", "the gang runs")
+        until(lambda: certificate.read_bytes() != first, "the certificate is another")
+        assert cluster.node_state(worker) == "up"
+        (tmp_path / "go").touch()
+        gang.wait(DEADLINE_S)
+        assert [str(one.state) for one in client.job(gang.id).task(0).attempts] == ["succeeded"]
 
 
 def assert_refused(ran: Ran, code: int, *words: str) -> None:

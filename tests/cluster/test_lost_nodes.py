@@ -5,7 +5,9 @@ The timers are short, by configuration: L 6 s, T = 1.02 · (6 + 3 + 2) + 0.5 = 1
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import shutil
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -13,7 +15,10 @@ import pytest
 
 from hal.client.job import Job
 from hal.client.sync import Client
-from tests.cluster.hosts import DEADLINE_S, FREEZER, Cluster, Direction, cluster_of, until
+from hal.daemons.agent.keeper.journal import FileJournal
+from hal.daemons.agent.keeper.ports import Exited, Record, Stopping
+from hal.wire.frames import ExitCause, StopReason
+from tests.cluster.hosts import DEADLINE_S, FREEZER, Cluster, Direction, Host, cluster_of, until
 
 TOML: Final = """
 [leases]
@@ -22,6 +27,7 @@ node = "6s"
 kill = "2s"
 slack = "500ms"
 """
+LEASE_MS: Final = 6_000
 WORKERS: Final = 3
 
 
@@ -81,12 +87,33 @@ class Tasks:
         file = self._place / "beside"
         return file.read_text() if file.exists() else ""
 
+    def held(self) -> set[str]:
+        """Tasks of which a process lives, by the kernel's list of locks."""
+        locked = {int(line.split()[5].rsplit(":", 1)[1]) for line in Path("/proc/locks").read_text().splitlines()}
+        return {file.suffix[1:] for file in self._place.glob("lock.*") if file.stat().st_ino in locked}
+
     def attempts(self, client: Client) -> dict[int, list[str]]:
         """States of the attempts of each task, first to last."""
         return {
             number: [str(one.state) for one in client.job(self.job.id).task(number).attempts]
             for number in range(WORKERS)
         }
+
+
+def boot_ms() -> int:
+    """The clock that keepers count leases by."""
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
+
+
+def journal_of(host: Host, place: Path) -> list[Record]:
+    """What the host's keeper has noted, oldest first; read from a copy."""
+    copy = place / f"journal-{host.name}"
+    shutil.copyfile(host.home.node(host.name).journal / "keeper.log", copy)
+    journal = FileJournal(copy)
+    try:
+        return journal.load()
+    finally:
+        journal.close()
 
 
 DIRECTIONS: Final = (Direction.BOTH, Direction.IN, Direction.OUT)
@@ -135,6 +162,39 @@ def test_a_partition_longer_than_t_has_tasks_run_elsewhere_and_never_beside(clus
     assert tasks.beside == ""
     assert {node for _, _, node in tasks.ran(2)} == {"head"}
     assert ended == {number: ["lost", "succeeded"] for number in range(WORKERS)}
+
+
+@pytest.mark.skipif(not FREEZER.is_dir(), reason="there is no freezer of cgroup v1")
+def test_hosts_that_are_cut_off_or_stand_still_between_l_and_t_end_their_steps_themselves(
+    cluster: Cluster, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    """One cut off, one that hears nothing, one frozen, each until its lease is over: all steps are `lost` and run
+    again, never beside themselves. That of the frozen host was free to succeed at the thaw: its keeper ends it before
+    anything of it counts."""
+    cut, deaf, still = cluster.workers
+    with cluster.head.client() as client:
+        tasks = Tasks(cluster, client, tmp_path)
+        frozen_task = next(task for task, _, node in tasks.ran(1) if node == still.name)
+        cut.part()
+        deaf.part(Direction.IN)
+        still.freeze()
+        frozen_ms = boot_ms()
+        until(lambda: tasks.held() == {frozen_task}, "the keepers that run have ended their steps")
+        tasks.go()
+        until(lambda: boot_ms() > frozen_ms + LEASE_MS, "the lease of the frozen host is over")
+        thawed_ms = boot_ms()
+        still.thaw()
+        heal_all(cluster)
+        tasks.job.wait(DEADLINE_S)
+        ended = tasks.attempts(client)
+    assert tasks.beside == ""
+    assert ended == {number: ["lost", "succeeded"] for number in range(WORKERS)}
+    records = journal_of(still, tmp_path)
+    fenced = next(one for one in records if isinstance(one, Stopping) and one.reason is StopReason.FENCED)
+    told = next(one for one in records if isinstance(one, Exited) and one.exits[0].step in fenced.steps)
+    assert records.index(fenced) < records.index(told)
+    assert told.exits[0].cause is ExitCause.LOST
+    record_property("fenced_ms_after_the_thaw", fenced.kill_boot_ms - thawed_ms)
 
 
 @pytest.mark.skipif(not FREEZER.is_dir(), reason="there is no freezer of cgroup v1")

@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
@@ -55,9 +55,27 @@ F = TypeVar("F")
 class Keeper:
     """One keeper process of a HAL_HOME, dialled by the test in its agent's place."""
 
-    def __init__(self, home: Path, *, helpers: int = 2, lease_ms: int = 60_000, node: str = "n1") -> None:
+    def __init__(
+        self,
+        home: Path,
+        *,
+        helpers: int = 2,
+        lease_ms: int = 60_000,
+        node: str = "n1",
+        under: Sequence[str] = (),
+        owner: int = -1,
+    ) -> None:
+        """
+        Args:
+            under: command that starts the keeper's own, as another user, say.
+            owner: of its HAL_HOME; -1: who runs the test.
+        """
         self.home = Home(home)
         self.home.create()
+        self._path = self.home.keeper_socket(node)
+        for path in (home, *home.rglob("*"), self._path.parent):
+            os.chown(path, owner, owner)
+        self._under = list(under)
         self.node = node
         self.token = f"{home.name}-{os.getpid()}-{time.monotonic_ns()}"
         self.epoch = 1
@@ -102,7 +120,7 @@ class Keeper:
     def start(self, extra_env: dict[str, str] | None = None) -> Welcome:
         """Start a keeper and connect."""
         log = (self.home.root / "keeper.out").open("ab")
-        argv = [sys.executable, "-m", "hal.daemons.agent.keeper", *self._words]
+        argv = [*self._under, sys.executable, "-m", "hal.daemons.agent.keeper", *self._words]
         env = os.environ | (extra_env or {})
         self._keepers.append(subprocess.Popen(argv, stdout=log, stderr=log, start_new_session=True, env=env))
         log.close()
@@ -167,7 +185,7 @@ class Keeper:
     def connect(self) -> Welcome:
         """Dial and say hello."""
         self.disconnect()
-        path = str(self.home.keeper_socket(self.node))
+        path = str(self._path)
         deadline = time.monotonic() + DEADLINE_S
         while True:
             self._socket = socket.socket(socket.AF_UNIX)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -110,6 +112,46 @@ def test_guarded_steps_die_with_their_keeper_and_are_lost(keeper: Keeper, tmp_pa
     ended = keeper.exit_of(ONE)
     assert ended.cause is ExitCause.LOST
     assert "keeper" in ended.message
+
+
+NOBODY = 65_534
+AS_NOBODY = (
+    "setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--inh-caps=+dac_read_search",
+    "--ambient-caps=+dac_read_search",
+)  # fmt: skip
+"""Another user, who may read everything: the interpreter may lie in root's home."""
+
+
+def without_root() -> str:
+    """Why no process of another user can be made here; '' when it can."""
+    if os.geteuid() != 0:
+        return "only root becomes another user"
+    try:
+        tried = subprocess.run([*AS_NOBODY, sys.executable, "-c", "import hal"], capture_output=True, text=True)
+    except FileNotFoundError:
+        return "there is no setpriv"
+    return tried.stderr
+
+
+@pytest.mark.slow
+def test_without_root_guarded_steps_die_with_their_keeper_too(tmp_path: Path) -> None:
+    """No PID namespace then: the guard hears of the keeper's death from the kernel, and ends what has left its session
+    as well."""
+    if reason := without_root():
+        pytest.skip(reason)
+    words = f"/bin/sleep 600.{time.time_ns()}"
+    with Keeper(tmp_path / "home", under=AS_NOBODY, owner=NOBODY) as keeper:
+        script = f"setsid {words} & echo ready; id -u; sleep 600"
+        keeper.launch(guarded(script), ONE)
+        keeper.until_log(ONE, b"ready")
+        keeper.until_log(ONE, str(NOBODY).encode())
+        first = identify(keeper.running(ONE))
+        keeper.poll(lambda: running(words))
+        keeper.die()
+        assert wait_gone(first, DEADLINE_S)
+        keeper.poll(lambda: not keeper.survivors() and not running(words))
+        keeper.start()
+        assert keeper.exit_of(ONE).cause is ExitCause.LOST
 
 
 @pytest.mark.slow
