@@ -1,14 +1,16 @@
 """One controller with 1,000 agents: heartbeats every two seconds and 200 starts a second, in one core and 1 GiB.
 
-The controller is a real process; the agents speak the real protocol to it over its Unix socket, all from this process,
-and their steps are timers: each node has one cpu, each step lasts five seconds, so an array keeps 200 starts and 200
-ends a second going.
+The controller is a real process; the agents speak the real protocol to it, all from this process, over TLS: each joins
+with a token of its own first, and dials with the certificate that it was given. Their steps are timers: each node has
+one cpu, each step lasts five seconds, so an array keeps 200 starts and 200 ends a second going. `--unix` leaves joining
+and TLS out: the agents dial the controller's Unix socket.
 """
 
 from __future__ import annotations
 
 import asyncio
 import resource
+import socket
 import sys
 import time
 from pathlib import Path
@@ -18,10 +20,13 @@ import uvloop
 
 import hal
 from _private_hal import cpu_s, pid_of, private_hal, rss_bytes, say
-from hal.core.model.errors import UnreachableError
+from hal.cli.joining import join_any
+from hal.client import joining_calls
+from hal.core.model.errors import TimedOutError, UnreachableError
 from hal.core.model.ids import StepId
+from hal.runtime.authority import NodeIdentity
 from hal.runtime.home import Home
-from hal.runtime.interface import Connection, UnixAddress
+from hal.runtime.interface import Address, Connection, Credentials, TcpAddress, UnixAddress
 from hal.runtime.logfile import LogFile
 from hal.runtime.logs import open_log
 from hal.runtime.real import RealRuntime
@@ -39,10 +44,13 @@ from hal.wire.frames import (
     Usage,
     Welcome,
 )
+from hal.wire.join_token import read_join_token
 
 AGENTS: Final = 1_000
 STEP_S: Final = 5.0
 DIALS: Final = 20
+JOINING: Final = 8
+"""Nodes that join at a time."""
 WARM_S: Final = 12.0
 MEASURED_S: Final = 25.0
 
@@ -54,37 +62,54 @@ class Node:
         self.runtime = runtime
         self.name = f"sim{number:04}"
         self.starts = 0
+        self.refusals = 0
+        """Dials in vain."""
+        self.credentials: Credentials | None = None
 
-    async def run(self, address: UnixAddress) -> None:
+    async def join(self, client: hal.Client, place: Path, address: TcpAddress) -> None:
+        """As `hal agent --join` does."""
+        token = await asyncio.to_thread(client.call, joining_calls.create_token(node=self.name))
+        identity = NodeIdentity(place / self.name)
+        await join_any(self.runtime, identity, self.name, read_join_token(token.token), [address])
+        self.credentials = identity.credentials
+
+    async def run(self, address: Address) -> None:
         """Until the controller goes."""
-        connection = await self.dial(address)
-        connection.send_nowait(
-            Hello(
-                role=Role.AGENT,
-                versions=SPOKEN,
-                name=self.name,
-                boot_id="bench",
-                pid=1,
-                capacity={"cpu": 1_000, "memory": 4 << 30, "sim": 1},
-            )
-        )
-        welcome = await connection.receive(60_000)
-        assert isinstance(welcome, Welcome), welcome
+        connection, welcome = await self.greet(address)
         beating = asyncio.ensure_future(self.beat(connection, welcome.heartbeat_ms))
         while (frame := await connection.receive()) is not None:
             if isinstance(frame, Start):
                 for start in frame.steps:
                     self.begin(connection, start.step)
         beating.cancel()
+        raise UnreachableError(f"the controller let {self.name} go: {connection.close_reason}")
 
-    async def dial(self, address: UnixAddress) -> Connection:
-        """As agents do: again and again while nobody accepts."""
+    async def greet(self, address: Address) -> tuple[Connection, Welcome]:
+        """Dial and say hello, as agents do: again and again while nobody accepts.
+
+        Raises:
+            UnreachableError: `DIALS` times.
+        """
+        hello = Hello(
+            role=Role.AGENT,
+            versions=SPOKEN,
+            name=self.name,
+            boot_id="bench",
+            pid=1,
+            capacity={"cpu": 1_000, "memory": 4 << 30, "sim": 1},
+        )
         for _ in range(DIALS):
             try:
-                return await self.runtime.connect(address)
-            except UnreachableError:
-                await self.runtime.sleep(self.runtime.random().randrange(100, 1_000))
-        return await self.runtime.connect(address)
+                connection = await self.runtime.connect(address, credentials=self.credentials)
+                await connection.send(hello)
+                welcome = await connection.receive(60_000)
+            except (UnreachableError, TimedOutError):
+                welcome = None
+            if isinstance(welcome, Welcome):
+                return connection, welcome
+            self.refusals += 1
+            await self.runtime.sleep(self.runtime.random().randrange(100, 1_000))
+        raise UnreachableError(f"{self.name} was not let in, {DIALS} times")
 
     def begin(self, connection: Connection, step: StepId) -> None:
         """A process that is a timer."""
@@ -106,12 +131,34 @@ class Node:
             await self.runtime.sleep(heartbeat_ms)
 
 
-async def drive(home: Path) -> None:
-    """Join all, submit, measure."""
+async def join_all(nodes: list[Node], client: hal.Client, place: Path, address: TcpAddress) -> None:
+    """A few at a time."""
+    begin = time.perf_counter()
+    left = iter(nodes)
+
+    async def some() -> None:
+        for node in left:
+            await node.join(client, place, address)
+
+    await asyncio.gather(*(some() for _ in range(JOINING)))
+    say("many-agents-joins", len(nodes) / (time.perf_counter() - begin), "joins/s", agents=AGENTS)
+
+
+async def drive(home: Path, wire: TcpAddress | None) -> None:
+    """Join all, submit, measure.
+
+    Args:
+        wire: where the controller listens for agents of other machines; None: they dial its Unix socket.
+    """
     log = LogFile(home / "bench.log")
     runtime = RealRuntime("bench", Home(home), open_log(log, "bench"), seed=1)
-    address = UnixAddress(Home(home).wire_socket())
+    address: Address = wire or UnixAddress(Home(home).wire_socket())
+    over = "tls" if wire else "unix"
     nodes = [Node(runtime, number) for number in range(AGENTS)]
+    if wire is not None:
+        with hal.connect(home=home) as client:
+            await join_all(nodes, client, home / "identities", wire)
+    begin = time.perf_counter()
     serving = [asyncio.ensure_future(node.run(address)) for node in nodes]
     failed = asyncio.ensure_future(asyncio.wait(serving, return_when=asyncio.FIRST_COMPLETED))
     controller = pid_of(home, "controller")
@@ -119,6 +166,8 @@ async def drive(home: Path) -> None:
         while sum(node.state == "up" for node in await asyncio.to_thread(client.nodes)) < AGENTS:
             assert not failed.done(), next(task.exception() for task in serving if task.done())
             await runtime.sleep(200)
+        again = sum(node.refusals for node in nodes)
+        say("many-agents-all-up", time.perf_counter() - begin, "s", agents=AGENTS, over=over, dials_in_vain=again)
         tasks = int(AGENTS / STEP_S * (WARM_S + MEASURED_S) * 2)
         request = {"cpu": 1, "memory": "1GiB", "sim": 1}
         job = await asyncio.to_thread(client.submit, ["true"], array=tasks, request=request)
@@ -128,9 +177,10 @@ async def drive(home: Path) -> None:
         spent_s = time.perf_counter() - begin
         cores = (cpu_s(controller) - used) / spent_s
         rate = (sum(node.starts for node in nodes) - begun) / spent_s
-        say("many-agents-starts", rate, "starts/s", 200 * 0.95, agents=AGENTS)
-        say("many-agents-controller-cpu", cores, "cores", 1, higher=False)
-        say("many-agents-controller-memory", rss_bytes(controller) / (1 << 20), "MiB", 1_024, higher=False)
+        say("many-agents-starts", rate, "starts/s", 200 * 0.95, agents=AGENTS, over=over)
+        say("many-agents-controller-cpu", cores, "cores", 1, higher=False, over=over)
+        memory_mib = rss_bytes(controller) / (1 << 20)
+        say("many-agents-controller-memory", memory_mib, "MiB", 1_024, higher=False, over=over)
         await asyncio.to_thread(job.cancel)
     for task in serving:
         task.cancel()
@@ -138,10 +188,22 @@ async def drive(home: Path) -> None:
     await runtime.close()
 
 
+def free_port() -> int:
+    """One that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
 def main() -> int:
     resource.setrlimit(resource.RLIMIT_NOFILE, (4 * AGENTS, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
-    with private_hal("--cpus", "1") as home:
-        uvloop.run(drive(home))
+    if "--unix" in sys.argv[1:]:
+        with private_hal("--cpus", "1") as home:
+            uvloop.run(drive(home, None))
+        return 0
+    port = free_port()
+    with private_hal("--cpus", "1", config=f'[server]\nwire = "127.0.0.1:{port}"\n') as home:
+        uvloop.run(drive(home, TcpAddress("127.0.0.1", port)))
     return 0
 
 
