@@ -12,6 +12,8 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
+from msgspec.structs import replace
+
 from hal.core.model import AttemptId, StepId
 from hal.daemons.agent.keeper.ports import (
     Adoption,
@@ -33,6 +35,8 @@ from hal.wire.frames import Sample, Stream, Usage
 PROGRAM: Final = "/sim/work"
 LEFTOVER_MS: Final = 1_000
 ROOM: Final = 64
+ROOM_AHEAD: Final = 5
+"""Steps that wait at one helper for a place."""
 SIGTERM: Final = 15
 SIGKILL: Final = 9
 SIGUSR2: Final = 12
@@ -89,6 +93,8 @@ class Step:
         self.launch = launch
         self.work = Work.read(launch.template.command)
         self.helper = helper
+        self.until_ms: int | None = None
+        """It waits for the place of a step of its job, no longer than that; None: it has one."""
         self.pid = 0
         self.begin_s = 0.0
         self.begin_wall_ms = 0
@@ -140,7 +146,7 @@ class Machine:
     # ── what the spawner passes on ────────────────────────────────────────────────────────────────────────────────
 
     def room(self) -> int:
-        waiting = sum(1 for step in self._steps.values() if not step.pid and not step.gone)
+        waiting = sum(1 for step in self._steps.values() if not step.pid and not step.gone and step.until_ms is None)
         return max(0, ROOM - waiting)
 
     def launch(self, launch: Launch) -> None:
@@ -149,6 +155,59 @@ class Machine:
         helper = self.rng.choice(self._helpers)
         step = self._steps[launch.step] = Step(launch, helper)
         self._later(self.rng.randint(1, 20), lambda: self._spawn(step))
+
+    def room_ahead(self, job: int) -> int:
+        return sum(ROOM_AHEAD - self._waiting_at(helper) for helper in self._helpers_of(job))
+
+    def launch_ahead(self, launch: Launch, until_ms: int) -> None:
+        if launch.step in self._steps:
+            raise AssertionError(f"{launch.step} was launched twice")
+        helpers = self._helpers_of(launch.step.job)
+        if not helpers:
+            self._tell(Unspawned(launch.step))
+            return
+        step = self._steps[launch.step] = Step(launch, min(helpers, key=self._waiting_at))
+        step.until_ms = until_ms
+
+    def recall(self, steps: Sequence[StepId]) -> None:
+        """The helper hears of it a moment later, sometimes after a signal that was sent after it."""
+
+        def give_back(step: Step) -> None:
+            if step.until_ms is not None and self._steps.get(step.launch.step) is step:
+                self._give_back(step)
+
+        for one in steps:
+            if (step := self._steps.get(one)) is not None:
+                self._later(self.rng.randint(0, 20), lambda step=step: give_back(step))  # type: ignore[misc]
+
+    def _give_back(self, step: Step) -> None:
+        del self._steps[step.launch.step]
+        self._tell(Unspawned(step.launch.step))
+
+    def _helpers_of(self, job: int) -> list[Helper]:
+        """Those at which a step of the job runs, or is about to."""
+        return [
+            helper
+            for helper in self._helpers
+            if any(
+                step.helper is helper and one.job == job and step.until_ms is None and step.ended is None
+                for one, step in self._steps.items()
+            )
+        ]
+
+    def _waiting_at(self, helper: Helper) -> int:
+        return sum(step.until_ms is not None and step.helper is helper for step in self._steps.values())
+
+    def _heir(self, ended: Step) -> Step | None:
+        """Who gets its place, if one waits at its helper; what has waited too long is given back."""
+        for one, step in list(self._steps.items()):
+            if step.until_ms is None or step.helper is not ended.helper or one.job != ended.launch.step.job:
+                continue
+            if self.host.boot_ms() <= step.until_ms:
+                step.until_ms = None
+                return step
+            self._give_back(step)
+        return None
 
     def signal(self, steps: Sequence[StepId], number: int) -> None:
         for one in steps:
@@ -193,8 +252,11 @@ class Machine:
                 self._tell(self._ended(step))
 
     def keeper_died(self) -> None:
-        """The kernel ends what was guarded, everything of it."""
+        """The kernel ends what was guarded, everything of it; helpers drop what waits."""
         for one, step in list(self._steps.items()):
+            if step.until_ms is not None:
+                del self._steps[one]
+                continue
             if not step.guarded or step.gone:
                 continue
             if step.pid:
@@ -270,7 +332,11 @@ class Machine:
             step.gone = True
             step.ended = Ended(one, 127, Usage(), host.now_ms())
             del self._steps[one]
-            self._tell(SpawnFailed(one, 127, f"{PROGRAM}: no such program", host.now_ms()))
+            heir = self._heir(step)
+            named = None if heir is None else heir.launch.step
+            self._tell(SpawnFailed(one, 127, f"{PROGRAM}: no such program", host.now_ms(), named))
+            if heir is not None:
+                self._spawn(heir)
             return
         self._next_pid += 1
         step.pid = self._next_pid
@@ -314,7 +380,12 @@ class Machine:
         else:
             self._gone(step)
         if step.seen:
+            heir = self._heir(step) if step.gone else None
+            if heir is not None:
+                step.ended = replace(step.ended, heir=heir.launch.step)
             self._tell(self._ended(step))
+            if heir is not None:
+                self._spawn(heir)
         elif step.gone:
             self._vanish(step)
 
@@ -354,7 +425,7 @@ class Machine:
 
     def _ended(self, step: Step) -> Ended:
         assert step.ended is not None
-        return Ended(step.launch.step, step.ended.status, Usage(user_ms=1), step.ended.wall_ms, leftover=not step.gone)
+        return replace(step.ended, leftover=not step.gone)
 
     def _tell(self, event: SpawnerEvent) -> None:
         if self.listener is not None and self.listener.process.running:
@@ -404,6 +475,18 @@ class FakeSpawner:
             if self._machine.rng.random() < self._kill_chance:
                 self.process.die_here()
             self._machine.launch(launch)
+
+    def room_ahead(self, job: int) -> int:
+        return self._machine.room_ahead(job)
+
+    def launch_ahead(self, launches: Sequence[Launch], until_boot_ms: Sequence[int]) -> None:
+        for launch, until_ms in zip(launches, until_boot_ms, strict=True):
+            if self._machine.rng.random() < self._kill_chance:
+                self.process.die_here()
+            self._machine.launch_ahead(launch, until_ms)
+
+    def recall(self, steps: Sequence[StepId]) -> None:
+        self._machine.recall(steps)
 
     def signal(self, steps: Sequence[StepId], number: int) -> None:
         self._machine.signal(steps, number)

@@ -154,10 +154,14 @@ class Keeper:
         self.process.send_signal(number)
         return self.process.wait(DEADLINE_S)
 
+    def journals(self) -> list[Path]:
+        """Of its helpers, of all keepers."""
+        return sorted(self.home.node(self.node).journal.glob("helper-*.log"))
+
     def helpers(self) -> list[ProcessIdentity]:
         """Helpers of this home that live, of all keepers."""
         found = []
-        for path in self.home.node(self.node).journal.glob("helper-*.log"):
+        for path in self.journals():
             words = path.read_text().split()
             if len(words) > 2:
                 who = ProcessIdentity(int(words[1]), int(words[2]))
@@ -282,12 +286,13 @@ class Keeper:
         self.send(Heartbeat(stamp_boot_ms=0))
         return self.until_frame(Heartbeat).stamp_boot_ms
 
-    def launch(self, template: StepTemplate, *steps: StepId, stamp: int | None = None) -> None:
+    def launch(self, template: StepTemplate, *steps: StepId, stamp: int | None = None, credit_ms: int = 0) -> None:
         """Send one start frame."""
         if "PATH" not in template.env:
             template = _with_env(template, PATH=os.environ["PATH"])
+        now_ms = int(time.time() * 1000)
         starts = tuple(
-            StepStart(step, 0, self.token_of(step), (self.node,), step.task, len(steps), int(time.time() * 1000))
+            StepStart(step, 0, self.token_of(step), (self.node,), step.task, len(steps), now_ms, credit_ms)
             for step in steps
         )
         stamp = self.stamp() if stamp is None else stamp

@@ -42,7 +42,10 @@ class Recorder:
 
     def __init__(self, room: int = 1_000_000) -> None:
         self.capacity = room
+        self.capacity_ahead = 0
         self.launched: list[StepId] = []
+        self.ahead: list[StepId] = []
+        self.recalled: list[StepId] = []
         self.signals: list[tuple[StepId, int]] = []
         self.watched: list[StepId] = []
         self.killed: list[StepId] = []
@@ -55,6 +58,15 @@ class Recorder:
     def launch(self, launches: Sequence[Launch]) -> None:
         self.launched += [launch.step for launch in launches]
         self.env.update((launch.step, dict(launch.env)) for launch in launches)
+
+    def room_ahead(self, job: int) -> int:
+        return self.capacity_ahead - len(self.ahead)
+
+    def launch_ahead(self, launches: Sequence[Launch], until_boot_ms: Sequence[int]) -> None:
+        self.ahead += [launch.step for launch in launches]
+
+    def recall(self, steps: Sequence[StepId]) -> None:
+        self.recalled += steps
 
     def signal(self, steps: Sequence[StepId], number: int) -> None:
         self.signals += [(step, number) for step in steps]

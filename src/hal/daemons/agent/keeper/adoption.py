@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
+from msgspec.structs import replace
+
 from hal.core.model import StepId
 from hal.daemons.agent.keeper import processes
 from hal.daemons.agent.keeper.helper_journal import HelperJournal
@@ -186,7 +188,7 @@ class Orphans:
         if seen is not None and isinstance(seen.end, Ended):
             end = seen.end
             self._drop(followed)
-            self._finished(Ended(followed.step, end.status, end.usage, end.wall_ms, leftover=True))
+            self._finished(replace(end, leftover=True))
             return
         left = [] if helper_lives else processes.members(self._marks([followed.step]), self._spare())[followed.step]
         if not helper_lives and not followed.pid and self._looks_again(followed, left, now):

@@ -197,6 +197,7 @@ class KeeperCore:
         """What the spawner tells, in the order in which it happened."""
         self._guarding.look(now)  # first: what ended under a lease that has lapsed has not ended by itself
         exits: list[tuple[HeldStep, StepExit]] = []
+        returned: list[HeldStep] = []
         for event in events:
             held = self._ledger.steps.get(event.step)
             if held is None or not held.active:
@@ -205,6 +206,8 @@ class KeeperCore:
                 case Spawned():
                     self._spawned(held, event, now)
                 case Ended() | Gone() | SpawnFailed() | Vanished():
+                    if isinstance(event, Ended | SpawnFailed) and event.heir is not None:
+                        self._inherited(held, event.heir)
                     exit_ = self._endings.told(held, event, now)
                     if exit_ is not None:
                         exits.append((held, exit_))
@@ -215,10 +218,14 @@ class KeeperCore:
                 case Unspawned():
                     if held.stop is not None:
                         exits.append((held, self._endings.unspawned(held, now)))
+                    elif held.on_credit:
+                        returned.append(held)
                     else:
                         held.phase = Phase.QUEUED
                         self._queue.appendleft(held.step)
+        self._taken_back(returned, now)
         self._endings.finish(exits)
+        self._endings.follow_places([held for held, _ in exits], now)
 
     def stop_all(self, now: Instant) -> None:
         """End every step and start none any more: `hal down --kill`."""
@@ -232,6 +239,7 @@ class KeeperCore:
         self._endings.limits(now)
         self._give_back(self._credit.over(now), CREDIT_OVER)
         self._launch()
+        self._launch_ahead()
         if now.boot_ms >= self._next_sample_ms:
             self._next_sample_ms = now.boot_ms + SAMPLE_EVERY_MS
             self._sample(now)
@@ -374,15 +382,29 @@ class KeeperCore:
             held = self._ledger.steps.get(self._queue.popleft())
             if held is None or held.phase is not Phase.QUEUED or held.recipe is None:
                 continue
-            held.phase = Phase.LAUNCHED
-            directory = self._outputs.directory(held.step)
-            launches.append(Launch(held.start, held.recipe, step_env(held.start, directory)))
+            launches.append(self._launch_of(held))
         if launches:
             self._spawner.launch(launches)
+
+    def _launch_ahead(self) -> None:
+        """Hand on what waits for a place to where steps of its job run."""
+        for job in self._credit.jobs():
+            room = self._spawner.room_ahead(job)
+            handed = self._credit.hand_on(job, room) if room > 0 else []
+            if handed:
+                launches = [self._launch_of(held) for held in handed]
+                self._spawner.launch_ahead(launches, [held.credit_until_boot_ms for held in handed])
+
+    def _launch_of(self, held: HeldStep) -> Launch:
+        recipe = held.recipe
+        assert recipe is not None  # until it runs
+        held.phase = Phase.LAUNCHED
+        return Launch(held.start, recipe, step_env(held.start, self._outputs.directory(held.step)))
 
     def _spawned(self, held: HeldStep, event: Spawned, now: Instant) -> None:
         if held.phase is not Phase.LAUNCHED:
             return
+        self._credit.forget(held)
         held.phase, held.recipe = Phase.RUNNING, None
         held.pid, held.started_ms, held.started_boot_ms = event.pid, event.wall_ms, event.boot_ms
         self._reports.started(held)
@@ -406,13 +428,38 @@ class KeeperCore:
             return
         self._ledger.saw_epoch(frame.epoch)
         waiting = [held for step in frame.steps if (held := self._ledger.steps.get(step)) and held.on_credit]
-        for held in waiting:
-            self._credit.forget(held)
         self._give_back(waiting, RECALLED)
 
     def _give_back(self, waiting: Sequence[HeldStep], code: str) -> None:
-        """These wait for a place no more and never begin."""
-        self._turn_down([held.step for held in waiting], code, _text_of(code))
+        """These wait for a place no more and never begin; of those that were handed on, what has not begun yet."""
+        ahead = [held for held in waiting if self._credit.is_ahead(held)]
+        for held in ahead:
+            held.back = held.back or code
+        if ahead:
+            self._spawner.recall([held.step for held in ahead])
+        here = [held for held in waiting if not self._credit.is_ahead(held)]
+        for held in here:
+            self._credit.forget(held)
+        self._turn_down([held.step for held in here], code, _text_of(code))
+
+    def _inherited(self, ended: HeldStep, heir: StepId) -> None:
+        """A place went on without our doing."""
+        ended.heir = heir
+        held = self._ledger.steps.get(heir)
+        if held is not None:
+            self._credit.forget(held)
+
+    def _taken_back(self, returned: Sequence[HeldStep], now: Instant) -> None:
+        """What was handed on has not begun: it goes back for good, or waits here again."""
+        again = []
+        for held in returned:
+            code = held.back or (CREDIT_OVER if now.boot_ms > held.credit_until_boot_ms else "")
+            if code:
+                self._credit.forget(held)
+                self._turn_down([held.step], code, _text_of(code))
+            else:
+                again.append(held)
+        self._credit.take_back(again)
 
     # ── stopping ──────────────────────────────────────────────────────────────────────────────────────────────────
 

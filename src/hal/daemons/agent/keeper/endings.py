@@ -106,6 +106,7 @@ class Endings:
         placeless = {held.step for held, _ in exits if held.on_credit}
         for held, _ in exits:
             self._credit.forget(held)
+            self._credit.allow(held.step)
         for held, exit_ in exits:
             heir = None if held.step in placeless else self._credit.pass_on(held)
             held.exit = exit_ if heir is None else replace(exit_, next=heir)
@@ -143,6 +144,7 @@ class Endings:
                 self._kill_at(held, now.boot_ms + grace_ms)
         if begun:
             self._ledger.stopping([held.step for held in begun], reason, now.boot_ms + grace_ms)
+            self._recall_heirs(begun, reason)
         for held in begun:
             self._kill_at(held, now.boot_ms + grace_ms)
         running = [held for held in begun if held.phase is Phase.RUNNING]
@@ -152,6 +154,25 @@ class Endings:
         if suspended:
             self._spawner.signal(suspended, signal.SIGCONT)
         self.finish(unspawned)
+
+    def _recall_heirs(self, begun: Sequence[HeldStep], reason: StopReason) -> None:
+        """Before any of these hears of its end: what was handed on and is not to begin any more."""
+        back = [held.step for held in begun if self._credit.is_ahead(held)]
+        if reason is StopReason.PREEMPTED:
+            back += self._credit.bar(held.step for held in begun if held.phase is not Phase.QUEUED)
+        if back:
+            self._spawner.recall(back)
+
+    def follow_places(self, ended: Sequence[HeldStep], now: Instant) -> None:
+        """A place that was taken away for other work had gone on just before: whoever has it now makes room too."""
+        for held in ended:
+            if held.stop is not StopReason.PREEMPTED or held.heir is None:
+                continue
+            heir = self._ledger.steps.get(held.heir)
+            while heir is not None and heir.heir is not None:
+                heir = self._ledger.steps.get(heir.heir)
+            if heir is not None and heir.active:
+                self.stop([heir.step], StopReason.PREEMPTED, held.stop_grace_ms, now)
 
     def checkpoint(self, steps: Sequence[HeldStep], number: int, grace_ms: int, now: Instant) -> None:
         """Ask these running steps by that signal to save their state; after the grace they are ended (`preempted`)."""
@@ -169,6 +190,7 @@ class Endings:
             held.term_boot_ms = term_boot_ms
             self.timers.add(term_boot_ms, Due.TERM, held.step)
             self._kill_at(held, term_boot_ms + held.template.grace_ms)
+        self._recall_heirs(steps, StopReason.PREEMPTED)
         self._spawner.signal([held.step for held in steps], number)
 
     def suspend(self, steps: Sequence[HeldStep], now: Instant) -> None:

@@ -5,11 +5,16 @@ keeper's socket as file descriptor 0. It outlives its keeper: when the socket cl
 what it has, journals that, and ends. A helper of guarded steps (`helper.py JOURNAL PROC`, started by `guard`) ends with
 its keeper instead, and they with it; PROC is a descriptor of the /proc outside its PID namespace, or -1 without one.
 
-Messages, both ways, are marshalled tuples after a 4-byte little-endian length (see `spawner`, which speaks the other
-side). The journal is lines of text, appended with one write each; a line without its end is torn and does not count:
+It may hold steps ahead of time, each of which waits for the place of a step of its job that ends here: such a step is
+begun at once, and the keeper hears of several ends and beginnings together. What waits is given back when it is asked
+for; it is dropped with the keeper's socket.
+
+Messages, both ways, are marshalled lists of tuples after a 4-byte little-endian length (see `spawner`, which speaks the
+other side). The journal is lines of text, appended with one write each; a line without its end is torn and does not
+count:
 
     H pid start_ticks boot_id version        first line
-    I step slot              about to spawn; slot: its cgroup, or -
+    I step slot [after]      about to spawn; slot: its cgroup, or -; after: the step whose place it has
     P step pid wall_ms boot_ms
     F seq step code wall_ms message      no process could be made
     X seq step status wall_ms user_ms system_ms max_rss_kib in_blocks out_blocks leftover
@@ -41,6 +46,10 @@ MAX_CGROUP_FDS = 256
 MAX_INTERPRETER_BYTES = 256
 FLUSH_EVERY = 4
 """Spawns after which the keeper is told, when more wait."""
+MAX_UNTOLD = 16
+"""Messages that nobody waits for after which the keeper is told nevertheless: eight ends, each with a beginning."""
+COMPANY_MS = 10
+"""How long such a message may wait for others."""
 
 _DEFAULT_SIGNALS = (
     signal.SIGHUP,
@@ -153,10 +162,20 @@ class Helper:
         self.unconfirmed: dict[int, str] = {}
         """Journal lines of ends, by number, until the keeper has them in its own journal."""
         self.recipes: dict[int, Recipe] = {}
-        self.orders: list[tuple[Any, ...]] = []
+        self.orders: list[tuple[tuple[Any, ...], str]] = []
+        """What can begin, each with the step whose place it has, or ''."""
+        self.ahead: dict[str, dict[str, tuple[Any, ...]]] = {}
+        """Orders that wait for a place, by job, in the order in which they came."""
+        self.moves: dict[int, list[tuple[str, str]]] = {}
+        """Cgroups of what runs, by pid."""
         self.closed = False
         self._seq = 0
-        self._told: list[bytes] = []
+        self._told: list[tuple[Any, ...]] = []
+        self._urgent = False
+        self._due_ns = 0
+        """When what was told is sent at the latest, by the monotonic clock."""
+        self._ears = select.poll()
+        self._ears.register(KEEPER_FD, select.POLLIN)
         self._buffer = bytearray()
         self._null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
         self._cgroups: dict[str, int] = {}
@@ -184,14 +203,25 @@ class Helper:
             end = at + 4 + int.from_bytes(buffer[at : at + 4], "little")
             if len(buffer) < end:
                 break
-            self.receive(marshal.loads(memoryview(buffer)[at + 4 : end]))
+            for message in marshal.loads(memoryview(buffer)[at + 4 : end]):
+                self.receive(message)
             at = end
         del buffer[:at]
 
     def receive(self, message: tuple[Any, ...]) -> None:
         kind = message[0]
         if kind == "S":
-            self.orders.append(message)
+            self.orders.append((message[1:], ""))
+        elif kind == "Q":
+            self.ahead.setdefault(job_of(message[1]), {})[message[1]] = message[1:]
+        elif kind == "B":
+            order = self.forget(message[1])
+            if order is not None:
+                self.orders.append((order, message[2]))
+        elif kind == "K":
+            for step in message[1]:
+                if self.forget(step) is not None:
+                    self.tell("G", step)
         elif kind == "T":
             self.recipes[message[1]] = Recipe(message[2])
         elif kind == "D":
@@ -202,15 +232,31 @@ class Helper:
             self.tidy()
 
     def tell(self, *message: Any) -> None:
-        """Queue a message; `flush` sends all."""
-        data = marshal.dumps(message)
-        self._told.append(len(data).to_bytes(4, "little") + data)
+        """Queue a message that somebody waits for; `flush` sends all."""
+        self._told.append(message)
+        self._urgent = True
+
+    def mention(self, *message: Any) -> None:
+        """Queue a message that may wait for others."""
+        if not self._told:
+            self._due_ns = time.monotonic_ns() + COMPANY_MS * 1_000_000
+        self._told.append(message)
+
+    def patience_ms(self) -> int | None:
+        """How long what is queued may wait; None when nothing is."""
+        if not self._told:
+            return None
+        if self._urgent or len(self._told) >= MAX_UNTOLD:
+            return 0
+        return max(0, -(-(self._due_ns - time.monotonic_ns()) // 1_000_000))
 
     def flush(self) -> None:
         if not self._told:
             return
-        data = b"".join(self._told)
+        body = marshal.dumps(self._told)
+        data = len(body).to_bytes(4, "little") + body
         self._told.clear()
+        self._urgent = False
         while data and not self.closed:
             try:
                 data = data[os.write(KEEPER_FD, data) :]
@@ -222,14 +268,21 @@ class Helper:
         if not self.closed:
             self.closed = True
             self.orders.clear()
+            self.ahead.clear()
             self.journal.write("C\n")
 
     # ── spawning ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def begin(self, order: tuple[Any, ...]) -> None:
-        """Spawn one step: journal that it is about to be, spawn, journal its pid."""
-        _, step, recipe_id, env, prefix, slot, moves = order
-        if not self.journal.write(f"I {step} {slot}\n"):
+    def begin(self, order: tuple[Any, ...], after: str = "") -> None:
+        """Spawn one step: journal that it is about to be, spawn, journal its pid.
+
+        Args:
+            order: what the keeper sent.
+            after: the step that ended here and whose place it has; "": the keeper gave it one.
+        """
+        step, recipe_id, env, prefix, slot, moves = order[:6]
+        first = f"I {step} {slot} {after}\n" if after else f"I {step} {slot}\n"
+        if not self.journal.write(first):
             self.journal.give_up()
             self.tell("U", step, f"its helper's journal cannot be written: {self.journal.error}")
             return
@@ -263,8 +316,9 @@ class Helper:
         line = f"P {step} {told} {wall_ms} {boot_ms}\n"
         self.journal.write(line)
         self.running[pid] = step
-        self.begun[pid] = f"I {step} {slot}\n{line}"
-        self.tell("P", step, told, wall_ms, boot_ms)
+        self.begun[pid] = first + line
+        self.moves[pid] = moves
+        (self.mention if after else self.tell)("P", step, told, wall_ms, boot_ms)
 
     def prepare(self, recipe: Recipe, prefix: str) -> tuple[str, list[str]]:
         """Go to the work directory; where the program is, and its arguments."""
@@ -362,13 +416,46 @@ class Helper:
         line = f"F {self._seq} {step} {error.code} {wall_ms} {message}\n"
         self.journal.write(line)
         self.unconfirmed[self._seq] = line
-        self.tell("F", self._seq, step, error.code, message, wall_ms)
+        heir = self.heir_of(step)
+        self.tell("F", self._seq, step, error.code, message, wall_ms, heir[0] if heir else "")
+        if heir:
+            self.inherit(heir, step)
+
+    # ── what waits for a place ────────────────────────────────────────────────────────────────────────────────────
+
+    def heir_of(self, step: str) -> tuple[Any, ...] | None:
+        """The order that gets the place of a step that has ended; what has waited too long is given back."""
+        if job_of(step) not in self.ahead or self.journal.error:
+            return None
+        while not self.closed and self._ears.poll(0):  # what was asked back before the step ended is not begun
+            self.listen()
+        boot_ms = time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
+        for waiting in list(self.ahead.get(job_of(step), ())):
+            order = self.forget(waiting)
+            if order is not None and boot_ms <= order[6]:
+                return order
+            self.tell("G", waiting)
+        return None
+
+    def inherit(self, order: tuple[Any, ...], after: str) -> None:
+        """Begin a step in the place of one that ended; not when the keeper has gone meanwhile."""
+        if not self.closed:
+            self.begin(order, after)
+            os.chdir("/")
+
+    def forget(self, step: str) -> tuple[Any, ...] | None:
+        """The order of a step that waits for a place, which it does no more."""
+        lane = self.ahead.get(job_of(step))
+        order = lane.pop(step, None) if lane else None
+        if not lane:
+            self.ahead.pop(job_of(step), None)
+        return order
 
     # ── ends ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def reap(self) -> None:
-        """Journal and tell the ends of steps; orphans of steps are taken along."""
-        ended: list[tuple[str, int, int, Any]] = []
+        """Journal and tell the ends of steps, begin those that inherit; orphans of steps are taken along."""
+        ended: list[tuple[str, int, int, Any, bool]] = []
         while True:
             try:
                 pid, status, usage = os.wait4(-1, os.WNOHANG)
@@ -377,17 +464,19 @@ class Helper:
             if not pid:
                 break
             step = self.running.pop(pid, None)
-            self.begun.pop(pid, None)
             if step is not None:
-                ended.append((step, pid, os.waitstatus_to_exitcode(status), usage))
+                del self.begun[pid]
+                inhabited = any(inhabitants(into) for into, _ in self.moves.pop(pid))
+                ended.append((step, pid, os.waitstatus_to_exitcode(status), usage, inhabited))
         if not ended:
             return
         sessions = self.stray_sessions()
         wall_ms = time.time_ns() // 1_000_000
         lines = []
-        for step, pid, status, usage in ended:
+        ends = []
+        for step, pid, status, usage, inhabited in ended:
             # A stray of another session may belong to any of them; one of a running step's session does not.
-            leftover = int(any(session == pid or session not in self.running for session in sessions))
+            left = inhabited or any(session == pid or session not in self.running for session in sessions)
             self._seq += 1
             numbers = (
                 round(usage.ru_utime * 1000),
@@ -396,11 +485,22 @@ class Helper:
                 usage.ru_inblock,
                 usage.ru_oublock,
             )
-            line = f"X {self._seq} {step} {status} {wall_ms} {' '.join(map(str, numbers))} {leftover}\n"
+            line = f"X {self._seq} {step} {status} {wall_ms} {' '.join(map(str, numbers))} {int(left)}\n"
             lines.append(line)
             self.unconfirmed[self._seq] = line
-            self.tell("X", self._seq, step, status, wall_ms, numbers, leftover)
+            ends.append((self._seq, step, status, wall_ms, numbers, int(left)))
         self.journal.write("".join(lines))
+        heirs: list[tuple[tuple[Any, ...], str]] = []
+        for end in ends:
+            step = end[1]
+            heir = None if end[5] else self.heir_of(step)
+            if heir:
+                self.mention("X", *end, heir[0])
+                heirs.append((heir, step))
+            else:
+                self.tell("X", *end, "")
+        for order, after in heirs:
+            self.inherit(order, after)
 
     def stray_sessions(self) -> list[int]:
         """Sessions of our children that no step began with: what ended steps left behind, adopted by us."""
@@ -418,6 +518,25 @@ class Helper:
             live = "".join(self.begun.values()) + "".join(self.unconfirmed.values())
             if len(live) * 2 < self.journal.size:
                 self.journal.rewrite(live)
+
+
+def job_of(step: str) -> str:
+    """What stands before the first dot of a step's id."""
+    return step.partition(".")[0]
+
+
+def inhabitants(members: str) -> bytes:
+    """The pids in a `cgroup.procs` file; none when it cannot be read."""
+    try:
+        fd = os.open(members, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        return os.read(fd, READ_BYTES)
+    except OSError:
+        return b""
+    finally:
+        os.close(fd)
 
 
 def find_program(name: str, path: str) -> str:
@@ -541,15 +660,16 @@ def main(argv: list[str]) -> None:
     poll.register(wake_read, select.POLLIN)
     poll.register(KEEPER_FD, select.POLLIN)
     while not helper.closed or (helper.running and not guarded):
-        helper.flush()
-        for fd, _ in poll.poll():
+        if helper.patience_ms() == 0:
+            helper.flush()
+        for fd, _ in poll.poll(helper.patience_ms()):
             if fd == wake_read:
                 with contextlib.suppress(BlockingIOError):
                     os.read(wake_read, READ_BYTES)
             else:
                 helper.listen()
-        for count, order in enumerate(helper.orders, 1):
-            helper.begin(order)
+        for count, (order, after) in enumerate(helper.orders, 1):
+            helper.begin(order, after)
             helper.reap()
             if count % FLUSH_EVERY == 0:
                 helper.flush()

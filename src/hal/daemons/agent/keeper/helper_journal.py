@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from hal.core.model import StepId
 from hal.daemons.agent.keeper.ports import Ended, Spawned, SpawnFailed
 from hal.wire.frames import Usage
@@ -56,7 +58,10 @@ class HelperJournal:
             case "H":
                 self.pid, self.start_ticks, self.boot_id = int(words[1]), int(words[2]), words[3]
             case "I":
-                self.steps[step_of(words[1])] = SeenStep(slot=words[2])
+                step = step_of(words[1])
+                self.steps[step] = SeenStep(slot=words[2])
+                if len(words) > 3:
+                    self._inherits(step, step_of(words[3]))
             case "P":
                 step = step_of(words[1])
                 spawned = Spawned(step, int(words[2]), int(words[3]), int(words[4]))
@@ -72,6 +77,12 @@ class HelperJournal:
                 self.steps[step] = self.steps.get(step, SeenStep())._replace(end=ended)
             case "C":
                 self.closed = True
+
+    def _inherits(self, heir: StepId, ended: StepId) -> None:
+        """It has the place of that step, of whose end a rewritten journal may know nothing any more."""
+        seen = self.steps.get(ended)
+        if seen is not None and seen.end is not None:
+            self.steps[ended] = seen._replace(end=replace(seen.end, heir=heir))
 
 
 def step_of(key: str) -> StepId:

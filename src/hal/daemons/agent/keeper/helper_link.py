@@ -6,7 +6,7 @@ import marshal
 import os
 import socket
 import sys
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -20,6 +20,8 @@ HELPER_SCRIPT: Final = str(Path(__file__).with_name("helper.py"))
 GUARD_SCRIPT: Final = str(Path(__file__).with_name("guard.py"))
 MAX_OUTSTANDING: Final = 8
 """Launches that one helper has been given and not answered."""
+MAX_AHEAD: Final = 16
+"""Steps that wait at one helper for a place: two batches of what it tells together."""
 MAX_RECIPES: Final = 64
 """Templates that a helper remembers."""
 CONFIRM_EVERY: Final = 64
@@ -44,6 +46,12 @@ class HelperLink:
         self.journal = journal
         self.outstanding: dict[StepId, Launch] = {}
         """Given, and neither spawned nor failed yet."""
+        self.ahead: dict[StepId, Launch] = {}
+        """Given to wait for the place of a step of its job."""
+        self._recalled: set[StepId] = set()
+        """Of those, what was asked back."""
+        self.places: Counter[int] = Counter()
+        """Steps that run or are about to, by job."""
         self.running: dict[StepId, int] = {}
         """Pid by step, of those whose end it has not told."""
         self.strays = False
@@ -60,6 +68,8 @@ class HelperLink:
         self._recipe_count = 0
         self._incoming = bytearray()
         self._outgoing = bytearray()
+        self._messages: list[tuple[Any, ...]] = []
+        """Queued, sent together."""
         ours, theirs = socket.socketpair()
         with theirs:
             ours.setblocking(False)
@@ -86,7 +96,69 @@ class HelperLink:
         """Order one step; `env` is its template's, complete; `prefix` begins its files' paths."""
         recipe = self._recipe(launch.template, env)
         self.outstanding[launch.step] = launch
+        self.places[launch.step.job] += 1
         self._queue("S", str(launch.step), recipe, dict(launch.env), prefix, slot, list(moves))
+
+    def launch_ahead(
+        self,
+        launch: Launch,
+        env: dict[str, str],
+        prefix: str,
+        slot: str,
+        moves: Sequence[tuple[str, str]],
+        until_boot_ms: int,
+    ) -> None:
+        """Order one step that waits until a step of its job has ended here."""
+        recipe = self._recipe(launch.template, env)
+        self.ahead[launch.step] = launch
+        self._queue("Q", str(launch.step), recipe, dict(launch.env), prefix, slot, list(moves), until_boot_ms)
+
+    def recall(self, steps: Sequence[StepId]) -> None:
+        """Ask back those of these that wait."""
+        waiting = [step for step in steps if step in self.ahead and step not in self._recalled]
+        if waiting:
+            self._recalled.update(waiting)
+            self._queue("K", [str(step) for step in waiting])
+            self.flush()
+
+    def returned(self, step: StepId) -> None:
+        """It waits here no more, and has not begun."""
+        self.ahead.pop(step, None)
+        self._recalled.discard(step)
+        if self.outstanding.pop(step, None) is not None:  # it got a place here while its return was on the way
+            self._one_place_less(step.job)
+
+    def passed_on(self, step: StepId, heir: StepId | None, *, free: bool = True) -> StepId | None:
+        """A step has ended here, or failed to start.
+
+        Args:
+            step: which.
+            heir: who has its place now, as the helper tells; None: nobody waited there.
+            free: nothing is left of the step, so that its place may go on.
+
+        Returns:
+            Who gets the place: also one that was on its way to the helper as the step ended; None when it is free.
+        """
+        self.outstanding.pop(step, None)
+        self.running.pop(step, None)
+        if heir is None and free:
+            lane = (one for one in self.ahead if one.job == step.job and one not in self._recalled)
+            heir = next(lane, None)
+            if heir is not None:
+                self._queue("B", str(heir), str(step))
+                self.flush()
+        if heir is not None and (waiting := self.ahead.pop(heir, None)) is not None:
+            self._recalled.discard(heir)
+            self.outstanding[heir] = waiting
+            return heir
+        self._one_place_less(step.job)
+        return heir
+
+    def _one_place_less(self, job: int) -> None:
+        self.places[job] -= 1
+        if self.places[job] <= 0:
+            del self.places[job]
+            self.recall([waiting for waiting in self.ahead if waiting.job == job])
 
     def confirm(self) -> None:
         """Every end that it told and that is settled is in the keeper's journal; it hears that when they are many."""
@@ -98,8 +170,13 @@ class HelperLink:
 
     def flush(self) -> None:
         """Send what is queued; what does not fit waits until it does."""
-        if not self._outgoing or not self.open:
+        if not (self._outgoing or self._messages) or not self.open:
             return
+        if self._messages:
+            data = marshal.dumps(self._messages)
+            self._messages.clear()
+            self._outgoing += len(data).to_bytes(4, "little")
+            self._outgoing += data
         try:
             while self._outgoing:
                 del self._outgoing[: self._socket.send(self._outgoing)]
@@ -131,7 +208,8 @@ class HelperLink:
             end = at + 4 + int.from_bytes(buffer[at : at + 4], "little")
             if len(buffer) < end:
                 break
-            self._receive(self, marshal.loads(buffer[at + 4 : end]))
+            for message in marshal.loads(buffer[at + 4 : end]):
+                self._receive(self, message)
             at = end
         del buffer[:at]
         self.flush()
@@ -164,6 +242,4 @@ class HelperLink:
         return self._recipe_count
 
     def _queue(self, *message: Any) -> None:
-        data = marshal.dumps(message)
-        self._outgoing += len(data).to_bytes(4, "little")
-        self._outgoing += data
+        self._messages.append(message)

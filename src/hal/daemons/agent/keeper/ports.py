@@ -88,6 +88,8 @@ class SpawnFailed(Struct, frozen=True, array_like=True):
     """127: there is no such program; 126: it is there and cannot be run."""
     message: str
     wall_ms: int
+    heir: StepId | None = None
+    """Which of the steps that waited for a place has its place now: begun, or about to be."""
 
 
 class Noted(Struct, frozen=True, array_like=True):
@@ -110,6 +112,8 @@ class Ended(Struct, frozen=True, array_like=True):
     leftover: bool = False
     """Other processes of the step are, or may be, alive: the core asks for `watch` or `kill` and waits for `Gone`."""
     message: str = ""
+    heir: StepId | None = None
+    """Which of the steps that waited for a place has its place now; nothing is left over then."""
 
 
 class Gone(Struct, frozen=True, array_like=True):
@@ -137,7 +141,7 @@ class NeverStarted(Struct, frozen=True, array_like=True):
 
 
 class Unspawned(Struct, frozen=True, array_like=True):
-    """The helper that was to spawn the step died before it tried: the core may launch it again."""
+    """The helper that was to spawn the step died before it tried, or gave it back: the core may launch it again."""
 
     step: StepId
 
@@ -153,6 +157,22 @@ class Spawner(Protocol):
 
     def launch(self, launches: Sequence[Launch]) -> None:
         """Spawn these; each gives `Spawned` then `Ended`, or `SpawnFailed`, or `Unspawned`, or `Vanished`."""
+
+    def room_ahead(self, job: int) -> int:
+        """How many more steps of that job may wait where others of it run."""
+
+    def launch_ahead(self, launches: Sequence[Launch], until_boot_ms: Sequence[int]) -> None:
+        """Spawn these as soon as a step of their job ends where they wait: its end names its heir. Not after that time.
+
+        Each gives what `launch` gives, or `Unspawned` when it has not begun and will not: it was recalled, its time was
+        over, its helper died.
+        """
+
+    def recall(self, steps: Sequence[StepId]) -> None:
+        """`Unspawned` is wanted for those of these that wait for a place and have not begun.
+
+        Whatever is signalled after it ends where this is known: nobody of these inherits from it.
+        """
 
     def signal(self, steps: Sequence[StepId], number: int) -> None:
         """Send a signal to every process of these steps."""

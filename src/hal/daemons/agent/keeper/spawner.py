@@ -13,14 +13,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from hal.core.model import StepId
 from hal.daemons.agent.keeper import processes
 from hal.daemons.agent.keeper.adoption import Orphans, adopt_journals
 from hal.daemons.agent.keeper.clearing import Clearing
 from hal.daemons.agent.keeper.environment import default_env, template_env
 from hal.daemons.agent.keeper.helper_journal import NO_SLOT, HelperJournal, step_of, usage_of
-from hal.daemons.agent.keeper.helper_link import MAX_OUTSTANDING, HelperLink
-from hal.daemons.agent.keeper.limits import Cgroups, Slot
+from hal.daemons.agent.keeper.helper_link import MAX_AHEAD, MAX_OUTSTANDING, HelperLink
+from hal.daemons.agent.keeper.limits import MAX_FREE_SLOTS, Cgroups, Slot
 from hal.daemons.agent.keeper.ports import (
     Adoption,
     Ended,
@@ -74,6 +76,8 @@ class HelperSpawner:
         self._watcher = watcher
         self._cgroups = cgroups
         self._wanted = max(1, min(MAX_HELPERS, helpers))
+        # Each step that waits has its slot already.
+        self._ahead = min(MAX_AHEAD, MAX_FREE_SLOTS // self._wanted)
         self._log_fd = log_fd
         self._default_env = default_env(environ, user=config.user, home_dir=environ.get("HOME") or "/")
         self._envs: dict[int, tuple[object, dict[str, str]]] = {}
@@ -189,25 +193,47 @@ class HelperSpawner:
             if not links:
                 self._events.append(NeverStarted(launch.step, "no guard could be started for it; see the keeper's log"))
                 continue
-            link = min(links.values(), key=lambda link: len(link.outstanding))
-            slot: Slot | None = None
-            if launch.template.cpu_milli or launch.template.memory_bytes:
-                try:
-                    slot = self._cgroups.acquire(launch.template.cpu_milli, launch.template.memory_bytes)
-                except OSError as error:
-                    self._events.append(Noted(launch.step, f"its limits were not set: {error}"))
-            if slot is not None:
-                self._slots[launch.step] = slot
-            self._marks[launch.step] = self._new_mark(launch.step, launch.start.token)
-            link.launch(
-                launch,
-                self._env_of(launch),
-                f"{self._outputs.directory(launch.step)}/{output_prefix(launch.step)}",
-                NO_SLOT if slot is None else slot.tag,
-                () if slot is None else self._cgroups.moves(slot),
-            )
+            link = min(links.values(), key=lambda link: len(link.outstanding) + len(link.running))
+            link.launch(launch, *self._provided(launch))
         for link in self._all():
             link.flush()
+
+    def room_ahead(self, job: int) -> int:
+        # Filled up from the half: what is sent is sent together.
+        waiting = (len(link.ahead) for link in self._links.values() if link.places[job])
+        return sum(self._ahead - count for count in waiting if count <= self._ahead // 2)
+
+    def launch_ahead(self, launches: Sequence[Launch], until_boot_ms: Sequence[int]) -> None:
+        for launch, until_ms in zip(launches, until_boot_ms, strict=True):
+            places = [link for link in self._links.values() if link.places[launch.step.job]]
+            if not places:
+                self._events.append(Unspawned(launch.step))
+                continue
+            link = min(places, key=lambda link: len(link.ahead))
+            link.launch_ahead(launch, *self._provided(launch), until_ms)
+        for link in self._links.values():
+            link.flush()
+
+    def recall(self, steps: Sequence[StepId]) -> None:
+        for link in self._links.values():
+            link.recall(steps)
+
+    def _provided(self, launch: Launch) -> tuple[dict[str, str], str, str, Sequence[tuple[str, str]]]:
+        """Its template's environment, how its files' paths begin, its slot: its name, and the ways in and out."""
+        step = launch.step
+        slot: Slot | None = None
+        if launch.template.cpu_milli or launch.template.memory_bytes:
+            try:
+                slot = self._cgroups.acquire(launch.template.cpu_milli, launch.template.memory_bytes)
+            except OSError as error:
+                self._events.append(Noted(step, f"its limits were not set: {error}"))
+        if slot is not None:
+            self._slots[step] = slot
+        self._marks[step] = self._new_mark(step, launch.start.token)
+        prefix = f"{self._outputs.directory(step)}/{output_prefix(step)}"
+        if slot is None:
+            return self._env_of(launch), prefix, NO_SLOT, ()
+        return self._env_of(launch), prefix, slot.tag, self._cgroups.moves(slot)
 
     def signal(self, steps: Sequence[StepId], number: int) -> None:
         reached: set[int] = set()
@@ -275,26 +301,31 @@ class HelperSpawner:
             link.running[step] = pid
             self._began(Spawned(step, pid, wall_ms, boot_ms))
         elif kind == "X":
-            _, seq, key, status, wall_ms, numbers, leftover = message
+            _, seq, key, status, wall_ms, numbers, leftover, next_key = message
             step = step_of(key)
-            link.running.pop(step, None)
+            heir = link.passed_on(step, step_of(next_key) if next_key else None, free=not leftover)
             link.taken_seq = seq
             link.strays = link.strays or bool(leftover)
-            self._finished(Ended(step, status, usage_of(numbers), wall_ms, leftover=bool(leftover)))
+            self._finished(Ended(step, status, usage_of(numbers), wall_ms, leftover=bool(leftover), heir=heir))
             if step in self._ended:
                 link.unsettled[step] = seq
         elif kind == "F":
-            _, seq, key, code, text, wall_ms = message
+            _, seq, key, code, text, wall_ms, next_key = message
             step = step_of(key)
-            link.outstanding.pop(step, None)
+            heir = link.passed_on(step, step_of(next_key) if next_key else None)
             link.taken_seq = seq
             self._over(step)
-            self._events.append(SpawnFailed(step, code, text, wall_ms))
+            self._events.append(SpawnFailed(step, code, text, wall_ms, heir))
         elif kind == "U":
             step = step_of(message[1])
-            link.outstanding.pop(step, None)
+            link.passed_on(step, None, free=False)
             self._over(step)
             self._events.append(NeverStarted(step, message[2]))
+        elif kind == "G":
+            step = step_of(message[1])
+            link.returned(step)
+            self._over(step)
+            self._events.append(Unspawned(step))
         elif kind == "N":
             self._events.append(Noted(step_of(message[1]), message[2]))
 
@@ -309,9 +340,8 @@ class HelperSpawner:
         self._clearing.end(step)
         slot = self._slots.get(step)
         killed = slot is not None and self._cgroups.out_of_memory(slot)
-        leftover = ended.leftover or bool(slot is not None and slot.pids())
-        self._events.append(Ended(step, ended.status, ended.usage, ended.wall_ms, killed, leftover, ended.message))
-        if leftover:
+        self._events.append(replace(ended, out_of_memory=killed))
+        if ended.leftover:
             self._ended.add(step)
         else:
             self._over(step)
@@ -351,7 +381,7 @@ class HelperSpawner:
         journal = HelperJournal(link.journal)
         with contextlib.suppress(FileNotFoundError):
             journal.read()
-        for step in [*link.running, *link.outstanding]:
+        for step in [*link.running, *link.outstanding, *link.ahead]:
             if step in journal.steps:
                 self._take_over(step, journal)
             else:
@@ -372,7 +402,7 @@ class HelperSpawner:
             self._began(spawned)
         if isinstance(seen.end, Ended):
             end = seen.end
-            self._finished(Ended(step, end.status, end.usage, end.wall_ms, leftover=True))
+            self._finished(replace(end, leftover=True))
             return
         known = self._unknown_exits.pop(spawned.pid, None) if spawned is not None else None
         if known is not None:

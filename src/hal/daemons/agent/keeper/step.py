@@ -44,7 +44,12 @@ class HeldStep(Struct, kw_only=True):
     """The whole template, until a process runs."""
     phase: Phase = Phase.QUEUED
     on_credit: bool = False
-    """It waits for the place of another step of its job (see `credit`)."""
+    """It waits for the place of another step of its job (see `credit`), here or handed over."""
+    credit_until_boot_ms: int = 0
+    back: str = ""
+    """The code with which it is refused if it comes back without having begun; '': it waits here again."""
+    heir: StepId | None = None
+    """Who got its place where both of them ran."""
     adopted: bool = False
     """Taken over from an earlier keeper."""
     pid: int = 0
