@@ -52,7 +52,7 @@ def chain(*, ahead: int = 2, template: StepTemplate = TRUE) -> Bench:
     starts = tuple(
         StepStart(step, 0, f"token-{step}", ("n1",), step.task, 4, 0, CREDIT_MS) for step in (SECOND, THIRD, FOURTH)
     )
-    bench.send(Start(epoch=1, stamp_boot_ms=bench.boot_ms, templates=(template,), steps=starts))
+    bench.send(Start(epoch=1, stamp_boot_ms=bench.stamp, templates=(template,), steps=starts))
     return bench
 
 
