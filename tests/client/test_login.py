@@ -27,7 +27,7 @@ def test_what_was_kept_is_used_until_it_is_forgotten() -> None:
     file = keep_login(THERE)
     assert (file.stat().st_mode & 0o777, file.parent.stat().st_mode & 0o777) == (0o600, 0o700)
     address = find_address()
-    assert (address.host, address.port, address.token) == ("192.0.2.1", 4250, "hal_a_b")
+    assert (address.named, address.token) == ("http://192.0.2.1:4250", "hal_a_b")
     assert forget_login()
     assert find_address().home is not None
     assert not forget_login()

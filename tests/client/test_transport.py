@@ -10,6 +10,7 @@ import pytest
 import hal
 from hal.client.address import Address, find_address
 from hal.client.http import MAX_CONNECTIONS
+from hal.client.places import Place
 from hal.client.sync import Client
 from hal.runtime.home import Home
 from tests.client.conftest import Serve
@@ -147,8 +148,8 @@ def test_hal_url_and_hal_token_name_a_hal_elsewhere(monkeypatch: pytest.MonkeyPa
     """What the environment says is used unless the caller says otherwise."""
     monkeypatch.setenv("HAL_URL", "http://[::1]:99")
     monkeypatch.setenv("HAL_TOKEN", "t")
-    assert find_address() == Address(host="::1", port=99, token="t")
-    assert find_address().authority == "[::1]:99"
+    assert find_address() == Address(places=(Place("::1", 99),), token="t")
+    assert find_address().places[0].name == "[::1]:99"
     assert find_address("/x").home is not None
 
 

@@ -23,6 +23,7 @@ from typing import Final, NamedTuple
 
 from hal.client.address import Address
 from hal.client.sync import Client
+from hal.core.model import HALError
 from hal.runtime.home import Home
 
 DEADLINE_S: Final = 90.0
@@ -147,6 +148,28 @@ class Host:
         )
         assert not check or ran.returncode == 0, f"{self.name}: hal {' '.join(map(str, args))}: {ran.stderr}"
         return Ran(ran.returncode, ran.stdout, ran.stderr)
+
+    def start_controller(self) -> None:
+        """The controller alone, without a node; returns when it answers."""
+        self.home.create()
+        output = self.home.output_file("controller").open("ab")
+        with output:
+            subprocess.Popen(
+                self.command([sys.executable, "-m", "hal.daemons.controller", "--home", str(self.home.root)]),
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+            )
+        until(self._answers, f"the controller of {self.name} answers")
+
+    def _answers(self) -> bool:
+        with Client(Address(home=self.home), reconnect_s=0.0) as client:
+            try:
+                client.version()
+            except HALError:
+                return False
+        return True
 
     def client(self) -> Client:
         """A client of the controller on this host (its Unix socket is a file, which no namespace hides)."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
 
 from tests.cluster.hosts import DEADLINE_S, WIRE_PORT, Cluster, Host, Network
+from tests.postgres_server import PostgresServer
 from tests.runtime.certified import Certified
 
 REST_PORT = 8_642
@@ -67,3 +69,36 @@ def test_every_port_refuses_strangers(tmp_path: Path) -> None:
             assert job.wait(DEADLINE_S).state == "succeeded"
             assert len(list(client.jobs())) == 1
         assert cluster.node_state(worker) == "up"
+
+
+def test_the_ports_of_a_leader_and_of_a_follower_over_tls_refuse_strangers(
+    tmp_path: Path, postgres: PostgresServer
+) -> None:
+    """Both ports of both: to plain bytes nothing is said at all; over TLS what has no token gets 401, and nobody
+    without a certificate hears where the leader is."""
+    foreign = Certified(tmp_path).node("w1").credentials.certificate
+    assert foreign is not None
+    with Network() as network:
+        leader, follower, away = (network.host(name) for name in ("a", "b", "c"))
+        url = postgres.fresh()
+        for one in (leader, follower):
+            one.home.config.write_text(
+                f'[store]\nurl = "{url}"\n[server]\nwire = "0.0.0.0:{WIRE_PORT}"\ntcp = "0.0.0.0:{REST_PORT}"\n'
+            )
+        leader.hal("up", "--name", "n1", "--cpus", "1", "--memory", "1GiB")
+        shutil.copytree(leader.home.authority, follower.home.authority)
+        follower.start_controller()
+        with follower.client() as client:
+            assert client.health().status == "following"
+        for one in (leader, follower):
+            assert ports(one, "tcp") == {WIRE_PORT, REST_PORT}
+            assert ports(one, "udp") == set()
+            wire, rest = (stranger(away, one, port, foreign) for port in (WIRE_PORT, REST_PORT))
+            for said in ("http", "submit", "bytes", "frame"):
+                assert len(wire[said]) < 100, wire  # an alert of TLS at most
+                assert len(rest[said]) < 100, rest
+            assert wire["tls"] == [["Goodbye", "denied"]]
+            assert wire["foreign"] == []
+            assert rest["tls"] == rest["foreign"] == []
+            for said in ("http", "submit"):
+                assert rest[f"{said} over tls"].startswith("HTTP/1.1 401 "), rest

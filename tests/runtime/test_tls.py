@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import ssl
 import stat
@@ -16,6 +17,7 @@ from hal.runtime.authority import new_request, open_authority
 from hal.runtime.interface import Connection, Credentials, Listener, TcpAddress
 from hal.runtime.listening_tls import TlsListener
 from hal.runtime.real import RealRuntime
+from hal.runtime.tls import RestContext
 from hal.wire.frames import Goodbye, ReadAuthority
 from hal.wire.peer import CertifiedName
 from hal.wire.strangers import MAX_STRANGERS
@@ -298,3 +300,37 @@ def test_a_request_whose_signature_is_wrong_is_not_certified(hal: Certified) -> 
     flipped = body[-2][:-6] + ("AAAA" if body[-2][-6:-2] != "AAAA" else "BBBB") + body[-2][-2:]
     with pytest.raises(SpecError):
         hal.authority.certify_node("\n".join([*body[:-2], flipped, body[-1], ""]), "n1", now_ms(), DAY_MS)
+
+
+def test_rest_shows_its_own_certificate_or_the_sites_by_the_name_that_is_asked_for(tmp_path: Path) -> None:
+    """Both are read again without a restart; a file that cannot be used leaves what was."""
+    own, site = open_authority(tmp_path / "own", now_ms()), open_authority(tmp_path / "site", now_ms())
+    for one in (own, site):
+        one.certify_rest(["localhost", "127.0.0.1"], now_ms())
+    both = RestContext(own.rest_file, (site.rest_file, site.rest_file))
+
+    def shown(name: str) -> str:
+        """Which authority has signed what is shown to whoever asks for that name."""
+        asking = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        for one in (own, site):
+            asking.load_verify_locations(cadata=one.pem)
+        there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+        client = asking.wrap_bio(back, there, server_hostname=name)
+        server = both.context.wrap_bio(there, back, server_side=True)
+        for side in (client, server, client, server):
+            with contextlib.suppress(ssl.SSLWantReadError):
+                side.do_handshake()
+        assert client.version() == "TLSv1.3"
+        return client.getpeercert()["serialNumber"]  # type: ignore[index, return-value]
+
+    first = [shown("controller.hal"), shown("localhost")]
+    assert first[0] != first[1]
+    for one in (own, site):
+        one.certify_rest(["localhost"], now_ms())
+    both.reload()
+    second = [shown("controller.hal"), shown("localhost")]
+    assert not set(first) & set(second)
+    site.rest_file.write_text("nonsense")
+    with pytest.raises(DeniedError, match=r"rest\.pem cannot be used"):
+        both.reload()
+    assert [shown("controller.hal"), shown("localhost")] == second

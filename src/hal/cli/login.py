@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Final
+
 import click
 
 from hal.cli import exit_codes
 from hal.cli.command import command, pass_screen
 from hal.cli.screen import Screen
 
-MAX_TOKEN_CHARS = 1_000
+if TYPE_CHECKING:
+    from hal.client.access_calls import WhoInfo
+    from hal.client.login import Login
+    from hal.client.places import Place
+
+MAX_TOKEN_CHARS: Final = 1_000
+DIAL_S: Final = 10.0
 
 
 @command(
@@ -16,30 +24,116 @@ MAX_TOKEN_CHARS = 1_000
     short_help="Speak to another HAL from now on.",
     examples="""
     hal login https://hal.example.org:4250            # asks for the token
-    hal login http://127.0.0.1:4250 < token           # or reads it
+    hal login https://head:4250 --fingerprint sha256:9f2c…   # HAL's own authority; hal status there tells it
+    hal login https://a:4250,https://b:4250 < token   # several controllers of one HAL; reads the token
     hal login unix:///run/hal/api.sock                # on its machine: the kernel says who you are
     """,
 )
-@click.argument("there", metavar="URL")
+@click.argument("there", metavar="URL[,URL…]")
+@click.option(
+    "--fingerprint",
+    metavar="SHA256",
+    help="Believe that HAL's own authority (default: those of this machine; on a terminal you are asked).",
+)
 @pass_screen
-def login(screen: Screen, there: str) -> int:
+def login(screen: Screen, there: str, fingerprint: str | None) -> int:
     """Keep URL and a token for it, so that later commands speak to that HAL; only you may read the file.
 
     The token is asked for without showing it, or read from standard input. --home, --url, $HAL_URL and $HAL_HOME go
     before what is kept.
     """
-    from hal.client import access_calls
-    from hal.client.address import find_address
     from hal.client.login import Login, keep_login
-    from hal.client.sync import Client
 
-    local = there.startswith("unix:")
-    token = "" if local else _token(screen)
-    with Client(find_address(url=there, token=token or None)) as client:
-        who = client.call(access_calls.who_am_i())
-    file = keep_login(Login(url=there, token=token))
-    screen.note(f"you are {who.user} ({who.role}) at {there}; kept in {file}")
+    if there.startswith("unix:"):
+        if fingerprint:
+            raise click.UsageError("--fingerprint: a socket of this machine has none")
+        kept = Login(url=there)
+        who = _who(screen, kept)
+    else:
+        from hal.client.places import read_places
+
+        places = read_places(there)
+        authority = _authority(screen, places, fingerprint)
+        kept = Login(url=",".join(place.url for place in places), token=_token(screen), authority=authority)
+        who = _who(screen, kept)
+    file = keep_login(kept)
+    screen.note(f"you are {who.user} ({who.role}) at {kept.url}; kept in {file}")
     return exit_codes.OK
+
+
+def _who(screen: Screen, kept: Login) -> WhoInfo:
+    """Who the caller is there, as each of its controllers says that answers now.
+
+    Raises:
+        UnreachableError: none does.
+        DeniedError: the token, or whoever answers, is not good.
+    """
+    from hal.client import access_calls
+    from hal.client.address import Address
+    from hal.client.places import read_places
+    from hal.client.sync import Client
+    from hal.core.model import UnreachableError
+
+    if kept.url.startswith("unix:"):
+        with Client(Address(socket_path=kept.url.removeprefix("unix:").removeprefix("//"))) as client:
+            return client.call(access_calls.who_am_i())
+    found: WhoInfo | None = None
+    silent: list[UnreachableError] = []
+    for place in read_places(kept.url):
+        address = Address(places=(place,), token=kept.token, authority=kept.authority)
+        with Client(address, reconnect_s=0.0) as client:
+            try:
+                found = client.call(access_calls.who_am_i())
+            except UnreachableError as error:
+                silent.append(error)
+    if found is None:
+        raise (
+            silent[0]
+            if len(silent) == 1
+            else UnreachableError("; ".join(error.message for error in silent), hint=silent[0].hint)
+        )
+    for one in silent:
+        screen.note(f"kept, though it does not answer now: {one.message}")
+    return found
+
+
+def _authority(screen: Screen, places: tuple[Place, ...], told: str | None) -> str:
+    """The certificate of the authority to believe; '' where those of this machine have signed what is shown, or nothing
+    is encrypted.
+
+    Raises:
+        DeniedError: neither, and nobody said or confirmed the fingerprint.
+        UnreachableError: no controller answers.
+    """
+    from hal.client.address import Address
+    from hal.client.trust import fetch_authority, fingerprint_of, pinned, read_fingerprint
+    from hal.core.model import DeniedError, UnreachableError
+
+    secured = [place for place in places if place.tls]
+    if not secured:
+        if told:
+            raise click.UsageError("--fingerprint: goes with https:// only")
+        return ""
+    wanted = read_fingerprint(told) if told else ""
+    last: UnreachableError | None = None
+    for place in secured:
+        try:
+            if wanted:
+                return pinned(place, wanted)
+            Address(places=(place,)).connect(DIAL_S, place).close()
+            return ""
+        except UnreachableError as error:
+            last = error
+        except DeniedError as error:
+            if wanted or not screen.interactive:
+                raise
+            certificate = fetch_authority(place)
+            screen.note(f"{error.message}")
+            screen.note(f"HAL's own authority there has the fingerprint {fingerprint_of(certificate)}")
+            if not click.confirm("is that what `hal status` tells on the controller's machine?", err=True):
+                raise
+            return certificate
+    raise last or UnreachableError("no controller answers")
 
 
 @command("logout", short_help="Forget what hal login kept.", examples="hal logout")

@@ -12,6 +12,7 @@ from hal.cli.screen import Screen
 
 if TYPE_CHECKING:
     from hal.client.views import HealthInfo, NodeInfo
+    from hal.runtime.home import Home
 
 _EXIT_CODES = {"running": exit_codes.OK, "following": exit_codes.OK, "degraded": exit_codes.OVERLOADED}
 NODE_COLUMNS = ("NODE", "STATE", "CPU", "MEMORY", "RUNNING", "REASON")
@@ -37,6 +38,9 @@ class Report(msgspec.Struct, kw_only=True):
     problems: list[Problem] = []
     store: str = ""
     leader: str = ""
+    rest: str = ""
+    fingerprint: str = ""
+    """Of the authority of the HAL of this machine."""
 
 
 @command(
@@ -58,7 +62,7 @@ def status(screen: Screen) -> int:
     from hal.runtime.startup import stage
 
     address = screen.address
-    report = Report(where=str(address.home.root) if address.home else address.authority)
+    report = Report(where=address.named)
     if address.home:
         from hal.cli.processes import controller
 
@@ -70,6 +74,8 @@ def status(screen: Screen) -> int:
         report.version = health.version
         report.store = health.store
         report.leader = health.leader
+        report.rest = health.rest
+        report.fingerprint = _fingerprint(address.home) if address.home else ""
         report.jobs = _jobs_by_state(screen, health)
         report.lost_after_ms = health.lost_after_ms
         nodes = screen.client.nodes()
@@ -82,6 +88,12 @@ def status(screen: Screen) -> int:
         report.problems += [] if doing else _left_over(screen)
     screen.show(report, lambda: _render(screen, report))
     return _EXIT_CODES.get(report.controller, exit_codes.UNREACHABLE)
+
+
+def _fingerprint(home: Home) -> str:
+    from hal.cli.up import own_fingerprint
+
+    return own_fingerprint(home)
 
 
 def _jobs_by_state(screen: Screen, health: HealthInfo) -> dict[str, int]:
@@ -133,6 +145,8 @@ def _render(screen: Screen, report: Report) -> None:
             "controller": f"{report.controller}{pid}{version}",
             "leader": report.leader,
             "store": report.store,
+            "REST": report.rest,
+            "authority": report.fingerprint,
             "jobs": jobs if running and report.controller != "following" else "",
         }
     )

@@ -109,14 +109,14 @@ def _say(screen: Screen, home: Home, layout: Layout, started: Sequence[str]) -> 
     from hal.core.model import plural
     from hal.runtime.home import find_home
 
-    url = f"http://{layout.tcp}" if layout.tcp else ""
-    wire = _wire(home)
+    url, wire, fingerprint = _doors(home)
     if screen.plain:
         found = {
             "home": str(home.root),
             "socket": str(home.api_socket()),
             "url": url,
             "wire": wire,
+            "fingerprint": fingerprint,
             "started": list(started),
         }
         screen.emit({**found, "nodes": as_plain(layout.nodes)})
@@ -130,19 +130,32 @@ def _say(screen: Screen, home: Home, layout: Layout, started: Sequence[str]) -> 
         screen.line(f"  {plan.name}: {has}")
     if url:
         screen.line(f"  {url}, token in {home.token}")
+        if url.startswith("https:") and fingerprint:
+            screen.line(f"  from elsewhere: hal login {url} --fingerprint {fingerprint}")
     if wire:
         screen.line(f"  agents of other machines dial {wire}; hal token create{there} tells how they join")
     screen.note(f"try: hal run{there} -- hostname    hal status{there}    hal down{there}")
 
 
-def _wire(home: Home) -> str:
-    """Where agents of other machines dial; '' where nowhere, or where the controller has gone again."""
+def _doors(home: Home) -> tuple[str, str, str]:
+    """Where people, and agents of other machines, reach it ('' where nowhere), and its authority's fingerprint."""
     from hal.client.address import Address
     from hal.client.sync import Client
     from hal.core.model import HALError
 
     with Client(Address(home=home), reconnect_s=0.0) as client:
         try:
-            return client.health().wire
+            health = client.health()
         except HALError:
-            return ""
+            return "", "", ""
+    return health.rest, health.wire, own_fingerprint(home)
+
+
+def own_fingerprint(home: Home) -> str:
+    """Of the authority in that home, which is this machine's controller's; '' where there is none."""
+    from hal.client.trust import fingerprint_of
+
+    try:
+        return fingerprint_of((home.authority / "authority.pem").read_text())
+    except OSError:
+        return ""

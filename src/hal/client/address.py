@@ -1,4 +1,4 @@
-"""Where a HAL answers: the Unix socket named in its HAL_HOME, or a URL with a bearer token.
+"""Where a HAL answers: the Unix socket named in its HAL_HOME, or URLs of its controllers with a bearer token.
 
 The socket's directory is read again at every connection, because a restart may choose another one.
 """
@@ -8,36 +8,55 @@ from __future__ import annotations
 import os
 import socket
 from dataclasses import dataclass
+from pathlib import Path
 from urllib.parse import urlsplit
 
-from hal.client.login import read_login
+from hal.client.login import Login, read_login
+from hal.client.places import Place, read_places
 from hal.core.model.errors import DeniedError, SpecError, UnreachableError
 from hal.runtime.home import Home, find_home
 from hal.runtime.startup import stage
 
-DEFAULT_PORT = 4250
-"""Of `hal up --tcp` and of URLs that name none."""
 URL_VARIABLE = "HAL_URL"
 HOME_VARIABLE = "HAL_HOME"
 TOKEN_VARIABLE = "HAL_TOKEN"
+FINGERPRINT_VARIABLE = "HAL_FINGERPRINT"
+DIAL_TIMEOUT_S = 3.0
+"""How long one of several controllers may take to accept a connection."""
 SOCKET_NAME = "api.sock"
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """One HAL: by its home directory on this machine, by a socket, or by host and port."""
+    """One HAL: by its home directory on this machine, by a socket, or by its controllers."""
 
     home: Home | None = None
     socket_path: str = ""
-    host: str = ""
-    port: int = 0
+    places: tuple[Place, ...] = ()
     token: str = ""
+    authority: str = ""
+    """Certificate (PEM) of the only authority that is believed over TLS; '': those of this machine."""
+    fingerprint: str = ""
+    """The same, by its fingerprint, where the certificate was not kept."""
 
     @property
-    def authority(self) -> str:
-        """What goes into the Host header."""
-        name = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{name}:{self.port}" if self.host else "localhost"
+    def named(self) -> str:
+        """For people."""
+        if self.places:
+            return ",".join(place.url for place in self.places)
+        return str(self.home.root) if self.home is not None else self.socket_path
+
+    def believed(self, place: Place) -> str:
+        """The authority that a connection is verified by, asked for there if only its fingerprint is known. Blocking.
+
+        Raises:
+            as `trust.pinned`.
+        """
+        if self.authority or not self.fingerprint:
+            return self.authority
+        from hal.client.trust import pinned
+
+        return pinned(place, self.fingerprint)
 
     def path(self) -> str:
         """The Unix socket's path now.
@@ -58,11 +77,12 @@ class Address:
             raise self.unreachable("")
         return str(directory / SOCKET_NAME)
 
-    def unreachable(self, why: str) -> UnreachableError:
+    def unreachable(self, why: str, place: Place | None = None) -> UnreachableError:
         """The error that says which HAL does not answer, and how to start it."""
-        if self.host:
+        if self.places:
             hint = "is it running with `hal up --tcp`, and is the port right?"
-            return UnreachableError(f"no HAL answers at http://{self.authority}: {why}", hint=hint)
+            there = place.url if place is not None else self.named
+            return UnreachableError(f"no HAL answers at {there}: {why}", hint=hint)
         if self.home is None:
             return UnreachableError(f"no HAL answers at {self.socket_path}: {why}", hint="start it with: hal up")
         if doing := stage(self.home):
@@ -82,20 +102,17 @@ class Address:
             "hal up" if self.home is None or self.home.root == find_home().root else f"hal up --home {self.home.root}"
         )
 
-    def connect(self, timeout_s: float) -> socket.socket:
+    def connect(self, timeout_s: float, place: Place | None = None) -> socket.socket:
         """A connected socket.
 
+        Args:
+            place: which controller, where there are some.
         Raises:
             UnreachableError: nobody listens there.
-            DeniedError: the socket may not be used by this user.
+            DeniedError: the socket may not be used by this user, or whoever answers is not believed.
         """
-        if self.host:
-            try:
-                connection = socket.create_connection((self.host, self.port), timeout_s)
-            except OSError as error:
-                raise self.unreachable(error.strerror or str(error)) from error
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            return connection
+        if place is not None:
+            return self._connect(place, timeout_s)
         path = self.path()
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         connection.settimeout(timeout_s)
@@ -112,20 +129,55 @@ class Address:
             raise self.unreachable(why or error.strerror or str(error)) from error
         return connection
 
+    def _connect(self, place: Place, timeout_s: float) -> socket.socket:
+        dial_s = min(timeout_s, DIAL_TIMEOUT_S) if len(self.places) > 1 else timeout_s
+        try:
+            connection = socket.create_connection((place.host, place.port), dial_s)
+        except OSError as error:
+            raise self.unreachable(error.strerror or str(error), place) from error
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if not place.tls:
+            connection.settimeout(timeout_s)
+            return connection
+        import ssl
+
+        from hal.client.trust import context_for, server_name, tls_error
+
+        authority = ""
+        try:
+            authority = self.believed(place)
+            secured = context_for(authority).wrap_socket(connection, server_hostname=server_name(place, authority))
+        except ssl.SSLError as error:
+            connection.close()
+            raise tls_error(place, error, authority) from error
+        except OSError as error:
+            connection.close()
+            raise self.unreachable(error.strerror or str(error), place) from error
+        except BaseException:
+            connection.close()
+            raise
+        secured.settimeout(timeout_s)
+        return secured
+
 
 def find_address(
-    home: str | os.PathLike[str] | None = None, url: str | None = None, token: str | None = None
+    home: str | os.PathLike[str] | None = None,
+    url: str | None = None,
+    token: str | None = None,
+    fingerprint: str | None = None,
 ) -> Address:
     """The HAL that is meant: what is given, else $HAL_URL, else $HAL_HOME, else what `hal login` kept, else the home
     directory's default.
 
     Args:
         home: its HAL_HOME on this machine.
-        url: `http://host:port` or `unix:///path/of/api.sock`; wins over `home`.
-        token: bearer token for http; default $HAL_TOKEN, else what `hal login` kept for this URL, else the `token` file
-            in the home directory.
+        url: `https://host:port`, several of one HAL with commas between, or `unix:///path/of/api.sock`.
+        token: bearer token for URLs; default $HAL_TOKEN, else what `hal login` kept for them, else the `token` file in
+            the home directory.
+        fingerprint: of the HAL's own authority, for https; default $HAL_FINGERPRINT, else what `hal login` kept for
+            them, else the authority in the home directory; without any the authorities of this machine are asked.
     Raises:
-        SpecError: both are given, or the URL is not one.
+        SpecError: home and URL are given, or what is given is malformed.
     """
     if home is not None and url is not None:
         raise SpecError("home, url: both given", hint="give one of them")
@@ -139,22 +191,44 @@ def find_address(
     parts = urlsplit(url)
     if parts.scheme == "unix" and parts.path:
         return Address(socket_path=parts.path)
-    try:
-        port = parts.port or DEFAULT_PORT
-    except ValueError:
-        port = 0
-    if parts.scheme != "http" or not parts.hostname or not port or parts.path not in ("", "/"):
-        raise SpecError(f"url: '{url}' is not the address of a HAL", hint="write http://HOST:PORT or unix:///PATH")
-    return Address(host=parts.hostname, port=port, token=token or _token(place, url))
+    places = read_places(url)
+    login = _login_for(places)
+    authority, fingerprint = _authority(place, places, login, fingerprint)
+    return Address(places=places, token=token or _token(place, login), authority=authority, fingerprint=fingerprint)
 
 
-def _token(home: Home, url: str) -> str:
+def _login_for(places: tuple[Place, ...]) -> Login | None:
+    """What was kept for these controllers: it is shown to no other one."""
+    kept = read_login()
+    if kept is None or kept.url.startswith("unix:"):
+        return None
+    return kept if set(places) <= set(read_places(kept.url)) else None
+
+
+def _token(home: Home, login: Login | None) -> str:
     if TOKEN_VARIABLE in os.environ:
         return os.environ[TOKEN_VARIABLE]
-    kept = read_login()
-    if kept is not None and kept.token and kept.url.rstrip("/") == url.rstrip("/"):
-        return kept.token
+    if login is not None and login.token:
+        return login.token
+    return _text(home.token)
+
+
+def _authority(home: Home, places: tuple[Place, ...], login: Login | None, fingerprint: str | None) -> tuple[str, str]:
+    """Its certificate, and its fingerprint where that is all that is known; neither: those of this machine count."""
+    if not any(place.tls for place in places):
+        return "", ""
+    told = fingerprint or os.environ.get(FINGERPRINT_VARIABLE)
+    if told:
+        from hal.client.trust import read_fingerprint
+
+        return "", read_fingerprint(told)
+    if login is not None:
+        return login.authority, ""
+    return _text(home.authority / "authority.pem"), ""
+
+
+def _text(file: Path) -> str:
     try:
-        return home.token.read_text().strip()
+        return file.read_text().strip()
     except (FileNotFoundError, PermissionError, NotADirectoryError):
         return ""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from types import TracebackType
@@ -15,13 +16,14 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 import httpx
 
 from hal.client import calls
-from hal.client.address import Address, find_address
+from hal.client.address import DIAL_TIMEOUT_S, Address, find_address
 from hal.client.aio_job import AsyncJob
 from hal.client.backoff import Backoff, Turn
 from hal.client.calls import Call, Page
 from hal.client.errors import error_from_answer
 from hal.client.http import (
     ANSWER_TIMEOUT_S,
+    LOST,
     MAX_CONNECTIONS,
     MAX_STREAMS,
     RECONNECT_S,
@@ -30,9 +32,11 @@ from hal.client.http import (
     Answer,
     BrokenStreamError,
     Request,
+    again,
     refuse_closed,
 )
 from hal.client.outcome import ids_of
+from hal.client.places import Place, Rotation, Search
 from hal.client.specs import JobOptions
 from hal.client.sse import EventReader
 from hal.client.steps import DRAIN_ROUND_S, Steps, controlled, emptied
@@ -57,6 +61,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+LIMITS = httpx.Limits(max_connections=MAX_CONNECTIONS + MAX_STREAMS, max_keepalive_connections=MAX_CONNECTIONS)
+
+
+def _client(transport: httpx.AsyncHTTPTransport, place: Place | None = None) -> httpx.AsyncClient:
+    base = place.url if place is not None else "http://localhost"
+    return httpx.AsyncClient(transport=transport, base_url=base, trust_env=False)
+
+
 class AsyncClient:
     """A connection to one HAL for asyncio. Use `await hal.aconnect()`, and `async with` or `aclose()`."""
 
@@ -65,8 +77,9 @@ class AsyncClient:
         self.address = address or find_address()
         self._reconnect_s = reconnect_s
         self._answered = False
-        self._http: httpx.AsyncClient | None = None
-        self._socket_path = ""
+        self._http: dict[str, httpx.AsyncClient] = {}
+        """By socket, or URL of the controller."""
+        self._rotation = Rotation(self.address.places)
         self._closed = False
 
     async def __aenter__(self) -> AsyncClient:
@@ -83,9 +96,9 @@ class AsyncClient:
         await self._drop()
 
     async def _drop(self) -> None:
-        if self._http is not None:
-            await self._http.aclose()
-            self._http = None
+        clients, self._http = list(self._http.values()), {}
+        for client in clients:
+            await client.aclose()
 
     # ── jobs ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -272,27 +285,35 @@ class AsyncClient:
     # ── transport ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _send(self, request: Request) -> Answer:
-        backoff, turn = Backoff(self._reconnect_s), Turn()
-        loop = asyncio.get_running_loop()
+        turn, loop = Turn(), asyncio.get_running_loop()
+        search = Search(self._rotation, answered=self._answered, reconnect_s=self._reconnect_s)
         while True:
+            place = self._rotation.current
             try:
-                client = await self._connected()
-                response = await client.send(self._built(client, request))
-                if response.status_code != TOO_MANY:
+                client, more = await self._connected(place)
+                response = await client.send(self._built(client, request, place, more))
+                if response.status_code == TOO_MANY:
+                    delay_s = turn.refused(response.headers.get("retry-after"))
+                elif not again(request, response.status_code, response.content):
                     break
-                delay_s = turn.refused(response.headers.get("retry-after"))
+                else:
+                    delay_s = search.failed(place, LOST, loop.time(), reached=True)
                 if delay_s is None:
                     break
             except (httpx.ConnectError, httpx.ConnectTimeout, UnreachableError) as error:
-                delay_s = backoff.failed(loop.time()) if self._answered else None
+                unreachable = self._unreachable(place, error)
+                delay_s = search.failed(place, unreachable, loop.time())
                 if delay_s is None:
-                    raise self._unreachable(error) from error
+                    raise search.error(unreachable) from error
             except httpx.TransportError as error:
-                delay_s = backoff.failed(loop.time()) if request.repeatable else None
+                unreachable = self._unreachable(place, error)
+                repeatable = request.repeatable
+                delay_s = search.failed(place, unreachable, loop.time(), reached=True) if repeatable else None
                 if delay_s is None:
-                    raise self._unreachable(error) from error
+                    raise unreachable from error
             await asyncio.sleep(delay_s)
         self._answered = True
+        self._rotation.answered(place)
         if response.status_code >= 400:
             raise error_from_answer(response.status_code, response.content)
         return Answer(response.status_code, dict(response.headers), response.content)
@@ -304,47 +325,86 @@ class AsyncClient:
             BrokenStreamError: it broke off; open it again where it stopped.
         """
         response: httpx.Response | None = None
+        place = self._rotation.current
         try:
-            client = await self._connected()
-            response = await client.send(self._built(client, request, STREAM_TIMEOUT_S), stream=True)
+            client, more = await self._connected(place)
+            response = await client.send(self._built(client, request, place, more, STREAM_TIMEOUT_S), stream=True)
             if response.status_code >= 400:
-                raise error_from_answer(response.status_code, await response.aread())
+                body = await response.aread()
+                if again(request, response.status_code, body):
+                    self._rotation.failed(place)
+                    raise BrokenStreamError("nobody leads at the moment")
+                raise error_from_answer(response.status_code, body)
             headers = dict(response.headers)
             yield headers, b""
             async for piece in response.aiter_raw():
                 yield headers, piece
         except (httpx.TransportError, UnreachableError) as error:
+            self._rotation.failed(place)
             raise BrokenStreamError(f"the stream broke off: {error}") from error
         finally:
             if response is not None:
                 await response.aclose()
 
-    async def _connected(self) -> httpx.AsyncClient:
+    async def _connected(self, place: Place | None) -> tuple[httpx.AsyncClient, dict[str, Any]]:
+        """What sends to that controller, and what httpx is to be told with each request."""
         refuse_closed(self._closed)
-        path = "" if self.address.host else self.address.path()
-        if self._http is None or path != self._socket_path:
-            await self._drop()
-            most = MAX_CONNECTIONS + MAX_STREAMS
-            limits = httpx.Limits(max_connections=most, max_keepalive_connections=MAX_CONNECTIONS)
-            self._http = httpx.AsyncClient(
-                transport=httpx.AsyncHTTPTransport(uds=path or None, limits=limits, trust_env=False),
-                base_url=f"http://{self.address.authority}",
-                trust_env=False,
-            )
-            self._socket_path = path
-        return self._http
+        if place is None:
+            path = self.address.path()
+            if path not in self._http:
+                await self._drop()  # a restart has chosen another one
+                self._http[path] = _client(httpx.AsyncHTTPTransport(uds=path, limits=LIMITS, trust_env=False))
+            return self._http[path], {}
+        if not place.tls:
+            if place.url not in self._http:
+                self._http[place.url] = _client(httpx.AsyncHTTPTransport(limits=LIMITS, trust_env=False), place)
+            return self._http[place.url], {}
+        from hal.client.trust import context_for, server_name
 
-    def _built(self, client: httpx.AsyncClient, request: Request, timeout_s: float = ANSWER_TIMEOUT_S) -> httpx.Request:
+        authority = await asyncio.to_thread(self.address.believed, place)
+        refuse_closed(self._closed)
+        if place.url not in self._http:
+            secured = httpx.AsyncHTTPTransport(verify=context_for(authority), limits=LIMITS, trust_env=False)
+            self._http[place.url] = _client(secured, place)
+        return self._http[place.url], {"sni_hostname": server_name(place, authority)}
+
+    def _built(
+        self,
+        client: httpx.AsyncClient,
+        request: Request,
+        place: Place | None,
+        more: dict[str, Any],
+        timeout_s: float = ANSWER_TIMEOUT_S,
+    ) -> httpx.Request:
+        several = len(self.address.places) > 1
+        patience_s = timeout_s + request.wait_s
         return client.build_request(
             request.method,
             request.target,
             content=request.body,
-            headers=request.all_headers(self.address),
-            timeout=timeout_s + request.wait_s,
+            headers=request.all_headers(self.address, place),
+            timeout=httpx.Timeout(patience_s, connect=DIAL_TIMEOUT_S if several else patience_s),
+            extensions=more,
         )
 
-    def _unreachable(self, error: Exception) -> UnreachableError:
-        return error if isinstance(error, UnreachableError) else self.address.unreachable(str(error) or repr(error))
+    def _unreachable(self, place: Place | None, error: Exception) -> UnreachableError:
+        """
+        Raises:
+            DeniedError: whoever answers is not believed.
+        """
+        if isinstance(error, UnreachableError):
+            return error
+        cause: BaseException | None = error
+        while cause is not None and place is not None and place.tls:
+            if isinstance(cause, ssl.SSLError):
+                from hal.client.trust import tls_error
+
+                told = tls_error(place, cause, self.address.authority or self.address.fingerprint)
+                if not isinstance(told, UnreachableError):
+                    raise told from error
+                return told
+            cause = cause.__cause__ or cause.__context__
+        return self.address.unreachable(str(error) or repr(error), place)
 
     # ── parts ─────────────────────────────────────────────────────────────────────────────────────────────────────
 

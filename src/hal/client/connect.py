@@ -12,32 +12,44 @@ if TYPE_CHECKING:
     from hal.client.sync import Client
 
 
-def connect(home: str | os.PathLike[str] | None = None, url: str | None = None, token: str | None = None) -> Client:
+def connect(
+    home: str | os.PathLike[str] | None = None,
+    url: str | None = None,
+    token: str | None = None,
+    fingerprint: str | None = None,
+) -> Client:
     """A client of the HAL that is meant: by home, by URL, else $HAL_URL, else $HAL_HOME or the default home.
 
     Args:
         home: its HAL_HOME on this machine.
-        url: `http://host:port` (started with `hal up --tcp`) or `unix:///path/of/api.sock`.
-        token: bearer token for http; default $HAL_TOKEN, else the `token` file in the home directory.
+        url: `https://host:port` (started with `hal up --tcp`), several controllers of one HAL with commas between: any
+            that answers is asked; or `unix:///path/of/api.sock`.
+        token: bearer token for URLs; default $HAL_TOKEN, else what `hal login` kept for them, else the `token` file in
+            the home directory.
+        fingerprint: of the HAL's own authority (`hal status` there tells it), for https where no authority of this
+            machine has signed the certificate; default $HAL_FINGERPRINT, else what `hal login` kept.
     Raises:
         UnreachableError: no HAL answers there; says how to start it.
         DeniedError: it belongs to somebody else, or the token is wrong.
-        SpecError: the URL is not one.
+        SpecError: the URL is not one, or what is no fingerprint.
     """
     from hal.client.sync import Client
 
-    client = Client(find_address(home, url, token))
+    client = Client(find_address(home, url, token, fingerprint))
     client.version()
     return client
 
 
 async def aconnect(
-    home: str | os.PathLike[str] | None = None, url: str | None = None, token: str | None = None
+    home: str | os.PathLike[str] | None = None,
+    url: str | None = None,
+    token: str | None = None,
+    fingerprint: str | None = None,
 ) -> AsyncClient:
     """As `connect`, for asyncio."""
     from hal.client.aio import AsyncClient
 
-    client = AsyncClient(find_address(home, url, token))
+    client = AsyncClient(find_address(home, url, token, fingerprint))
     try:
         await client.version()
     except BaseException:

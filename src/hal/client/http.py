@@ -17,8 +17,9 @@ from dataclasses import dataclass, field
 from types import TracebackType
 
 from hal.client.address import Address
-from hal.client.backoff import Backoff, Turn
-from hal.client.errors import error_from_answer
+from hal.client.backoff import Turn
+from hal.client.errors import BROKE_OFF, NO_LEADER, error_from_answer
+from hal.client.places import Place, Rotation, Search
 from hal.core.model.errors import ConflictError, HALError, UnreachableError
 
 MAX_CONNECTIONS = 16
@@ -34,6 +35,9 @@ RECONNECT_S = 30.0
 CHUNK_BYTES = 64 << 10
 TOO_MANY = 429
 """The status that says to come again later."""
+
+LOST = UnreachableError("nobody leads")
+"""Why a request is sent again that a follower could not pass on."""
 
 _BROKEN = (ConnectionError, http.client.HTTPException, TimeoutError, OSError)
 
@@ -61,9 +65,13 @@ class Request:
 
         return f"{self.path}?{urlencode(self.query)}"
 
-    def all_headers(self, address: Address) -> dict[str, str]:
-        """With those that every request carries."""
-        headers = {"Host": address.authority, "Accept": "application/json", **self.headers}
+    def all_headers(self, address: Address, place: Place | None) -> dict[str, str]:
+        """With those that every request to this controller carries."""
+        headers = {
+            "Host": place.name if place is not None else "localhost",
+            "Accept": "application/json",
+            **self.headers,
+        }
         if self.body is not None:
             headers["Content-Type"] = "application/json"
         if address.token:
@@ -89,13 +97,14 @@ class BrokenStreamError(HALError):
 class _Connection(http.client.HTTPConnection):
     """An HTTP connection over whatever socket the address gives."""
 
-    def __init__(self, address: Address, timeout_s: float) -> None:
+    def __init__(self, address: Address, place: Place | None, timeout_s: float) -> None:
         super().__init__("localhost", timeout=timeout_s)
+        self.place = place
         self._address = address
         self._timeout_s = timeout_s
 
     def connect(self) -> None:
-        self.sock: socket.socket = self._address.connect(self._timeout_s)
+        self.sock: socket.socket = self._address.connect(self._timeout_s, self.place)
 
     @property
     def stale(self) -> bool:
@@ -157,6 +166,13 @@ class Stream:
         self.close()
 
 
+def again(request: Request, status: int, body: bytes) -> bool:
+    """Whether a follower answered that it could not have the leader answer, and the request may be sent again."""
+    if status == 503:
+        return error_from_answer(status, body).code == NO_LEADER
+    return status == 502 and request.repeatable and error_from_answer(status, body).code == BROKE_OFF
+
+
 def refuse_closed(closed: bool) -> None:
     """Nothing is sent by a client that was closed.
 
@@ -174,6 +190,7 @@ class Connections:
         self.address = address
         self.reconnect_s = reconnect_s
         self._idle: list[_Connection] = []
+        self._rotation = Rotation(address.places)
         self._lock = threading.Lock()
         self._slots = threading.BoundedSemaphore(MAX_CONNECTIONS)
         self._streams = threading.BoundedSemaphore(MAX_STREAMS)
@@ -189,26 +206,34 @@ class Connections:
             HALError: what the controller's problem document says.
         """
         refuse_closed(self.closed)
-        backoff, turn = Backoff(self.reconnect_s), Turn()
+        turn = Turn()
+        search = Search(self._rotation, answered=self._answered, reconnect_s=self.reconnect_s)
         while True:
+            place = self._rotation.current
             try:
-                answer = self._send_once(request)
-                if answer.status != TOO_MANY:
+                answer = self._send_once(request, place)
+                if answer.status == TOO_MANY:
+                    # Nothing was done: any request may be sent again.
+                    delay_s = turn.refused(answer.headers.get("retry-after"))
+                elif not again(request, answer.status, answer.body):
                     break
-                # Nothing was done: any request may be sent again.
-                delay_s = turn.refused(answer.headers.get("retry-after"))
+                else:
+                    # Nobody leads at the moment, or the leader was lost: another takes over within seconds.
+                    delay_s = search.failed(place, LOST, time.monotonic(), reached=True)
                 if delay_s is None:
                     break
-            except UnreachableError:
-                delay_s = backoff.failed(time.monotonic()) if self._answered else None
+            except UnreachableError as error:
+                delay_s = search.failed(place, error, time.monotonic())
                 if delay_s is None:
-                    raise
+                    raise search.error(error) from error
             except _BROKEN as error:
-                delay_s = backoff.failed(time.monotonic()) if request.repeatable else None
+                broken = self._broken(request, place, error)
+                delay_s = search.failed(place, broken, time.monotonic(), reached=True) if request.repeatable else None
                 if delay_s is None:
-                    raise self._broken(request, error) from error
+                    raise broken from error
             time.sleep(delay_s)
         self._answered = True
+        self._rotation.answered(place)
         if answer.status >= 400:
             raise error_from_answer(answer.status, answer.body)
         return answer
@@ -220,18 +245,20 @@ class Connections:
             as `send`.
         """
         refuse_closed(self.closed)
-        backoff = Backoff(self.reconnect_s)
+        search = Search(self._rotation, answered=self._answered, reconnect_s=self.reconnect_s)
         while True:
+            place = self._rotation.current
             try:
-                return self._stream_once(request)
-            except UnreachableError:
-                delay_s = backoff.failed(time.monotonic()) if self._answered else None
+                return self._stream_once(request, place)
+            except UnreachableError as error:
+                delay_s = search.failed(place, error, time.monotonic(), reached=self._answered)
                 if delay_s is None:
-                    raise
+                    raise search.error(error) from error
             except _BROKEN as error:
-                delay_s = backoff.failed(time.monotonic())
+                broken = self._broken(request, place, error)
+                delay_s = search.failed(place, broken, time.monotonic(), reached=True)
                 if delay_s is None:
-                    raise self._broken(request, error) from error
+                    raise broken from error
             time.sleep(delay_s)
 
     def close(self) -> None:
@@ -242,9 +269,9 @@ class Connections:
         for connection in idle:
             connection.close()
 
-    def _send_once(self, request: Request) -> Answer:
+    def _send_once(self, request: Request, place: Place | None) -> Answer:
         with self._slots:
-            connection = self._take(ANSWER_TIMEOUT_S + request.wait_s)
+            connection = self._take(place, ANSWER_TIMEOUT_S + request.wait_s)
             try:
                 response = self._exchange(connection, request)
                 body = response.read()
@@ -255,9 +282,9 @@ class Connections:
             self._give(connection, reusable=not response.will_close)
             return Answer(response.status, headers, body)
 
-    def _stream_once(self, request: Request) -> Stream:
+    def _stream_once(self, request: Request, place: Place | None) -> Stream:
         self._streams.acquire()
-        connection = _Connection(self.address, STREAM_TIMEOUT_S)
+        connection = _Connection(self.address, place, STREAM_TIMEOUT_S)
         try:
             response = self._exchange(connection, request)
             self._answered = True
@@ -270,16 +297,17 @@ class Connections:
         return Stream(connection, response, self._streams)
 
     def _exchange(self, connection: _Connection, request: Request) -> http.client.HTTPResponse:
-        connection.request(request.method, request.target, body=request.body, headers=request.all_headers(self.address))
+        headers = request.all_headers(self.address, connection.place)
+        connection.request(request.method, request.target, body=request.body, headers=headers)
         return connection.getresponse()
 
-    def _take(self, timeout_s: float) -> _Connection:
+    def _take(self, place: Place | None, timeout_s: float) -> _Connection:
         while True:
             with self._lock:
                 connection = self._idle.pop() if self._idle else None
             if connection is None:
-                return _Connection(self.address, timeout_s)
-            if not connection.stale:
+                return _Connection(self.address, place, timeout_s)
+            if connection.place == place and not connection.stale:
                 connection.sock.settimeout(timeout_s)
                 return connection
             connection.close()
@@ -291,8 +319,12 @@ class Connections:
                 return
         connection.close()
 
-    def _broken(self, request: Request, error: Exception) -> UnreachableError:
+    def _broken(self, request: Request, place: Place | None, error: Exception) -> UnreachableError:
         what = f"{request.method} {request.path}"
+        if place is not None and not place.tls and not self._answered:
+            from hal.client.trust import refuse_plain
+
+            refuse_plain(place)
         if isinstance(error, TimeoutError):
             return UnreachableError(
                 f"the controller did not answer {what} within {ANSWER_TIMEOUT_S + request.wait_s:.0f} s",
@@ -303,4 +335,4 @@ class Connections:
                 f"the connection broke before {what} was answered: it may or may not have been done",
                 hint="look before you try again: hal jobs",
             )
-        return self.address.unreachable(f"the connection broke ({error or type(error).__name__})")
+        return self.address.unreachable(f"the connection broke ({error or type(error).__name__})", place)

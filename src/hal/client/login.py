@@ -15,8 +15,11 @@ class Login:
     """One HAL elsewhere, and how to be let in."""
 
     url: str
+    """Of its controllers, with commas between; or `unix://`."""
     token: str = ""
     """Empty where the kernel names the user (`unix://`)."""
+    authority: str = ""
+    """Certificate (PEM) of that HAL's own authority; empty: those of this machine are believed."""
 
 
 def login_file() -> Path:
@@ -49,8 +52,8 @@ def read_login() -> Login | None:
 
     try:
         raw = json.loads(text)
-        return Login(url=str(raw["url"]), token=str(raw["token"]))
-    except (ValueError, KeyError, TypeError) as error:
+        return Login(url=str(raw["url"]), token=str(raw["token"]), authority=str(raw.get("authority", "")))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ConflictError(f"{file} is damaged", hint="`hal logout` removes it; then log in again") from error
 
 

@@ -61,8 +61,7 @@ class Client:
         self.close()
 
     def __repr__(self) -> str:
-        address = self.connections.address
-        return f"Client({str(address.home.root) if address.home else address.socket_path or address.authority!r})"
+        return f"Client({self.connections.address.named!r})"
 
     def close(self) -> None:
         """Close its connections; nothing can be asked after that."""

@@ -230,6 +230,8 @@ class HealthInfo(View, frozen=True, kw_only=True):
     lost_after_ms: int = 0
     """So long after a node was last heard its tasks that say `on_node_lost: requeue` run elsewhere."""
     warnings: tuple[str, ...] = ()
+    rest: str = ""
+    """Where people reach this controller from elsewhere; empty: nowhere."""
     wire: str = ""
     """Where agents of other machines dial, `HOST:PORT`; empty: nowhere."""
     store: str = ""

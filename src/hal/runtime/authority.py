@@ -2,7 +2,8 @@
 
     HAL_HOME/authority/authority.pem       certificate of the authority
     HAL_HOME/authority/authority.key       its private key
-    HAL_HOME/authority/controller.pem      certificate and key of this controller
+    HAL_HOME/authority/controller.pem      certificate and key of this controller, for agents
+    HAL_HOME/authority/rest.pem            the same for people, with the names of this machine
     HAL_HOME/nodes/NODE/identity/          what a node was given: authority.pem, node.pem (certificate and key)
 
 All files have mode 0600 in directories of mode 0700. `cryptography` is imported when it is first needed.
@@ -12,7 +13,9 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import quote
@@ -87,6 +90,28 @@ class Authority:
         issued = self._sign(builder.public_key(key.public_key()))
         path = self._directory / "controller.pem"
         write_private(path, issued.certificate + _key_pem(key), durable=True)
+        return renewal_ms(now_ms, issued.expires_ms)
+
+    @property
+    def rest_file(self) -> Path:
+        """Certificate and key for people; `certify_rest` writes them."""
+        return self._directory / "rest.pem"
+
+    def certify_rest(self, hosts: Sequence[str], now_ms: int) -> int:
+        """Write a fresh key and certificate for REST, good for these names and addresses too; when the next are due."""
+        from cryptography import x509
+        from cryptography.x509.oid import ExtendedKeyUsageOID
+
+        names: list[GeneralName] = [x509.DNSName(CONTROLLER_HOST)]
+        for host in dict.fromkeys(hosts):
+            try:
+                names.append(x509.IPAddress(ip_address(host)))
+            except ValueError:
+                names += [x509.DNSName(host)] if host.isascii() else []
+        key, lifetime = _new_key(), timedelta(days=CONTROLLER_DAYS)
+        builder = self._leaf("hal controller", names, [ExtendedKeyUsageOID.SERVER_AUTH], now_ms, lifetime)
+        issued = self._sign(builder.public_key(key.public_key()))
+        write_private(self.rest_file, issued.certificate + _key_pem(key), durable=True)
         return renewal_ms(now_ms, issued.expires_ms)
 
     def certify_node(self, request: str, name: str, now_ms: int, lifetime_ms: int) -> Issued:
@@ -177,9 +202,14 @@ def open_authority(directory: Path, now_ms: int) -> Authority:
     return Authority(directory, key, certificate)
 
 
+def authority_file(directory: Path) -> Path:
+    """Where its certificate lies."""
+    return directory / "authority.pem"
+
+
 def has_authority(directory: Path) -> bool:
     """Whether there is one."""
-    return (directory / "authority.pem").exists()
+    return authority_file(directory).exists()
 
 
 def discard_authority(directory: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ssl
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -18,6 +19,7 @@ from hal.wire.peer import CertifiedName
 CONTROLLER_HOST: Final = "controller.hal"
 """DNS name in every controller's certificate; what is dialled does not matter."""
 URI_PREFIX: Final = "hal://"
+_PEM_HINT: Final = "certificate and key as PEM, the key without a password"
 _NOT_YET_VALID: Final = 9
 _EXPIRED: Final = 10
 
@@ -34,6 +36,56 @@ def server_context(credentials: Credentials) -> ssl.SSLContext:
     context.verify_flags |= ssl.VERIFY_X509_STRICT
     context.num_tickets = 0
     load(context, credentials)
+    return context
+
+
+class RestContext:
+    """For REST: HAL's own certificate; where the site has one, that for whoever does not ask for `CONTROLLER_HOST`, as
+    controllers do among themselves, and clients that believe HAL's authority."""
+
+    def __init__(self, own: Path, site: tuple[Path, Path] | None) -> None:
+        """
+        Args:
+            own: PEM file with certificate and key.
+            site: files of the site's certificate chain and key.
+        Raises:
+            DeniedError: a file cannot be read or used.
+        """
+        self._own_file = own
+        self._site_files = site
+        self._own = _plain_server_context()
+        self.context = self._own if site is None else _plain_server_context()
+        if site is not None:
+            self.context.sni_callback = self._chosen
+        self.reload()
+
+    def reload(self) -> None:
+        """Read the files again; what cannot be used leaves all as it was.
+
+        Raises:
+            DeniedError: a file cannot be read or used.
+        """
+        for file, key, context in self._files():
+            try:
+                _plain_server_context().load_cert_chain(file, key)
+                context.load_cert_chain(file, key)
+            except OSError as error:
+                raise DeniedError(f"{file} cannot be used: {error.strerror or error}", hint=_PEM_HINT) from error
+
+    def _files(self) -> list[tuple[Path, Path | None, ssl.SSLContext]]:
+        own: list[tuple[Path, Path | None, ssl.SSLContext]] = [(self._own_file, None, self._own)]
+        return own if self._site_files is None else [*own, (*self._site_files, self.context)]
+
+    def _chosen(self, connection: ssl.SSLObject, name: str, _: ssl.SSLContext) -> None:
+        if name == CONTROLLER_HOST:
+            connection.context = self._own
+
+
+def _plain_server_context() -> ssl.SSLContext:
+    """It asks for no certificate: who is there, a token says."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.num_tickets = 0
     return context
 
 

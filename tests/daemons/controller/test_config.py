@@ -9,7 +9,7 @@ import pytest
 
 from hal.core.engine.config import Backfill
 from hal.core.model import SpecError
-from hal.daemons.controller.config import Config, read_config, with_addresses
+from hal.daemons.controller.config import Config, reached, read_config, rest_url, serves_tls, with_addresses
 
 
 def test_an_empty_file_gives_the_default_queue_and_no_tcp() -> None:
@@ -72,12 +72,30 @@ def test_the_file_of_the_manual_is_read() -> None:
 
 
 def test_rest_goes_over_a_network_as_plain_text_only_where_somebody_said_so() -> None:
-    """Loopback is fine in every spelling; another address needs `plain_tcp`, also when it comes from `--listen`."""
+    """Loopback is plain in every spelling unless TLS is asked for; any other address is TLS unless `plain_tcp` says."""
     for host in ("127.0.0.1:1", "127.9.9.9:1", "[::1]:1", "localhost:1", "1"):
-        assert with_addresses(Config(), host, "").tcp is not None
+        assert not serves_tls(with_addresses(Config(), host, ""))
+        assert serves_tls(with_addresses(read_config("[server]\ntls = true\n"), host, ""))
+        assert serves_tls(with_addresses(read_config('[server]\ntls_cert = "/c"\ntls_key = "/k"\n'), host, ""))
     for host in ("0.0.0.0:1", "192.0.2.1:1", "[::]:1", "example.org:1"):
-        with pytest.raises(SpecError, match="plain text"):
-            with_addresses(Config(), host, "")
-        with pytest.raises(SpecError, match="plain text"):
-            with_addresses(read_config(f'[server]\ntcp = "{host}"\n'), "", "")
-        assert with_addresses(Config(plain_tcp=True), host, "").tcp is not None
+        assert serves_tls(with_addresses(Config(), host, ""))
+        assert serves_tls(read_config(f'[server]\ntcp = "{host}"\n'))
+        assert not serves_tls(with_addresses(Config(plain_tcp=True), host, ""))
+    assert not serves_tls(Config())
+
+
+@pytest.mark.parametrize("wrong", ['tls_cert = "/c"', 'tls_cert = "c"\ntls_key = "k"', "tls = true\nplain_tcp = true"])
+def test_half_a_certificate_and_contradictions_are_refused(wrong: str) -> None:
+    """The error names the fields."""
+    with pytest.raises(SpecError, match=r"server\."):
+        read_config(f"[server]\n{wrong}\n")
+
+
+def test_where_others_reach_a_controller_is_told_by_its_address() -> None:
+    """What listens everywhere is reached by `server.address`; what listens at one address, there."""
+    assert rest_url(read_config('[server]\ntcp = "0.0.0.0:4250"\naddress = "head1"\n')) == "https://head1:4250"
+    assert rest_url(read_config('[server]\ntcp = "4250"\naddress = "head1"\n')) == "http://127.0.0.1:4250"
+    assert rest_url(read_config('[server]\ntcp = "0.0.0.0:4250"\n')) == rest_url(Config()) == ""
+    assert reached(("::", 7422), "fe80::1") == "[fe80::1]:7422"
+    with pytest.raises(SpecError, match=r"server\.address"):
+        read_config('[server]\naddress = "head1:4250"\n')

@@ -46,7 +46,7 @@ async def serve(runtime: Runtime, *, home: Home, listen: str, wire: str = "") ->
         config = await _prepared(runtime, home, listen, wire, tell)
         tell("loading its jobs")
         from hal.core.kernels.jit import stamp_of_all
-        from hal.daemons.controller.config import reached
+        from hal.daemons.controller.config import reached, serves_tls
         from hal.daemons.controller.front import RestFront
         from hal.daemons.controller.office import Office
         from hal.daemons.controller.presence import Presence
@@ -61,7 +61,7 @@ async def serve(runtime: Runtime, *, home: Home, listen: str, wire: str = "") ->
             front = RestFront(runtime, config, home)
             host, wired = host_name(), reached(config.wire, config.address)
             presence = Presence(runtime, host=host, rest=front.rest, wire=wired, secret=front.secret)
-            needed = config.wire is not None
+            needed = config.wire is not None or serves_tls(config)
             authority = partial(shared_authority, open_store, home.authority, runtime.now_ms(), needed=needed)
             office = Office(
                 runtime, config, agents, open_store, front, starting.close, presence=presence, authority=authority

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tomllib
 from ipaddress import ip_address
+from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
@@ -64,8 +65,13 @@ class ServerSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     tcp: str = ""
     """`HOST:PORT` or a port (then 127.0.0.1): also listen there, for holders of a token. Empty: Unix sockets only."""
+    tls: bool = False
+    """TLS on `tcp` also where that is the loopback address; on any other there is TLS anyway."""
+    tls_cert: str = ""
+    """Files of a certificate of the site's, with its chain, and of its key, as PEM; empty: HAL's own authority."""
+    tls_key: str = ""
     plain_tcp: bool = False
-    """`tcp` may be another address than loopback, though nothing on the way is encrypted."""
+    """No TLS on `tcp`, whatever address that is."""
     address: str = ""
     """By which name or address other machines reach this one; empty: what it calls itself."""
     wire: str = ""
@@ -129,7 +135,10 @@ class Config(Struct, frozen=True, kw_only=True):
     policy: Policy = NO_POLICY
     """What the file declares; which policy holds is said by the store (see `policy_start`)."""
     tcp: tuple[str, int] | None = None
+    tls: bool = False
     plain_tcp: bool = False
+    site_certificate: tuple[Path, Path] | None = None
+    """Files of a certificate for REST, and of its key."""
     address: str = ""
     """By which name or address other machines reach this one; empty: that is not known."""
     wire: tuple[str, int] | None = None
@@ -190,7 +199,9 @@ def _checked(file: ConfigFile) -> Config:
         admit=file.engine.admit,
         policy=policy_from_plain(declared),
         tcp=_address(file.server.tcp),
+        tls=file.server.tls,
         plain_tcp=file.server.plain_tcp,
+        site_certificate=_site_certificate(file.server),
         address=_host(file.server.address),
         wire=_address(file.server.wire, "server.wire", DEFAULT_PORT),
         node_certificate_ms=lifetime_ms,
@@ -251,19 +262,41 @@ def with_addresses(config: Config, tcp: str, wire: str) -> Config:
     """The same with other TCP addresses (`--listen`, `--wire`); '' leaves one as it is.
 
     Raises:
-        SpecError: not an address, or REST would go over a network as plain text without anybody having said so.
+        SpecError: not an address.
     """
-    final = replace(
+    return replace(
         config,
         tcp=_address(tcp) if tcp else config.tcp,
         wire=_address(wire, "--wire", DEFAULT_PORT) if wire else config.wire,
     )
-    if final.tcp is not None and not final.plain_tcp and not _is_loopback(final.tcp[0]):
-        raise SpecError(
-            f"server.tcp: {final.tcp[0]} is not the loopback address: tokens and jobs would go there as plain text",
-            hint="keep to 127.0.0.1 and go through ssh -L, or, on a network that you trust, [server] plain_tcp = true",
-        )
-    return final
+
+
+def serves_tls(config: Config) -> bool:
+    """Whether what is listened to at `server.tcp` is TLS."""
+    if config.tcp is None or config.plain_tcp:
+        return False
+    return config.tls or config.site_certificate is not None or not _is_loopback(config.tcp[0])
+
+
+def rest_url(config: Config) -> str:
+    """Where people reach REST from elsewhere; '' where nowhere."""
+    port = reached(config.tcp, config.address)
+    return f"http{'s' if serves_tls(config) else ''}://{port}" if port else ""
+
+
+def _site_certificate(section: ServerSection) -> tuple[Path, Path] | None:
+    """
+    Raises:
+        SpecError: one file without the other, or a certificate where nothing is encrypted.
+    """
+    if bool(section.tls_cert) != bool(section.tls_key):
+        raise SpecError("server.tls_cert, server.tls_key: one without the other", hint="name both files")
+    if section.plain_tcp and (section.tls or section.tls_cert):
+        raise SpecError("server.plain_tcp: excludes tls and tls_cert", hint="leave one of them out")
+    files = Path(section.tls_cert), Path(section.tls_key)
+    if section.tls_cert and not all(file.is_absolute() for file in files):
+        raise SpecError("server.tls_cert, server.tls_key: are no absolute paths", hint="like /etc/hal/cert.pem")
+    return files if section.tls_cert else None
 
 
 def reached(listening: tuple[str, int] | None, address: str) -> str:

@@ -18,7 +18,7 @@ from hal.daemons.controller.changing import Changing
 from hal.daemons.controller.changing_nodes import ChangingNodes
 from hal.daemons.controller.clock import Clock
 from hal.daemons.controller.committing import Committer, OpenStore
-from hal.daemons.controller.config import Config, reached
+from hal.daemons.controller.config import Config, reached, rest_url
 from hal.daemons.controller.deciding import Engine
 from hal.daemons.controller.flushing import Flusher
 from hal.daemons.controller.loop import ControlLoop
@@ -112,6 +112,7 @@ class Controller:
                 faults=faults,
                 access=config.access,
                 tokens=self._tokens,
+                rest=rest_url(config),
             )
         )
 

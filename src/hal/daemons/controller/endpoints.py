@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from hal.core.model import Event
 from hal.daemons.controller.changing import Outcomes, Submitted
-from hal.daemons.controller.reading import Health
+from hal.daemons.controller.reading import AuthorityView, Health
 from hal.daemons.controller.views import JobView, NodeView, QueueView, TaskView, WhyView
 
 
@@ -65,6 +65,7 @@ ANSWERS: tuple[type[Struct], ...] = (
     NodesList,
     QueuesList,
     VersionInfo,
+    AuthorityView,
     Health,
     WhyView,
 )
@@ -396,6 +397,15 @@ def _others() -> list[Endpoint]:
             problems=("400", "503"),
         ),
         _get("/v1/health", "health", "service", "How the controller is", gives="Health"),
+        _get(
+            "/v1/authority",
+            "authority",
+            "service",
+            "The certificate of this HAL's own authority",
+            text="Answered without a token: whoever has its fingerprint believes it, and nobody else should.",
+            gives="AuthorityView",
+            problems=("404",),
+        ),
         _get("/v1/version", "version", "service", "What speaks here", gives="VersionInfo"),
         _get(
             "/v1/openapi.json",

@@ -37,3 +37,5 @@ class Parts:
     faults: PolicyFaults
     access: AccessSection
     tokens: TokenBook
+    rest: str
+    """Where people reach this controller from elsewhere; '' where nowhere."""

@@ -27,6 +27,8 @@ from hal.daemons.controller.views import (
 )
 from hal.daemons.controller.watching import Watcher
 from hal.planes.tasks import job_row, reason_of
+from hal.runtime.authority import authority_file, public_fingerprint
+from hal.runtime.interface import Runtime
 from hal.store import JobFilter, JobRow, NodeRow
 
 MAX_WAIT_S = 600.0
@@ -230,6 +232,14 @@ class Reading:
         """It is of no more use."""
         self._parts.watchers.drop(watcher)
 
+    def authority(self) -> AuthorityView:
+        """That of this HAL.
+
+        Raises:
+            NotFoundError: it has none.
+        """
+        return read_authority(self._parts.runtime)
+
     def health(self) -> Health:
         """How the controller is."""
         table, loop = self._parts.plane.table, self._parts.loop
@@ -255,8 +265,31 @@ class Reading:
             lost_after_ms=self._parts.agents.leases.lost_after_ms,
             warnings=warnings,
             wire=self._parts.node_door.wire,
+            rest=self._parts.rest,
             store=self._parts.committer.store.place,
         )
+
+
+def read_authority(runtime: Runtime) -> AuthorityView:
+    """The authority of this HAL, for whoever has its fingerprint.
+
+    Raises:
+        NotFoundError: there is none.
+    """
+    try:
+        certificate = authority_file(runtime.paths.authority).read_text()
+    except FileNotFoundError:
+        raise NotFoundError("this HAL has no authority: it serves neither TLS nor agents of other machines") from None
+    return AuthorityView(certificate=certificate, fingerprint=public_fingerprint(certificate))
+
+
+class AuthorityView(Struct, frozen=True, kw_only=True):
+    """A HAL's own certificate authority."""
+
+    certificate: str
+    """PEM. It is public; believe it when it has the fingerprint that you were told."""
+    fingerprint: str
+    """`sha256:` and hex digits."""
 
 
 class Health(Struct, frozen=True, kw_only=True):
@@ -277,6 +310,8 @@ class Health(Struct, frozen=True, kw_only=True):
     warnings: list[str]
     wire: str = ""
     """Where agents of other machines dial, `HOST:PORT`; empty: nowhere."""
+    rest: str = ""
+    """Where people reach this controller from elsewhere; empty: nowhere."""
     store: str = ""
     """The database, without its password; the file on SQLite."""
     leader: str = ""

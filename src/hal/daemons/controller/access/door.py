@@ -120,6 +120,13 @@ class Door:
         peer: LocalPeer | None = state.get("peer")
         return self.local(peer) if peer is not None else self.remote(headers, address_of(client))
 
+    def stranger(self, state: Mapping[str, Any], client: Any) -> Identity:
+        """Whoever asks for what is open to all: nobody, with the least role; on a Unix socket the kernel says who."""
+        peer: LocalPeer | None = state.get("peer")
+        if peer is not None:
+            return self.local(peer)
+        return Identity(user="", role=Role.USER, peer=address_of(client))
+
     def place(self, state: Mapping[str, Any], client: Any) -> str:
         """Where a request comes from, whoever sends it."""
         peer: LocalPeer | None = state.get("peer")

@@ -61,6 +61,7 @@ RIGHTS: Final[dict[str, Right]] = {
     "GET /v1/version": EVERYBODY,
     "GET /v1/health": EVERYBODY,
     "GET /v1/openapi.json": EVERYBODY,
+    "GET /v1/authority": EVERYBODY,
     "GET /v1/whoami": EVERYBODY,
     # Jobs, their tasks, their outputs.
     "POST /v1/jobs": OWNERS,
@@ -108,6 +109,9 @@ RIGHTS: Final[dict[str, Right]] = {
     "POST /v1/api-tokens": ADMINS,
     "POST /v1/api-tokens/{token}/revoke": ADMINS,
 }
+
+OPEN: Final = frozenset({("GET", "/v1/authority")})
+"""What is answered to strangers too, without any token: it is how they find out whom to believe."""
 
 
 def right_of(method: str, path: str) -> Right:

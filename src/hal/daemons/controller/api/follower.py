@@ -23,8 +23,9 @@ from hal.daemons.controller.api.rights import Rights, visit_of
 from hal.daemons.controller.api.routes import json_answer
 from hal.daemons.controller.following import Follower
 from hal.daemons.controller.openapi import API_VERSION
-from hal.daemons.controller.reading import MAX_ATTEMPTS_SHOWN, VERSION, Health, Owned
+from hal.daemons.controller.reading import MAX_ATTEMPTS_SHOWN, VERSION, Health, Owned, read_authority
 from hal.daemons.controller.views import TaskView, job_view, task_view
+from hal.runtime.authority import authority_file
 from hal.runtime.interface import Lane, Runtime
 from hal.store import JobRow, Store
 from hal.wire.agree import SPOKEN
@@ -38,12 +39,14 @@ T = TypeVar("T")
 class FollowerApp:
     """An ASGI application, to be wrapped by the guard."""
 
-    def __init__(self, follower: Follower, runtime: Runtime, secret: str) -> None:
+    def __init__(self, follower: Follower, runtime: Runtime, secret: str, rest: str = "") -> None:
         """
         Args:
+            rest: where people reach this controller from elsewhere.
             secret: by which the leader knows this controller (see `presence`).
         """
         self._secret = secret
+        self._rest = rest
         self._follower = follower
         self._runtime = runtime
         self._own = Litestar(
@@ -76,7 +79,9 @@ class FollowerApp:
             leader, over = self._follower.leader, self._follower.over
             if leader is None or not leader.rest or leader.left_ms <= 0:
                 raise NoLeaderError("this controller follows, and nobody leads at the moment", hint=WAIT)
-            await forward(leader.rest.split(), self._secret, visit.identity, over, scope, receive, noted)
+            authority = authority_file(self._runtime.paths.authority)
+            places = leader.rest.split()
+            await forward(places, self._secret, authority, visit.identity, over, scope, receive, noted)
         except HALError as error:
             if started:
                 raise
@@ -140,7 +145,12 @@ class FollowerApp:
             job, number = job_of(request), task_of(request)
             return json_answer(await self._read(lambda store: _task(store, job, number)))
 
-        return [health, version, jobs, tasks, task]
+        @get("/v1/authority")
+        async def authority(request: Request[Any, Any, Any]) -> Response[bytes]:
+            Params(request, [])
+            return json_answer(read_authority(self._runtime))
+
+        return [health, version, authority, jobs, tasks, task]
 
     def _health(self) -> Health:
         follower = self._follower
@@ -155,6 +165,7 @@ class FollowerApp:
             nodes={},
             lost_after_ms=0,  # the leader's matter
             warnings=[] if leader else ["the database does not answer: nobody knows who leads"],
+            rest=self._rest,
             store=follower.store.place if follower.store else "",
             leader=f"{leader.holder} ({leader.rest})" if leader else "",
         )
@@ -165,7 +176,7 @@ def _is_own(path: str) -> bool:
     if parts[0] != "v1":
         return False
     if len(parts) == 2:
-        return parts[1] in ("health", "version", "jobs")
+        return parts[1] in ("health", "version", "authority", "jobs")
     return 4 <= len(parts) <= 5 and parts[1] == "jobs" and parts[3] == "tasks"
 
 

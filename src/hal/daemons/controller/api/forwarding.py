@@ -8,16 +8,17 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Coroutine, Sequence
-from typing import Any, Final, TypeVar, cast
+from pathlib import Path
+from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
 from litestar.types import Receive, Scope, Send
 
-from hal.core.model import UnreachableError
+from hal.core.model import HALError, UnreachableError
 from hal.daemons.controller.access.identity import READING, Identity
 from hal.daemons.controller.access.passed_on import ASKED_BY, FOLLOWER, headers_of
-
-T = TypeVar("T")
+from hal.runtime.interface import Credentials
+from hal.runtime.tls import CONTROLLER_HOST, client_context
 
 DIAL_TIMEOUT_S: Final = 2.0
 MAX_HEAD_BYTES: Final = 64 << 10
@@ -49,6 +50,7 @@ class BrokeOffError(UnreachableError):
 async def forward(
     places: Sequence[str],
     secret: str,
+    authority: Path,
     identity: Identity,
     over: asyncio.Event,
     scope: Scope,
@@ -60,6 +62,7 @@ async def forward(
     Args:
         places: `unix:/path` and URLs, as its row says.
         secret: by which the leader knows this follower.
+        authority: certificate file of the HAL's own, by which this follower knows the leader over TLS.
         over: set when it leads no more.
     Raises:
         NoLeaderError: it does not answer; nothing was done.
@@ -68,7 +71,7 @@ async def forward(
     raw = cast("dict[str, Any]", scope)
     message = await receive()
     body: bytes = cast("dict[str, Any]", message).get("body", b"")
-    leader, (reader, writer) = await _dial_any(places)
+    leader, (reader, writer) = await _dial_any(places, authority)
     try:
         writer.write(_head(raw, len(body), headers_of(secret, identity)) + body)
         ended = asyncio.ensure_future(_either(_client_gone(receive), over.wait()))
@@ -89,7 +92,9 @@ async def forward(
         writer.close()
 
 
-async def _dial_any(places: Sequence[str]) -> tuple[str, tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+async def _dial_any(
+    places: Sequence[str], authority: Path
+) -> tuple[str, tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
     """Its socket, when it is on this host and may be used; else its port."""
     why = "it serves no port"
     for place in places:
@@ -97,8 +102,8 @@ async def _dial_any(places: Sequence[str]) -> tuple[str, tuple[asyncio.StreamRea
             continue
         try:
             async with asyncio.timeout(DIAL_TIMEOUT_S):
-                return place, await _dial(place)
-        except (OSError, TimeoutError) as error:
+                return place, await _dial(place, authority)
+        except (OSError, TimeoutError, HALError) as error:
             why = str(error) or type(error).__name__
     if all(place.startswith(_UNIX) for place in places):
         raise NoLeaderError(
@@ -108,11 +113,16 @@ async def _dial_any(places: Sequence[str]) -> tuple[str, tuple[asyncio.StreamRea
     raise NoLeaderError(f"the leading controller at {' '.join(places)} does not answer: {why}", hint=WAIT)
 
 
-async def _dial(place: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def _dial(place: str, authority: Path) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     if place.startswith(_UNIX):
         return await asyncio.open_unix_connection(place.removeprefix(_UNIX), limit=MAX_HEAD_BYTES)
     parts = urlsplit(place)
-    return await asyncio.open_connection(parts.hostname, parts.port, limit=MAX_HEAD_BYTES)
+    if parts.scheme == "http":
+        return await asyncio.open_connection(parts.hostname, parts.port, limit=MAX_HEAD_BYTES)
+    secured = client_context(Credentials(authority))
+    return await asyncio.open_connection(
+        parts.hostname, parts.port, limit=MAX_HEAD_BYTES, ssl=secured, server_hostname=CONTROLLER_HOST
+    )
 
 
 def _head(raw: dict[str, Any], length: int, more: list[tuple[bytes, bytes]]) -> bytes:

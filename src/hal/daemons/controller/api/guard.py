@@ -17,7 +17,7 @@ from hal.daemons.controller.access.door import Door
 from hal.daemons.controller.access.identity import READING, Identity, Visit
 from hal.daemons.controller.access.limiter import Limiter, TooManyError
 from hal.daemons.controller.access.passed_on import FOLLOWER, PassedOn
-from hal.daemons.controller.access.roles import Role
+from hal.daemons.controller.access.roles import OPEN, Role
 from hal.daemons.controller.api.forwarding import WAIT, NoLeaderError
 from hal.daemons.controller.api.problems import (
     PROBLEM_JSON,
@@ -76,6 +76,9 @@ class Guard:
         except HALError as error:
             await self._not_let_in(error, raw, answer)
             return
+        if not identity.user:
+            await self._stranger(identity, raw, headers, receive, answer)
+            return
         if identity.inside:
             await self._let_in(identity, raw, headers, receive, answer)
             return
@@ -92,11 +95,34 @@ class Guard:
             self._limits.leave(identity.user)
 
     async def _identify(self, raw: MutableMapping[str, Any], headers: dict[bytes, bytes]) -> Identity:
+        if (raw["method"], raw["path"]) in OPEN and b"authorization" not in headers:
+            return self._door.stranger(raw.get("state") or {}, raw.get("client"))
         if FOLLOWER not in headers:
             return self._door.identify(raw.get("state") or {}, headers, raw.get("client"))
         if self._passed_on is None:
             raise NoLeaderError("another follower passed this on to one that does not lead", hint=WAIT)
         return await self._passed_on.identity(headers)
+
+    async def _stranger(
+        self,
+        identity: Identity,
+        raw: MutableMapping[str, Any],
+        headers: dict[bytes, bytes],
+        receive: Receive,
+        answer: _Answer,
+    ) -> None:
+        """What is open to all, as often as refusals are."""
+        try:
+            self._failures.enter(identity.peer, self._runtime.monotonic_ms())
+        except TooManyError as error:
+            if error.first:
+                self._note(raw, 429, identity, refused=error.code)
+            await _refuse(error, answer.send)
+            return
+        try:
+            await self._let_in(identity, raw, headers, receive, answer)
+        finally:
+            self._failures.leave(identity.peer)
 
     async def _let_in(
         self,

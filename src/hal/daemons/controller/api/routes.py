@@ -175,6 +175,11 @@ def other_routes(api: ControllerApi) -> list[HTTPRouteHandler]:
         Params(request, [])
         return json_answer(api.health())
 
+    @get("/v1/authority")
+    async def authority(request: Request[Any, Any, Any]) -> Response[bytes]:
+        Params(request, [])
+        return json_answer(api.authority())
+
     @get("/v1/version")
     async def version(request: Request[Any, Any, Any]) -> Response[bytes]:
         Params(request, [])
@@ -186,7 +191,7 @@ def other_routes(api: ControllerApi) -> list[HTTPRouteHandler]:
         return Response(content=described, media_type="application/json")
 
     actions = (_control_nodes(action, api) for action in NodeAction)
-    return [nodes, node, fence, node_wait, *actions, queues, health, version, openapi]
+    return [nodes, node, fence, node_wait, *actions, queues, health, authority, version, openapi]
 
 
 def _control_nodes(action: NodeAction, api: ControllerApi) -> HTTPRouteHandler:

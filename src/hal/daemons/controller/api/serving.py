@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import pwd
 import socket
+import ssl
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,8 @@ BACKLOG = 1_024
 KEEP_ALIVE_S = 75
 MAX_CONCURRENT = 20_000
 """Connections of REST."""
+HANDSHAKE_S = 10.0
+"""How long a TLS handshake may take."""
 SHUTDOWN_S = 3.0
 """How long answers under way may take when the controller stops."""
 
@@ -94,7 +97,20 @@ def guarded(
 class RestServer:
     """REST on its sockets."""
 
-    def __init__(self, api: ControllerApi | FollowerApp, runtime: Runtime, config: Config, *, owner_uid: int) -> None:
+    def __init__(
+        self,
+        api: ControllerApi | FollowerApp,
+        runtime: Runtime,
+        config: Config,
+        *,
+        owner_uid: int,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        """
+        Args:
+            tls: for TCP; None: nothing is encrypted there.
+        """
+        self._tls = tls
         self._runtime = runtime
         self._config = config
         door = Door(
@@ -151,7 +167,12 @@ class RestServer:
             host, port = self._config.tcp
             try:
                 server = await loop.create_server(
-                    partial(BoundedHead, self._uvicorn, self._state, {}), host, port, backlog=BACKLOG
+                    partial(BoundedHead, self._uvicorn, self._state, {}),
+                    host,
+                    port,
+                    backlog=BACKLOG,
+                    ssl=self._tls,
+                    ssl_handshake_timeout=HANDSHAKE_S if self._tls is not None else None,
                 )
             except (OSError, socket.gaierror) as error:
                 raise ConflictError(
@@ -159,7 +180,7 @@ class RestServer:
                     hint="choose another port in hal.toml (server.tcp) or with --listen",
                 ) from error
             self._servers.append(server)
-            self._runtime.log.info("listening on TCP", host=host, port=port)
+            self._runtime.log.info("listening on TCP", host=host, port=port, tls=self._tls is not None)
 
     async def _serve_unix(self, unix: socket.socket, *, private: bool) -> None:
         make = partial(_Local, self._uvicorn, self._state, private=private)
