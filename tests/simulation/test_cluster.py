@@ -85,9 +85,9 @@ def run_cluster(cluster: Cluster, wanted: Sequence[Wanted], faults: ClusterFault
         if operating is not None:
             left = [one.notes.notes for one in cluster.scripts.values()]
             await world.until(lambda: not any(left), limit_ms=60_000, what="no epilog left")
+            cluster.settled_s = world.loop.time()
             over.set()
             await operating
-        cluster.settled_s = world.loop.time()
         cluster.give_up()
         await supervising
 
