@@ -11,9 +11,12 @@ from types import ModuleType
 from typing import Any, Final, NamedTuple
 
 import pytest
+from msgspec.structs import replace
 from sqlalchemy import Connection
 
 from hal.core.model import StepId
+from hal.daemons.agent import agent
+from hal.daemons.agent.gating import NodeGates
 from hal.daemons.agent.keeper import core
 from hal.daemons.agent.keeper.guarding import Guarding
 from hal.daemons.agent.keeper.lease import Lease
@@ -30,6 +33,7 @@ from hal.planes.tasks.table import JobTable
 from hal.runtime.virtual_network import Conditions
 from hal.store import leadership
 from hal.store.operations import StepEnd
+from hal.wire.frames import Start
 from tests.simulation.cluster_faults import CONGESTION, HEAD_POWER, ORPHANS, STALLS, Fault
 from tests.simulation.leader_faults import APART, STOPPED, UNHEARD
 from tests.simulation.test_cluster import FAULTS, LOSSY, one_run
@@ -125,6 +129,14 @@ class Adopts(Guarding):
         """They are taken for any others."""
 
 
+class FreshAtAnyTime(NodeGates):
+    """A start that was to wait for its prolog is taken for one that has just been sent."""
+
+    def _started(self, frame: Start) -> Start | None:
+        stamp = self._stamp_boot_ms or frame.stamp_boot_ms
+        return super()._started(replace(frame, stamp_boot_ms=stamp, epoch=max(self._epoch, frame.epoch)))
+
+
 class ActsOn(LeaderLease):
     """Who leads acts until it is told that another does."""
 
@@ -145,6 +157,7 @@ class Aim(NamedTuple):
     long: bool = False
     controllers: int | None = None
     conditions: Conditions = LOSSY
+    scripts: bool = False
 
     def run(self, seed: int) -> None:
         """One of them."""
@@ -157,6 +170,7 @@ AIMS: Final = {
     "congested": Aim(1, CONGESTION, long=True),
     "stalled": Aim(3, STALLS),
     "without power": Aim(3, HEAD_POWER),
+    "stalled before a prolog": Aim(3, STALLS, long=True, scripts=True),
     "orphaned": Aim(1, ORPHANS, long=True),
     "stopped": Aim(3, STOPPED, controllers=3),
     "apart": Aim(1, APART, long=True, controllers=3),
@@ -180,6 +194,7 @@ RULES: Final[Sequence[Rule]] = (
     Rule("a lease that lapses ends guarded steps", core, "Lease", NeverLapses, "mixed", 8),
     Rule("a lease counts from the stamp", core, "Lease", FromReceipt, "congested", 0),
     Rule("a start needs a current lease", core, "Lease", AnyStamp, "stalled", 1),
+    Rule("a start waits under its own stamp", agent, "NodeGates", FreshAtAnyTime, "stalled before a prolog", 17),
     Rule("keepers refuse older epochs", core, "Ledger", ForgetsEpochs, "unheard", 2),
     Rule("a keeper ends what its predecessor guarded", core, "Guarding", Adopts, "orphaned", 36),
     Rule("who comes to lead counts anew", agents, "NodeLeases", CountsOn, "mixed", 2),
@@ -187,7 +202,7 @@ RULES: Final[Sequence[Rule]] = (
     Rule("orders to other hosts follow the flush", controller, "Agents", BeforeTheFlush, "without power", 11),
     Rule("a leader acts while its lease holds", committing, "Lease", ActsOn, "apart", 34),
     Rule("commits of older epochs are refused", leadership, "check_epoch", any_epoch, "stopped", 41),
-    Rule("exits of attempts that were given away change nothing", attempts, "_active", any_attempt, "mixed", 1),
+    Rule("exits of attempts that were given away change nothing", attempts, "active", any_attempt, "mixed", 1),
     Rule("a gang runs again when all of it has ended", nodes, "lost", whole_gang, "mixed", 48),
 )
 
