@@ -8,6 +8,8 @@ import shutil
 import signal
 import subprocess
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Final
@@ -114,6 +116,29 @@ class PostgresServer:
     def behind(self, directory: Path, url: str) -> str:
         """The same database, reached by a socket in another directory."""
         return self.url(database_of(url), str(directory))
+
+    @contextmanager
+    def standby(self, name: str) -> Iterator[None]:
+        """A server that copies this one by streaming, asynchronously unless the settings say otherwise."""
+        data, sockets = self.root / name, self.root / f"{name}-sockets"
+        sockets.mkdir()
+        os.chmod(sockets, 0o777)
+        copied = [str(self._bin / "pg_basebackup"), "-h", str(self.root), "-U", USER, "-D", str(data), "-R", "-N"]
+        done = subprocess.run(
+            [*self._as, *copied, "--checkpoint=fast"], capture_output=True, text=True, cwd="/", check=False
+        )
+        if done.returncode:
+            raise RuntimeError(f"pg_basebackup failed: {done.stderr}")
+        settings = {**self._settings, "unix_socket_directories": str(sockets), "cluster_name": name}
+        options = [part for key, value in settings.items() for part in ("-c", f"{key}={value}")]
+        process = subprocess.Popen(
+            [*self._as, str(self._bin / "postgres"), "-D", str(data), *options], stderr=subprocess.DEVNULL, cwd="/"
+        )
+        try:
+            yield
+        finally:
+            process.send_signal(signal.SIGQUIT)
+            process.wait(60)
 
     def admin(self, database: str = "postgres") -> psycopg.Connection[tuple[object, ...]]:
         """A connection of the superuser, each statement a transaction."""

@@ -11,10 +11,14 @@ from hal.cli.command import command, pass_screen
 from hal.cli.screen import Screen
 
 if TYPE_CHECKING:
-    from hal.client.views import HealthInfo, NodeInfo
+    from hal.client.sync import Client
+    from hal.client.views import ControllerInfo, HealthInfo, NodeInfo
     from hal.runtime.home import Home
 
 _EXIT_CODES = {"running": exit_codes.OK, "following": exit_codes.OK, "degraded": exit_codes.OVERLOADED}
+PATIENCE_S = 3.0
+"""How long a controller that does not answer, or a leader that there is not, is waited for."""
+CONTROLLER_COLUMNS = ("CONTROLLER", "STATE", "SINCE", "VERSION", "ADDRESS")
 NODE_COLUMNS = ("NODE", "STATE", "CPU", "MEMORY", "RUNNING", "REASON")
 
 
@@ -38,6 +42,7 @@ class Report(msgspec.Struct, kw_only=True):
     problems: list[Problem] = []
     store: str = ""
     leader: str = ""
+    controllers: list[Any] = []
     rest: str = ""
     fingerprint: str = ""
     """Of the authority of the HAL of this machine."""
@@ -58,6 +63,7 @@ def status(screen: Screen) -> int:
 
     The exit code is 5 when no controller answers, 7 when it answers but cannot store anything (a full disk).
     """
+    from hal.client.sync import Client
     from hal.core.model import UnreachableError
     from hal.runtime.startup import stage
 
@@ -69,18 +75,8 @@ def status(screen: Screen) -> int:
         identity = controller(address.home).identity
         report.pid = identity.pid if identity else None
     try:
-        health = screen.client.health()
-        report.controller = "running" if health.status == "ok" else health.status
-        report.version = health.version
-        report.store = health.store
-        report.leader = health.leader
-        report.rest = health.rest
-        report.fingerprint = _fingerprint(address.home) if address.home else ""
-        report.jobs = _jobs_by_state(screen, health)
-        report.lost_after_ms = health.lost_after_ms
-        nodes = screen.client.nodes()
-        report.nodes = nodes
-        report.problems += [Problem(text) for text in health.warnings] + _node_problems(nodes)
+        with Client(address, reconnect_s=PATIENCE_S) as client:
+            _look(screen, client, report)
     except UnreachableError as error:
         doing = stage(address.home) if address.home else ""
         report.controller = f"starting: {doing}" if doing else "not answering" if report.pid else "not running"
@@ -96,7 +92,66 @@ def _fingerprint(home: Home) -> str:
     return own_fingerprint(home)
 
 
-def _jobs_by_state(screen: Screen, health: HealthInfo) -> dict[str, int]:
+def _look(screen: Screen, client: Client, report: Report) -> None:
+    """What the controller says.
+
+    Raises:
+        UnreachableError: it does not answer.
+    """
+    home = screen.address.home
+    health = client.health()
+    report.controller = "running" if health.status == "ok" else health.status
+    report.version = health.version
+    report.store = health.store
+    report.leader = health.leader
+    report.rest = health.rest
+    report.fingerprint = _fingerprint(home) if home else ""
+    report.jobs = _jobs_by_state(health)
+    report.lost_after_ms = health.lost_after_ms
+    report.problems += [Problem(text) for text in health.warnings]
+    _look_at_controllers(client, report)
+    _look_at_nodes(client, report)
+
+
+def _look_at_controllers(client: Client, report: Report) -> None:
+    """Those that share the database, and what that warns of."""
+    from hal.client import calls
+    from hal.core.model import HALError
+
+    try:
+        found = client.call(calls.controllers())
+    except HALError as error:
+        report.problems.append(Problem(f"the controllers cannot be listed: {error.message}", error.hint))
+        return
+    report.controllers = list(found.controllers)
+    report.problems += [Problem(text) for text in found.warnings]
+    report.problems += [
+        Problem(f"controller {one.name} is not heard", "is its machine up? start it there with: hal up")
+        for one in found.controllers
+        if one.state == "silent"
+    ]
+
+
+def _look_at_nodes(client: Client, report: Report) -> None:
+    """As the leader sees them; a follower without one says so.
+
+    Raises:
+        UnreachableError: it does not answer any more.
+    """
+    from hal.core.model import UnreachableError
+
+    try:
+        nodes = client.nodes()
+    except UnreachableError as error:
+        if report.controller != "following":
+            raise
+        report.problems.append(Problem(error.message, error.hint))
+        return
+    report.nodes = nodes
+    report.problems += _node_problems(nodes)
+
+
+def _jobs_by_state(health: HealthInfo) -> dict[str, int]:
     return {state: count for state, count in health.jobs.items() if count}
 
 
@@ -131,6 +186,12 @@ def _left_over(screen: Screen) -> list[Problem]:
     return found
 
 
+def _controller_row(one: ControllerInfo) -> tuple[str, ...]:
+    from hal.cli.wording import instant
+
+    return one.name, one.state, instant(one.since_ms), one.version, one.rest.split()[-1] if one.rest else ""
+
+
 def _render(screen: Screen, report: Report) -> None:
     from hal.cli.wording import used
     from hal.core.model import NodeState, format_duration
@@ -155,6 +216,9 @@ def _render(screen: Screen, report: Report) -> None:
         screen.line(
             f"a node that is not heard for {after} has lost what says on_node_lost: requeue; the rest waits for it"
         )
+    if len(report.controllers) > 1:
+        screen.line()
+        screen.table(CONTROLLER_COLUMNS, [_controller_row(one) for one in report.controllers])
     if report.nodes:
         screen.line()
         rows = [

@@ -18,6 +18,7 @@ from hal.client.errors import error_from_answer
 from hal.client.http import Answer, Request
 from hal.client.sse import ServerEvent
 from hal.client.views import (
+    ControllersInfo,
     EventInfo,
     HealthInfo,
     JobInfo,
@@ -224,6 +225,11 @@ def event_stream(after: int | None, *, job_id: str = "") -> Request:
 def health() -> Call[HealthInfo]:
     """GET /v1/health"""
     return Call(get("/v1/health"), reader(HealthInfo))
+
+
+def controllers() -> Call[ControllersInfo]:
+    """GET /v1/controllers"""
+    return Call(get("/v1/controllers"), reader(ControllersInfo))
 
 
 def version() -> Call[dict[str, Any]]:

@@ -240,6 +240,31 @@ class HealthInfo(View, frozen=True, kw_only=True):
     """Who leads, told by a controller that follows (`status` is `following`)."""
 
 
+class ControllerInfo(View, frozen=True, kw_only=True):
+    """One of the controllers that share a database."""
+
+    name: str
+    """Its host and HAL_HOME."""
+    state: str
+    """`leads`, `follows`, or `silent`: not heard for a while."""
+    version: str = ""
+    rest: str = ""
+    """Where people reach it: its socket, and its URL."""
+    wire: str = ""
+    pid: int = 0
+    since_ms: int = 0
+    """Since when it leads, or follows."""
+    silent_ms: int = 0
+    """How long ago it told of itself."""
+
+
+class ControllersInfo(View, frozen=True, kw_only=True):
+    """All controllers, and what is to be known of the database that they share."""
+
+    controllers: tuple[ControllerInfo, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
 class ShareInfo(View, frozen=True, kw_only=True):
     """A node of the tree of shares: an account, or (`user` not None) a user below one. Parts are 0..1."""
 

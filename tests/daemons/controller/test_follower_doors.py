@@ -47,6 +47,7 @@ class Served(ControllerProcess):
     """A controller with both ports."""
 
     def __init__(self, root: Path, name: str, url: str) -> None:
+        self.url = url
         self.rest_port, self.wire_port = free_ports(2)
         super().__init__(
             root, name, url, f'[server]\ntcp = "127.0.0.1:{self.rest_port}"\nwire = "127.0.0.1:{self.wire_port}"\n'
@@ -124,6 +125,33 @@ def test_a_follower_answers_over_tcp_as_the_leader_does(hal_home: Path, postgres
             assert submitted == [("POST", "127.0.0.1", bob["token"]["id"])]
             await leader.ask("POST", f"/v1/api-tokens/{bob['token']['id']}/revoke")
             await follower.answers(bob["secret"], 401)
+
+    asyncio.run(body())
+
+
+def test_all_controllers_are_told_and_one_that_is_gone_is_missed(hal_home: Path, postgres: PostgresServer) -> None:
+    """Leader and follower name both, with address and since when; when the leader was killed the other leads, and one
+    that stops in good order is told of no more."""
+
+    async def body() -> None:
+        async with served_pair(hal_home, postgres.fresh()) as (leader, follower):
+
+            def states(told: dict[str, Any]) -> dict[str, str]:
+                return {one["rest"].split()[-1]: one["state"] for one in told["controllers"]}
+
+            urls = [f"http://127.0.0.1:{one.rest_port}" for one in (leader, follower)]
+            for one in (leader, follower):
+                wanted = dict(zip(urls, ("leads", "follows"), strict=True))
+                told = await one.until("/v1/controllers", lambda told, wanted=wanted: states(told) == wanted)
+                assert all(view["since_ms"] > 0 and view["version"] for view in told["controllers"])
+                assert told["warnings"] == []
+            leader.kill()
+            wanted = dict(zip(urls, ("silent", "leads"), strict=True))
+            await follower.until("/v1/controllers", lambda told: states(told) == wanted)
+            assert follower.end() == 0
+            store = Store.open(follower.url, create=False)
+            assert [row.rest.split()[-1] for row in store.controllers()] == urls[:1]
+            store.close()
 
     asyncio.run(body())
 

@@ -50,6 +50,7 @@ async def serve(runtime: Runtime, *, home: Home, listen: str, wire: str = "") ->
         from hal.daemons.controller.front import RestFront
         from hal.daemons.controller.office import Office
         from hal.daemons.controller.presence import Presence
+        from hal.daemons.controller.reading import VERSION
         from hal.daemons.controller.sharing_authority import shared_authority
         from hal.runtime.machine import host_name
         from hal.store import Store
@@ -60,7 +61,7 @@ async def serve(runtime: Runtime, *, home: Home, listen: str, wire: str = "") ->
             open_store = partial(Store.open, config.store_url or home.database)
             front = RestFront(runtime, config, home)
             host, wired = host_name(), reached(config.wire, config.address)
-            presence = Presence(runtime, host=host, rest=front.rest, wire=wired, secret=front.secret)
+            presence = Presence(runtime, host=host, version=VERSION, rest=front.rest, wire=wired, secret=front.secret)
             needed = config.wire is not None or serves_tls(config)
             authority = partial(shared_authority, open_store, home.authority, runtime.now_ms(), needed=needed)
             office = Office(

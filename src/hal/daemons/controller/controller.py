@@ -112,6 +112,7 @@ class Controller:
                 faults=faults,
                 access=config.access,
                 tokens=self._tokens,
+                presence=presence,
                 rest=rest_url(config),
             )
         )

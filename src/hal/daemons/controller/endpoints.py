@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from hal.core.model import Event
 from hal.daemons.controller.changing import Outcomes, Submitted
+from hal.daemons.controller.controllers_view import ControllersList
 from hal.daemons.controller.reading import AuthorityView, Health
 from hal.daemons.controller.views import JobView, NodeView, QueueView, TaskView, WhyView
 
@@ -66,6 +67,7 @@ ANSWERS: tuple[type[Struct], ...] = (
     QueuesList,
     VersionInfo,
     AuthorityView,
+    ControllersList,
     Health,
     WhyView,
 )
@@ -405,6 +407,14 @@ def _others() -> list[Endpoint]:
             text="Answered without a token: whoever has its fingerprint believes it, and nobody else should.",
             gives="AuthorityView",
             problems=("404",),
+        ),
+        _get(
+            "/v1/controllers",
+            "listControllers",
+            "service",
+            "The controllers that share the database, and what that warns of",
+            gives="ControllersList",
+            problems=("503",),
         ),
         _get("/v1/version", "version", "service", "What speaks here", gives="VersionInfo"),
         _get(

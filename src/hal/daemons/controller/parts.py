@@ -14,6 +14,7 @@ from hal.daemons.controller.loop import ControlLoop
 from hal.daemons.controller.node_door import NodeDoor
 from hal.daemons.controller.node_waiters import NodeWaiters
 from hal.daemons.controller.policy_faults import PolicyFaults
+from hal.daemons.controller.presence import Presence
 from hal.daemons.controller.watching import Waiters, Watchers
 from hal.planes.tasks import TaskPlane
 from hal.runtime.interface import Runtime
@@ -37,5 +38,7 @@ class Parts:
     faults: PolicyFaults
     access: AccessSection
     tokens: TokenBook
+    presence: Presence | None
+    """What is told of this controller where several share a store."""
     rest: str
     """Where people reach this controller from elsewhere; '' where nowhere."""

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from hal.daemons.controller.access.tokens import digest_of
-from hal.daemons.controller.reading import VERSION
 from hal.runtime.interface import Lane, Runtime
 from hal.store import HEARD_EVERY_MS, ControllerRow, Store, StoreError
 
@@ -19,17 +18,18 @@ from hal.store import HEARD_EVERY_MS, ControllerRow, Store, StoreError
 class Presence:
     """Of one process."""
 
-    def __init__(self, runtime: Runtime, *, host: str, rest: str, wire: str, secret: str) -> None:
+    def __init__(self, runtime: Runtime, *, host: str, version: str, rest: str, wire: str, secret: str) -> None:
         """
         Args:
             host: of this machine, for people.
+            version: of this HAL.
             rest, wire: where this controller is reached.
             secret: what it shows with requests that it passes on; its hash is told.
         """
         self._runtime = runtime
         self._row = ControllerRow(
             id=f"{host}:{runtime.paths.root}",
-            version=VERSION,
+            version=version,
             rest=rest,
             wire=wire,
             pid=runtime.pid,

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from hal.core.model import Event, NotFoundError, Reason, SpecError, TaskState, Verdict
 from hal.daemons.controller.changing import no_job
+from hal.daemons.controller.controllers_view import ControllersList, list_controllers
 from hal.daemons.controller.parts import Parts
 from hal.daemons.controller.views import (
     JobView,
@@ -219,6 +220,11 @@ class Reading:
         """Of the secrets by which followers are known that pass requests on."""
         rows = await self._parts.committer.read(lambda store: store.controllers())
         return frozenset(row.secret_hash for row in rows if row.secret_hash)
+
+    async def controllers(self) -> ControllersList:
+        """All controllers that share the store, by name."""
+        own = self._parts.presence.row if self._parts.presence is not None else None
+        return await self._parts.committer.read(lambda store: list_controllers(store, own))
 
     async def last_sequence(self) -> int:
         """Of the newest event."""

@@ -62,6 +62,7 @@ RIGHTS: Final[dict[str, Right]] = {
     "GET /v1/health": EVERYBODY,
     "GET /v1/openapi.json": EVERYBODY,
     "GET /v1/authority": EVERYBODY,
+    "GET /v1/controllers": EVERYBODY,
     "GET /v1/whoami": EVERYBODY,
     # Jobs, their tasks, their outputs.
     "POST /v1/jobs": OWNERS,

@@ -21,6 +21,7 @@ from hal.daemons.controller.api.problems import PROBLEM_JSON, OnFault, on_hal_er
 from hal.daemons.controller.api.reading_requests import JOB_FILTERS, Params, job_of, task_of
 from hal.daemons.controller.api.rights import Rights, visit_of
 from hal.daemons.controller.api.routes import json_answer
+from hal.daemons.controller.controllers_view import list_controllers
 from hal.daemons.controller.following import Follower
 from hal.daemons.controller.openapi import API_VERSION
 from hal.daemons.controller.reading import MAX_ATTEMPTS_SHOWN, VERSION, Health, Owned, read_authority
@@ -30,6 +31,8 @@ from hal.runtime.interface import Lane, Runtime
 from hal.store import JobRow, Store
 from hal.wire.agree import SPOKEN
 
+OWN: Final = frozenset({"health", "version", "authority", "controllers", "jobs"})
+"""What follows `/v1/` in paths that a follower reads by itself."""
 FOLLOWING: Final = "following"
 """Status in `/v1/health`."""
 
@@ -150,7 +153,12 @@ class FollowerApp:
             Params(request, [])
             return json_answer(read_authority(self._runtime))
 
-        return [health, version, authority, jobs, tasks, task]
+        @get("/v1/controllers")
+        async def controllers(request: Request[Any, Any, Any]) -> Response[bytes]:
+            Params(request, [])
+            return json_answer(await self._read(lambda store: list_controllers(store, None)))
+
+        return [health, version, authority, controllers, jobs, tasks, task]
 
     def _health(self) -> Health:
         follower = self._follower
@@ -176,7 +184,7 @@ def _is_own(path: str) -> bool:
     if parts[0] != "v1":
         return False
     if len(parts) == 2:
-        return parts[1] in ("health", "version", "authority", "jobs")
+        return parts[1] in OWN
     return 4 <= len(parts) <= 5 and parts[1] == "jobs" and parts[3] == "tasks"
 
 

@@ -180,6 +180,11 @@ def other_routes(api: ControllerApi) -> list[HTTPRouteHandler]:
         Params(request, [])
         return json_answer(api.authority())
 
+    @get("/v1/controllers")
+    async def controllers(request: Request[Any, Any, Any]) -> Response[bytes]:
+        Params(request, [])
+        return json_answer(await api.controllers())
+
     @get("/v1/version")
     async def version(request: Request[Any, Any, Any]) -> Response[bytes]:
         Params(request, [])
@@ -191,7 +196,7 @@ def other_routes(api: ControllerApi) -> list[HTTPRouteHandler]:
         return Response(content=described, media_type="application/json")
 
     actions = (_control_nodes(action, api) for action in NodeAction)
-    return [nodes, node, fence, node_wait, *actions, queues, health, authority, version, openapi]
+    return [nodes, node, fence, node_wait, *actions, queues, health, controllers, authority, version, openapi]
 
 
 def _control_nodes(action: NodeAction, api: ControllerApi) -> HTTPRouteHandler:
