@@ -13,7 +13,7 @@ from hal.cli.progress import Progress
 from hal.cli.screen import Screen
 from hal.client.address import Address
 from hal.client.sync import Client
-from hal.core.model import HALError, NodeState, OverloadedError, SpecError, UnreachableError
+from hal.core.model import NodeState, OverloadedError, SpecError, UnreachableError
 from hal.runtime.home import Home
 from hal.runtime.startup import EXIT_BAD_INPUT, stage
 
@@ -149,7 +149,5 @@ def _there(client: Client, home: Home, layout: Layout, plan: NodePlan, started: 
 def _joined(client: Client, name: str) -> bool:
     try:
         return any(node.name == name and node.state not in _AWAY for node in client.nodes())
-    except HALError as error:
-        if error.code in ("unreachable", "overloaded"):
-            return False
-        raise
+    except (UnreachableError, OverloadedError):
+        return False
