@@ -69,8 +69,8 @@ def test_short_tasks_follow_the_start_that_the_engine_decided() -> None:
 
 
 def test_how_much_is_handed_over_is_bounded_by_work_and_by_number() -> None:
-    """Of tasks of 30 ms three, of 1 ms 32, of more than 100 ms none."""
-    for took_ms, most in ((30, CREDIT_WORK_MS // 30), (1, MAX_AHEAD), (101, 0)):
+    """Of tasks of 30 ms five, of 1 ms 64, of more than 160 ms none."""
+    for took_ms, most in ((30, CREDIT_WORK_MS // 30), (1, MAX_AHEAD), (CREDIT_WORK_MS + 1, 0)):
         plane = credit_plane()
         job = after_two(plane, 100, took_ms=took_ms)
         assert len(started(plane.start((job, 2), credit=True))) == 1 + most

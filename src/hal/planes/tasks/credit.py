@@ -22,11 +22,11 @@ from hal.planes.tasks.spans import Span
 from hal.planes.tasks.table import JobTable
 from hal.wire.frames import StepExit
 
-CREDIT_WORK_MS = 100
+CREDIT_WORK_MS = 160
 """Work that is handed over ahead of time for each place, judged by the longest of the latest tasks."""
 CREDIT_MS = 250
 """How long a node may keep a task that has not begun."""
-MAX_AHEAD = 32
+MAX_AHEAD = 64
 """Tasks on credit for each place."""
 SEEN = 8
 """Latest tasks of a job that are judged."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
+import pytest
+
 from hal.core.model import StepId
 from hal.daemons.agent.keeper.helper_journal import HelperJournal
 from hal.daemons.agent.keeper.ports import Ended, Spawned, SpawnerEvent, SpawnFailed, Unspawned
@@ -262,3 +264,26 @@ def test_steps_that_wait_behind_a_long_one_come_back_when_their_credit_is_over(t
         (tmp_path / "go").touch()
         assert keeper.exit_of(MANY[0]).next is None
         assert ran(tmp_path) == [0]
+
+
+def test_a_helper_leaves_the_cgroup_of_a_step_that_turns_out_long(tmp_path: Path) -> None:
+    """The last of a chain goes on in a cgroup of its own, of which nobody else is a member soon after."""
+    with Keeper(tmp_path / "home") as keeper:
+        assert keeper.welcome is not None
+        if any("cpu limits are not enforced" in note for note in keeper.welcome.notes):
+            pytest.skip("no cgroup with a cpu controller can be made here")
+        first = f"[ $HAL_TASK -gt 0 ] || while [ ! -e {tmp_path}/go ]; do sleep 0.01; done"
+        template = StepTemplate(command=("sh", "-c", f"{first}; [ $HAL_TASK -lt 2 ] || exec sleep 600"), cpu_milli=1000)
+        keeper.launch(template, HEAD)
+        keeper.running(HEAD)
+        keeper.launch(template, SECOND, THIRD, credit_ms=60_000)
+        keeper.stamp()
+        (tmp_path / "go").touch()
+        last = keeper.running(THIRD)
+        assert [one.next for one in keeper.exits.values()] == [SECOND, THIRD]
+        own = {line for line in Path(f"/proc/{last}/cgroup").read_text().splitlines() if "/hal-" in line}
+        assert own
+        helpers = [Path(f"/proc/{who.pid}/cgroup") for who in keeper.helpers()]
+        keeper.poll(lambda: not any(own & set(path.read_text().splitlines()) for path in helpers))
+        keeper.stop(THIRD)
+        assert keeper.exit_of(THIRD).cause is ExitCause.CANCELLED

@@ -50,6 +50,8 @@ MAX_UNTOLD = 16
 """Messages that nobody waits for after which the keeper is told nevertheless: eight ends, each with a beginning."""
 COMPANY_MS = 10
 """How long such a message may wait for others."""
+STAY_MS = 10
+"""How long this process may stay in the cgroup of a short step that it has spawned."""
 
 _DEFAULT_SIGNALS = (
     signal.SIGHUP,
@@ -174,6 +176,10 @@ class Helper:
         self._urgent = False
         self._due_ns = 0
         """When what was told is sent at the latest, by the monotonic clock."""
+        self._ways_back: list[str] = []
+        """Out of the cgroups of a step, in which this process still is."""
+        self._leave_ns = 0
+        """When it leaves them at the latest."""
         self._ears = select.poll()
         self._ears.register(KEEPER_FD, select.POLLIN)
         self._buffer = bytearray()
@@ -242,13 +248,18 @@ class Helper:
             self._due_ns = time.monotonic_ns() + COMPANY_MS * 1_000_000
         self._told.append(message)
 
-    def patience_ms(self) -> int | None:
-        """How long what is queued may wait; None when nothing is."""
-        if not self._told:
+    def settle(self) -> int | None:
+        """Do what has come due: tell the keeper, leave a step's cgroups; how long the rest may wait, in ms."""
+        if not self._told and not self._ways_back:
             return None
-        if self._urgent or len(self._told) >= MAX_UNTOLD:
-            return 0
-        return max(0, -(-(self._due_ns - time.monotonic_ns()) // 1_000_000))
+        now_ns = time.monotonic_ns()
+        if self._urgent or len(self._told) >= MAX_UNTOLD or (self._told and now_ns >= self._due_ns):
+            self.flush()
+        if self._ways_back and now_ns >= self._leave_ns:
+            self.leave()
+        due = [self._due_ns] if self._told else []
+        due += [self._leave_ns] if self._ways_back else []
+        return max(0, -((now_ns - min(due)) // 1_000_000)) if due else None
 
     def flush(self) -> None:
         if not self._told:
@@ -269,6 +280,7 @@ class Helper:
             self.closed = True
             self.orders.clear()
             self.ahead.clear()
+            self.leave()
             self.journal.write("C\n")
 
     # ── spawning ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -280,14 +292,16 @@ class Helper:
             order: what the keeper sent.
             after: the step that ended here and whose place it has; "": the keeper gave it one.
         """
-        step, recipe_id, env, prefix, slot, moves = order[:6]
+        step, recipe_id, env, prefix, slot, moves, may_stay = order[:7]
         first = f"I {step} {slot} {after}\n" if after else f"I {step} {slot}\n"
         if not self.journal.write(first):
             self.journal.give_up()
+            self.leave()
             self.tell("U", step, f"its helper's journal cannot be written: {self.journal.error}")
             return
         recipe = self.recipes[recipe_id]
-        moved = False
+        stays = False
+        failure: CannotSpawnError | None = None
         opened: list[int] = []
         try:
             out, err = self.open_outputs(step, prefix, opened)  # first: also a step that cannot start has outputs
@@ -298,20 +312,22 @@ class Helper:
                 (os.POSIX_SPAWN_DUP2, out, 1),
                 (os.POSIX_SPAWN_DUP2, err, 2),
             )
-            moved = bool(moves)
-            if moved:
-                self.enter(step, [into for into, _ in moves])
+            self.enter(step, moves)
             boot_ms = time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
             wall_ms = time.time_ns() // 1_000_000
             pid = self.spawn(program, argv, merged, actions)
+            stays = bool(after and may_stay)
         except CannotSpawnError as error:
-            self.fail(step, error)
-            return
+            failure = error
         finally:
-            if moved:
-                self.leave([back for _, back in moves])
+            if not stays:
+                self.leave()
             for fd in opened:
                 os.close(fd)
+        if failure is not None:
+            self.fail(step, failure)
+            return
+        self._leave_ns = time.monotonic_ns() + STAY_MS * 1_000_000
         told = pid if self._proc < 0 else outside_pid(self._proc, pid)
         line = f"P {step} {told} {wall_ms} {boot_ms}\n"
         self.journal.write(line)
@@ -387,19 +403,28 @@ class Helper:
             os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
             return os.open(path, flags, mode)
 
-    def enter(self, step: str, places: list[str]) -> None:
+    def enter(self, step: str, moves: list[tuple[str, str]]) -> None:
         """Move into the step's cgroups, so that its first process is born there."""
-        for place in places:
+        ways_back = [back for _, back in moves]
+        if self._ways_back != ways_back:
+            self.leave()
+            self._ways_back = ways_back
+        for place, _ in moves:
             try:
                 self.move(place)
             except OSError as error:
                 self.tell("N", step, f"a limit was not set: {place}: {error.strerror}")
 
-    def leave(self, places: list[str]) -> None:
-        """Move back: a helper must not be counted, or killed, with a step."""
-        for place in places:
+    def leave(self) -> None:
+        """Move back: a helper must not be counted, or killed, with a step.
+
+        From a cgroup without a memory limit it goes straight to that of the next step when a short one follows another:
+        a move takes the lock of all forks of the machine.
+        """
+        for place in self._ways_back:
             with contextlib.suppress(OSError):  # its own cgroup was removed: it stays where it is
                 self.move(place)
+        self._ways_back = []
 
     def move(self, place: str) -> None:
         fd = self._cgroups.get(place)
@@ -432,7 +457,7 @@ class Helper:
         boot_ms = time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
         for waiting in list(self.ahead.get(job_of(step), ())):
             order = self.forget(waiting)
-            if order is not None and boot_ms <= order[6]:
+            if order is not None and boot_ms <= order[7]:
                 return order
             self.tell("G", waiting)
         return None
@@ -456,6 +481,7 @@ class Helper:
     def reap(self) -> None:
         """Journal and tell the ends of steps, begin those that inherit; orphans of steps are taken along."""
         ended: list[tuple[str, int, int, Any, bool]] = []
+        me = os.getpid()
         while True:
             try:
                 pid, status, usage = os.wait4(-1, os.WNOHANG)
@@ -466,7 +492,7 @@ class Helper:
             step = self.running.pop(pid, None)
             if step is not None:
                 del self.begun[pid]
-                inhabited = any(inhabitants(into) for into, _ in self.moves.pop(pid))
+                inhabited = any(inhabitants(into) - {me} for into, _ in self.moves.pop(pid))
                 ended.append((step, pid, os.waitstatus_to_exitcode(status), usage, inhabited))
         if not ended:
             return
@@ -499,6 +525,8 @@ class Helper:
                 heirs.append((heir, step))
             else:
                 self.tell("X", *end, "")
+        if not heirs:
+            self.leave()
         for order, after in heirs:
             self.inherit(order, after)
 
@@ -525,16 +553,16 @@ def job_of(step: str) -> str:
     return step.partition(".")[0]
 
 
-def inhabitants(members: str) -> bytes:
+def inhabitants(members: str) -> set[int]:
     """The pids in a `cgroup.procs` file; none when it cannot be read."""
     try:
         fd = os.open(members, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
-        return b""
+        return set()
     try:
-        return os.read(fd, READ_BYTES)
+        return {int(pid) for pid in os.read(fd, READ_BYTES).split()}
     except OSError:
-        return b""
+        return set()
     finally:
         os.close(fd)
 
@@ -660,9 +688,7 @@ def main(argv: list[str]) -> None:
     poll.register(wake_read, select.POLLIN)
     poll.register(KEEPER_FD, select.POLLIN)
     while not helper.closed or (helper.running and not guarded):
-        if helper.patience_ms() == 0:
-            helper.flush()
-        for fd, _ in poll.poll(helper.patience_ms()):
+        for fd, _ in poll.poll(helper.settle()):
             if fd == wake_read:
                 with contextlib.suppress(BlockingIOError):
                     os.read(wake_read, READ_BYTES)

@@ -97,7 +97,9 @@ class HelperLink:
         recipe = self._recipe(launch.template, env)
         self.outstanding[launch.step] = launch
         self.places[launch.step.job] += 1
-        self._queue("S", str(launch.step), recipe, dict(launch.env), prefix, slot, list(moves))
+        self._queue(
+            "S", str(launch.step), recipe, dict(launch.env), prefix, slot, list(moves), not launch.template.memory_bytes
+        )
 
     def launch_ahead(
         self,
@@ -111,7 +113,8 @@ class HelperLink:
         """Order one step that waits until a step of its job has ended here."""
         recipe = self._recipe(launch.template, env)
         self.ahead[launch.step] = launch
-        self._queue("Q", str(launch.step), recipe, dict(launch.env), prefix, slot, list(moves), until_boot_ms)
+        stays = not launch.template.memory_bytes
+        self._queue("Q", str(launch.step), recipe, dict(launch.env), prefix, slot, list(moves), stays, until_boot_ms)
 
     def recall(self, steps: Sequence[StepId]) -> None:
         """Ask back those of these that wait."""

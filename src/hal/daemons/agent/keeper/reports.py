@@ -19,7 +19,7 @@ from hal.wire.frames import AnyFrame, Done, Exits, Refusal, Refused, Started, St
 
 REPEAT_MS: Final = 5_000
 """An exit that is not acknowledged is sent again after this."""
-COMPANY_MS: Final = 20
+COMPANY_MS: Final = 40
 """How long what nobody waits for may wait."""
 
 
