@@ -18,6 +18,8 @@ from hal.runtime.home import Home
 from hal.runtime.startup import EXIT_BAD_INPUT, stage
 
 _AWAY = (NodeState.UNREACHABLE, NodeState.DOWN, NodeState.REMOVED)
+FOLLOWING = "following"
+"""Status of a controller that does not lead: nodes of its machine wait until it does."""
 HEALTHY_S = 600.0
 """How long a controller may take to answer; a first start compiles its kernels, minutes on a busy machine."""
 JOINED_S = 60.0
@@ -139,11 +141,19 @@ def _answers(client: Client, home: Home, layout: Layout, started: list[Process])
 
 
 def _there(client: Client, home: Home, layout: Layout, plan: NodePlan, started: list[Process]) -> bool:
-    """The node has joined; what ran of it, or of the controller, and has been killed since, is started."""
+    """The node has joined, or waits for its controller, which follows, to lead; what ran of it, or of the controller,
+    and has been killed since, is started."""
     if not _answers(client, home, layout, started):
         return False
     _start_gone(home, plan, started)
-    return _joined(client, plan.name)
+    return _follows(client) or _joined(client, plan.name)
+
+
+def _follows(client: Client) -> bool:
+    try:
+        return client.health().status == FOLLOWING
+    except (UnreachableError, OverloadedError):
+        return False
 
 
 def _joined(client: Client, name: str) -> bool:

@@ -13,6 +13,7 @@ from hal.cli.screen import Screen
 
 if TYPE_CHECKING:
     from hal.cli.layout import Layout
+    from hal.client.views import HealthInfo
     from hal.runtime.home import Home
 
 DEFAULT_HOST = "127.0.0.1"
@@ -105,11 +106,13 @@ def _tcp_address(text: str) -> str:
 
 def _say(screen: Screen, home: Home, layout: Layout, started: Sequence[str]) -> None:
     from hal.cli.screen import as_plain
+    from hal.cli.starting import FOLLOWING
     from hal.cli.wording import amounts
     from hal.core.model import plural
     from hal.runtime.home import find_home
 
-    url, wire, fingerprint = _doors(home)
+    health = _health(home)
+    url, wire, fingerprint = health.rest, health.wire, own_fingerprint(home)
     if screen.plain:
         found = {
             "home": str(home.root),
@@ -117,6 +120,7 @@ def _say(screen: Screen, home: Home, layout: Layout, started: Sequence[str]) -> 
             "url": url,
             "wire": wire,
             "fingerprint": fingerprint,
+            "controller": health.status,
             "started": list(started),
         }
         screen.emit({**found, "nodes": as_plain(layout.nodes)})
@@ -134,21 +138,24 @@ def _say(screen: Screen, home: Home, layout: Layout, started: Sequence[str]) -> 
             screen.line(f"  from elsewhere: hal login {url} --fingerprint {fingerprint}")
     if wire:
         screen.line(f"  agents of other machines dial {wire}; hal token create{there} tells how they join")
+    if health.status == FOLLOWING:
+        leader = health.leader or "another"
+        screen.line(f"  its controller follows {leader}; nodes of `hal up` are taken in when it leads")
     screen.note(f"try: hal run{there} -- hostname    hal status{there}    hal down{there}")
 
 
-def _doors(home: Home) -> tuple[str, str, str]:
-    """Where people, and agents of other machines, reach it ('' where nowhere), and its authority's fingerprint."""
+def _health(home: Home) -> HealthInfo:
+    """What the controller says of itself; nothing where it has gone again."""
     from hal.client.address import Address
     from hal.client.sync import Client
+    from hal.client.views import HealthInfo
     from hal.core.model import HALError
 
     with Client(Address(home=home), reconnect_s=0.0) as client:
         try:
-            health = client.health()
+            return client.health()
         except HALError:
-            return "", "", ""
-    return health.rest, health.wire, own_fingerprint(home)
+            return HealthInfo(status="")
 
 
 def own_fingerprint(home: Home) -> str:

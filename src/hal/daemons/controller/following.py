@@ -57,11 +57,17 @@ class Follower:
         self.tokens = TokenBook()
         """Those of the database, as of the last look."""
         self._token_rows: dict[str, str] = {}
+        if presence is not None:
+            presence.is_now(0)
 
     @property
     def store(self) -> Store | None:
         """Open once the database has answered; read from it on the readers' lane."""
         return self._store
+
+    async def look(self) -> None:
+        """Find out who leads, before anybody asks."""
+        await self._look()
 
     async def wait(self, address: Address) -> bool:
         """Until nobody leads, meanwhile serving agents at `address`; False: this process was asked to stop.
@@ -69,8 +75,6 @@ class Follower:
         Raises:
             ConflictError: another process serves that address.
         """
-        if self._presence is not None:
-            self._presence.is_now(0)
         listener = await self._runtime.listen(address, self._send_on)
         port: CertifiedPort | None = None
         try:

@@ -113,6 +113,7 @@ class Office:
         port = self._config.wire
         door = WireDoor(self._authority, port) if self._authority is not None and port is not None else None
         follower = Follower(self._runtime, self._open, self._presence, door)
+        await follower.look()
         front = await self._front.follow(follower)
         self._ready()
         try:

@@ -1,0 +1,43 @@
+"""A second HAL of another home on the same database, as people start and look at it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from hal.runtime.home import Home
+from tests.e2e.conftest import LiveHal
+from tests.postgres_server import PostgresServer
+
+pytestmark = pytest.mark.slow
+
+SMALL = ("--cpus", "1", "--memory", "1GiB")
+
+
+@pytest.fixture
+def second_hal(own_hal: LiveHal) -> Iterator[LiveHal]:
+    """Beside the first."""
+    live = LiveHal(own_hal.root / "second")
+    yield live
+    live.run("down", "--kill")
+
+
+def test_hal_up_of_a_second_controller_follows(own_hal: LiveHal, second_hal: LiveHal, postgres: PostgresServer) -> None:
+    """It does not wait for its node, says whom it follows, and `hal status` of both names both."""
+    url = postgres.fresh()
+    for live, name in ((own_hal, "a1"), (second_hal, "b1")):
+        home: Home = live.home
+        home.create()
+        home.config.write_text(f'[store]\nurl = "{url}"\n')
+        up = live.run("up", "--name", name, *SMALL, check=True)
+        assert ("its controller follows controller, process" in up.out) is (live is second_hal)
+    for live in (own_hal, second_hal):
+        told = json.loads(live.run("status", "--json", check=True).out)
+        assert sorted(one["state"] for one in told["controllers"]) == ["follows", "leads"]
+        assert [node["name"] for node in told["nodes"]] == ["a1"]
+        assert told["controller"] == ("following" if live is second_hal else "running")
+    shown = own_hal.run("status").out
+    assert f"{second_hal.root}" in shown
+    assert "CONTROLLER" in shown
