@@ -26,18 +26,18 @@ token = click.Group(
     output=True,
     examples="""
     hal token create                   # good for an hour, for any new node
-    hal token create --ttl 10m
+    hal token create --expires-in 10m
     hal token create --node n7         # only for n7, also when it is known already
     """,
 )
-@click.option("--ttl", metavar="TIME", help="How long it may be used (default: 1h, at most 7d).")
+@click.option("--expires-in", metavar="TIME", help="How long it may be used (default: 1h, at most 7d).")
 @click.option("--node", metavar="NAME", help="The only node that may join with it (default: any new one).")
 @pass_screen
-def create(screen: Screen, ttl: str | None, node: str | None) -> None:
+def create(screen: Screen, expires_in: str | None, node: str | None) -> None:
     """Make a token with which one machine joins, once. Whoever has it may become a node: pass it on in private."""
     from hal.client import joining_calls
 
-    made = screen.client.call(joining_calls.create_token(ttl=ttl or "", node=node or ""))
+    made = screen.client.call(joining_calls.create_token(expires_in=expires_in or "", node=node or ""))
 
     def render() -> None:
         screen.line(made.token)

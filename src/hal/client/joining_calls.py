@@ -38,13 +38,15 @@ class NewJoinTokenInfo(View, frozen=True, kw_only=True):
 
 
 class _Wanted(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    ttl: str = ""
+    expires_in: str = ""
     node: str = ""
 
 
-def create_token(*, ttl: str = "", node: str = "") -> Call[NewJoinTokenInfo]:
+def create_token(*, expires_in: str = "", node: str = "") -> Call[NewJoinTokenInfo]:
     """POST /v1/tokens"""
-    return Call(Request("POST", "/v1/tokens", body=to_json(_Wanted(ttl=ttl, node=node))), reader(NewJoinTokenInfo))
+    return Call(
+        Request("POST", "/v1/tokens", body=to_json(_Wanted(expires_in=expires_in, node=node))), reader(NewJoinTokenInfo)
+    )
 
 
 def tokens() -> Call[tuple[JoinTokenInfo, ...]]:

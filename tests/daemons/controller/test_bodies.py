@@ -29,7 +29,7 @@ FIELDS = st.sampled_from(
             "filter",
         ),
         *("operations", "queues", "limits", "bookings", "accounts", "user", "role", "expires_in", "nodes", "reason"),
-        *("priority", "max_running", "begin_at_ms", "op", "kind", "name", "entry", "ttl", "hold"),
+        *("priority", "max_running", "begin_at_ms", "op", "kind", "name", "entry", "expires_in", "hold"),
     ]
 )
 NUMBERS = st.sampled_from(

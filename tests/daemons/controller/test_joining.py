@@ -238,7 +238,7 @@ def test_a_token_that_makes_no_sense_is_refused(tmp_path: Path) -> None:
     """400, and none is made."""
 
     async def play(hal: Running) -> None:
-        for body in ({"ttl": "8d"}, {"ttl": "-1s"}, {"node": "a/b"}, {"time": "1h"}):
+        for body in ({"expires_in": "8d"}, {"expires_in": "-1s"}, {"node": "a/b"}, {"time": "1h"}):
             assert (await hal.http.post("/v1/tokens", json=body)).status_code == 400
         assert hal.api.join_tokens().tokens == []
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 import pytest
 
 from hal.core.model import ConflictError, DeniedError, NotFoundError, OverloadedError, SpecError
-from hal.planes.joining import MAX_TOKENS, MAX_TTL_MS, Membership, TokenState, hash_of, state_of
+from hal.planes.joining import MAX_LIFE_MS, MAX_TOKENS, Membership, TokenState, hash_of, state_of
 from hal.store import CertificateRow, PutJoining
 
 HOUR_MS = 3_600_000
 NOW_MS = 1_767_225_600_000
 
 
-def with_token(node: str = "", ttl_ms: int = HOUR_MS) -> Membership:
+def with_token(node: str = "", life_ms: int = HOUR_MS) -> Membership:
     """One token, `t1` with the secret `secret`."""
     membership = Membership()
-    membership.apply(membership.create("t1", hash_of("secret"), node=node, ttl_ms=ttl_ms, user="u", now_ms=NOW_MS))
+    membership.apply(membership.create("t1", hash_of("secret"), node=node, life_ms=life_ms, user="u", now_ms=NOW_MS))
     return membership
 
 
@@ -141,13 +141,13 @@ def test_tokens_are_bounded() -> None:
     """No more wait than the bound, ended ones are forgotten after a day, and none lives longer than a week."""
     membership = Membership()
     for number in range(MAX_TOKENS):
-        made = membership.create(f"{number}", "", node="", ttl_ms=HOUR_MS, user="u", now_ms=NOW_MS)
+        made = membership.create(f"{number}", "", node="", life_ms=HOUR_MS, user="u", now_ms=NOW_MS)
         membership.apply(made)
     with pytest.raises(OverloadedError):
-        membership.create("more", "", node="", ttl_ms=HOUR_MS, user="u", now_ms=NOW_MS)
+        membership.create("more", "", node="", life_ms=HOUR_MS, user="u", now_ms=NOW_MS)
     later_ms = NOW_MS + 26 * HOUR_MS
-    membership.apply(membership.create("later", "", node="", ttl_ms=HOUR_MS, user="u", now_ms=later_ms))
+    membership.apply(membership.create("later", "", node="", life_ms=HOUR_MS, user="u", now_ms=later_ms))
     assert [token.id for token in membership.tokens()] == ["later"]
-    for ttl_ms in (0, MAX_TTL_MS + 1):
-        with pytest.raises(SpecError, match="ttl"):
-            membership.create("x", "", node="", ttl_ms=ttl_ms, user="u", now_ms=later_ms)
+    for life_ms in (0, MAX_LIFE_MS + 1):
+        with pytest.raises(SpecError, match="expires_in"):
+            membership.create("x", "", node="", life_ms=life_ms, user="u", now_ms=later_ms)

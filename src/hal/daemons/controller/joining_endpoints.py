@@ -23,7 +23,7 @@ def joining_endpoints() -> list[Endpoint]:
             summary="A token with which one machine joins, once",
             text="Its text is told this once; the store keeps a hash. It carries the authority's fingerprint.",
             body=ref("JoinTokenBody"),
-            body_examples={"for an hour": {"ttl": "1h"}, "for one node": {"node": "n7"}},
+            body_examples={"for an hour": {"expires_in": "1h"}, "for one node": {"node": "n7"}},
             gives="NewJoinToken",
             status=201,
             problems=("400", "409", "413", "503"),

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import Struct
 
 from hal.core.model import parse_duration
-from hal.daemons.controller.node_door import DEFAULT_TTL_MS, JoinTokensList, JoinTokenView, NewJoinToken
+from hal.daemons.controller.node_door import DEFAULT_LIFE_MS, JoinTokensList, JoinTokenView, NewJoinToken
 from hal.daemons.controller.parts import Parts
 from hal.planes.tasks import Submitter
 
@@ -15,7 +15,7 @@ from hal.planes.tasks import Submitter
 class JoinTokenBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a join token is to be."""
 
-    ttl: Any = None
+    expires_in: Any = None
     """How long it may be used, as a duration (`1h`); an hour by default, a week at most."""
     node: str = ""
     """The only node that may join with it, also one that is known already; empty: any new one."""
@@ -35,8 +35,10 @@ class Joining:
             SpecError: no node's name, or a time out of range.
             OverloadedError: too many wait already.
         """
-        ttl_ms = DEFAULT_TTL_MS if body.ttl is None else int(parse_duration(body.ttl, field="ttl"))
-        return await self._parts.node_door.create_token(node=body.node, ttl_ms=ttl_ms, user=by.user)
+        life_ms = (
+            DEFAULT_LIFE_MS if body.expires_in is None else int(parse_duration(body.expires_in, field="expires_in"))
+        )
+        return await self._parts.node_door.create_token(node=body.node, life_ms=life_ms, user=by.user)
 
     def join_tokens(self) -> JoinTokensList:
         """All that are kept, oldest first."""

@@ -31,7 +31,7 @@ from hal.wire.join_token import JoinToken
 
 T = TypeVar("T")
 
-DEFAULT_TTL_MS: Final = 3_600_000
+DEFAULT_LIFE_MS: Final = 3_600_000
 ID_DIGITS: Final = 8
 MAX_TOKEN_CHARS: Final = 200
 
@@ -119,7 +119,7 @@ class NodeDoor:
 
     # ── people ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def create_token(self, *, node: str, ttl_ms: int, user: str) -> NewJoinToken:
+    async def create_token(self, *, node: str, life_ms: int, user: str) -> NewJoinToken:
         """A token with which one machine joins, once.
 
         Raises:
@@ -134,7 +134,7 @@ class NodeDoor:
 
         def decide(now_ms: int) -> PutJoining:
             return self._membership.create(
-                token_id, hash_of(secret), node=node, ttl_ms=ttl_ms, user=user, now_ms=now_ms
+                token_id, hash_of(secret), node=node, life_ms=life_ms, user=user, now_ms=now_ms
             )
 
         made = await self._commit(decide)

@@ -4,12 +4,12 @@ Decisions only: no key, no socket, no clock. Import names from here.
 """
 
 from hal.planes.joining.membership import (
+    MAX_LIFE_MS,
     MAX_TOKENS,
-    MAX_TTL_MS,
     Membership,
     TokenState,
     hash_of,
     state_of,
 )
 
-__all__ = ["MAX_TOKENS", "MAX_TTL_MS", "Membership", "TokenState", "hash_of", "state_of"]
+__all__ = ["MAX_LIFE_MS", "MAX_TOKENS", "Membership", "TokenState", "hash_of", "state_of"]

@@ -27,9 +27,9 @@ from hal.store.operations import CertificateRow, JoinTokenRow, PutJoining
 
 MAX_TOKENS: Final = 1_000
 """Tokens that wait to be used."""
-MAX_TTL_MS: Final = 7 * 86_400_000
+MAX_LIFE_MS: Final = 7 * 86_400_000
 """Longest life of a token."""
-MIN_TTL_MS: Final = 1_000
+MIN_LIFE_MS: Final = 1_000
 KEPT_MS: Final = 86_400_000
 """How long a token that cannot be used any more is still listed, so that whoever tries it is told why."""
 MAX_ENDED: Final = 1_000
@@ -80,23 +80,23 @@ class Membership:
         """All that are kept, oldest first."""
         return list(self._tokens.values())
 
-    def create(self, token_id: str, secret_hash: str, *, node: str, ttl_ms: int, user: str, now_ms: int) -> PutJoining:
+    def create(self, token_id: str, secret_hash: str, *, node: str, life_ms: int, user: str, now_ms: int) -> PutJoining:
         """A new token.
 
         Raises:
             SpecError: it would live too short or too long.
             OverloadedError: too many wait already.
         """
-        if not MIN_TTL_MS <= ttl_ms <= MAX_TTL_MS:
+        if not MIN_LIFE_MS <= life_ms <= MAX_LIFE_MS:
             raise SpecError(
-                f"ttl: {format_duration(ttl_ms)} is out of range",
-                hint=f"between {format_duration(MIN_TTL_MS)} and {format_duration(MAX_TTL_MS)}",
+                f"expires_in: {format_duration(life_ms)} is out of range",
+                hint=f"between {format_duration(MIN_LIFE_MS)} and {format_duration(MAX_LIFE_MS)}",
             )
         waiting = sum(state_of(token, now_ms) is TokenState.OPEN for token in self._tokens.values())
         if waiting >= MAX_TOKENS:
             raise OverloadedError(f"{waiting} join tokens wait to be used", hint="revoke some: hal token list")
         token = JoinTokenRow(
-            id=token_id, secret_hash=secret_hash, node=node, user=user, created_ms=now_ms, expires_ms=now_ms + ttl_ms
+            id=token_id, secret_hash=secret_hash, node=node, user=user, created_ms=now_ms, expires_ms=now_ms + life_ms
         )
         return PutJoining((token,), forget_tokens=self._old_tokens(now_ms))
 
