@@ -310,6 +310,7 @@ def test_what_is_stopped_in_its_prolog_never_begins_and_has_its_epilog(world: Vi
 
     node.run(story)
     assert node.story == [ENTERS, LEAVES, ("refused", "not-held")]
+    assert "while the node's prolog ran" in node.of(Refused)[0].steps[0].message
     assert (node.machine.runs, node.notes.notes) == ([], {})
     assert took_s < 1.0
 

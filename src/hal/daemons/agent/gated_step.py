@@ -37,9 +37,9 @@ class Burial(NamedTuple):
     """It is never to begin: the keeper is told so first, and its refusal goes to the controller."""
 
     reason: StopReason
-    code: str = ""
-    """In place of the keeper's own code and words."""
-    message: str = ""
+    code: str
+    """Told in place of the keeper's own code and words."""
+    message: str
 
 
 class GatedStep:

@@ -61,6 +61,9 @@ PROLOG: Final = "prolog"
 EPILOG: Final = "epilog"
 PROLOG_FAILED: Final = "prolog-failed"
 """Code of the refusal of a step whose prolog failed."""
+NOT_HELD: Final = "not-held"
+"""Code of the refusal of a step that was stopped before it reached the keeper."""
+STOPPED: Final = "it was ended while the node's prolog ran for it, before it began"
 LAPSED: Final = Burial(StopReason.FENCED, "no-lease", "the node's lease lapsed before it could begin")
 
 
@@ -239,9 +242,9 @@ class NodeGates:
             if gated is None or gated.phase is Phase.HELD or isinstance(gated.ends, StepExit | Refusal):
                 others.append(step)
             elif gated.phase is not Phase.LEAVING:
-                self._leave(gated, Burial(reason))
+                self._leave(gated, Burial(reason, NOT_HELD, STOPPED))
             elif gated.ends is None:
-                gated.asked, gated.ends = None, Burial(reason)
+                gated.asked, gated.ends = None, Burial(reason, NOT_HELD, STOPPED)
         return tuple(others)
 
     def _renewed(self, ack: HeartbeatAck) -> None:
@@ -308,7 +311,7 @@ class NodeGates:
     def _refusal_goes_on(self, refusal: Refusal) -> Refusal | None:
         burial = self._burials.pop(refusal.step, None)
         if burial is not None:
-            return refusal if not burial.code else Refusal(refusal.step, burial.code, burial.message)
+            return Refusal(refusal.step, burial.code, burial.message)
         gated = self._steps.get(refusal.step)
         if gated is None:
             return refusal

@@ -151,7 +151,7 @@ _TIMEOUT = Param(
 )
 _NODE_ACTIONS: tuple[tuple[str, str, str, dict[str, str]], ...] = (
     ("cordon", "Let nothing new start on nodes", "What runs there goes on.", {"reason": "new disk"}),
-    ("uncordon", "Let work start again on nodes that people closed", "Failing checks keep a node closed.", {}),
+    ("uncordon", "Let work start again on closed nodes", "Failing checks keep a node closed.", {}),
     ("drain", "Cordon nodes until they are empty, and keep them so", "What runs there ends by itself.", {}),
     ("remove", "Forget nodes that are gone, or cordoned, and hold nothing", "A node that dials again is new.", {}),
 )

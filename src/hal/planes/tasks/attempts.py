@@ -302,7 +302,7 @@ def _attempt_ended(
 ) -> None:
     state = _ended(attempt.state, _declared(attempt.state, outcome))
     ran = attempt.started_ms is not None or end.cause == SPAWN_FAILED_CAUSE
-    exit_code = end.exit_code if ran and end.cause != LOST_CAUSE else None
+    exit_code = end.exit_code if ran and end.cause not in (LOST_CAUSE, REFUSED_CAUSE) else None
     taken = attempt.stopping in TAKEN_BACK and state in (AttemptState.PREEMPTED, AttemptState.CANCELLED)
     message = _told_for_whom(attempt, end.message) if taken else end.message
     table.draft.ended_attempts[(job.id, attempt.task, attempt.attempt)] = AttemptEnd(
