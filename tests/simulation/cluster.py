@@ -113,6 +113,19 @@ class Cluster(System):
                     host.start_program([KEEPER, node])
             await asyncio.sleep(SUPERVISE_S * rng.random())
 
+    async def all_nodes_known(self) -> None:
+        """By the disk, too: what only the controller knew would be gone with it."""
+        await super().all_nodes_known()
+        store = self.store()
+        await self.world.until(
+            lambda: len(store.load().nodes) == len(self.machines), limit_ms=60_000, what="all nodes are in the database"
+        )
+        self._flush()
+
+    def _flush(self) -> None:
+        """What is committed survives a loss of power."""
+        self._disk.flush()
+
     def _supervise_controller(self) -> None:
         if self.process("controller") is None:
             self.world.start(self.host, "controller", self._controller)

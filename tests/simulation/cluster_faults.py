@@ -164,6 +164,18 @@ async def _orphaned(cluster: Cluster, rng: random.Random) -> None:
         cluster.world.network.heal(node, head)
 
 
+async def _parted_for_long(cluster: Cluster, rng: random.Random) -> None:
+    """A node is cut off for longer than T while it has work."""
+    await asyncio.sleep(rng.uniform(1.0, 2.0))
+    node = rng.choice(list(cluster.hosts))
+    for head in cluster.heads:
+        cluster.world.network.part(node, head)
+    await asyncio.sleep(rng.uniform(1.3, 1.8) * _t_s(cluster))
+    for head in cluster.heads:
+        cluster.world.network.heal(node, head)
+
+
+PARTED: Final[Sequence[Fault]] = (_parted_for_long,)
 ORPHANS: Final[Sequence[Fault]] = (_orphaned,)
 STALLS: Final[Sequence[Fault]] = (_stalled_agents,)
 CONGESTION: Final[Sequence[Fault]] = (_congested,)

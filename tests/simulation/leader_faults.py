@@ -8,12 +8,15 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
+from hal.runtime.interface import Lane
 from hal.store import LEASE_MS
 from tests.simulation.cluster import Cluster
 from tests.simulation.cluster_faults import FAULTS, Fault
 from tests.simulation.led_cluster import LedCluster
 
 E_S: Final = LEASE_MS / 1000
+LOOK_S: Final = 0.0003
+MOST_LOOKS: Final = 10_000
 
 
 def _led(cluster: Cluster) -> LedCluster:
@@ -40,6 +43,19 @@ async def _stopped(cluster: Cluster, rng: random.Random) -> None:
         cluster.world.note("fault", "stopped", leader.name)
         await asyncio.sleep(E_S * rng.uniform(1.1, 3))
         cluster.world.note("fault", "goes on", leader.name)
+        leader.resume()
+
+
+async def _stopped_committing(cluster: Cluster, rng: random.Random) -> None:
+    """As `_stopped`, between its asking for a commit and the database."""
+    leader = cluster.leader()
+    for _ in range(MOST_LOOKS):
+        if leader is None or leader.runtime.blocked_calls(Lane.WRITER):
+            break
+        await asyncio.sleep(LOOK_S)
+    if leader is not None:
+        leader.pause()
+        await asyncio.sleep(E_S * rng.uniform(1.1, 3))
         leader.resume()
 
 
@@ -134,11 +150,10 @@ async def _apart(cluster: Cluster, rng: random.Random, spans: tuple[float, float
 
 
 APART: Final[Sequence[Fault]] = (partial(_apart, spans=(1.5, 2.0)),)
-STOPPED: Final[Sequence[Fault]] = (_stopped,)
-UNHEARD: Final[Sequence[Fault]] = (_relieved_unheard,)
+COMMITTING: Final[Sequence[Fault]] = (_stopped_committing,)
 INTERREGNUM: Final[Sequence[Fault]] = (_away_while_taken,)
 
 LEADER_FAULTS: Final[Sequence[Fault]] = (
-    *FAULTS, _killed, _killed, _stopped, _stopped, _off_database, _off_database, _database_away, _off_nodes, _relieved,
-    _relieved_unheard, _away_while_taken, _commit_unknown, _apart, _apart,
+    *FAULTS, _killed, _killed, _stopped, _stopped_committing, _off_database, _off_database, _database_away, _off_nodes,
+    _relieved, _relieved_unheard, _away_while_taken, _commit_unknown, _apart, _apart,
 )  # fmt: skip

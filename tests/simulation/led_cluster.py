@@ -91,6 +91,9 @@ class LedCluster(Cluster):
             await asyncio.sleep(SUPERVISE_S * rng.random())
         await nodes
 
+    def _flush(self) -> None:
+        """The database has done it."""
+
     def _supervise_controller(self) -> None:
         """See `supervise`."""
 
@@ -102,14 +105,6 @@ class LedCluster(Cluster):
 
     def _pages(self, most: int) -> None:
         self.database.memory.connection.execute(f"PRAGMA max_page_count={most}").close()
-
-    async def all_nodes_known(self) -> None:
-        """By the database, too: what only the leader knew would be gone with it."""
-        await super().all_nodes_known()
-        store = self.store()
-        await self.world.until(
-            lambda: len(store.load().nodes) == len(self.machines), limit_ms=60_000, what="all nodes are in the database"
-        )
 
     # ── asking ────────────────────────────────────────────────────────────────────────────────────────────────────
 

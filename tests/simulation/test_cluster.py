@@ -55,13 +55,14 @@ def some_work(world: VirtualWorld) -> list[Wanted]:
     return [one._replace(spec=replace(one.spec, on_node_lost=rng.choice(choices))) for one in wanted]
 
 
-def long_work(cluster: Cluster) -> list[Wanted]:
-    """Jobs that run for as long as the longest fault, one or two to each node."""
+def long_work(cluster: Cluster, *, gangs: bool = False) -> list[Wanted]:
+    """Jobs that run for as long as the longest fault, one or two to each node; one of them may be a gang."""
     work = Work(3 * cluster.times.lost_after_ms + 1_220)
     request, walltime = Resources({"cpu": 1_500}), Duration(600_000)
     command = tuple(work.command())
     spec = JobSpec(command=command, request=request, walltime=walltime, on_node_lost=OnNodeLost.REQUEUE)
-    return [Wanted(replace(spec, name=f"long-{number}"), work, TaskState.SUCCEEDED) for number in range(5)]
+    specs = [replace(spec, name=f"long-{number}", nodes=2 if gangs and number == 0 else 1) for number in range(5)]
+    return [Wanted(one, work, TaskState.SUCCEEDED) for one in specs]
 
 
 def run_cluster(cluster: Cluster, wanted: Sequence[Wanted], faults: ClusterFaults) -> list[int]:
@@ -127,6 +128,7 @@ def one_run(
     kinds: Sequence[Fault] | None = None,
     *,
     long: bool = False,
+    gangs: bool = False,
     controllers: int | None = None,
     conditions: Conditions = LOSSY,
     scripts: bool = False,
@@ -135,7 +137,7 @@ def one_run(
 
     Args:
         kinds: of faults; None: all.
-        long: jobs that run for as long as the longest fault.
+        long, gangs: jobs that run for as long as the longest fault; a gang among them.
         controllers: None: one, and for one seed in five two or three.
     Raises:
         AssertionError: something that must hold does not.
@@ -144,7 +146,7 @@ def one_run(
         cluster = cluster_of(world, _controllers_of(seed) if controllers is None else controllers, scripts=scripts)
         if kinds is None:
             kinds = LEADER_FAULTS if isinstance(cluster, LedCluster) else ALL_FAULTS
-        wanted = long_work(cluster) if long else some_work(world)
+        wanted = long_work(cluster, gangs=gangs) if long else some_work(world)
         try:
             check_everything(cluster, wanted, run_cluster(cluster, wanted, ClusterFaults(faults, kinds)))
         except AssertionError as error:

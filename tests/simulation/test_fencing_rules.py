@@ -1,7 +1,9 @@
 """Rules of fencing, broken one by one: the simulation of a cluster must notice each within a bounded number of seeds.
 
 A rule is broken by a subclass of what holds it, put in its place for one run of seeds; everything else is real. A
-simulation that stopped looking, or faults that stopped biting, would fail here.
+simulation that stopped looking, or faults that stopped biting, would fail here. That a keeper refuses what a former
+leader asks for is not among them: whatever comes that late has an old stamp too, or was buried by a stop. The keeper's
+own tests break that one.
 """
 
 from __future__ import annotations
@@ -20,7 +22,6 @@ from hal.daemons.agent.gating import NodeGates
 from hal.daemons.agent.keeper import core
 from hal.daemons.agent.keeper.guarding import Guarding
 from hal.daemons.agent.keeper.lease import Lease
-from hal.daemons.agent.keeper.ledger import Ledger
 from hal.daemons.agent.keeper.ports import Instant
 from hal.daemons.agent.keeper.step import HeldStep
 from hal.daemons.controller import agents, committing, controller
@@ -34,13 +35,13 @@ from hal.runtime.virtual_network import Conditions
 from hal.store import leadership
 from hal.store.operations import StepEnd
 from hal.wire.frames import Start
-from tests.simulation.cluster_faults import CONGESTION, HEAD_POWER, ORPHANS, STALLS, Fault
-from tests.simulation.leader_faults import APART, STOPPED, UNHEARD
+from tests.simulation.cluster_faults import CONGESTION, HEAD_POWER, ORPHANS, PARTED, STALLS, Fault
+from tests.simulation.leader_faults import APART, COMMITTING
 from tests.simulation.test_cluster import FAULTS, LOSSY, one_run
 
 MOST_SEEDS: Final = 60
 """Within so many the simulation notices."""
-SEEDS_IN_FORCE: Final = 12
+SEEDS_IN_FORCE: Final = 8
 """Of each kind, with nothing broken."""
 
 
@@ -115,13 +116,6 @@ def whole_gang(table: JobTable, job: LiveJob, attempt: Attempt, node: str, messa
             attempts._step_ended(table, job, current, end, now_ms, f"node:{node}")
 
 
-class ForgetsEpochs(Ledger):
-    """What a leader sends is carried out, whoever was heard since."""
-
-    def saw_epoch(self, epoch: int) -> None:
-        """It is not kept."""
-
-
 class Adopts(Guarding):
     """Guarded steps that a dead keeper left behind go on under the next one."""
 
@@ -155,6 +149,7 @@ class Aim(NamedTuple):
     faults: int = FAULTS
     kinds: Sequence[Fault] | None = None
     long: bool = False
+    gangs: bool = False
     controllers: int | None = None
     conditions: Conditions = LOSSY
     scripts: bool = False
@@ -164,17 +159,19 @@ class Aim(NamedTuple):
         one_run(seed, **self._asdict())
 
 
+SLOW_DISKS: Final = Conditions(blocking_us=(3_000, 80_000), again_chance=LOSSY.again_chance)
 MIXED: Final = Aim()
 AIMS: Final = {
     "mixed": MIXED,
     "congested": Aim(1, CONGESTION, long=True),
     "stalled": Aim(3, STALLS),
-    "without power": Aim(3, HEAD_POWER),
     "stalled before a prolog": Aim(3, STALLS, long=True, scripts=True),
+    "parted": Aim(1, PARTED, long=True),
+    "gangs parted": Aim(1, PARTED, long=True, gangs=True),
+    "without power": Aim(4, HEAD_POWER, conditions=SLOW_DISKS),
     "orphaned": Aim(1, ORPHANS, long=True),
-    "stopped": Aim(3, STOPPED, controllers=3),
+    "committing": Aim(2, COMMITTING, controllers=3),
     "apart": Aim(1, APART, long=True, controllers=3),
-    "unheard": Aim(4, UNHEARD, controllers=3, conditions=Conditions(again_chance=0.5)),
 }
 
 
@@ -191,19 +188,18 @@ class Rule(NamedTuple):
 
 
 RULES: Final[Sequence[Rule]] = (
-    Rule("a lease that lapses ends guarded steps", core, "Lease", NeverLapses, "mixed", 8),
+    Rule("a lease that lapses ends guarded steps", core, "Lease", NeverLapses, "parted", 0),
     Rule("a lease counts from the stamp", core, "Lease", FromReceipt, "congested", 0),
     Rule("a start needs a current lease", core, "Lease", AnyStamp, "stalled", 1),
     Rule("a start waits under its own stamp", agent, "NodeGates", FreshAtAnyTime, "stalled before a prolog", 17),
-    Rule("keepers refuse older epochs", core, "Ledger", ForgetsEpochs, "unheard", 2),
-    Rule("a keeper ends what its predecessor guarded", core, "Guarding", Adopts, "orphaned", 36),
+    Rule("a keeper ends what its predecessor guarded", core, "Guarding", Adopts, "orphaned", 0),
     Rule("who comes to lead counts anew", agents, "NodeLeases", CountsOn, "mixed", 2),
-    Rule("tasks are given away after T", agents, "NodeLeases", GivesAwayAtOnce, "mixed", 16),
-    Rule("orders to other hosts follow the flush", controller, "Agents", BeforeTheFlush, "without power", 11),
-    Rule("a leader acts while its lease holds", committing, "Lease", ActsOn, "apart", 34),
-    Rule("commits of older epochs are refused", leadership, "check_epoch", any_epoch, "stopped", 41),
+    Rule("tasks are given away after T", agents, "NodeLeases", GivesAwayAtOnce, "parted", 1),
+    Rule("orders to other hosts follow the flush", controller, "Agents", BeforeTheFlush, "without power", 6),
+    Rule("a leader acts while its lease holds", committing, "Lease", ActsOn, "apart", 0),
+    Rule("commits of older epochs are refused", leadership, "check_epoch", any_epoch, "committing", 0),
     Rule("exits of attempts that were given away change nothing", attempts, "active", any_attempt, "mixed", 1),
-    Rule("a gang runs again when all of it has ended", nodes, "lost", whole_gang, "mixed", 48),
+    Rule("a gang runs again when all of it has ended", nodes, "lost", whole_gang, "gangs parted", 3),
 )
 
 

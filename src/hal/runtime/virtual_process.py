@@ -295,6 +295,10 @@ class VirtualRuntime:
         """Beyond the interface, for what assembles a simulation: the host, with its disk."""
         return self._host
 
+    def blocked_calls(self, lane: Lane) -> int:
+        """Beyond the interface: blocking calls that wait or are under way."""
+        return self._lane_waiting[lane]
+
     def now_ms(self) -> int:
         return self._host.now_ms()
 
