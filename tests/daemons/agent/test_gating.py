@@ -345,6 +345,32 @@ def test_safety_a_lease_that_lapsed_during_the_prolog_keeps_the_step_from_beginn
     assert node.machine.runs == []
 
 
+def test_safety_a_lease_that_lapsed_during_an_epilog_keeps_what_is_asked_for_again_from_beginning(
+    world: VirtualWorld,
+) -> None:
+    """The prolog fails while nobody is heard; the next controller asks again while the epilog of that runs."""
+    node = Node(world)
+    node.takes_ms |= {"prolog": 1_000, "epilog": 6 * LEASE_MS}
+    node.codes["prolog"] = 3
+
+    async def story(node: Node) -> None:
+        node.start(ONE)
+        await node.began("prolog")
+        node.drop()
+        await node.began("epilog")
+        await node.until(lambda: node._agent is not None and node._stamp, "a new connection")
+        node.start(ONE)
+        await node.quiet(LEASE_MS)
+        node.acknowledges = False
+        await node.quiet(2 * LEASE_MS)
+        node.acknowledges = True
+        await node.told("refused", "no-lease")
+
+    node.run(story)
+    assert node.machine.runs == []
+    assert node.begun == ["prolog", "epilog"]
+
+
 def test_safety_a_start_is_judged_by_its_own_stamp(world: VirtualWorld) -> None:
     """It comes when its stamp is older than the lease: refused, though the lease has been renewed since."""
     node = Node(world)

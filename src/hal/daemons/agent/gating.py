@@ -253,8 +253,12 @@ class NodeGates:
             return
         if self._lease.until_boot_ms and self._lease.lapsed(self._now()):
             for gated in list(self._steps.values()):
-                if gated.phase in (Phase.ENTERING, Phase.PASSED) and gated.asked is not None:
+                if gated.asked is None or gated.phase is Phase.HELD:
+                    continue
+                if gated.phase is not Phase.LEAVING:
                     self._leave(gated, LAPSED)
+                elif gated.ends is None:
+                    gated.asked, gated.ends = None, LAPSED
         self._lengthen(ack.epoch, ack.stamp_boot_ms, ack.lease_ms)
 
     def _lengthen(self, epoch: int, stamp_boot_ms: int, lease_ms: int) -> None:

@@ -19,7 +19,6 @@ class Outcome(NamedTuple):
 
     reason: str = ""
     """Why it failed, in one line; '' when it did not."""
-    timed_out: bool = False
 
 
 async def outcome_of(
@@ -39,7 +38,7 @@ async def outcome_of(
     except HALError as error:
         return Outcome(error.message)
     if ended.timed_out:
-        return Outcome(f"{command[0]} took longer than {timeout}", timed_out=True)
+        return Outcome(f"{command[0]} took longer than {timeout}")
     if ended.code == 0:
         return Outcome()
     how = f"exit code {ended.code}" if ended.code > 0 else f"signal {-ended.code}"

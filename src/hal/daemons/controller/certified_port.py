@@ -42,7 +42,13 @@ class CertifiedPort:
                 await self._runtime.sleep(min(LONGEST_SLEEP_MS, due_ms - now_ms))
                 continue
             certify = partial(self._authority.certify_controller, self._runtime.name, now_ms)
-            due_ms = await self._runtime.run_blocking(certify)
+            try:
+                due_ms = await self._runtime.run_blocking(certify)
+            except OSError as error:
+                # A third of its time is left: the disk may have room again by then.
+                self._runtime.log.error("the controller's certificate was not renewed", reason=str(error))
+                due_ms = now_ms + LONGEST_SLEEP_MS
+                continue
             self._listener.renewed()
             self._runtime.log.info("the controller's certificate was renewed")
 

@@ -275,7 +275,7 @@ def serves_tls(config: Config) -> bool:
     """Whether what is listened to at `server.tcp` is TLS."""
     if config.tcp is None or config.plain_tcp:
         return False
-    return config.tls or config.site_certificate is not None or not _is_loopback(config.tcp[0])
+    return config.tls or config.site_certificate is not None or not is_loopback(config.tcp[0])
 
 
 def rest_url(config: Config) -> str:
@@ -311,7 +311,8 @@ def reached(listening: tuple[str, int] | None, address: str) -> str:
     return written(host, listening[1]) if host else ""
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether only this machine is reached there."""
     try:
         return ip_address(host).is_loopback
     except ValueError:

@@ -108,6 +108,9 @@ class Follower:
         try:
             if self._store is None:
                 self._store = await self._runtime.run_blocking(self._open)
+            if self._presence is not None:
+                # First: a leader that does not know this controller refuses what it passes on.
+                await self._presence.tell(self._store, 0)
             self._sees(*await self._runtime.run_blocking(partial(_read, self._store), Lane.READER))
         except StoreLed:
             return LOOK_EVERY_MS  # by a HAL of another version, whose tables are not changed under it
@@ -116,8 +119,6 @@ class Follower:
                 self._runtime.log.warning("who leads cannot be asked", reason=str(error))
             self._sees(None, self._token_rows)
             return TRY_AGAIN_MS
-        if self._presence is not None:
-            await self._presence.tell(self._store, 0)
         return min(self.leader.left_ms, LOOK_EVERY_MS) if self.leader is not None else TRY_AGAIN_MS
 
     def _sees(self, leader: Leader | None, token_rows: dict[str, str]) -> None:

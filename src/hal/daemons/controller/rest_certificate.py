@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import ssl
 from collections.abc import Sequence
 from functools import partial
@@ -28,30 +27,30 @@ class RestCertificate:
         self._authority = authority
         self._hosts = hosts
         self._tls = tls
-        self._renewing: asyncio.Task[None] = runtime.spawn_task(self._renew(due_ms), "renew-rest")
+        runtime.spawn_task(self._renew(due_ms), "renew-rest")
 
     @property
     def context(self) -> ssl.SSLContext:
         """For a listener."""
         return self._tls.context
 
-    def close(self) -> None:
-        """Renew nothing any more."""
-        self._renewing.cancel()
-
     async def _renew(self, due_ms: int) -> None:
         while True:
             now_ms = self._runtime.now_ms()
             await self._runtime.sleep(max(1, min(LOOK_EVERY_MS, due_ms - now_ms)))
             now_ms = self._runtime.now_ms()
-            if now_ms >= due_ms:
-                certify = partial(self._authority.certify_rest, self._hosts, now_ms)
-                due_ms = await self._runtime.run_blocking(certify)
-                self._runtime.log.info("the certificate of REST was renewed")
             try:
+                if now_ms >= due_ms:
+                    certify = partial(self._authority.certify_rest, self._hosts, now_ms)
+                    due_ms = await self._runtime.run_blocking(certify)
+                    self._runtime.log.info("the certificate of REST was renewed")
                 self._tls.reload()
             except DeniedError as error:
                 self._runtime.log.error("the certificate of REST was not read again", reason=str(error))
+            except OSError as error:
+                # A third of its time is left: the disk may have room again by then.
+                self._runtime.log.error("the certificate of REST was not renewed", reason=str(error))
+                due_ms = now_ms + LOOK_EVERY_MS
 
 
 async def open_rest_certificate(

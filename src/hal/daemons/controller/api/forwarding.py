@@ -14,10 +14,12 @@ from urllib.parse import urlsplit
 
 from litestar.types import Receive, Scope, Send
 
-from hal.core.model import HALError, UnreachableError
+from hal.core.model import DeniedError, HALError, UnreachableError
 from hal.daemons.controller.access.identity import READING, Identity
 from hal.daemons.controller.access.passed_on import ASKED_BY, FOLLOWER, headers_of
+from hal.daemons.controller.config import is_loopback
 from hal.runtime.interface import Credentials
+from hal.runtime.sockets import may_speak, peer_of
 from hal.runtime.tls import CONTROLLER_HOST, client_context
 
 DIAL_TIMEOUT_S: Final = 2.0
@@ -114,10 +116,21 @@ async def _dial_any(
 
 
 async def _dial(place: str, authority: Path) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """
+    Raises:
+        DeniedError: whoever listens there on this host need not be the leader: it would learn the follower's secret.
+    """
     if place.startswith(_UNIX):
-        return await asyncio.open_unix_connection(place.removeprefix(_UNIX), limit=MAX_HEAD_BYTES)
+        reader, writer = await asyncio.open_unix_connection(place.removeprefix(_UNIX), limit=MAX_HEAD_BYTES)
+        peer = peer_of(writer.get_extra_info("socket").fileno())
+        if not may_speak(peer):
+            writer.close()
+            raise DeniedError(f"on this host user id {peer.uid} serves that socket")
+        return reader, writer
     parts = urlsplit(place)
     if parts.scheme == "http":
+        if is_loopback(parts.hostname or ""):
+            raise DeniedError("that is plain HTTP on the loopback address of its own host")
         return await asyncio.open_connection(parts.hostname, parts.port, limit=MAX_HEAD_BYTES)
     secured = client_context(Credentials(authority))
     return await asyncio.open_connection(
