@@ -114,11 +114,14 @@ def test_the_client_for_asyncio_does_the_same() -> None:
 
 
 def test_urls_are_written_with_commas_between(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Twice the same is one; the port is 4250 where none is said; what is no URL, and too many, are refused."""
-    monkeypatch.setenv("HAL_URL", "https://a, http://b:7421,https://a:4250")
-    assert find_address(token="t").places == (Place("a", 4250, True), Place("b", 7421))
+    """Twice the same is one; the port is 4250 where none is said; what is no URL, too many, and a mix with and without
+    TLS, are refused."""
+    monkeypatch.setenv("HAL_URL", "https://a, https://b:7421,https://a:4250")
+    assert find_address(token="t").places == (Place("a", 4250, True), Place("b", 7421, True))
     for wrong in ("", "ftp://a", "https://", "https://a/b", "http://a:0", "http://a,unix:///x", "https://u@a"):
         with pytest.raises(hal.SpecError):
             read_places(wrong)
     with pytest.raises(hal.SpecError, match="17 URLs"):
         read_places(",".join(["http://a"] * (MAX_PLACES + 1)))
+    with pytest.raises(hal.SpecError, match="some without"):
+        read_places("https://a,http://b")

@@ -44,12 +44,16 @@ def read_places(text: str) -> tuple[Place, ...]:
     """The controllers that URLs name, separated by commas.
 
     Raises:
-        SpecError: one is no URL, or there are too many.
+        SpecError: one is no URL, there are too many, or some would be spoken to without TLS.
     """
     parts = [part.strip() for part in text.split(",") if part.strip()]
     if not 1 <= len(parts) <= MAX_PLACES:
         raise SpecError(f"url: {len(parts)} URLs", hint=f"between 1 and {MAX_PLACES}")
-    return tuple(dict.fromkeys(_place(part) for part in parts))
+    places = tuple(dict.fromkeys(_place(part) for part in parts))
+    if len({place.tls for place in places}) > 1:
+        # Whoever can keep the one with TLS from answering would be sent the token in plain text.
+        raise SpecError("url: some with TLS and some without", hint="write https:// before each")
+    return places
 
 
 def _place(text: str) -> Place:

@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from hal.core.model import OverloadedError
 from hal.daemons.controller.access.door import HOME_TOKEN, UnauthorizedError
 from hal.daemons.controller.access.identity import Identity
 from hal.daemons.controller.access.tokens import Token, TokenBook, digest_of
@@ -64,12 +65,15 @@ class PassedOn:
 
         Raises:
             UnauthorizedError: whoever passes it on is no follower, or the token is good no longer.
+            OverloadedError: it may be one that is new, and the store was asked a moment ago.
             StoreError: which followers there are cannot be read now.
         """
         digest = digest_of(headers.get(FOLLOWER, b"").decode("latin-1"))
         if self._due(RELY_MS) or (digest not in self._known and self._due(ASK_AGAIN_MS)):
             self._asked_ms = self._monotonic_ms()
             self._known = await self._hashes()
+        elif digest not in self._known:
+            raise OverloadedError("who passes this request on is not known yet", hint="try again in a second")
         if digest not in self._known:
             raise UnauthorizedError("who passes this request on is no controller that this one knows")
         try:

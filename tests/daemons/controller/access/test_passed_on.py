@@ -1,0 +1,90 @@
+"""Whom a leader believes that it passes requests of others on."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from hal.core.model import OverloadedError
+from hal.daemons.controller.access.door import UnauthorizedError
+from hal.daemons.controller.access.identity import Identity
+from hal.daemons.controller.access.passed_on import ASK_AGAIN_MS, RELY_MS, PassedOn, headers_of
+from hal.daemons.controller.access.roles import Role
+from hal.daemons.controller.access.tokens import Token, TokenBook, digest_of
+
+ANN = Identity(user="ann", role=Role.USER)
+
+
+class Store:
+    """Which controllers there are, and the clock."""
+
+    def __init__(self) -> None:
+        self.hashes: frozenset[str] = frozenset()
+        self.asked = 0
+        self.now_ms = 1_000_000
+
+    async def read(self) -> frozenset[str]:
+        self.asked += 1
+        return self.hashes
+
+    def passed_on(self) -> PassedOn:
+        def used(token: Token) -> None:
+            raise AssertionError(token)
+
+        return PassedOn(
+            self.read, book=TokenBook(), used=used, now_ms=lambda: self.now_ms, monotonic_ms=lambda: self.now_ms
+        )
+
+
+def test_a_follower_that_is_new_is_asked_to_wait_and_a_stranger_is_refused() -> None:
+    """The store is not asked for every stranger; who came in the moment since it was asked is not called one."""
+    store = Store()
+    passed_on = store.passed_on()
+    headers = dict(headers_of("secret", ANN))
+
+    async def body() -> None:
+        with pytest.raises(UnauthorizedError, match="no controller"):
+            await passed_on.identity(headers)
+        store.hashes = frozenset({digest_of("secret")})
+        store.now_ms += ASK_AGAIN_MS - 1
+        with pytest.raises(OverloadedError, match="not known yet"):
+            await passed_on.identity(headers)
+        store.now_ms += 1
+        assert await passed_on.identity(headers) == ANN
+        assert store.asked == 2
+
+    asyncio.run(body())
+
+
+def test_a_follower_that_is_gone_is_believed_for_seconds_only() -> None:
+    """Those that are known are not asked for with every request, but again after a while."""
+    store = Store()
+    store.hashes = frozenset({digest_of("secret")})
+    passed_on = store.passed_on()
+    headers = dict(headers_of("secret", ANN))
+
+    async def body() -> None:
+        assert await passed_on.identity(headers) == ANN
+        store.hashes = frozenset()
+        store.now_ms += RELY_MS - 1
+        assert await passed_on.identity(headers) == ANN
+        store.now_ms += 1
+        with pytest.raises(UnauthorizedError):
+            await passed_on.identity(headers)
+
+    asyncio.run(body())
+
+
+def test_a_follower_that_does_not_say_who_asks_is_refused() -> None:
+    """Nobody is let in as nobody, nor as something that is no identity."""
+    store = Store()
+    store.hashes = frozenset({digest_of("secret")})
+    passed_on = store.passed_on()
+
+    async def body() -> None:
+        for said in (b"", b"%%%", b"bm90IGpzb24="):
+            with pytest.raises(UnauthorizedError, match="does not say who"):
+                await passed_on.identity({**dict(headers_of("secret", ANN)), b"hal-asked-by": said})
+
+    asyncio.run(body())
