@@ -25,12 +25,17 @@ def second_hal(own_hal: LiveHal) -> Iterator[LiveHal]:
 
 
 def test_hal_up_of_a_second_controller_follows(own_hal: LiveHal, second_hal: LiveHal, postgres: PostgresServer) -> None:
-    """It does not wait for its node, says whom it follows, and `hal status` of both names both."""
+    """Takes no name of a node that is heard, does not wait for its own, says whom it follows; `status` names both."""
     url = postgres.fresh()
     for live, name in ((own_hal, "a1"), (second_hal, "b1")):
         home: Home = live.home
         home.create()
         home.config.write_text(f'[store]\nurl = "{url}"\n')
+        if live is second_hal:
+            same = live.run("up", "--name", "a1", *SMALL)
+            assert same.code == 6
+            assert "node 'a1' is one of the leading controller's already" in same.err
+            assert not list(home.run_dir.glob("keeper-*.pid"))
         up = live.run("up", "--name", name, *SMALL, check=True)
         assert ("its controller follows controller, process" in up.out) is (live is second_hal)
     for live in (own_hal, second_hal):

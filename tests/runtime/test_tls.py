@@ -11,6 +11,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from hal.core.model.errors import ConflictError, DeniedError, SpecError, UnreachableError
 from hal.runtime.authority import new_request, open_authority
@@ -334,3 +336,16 @@ def test_rest_shows_its_own_certificate_or_the_sites_by_the_name_that_is_asked_f
     with pytest.raises(DeniedError, match=r"rest\.pem cannot be used"):
         both.reload()
     assert [shown("controller.hal"), shown("localhost")] == second
+
+
+def test_a_key_with_a_password_is_refused_and_nobody_is_asked_for_it(tmp_path: Path) -> None:
+    """Names both files; a terminal that asks would hold the controller up."""
+    own = open_authority(tmp_path, now_ms())
+    own.certify_rest(["localhost"], now_ms())
+    wanted = serialization.BestAvailableEncryption(b"secret")
+    key = ec.generate_private_key(ec.SECP256R1())
+    locked = tmp_path / "locked.pem"
+    locked.write_bytes(key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, wanted))
+    with pytest.raises(DeniedError, match=r"rest\.pem with the key .*locked\.pem cannot be used") as refused:
+        RestContext(own.rest_file, (own.rest_file, locked))
+    assert "the key without a password" in refused.value.hint

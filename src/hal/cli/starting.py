@@ -13,7 +13,7 @@ from hal.cli.progress import Progress
 from hal.cli.screen import Screen
 from hal.client.address import Address
 from hal.client.sync import Client
-from hal.core.model import NodeState, OverloadedError, SpecError, UnreachableError
+from hal.core.model import ConflictError, NodeState, OverloadedError, SpecError, UnreachableError
 from hal.runtime.home import Home
 from hal.runtime.startup import EXIT_BAD_INPUT, stage
 
@@ -30,7 +30,7 @@ def start_missing(screen: Screen, home: Home, layout: Layout, saved: Layout | No
     """Start what does not run, and wait until all of it works; names of what was started.
 
     Raises:
-        ConflictError: a HAL of another shape runs.
+        ConflictError: a HAL of another shape runs, or the controller follows one that has nodes of these names.
         UnreachableError: something did not start; what was started here is stopped again.
     """
     controller = processes.controller(home)
@@ -46,6 +46,7 @@ def start_missing(screen: Screen, home: Home, layout: Layout, saved: Layout | No
             waiting = _Waiting(screen, home, progress, started)
             answers = partial(_answers, client, home, layout, started)
             waiting.until(answers, HEALTHY_S, "the controller", controller)
+            _refuse_names_of_others(client, layout)
             for plan in layout.nodes:
                 _start_gone(home, plan, started)
             for plan in layout.nodes:
@@ -154,6 +155,26 @@ def _follows(client: Client) -> bool:
         return client.health().status == FOLLOWING
     except (UnreachableError, OverloadedError):
         return False
+
+
+def _refuse_names_of_others(client: Client, layout: Layout) -> None:
+    """Nodes of a controller that follows speak to nobody: one of their names that is heard is another machine's.
+
+    Raises:
+        ConflictError: there is such a one; when this controller leads its work would run again under that name.
+    """
+    if not _follows(client):
+        return
+    try:
+        heard = {node.name for node in client.nodes() if node.state not in _AWAY}
+    except (UnreachableError, OverloadedError):
+        return
+    for plan in layout.nodes:
+        if plan.name in heard:
+            raise ConflictError(
+                f"node '{plan.name}' is one of the leading controller's already",
+                hint="give those of this HAL other names: hal up --name NAME",
+            )
 
 
 def _joined(client: Client, name: str) -> bool:

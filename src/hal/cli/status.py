@@ -211,7 +211,7 @@ def _render(screen: Screen, report: Report) -> None:
             "jobs": jobs if running and report.controller != "following" else "",
         }
     )
-    if any(node.state is NodeState.UNREACHABLE for node in report.nodes):
+    if report.lost_after_ms and any(node.state is NodeState.UNREACHABLE for node in report.nodes):
         after = format_duration(report.lost_after_ms)
         screen.line(
             f"a node that is not heard for {after} has lost what says on_node_lost: requeue; the rest waits for it"

@@ -60,9 +60,9 @@ def emptied(
         seen(info)
         if not info.drains:
             return info
-        if deadline_s is not None and clock() >= deadline_s:
-            held = plural(info.running, "task")
-            raise TimedOutError(f"node {name} still holds {held} after {timeout_s:g} s", hint="it stays cordoned")
+        if timeout_s is not None and deadline_s is not None and clock() >= deadline_s:
+            what = f"node {name} still holds {plural(info.running, 'task')}"
+            raise TimedOutError(f"{what} after {round(timeout_s, 1):g} s", hint="it stays cordoned")
 
 
 def waited(

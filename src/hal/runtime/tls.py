@@ -66,11 +66,12 @@ class RestContext:
             DeniedError: a file cannot be read or used.
         """
         for file, key, context in self._files():
+            files = str(file) if key is None else f"{file} with the key {key}"
             try:
-                _plain_server_context().load_cert_chain(file, key)
-                context.load_cert_chain(file, key)
+                _plain_server_context().load_cert_chain(file, key, _no_password)
+                context.load_cert_chain(file, key, _no_password)
             except OSError as error:
-                raise DeniedError(f"{file} cannot be used: {error.strerror or error}", hint=_PEM_HINT) from error
+                raise DeniedError(f"{files} cannot be used: {error.strerror or error}", hint=_PEM_HINT) from error
 
     def _files(self) -> list[tuple[Path, Path | None, ssl.SSLContext]]:
         own: list[tuple[Path, Path | None, ssl.SSLContext]] = [(self._own_file, None, self._own)]
@@ -79,6 +80,11 @@ class RestContext:
     def _chosen(self, connection: ssl.SSLObject, name: str, _: ssl.SSLContext) -> None:
         if name == CONTROLLER_HOST:
             connection.context = self._own
+
+
+def _no_password() -> str:
+    """For a key that wants one: without this OpenSSL asks on the terminal, and waits."""
+    return ""
 
 
 def _plain_server_context() -> ssl.SSLContext:

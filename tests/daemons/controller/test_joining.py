@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hal.cli.joining import join_any
-from hal.core.model.errors import DeniedError, HALError
+from hal.core.model.errors import ConflictError, DeniedError, HALError
 from hal.daemons.controller.config import Config
 from hal.runtime.authority import NodeIdentity, new_request
 from hal.runtime.interface import Connection, Credentials, TcpAddress
@@ -148,6 +148,22 @@ def test_a_revoked_node_is_cut_off_and_refused_until_it_joins_anew(tmp_path: Pat
         assert (await hal.http.post("/v1/nodes/far/revoke")).status_code == 404
         again = await joined(hal, tmp_path, node="far")
         assert isinstance((await greeted(hal, again.credentials, "far"))[1], Welcome)
+
+    run(tmp_path, play)
+
+
+def test_no_machine_joins_as_a_node_of_the_controllers_machine(tmp_path: Path) -> None:
+    """Neither is a token for it made, nor does one help that was made before the node was known."""
+
+    async def play(hal: Running) -> None:
+        early = read_join_token(await token_of(hal, node="n1"))
+        await hal.agent("n1")
+        answer = await hal.http.post("/v1/tokens", json={"node": "n1"})
+        assert answer.status_code == 409
+        assert "'n1' has not joined" in answer.json()["detail"]
+        with pytest.raises(ConflictError, match="'n1' has not joined"):
+            await join_any(hal.runtime, NodeIdentity(tmp_path / "n1"), "n1", early, [address_of(hal)])
+        assert isinstance(await joined(hal, tmp_path), NodeIdentity)
 
     run(tmp_path, play)
 

@@ -61,9 +61,19 @@ def test_a_token_for_any_node_takes_nobodys_name() -> None:
     membership.apply(PutJoining((), (certificate("n1", "aa"),)))
     with pytest.raises(DeniedError, match="there is a node 'n1' already"):
         membership.check_token("t1", "secret", "n1", NOW_MS, known=False)
-    with_token("n1").check_token("t1", "secret", "n1", NOW_MS, known=True)
+    with_token("n1").check_token("t1", "secret", "n1", NOW_MS, known=False)
     with pytest.raises(DeniedError, match="is for node 'n1', not 'n2'"):
         with_token("n1").check_token("t1", "secret", "n2", NOW_MS, known=False)
+
+
+def test_no_machine_joins_as_a_node_of_the_controllers_own() -> None:
+    """Two nodes under one name would push each other out; one that has joined before may, also when it was revoked."""
+    membership = with_token("n1")
+    with pytest.raises(ConflictError, match="node 'n1' has not joined: it is one of a controller's own machine"):
+        membership.check_token("t1", "secret", "n1", NOW_MS, known=True)
+    membership.apply(PutJoining((), (certificate("n1", "aa"),)))
+    membership.apply(membership.revoke_node("n1", NOW_MS))
+    membership.check_token("t1", "secret", "n1", NOW_MS, known=True)
 
 
 def test_joining_again_ends_what_was_issued_before() -> None:

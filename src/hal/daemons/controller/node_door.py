@@ -123,7 +123,7 @@ class NodeDoor:
         """A token with which one machine joins, once.
 
         Raises:
-            ConflictError: this controller does not listen for agents.
+            ConflictError: this controller does not listen for agents, or the node is of its own machine.
             SpecError: no node's name, or a time out of range.
             OverloadedError: too many wait already.
         """
@@ -133,6 +133,7 @@ class NodeDoor:
         token_id, secret = self._runtime.new_id()[:ID_DIGITS], self._runtime.new_id()
 
         def decide(now_ms: int) -> PutJoining:
+            self._membership.check_joins(node, known=self._known(node))
             return self._membership.create(
                 token_id, hash_of(secret), node=node, life_ms=life_ms, user=user, now_ms=now_ms
             )
@@ -226,9 +227,7 @@ class NodeDoor:
         issued: list[Issued] = []
 
         def decide(now_ms: int) -> PutJoining:
-            row = self._plane.table.nodes.get(name)
-            known = row is not None and row.state is not NodeState.REMOVED
-            token = self._membership.check_token(token_id, secret, name, now_ms, known=known)
+            token = self._membership.check_token(token_id, secret, name, now_ms, known=self._known(name))
             issued.append(self._certify(authority, frame.request, name))
             return self._membership.admitted(token, _certificate_row(issued[0], name, now_ms), now_ms)
 
@@ -265,6 +264,10 @@ class NodeDoor:
                 hint="stop its controller (jobs go on) and start it so: hal down --leave; hal up --wire 0.0.0.0",
             )
         return self._authority
+
+    def _known(self, node: str) -> bool:
+        row = self._plane.table.nodes.get(node)
+        return row is not None and row.state is not NodeState.REMOVED
 
     def _certify(self, authority: Authority, request: str, name: str) -> Issued:
         # By the clock on the wall: whoever verifies has no other.

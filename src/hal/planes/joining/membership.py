@@ -127,6 +127,7 @@ class Membership:
             known: a node of that name is known already.
         Raises:
             DeniedError: it may not; says why.
+            ConflictError: see `check_joins`.
         """
         again = "ask for another: `hal token create`"
         token = self._tokens.get(token_id)
@@ -151,7 +152,20 @@ class Membership:
                 f"there is a node '{shown(node)}' already",
                 hint=f"choose another --name; to join as that node again: `hal token create --node {shown(node)}`",
             )
+        self.check_joins(node, known=known)
         return token
+
+    def check_joins(self, node: str, *, known: bool) -> None:
+        """A machine may have that name, which is new, or that of a node that has joined before.
+
+        Raises:
+            ConflictError: it is a node of a controller's own machine; two under one name would push each other out.
+        """
+        if known and not self._of_node.get(node):
+            raise ConflictError(
+                f"node '{shown(node)}' has not joined: it is one of a controller's own machine (hal up)",
+                hint="choose another name; or, where that node is gone: `hal node rm`, then join as it",
+            )
 
     # ── certificates ──────────────────────────────────────────────────────────────────────────────────────────────
 
