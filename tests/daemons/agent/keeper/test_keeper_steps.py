@@ -269,6 +269,7 @@ def test_a_signal_reaches_the_processes_of_a_step(keeper: Keeper) -> None:
     """It is answered by what it was done for, and why not for the others."""
     step, other = new_step(), new_step()
     keeper.launch(sh("trap 'echo got it' USR2; echo ready; while :; do sleep 0.01; done"), step)
+    keeper.running(step)
     keeper.until_log(step, b"ready")
     keeper.send(Signal(epoch=1, steps=(step, other), name="USR2"))
     done = keeper.until_frame(Done)
@@ -280,6 +281,7 @@ def test_a_suspended_step_stands_still_goes_on_and_can_be_stopped(keeper: Keeper
     """All its processes are stopped, continued, stopped again; a stop ends them although they stand still."""
     step = new_step()
     keeper.launch(sh("sleep 600 & echo ready; wait"), step)
+    keeper.running(step)
     keeper.until_log(step, b"ready")
     keeper.poll(lambda: len(keeper.survivors()) == 2)
     for frame, states in ((Suspend, {"T"}), (Resume, {"S"}), (Suspend, {"T"})):
@@ -295,6 +297,7 @@ def test_a_step_saves_its_state_before_it_makes_room(keeper: Keeper) -> None:
     """It has saved and ended by itself within its grace: preempted, with its own code. It stood still before."""
     step = new_step()
     keeper.launch(sh("trap 'echo saved; exit 0' USR2; echo ready; while :; do sleep 0.01; done"), step)
+    keeper.running(step)
     keeper.until_log(step, b"ready")
     keeper.send(Suspend(epoch=1, steps=(step,)))
     assert keeper.until_frame(Done).steps == (step,)
@@ -310,6 +313,7 @@ def test_a_step_that_goes_on_when_it_was_asked_to_save_is_ended_after_the_grace(
     step = new_step()
     script = "trap '' USR2; trap 'echo term; exit 9' TERM; echo ready; while :; do sleep 0.01; done"
     keeper.launch(sh(script), step)
+    keeper.running(step)
     keeper.until_log(step, b"ready")
     keeper.send(Checkpoint(epoch=1, steps=(step,), name="USR2", grace_ms=100))
     ended = keeper.exit_of(step)
