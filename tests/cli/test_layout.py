@@ -44,7 +44,12 @@ def test_what_is_said_wins_over_the_share() -> None:
     ]
 
 
-@pytest.mark.parametrize(("count", "name"), [(0, None), (65, None), (1, "../x"), (2, "-"), (1, "x" * 64)])
+def test_a_controller_may_have_no_node() -> None:
+    """`hal up --nodes 0`."""
+    assert plan_nodes(0) == ()
+
+
+@pytest.mark.parametrize(("count", "name"), [(-1, None), (65, None), (1, "../x"), (2, "-"), (1, "x" * 64)])
 def test_a_number_or_name_that_cannot_be_is_refused(count: int, name: str | None) -> None:
     """Before anything is started."""
     with pytest.raises(SpecError):
@@ -76,7 +81,8 @@ def test_down_and_status_where_nothing_was_ever_started(hal: Hal, hal_home: Path
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (("--nodes", "0"), "--nodes: 0"),
+        (("--nodes", "-1"), "--nodes: -1"),
+        (("--nodes", "0", "--cpus", "1"), "0 nodes have no name and offer nothing"),
         (("--cpus", "0"), "a node without any cannot run anything"),
         (("--cpus", "many"), "--cpus: 'many'"),
         (("--memory", "much"), "--memory: 'much' is not a size"),

@@ -10,7 +10,19 @@ from pathlib import Path
 import pytest
 
 from hal.core.model import AttemptState, ConflictError
-from hal.store import EndAttempts, InsertAttempts, NotAStore, PutMeta, RememberIdempotent, Store, StoreError
+from hal.core.model.facts import Facts
+from hal.store import (
+    EndAttempts,
+    InsertAttempts,
+    NodeAbout,
+    NodeRow,
+    NotAStore,
+    PutMeta,
+    PutNodes,
+    RememberIdempotent,
+    Store,
+    StoreError,
+)
 from hal.store.backup import back_up, restore
 from hal.store.operations import AttemptEnd
 from tests.postgres_server import PostgresServer
@@ -53,6 +65,19 @@ def test_a_backup_made_while_somebody_writes_holds_what_was_committed(used: Path
     same(store, again)
     assert again.take_leadership("next", 1) == 4
     store.close()
+    again.close()
+
+
+def test_after_a_restore_any_machine_may_be_a_node_again(tmp_path: Path) -> None:
+    """The word by which a node is known again is left out: its machine may be another. All else of it is kept."""
+    store = Store.open(tmp_path / "hal.sqlite")
+    facts = Facts(host="blade", node_id="one")
+    Leader(store).commit(PutNodes([NodeRow("n1", {"cpu": 1_000}, about=NodeAbout(facts=facts))]))
+    store.close()
+    back_up(tmp_path / "hal.sqlite", tmp_path / "copy")
+    restore(tmp_path / "copy", tmp_path / "new.sqlite")
+    again = Store.open(tmp_path / "new.sqlite")
+    assert [(row.name, row.about.facts) for row in again.load().nodes] == [("n1", Facts(host="blade"))]
     again.close()
 
 

@@ -113,8 +113,10 @@ def plan_nodes(
     Raises:
         SpecError: too many, or a name that cannot be one.
     """
-    if not 1 <= count <= MAX_NODES:
-        raise SpecError(f"--nodes: {count}; between 1 and {MAX_NODES} on one machine")
+    if not 0 <= count <= MAX_NODES:
+        raise SpecError(f"--nodes: {count}; between 0 and {MAX_NODES} on one machine")
+    if not count:
+        return ()
     cpu_milli = cpu_milli or max(1, cores_here() // count) * 1000
     memory_bytes = memory_bytes or memory_here_bytes() // count // MIB * MIB
     offered = dict(resources or {})

@@ -32,7 +32,9 @@ DEFAULT_HOST = "127.0.0.1"
     hal up --home ~/hal-test                # a second HAL beside the first
     """,
 )
-@click.option("--nodes", type=int, metavar="N", help="How many nodes this machine plays (default: 1).")
+@click.option(
+    "--nodes", type=int, metavar="N", help="How many nodes this machine plays (default: 1); 0: a controller only."
+)
 @offer_options
 @click.option("--name", help="Name of the node; of several: NAME1 … NAMEn (default: n).")
 @click.option(
@@ -68,6 +70,8 @@ def up(
     address = _tcp_address(tcp) if tcp else ""
     agents = written(*host_and_port(wire, "--wire")) if wire else ""
 
+    if nodes == 0 and (offer.said or name):
+        raise SpecError("--nodes: 0 nodes have no name and offer nothing", hint="leave the other options out")
     home = find_home(screen.home)
     home.create()
     home.socket_dir()

@@ -31,11 +31,13 @@ _MARKS: Final = ("run", "db", "log", "nodes", "hal.toml")
 class NodePaths:
     """The paths of one node under HAL_HOME/nodes/NODE."""
 
-    __slots__ = ("gates", "identity", "journal", "name", "root", "steps")
+    __slots__ = ("gates", "id_file", "identity", "journal", "name", "root", "steps")
 
     def __init__(self, root: Path, name: str) -> None:
         self.name = name
         self.root = root
+        self.id_file = root / "id"
+        """By which controllers know this node again; see `hal.daemons.agent.node_id`."""
         self.journal = root / "journal"
         """Directory of the journals of the keeper and its helpers."""
         self.steps = root / "steps"

@@ -8,6 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+import msgspec
+from msgspec.structs import replace
 from sqlalchemy import Connection, LargeBinary, Table, delete, func, insert, select, update
 
 from hal.core.model import ConflictError
@@ -17,6 +19,7 @@ from hal.store.database import Database
 from hal.store.errors import StoreReadOnly, StoreTooNew
 from hal.store.migrate import HEAD, migrate, revision_of
 from hal.store.opening import open_database
+from hal.store.read import nodes
 
 ROWS_AT_ONCE: Final = 5_000
 _EMPTY: Final = (schema.commits, schema.jobs, schema.events, schema.nodes, schema.policies, schema.meta)
@@ -75,6 +78,7 @@ def restore(file: Path, to: str | Path) -> int:
                 rows = _copy(reading, writing)
                 writing.execute(update(schema.leader).values(expires_ms=0, rest="", wire=""))
                 writing.execute(delete(schema.controllers))
+                _forget_node_ids(writing)
             target.flush()
             return rows
         finally:
@@ -111,6 +115,14 @@ def _copy(reading: Connection, writing: Connection) -> int:
             _insert(writing, table, [dict(row) for row in some])
             rows += len(some)
     return rows
+
+
+def _forget_node_ids(writing: Connection) -> None:
+    """HAL was stopped, a person says: whoever comes first under a node's name is that node from now on."""
+    for row in nodes(writing):
+        about = replace(row.about, facts=replace(row.about.facts, node_id=""))
+        text = msgspec.json.encode(about).decode()
+        writing.execute(update(schema.nodes).where(schema.nodes.c.name == row.name).values(about=text))
 
 
 def _insert(writing: Connection, table: Table, rows: list[dict[str, object]]) -> None:

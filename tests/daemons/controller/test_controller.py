@@ -7,10 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from hal.core.model import Duration, StepId
+from hal.core.model.facts import Facts
 from hal.core.model.policy import Policy, Queue
 from hal.daemons.controller.config import Config
+from hal.runtime.interface import UnixAddress
 from hal.wire.frames import ExitCause
 from tests.daemons.controller.running import Running, on_controller, running
+from tests.daemons.controller.scripted_agent import ScriptedAgent
 
 TRUE = {"command": ["exit", "0"]}
 SLEEP = {"command": ["sleep"]}
@@ -244,6 +247,39 @@ def test_what_only_a_fenced_node_could_hold_is_refused(hal_home: Path) -> None:
             large.moved_to(second.runtime)
             await large.join()
             assert (await second.ended(waiting))["state"] == "succeeded"
+
+    asyncio.run(live())
+
+
+def test_safety_another_node_of_the_same_name_is_refused(hal_home: Path) -> None:
+    """What runs on the first would run again. The first comes back; once it is gone, the other has the name."""
+
+    async def live() -> None:
+        async with running(hal_home) as hal:
+            first = await hal.agent("n1", facts=Facts(node_id="one"), boot_id="b1")
+            (job,) = await hal.submit(SLEEP)
+            await hal.until(lambda: bool(first.running))
+            await first.leave()
+            other = ScriptedAgent(
+                hal.runtime,
+                UnixAddress(hal.runtime.paths.wire_socket()),
+                "n1",
+                facts=Facts(node_id="two"),
+                boot_id="b2",
+            )
+            assert not await other.try_to_join()
+            assert other.goodbye is not None
+            assert (other.goodbye.code, "another HAL_HOME" in other.goodbye.reason) == ("conflict", True)
+            first.facts = Facts()
+            await first.join()
+            assert not await other.try_to_join(), "one that does not say which it is was taken for another"
+            assert first.started == [StepId(int(job), 0, 1, 0)]
+            await first.leave()
+            await hal.until(lambda: hal.api.node("n1").state == "unreachable")
+            await hal.http.post("/v1/nodes/n1/fence")
+            await other.join()
+            await hal.until(lambda: bool(other.started))
+            await other.leave()
 
     asyncio.run(live())
 

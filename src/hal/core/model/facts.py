@@ -76,6 +76,8 @@ class GpuFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Facts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a node is made of. A share of a machine has the facts of the whole machine."""
 
+    node_id: str = ""
+    """Made at random when the node began: whoever says the node's name with another one is another node."""
     system: str = ""
     """Name and version of the operating system."""
     system_id: str = ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from functools import partial
 
 from msgspec.structs import replace
@@ -15,6 +16,7 @@ from hal.daemons.agent.arguments import NodeArguments, parse_arguments
 from hal.daemons.agent.gate_notes import GateFiles
 from hal.daemons.agent.health import Condition
 from hal.daemons.agent.node_file import read_node_section
+from hal.daemons.agent.node_id import node_id
 from hal.runtime.authority import NodeIdentity
 from hal.runtime.home import Home
 from hal.runtime.interface import Runtime, TcpAddress, UnixAddress
@@ -36,17 +38,18 @@ def main(argv: list[str]) -> int:
         return EXIT_BAD_INPUT
 
     async def serve(runtime: Runtime) -> int:
-        return await Agent(runtime, settings_of(arguments, section, runtime.paths)).run()
+        return await Agent(runtime, settings_of(arguments, section, runtime.paths, runtime.new_id)).run()
 
     return run(f"agent-{arguments.node}", home, serve)
 
 
-def settings_of(arguments: NodeArguments, section: NodeSection, home: Home) -> AgentSettings:
+def settings_of(arguments: NodeArguments, section: NodeSection, home: Home, new_id: Callable[[], str]) -> AgentSettings:
     """What the agent of a node is told: of the controller of this home, or of those of another machine."""
     domain = arguments.domain or check_domain(section.domain)
+    id_file = home.node(arguments.node).id_file
 
     def facts() -> Facts:
-        return replace(read_machine(home.root), domain=domain)
+        return replace(read_machine(home.root), domain=domain, node_id=node_id(id_file, new_id))
 
     def condition() -> Condition:
         space = space_at(home.root)

@@ -208,6 +208,22 @@ class NodeDoor:
         elif certified.name != node:
             raise DeniedError(f"a certificate of node '{certified.name}' may not speak as '{node}'")
 
+    def check_same(self, connection: Connection, node: str, node_id: str) -> None:
+        """Whether a node of a controller's own machine is the one known by that name; others have a certificate.
+
+        Raises:
+            ConflictError: it is another one, whose processes are not those that are known to run there.
+        """
+        row = self._plane.table.nodes.get(node)
+        if connection.certified is not None or row is None or row.state in (NodeState.REMOVED, NodeState.DOWN):
+            return
+        known = row.about.facts.node_id
+        if self._membership.has_certificate(node, self._clock.now_ms()) or (node_id and known and node_id != known):
+            raise ConflictError(
+                f"there is a node '{node}' already, in another HAL_HOME or on another machine",
+                hint=f"give this one another name (hal up --name); or, when that one is gone: hal node fence {node}",
+            )
+
     async def serve_stranger(self, connection: Connection, frame: ReadAuthority | Join) -> None:
         """One that has no certificate yet: it asks for the authority's, or joins.
 

@@ -56,7 +56,7 @@ def joined(table: JobTable, arrival: Arrival, now_ms: int) -> NodeRow:
         boot_id=arrival.boot_id,
         last_seen_ms=now_ms,
         notes=arrival.notes,
-        about=replace(about, facts=arrival.facts),
+        about=replace(about, facts=replace(arrival.facts, node_id=arrival.facts.node_id or about.facts.node_id)),
     )
     if state not in HEARD or (before is not None and about.closures != before.about.closures):
         row = replace(row, state=state_after(table, row))
