@@ -62,6 +62,7 @@ def site(package: Path) -> Path:
     return where
 
 
+@pytest.mark.slow
 def test_it_passes_its_own_tests(package: Path, site: Path) -> None:
     """HAL's contract, what each policy is for, and a replay in which its order decides."""
     assert "failed" not in ran("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests", at=package, site=site)

@@ -140,6 +140,7 @@ def test_a_plot_is_written_and_every_cycle_checked(tmp_path: Path, log: str) -> 
     assert [path.name for path in tmp_path.iterdir() if ".part" in path.name] == []
 
 
+@pytest.mark.slow
 def test_a_generated_log_is_read_from_standard_input(tmp_path: Path) -> None:
     """`hal workload generate | hal simulate -`, as two real processes."""
     hal = [sys.executable, "-m", "hal.cli.main"]
@@ -235,6 +236,7 @@ def test_a_missing_file_ends_with_code_3_and_a_directory_with_2(
     assert str(tmp_path) in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_example_of_the_documentation_runs(tmp_path: Path) -> None:
     """examples/simulate/compare.sh, as docs/simulate.md and docs/workload.md name it."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])

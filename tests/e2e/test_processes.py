@@ -57,7 +57,7 @@ def test_another_shape_is_refused_while_it_runs(own_hal: LiveHal) -> None:
 
 @pytest.mark.parametrize(
     "args",
-    [("--nodes", "0"), ("--nodes", "65"), ("--cpus", "0"), ("--memory", "x"), ("--tcp", "h:"), ("--name", "../x")],
+    [("--nodes", "-1"), ("--nodes", "65"), ("--cpus", "0"), ("--memory", "x"), ("--tcp", "h:"), ("--name", "../x")],
 )
 def test_bad_options_of_up_start_nothing(args: tuple[str, ...], own_hal: LiveHal) -> None:
     """Exit code 2."""

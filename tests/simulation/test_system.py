@@ -283,6 +283,7 @@ def digest_of(seed: int) -> str:
         return world.digest()
 
 
+@pytest.mark.slow
 def test_a_seed_gives_the_same_run_in_any_interpreter() -> None:
     """The whole system, byte for byte, whatever the hash seed and the time of day: a failure can be looked at again.
     One host, and a cluster with several controllers."""
