@@ -55,7 +55,7 @@ def world(seed: int) -> Iterator[VirtualWorld]:
         yield made
 
 
-@seeds(fast=6, slow=60)
+@seeds(fast=6, slow=25)
 def test_no_limit_is_exceeded_whatever_dies(world: VirtualWorld) -> None:
     """More work than the limits let through; controllers, agents and keepers are killed, stopped, and cannot commit."""
     system = System(world, config=Config(policy=POLICY))

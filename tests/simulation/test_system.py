@@ -130,7 +130,7 @@ def world(seed: int) -> Iterator[VirtualWorld]:
         yield made
 
 
-@seeds(fast=16, slow=100)
+@seeds(fast=16, slow=40)
 def test_kills_lose_and_double_nothing(world: VirtualWorld) -> None:
     """Controller, agents and keepers are killed between and within their steps; helpers and so all ends stay known."""
     system = System(world, kill_chance=0.002)
@@ -140,7 +140,7 @@ def test_kills_lose_and_double_nothing(world: VirtualWorld) -> None:
     assert all(attempt.state is not AttemptState.LOST for job in ids for attempt in system.store().attempts(job))
 
 
-@seeds(fast=8, slow=50)
+@seeds(fast=8, slow=20)
 def test_losses_of_power_and_helpers_lose_and_double_nothing(world: VirtualWorld) -> None:
     """What nobody saw end is lost, runs again, and never at the same time as what is left of it."""
     system = System(world, kill_chance=0.002)
@@ -149,7 +149,7 @@ def test_losses_of_power_and_helpers_lose_and_double_nothing(world: VirtualWorld
     check_everything(system, wanted, ids)
 
 
-@seeds(fast=8, slow=50)
+@seeds(fast=8, slow=20)
 def test_whatever_people_do_meanwhile_nothing_is_lost_or_doubled(world: VirtualWorld) -> None:
     """Jobs are cancelled, held, released, changed and run again at any moment, among kills; all come to an end."""
     system = System(world, kill_chance=0.002)
@@ -184,7 +184,7 @@ def test_whatever_people_do_meanwhile_nothing_is_lost_or_doubled(world: VirtualW
             assert row.state is one.end
 
 
-@seeds(fast=6, slow=50)
+@seeds(fast=6, slow=20)
 def test_short_tasks_on_credit_are_not_lost_or_doubled(world: VirtualWorld) -> None:
     """Swarms of short tasks, held and cancelled among kills and losses of power: handed over, placed and given back."""
     system = System(world, nodes=2, kill_chance=0.001)
@@ -232,7 +232,7 @@ def work_with_ranks(world: VirtualWorld, low: Sequence[str]) -> list[Wanted]:
     return [one._replace(spec=replace(one.spec, qos=rng.choice(("urgent", *low, *low)))) for one in wanted]
 
 
-@seeds(fast=8, slow=50)
+@seeds(fast=8, slow=20)
 def test_taking_back_loses_and_doubles_nothing(world: VirtualWorld) -> None:
     """Urgent work takes the place of other work, among kills of everything: all comes to its end, nothing runs twice.
 
@@ -246,7 +246,7 @@ def test_taking_back_loses_and_doubles_nothing(world: VirtualWorld) -> None:
     check_taken_back_within_bounds(system, ids)
 
 
-@seeds(fast=4, slow=30)
+@seeds(fast=4, slow=15)
 def test_suspended_work_goes_on_whatever_is_killed(world: VirtualWorld) -> None:
     """Nothing stands still for ever, walltimes count the time that work runs. For a moment cpus may be shared."""
     config = Config(policy=TAKING, engine=EngineConfig(min_run_ms=MIN_RUN_MS, claim_patience_ms=5_000))
