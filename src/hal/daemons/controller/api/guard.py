@@ -76,14 +76,13 @@ class Guard:
         except HALError as error:
             await self._not_let_in(error, raw, answer)
             return
-        if not identity.user:
-            await self._stranger(identity, raw, headers, receive, answer)
-            return
         if identity.inside:
             await self._let_in(identity, raw, headers, receive, answer)
             return
+        # What is open to strangers they may ask for as often as they may be refused.
+        limits, whose = (self._limits, identity.user) if identity.user else (self._failures, identity.peer)
         try:
-            self._limits.enter(identity.user, self._runtime.monotonic_ms())
+            limits.enter(whose, self._runtime.monotonic_ms())
         except TooManyError as error:
             if error.first:
                 self._note(raw, 429, identity, refused=error.code)
@@ -92,7 +91,7 @@ class Guard:
         try:
             await self._let_in(identity, raw, headers, receive, answer)
         finally:
-            self._limits.leave(identity.user)
+            limits.leave(whose)
 
     async def _identify(self, raw: MutableMapping[str, Any], headers: dict[bytes, bytes]) -> Identity:
         if (raw["method"], raw["path"]) in OPEN and b"authorization" not in headers:
@@ -102,27 +101,6 @@ class Guard:
         if self._passed_on is None:
             raise NoLeaderError("another follower passed this on to one that does not lead", hint=WAIT)
         return await self._passed_on.identity(headers)
-
-    async def _stranger(
-        self,
-        identity: Identity,
-        raw: MutableMapping[str, Any],
-        headers: dict[bytes, bytes],
-        receive: Receive,
-        answer: _Answer,
-    ) -> None:
-        """What is open to all, as often as refusals are."""
-        try:
-            self._failures.enter(identity.peer, self._runtime.monotonic_ms())
-        except TooManyError as error:
-            if error.first:
-                self._note(raw, 429, identity, refused=error.code)
-            await _refuse(error, answer.send)
-            return
-        try:
-            await self._let_in(identity, raw, headers, receive, answer)
-        finally:
-            self._failures.leave(identity.peer)
 
     async def _let_in(
         self,
