@@ -14,7 +14,7 @@ MOVED := moved
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup kernels demo test test-all soak bench bench-engine lint format spec clean moved
+.PHONY: help setup kernels demo test test-all test-attacks soak bench bench-engine lint format spec clean moved
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -32,13 +32,16 @@ demo: kernels ## a workflow on this machine, then a replay of a synthetic log; p
 	@$(PY) examples/demo/demo.py
 
 test: kernels lint ## lint, types, import contracts, generated files, all fast tests (under 5 minutes)
-	$(PY) -m pytest -n 2 -m "not slow and not soak"
+	$(PY) -m pytest -n 2 -m "not slow and not soak and not attack"
 
 test-all: kernels ## what `make test` leaves out: slow tests, and the engine with array bounds checked (15 minutes more)
-	$(PY) -m pytest -n 2 -m slow --timeout 900
+	$(PY) -m pytest -n 2 -m "slow or attack" --timeout 900
 	NUMBA_BOUNDSCHECK=1 HAL_CACHE="$(HAL_CACHE)-boundscheck" $(PY) tools/compile_kernels.py
 	NUMBA_BOUNDSCHECK=1 HAL_CACHE="$(HAL_CACHE)-boundscheck" \
-		$(PY) -m pytest -n 2 -m "not slow and not soak" --timeout 900 tests/core/engine tests/core/kernels
+		$(PY) -m pytest -n 2 -m "not slow and not soak and not attack" --timeout 900 tests/core/engine tests/core/kernels
+
+test-attacks: kernels ## hostile strangers, users, jobs and nodes against a real HAL (part of test-all; as root)
+	$(PY) -m pytest -n 2 tests/attacks
 
 soak: kernels ## tests without a time limit: random crashes for hours; stop with Ctrl-C
 	$(PY) -m pytest -m soak --timeout 0 -s

@@ -1,0 +1,28 @@
+"""Attacks on a real HAL: each test plays a hostile stranger, user, job or node and checks what must hold. Root only.
+
+Run by `make test-attacks` and `make test-all`. Where a test needs another user of the machine it uses `as_user`.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.conftest import own_hal as own_hal
+from tests.e2e.conftest import shared_hal as shared_hal
+
+_HERE = Path(__file__).parent
+TIMEOUT_S = 300
+"""Of each test; what is waited for has deadlines of its own."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark them; skip them where they cannot run."""
+    for item in items:
+        if _HERE in item.path.parents:
+            item.add_marker(pytest.mark.attack)
+            item.add_marker(pytest.mark.timeout(TIMEOUT_S))
+            if os.geteuid() != 0:
+                item.add_marker(pytest.mark.skip(reason="needs root, to act as other users"))
