@@ -412,10 +412,10 @@ class Refusal(Struct, frozen=True, array_like=True, gc=False):
     step: StepId
     code: str
     """`no-lease`, `old-epoch`, `overloaded`, `stopping`, `journal-full`, `not-supported`, `malformed` (it names a
-    template that the frame lacks), `not-started` (the keeper died before it spawned it), `not-held` (it was stopped
-    before it came, or a stop names a step never seen), `already-ended` (its exit was acknowledged),
-    `credit-over` (no place came free for it in time), `recalled` (as it was asked), `prolog-failed` (the node's prolog
-    did; the node is to be closed)."""
+    template that the frame lacks), `not-started` (the keeper died before it spawned it, or this
+    node could make no process), `not-held` (it was stopped before it came, or a stop names a step never seen),
+    `already-ended` (its exit was acknowledged), `credit-over` (no place came free for it in time), `recalled` (as it
+    was asked), `prolog-failed` (the node's prolog did; the node is to be closed)."""
     message: str
     """For people."""
 

@@ -16,7 +16,8 @@ count:
     H pid start_ticks boot_id version        first line
     I step slot [after]      about to spawn; slot: its cgroup, or -; after: the step whose place it has
     P step pid wall_ms boot_ms
-    F seq step code wall_ms message      no process could be made
+    F seq step code wall_ms message      no process could be made: the job's fault
+    U step                   no process could be made: this node's fault; it may run elsewhere
     X seq step status wall_ms user_ms system_ms max_rss_kib in_blocks out_blocks leftover
     C                        nothing more will be spawned
 """
@@ -77,6 +78,35 @@ class CannotSpawnError(Exception):
         super().__init__(message)
         self.code = code
         self.message = message
+
+
+class CannotSpawnHereError(Exception):
+    """This node's fault: it has run out of something, or its disks fail. Another attempt may go well."""
+
+
+NODE_ERRORS = frozenset(
+    {
+        errno.EAGAIN,  # as many processes as this user, its cgroup or the kernel may have
+        errno.ENOMEM,
+        errno.EMFILE,
+        errno.ENFILE,
+        errno.ENOSPC,
+        errno.EDQUOT,
+        errno.EROFS,
+        errno.EIO,
+        errno.ENODEV,
+        errno.ENXIO,
+        errno.ENOBUFS,
+        errno.ESTALE,
+        errno.ENOTCONN,  # a mount whose server is gone; and the four after it
+        errno.EHOSTDOWN,
+        errno.EHOSTUNREACH,
+        errno.ETIMEDOUT,
+        errno.ECONNABORTED,
+        errno.EREMOTEIO,
+    }
+)
+"""Of a spawn, a work directory, a script: the fault of the node, not of the job."""
 
 
 class Journal:
@@ -301,7 +331,7 @@ class Helper:
             return
         recipe = self.recipes[recipe_id]
         stays = False
-        failure: CannotSpawnError | None = None
+        failure: CannotSpawnError | CannotSpawnHereError | None = None
         opened: list[int] = []
         try:
             out, err = self.open_outputs(step, prefix, opened)  # first: also a step that cannot start has outputs
@@ -317,13 +347,17 @@ class Helper:
             wall_ms = time.time_ns() // 1_000_000
             pid = self.spawn(program, argv, merged, actions)
             stays = bool(after and may_stay)
-        except CannotSpawnError as error:
+        except (CannotSpawnError, CannotSpawnHereError) as error:
             failure = error
         finally:
             if not stays:
                 self.leave()
             for fd in opened:
                 os.close(fd)
+        if isinstance(failure, CannotSpawnHereError):
+            self.journal.write(f"U {step}\n")
+            self.tell("U", step, str(failure))
+            return
         if failure is not None:
             self.fail(step, failure)
             return
@@ -350,6 +384,8 @@ class Helper:
             where = f"work directory '{recipe.workdir}'"
             if isinstance(error, FileNotFoundError):
                 raise CannotSpawnError(126, f"{where} does not exist on this node") from None
+            if error.errno in NODE_ERRORS:
+                raise CannotSpawnHereError(f"{where} cannot be entered: {error.strerror}") from None
             raise CannotSpawnError(126, f"{where} cannot be entered: {error.strerror}") from None
         if recipe.script:
             path = f"{prefix}.script"
@@ -362,7 +398,7 @@ class Helper:
                 finally:
                     os.close(fd)
             except OSError as error:
-                raise CannotSpawnError(126, f"the script could not be written to {path}: {error.strerror}") from None
+                raise CannotSpawnHereError(f"the script could not be written to {path}: {error.strerror}") from None
             return path, [path]
         name = recipe.argv[0]
         if "/" in name:
@@ -598,10 +634,14 @@ def shebang(path: str) -> list[str]:
     return [os.fsdecode(word) for word in (interpreter, argument.strip(b" ")) if word]
 
 
-def explain(error: OSError | ValueError, program: str) -> CannotSpawnError:
-    """What a failed spawn means, in words, with the exit code that shells give it."""
+def explain(error: OSError | ValueError, program: str) -> CannotSpawnError | CannotSpawnHereError:
+    """What a failed spawn means, in words, with the exit code that shells give it where it is the job's fault."""
     number = getattr(error, "errno", 0)
     name = f"'{program}'"
+    if number in (errno.EAGAIN, errno.ENOMEM):
+        return CannotSpawnHereError(f"this node can make no more processes: {error}")
+    if number in NODE_ERRORS:
+        return CannotSpawnHereError(f"{name} cannot be run on this node: {error}")
     if number in (errno.ENOENT, errno.ENOTDIR):
         if not os.path.exists(program):
             return CannotSpawnError(127, f"no such program {name}")
@@ -625,8 +665,6 @@ def explain(error: OSError | ValueError, program: str) -> CannotSpawnError:
         return CannotSpawnError(126, f"{name} is neither a program nor a script that names its interpreter (#!)")
     if number == errno.E2BIG:
         return CannotSpawnError(126, f"{name} cannot be run: its arguments and environment are too long together")
-    if number in (errno.EAGAIN, errno.ENOMEM):
-        return CannotSpawnError(126, f"{name} cannot be run: this node can make no more processes: {error}")
     return CannotSpawnError(126, f"{name} cannot be run: {getattr(error, 'strerror', '') or error}")
 
 

@@ -70,6 +70,8 @@ class HelperJournal:
                 step = step_of(words[2])
                 failed = SpawnFailed(step, int(words[3]), " ".join(words[5:]), int(words[4]))
                 self.steps[step] = self.steps.get(step, SeenStep())._replace(end=failed)
+            case "U":
+                self.steps.pop(step_of(words[1]), None)
             case "X":
                 step = step_of(words[2])
                 numbers = tuple(int(word) for word in words[5:10])
