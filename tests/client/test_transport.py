@@ -135,6 +135,7 @@ def test_tcp_carries_the_bearer_token_of_the_home(hal_home: Path) -> None:
     home.create()
     token = home.token_text()
     server = ScriptedServer(lambda asked: as_json({"version": "0.1.0"}))
+    home.tcp_file.write_text(f"127.0.0.1:{server.port}\n")
     try:
         with hal.connect(url=f"http://127.0.0.1:{server.port}"):
             assert server.asked[0].headers["authorization"] == f"Bearer {token}"

@@ -97,7 +97,14 @@ def place_options() -> list[click.Parameter]:
             metavar="URL",
             callback=_keep("url"),
             expose_value=False,
-            help="A HAL elsewhere: http://HOST:PORT, token in $HAL_TOKEN (default: $HAL_URL).",
+            help="A HAL elsewhere: https://HOST:PORT, token in $HAL_TOKEN (default: $HAL_URL).",
+        ),
+        click.Option(
+            ["--plain"],
+            is_flag=True,
+            callback=_keep("unencrypted"),
+            expose_value=False,
+            help="Let http:// send token and jobs to other machines, too (default: $HAL_PLAIN).",
         ),
         click.Option(
             ["-q", "--quiet"], is_flag=True, callback=_keep("quiet"), expose_value=False, help="No remarks on stderr."

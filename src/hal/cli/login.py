@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -12,6 +14,7 @@ from hal.cli.screen import Screen
 
 if TYPE_CHECKING:
     from hal.client.access_calls import WhoInfo
+    from hal.client.address import Address
     from hal.client.login import Login
     from hal.client.places import Place
 
@@ -27,6 +30,7 @@ DIAL_S: Final = 10.0
     hal login https://head:4250 --fingerprint sha256:9f2c…   # HAL's own authority; hal status there tells it
     hal login https://a:4250,https://b:4250 < token   # several controllers of one HAL; reads the token
     hal login unix:///run/hal/api.sock                # on its machine: the kernel says who you are
+    hal login --plain http://10.0.0.2:4250 < token    # in plain text, on a network that you trust
     """,
 )
 @click.argument("there", metavar="URL[,URL…]")
@@ -47,18 +51,55 @@ def login(screen: Screen, there: str, fingerprint: str | None) -> int:
     if there.startswith("unix:"):
         if fingerprint:
             raise click.UsageError("--fingerprint: a socket of this machine has none")
-        kept = Login(url=there)
-        who = _who(screen, kept)
+        kept = Login(url=there, served_by=_server_of(screen, _unix(there)))
     else:
+        from hal.client.address import Address
         from hal.client.places import read_places
 
         places = read_places(there)
+        url, plain = ",".join(place.url for place in places), screen.unencrypted
         authority = _authority(screen, places, fingerprint)
-        kept = Login(url=",".join(place.url for place in places), token=_token(screen), authority=authority)
-        who = _who(screen, kept)
+        served_by = None if plain else _server_of(screen, Address(places=places))
+        kept = Login(url=url, token=_token(screen), authority=authority, plain=plain, served_by=served_by)
+    who = _who(screen, kept)
     file = keep_login(kept)
     screen.note(f"you are {who.user} ({who.role}) at {kept.url}; kept in {file}")
     return exit_codes.OK
+
+
+def _unix(url: str) -> Address:
+    from hal.client.address import Address
+
+    return Address(socket_path=url.removeprefix("unix:").removeprefix("//"))
+
+
+def _server_of(screen: Screen, address: Address) -> int | None:
+    """User id of whoever serves it on this machine, which from then on nobody else may; None: TLS says who it is.
+
+    Raises:
+        DeniedError: it is another machine, and http:// would send the token there in plain text.
+        UnreachableError: nobody serves it.
+        ConflictError: several do, and they are not of one user.
+    """
+    from hal.client.answering import find_server
+    from hal.core.model import ConflictError
+
+    found = {find_server(address, place) for place in address.places or (None,) if place is None or not place.tls}
+    if len(found) > 1:
+        raise ConflictError("several users serve these URLs on this machine", hint="name those of one HAL")
+    uid = next(iter(found), None)
+    if uid is not None and uid not in (0, os.geteuid()):
+        screen.note(f"user {_user_name(uid)} serves {address.named}; nobody else is believed there from now on")
+    return uid
+
+
+def _user_name(uid: int) -> str:
+    import pwd
+
+    try:
+        return f"{pwd.getpwuid(uid).pw_name} (user id {uid})"
+    except KeyError:
+        return f"with the id {uid}"
 
 
 def _who(screen: Screen, kept: Login) -> WhoInfo:
@@ -75,12 +116,14 @@ def _who(screen: Screen, kept: Login) -> WhoInfo:
     from hal.core.model import UnreachableError
 
     if kept.url.startswith("unix:"):
-        with Client(Address(socket_path=kept.url.removeprefix("unix:").removeprefix("//"))) as client:
+        with Client(replace(_unix(kept.url), served_by=kept.served_by)) as client:
             return client.call(access_calls.who_am_i())
     found: WhoInfo | None = None
     silent: list[UnreachableError] = []
     for place in read_places(kept.url):
-        address = Address(places=(place,), token=kept.token, authority=kept.authority)
+        address = Address(
+            places=(place,), token=kept.token, authority=kept.authority, plain=kept.plain, served_by=kept.served_by
+        )
         with Client(address, reconnect_s=0.0) as client:
             try:
                 found = client.call(access_calls.who_am_i())

@@ -35,6 +35,7 @@ class Screen:
     def __init__(self) -> None:
         self.home: str | None = None
         self.url: str | None = None
+        self.unencrypted = False
         self.format = "table"
         self.quiet = False
 
@@ -66,7 +67,7 @@ class Screen:
         """Which HAL is meant."""
         from hal.client.address import find_address
 
-        return find_address(self.home, self.url)
+        return find_address(self.home, self.url, plain=self.unencrypted)
 
     @cached_property
     def client(self) -> Client:

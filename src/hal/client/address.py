@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from hal.client.answering import check_tcp, check_unix, is_loopback, refuse_plain
 from hal.client.login import Login, read_login
 from hal.client.places import Place, read_places
 from hal.core.model.errors import DeniedError, SpecError, UnreachableError
@@ -21,9 +22,12 @@ URL_VARIABLE = "HAL_URL"
 HOME_VARIABLE = "HAL_HOME"
 TOKEN_VARIABLE = "HAL_TOKEN"
 FINGERPRINT_VARIABLE = "HAL_FINGERPRINT"
+PLAIN_VARIABLE = "HAL_PLAIN"
 DIAL_TIMEOUT_S = 3.0
 """How long one of several controllers may take to accept a connection."""
 SOCKET_NAME = "api.sock"
+ANY_HOSTS = ("0.0.0.0", "::")
+"""What a controller that listens on all addresses names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,10 @@ class Address:
     """Certificate (PEM) of the only authority that is believed over TLS; '': those of this machine."""
     fingerprint: str = ""
     """The same, by its fingerprint, where the certificate was not kept."""
+    plain: bool = False
+    """Without TLS, go to any machine and to whoever answers there."""
+    served_by: int | None = None
+    """User id of the server that `hal login` found on this machine."""
 
     @property
     def named(self) -> str:
@@ -127,9 +135,15 @@ class Address:
             connection.close()
             why = "its controller has stopped" if isinstance(error, FileNotFoundError | ConnectionRefusedError) else ""
             raise self.unreachable(why or error.strerror or str(error)) from error
+        try:
+            check_unix(self, connection)
+        except BaseException:
+            connection.close()
+            raise
         return connection
 
     def _connect(self, place: Place, timeout_s: float) -> socket.socket:
+        refuse_plain(self, place)
         dial_s = min(timeout_s, DIAL_TIMEOUT_S) if len(self.places) > 1 else timeout_s
         try:
             connection = socket.create_connection((place.host, place.port), dial_s)
@@ -138,6 +152,11 @@ class Address:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if not place.tls:
             connection.settimeout(timeout_s)
+            try:
+                check_tcp(self, place, connection)
+            except BaseException:
+                connection.close()
+                raise
             return connection
         import ssl
 
@@ -165,6 +184,8 @@ def find_address(
     url: str | None = None,
     token: str | None = None,
     fingerprint: str | None = None,
+    *,
+    plain: bool = False,
 ) -> Address:
     """The HAL that is meant: what is given, else $HAL_URL, else $HAL_HOME, else what `hal login` kept, else the home
     directory's default.
@@ -173,9 +194,11 @@ def find_address(
         home: its HAL_HOME on this machine.
         url: `https://host:port`, several of one HAL with commas between, or `unix:///path/of/api.sock`.
         token: bearer token for URLs; default $HAL_TOKEN, else what `hal login` kept for them, else the `token` file in
-            the home directory.
+            the home directory where the URLs are those of its own HAL.
         fingerprint: of the HAL's own authority, for https; default $HAL_FINGERPRINT, else what `hal login` kept for
             them, else the authority in the home directory; without any the authorities of this machine are asked.
+        plain: send it without TLS to any machine and to whoever answers there; default $HAL_PLAIN, else what
+            `hal login` kept for them.
     Raises:
         SpecError: home and URL are given, or what is given is malformed.
     """
@@ -190,11 +213,28 @@ def find_address(
         return Address(home=place)
     parts = urlsplit(url)
     if parts.scheme == "unix" and parts.path:
-        return Address(socket_path=parts.path)
+        return Address(socket_path=parts.path, served_by=_served_by(url))
     places = read_places(url)
     login = _login_for(places)
     authority, fingerprint = _authority(place, places, login, fingerprint)
-    return Address(places=places, token=token or _token(place, login), authority=authority, fingerprint=fingerprint)
+    return Address(
+        places=places,
+        token=token or _token(place, login, places, authority, fingerprint),
+        authority=authority,
+        fingerprint=fingerprint,
+        plain=plain or _flag(PLAIN_VARIABLE) or (login is not None and login.plain),
+        served_by=None if login is None else login.served_by,
+    )
+
+
+def _flag(variable: str) -> bool:
+    return os.environ.get(variable, "") not in ("", "0")
+
+
+def _served_by(url: str) -> int | None:
+    """Who served that socket when it was logged in at."""
+    kept = read_login()
+    return kept.served_by if kept is not None and kept.url == url else None
 
 
 def _login_for(places: tuple[Place, ...]) -> Login | None:
@@ -205,12 +245,35 @@ def _login_for(places: tuple[Place, ...]) -> Login | None:
     return kept if set(places) <= set(read_places(kept.url)) else None
 
 
-def _token(home: Home, login: Login | None) -> str:
+def _token(home: Home, login: Login | None, places: tuple[Place, ...], authority: str, fingerprint: str) -> str:
     if TOKEN_VARIABLE in os.environ:
         return os.environ[TOKEN_VARIABLE]
     if login is not None and login.token:
         return login.token
-    return _text(home.token)
+    return _text(home.token) if _is_of(home, places, authority, fingerprint) else ""
+
+
+def _is_of(home: Home, places: tuple[Place, ...], authority: str, fingerprint: str) -> bool:
+    """Whether only the HAL of this home can be reached there: its own token is for nobody else.
+
+    Over TLS its authority says so, wherever that is; without it, the port that its controller serves on this machine.
+    """
+    if all(place.tls for place in places):
+        own = _text(home.authority / "authority.pem")
+        if fingerprint and own:
+            from hal.client.trust import fingerprint_of
+
+            return fingerprint_of(own) == fingerprint
+        return bool(own) and authority == own
+    served = home.served_tcp()
+    return served is not None and all(_serves(served, place) for place in places)
+
+
+def _serves(served: tuple[str, int], place: Place) -> bool:
+    host, port = served
+    if place.port != port or not is_loopback(place.host):
+        return False
+    return place.host in (host, "localhost") or host in ANY_HOSTS or (host == "localhost" and is_loopback(place.host))
 
 
 def _authority(home: Home, places: tuple[Place, ...], login: Login | None, fingerprint: str | None) -> tuple[str, str]:

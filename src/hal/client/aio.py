@@ -10,6 +10,7 @@ import os
 import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
@@ -18,6 +19,7 @@ import httpx
 from hal.client import calls
 from hal.client.address import DIAL_TIMEOUT_S, Address, find_address
 from hal.client.aio_job import AsyncJob
+from hal.client.answering import check_tcp, check_unix, refuse_plain
 from hal.client.backoff import Backoff, Turn
 from hal.client.calls import Call, Page
 from hal.client.errors import error_from_answer
@@ -62,6 +64,25 @@ T = TypeVar("T")
 
 
 LIMITS = httpx.Limits(max_connections=MAX_CONNECTIONS + MAX_STREAMS, max_keepalive_connections=MAX_CONNECTIONS)
+
+
+async def _check_connected(address: Address, place: Place | None, event: str, about: Mapping[str, Any]) -> None:
+    """Look who serves a new connection without TLS, before anything is sent on it; httpx calls this.
+
+    Raises:
+        DeniedError: somebody who is not meant.
+    """
+    if not event.startswith("connection.connect_") or not event.endswith(".complete"):
+        return
+    connection = about["return_value"].get_extra_info("socket")
+    try:
+        if place is None:
+            check_unix(address, connection)
+        else:
+            check_tcp(address, place, connection)
+    except BaseException:
+        await about["return_value"].aclose()
+        raise
 
 
 def _client(transport: httpx.AsyncHTTPTransport, place: Place | None = None) -> httpx.AsyncClient:
@@ -354,11 +375,12 @@ class AsyncClient:
             if path not in self._http:
                 await self._drop()  # a restart has chosen another one
                 self._http[path] = _client(httpx.AsyncHTTPTransport(uds=path, limits=LIMITS, trust_env=False))
-            return self._http[path], {}
+            return self._http[path], {"trace": partial(_check_connected, self.address, None)}
         if not place.tls:
+            refuse_plain(self.address, place)
             if place.url not in self._http:
                 self._http[place.url] = _client(httpx.AsyncHTTPTransport(limits=LIMITS, trust_env=False), place)
-            return self._http[place.url], {}
+            return self._http[place.url], {"trace": partial(_check_connected, self.address, place)}
         from hal.client.trust import context_for, server_name
 
         authority = await asyncio.to_thread(self.address.believed, place)

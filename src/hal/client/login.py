@@ -20,6 +20,10 @@ class Login:
     """Empty where the kernel names the user (`unix://`)."""
     authority: str = ""
     """Certificate (PEM) of that HAL's own authority; empty: those of this machine are believed."""
+    plain: bool = False
+    """Without TLS to any machine and to whoever answers there, as was asked for."""
+    served_by: int | None = None
+    """User id of whoever served it on this machine: another one there is not believed to be that HAL."""
 
 
 def login_file() -> Path:
@@ -52,7 +56,14 @@ def read_login() -> Login | None:
 
     try:
         raw = json.loads(text)
-        return Login(url=str(raw["url"]), token=str(raw["token"]), authority=str(raw.get("authority", "")))
+        served_by = raw.get("served_by")
+        return Login(
+            url=str(raw["url"]),
+            token=str(raw["token"]),
+            authority=str(raw.get("authority", "")),
+            plain=raw.get("plain") is True,
+            served_by=None if served_by is None else int(served_by),
+        )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ConflictError(f"{file} is damaged", hint="`hal logout` removes it; then log in again") from error
 

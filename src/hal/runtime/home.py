@@ -91,6 +91,23 @@ class Home:
         return self.run_dir / f"{process}.pid"
 
     @property
+    def tcp_file(self) -> Path:
+        """Where the controller serves REST over TCP: `HOST:PORT`, written while it listens."""
+        return self.run_dir / "rest-tcp"
+
+    def served_tcp(self) -> tuple[str, int] | None:
+        """What `tcp_file` says; None: it serves no port, or the file is not ours to believe."""
+        try:
+            info = os.lstat(self.tcp_file)
+            text = self.tcp_file.read_text().strip()
+        except (OSError, UnicodeDecodeError):
+            return None
+        host, _, port = text.rpartition(":")
+        if not port.isdecimal() or not stat.S_ISREG(info.st_mode) or info.st_uid not in (0, os.geteuid()):
+            return None
+        return host.strip("[]"), int(port)
+
+    @property
     def controller_pid(self) -> Path:
         return self.pid_file("controller")
 

@@ -42,7 +42,9 @@ from hal.daemons.controller.api.streams import stream_routes
 from hal.daemons.controller.config import Config
 from hal.daemons.controller.controller import ControllerApi
 from hal.runtime.interface import Runtime
+from hal.runtime.privacy import write_private
 from hal.runtime.sockets import bind_public, bind_unix, may_speak, peer_of
+from hal.wire.address import written
 
 BACKLOG = 1_024
 KEEP_ALIVE_S = 75
@@ -160,6 +162,7 @@ class RestServer:
             ConflictError: another process serves that socket or port.
         """
         loop = asyncio.get_running_loop()
+        self._runtime.paths.tcp_file.unlink(missing_ok=True)
         await self._serve_unix(bind_unix(path), private=True)
         if self._config.access.socket:
             await self._serve_unix(bind_public(Path(self._config.access.socket)), private=False)
@@ -180,6 +183,7 @@ class RestServer:
                     hint="choose another port in hal.toml (server.tcp) or with --listen",
                 ) from error
             self._servers.append(server)
+            write_private(self._runtime.paths.tcp_file, written(host, server.sockets[0].getsockname()[1]) + "\n")
             self._runtime.log.info("listening on TCP", host=host, port=port, tls=self._tls is not None)
 
     async def _serve_unix(self, unix: socket.socket, *, private: bool) -> None:
@@ -188,6 +192,7 @@ class RestServer:
 
     async def stop(self) -> None:
         """Accept nothing more; give answers under way a moment."""
+        self._runtime.paths.tcp_file.unlink(missing_ok=True)
         for server in self._servers:
             server.close()
         for connection in list(self._state.connections):
