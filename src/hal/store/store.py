@@ -197,8 +197,11 @@ class Store:
         with self._database.reading("looking up a commit") as connection:
             return _committed(connection, commit_id) is not None
 
-    def trim(self, now_ms: int, retention: Retention, *, epoch: int) -> Trimmed:
+    def trim(self, now_ms: int, retention: Retention, *, epoch: int, keys_before_ms: int | None = None) -> Trimmed:
         """Remove what retention does not keep, oldest first, at most `TRIMMED_AT_ONCE` of each kind.
+
+        Args:
+            keys_before_ms: idempotency keys written before are too old; None: `now_ms` and retention say which.
 
         The newest commit always stays, so sequence numbers go on even when no event is left.
         """
@@ -207,7 +210,9 @@ class Store:
             removed = (
                 _trim_events(connection, now_ms, retention),
                 _trim_commits(connection, retention),
-                _trim_keys(connection, now_ms, retention),
+                _trim_keys(
+                    connection, now_ms - retention.idempotency_ms if keys_before_ms is None else keys_before_ms, retention
+                ),
                 _trim_policies(connection, retention),
             )
         return Trimmed(*removed, more=TRIMMED_AT_ONCE in removed)
@@ -409,7 +414,11 @@ def _trim_policies(connection: Connection, retention: Retention) -> int:
     return connection.execute(delete(schema.policies).where(p.version.in_(old))).rowcount
 
 
-def _trim_keys(connection: Connection, now_ms: int, retention: Retention) -> int:
+def _trim_keys(connection: Connection, before_ms: int, retention: Retention) -> int:
     k = schema.idempotency.c
-    old = select(k.key).where(k.at_ms < now_ms - retention.idempotency_ms).limit(TRIMMED_AT_ONCE)
+    count: int = connection.execute(select(func.count()).select_from(schema.idempotency)).scalar_one()
+    if count > retention.idempotency_count:
+        oldest_kept = select(k.at_ms).order_by(k.at_ms.desc()).offset(retention.idempotency_count - 1).limit(1)
+        before_ms = max(before_ms, connection.execute(oldest_kept).scalar_one())
+    old = select(k.key).where(k.at_ms < before_ms).limit(TRIMMED_AT_ONCE)
     return connection.execute(delete(schema.idempotency).where(k.key.in_(old))).rowcount

@@ -96,6 +96,8 @@ class Retention(Struct, frozen=True, kw_only=True):
     events_count: int = 1_000_000
     commits_count: int = 10_000
     idempotency_ms: int = 86_400_000
+    idempotency_count: int = 1_000_000
+    """Newest keys that are kept, however young the others are."""
     policies_count: int = 1_000
     """Versions of the policy; the newest always stays."""
 

@@ -69,14 +69,16 @@ class Running:
 
 
 @asynccontextmanager
-async def running(root: Path, config: Config | None = None, max_bytes: int | None = None) -> AsyncIterator[Running]:
+async def running(
+    root: Path, config: Config | None = None, max_bytes: int | None = None, *, store: type[Store] = Store
+) -> AsyncIterator[Running]:
     """One controller; stopped, with everything durable, when the block ends."""
     home = Home(root)
     home.create()
     file = LogFile(home.log_file("controller"))
     runtime = RealRuntime("controller", home, open_log(file, "controller"), seed=1)
     config = config or Config()
-    controller = Controller(runtime, config, lambda: Store.open(config.store_url or home.database, max_bytes=max_bytes))
+    controller = Controller(runtime, config, lambda: store.open(config.store_url or home.database, max_bytes=max_bytes))
     await controller.start(UnixAddress(home.wire_socket()))
     loop = asyncio.ensure_future(controller.run())
     rest = RestServer(controller.api, runtime, config, owner_uid=os.geteuid())

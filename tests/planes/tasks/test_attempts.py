@@ -7,7 +7,7 @@ import pytest
 from hal.core.model import AttemptState, ConflictError, NotFoundError, Reason, SpecError, StepId, TaskState
 from hal.planes.tasks import Arrival, JobPatch
 from hal.store import EndAttempts, InsertJobs
-from hal.wire.frames import ExitCause, Refusal, StopReason
+from hal.wire.frames import ExitCause, Refusal, StepExit, StepStarted, StopReason, Usage
 from tests.planes.tasks.small_plane import BY, SmallPlane
 
 
@@ -45,6 +45,34 @@ def test_a_gang_ends_with_its_last_step_and_its_usage_is_summed() -> None:
         "user_ms": 2, "system_ms": 2, "max_rss_bytes": 20, "read_bytes": 0, "written_bytes": 0,
     }  # fmt: skip
     assert change.ended[0].state is TaskState.SUCCEEDED
+
+
+def test_a_gang_one_of_whose_starts_was_refused_ends_after_it_began() -> None:
+    """n2 refuses rank 1 at 1,000; rank 0 begins at 1,003 and is stopped at 1,010: that is when the attempt ended."""
+    plane = SmallPlane()
+    (job,) = plane.submit({"nodes": 2})
+    plane.start((job, 0))
+    plane.plane.refused("n2", [Refusal(StepId(job, 0, 1, 1), "overloaded", "no")], plane.now_ms)
+    plane.now_ms = 1_003
+    plane.plane.started("n1", [StepStarted(StepId(job, 0, 1, 0), 42, 1_003)], plane.now_ms)
+    plane.now_ms = 1_010
+    change = plane.end(job, code=143, cause=ExitCause.CANCELLED)
+    (operation,) = [o for o in change.operations if isinstance(o, EndAttempts)]
+    (row,) = operation.rows
+    assert (row.cause, row.started_ms, row.ended_ms) == ("refused", 1_003, 1_010)
+
+
+def test_a_step_whose_node_sets_its_clock_back_does_not_end_before_it_began() -> None:
+    """It began at 1,500 by its node's clock, which then said 1,200."""
+    plane = SmallPlane()
+    (job,) = plane.submit({})
+    plane.start((job, 0))
+    plane.now_ms = 2_000
+    plane.plane.started("n1", [StepStarted(StepId(job, 0, 1, 0), 42, 1_500)], plane.now_ms)
+    late = StepExit(StepId(job, 0, 1, 0), ExitCause.EXITED, 0, 0, 1_500, 1_200, Usage(1, 1, 1, 0, 0), "")
+    plane.plane.exited("n1", [late], plane.now_ms)
+    (operation,) = [o for o in plane.commit().operations if isinstance(o, EndAttempts)]
+    assert (operation.rows[0].started_ms, operation.rows[0].ended_ms) == (1_500, 1_500)
 
 
 def test_the_first_bad_step_stops_its_siblings_and_decides() -> None:

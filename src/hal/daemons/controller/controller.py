@@ -21,6 +21,7 @@ from hal.daemons.controller.committing import Committer, OpenStore
 from hal.daemons.controller.config import Config, reached, rest_url
 from hal.daemons.controller.deciding import Engine
 from hal.daemons.controller.flushing import Flusher
+from hal.daemons.controller.key_age import KeyAge
 from hal.daemons.controller.loop import ControlLoop
 from hal.daemons.controller.membership import Joining
 from hal.daemons.controller.node_door import NodeDoor
@@ -103,6 +104,7 @@ class Controller:
                 plane=self._plane,
                 engine=self._engine,
                 committer=self._committer,
+                flusher=self._flusher,
                 agents=self._agents,
                 node_door=self._node_door,
                 loop=self._loop,
@@ -180,8 +182,9 @@ class Controller:
         plane.identify(self._runtime.new_id())
         plane.controller_started(self._committer.epoch)
         change = plane.seal(now_ms)
-        await self._committer.commit(change.operations, now_ms)
+        committed = await self._committer.commit(change.operations, now_ms)
         await self._runtime.run_blocking(self._committer.store.flush)
+        self._watchers.committed(change.operations, committed)
         plane.durable()
         self._engine.feed(change.engine)
 
@@ -293,10 +296,18 @@ class Controller:
 
     async def _trim(self) -> None:
         retention = self._config.retention
+        keys = KeyAge(retention.idempotency_ms)
         while True:
+            keys_before_ms = keys.written_before(self._clock.now_ms(), self._runtime.monotonic_ms())
             await self._runtime.sleep(TRIM_EVERY_MS)
             for _ in range(MAX_TRIMS):
-                call = partial(self._committer.store.trim, self._clock.now_ms(), retention, epoch=self._committer.epoch)
+                call = partial(
+                    self._committer.store.trim,
+                    self._clock.now_ms(),
+                    retention,
+                    epoch=self._committer.epoch,
+                    keys_before_ms=keys_before_ms,
+                )
                 try:
                     trimmed = await self._runtime.run_blocking(call)
                 except StoreError as error:

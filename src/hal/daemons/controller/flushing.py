@@ -68,6 +68,14 @@ class Flusher:
             if not self._waiting:
                 self._idle.set()
 
+    async def caught_up(self) -> None:
+        """Everything that was committed before this call is flushed."""
+        if self._idle.is_set():
+            return
+        done = asyncio.get_running_loop().create_future()
+        await self.then(lambda: None if done.done() else done.set_result(None), urgent=True)
+        await done
+
     async def drained(self) -> None:
         """Everything that waits has been said."""
         self._filled.set()

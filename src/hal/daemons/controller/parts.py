@@ -10,6 +10,7 @@ from hal.daemons.controller.agents import Agents
 from hal.daemons.controller.clock import Clock
 from hal.daemons.controller.committing import Committer
 from hal.daemons.controller.deciding import Engine
+from hal.daemons.controller.flushing import Flusher
 from hal.daemons.controller.loop import ControlLoop
 from hal.daemons.controller.node_door import NodeDoor
 from hal.daemons.controller.node_waiters import NodeWaiters
@@ -29,6 +30,7 @@ class Parts:
     plane: TaskPlane
     engine: Engine
     committer: Committer
+    flusher: Flusher
     agents: Agents
     node_door: NodeDoor
     loop: ControlLoop

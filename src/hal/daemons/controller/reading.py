@@ -99,6 +99,8 @@ class Reading:
         row = await self.row(job)
         if row.end_ms is None and timeout_s > 0:
             row = await self._parts.waiters.wait(job, timeout_s) or await self.row(job)
+        if row.end_ms is not None:
+            await self._parts.flusher.caught_up()
         return job_view(row, spec=True)
 
     async def why(self, job: int) -> WhyView:
@@ -213,8 +215,10 @@ class Reading:
     # ── the feed and the whole ────────────────────────────────────────────────────────────────────────────────────
 
     async def events(self, after: int, limit: int, job: int | None) -> list[Event]:
-        """The feed after a sequence number, oldest first."""
-        return await self._parts.committer.read(lambda store: store.events(after, limit=limit, job=job))
+        """The feed after a sequence number, oldest first; no further than a power failure leaves it as it is."""
+        flushed = self._parts.watchers.flushed_seq
+        found = await self._parts.committer.read(lambda store: store.events(after, limit=limit, job=job))
+        return [event for event in found if event.sequence <= flushed]
 
     async def follower_hashes(self) -> frozenset[str]:
         """Of the secrets by which followers are known that pass requests on."""
@@ -227,8 +231,8 @@ class Reading:
         return await self._parts.committer.read(lambda store: list_controllers(store, own))
 
     async def last_sequence(self) -> int:
-        """Of the newest event."""
-        return await self._parts.committer.read(lambda store: store.last_seq())
+        """Of the newest event that may be told."""
+        return self._parts.watchers.flushed_seq
 
     def watch(self, job: int | None) -> Watcher:
         """A bounded buffer of the events from now on; `unwatch` it."""

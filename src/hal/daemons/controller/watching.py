@@ -107,6 +107,8 @@ class Watchers:
 
     def __init__(self) -> None:
         self._all: list[Watcher] = []
+        self.flushed_seq = 0
+        """Sequence number of the newest event that a power failure cannot take back: later ones are told to nobody."""
 
     def open(self, job: int | None) -> Watcher:
         """One more.
@@ -132,6 +134,7 @@ class Watchers:
 
     def committed(self, operations: list[Operation], committed: Committed) -> None:
         """Events that are durable now."""
+        self.flushed_seq = committed.last_seq
         if not self._all:
             return
         sequence = committed.first_seq

@@ -255,9 +255,10 @@ def _step_ended(table: JobTable, job: LiveJob, attempt: Attempt, end: StepEnd, n
         return
     decisive = min(ends, key=lambda e: _severity(e, attempt))
     attempt = replace(attempt, steps=ends if len(ends) > 1 else ())
-    _attempt_ended(
-        table, job, attempt, _intended(attempt, _outcome_of(decisive)), decisive, _summed(ends), now_ms, cause
-    )
+    # The attempt is over with its last step, whichever of them decides how it ended, and never before it began.
+    over_ms = max(*(e.ended_ms for e in ends), attempt.started_ms or 0)
+    outcome = _intended(attempt, _outcome_of(decisive))
+    _attempt_ended(table, job, attempt, outcome, replace(decisive, ended_ms=over_ms), _summed(ends), now_ms, cause)
 
 
 def _severity(end: StepEnd, attempt: Attempt) -> tuple[int, int, int]:
