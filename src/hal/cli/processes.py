@@ -113,11 +113,11 @@ def agent(home: Home, node: str) -> Process:
     return Process(home, f"agent-{node}")
 
 
-def start_controller(home: Home, tcp: str, wire: str) -> Process:
+def start_controller(home: Home, tcp: str, wire: str, *, new_store: bool = False) -> Process:
     """Start it; it answers some time later."""
     process = controller(home)
     ports = [*(["--listen", tcp] if tcp else []), *(["--wire", wire] if wire else [])]
-    process.start(["hal.daemons.controller", "--home", str(home.root), *ports])
+    process.start(["hal.daemons.controller", "--home", str(home.root), *ports, *(["--new-store"] if new_store else [])])
     return process
 
 

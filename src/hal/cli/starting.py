@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Final
 
 from hal.cli import processes
 from hal.cli.layout import Layout, NodePlan, same_or_refused
@@ -13,9 +14,17 @@ from hal.cli.progress import Progress
 from hal.cli.screen import Screen
 from hal.client.address import Address
 from hal.client.sync import Client
-from hal.core.model import ConflictError, NodeState, OverloadedError, SpecError, UnreachableError
+from hal.core.model import (
+    ConflictError,
+    HALError,
+    NodeState,
+    OverloadedError,
+    SpecError,
+    StoreError,
+    UnreachableError,
+)
 from hal.runtime.home import Home
-from hal.runtime.startup import EXIT_BAD_INPUT, stage
+from hal.runtime.startup import EXIT_BAD_INPUT, EXIT_STORE, stage
 
 _AWAY = (NodeState.UNREACHABLE, NodeState.DOWN, NodeState.REMOVED)
 FOLLOWING = "following"
@@ -24,16 +33,25 @@ HEALTHY_S = 600.0
 """How long a controller may take to answer; a first start compiles its kernels, minutes on a busy machine."""
 JOINED_S = 60.0
 """How long the nodes may take to join after that."""
+_WHOLE_STORY: Final[dict[int | None, type[HALError]]] = {EXIT_BAD_INPUT: SpecError, EXIT_STORE: StoreError}
+"""Exit codes with which a process has said all there is to say: of hal.toml, of the store."""
 
 
-def start_missing(screen: Screen, home: Home, layout: Layout, saved: Layout | None) -> list[str]:
+def start_missing(
+    screen: Screen, home: Home, layout: Layout, saved: Layout | None, *, new_store: bool = False
+) -> list[str]:
     """Start what does not run, and wait until all of it works; names of what was started.
 
+    Args:
+        new_store: the store may be another one than the one that was used before.
     Raises:
+        StoreError: the store cannot be opened, or is not the one that was used before.
         ConflictError: a HAL of another shape runs, or the controller follows one that has nodes of these names.
         UnreachableError: something did not start; what was started here is stopped again.
     """
     controller = processes.controller(home)
+    if new_store and controller.identity:
+        raise ConflictError("--new-store: HAL runs, on the store that it has", hint="stop it first: hal down --leave")
     if saved is not None and (
         (controller.identity and (saved.tcp, saved.wire) != (layout.tcp, layout.wire))
         or (processes.nodes_with_processes(home) and saved.nodes != layout.nodes)
@@ -44,7 +62,7 @@ def start_missing(screen: Screen, home: Home, layout: Layout, saved: Layout | No
     try:
         with Progress(screen) as progress:
             waiting = _Waiting(screen, home, progress, started)
-            answers = partial(_answers, client, home, layout, started)
+            answers = partial(_answers, client, home, layout, started, new_store=new_store)
             waiting.until(answers, HEALTHY_S, "the controller", controller)
             _refuse_names_of_others(client, layout)
             for plan in layout.nodes:
@@ -102,9 +120,8 @@ class _Waiting:
             raise UnreachableError(
                 f"{what} is not ready after {timeout_s:.0f} s", hint=f"its log: {whose_log.log_path}"
             ) from None
-        if ended is not None and ended.ended_early == EXIT_BAD_INPUT and (said := ended.said()):
-            # What it says of hal.toml is the whole story.
-            raise SpecError(said[-1].removeprefix(f"hal {ended.name}: "))
+        if ended is not None and ended.ended_early in _WHOLE_STORY and (said := ended.said()):
+            raise _WHOLE_STORY[ended.ended_early](said[-1].removeprefix(f"hal {ended.name}: "))
         if ended is not None:
             self._show_log(ended)
             raise UnreachableError(
@@ -133,11 +150,11 @@ def _start_gone(home: Home, plan: NodePlan, started: list[Process]) -> None:
         started.append(processes.start_keeper(home, plan))
 
 
-def _answers(client: Client, home: Home, layout: Layout, started: list[Process]) -> bool:
+def _answers(client: Client, home: Home, layout: Layout, started: list[Process], *, new_store: bool = False) -> bool:
     """The controller answers; started, once, when none runs: also one that was killed since this began."""
     controller = processes.controller(home)
     if not any(process.name == controller.name for process in started) and not controller.identity:
-        started.append(processes.start_controller(home, layout.tcp, layout.wire))
+        started.append(processes.start_controller(home, layout.tcp, layout.wire, new_store=new_store))
     return _healthy(client)
 
 

@@ -45,6 +45,11 @@ DEFAULT_HOST = "127.0.0.1"
     metavar="HOST[:PORT]",
     help="Listen there for agents of other machines: 0.0.0.0 (port: 7422; default: none).",
 )
+@click.option(
+    "--new-store",
+    is_flag=True,
+    help="Go on with whatever store is there, also an empty or older one: what it lacks is lost.",
+)
 @pass_screen
 def up(
     screen: Screen,
@@ -53,6 +58,7 @@ def up(
     name: str | None,
     tcp: str | None,
     wire: str | None,
+    new_store: bool,
 ) -> None:
     """Start HAL on this machine, or what of it is missing; harmless when all of it runs.
 
@@ -89,7 +95,7 @@ def up(
             layout = Layout(nodes=planned, tcp=address, wire=agents)
         if layout.tcp:
             home.token_text()
-        started = start_missing(screen, home, layout, saved)
+        started = start_missing(screen, home, layout, saved, new_store=new_store)
         layout.save(home)
     _say(screen, home, layout, started)
 

@@ -59,13 +59,26 @@ class NodePaths:
 class Home:
     """The layout of one HAL_HOME. Values only, except where a method says that it touches the disk."""
 
-    __slots__ = ("authority", "cache", "config", "database", "log_dir", "nodes_dir", "root", "run_dir", "token")
+    __slots__ = (
+        "authority",
+        "cache",
+        "config",
+        "database",
+        "log_dir",
+        "nodes_dir",
+        "root",
+        "run_dir",
+        "store_mark",
+        "token",
+    )
 
     def __init__(self, root: str | os.PathLike[str], *, cache: str | os.PathLike[str] | None = None) -> None:
         self.root = Path(os.path.abspath(root))
         self.config = self.root / "hal.toml"
         self.run_dir = self.root / "run"
         self.database = self.root / "db" / "hal.sqlite"
+        self.store_mark = self.root / "store.mark"
+        """What the controller of this home remembers of its store: see `hal.store.mark`."""
         self.log_dir = self.root / "log"
         self.token = self.root / "token"
         self.authority = self.root / "authority"

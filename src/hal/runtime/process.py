@@ -12,14 +12,14 @@ from typing import Any, Final
 
 import uvloop
 
-from hal.core.model.errors import ConflictError, HALError, SpecError
+from hal.core.model.errors import ConflictError, HALError, SpecError, StoreError
 from hal.runtime.home import Home
 from hal.runtime.identity import remove_pid_file, running, write_pid_file
 from hal.runtime.interface import Logger
 from hal.runtime.logfile import LogFile
 from hal.runtime.logs import open_log
 from hal.runtime.real import RealRuntime
-from hal.runtime.startup import EXIT_BAD_INPUT
+from hal.runtime.startup import EXIT_BAD_INPUT, EXIT_STORE
 
 SHUTDOWN_S: Final = 10.0
 """How long `main` and what it left in the background may take to end after the process was asked to; then it exits."""
@@ -92,7 +92,11 @@ def claim_pid_file(home: Home, name: str) -> None:
 
 
 def _exit_code(error: HALError) -> int:
-    return EXIT_BAD_INPUT if isinstance(error, SpecError) else EXIT_CONFLICT if isinstance(error, ConflictError) else 1
+    if isinstance(error, SpecError):
+        return EXIT_BAD_INPUT
+    if isinstance(error, StoreError):
+        return EXIT_STORE
+    return EXIT_CONFLICT if isinstance(error, ConflictError) else 1
 
 
 async def _live(name: str, home: Home, main: Main, log: Logger, seed: int | None) -> int:

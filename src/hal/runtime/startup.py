@@ -15,6 +15,8 @@ from hal.runtime.privacy import write_private
 
 EXIT_BAD_INPUT: Final = 2
 """Exit code of a daemon when what a person wrote (hal.toml, an option) is malformed."""
+EXIT_STORE: Final = 7
+"""… when the store cannot be opened, or is not the one that was used."""
 FILE: Final = "starting"
 MAX_CHARS: Final = 200
 """Longest line that is believed."""

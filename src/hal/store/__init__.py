@@ -14,12 +14,14 @@ from hal.store.errors import (
     StoreError,
     StoreFull,
     StoreLed,
+    StoreLost,
     StoreMissing,
     StoreReadOnly,
     StoreTooNew,
     StoreUnreachable,
 )
 from hal.store.leadership import LEASE_MS, RENEW_EVERY_MS, Claim, Leader
+from hal.store.mark import StoreMark
 from hal.store.operations import (
     MAX_EVENT_JOBS,
     AppendEvents,
@@ -119,6 +121,8 @@ __all__ = [
     "StoreError",
     "StoreFull",
     "StoreLed",
+    "StoreLost",
+    "StoreMark",
     "StoreMissing",
     "StoreReadOnly",
     "StoreTooNew",

@@ -16,6 +16,14 @@ class StoreMissing(StoreError):
     """There is no store at that place, and it was not to be created, or cannot be."""
 
 
+class StoreAbsent(StoreMissing):
+    """Nobody has made a store at that place, and it was not to be created."""
+
+
+class StoreLost(StoreMissing):
+    """The store that this HAL used is gone, is empty, is another one, or lacks groups that were committed."""
+
+
 class StoreReadOnly(StoreError):
     """The file, its directory or its file system cannot be written."""
 
@@ -63,10 +71,12 @@ __all__ = [
     "GroupRefused",
     "NotAStore",
     "StaleEpoch",
+    "StoreAbsent",
     "StoreBusy",
     "StoreError",
     "StoreFull",
     "StoreLed",
+    "StoreLost",
     "StoreMissing",
     "StoreReadOnly",
     "StoreTooNew",

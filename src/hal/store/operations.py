@@ -445,3 +445,5 @@ class Committed(Struct, frozen=True):
     """Sequence number of its first event; `last_seq` + 1 when it had none."""
     last_seq: int
     """Sequence number of the newest event after the commit."""
+    number: int = 0
+    """Its own, ascending from 1 without gaps."""

@@ -458,6 +458,12 @@ def joining(connection: Connection) -> PutJoining:
     )
 
 
+def meta(connection: Connection, key: str) -> str | None:
+    """A small fact by name."""
+    value: str | None = connection.execute(select(schema.meta.c.value).where(schema.meta.c.key == key)).scalar()
+    return value
+
+
 def remembered(connection: Connection, key: str) -> Remembered | None:
     """The answer kept for an idempotency key."""
     t = schema.idempotency.c

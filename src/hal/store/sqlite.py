@@ -22,6 +22,7 @@ from hal.store.errors import (
     FlushFailed,
     GroupRefused,
     NotAStore,
+    StoreAbsent,
     StoreBusy,
     StoreError,
     StoreFull,
@@ -38,6 +39,7 @@ BUSY_TIMEOUT_S: Final = 5
 WAL_KEPT_BYTES: Final = 64 << 20
 """To which the write-ahead log is cut back after a checkpoint."""
 CACHE_KIB: Final = 16 << 10
+DAMAGED: Final = "move it away; then `hal restore FILE` from a backup, or `hal up --new-store`: what it held is lost"
 
 
 class MemoryDatabase:
@@ -85,6 +87,8 @@ class SqliteDatabase(Database):
         """Its file, when it has one."""
         self._lock: int | None = None
         self._log: int | None = None
+        self._file: os.stat_result | None = None
+        """The file that is open, once something was flushed."""
 
     def now_ms(self) -> ColumnElement[int]:
         """See `Database`."""
@@ -97,19 +101,33 @@ class SqliteDatabase(Database):
         it, so flushing that file is what synchronous=FULL does at each commit.
 
         Raises:
-            FlushFailed: the disk refused; what it holds now nobody knows.
+            FlushFailed: the disk refused, or the files were removed or replaced; what it holds now nobody knows.
         """
         if self.path is None:
             return
+        log = self.path.with_name(self.path.name + "-wal")
         try:
             if self._log is None:
-                self._log = os.open(self.path.with_name(self.path.name + "-wal"), os.O_RDONLY | os.O_CLOEXEC)
+                self._log = os.open(log, os.O_RDONLY | os.O_CLOEXEC)
+                self._file = os.stat(self.path)
             os.fdatasync(self._log)
+            replaced = not (
+                self._file is not None
+                and os.path.samestat(os.stat(self.path), self._file)
+                and os.path.samestat(os.stat(log), os.fstat(self._log))
+            )
+        except FileNotFoundError:
+            replaced = True
         except OSError as error:
             raise FlushFailed(
                 f"flushing the store {self.place}: {error.strerror}",
                 hint="the disk is failing; the controller must start again from what it holds",
             ) from error
+        if replaced:
+            raise FlushFailed(
+                f"the store {self.place} was removed or replaced while HAL ran: what is written now would be lost",
+                hint="start HAL again: `hal up` says what can be done",
+            )
 
     def lock(self, holder: str) -> None:
         """Keep every other process from leading on this file until `close`, or until this process is gone.
@@ -179,7 +197,7 @@ def open_file(path: Path, *, create: bool, max_bytes: int | None) -> SqliteDatab
         StoreError: it cannot be opened.
     """
     if not path.exists() and not create:
-        raise StoreMissing(f"there is no store at {path}", hint="`hal up` creates one")
+        raise StoreAbsent(f"there is no store at {path}", hint="`hal up` creates one")
     if path.is_dir():
         raise NotAStore(f"{path} is a directory", hint="name the database file")
     if not path.parent.is_dir():
@@ -236,7 +254,7 @@ def store_error(error: BaseException | None, doing: str, place: str) -> StoreErr
     if name.startswith(("SQLITE_READONLY", "SQLITE_PERM", "SQLITE_AUTH")):
         return StoreReadOnly(f"{doing}: the store {place} cannot be written ({text})", hint="check who owns the file")
     if name.startswith(("SQLITE_NOTADB", "SQLITE_CORRUPT", "SQLITE_FORMAT")):
-        return NotAStore(f"{doing}: {place} is not a database, or is damaged ({text})", hint="restore it from a copy")
+        return NotAStore(f"{doing}: {place} is not a database, or is damaged ({text})", hint=DAMAGED)
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
         return StoreBusy(
             f"{doing}: another process has locked the store {place} for more than {BUSY_TIMEOUT_S} s",

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
+from msgspec.structs import replace
 from sqlalchemy import Connection, bindparam, delete, func, select
 
 from hal.core.model import AttemptState, Event, TaskState
@@ -18,11 +19,23 @@ from hal.store import controllers, leadership, read, schema
 from hal.store.bulk import first, insert_rows
 from hal.store.controllers import ControllerRow
 from hal.store.database import Database
-from hal.store.errors import StoreError, StoreMissing
+from hal.store.errors import StoreAbsent, StoreError, StoreMissing
 from hal.store.leadership import Claim, Leader
+from hal.store.mark import INSTANCE, StoreMark
 from hal.store.migrate import FIRST_WITH_LEASE, HEAD, migrate, revision_of
 from hal.store.opening import open_database
-from hal.store.operations import AttemptRow, Committed, Group, JobRow, NodeRow, PolicyRow, PutJoining, Span
+from hal.store.operations import (
+    AttemptRow,
+    Committed,
+    Group,
+    InsertJobs,
+    JobRow,
+    NodeRow,
+    PolicyRow,
+    PutJoining,
+    PutMeta,
+    Span,
+)
 from hal.store.replication import Replication
 from hal.store.sqlite import MemoryDatabase
 from hal.store.tasks import task, tasks
@@ -36,11 +49,21 @@ TRIMMED_AT_ONCE: Final = 10_000
 class Store:
     """One open store. Made by `Store.open`."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, mark: StoreMark | None = None) -> None:
         self._database = database
+        self._mark = mark
+        self._newest = 0
+        """Number of the newest group that was committed here."""
 
     @classmethod
-    def open(cls, where: str | Path | MemoryDatabase, *, create: bool = True, max_bytes: int | None = None) -> Store:
+    def open(
+        cls,
+        where: str | Path | MemoryDatabase,
+        *,
+        create: bool = True,
+        max_bytes: int | None = None,
+        mark: StoreMark | None = None,
+    ) -> Store:
         """Open a store and bring its tables up to date.
 
         Args:
@@ -48,14 +71,22 @@ class Store:
                 `postgresql://USER@HOST/DATABASE`.
             create: make it when it is not there.
             max_bytes: the file never grows beyond this; a commit that needs more raises `StoreFull`.
+            mark: what is remembered of it; kept up to date.
         Raises:
+            StoreLost: it is not the store that the mark remembers, or an older state of it.
             StoreError: not a store, not accessible, or written by a newer HAL; nothing was changed.
         """
-        database = open_database(where, create=create, max_bytes=max_bytes)
+        used = mark is not None and bool(mark.seen.instance)
+        try:
+            database = open_database(where, create=create and not used, max_bytes=max_bytes)
+        except StoreAbsent as error:
+            raise (mark.gone(str(where)) if used and mark is not None else error) from None
         try:
             # Most stores are current: that is found out without waiting for the write lock of another process.
             with database.reading("opening") as connection:
                 found = revision_of(connection)
+            if not found and used and mark is not None:
+                raise mark.gone(database.place)
             if not found and not create:
                 raise StoreMissing(f"there is no store in {database.place}", hint="`hal up` creates one")
             if found != HEAD:
@@ -67,10 +98,16 @@ class Store:
                     migrate(connection)
                 if isinstance(where, MemoryDatabase):
                     where.keep_as_empty()
+            if mark is not None:
+                with database.reading("reading its identity") as connection:
+                    instance = read.meta(connection, INSTANCE) or ""
+                    newest = (first(connection, _NEWEST_COMMIT) or (0,))[0]
+                mark.check(database.place, instance, newest, flushes=not database.leased)
+                mark.adopt(instance, newest)
         except StoreError:
             database.close()
             raise
-        return cls(database)
+        return cls(database, mark)
 
     def close(self) -> None:
         """Close; what is committed stays, and another process may lead."""
@@ -180,9 +217,21 @@ class Store:
         with database.writing(f"committing group {group.commit_id}") as connection:
             leadership.check_epoch(connection, epoch)
             committed = _committed(connection, group.commit_id) or _write_group(connection, group)
+        if self._mark is not None:
+            self._note(self._mark, group, committed)
         if flush:
-            database.flush()
+            self.flush()
         return committed
+
+    def _note(self, mark: StoreMark, group: Group, committed: Committed) -> None:
+        instance, last_job = "", 0
+        for operation in group.operations:
+            if isinstance(operation, InsertJobs):
+                last_job = max(last_job, *(row.id for row in operation.rows))
+            elif isinstance(operation, PutMeta):
+                instance = operation.values.get(INSTANCE) or instance
+        self._newest = committed.number
+        mark.committed(committed.number, instance=instance, last_job=last_job)
 
     def flush(self) -> None:
         """Make what was committed before this call survive a power failure. Any thread.
@@ -190,7 +239,10 @@ class Store:
         Raises:
             FlushFailed: see `commit`.
         """
+        newest = self._newest
         self._database.flush()
+        if self._mark is not None and newest:
+            self._mark.flushed(newest)
 
     def commit_known(self, commit_id: str) -> bool:
         """Whether that group is durable. True is final; False is final once the commit has returned or failed."""
@@ -211,7 +263,9 @@ class Store:
                 _trim_events(connection, now_ms, retention),
                 _trim_commits(connection, retention),
                 _trim_keys(
-                    connection, now_ms - retention.idempotency_ms if keys_before_ms is None else keys_before_ms, retention
+                    connection,
+                    now_ms - retention.idempotency_ms if keys_before_ms is None else keys_before_ms,
+                    retention,
                 ),
                 _trim_policies(connection, retention),
             )
@@ -226,7 +280,10 @@ class Store:
             in_columns: give jobs that wait as they were submitted as `Loaded.untouched`: a tenth of time and memory.
         """
         with self._database.reading("loading") as connection:
-            return read.load(connection, in_columns=in_columns)
+            loaded = read.load(connection, in_columns=in_columns)
+        if self._mark is not None and self._mark.seen.last_job > loaded.last_job_id:
+            return replace(loaded, last_job_id=self._mark.seen.last_job)
+        return loaded
 
     def job(self, job_id: int) -> JobRow | None:
         """One job, ended or not."""
@@ -344,8 +401,7 @@ class Store:
     def meta(self, key: str) -> str | None:
         """A small fact by name."""
         with self._database.reading("reading meta") as connection:
-            found: str | None = connection.execute(select(schema.meta.c.value).where(schema.meta.c.key == key)).scalar()
-            return found
+            return read.meta(connection, key)
 
     def facts(self, prefix: str) -> dict[str, str]:
         """All small facts whose names begin so."""
@@ -356,7 +412,7 @@ class Store:
 
 
 _C: Final = schema.commits.c
-_COMMITTED: Final = select(_C.id, _C.first_seq, _C.last_seq).where(_C.id == bindparam("the_id"))
+_COMMITTED: Final = select(_C.id, _C.first_seq, _C.last_seq, _C.number).where(_C.id == bindparam("the_id"))
 _NEWEST_COMMIT: Final = select(_C.number, _C.last_seq, _C.at_ms).where(
     _C.number == select(func.max(_C.number)).scalar_subquery()
 )
@@ -380,7 +436,7 @@ def _write_group(connection: Connection, group: Group) -> Committed:
         "last_seq": last,
     }
     insert_rows(connection, schema.commits, [row])
-    return Committed(group.commit_id, before + 1, last)
+    return Committed(group.commit_id, before + 1, last, number + 1)
 
 
 def _trim_events(connection: Connection, now_ms: int, retention: Retention) -> int:

@@ -31,16 +31,21 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--home", help="HAL_HOME")
     parser.add_argument("--listen", default="", metavar="HOST:PORT", help="also serve REST on TCP, with a token")
     parser.add_argument("--wire", default="", metavar="HOST:PORT", help="listen there for agents of other machines")
+    parser.add_argument("--new-store", action="store_true", help="take whatever store is there as this HAL's own")
     parser.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
     asked = parser.parse_args(argv)
     home = find_home(asked.home)
     allow_many_connections()
-    work = partial(serve, home=home, listen=asked.listen, wire=asked.wire)
+    work = partial(serve, home=home, listen=asked.listen, wire=asked.wire, new_store=asked.new_store)
     return run("controller", home, work, log_level=asked.log_level)
 
 
-async def serve(runtime: Runtime, *, home: Home, listen: str, wire: str = "") -> int:
-    """One controller with REST, until the runtime is asked to stop."""
+async def serve(runtime: Runtime, *, home: Home, listen: str, wire: str = "", new_store: bool = False) -> int:
+    """One controller with REST, until the runtime is asked to stop.
+
+    Args:
+        new_store: the store may be another one than the one that was used before.
+    """
     with ExitStack() as starting:
         tell = starting.enter_context(startup.told(home))
         config = await _prepared(runtime, home, listen, wire, tell)
@@ -53,12 +58,16 @@ async def serve(runtime: Runtime, *, home: Home, listen: str, wire: str = "") ->
         from hal.daemons.controller.reading import VERSION
         from hal.daemons.controller.sharing_authority import shared_authority
         from hal.runtime.machine import host_name
-        from hal.store import Store
+        from hal.store import Store, StoreMark
 
         # Kernels that another policy needs are loaded when it comes.
         with in_use(stamp_of_all()):
             agents = UnixAddress(home.wire_socket())
-            open_store = partial(Store.open, config.store_url or home.database)
+            mark = StoreMark(home.store_mark, runtime.boot_id)
+            if new_store:
+                runtime.log.warning("the store that is there is taken as this HAL's own", former=mark.seen.instance)
+                mark.accept_another()
+            open_store = partial(Store.open, config.store_url or home.database, mark=mark)
             front = RestFront(runtime, config, home)
             host, wired = host_name(), reached(config.wire, config.address)
             presence = Presence(runtime, host=host, version=VERSION, rest=front.rest, wire=wired, secret=front.secret)

@@ -10,6 +10,7 @@ from hal.core.model import HALError
 from hal.daemons.controller.__main__ import config_text
 from hal.daemons.controller.config import read_config
 from hal.runtime.home import find_home
+from hal.store import StoreMark
 from hal.store.backup import back_up, restore
 
 EXIT_REFUSED = 1
@@ -27,7 +28,12 @@ def main(argv: list[str] | None = None) -> int:
     try:
         home.create()
         store = asked.to or read_config(config_text(home)).store_url or home.database
-        done = back_up(store, asked.file) if asked.what == "backup" else restore(asked.file, store)
+        if asked.what == "backup":
+            done = back_up(store, asked.file)
+        else:
+            done = restore(asked.file, store)
+            if not asked.to:
+                StoreMark(home.store_mark, "-").accept_another()
     except HALError as error:
         sys.stderr.write(f"error: {error.message}\n" + (f"hint: {error.hint}\n" if error.hint else ""))
         return EXIT_REFUSED

@@ -17,7 +17,7 @@ from hal.daemons.controller.committing import OpenStore
 from hal.daemons.controller.presence import Presence
 from hal.runtime.authority import Authority
 from hal.runtime.interface import Address, Connection, Lane, Runtime
-from hal.store import Leader, Store, StoreError, StoreLed
+from hal.store import Leader, Store, StoreError, StoreLed, StoreLost
 from hal.wire.agree import HELLO_TIMEOUT_MS, NOT_LEADER
 from hal.wire.frames import Goodbye, Join, ReadAuthority
 
@@ -114,6 +114,8 @@ class Follower:
             self._sees(*await self._runtime.run_blocking(partial(_read, self._store), Lane.READER))
         except StoreLed:
             return LOOK_EVERY_MS  # by a HAL of another version, whose tables are not changed under it
+        except StoreLost:
+            raise
         except StoreError as error:
             if self.leader is not None:
                 self._runtime.log.warning("who leads cannot be asked", reason=str(error))

@@ -17,7 +17,8 @@ from hal.planes.tasks.dependencies import EndedJob
 from hal.planes.tasks.live import Attempt, LiveJob
 from hal.planes.tasks.runs import Runs, complement, merged
 from hal.planes.tasks.spans import Span, Spans
-from hal.planes.tasks.table import INSTANCE, JobTable
+from hal.planes.tasks.table import JobTable
+from hal.store.mark import INSTANCE
 from hal.store.operations import AttemptRow, JobRow
 from hal.store.operations import Span as SpanRow
 from hal.store.views import Loaded

@@ -28,9 +28,10 @@ from hal.planes.tasks.nodes import Arrival
 from hal.planes.tasks.policy_change import change_policy
 from hal.planes.tasks.runs import Runs
 from hal.planes.tasks.submission import Submitter
-from hal.planes.tasks.table import INSTANCE, JobTable
+from hal.planes.tasks.table import JobTable
 from hal.planes.tasks.taking_back import Moves
 from hal.planes.tasks.why import why
+from hal.store.mark import INSTANCE
 from hal.store.operations import JobRow, NodeRow, Operation, PutMeta
 from hal.store.operations import Span as SpanRow
 from hal.store.views import JobFilter, Loaded

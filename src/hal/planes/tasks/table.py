@@ -36,9 +36,6 @@ from hal.planes.tasks.waiting import Waiting
 from hal.store.operations import NodeRow
 from hal.store.untouched import Untouched
 
-INSTANCE = "instance"
-"""Under this name the store's meta table keeps which HAL it is."""
-
 
 class JobTable:
     """Live jobs, who waits for whom, nodes, and the draft of what is not durable yet."""
