@@ -24,6 +24,7 @@ from hal.core.model import (
     UnreachableError,
 )
 from hal.runtime.home import Home
+from hal.runtime.link_note import forget_link, read_link
 from hal.runtime.startup import EXIT_BAD_INPUT, EXIT_STORE, stage
 
 _AWAY = (NodeState.UNREACHABLE, NodeState.DOWN, NodeState.REMOVED)
@@ -68,6 +69,7 @@ def start_missing(
             for plan in layout.nodes:
                 _start_gone(home, plan, started)
             for plan in layout.nodes:
+                forget_link(home, plan.name)  # what an agent that runs was told before says nothing of now
                 joined = partial(_there, client, home, layout, plan, started)
                 waiting.until(joined, JOINED_S, f"node {plan.name}", processes.agent(home, plan.name))
     except BaseException:
@@ -147,6 +149,7 @@ def _start_gone(home: Home, plan: NodePlan, started: list[Process]) -> None:
     keeper = processes.keeper(home, plan.name)
     known = any(process.name == keeper.name for process in started)
     if not known and not keeper.identity and not processes.agent(home, plan.name).identity:
+        forget_link(home, plan.name)
         started.append(processes.start_keeper(home, plan))
 
 
@@ -160,11 +163,20 @@ def _answers(client: Client, home: Home, layout: Layout, started: list[Process],
 
 def _there(client: Client, home: Home, layout: Layout, plan: NodePlan, started: list[Process]) -> bool:
     """The node has joined, or waits for its controller, which follows, to lead; what ran of it, or of the controller,
-    and has been killed since, is started."""
+    and has been killed since, is started.
+
+    Raises:
+        ConflictError: the controller will not take it in until a person does something.
+    """
     if not _answers(client, home, layout, started):
         return False
     _start_gone(home, plan, started)
-    return _follows(client) or _joined(client, plan.name)
+    if _follows(client) or _joined(client, plan.name):
+        return True
+    note = read_link(home, plan.name)
+    if note is not None and note.refused:
+        raise ConflictError(f"node {plan.name} was not taken in: {note.text}")
+    return False
 
 
 def _follows(client: Client) -> bool:

@@ -1,4 +1,4 @@
-"""How an agent's connection to its controller is: a line in HAL_HOME, for `hal agent`, which cannot ask a controller.
+"""How an agent's connection to its controller is: a line in HAL_HOME, for `hal up` and `hal agent`, who wait for it.
 
 Standard library only. The line counts only while its writer runs.
 """
@@ -15,6 +15,7 @@ from hal.runtime.privacy import write_private
 MAX_CHARS: Final = 1_000
 _UP: Final = "up "
 _DOWN: Final = "down "
+_REFUSED: Final = "refused "
 
 
 class LinkNote(NamedTuple):
@@ -22,11 +23,14 @@ class LinkNote(NamedTuple):
 
     connected: bool
     text: str
+    refused: bool = False
+    """The controller will not take this node in until a person does something."""
 
 
 def note_link(home: Home, node: str, note: LinkNote) -> None:
     """Replace the line."""
-    line = " ".join((_UP if note.connected else _DOWN, note.text))[:MAX_CHARS]
+    word = _UP if note.connected else _REFUSED if note.refused else _DOWN
+    line = " ".join((word, note.text))[:MAX_CHARS]
     with contextlib.suppress(OSError):  # a full disk costs the line, not the connection
         write_private(home.run_dir / f"agent-{node}.link", " ".join(line.split()) + "\n")
 
@@ -43,4 +47,6 @@ def read_link(home: Home, node: str) -> LinkNote | None:
             word, _, text = file.read(MAX_CHARS).strip().partition(" ")
     except (OSError, UnicodeDecodeError):
         return None
-    return LinkNote(word == _UP.strip(), text) if running(home.agent_pid(node)) is not None else None
+    if running(home.agent_pid(node)) is None:
+        return None
+    return LinkNote(word == _UP.strip(), text, word == _REFUSED.strip())

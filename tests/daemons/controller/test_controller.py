@@ -284,6 +284,28 @@ def test_safety_another_node_of_the_same_name_is_refused(hal_home: Path) -> None
     asyncio.run(live())
 
 
+def test_a_node_whose_word_was_removed_is_known_by_its_home_within_one_boot(hal_home: Path) -> None:
+    """Its job goes on (faults 8). The same directory after a boot, and another one in this boot, are refused."""
+
+    async def live() -> None:
+        async with running(hal_home) as hal:
+            first = await hal.agent("n1", facts=Facts(node_id="one", home_id="here"), boot_id="b1")
+            (job,) = await hal.submit(SLEEP)
+            await hal.until(lambda: bool(first.running))
+            await first.leave()
+            for home, boot in (("here", "b2"), ("there", "b1"), ("", "b1")):
+                first.facts, first.boot_id = Facts(node_id="two", home_id=home), boot
+                assert not await first.try_to_join(), (home, boot)
+            first.facts, first.boot_id = Facts(node_id="two", home_id="here"), "b1"
+            await first.join()
+            first.end(StepId(int(job), 0, 1, 0))
+            assert (await hal.ended(job))["state"] == "succeeded"
+            await first.leave()
+            await first.join()
+
+    asyncio.run(live())
+
+
 def test_attempts_of_two_hals_never_have_the_same_token(hal_home: Path) -> None:
     """Both start the first attempt of job 1 in their first epoch; a restart stays the same HAL."""
 

@@ -78,6 +78,9 @@ class Facts(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     node_id: str = ""
     """Made at random when the node began: whoever says the node's name with another one is another node."""
+    home_id: str = ""
+    """Digest of which directory of which machine its HAL_HOME is: within one boot, the same node although its `node_id`
+    was lost."""
     system: str = ""
     """Name and version of the operating system."""
     system_id: str = ""

@@ -16,7 +16,7 @@ from hal.daemons.agent.arguments import NodeArguments, parse_arguments
 from hal.daemons.agent.gate_notes import GateFiles
 from hal.daemons.agent.health import Condition
 from hal.daemons.agent.node_file import read_node_section
-from hal.daemons.agent.node_id import node_id
+from hal.daemons.agent.node_id import home_id, node_id
 from hal.runtime.authority import NodeIdentity
 from hal.runtime.home import Home
 from hal.runtime.interface import Runtime, TcpAddress, UnixAddress
@@ -49,7 +49,8 @@ def settings_of(arguments: NodeArguments, section: NodeSection, home: Home, new_
     id_file = home.node(arguments.node).id_file
 
     def facts() -> Facts:
-        return replace(read_machine(home.root), domain=domain, node_id=node_id(id_file, new_id))
+        known = {"node_id": node_id(id_file, new_id), "home_id": home_id(home.root)}
+        return replace(read_machine(home.root), domain=domain, **known)
 
     def condition() -> Condition:
         space = space_at(home.root)
@@ -65,6 +66,7 @@ def settings_of(arguments: NodeArguments, section: NodeSection, home: Home, new_
         section=section,
         condition=condition,
         gate_notes=GateFiles(home.node(arguments.node).gates),
+        on_link=partial(note_link, home, arguments.node),
     )
     if not arguments.controllers:
         return here
@@ -73,7 +75,6 @@ def settings_of(arguments: NodeArguments, section: NodeSection, home: Home, new_
         controller=first,
         others=tuple(others),
         identity=NodeIdentity(home.node(arguments.node).identity),
-        on_link=partial(note_link, home, arguments.node),
     )
 
 

@@ -13,7 +13,14 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-from hal.core.model.errors import HALError, OverloadedError, TimedOutError, UnreachableError, error_from_code
+from hal.core.model.errors import (
+    ConflictError,
+    HALError,
+    OverloadedError,
+    TimedOutError,
+    UnreachableError,
+    error_from_code,
+)
 from hal.core.model.facts import Facts, automatic_labels
 from hal.core.model.node_config import NO_NODE_SECTION, NodeSection
 from hal.daemons.agent.dialling import Backoff, Controllers
@@ -332,7 +339,7 @@ class Agent:
                 if str(error) != told:
                     told = str(error)
                     self._log.warning("the controller cannot be spoken to", error=told)
-                    settings.on_link(LinkNote(False, told))
+                settings.on_link(LinkNote(False, told, refused=isinstance(error, ConflictError)))
             finally:
                 self._controller = self._early = None
                 self._forget_reports()

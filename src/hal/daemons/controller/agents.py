@@ -231,7 +231,7 @@ class Agents:
         version, features = agree(hello)
         check_node_name(hello.name)
         self._node_door.check(connection, hello.name)
-        self._node_door.check_same(connection, hello.name, hello.facts.node_id)
+        self._node_door.check_same(connection, hello.name, hello.facts, hello.boot_id)
         if hello.epoch > self._committer.epoch:
             await self._committer.raise_epoch(hello.epoch, self._clock.now_ms())
         link = self._attach(hello.name, connection)

@@ -12,6 +12,7 @@ from typing import Final, TypeVar
 from msgspec import Struct
 
 from hal.core.model import ConflictError, DeniedError, HALError, NodeState, NotFoundError
+from hal.core.model.facts import Facts
 from hal.daemons.controller.certified_port import CertifiedPort, open_port
 from hal.daemons.controller.clock import Clock
 from hal.daemons.controller.committing import Committer
@@ -208,8 +209,11 @@ class NodeDoor:
         elif certified.name != node:
             raise DeniedError(f"a certificate of node '{certified.name}' may not speak as '{node}'")
 
-    def check_same(self, connection: Connection, node: str, node_id: str) -> None:
+    def check_same(self, connection: Connection, node: str, facts: Facts, boot_id: str) -> None:
         """Whether a node of a controller's own machine is the one known by that name; others have a certificate.
+
+        One whose word was removed is still the same while its HAL_HOME is the same directory in the same boot: what
+        the keeper of that home, or its successor, holds is what is known to run there.
 
         Raises:
             ConflictError: it is another one, whose processes are not those that are known to run there.
@@ -217,11 +221,17 @@ class NodeDoor:
         row = self._plane.table.nodes.get(node)
         if connection.certified is not None or row is None or row.state in (NodeState.REMOVED, NodeState.DOWN):
             return
-        known = row.about.facts.node_id
-        if self._membership.has_certificate(node, self._clock.now_ms()) or (node_id and known and node_id != known):
+        known = row.about.facts
+        certified = self._membership.has_certificate(node, self._clock.now_ms())
+        if certified or (facts.node_id and known.node_id and facts.node_id != known.node_id):
+            if not certified and facts.home_id and (facts.home_id, boot_id) == (known.home_id, row.boot_id):
+                self._runtime.log.warning("a node has lost its word and is known by its home", node=node)
+                return
             raise ConflictError(
-                f"there is a node '{node}' already, in another HAL_HOME or on another machine",
-                hint=f"give this one another name (hal up --name); or, when that one is gone: hal node fence {node}",
+                f"there is a node '{node}' already, in another HAL_HOME or on another machine (or this is that node, "
+                f"whose file nodes/{node}/id was removed)",
+                hint=f"give this one another name (hal up --name); or, when nothing of that one runs any more: "
+                f"hal node fence {node}",
             )
 
     async def serve_stranger(self, connection: Connection, frame: ReadAuthority | Join) -> None:

@@ -1,0 +1,78 @@
+"""A store that was lost, and a node that lost its word: HAL refuses, says what to do, and that works."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.conftest import Gate, LiveHal, until
+
+pytestmark = pytest.mark.slow
+
+
+def test_a_lost_store_is_refused_until_a_person_chooses(own_hal: LiveHal, tmp_path: Path) -> None:
+    """Removed: refused twice. An old copy: refused. --new-store: goes on, and no id is given twice (faults 1)."""
+    hal = own_hal.up("--cpus", "1")
+    database = hal.home.database
+    hal.run("run", "--", "true", check=True)
+    hal.run("backup", tmp_path / "copy.sqlite", check=True)
+    hal.run("run", "--", "true", check=True)
+    hal.run("down", check=True)
+    for file in database.parent.iterdir():
+        file.unlink()
+    for _ in range(2):
+        refused = hal.run("up")
+        assert refused.code == 7
+        assert "is gone" in refused.err
+        assert "--new-store" in refused.err
+    assert not database.exists()
+    shutil.copy(tmp_path / "copy.sqlite", database)
+    assert "is older than" in hal.run("up").err
+    hal.run("up", "--new-store", check=True)
+    assert hal.client().submit(["true"]).id == "3"
+    hal.run("down", check=True)
+    hal.run("up", check=True)
+
+
+def test_a_store_that_is_removed_under_a_running_controller_ends_it(own_hal: LiveHal) -> None:
+    """Whoever submits then gets no id; `hal up` says what has happened."""
+    hal = own_hal.up("--cpus", "1")
+    for file in hal.home.database.parent.glob("hal.sqlite*"):
+        file.unlink()
+    assert hal.run("submit", "--", "true").code != 0
+    until(lambda: not hal.home.controller_pid.exists(), "the controller goes on without its store")
+    assert "is gone" in hal.run("up").err
+
+
+def test_a_damaged_store_says_so_in_one_sentence(own_hal: LiveHal) -> None:
+    """Its first page is overwritten."""
+    hal = own_hal.up("--cpus", "1")
+    hal.run("down", check=True)
+    with closing(sqlite3.connect(hal.home.database)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    with hal.home.database.open("r+b") as file:
+        file.write(b"not a database at all" * 200)
+    said = hal.run("up")
+    assert (said.code, "is damaged" in said.err, "Traceback" in said.err) == (7, True, False)
+    assert "hal restore" in said.err
+
+
+def test_a_node_that_lost_its_word_comes_back_and_its_job_ends(own_hal: LiveHal, tmp_path: Path) -> None:
+    """nodes/n1/id is removed and the agent is killed: the node is known by its home (faults 8)."""
+    hal = own_hal.up("--cpus", "1")
+    gate = Gate(tmp_path)
+    job = hal.client().submit(gate.command())
+    gate.started()
+    node = hal.home.node("n1")
+    former = node.id_file.read_text()
+    hal.run("down", "--leave", check=True)
+    node.id_file.unlink()
+    hal.up()
+    assert node.id_file.read_text() != former
+    gate.open()
+    assert job.wait().state == "succeeded"
+    gate.close()
