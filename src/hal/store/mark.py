@@ -1,8 +1,9 @@
 """The mark: what a controller remembers of its store beside it, so that a lost store is not taken for a new one.
 
-One line in HAL_HOME: which HAL the store belongs to, the newest group that was committed and the newest that was
-flushed, and the last job's id. It is written in place after each commit, never flushed: a few microseconds. A store
-with another identity, or with fewer groups than the mark, is refused until a person says what is to happen.
+Two lines in HAL_HOME: which HAL the store belongs to, the newest group that was committed and the last job's id; and
+the newest group that was flushed. They are written in place after each commit and flush, never flushed themselves: a
+few microseconds. A store with another identity, or with fewer groups than the mark, is refused until a person says what
+is to happen.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-import threading
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -18,7 +18,8 @@ from hal.store.errors import StoreLost
 
 INSTANCE: Final = "instance"
 """What the store keeps its identity under: 32 hex digits, made at the first start."""
-LINE_BYTES: Final = 160
+LINE_BYTES: Final = 128
+NONE: Final = "-"
 _WAYS_OUT: Final = (
     "put the right one back, or `hal restore FILE` from a backup; `hal up --new-store` goes on with what is there now, "
     "and what is missing is lost"
@@ -30,7 +31,7 @@ class Seen(NamedTuple):
 
     instance: str = ""
     """Empty: nothing yet, or a person has said that the store may be another one."""
-    boot_id: str = "-"
+    boot_id: str = NONE
     """Boot of this host in which `committed` was true: a power failure may take back what was not flushed."""
     committed: int = 0
     """Number of the newest group that was committed."""
@@ -41,20 +42,18 @@ class Seen(NamedTuple):
 
 
 class StoreMark:
-    """The file. Writing calls may come from two threads: the writer's, and the one that flushes."""
+    """The file. The thread that commits writes its first line, the one that flushes the second."""
 
     def __init__(self, path: Path, boot_id: str) -> None:
         self._path = path
         self._boot_id = boot_id
-        self._lock = threading.Lock()
         self._fd: int | None = None
-        self._seen: Seen | None = None
+        self._commits, self._flushed = _read(path)
 
     @property
     def seen(self) -> Seen:
         """What it says; nothing where there is none, or where it cannot be read."""
-        with self._lock:
-            return self._read()
+        return self._commits._replace(flushed=self._flushed)
 
     def check(self, place: str, instance: str, newest: int, *, flushes: bool) -> None:
         """Whether a store is the one that is remembered, and as new.
@@ -92,72 +91,66 @@ class StoreMark:
             instance: the store's identity, where the group says it.
             last_job: largest id of a job that the group made; 0: none.
         """
-        with self._lock:
-            seen = self._read()
-            self._write(
-                seen._replace(
-                    instance=instance or seen.instance,
-                    boot_id=self._boot_id,
-                    committed=number,
-                    flushed=min(seen.flushed, number),
-                    last_job=max(seen.last_job, last_job),
-                )
-            )
+        before = self._commits
+        self._write_commits(
+            Seen(instance or before.instance, self._boot_id, number, last_job=max(before.last_job, last_job))
+        )
 
     def flushed(self, number: int) -> None:
         """All groups up to that one are flushed."""
-        with self._lock:
-            seen = self._read()
-            if number > seen.flushed:
-                self._write(seen._replace(flushed=number))
+        if number != self._flushed:
+            self._write_flushed(number)
 
     def adopt(self, instance: str, newest: int) -> None:
-        """This store is the one from now on."""
-        with self._lock:
-            seen = self._read()
-            if not seen.instance and instance:
-                self._write(seen._replace(instance=instance, boot_id="-", committed=newest, flushed=newest))
+        """A store was opened: it is the one from now on, if none was before."""
+        if instance and not self._commits.instance:
+            self._write_commits(self._commits._replace(instance=instance, committed=newest))
+            self._write_flushed(newest)
 
     def accept_another(self) -> None:
         """The next store that is opened is taken as it is: a person says so. Ids of jobs go on."""
-        with self._lock:
-            self._write(Seen(last_job=self._read().last_job))
+        self._write_commits(Seen(last_job=self._commits.last_job))
+        self._write_flushed(0)
 
     def close(self) -> None:
         """Write no more."""
-        with self._lock:
-            if self._fd is not None:
-                os.close(self._fd)
-                self._fd = None
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
 
-    def _read(self) -> Seen:
-        if self._seen is None:
-            self._seen = Seen()
-            with contextlib.suppress(OSError, ValueError):
-                fd = self._open(os.O_RDONLY)
-                try:
-                    text = os.read(fd, LINE_BYTES).decode("ascii")
-                finally:
-                    os.close(fd)
-                instance, boot_id, committed, flushed, last_job = text.split()
-                self._seen = Seen(
-                    "" if instance == "-" else instance, boot_id, int(committed), int(flushed), int(last_job)
-                )
-        return self._seen
+    def _write_commits(self, seen: Seen) -> None:
+        self._commits = seen
+        self._write(f"{seen.instance or NONE} {seen.boot_id} {seen.committed} {seen.last_job}", 0)
 
-    def _write(self, seen: Seen) -> None:
+    def _write_flushed(self, number: int) -> None:
+        self._flushed = number
+        self._write(str(number), LINE_BYTES)
+
+    def _write(self, line: str, at: int) -> None:
         """In place, a line of always the same length; a disk that refuses leaves an older mark, which demands less."""
-        self._seen = seen
-        words = (seen.instance or "-", seen.boot_id, str(seen.committed), str(seen.flushed), str(seen.last_job))
-        line = " ".join(words).ljust(LINE_BYTES - 1) + "\n"
         with contextlib.suppress(OSError):
             if self._fd is None:
-                self._fd = self._open(os.O_RDWR | os.O_CREAT)
-            os.pwrite(self._fd, line.encode("ascii"), 0)
+                self._fd = _open(self._path, os.O_RDWR | os.O_CREAT)
+            os.pwrite(self._fd, (line.ljust(LINE_BYTES - 1) + "\n").encode("ascii"), at)
 
-    def _open(self, flags: int) -> int:
-        fd = os.open(self._path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
+
+def _read(path: Path) -> tuple[Seen, int]:
+    """Both lines; nothing where there is no mark, or where it cannot be read."""
+    with contextlib.suppress(OSError, ValueError):
+        fd = _open(path, os.O_RDONLY)
+        try:
+            text = os.read(fd, 2 * LINE_BYTES).decode("ascii")
+        finally:
             os.close(fd)
-            raise OSError(f"{self._path} is not a regular file")
-        return fd
+        instance, boot_id, committed, last_job, flushed = text.split()
+        seen = Seen("" if instance == NONE else instance, boot_id, int(committed), last_job=int(last_job))
+        return seen, int(flushed)
+    return Seen(), 0
+
+
+def _open(path: Path, flags: int) -> int:
+    fd = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError(f"{path} is not a regular file")
+    return fd
