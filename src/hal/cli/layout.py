@@ -32,6 +32,8 @@ class NodePlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Others by name, base units."""
     labels: dict[str, str] = {}
     domain: str = ""
+    max_processes: int | None = None
+    """Of each step; 0: as many as the kernel gives; None: as many as a keeper allows by itself."""
 
     def keeper_arguments(self) -> list[str]:
         """What its keeper is started with, beside --home."""
@@ -42,6 +44,8 @@ class NodePlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             words += ["--label", f"{key}={value}"]
         if self.domain:
             words += ["--domain", self.domain]
+        if self.max_processes is not None:
+            words += ["--max-processes", str(self.max_processes)]
         return words
 
 
@@ -107,6 +111,7 @@ def plan_nodes(
     resources: dict[str, int] | None = None,
     labels: dict[str, str] | None = None,
     domain: str = "",
+    max_processes: int | None = None,
 ) -> tuple[NodePlan, ...]:
     """`count` equal nodes, n1 … nN; what is not given is an equal share of this machine, at least one core, whole GPUs.
 
@@ -131,6 +136,7 @@ def plan_nodes(
             resources=offered,
             labels=check_labels(dict(labels or {}), "--label"),
             domain=check_domain(domain),
+            max_processes=max_processes,
         )
         for one in names
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -21,6 +21,12 @@ _OPTIONS = (
     click.option("--resource", metavar="NAME=N", multiple=True, help="Another resource of a node; repeatable."),
     click.option("--label", metavar="K=V", multiple=True, help="A label of a node; repeatable."),
     click.option("--domain", metavar="PATH", default="", help="Where this machine stands: dc1/rack3."),
+    click.option(
+        "--max-processes",
+        type=click.IntRange(min=0),
+        metavar="N",
+        help="Processes and threads that a step may have (default: 4096; 0: no limit).",
+    ),
 )
 
 
@@ -34,6 +40,8 @@ class Offer:
     """By name, in milli: gpu=2 is 2000."""
     labels: Mapping[str, str]
     domain: str
+    max_processes: int | None = None
+    """Of each step."""
 
     @property
     def said(self) -> bool:
@@ -56,6 +64,7 @@ class Offer:
             resources=dict(self.resources),
             labels=dict(self.labels),
             domain=self.domain,
+            max_processes=self.max_processes,
         )
 
 
@@ -71,9 +80,11 @@ def offer_options(function: F) -> F:
         resource: Sequence[str],
         label: Sequence[str],
         domain: str,
+        max_processes: int | None,
         **given: Any,
     ) -> Any:
-        return function(*args, offer=_offer(cpus, memory, gpus, resource, label, domain), **given)
+        offer = replace(_offer(cpus, memory, gpus, resource, label, domain), max_processes=max_processes)
+        return function(*args, offer=offer, **given)
 
     decorated = with_offer
     for option in reversed(_OPTIONS):

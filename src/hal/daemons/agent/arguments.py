@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from hal.core.model.errors import SpecError
 from hal.core.model.facts import check_domain
@@ -16,6 +16,9 @@ from hal.core.model.units import resource_name
 from hal.runtime.gpus import read_gpus
 from hal.runtime.home import check_node_name
 from hal.wire.address import controllers
+
+MAX_PROCESSES: Final = 4_096
+"""Processes and threads that a step may have, unless the node is told otherwise."""
 
 
 class NodeArguments(NamedTuple):
@@ -29,6 +32,8 @@ class NodeArguments(NamedTuple):
     helpers: int = 0
     """0: one per cpu."""
     lease_ms: int = 60_000
+    max_processes: int = MAX_PROCESSES
+    """Of each step; 0: as many as the kernel gives."""
     with_agent: bool = True
     domain: str = ""
     """Where the machine stands, from the widest to the closest."""
@@ -38,7 +43,7 @@ class NodeArguments(NamedTuple):
     def words(self) -> list[str]:
         """The command line that says this."""
         words = ["--home", self.home, "--node", self.node, "--helpers", str(self.helpers)]
-        words += ["--lease-ms", str(self.lease_ms)]
+        words += ["--lease-ms", str(self.lease_ms), "--max-processes", str(self.max_processes)]
         for name, amount in self.capacity.items():
             words += ["--resource", f"{name}={amount}"]
         for key, value in self.labels.items():
@@ -64,6 +69,7 @@ def parse_arguments(program: str, argv: list[str]) -> NodeArguments:
     parser.add_argument("--domain", default="", metavar="PATH", help="where the machine stands: dc1/rack3")
     parser.add_argument("--helpers", type=int, default=0, help="spawning processes (default: one per cpu)")
     parser.add_argument("--lease-ms", type=int, default=60_000, help="oldest lease stamp that a start may carry")
+    parser.add_argument("--max-processes", type=int, default=MAX_PROCESSES, help="of each step (0: no limit)")
     parser.add_argument("--no-agent", action="store_true", help="start no agent")
     parser.add_argument(
         "--controller", action="append", default=[], metavar="HOST:PORT", help="of another machine (default: here)"
@@ -90,6 +96,7 @@ def parse_arguments(program: str, argv: list[str]) -> NodeArguments:
         labels,
         found.helpers,
         found.lease_ms,
+        max(0, found.max_processes),
         not found.no_agent,
         domain,
         addresses,

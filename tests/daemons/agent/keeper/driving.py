@@ -63,11 +63,13 @@ class Keeper:
         lease_ms: int = 60_000,
         node: str = "n1",
         under: Sequence[str] = (),
+        more: Sequence[str] = (),
         owner: int = -1,
     ) -> None:
         """
         Args:
             under: command that starts the keeper's own, as another user, say.
+            more: further words of its command line.
             owner: of its HAL_HOME; -1: who runs the test.
         """
         self.home = Home(home)
@@ -88,7 +90,7 @@ class Keeper:
         self.welcome: Welcome | None = None
         self.pids: set[int] = set()
         self._words = ["--home", str(home), "--node", node, "--cpu-milli", "2000", "--memory", str(4 << 30)]
-        self._words += ["--helpers", str(helpers), "--lease-ms", str(lease_ms), "--no-agent"]
+        self._words += ["--helpers", str(helpers), "--lease-ms", str(lease_ms), "--no-agent", *more]
         self._keepers: list[subprocess.Popen[bytes]] = []
         self._socket: socket.socket | None = None
         self._decoder = FrameDecoder()

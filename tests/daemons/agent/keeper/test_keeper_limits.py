@@ -134,7 +134,7 @@ def test_limits_hold_across_keepers(keeper: Keeper) -> None:
 def test_a_node_that_cannot_limit_says_so(tmp_path: Path) -> None:
     """No cgroup file system, or none that may be written: a note in plain words, and no limits."""
     none = Cgroups("hal-x", root=tmp_path, own="0::/\n")
-    assert none.notes == ["memory and cpu limits are not enforced: no cgroup file system is mounted"]
+    assert none.notes == ["memory, cpu and process limits are not enforced: no cgroup file system is mounted"]
     assert none.acquire(1000, MIB) is None
     missing = Cgroups("hal-x", root=tmp_path, own="3:cpuset:/\n2:cpu:/\n")
     assert any("this kernel has no memory cgroup controller" in note for note in missing.notes)
@@ -145,8 +145,8 @@ def test_cgroup_v2_files_are_written_as_the_kernel_wants_them(tmp_path: Path) ->
     (tmp_path / "cgroup.controllers").write_text("cpuset cpu io memory pids\n")
     home = tmp_path / "user"
     home.mkdir()
-    (home / "cgroup.controllers").write_text("cpu memory\n")
-    (home / "cgroup.subtree_control").write_text("cpu memory\n")
+    (home / "cgroup.controllers").write_text("cpu memory pids\n")
+    (home / "cgroup.subtree_control").write_text("cpu memory pids\n")
     (home / "hal-x").mkdir()
     (home / "hal-x" / "cgroup.subtree_control").touch()
     slot_dir = home / "hal-x" / "s1"

@@ -73,7 +73,7 @@ def assemble(arguments: NodeArguments, home: Home, node: NodePaths, log: Log) ->
     descriptors = Descriptors()
     link = AgentLink(home.keeper_socket(arguments.node), descriptors)
     journal = FileJournal(node.journal / "keeper.log")
-    cgroups = Cgroups(cgroup_name(str(home.root), arguments.node))
+    cgroups = Cgroups(cgroup_name(str(home.root), arguments.node), max_processes=arguments.max_processes)
     outputs = OutputFiles(node.steps)
     spawner = HelperSpawner(
         config=config,

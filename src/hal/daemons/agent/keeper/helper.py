@@ -208,6 +208,8 @@ class Helper:
         """When what was told is sent at the latest, by the monotonic clock."""
         self._ways_back: list[str] = []
         """Out of the cgroups of a step, in which this process still is."""
+        self._within: list[tuple[str, str]] = []
+        """The cgroups of that step."""
         self._leave_ns = 0
         """When it leaves them at the latest."""
         self._ears = select.poll()
@@ -445,6 +447,7 @@ class Helper:
         if self._ways_back != ways_back:
             self.leave()
             self._ways_back = ways_back
+        self._within = moves
         for place, _ in moves:
             try:
                 self.move(place)
@@ -460,7 +463,7 @@ class Helper:
         for place in self._ways_back:
             with contextlib.suppress(OSError):  # its own cgroup was removed: it stays where it is
                 self.move(place)
-        self._ways_back = []
+        self._ways_back, self._within = [], []
 
     def move(self, place: str) -> None:
         fd = self._cgroups.get(place)
@@ -528,7 +531,8 @@ class Helper:
             step = self.running.pop(pid, None)
             if step is not None:
                 del self.begun[pid]
-                inhabited = any(inhabitants(into) - {me} for into, _ in self.moves.pop(pid))
+                moves = self.moves.pop(pid)
+                inhabited = is_inhabited(moves, me, inside=moves == self._within)
                 ended.append((step, pid, os.waitstatus_to_exitcode(status), usage, inhabited))
         if not ended:
             return
@@ -587,6 +591,26 @@ class Helper:
 def job_of(step: str) -> str:
     """What stands before the first dot of a step's id."""
     return step.partition(".")[0]
+
+
+def is_inhabited(moves: list[tuple[str, str]], me: int, *, inside: bool) -> bool:
+    """Whether anybody is in these cgroups of a step, or in one that was made in them.
+
+    Args:
+        moves: as for `Helper.enter`; the first leads to where processes are counted, if they are.
+        me: this process, which does not count.
+        inside: it is in there.
+    """
+    if not moves:
+        return False
+    try:
+        fd = os.open(moves[0][0].removesuffix("cgroup.procs") + "pids.current", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return any(inhabitants(into) - {me} for into, _ in moves)
+    try:
+        return int(os.read(fd, READ_BYTES)) > inside
+    finally:
+        os.close(fd)
 
 
 def inhabitants(members: str) -> set[int]:

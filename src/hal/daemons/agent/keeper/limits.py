@@ -1,18 +1,24 @@
-"""Memory and CPU limits of steps by cgroup, version 1 or 2, where this user may make cgroups; words where not.
+"""Limits of memory, CPU and processes of steps by cgroup, version 1 or 2, where this user may make cgroups; else words.
 
-A step that asks for a limit gets a cgroup of its own, a *slot*: its helper moves itself in, spawns, and moves back
-(about 30 µs a move). Slots are made under the keeper's own cgroup and used again by later steps of equal limits. CPU is
-a quota: 1500 millicores is at most 150 ms of CPU time in 100 ms, however idle the node; and a weight in proportion.
+A step gets a cgroup of its own, a *slot*: its helper moves itself in, spawns, and moves back (5 to 30 µs a move). Slots
+are made under the keeper's own cgroup and used again by later steps of equal limits, unless anything in them is not
+what was set: what a step changed, left behind or made in its slot ends with the slot. CPU is a quota: 1500 millicores
+is at most 150 ms of CPU time in 100 ms, however idle the node; and a weight in proportion. Processes are limited for
+every step, also for one that asks for nothing.
 Source: the kernel's Documentation/admin-guide/cgroup-v1 and cgroup-v2.rst.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import zlib
 from pathlib import Path
 from typing import Final
+
+from hal.daemons.agent.arguments import MAX_PROCESSES
+from hal.daemons.agent.keeper.slot import Settings, Slot, nested_places
 
 QUOTA_PERIOD_US: Final = 100_000
 MIN_QUOTA_US: Final = 1_000
@@ -25,9 +31,16 @@ MAX_REST_PART: Final = 16
 """A slot in which more than a 16th of its limit is still in use (files in /dev/shm, cached ones) is not used again."""
 SHARES_PER_CORE: Final = 1_024
 WEIGHT_PER_CORE: Final = 100
-MEMBERS_BYTES: Final = 1 << 12
-"""Read at once of a list of pids."""
-CONTROLLERS: Final = ("memory", "cpu")
+MIN_PROCESSES: Final = 8
+"""The least such limit: the helper that spawns the step counts for a moment, too."""
+MAX_OPEN_FILES: Final = 512
+"""Descriptors kept for reading settings of slots again."""
+MAX_BUSY_SLOTS: Final = 64
+"""Slots that could not be removed yet and are tried again; of more than these the next keeper takes care."""
+PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
+UNITS: Final = {"pids": "process", "memory": "memory", "cpu": "cpu"}
+"""By controller: what it limits, in words. The first is what a helper asks who is left of a step."""
+CONTROLLERS: Final = tuple(UNITS)
 
 
 def cgroup_name(home: str, node: str) -> str:
@@ -35,51 +48,22 @@ def cgroup_name(home: str, node: str) -> str:
     return f"hal-{zlib.crc32(home.encode()):08x}-{node}"
 
 
-class Slot:
-    """The cgroups of one step at a time: one directory (v2), or one a controller (v1)."""
-
-    __slots__ = ("_members", "cpu_milli", "directories", "memory_bytes", "name", "seen_kills")
-
-    def __init__(self, name: str, directories: dict[str, Path], cpu_milli: int, memory_bytes: int) -> None:
-        self.name = name
-        self.directories = directories
-        """By controller."""
-        self._members = tuple(f"{path}/cgroup.procs" for path in set(directories.values()))
-        self.cpu_milli = cpu_milli
-        self.memory_bytes = memory_bytes
-        self.seen_kills = 0
-        """Processes that its memory limit had ended before this step began."""
-
-    @property
-    def tag(self) -> str:
-        """How a helper's journal names it; `Cgroups.known` is the inverse."""
-        return f"{self.name}:{self.seen_kills}"
-
-    def pids(self) -> tuple[int, ...]:
-        """Who is in it."""
-        found: dict[int, None] = {}
-        for path in self._members:
-            # Asked at the end of each step: no more than the three calls that it takes.
-            with contextlib.suppress(OSError):
-                fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-                try:
-                    text = b""
-                    while data := os.read(fd, MEMBERS_BYTES):
-                        text += data
-                finally:
-                    os.close(fd)
-                found.update((int(pid), None) for pid in text.split())
-        return tuple(found)
-
-
 class Cgroups:
     """The slots of one keeper."""
 
-    def __init__(self, name: str, *, root: Path = Path("/sys/fs/cgroup"), own: str | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        *,
+        max_processes: int = MAX_PROCESSES,
+        root: Path = Path("/sys/fs/cgroup"),
+        own: str | None = None,
+    ) -> None:
         """Find out what can be limited; makes the keeper's own directories.
 
         Args:
             name: of the directory made under the keeper's cgroup; the same for each keeper of a node of a HAL_HOME.
+            max_processes: of each step; 0: as many as the kernel gives.
             root: where cgroup file systems are mounted.
             own: text of /proc/self/cgroup; read when None.
         """
@@ -89,7 +73,11 @@ class Cgroups:
         """By controller: the directory under which slots are made."""
         self._homes: dict[str, Path] = {}
         """By controller: where helpers belong when they spawn nothing."""
+        self._max_processes = max(MIN_PROCESSES, max_processes) if max_processes else 0
         self._free: list[Slot] = []
+        self._busy: list[Slot] = []
+        """Slots that are not used again and could not be removed yet."""
+        self._open_files = 0
         self._count = 0
         self._detect(name, root, Path("/proc/self/cgroup").read_text() if own is None else own)
 
@@ -111,28 +99,56 @@ class Cgroups:
         """
         cpu_milli = cpu_milli if self.can_limit("cpu") else 0
         memory_bytes = memory_bytes if self.can_limit("memory") else 0
-        if not cpu_milli and not memory_bytes:
+        max_processes = self._max_processes if self.can_limit("pids") else 0
+        if not cpu_milli and not memory_bytes and not max_processes:
             return None
-        for position, slot in enumerate(self._free):
-            if (slot.cpu_milli, slot.memory_bytes) == (cpu_milli, memory_bytes):
-                del self._free[position]
-                break
-        else:
-            slot = self._make(cpu_milli, memory_bytes)
+        asked = (cpu_milli, memory_bytes, max_processes)
+        slot = self._take_free(asked) or self._make(*asked)
         if memory_bytes:
             slot.seen_kills = self._kills(slot)
         return slot
 
     def release(self, slot: Slot) -> None:
-        """The slot's step is over; a slot in which somebody still is, is left alone until `sweep`.
+        """The slot's step is over; a slot in which somebody still is, is removed when they have gone.
 
         What the step left in memory would count against the next one: such a slot is removed.
         """
         left = self._in_use(slot) * MAX_REST_PART > max(MIN_MEMORY_BYTES, slot.memory_bytes)
-        if left or slot.pids() or len(self._free) >= MAX_FREE_SLOTS:
-            _remove(slot)
+        if slot.settings is None or left or len(self._free) >= MAX_FREE_SLOTS or not slot.is_empty():
+            self._remove(slot)
         else:
             self._free.append(slot)
+
+    def _take_free(self, asked: tuple[int, int, int]) -> Slot | None:
+        """A slot that was used before and is as it was made; those that are not, are removed."""
+        for slot in [slot for slot in self._free if slot.asks() == asked]:
+            self._free.remove(slot)
+            if self._settings_of(slot) == slot.settings and slot.is_empty(counted_only=True):
+                return slot
+            self._remove(slot)
+        return None
+
+    def _settings_of(self, slot: Slot) -> Settings | None:
+        """What is set in it now; None when it cannot be read."""
+        held = slot.open_files
+        try:
+            found = slot.read_settings()
+        except OSError:
+            found = None
+        self._open_files += slot.open_files - held
+        if self._open_files > MAX_OPEN_FILES:
+            self._close(slot)
+        return found
+
+    def _close(self, slot: Slot) -> None:
+        self._open_files -= slot.open_files
+        slot.close()
+
+    def _remove(self, slot: Slot) -> None:
+        self._close(slot)
+        if not slot.remove():
+            self._busy.append(slot)
+            del self._busy[:-MAX_BUSY_SLOTS]
 
     def known(self, tag: str) -> Slot | None:
         """The slot that a helper's journal names, if it still exists."""
@@ -140,7 +156,7 @@ class Cgroups:
         directories = {c: base / name for c, base in self._bases.items() if (base / name).is_dir()}
         if not name.startswith("s") or not directories:
             return None
-        slot = Slot(name, directories, 0, 0)
+        slot = Slot(name, directories, 0, 0, 0)
         slot.seen_kills = int(kills or 0)
         return slot
 
@@ -150,8 +166,10 @@ class Cgroups:
 
     def resize(self, slot: Slot, cpu_milli: int, memory_bytes: int) -> str:
         """Change limits (0 leaves one as it is); '' or why it could not."""
+        slot.settings = None
         try:
             self._limit(slot, cpu_milli, memory_bytes)
+            self._check_taken(slot, cpu_milli, memory_bytes)
         except OSError as error:
             return f"{slot.name}: {error.strerror}"
         return ""
@@ -161,36 +179,40 @@ class Cgroups:
         for base in set(self._bases.values()):
             for entry in base.iterdir():
                 if entry.is_dir() and entry.name.startswith("s") and entry.name not in keep:
-                    with contextlib.suppress(OSError):
-                        entry.rmdir()
+                    _remove_tree(entry)
                     self._count = max(self._count, int(entry.name[1:] or 0) if entry.name[1:].isdigit() else 0)
 
     def close(self) -> None:
         """Remove what is empty; a slot whose step goes on stays for the next keeper."""
+        for slot in self._free:
+            self._close(slot)
+        self._free.clear()
         for base in set(self._bases.values()):
             for entry in base.iterdir():
                 if entry.is_dir() and entry.name.startswith("s"):
-                    with contextlib.suppress(OSError):
-                        entry.rmdir()
+                    _remove_tree(entry)
             with contextlib.suppress(OSError):
                 base.rmdir()
 
-    def _make(self, cpu_milli: int, memory_bytes: int) -> Slot:
-        wanted = {"cpu": cpu_milli, "memory": memory_bytes}
+    def _make(self, cpu_milli: int, memory_bytes: int, max_processes: int) -> Slot:
+        self._busy = [slot for slot in self._busy if not slot.remove()]
+        wanted = {"cpu": cpu_milli, "memory": memory_bytes, "pids": max_processes}
         while True:
             self._count += 1
             name = f"s{self._count}"
             directories = {c: base / name for c, base in self._bases.items() if wanted[c] or self.version == 2}
+            slot = Slot(name, directories, cpu_milli, memory_bytes, max_processes)
             try:
                 for path in set(directories.values()):
                     path.mkdir()
             except FileExistsError:
                 continue  # of a step that an earlier keeper began
-            slot = Slot(name, directories, cpu_milli, memory_bytes)
             try:
                 self._limit(slot, cpu_milli, memory_bytes)
+                self._check_taken(slot, cpu_milli, memory_bytes)
+                slot.settings = self._settings_of(slot)
             except OSError:
-                _remove(slot)
+                self._remove(slot)
                 raise
             return slot
 
@@ -213,6 +235,30 @@ class Cgroups:
                 _write(cpu / "cpu.cfs_period_us", QUOTA_PERIOD_US)
                 _write(cpu / "cpu.cfs_quota_us", quota)
                 _write_if_there(cpu / "cpu.shares", max(2, cpu_milli * SHARES_PER_CORE // 1000))
+        if "pids" in slot.directories and slot.max_processes:
+            _write(slot.directories["pids"] / "pids.max", slot.max_processes)
+
+    def _check_taken(self, slot: Slot, cpu_milli: int, memory_bytes: int) -> None:
+        """Read back what was just set.
+
+        Raises:
+            OSError: it is not what was written.
+        """
+        one = self.version == 1
+        if memory_bytes and "memory" in slot.directories:
+            wanted = max(MIN_MEMORY_BYTES, memory_bytes)
+            path = slot.directories["memory"] / ("memory.limit_in_bytes" if one else "memory.max")
+            if not wanted - PAGE_BYTES < int(path.read_text().replace("max", "-1")) <= wanted:
+                raise OSError(errno.EIO, f"a limit of {wanted} bytes was not taken", str(path))
+        if cpu_milli and "cpu" in slot.directories:
+            quota = max(MIN_QUOTA_US, cpu_milli * QUOTA_PERIOD_US // 1000)
+            path = slot.directories["cpu"] / ("cpu.cfs_quota_us" if one else "cpu.max")
+            if path.read_text().split()[0] != str(quota):
+                raise OSError(errno.EIO, f"a quota of {quota} us was not taken", str(path))
+        if slot.max_processes and "pids" in slot.directories:
+            path = slot.directories["pids"] / "pids.max"
+            if path.read_text().strip() != str(slot.max_processes):
+                raise OSError(errno.EIO, f"a limit of {slot.max_processes} processes was not taken", str(path))
 
     def _in_use(self, slot: Slot) -> int:
         """Bytes that its memory limit counts; 0 for a slot without one."""
@@ -250,12 +296,12 @@ class Cgroups:
             self.version = 2
             self._detect_v2(name, root / unified.strip("/"))
         else:
-            self.notes.append("memory and cpu limits are not enforced: no cgroup file system is mounted")
+            self.notes.append("memory, cpu and process limits are not enforced: no cgroup file system is mounted")
 
     def _detect_v1(self, controller: str, name: str, root: Path, place: str | None) -> None:
         if place is None:
             self.notes.append(
-                f"{controller} limits are not enforced: this kernel has no {controller} cgroup controller"
+                f"{UNITS[controller]} limits are not enforced: this kernel has no {controller} cgroup controller"
             )
             return
         mount = next((root / entry for entry in (controller, f"{controller},cpuacct") if (root / entry).is_dir()), root)
@@ -269,7 +315,7 @@ class Cgroups:
             probe.mkdir(exist_ok=True)
             probe.rmdir()
         except OSError as error:
-            text = f"{controller} limits are not enforced: {base} cannot be made: {error.strerror}"
+            text = f"{UNITS[controller]} limits are not enforced: {base} cannot be made: {error.strerror}"
             self.notes.append(text)
             return
         if controller == "memory":
@@ -277,7 +323,7 @@ class Cgroups:
         self._homes[controller], self._bases[controller] = home, base
 
     def _detect_v2(self, name: str, home: Path) -> None:
-        """Slots need `+memory +cpu` handed down; a cgroup that hands down may hold no processes, so we move aside."""
+        """Slots need controllers handed down; a cgroup that hands down may hold no processes, so we move aside."""
         try:
             offered = (home / "cgroup.controllers").read_text().split()
             usable = [controller for controller in CONTROLLERS if controller in offered]
@@ -300,19 +346,23 @@ class Cgroups:
             _write(base / "cgroup.subtree_control", " ".join(f"+{c}" for c in usable))
         except OSError as error:
             where = f"{error.filename or home}: {error.strerror}"
-            self.notes.append(f"memory and cpu limits are not enforced: no cgroup was delegated to this user ({where})")
+            self.notes.append(
+                f"memory, cpu and process limits are not enforced: no cgroup was delegated to this user ({where})"
+            )
             return
         for controller in CONTROLLERS:
             if controller in usable:
                 self._bases[controller], self._homes[controller] = base, home_now
             else:
-                self.notes.append(f"{controller} limits are not enforced: the controller is not offered in {home}")
+                text = f"{UNITS[controller]} limits are not enforced: the controller is not offered in {home}"
+                self.notes.append(text)
 
 
-def _remove(slot: Slot) -> None:
-    for path in set(slot.directories.values()):
+def _remove_tree(place: Path) -> None:
+    """An empty cgroup, and those that were made in it."""
+    for path in (*reversed(nested_places(str(place))), str(place)):
         with contextlib.suppress(OSError):
-            path.rmdir()
+            os.rmdir(path)
 
 
 def _write(path: Path, value: object) -> None:

@@ -22,7 +22,7 @@ from hal.daemons.agent.keeper.clearing import Clearing
 from hal.daemons.agent.keeper.environment import default_env, template_env
 from hal.daemons.agent.keeper.helper_journal import NO_SLOT, HelperJournal, step_of, usage_of
 from hal.daemons.agent.keeper.helper_link import MAX_AHEAD, MAX_OUTSTANDING, HelperLink
-from hal.daemons.agent.keeper.limits import MAX_FREE_SLOTS, Cgroups, Slot
+from hal.daemons.agent.keeper.limits import MAX_FREE_SLOTS, Cgroups
 from hal.daemons.agent.keeper.ports import (
     Adoption,
     Ended,
@@ -39,6 +39,7 @@ from hal.daemons.agent.keeper.ports import (
     output_prefix,
 )
 from hal.daemons.agent.keeper.processes import Mark
+from hal.daemons.agent.keeper.slot import Slot
 from hal.daemons.agent.keeper.watch import Watcher, read_clocks
 from hal.wire.frames import Sample, Usage
 
@@ -222,11 +223,10 @@ class HelperSpawner:
         """Its template's environment, how its files' paths begin, its slot: its name, and the ways in and out."""
         step = launch.step
         slot: Slot | None = None
-        if launch.template.cpu_milli or launch.template.memory_bytes:
-            try:
-                slot = self._cgroups.acquire(launch.template.cpu_milli, launch.template.memory_bytes)
-            except OSError as error:
-                self._events.append(Noted(step, f"its limits were not set: {error}"))
+        try:
+            slot = self._cgroups.acquire(launch.template.cpu_milli, launch.template.memory_bytes)
+        except OSError as error:
+            self._events.append(Noted(step, f"its limits were not set: {error}"))
         if slot is not None:
             self._slots[step] = slot
         self._marks[step] = self._new_mark(step, launch.start.token)
@@ -249,6 +249,10 @@ class HelperSpawner:
         self._clearing.begin(steps, force=False, now_ms=read_clocks().boot_ms)
 
     def kill(self, steps: Sequence[StepId]) -> None:
+        for step in steps:
+            slot = self._slots.get(step)
+            if slot is not None:
+                slot.kill(self._own_pids())
         self._clearing.begin(steps, force=True, now_ms=read_clocks().boot_ms)
 
     def resize(self, step: StepId, *, cpu_milli: int, memory_bytes: int) -> str:

@@ -1,0 +1,249 @@
+"""One slot: the cgroups that a step has to itself, what is set in them, who is in them, and their end.
+
+What a slot was set to is read back before it is used again: a step that may write to cgroup files (every step of a
+keeper of root, or of one whose cgroup was delegated) could have changed anything in it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Collection
+from pathlib import Path
+from typing import Final
+
+READ_BYTES: Final = 1 << 12
+"""Read at once of a file of a cgroup."""
+MAX_NESTED: Final = 4_096
+"""Cgroups that a step has made in its own, of which anything is read or removed at a time."""
+SETTINGS: Final = {
+    "memory": (
+        "memory.limit_in_bytes",
+        "memory.memsw.limit_in_bytes",
+        "memory.soft_limit_in_bytes",
+        "memory.swappiness",
+        "memory.oom_control",
+        "memory.use_hierarchy",
+        "memory.move_charge_at_immigrate",
+        "memory.kmem.limit_in_bytes",
+        "memory.kmem.tcp.limit_in_bytes",
+        "memory.max",
+        "memory.high",
+        "memory.low",
+        "memory.min",
+        "memory.swap.max",
+        "memory.swap.high",
+        "memory.zswap.max",
+        "memory.oom.group",
+    ),
+    "cpu": (
+        "cpu.cfs_quota_us",
+        "cpu.cfs_period_us",
+        "cpu.cfs_burst_us",
+        "cpu.shares",
+        "cpu.rt_runtime_us",
+        "cpu.max",
+        "cpu.max.burst",
+        "cpu.weight",
+        "cpu.idle",
+    ),
+    "pids": ("pids.max",),
+}
+"""By controller: the files of both versions of cgroups in which something may be set."""
+COMMON: Final = (
+    "notify_on_release",
+    "cgroup.clone_children",
+    "cgroup.freeze",
+    "cgroup.subtree_control",
+    "cgroup.max.depth",
+    "cgroup.max.descendants",
+    "cgroup.type",
+)
+"""Such files of any cgroup."""
+
+Settings = tuple[tuple[str, bytes], ...]
+"""What each such file says, by path."""
+
+
+class Slot:
+    """The cgroups of one step at a time: one directory (v2), or one a controller (v1)."""
+
+    __slots__ = (
+        "_count",
+        "_files",
+        "cpu_milli",
+        "directories",
+        "max_processes",
+        "memory_bytes",
+        "name",
+        "places",
+        "seen_kills",
+        "settings",
+    )
+
+    def __init__(
+        self, name: str, directories: dict[str, Path], cpu_milli: int, memory_bytes: int, max_processes: int
+    ) -> None:
+        self.name = name
+        self.directories = directories
+        """By controller."""
+        self.places = tuple(dict.fromkeys(map(str, directories.values())))
+        self.cpu_milli = cpu_milli
+        self.memory_bytes = memory_bytes
+        self.max_processes = max_processes
+        self.seen_kills = 0
+        """Processes that its memory limit had ended before this step began."""
+        self.settings: Settings | None = None
+        """As it was set; None: not known, so it is not used again."""
+        self._files: dict[str, int] = {}
+        """Open files of its settings, by path: reading one again costs a sixth of opening it."""
+        self._count = -1
+        """An open file that counts who is in it and below it; -1: none."""
+
+    @property
+    def tag(self) -> str:
+        """How a helper's journal names it; `Cgroups.known` is the inverse."""
+        return f"{self.name}:{self.seen_kills}"
+
+    def asks(self) -> tuple[int, int, int]:
+        """Its limits: slots of equal ones are as good as each other."""
+        return self.cpu_milli, self.memory_bytes, self.max_processes
+
+    # ── what is set ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def read_settings(self) -> Settings:
+        """What is set now.
+
+        Raises:
+            OSError: a cgroup of it is gone.
+        """
+        if not self._files:
+            self._open()
+        return tuple((path, _steady(path, os.pread(fd, READ_BYTES, 0))) for path, fd in self._files.items())
+
+    @property
+    def open_files(self) -> int:
+        """Descriptors that it holds."""
+        return len(self._files) + (self._count >= 0)
+
+    def close(self) -> None:
+        """Give its descriptors back; they are opened again when needed."""
+        for fd in self._files.values():
+            os.close(fd)
+        self._files.clear()
+        if self._count >= 0:
+            os.close(self._count)
+            self._count = -1
+
+    def _open(self) -> None:
+        for controller, place in self.directories.items():
+            for name in (*SETTINGS[controller], *COMMON):
+                path = f"{place}/{name}"
+                if path not in self._files:
+                    with contextlib.suppress(FileNotFoundError, PermissionError, IsADirectoryError):
+                        self._files[path] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        if "pids" in self.directories:
+            self._count = os.open(f"{self.directories['pids']}/pids.current", os.O_RDONLY | os.O_CLOEXEC)
+
+    # ── who is in it ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    def is_empty(self, *, counted_only: bool = False) -> bool:
+        """No process is in it, nor a cgroup that its step has made.
+
+        Args:
+            counted_only: where the kernel counts them, do not look at lists of members too: a step of root may have
+                left the one and not the other.
+        """
+        counted = self.directories.get("pids") if self._count >= 0 else None
+        try:
+            if counted is not None and int(os.pread(self._count, READ_BYTES, 0)):
+                return False
+            if any(os.stat(place).st_nlink > 2 for place in self.places):
+                return False
+        except OSError:
+            return False
+        if counted is not None and counted_only:
+            return True
+        return not any(_members(place) for place in self.places if place != str(counted))
+
+    def pids(self) -> tuple[int, ...]:
+        """Who is in it, and in cgroups that were made in it."""
+        found: dict[int, None] = {}
+        for place in self.places:
+            found.update(dict.fromkeys(_members(place)))
+            with contextlib.suppress(OSError):
+                if os.stat(place).st_nlink > 2:
+                    for nested in nested_places(place):
+                        found.update(dict.fromkeys(_members(nested)))
+        return tuple(found)
+
+    def kill(self, spare: Collection[int]) -> None:
+        """From now on nothing in it can fork; where the kernel offers it, all in it is killed at once.
+
+        Args:
+            spare: HAL's own processes: one of them may be on its way through.
+        """
+        place = self.directories.get("pids")
+        if place is not None:
+            for path in (str(place), *nested_places(str(place))):
+                _write_if_there(f"{path}/pids.max", b"0")
+        for path in self.places:
+            if os.path.exists(f"{path}/cgroup.kill") and not set(self.pids()) & set(spare):
+                _write_if_there(f"{path}/cgroup.kill", b"1")
+
+    def remove(self) -> bool:
+        """Remove it with what was made in it; whether nothing of it is left."""
+        self.close()
+        for place in self.places:
+            for path in (*reversed(nested_places(place)), place):
+                with contextlib.suppress(OSError):
+                    os.rmdir(path)
+        return not any(os.path.exists(place) for place in self.places)
+
+
+def nested_places(place: str) -> list[str]:
+    """The cgroups below that one, outer ones first; at most `MAX_NESTED`."""
+    found: list[str] = []
+    level = [place]
+    while level and len(found) < MAX_NESTED:
+        inner: list[str] = []
+        for path in level:
+            with contextlib.suppress(OSError), os.scandir(path) as entries:
+                inner += [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
+        found += inner
+        level = inner
+    return found[:MAX_NESTED]
+
+
+def _members(place: str) -> list[int]:
+    # Asked at the end of each step: no more than the three calls that it takes. Version 1 keeps a list for as long as
+    # somebody has it open, so the file is opened each time.
+    try:
+        fd = os.open(f"{place}/cgroup.procs", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return []
+    try:
+        text = b""
+        while data := os.read(fd, READ_BYTES):
+            text += data
+        return [int(pid) for pid in text.split()]
+    except OSError:
+        return []
+    finally:
+        os.close(fd)
+
+
+def _steady(path: str, text: bytes) -> bytes:
+    """What was set, without what the kernel counts in the same file."""
+    if path.endswith("/memory.oom_control"):
+        return text.split(b"\n", 1)[0]
+    return text
+
+
+def _write_if_there(path: str, value: bytes) -> None:
+    with contextlib.suppress(OSError):
+        fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            os.write(fd, value)
+        finally:
+            os.close(fd)
