@@ -14,7 +14,7 @@ MOVED := moved
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup kernels demo test test-all test-attacks soak bench bench-engine lint format spec clean moved
+.PHONY: help setup kernels demo test test-all test-attacks soak bench bench-engine bench-loop lint format spec clean moved
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -51,6 +51,9 @@ bench: kernels ## run every benchmark; JSON lines in out/bench, a table on the t
 
 bench-engine: kernels ## only the engine's benchmarks; also draws docs/img/engine-growth.svg
 	$(PY) benchmarks/run.py engine_
+
+bench-loop: kernels ## the longest turn of the controller's loop under the worst requests of a user
+	$(PY) benchmarks/run.py loop
 
 lint: $(READY) ## ruff, formatting, mypy --strict, import contracts, drift of generated files
 	$(PY) -m ruff check

@@ -351,10 +351,11 @@ def attempt_columns() -> list[Any]:
     return list(_ATTEMPT_COLUMNS)
 
 
-def spans(connection: Connection, job_id: int, ending_after: int = 0) -> list[Span]:
-    """Spans of a job in order; those that reach beyond task `ending_after` - 1."""
+def spans(connection: Connection, job_id: int, ending_after: int = 0, most: int | None = None) -> list[Span]:
+    """Spans of a job in order; those that reach beyond task `ending_after` - 1, the first `most` of them."""
     s = schema.task_spans.c
-    query = select(*_SPAN_COLUMNS).where(s.job_id == job_id, s.first + s.count > ending_after).order_by(s.first)
+    query = select(*_SPAN_COLUMNS).where(s.job_id == job_id, s.first + s.count > ending_after)
+    query = query.order_by(s.first).limit(most)
     return [span_row(row) for row in connection.execute(query)]
 
 

@@ -6,6 +6,7 @@ tasks had before: a task in a span waits, or has ended without another attempt.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from sqlalchemy import Connection, exists, select
@@ -19,6 +20,8 @@ from hal.store.views import TaskRow
 
 ATTEMPTS_AT_ONCE: Final = 500
 """Rows of one query for latest attempts."""
+SPANS_AT_ONCE: Final = 500
+"""Rows of one query for spans."""
 
 
 def tasks(
@@ -27,7 +30,7 @@ def tasks(
     """A page of tasks in ascending order, in one of `states` (empty: any)."""
     limit = page(limit)
     start = 0 if after is None else after + 1
-    waiting = iter(spans(connection, job_id, start))
+    waiting = _spans(connection, job_id, start)
     latest = _Latest(connection, job_id, states, start)
     found: list[TaskRow] = []
     span = next(waiting, None)
@@ -52,6 +55,16 @@ def task(connection: Connection, job_id: int, number: int) -> TaskRow | None:
     """One task of a job; None when the job has no such task."""
     rows = tasks(connection, job_id, (), number - 1 if number else None, 1)
     return rows[0] if rows and rows[0].task == number else None
+
+
+def _spans(connection: Connection, job_id: int, start: int) -> Iterator[Span]:
+    """The spans that reach beyond `start` - 1, read in pages: those of an array may be many."""
+    while True:
+        found = spans(connection, job_id, start, SPANS_AT_ONCE)
+        yield from found
+        if len(found) < SPANS_AT_ONCE:
+            return
+        start = found[-1].first + found[-1].count
 
 
 class _Latest:

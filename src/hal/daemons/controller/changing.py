@@ -6,6 +6,7 @@ Every method returns when what was asked is durable, and raises when nothing of 
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Sequence
 from enum import StrEnum
 from functools import partial
@@ -27,7 +28,7 @@ from hal.core.model import (
 )
 from hal.daemons.controller.parts import Parts
 from hal.daemons.controller.views import JobView, OutcomeView, job_view, outcome_view
-from hal.planes.tasks import EndedJob, EndedTask, JobPatch, Submitter, UnknownJobs, job_row
+from hal.planes.tasks import EndedJob, EndedTask, EndedTasks, JobPatch, Submitter, UnknownJobs, job_row
 from hal.store import MAX_PAGE, JobFilter, JobRow, RememberIdempotent, Span, Store
 
 MAX_IDS = 10_000
@@ -91,7 +92,7 @@ class _History(Struct, frozen=True):
 
     row: JobRow
     spans: list[Span]
-    ended: list[EndedTask]
+    ended: EndedTasks
     succeeded: tuple[tuple[int, int], ...]
     """Runs of tasks."""
 
@@ -212,7 +213,8 @@ class Changing:
             if len(named) > MAX_IDS and wanted is not None:
                 named = named[:MAX_IDS]
             if action is Action.REQUEUE:
-                stale = [job for job, _ in named if job not in histories or self._stale(job, histories[job])]
+                asked = dict.fromkeys(job for job, _ in named)
+                stale = [job for job in asked if job not in histories or self._stale(job, histories[job])]
                 if stale:
                     return stale
             results = [self._one(action, job, task, histories.get(job), by, now_ms) for job, task in named]
@@ -237,7 +239,7 @@ class Changing:
         if live is None:
             return history.row.end_ms is None
         counts = live.counts
-        ended = counts.total - counts.live - sum(span.count for span in live.spans if span.state.ended)
+        ended = counts.total - counts.live - live.ended_in_spans
         return ended != len(history.ended) or history.row.end_ms is not None
 
     def _one(
@@ -394,19 +396,23 @@ def _histories(store: Store, jobs: Sequence[int]) -> dict[int, _History]:
         ended: list[EndedTask] = []
         after: int | None = None
         spans = store.spans(job)
+        firsts = [span.first for span in spans]
         while len(ended) <= MAX_REQUEUED_TASKS:
             page = store.tasks(job, _ENDS, after=after, limit=MAX_PAGE)
             ended.extend(
-                EndedTask(t.task, t.attempt, t.state, t.exit_code)
-                for t in page
-                if not any(span.first <= t.task < span.first + span.count for span in spans)
+                EndedTask(t.task, t.attempt, t.state, t.exit_code) for t in page if not _within(spans, firsts, t.task)
             )
             if len(page) < MAX_PAGE:
                 break
             after = page[-1].task
         succeeded = store.succeeded(job) if row.spec.array is not None else ()
-        found[job] = _History(row, spans, ended, succeeded)
+        found[job] = _History(row, spans, EndedTasks(ended), succeeded)
     return found
+
+
+def _within(spans: list[Span], firsts: list[int], task: int) -> bool:
+    at = bisect_right(firsts, task) - 1
+    return at >= 0 and task < spans[at].first + spans[at].count
 
 
 def no_job(job: int) -> NotFoundError:

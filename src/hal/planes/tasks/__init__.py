@@ -2,7 +2,7 @@
 
 from hal.planes.tasks.admission import MAX_JOBS_IN_SUBMISSION, admitted
 from hal.planes.tasks.closing import reason_of
-from hal.planes.tasks.control import EndedTask, JobPatch
+from hal.planes.tasks.control import EndedTask, EndedTasks, JobPatch
 from hal.planes.tasks.dependencies import EndedJob
 from hal.planes.tasks.draft import Change, Orders
 from hal.planes.tasks.effects import Effects, Judge
@@ -21,6 +21,7 @@ __all__ = [
     "Effects",
     "EndedJob",
     "EndedTask",
+    "EndedTasks",
     "JobPatch",
     "Judge",
     "LiveJob",

@@ -31,7 +31,7 @@ from hal.planes.tasks.dependencies import (
 )
 from hal.planes.tasks.live import LiveJob
 from hal.planes.tasks.runs import Runs
-from hal.planes.tasks.spans import Span, change, pieces
+from hal.planes.tasks.spans import Span, change, pieces, summed
 
 if TYPE_CHECKING:
     from hal.planes.tasks.table import JobTable
@@ -100,12 +100,8 @@ def weigh(table: JobTable, job: LiveJob, first: int, count: int) -> None:
             if span.eligible_ms >= INF and not span.state.ended:
                 for low, high, how in _stretches(table, job, waits, span):
                     _apply(table, job, replace(span, first=low, count=high - low), how)
-    if job.eligible_ms < INF and not any(_undecided(span) for span in job.spans):
+    if job.eligible_ms < INF and not summed(job.spans).undecided:
         stop(table, job)
-
-
-def _undecided(span: Span) -> bool:
-    return span.eligible_ms >= INF and not span.state.ended
 
 
 def _stretches(table: JobTable, job: LiveJob, waits: Waits, span: Span) -> list[Stretch]:
@@ -247,7 +243,7 @@ def waive_tasks(table: JobTable, job: LiveJob, first: int, count: int) -> int:
 
 def begin_again(table: JobTable, job: LiveJob, now_ms: int) -> None:
     """It is to run again although its dependencies were never met: it waits again for those of them that live again."""
-    if job.waits is not None or not (job.eligible_ms >= INF or any(s.eligible_ms >= INF for s in job.spans)):
+    if job.waits is not None or not (job.eligible_ms >= INF or summed(job.spans).endless):
         return
     kept = tuple(
         entry

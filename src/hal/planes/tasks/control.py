@@ -6,7 +6,7 @@ thing named is in no state for it) and leave everything as it was.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Annotated
 
@@ -43,11 +43,11 @@ from hal.planes.tasks.admission import (
 from hal.planes.tasks.attempts import stop
 from hal.planes.tasks.credit import recall
 from hal.planes.tasks.engine_view import EngineView
-from hal.planes.tasks.live import CANCELLED, REQUEUED, LiveJob
+from hal.planes.tasks.live import CANCELLED, REQUEUED, Attempt, LiveJob
 from hal.planes.tasks.prologs import HELD_BY_PROLOG
 from hal.planes.tasks.runs import removed
 from hal.planes.tasks.site_rules import refuse_changed, ruled
-from hal.planes.tasks.spans import Span, pieces, put, take
+from hal.planes.tasks.spans import Span, pieces, put, summed, take
 from hal.planes.tasks.submission import Submitter
 from hal.planes.tasks.table import JobTable
 from hal.planes.tasks.waiting import Ask, owner_of_live
@@ -83,6 +83,24 @@ class EndedTask(Struct, frozen=True):
     exit_code: int | None = None
 
 
+class EndedTasks:
+    """Tasks of one job that ended through an attempt; one of them is found in O(1)."""
+
+    def __init__(self, tasks: Iterable[EndedTask] = ()) -> None:
+        self._by_task = {one.task: one for one in tasks}
+
+    def __len__(self) -> int:
+        return len(self._by_task)
+
+    def __iter__(self) -> Iterator[EndedTask]:
+        return iter(self._by_task.values())
+
+    def of(self, task: int) -> tuple[EndedTask, ...]:
+        """That task, if it is one of them."""
+        found = self._by_task.get(task)
+        return () if found is None else (found,)
+
+
 # ── cancel ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -100,10 +118,10 @@ def cancel(table: JobTable, job_id: int, task: int | None, by: Submitter, now_ms
         _refuse_ended(job, task, "cancelled")
     reason = f"cancelled by {by.user}"
     done = table.restate(job, first, count, TaskEvent.CANCEL, reason)
-    for number, attempt in [(task, job.active.get(task))] if task is not None else list(job.active.items()):
-        if attempt is not None and attempt.stopping != CANCELLED:
+    for attempt in _active(job, task):
+        if attempt.stopping != CANCELLED:
             stop(table, job, attempt, CANCELLED)
-            done += number is not None
+            done += 1
     if task is None:
         job.reason = reason
     table.draft.note(EventKind.JOBS_CANCELLED, by.cause, by.trace_id, job.id, tasks=done, reason=reason)
@@ -315,9 +333,7 @@ def _update_limits(table: JobTable, job: LiveJob, walltime_before: int | None, *
 # ── requeue ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def requeue(
-    table: JobTable, job_id: int, task: int | None, ended: Sequence[EndedTask], by: Submitter, now_ms: int
-) -> TaskState:
+def requeue(table: JobTable, job_id: int, task: int | None, ended: EndedTasks, by: Submitter, now_ms: int) -> TaskState:
     """Run it again: what runs is stopped and waits again, what ended waits again, a back-off is cut short.
 
     A whole job: all its tasks that did not succeed; all tasks when every one did. Retries are counted anew.
@@ -330,19 +346,20 @@ def requeue(
     job = table.touch(job_id)
     first, count = _range(job, task)
     reason = f"requeued by {by.user}"
-    again = [e for e in ended if first <= e.task < first + count and job.task_state(e.task) is None]
+    inside = ended if task is None else ended.of(task)
+    again = [e for e in inside if job.task_state(e.task) is None]
     everything = task is not None or job.counts.succeeded == job.spec.tasks
     again = [e for e in again if everything or e.state is not TaskState.SUCCEEDED]
-    _check_waiting(table, job, len(again), first, count)
+    _check_waiting(table, job, len(again), task)
     awaiting.begin_again(table, job, now_ms)
     done = _restart_ended(table, job, again, reason)
     done += _restart_waiting(table, job, pieces(job.spans, first, count), now_ms, reason)
-    for number, attempt in list(job.active.items()):
-        if first <= number < first + count and not attempt.stopping:
+    for attempt in _active(job, task):
+        if not attempt.stopping:
             stop(table, job, attempt, REQUEUED)
             done += 1
-    left = [e.exit_code for e in ended if job.task_state(e.task) is None and e.exit_code is not None]
     if task is None:
+        left = [e.exit_code for e in ended if job.task_state(e.task) is None and e.exit_code is not None]
         job.exit_code = max(left, default=None)
         job.reason = ""
     awaiting.weigh(table, job, 0, 0)
@@ -351,13 +368,10 @@ def requeue(
     return _state_now(job, task)
 
 
-def _check_waiting(table: JobTable, job: LiveJob, ended: int, first: int, count: int) -> None:
+def _check_waiting(table: JobTable, job: LiveJob, ended: int, task: int | None) -> None:
     """Refuse what would wait again beyond a limit: what has ended, and what runs now."""
-    spans = sum(span.count for span in pieces(job.spans, first, count) if span.state.ended)
-    running = sum(
-        first <= task < first + count and not attempt.stopping and attempt.state is not AttemptState.ALLOCATED
-        for task, attempt in job.active.items()
-    )
+    spans = summed(job.spans if task is None else tuple(pieces(job.spans, task, 1))).ended
+    running = sum(not a.stopping and a.state is not AttemptState.ALLOCATED for a in _active(job, task))
     try:
         table.waiting.refuse([Ask(owner_of_live(job), ended + spans + running)], table.jobs.get)
     except ConflictError:
@@ -374,7 +388,7 @@ def _restart_ended(table: JobTable, job: LiveJob, again: Sequence[EndedTask], re
         job.succeeded = removed(job.succeeded, one.task, one.task + 1)
         table.note_tasks(job, one.task, 1, one.state, after)
         spans.append(Span(one.task, 1, after, one.attempt + 1, reason=reason))
-    job.spans = put(job.spans, spans)
+    job.spans = put(job.spans, sorted(spans, key=_first_task))
     job.restarts += len(spans)
     for span in spans:
         table.enter(job, span)
@@ -418,6 +432,17 @@ def _range(job: LiveJob, task: int | None) -> tuple[int, int]:
     if not 0 <= task < job.spec.tasks:
         raise NotFoundError(f"job {job.id} has no task {task}", hint=f"its tasks are 0 to {job.spec.tasks - 1}")
     return task, 1
+
+
+def _first_task(span: Span) -> int:
+    return span.first
+
+
+def _active(job: LiveJob, task: int | None) -> list[Attempt]:
+    """The active attempts of that task, or of all."""
+    if task is None:
+        return list(job.active.values())
+    return [job.active[task]] if task in job.active else []
 
 
 def _refuse_ended(job: LiveJob, task: int, what: str) -> None:

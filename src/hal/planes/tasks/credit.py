@@ -12,13 +12,16 @@ The rules, and why they are safe: docs/decisions/0014.
 
 from __future__ import annotations
 
+from itertools import islice
+from typing import Final
+
 from msgspec.structs import replace
 
 from hal.core.engine.events import INF
-from hal.core.model import AttemptState, StepId, TaskState
+from hal.core.model import AttemptState, StepId
 from hal.core.model.occurrences import current
 from hal.planes.tasks.live import Attempt, LiveJob
-from hal.planes.tasks.spans import Span
+from hal.planes.tasks.spans import Span, startable
 from hal.planes.tasks.table import JobTable
 from hal.wire.frames import StepExit
 
@@ -32,6 +35,8 @@ SEEN = 8
 """Latest tasks of a job that are judged."""
 MIN_SEEN = 2
 """With fewer, none is handed over."""
+MAX_LOOKED_AT: Final = 64
+"""Spans that are looked at to find tasks that were never tried."""
 PLAIN = frozenset({"cpu", "memory"})
 """Resources whose amounts are all there is to a place: of others a place may mean a certain one."""
 
@@ -58,8 +63,8 @@ def waiting(job: LiveJob, now_ms: int) -> Span | None:
 
     A task that came back once gets a place of its own: it cannot be handed over in vain for ever.
     """
-    for span in job.spans:
-        if span.state is TaskState.PENDING and span.attempt == 1 and job.eligible_of(span) <= now_ms:
+    for span in islice(startable(job.spans, now_ms), MAX_LOOKED_AT):
+        if span.attempt == 1 and job.eligible_of(span) <= now_ms:
             return span
     return None
 

@@ -18,7 +18,7 @@ from hal.core.lifecycle import TaskCounts
 from hal.core.model import AttemptState, Failed, JobSpec, StepId, TaskState
 from hal.planes.tasks.dependencies import EndedJob, Phase, Waits, phase_of
 from hal.planes.tasks.runs import Runs
-from hal.planes.tasks.spans import ONE_TASK, Span, Spans, locate
+from hal.planes.tasks.spans import ONE_TASK, Span, Spans, locate, summed
 from hal.store.operations import StepEnd, Taking
 
 CANCELLED = "cancelled"
@@ -118,7 +118,7 @@ class LiveJob(Struct, kw_only=True):
     """By task."""
     succeeded: Runs = ()
     """Of an array: the tasks that succeeded."""
-    fed: Spans = ()
+    fed: tuple[Span, ...] = ()
     """Of an array with `max_running`: the waiting tasks that the engine knows."""
     exit_code: int | None = None
     """Largest over the tasks that have ended."""
@@ -183,6 +183,11 @@ class LiveJob(Struct, kw_only=True):
     def succeeded_in_part(self) -> Runs:
         """Which tasks of an array succeeded, when neither all nor none did."""
         return () if self.state is TaskState.SUCCEEDED else self.succeeded
+
+    @property
+    def ended_in_spans(self) -> int:
+        """Tasks that ended otherwise than through an attempt."""
+        return summed(self.spans).ended
 
     def eligible_of(self, span: Span) -> int:
         """When the engine may start these tasks."""

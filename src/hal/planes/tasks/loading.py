@@ -16,7 +16,7 @@ from hal.planes.tasks.closing import GONE, node_spec
 from hal.planes.tasks.dependencies import EndedJob
 from hal.planes.tasks.live import Attempt, LiveJob
 from hal.planes.tasks.runs import Runs, complement, merged
-from hal.planes.tasks.spans import Span, Spans
+from hal.planes.tasks.spans import Span, Spans, made_of, summed
 from hal.planes.tasks.table import JobTable
 from hal.store.mark import INSTANCE
 from hal.store.operations import AttemptRow, JobRow
@@ -44,7 +44,7 @@ def load(table: JobTable, loaded: Loaded) -> list[Event]:
             table.names.add_all(key, ids)
     past = {row.id: _past(row, loaded.succeeded.get(row.id)) for row in loaded.ended_dependencies.values()}
     for job in list(table.jobs.unpacked()):
-        if job.eligible_ms >= INF or any(span.eligible_ms >= INF and not span.state.ended for span in job.spans):
+        if job.eligible_ms >= INF or summed(job.spans).undecided:
             for dependency in each_dependency(job.spec.dependencies):
                 other = int(dependency.job or 0)
                 if other in past:
@@ -137,7 +137,7 @@ def revive(table: JobTable, row: JobRow, spans: list[SpanRow], succeeded: Runs |
 
 
 def _spans(rows: list[SpanRow]) -> Spans:
-    return tuple(Span(r.first, r.count, r.state, r.attempt, r.eligible_ms, r.retries, r.reason) for r in rows)
+    return made_of([Span(r.first, r.count, r.state, r.attempt, r.eligible_ms, r.retries, r.reason) for r in rows])
 
 
 def _attempt(row: AttemptRow) -> Attempt:

@@ -8,7 +8,7 @@ why does it wait), never changed: its events come out of `seal`.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from hal.core.engine.config import EngineConfig
 from hal.core.engine.events import Event
@@ -19,7 +19,7 @@ from hal.core.model.policy import Policy
 from hal.core.model.policy_change import Difference
 from hal.planes.tasks import attempts, closing, control, gates, loading, nodes, starting, submission, taking_back
 from hal.planes.tasks.booking_ends import end_with_bookings
-from hal.planes.tasks.control import EndedTask, JobPatch
+from hal.planes.tasks.control import EndedTask, EndedTasks, JobPatch
 from hal.planes.tasks.dependencies import EndedJob
 from hal.planes.tasks.draft import Change
 from hal.planes.tasks.engine_view import EngineView
@@ -136,9 +136,12 @@ class TaskPlane:
         """See `control.update`."""
         return control.update(self.table, self._engine, job, patch, by, now_ms)
 
-    def requeue(self, job: int, task: int | None, ended: Sequence[EndedTask], by: Submitter, now_ms: int) -> TaskState:
+    def requeue(
+        self, job: int, task: int | None, ended: EndedTasks | Iterable[EndedTask], by: Submitter, now_ms: int
+    ) -> TaskState:
         """See `control.requeue`."""
-        return control.requeue(self.table, job, task, ended, by, now_ms)
+        known = ended if isinstance(ended, EndedTasks) else EndedTasks(ended)
+        return control.requeue(self.table, job, task, known, by, now_ms)
 
     def revive(self, row: JobRow, spans: list[SpanRow], succeeded: Runs | None = None) -> None:
         """Let a job that has ended live again; `requeue` must follow in the same draft. See `loading.revive`."""

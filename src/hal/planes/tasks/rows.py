@@ -12,7 +12,7 @@ from msgspec import UNSET
 
 from hal.planes.tasks.draft import Draft
 from hal.planes.tasks.live import Attempt, LiveJob
-from hal.planes.tasks.spans import Span
+from hal.planes.tasks.spans import Span, differences
 from hal.store.operations import (
     AppendEvents,
     AttemptMark,
@@ -50,7 +50,9 @@ def operations(draft: Draft, changed: Iterable[LiveJob], nodes: dict[str, NodeRo
             progressed.append(_progress(job))
         old = before.spans if before is not None else draft.stored_spans.get(job.id, ())
         if job.spans is not old:
-            _differences(job.id, old, job.spans, drop, put)
+            left, come = differences(old, job.spans)
+            drop.extend((job.id, first) for first in left)
+            put.extend(_span_row(job.id, span) for span in come)
     out: list[Operation] = []
     if inserted:
         out.append(InsertJobs(inserted))
@@ -185,16 +187,5 @@ def _mark(key: tuple[int, int, int], attempt: Attempt) -> AttemptMark:
     )
 
 
-def _differences(
-    job: int, before: tuple[Span, ...], after: tuple[Span, ...], drop: list[tuple[int, int]], put: list[SpanRow]
-) -> None:
-    had = {span.first: span for span in before}
-    for span in after:
-        same = had.pop(span.first, None)
-        if same != span:
-            put.append(
-                SpanRow(
-                    job, span.first, span.count, span.state, span.attempt, span.retries, span.eligible_ms, span.reason
-                )
-            )
-    drop.extend((job, first) for first in had)
+def _span_row(job: int, span: Span) -> SpanRow:
+    return SpanRow(job, span.first, span.count, span.state, span.attempt, span.retries, span.eligible_ms, span.reason)

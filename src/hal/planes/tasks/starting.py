@@ -122,7 +122,7 @@ def _untake(job: LiveJob | None, tasks: list[int]) -> None:
         if at == len(tasks) or tasks[at] != tasks[at - 1] + 1:
             job.spans = take(job.spans, tasks[start], at - start)
             if job.window:
-                job.fed = take(job.fed, tasks[start], at - start)
+                job.fed = tuple(take(job.fed, tasks[start], at - start))
             start = at
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 from msgspec.structs import replace
 
@@ -31,7 +32,7 @@ from hal.planes.tasks.live import LiveJob, with_state
 from hal.planes.tasks.namesakes import Namesakes
 from hal.planes.tasks.rows import operations
 from hal.planes.tasks.runs import merged
-from hal.planes.tasks.spans import ONE_TASK, Span, change, count_in, pieces, take
+from hal.planes.tasks.spans import ONE_TASK, Span, change, count_in, pieces, summed, take
 from hal.planes.tasks.waiting import Waiting
 from hal.store.operations import NodeRow
 from hal.store.untouched import Untouched
@@ -306,7 +307,7 @@ class JobTable:
             return
         for known in pieces(job.fed, span.first, span.count):
             self.draft.feed.withdraw(job.id, known.first, known.count)
-        job.fed = take(job.fed, span.first, span.count)
+        job.fed = tuple(take(job.fed, span.first, span.count))
 
     def refill(self, job: LiveJob) -> None:
         """Of an array with `max_running`: tell the engine of as many tasks as may start."""
@@ -454,7 +455,7 @@ def check_table(table: JobTable) -> None:
             (counts.cancelled < waiting[TaskState.CANCELLED], "cancelled tasks disagree with the spans"),
             (any(counts.of(TaskState(state)) != n for state, n in active.items()), "attempts disagree with the counts"),
             (counts.active != len(job.active), "active tasks disagree with the attempts"),
-            (any(a.end > b.first for a, b in zip(job.spans, job.spans[1:], strict=False)), "spans overlap"),
+            (any(a.end > b.first for a, b in pairwise(job.spans)), "spans overlap"),
             (any(span.first <= t < span.end for t in job.active for span in job.spans), "an active task is in a span"),
             (job.state is not job_state(counts), "its state does not follow from its tasks"),
             (job.state.ended, "it has ended and is still live"),
@@ -476,7 +477,7 @@ def check_table(table: JobTable) -> None:
 
 def _waiting_problems(table: JobTable, job: LiveJob) -> list[tuple[bool, str]]:
     if job.waits is None:
-        undecided = job.eligible_ms >= INF or any(s.eligible_ms >= INF and not s.state.ended for s in job.spans)
+        undecided = job.eligible_ms >= INF or summed(job.spans).undecided > 0
         return [(undecided, "it waits for nobody and is not eligible")]
     named = [other for other in job.waits.mentions if other != NAMESAKES]
     fresh = awaiting.standings(table, job)

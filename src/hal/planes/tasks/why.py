@@ -36,7 +36,7 @@ from hal.planes.tasks.dependencies import Phase, Standing
 from hal.planes.tasks.engine_view import EngineView
 from hal.planes.tasks.live import TAKEN_BACK, LiveJob
 from hal.planes.tasks.prologs import HELD_BY_PROLOG
-from hal.planes.tasks.spans import Span
+from hal.planes.tasks.spans import Span, startable, summed
 from hal.planes.tasks.submission import Submitter
 from hal.planes.tasks.table import JobTable
 
@@ -76,11 +76,11 @@ def why(table: JobTable, engine: EngineView, job: LiveJob, now_ms: int) -> Verdi
             message=f"held: {plural(counts.held, 'task')} until somebody releases {_them(counts.held)}{reason}",
             helps=(f"hal release {job.id}",),
         )
-    waits = [span for span in job.spans if span.state is TaskState.PENDING and span.eligible_ms < INF]
-    if not waits:
+    soonest_ms = summed(job.spans).soonest_ms
+    if soonest_ms >= INF:
         return _dependency(table, job)
-    if not any(job.eligible_of(span) <= now_ms for span in waits):
-        return _later(job, waits, now_ms)
+    if max(soonest_ms, job.eligible_ms) > now_ms:
+        return _later(job, next(startable(job.spans, now_ms)), now_ms)
     if job.window and not job.fed:
         limit = job.window
         return Verdict(
@@ -216,8 +216,7 @@ _IF_NEVER = {
 _CAN_FAIL = (DependencyKind.AFTEROK, DependencyKind.AFTERNOTOK, DependencyKind.AFTERCORR)
 
 
-def _later(job: LiveJob, waits: list[Span], now_ms: int) -> Verdict:
-    first = min(waits, key=lambda span: (job.eligible_of(span), span.first))
+def _later(job: LiveJob, first: Span, now_ms: int) -> Verdict:
     at_ms = job.eligible_of(first)
     seconds = (at_ms - now_ms + 999) // 1000
     if first.eligible_ms <= job.eligible_ms:

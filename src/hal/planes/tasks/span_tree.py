@@ -1,0 +1,287 @@
+"""Many spans of one job, in order, as an immutable tree: a change costs O(log spans), whatever it leaves is shared.
+
+Pure. A B+ tree whose nodes are never changed: `spliced` copies the path to what it replaces, so the tree before stays
+what it was, and two trees differ only where their nodes do (`differing`). Nodes sum up what is asked of whole jobs.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from heapq import heappop, heappush
+from itertools import pairwise
+from operator import attrgetter
+from typing import Final, TypeVar
+
+from msgspec import Struct
+
+from hal.core.engine.events import INF
+from hal.core.model.states import TaskState
+from hal.planes.tasks.span import Span
+
+T = TypeVar("T")
+
+_FIRST = attrgetter("first")
+MOST: Final = 32
+"""Entries of one node."""
+LEAST: Final = 8
+"""Fewer are put together with those of a neighbour."""
+
+
+class Sums(Struct, frozen=True, gc=False):
+    """What is known of a set of spans without looking at each."""
+
+    spans: int = 0
+    ended: int = 0
+    """Tasks in them that have ended."""
+    endless: int = 0
+    """Spans that wait for tasks of other arrays, or waited for them when they ended."""
+    undecided: int = 0
+    """Of these, those that have not ended."""
+    soonest_ms: int = INF
+    """When the first of those that are pending, and wait for no other task, may start."""
+
+
+class _Node(Struct, frozen=True):
+    first: int
+    sums: Sums
+    entries: tuple[Span, ...] | tuple[_Node, ...]
+    firsts: tuple[int, ...]
+    """Of the entries; empty at a leaf."""
+
+    @property
+    def leaf(self) -> bool:
+        return not self.firsts
+
+
+def sums_of(spans: Iterable[Span]) -> Sums:
+    """Of spans, one by one."""
+    count = ended = endless = undecided = 0
+    soonest_ms = INF
+    for span in spans:
+        count += 1
+        over = span.state.ended
+        if over:
+            ended += span.count
+        if span.eligible_ms >= INF:
+            endless += 1
+            undecided += not over
+        elif span.eligible_ms < soonest_ms and span.state is TaskState.PENDING:
+            soonest_ms = span.eligible_ms
+    return Sums(count, ended, endless, undecided, soonest_ms)
+
+
+class SpanTree:
+    """See the module. Never empty."""
+
+    __slots__ = ("_root",)
+
+    def __init__(self, root: _Node) -> None:
+        self._root = root
+
+    @classmethod
+    def of(cls, spans: Sequence[Span]) -> SpanTree:
+        """Disjoint spans in ascending order, at least one."""
+        return cls(_rooted(_leaves(tuple(spans))))
+
+    @property
+    def sums(self) -> Sums:
+        """Of all of it."""
+        return self._root.sums
+
+    @property
+    def first(self) -> int:
+        """The first task."""
+        return self._root.first
+
+    def __len__(self) -> int:
+        return self._root.sums.spans
+
+    def __iter__(self) -> Iterator[Span]:
+        return self.since(self._root.first)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, SpanTree) and other._root is self._root:
+            return True
+        if not isinstance(other, SpanTree | tuple) or len(self) != len(other):
+            return False
+        return all(one == two for one, two in zip(self, other, strict=True))
+
+    def __hash__(self) -> int:
+        return hash((len(self), self.first))
+
+    def since(self, task: int) -> Iterator[Span]:
+        """Those that begin at `task` or later, in order."""
+        path: list[Iterator[_Node]] = []
+        node = self._root
+        while node.firsts:
+            at = max(bisect_right(node.firsts, task) - 1, 0)
+            path.append(iter(_nodes(node)[at + 1 :]))
+            node = _nodes(node)[at]
+        yield from _spans(node)[bisect_left(_spans(node), task, key=_FIRST) :]
+        while path:
+            following = next(path[-1], None)
+            if following is None:
+                path.pop()
+            elif following.firsts:
+                path.append(iter(_nodes(following)))
+            else:
+                yield from _spans(following)
+
+    def before(self, task: int) -> Span | None:
+        """The last that begins before `task`."""
+        node = self._root
+        if node.first >= task:
+            return None
+        while node.firsts:
+            node = _nodes(node)[bisect_left(node.firsts, task) - 1]
+        return _spans(node)[bisect_left(_spans(node), task, key=_FIRST) - 1]
+
+    def around(self, first: int, end: int) -> list[Span]:
+        """Those that touch the tasks in [first, end), and one more on each side, where there is one."""
+        start = self.before(first + 1)
+        if start is not None:
+            start = self.before(start.first) or start
+        found: list[Span] = []
+        for span in self.since(self._root.first if start is None else start.first):
+            found.append(span)
+            if span.first >= end:
+                break
+        return found
+
+    def spliced(self, low: int, high: int, new: Sequence[Span]) -> SpanTree | None:
+        """With `new` ones for all that begin in [low, high), where they must begin too; None when nothing is left."""
+        nodes = _spliced(self._root, low, high, tuple(new))
+        return SpanTree(_rooted(nodes)) if nodes else None
+
+    def startable(self, now_ms: int) -> Iterator[Span]:
+        """Pending ones that may start now, in order; O(log spans) for each that is taken."""
+        nodes = [self._root]
+        while nodes:
+            node = nodes.pop()
+            if node.sums.soonest_ms > now_ms:
+                continue
+            if node.firsts:
+                nodes.extend(reversed(_nodes(node)))
+            else:
+                yield from (s for s in _spans(node) if s.state is TaskState.PENDING and s.eligible_ms <= now_ms)
+
+    def later(self, now_ms: int) -> Iterator[Span]:
+        """Pending ones that may start later, the soonest first; those that may start now have to be passed by."""
+        heap: list[tuple[int, int, _Node | Span]] = [(self._root.sums.soonest_ms, self._root.first, self._root)]
+        while heap:
+            soonest_ms, _, entry = heappop(heap)
+            if soonest_ms >= INF:
+                return
+            if isinstance(entry, Span):
+                yield entry
+                continue
+            for part in entry.entries:
+                if isinstance(part, Span):
+                    if part.state is TaskState.PENDING and now_ms < part.eligible_ms < INF:
+                        heappush(heap, (part.eligible_ms, part.first, part))
+                else:
+                    heappush(heap, (part.sums.soonest_ms, part.first, part))
+
+
+def differing(before: SpanTree, after: SpanTree) -> tuple[list[Span], list[Span]]:
+    """The spans of each that lie in leaves which the other has not; O(log spans) for each leaf that differs."""
+    ours, theirs = [before._root], [after._root]
+    while True:
+        # Nodes that both have lie equally far above the leaves: compare level by level, the higher side first.
+        shared = {id(node) for node in ours} & {id(node) for node in theirs}
+        ours = [node for node in ours if id(node) not in shared]
+        theirs = [node for node in theirs if id(node) not in shared]
+        high = max((_height(side[0]) for side in (ours, theirs) if side), default=0)
+        if high == 0:
+            break
+        if ours and _height(ours[0]) == high:
+            ours = [part for node in ours for part in _nodes(node)]
+        if theirs and _height(theirs[0]) == high:
+            theirs = [part for node in theirs for part in _nodes(node)]
+    return [span for leaf in ours for span in _spans(leaf)], [span for leaf in theirs for span in _spans(leaf)]
+
+
+def _height(node: _Node) -> int:
+    height = 0
+    while node.firsts:
+        height += 1
+        node = _nodes(node)[0]
+    return height
+
+
+def _nodes(node: _Node) -> tuple[_Node, ...]:
+    return node.entries  # type: ignore[return-value]
+
+
+def _spans(node: _Node) -> tuple[Span, ...]:
+    return node.entries  # type: ignore[return-value]
+
+
+def _spliced(node: _Node, low: int, high: int, new: tuple[Span, ...]) -> list[_Node]:
+    """What becomes of a node: nodes of its height."""
+    if not node.firsts:
+        spans = _spans(node)
+        left, right = bisect_left(spans, low, key=_FIRST), bisect_left(spans, high, key=_FIRST)
+        return _leaves((*spans[:left], *new, *spans[right:]))
+    parts = _nodes(node)
+    left = max(bisect_right(node.firsts, low) - 1, 0)
+    right = max(bisect_left(node.firsts, high) - 1, left)
+    middle = _spliced(parts[left], low, high, new)
+    if right > left:
+        middle += _spliced(parts[right], low, high, ())
+    right += 1
+    while middle and any(len(part.entries) < LEAST for part in middle):
+        if left:
+            left -= 1
+            middle = _regrouped([parts[left], *middle])
+        elif right < len(parts):
+            middle = _regrouped([*middle, parts[right]])
+            right += 1
+        else:
+            middle = _regrouped(middle)
+            break
+    return _inner((*parts[:left], *middle, *parts[right:]))
+
+
+def _regrouped(nodes: list[_Node]) -> list[_Node]:
+    if nodes[0].firsts:
+        return _inner(tuple(part for node in nodes for part in _nodes(node)))
+    return _leaves(tuple(span for node in nodes for span in _spans(node)))
+
+
+def _rooted(nodes: list[_Node]) -> _Node:
+    while len(nodes) > 1:
+        nodes = _inner(tuple(nodes))
+    root = nodes[0]
+    while len(root.firsts) == 1:
+        root = _nodes(root)[0]
+    return root
+
+
+def _leaves(spans: tuple[Span, ...]) -> list[_Node]:
+    return [_Node(part[0].first, sums_of(part), part, ()) for part in _cut(spans)]
+
+
+def _inner(nodes: tuple[_Node, ...]) -> list[_Node]:
+    made = []
+    for part in _cut(nodes):
+        sums = [node.sums for node in part]
+        total = Sums(
+            sum(one.spans for one in sums),
+            sum(one.ended for one in sums),
+            sum(one.endless for one in sums),
+            sum(one.undecided for one in sums),
+            min(one.soonest_ms for one in sums),
+        )
+        made.append(_Node(part[0].first, total, part, tuple(node.first for node in part)))
+    return made
+
+
+def _cut(entries: tuple[T, ...]) -> list[tuple[T, ...]]:
+    """Into parts of about equal size, none larger than a node."""
+    count = -(-len(entries) // MOST)
+    if count <= 1:
+        return [entries] if entries else []
+    edges = [len(entries) * at // count for at in range(count + 1)]
+    return [entries[a:b] for a, b in pairwise(edges)]
