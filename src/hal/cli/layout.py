@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -16,6 +17,9 @@ from hal.core.model.node_config import check_labels
 from hal.runtime.gpus import read_gpus
 from hal.runtime.home import Home, check_node_name
 from hal.runtime.privacy import write_private
+from hal.runtime.regular_files import read_regular
+
+MAX_LAYOUT_BYTES: Final = 16 << 20
 
 MAX_NODES = 64
 """Most nodes that one machine plays."""
@@ -81,7 +85,7 @@ def saved_agent(home: Home) -> AgentLayout | None:
     """
     path = _agent_file(home)
     try:
-        return msgspec.json.decode(path.read_bytes(), type=AgentLayout)
+        return msgspec.json.decode(read_regular(path, MAX_LAYOUT_BYTES), type=AgentLayout)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except msgspec.DecodeError as error:
@@ -95,7 +99,7 @@ def saved_layout(home: Home) -> Layout | None:
         InternalError: the file is damaged.
     """
     try:
-        return msgspec.json.decode(_file(home).read_bytes(), type=Layout)
+        return msgspec.json.decode(read_regular(_file(home), MAX_LAYOUT_BYTES), type=Layout)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except msgspec.DecodeError as error:

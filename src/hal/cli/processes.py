@@ -18,6 +18,7 @@ from hal.core.model import ConflictError
 from hal.runtime.home import Home
 from hal.runtime.identity import ProcessIdentity, identify, kill, running, wait_gone
 from hal.runtime.launch import start_detached
+from hal.runtime.regular_files import NotRegularError, open_own, open_regular
 
 STOP_CONTROLLER_S = 20.0
 STOP_KEEPER_S = 30.0
@@ -37,7 +38,7 @@ def one_at_a_time(home: Home) -> Iterator[None]:
     Raises:
         ConflictError: one is at work.
     """
-    fd = os.open(home.run_dir / "up.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fd = open_own(home.run_dir / "up.lock", os.O_RDWR)
     try:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -227,11 +228,11 @@ def wait_until(
 
 def _last_lines(file: Path, start: int) -> list[str]:
     try:
-        with file.open("rb") as opened:
+        with open(open_regular(file), "rb") as opened:
             size = opened.seek(0, os.SEEK_END)
             opened.seek(max(start, size - TAIL_BYTES))
             text = opened.read(TAIL_BYTES).decode(errors="replace")
-    except FileNotFoundError:
+    except (FileNotFoundError, NotRegularError):
         return []
     return [line for line in text.splitlines() if line.strip()][-TAIL_LINES:]
 

@@ -9,6 +9,7 @@ import os
 import socket
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 from urllib.parse import urlsplit
 
 from hal.client.answering import check_tcp, check_unix, is_loopback, refuse_plain
@@ -16,6 +17,7 @@ from hal.client.login import Login, read_login
 from hal.client.places import Place, read_places
 from hal.core.model.errors import DeniedError, SpecError, UnreachableError
 from hal.runtime.home import Home, find_home
+from hal.runtime.regular_files import NotRegularError, read_regular
 from hal.runtime.startup import stage
 
 URL_VARIABLE = "HAL_URL"
@@ -23,6 +25,7 @@ HOME_VARIABLE = "HAL_HOME"
 TOKEN_VARIABLE = "HAL_TOKEN"
 FINGERPRINT_VARIABLE = "HAL_FINGERPRINT"
 PLAIN_VARIABLE = "HAL_PLAIN"
+MAX_FILE_BYTES: Final = 1 << 20
 DIAL_TIMEOUT_S = 3.0
 """How long one of several controllers may take to accept a connection."""
 SOCKET_NAME = "api.sock"
@@ -292,6 +295,6 @@ def _authority(home: Home, places: tuple[Place, ...], login: Login | None, finge
 
 def _text(file: Path) -> str:
     try:
-        return file.read_text().strip()
-    except (FileNotFoundError, PermissionError, NotADirectoryError):
+        return read_regular(file, MAX_FILE_BYTES, follow=True).decode().strip()
+    except (FileNotFoundError, PermissionError, NotADirectoryError, NotRegularError):
         return ""

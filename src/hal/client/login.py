@@ -5,9 +5,13 @@ from __future__ import annotations
 import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Final
 
 from hal.core.model.errors import ConflictError, DeniedError
 from hal.runtime.privacy import make_private, write_private
+from hal.runtime.regular_files import read_regular
+
+MAX_LOGIN_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +46,7 @@ def read_login() -> Login | None:
     file = login_file()
     try:
         info = file.stat()
-        text = file.read_text()
+        text = read_regular(file, MAX_LOGIN_BYTES, follow=True).decode()
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, UnicodeDecodeError) as error:

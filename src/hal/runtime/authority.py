@@ -23,6 +23,7 @@ from urllib.parse import quote
 from hal.core.model.errors import DeniedError, SpecError
 from hal.runtime.interface import Credentials
 from hal.runtime.privacy import make_private, write_private
+from hal.runtime.regular_files import read_regular
 from hal.runtime.tls import CONTROLLER_HOST, URI_PREFIX
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ BACKDATED: Final = timedelta(hours=1)
 """A certificate is valid from so long before it was signed: clocks of machines differ."""
 MAX_PEM_CHARS: Final = 16 << 10
 """Longest request for a certificate that is looked at."""
+MAX_PEM_FILE_BYTES: Final = 1 << 20
 FINGERPRINT_CHARS: Final = 43
 FINGERPRINT_KIND: Final = "sha256"
 RENEW_AT: Final = (2, 3)
@@ -193,8 +195,8 @@ def open_authority(directory: Path, now_ms: int) -> Authority:
         _make_authority(key_file, certificate_file, now_ms)
     hint = "restore both files from a backup; without them every node has to join anew"
     try:
-        key = load_pem_private_key(key_file.read_bytes(), None)
-        certificate = x509.load_pem_x509_certificate(certificate_file.read_bytes())
+        key = load_pem_private_key(read_regular(key_file, MAX_PEM_FILE_BYTES, follow=True), None)
+        certificate = x509.load_pem_x509_certificate(read_regular(certificate_file, MAX_PEM_FILE_BYTES, follow=True))
     except (OSError, ValueError, TypeError) as error:
         raise DeniedError(f"the certificate authority in {directory} cannot be read: {error}", hint=hint) from error
     if not isinstance(key, EllipticCurvePrivateKey) or certificate.public_key() != key.public_key():
@@ -263,7 +265,7 @@ class NodeIdentity:
         from cryptography import x509
 
         try:
-            certificate = x509.load_pem_x509_certificate(self._node.read_bytes())
+            certificate = x509.load_pem_x509_certificate(read_regular(self._node, MAX_PEM_FILE_BYTES, follow=True))
         except (OSError, ValueError) as error:
             raise DeniedError(f"{self._node} cannot be read: {error}", hint="join anew with a token") from error
         begins_ms = int((certificate.not_valid_before_utc + BACKDATED).timestamp() * 1000)

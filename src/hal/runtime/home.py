@@ -17,11 +17,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from hal.runtime.privacy import PRIVATE_DIR_MODE, PRIVATE_FILE_MODE, is_private, make_private, write_private
+from hal.runtime.privacy import PRIVATE_DIR_MODE, is_private, make_private, write_private
+from hal.runtime.regular_files import NotRegularError, open_own, read_regular, set_aside
 
 MAX_SOCKET_PATH_BYTES: Final = 99
 """Longest path of a socket that HAL makes (the kernel's bound is 107)."""
 SOCKET_DIR_TRIES: Final = 16
+MAX_LINE_BYTES: Final = 4096
+"""Of a file that holds one line."""
 
 _NODE_NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?\Z")
 _MARKS: Final = ("run", "db", "log", "nodes", "hal.toml")
@@ -51,9 +54,16 @@ class NodePaths:
         return self.steps / str(job) / f"{task}.{attempt}.{rank}"
 
     def create(self) -> None:
-        """Make the directories, private."""
-        for path in (self.root.parent, self.root, self.journal, self.steps):
+        """Make the directories, private. What else lies where one of the last two belongs is set aside: a step of this
+        user can put it there, and no start may wait for a person to remove it."""
+        for path in (self.root.parent, self.root):
             make_private(path)
+        for path in (self.journal, self.steps):
+            try:
+                make_private(path)
+            except FileExistsError:
+                set_aside(path)
+                make_private(path)
 
 
 class Home:
@@ -162,8 +172,8 @@ class Home:
     def known_socket_dir(self) -> Path | None:
         """The directory that `run/socket-dir` names, if it exists, is private and ours; makes nothing."""
         try:
-            text = (self.run_dir / "socket-dir").read_text().strip()
-        except (FileNotFoundError, NotADirectoryError):
+            text = os.fsdecode(read_regular(self.run_dir / "socket-dir", MAX_LINE_BYTES)).strip()
+        except (FileNotFoundError, NotADirectoryError, NotRegularError):
             return None
         path = Path(text)
         return path if text.startswith("/") and is_private(path) else None
@@ -249,7 +259,7 @@ class Home:
         """Hold the home's lock (a file lock: it goes when the process dies) while starting or stopping processes."""
         import fcntl
 
-        fd = os.open(self.run_dir / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE_MODE)
+        fd = open_own(self.run_dir / "lock", os.O_RDWR)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX)
             yield
@@ -271,7 +281,7 @@ class Home:
                 return text
             if info.st_uid != os.geteuid() or stat.S_IMODE(info.st_mode) & 0o077 or not stat.S_ISREG(info.st_mode):
                 raise _denied(f"{self.token} is not private", "delete it; HAL makes a new one")
-            return self.token.read_text().strip()
+            return read_regular(self.token, MAX_LINE_BYTES).decode().strip()
 
 
 def find_home(explicit: str | os.PathLike[str] | None = None, environ: Mapping[str, str] | None = None) -> Home:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from hal.runtime.privacy import write_private
+from hal.runtime.regular_files import NotRegularError, read_regular
 
 MAX_PID_FILE_BYTES: Final = 4096
 
@@ -126,10 +127,9 @@ def read_pid_file(path: Path) -> ProcessIdentity | None:
     import json
 
     try:
-        with open(path, "rb") as file:
-            plain = json.loads(file.read(MAX_PID_FILE_BYTES))
+        plain = json.loads(read_regular(path, MAX_PID_FILE_BYTES))
         return ProcessIdentity(int(plain["pid"]), int(plain["start_ticks"]), str(plain.get("boot_id", "")))
-    except (FileNotFoundError, NotADirectoryError):
+    except (FileNotFoundError, NotADirectoryError, NotRegularError):
         return None
     except (ValueError, KeyError, TypeError):
         return None

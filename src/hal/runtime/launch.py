@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from hal.runtime.privacy import PRIVATE_FILE_MODE
+from hal.runtime.regular_files import open_own
 
 
 def start_detached(
@@ -38,7 +38,7 @@ def start_detached(
     if output is None:
         sink = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
     else:
-        sink = os.open(output, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE_MODE)
+        sink = open_own(output, os.O_WRONLY | os.O_APPEND)
     try:
         return subprocess.Popen(
             list(argv),

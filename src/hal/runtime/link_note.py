@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from hal.runtime.home import Home
 from hal.runtime.identity import running
 from hal.runtime.privacy import write_private
+from hal.runtime.regular_files import read_regular
 
 MAX_CHARS: Final = 1_000
 _UP: Final = "up "
@@ -43,10 +44,10 @@ def forget_link(home: Home, node: str) -> None:
 def read_link(home: Home, node: str) -> LinkNote | None:
     """What the running agent of that node has noted; None when none runs, or it has noted nothing yet."""
     try:
-        with (home.run_dir / f"agent-{node}.link").open() as file:
-            word, _, text = file.read(MAX_CHARS).strip().partition(" ")
+        line = read_regular(home.run_dir / f"agent-{node}.link", MAX_CHARS).decode()
     except (OSError, UnicodeDecodeError):
         return None
     if running(home.agent_pid(node)) is None:
         return None
+    word, _, text = line.strip().partition(" ")
     return LinkNote(word == _UP.strip(), text, word == _REFUSED.strip())

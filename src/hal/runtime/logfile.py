@@ -11,7 +11,7 @@ import threading
 from pathlib import Path
 from typing import Final
 
-from hal.runtime.privacy import PRIVATE_FILE_MODE
+from hal.runtime.regular_files import open_own
 
 MAX_LOG_BYTES: Final = 16 << 20
 """Size of one log file."""
@@ -66,5 +66,5 @@ class LogFile:
             self._reopen()
 
     def _reopen(self) -> None:
-        self._fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE_MODE)
+        self._fd = open_own(self.path, os.O_WRONLY | os.O_APPEND)
         self._size = os.fstat(self._fd).st_size

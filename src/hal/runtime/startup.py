@@ -12,6 +12,7 @@ from typing import Final
 from hal.runtime.home import Home
 from hal.runtime.identity import running
 from hal.runtime.privacy import write_private
+from hal.runtime.regular_files import read_regular
 
 EXIT_BAD_INPUT: Final = 2
 """Exit code of a daemon when what a person wrote (hal.toml, an option) is malformed."""
@@ -40,8 +41,7 @@ def told(home: Home) -> Iterator[Callable[[str], None]]:
 def stage(home: Home) -> str:
     """What a controller that is starting is doing; '' when none is starting."""
     try:
-        with (home.run_dir / FILE).open() as file:
-            text = file.read(MAX_CHARS).strip()
+        text = read_regular(home.run_dir / FILE, MAX_CHARS).decode().strip()
     except (OSError, UnicodeDecodeError):
         return ""
     return text if text and running(home.controller_pid) is not None else ""

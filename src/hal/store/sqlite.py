@@ -108,7 +108,7 @@ class SqliteDatabase(Database):
         log = self.path.with_name(self.path.name + "-wal")
         try:
             if self._log is None:
-                self._log = os.open(log, os.O_RDONLY | os.O_CLOEXEC)
+                self._log = os.open(log, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
                 self._file = os.stat(self.path)
             os.fdatasync(self._log)
             replaced = not (

@@ -6,6 +6,7 @@ and which process the last of them is. Notes of an earlier boot say nothing any 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Protocol
@@ -16,8 +17,11 @@ from msgspec import Struct
 from hal.core.model import StepId
 from hal.runtime.identity import ProcessIdentity
 from hal.runtime.privacy import make_private, write_private
+from hal.runtime.regular_files import read_regular
 
 SUFFIX: Final = ".gate"
+MAX_NOTE_BYTES: Final = 16 << 20
+"""A note holds the environment of a step's scripts."""
 
 
 class GateNote(Struct, frozen=True, kw_only=True):
@@ -59,9 +63,10 @@ class GateFiles:
         notes = []
         for path in sorted(self._directory.glob(f"*{SUFFIX}")):
             try:
-                notes.append(msgspec.json.decode(path.read_bytes(), type=GateNote))
+                notes.append(msgspec.json.decode(read_regular(path, MAX_NOTE_BYTES), type=GateNote))
             except (OSError, msgspec.DecodeError):
-                path.unlink(missing_ok=True)
+                with contextlib.suppress(OSError):
+                    path.unlink(missing_ok=True)
         return notes
 
     def save(self, note: GateNote) -> None:

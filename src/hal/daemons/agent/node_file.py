@@ -12,6 +12,7 @@ from typing import Any, Final
 from hal.core.model.codec import convert
 from hal.core.model.errors import SpecError
 from hal.core.model.node_config import NO_NODE_SECTION, NodeSection, checked
+from hal.runtime.regular_files import read_regular
 
 MAX_CONFIG_BYTES: Final = 1 << 20
 
@@ -23,8 +24,7 @@ def read_node_section(path: Path) -> NodeSection:
         SpecError: the file is no TOML, or the section makes no sense; names the field.
     """
     try:
-        with path.open("rb") as file:
-            text = file.read(MAX_CONFIG_BYTES + 1)
+        text = read_regular(path, MAX_CONFIG_BYTES + 1, follow=True)
     except FileNotFoundError:
         return NO_NODE_SECTION
     except OSError as error:

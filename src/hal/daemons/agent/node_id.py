@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from hal.runtime.privacy import write_private
+from hal.runtime.regular_files import read_regular
 
 MAX_CHARS: Final = 64
 MACHINE_ID: Final = Path("/etc/machine-id")
@@ -25,7 +26,10 @@ def node_id(file: Path, make: Callable[[], str]) -> str:
         make: gives a random word.
     """
     try:
-        known = file.read_bytes()[:MAX_CHARS].decode(errors="replace").strip() if file.exists() else ""
+        try:
+            known = read_regular(file, MAX_CHARS).decode(errors="replace").strip()
+        except FileNotFoundError:
+            known = ""
         if not known:
             known = make()
             write_private(file, known, durable=True)

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
@@ -18,11 +18,13 @@ from hal.runtime.home import Home, find_home
 from hal.runtime.interface import Runtime, UnixAddress
 from hal.runtime.kernel_cache import in_use, mark_used
 from hal.runtime.process import allow_many_connections, run
+from hal.runtime.regular_files import read_regular
 
 if TYPE_CHECKING:
     from hal.daemons.controller.config import Config
 
 CACHE_VARIABLE = "NUMBA_CACHE_DIR"
+MAX_CONFIG_BYTES: Final = 16 << 20
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -124,7 +126,7 @@ def config_text(home: Home) -> str:
         SpecError: it cannot be read.
     """
     try:
-        return home.config.read_text()
+        return read_regular(home.config, MAX_CONFIG_BYTES, follow=True).decode()
     except FileNotFoundError:
         return ""
     except (OSError, UnicodeDecodeError) as error:

@@ -25,6 +25,7 @@ from hal.daemons.agent.keeper.watch import read_clocks
 from hal.runtime.home import Home, NodePaths
 from hal.runtime.identity import boot_id, remove_pid_file, write_pid_file
 from hal.runtime.logfile import LogFile
+from hal.runtime.regular_files import open_own
 
 ALREADY_RUNNING = 75
 """Exit code when another keeper of this node runs."""
@@ -38,7 +39,7 @@ def main(argv: list[str]) -> int:
         home.create()
         node = home.node(arguments.node)
         node.create()
-        lock = os.open(node.root / "keeper.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        lock = open_own(node.root / "keeper.lock", os.O_RDWR)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -82,11 +83,7 @@ def assemble(arguments: NodeArguments, home: Home, node: NodePaths, log: Log) ->
         watcher=descriptors,
         cgroups=cgroups,
         helpers=arguments.helpers or -(-config.capacity.get("cpu", 1000) // 1000),
-        log_fd=os.open(
-            home.output_file(f"keeper-{arguments.node}"),
-            os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC,
-            0o600,
-        ),
+        log_fd=open_own(home.output_file(f"keeper-{arguments.node}"), os.O_WRONLY | os.O_APPEND),
         environ=os.environ,
     )
     core = KeeperCore(

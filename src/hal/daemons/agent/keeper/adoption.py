@@ -22,6 +22,7 @@ from hal.daemons.agent.keeper.ports import Ended, Instant, Spawned, SpawnerEvent
 from hal.daemons.agent.keeper.processes import Mark, ProcessInfo
 from hal.daemons.agent.keeper.watch import Watcher, read_clocks
 from hal.runtime.identity import ProcessIdentity, alive, boot_id, kill, wait_gone
+from hal.runtime.regular_files import NotRegularError, set_aside
 from hal.wire.frames import Usage
 
 CLOSE_WAIT_MS: Final = 5_000
@@ -44,7 +45,11 @@ def adopt_journals(directory: Path, wanted: Iterable[StepId]) -> tuple[list[Help
     strangers: dict[StepId, Mark] = {}
     for path in sorted(directory.glob("helper-*.log")):
         journal = HelperJournal(path)
-        journal.read()
+        try:
+            journal.read()
+        except NotRegularError:  # no helper made it
+            set_aside(path)
+            continue
         if journal.boot_id != boot_id():
             # Empty, or of an earlier boot: its pids mean other processes now.
             path.unlink(missing_ok=True)

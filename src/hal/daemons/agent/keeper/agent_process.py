@@ -10,6 +10,7 @@ from typing import Final
 
 from hal.daemons.agent.keeper.ports import Instant
 from hal.runtime.identity import ProcessIdentity, kill, running
+from hal.runtime.regular_files import open_own
 
 RESTART_MS: Final = (100, 10_000)
 """First and longest wait before it is started again."""
@@ -43,7 +44,10 @@ class AgentProcess:
         if self._found is not None:
             self.next_ms = now.boot_ms + LOOK_MS
             return
-        sink = os.open(self._output, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            sink = open_own(self._output, os.O_WRONLY | os.O_APPEND)
+        except OSError:  # no room, or something in its place that cannot be set aside
+            sink = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
         try:
             actions = (
                 (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),

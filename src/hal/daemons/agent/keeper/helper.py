@@ -1,9 +1,10 @@
 """One helper: a tiny process that spawns steps, waits for them, and journals what it saw before it tells its keeper.
 
-Run as a script with `python -I -S`, standard library only (about 10 MiB, most of it shared): `helper.py JOURNAL`, the
-keeper's socket as file descriptor 0. It outlives its keeper: when the socket closes it spawns nothing more, waits for
-what it has, journals that, and ends. A helper of guarded steps (`helper.py JOURNAL PROC`, started by `guard`) ends with
-its keeper instead, and they with it; PROC is a descriptor of the /proc outside its PID namespace, or -1 without one.
+Run as a script with `python -I -S`, without packages but `hal.runtime.regular_files`, which needs none (about 10 MiB,
+most of it shared): `helper.py JOURNAL`, the keeper's socket as file descriptor 0. It outlives its keeper: when the
+socket closes it spawns nothing more, waits for what it has, journals that, and ends. A helper of guarded steps
+(`helper.py JOURNAL PROC`, started by `guard`) ends with its keeper instead, and they with it; PROC is a descriptor of
+the /proc outside its PID namespace, or -1 without one.
 
 It may hold steps ahead of time, each of which waits for the place of a step of its job that ends here: such a step is
 begun at once, and the keeper hears of several ends and beginnings together. What waits is given back when it is asked
@@ -36,6 +37,11 @@ import sys
 import time
 from typing import Any
 
+if __name__ == "__main__":
+    sys.path.append(os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 4)))
+
+from hal.runtime.regular_files import NotRegularError, create_regular, create_scratch, open_directory, read_regular
+
 VERSION = 1
 PR_SET_CHILD_SUBREAPER = 36
 KEEPER_FD = 0
@@ -44,6 +50,8 @@ READ_BYTES = 1 << 16
 MAX_JOURNAL_BYTES = 1 << 20
 """A journal that has grown beyond this (and beyond twice what lives) is rewritten."""
 MAX_CGROUP_FDS = 256
+MAX_DIRECTORY_FDS = 64
+"""Directories of jobs' files that are held open."""
 MAX_INTERPRETER_BYTES = 256
 FLUSH_EVERY = 4
 """Spawns after which the keeper is told, when more wait."""
@@ -118,7 +126,7 @@ class Journal:
         self.size = 0
         self._lost = ""
         self._torn = False
-        self._fd = self._open(path)
+        self._fd = create_regular(path, os.O_WRONLY | os.O_APPEND)
         with open("/proc/self/stat", "rb") as file:
             ticks = file.read().rsplit(b")", 1)[1].split()[19].decode()
         where = "sys/kernel/random/boot_id"  # as the keeper reads it, whose /proc may be another one
@@ -151,7 +159,7 @@ class Journal:
         """Replace the whole; on a full disk it stays as it is."""
         scratch = self.path + ".new"
         try:
-            fd = self._open(scratch)
+            fd = create_scratch(scratch, flags=os.O_WRONLY | os.O_APPEND)
             data = (self._first + text).encode("utf-8", "surrogateescape")
             if os.write(fd, data) < len(data):
                 os.close(fd)
@@ -162,10 +170,6 @@ class Journal:
             return
         os.close(self._fd)
         self._fd, self.size, self._lost, self._torn = fd, len(data), "", False
-
-    @staticmethod
-    def _open(path: str) -> int:
-        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_TRUNC | os.O_CLOEXEC, 0o600)
 
 
 class Recipe:
@@ -218,6 +222,8 @@ class Helper:
         self._null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
         self._cgroups: dict[str, int] = {}
         """Open `cgroup.procs` files by path."""
+        self._directories: dict[str, int] = {}
+        """Open directories of jobs' files by path."""
         try:
             self._children = os.open(f"/proc/self/task/{os.getpid()}/children", os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
@@ -392,13 +398,15 @@ class Helper:
         if recipe.script:
             path = f"{prefix}.script"
             try:
-                fd = self.create(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o700)
+                fd = self.create(prefix, "script", os.O_WRONLY, 0o700)
                 try:
                     data = recipe.script.encode("utf-8", "surrogateescape")
                     while data:
                         data = data[os.write(fd, data) :]
                 finally:
                     os.close(fd)
+            except NotRegularError as error:
+                raise CannotSpawnError(126, f"its script cannot be written: {in_the_way(error)}") from None
             except OSError as error:
                 raise CannotSpawnHereError(f"the script could not be written to {path}: {error.strerror}") from None
             return path, [path]
@@ -423,23 +431,52 @@ class Helper:
             raise explain(error, program) from None
 
     def open_outputs(self, step: str, prefix: str, opened: list[int]) -> tuple[int, int]:
-        """stdout and stderr for appending; /dev/null, with a note for the exit report, where they cannot be had."""
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        """stdout and stderr for appending; /dev/null, with a note for the exit report, where the disk has no room.
+
+        Raises:
+            CannotSpawnError: something else than a file of HAL lies in their place.
+        """
         try:
             for name in ("stdout", "stderr"):
-                opened.append(self.create(f"{prefix}.{name}", flags, 0o600))
+                opened.append(self.create(prefix, name, os.O_WRONLY | os.O_APPEND, 0o600))
+        except NotRegularError as error:
+            raise CannotSpawnError(126, f"its output cannot be made: {in_the_way(error)}") from None
         except OSError as error:
             self.tell("N", step, f"its output was not kept: {prefix}: {error.strerror}")
         return (opened[0] if opened else self._null), (opened[1] if len(opened) > 1 else self._null)
 
-    @staticmethod
-    def create(path: str, flags: int, mode: int) -> int:
-        """Open the file; its directory is made by the first step of its job here."""
+    def create(self, prefix: str, ending: str, flags: int, mode: int) -> int:
+        """A new file of a step; its directory is made by the first step of its job here."""
+        where, _, name = prefix.rpartition("/")
         try:
-            return os.open(path, flags, mode)
+            return create_regular(f"{name}.{ending}", flags, mode, dir_fd=self.directory(where))
+        except FileNotFoundError:  # the directory was deleted since it was opened
+            fd = self._directories.pop(where, None)
+            if fd is not None:
+                os.close(fd)
+            return create_regular(f"{name}.{ending}", flags, mode, dir_fd=self.directory(where))
+
+    def directory(self, path: str) -> int:
+        """Of a job's files, open: what a job puts in its place later is not entered."""
+        fd = self._directories.get(path)
+        if fd is not None:
+            return fd
+        root, name = os.path.split(path)
+        try:
+            top = open_directory(root, follow=True)
         except FileNotFoundError:
-            os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
-            return os.open(path, flags, mode)
+            os.makedirs(root, 0o700, exist_ok=True)
+            top = open_directory(root, follow=True)
+        try:
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(name, 0o700, dir_fd=top)
+            fd = open_directory(name, dir_fd=top)
+        finally:
+            os.close(top)
+        if len(self._directories) >= MAX_DIRECTORY_FDS:
+            os.close(self._directories.pop(next(iter(self._directories))))
+        self._directories[path] = fd
+        return fd
 
     def enter(self, step: str, moves: list[tuple[str, str]]) -> None:
         """Move into the step's cgroups, so that its first process is born there."""
@@ -588,6 +625,11 @@ class Helper:
                 self.journal.rewrite(live)
 
 
+def in_the_way(error: NotRegularError) -> str:
+    """What lies where a file of the step belongs, and what to do."""
+    return f"{error.filename}: {error.strerror}; remove it and submit the job again"
+
+
 def job_of(step: str) -> str:
     """What stands before the first dot of a step's id."""
     return step.partition(".")[0]
@@ -648,8 +690,7 @@ def find_program(name: str, path: str) -> str:
 def shebang(path: str) -> list[str]:
     """The interpreter that a script's first line names, with its argument; [] when it names none."""
     try:
-        with open(path, "rb") as file:
-            first = file.read(MAX_INTERPRETER_BYTES).split(b"\n", 1)[0]
+        first = read_regular(path, MAX_INTERPRETER_BYTES, follow=True).split(b"\n", 1)[0]
     except OSError:
         return []
     if not first.startswith(b"#!"):

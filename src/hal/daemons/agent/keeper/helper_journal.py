@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from hal.core.model import StepId
 from hal.daemons.agent.keeper.ports import Ended, Spawned, SpawnFailed
+from hal.runtime.regular_files import open_regular
 from hal.wire.frames import Usage
 
 BLOCK_BYTES = 512
@@ -40,8 +41,14 @@ class HelperJournal:
         self._rest = b""
 
     def read(self) -> None:
-        """Take in what was added; a last line without its end waits for it."""
-        with open(self.path, "rb", buffering=0) as file:
+        """Take in what was added; a last line without its end waits for it.
+
+        Raises:
+            NotRegularError: it is no file, so no helper's journal.
+            OSError: it cannot be read.
+        """
+        fd = open_regular(self.path)
+        with open(fd, "rb", buffering=0) as file:
             file.seek(self._read)
             data = file.read()
         self._read += len(data)

@@ -2,7 +2,7 @@
 
 Durable against the death of the process: an append is one write; no fsync, because after a crash of the host nothing
 of a step is left to be found. A torn end (the process died in the write) is cut off when it is loaded; a record that
-is damaged in the middle sets the file aside (`.damaged`) and is said in `notes`.
+is damaged in the middle sets the file aside (`.damaged`) and is said in `notes`, and so does what is no file.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Final
 import msgspec
 
 from hal.daemons.agent.keeper.ports import JournalFullError, Record
+from hal.runtime.regular_files import create_scratch, open_own
 
 HEAD_BYTES: Final = 8
 MAX_RECORD_BYTES: Final = 64 << 20
@@ -31,7 +32,7 @@ class FileJournal:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.notes: list[str] = []
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self._fd = open_own(path, os.O_RDWR | os.O_APPEND)
         self._size = os.fstat(self._fd).st_size
 
     def load(self) -> list[Record]:
@@ -71,7 +72,7 @@ class FileJournal:
         data = _encode(records)
         scratch = self.path.with_suffix(".new")
         try:
-            fd = os.open(scratch, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            fd = create_scratch(scratch, flags=os.O_RDWR | os.O_APPEND)
         except OSError as error:
             raise _full(self.path, error) from error
         try:
@@ -96,7 +97,9 @@ class FileJournal:
         size = int.from_bytes(data[at : at + 4], "little") if len(data) - at >= HEAD_BYTES else len(data)
         if at + HEAD_BYTES + size < len(data):
             aside = self.path.with_suffix(".damaged")
-            aside.write_bytes(data)
+            fd = create_scratch(aside)
+            with os.fdopen(fd, "wb") as file:
+                file.write(data)
             self.notes.append(f"journal: {len(data) - at} damaged bytes were set aside in {aside}")
         os.ftruncate(self._fd, at)
         self._size = at

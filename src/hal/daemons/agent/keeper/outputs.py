@@ -5,6 +5,10 @@ file system (a hole is punched; positions in the file stay what they were), so t
 writes and whether or not the keeper lives. Once nothing writes any more the hole is cut out of the file (where the
 file system can do that: ext4, xfs) and a small file beside it, `….stdout.kept`, says where its first byte was. Where no
 hole can be punched the file is emptied instead.
+
+Steps can write to the directories, so nothing there is taken for what it was when it was made: files are opened from
+the open directory of their job, through no link and without waiting, and only regular files of this user with one name
+are read or shortened (see `hal.runtime.regular_files`).
 """
 
 from __future__ import annotations
@@ -13,14 +17,23 @@ import contextlib
 import ctypes
 import errno
 import os
-from collections import deque
+import stat
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from hal.core.model import AttemptId, StepId
 from hal.core.model.units import format_size
+from hal.daemons.agent.keeper.deletion import Deletions
 from hal.daemons.agent.keeper.ports import LogPart, output_prefix
+from hal.runtime.regular_files import (
+    NotRegularError,
+    create_scratch,
+    kind_of,
+    open_directory,
+    open_regular,
+    read_regular,
+)
 from hal.wire.frames import Stream
 
 KEEP_SIZE: Final = 1
@@ -28,8 +41,10 @@ PUNCH_HOLE: Final = 2
 COLLAPSE_RANGE: Final = 8
 BLOCK_BYTES: Final = 4096
 """Holes begin and end at multiples of this (larger blocks of a file system only make them smaller)."""
-MAX_FORGOTTEN_PER_TURN: Final = 100
-"""Files deleted before the loop looks at its sockets again."""
+MAX_OFFSET: Final = (1 << 53) - 1
+"""Of an output's bytes; more than a file system holds, and what every reader of JSON can count to."""
+MAX_NOTE_BYTES: Final = 64
+OTHER_NAME: Final = "the file has another name besides (a hard link)"
 NO_SPACE_BYTES: Final = 2 * BLOCK_BYTES
 """A file system with less free is full."""
 _UNSUPPORTED: Final = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
@@ -53,7 +68,7 @@ class OutputFiles:
 
     def __init__(self, root: Path) -> None:
         self._root = str(root)
-        self._doomed: deque[str] = deque()
+        self._deletions = Deletions(self._root)
         self._trimmed: set[str] = set()
         """Outputs of running steps that lost bytes."""
 
@@ -67,31 +82,39 @@ class OutputFiles:
         directory = self.directory(step)
         try:
             os.makedirs(directory, 0o700, exist_ok=True)
-            for stream in Stream:
-                os.close(os.open(self._path(step, stream), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
+            opened = self._open_directory(step)
+            try:
+                for stream in Stream:
+                    name = f"{output_prefix(step)}.{stream}"
+                    os.close(open_regular(name, os.O_WRONLY | os.O_CREAT | os.O_APPEND, dir_fd=opened))
+            finally:
+                os.close(opened)
         except OSError as error:
-            return f"{directory}: {error.strerror}"
+            return _in_words(directory, error)
         return ""
+
+    def _open_directory(self, step: StepId) -> int:
+        """Of its job's files: that very directory, not one to which a link leads."""
+        root = open_directory(self._root, follow=True)
+        try:
+            return open_directory(str(step.job), dir_fd=root)
+        finally:
+            os.close(root)
 
     # ── reading ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def read(self, step: StepId, stream: Stream, offset: int, limit: int) -> LogPart:
         path = self._path(step, stream)
         try:
-            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            with _Output(self._open_directory(step), os.path.basename(path), os.O_RDONLY) as output:
+                extent = output.extent()
+                wanted = extent.size + offset if offset < 0 else offset
+                start = min(max(wanted, extent.first), extent.size)
+                return LogPart(start, os.pread(output.fd, limit, start - extent.base), extent.size)
         except FileNotFoundError:
             return LogPart(0, b"", 0, f"there is no {stream} of step {step} on this node: deleted, or never written")
         except OSError as error:
-            return LogPart(0, b"", 0, f"{path}: {error.strerror}")
-        try:
-            extent = _extent(fd, path)
-            wanted = extent.size + offset if offset < 0 else offset
-            start = min(max(wanted, extent.first), extent.size)
-            return LogPart(start, os.pread(fd, limit, start - extent.base), extent.size)
-        except OSError as error:
-            return LogPart(0, b"", 0, f"{path}: {error.strerror}")
-        finally:
-            os.close(fd)
+            return LogPart(0, b"", 0, _in_words(path, error))
 
     # ── bounding ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -100,26 +123,31 @@ class OutputFiles:
         busy = False
         for step, bound_bytes in steps:
             for stream in Stream:
-                path = self._path(step, stream)
-                try:
-                    if os.stat(path).st_size > bound_bytes:
-                        busy = self._trim(path, bound_bytes) > bound_bytes // 4 or busy
-                except FileNotFoundError:
-                    continue
+                # What is no output any more is the step's own doing: its exit says so.
+                with contextlib.suppress(OSError):
+                    info = os.lstat(self._path(step, stream))
+                    if info.st_size > bound_bytes and stat.S_ISREG(info.st_mode):
+                        busy = self._trim(step, stream, bound_bytes) > bound_bytes // 4 or busy
         return busy
 
     def settle(self, step: StepId, bound_bytes: int) -> str:
         remarks = []
-        directory = self.directory(step)
         for stream in Stream:
             path = self._path(step, stream)
             try:
-                size = os.stat(path).st_size
-                if size <= bound_bytes and path not in self._trimmed:
+                info = os.lstat(path)
+                if not stat.S_ISREG(info.st_mode):
+                    remarks.append(f"{stream} was not kept: {kind_of(info.st_mode)} lies in the place of the file")
                     continue
-                self._trim(path, bound_bytes)
+                if info.st_nlink > 1:
+                    remarks.append(f"{stream} is neither shown nor bounded: {OTHER_NAME}")
+                    continue
+                if info.st_size <= bound_bytes and path not in self._trimmed:
+                    continue
+                self._trim(step, stream, bound_bytes)
                 self._trimmed.discard(path)
-                dropped = _cut(path)
+                with _Output(self._open_directory(step), os.path.basename(path), os.O_RDWR) as output:
+                    dropped = output.cut()
             except FileNotFoundError:
                 continue
             except OSError as error:
@@ -129,26 +157,25 @@ class OutputFiles:
                 remarks.append(
                     f"{stream}: the oldest {dropped} bytes were dropped, the newest {format_size(bound_bytes)} are kept"
                 )
+        directory = self.directory(step)
         if self._disk_is_full(directory):
             remarks.append(f"output may be missing: the disk of {directory} is full")
         return "; ".join(remarks)
 
-    def _trim(self, path: str, bound_bytes: int) -> int:
+    def _trim(self, step: StepId, stream: Stream, bound_bytes: int) -> int:
         """Give back the oldest bytes over the bound; how many."""
-        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        try:
-            extent = _extent(fd, path)
+        path = self._path(step, stream)
+        with _Output(self._open_directory(step), os.path.basename(path), os.O_RDWR) as output:
+            extent = output.extent()
             end = (extent.size - extent.base - bound_bytes) // BLOCK_BYTES * BLOCK_BYTES
             over = end - (extent.first - extent.base)
             if over <= 0:
                 return 0
             self._trimmed.add(path)
-            if not _allocate(fd, PUNCH_HOLE | KEEP_SIZE, 0, end):
-                _note(path, "emptied", extent.size, 0)
-                os.ftruncate(fd, 0)
+            if not _allocate(output.fd, PUNCH_HOLE | KEEP_SIZE, 0, end):
+                output.note("emptied", extent.size, 0)
+                os.ftruncate(output.fd, 0)
             return over
-        finally:
-            os.close(fd)
 
     def _disk_is_full(self, directory: str) -> bool:
         try:
@@ -160,72 +187,102 @@ class OutputFiles:
     # ── deleting ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def forget(self, attempts: Sequence[AttemptId]) -> None:
-        by_job: dict[int, set[str]] = {}
-        for attempt in attempts:
-            by_job.setdefault(attempt.job, set()).add(f"{attempt.task}.{attempt.attempt}")
-        for job, wanted in by_job.items():
-            with contextlib.suppress(FileNotFoundError):
-                names = os.listdir(f"{self._root}/{job}")
-                # T.A.R.stdout: the attempt is what stands before the second dot.
-                self._doomed.extend(f"{self._root}/{job}/{n}" for n in names if ".".join(n.split(".", 2)[:2]) in wanted)
+        self._deletions.add(attempts)
 
     def work(self) -> bool:
         """Delete some of what is to be forgotten; whether there is more."""
-        for _ in range(min(MAX_FORGOTTEN_PER_TURN, len(self._doomed))):
-            path = self._doomed.popleft()
-            with contextlib.suppress(OSError):
-                os.unlink(path)
-            if not self._doomed or os.path.dirname(self._doomed[0]) != os.path.dirname(path):
-                with contextlib.suppress(OSError):  # the job has other attempts here
-                    os.rmdir(os.path.dirname(path))
-        return bool(self._doomed)
+        return self._deletions.advance()
 
 
-def _extent(fd: int, path: str) -> _Extent:
-    info = os.fstat(fd)
-    state, base, kept = _noted(path)
-    if state == "cut" and info.st_size != kept:
-        base = 0  # the note was written, the file not yet cut
-    hole = 0
-    if info.st_blocks * 512 < info.st_size:
+class _Output:
+    """One output file and the directory that it lies in, open."""
+
+    def __init__(self, directory: int, name: str, flags: int) -> None:
+        """
+        Args:
+            directory: a descriptor; closed with this.
+        Raises:
+            NotRegularError: it is no file of this user, or has another name besides.
+            OSError: as open(2).
+        """
+        self._directory = directory
+        self._name = name
+        self.fd = -1
         try:
-            hole = os.lseek(fd, 0, os.SEEK_DATA)
-        except OSError as error:
-            if error.errno != errno.ENXIO:
-                raise
-            hole = info.st_size
-    return _Extent(base + hole, base + info.st_size, base)
+            self.fd = open_regular(name, flags, dir_fd=directory)
+            info = os.fstat(self.fd)
+            if info.st_nlink > 1:
+                raise NotRegularError(errno.EMLINK, OTHER_NAME, name)
+            if info.st_uid != os.geteuid():
+                raise NotRegularError(errno.EPERM, f"the file belongs to user id {info.st_uid}", name)
+        except OSError:
+            self.close()
+            raise
 
+    def __enter__(self) -> _Output:
+        return self
 
-def _cut(path: str) -> int:
-    """Cut the hole out of a file to which nothing is written any more; how many bytes were dropped in all."""
-    fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    try:
-        extent = _extent(fd, path)
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        for fd in (self.fd, self._directory):
+            if fd >= 0:
+                os.close(fd)
+        self.fd = self._directory = -1
+
+    def extent(self) -> _Extent:
+        info = os.fstat(self.fd)
+        state, base, kept = self._noted()
+        if state == "cut" and info.st_size != kept:
+            base = 0  # the note was written, the file not yet cut
+        hole = 0
+        if info.st_blocks * 512 < info.st_size:
+            try:
+                hole = os.lseek(self.fd, 0, os.SEEK_DATA)
+            except OSError as error:
+                if error.errno != errno.ENXIO:
+                    raise
+                hole = info.st_size
+        if base + info.st_size > MAX_OFFSET:
+            raise OSError(errno.EFBIG, "the file is larger than an output can be")
+        return _Extent(base + hole, base + info.st_size, base)
+
+    def cut(self) -> int:
+        """Cut the hole out of a file to which nothing is written any more; how many bytes were dropped in all."""
+        extent = self.extent()
         hole = (extent.first - extent.base) // BLOCK_BYTES * BLOCK_BYTES
         if 0 < hole < extent.size - extent.base and extent.base == 0:
-            _note(path, "cut", hole, extent.size - hole)
-            if not _allocate(fd, COLLAPSE_RANGE, 0, hole):
-                os.unlink(f"{path}.kept")
+            self.note("cut", hole, extent.size - hole)
+            if not _allocate(self.fd, COLLAPSE_RANGE, 0, hole):
+                os.unlink(f"{self._name}.kept", dir_fd=self._directory)
         return extent.first
-    finally:
-        os.close(fd)
+
+    def note(self, state: str, base: int, kept: int) -> None:
+        """Keep beside the file how many bytes are missing at its begin."""
+        scratch = f"{self._name}.kept.new"
+        fd = create_scratch(scratch, dir_fd=self._directory)
+        try:
+            os.write(fd, f"{state} {base} {kept}\n".encode("ascii"))
+        finally:
+            os.close(fd)
+        os.replace(scratch, f"{self._name}.kept", src_dir_fd=self._directory, dst_dir_fd=self._directory)
+
+    def _noted(self) -> tuple[str, int, int]:
+        try:
+            text = read_regular(f"{self._name}.kept", MAX_NOTE_BYTES, dir_fd=self._directory)
+            state, base, kept = text.decode("ascii").split()
+            noted = state, int(base), int(kept)
+        except (FileNotFoundError, NotRegularError, ValueError):
+            return "", 0, 0
+        return noted if 0 <= noted[1] <= MAX_OFFSET else ("", 0, 0)
 
 
-def _noted(path: str) -> tuple[str, int, int]:
-    try:
-        with open(f"{path}.kept", encoding="ascii") as file:
-            state, base, kept = file.read().split()
-        return state, int(base), int(kept)
-    except (FileNotFoundError, ValueError):
-        return "", 0, 0
-
-
-def _note(path: str, state: str, base: int, kept: int) -> None:
-    scratch = f"{path}.kept.new"
-    with open(scratch, "w", encoding="ascii") as file:
-        file.write(f"{state} {base} {kept}\n")
-    os.replace(scratch, f"{path}.kept")
+def _in_words(path: str, error: OSError) -> str:
+    if isinstance(error, NotRegularError):
+        where = os.fspath(error.filename)
+        return f"{where if '/' in where else path}: {error.strerror}"
+    return f"{path}: {error.strerror}"
 
 
 def _allocate(fd: int, mode: int, offset: int, length: int) -> bool:

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from hal.runtime.logfile import LogFile
+from hal.runtime.regular_files import NotRegularError, open_regular
 
 MAX_AUDIT_BYTES: Final = 8 << 20
 """Size of one file."""
@@ -149,10 +150,10 @@ class AuditLog:
 def lines_backwards(file: Path) -> Iterator[bytes]:
     """Lines of a file, the last first; nothing where there is none. Lines over `MAX_LINE_BYTES` are cut into pieces."""
     try:
-        opened = file.open("rb")
-    except FileNotFoundError:
+        fd = open_regular(file)
+    except (FileNotFoundError, NotRegularError):
         return
-    with opened:
+    with open(fd, "rb") as opened:
         place = opened.seek(0, 2)
         tail = b""
         while place > 0:

@@ -1,0 +1,394 @@
+"""What a step puts in the place of outputs, its own and those of steps to come: nobody waits for it or writes to it.
+
+(H1, attempts 96 to 98)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from hal.core.model import AttemptId, StepId
+from hal.daemons.agent.gate_notes import GateFiles
+from hal.daemons.agent.keeper import deletion
+from hal.daemons.agent.keeper.adoption import adopt_journals
+from hal.daemons.agent.keeper.helper import CannotSpawnError, Helper, shebang
+from hal.daemons.agent.keeper.helper import Journal as HelpersJournal
+from hal.daemons.agent.keeper.journal import FileJournal
+from hal.daemons.agent.keeper.outputs import MAX_OFFSET, OutputFiles
+from hal.daemons.agent.keeper.ports import Booted
+from hal.daemons.agent.node_file import read_node_section
+from hal.daemons.agent.node_id import node_id
+from hal.wire.frames import Stream
+
+STEP = StepId(1, 0, 1, 0)
+BOUND = 100_000
+SECRET = b"0123456789abcdef" * 62_500  # 1 MB: over the bound
+
+
+@pytest.fixture(autouse=True)
+def no_hang() -> Iterator[None]:
+    """Whoever waits is interrupted, and has failed."""
+
+    def late(number: int, frame: object) -> None:
+        raise AssertionError("it waits for what a step has put there")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.alarm(20)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+def fifo(path: Path, victim: Path) -> None:
+    os.mkfifo(path)
+
+
+def link(path: Path, victim: Path) -> None:
+    path.symlink_to(victim)
+
+
+def dangling(path: Path, victim: Path) -> None:
+    path.symlink_to(victim.with_name("nothing"))
+
+
+def hard_link(path: Path, victim: Path) -> None:
+    os.link(victim, path)
+
+
+def bound_socket(path: Path, victim: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as made:
+        here = os.getcwd()
+        os.chdir(path.parent)  # the kernel allows 107 bytes
+        try:
+            made.bind(path.name)
+        finally:
+            os.chdir(here)
+
+
+def directory(path: Path, victim: Path) -> None:
+    path.mkdir()
+
+
+def looped(path: Path, victim: Path) -> None:
+    path.symlink_to(path)
+
+
+Plant = Callable[[Path, Path], None]
+PLANTS: list[Plant] = [fifo, link, dangling, hard_link, bound_socket, directory, looped]
+NO_FILES: list[Plant] = [plant for plant in PLANTS if plant is not hard_link]
+NO_DIRECTORIES: list[Plant] = [plant for plant in NO_FILES if plant is not directory]
+
+
+@pytest.fixture
+def victim(tmp_path: Path) -> Path:
+    """A file of the same account, of which nothing may be read or lost."""
+    path = tmp_path / "victim"
+    path.write_bytes(SECRET)
+    return path
+
+
+@pytest.fixture
+def steps(tmp_path: Path) -> Path:
+    return tmp_path / "steps"
+
+
+def untouched(victim: Path) -> bool:
+    """Nothing of it was punched out or cut off, and nothing else was made beside it."""
+    whole = victim.read_bytes() == SECRET and victim.stat().st_blocks * 512 >= len(SECRET)
+    return whole and not victim.with_name("nothing").exists()
+
+
+# ── the keeper ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("plant", PLANTS)
+def test_a_step_that_replaced_its_output_is_read_as_an_error(steps: Path, victim: Path, plant: Plant) -> None:
+    """No byte of another file, no wait; the error says what is there."""
+    outputs = OutputFiles(steps)
+    outputs.prepare(STEP)
+    (steps / "1" / "0.1.0.stdout").unlink()
+    plant(steps / "1" / "0.1.0.stdout", victim)
+    part = outputs.read(STEP, Stream.STDOUT, 0, 1_000)
+    assert (part.data, part.size) == (b"", 0)
+    assert "0.1.0.stdout: " in part.error
+    assert str(victim) not in part.error
+
+
+@pytest.mark.parametrize("plant", PLANTS)
+def test_a_step_that_replaced_its_output_costs_no_other_file_a_byte(steps: Path, victim: Path, plant: Plant) -> None:
+    """Neither while it runs nor at its end; the end says it."""
+    outputs = OutputFiles(steps)
+    outputs.prepare(STEP)
+    (steps / "1" / "0.1.0.stdout").unlink()
+    plant(steps / "1" / "0.1.0.stdout", victim)
+    assert not outputs.bound([(STEP, BOUND)])
+    assert "stdout" in outputs.settle(STEP, BOUND)
+    assert untouched(victim)
+
+
+@pytest.mark.parametrize("plant", PLANTS)
+def test_a_note_that_a_step_planted_is_not_waited_for(steps: Path, victim: Path, plant: Plant) -> None:
+    """`.kept` in place of the keeper's: passed over for reading, replaced when the keeper has something to note."""
+    outputs = OutputFiles(steps)
+    outputs.prepare(STEP)
+    output = steps / "1" / "0.1.0.stdout"
+    output.write_bytes(SECRET)
+    plant(Path(f"{output}.kept"), victim)
+    assert outputs.read(STEP, Stream.STDOUT, 100, 6).data == SECRET[100:106]
+    outputs.bound([(STEP, BOUND)])
+    outputs.settle(STEP, BOUND)
+    assert output.stat().st_blocks * 512 < BOUND + 8192
+    assert untouched(victim)
+
+
+@pytest.mark.parametrize("plant", PLANTS)
+def test_a_scratch_file_that_a_step_planted_is_not_written_to(steps: Path, victim: Path, plant: Plant) -> None:
+    """`.kept.new` as a link to a victim."""
+    outputs = OutputFiles(steps)
+    outputs.prepare(STEP)
+    output = steps / "1" / "0.1.0.stdout"
+    output.write_bytes(SECRET)
+    plant(Path(f"{output}.kept.new"), victim)
+    outputs.settle(STEP, BOUND)
+    assert output.stat().st_blocks * 512 < BOUND + 8192
+    assert untouched(victim)
+
+
+@pytest.mark.parametrize(
+    "note",
+    ["cut 99999999999999999999999999 5", "emptied -5 0", f"emptied {MAX_OFFSET} 0", "x" * 1_000_000, "1 2", "\0"],
+)
+def test_a_note_that_lies_makes_no_offset_that_cannot_be_sent(steps: Path, note: str) -> None:
+    """Offsets stay within what every reader can count to, whatever a step writes there."""
+    outputs = OutputFiles(steps)
+    outputs.prepare(STEP)
+    (steps / "1" / "0.1.0.stdout").write_bytes(SECRET)
+    (steps / "1" / "0.1.0.stdout.kept").write_text(note)
+    part = outputs.read(STEP, Stream.STDOUT, 0, 10)
+    assert 0 <= part.offset <= part.size <= MAX_OFFSET
+    outputs.bound([(STEP, BOUND)])
+    outputs.settle(STEP, BOUND)
+
+
+def test_an_output_of_eight_exbibytes_is_an_error_not_a_number(steps: Path) -> None:
+    """A hole: the step may make its file as long as it likes."""
+    outputs = OutputFiles(steps)
+    outputs.prepare(STEP)
+    path = steps / "1" / "0.1.0.stdout"
+    for power in range(62, 40, -1):  # as long as the file system lets it be
+        with contextlib.suppress(OSError):
+            os.truncate(path, 1 << power)
+            break
+    part = outputs.read(STEP, Stream.STDOUT, -1, 10)
+    assert part.size <= MAX_OFFSET
+    assert outputs.bound([(STEP, BOUND)]) in (True, False)
+
+
+@pytest.mark.parametrize("plant", NO_DIRECTORIES)
+def test_a_job_that_replaced_its_directory_stops_nobody(steps: Path, victim: Path, plant: Plant) -> None:
+    """The directory of the job is a FIFO, a link, a loop: reading, bounding, settling, deleting go on."""
+    outputs = OutputFiles(steps)
+    outputs.prepare(STEP)
+    for name in ("0.1.0.stdout", "0.1.0.stderr"):
+        (steps / "1" / name).unlink()
+    (steps / "1").rmdir()
+    plant(steps / "1", victim)
+    assert outputs.read(STEP, Stream.STDOUT, 0, 10).error
+    assert not outputs.bound([(STEP, BOUND)])
+    outputs.settle(STEP, BOUND)
+    assert outputs.prepare(STEP)
+    outputs.forget([STEP.attempt_id])
+    assert not outputs.work()
+    assert untouched(victim)
+
+
+def test_a_job_directory_that_is_a_link_leads_nowhere(steps: Path, tmp_path: Path, victim: Path) -> None:
+    """Files of the same names elsewhere are neither read nor shortened nor deleted."""
+    outputs = OutputFiles(steps)
+    steps.mkdir()
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    os.rename(victim, elsewhere / "0.1.0.stdout")
+    (steps / "1").symlink_to(elsewhere)
+    assert outputs.read(STEP, Stream.STDOUT, 0, 10).data == b""
+    outputs.bound([(STEP, BOUND)])
+    outputs.settle(STEP, BOUND)
+    outputs.forget([STEP.attempt_id])
+    assert not outputs.work()
+    assert untouched(elsewhere / "0.1.0.stdout")
+
+
+def test_a_file_swapped_after_it_was_looked_at_is_not_shortened(
+    steps: Path, victim: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The look said: ours, and too long. What is opened then is judged again."""
+    outputs = OutputFiles(steps)
+    outputs.prepare(STEP)
+    output = steps / "1" / "0.1.0.stdout"
+    output.write_bytes(SECRET)
+    look = os.lstat
+
+    def look_then_swap(path: str) -> os.stat_result:
+        info = look(path)
+        if path == str(output) and not output.is_symlink():
+            output.unlink()
+            output.symlink_to(victim)
+        return info
+
+    monkeypatch.setattr(os, "lstat", look_then_swap)
+    assert not outputs.bound([(STEP, BOUND)])
+    assert untouched(victim)
+
+
+def test_a_directory_of_many_files_is_looked_through_in_turns(steps: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job may make as many as it likes: no turn takes long, and what was to go is gone at the end."""
+    monkeypatch.setattr(deletion, "MAX_LOOKED_PER_TURN", 100)
+    outputs = OutputFiles(steps)
+    outputs.prepare(STEP)
+    for number in range(300):
+        os.close(os.open(steps / "1" / f"junk{number}", os.O_CREAT | os.O_WRONLY))
+    outputs.forget([AttemptId(1, 0, 1)])
+    turns = 1
+    while outputs.work():
+        turns += 1
+    assert turns >= 3
+    assert not (steps / "1" / "0.1.0.stdout").exists()
+
+
+# ── the helper ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def helper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Helper]:
+    """A helper whose keeper is a pipe that says nothing."""
+    monkeypatch.setattr("hal.daemons.agent.keeper.helper.KEEPER_FD", os.open("/dev/null", os.O_RDWR))
+    (tmp_path / "journal").mkdir()
+    return Helper(HelpersJournal(str(tmp_path / "journal" / "helper-1.log"), os.getpid()))
+
+
+@pytest.mark.parametrize("plant", NO_FILES)
+@pytest.mark.parametrize("name", ["0.1.0.stdout", "0.1.0.stderr"])
+def test_a_step_whose_output_was_planted_fails_and_says_why(
+    helper: Helper, steps: Path, victim: Path, plant: Plant, name: str
+) -> None:
+    """By a job that knew the number of the next."""
+    (steps / "1").mkdir(parents=True)
+    plant(steps / "1" / name, victim)
+    with pytest.raises(
+        CannotSpawnError, match=f"its output cannot be made: .*/1/{name}: .* lies in the place"
+    ) as error:
+        helper.open_outputs("1.0.1.0", f"{steps}/1/0.1.0", [])
+    assert error.value.code == 126
+    assert untouched(victim)
+
+
+@pytest.mark.parametrize("plant", NO_DIRECTORIES)
+def test_a_step_whose_directory_was_planted_fails_and_says_why(
+    helper: Helper, steps: Path, victim: Path, plant: Plant
+) -> None:
+    """A link leads the output of nobody elsewhere."""
+    steps.mkdir()
+    plant(steps / "1", victim)
+    with pytest.raises(CannotSpawnError, match=r"/steps/1: .* lies in the place of the directory"):
+        helper.open_outputs("1.0.1.0", f"{steps}/1/0.1.0", [])
+
+
+def test_the_outputs_of_an_attempt_are_new_files(helper: Helper, steps: Path, victim: Path) -> None:
+    """What lay there under their names (a hard link to a victim, a file that somebody holds open) is not written to."""
+    (steps / "1").mkdir(parents=True)
+    os.link(victim, steps / "1" / "0.1.0.stdout")
+    opened: list[int] = []
+    out, _ = helper.open_outputs("1.0.1.0", f"{steps}/1/0.1.0", opened)
+    os.write(out, b"its own")
+    assert (steps / "1" / "0.1.0.stdout").read_bytes() == b"its own"
+    assert untouched(victim)
+
+
+def test_a_directory_swapped_after_it_was_opened_gets_nothing(helper: Helper, steps: Path, tmp_path: Path) -> None:
+    """The second step of a job writes where the first one did, or fails; never where a link leads."""
+    helper.open_outputs("1.0.1.0", f"{steps}/1/0.1.0", [])
+    (steps / "1").rename(tmp_path / "moved")
+    (tmp_path / "elsewhere").mkdir()
+    (steps / "1").symlink_to(tmp_path / "elsewhere")
+    helper.open_outputs("1.1.1.0", f"{steps}/1/1.1.0", [])
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_a_directory_that_was_deleted_is_made_again(helper: Helper, steps: Path) -> None:
+    """Its job's earlier attempts were forgotten, and it with them; or somebody removed all of it."""
+    helper.open_outputs("1.0.1.0", f"{steps}/1/0.1.0", [])
+    for path in (steps / "1").iterdir():
+        path.unlink()
+    (steps / "1").rmdir()
+    steps.rmdir()
+    helper.open_outputs("1.1.1.0", f"{steps}/1/1.1.0", [])
+    assert (steps / "1" / "1.1.0.stdout").is_file()
+
+
+@pytest.mark.parametrize("plant", NO_FILES)
+def test_a_script_whose_place_was_planted_is_written_nowhere(
+    helper: Helper, steps: Path, victim: Path, plant: Plant
+) -> None:
+    """`.script` as a FIFO or a link: the step fails."""
+    from hal.daemons.agent.keeper.helper import Recipe
+
+    (steps / "1").mkdir(parents=True)
+    plant(steps / "1" / "0.1.0.script", victim)
+    recipe = Recipe({"argv": [], "script": "#!/bin/sh\n", "env": {"HOME": "/"}, "workdir": ""})
+    here = os.getcwd()
+    try:
+        with pytest.raises(CannotSpawnError, match="its script cannot be written"):
+            helper.prepare(recipe, f"{steps}/1/0.1.0")
+    finally:
+        os.chdir(here)
+    assert untouched(victim)
+
+
+def test_a_fifo_as_the_program_is_not_read_for_its_interpreter(tmp_path: Path) -> None:
+    """`hal run -- /tmp/fifo`: the look for `#!` must not wait for somebody to write it."""
+    os.mkfifo(tmp_path / "program", 0o700)
+    assert shebang(str(tmp_path / "program")) == []
+
+
+# ── journals and notes ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("plant", NO_FILES)
+def test_a_planted_journal_is_set_aside(tmp_path: Path, victim: Path, plant: Plant) -> None:
+    """The keeper's own: it begins a new one."""
+    plant(tmp_path / "keeper.log", victim)
+    plant(tmp_path / "keeper.new", victim)
+    journal = FileJournal(tmp_path / "keeper.log")
+    assert journal.load() == []
+    journal.append([Booted("b")])
+    if plant is not directory:
+        journal.replace([Booted("c")])
+        assert journal.load() == [Booted("c")]
+    journal.close()
+    assert untouched(victim)
+
+
+@pytest.mark.parametrize("plant", NO_FILES)
+def test_a_planted_journal_of_a_helper_is_passed_over(tmp_path: Path, victim: Path, plant: Plant) -> None:
+    """Every start of a keeper reads all that are there."""
+    plant(tmp_path / "helper-1-2-3.log", victim)
+    assert adopt_journals(tmp_path, []) == ([], {})
+
+
+@pytest.mark.parametrize("plant", NO_FILES)
+def test_planted_notes_of_the_agent_are_passed_over(tmp_path: Path, victim: Path, plant: Plant) -> None:
+    """Notes of gates, the word by which controllers know the node, the site's file."""
+    plant(tmp_path / "1.0.1.0.gate", victim)
+    assert list(GateFiles(tmp_path).load()) == []
+    plant(tmp_path / "id", victim)
+    assert node_id(tmp_path / "id", lambda: "word") == ""
+    os.mkfifo(tmp_path / "hal.toml")
+    with pytest.raises(Exception, match="cannot be read: a FIFO lies in the place of the file"):
+        read_node_section(tmp_path / "hal.toml")
