@@ -122,7 +122,7 @@ class Home:
         """What `tcp_file` says; None: it serves no port, or the file is not ours to believe."""
         try:
             info = os.lstat(self.tcp_file)
-            text = self.tcp_file.read_text().strip()
+            text = read_regular(self.tcp_file, MAX_LINE_BYTES).decode().strip()
         except (OSError, UnicodeDecodeError):
             return None
         host, _, port = text.rpartition(":")

@@ -40,7 +40,7 @@ def in_use(stamp: Path) -> Iterator[None]:
     """
     with contextlib.ExitStack() as held:
         with contextlib.suppress(OSError):  # not compiled into a cache: there is nothing to keep
-            descriptor = os.open(stamp, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = os.open(stamp, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             held.callback(os.close, descriptor)
             held.callback(mark_used, stamp)  # before the lock goes with the descriptor
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -91,7 +91,7 @@ def _removed(version: Path) -> bool:
     going = version.with_name(version.name + _GOING)
     with contextlib.ExitStack() as held, contextlib.suppress(OSError):
         for stamp in version.glob(STAMPS):
-            descriptor = os.open(stamp, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = os.open(stamp, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             held.callback(os.close, descriptor)
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         version.rename(going)

@@ -28,8 +28,9 @@ from hal.daemons.controller.views import (
 )
 from hal.daemons.controller.watching import Watcher
 from hal.planes.tasks import job_row, reason_of
-from hal.runtime.authority import authority_file, public_fingerprint
+from hal.runtime.authority import MAX_PEM_FILE_BYTES, authority_file, public_fingerprint
 from hal.runtime.interface import Runtime
+from hal.runtime.regular_files import read_regular
 from hal.store import JobFilter, JobRow, NodeRow
 
 MAX_WAIT_S = 600.0
@@ -287,7 +288,7 @@ def read_authority(runtime: Runtime) -> AuthorityView:
         NotFoundError: there is none.
     """
     try:
-        certificate = authority_file(runtime.paths.authority).read_text()
+        certificate = read_regular(authority_file(runtime.paths.authority), MAX_PEM_FILE_BYTES, follow=True).decode()
     except FileNotFoundError:
         raise NotFoundError("this HAL has no authority: it serves neither TLS nor agents of other machines") from None
     return AuthorityView(certificate=certificate, fingerprint=public_fingerprint(certificate))
