@@ -180,7 +180,7 @@ def test_a_start_finds_fifos_where_its_own_files_belong(own_hal: LiveHal) -> Non
         ]  # fmt: skip
         lines = [f"mkdir -p {path.parent}; rm -f {path}; mkfifo {path}" for path in places]
         script = "\n".join(["#!/bin/sh", *lines, "sleep 300"])
-        job = client.submit({"script": script})
+        client.submit({"script": script})
         until(lambda: (node.steps / "5" / "0.1.0.stdout").exists(), "the job did not come so far")
     for who in ("controller", f"keeper-{name}", f"agent-{name}"):
         assert running(live.home.pid_file(who)) is not None, who
