@@ -26,6 +26,11 @@ TOKEN_VARIABLE = "HAL_TOKEN"
 FINGERPRINT_VARIABLE = "HAL_FINGERPRINT"
 PLAIN_VARIABLE = "HAL_PLAIN"
 MAX_FILE_BYTES: Final = 1 << 20
+STEP_TOKEN_VARIABLE = "HAL_STEP_TOKEN"
+"""In the environment of a step: by it `hal` there acts as the job's submitter."""
+STEP_URL_VARIABLE = "HAL_STEP_URL"
+"""There, too: where HAL is reached from other machines, if it is."""
+STEP_FINGERPRINT_VARIABLE = "HAL_STEP_FINGERPRINT"
 DIAL_TIMEOUT_S = 3.0
 """How long one of several controllers may take to accept a connection."""
 SOCKET_NAME = "api.sock"
@@ -47,6 +52,8 @@ class Address:
     """The same, by its fingerprint, where the certificate was not kept."""
     plain: bool = False
     """Without TLS, go to any machine and to whoever answers there."""
+    away: bool = False
+    """A step asks on a machine from which this HAL is not reached."""
     served_by: int | None = None
     """User id of the server that `hal login` found on this machine."""
 
@@ -90,6 +97,12 @@ class Address:
 
     def unreachable(self, why: str, place: Place | None = None) -> UnreachableError:
         """The error that says which HAL does not answer, and how to start it."""
+        if self.away:
+            return UnreachableError(
+                "HAL cannot be reached from inside of this job: its controller is on another machine, and serves no "
+                "port with TLS",
+                hint="ask from where the job was submitted, or give the controller server.tcp in hal.toml",
+            )
         if self.places:
             hint = "is it running with `hal up --tcp`, and is the port right?"
             there = place.url if place is not None else self.named
@@ -213,7 +226,7 @@ def find_address(
             url = kept.url
     place = find_home(home)
     if url is None:
-        return Address(home=place)
+        return _of_home(place)
     parts = urlsplit(url)
     if parts.scheme == "unix" and parts.path:
         return Address(socket_path=parts.path, served_by=_served_by(url))
@@ -228,6 +241,19 @@ def find_address(
         plain=plain or _flag(PLAIN_VARIABLE) or (login is not None and login.plain),
         served_by=None if login is None else login.served_by,
     )
+
+
+def _of_home(home: Home) -> Address:
+    """The HAL of that home; inside a step of it, with the step's token, and from another machine over TLS."""
+    token, named = os.environ.get(STEP_TOKEN_VARIABLE), os.environ.get(HOME_VARIABLE)
+    if not token or not named or find_home(named).root != home.root:
+        return Address(home=home)
+    directory, url = home.known_socket_dir(), os.environ.get(STEP_URL_VARIABLE)
+    if (directory is not None and (directory / SOCKET_NAME).exists()) or home.controller_pid.exists():
+        return Address(home=home, token=token)
+    if url and (places := read_places(url)) and all(place.tls for place in places):
+        return Address(places=places, token=token, fingerprint=os.environ.get(STEP_FINGERPRINT_VARIABLE, ""))
+    return Address(home=home, token=token, away=True)
 
 
 def _flag(variable: str) -> bool:

@@ -247,6 +247,10 @@ class StepTemplate(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     """Largest kept size of each of stdout and stderr; older output is rotated away."""
     guard: bool = False
     """True for on_node_lost=requeue: the step dies with the keeper and with its lease."""
+    user: str = ""
+    """On whose behalf; empty: the controller does not say."""
+    key: str = ""
+    """With the attempt's token it is the step's credential, HAL_STEP_TOKEN; empty: it has none."""
 
 
 class StepStart(Struct, frozen=True, array_like=True, gc=False):

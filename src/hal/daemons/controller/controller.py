@@ -11,14 +11,14 @@ from functools import partial
 
 from hal.core.engine.events import SharesLoaded
 from hal.core.engine.policies import admit_named
-from hal.core.model import HALError, NodeState
+from hal.core.model import HALError, NodeState, NotFoundError
 from hal.daemons.controller.access.tokens import TokenBook
 from hal.daemons.controller.agents import Agents
 from hal.daemons.controller.changing import Changing
 from hal.daemons.controller.changing_nodes import ChangingNodes
 from hal.daemons.controller.clock import Clock
 from hal.daemons.controller.committing import Committer, OpenStore
-from hal.daemons.controller.config import Config, reached, rest_url
+from hal.daemons.controller.config import Config, is_loopback, reached, rest_url, serves_tls
 from hal.daemons.controller.deciding import Engine
 from hal.daemons.controller.flushing import Flusher
 from hal.daemons.controller.key_age import KeyAge
@@ -32,7 +32,7 @@ from hal.daemons.controller.policies import Policies
 from hal.daemons.controller.policy_faults import PolicyFaults
 from hal.daemons.controller.policy_start import TAKEN_IN, PolicyStart, policy_at_start
 from hal.daemons.controller.presence import Presence
-from hal.daemons.controller.reading import Reading
+from hal.daemons.controller.reading import Reading, read_authority
 from hal.daemons.controller.share_memory import REMEMBER_EVERY_MS, SHARES, HoursMemory, from_text, to_text
 from hal.daemons.controller.tokening import Tokening
 from hal.daemons.controller.watching import Waiters, Watchers
@@ -152,6 +152,7 @@ class Controller:
         finally:
             gc.enable()
         granted_ms = int(loaded.meta.get(LEASE_GRANTED, 0))
+        self._plane.table.reached_at = _reached_at(self._config, self._runtime)
         await self._begin(policy, over, granted_ms)
         self._agents.leases.take_office(self._plane.table.nodes, granted_ms)
         self._listener = await self._runtime.listen(address, self._agents.serve, credentials)
@@ -179,7 +180,7 @@ class Controller:
             plane.also(PutMeta(dict.fromkeys(over)))
         if granted_ms < self._config.leases.node_ms:
             plane.also(PutMeta({LEASE_GRANTED: str(self._config.leases.node_ms)}))
-        plane.identify(self._runtime.new_id())
+        plane.identify(self._runtime.new_id(), self._runtime.new_id() + self._runtime.new_id())
         plane.controller_started(self._committer.epoch)
         change = plane.seal(now_ms)
         committed = await self._committer.commit(change.operations, now_ms)
@@ -315,3 +316,17 @@ class Controller:
                     break
                 if not trimmed.more:
                     break
+
+
+def _reached_at(config: Config, runtime: Runtime) -> dict[str, str]:
+    """Variables that say to steps where this HAL is reached from other machines over TLS; none: nowhere."""
+    url = rest_url(config)
+    if not url or config.tcp is None or not serves_tls(config) or is_loopback(config.tcp[0]):
+        return {}
+    told = {"HAL_STEP_URL": url}
+    if config.site_certificate is None:
+        try:
+            told["HAL_STEP_FINGERPRINT"] = read_authority(runtime).fingerprint
+        except NotFoundError:
+            return {}
+    return told

@@ -15,9 +15,11 @@ from hal.daemons.controller.access.tokens import META, TokenBook
 from hal.daemons.controller.certified_port import CertifiedPort, open_port
 from hal.daemons.controller.committing import OpenStore
 from hal.daemons.controller.presence import Presence
+from hal.planes.tasks import STEP_SECRET
 from hal.runtime.authority import Authority
 from hal.runtime.interface import Address, Connection, Lane, Runtime
 from hal.store import Leader, Store, StoreError, StoreLed, StoreLost
+from hal.store.mark import INSTANCE
 from hal.wire.agree import HELLO_TIMEOUT_MS, NOT_LEADER
 from hal.wire.frames import Goodbye, Join, ReadAuthority
 
@@ -57,6 +59,10 @@ class Follower:
         self.tokens = TokenBook()
         """Those of the database, as of the last look."""
         self._token_rows: dict[str, str] = {}
+        self.instance = ""
+        """Names this HAL, as `JobTable.instance`; '' before the database has answered."""
+        self.step_secret = ""
+        """By which it knows its steps."""
         if presence is not None:
             presence.is_now(0)
 
@@ -112,6 +118,9 @@ class Follower:
                 # First: a leader that does not know this controller refuses what it passes on.
                 await self._presence.tell(self._store, 0)
             self._sees(*await self._runtime.run_blocking(partial(_read, self._store), Lane.READER))
+            if not self.step_secret:
+                named = await self._runtime.run_blocking(partial(_read_names, self._store), Lane.READER)
+                self.instance, self.step_secret = named.get(INSTANCE, ""), named.get(STEP_SECRET, "")
         except StoreLed:
             return LOOK_EVERY_MS  # by a HAL of another version, whose tables are not changed under it
         except StoreLost:
@@ -147,3 +156,7 @@ class Follower:
 
 def _read(store: Store) -> tuple[Leader, dict[str, str]]:
     return store.leader(), store.facts(META)
+
+
+def _read_names(store: Store) -> dict[str, str]:
+    return store.facts(INSTANCE) | store.facts(STEP_SECRET)

@@ -13,7 +13,9 @@ from msgspec.structs import replace
 
 from hal.core.model import HALError, NotFoundError, OverloadedError, SpecError, shown
 from hal.core.model.job import is_name
+from hal.core.model.step_token import AttemptName
 from hal.daemons.controller.access.identity import Scope
+from hal.daemons.controller.access.steps import RunningStep, StepDoor
 from hal.daemons.controller.access.tokens import (
     ID_DIGITS,
     MAX_TOKENS,
@@ -47,6 +49,19 @@ class Tokening:
     def token_book(self) -> TokenBook:
         """All tokens, for whoever looks at what a request shows."""
         return self._parts.tokens
+
+    @property
+    def step_door(self) -> StepDoor:
+        """Knows the steps that run."""
+        table = self._parts.plane.table
+        return StepDoor(lambda: table.instance, lambda: table.step_secret, self._running_step)
+
+    def _running_step(self, name: AttemptName) -> RunningStep | None:
+        job = self._parts.plane.job(name.job)
+        attempt = job.active.get(name.task) if job is not None else None
+        if job is None or attempt is None or attempt.attempt != name.attempt:
+            return None
+        return RunningStep(attempt.token, job.user, job.queue, job.account)
 
     async def create_token(self, asked: TokenBody, by: Submitter) -> TokenMade:
         """A new token; its secret is in the answer and nowhere else.

@@ -11,10 +11,11 @@ from hal.planes.tasks.nodes import Arrival
 from hal.planes.tasks.plane import TaskPlane
 from hal.planes.tasks.rows import job_row
 from hal.planes.tasks.submission import Submitter, UnknownJobs
-from hal.planes.tasks.table import check_table
+from hal.planes.tasks.table import STEP_SECRET, check_table
 
 __all__ = [
     "MAX_JOBS_IN_SUBMISSION",
+    "STEP_SECRET",
     "Arrival",
     "Attempt",
     "Change",

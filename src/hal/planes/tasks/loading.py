@@ -17,7 +17,7 @@ from hal.planes.tasks.dependencies import EndedJob
 from hal.planes.tasks.live import Attempt, LiveJob
 from hal.planes.tasks.runs import Runs, complement, merged
 from hal.planes.tasks.spans import Span, Spans, made_of, summed
-from hal.planes.tasks.table import JobTable
+from hal.planes.tasks.table import STEP_SECRET, JobTable
 from hal.store.mark import INSTANCE
 from hal.store.operations import AttemptRow, JobRow
 from hal.store.operations import Span as SpanRow
@@ -29,6 +29,7 @@ def load(table: JobTable, loaded: Loaded) -> list[Event]:
     table.nodes = {row.name: row for row in loaded.nodes}
     table.next_id = loaded.last_job_id + 1
     table.instance = loaded.meta.get(INSTANCE, "")
+    table.step_secret = loaded.meta.get(STEP_SECRET, "")
     table.now_ms = loaded.now_ms
     for row in loaded.jobs:
         job = live_job(table, row, loaded.spans.get(row.id, []), loaded.attempts.get(row.id, []))

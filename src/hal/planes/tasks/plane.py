@@ -28,7 +28,7 @@ from hal.planes.tasks.nodes import Arrival
 from hal.planes.tasks.policy_change import change_policy
 from hal.planes.tasks.runs import Runs
 from hal.planes.tasks.submission import Submitter
-from hal.planes.tasks.table import JobTable
+from hal.planes.tasks.table import STEP_SECRET, JobTable
 from hal.planes.tasks.taking_back import Moves
 from hal.planes.tasks.why import why
 from hal.store.mark import INSTANCE
@@ -100,8 +100,12 @@ class TaskPlane:
             attempts=attempts_count,
         )
 
-    def identify(self, fresh: str) -> None:
-        """This HAL is `fresh` (32 random hex digits) for good, unless an earlier start has named it already."""
+    def identify(self, fresh: str, secret: str) -> None:
+        """This HAL is `fresh` (32 random hex digits) for good, unless an earlier start has named it already; so with
+        the secret by which it knows its steps."""
+        if not self.table.step_secret:
+            self.table.step_secret = secret
+            self.also(PutMeta({STEP_SECRET: secret}))
         if not self.table.instance:
             self.table.instance = fresh
             self.also(PutMeta({INSTANCE: fresh}))

@@ -142,7 +142,7 @@ def order_start(table: JobTable, job: LiveJob, attempt: Attempt, only: Collectio
             continue
         orders = table.draft.order(node)
         if job.id not in orders.templates:
-            orders.templates[job.id] = step_template(job)
+            orders.templates[job.id] = step_template(job, table.step_secret, table.reached_at)
         orders.starts.append(
             StepStart(step, job.id, attempt.token, attempt.nodes, index, count, attempt.allocated_ms, credit_ms)
         )

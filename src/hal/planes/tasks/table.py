@@ -37,6 +37,9 @@ from hal.planes.tasks.waiting import Waiting
 from hal.store.operations import NodeRow
 from hal.store.untouched import Untouched
 
+STEP_SECRET = "step-secret"
+"""Under this name the store's meta table keeps by what this HAL knows its steps."""
+
 
 class JobTable:
     """Live jobs, who waits for whom, nodes, and the draft of what is not durable yet."""
@@ -73,6 +76,10 @@ class JobTable:
         self.next_id = 1
         self.instance = ""
         """Which HAL this is, for the attempts' tokens: random, kept from its first start on."""
+        self.step_secret = ""
+        """By which this HAL knows its steps (see `step_token`): random, kept from the first start that needs it on."""
+        self.reached_at: dict[str, str] = {}
+        """Variables that say to a step where this HAL is reached from other machines; as the controller was started."""
         self.draft = Draft(self.interning, self.next_id)
 
     # ── staging ───────────────────────────────────────────────────────────────────────────────────────────────────

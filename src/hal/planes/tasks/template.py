@@ -5,16 +5,24 @@ Pure.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from hal.core.model import OnNodeLost, format_amount
+from hal.core.model.step_token import job_key
 from hal.planes.tasks.live import LiveJob
 from hal.wire.frames import StepTemplate
 
 
-def step_template(job: LiveJob) -> StepTemplate:
-    """Command, limits and variables of the job's steps; the keeper adds those of the single step."""
+def step_template(job: LiveJob, secret: str, reached_at: Mapping[str, str]) -> StepTemplate:
+    """Command, limits and variables of the job's steps; the keeper adds those of the single step.
+
+    Args:
+        secret: by which this HAL knows its steps.
+        reached_at: variables that say where it is reached from other machines.
+    """
     spec, request = job.spec, job.spec.request
     cpu_milli, memory_bytes = request.get("cpu", 0), request.get("memory", 0)
-    env = dict(spec.env)
+    env = {**spec.env, **reached_at}
     env["HAL_JOB_ID"] = str(job.id)
     env["HAL_JOB_NAME"] = job.name or spec.title
     env["HAL_QUEUE"] = job.queue
@@ -38,4 +46,6 @@ def step_template(job: LiveJob) -> StepTemplate:
         signal=signal.name if signal else "",
         signal_before_ms=int(signal.before) if signal else 0,
         guard=spec.on_node_lost is OnNodeLost.REQUEUE,
+        user=job.user,
+        key=job_key(secret, job.id),
     )

@@ -7,10 +7,10 @@ import asyncio
 import pytest
 
 from hal.core.model import OverloadedError
-from hal.daemons.controller.access.door import UnauthorizedError
-from hal.daemons.controller.access.identity import Identity
+from hal.daemons.controller.access.identity import Identity, UnauthorizedError
 from hal.daemons.controller.access.passed_on import ASK_AGAIN_MS, RELY_MS, PassedOn, headers_of
 from hal.daemons.controller.access.roles import Role
+from hal.daemons.controller.access.steps import StepDoor
 from hal.daemons.controller.access.tokens import Token, TokenBook, digest_of
 
 ANN = Identity(user="ann", role=Role.USER)
@@ -33,7 +33,12 @@ class Store:
             raise AssertionError(token)
 
         return PassedOn(
-            self.read, book=TokenBook(), used=used, now_ms=lambda: self.now_ms, monotonic_ms=lambda: self.now_ms
+            self.read,
+            book=TokenBook(),
+            used=used,
+            now_ms=lambda: self.now_ms,
+            monotonic_ms=lambda: self.now_ms,
+            steps=StepDoor(lambda: "", lambda: "", None),
         )
 
 

@@ -399,7 +399,7 @@ class KeeperCore:
         recipe = held.recipe
         assert recipe is not None  # until it runs
         held.phase = Phase.LAUNCHED
-        return Launch(held.start, recipe, step_env(held.start, self._outputs.directory(held.step)))
+        return Launch(held.start, recipe, step_env(held.start, self._outputs.directory(held.step), recipe.key))
 
     def _spawned(self, held: HeldStep, event: Spawned, now: Instant) -> None:
         if held.phase is not Phase.LAUNCHED:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from hal.core.model.step_token import step_token
 from hal.daemons.agent.keeper.ports import KeeperConfig, output_prefix
 from hal.wire.frames import StepStart, StepTemplate
 
@@ -38,8 +39,8 @@ def template_env(template: StepTemplate, config: KeeperConfig) -> dict[str, str]
     return env
 
 
-def step_env(start: StepStart, directory: str) -> dict[str, str]:
-    """The variables of one step alone; `directory` is where its outputs lie."""
+def step_env(start: StepStart, directory: str, key: str) -> dict[str, str]:
+    """The variables of one step alone; `directory` is where its outputs lie, `key` its template's."""
     prefix = f"{directory}/{output_prefix(start.step)}"
     job, task, attempt, rank = start.step.job, start.step.task, start.step.attempt, start.step.rank
     return {
@@ -49,6 +50,7 @@ def step_env(start: StepStart, directory: str) -> dict[str, str]:
         "HAL_RESTART": str(attempt - 1),
         "HAL_NODE_RANK": str(rank),
         "HAL_ATTEMPT_TOKEN": start.token,
+        "HAL_STEP_TOKEN": step_token(start.token, key) if key else "",
         "HAL_ARRAY_INDEX": str(start.array_index),
         "HAL_ARRAY_COUNT": str(start.array_count),
         "HAL_NODES": ",".join(start.nodes),

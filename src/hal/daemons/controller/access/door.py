@@ -12,20 +12,15 @@ from typing import Any, Final
 from msgspec import Struct
 
 from hal.core.model import DeniedError
-from hal.daemons.controller.access.identity import Identity
+from hal.daemons.controller.access.identity import Identity, UnauthorizedError
 from hal.daemons.controller.access.roles import Role
 from hal.daemons.controller.access.settings import AccessSection
+from hal.daemons.controller.access.steps import StepDoor
 from hal.daemons.controller.access.tokens import Token, TokenBook
 
 HOME_TOKEN: Final = "home"
 """Stands for the token in HAL_HOME/token where a token's id is told."""
 ROOT_UID: Final = 0
-
-
-class UnauthorizedError(DeniedError):
-    """No token, or one that opens nothing."""
-
-    code = "unauthorized"
 
 
 class LocalPeer(Struct, frozen=True):
@@ -35,6 +30,8 @@ class LocalPeer(Struct, frozen=True):
     user: str
     private: bool
     """It is the socket in HAL's own directory, which only the owner and root reach."""
+    attempt: str = ""
+    """Token of the attempt in which the process runs that connected, as far as can be seen."""
 
 
 class Door:
@@ -49,12 +46,14 @@ class Door:
         home_token: str,
         now_ms: Callable[[], int],
         used: Callable[[Token], None],
+        steps: StepDoor,
     ) -> None:
         """
         Args:
             owner: who started this HAL.
             home_token: text of HAL_HOME/token; empty: there is none.
             used: told of every use of a token.
+            steps: knows the steps that ask.
         """
         self._settings = settings
         self._book = book
@@ -62,14 +61,21 @@ class Door:
         self._home_token = home_token.encode()
         self._now_ms = now_ms
         self._used = used
+        self._steps = steps
 
-    def local(self, peer: LocalPeer) -> Identity:
-        """Who is at a Unix socket.
+    def local(self, peer: LocalPeer, headers: Mapping[bytes, bytes]) -> Identity:
+        """Who is at a Unix socket: what a step runs is its submitter's, whoever the kernel says that it is.
 
         Raises:
             DeniedError: nobody whom hal.toml names.
+            UnauthorizedError: a step that has ended.
         """
         where = f"uid {peer.uid}"
+        step = self._steps.shown(_bearer(headers), where)
+        if step is None and peer.attempt:
+            step = self._steps.identity(peer.attempt, where)
+        if step is not None:
+            return step
         if peer.uid in (ROOT_UID, self._owner.uid):
             return Identity(user=peer.user, role=Role.ADMIN, peer=where, inside=True)
         role = None if peer.private else self._settings.role_of(peer.user)
@@ -86,10 +92,12 @@ class Door:
         Raises:
             UnauthorizedError: no token, or one that opens nothing; says which.
         """
-        scheme, _, given = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
-        text = given.strip()
-        if scheme.lower() != "bearer" or not text:
+        text = _bearer(headers)
+        if not text:
             raise _refused("over TCP a bearer token is needed")
+        step = self._steps.shown(text, peer)
+        if step is not None:
+            return step
         if self._home_token and hmac.compare_digest(text.encode(), self._home_token):
             return Identity(user=self._owner.user, role=Role.ADMIN, peer=peer, token=HOME_TOKEN, inside=True)
         token = self._book.shown(text)
@@ -118,19 +126,25 @@ class Door:
         Raises: as `local` and `remote`.
         """
         peer: LocalPeer | None = state.get("peer")
-        return self.local(peer) if peer is not None else self.remote(headers, address_of(client))
+        return self.local(peer, headers) if peer is not None else self.remote(headers, address_of(client))
 
     def stranger(self, state: Mapping[str, Any], client: Any) -> Identity:
         """Whoever asks for what is open to all: nobody, with the least role; on a Unix socket the kernel says who."""
         peer: LocalPeer | None = state.get("peer")
         if peer is not None:
-            return self.local(peer)
+            return self.local(peer, {})
         return Identity(user="", role=Role.USER, peer=address_of(client))
 
     def place(self, state: Mapping[str, Any], client: Any) -> str:
         """Where a request comes from, whoever sends it."""
         peer: LocalPeer | None = state.get("peer")
         return f"uid {peer.uid}" if peer is not None else address_of(client)
+
+
+def _bearer(headers: Mapping[bytes, bytes]) -> str:
+    """The bearer token that is shown; '' for none."""
+    scheme, _, given = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
+    return given.strip() if scheme.lower() == "bearer" else ""
 
 
 def address_of(client: Any) -> str:

@@ -13,6 +13,12 @@ READING: Final = frozenset({"GET", "HEAD"})
 """Methods that change nothing."""
 
 
+class UnauthorizedError(DeniedError):
+    """No token, or one that opens nothing."""
+
+    code = "unauthorized"
+
+
 class Scope(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a token is narrowed to, beside its role."""
 
@@ -39,6 +45,8 @@ class Identity(Struct, frozen=True, kw_only=True):
     inside: bool = False
     """The owner or root: not limited in rate, and idempotency keys are as they always were."""
     expires_ms: int | None = None
+    step: str = ""
+    """Token of the attempt, where a step asks."""
 
 
 class Visit:

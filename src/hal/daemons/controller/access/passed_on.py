@@ -14,8 +14,9 @@ from typing import Final
 import msgspec
 
 from hal.core.model import OverloadedError
-from hal.daemons.controller.access.door import HOME_TOKEN, UnauthorizedError
-from hal.daemons.controller.access.identity import Identity
+from hal.daemons.controller.access.door import HOME_TOKEN
+from hal.daemons.controller.access.identity import Identity, UnauthorizedError
+from hal.daemons.controller.access.steps import StepDoor
 from hal.daemons.controller.access.tokens import Token, TokenBook, digest_of
 
 FOLLOWER: Final = b"hal-follower"
@@ -46,12 +47,15 @@ class PassedOn:
         used: Callable[[Token], None],
         now_ms: Callable[[], int],
         monotonic_ms: Callable[[], int],
+        steps: StepDoor,
     ) -> None:
         """
         Args:
             hashes: asks the store for the `secret_hash` of all controllers.
             used: told of every use of a token.
+            steps: knows whose a step is, and whether it lives.
         """
+        self._steps = steps
         self._hashes = hashes
         self._book = book
         self._used = used
@@ -80,6 +84,8 @@ class PassedOn:
             identity = _DECODER.decode(base64.b64decode(headers.get(ASKED_BY, b""), validate=True))
         except (binascii.Error, msgspec.DecodeError, UnicodeDecodeError) as error:
             raise UnauthorizedError(f"a follower does not say who asks: {error}") from error
+        if identity.step:
+            return self._steps.identity(identity.step, identity.peer)
         if identity.token and identity.token != HOME_TOKEN:
             token = self._book.get(identity.token)
             if token is None or not token.live(self._now_ms()):

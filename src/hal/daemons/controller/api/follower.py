@@ -14,6 +14,7 @@ from litestar.types import Receive, Scope, Send
 
 from hal.core.model import HALError, NotFoundError
 from hal.daemons.controller.access.identity import Visit
+from hal.daemons.controller.access.steps import StepDoor
 from hal.daemons.controller.access.tokens import Token, TokenBook
 from hal.daemons.controller.api.forwarding import WAIT, NoLeaderError, forward
 from hal.daemons.controller.api.own import narrowed
@@ -67,7 +68,8 @@ class FollowerApp:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """See the ASGI specification."""
         raw = cast("dict[str, Any]", scope)
-        if raw["method"] == "GET" and _is_own(raw["path"]):
+        visit: Visit = raw["state"]["visit"]
+        if raw["method"] == "GET" and _is_own(raw["path"]) and not visit.identity.step:
             await self._own(scope, receive, send)
             return
         started = False
@@ -78,7 +80,6 @@ class FollowerApp:
             await send(message)
 
         try:
-            visit: Visit = raw["state"]["visit"]
             leader, over = self._follower.leader, self._follower.over
             if leader is None or not leader.rest or leader.left_ms <= 0:
                 raise NoLeaderError("this controller follows, and nobody leads at the moment", hint=WAIT)
@@ -97,6 +98,12 @@ class FollowerApp:
     def token_book(self) -> TokenBook:
         """All tokens, as the database had them a moment ago."""
         return self._follower.tokens
+
+    @property
+    def step_door(self) -> StepDoor:
+        """Knows the steps of this HAL; whose they are, and whether they live, the leader says."""
+        follower = self._follower
+        return StepDoor(lambda: follower.instance, lambda: follower.step_secret, None)
 
     def token_used(self, token: Token) -> None:
         """The leader notes it, where the request is passed on."""

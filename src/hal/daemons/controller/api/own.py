@@ -20,6 +20,7 @@ from hal.daemons.controller.views import OutcomeView, outcome_view
 from hal.planes.tasks import JobPatch
 from hal.store import JobFilter
 
+DEFAULT_QUEUE: Final = JobSpec().queue
 MAX_DIGITS: Final = 18
 """Of a job id."""
 
@@ -112,6 +113,22 @@ async def check_specs(visit: Visit, jobs: Jobs, specs: Sequence[JobSpec]) -> Non
                 raise SpecError(
                     f"dependencies: there is no job {job}", hint="`hal jobs --all` lists the jobs there are"
                 )
+
+
+def in_its_queue(visit: Visit, specs: Sequence[JobSpec]) -> Sequence[JobSpec]:
+    """What a step submits without naming queue and account belongs into those of its own job."""
+    if not visit.identity.step:
+        return specs
+    (queue,), (account,) = visit.identity.scope.queues, visit.identity.scope.accounts
+    put = {
+        id(spec): replace(
+            spec,
+            queue=queue if spec.queue == DEFAULT_QUEUE else spec.queue,
+            account=spec.account or account,
+        )
+        for spec in specs
+    }
+    return [put[id(spec)] for spec in specs]
 
 
 def _check_user(visit: Visit, user: str, field: str) -> None:

@@ -20,7 +20,7 @@ from hal.core.model import (
     TimedOutError,
     UnreachableError,
 )
-from hal.daemons.controller.access.door import UnauthorizedError
+from hal.daemons.controller.access.identity import UnauthorizedError
 from hal.daemons.controller.access.limiter import TooManyError
 from hal.daemons.controller.api.forwarding import BrokeOffError, NoLeaderError
 from hal.daemons.controller.problem import Problem

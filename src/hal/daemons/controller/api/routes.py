@@ -13,7 +13,7 @@ from litestar import Request, Response, get, patch, post
 from litestar.handlers import HTTPRouteHandler
 
 from hal.core.model import SpecError, enc_hook
-from hal.daemons.controller.api.own import check_patch, check_specs, control_some, narrowed
+from hal.daemons.controller.api.own import check_patch, check_specs, control_some, in_its_queue, narrowed
 from hal.daemons.controller.api.reading_requests import (
     JOB_FILTERS,
     AnyRequest,
@@ -64,7 +64,8 @@ def job_routes(api: ControllerApi) -> list[HTTPRouteHandler]:
     async def submit(request: Request[Any, Any, Any]) -> Response[bytes]:
         dry_run = Params(request, ["dry_run"]).flag("dry_run")
         body = await request.body()
-        visit, specs = visit_of(request), specs_of(body)
+        visit = visit_of(request)
+        specs = in_its_queue(visit, specs_of(body))
         await check_specs(visit, api, specs)
         key = key_of(request, body, visit.identity)
         done = await api.submit(specs, submitter(request), dry_run=dry_run, key=key)

@@ -29,6 +29,7 @@ from hal.daemons.controller.access.audit import AuditLog
 from hal.daemons.controller.access.door import Door, LocalPeer
 from hal.daemons.controller.access.limiter import Limiter
 from hal.daemons.controller.access.passed_on import PassedOn
+from hal.daemons.controller.access.steps import StepDoor
 from hal.daemons.controller.api.access_routes import access_routes
 from hal.daemons.controller.api.bounded_head import BoundedHead
 from hal.daemons.controller.api.follower import FollowerApp
@@ -41,6 +42,7 @@ from hal.daemons.controller.api.routes import job_routes, other_routes
 from hal.daemons.controller.api.streams import stream_routes
 from hal.daemons.controller.config import Config
 from hal.daemons.controller.controller import ControllerApi
+from hal.runtime.ancestry import attempt_around
 from hal.runtime.interface import Runtime
 from hal.runtime.privacy import write_private
 from hal.runtime.sockets import bind_public, bind_unix, may_speak, peer_of
@@ -122,7 +124,9 @@ class RestServer:
             home_token=runtime.paths.token_text() if config.tcp else "",
             now_ms=runtime.now_ms,
             used=api.token_used,
+            steps=api.step_door,
         )
+        self._steps = api.step_door
         self._audit = AuditLog(runtime.paths.log_file("audit"))
         app: ASGIApp
         passed_on: PassedOn | None = None
@@ -136,6 +140,7 @@ class RestServer:
                 used=api.token_used,
                 now_ms=runtime.now_ms,
                 monotonic_ms=runtime.monotonic_ms,
+                steps=api.step_door,
             )
         self.app = guarded(app, runtime, door, self._audit, config, passed_on)
         self._uvicorn = uvicorn.Config(
@@ -187,7 +192,7 @@ class RestServer:
             self._runtime.log.info("listening on TCP", host=host, port=port, tls=self._tls is not None)
 
     async def _serve_unix(self, unix: socket.socket, *, private: bool) -> None:
-        make = partial(_Local, self._uvicorn, self._state, private=private)
+        make = partial(_Local, self._uvicorn, self._state, private=private, steps=self._steps)
         self._servers.append(await asyncio.get_running_loop().create_unix_server(make, sock=unix, backlog=BACKLOG))
 
     async def stop(self) -> None:
@@ -209,8 +214,9 @@ class RestServer:
 class _Local(BoundedHead):
     """A connection on a Unix socket: its peer is asked of the kernel before a byte is read."""
 
-    def __init__(self, config: uvicorn.Config, state: ServerState, *, private: bool) -> None:
+    def __init__(self, config: uvicorn.Config, state: ServerState, *, private: bool, steps: StepDoor) -> None:
         super().__init__(config, state, {})
+        self._steps = steps
         self._private = private
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -228,7 +234,10 @@ class _Local(BoundedHead):
             transport.write(head.encode() + body)
             transport.close()
             return
-        self.app_state: dict[str, Any] = {"peer": LocalPeer(peer.uid, user_name(peer.uid), self._private)}
+        instance = self._steps.instance
+        # Steps run as this user, or were started by root: nobody else's processes can be any.
+        attempt = attempt_around(peer.pid, instance) if instance and may_speak(peer) else ""
+        self.app_state: dict[str, Any] = {"peer": LocalPeer(peer.uid, user_name(peer.uid), self._private, attempt)}
 
 
 def user_name(uid: int) -> str:

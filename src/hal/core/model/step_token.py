@@ -1,0 +1,56 @@
+"""The credential of a step: how it is made and read.
+
+Pure. `halstep_ATTEMPT_KEY`: the attempt's own token, which is no secret, and a key of its job that only who knows this
+HAL's secret can make. So nothing of it is stored, and a job's steps are given it once, with what they have in common.
+"""
+
+from __future__ import annotations
+
+import hmac
+from typing import Final, NamedTuple
+
+PREFIX: Final = "halstep_"
+KEY_DIGITS: Final = 48
+MAX_CHARS: Final = 200
+_MAX_DIGITS: Final = 18
+
+
+class AttemptName(NamedTuple):
+    """What the token of an attempt says."""
+
+    instance: str
+    job: int
+    task: int
+    attempt: int
+
+
+def job_key(secret: str, job: int) -> str:
+    """The key of a job's steps.
+
+    Args:
+        secret: of this HAL.
+    """
+    return hmac.digest(secret.encode(), b"job %d" % job, "sha256").hex()[:KEY_DIGITS]
+
+
+def step_token(attempt_token: str, key: str) -> str:
+    """What a step shows."""
+    return f"{PREFIX}{attempt_token}_{key}"
+
+
+def read_step_token(text: str) -> tuple[str, str] | None:
+    """The attempt's token and the key; None: it is no step's credential."""
+    if not text.startswith(PREFIX) or len(text) > MAX_CHARS:
+        return None
+    attempt_token, _, key = text.removeprefix(PREFIX).rpartition("_")
+    return attempt_token, key
+
+
+def read_attempt_token(text: str) -> AttemptName | None:
+    """`INSTANCE-JOB.TASK.ATTEMPT-EPOCH`; None: it is not that."""
+    parts = text.split("-")
+    numbers = parts[1].split(".") if len(parts) == 3 else []
+    if len(numbers) != 3 or any(not one.isascii() or not one.isdigit() or len(one) > _MAX_DIGITS for one in numbers):
+        return None
+    job, task, attempt = map(int, numbers)
+    return AttemptName(parts[0], job, task, attempt)

@@ -1,0 +1,110 @@
+"""What runs inside a job is the job's submitter to HAL, and no more than a user (C2, attempts 41 and 42)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.e2e.conftest import LiveHal, new_home
+
+HAL = "{python} -m hal.cli.main"
+
+
+@pytest.fixture(scope="module")
+def crowd_hal() -> Iterator[LiveHal]:
+    """A HAL of root that lets others in, who get root's account: what C1 is about is looked at elsewhere."""
+    live = LiveHal(new_home())
+    (live.root / "hal.toml").write_text("")
+    live.root.chmod(0o700)
+    try:
+        yield live.up("--nodes", "1", "--cpus", "8")
+    finally:
+        live.remove()
+
+
+def inside(live: LiveHal, script: str, user: str = "alice", *options: str) -> tuple[int, str, str]:
+    """A job of that user's in which `hal` is this one."""
+    import sys
+
+    text = f'hal() {{ {sys.executable} -m hal.cli.main "$@"; }}; {script}'
+    ran = live.run("run", "-u", user, *options, "--", "sh", "-c", text)
+    return ran.code, ran.out, ran.err
+
+
+def test_hal_in_a_job_is_its_submitter_and_no_admin(crowd_hal: LiveHal) -> None:
+    """`hal whoami` says alice, user; an admin's token is refused; so are other people's jobs."""
+    code, out, err = inside(crowd_hal, "hal whoami --json")
+    assert code == 0, err
+    who: dict[str, Any] = json.loads(out)
+    assert (who["user"], who["role"], who["queues"]) == ("alice", "user", ["default"])
+    for command in (
+        "hal api-token create x --role admin",
+        "hal node cordon n1",
+        "hal policy set fairshare.half_life=1d",
+    ):
+        code, out, err = inside(crowd_hal, command)
+        assert code != 0, (command, out)
+        assert "may not" in err + out
+
+
+@pytest.mark.parametrize(
+    "hide",
+    [
+        "unset HAL_STEP_TOKEN;",
+        "export HAL_STEP_TOKEN=; unset HAL_ATTEMPT_TOKEN;",
+        "env -i HAL_HOME=$HAL_HOME",
+        "env -i HAL_HOME=$HAL_HOME setsid",
+        "export HAL_STEP_TOKEN=halstep_x_y;",
+        "unset HAL_STEP_TOKEN; export HAL_URL=unix://$(cat $HAL_HOME/run/socket-dir)/api.sock;",
+    ],
+)
+def test_without_its_token_it_is_still_the_submitter(crowd_hal: LiveHal, hide: str) -> None:
+    """The kernel names the process that connects, and that is the step's."""
+    import sys
+
+    code, out, err = inside(crowd_hal, f"{hide} {sys.executable} -m hal.cli.main whoami --json")
+    assert code == 0, err
+    assert (json.loads(out)["user"], json.loads(out)["role"]) == ("alice", "user")
+
+
+def test_it_does_what_a_user_does(crowd_hal: LiveHal) -> None:
+    """Submits in its own queue, looks at its own job, cancels what it submitted; not somebody else's."""
+    other = crowd_hal.run("submit", "-u", "bob", "--hold", "--", "true", check=True).out.strip()
+    script = f"""
+    set -e
+    id=$(hal submit --hold -- true)
+    test "$(hal show $id --json | {{ read -r x; cat; }} | grep -c alice)" != 0
+    hal show $HAL_JOB_ID > /dev/null
+    hal cancel $id
+    ! hal show {other}
+    ! hal cancel {other}
+    ! hal submit -u bob -- true
+    """
+    code, out, err = inside(crowd_hal, script)
+    assert code == 0, out + err
+
+
+def test_the_token_ends_with_its_job(crowd_hal: LiveHal) -> None:
+    """What a job wrote away opens nothing afterwards, by socket and from outside; nor does a forged one, while it
+    runs."""
+    _, token, _ = inside(crowd_hal, "printf %s $HAL_STEP_TOKEN")
+    ran = crowd_hal.run("whoami", HAL_STEP_TOKEN=token)
+    assert ran.code != 0
+    assert "has ended" in ran.err
+    code, _, err = inside(crowd_hal, 'export HAL_STEP_TOKEN=$(echo $HAL_STEP_TOKEN | sed "s/.$/x/"); hal whoami', "bob")
+    assert code != 0
+    assert "wrong" in err
+    assert token.split("_")[-1] not in crowd_hal.run("events", "--json").out
+    assert token.split("_")[-1] not in crowd_hal.run("jobs", "-a", "--json").out
+
+
+def test_what_a_job_submits_does_not_carry_its_token(crowd_hal: LiveHal) -> None:
+    """`--export-all` leaves HAL's own variables out."""
+    code, out, err = inside(crowd_hal, "hal submit --export-all --hold -- true")
+    assert code == 0, err
+    shown = crowd_hal.run("show", out.strip(), "--json", check=True).out
+    assert "halstep_" not in shown
+    assert json.loads(shown)["user"] == "alice"
