@@ -8,7 +8,7 @@ from typing import Final
 from hal.core.model import StepId
 from hal.daemons.agent.keeper import processes
 from hal.daemons.agent.keeper.ports import Gone
-from hal.daemons.agent.keeper.processes import Mark
+from hal.daemons.agent.keeper.processes import Mark, Others
 from hal.daemons.agent.keeper.step import SIGKILL
 
 FIRST_LOOK_MS: Final = 5
@@ -33,10 +33,14 @@ class Clearing:
     """The steps that are being watched or killed."""
 
     def __init__(
-        self, marks: Callable[[Iterable[StepId]], Mapping[StepId, Mark]], spare: Callable[[], list[int]]
+        self,
+        marks: Callable[[Iterable[StepId]], Mapping[StepId, Mark]],
+        spare: Callable[[], list[int]],
+        others: Callable[[Iterable[StepId]], Others],
     ) -> None:
         self._marks = marks
         self._spare = spare
+        self._others = others
         self._cases: dict[StepId, _Case] = {}
 
     def begin(self, steps: Iterable[StepId], *, force: bool, now_ms: int) -> None:
@@ -59,17 +63,20 @@ class Clearing:
         if not due:
             return ()
         gone: list[Gone] = []
-        found = processes.members(self._marks(due), self._spare())
+        marks = self._marks(due)
+        found = processes.members(marks, self._spare(), self._others(due))
         for step in due:
             case, alive = self._cases[step], found[step]
-            if alive and case.force:
+            left = bool(alive) or processes.is_left(marks[step])
+            if left and case.force:
                 if now_ms - case.since_ms >= MAX_KILL_MS:
-                    which = ", ".join(f"{info.pid} (state {info.state})" for info in alive[:5])
+                    which = ", ".join(f"{info.pid} (state {info.state})" for info in alive[:5]) or "of changing pids"
                     gone.append(Gone(step, len(case.killed), f"processes that could not be killed are left: {which}"))
                     continue
                 processes.send(alive, SIGKILL)
+                processes.chase(marks[step])
                 case.killed.update(info.pid for info in alive)
-            if not alive:
+            if not left:
                 gone.append(Gone(step, len(case.killed)))
             case.look_ms = now_ms + case.delay_ms
             case.delay_ms = min(LONGEST_LOOK_MS, 2 * case.delay_ms)

@@ -16,7 +16,7 @@ count:
 
     H pid start_ticks boot_id version        first line
     I step slot [after]      about to spawn; slot: its cgroup, or -; after: the step whose place it has
-    P step pid wall_ms boot_ms
+    P step pid wall_ms boot_ms mark      mark: the hard limit that all processes of the step have, or 0
     F seq step code wall_ms message      no process could be made: the job's fault
     U step                   no process could be made: this node's fault; it may run elsewhere
     X seq step status wall_ms user_ms system_ms max_rss_kib in_blocks out_blocks leftover
@@ -30,6 +30,7 @@ import ctypes
 import errno
 import marshal
 import os
+import resource
 import select
 import signal
 import stat
@@ -59,6 +60,8 @@ MAX_UNTOLD = 16
 """Messages that nobody waits for after which the keeper is told nevertheless: eight ends, each with a beginning."""
 COMPANY_MS = 10
 """How long such a message may wait for others."""
+MARK_TOP_US = 1 << 62
+"""Every mark is below this: as a limit of real-time CPU, which is what it is to the kernel, it is as good as none."""
 STAY_MS = 10
 """How long this process may stay in the cgroup of a short step that it has spawned."""
 
@@ -193,6 +196,8 @@ class Helper:
         """The /proc of whoever reads pids that this process tells; -1: our own."""
         self.running: dict[int, str] = {}
         """Step by pid of its first process."""
+        self.marks: dict[int, int] = {}
+        """Its mark, by the same."""
         self.begun: dict[int, str] = {}
         """Journal lines of what runs, by pid."""
         self.unconfirmed: dict[int, str] = {}
@@ -205,6 +210,8 @@ class Helper:
         self.moves: dict[int, list[tuple[str, str]]] = {}
         """Cgroups of what runs, by pid."""
         self.closed = False
+        self._mark = MARK_TOP_US
+        """Of the step spawned last."""
         self._seq = 0
         self._told: list[tuple[Any, ...]] = []
         self._urgent = False
@@ -351,8 +358,10 @@ class Helper:
                 (os.POSIX_SPAWN_DUP2, err, 2),
             )
             self.enter(step, moves)
-            boot_ms = time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
+            boot_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+            boot_ms = boot_ns // 1_000_000
             wall_ms = time.time_ns() // 1_000_000
+            mark = self.set_mark(boot_ns)
             pid = self.spawn(program, argv, merged, actions)
             stays = bool(after and may_stay)
         except (CannotSpawnError, CannotSpawnHereError) as error:
@@ -371,12 +380,13 @@ class Helper:
             return
         self._leave_ns = time.monotonic_ns() + STAY_MS * 1_000_000
         told = pid if self._proc < 0 else outside_pid(self._proc, pid)
-        line = f"P {step} {told} {wall_ms} {boot_ms}\n"
+        line = f"P {step} {told} {wall_ms} {boot_ms} {mark}\n"
         self.journal.write(line)
         self.running[pid] = step
+        self.marks[pid] = mark
         self.begun[pid] = first + line
         self.moves[pid] = moves
-        (self.mention if after else self.tell)("P", step, told, wall_ms, boot_ms)
+        (self.mention if after else self.tell)("P", step, told, wall_ms, boot_ms, mark)
 
     def prepare(self, recipe: Recipe, prefix: str) -> tuple[str, list[str]]:
         """Go to the work directory; where the program is, and its arguments."""
@@ -416,6 +426,20 @@ class Helper:
         if not recipe.program or not os.access(recipe.program, os.X_OK):
             recipe.program = find_program(name, recipe.env.get("PATH", ""))
         return recipe.program, recipe.argv
+
+    def set_mark(self, boot_ns: int) -> int:
+        """Give this process, and so what it spawns next, a hard limit that no other step of this boot has.
+
+        A step's processes inherit it, whatever they fork, execute, detach or hide from; who is not root cannot raise
+        it again. It is by time and goes down with each step, since we cannot raise ours either.
+        """
+        mark = min(MARK_TOP_US - boot_ns, self._mark - 1)
+        try:
+            resource.setrlimit(resource.RLIMIT_RTTIME, (mark, mark))
+        except (OSError, ValueError):  # a lower limit was put upon us
+            return 0
+        self._mark = mark
+        return mark
 
     def spawn(self, program: str, argv: list[str], env: dict[str, str], actions: tuple[Any, ...]) -> int:
         try:
@@ -556,7 +580,7 @@ class Helper:
 
     def reap(self) -> None:
         """Journal and tell the ends of steps, begin those that inherit; orphans of steps are taken along."""
-        ended: list[tuple[str, int, int, Any, bool]] = []
+        ended: list[tuple[str, int, int, Any, bool, int]] = []
         me = os.getpid()
         while True:
             try:
@@ -570,16 +594,21 @@ class Helper:
                 del self.begun[pid]
                 moves = self.moves.pop(pid)
                 inhabited = is_inhabited(moves, me, inside=moves == self._within)
-                ended.append((step, pid, os.waitstatus_to_exitcode(status), usage, inhabited))
+                mark = self.marks.pop(pid)
+                ended.append((step, pid, os.waitstatus_to_exitcode(status), usage, inhabited, mark))
         if not ended:
             return
-        sessions = self.stray_sessions()
+        strays = self.strays()
+        alive = set(self.marks.values())
         wall_ms = time.time_ns() // 1_000_000
         lines = []
         ends = []
-        for step, pid, status, usage, inhabited in ended:
-            # A stray of another session may belong to any of them; one of a running step's session does not.
-            left = inhabited or any(session == pid or session not in self.running for session in sessions)
+        for step, pid, status, usage, inhabited, own in ended:
+            # A stray that has neither the session nor the mark of a running step may belong to any of them.
+            left = inhabited or any(
+                session == pid or (own and mark == own) or (session not in self.running and mark not in alive)
+                for session, mark in strays
+            )
             self._seq += 1
             numbers = (
                 round(usage.ru_utime * 1000),
@@ -607,15 +636,15 @@ class Helper:
         for order, after in heirs:
             self.inherit(order, after)
 
-    def stray_sessions(self) -> list[int]:
-        """Sessions of our children that no step began with: what ended steps left behind, adopted by us."""
+    def strays(self) -> list[tuple[int, int]]:
+        """Session and mark of our children that no step began with: what ended steps left behind, adopted by us."""
         if self._children >= 0:
             os.lseek(self._children, 0, os.SEEK_SET)
             children = [int(pid) for pid in os.read(self._children, READ_BYTES).split()]
         else:
             me = os.getpid()
             children = [int(name) for name in os.listdir("/proc") if name.isdigit() and parent_of(name) == me]
-        return [session_of(pid) for pid in children if pid not in self.running]
+        return [(session_of(pid), mark_of(pid)) for pid in children if pid not in self.running]
 
     def tidy(self) -> None:
         """Rewrite the journal once most of it is of no more use."""
@@ -753,6 +782,14 @@ def session_of(pid: int) -> int:
         return os.getsid(pid)
     except OSError:
         return pid
+
+
+def mark_of(pid: int) -> int:
+    """The hard limit of a process by which its step is known; -1 when it is gone, or has none."""
+    try:
+        return resource.prlimit(pid, resource.RLIMIT_RTTIME)[1]
+    except (OSError, ValueError):
+        return -1
 
 
 def parent_of(pid: str) -> int:

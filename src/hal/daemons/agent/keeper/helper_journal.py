@@ -71,7 +71,8 @@ class HelperJournal:
                     self._inherits(step, step_of(words[3]))
             case "P":
                 step = step_of(words[1])
-                spawned = Spawned(step, int(words[2]), int(words[3]), int(words[4]))
+                mark = int(words[5]) if len(words) > 5 else 0
+                spawned = Spawned(step, int(words[2]), int(words[3]), int(words[4]), mark)
                 self.steps[step] = self.steps.get(step, SeenStep())._replace(spawned=spawned)
             case "F":
                 step = step_of(words[2])

@@ -78,6 +78,8 @@ class Spawned(Struct, frozen=True, array_like=True):
     wall_ms: int
     boot_ms: int
     """The walltime counts from here."""
+    mark: int = 0
+    """The hard limit by which all its processes are known; 0: they have none."""
 
 
 class SpawnFailed(Struct, frozen=True, array_like=True):

@@ -1,14 +1,18 @@
-"""Which processes belong to which step, found in /proc: by session, by descent, by environment, by cgroup.
+"""Which processes belong to which step: by cgroup, session, an inherited mark, environment, descent, elimination.
 
-A step begins a session of its own. A process may leave that session (setsid) and lose its parents, but it still
-carries the attempt's token and the node in its first environment, or descends from one that does. Reading one process
-costs about 20 µs, so many steps are looked for in one pass.
+A step begins a session of its own. A process may leave that session (setsid), lose its parents and clear its
+environment; it still has the hard limit (RLIMIT_RTTIME, of no other use) that its helper gave to that step alone, and
+that only root can raise. One that has lowered even that is an orphan of the helper that belongs to no step for certain:
+it is taken for one of any step that ends there and began before it. Reading one process costs about 20 µs, so many
+steps are looked for in one pass.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import resource
+import signal
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -23,6 +27,8 @@ START_SLACK_MS: Final = 20
 MAX_SPAWN_MS: Final = 60_000
 """Longest time from that clock to the process's start, on a machine under load."""
 KTHREADD: Final = 2
+MARK_TOP_US: Final = 1 << 62
+"""A mark is this less the nanoseconds since the boot at the spawn; as `helper` makes it."""
 
 
 MARKING: Final = (b"HAL_ATTEMPT_TOKEN=", b"HAL_NODE_RANK=", b"HAL_NODE=", b"HAL_HOME=")
@@ -60,6 +66,28 @@ class Mark(NamedTuple):
     """Read just before the first process was spawned; 0: not known."""
     cgroup_pids: tuple[int, ...] = ()
     """Members of the step's own cgroup."""
+    limit: int = 0
+    """The hard limit that only its processes have; 0: not known."""
+    helper: int = 0
+    """Pid of its helper, which is the parent of what has lost its own; 0: dead, or not known."""
+    inhabited: bool = False
+    """The kernel counts somebody in its cgroup, who may have another pid whenever processes are read."""
+
+
+class Others(NamedTuple):
+    """How processes of steps that are not looked for are known, so that they are left alone."""
+
+    pids: frozenset[int]
+    """First processes."""
+    limits: frozenset[int]
+    cgroups: frozenset[str]
+    """Names of their slots."""
+
+
+NO_OTHERS: Final = Others(frozenset(), frozenset(), frozenset())
+LEFT_LOOKS: Final = 3
+MAX_CHASES: Final = 200
+"""Looks at once for what forks away faster than all processes can be read."""
 
 
 def read_process(pid: int) -> ProcessInfo | None:
@@ -86,12 +114,16 @@ def all_processes() -> dict[int, ProcessInfo]:
     return found
 
 
-def members(marks: Mapping[StepId, Mark], spare: Iterable[int] = ()) -> dict[StepId, list[ProcessInfo]]:
+def members(
+    marks: Mapping[StepId, Mark], spare: Iterable[int] = (), others: Others | None = None
+) -> dict[StepId, list[ProcessInfo]]:
     """The living processes of each of these steps; [] for a step that has none left.
 
     Args:
         marks: how the processes of each step are known.
         spare: pids of HAL's own processes here: never a member, whatever cgroup they pass through.
+        others: of the steps that are not looked for; given when these are to be ended, so that what may be theirs and
+            is certainly nobody else's is theirs, too.
     """
     table = all_processes()
     for pid in spare:
@@ -99,23 +131,30 @@ def members(marks: Mapping[StepId, Mark], spare: Iterable[int] = ()) -> dict[Ste
     owner: dict[int, StepId] = {}
     sessions: dict[int, StepId] = {}
     environments: dict[frozenset[bytes], StepId] = {}
+    limits: dict[int, StepId] = {}
     earliest = min((mark.boot_ms for mark in marks.values()), default=0) - START_SLACK_MS
     for step, mark in marks.items():
         if mark.pid and same_start(table.get(mark.pid), mark.boot_ms, absent=True):
             sessions[mark.pid] = step
         if mark.environment:
             environments[mark.environment] = step
+        if mark.limit:
+            limits[mark.limit] = step
         owner.update((pid, step) for pid in mark.cgroup_pids if pid in table)
     for pid, info in table.items():
         if info.session in sessions:
             owner.setdefault(pid, sessions[info.session])
     for pid, info in table.items():
         if pid not in owner and info.start_ticks * 1000 // TICKS_PER_S >= earliest:
-            carried = _by_environment(pid, environments)
+            carried = limits.get(hard_limit(pid)) if limits else None
+            if carried is None:
+                carried = _by_environment(pid, environments)
             if carried is not None:
                 owner[pid] = carried
     for pid in table:
         _inherit(pid, table, owner)
+    if others is not None:
+        _eliminate(marks, table, owner, others)
     found: dict[StepId, list[ProcessInfo]] = {step: [] for step in marks}
     for pid, owned_by in owner.items():
         found[owned_by].append(table[pid])
@@ -133,6 +172,56 @@ def same_start(info: ProcessInfo | None, boot_ms: int, *, absent: bool = False) 
 def send(processes: Iterable[ProcessInfo], number: int) -> int:
     """Signal those very processes; to how many it went."""
     return sum(kill(ProcessIdentity(info.pid, info.start_ticks), number) for info in processes)
+
+
+def hard_limit(pid: int) -> int:
+    """By which a step's processes are marked; 0 when it cannot be read."""
+    try:
+        return resource.prlimit(pid, resource.RLIMIT_RTTIME)[1]
+    except (OSError, ValueError):
+        return 0
+
+
+def chase(mark: Mark) -> int:
+    """Kill orphans of a step at the moment at which they are found, until there are none; how many times one was hit.
+
+    What forks and ends again and again has another pid each time all processes have been read.
+    """
+    hits = 0
+    for _ in range(MAX_CHASES if mark.limit and mark.helper else 0):
+        found = False
+        for pid in child_pids(mark.helper):
+            if hard_limit(pid) == mark.limit:
+                found = _kill_marked(pid, mark.limit) or found
+        if not found:
+            break
+        hits += 1
+    return hits
+
+
+def is_left(mark: Mark) -> bool:
+    """Whether there may be a process of it although reading all processes has found none."""
+    if mark.inhabited:
+        return True
+    looks = LEFT_LOOKS if mark.limit and mark.helper else 0
+    return any(hard_limit(pid) == mark.limit for _ in range(looks) for pid in child_pids(mark.helper))
+
+
+def _kill_marked(pid: int, limit: int) -> bool:
+    """Whether that process was there, and still had that mark once we had hold of it."""
+    try:
+        fd = os.pidfd_open(pid)
+    except OSError:
+        return False
+    try:
+        if hard_limit(pid) == limit:
+            signal.pidfd_send_signal(fd, signal.SIGKILL)
+            return True
+        return False
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
 
 
 def child_pids(pid: int) -> Sequence[int]:
@@ -154,6 +243,55 @@ def _inherit(pid: int, table: Mapping[int, ProcessInfo], owner: dict[int, StepId
     if at in owner:
         for descendant in path:
             owner[descendant] = owner[at]
+
+
+def _eliminate(
+    marks: Mapping[StepId, Mark], table: Mapping[int, ProcessInfo], owner: dict[int, StepId], others: Others
+) -> None:
+    """Orphans of helpers, and what descends from them, that no step is known to have: of one of these that may."""
+    by_helper: dict[int, list[tuple[int, StepId]]] = {}
+    firsts = set(others.pids)
+    for step, mark in marks.items():
+        firsts.add(mark.pid)
+        if mark.helper and mark.boot_ms and mark.limit:
+            by_helper.setdefault(mark.helper, []).append((mark.boot_ms - START_SLACK_MS, step))
+    fresh: list[int] = []
+    for pid, info in table.items():
+        candidates = by_helper.get(info.parent)
+        if candidates is None or pid in owner or pid in firsts or info.session in firsts:
+            continue
+        limit, started_ms = hard_limit(pid), info.start_ticks * 1000 // TICKS_PER_S
+        if limit in others.limits or slot_of(pid) in others.cgroups or _may_be_first(info, limit, started_ms):
+            continue
+        latest = max((candidate for candidate in candidates if candidate[0] <= started_ms), default=None)
+        if latest is not None:
+            owner[pid] = latest[1]
+            fresh.append(pid)
+    if fresh:
+        for pid in table:
+            _inherit(pid, table, owner)
+
+
+def _may_be_first(info: ProcessInfo, limit: int, started_ms: int) -> bool:
+    """A step that is being spawned at this moment, of which its helper has not told yet."""
+    if info.session == info.parent:  # not even in a session of its own
+        return True
+    marked_ms = (MARK_TOP_US - limit) // 1_000_000
+    return info.session == info.pid and -START_SLACK_MS <= started_ms - marked_ms <= MAX_SPAWN_MS
+
+
+def slot_of(pid: int) -> str:
+    """Name of the innermost cgroup of any kind that is named like a slot; '' when there is none."""
+    try:
+        with open(f"/proc/{pid}/cgroup", "rb", buffering=0) as file:
+            text = file.read(MAX_ENVIRON_BYTES).decode(errors="replace")
+    except OSError:
+        return ""
+    for line in text.splitlines():
+        for name in reversed(line.rpartition(":")[2].split("/")):
+            if name[:1] == "s" and name[1:].isdigit():
+                return name
+    return ""
 
 
 def _by_environment(pid: int, environments: Mapping[frozenset[bytes], StepId]) -> StepId | None:

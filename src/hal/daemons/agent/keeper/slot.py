@@ -166,6 +166,16 @@ class Slot:
             return True
         return not any(_members(place) for place in self.places if place != str(counted))
 
+    def is_inhabited(self) -> bool:
+        """Whether somebody is in it for certain, or below it: also who has no pid for long enough to be read."""
+        place = self.directories.get("pids")
+        if place is None:
+            return bool(self.pids())
+        try:
+            return int((place / "pids.current").read_bytes()) > 0
+        except OSError:
+            return False  # its step has removed it
+
     def pids(self) -> tuple[int, ...]:
         """Who is in it, and in cgroups that were made in it."""
         found: dict[int, None] = {}

@@ -38,7 +38,7 @@ from hal.daemons.agent.keeper.ports import (
     Unspawned,
     output_prefix,
 )
-from hal.daemons.agent.keeper.processes import Mark
+from hal.daemons.agent.keeper.processes import Mark, Others
 from hal.daemons.agent.keeper.slot import Slot
 from hal.daemons.agent.keeper.watch import Watcher, read_clocks
 from hal.wire.frames import Sample, Usage
@@ -98,7 +98,7 @@ class HelperSpawner:
         self._respawn_ms = 0
         self._respawn_delay_ms = RESPAWN_MS[0]
         self._last_death_ms = 0
-        self._clearing = Clearing(self._marks_of, self._own_pids)
+        self._clearing = Clearing(self._marks_of, self._own_pids, self._others_than)
         self._orphans = Orphans(watcher, self._events, self._marks_of, self._own_pids, self._finished_journals)
         self._orphans.tell(finished=self._finished, over=self._over, began=self._began)
 
@@ -299,11 +299,11 @@ class HelperSpawner:
             link.worker = message[1]
             return
         if kind == "P":
-            _, key, pid, wall_ms, boot_ms = message
+            _, key, pid, wall_ms, boot_ms, mark = message
             step = step_of(key)
             link.outstanding.pop(step, None)
             link.running[step] = pid
-            self._began(Spawned(step, pid, wall_ms, boot_ms))
+            self._began(Spawned(step, pid, wall_ms, boot_ms, mark), link.worker)
         elif kind == "X":
             _, seq, key, status, wall_ms, numbers, leftover, next_key = message
             step = step_of(key)
@@ -333,9 +333,11 @@ class HelperSpawner:
         elif kind == "N":
             self._events.append(Noted(step_of(message[1]), message[2]))
 
-    def _began(self, spawned: Spawned) -> None:
+    def _began(self, spawned: Spawned, helper: int = 0) -> None:
         mark = self._marks[spawned.step]
-        self._marks[spawned.step] = mark._replace(pid=spawned.pid, boot_ms=spawned.boot_ms)
+        self._marks[spawned.step] = mark._replace(
+            pid=spawned.pid, boot_ms=spawned.boot_ms, limit=spawned.mark, helper=helper
+        )
         self._events.append(spawned)
 
     def _finished(self, ended: Ended) -> None:
@@ -382,6 +384,9 @@ class HelperSpawner:
         link.ready()
         link.close()
         self._back_off(now.boot_ms)
+        for step, mark in self._marks.items():
+            if mark.helper == link.worker:
+                self._marks[step] = mark._replace(helper=0)  # its pid may soon be another's
         journal = HelperJournal(link.journal)
         with contextlib.suppress(FileNotFoundError):
             journal.read()
@@ -427,8 +432,20 @@ class HelperSpawner:
         for step in steps:
             mark = self._marks.get(step, Mark(frozenset()))
             slot = self._slots.get(step)
-            marks[step] = mark if slot is None else mark._replace(cgroup_pids=slot.pids())
+            if slot is not None:
+                mark = mark._replace(cgroup_pids=slot.pids(), inhabited=slot.is_inhabited())
+            marks[step] = mark
         return marks
+
+    def _others_than(self, steps: Iterable[StepId]) -> Others:
+        """How what belongs to all steps but these is known."""
+        asked = set(steps)
+        marks = [mark for step, mark in self._marks.items() if step not in asked]
+        return Others(
+            frozenset(mark.pid for mark in marks if mark.pid),
+            frozenset(mark.limit for mark in marks if mark.limit),
+            frozenset(slot.name for step, slot in self._slots.items() if step not in asked),
+        )
 
     def _new_mark(self, step: StepId, token: str) -> Mark:
         return Mark(processes.marking(self._config.home, self._config.node, token, step.rank))
