@@ -128,6 +128,10 @@ class Connection(Protocol):
     def close_reason(self) -> str:
         """Why it closed, for logs; '' while open."""
 
+    @property
+    def fault(self) -> str:
+        """What the other end sent that is no frame, in words; it ended the connection. '' where it sent none."""
+
     def send_nowait(self, frame: AnyFrame) -> None:
         """Queue a frame; all frames queued in one turn of the loop leave in one write.
 
@@ -162,7 +166,8 @@ class Connection(Protocol):
 
 OnConnect = Callable[[Connection], Awaitable[None]]
 """Serves one accepted connection; it is closed when this returns. A HALError that it raises is logged and told to the
-other end with a Goodbye of its code; any other exception is a fault and fails the process."""
+other end with a Goodbye of its code; any other exception is logged as a fault and ends the connection only, for the
+other end may have brought it about."""
 
 
 class Listener(Protocol):

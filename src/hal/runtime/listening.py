@@ -6,12 +6,14 @@ import asyncio
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 from hal.core.model.errors import DeniedError, HALError, UnreachableError
 from hal.runtime.interface import MAX_CONNECTIONS, Logger, OnConnect, UnixAddress
 from hal.runtime.sockets import bind_unix, may_speak, peer_of, unlink_unix
 from hal.wire.connection import FrameConnection
 
+SERVING_FAULT: Final = "a fault while a connection was served"
 ServeTask = Callable[[FrameConnection], None]
 """Begins the task that serves one accepted connection."""
 
@@ -108,6 +110,9 @@ async def serve_connection(connection: FrameConnection, on_connect: OnConnect, l
         if not connection.closed:
             log.warning("closed a connection", connection=connection.label, code=error.code, reason=error.message)
             connection.refuse(error.code, error.message, error.hint)
+    except Exception as error:
+        log.error(SERVING_FAULT, connection=connection.label, reason=f"{type(error).__name__}: {error}", exc_info=error)
+        connection.refuse("internal", "this side met a fault while it served the connection; its log has more")
     finally:
         connection.close("served")
 

@@ -22,6 +22,8 @@ MAX_OUTGOING_BYTES: Final = 64 << 20
 """What may wait to be written on one connection; beyond it `send_nowait` raises OverloadedError."""
 MAX_INCOMING_FRAMES: Final = 1_024
 """Decoded frames that may wait for `receive`; beyond it no more is read from the other end."""
+MAX_INCOMING_BYTES: Final = 16 << 20
+"""What these may have taken on the wire; beyond it no more is read until all of them were received."""
 WRITE_HIGH_BYTES: Final = 1 << 20
 """`send` waits while more than this waits in the transport."""
 CLOSE_LINGER_S: Final = 5.0
@@ -56,6 +58,8 @@ class FrameConnection(asyncio.Protocol):
         self._on_fault = on_fault
         self._decoder = FrameDecoder()
         self._incoming: deque[AnyFrame] = deque()
+        self._incoming_bytes = 0
+        """That came since nothing waited."""
         self._outgoing: list[bytes] = []
         self._outgoing_bytes = 0
         self._waiter: asyncio.Future[None] | None = None
@@ -65,6 +69,7 @@ class FrameConnection(asyncio.Protocol):
         self._reading_paused = False
         self._closing = False
         self._reason = ""
+        self._fault = ""
         self._linger: asyncio.TimerHandle | None = None
         self.transport: asyncio.Transport | None = None
         self.peer: Peer | None = None
@@ -83,6 +88,10 @@ class FrameConnection(asyncio.Protocol):
     @property
     def close_reason(self) -> str:
         return self._reason
+
+    @property
+    def fault(self) -> str:
+        return self._fault
 
     def send_nowait(self, frame: AnyFrame) -> None:
         if self._closing or self.transport is None:
@@ -119,7 +128,9 @@ class FrameConnection(asyncio.Protocol):
                 if timer is not None:
                     timer.cancel()
         frame = incoming.popleft()
-        if self._reading_paused and len(incoming) <= MAX_INCOMING_FRAMES // 2 and not self._closing:
+        if not incoming:
+            self._incoming_bytes = 0
+        if self._reading_paused and not self._closing and self._has_room():
             self._reading_paused = False
             if self.transport is not None:
                 self.transport.resume_reading()
@@ -166,17 +177,21 @@ class FrameConnection(asyncio.Protocol):
             frames = self._decoder.feed(data)
         except MalformedFrameError as error:
             self._incoming.extend(error.frames)
+            self._fault = error.message
             self._wake()
             self.refuse(error.code, error.message)
             if self._on_fault is not None:
                 self._on_fault(self, error.message)
             return
+        if self._incoming or frames:
+            self._incoming_bytes += len(data)
         if frames:
             self._incoming.extend(frames)
             self._wake()
-            if len(self._incoming) > MAX_INCOMING_FRAMES and not self._reading_paused and self.transport is not None:
-                self._reading_paused = True
-                self.transport.pause_reading()
+        over = len(self._incoming) > MAX_INCOMING_FRAMES or self._incoming_bytes > MAX_INCOMING_BYTES
+        if over and not self._reading_paused and self.transport is not None:
+            self._reading_paused = True
+            self.transport.pause_reading()
 
     def eof_received(self) -> bool:
         cut_off = self._decoder.pending_bytes
@@ -200,6 +215,10 @@ class FrameConnection(asyncio.Protocol):
         self._writable.set()
 
     # ── inside ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _has_room(self) -> bool:
+        few = len(self._incoming) <= MAX_INCOMING_FRAMES // 2
+        return few and (self._incoming_bytes <= MAX_INCOMING_BYTES or not self._incoming)
 
     def _flush(self) -> None:
         if self._outgoing and self.transport is not None:

@@ -39,9 +39,10 @@ A connection is a stream of frames in each direction. A frame is
 
 The key `t` holds the frame's type, one of those below; the other keys are its fields, in any order. A field with a
 default may be left out. A field that is not known is ignored; a type that is not known, a field of the wrong kind, a
-missing field without a default, or a length over the limit ends the connection: the receiver sends `goodbye` and
-closes. Nothing is waited for or kept of a frame whose length is over the limit. Closing the stream inside a frame drops
-that frame.
+value outside the bounds that this file states, a missing field without a default, or a length over the limit ends the
+connection: the receiver sends `goodbye` and closes, and a controller closes the node to new work (`quarantine`) until a
+person opens it. Nothing is waited for or kept of a frame whose length is over the limit. Closing the stream inside a
+frame drops that frame.
 
 A *struct* inside a frame is a MessagePack map like the frame itself (without `t`), or, where this file says *array*, a
 MessagePack array of its fields in the order of the table; trailing fields with defaults may be left out, further
@@ -172,18 +173,18 @@ def _type(kind: shapes.Type) -> str:
     match kind:
         case shapes.StructType(cls=cls) | shapes.EnumType(cls=cls):
             return cls.__name__
-        case shapes.VarTupleType(item_type=item):
-            return f"array of {_type(item)}"
+        case shapes.VarTupleType(item_type=item, max_length=most):
+            return f"array of {_type(item)}{_at_most(most)}"
         case shapes.TupleType(item_types=items):
             return f"[{', '.join(_type(item) for item in items)}]"
-        case shapes.DictType(key_type=key, value_type=value):
-            return f"map of {_type(key)} to {_type(value)}"
-        case shapes.StrType():
-            return "text"
-        case shapes.IntType():
-            return "integer"
-        case shapes.FloatType():
-            return "number"
+        case shapes.DictType(key_type=key, value_type=value, max_length=most):
+            return f"map of {_type(key)} to {_type(value)}{_at_most(most)}"
+        case shapes.StrType(max_length=most):
+            return "text" if most is None else f"text of ≤ {most} characters"
+        case shapes.IntType(ge=least, le=most):
+            return "integer" if least is None or most is None else f"integer {_number(least)} to {_number(most)}"
+        case shapes.FloatType(ge=least, le=most):
+            return "number" if least is None or most is None else f"number {least:g} to {most:g}"
         case shapes.BoolType():
             return "boolean"
         case shapes.BytesType():
@@ -194,6 +195,21 @@ def _type(kind: shapes.Type) -> str:
             return " or ".join(_type(one) for one in kinds)
         case _:
             raise TypeError(f"{kind} has no words in the wire's description")
+
+
+def _at_most(most: int | None) -> str:
+    return "" if most is None else f" (≤ {most})"
+
+
+def _number(value: int) -> str:
+    """A bound as people write it: large ones by the power of two."""
+    if value < 0:
+        return f"-{_number(-value)}"
+    if value >= 1 << 16 and value & (value - 1) == 0:
+        return f"2^{value.bit_length() - 1}"
+    if value >= 1 << 16 and value & (value + 1) == 0:
+        return f"2^{value.bit_length()}-1"
+    return str(value)
 
 
 def _default(field: shapes.Field) -> object:

@@ -258,12 +258,12 @@ def failing(*names: str) -> list[FailingCheck]:
 def test_a_failing_check_closes_the_node_until_it_passes() -> None:
     """What runs goes on; the same told again changes nothing."""
     plane = SmallPlane()
-    plane.plane.node_health("n1", failing("disk"))
+    plane.plane.node_health("n1", failing("disk"), 10)
     assert health(plane.commit()) is Health.CORDONED
     assert reason(plane) == "check disk: disk is bad"
-    plane.plane.node_health("n1", failing("disk"))
+    plane.plane.node_health("n1", failing("disk"), 10)
     assert plane.commit().operations == []
-    plane.plane.node_health("n1", [])
+    plane.plane.node_health("n1", [], 10)
     assert health(plane.commit()) is Health.UP
 
 
@@ -271,11 +271,11 @@ def test_checks_and_people_close_a_node_each_for_themselves() -> None:
     """A check that passes does not lift a person's cordon, nor a person's uncordon a failing check."""
     plane = SmallPlane()
     plane.plane.cordon("n1", "mine", BY, 1_000)
-    plane.plane.node_health("n1", failing("disk", "clock"))
-    plane.plane.node_health("n1", [])
+    plane.plane.node_health("n1", failing("disk", "clock"), 10)
+    plane.plane.node_health("n1", [], 10)
     plane.commit()
     assert (state(plane), reason(plane)) == (NodeState.CORDONED, "cordoned by alice: mine")
-    plane.plane.node_health("n1", failing("disk"))
+    plane.plane.node_health("n1", failing("disk"), 10)
     plane.plane.uncordon("n1", BY)
     plane.commit()
     assert (state(plane), reason(plane)) == (NodeState.CORDONED, "check disk: disk is bad")
@@ -287,7 +287,7 @@ def test_a_person_who_uncordons_while_it_drains_and_a_check_fails_leaves_it_cord
     (job,) = plane.submit({})
     plane.start((job, 0))
     plane.plane.cordon("n1", "", BY, 1_000, drain=True)
-    plane.plane.node_health("n1", failing("disk"))
+    plane.plane.node_health("n1", failing("disk"), 10)
     plane.plane.uncordon("n1", BY)
     plane.commit()
     assert (state(plane), plane.plane.drains("n1")) == (NodeState.CORDONED, False)
@@ -297,7 +297,7 @@ def test_a_person_who_uncordons_while_it_drains_and_a_check_fails_leaves_it_cord
 def test_a_node_that_returns_is_as_its_checks_said_last_until_they_speak(checked: bool, wanted: NodeState) -> None:
     """An agent that has no checks any more will never say that they pass."""
     plane = SmallPlane()
-    plane.plane.node_health("n1", failing("disk"))
+    plane.plane.node_health("n1", failing("disk"), 10)
     plane.plane.node_silent("n1", "not heard", 1_000, 900)
     plane.plane.node_joined(Arrival(name="n1", capacity=CAPACITY, boot_id="b1", checked=checked), plane.now_ms)
     plane.commit()
@@ -309,9 +309,9 @@ def test_a_node_that_returns_is_as_its_checks_said_last_until_they_speak(checked
 def test_what_checks_may_say_is_bounded() -> None:
     """A thousand checks with endless reasons: 64 of 500 characters are kept."""
     plane = SmallPlane()
-    plane.plane.node_health("n1", [FailingCheck(f"{n}" * 99, "x" * 9_999, 1) for n in range(1_000)])
+    plane.plane.node_health("n1", [FailingCheck(f"{n}" * 99, "x" * 9_999, 1) for n in range(1_000)], 10)
     plane.commit()
     closures = plane.plane.table.nodes["n1"].about.closures
     assert (len(closures), max(len(one.reason) for one in closures)) == (64, 500)
-    plane.plane.node_health("n9", failing("disk"))
+    plane.plane.node_health("n9", failing("disk"), 10)
     assert plane.commit().operations == []

@@ -173,8 +173,8 @@ def test_a_person_opens_what_a_script_closed_and_a_passing_check_does_not() -> N
     (job,) = plane.submit({})
     plane.start((job, 0))
     prolog_fails(plane, job)
-    plane.plane.node_health("n1", [FailingCheck("disk", "full", 1)])
-    plane.plane.node_health("n1", [])
+    plane.plane.node_health("n1", [FailingCheck("disk", "full", 1)], 10)
+    plane.plane.node_health("n1", [], 10)
     plane.commit()
     assert nodes_in(plane, NodeState.CORDONED) == ["n1"]
     plane.plane.uncordon("n1", BY)

@@ -38,6 +38,7 @@ from hal.core.model.errors import (
     TimedOutError,
     UnreachableError,
     error_from_code,
+    one_line,
     shown,
 )
 from hal.core.model.event import Event, EventKind
@@ -121,6 +122,7 @@ __all__ = [
     "format_duration",
     "format_size",
     "from_json",
+    "one_line",
     "parse_amount",
     "parse_attempt_id",
     "parse_constraint",

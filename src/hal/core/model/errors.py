@@ -21,6 +21,13 @@ def shown(value: object) -> str:
     return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
 
 
+def one_line(text: str, most: int) -> str:
+    """A text that somebody else made, as one line of at most so many characters, without control characters."""
+    if len(text) > most:
+        text = text[: most - 1] + "…"
+    return text if text.isprintable() else "".join(sign if sign.isprintable() else " " for sign in text)
+
+
 class HALError(Exception):
     """Base of all of HAL's own errors.
 

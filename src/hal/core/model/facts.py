@@ -1,22 +1,25 @@
 """What a node is made of, as its agent found it out; and the labels that follow from that.
 
 Pure values. Nothing is placed by facts: labels and capacity are what a job can ask for. Every text and list is bounded
-by whoever makes them (`MAX_TEXT`, `MAX_PARTS`).
+by whoever makes them (`MAX_TEXT`, `MAX_PARTS`), and again by who hears of them (`bounded`).
 """
 
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Any, Final
 
 from msgspec import Struct
 
-from hal.core.model.errors import SpecError
+from hal.core.model.errors import SpecError, one_line
 
 MAX_TEXT: Final = 128
 """Characters of one name that a machine gives itself."""
 MAX_PARTS: Final = 64
 """Disks, NUMA nodes, GPUs of one node that are told."""
+MAX_TOLD: Final = 1_024
+"""Characters of a text that a node tells; of a domain path, say."""
+MAX_AMOUNT: Final = 1 << 53
 MAX_DOMAINS: Final = 8
 """Levels of a domain path."""
 AUTOMATIC: Final = "hal."
@@ -96,6 +99,29 @@ class Facts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     gpus: tuple[GpuFacts, ...] = ()
     domain: str = ""
     """Where it stands, from the widest to the closest: `dc1/rack3`."""
+
+
+def bounded(facts: Facts) -> Facts:
+    """The same, kept within what a machine can be: texts of one line, so many parts, amounts that are some."""
+    return Facts(
+        **_bounded(facts),
+        cpu=CpuFacts(**_bounded(facts.cpu)),
+        numa=tuple(NumaFacts(**_bounded(one)) for one in facts.numa[:MAX_PARTS]),
+        disks=tuple(DiskFacts(**_bounded(one)) for one in facts.disks[:MAX_PARTS]),
+        gpus=tuple(GpuFacts(**_bounded(one)) for one in facts.gpus[:MAX_PARTS]),
+    )
+
+
+def _bounded(part: Struct) -> dict[str, Any]:
+    """Its texts and numbers."""
+    found: dict[str, Any] = {}
+    for name in part.__struct_fields__:
+        value = getattr(part, name)
+        if isinstance(value, str):
+            found[name] = one_line(value, MAX_TOLD)
+        elif isinstance(value, int):
+            found[name] = max(-1, min(value, MAX_AMOUNT))
+    return found
 
 
 def check_domain(path: str) -> str:

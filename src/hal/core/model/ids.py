@@ -2,27 +2,38 @@
 
 Pure. A job is a positive integer given in submission order; people and JSON see it as text (`42`). A task is one
 element of its array, by position from 0 (`42.7`), an attempt one try at it, from 1 (`42.7.1`), a step the processes of
-an attempt on one of its nodes, by rank from 0 (`42.7.1.0`).
+an attempt on one of its nodes, by rank from 0 (`42.7.1.0`). Bounds are checked where an id is decoded.
 """
 
 from __future__ import annotations
 
 import re
+from typing import Annotated, Final
 
 import msgspec
+from msgspec import Meta
 
 from hal.core.model.errors import SpecError, shown
 
 _TASK = re.compile(r"([0-9]{1,18})(?:\.([0-9]{1,9}))?")
 _ATTEMPT = re.compile(r"([0-9]{1,18})\.([0-9]{1,9})\.([0-9]{1,9})")
 
+MAX_JOB: Final = 1 << 53
+MAX_NUMBER: Final = (1 << 31) - 1
+"""Of a task, an attempt, a rank."""
+
+JobNumber = Annotated[int, Meta(ge=1, le=MAX_JOB)]
+TaskIndex = Annotated[int, Meta(ge=0, le=MAX_NUMBER)]
+AttemptNumber = Annotated[int, Meta(ge=1, le=MAX_NUMBER)]
+Rank = Annotated[int, Meta(ge=0, le=MAX_NUMBER)]
+
 
 class AttemptId(msgspec.Struct, frozen=True, array_like=True, order=True):
     """One try at running one task."""
 
-    job: int
-    task: int
-    attempt: int
+    job: JobNumber
+    task: TaskIndex
+    attempt: AttemptNumber
 
     def __str__(self) -> str:
         return f"{self.job}.{self.task}.{self.attempt}"
@@ -31,10 +42,10 @@ class AttemptId(msgspec.Struct, frozen=True, array_like=True, order=True):
 class StepId(msgspec.Struct, frozen=True, array_like=True, order=True):
     """The processes of one attempt on one node; `rank` counts the attempt's nodes from 0."""
 
-    job: int
-    task: int
-    attempt: int
-    rank: int
+    job: JobNumber
+    task: TaskIndex
+    attempt: AttemptNumber
+    rank: Rank
 
     @property
     def attempt_id(self) -> AttemptId:

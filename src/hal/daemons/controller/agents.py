@@ -3,15 +3,21 @@
 A node has at most one connection; a newer one replaces it. Starts wait until the node's keeper has stamped a heartbeat
 (a start carries the newest stamp that was acknowledged); stops and acknowledgements go out at once, or never: a node
 that returns is compared with the database anyway.
+
+A node that tells what cannot be (a frame outside the wire's bounds, a report that cannot be staged or committed) has
+lied: that is left out, its connection ends, it is closed to new work until a person has looked (`quarantine`), and the
+oftener it lies the longer it waits before it is heard again. See `node_budget` for what it may cost.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
+from typing import NamedTuple
 
 from hal.core.model import (
+    DeniedError,
     HALError,
     OverloadedError,
     SpecError,
@@ -20,18 +26,31 @@ from hal.core.model import (
     TimedOutError,
     UnreachableError,
     format_duration,
+    one_line,
 )
+from hal.core.model.facts import bounded
 from hal.core.model.lease_times import LeaseTimes
+from hal.core.model.units import resource_name
 from hal.daemons.controller.clock import Clock
 from hal.daemons.controller.committing import Committer
 from hal.daemons.controller.framing import StartLease, ack_frames, other_frames, start_frames
 from hal.daemons.controller.inbox import Inbox
+from hal.daemons.controller.node_budget import (
+    FRAMES,
+    FRAMES_PER_S,
+    HELLOS,
+    HELLOS_PER_S,
+    WAIT_MS,
+    Bucket,
+    NodeLog,
+)
 from hal.daemons.controller.node_door import NodeDoor
 from hal.daemons.controller.node_leases import NodeLeases
 from hal.planes.tasks import Arrival, Orders, TaskPlane
 from hal.runtime.home import check_node_name
 from hal.runtime.interface import Connection, Runtime, Timer
-from hal.wire.agree import CREDIT, HEALTH, HELLO_TIMEOUT_MS, REMOVED, agree
+from hal.wire.agree import CREDIT, HEALTH, HELLO_TIMEOUT_MS, QUARANTINED, REMOVED, agree
+from hal.wire.bounds import MAX_COUNT
 from hal.wire.errors import MalformedFrameError
 from hal.wire.frames import (
     AnyFrame,
@@ -66,22 +85,60 @@ MAX_LOG_REQUESTS = 1_000
 """Reads of outputs under way at one node."""
 STARTED_LATER_MS = 20
 """How long the report of a start may wait for company."""
+FRAMES_A_TURN = 64
+"""Frames of one node that are looked at before others have their turn."""
+MAX_KEY = 63
+MAX_LABEL = 600
+"""Characters of a label's key and value: the longest is a domain path."""
+MAX_NOTES = 64
+MAX_NOTE = 500
+"""Remarks of a node about itself that are kept, and characters of each."""
+CHARS_A_WEIGHT = 256
+"""So many characters of a report weigh as much as one more step; see `inbox`."""
+MAX_NODES = 65_536
+"""Nodes that are known, those that are down included."""
+MAX_RESOURCE_NAMES = 256
+"""Different resources that all nodes offer together: each is a column of the engine's tables."""
+COSTS: dict[type[AnyFrame], int] = {Heartbeat: 1, Health: 10, Renew: 50}
+"""What frames that an honest node sends rarely take from its budget."""
+BARRED_FIRST_MS = 1_000
+BARRED_LONGEST_MS = 60_000
+"""How long a node that has lied is not heard: doubled with each lie."""
 NOT_SENT = "unreachable"
 """Code of the refusal of a start that never left the controller."""
+
+
+class LogRead(NamedTuple):
+    """A part of an output that a node was asked for."""
+
+    asked: ReadLog
+    answer: asyncio.Future[LogChunk]
+
+    def answered_by(self, chunk: LogChunk) -> bool:
+        """Whether that is what was asked for."""
+        same = chunk.step == self.asked.step and chunk.stream is self.asked.stream
+        return same and len(chunk.data) <= self.asked.limit
 
 
 class Link:
     """One node's connection, and what waits for it."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, runtime: Runtime) -> None:
         self.name = name
+        self.log = NodeLog(runtime, name)
+        self.hellos = Bucket(runtime, HELLOS, HELLOS_PER_S)
+        self.frames = Bucket(runtime, FRAMES, FRAMES_PER_S)
+        self.lies = 0
+        """Since it was last open to work."""
+        self.barred_ms = 0
+        """It is not heard before this, by the monotonic clock."""
         self.connection: Connection | None = None
         self.stamp_boot_ms = 0
         """Newest stamp acknowledged on this connection; 0 before the first."""
         self.last_heard_ms = 0
         self.unsent: list[tuple[StepTemplate, StepStart]] = []
         """Starts that wait for a stamp or a connection."""
-        self.logs: dict[int, asyncio.Future[LogChunk]] = {}
+        self.logs: dict[int, LogRead] = {}
         self.silence: Timer | None = None
         """Runs while there is no connection and that is not held against the node yet."""
         self.silent = False
@@ -116,6 +173,10 @@ class Agents:
         self._node_door = node_door
         self._links: dict[str, Link] = {}
         self._log_requests = 0
+        self._resources: set[str] = set()
+        """Names of what nodes have offered so far."""
+        self.on_lie: Callable[[str, str], None] = lambda node, reason: None
+        """Told once of each node that lied, and how."""
         self._silence_ms = times.heartbeat_ms * MISSED_HEARTBEATS
         self.leases = NodeLeases(runtime, times, self._lease_over)
 
@@ -134,7 +195,7 @@ class Agents:
     def deliver(self, orders: dict[str, Orders]) -> None:
         """Send to nodes of this host what a commit has made true: starts, stops, new walltimes."""
         for node, told in orders.items():
-            link = self._links.setdefault(node, Link(node))
+            link = self._link(node)
             if not link.elsewhere:
                 self._tell(link, told)
 
@@ -184,9 +245,9 @@ class Agents:
             return False
         try:
             link.connection.send_nowait(frame)
-        except (OverloadedError, UnreachableError) as error:
+        except HALError as error:
             # Its agent dials again and is told then what it missed here.
-            self._runtime.log.warning("a node could not be told", node=link.name, reason=str(error))
+            link.log.warning("a node could not be told", reason=str(error))
             link.connection.abort()
             return False
         return True
@@ -222,6 +283,7 @@ class Agents:
         """One accepted connection, from hello to its end."""
         hello = await connection.receive(timeout_ms=HELLO_TIMEOUT_MS)
         if hello is None:
+            self._no_hello(connection)
             return
         if isinstance(hello, ReadAuthority | Join):
             await self._node_door.serve_stranger(connection, hello)
@@ -232,11 +294,12 @@ class Agents:
         check_node_name(hello.name)
         self._node_door.check(connection, hello.name)
         self._node_door.check_same(connection, hello.name, hello.facts, hello.boot_id)
+        self._check_hello(hello)
         if hello.epoch > self._committer.epoch:
             await self._committer.raise_epoch(hello.epoch, self._clock.now_ms())
         link = self._attach(hello.name, connection)
         link.elsewhere = hello.boot_id != self._runtime.boot_id
-        self._runtime.log.info("a node dialled", node=link.name, boot_id=hello.boot_id, held=len(hello.held))
+        link.log.info("a node dialled", boot_id=hello.boot_id, held=len(hello.held))
         await connection.send(
             Welcome(
                 role=Role.CONTROLLER,
@@ -252,17 +315,20 @@ class Agents:
         arrival = Arrival(
             name=hello.name,
             capacity=hello.capacity,
-            labels=hello.labels,
+            labels={one_line(key, MAX_KEY): one_line(text, MAX_LABEL) for key, text in hello.labels.items() if key},
             boot_id=hello.boot_id,
-            notes=hello.notes,
+            notes=tuple(one_line(note, MAX_NOTE) for note in hello.notes[:MAX_NOTES]),
             held=hello.held,
-            facts=hello.facts,
+            facts=bounded(hello.facts),
             credit=CREDIT in features,
             checked=HEALTH in features,
         )
-        await self._inbox().report(f"hello of {link.name}", partial(self._joined, link, connection, arrival))
+        joined = partial(self._joined, link, connection, arrival)
+        await self._inbox().report(link.name, "hello", joined, weight=1 + len(hello.held))
         try:
             await self._listen(link, connection)
+        except MalformedFrameError as error:
+            self.lied(link.name, str(error))
         finally:
             if self._links.get(link.name) is link:
                 self._detach(link, connection)
@@ -274,20 +340,30 @@ class Agents:
             self._plane.node_joined(arrival, now_ms)
 
     async def _listen(self, link: Link, connection: Connection) -> None:
+        looked_at = 0
         while True:
+            looked_at += 1
+            if looked_at % FRAMES_A_TURN == 0:
+                await self._runtime.sleep(0)
             try:
                 frame = await connection.receive(timeout_ms=self._silence_ms)
             except TimedOutError:
                 self._fell_silent(link)
                 continue
+            if frame is None and connection.fault:
+                raise MalformedFrameError(connection.fault)
             if frame is None or link.connection is not connection:
                 return
+            cost = COSTS.get(type(frame))
+            while cost is not None and not link.frames.take(cost):
+                link.log.warning("a node tells more than it may, and is heard slower", frame=type(frame).__name__)
+                await self._runtime.sleep(WAIT_MS)
             link.last_heard_ms = self._clock.now_ms()
             if link.silent:
                 link.silent = False
-                await self._inbox().report(f"{link.name} is heard", partial(self._plane.node_heard, link.name))
+                await self._inbox().report(link.name, "it is heard", partial(self._plane.node_heard, link.name))
             if isinstance(frame, Goodbye):
-                self._runtime.log.info("a node says goodbye", node=link.name, code=frame.code, reason=frame.reason)
+                link.log.info("a node says goodbye", code=frame.code, reason=frame.reason)
                 return
             await self._received(link, frame)
 
@@ -298,24 +374,33 @@ class Agents:
                 self._renew_lease(link, frame.stamp_boot_ms)
             case Started():
                 # Most short steps end before this is due, and their exit says it too: one commit less.
-                await inbox.report("started", lambda now: plane.started(node, frame.steps, now), lazy=True)
+                started = partial(plane.started, node, frame.steps)
+                await inbox.report(node, "started", started, weight=len(frame.steps), lazy=True)
                 self._runtime.call_later(STARTED_LATER_MS, inbox.lazy_is_due)
             case Exits():
-                await inbox.report("exits", lambda now: plane.exited(node, frame.exits, now))
+                weight = _weight(len(frame.exits), (one.message for one in frame.exits))
+                await inbox.report(node, "exits", partial(plane.exited, node, frame.exits), weight=weight)
             case Refused():
-                self._runtime.log.warning("a node refused starts", node=node, first=str(frame.steps[:1]))
-                await inbox.report("refused", lambda now: plane.refused(node, frame.steps, now))
+                link.log.warning("a node refused starts", steps=len(frame.steps), first=str(frame.steps[:1]))
+                weight = _weight(len(frame.steps), (one.message for one in frame.steps))
+                await inbox.report(node, "refused", partial(plane.refused, node, frame.steps), weight=weight)
             case LogChunk():
-                waiting = link.logs.pop(frame.request, None)
-                if waiting is not None and not waiting.done():
-                    waiting.set_result(frame)
+                read = link.logs.pop(frame.request, None)
+                if read is not None and not read.answered_by(frame):
+                    raise MalformedFrameError(f"it answered the read of an output of {read.asked.step} with another")
+                if read is not None and not read.answer.done():
+                    read.answer.set_result(frame)
             case Done():
-                for step, reason in frame.failed:
-                    self._runtime.log.warning("not done", node=node, what=frame.command, step=str(step), reason=reason)
+                if frame.failed:
+                    step, reason = frame.failed[0]
+                    first = f"{step}: {reason}"
+                    link.log.warning("not done", what=frame.command, steps=len(frame.failed), first=first)
             case Health():
-                await inbox.report("health", lambda now: plane.node_health(node, frame.failing))
+                health = partial(plane.node_health, node, frame.failing)
+                await inbox.report(node, "health", health, weight=_weight(1, (one.reason for one in frame.failing)))
             case Gates():
-                await inbox.report("gates", lambda now: plane.node_gates(node, frame.gates, now))
+                weight = _weight(len(frame.gates), (one.reason for one in frame.gates))
+                await inbox.report(node, "gates", partial(plane.node_gates, node, frame.gates), weight=weight)
             case Samples():
                 pass
             case Renew():
@@ -331,13 +416,71 @@ class Agents:
             await self._node_door.renew(connection, link.name, frame)
         except StoreError as error:
             # It asks again, and its present certificate has a third of its time left.
-            self._runtime.log.warning("a certificate could not be renewed", node=link.name, reason=str(error))
+            link.log.warning("a certificate could not be renewed", reason=str(error))
 
     def dismiss(self, node: str, code: str, reason: str) -> None:
         """Close the node's connection, telling it why."""
         link = self._links.get(node)
         if link is not None and link.connection is not None:
             self._send(link, Goodbye(code=code, reason=reason))
+            link.connection.close()
+
+    # ── lies ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _check_hello(self, hello: Hello) -> None:
+        """Whether that node may be heard now, and can be what it says.
+
+        Raises:
+            OverloadedError: not now.
+            DeniedError: it cannot be taken in.
+            SpecError: what it offers has no name.
+        """
+        link = self._links.get(hello.name)
+        if link is not None:
+            if not self._plane.quarantined(hello.name):
+                link.lies = link.barred_ms = 0
+            left_ms = link.barred_ms - self._runtime.monotonic_ms()
+            if left_ms > 0 or not link.hellos.take():
+                why = "it told what cannot be" if left_ms > 0 else "it dials too often"
+                raise OverloadedError(f"node '{hello.name}' is not heard now: {why}", hint="it dials again by itself")
+        elif len(self._links) >= MAX_NODES or len(self._plane.table.nodes) >= MAX_NODES:
+            raise DeniedError(f"{MAX_NODES} nodes are known already", hint="`hal node rm` those that are gone")
+        if hello.epoch > self._committer.epoch and self._plane.quarantined(hello.name):
+            raise DeniedError(
+                f"node '{hello.name}' is in quarantine, and has seen epoch {hello.epoch}: it is not believed",
+                hint=f"hal node uncordon {hello.name}, if that is right",
+            )
+        for name in hello.capacity:
+            if resource_name(name) != name:
+                raise SpecError(f"capacity: '{one_line(name, MAX_KEY)}' is not how a resource is called")
+        if len(self._resources | hello.capacity.keys()) > MAX_RESOURCE_NAMES:
+            raise DeniedError(f"nodes offer {MAX_RESOURCE_NAMES} different resources already; this one has more")
+        self._resources.update(hello.capacity)
+
+    def _no_hello(self, connection: Connection) -> None:
+        """It closed, or sent what is no frame: a certificate says whose lie that is."""
+        certified = connection.certified
+        if connection.fault and certified is not None:
+            self._node_door.check(connection, certified.name)
+            if certified.name in self._plane.table.nodes:
+                self._link(certified.name)
+                self.lied(certified.name, connection.fault)
+
+    def lied(self, node: str, reason: str) -> None:
+        """The node told what cannot be: it is closed to new work, and not heard for a while."""
+        link = self._links.get(node)
+        if link is None:
+            return  # it was removed meanwhile
+        link.log.warning("a node told what cannot be", reason=reason)
+        if not link.lies and not self._plane.quarantined(node):
+            self.on_lie(node, one_line(reason, MAX_NOTE))
+        barred_ms = min(BARRED_FIRST_MS << min(link.lies, 16), BARRED_LONGEST_MS)
+        link.lies += 1
+        link.barred_ms = self._runtime.monotonic_ms() + barred_ms
+        self._inbox().report_nowait(node, "a lie", partial(self._plane.node_lied, node, reason))
+        if link.connection is not None and not link.connection.closed:
+            told = f"this node is in quarantine: {one_line(reason, MAX_NOTE)}"
+            self._send(link, Goodbye(code=QUARANTINED, reason=told, hint=f"hal node uncordon {node}"))
             link.connection.close()
 
     # ── leases ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -362,12 +505,18 @@ class Agents:
         silent_ms = self.leases.lost_after_ms
         self._runtime.log.warning("a node's lease is over", node=node, after_ms=silent_ms)
         work = partial(self._plane.node_lease_over, node, silent_ms)
-        self._inbox().report_nowait(f"lease of {node}", work)
+        self._inbox().report_nowait(node, "the end of its lease", work)
 
     # ── coming and going ──────────────────────────────────────────────────────────────────────────────────────────
 
+    def _link(self, name: str) -> Link:
+        link = self._links.get(name)
+        if link is None:
+            link = self._links[name] = Link(name, self._runtime)
+        return link
+
     def _attach(self, name: str, connection: Connection) -> Link:
-        link = self._links.setdefault(name, Link(name))
+        link = self._link(name)
         if link.connection is not None:
             link.connection.close()
         if link.silence is not None:
@@ -381,11 +530,14 @@ class Agents:
         if link.connection is not connection:
             return
         link.connection, link.stamp_boot_ms = None, 0
-        for waiting in link.logs.values():
-            if not waiting.done():
-                waiting.set_exception(UnreachableError(f"the connection to node '{link.name}' was lost"))
+        for read in link.logs.values():
+            if not read.answer.done():
+                read.answer.set_exception(UnreachableError(f"the connection to node '{link.name}' was lost"))
         link.logs.clear()
-        self._runtime.log.info("a node's connection ended", node=link.name, reason=connection.close_reason)
+        link.log.info("a node's connection ended", reason=connection.close_reason)
+        if link.name not in self._plane.table.nodes and not link.unsent and not link.lies:
+            del self._links[link.name]
+            return
         link.silence = self._runtime.call_later(self._silence_ms, partial(self._still_away, link))
 
     def _still_away(self, link: Link) -> None:
@@ -400,7 +552,7 @@ class Agents:
     def _report_silence(self, link: Link, reason: str) -> None:
         link.silent = True
         work = partial(self._silent, link, reason, link.take_refusals())
-        self._inbox().report_nowait(f"silence of {link.name}", work)
+        self._inbox().report_nowait(link.name, "its silence", work)
 
     def _silent(self, link: Link, reason: str, refusals: list[Refusal], now_ms: int) -> None:
         """Nothing new starts there; what it runs is left alone."""
@@ -430,8 +582,10 @@ class Agents:
         self._log_requests += 1
         request = self._log_requests
         answer: asyncio.Future[LogChunk] = asyncio.get_running_loop().create_future()
-        link.logs[request] = answer
-        self._send(link, ReadLog(request=request, step=step, stream=stream, offset=offset, limit=limit))
+        offset = max(-MAX_COUNT, min(offset, MAX_COUNT))
+        asked = ReadLog(request=request, step=step, stream=stream, offset=offset, limit=limit)
+        link.logs[request] = LogRead(asked, answer)
+        self._send(link, asked)
         try:
             async with asyncio.timeout(LOG_TIMEOUT_MS / 1000):
                 chunk = await answer
@@ -440,5 +594,11 @@ class Agents:
         finally:
             link.logs.pop(request, None)
         if chunk.error:
-            raise SpecError(chunk.error) if chunk.error.startswith("spec:") else HALError(chunk.error)
+            error = one_line(chunk.error, MAX_NOTE)
+            raise SpecError(error) if error.startswith("spec:") else HALError(error)
         return chunk
+
+
+def _weight(items: int, texts: Iterable[str]) -> int:
+    """What a report weighs: its items and what they say."""
+    return max(items + sum(map(len, texts)) // CHARS_A_WEIGHT, 1)

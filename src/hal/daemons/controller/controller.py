@@ -92,7 +92,9 @@ class Controller:
         )
         self._waiters, self._watchers, self._node_waiters = Waiters(), Watchers(), NodeWaiters()
         self._flusher = Flusher(runtime, self._committer)
-        self._loop = ControlLoop(runtime, self._clock, self._plane, self._engine, self._committer, self._flusher, self)
+        self._loop = ControlLoop(
+            runtime, self._clock, self._plane, self._engine, self._committer, self._flusher, self, self._agents.lied
+        )
         self._listener: Listener | None = None
         self._tokens = TokenBook()
         self._keeping: asyncio.Task[None] | None = None
@@ -290,8 +292,8 @@ class Controller:
             return
         await self._runtime.sleep(leases.lost_after_ms)
         text = str(self._config.leases.node_ms)
-        await self._loop.inbox.report(
-            "leases outlived", lambda now_ms: self._plane.also(PutMeta({LEASE_GRANTED: text}))
+        self._loop.inbox.report_nowait(
+            "", "leases outlived", lambda now_ms: self._plane.also(PutMeta({LEASE_GRANTED: text}))
         )
         leases.outlived()
 

@@ -1,6 +1,7 @@
-"""What waits to be done by the loop: calls of people and reports of nodes, each in a bounded queue of its own.
+"""What waits to be done by the loop: calls of people, and reports of nodes in a queue for each node; all are bounded.
 
-A call that finds its queue full is refused (`overloaded`); a report waits, so that its connection is not read on.
+A call that finds its queue full is refused (`overloaded`); a report waits, so that its connection is not read on. Nodes
+take turns, and none has more than its share of a group: one that floods is done slower, and nobody else is.
 """
 
 from __future__ import annotations
@@ -16,10 +17,14 @@ T = TypeVar("T")
 
 MAX_CALLS = 2_000
 """Calls that may wait."""
-MAX_REPORTS = 1_000
-"""Reports (frames) that may wait."""
+MAX_REPORTS = 256
+"""Reports (frames) of one node that may wait."""
+MAX_WEIGHT = 16_000
+"""What they may weigh together: one for each step that is named, and for so many characters told."""
 MAX_CALLS_A_GROUP = 500
 MAX_REPORTS_A_GROUP = 200
+MAX_WEIGHT_A_GROUP = 4_000
+"""Of one node's reports in a group; one of more goes alone."""
 
 
 class Call(Generic[T]):
@@ -52,25 +57,49 @@ class Call(Generic[T]):
 
 
 class Report:
-    """Something a node told."""
+    """Something that a node told, or that the controller itself found of it."""
 
-    __slots__ = ("what", "work")
+    __slots__ = ("node", "told", "weight", "what", "work")
 
-    def __init__(self, what: str, work: Callable[[int], None]) -> None:
+    def __init__(
+        self, node: str, what: str, work: Callable[[int], None], weight: int = 1, *, told: bool = True
+    ) -> None:
+        self.node = node
+        """Whose turn it is done in."""
         self.what = what
         self.work = work
+        self.weight = weight
+        self.told = told
+        """The node said so: if it cannot be true the node has lied. Else it is the controller's own."""
 
     def stage(self, now_ms: int) -> None:
         """Do it in memory."""
         self.work(now_ms)
 
 
+class Waiting:
+    """What one node has told and is not done yet."""
+
+    __slots__ = ("reports", "weight")
+
+    def __init__(self) -> None:
+        self.reports: deque[Report] = deque()
+        self.weight = 0
+
+    @property
+    def full(self) -> bool:
+        return len(self.reports) >= MAX_REPORTS or self.weight >= MAX_WEIGHT
+
+
 class Inbox:
-    """The two queues."""
+    """The queues."""
 
     def __init__(self) -> None:
         self._calls: deque[Call[Any]] = deque()
-        self._reports: deque[Report] = deque()
+        self._waiting: dict[str, Waiting] = {}
+        """By node; nodes of which nothing waits are not in it."""
+        self._turns: deque[str] = deque()
+        """The same nodes; whose turn it is comes first."""
         self._urgent = False
         self._space = asyncio.Event()
         self._space.set()
@@ -84,7 +113,7 @@ class Inbox:
 
     def lazy_is_due(self) -> None:
         """What could wait has waited long enough."""
-        if self._reports:
+        if self._turns:
             self._wake()
 
     def _wake(self) -> None:
@@ -108,35 +137,84 @@ class Inbox:
         self._wake()
         return await answer
 
-    async def report(self, what: str, work: Callable[[int], None], *, lazy: bool = False) -> None:
-        """Have it done; returns when it is queued. A `lazy` one is done with what comes next (see `lazy_is_due`)."""
-        while len(self._reports) >= MAX_REPORTS:
+    async def report(
+        self, node: str, what: str, work: Callable[[int], None], *, weight: int = 1, lazy: bool = False
+    ) -> None:
+        """Have what a node told done; returns when it is queued. A `lazy` one is done with what comes next (see
+        `lazy_is_due`)."""
+        while (waiting := self._waiting.get(node)) is not None and waiting.full:
             self._wake()
             self._space.clear()
             await self._space.wait()
-        if lazy:
-            self._reports.append(Report(what, work))
-        else:
-            self.report_nowait(what, work)
+        self._put(Report(node, what, work, weight))
+        if not lazy:
+            self._wake()
 
-    def report_nowait(self, what: str, work: Callable[[int], None]) -> None:
-        """As `report`, for the few that must not wait (timers): beyond the bound."""
-        self._reports.append(Report(what, work))
+    def report_nowait(self, node: str, what: str, work: Callable[[int], None]) -> None:
+        """Have something done about a node that the controller found itself: for the few that must not wait (timers),
+        beyond the bound."""
+        self._put(Report(node, what, work, told=False))
         self._wake()
 
+    def _put(self, report: Report) -> None:
+        waiting = self._waiting.get(report.node)
+        if waiting is None:
+            waiting = self._waiting[report.node] = Waiting()
+            self._turns.append(report.node)
+        waiting.reports.append(report)
+        waiting.weight += report.weight
+
     def take(self) -> tuple[list[Report], list[Call[Any]]]:
-        """The next group's reports and calls, oldest first."""
-        reports = [self._reports.popleft() for _ in range(min(len(self._reports), MAX_REPORTS_A_GROUP))]
+        """The next group's reports and calls, oldest first; of each node no more than its share."""
+        reports: list[Report] = []
+        weights: dict[str, int] = {}
+        later: list[str] = []
+        while self._turns and len(reports) < MAX_REPORTS_A_GROUP:
+            node = self._turns.popleft()
+            waiting = self._waiting[node]
+            weight = weights.get(node, 0) + waiting.reports[0].weight
+            if weight > MAX_WEIGHT_A_GROUP and node in weights:
+                later.append(node)
+                continue
+            weights[node] = weight
+            report = waiting.reports.popleft()
+            waiting.weight -= report.weight
+            reports.append(report)
+            if waiting.reports:
+                self._turns.append(node)
+            else:
+                del self._waiting[node]
+        self._turns.extend(later)
         calls = [self._calls.popleft() for _ in range(min(len(self._calls), MAX_CALLS_A_GROUP))]
-        self._urgent = bool(self._reports or self._calls)
-        if len(self._reports) < MAX_REPORTS:
-            self._space.set()
+        self._urgent = bool(self._turns or self._calls)
+        self._space.set()
         return reports, calls
 
     def put_back(self, reports: list[Report]) -> None:
         """Reports whose commit failed come first again."""
-        self._reports.extendleft(reversed(reports))
+        for report in reversed(reports):
+            waiting = self._waiting.get(report.node)
+            if waiting is None:
+                waiting = self._waiting[report.node] = Waiting()
+                self._turns.appendleft(report.node)
+            waiting.reports.appendleft(report)
+            waiting.weight += report.weight
         self._urgent = True
+
+    def drop_told(self, node: str) -> int:
+        """Forget what that node has told and is not done yet; how much that was."""
+        waiting = self._waiting.get(node)
+        if waiting is None:
+            return 0
+        kept = [report for report in waiting.reports if not report.told]
+        dropped = len(waiting.reports) - len(kept)
+        waiting.reports = deque(kept)
+        waiting.weight = sum(report.weight for report in kept)
+        if not kept:
+            del self._waiting[node]
+            self._turns.remove(node)
+        self._space.set()
+        return dropped
 
     def close(self, reason: str) -> None:
         """Take no further calls; those that wait are told."""

@@ -1,27 +1,30 @@
 """The loop: inbox → plane → engine → one slice of scheduling → plane → one commit → orders; one flush → answers.
 
 What has ended and what starts in its place are one transaction; nothing is told to anybody before it is committed, and
-people and keepers are answered when it is flushed (see `flushing`). One
-group is in flight at a time, so everything is decided on memory that reflects all earlier groups. Where a commit fails,
-plane and engine go back to where the last one left them. Runs unchanged on the virtual Runtime. It holds no decision
+people and keepers are answered when it is flushed (see `flushing`). One group is in flight at a time, so everything is
+decided on memory that reflects all earlier groups. Where a commit fails, plane and engine go back to where the last one
+left them. What cannot be staged, or is what a group fails for (see `narrowing`), is left out: whoever asked is told, a
+node that reported it has lied, and nothing else stops. Runs unchanged on the virtual Runtime. It holds no decision
 about scheduling.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
 
 from hal.core.engine.events import INF
-from hal.core.model import HALError, StoreError, UnreachableError
+from hal.core.model import HALError, InternalError, StoreError, UnreachableError
 from hal.daemons.controller.clock import Clock
 from hal.daemons.controller.committing import Committer
 from hal.daemons.controller.deciding import Engine
 from hal.daemons.controller.flushing import Flusher
 from hal.daemons.controller.inbox import Call, Inbox, Report, is_refusal
+from hal.daemons.controller.narrowing import Item, Narrowing
 from hal.planes.tasks import Change, TaskPlane
 from hal.runtime.interface import Runtime
-from hal.store import Committed, PutMeta, StaleEpoch
+from hal.store import Committed, GroupRefused, PutMeta, StaleEpoch
 
 RETRY_FIRST_MS = 100
 RETRY_LONGEST_MS = 5_000
@@ -58,7 +61,9 @@ class ControlLoop:
         committer: Committer,
         flusher: Flusher,
         effects: Effects,
+        lied: Callable[[str, str], None],
     ) -> None:
+        """`lied`: called with a node that told what cannot be, and why that is so; nothing of it was taken in."""
         self.inbox = Inbox()
         self.trouble = ""
         """Why nothing can be made durable now; '' when all is well."""
@@ -69,6 +74,8 @@ class ControlLoop:
         self._committer = committer
         self._flusher = flusher
         self._effects = effects
+        self._lied = lied
+        self._narrowing = Narrowing()
         self._retry_ms = 0
         self._probe_ms = 0
         self._stopping = False
@@ -103,7 +110,7 @@ class ControlLoop:
         self.stop(DEPOSED)
 
     async def _work_comes(self) -> None:
-        if self.inbox or self._more:
+        if self.inbox or self._more or self._narrowing.active:
             await self._runtime.sleep(0)
             return
         self.inbox.filled.clear()
@@ -126,11 +133,18 @@ class ControlLoop:
     async def _one_group(self) -> bool:
         """Stage what waits, decide, commit it all; False when the store refused."""
         now_ms = self._clock.now_ms()
-        reports, calls = self._staged(*self.inbox.take(), now_ms)
-        self._decide(now_ms)
-        change = self._plane.seal(now_ms)
+        taken = self._narrowing.take() if self._narrowing.active else self.inbox.take()
+        reports, calls = self._staged(*taken, now_ms)
+        try:
+            self._decide(now_ms)
+            change = self._plane.seal(now_ms)
+        except Exception as error:
+            if not self._narrowing.failed([*reports, *calls], error):
+                raise
+            self._begin_again()
+            return True
         committed: Committed | None = None
-        if not change.empty or (self.trouble and now_ms >= self._probe_ms):
+        if not change.empty or self._narrowing.verifying or (self.trouble and now_ms >= self._probe_ms):
             try:
                 committed = await self._committer.commit(change.operations, now_ms)
                 await self._committer.lease.held()
@@ -138,9 +152,8 @@ class ControlLoop:
                 for call in calls:
                     call.failed(UnreachableError(DEPOSED))
                 raise
-            except StoreError as error:
-                self._undone(reports, calls, error)
-                return False
+            except Exception as error:
+                return self._not_committed(reports, calls, error)
         self._plane.durable()
         self._more = self._more or self._plane.crowded
         self._engine.hours_kept()
@@ -151,7 +164,26 @@ class ControlLoop:
         if committed is not None and self.trouble:
             self._runtime.log.info("commits succeed again")
             self.trouble, self._retry_ms = "", 0
+        blamed = self._narrowing.passed()
+        if blamed is not None:
+            self._leave_out(*blamed)
         return True
+
+    def _not_committed(self, reports: list[Report], calls: list[Call[Any]], error: Exception) -> bool:
+        """Nothing was written; False when that is not for what was in the group.
+
+        Raises:
+            Exception: the error, where it says neither.
+        """
+        items: list[Item] = [*reports, *calls]
+        of_its_values = not isinstance(error, HALError) or type(error) in (GroupRefused, StoreError)
+        if of_its_values and self._narrowing.failed(items, error):
+            self._begin_again()
+            return True
+        if not isinstance(error, StoreError):
+            raise error
+        self._undone(items, error)
+        return False
 
     def _answer(self, calls: list[Call[Any]], change: Change, committed: Committed | None) -> None:
         for call in calls:
@@ -184,15 +216,15 @@ class ControlLoop:
             if faulty is None:
                 return reports, calls
             self._plane.undo()
-            reports = [report for report in reports if report is not faulty]
+            reports = [report for report in reports if report is not faulty and not _of_one_liar(report, faulty)]
             calls = [call for call in calls if call is not faulty and not call.answer.done()]
 
-    def _try_to_stage(self, reports: list[Report], calls: list[Call[Any]], now_ms: int) -> Report | Call[Any] | None:
+    def _try_to_stage(self, reports: list[Report], calls: list[Call[Any]], now_ms: int) -> Item | None:
         for report in reports:
             try:
                 report.stage(now_ms)
-            except HALError as error:
-                self._runtime.log.error("a report of a node was left out", report=report.what, reason=str(error))
+            except Exception as error:
+                self._leave_out(report, error)
                 return report
         for call in list(calls):
             if call.answer.done():
@@ -200,22 +232,55 @@ class ControlLoop:
                 continue
             try:
                 call.stage(now_ms)
-            except HALError as error:
-                call.failed(error)
-                if not is_refusal(error):
-                    self._runtime.log.error("a request met a fault", reason=str(error))
+            except Exception as error:
+                if not isinstance(error, HALError) or not is_refusal(error):
+                    self._leave_out(call, error)
                     return call
+                call.failed(error)
                 calls.remove(call)
         return None
 
-    def _undone(self, reports: list[Report], calls: list[Call[Any]], error: StoreError) -> None:
+    def _leave_out(self, item: Item, error: Exception) -> None:
+        """Nothing of it happens: whoever asked is answered, a node that told it has lied."""
+        reason = str(error) if isinstance(error, HALError) else f"{type(error).__name__}: {error}"
+        if isinstance(item, Call):
+            self._runtime.log.error("a request met a fault", reason=reason, exc_info=_unexpected(error))
+            item.failed(error if isinstance(error, HALError) else InternalError(f"the request met a fault: {reason}"))
+        elif item.told:
+            self.inbox.drop_told(item.node)
+            self._lied(item.node, f"{item.what}: {reason}")
+        else:
+            self._runtime.log.error(
+                "something about a node was left out",
+                node=item.node,
+                report=item.what,
+                reason=reason,
+                exc_info=_unexpected(error),
+            )
+
+    def _begin_again(self) -> None:
+        """Plane and engine as the last commit left them."""
         self._plane.undo()
         self._engine.begin(self._plane.engine_events(), self._clock.now_ms())
-        self.inbox.put_back(reports)
-        for call in calls:
-            call.failed(error)
         self._more = True
+
+    def _undone(self, items: list[Item], error: StoreError) -> None:
+        self._begin_again()
+        items += self._narrowing.abandon()
+        self.inbox.put_back([one for one in items if isinstance(one, Report)])
+        for one in items:
+            if isinstance(one, Call):
+                one.failed(error)
         self._probe_ms = self._clock.now_ms() + PROBE_EVERY_MS
         if not self.trouble:
             self._runtime.log.error("a commit failed; nothing of it has happened", reason=str(error))
         self.trouble = str(error)
+
+
+def _of_one_liar(report: Report, faulty: Item) -> bool:
+    """What a node told together with what cannot be is told again when it is heard again."""
+    return isinstance(faulty, Report) and faulty.told and report.told and report.node == faulty.node
+
+
+def _unexpected(error: Exception) -> Exception | None:
+    return None if isinstance(error, HALError) else error

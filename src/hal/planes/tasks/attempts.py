@@ -1,12 +1,15 @@
 """Attempts: from what nodes report to the ends of tasks, and ending them on purpose.
 
 Pure. A report about an attempt that is not active changes nothing (it was repeated) and is acknowledged again. The
-result of a gang is that of its worst step; when one ends badly the others are stopped.
+result of a gang is that of its worst step; when one ends badly the others are stopped. A node speaks only for the steps
+that were given to it, and what it says is kept within what can be: instants between the allocation and now, texts of
+one line and a bounded length.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
@@ -25,8 +28,8 @@ from hal.core.lifecycle import (
     transition,
     walk,
 )
-from hal.core.lifecycle.outcome import PROLOG_FAILED
-from hal.core.model import AttemptId, AttemptState, EventKind, StepId, TaskState
+from hal.core.lifecycle.outcome import GIVEN_BACK, PROLOG_FAILED
+from hal.core.model import AttemptId, AttemptState, EventKind, StepId, TaskState, one_line
 from hal.core.model.policy import PreemptMode
 from hal.planes.tasks import credit
 from hal.planes.tasks.draft import Eviction
@@ -36,6 +39,7 @@ from hal.planes.tasks.runs import added
 from hal.planes.tasks.spans import Span, put
 from hal.planes.tasks.table import JobTable
 from hal.store.operations import AttemptEnd, StepEnd, Taking
+from hal.wire.bounds import MAX_COUNT
 from hal.wire.frames import Refusal, StepExit, StepStarted, StopReason
 
 _WORST_FIRST = (
@@ -59,9 +63,15 @@ _TASK_ENDS = {
     TaskState.CANCELLED: TaskEvent.CANCEL,
 }
 
+MAX_MESSAGE: Final = 2_000
+"""Characters of what a node says about the end of a step."""
+MAX_CODE: Final = 64
+"""Characters of the code of a refusal."""
 NEVER_AN_END = frozenset({AttemptState.REFUSED, AttemptState.LOST, AttemptState.PREEMPTED})
 """Attempts after which a task is tried again, unless it was tried too often."""
 REFUSED_CAUSE = "refused"
+UNASKED: Final = "unasked"
+"""Code of a refusal that gives back what the node was not lent."""
 LOST_CAUSE = "lost"
 SPAWN_FAILED_CAUSE = "spawn-failed"
 
@@ -213,6 +223,9 @@ def refused(table: JobTable, node: str, refusals: Sequence[Refusal], now_ms: int
             continue
         job, attempt = table.touch(refusal.step.job), found[1]
         touched[job.id] = job
+        code, message = one_line(refusal.code, MAX_CODE), one_line(refusal.message, MAX_MESSAGE)
+        if code in GIVEN_BACK and code != PROLOG_FAILED and not attempt.credit:
+            code = UNASKED  # nothing was lent: it is not tried again at once
         table.draft.note(
             EventKind.STARTS_REFUSED,
             f"node:{node}",
@@ -220,13 +233,13 @@ def refused(table: JobTable, node: str, refusals: Sequence[Refusal], now_ms: int
             job.id,
             {
                 "id": str(AttemptId(job.id, attempt.task, attempt.attempt)),
-                "code": refusal.code,
-                "message": refusal.message,
+                "code": code,
+                "message": message,
             },
         )
-        if refusal.code == PROLOG_FAILED:
-            prolog_failed(table, node, refusal.step, refusal.message, now_ms)
-        end = StepEnd(refusal.step.rank, REFUSED_CAUSE, 0, 0, now_ms, f"{refusal.code}: {refusal.message}")
+        if code == PROLOG_FAILED:
+            prolog_failed(table, node, refusal.step, message, now_ms)
+        end = StepEnd(refusal.step.rank, REFUSED_CAUSE, 0, 0, now_ms, f"{code}: {message}")
         _step_ended(table, job, attempt, end, now_ms, f"node:{node}")
     for job in touched.values():
         table.settle(job, now_ms, f"node:{node}")
@@ -276,7 +289,10 @@ def _outcome_of(end: StepEnd) -> AttemptState:
 
 
 def _intended(attempt: Attempt, outcome: AttemptState) -> AttemptState:
-    """What an attempt that was being ended on purpose ends as: a success that came first stays one."""
+    """What an attempt that was being ended on purpose ends as: a success that came first stays one. One that was not
+    cannot have been preempted, whatever its node says: it is not tried again at once."""
+    if outcome is AttemptState.PREEMPTED and not attempt.stopping:
+        return AttemptState.LOST
     if outcome is AttemptState.SUCCEEDED or attempt.stopping not in (CANCELLED, REQUEUED, *TAKEN_BACK):
         return outcome
     return AttemptState.CANCELLED if attempt.stopping in (CANCELLED, EVICTED) else AttemptState.PREEMPTED
@@ -287,7 +303,8 @@ def _summed(ends: Sequence[StepEnd]) -> dict[str, int] | None:
     total: dict[str, int] = {}
     for end in ends:
         for name, amount in (end.usage or {}).items():
-            total[name] = max(total.get(name, 0), amount) if name == "max_rss_bytes" else total.get(name, 0) + amount
+            so_far = total.get(name, 0)
+            total[name] = max(so_far, amount) if name == "max_rss_bytes" else min(so_far + amount, MAX_COUNT)
     return total or None
 
 
@@ -338,6 +355,7 @@ def _attempt_ended(
             following, reason=f"the prolog of {attempt.nodes[end.rank]} failed for attempt {attempt.attempt}: {reason}"
         )
     table.at_epilog.pop((job.id, attempt.task, attempt.attempt), None)
+    table.failed_gates.pop((job.id, attempt.task, attempt.attempt), None)
     del job.active[attempt.task]
     if following.state.ended:
         _task_ends(table, job, attempt, state, following, end, exit_code)
@@ -443,7 +461,7 @@ def active(table: JobTable, node: str, step: StepId) -> tuple[LiveJob, Attempt] 
     attempt = job.active.get(step.task) if job else None
     if job is None or attempt is None or attempt.attempt != step.attempt:
         return None
-    if step.rank >= len(attempt.nodes) or attempt.nodes[step.rank] != node:
+    if not 0 <= step.rank < len(attempt.nodes) or attempt.nodes[step.rank] != node:
         return None
     if any(end.rank == step.rank for end in attempt.steps):
         return None
@@ -462,7 +480,7 @@ def _step_end(report: StepExit, attempt: Attempt, now_ms: int) -> StepEnd:
         report.code,
         report.signal,
         _within(report.ended_ms, attempt.allocated_ms, now_ms),
-        report.message,
+        one_line(report.message, MAX_MESSAGE),
         msgspec.structs.asdict(report.usage),
     )
 

@@ -2,8 +2,8 @@
 
 Pure. A node has closures, at most one of each source. None of them: it is up. Any: nothing new starts there. One that
 drains: it is draining until no attempt is left, then cordoned. What a person closed, or a prolog or an epilog that
-failed, is opened by a person only, and outlives whatever happens to the node, its agent or the controller. A node that
-is not heard keeps its closures and returns to what they say.
+failed, or the node's own lies (its quarantine), is opened by a person only, and outlives whatever happens to the node,
+its agent or the controller. A node that is not heard keeps its closures and returns to what they say.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from hal.core.engine.events import Health, NodeSpec
 from hal.core.lifecycle import NODE, NodeEvent, walk
-from hal.core.model import AttemptState, ConflictError, EventKind, NodeState, NotFoundError, SpecError, plural
+from hal.core.model import AttemptState, ConflictError, EventKind, NodeState, NotFoundError, SpecError, one_line, plural
 from hal.planes.tasks.live import LiveJob
 from hal.planes.tasks.submission import Submitter
 from hal.planes.tasks.table import JobTable
@@ -29,7 +29,9 @@ PROLOG: Final = "prolog"
 EPILOG: Final = "epilog"
 """Sources of what a program of the site closed that failed for a task: nobody but a person can tell whether the node is
 fit again."""
-LIFTED_BY_PEOPLE: Final = frozenset({PERSON, PROLOG, EPILOG})
+QUARANTINE: Final = "quarantine"
+"""Source of what the controller closed because the node told what cannot be true."""
+LIFTED_BY_PEOPLE: Final = frozenset({PERSON, PROLOG, EPILOG, QUARANTINE})
 CHECK: Final = "check "
 """Sources that begin so are health checks; what closed the node is lifted when the check passes."""
 MAX_CHECKS: Final = 64
@@ -118,8 +120,8 @@ def cordon(table: JobTable, name: str, reason: str, by: Submitter, now_ms: int, 
 
 
 def uncordon(table: JobTable, name: str, by: Submitter) -> NodeRow:
-    """What people closed, and what a prolog or an epilog did, is open again; what health checks closed stays. Nothing
-    closed: nothing changes.
+    """What people closed, what a prolog or an epilog did, and a quarantine, is open again; what health checks closed
+    stays. Nothing closed: nothing changes.
 
     Raises:
         NotFoundError: no such node.
@@ -156,21 +158,37 @@ def remove(table: JobTable, name: str, by: Submitter) -> None:
     _note(table, replace(row, state=state), f"removed by {by.user}", by.cause, by)
 
 
+# ── quarantine ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def quarantine(table: JobTable, name: str, reason: str, now_ms: int) -> None:
+    """The node told what cannot be true: nothing new starts there until a person has looked. The first reason stays."""
+    row = table.nodes.get(name)
+    if row is not None and not is_quarantined(row):
+        close(table, row, Closure(source=QUARANTINE, reason=one_line(reason, MAX_REASON), since_ms=now_ms))
+
+
+def is_quarantined(row: NodeRow) -> bool:
+    """Whether it is closed because it lied."""
+    return any(one.source == QUARANTINE for one in row.about.closures)
+
+
 # ── health checks ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def checks_told(table: JobTable, name: str, failing: Sequence[FailingCheck]) -> None:
+def checks_told(table: JobTable, name: str, failing: Sequence[FailingCheck], now_ms: int) -> None:
     """All health checks of the node that fail now: it is closed because of these, and no others."""
     row = table.nodes.get(name)
     if row is None:
         return
     kept = {one.source: one for one in row.about.closures}
-    told = []
+    told: dict[str, Closure] = {}
     for check in failing[:MAX_CHECKS]:
-        source = CHECK + check.name[:MAX_NAME]
-        new = Closure(source=source, reason=check.reason[:MAX_REASON], since_ms=check.since_ms)
-        told.append(kept.get(source, new))
-    closures = (*unchecked(row.about).closures, *told)
+        source = CHECK + one_line(check.name, MAX_NAME)
+        since_ms = min(check.since_ms, now_ms)
+        new = Closure(source=source, reason=one_line(check.reason, MAX_REASON), since_ms=since_ms)
+        told[source] = kept.get(source, new)
+    closures = (*unchecked(row.about).closures, *told.values())
     if set(closures) != set(row.about.closures):
         with_closures(table, row, closures, f"node:{name}")
 

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from hal.core.lifecycle import ATTEMPT, AttemptEvent, GateState, transition
-from hal.core.model import AttemptId, AttemptState, EventKind
+from hal.core.model import AttemptId, AttemptState, EventKind, one_line
 from hal.planes.tasks.attempts import active, mark
-from hal.planes.tasks.closing import EPILOG, PROLOG
+from hal.planes.tasks.closing import EPILOG, MAX_REASON, PROLOG
 from hal.planes.tasks.live import Attempt, LiveJob
 from hal.planes.tasks.prologs import epilog_failed, prolog_failed
 from hal.planes.tasks.table import JobTable
@@ -25,11 +25,17 @@ def gates_told(table: JobTable, node: str, gates: Sequence[StepGate], now_ms: in
     touched: dict[int, LiveJob] = {}
     for told in gates:
         found = active(table, node, told.step)
+        reason = one_line(told.reason, MAX_REASON)
         if told.state is GateState.FAILED:
             if told.gate == PROLOG:
-                prolog_failed(table, node, told.step, told.reason, now_ms)
+                # Whose step was never there cannot be held for it.
+                prolog_failed(table, node, told.step, reason, now_ms, hold=found is not None)
             elif told.gate == EPILOG:
-                epilog_failed(table, node, told.step, told.reason, now_ms)
+                epilog_failed(table, node, told.step, reason, now_ms)
+            else:
+                continue
+            if found is None or not _is_news(table, *found, told):
+                continue
         elif found is None or not _waits(table, *found, told):
             continue
         if found is not None:
@@ -37,11 +43,19 @@ def gates_told(table: JobTable, node: str, gates: Sequence[StepGate], now_ms: in
             touched[job.id] = job
             item = {"id": str(AttemptId(job.id, attempt.task, attempt.attempt)), "node": node, "gate": told.gate}
             item["state"] = told.state.value
-            if told.reason:
-                item["reason"] = told.reason
+            if reason:
+                item["reason"] = reason
             table.draft.note(EventKind.ATTEMPTS_GATED, f"node:{node}", job.trace_id, job.id, item)
     for job in touched.values():
         table.settle(job, now_ms, f"node:{node}")
+
+
+def _is_news(table: JobTable, job: LiveJob, attempt: Attempt, told: StepGate) -> bool:
+    """Whether that this script failed for this rank was not told before."""
+    failed = table.failed_gates.setdefault((job.id, attempt.task, attempt.attempt), set())
+    news = (told.step.rank, told.gate) not in failed
+    failed.add((told.step.rank, told.gate))
+    return news
 
 
 def _waits(table: JobTable, job: LiveJob, attempt: Attempt, told: StepGate) -> bool:

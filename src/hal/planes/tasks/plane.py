@@ -241,9 +241,18 @@ class TaskPlane:
         """See `closing.uncordon`."""
         return closing.uncordon(self.table, name, by)
 
-    def node_health(self, name: str, failing: Sequence[FailingCheck]) -> None:
+    def node_health(self, name: str, failing: Sequence[FailingCheck], now_ms: int) -> None:
         """See `closing.checks_told`."""
-        closing.checks_told(self.table, name, failing)
+        closing.checks_told(self.table, name, failing, now_ms)
+
+    def node_lied(self, name: str, reason: str, now_ms: int) -> None:
+        """See `closing.quarantine`."""
+        closing.quarantine(self.table, name, reason, now_ms)
+
+    def quarantined(self, name: str) -> bool:
+        """Whether the node is closed because it lied."""
+        row = self.table.nodes.get(name)
+        return row is not None and closing.is_quarantined(row)
 
     def node_gates(self, name: str, told: Sequence[StepGate], now_ms: int) -> None:
         """See `gates.gates_told`."""

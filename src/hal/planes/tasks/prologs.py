@@ -23,8 +23,15 @@ HELD_BY_PROLOG: Final = "its prolog failed on "
 """How the reason of a job begins that is held for that."""
 
 
-def prolog_failed(table: JobTable, node: str, step: StepId, reason: str, now_ms: int) -> None:
-    """The prolog of that step failed there. Told again, it changes nothing. The caller settles the job."""
+def prolog_failed(table: JobTable, node: str, step: StepId, reason: str, now_ms: int, *, hold: bool = True) -> None:
+    """The prolog of that step failed there. Told again, it changes nothing. The caller settles the job.
+
+    Args:
+        hold: the job may be at fault; False where the step is none that the node has now.
+    """
+    if not hold:
+        _close(table, node, PROLOG, step, reason, now_ms, by="")
+        return
     closed = _closed_by(table, step.job)
     if node not in closed and len(closed) < MAX_CLOSED and _close(table, node, PROLOG, step, reason, now_ms):
         closed.append(node)
@@ -38,13 +45,19 @@ def epilog_failed(table: JobTable, node: str, step: StepId, reason: str, now_ms:
     _close(table, node, EPILOG, step, reason, now_ms)
 
 
-def _close(table: JobTable, node: str, source: str, step: StepId, reason: str, now_ms: int) -> bool:
+def _close(
+    table: JobTable, node: str, source: str, step: StepId, reason: str, now_ms: int, by: str | None = None
+) -> bool:
     """Whether it was open in that respect."""
     row = table.nodes.get(node)
     if row is None or any(one.source == source for one in row.about.closures):
         return False
     text = f"{reason[:MAX_REASON]}, for task {step.job}.{step.task}"
-    close(table, row, Closure(source=source, reason=text, by=_by(step.job), since_ms=now_ms, drain=True))
+    close(
+        table,
+        row,
+        Closure(source=source, reason=text, by=_by(step.job) if by is None else by, since_ms=now_ms, drain=True),
+    )
     return True
 
 

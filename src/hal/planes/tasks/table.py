@@ -71,6 +71,8 @@ class JobTable:
         """Nodes that take starts on credit; as long as their agents said so, not stored."""
         self.at_epilog: dict[tuple[int, int, int], set[int]] = {}
         """Active attempts (job, task, number) with the ranks whose epilog runs; as nodes have told, not stored."""
+        self.failed_gates: dict[tuple[int, int, int], set[tuple[int, str]]] = {}
+        """Active attempts with the ranks and scripts that are known to have failed; as nodes have told, not stored."""
         self.recent_ms: dict[int, tuple[int, ...]] = {}
         """How long the latest steps of an array took, newest last, by job; not stored."""
         self.next_id = 1

@@ -1,0 +1,58 @@
+"""What a number, a text or a list in a frame may be at most: part of its type, so that decoding checks it.
+
+A frame that holds anything else is malformed, whoever sent it. What depends on more than the frame itself (whose step
+it is, which epoch is known) is checked by the receiver.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from msgspec import Meta
+
+MAX_AMOUNT: Final = (1 << 60) - 1
+"""Of a resource in base units, and of a span in milliseconds that commands name; the engine's own limit."""
+MAX_COUNT: Final = 1 << 53
+"""Of what reports count, instants in milliseconds included: exact in every language's numbers."""
+MAX_ITEMS: Final = 2_000
+"""Steps in one frame; HAL itself puts at most 1,000 into one."""
+MAX_HELD: Final = 65_536
+"""Steps of a node in a hello."""
+MAX_TEXT: Final = 1 << 16
+"""Characters of a text for people."""
+MAX_NAME: Final = 256
+"""Characters of a name or a code."""
+MAX_PEM: Final = 1 << 14
+"""Characters of a certificate, or of a request for one."""
+MAX_FEATURES: Final = 64
+MAX_NOTES: Final = 256
+"""Remarks of a node about itself."""
+MAX_NOTE: Final = 2_000
+"""Characters of such a remark."""
+MAX_RESOURCES: Final = 64
+"""Resources that a node offers."""
+MAX_LABELS: Final = 256
+MAX_CHECKS: Final = 256
+"""Failing checks of a node."""
+MAX_SIGNAL: Final = 64
+LONGEST_LEASE_MS: Final = 86_400_000
+"""As in hal.toml (`[leases]`)."""
+MAX_LOAD: Final = 1e9
+
+Amount = Annotated[int, Meta(ge=0, le=MAX_AMOUNT)]
+"""Of a resource, or milliseconds in a command."""
+Count = Annotated[int, Meta(ge=0, le=MAX_COUNT)]
+"""Something counted, or an instant in milliseconds."""
+LeaseMs = Annotated[int, Meta(ge=0, le=LONGEST_LEASE_MS)]
+"""How long a lease runs, or a heartbeat or credit lasts."""
+Offset = Annotated[int, Meta(ge=-MAX_COUNT, le=MAX_COUNT)]
+"""In an output; negative: from its end."""
+Pid = Annotated[int, Meta(ge=0, le=(1 << 31) - 1)]
+ExitCode = Annotated[int, Meta(ge=0, le=255)]
+SignalNumber = Annotated[int, Meta(ge=0, le=MAX_SIGNAL)]
+Version = Annotated[int, Meta(ge=0, le=(1 << 31) - 1)]
+Load = Annotated[float, Meta(ge=0, le=MAX_LOAD)]
+Name = Annotated[str, Meta(max_length=MAX_NAME)]
+Text = Annotated[str, Meta(max_length=MAX_TEXT)]
+Note = Annotated[str, Meta(max_length=MAX_NOTE)]
+Pem = Annotated[str, Meta(max_length=MAX_PEM)]
