@@ -11,7 +11,9 @@ import uvloop
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hal.daemons.controller.changing_nodes import NodeAction, NodesBody
 from hal.daemons.controller.config import Config
+from hal.planes.tasks import Submitter
 from hal.runtime.interface import Address, Credentials, TcpAddress, UnixAddress
 from hal.wire.address import host_and_port
 from hal.wire.agree import SPOKEN
@@ -61,7 +63,8 @@ class Fuzzed:
         assert not self.hal.runtime.failed.done(), self.hal.runtime.failed.result()
 
     async def take_in(self) -> None:
-        """A node is still taken in, and nothing is left of what came before."""
+        """A node is still taken in once a person has looked (it has lied), and nothing is left of what came before."""
+        await self.hal.api.control_nodes(NodeAction.UNCORDON, NodesBody(nodes=["fuzz"]), Submitter("ada"))
         connection = await self.hal.runtime.connect(self.unix)
         await connection.send(HELLO)
         assert isinstance(await connection.receive(60_000), Welcome)
