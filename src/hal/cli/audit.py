@@ -36,6 +36,7 @@ def audit(screen: Screen, user: str, since: str | None, limit: int, follow: bool
     import time
 
     from hal.client import access_calls
+    from hal.client.calls import last_sequence
     from hal.core.model import parse_duration
 
     since_ms = 0
@@ -51,21 +52,17 @@ def audit(screen: Screen, user: str, since: str | None, limit: int, follow: bool
     try:
         while True:
             more = screen.client.call(access_calls.audit(user=user, after=newest, wait_s=access_calls.AUDIT_WAIT_S))
+            if more:
+                newest = last_sequence(more, newest)
             _write(screen, more)
-            newest = max((entry.sequence for entry in more), default=newest)
     except KeyboardInterrupt:
         return
 
 
 def _write(screen: Screen, entries: Sequence[AuditEntry]) -> None:
-    import json
-
-    from hal.cli.screen import as_plain
-
     for entry in entries:
         if screen.plain:
-            item = "- " if screen.format == "yaml" else ""
-            screen.line(item + json.dumps(as_plain(entry), ensure_ascii=False))
+            screen.item(entry)
         else:
             screen.line(_line(entry))
     screen.out.flush()

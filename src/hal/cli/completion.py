@@ -29,4 +29,5 @@ def completion(ctx: click.Context, screen: Screen, shell: str) -> None:
     if kind is None:
         raise click.UsageError(f"no completion for {shell}")
     root = ctx.find_root().command
-    screen.line(kind(root, {}, "hal", VARIABLE).source())
+    for line in kind(root, {}, "hal", VARIABLE).source().splitlines():
+        screen.line(line)

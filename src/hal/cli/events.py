@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import click
 
 from hal.cli.command import command, pass_screen
-from hal.cli.screen import Screen, as_plain
+from hal.cli.screen import Screen
 
 if TYPE_CHECKING:
     from hal.client.views import EventInfo
@@ -35,9 +34,7 @@ def events(screen: Screen, follow: bool, after: int | None, job: str | None) -> 
     try:
         for event in screen.client.events(after, follow=follow, job=job):
             if screen.plain:
-                # An item of a YAML list for -o yaml: JSON is YAML too.
-                item = "- " if screen.format == "yaml" else ""
-                screen.line(item + json.dumps(as_plain(event), ensure_ascii=False))
+                screen.item(event)
             else:
                 screen.line(_line(event))
             if follow:

@@ -14,6 +14,8 @@ from xml.sax.saxutils import escape
 
 from msgspec import Struct
 
+from hal.core.model.printable import printable
+
 if TYPE_CHECKING:
     from hal.client.sync import Client
     from hal.client.views import JobInfo
@@ -169,7 +171,7 @@ def _arrow(arrow: Arrow, stops: Sequence[tuple[int, int]]) -> list[str]:
     if arrow.kind == "afterok":
         return [line]
     x, y = stops[-1][0] - 8, stops[-1][1] + middle - 5
-    return [line, f'<text x="{x}" y="{y}" text-anchor="end" fill="{_LINE}" font-size="9">{escape(arrow.kind)}</text>']
+    return [line, f'<text x="{x}" y="{y}" text-anchor="end" fill="{_LINE}" font-size="9">{_text(arrow.kind)}</text>']
 
 
 def _box(box: Box, x: int, y: int, middle: bool) -> list[str]:
@@ -178,9 +180,14 @@ def _box(box: Box, x: int, y: int, middle: bool) -> list[str]:
     return [
         f'<rect x="{x}" y="{y}" width="{WIDE}" height="{HIGH}" rx="6" fill="{fill}" stroke="{_INK}" '
         f'stroke-width="{2 if middle else 0.7}"/>',
-        f'<text x="{x + 9}" y="{y + 18}" fill="{_INK}" font-weight="bold">{escape(f"{box.job} {name}")}</text>',
-        f'<text x="{x + 9}" y="{y + 34}" fill="{_INK}">{escape(box.state)}</text>',
+        f'<text x="{x + 9}" y="{y + 18}" fill="{_INK}" font-weight="bold">{_text(f"{box.job} {name}")}</text>',
+        f'<text x="{x + 9}" y="{y + 34}" fill="{_INK}">{_text(box.state)}</text>',
     ]
+
+
+def _text(text: str) -> str:
+    """As XML may hold it: of control characters it holds none."""
+    return escape(printable(text))
 
 
 def _middle(places: Sequence[int], own: int) -> float:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     hal logs -f 42                # until it ends
     hal logs 42.7 --stderr        # of one task
     hal logs 42 --rank 2 --tail 20
+    hal logs 42 --raw             # byte for byte, whoever wrote it
     """,
 )
 @click.argument("job", metavar="JOB[.TASK]")
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 @click.option("--rank", type=click.IntRange(0), default=0, metavar="R", help="Which node of a gang (default: 0).")
 @click.option("--attempt", type=click.IntRange(1), metavar="N", help="Which try (default: the latest).")
 @click.option("--tail", type=click.IntRange(0), metavar="N", help="Only the last N lines.")
+@click.option("--raw", is_flag=True, help="Byte for byte on a terminal too, also of other people's jobs.")
 @pass_screen
 def logs(
     screen: Screen,
@@ -44,8 +46,12 @@ def logs(
     rank: int,
     attempt: int | None,
     tail: int | None,
+    raw: bool,
 ) -> None:
-    """What JOB wrote, as far as it is kept: stdout to stdout, stderr to stderr."""
+    """What JOB wrote, as far as it is kept: stdout to stdout, stderr to stderr.
+
+    On a terminal, what would act on it (escape sequences) is shown as text where the job is somebody else's.
+    """
     from hal.core.model import parse_task_ref
 
     number, position = parse_task_ref(job)
@@ -64,8 +70,9 @@ def logs(
             )
     out = sys.stdout.buffer
     targets = {"stdout": out, "stderr": out if chosen == "stderr" else sys.stderr.buffer}
+    foreign = not raw and _is_foreign(screen, handle)
     streams = ["stdout", "stderr"] if chosen == "both" else [chosen]
-    copies = [_Copy(handle, name, which, rank, attempt, tail, follow, targets[name]) for name in streams]
+    copies = [_Copy(handle, name, which, rank, attempt, tail, follow, targets[name], foreign) for name in streams]
     if not follow:
         for copy in copies:
             copy()
@@ -73,6 +80,15 @@ def logs(
         _together(copies)
     if gone := [copy.dropped for copy in copies if copy.dropped]:
         screen.note(f"task {number}.{which}: the oldest {' and '.join(gone)} were not kept (an output is bounded)")
+
+
+def _is_foreign(screen: Screen, job: Job) -> bool:
+    """Somebody looks, at what a job of somebody else wrote."""
+    if not screen.out.isatty() and not screen.err.isatty():
+        return False
+    from hal.client import access_calls
+
+    return screen.client.call(access_calls.who_am_i()).user != job.info.user
 
 
 class _Copy:
@@ -88,10 +104,14 @@ class _Copy:
         tail: int | None,
         follow: bool,
         to: BinaryIO,
+        foreign: bool,
     ) -> None:
         self._job, self._stream, self._task, self._rank = job, stream, task, rank
         self._attempt, self._tail, self._follow, self._to = attempt, tail, follow, to
         self._follower = job.follower(stream, task=task, rank=rank, attempt=attempt)
+        from hal.cli.streams import ForTerminal
+
+        self._terminal = ForTerminal() if foreign and to.isatty() else None
         self.error: Exception | None = None
 
     def __call__(self) -> None:
@@ -102,7 +122,10 @@ class _Copy:
             source = Source(self._task, self._rank, self._stream)
             tail_bytes = offset_of_last_lines(self._job.client, self._job.id, source, self._attempt, self._tail)
         for piece in self._follower.pieces(follow=self._follow, tail_bytes=tail_bytes):
-            self._to.write(piece)
+            self._to.write(piece if self._terminal is None else self._terminal.shown(piece))
+            self._to.flush()
+        if self._terminal is not None:
+            self._to.write(self._terminal.shown(b"", last=True))
             self._to.flush()
 
     @property

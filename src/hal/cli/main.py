@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import os
 import sys
@@ -101,14 +102,24 @@ root = LazyGroup(
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code. Arguments: default sys.argv."""
     args = list(sys.argv[1:] if argv is None else argv)
+    _write_any_text()
     try:
         code = _run(args)
         sys.stdout.flush()
+    except KeyboardInterrupt:
+        return exit_codes.INTERRUPTED  # Ctrl-C once more, while an error was being told
     except (BrokenPipeError, ReaderGoneError):
         # Whoever read us has gone (`hal jobs | head`): nothing to say, and nothing to flush at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return exit_codes.BROKEN_PIPE
     return code
+
+
+def _write_any_text() -> None:
+    """Where the terminal's encoding lacks a letter, it is written as an escape; no command fails for it."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _run(args: list[str]) -> int:
@@ -146,15 +157,17 @@ def _hint(error: click.UsageError) -> str:
 def _tell(args: Sequence[str], code: str, message: str, hint: str, exit_code: int) -> int:
     """One line and a hint on standard error, as JSON where JSON was asked for."""
     if _wants_json(args):
-        import json
+        from hal.cli.screen import json_text
 
         problem = {"code": code, "message": message, "hint": hint, "exit_code": exit_code}
-        click.echo(json.dumps({"error": problem}, ensure_ascii=False), err=True)
+        click.echo(json_text({"error": problem}), err=True)
         return exit_code
+    from hal.core.model.printable import printable
+
     bold, plain = ("\x1b[1;31m", "\x1b[0m") if colour_allowed(sys.stderr) else ("", "")
-    click.echo(f"{bold}error:{plain} {' '.join(message.split())}", err=True, color=True)
+    click.echo(f"{bold}error:{plain} {printable(' '.join(message.split()))}", err=True, color=True)
     if hint:
-        click.echo(f"hint: {' '.join(hint.split())}", err=True)
+        click.echo(f"hint: {printable(' '.join(hint.split()))}", err=True)
     return exit_code
 
 

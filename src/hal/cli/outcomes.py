@@ -9,6 +9,7 @@ import click
 
 from hal.cli import exit_codes
 from hal.cli.screen import Screen
+from hal.core.model.printable import printable
 
 if TYPE_CHECKING:
     from hal.client.views import Outcome
@@ -33,9 +34,9 @@ def report(screen: Screen, outcomes: Iterable[Outcome], done: str = "") -> int:
         if screen.plain:
             continue
         if not outcome.ok:
-            click.echo(f"error: {outcome.detail or f'{outcome.id}: {outcome.code}'}", err=True)
+            click.echo(printable(f"error: {outcome.detail or f'{outcome.id}: {outcome.code}'}"), err=True)
             if outcome.hint:
-                click.echo(f"hint: {outcome.hint}", err=True)
+                click.echo(printable(f"hint: {outcome.hint}"), err=True)
         elif not screen.quiet:
             screen.line(f"{outcome.id} {_SAID.get(outcome.state, outcome.state) or done}")
     if screen.plain:

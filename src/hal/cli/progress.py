@@ -6,6 +6,7 @@ import shutil
 from types import TracebackType
 
 from hal.cli.screen import Screen
+from hal.core.model.printable import printable
 
 
 class Progress:
@@ -18,6 +19,7 @@ class Progress:
 
     def say(self, text: str) -> None:
         """Replace the line."""
+        text = printable(text)
         if not self._shown or text == self._drawn:
             return
         width = shutil.get_terminal_size().columns - 1

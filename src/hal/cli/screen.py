@@ -77,13 +77,13 @@ class Screen:
         return Client(self.address)
 
     def line(self, text: str = "") -> None:
-        """One line of the result."""
-        print(text, file=self.out)
+        """One line of the result, whoever wrote what is in it."""
+        print(_printable(text), file=self.out)
 
     def note(self, text: str) -> None:
         """A remark for people, on standard error."""
         if not self.quiet:
-            print(text, file=self.err)
+            print(_printable(text), file=self.err)
 
     def emit(self, value: Any) -> None:
         """A value as JSON or YAML, as asked."""
@@ -93,9 +93,11 @@ class Screen:
 
             self.out.write(yaml_from_plain(plain))
             return
-        import json
+        print(json_text(plain, indent=2), file=self.out)
 
-        self.line(json.dumps(plain, indent=2, ensure_ascii=False))
+    def item(self, value: Any) -> None:
+        """One of several values, as they come: a line of JSON, which with `-` before it is an item of YAML, too."""
+        print(f"{'- ' if self.format == 'yaml' else ''}{json_text(as_plain(value))}", file=self.out)
 
     def show(self, value: Any, render: Callable[[], None]) -> None:
         """The value for programs, or for people what `render` writes."""
@@ -111,7 +113,8 @@ class Screen:
 
             print_rich(self.out, columns, rows, state_column)
             return
-        widths = [max(len(str(row[i])) for row in (columns, *rows)) for i in range(len(columns))]
+        rows = [[_printable(cell) for cell in row] for row in rows]
+        widths = [max(len(row[i]) for row in (columns, *rows)) for i in range(len(columns))]
         for row in (columns, *rows):
             self.line("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
@@ -120,7 +123,8 @@ class Screen:
         width = max((len(name) for name, text in pairs.items() if text), default=0)
         for name, text in pairs.items():
             if text:
-                self.line(f"{self.bold(name.ljust(width), self.out)}  {text}")
+                name = self.bold(_printable(name).ljust(width), self.out)
+                print(f"{name}  {_printable(text)}", file=self.out)
 
     def bold(self, text: str, stream: TextIO) -> str:
         """Emphasised where colour is allowed."""
@@ -128,7 +132,7 @@ class Screen:
 
     def ask(self, question: str) -> bool:
         """A yes or no from the person; no is the default."""
-        self.err.write(f"{question} [y/N] ")
+        self.err.write(f"{_printable(question)} [y/N] ")
         self.err.flush()
         return self.stdin.readline().strip().lower() in ("y", "yes")
 
@@ -138,6 +142,15 @@ def colour_allowed(stream: TextIO) -> bool:
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
+def json_text(plain: Any, *, indent: int | None = None) -> str:
+    """Plain data as JSON that no terminal acts on: letters of every script as they are, all else as escapes."""
+    import json
+
+    from hal.core.model.printable import printable_json
+
+    return printable_json(json.dumps(plain, indent=indent, ensure_ascii=False))
+
+
 def as_plain(value: Any) -> Any:
     """Plain data of views, values of the model, and lists and dicts of them."""
     import msgspec
@@ -145,3 +158,10 @@ def as_plain(value: Any) -> Any:
     from hal.core.model import enc_hook
 
     return msgspec.to_builtins(value, enc_hook=enc_hook)
+
+
+def _printable(text: str) -> str:
+    # Imported only once something is written: the model costs 30 ms.
+    from hal.core.model.printable import printable
+
+    return printable(text)

@@ -23,6 +23,7 @@ from hal.core.model import (
     StoreError,
     UnreachableError,
 )
+from hal.core.model.printable import printable
 from hal.runtime.home import Home
 from hal.runtime.link_note import forget_link, read_link
 from hal.runtime.startup import EXIT_BAD_INPUT, EXIT_STORE, stage
@@ -134,7 +135,7 @@ class _Waiting:
     def _show_log(self, process: Process) -> None:
         self._progress.clear()
         for line in process.tail()[self._told.get(process.name, 0) :]:
-            self._screen.err.write(f"  {process.name}: {line}\n")
+            print(printable(f"  {process.name}: {line}"), file=self._screen.err)
 
 
 def _healthy(client: Client) -> bool:

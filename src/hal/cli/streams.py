@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import threading
 from collections.abc import Callable, Iterator
@@ -10,6 +11,7 @@ from typing import BinaryIO, NamedTuple
 from hal.client.follow import LogFollower
 from hal.client.sync import Client
 from hal.core.model import HALError, NotFoundError
+from hal.core.model.printable import printable
 
 TAIL_START_BYTES = 64 << 10
 """How much of a file's end is looked at first for its last lines; four times as much each time it is not enough."""
@@ -99,6 +101,17 @@ class Mixer:
             self._before_write()
             self._to[stream].write(data)
             self._to[stream].flush()
+
+
+class ForTerminal:
+    """Pieces of an output as a terminal may show them: what acts is written as escapes, ends of lines and tabs stay."""
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
+
+    def shown(self, piece: bytes, *, last: bool = False) -> bytes:
+        """What is to be written for a piece; letters that are cut between two come whole with the second."""
+        return printable(self._decoder.decode(piece, last), lines=True).encode("utf-8", "backslashreplace")
 
 
 def prefixed(pieces: Iterator[bytes], prefix: str) -> Iterator[bytes]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TextIO
 
 from rich.cells import cell_len
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
 from hal.cli.screen import STATE_COLOURS, colour_allowed
+from hal.core.model.printable import printable
 
 GAP = 2
 """Spaces between columns."""
@@ -25,9 +27,18 @@ LEFT_OUT_FIRST = (
 """Columns that are left out, in this order, where shortening is not enough."""
 
 
+class _SafeConsole(Console):
+    """A console on which text cannot act: only what rich itself adds steers the terminal."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """As rich's."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(printable(segment.text, lines=True), segment.style)
+
+
 def console_on(stream: TextIO) -> Console:
     """A console that keeps to NO_COLOR and takes nothing for markup."""
-    return Console(file=stream, no_color=not colour_allowed(stream), markup=False, highlight=False, emoji=False)
+    return _SafeConsole(file=stream, no_color=not colour_allowed(stream), markup=False, highlight=False, emoji=False)
 
 
 def fitted(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> dict[int, int]:
@@ -58,6 +69,7 @@ def _total(widths: dict[int, int]) -> int:
 
 def rich_table(columns: Sequence[str], rows: Sequence[Sequence[str]], state_column: str, console: Console) -> Table:
     """The table as rich draws it there."""
+    rows = [[printable(cell) for cell in row] for row in rows]
     shown = fitted(columns, rows, console.width)
     table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="" if console.no_color else "bold")
     for at, wide in shown.items():

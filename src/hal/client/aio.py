@@ -449,7 +449,7 @@ class AsyncClient:
             for item in page.items if left is None else page.items[:left]:
                 yield item
             left = None if left is None else left - len(page.items)
-            cursor = page.cursor
+            cursor = page.next(cursor)
             if not cursor:
                 return
 
@@ -457,7 +457,7 @@ class AsyncClient:
         while page := (await self.call(calls.events(after, job_id=job_id))).items:
             for event in page:
                 yield event
-            after = page[-1].sequence
+            after = calls.last_sequence(page, after)
 
     async def _followed_events(self, after: int | None, job_id: str) -> AsyncIterator[EventInfo]:
         backoff = Backoff(self._reconnect_s)
@@ -469,7 +469,7 @@ class AsyncClient:
                     for event in reader.feed(chunk):
                         info = calls.read_event(event)
                         if info is not None:
-                            after = info.sequence
+                            after = calls.last_sequence([info], -1 if after is None else after)
                             yield info
             except BrokenStreamError:
                 pass

@@ -144,7 +144,7 @@ class AsyncJob:
             try:
                 async for headers, piece in self._client.stream(part(follow=True).request):
                     if not piece:
-                        offset = int(headers.get("hal-log-offset") or offset)
+                        offset = calls.number_in(headers, "hal-log-offset", offset)
                         continue
                     offset += len(piece)
                     delay_s = FIRST_DELAY_S

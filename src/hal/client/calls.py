@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -32,11 +32,13 @@ from hal.client.views import (
     TaskInfo,
     WhyInfo,
 )
-from hal.core.model import InternalError, JobSpec, SpecError, to_json
+from hal.core.model import InternalError, JobSpec, SpecError, shown, to_json
 
 T = TypeVar("T")
 R = TypeVar("R", covariant=True)
 
+MAX_DIGITS = 19
+"""Of a count in a header."""
 PAGE_ITEMS = 500
 """How many jobs, tasks or events one request asks for."""
 LONG_POLL_S = 25.0
@@ -60,6 +62,47 @@ class Page(msgspec.Struct, Generic[T], frozen=True):
 
     items: tuple[T, ...]
     cursor: str = ""
+
+    def next(self, cursor: str) -> str:
+        """The cursor of the page that follows this one, which `cursor` asked for; '' where there is none.
+
+        Raises:
+            InternalError: it is the same: whoever answers would go on for ever.
+        """
+        if self.cursor and self.cursor == cursor:
+            raise InternalError("the controller's listing comes to no end: a page names itself as the next one")
+        return self.cursor
+
+
+def number_in(headers: Mapping[str, str], name: str, otherwise: int) -> int:
+    """The count in a header of an answer; `otherwise` where it has none.
+
+    Raises:
+        InternalError: something else stands there.
+    """
+    text = headers.get(name) or str(otherwise)
+    if not (text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS):
+        raise InternalError(f"the controller's answer is not understood: {name}: '{shown(text)}' is not a count")
+    return int(text)
+
+
+class Numbered(Protocol):
+    """An event, or an entry of the audit log."""
+
+    @property
+    def sequence(self) -> int: ...
+
+
+def last_sequence(items: Sequence[Numbered], after: int) -> int:
+    """Behind which one reading goes on once these were read.
+
+    Raises:
+        InternalError: they do not lie behind `after`: whoever answers would go on for ever.
+    """
+    last = items[-1].sequence
+    if last <= after:
+        raise InternalError(f"the controller's answers do not go on: behind number {after} came {last}")
+    return last
 
 
 class Submitted(msgspec.Struct, frozen=True, kw_only=True):
@@ -326,11 +369,11 @@ def list_reader(name: str, kind: type[T]) -> Callable[[Answer], tuple[T, ...]]:
 
 
 def _read_log(answer: Answer) -> LogPart:
-    start = int(answer.headers.get("hal-log-offset") or 0)
+    start = number_in(answer.headers, "hal-log-offset", 0)
     return LogPart(
         data=answer.body,
         offset=start,
-        size=int(answer.headers.get("hal-log-size") or start + len(answer.body)),
+        size=number_in(answer.headers, "hal-log-size", start + len(answer.body)),
         ended=answer.headers.get("hal-log-ended", "").lower() in ("1", "true"),
     )
 

@@ -21,6 +21,7 @@ from hal.core.model.errors import (
     TimedOutError,
     UnreachableError,
 )
+from hal.core.model.printable import printable
 
 MAX_QUOTED = 200
 """How much of an answer that is not understood is shown."""
@@ -77,7 +78,8 @@ def error_from_answer(status: int, body: bytes) -> HALError:
         or _BY_CODE.get(problem.code)
         or _BY_STATUS.get(status, HALError if problem.code else InternalError)
     )
-    error = kind(message, hint=problem.hint)
+    # Programs show errors by means of their own: what a server says is to act on none of their terminals.
+    error = kind(printable(message, lines=True), hint=printable(problem.hint, lines=True))
     if problem.code:
-        error.code = problem.code  # a finer one than its class has, as `unauthorized` is a kind of denied
+        error.code = printable(problem.code)  # a finer one than its class has, as `unauthorized` is a kind of denied
     return error

@@ -118,7 +118,7 @@ class LogFollower:
         with self._connections.stream(self._call(attempt, follow=True).request) as stream:
             self._open = stream
             try:
-                self._go_to(int(stream.headers.get("hal-log-offset") or self._offset))
+                self._go_to(calls.number_in(stream.headers, "hal-log-offset", self._offset))
                 for piece in stream:
                     self._offset += len(piece)
                     yield piece

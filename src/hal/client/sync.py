@@ -329,14 +329,14 @@ class Client:
             page = self.call(call(calls.PAGE_ITEMS if left is None else min(left, calls.PAGE_ITEMS), cursor))
             yield from page.items if left is None else page.items[:left]
             left = None if left is None else left - len(page.items)
-            cursor = page.cursor
+            cursor = page.next(cursor)
             if not cursor:
                 return
 
     def _past_events(self, after: int, job_id: str) -> Iterator[EventInfo]:
         while page := self.call(calls.events(after, job_id=job_id)).items:
             yield from page
-            after = page[-1].sequence
+            after = calls.last_sequence(page, after)
 
     def _followed_events(self, after: int | None, job_id: str) -> Iterator[EventInfo]:
         backoff = Backoff(self.connections.reconnect_s)
@@ -349,7 +349,7 @@ class Client:
                         for event in reader.feed(chunk):
                             info = calls.read_event(event)
                             if info is not None:
-                                after = info.sequence
+                                after = calls.last_sequence([info], -1 if after is None else after)
                                 yield info
             except BrokenStreamError:
                 pass

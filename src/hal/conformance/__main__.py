@@ -13,6 +13,7 @@ from typing import Any
 
 from hal.conformance import CASES, NonConformance, check
 from hal.core.interfaces.policy import GROUP
+from hal.core.model.printable import printable
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -31,12 +32,12 @@ def _checked(text: str, seed: int) -> int:
     try:
         policy = _loaded(text)
     except LookupError as error:
-        sys.stderr.write(f"{text}: {error.args[0]}\n")
+        sys.stderr.write(printable(f"{text}: {error.args[0]}\n", lines=True))
         return 2
     try:
         check(policy, seed=seed)
     except NonConformance as error:
-        sys.stderr.write(f"{text}: {error}\n")
+        sys.stderr.write(printable(f"{text}: {error}\n", lines=True))
         return 1
     sys.stdout.write(f"{text}: '{policy.info.name}' keeps {policy.info.interface} ({CASES} cases)\n")
     return 0

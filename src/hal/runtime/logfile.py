@@ -11,6 +11,7 @@ import threading
 from pathlib import Path
 from typing import Final
 
+from hal.core.model.printable import printable_json
 from hal.runtime.regular_files import open_own
 
 MAX_LOG_BYTES: Final = 16 << 20
@@ -34,8 +35,8 @@ class LogFile:
         self._reopen()
 
     def write_line(self, line: str) -> None:
-        """Append one line (its end of line is added)."""
-        data = line.encode("utf-8", "backslashreplace") + b"\n"
+        """Append one line of JSON (its end of line is added); what would act on a terminal is written as escapes."""
+        data = printable_json(line).replace("\n", "\\n").encode("utf-8", "backslashreplace") + b"\n"
         with self._lock:
             try:
                 if self._fd < 0 or self._size + len(data) > self._max_bytes:

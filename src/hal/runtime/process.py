@@ -13,6 +13,7 @@ from typing import Any, Final
 import uvloop
 
 from hal.core.model.errors import ConflictError, HALError, SpecError, StoreError
+from hal.core.model.printable import printable
 from hal.runtime.home import Home
 from hal.runtime.identity import remove_pid_file, running, write_pid_file
 from hal.runtime.interface import Logger
@@ -52,7 +53,7 @@ def run(name: str, home: Home, main: Main, *, log_level: str = "info", seed: int
         home.create()
         claim_pid_file(home, name)
     except HALError as error:
-        print(f"hal {name}: {error}", file=sys.stderr)  # noqa: T201
+        print(printable(f"hal {name}: {error}"), file=sys.stderr)  # noqa: T201
         return _exit_code(error)
     file = LogFile(home.log_file(name))
     log = open_log(file, name, level=log_level)
@@ -129,7 +130,7 @@ async def _outcome(runtime: RealRuntime, work: asyncio.Future[Any], log: Logger)
         work.cancel()
         await asyncio.wait((work,), timeout=SHUTDOWN_S)
     if runtime.failed.done():
-        print(f"hal {runtime.name}: {runtime.failed.result()}", file=sys.stderr)  # noqa: T201
+        print(printable(f"hal {runtime.name}: {runtime.failed.result()}"), file=sys.stderr)  # noqa: T201
         if work.done() and not work.cancelled():
             work.exception()
         return EXIT_FAULT
@@ -138,7 +139,7 @@ async def _outcome(runtime: RealRuntime, work: asyncio.Future[Any], log: Logger)
     error = work.exception()
     if error is None:
         return int(work.result() or 0)
-    print(f"hal {runtime.name}: {error}", file=sys.stderr)  # noqa: T201
+    print(printable(f"hal {runtime.name}: {error}"), file=sys.stderr)  # noqa: T201
     if isinstance(error, HALError):
         log.error("ended with an error", code=error.code, reason=str(error))
         return _exit_code(error)

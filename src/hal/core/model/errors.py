@@ -6,6 +6,8 @@ class (see docs/cli.md).
 
 from __future__ import annotations
 
+from hal.core.model.printable import printable
+
 MAX_SHOWN = 80
 """Longest piece of somebody's input that an error repeats."""
 
@@ -15,9 +17,7 @@ def shown(value: object) -> str:
     if isinstance(value, int) and value.bit_length() > 256:
         # str() refuses such numbers.
         return f"a number of {value.bit_length()} bits"
-    text = value if isinstance(value, str) else repr(value)
-    if not text.isprintable():
-        text = repr(text)[1:-1]
+    text = printable((value if isinstance(value, str) else repr(value))[: MAX_SHOWN + 1])
     return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
 
 
@@ -119,5 +119,5 @@ ERRORS_BY_CODE: dict[str, type[HALError]] = {
 
 
 def error_from_code(code: str, message: str, hint: str = "") -> HALError:
-    """The error of that code; an unknown code (a newer peer) gives a plain `HALError`."""
-    return ERRORS_BY_CODE.get(code, HALError)(message, hint=hint)
+    """The error of that code, in words that act on no terminal; an unknown code (a newer peer) gives a `HALError`."""
+    return ERRORS_BY_CODE.get(code, HALError)(printable(message, lines=True), hint=printable(hint, lines=True))

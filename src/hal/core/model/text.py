@@ -18,11 +18,10 @@ import yaml
 from hal.core.model.codec import MAX_NESTING, MAX_SPEC_BYTES, spec_from_plain
 from hal.core.model.errors import SpecError, shown
 from hal.core.model.job import JobSpec
+from hal.core.model.printable import printable
 
 MAX_VALUES: Final = 2_000_000
 """Values in one text, those repeated by YAML aliases counted each time."""
-
-_RARE_BREAKS: Final = re.compile("[\x85\u2028\u2029\ufeff]")
 
 
 def specs_from_text(text: str, *, kind: str) -> list[JobSpec]:
@@ -56,8 +55,10 @@ def specs_from_text(text: str, *, kind: str) -> list[JobSpec]:
 
 def yaml_from_plain(plain: Any) -> str:
     """YAML that `plain_from_text` reads back to the same data, letters of every script as they are."""
-    # PyYAML loses the rarer line breaks and the byte order mark when it may write them as they are.
-    rare = _RARE_BREAKS.search(json.dumps(plain, ensure_ascii=False))
+    # PyYAML loses the rarer line breaks and the byte order mark when it may write them as they are, and writes as they
+    # are some that act on a terminal.
+    plainly = json.dumps(plain, ensure_ascii=False)
+    rare = printable(plainly) != plainly
     written: str = yaml.dump(plain, Dumper=_Dumper, sort_keys=False, allow_unicode=not rare, default_flow_style=False)
     return written
 

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from hal.core.model.errors import SpecError
 from hal.core.model.facts import Facts, check_domain
 from hal.core.model.node_config import NodeSection
+from hal.core.model.printable import printable
 from hal.daemons.agent.agent import Agent, AgentSettings
 from hal.daemons.agent.arguments import NodeArguments, parse_arguments
 from hal.daemons.agent.gate_notes import GateFiles
@@ -34,7 +35,7 @@ def main(argv: list[str]) -> int:
     try:
         section = read_node_section(home.config)
     except SpecError as error:
-        print(f"hal-agent: {error}", file=sys.stderr)  # noqa: T201
+        print(printable(f"hal-agent: {error}"), file=sys.stderr)  # noqa: T201
         return EXIT_BAD_INPUT
 
     async def serve(runtime: Runtime) -> int:

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from hal.core.model import HALError
+from hal.core.model.printable import printable
 from hal.daemons.controller.__main__ import config_text
 from hal.daemons.controller.config import read_config
 from hal.runtime.home import find_home
@@ -35,7 +36,8 @@ def main(argv: list[str] | None = None) -> int:
             if not asked.to:
                 StoreMark(home.store_mark, "-").accept_another()
     except HALError as error:
-        sys.stderr.write(f"error: {error.message}\n" + (f"hint: {error.hint}\n" if error.hint else ""))
+        sys.stderr.write(printable(f"error: {error.message}") + "\n")
+        sys.stderr.write(printable(f"hint: {error.hint}") + "\n" if error.hint else "")
         return EXIT_REFUSED
     sys.stdout.write(f"{done} rows\n")
     return 0

@@ -11,6 +11,7 @@ import sys
 from datetime import UTC, datetime
 
 from hal.core.model.errors import HALError
+from hal.core.model.printable import printable
 from hal.daemons.agent.arguments import NodeArguments, parse_arguments
 from hal.daemons.agent.keeper.agent_link import AgentLink
 from hal.daemons.agent.keeper.agent_process import AgentProcess
@@ -50,7 +51,7 @@ def main(argv: list[str]) -> int:
         pid_file = home.keeper_pid(arguments.node)
         write_pid_file(pid_file)
     except (HALError, OSError) as error:
-        print(f"hal-keeper: {error}", file=sys.stderr)  # noqa: T201
+        print(printable(f"hal-keeper: {error}"), file=sys.stderr)  # noqa: T201
         return ALREADY_RUNNING if getattr(error, "errno", 0) == errno.EADDRINUSE else 1
     loop.run()
     remove_pid_file(pid_file)

@@ -1,0 +1,87 @@
+r"""Text that cannot act: what somebody else wrote, as a terminal, a log or a picture may show it.
+
+Pure. Characters that steer a terminal, change the order or the end of a line, or cannot be seen are written as escapes
+(`\x1b`, `\u202e`); letters, marks and signs of every script stay as they are. A joiner or a variation selector stays
+where a script or an emoji needs it, and is escaped where it only hides. Sources: ECMA-48 (C0, C1), UAX 9 (bidi
+controls), UTS 39 and RFC 5892, appendix A (joiners).
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import Final
+
+_JOINERS: Final = "\u200c\u200d\u180e"
+_SELECTORS: Final = "\ufe00-\ufe0f\u180b-\u180d\u180f\U000e0100-\U000e01ef"
+_NEVER: Final = (
+    "\x00-\x1f\x7f-\x9f"  # C0, DEL, C1
+    "\u061c\u200e\u200f\u2028-\u202e\u2060-\u206f"  # order, ends of lines, invisible operators
+    "\xad\u034f\u115f\u1160\u17b4\u17b5\u200b\u3164\ufeff\uffa0\ufff0-\ufffc\ufffe\uffff"  # not to be seen
+    "\ud800-\udfff"  # half a pair: a byte that was no text
+    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e00ff\U000e01f0-\U000e0fff"  # format controls, tags
+)
+_ODD: Final = re.compile(f"[{_NEVER}{_JOINERS}{_SELECTORS}]")
+_UNSEEN: Final = re.compile(f"[{_JOINERS}{_SELECTORS}]")
+_VIRAMA: Final = 9
+"""Combining class of the signs behind which a joiner is part of how a word is written."""
+_NAMED: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def printable(text: str, *, lines: bool = False) -> str:
+    """The text with everything that acts or hides written as escapes.
+
+    Args:
+        lines: ends of lines and tabs stay.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return _ODD.sub(lambda found: _shown(found, lines), text)
+
+
+def printable_json(text: str) -> str:
+    """JSON that says the same, with what acts or hides in its texts as `\\u` escapes; ends of lines stay."""
+    if text.isascii() and text.isprintable():
+        return text
+    return _ODD.sub(_escaped_in_json, text)
+
+
+def _shown(found: re.Match[str], lines: bool) -> str:
+    char = found[0]
+    if (lines and char in "\n\t") or _belongs(found):
+        return char
+    code = ord(char)
+    return _NAMED.get(char) or (
+        f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+    )
+
+
+def _escaped_in_json(found: re.Match[str]) -> str:
+    char = found[0]
+    if char == "\n" or _belongs(found):
+        return char
+    code = ord(char)
+    if code < 0x10000:
+        return f"\\u{code:04x}"
+    code -= 0x10000
+    return f"\\u{0xD800 + (code >> 10):04x}\\u{0xDC00 + (code & 0x3FF):04x}"
+
+
+def _belongs(found: re.Match[str]) -> bool:
+    """A joiner or selector that stands where text needs it."""
+    char, text, at = found[0], found.string, found.start()
+    if not _UNSEEN.match(char) or not at:
+        return False
+    before, after = text[at - 1], text[at + 1 : at + 2]
+    if char in _JOINERS:
+        if unicodedata.combining(before) == _VIRAMA:
+            return True
+        # The sign for `as a picture` may stand between, as in the emoji of a heart on fire.
+        return _carries(before) and _carries(after)
+    if before in "0123456789#*":
+        return after == "\u20e3"  # a keycap
+    return _carries(before) and not _UNSEEN.match(before)
+
+
+def _carries(char: str) -> bool:
+    return char > "\x9f" and char not in _JOINERS and (char == "\ufe0f" or not _ODD.match(char))
