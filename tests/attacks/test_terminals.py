@@ -37,7 +37,7 @@ EVIL: Final = (
 )
 MARK: Final = "]0;PWNED"
 """Of the text above, once it is written in escapes."""
-OURS: Final = re.compile(r"\x1b\[(?!8m)[0-9;]*m|\r(?:\x1b\[1A)?\x1b\[2?K|\x1b\[\?25[lh]|\x1b\[[0-9]*[AK]|\x1b\[1A\x1b\[2K|\x1b\[2K")
+OURS: Final = re.compile(r"\x1b\[(?!8m)[0-9;]*m|\r(?:\x1b\[1A)?\x1b\[2?K|\x1b\[\?25[lh]|\x1b\[[0-9]*[AK]")
 """What commands themselves send to a terminal: colours, a line taken away, the cursor hidden and shown, one line up."""
 ACTS: Final = re.compile(
     "[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\U000e0041]"
