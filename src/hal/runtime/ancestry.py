@@ -13,6 +13,7 @@ MAX_ANCESTORS: Final = 64
 MAX_ENVIRON_BYTES: Final = 1 << 21
 MAX_KNOWN: Final = 1_024
 """Processes of which is remembered what they were started with: a shell asks often."""
+_GONE: Final = (FileNotFoundError, ProcessLookupError, PermissionError)
 ATTEMPT: Final = b"HAL_ATTEMPT_TOKEN="
 """What marks a step's processes; see the keeper."""
 
@@ -25,6 +26,8 @@ def attempt_around(pid: int, instance: str) -> str:
 
     Args:
         instance: of the HAL: what its attempts' tokens begin with.
+    Raises:
+        OSError: it cannot be looked at: for want of descriptors, say.
     """
     wanted = instance.encode() + b"-"
     known = False  # the process that asks is new: what it carries is not worth remembering
@@ -52,7 +55,7 @@ def _carried(pid: int, began: int, *, known: bool) -> bytes:
     try:
         with open(f"/proc/{pid}/environ", "rb", buffering=0) as file:
             data = file.read(MAX_ENVIRON_BYTES)
-    except OSError:
+    except _GONE:
         data = b""
     found = b""
     if ATTEMPT in data:
@@ -69,7 +72,7 @@ def _origin(pid: int) -> tuple[int, int, int]:
     try:
         with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
             data = file.read(4096)
-    except OSError:
+    except _GONE:
         return 0, 0, 0
     fields = data[data.rindex(b")") + 2 :].split()
     return int(fields[1]), int(fields[3]), int(fields[19])

@@ -17,11 +17,11 @@ from typing import Any, Final
 from hal.core.model.errors import ConflictError, UnreachableError
 from hal.runtime.interface import MAX_CONNECTIONS, Credentials, Logger, TcpAddress
 from hal.runtime.listening import ServeTask, report_fault
+from hal.runtime.sockets import bind_tcp
 from hal.runtime.tls import CONTROLLER_HOST, certified_name, client_context, dial_error, load, server_context
 from hal.wire.connection import FrameConnection
 from hal.wire.strangers import HANDSHAKE_MS, MAX_STRANGERS, STRANGER_GRACE_MS, STRANGER_MS
 
-BACKLOG: Final = 1_024
 ACCEPT_PAUSE_S: Final = 0.2
 """Before the next accept, where one failed for want of descriptors."""
 COMPLAINT_S: Final = 60.0
@@ -66,14 +66,8 @@ class TlsListener:
         """Raises: ConflictError: the port is taken, or the host is none of this machine."""
         host, port = self._address
         try:
-            found = await self._loop.getaddrinfo(
-                host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE | socket.AI_ADDRCONFIG
-            )
-            for family, kind, protocol, _, where in dict.fromkeys(found):
-                self._sockets.append(_listening(family, kind, protocol, where))
+            self._sockets = await bind_tcp(host, port)
         except OSError as error:
-            for sock in self._sockets:
-                sock.close()
             raise ConflictError(
                 f"{host}:{port} cannot be listened on: {error.strerror or error}",
                 hint="choose another address in hal.toml (server.wire)",
@@ -253,17 +247,3 @@ def peer_certificate(connection: FrameConnection) -> dict[str, Any] | None:
         return None
     found: dict[str, Any] | None = connection.transport.get_extra_info("peercert")
     return found
-
-
-def _listening(family: int, kind: int, protocol: int, where: Any) -> socket.socket:
-    sock = socket.socket(family, kind | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK, protocol)
-    try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        sock.bind(where)
-        sock.listen(BACKLOG)
-    except OSError:
-        sock.close()
-        raise
-    return sock

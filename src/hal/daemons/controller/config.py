@@ -32,6 +32,7 @@ POLICY_TABLES = tuple(name for name in Policy.__struct_fields__ if name != "vers
 NO_POLICY = policy_from_plain({})
 """What an empty file declares."""
 DEFAULT_REQUEST_BYTES = 128 << 20
+DEFAULT_USER_REQUEST_BYTES = 8 << 20
 DEFAULT_CERTIFICATE = "90d"
 MIN_CERTIFICATE_MS = 10_000
 MAX_CERTIFICATE_MS = 825 * 86_400_000
@@ -79,6 +80,9 @@ class ServerSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     node_certificate: Any = DEFAULT_CERTIFICATE
     """How long a node's certificate is valid; it is renewed at two thirds of that."""
     max_request_bytes: int = DEFAULT_REQUEST_BYTES
+    """Longest body of a request."""
+    max_user_request_bytes: int = DEFAULT_USER_REQUEST_BYTES
+    """The same, of whoever has the role user."""
 
 
 class StoreSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -145,6 +149,7 @@ class Config(Struct, frozen=True, kw_only=True):
     """Where agents of other machines dial."""
     node_certificate_ms: int = 90 * 86_400_000
     max_request_bytes: int = DEFAULT_REQUEST_BYTES
+    max_user_request_bytes: int = DEFAULT_USER_REQUEST_BYTES
     retention: Retention = Retention()
     store_url: str = ""
     """As `Store.open` takes it, password and all: for nobody's eyes. Empty: the SQLite file in HAL_HOME."""
@@ -172,8 +177,9 @@ def read_config(text: str) -> Config:
 
 def _checked(file: ConfigFile) -> Config:
     checked(file.node)
-    if not 1 << 10 <= file.server.max_request_bytes <= 1 << 30:
-        raise SpecError("server.max_request_bytes: out of range", hint="between 1024 and 1073741824")
+    for field in ("max_request_bytes", "max_user_request_bytes"):
+        if not 1 << 10 <= getattr(file.server, field) <= 1 << 30:
+            raise SpecError(f"server.{field}: out of range", hint="between 1024 and 1073741824")
     if file.engine.slice_work < MIN_SLICE_WORK:
         raise SpecError("engine.slice_work: out of range", hint=f"at least {MIN_SLICE_WORK}")
     if len(file.engine.admit) > MAX_RULES:
@@ -206,6 +212,7 @@ def _checked(file: ConfigFile) -> Config:
         wire=_address(file.server.wire, "server.wire", DEFAULT_PORT),
         node_certificate_ms=lifetime_ms,
         max_request_bytes=file.server.max_request_bytes,
+        max_user_request_bytes=file.server.max_user_request_bytes,
         store_url=_store_url(file.store.url),
         retention=Retention(
             events_ms=file.retention.events_days * 86_400_000, events_count=file.retention.events_count

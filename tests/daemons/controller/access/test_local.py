@@ -16,7 +16,7 @@ import pytest
 from hal.core.model import DeniedError, NotFoundError, SpecError
 from hal.daemons.controller.access.roles import Role
 from hal.daemons.controller.access.settings import AccessSection
-from hal.daemons.controller.api.serving import user_name
+from hal.daemons.controller.api.listeners import user_name
 from hal.daemons.controller.config import Config, read_config
 from hal.runtime.sockets import bind_public
 from tests.daemons.controller.running import LIMIT_S, Running, on_controller

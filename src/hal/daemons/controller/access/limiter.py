@@ -87,6 +87,12 @@ class Limiter:
         bucket.open += 1
         bucket.full = False
 
+    def charge(self, who: str, amount: int) -> None:
+        """A request that `enter` let pass costs so many more; who is in debt by that waits with the next one."""
+        bucket = self._buckets.get(who)
+        if bucket is not None:
+            bucket.left -= amount
+
     def leave(self, who: str) -> None:
         """It was answered."""
         bucket = self._buckets.get(who)

@@ -13,12 +13,14 @@ from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
 from hal.core.model import HALError, SpecError
 from hal.daemons.controller.access.audit import AuditLog
+from hal.daemons.controller.access.byte_budget import ByteBudget
 from hal.daemons.controller.access.door import Door
 from hal.daemons.controller.access.identity import READING, Identity, Visit
 from hal.daemons.controller.access.limiter import Limiter, TooManyError
 from hal.daemons.controller.access.passed_on import FOLLOWER, PassedOn
 from hal.daemons.controller.access.roles import OPEN, Role
 from hal.daemons.controller.api.forwarding import WAIT, NoLeaderError
+from hal.daemons.controller.api.http_connection import MAX_HEADERS, HttpConnection
 from hal.daemons.controller.api.problems import (
     PROBLEM_JSON,
     RETRY_AFTER_S,
@@ -30,10 +32,17 @@ from hal.daemons.controller.openapi import API_VERSION
 from hal.runtime.interface import Runtime
 
 MAX_PATH_BYTES = 8 << 10
-MAX_HEADERS = 100
 FAILURES_PER_S = 5
 """Requests a second from one address that show no token that opens, each answered and put into the audit log."""
 FAILURES_AT_ONCE = 50
+REQUEST_BYTES = 64 << 10
+"""A body costs its user as much as one request for each so many bytes of it, beside the request itself."""
+KEPT_REQUESTS = 4
+"""Bodies of the greatest size that are kept of one user while requests are under way,"""
+KEPT_BYTES = 256 << 20
+"""and bytes of all of them, or two bodies of the greatest size where that is more; the owner's and root's apart."""
+CLIENT_GONE = 499
+"""Status in the audit log of a request that its sender gave up, or sent too slowly: nothing was done."""
 _DENIED = {401: "unauthorized", 403: "denied"}
 
 
@@ -49,10 +58,13 @@ class Guard:
         audit: AuditLog,
         runtime: Runtime,
         max_request_bytes: int,
+        max_user_request_bytes: int,
         passed_on: PassedOn | None = None,
     ) -> None:
         """
         Args:
+            max_request_bytes: longest body of anybody.
+            max_user_request_bytes: of whoever has the role user.
             passed_on: knows the followers; None: this one does not lead.
         """
         self.app = app
@@ -63,6 +75,14 @@ class Guard:
         self._audit = audit
         self._runtime = runtime
         self._max_request_bytes = max_request_bytes
+        self._max_user_request_bytes = min(max_user_request_bytes, max_request_bytes)
+        of_all = max(KEPT_BYTES, 2 * max_request_bytes)
+        self._kept = {role: ByteBudget(of_one=KEPT_REQUESTS * self._longest(role), of_all=of_all) for role in Role}
+        self._kept_inside = ByteBudget(of_one=of_all, of_all=of_all)
+
+    def _longest(self, role: Role) -> int:
+        """The longest body that a request may have."""
+        return self._max_user_request_bytes if role is Role.USER else self._max_request_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """See the ASGI specification."""
@@ -71,22 +91,28 @@ class Guard:
             return
         headers = dict(raw["headers"])
         answer = _Answer(send)
+        connection: HttpConnection | None = (raw.get("state") or {}).get("connection")
         try:
             identity = await self._identify(raw, headers)
         except HALError as error:
             await self._not_let_in(error, raw, answer)
             return
         if identity.inside:
+            if connection is not None:
+                connection.identify(identity)
             await self._let_in(identity, raw, headers, receive, answer)
             return
         # What is open to strangers they may ask for as often as they may be refused.
         limits, whose = (self._limits, identity.user) if identity.user else (self._failures, identity.peer)
+        answer.last = not identity.user
         try:
+            if connection is not None and identity.user:
+                connection.identify(identity)
             limits.enter(whose, self._runtime.monotonic_ms())
         except TooManyError as error:
             if error.first:
                 self._note(raw, 429, identity, refused=error.code)
-            await _refuse(error, answer.send)
+            await _refuse(error, answer)
             return
         try:
             await self._let_in(identity, raw, headers, receive, answer)
@@ -112,18 +138,30 @@ class Guard:
     ) -> None:
         changing = raw["method"] not in READING
         visit = Visit(identity, self._runtime.new_id() if changing else "")
-        raw.setdefault("state", {})["visit"] = visit
-        body = _Body(receive, self._max_request_bytes)
+        state = raw.setdefault("state", {})
+        state["visit"] = visit
+        limit = self._longest(identity.role)
+        budget = self._kept_inside if identity.inside else self._kept[identity.role]
+        body = _Body(receive, limit, budget, identity.user)
         try:
             try:
-                _check(raw, headers, self._max_request_bytes)
+                _check(raw, headers, limit)
                 if changing:
+                    if (connection := state.get("connection")) is not None:
+                        connection.admit_body(limit)
                     await body.fill()
             except HALError as error:
-                await _refuse(error, answer.send, close=True)
+                answer.last = True
+                await _refuse(error, answer)
                 return
+            if body.broken:
+                answer.status = CLIENT_GONE
+                return
+            if body.kept >= REQUEST_BYTES and identity.user and not identity.inside:
+                self._limits.charge(identity.user, body.kept // REQUEST_BYTES)
             await self.app(cast("Scope", raw), body, answer.send)
         finally:
+            body.forget()
             if changing or visit.not_own or answer.status in _DENIED:
                 refused = "not-own" if visit.not_own else _DENIED.get(answer.status, "")
                 self._note(raw, answer.status, identity, refused=refused, visit=visit)
@@ -141,7 +179,8 @@ class Guard:
             self._failures.leave(peer)
             status = problem_of(error).status
             self._note(raw, status, Identity(user="", role=Role.USER, peer=peer), refused=error.code)
-        await _refuse(error, answer.send)
+        answer.last = True
+        await _refuse(error, answer)
 
     def _note(
         self,
@@ -176,47 +215,66 @@ class _Answer:
     def __init__(self, send: Send) -> None:
         self._send = send
         self.status = 0
+        self.last = False
+        """The connection is closed after it: a stranger's, or one on which more comes than is read."""
 
     async def send(self, message: Message) -> None:
         """As ASGI's."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            message["headers"] = [*message["headers"], (b"hal-api-version", str(API_VERSION).encode())]
+            more = [(b"hal-api-version", str(API_VERSION).encode())]
+            if self.last:
+                more.append((b"connection", b"close"))
+            message["headers"] = [*message["headers"], *more]
         await self._send(message)
 
 
 class _Body:
     """The request's body, read whole before anything looks at it, and no further than the limit."""
 
-    def __init__(self, receive: Receive, limit: int) -> None:
+    def __init__(self, receive: Receive, limit: int, budget: ByteBudget, user: str) -> None:
         self._receive = receive
         self._limit = limit
-        self._parts: list[bytes] | None = None
+        self._budget = budget
+        self._user = user
+        self._whole: bytes | None = None
+        self.kept = 0
+        """Bytes that were taken from the budget."""
+        self.broken = False
+        """Its sender has gone before its end."""
 
     async def fill(self) -> None:
         """Read all of it.
 
         Raises:
             TooLargeError: it is longer than the limit.
+            TooManyError: too much of others is kept at the moment.
         """
-        parts: list[bytes] = []
-        size = 0
+        parts = bytearray()  # not a list: a piece may be one byte
         while True:
-            message = await self._receive()
+            message = cast("dict[str, Any]", await self._receive())
             if message["type"] != "http.request":
-                break
-            part = message.get("body", b"")
-            size += len(part)
-            if size > self._limit:
+                self.broken = True
+                return
+            part: bytes = message.get("body", b"")
+            if self.kept + len(part) > self._limit:
                 raise _too_large(self._limit)
-            parts.append(part)
+            if part:
+                self._budget.take(self._user, len(part))
+                self.kept += len(part)
             if not message.get("more_body"):
-                break
-        self._parts = parts
+                self._whole = bytes(parts) + part if parts else part
+                return
+            parts += part
+
+    def forget(self) -> None:
+        """Nothing of it is kept any more."""
+        self._budget.give_back(self._user, self.kept)
+        self.kept = 0
 
     async def __call__(self) -> Any:
-        if self._parts is not None:
-            body, self._parts = b"".join(self._parts), None
+        if self._whole is not None:
+            body, self._whole = self._whole, None
             return {"type": "http.request", "body": body, "more_body": False}
         return await self._receive()
 
@@ -237,11 +295,12 @@ def _check(scope: MutableMapping[str, Any], headers: dict[bytes, bytes], limit: 
 def _too_large(limit: int) -> TooLargeError:
     return TooLargeError(
         f"the request's body is longer than {limit} bytes",
-        hint="submit fewer jobs at once, or alike ones as an array; hal.toml: server.max_request_bytes",
+        hint="submit fewer jobs at once, or alike ones as an array; "
+        "hal.toml: server.max_request_bytes, server.max_user_request_bytes",
     )
 
 
-async def _refuse(error: HALError, send: Send, *, close: bool = False) -> None:
+async def _refuse(error: HALError, answer: _Answer) -> None:
     problem = problem_of(error)
     body = msgspec.json.encode(problem)
     headers = [(b"content-type", PROBLEM_JSON.encode()), (b"content-length", str(len(body)).encode())]
@@ -250,7 +309,5 @@ async def _refuse(error: HALError, send: Send, *, close: bool = False) -> None:
     if problem.status in (429, 503):
         after_s = error.retry_after_s if isinstance(error, TooManyError) else RETRY_AFTER_S
         headers.append((b"retry-after", str(after_s).encode()))
-    if close:
-        headers.append((b"connection", b"close"))
-    await send({"type": "http.response.start", "status": problem.status, "headers": headers})
-    await send({"type": "http.response.body", "body": body, "more_body": False})
+    await answer.send({"type": "http.response.start", "status": problem.status, "headers": headers})
+    await answer.send({"type": "http.response.body", "body": body, "more_body": False})

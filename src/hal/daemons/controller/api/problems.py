@@ -44,8 +44,15 @@ class HeadersError(SpecError):
     code = "too-large"
 
 
+class TooSlowError(TimedOutError):
+    """The request did not come in the time that it may take: nothing was done."""
+
+    code = "too-slow"
+
+
 STATUS: dict[type[HALError], tuple[int, str]] = {
     UnauthorizedError: (401, "No valid token"),
+    TooSlowError: (408, "Request too slow"),
     TooLargeError: (413, "Request too large"),
     HeadersError: (431, "Headers too large"),
     TooManyError: (429, "Too many requests"),

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import pwd
+import logging
+import resource
 import socket
 import ssl
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-import msgspec
 import uvicorn
 from litestar import Litestar
 from litestar.config.response_cache import ResponseCacheConfig
@@ -24,36 +23,31 @@ from litestar.exceptions import HTTPException
 from litestar.types import ASGIApp
 from uvicorn.server import ServerState
 
-from hal.core.model import ConflictError, DeniedError, HALError
+from hal.core.model import ConflictError, HALError
 from hal.daemons.controller.access.audit import AuditLog
 from hal.daemons.controller.access.door import Door, LocalPeer
 from hal.daemons.controller.access.limiter import Limiter
 from hal.daemons.controller.access.passed_on import PassedOn
-from hal.daemons.controller.access.steps import StepDoor
 from hal.daemons.controller.api.access_routes import access_routes
-from hal.daemons.controller.api.bounded_head import BoundedHead
+from hal.daemons.controller.api.connections import Connections, Strangers
 from hal.daemons.controller.api.follower import FollowerApp
 from hal.daemons.controller.api.guard import Guard
+from hal.daemons.controller.api.http_connection import HttpConnection
 from hal.daemons.controller.api.joining_routes import joining_routes
+from hal.daemons.controller.api.listeners import Listener, user_name
 from hal.daemons.controller.api.policy_routes import policy_routes
-from hal.daemons.controller.api.problems import OnFault, on_hal_error, on_http_error, problem_of
+from hal.daemons.controller.api.problems import OnFault, on_hal_error, on_http_error
 from hal.daemons.controller.api.rights import Rights
 from hal.daemons.controller.api.routes import job_routes, other_routes
 from hal.daemons.controller.api.streams import stream_routes
 from hal.daemons.controller.config import Config
 from hal.daemons.controller.controller import ControllerApi
-from hal.runtime.ancestry import attempt_around
 from hal.runtime.interface import Runtime
 from hal.runtime.privacy import write_private
-from hal.runtime.sockets import bind_public, bind_unix, may_speak, peer_of
+from hal.runtime.sockets import bind_public, bind_tcp, bind_unix
 from hal.wire.address import written
 
-BACKLOG = 1_024
-KEEP_ALIVE_S = 75
-MAX_CONCURRENT = 20_000
-"""Connections of REST."""
-HANDSHAKE_S = 10.0
-"""How long a TLS handshake may take."""
+TICK_S = 1.0
 SHUTDOWN_S = 3.0
 """How long answers under way may take when the controller stops."""
 
@@ -94,6 +88,7 @@ def guarded(
         audit=audit,
         runtime=runtime,
         max_request_bytes=config.max_request_bytes,
+        max_user_request_bytes=config.max_user_request_bytes,
         passed_on=passed_on,
     )
 
@@ -153,53 +148,76 @@ class RestServer:
             access_log=False,
             server_header=False,
             date_header=False,
-            limit_concurrency=MAX_CONCURRENT,
-            timeout_keep_alive=KEEP_ALIVE_S,
         )
         self._uvicorn.load()
+        # Whoever sends no HTTP is answered; a line for each on the process's own output would have no bound.
+        logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
         self._state = ServerState()
-        self._servers: list[asyncio.Server] = []
+        self._listeners: list[Listener] = []
+        loop = asyncio.get_running_loop()
+        self.connections = Connections(
+            runtime.log,
+            descriptors=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
+            at_once=config.access.at_once,
+            now_s=loop.time,
+        )
+        self._clock: asyncio.TimerHandle | None = None
 
     async def start(self, path: Path) -> None:
-        """Listen.
+        """Listen: on all sockets, or on none.
 
         Raises:
             ConflictError: another process serves that socket or port.
+            DeniedError, NotFoundError: the public socket cannot be where it is wanted.
         """
-        loop = asyncio.get_running_loop()
         self._runtime.paths.tcp_file.unlink(missing_ok=True)
-        await self._serve_unix(bind_unix(path), private=True)
-        if self._config.access.socket:
-            await self._serve_unix(bind_public(Path(self._config.access.socket)), private=False)
+        bound: list[tuple[socket.socket, Strangers | None, ssl.SSLContext | None]] = []
+        try:
+            if self._config.access.socket:
+                bound.append((bind_public(Path(self._config.access.socket)), Strangers(), None))
+            if self._config.tcp is not None:
+                port = Strangers()
+                at_port = await self._bind_tcp(*self._config.tcp)
+                bound += [(sock, port, self._tls) for sock in at_port]
+                where = written(self._config.tcp[0], at_port[0].getsockname()[1])
+                write_private(self._runtime.paths.tcp_file, where + "\n")
+            # The last, for whoever waits for this controller looks here.
+            bound.append((bind_unix(path), None, None))
+        except BaseException:
+            self._runtime.paths.tcp_file.unlink(missing_ok=True)
+            for sock, _, _ in bound:
+                sock.close()
+            raise
+        make = partial(HttpConnection, self._uvicorn, self._state, self.connections)
+        for sock, strangers, tls in bound:
+            listener = Listener(sock, make, self.connections, self._steps, strangers=strangers, tls=tls)
+            self._listeners.append(listener)
+            listener.serve()
         if self._config.tcp is not None:
-            host, port = self._config.tcp
-            try:
-                server = await loop.create_server(
-                    partial(BoundedHead, self._uvicorn, self._state, {}),
-                    host,
-                    port,
-                    backlog=BACKLOG,
-                    ssl=self._tls,
-                    ssl_handshake_timeout=HANDSHAKE_S if self._tls is not None else None,
-                )
-            except (OSError, socket.gaierror) as error:
-                raise ConflictError(
-                    f"{host}:{port} cannot be listened on: {error.strerror or error}",
-                    hint="choose another port in hal.toml (server.tcp) or with --listen",
-                ) from error
-            self._servers.append(server)
-            write_private(self._runtime.paths.tcp_file, written(host, server.sockets[0].getsockname()[1]) + "\n")
-            self._runtime.log.info("listening on TCP", host=host, port=port, tls=self._tls is not None)
+            host, number = self._config.tcp
+            self._runtime.log.info("listening on TCP", host=host, port=number, tls=self._tls is not None)
+        self._tick()
 
-    async def _serve_unix(self, unix: socket.socket, *, private: bool) -> None:
-        make = partial(_Local, self._uvicorn, self._state, private=private, steps=self._steps)
-        self._servers.append(await asyncio.get_running_loop().create_unix_server(make, sock=unix, backlog=BACKLOG))
+    async def _bind_tcp(self, host: str, port: int) -> list[socket.socket]:
+        try:
+            return await bind_tcp(host, port)
+        except OSError as error:
+            raise ConflictError(
+                f"{host}:{port} cannot be listened on: {error.strerror or error}",
+                hint="choose another port in hal.toml (server.tcp) or with --listen",
+            ) from error
+
+    def _tick(self) -> None:
+        self._clock = asyncio.get_running_loop().call_later(TICK_S, self._tick)
+        self.connections.tick()
 
     async def stop(self) -> None:
         """Accept nothing more; give answers under way a moment."""
         self._runtime.paths.tcp_file.unlink(missing_ok=True)
-        for server in self._servers:
-            server.close()
+        for listener in self._listeners:
+            listener.close()
+        if self._clock is not None:
+            self._clock.cancel()
         for connection in list(self._state.connections):
             connection.shutdown()
         with contextlib.suppress(TimeoutError):
@@ -209,40 +227,3 @@ class RestServer:
         for task in list(self._state.tasks):
             task.cancel()
         self._audit.close()
-
-
-class _Local(BoundedHead):
-    """A connection on a Unix socket: its peer is asked of the kernel before a byte is read."""
-
-    def __init__(self, config: uvicorn.Config, state: ServerState, *, private: bool, steps: StepDoor) -> None:
-        super().__init__(config, state, {})
-        self._steps = steps
-        self._private = private
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        peer = peer_of(transport.get_extra_info("socket").fileno())
-        if self._private and not may_speak(peer):
-            problem = problem_of(
-                DeniedError(f"user id {peer.uid} may not speak to this HAL", hint="it belongs to another user")
-            )
-            body = msgspec.json.encode(problem)
-            head = (
-                f"HTTP/1.1 {problem.status} Forbidden\r\nContent-Type: application/problem+json\r\n"
-                f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
-            )
-            transport.write(head.encode() + body)
-            transport.close()
-            return
-        instance = self._steps.instance
-        # Steps run as this user, or were started by root: nobody else's processes can be any.
-        attempt = attempt_around(peer.pid, instance) if instance and may_speak(peer) else ""
-        self.app_state: dict[str, Any] = {"peer": LocalPeer(peer.uid, user_name(peer.uid), self._private, attempt)}
-
-
-def user_name(uid: int) -> str:
-    """The name of a user id; the number itself where it has none."""
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)
