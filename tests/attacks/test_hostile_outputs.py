@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -201,3 +202,39 @@ def test_a_start_finds_fifos_where_its_own_files_belong(own_hal: LiveHal) -> Non
     with live.client() as client:
         ends = [client.submit(["true"]).wait(DEADLINE_S).state for _ in range(6)]
         assert ends[-1] == "succeeded"
+
+
+SHORT_LEASES = """
+[leases]
+heartbeat = "250ms"
+node = "2s"
+kill = "2s"
+slack = "500ms"
+"""
+
+
+def test_a_user_who_stops_a_keeper_makes_no_task_run_twice_at_once(own_hal: LiveHal, tmp_path: Path) -> None:
+    """Another user's task that may run elsewhere when its node is lost: its first attempt has ended, whole, when the
+    second begins. (attempt 98: both ran for 7 s)"""
+    own_hal.home.create()
+    own_hal.home.config.write_text(SHORT_LEASES)
+    live = own_hal.up("--nodes", "2", "--cpus", "2", "--memory", "1GiB")
+    log = tmp_path / "log"
+    log.touch()
+    beat = f"while :; do echo $HAL_ATTEMPT $HAL_NODE >> {log}; sleep 0.02; done"
+    with live.client() as client:
+        victim = client.submit({"command": ["sh", "-c", f"setsid sh -c '{beat}' & {beat}"], "on_node_lost": "requeue"})
+        until(lambda: log.read_text(), "the victim does not run")
+        node = log.read_text().split()[1]
+        keeper = running(live.home.keeper_pid(node))
+        assert keeper is not None
+        assert client.submit(["kill", "-STOP", str(keeper.pid)]).id
+        try:
+            until(lambda: log.read_text().count("2 n") > 40, "no second attempt began")
+        finally:
+            os.kill(keeper.pid, signal.SIGCONT)
+        attempts = [line.split()[0] for line in log.read_text().splitlines()]
+        assert "1" not in attempts[attempts.index("2") :]
+        until(lambda: all(one.state == "up" for one in client.nodes()), "the node does not come back")
+        victim.cancel()
+        assert victim.wait(DEADLINE_S).state == "cancelled"

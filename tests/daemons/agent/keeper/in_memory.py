@@ -50,6 +50,7 @@ class Recorder:
         self.watched: list[StepId] = []
         self.killed: list[StepId] = []
         self.adopted: list[StepId] = []
+        self.lease_until_boot_ms = 0
         self.env: dict[StepId, dict[str, str]] = {}
 
     def room(self) -> int:
@@ -58,6 +59,9 @@ class Recorder:
     def launch(self, launches: Sequence[Launch]) -> None:
         self.launched += [launch.step for launch in launches]
         self.env.update((launch.step, dict(launch.env)) for launch in launches)
+
+    def extend_lease(self, until_boot_ms: int) -> None:
+        self.lease_until_boot_ms = until_boot_ms
 
     def room_ahead(self, job: int) -> int:
         return self.capacity_ahead - len(self.ahead)

@@ -298,7 +298,11 @@ class KeeperCore:
         """The controller has heard a stamp: the lease counts from it. A leader that was replaced renews nothing."""
         if ack.epoch >= self._ledger.epoch:
             self._ledger.saw_epoch(ack.epoch)
-            self._lease.renewed(ack.stamp_boot_ms, ack.lease_ms, now)
+            self._renew(ack.stamp_boot_ms, ack.lease_ms, now)
+
+    def _renew(self, stamp_boot_ms: int, lease_ms: int, now: Instant) -> None:
+        self._lease.renewed(stamp_boot_ms, lease_ms, now)
+        self._spawner.extend_lease(self._lease.until_boot_ms)
 
     def _acknowledge(self, steps: Sequence[StepId]) -> None:
         over = []
@@ -315,7 +319,7 @@ class KeeperCore:
         refusal = self._refusal(frame, now)
         if refusal is None:
             self._ledger.saw_epoch(frame.epoch)
-            self._lease.renewed(frame.stamp_boot_ms, frame.lease_ms, now)
+            self._renew(frame.stamp_boot_ms, frame.lease_ms, now)
         fresh: dict[int, dict[StepId, StepStart]] = {}
         room = MAX_HELD - len(self._ledger.steps)
         for start in frame.steps:

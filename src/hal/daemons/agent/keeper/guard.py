@@ -1,19 +1,26 @@
 """A guard: starts a helper so that it, and every process that comes of what it spawns, dies with the keeper.
 
-Run as a script with `python -I -S`, standard library only: `guard.py KEEPER_PID JOURNAL`, the keeper's socket as file
-descriptor 0. It waits for its helper, and ends with it.
+Run as a script with `python -I -S`, standard library only: `guard.py KEEPER_PID JOURNAL LEASE`, the keeper's socket as
+file descriptor 0; LEASE is a descriptor of the memory in which the keeper writes until when its lease runs (see
+`lease_memory`). It waits for its helper, and ends with it.
 
 As root, helper and steps live in a PID namespace of their own (with its own /proc), of which the helper is the init:
 when it dies the kernel kills all of them, whatever they have forked or detached. The guard gets SIGKILL when the keeper
 dies (PR_SET_PDEATHSIG, which is kept over exec and is tied to the thread that started us: the keeper has only one), the
 helper gets it when the guard dies. Without the right to make namespaces the guard adopts all that its helper's steps
 leave (PR_SET_CHILD_SUBREAPER), and when keeper or helper is gone it kills its descendants until none is left.
+
+A keeper that is there may stand still (SIGSTOP, a call that never returns) beyond its lease, and its tasks are given to
+other nodes then. So the guard looks itself, at least once a second: a little after the lease has lapsed it kills what
+the keeper should have killed. Should the guard be made to stand still too, a timer of the kernel kills it a little
+later (SIGKILL ends also what is stopped), and what is in its namespace with it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import mmap
 import os
 import select
 import signal
@@ -22,6 +29,7 @@ import time
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
+TIMER_ABSTIME = 1
 CLONE_NEWNS = 0x00020000
 CLONE_NEWPID = 0x20000000
 MS_NOSUID_NODEV_NOEXEC = 2 | 4 | 8
@@ -33,6 +41,12 @@ KILL_LOOK_S = 0.01
 MAX_KILL_LOOKS = 1_000
 """Looks for descendants that SIGKILL has not ended yet."""
 READ_BYTES = 4096
+LOOK_MS = 1_000
+"""Longest time between two looks at the lease."""
+LAPSE_MARGIN_MS = 500
+"""A keeper that is well ends its steps at once when its lease lapses; the guard waits that long for it."""
+STILL_MS = 1_000
+"""The guard is killed by its timer when it has not looked for so long after that."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -41,14 +55,51 @@ class KeeperGoneError(Exception):
     """The keeper has died."""
 
 
+class Lease:
+    """The keeper's, as far as it has told; and the timer that kills this process when nobody looks at it."""
+
+    def __init__(self, fd: int) -> None:
+        self._number = memoryview(mmap.mmap(fd, 8, access=mmap.ACCESS_READ)).cast("q")
+        os.close(fd)
+        self._timer = Timer()
+
+    def lapsed_ms(self) -> int:
+        """How long it has lapsed, the margin taken off; below 0: how long it lasts."""
+        now_ms = time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
+        end_ms = self._number[0] + LAPSE_MARGIN_MS
+        self._timer.set(max(end_ms, now_ms + LOOK_MS) + STILL_MS)
+        return now_ms - end_ms
+
+
+class Timer:
+    """Sends SIGKILL to this process at an instant of the boot clock, running or stopped; not on an old C library."""
+
+    def __init__(self) -> None:
+        self._id = ctypes.c_void_p()
+        # struct sigevent: a value, the signal, SIGEV_SIGNAL, and room for the rest
+        event = (ctypes.c_int * 16)(0, 0, int(signal.SIGKILL), 0)
+        try:
+            call("timer_create", time.CLOCK_BOOTTIME, ctypes.byref(event), ctypes.byref(self._id))
+            self._set = True
+        except (OSError, AttributeError) as error:
+            print(f"guard: no timer of its own: {error}", file=sys.stderr)  # noqa: T201
+            self._set = False
+
+    def set(self, boot_ms: int) -> None:
+        if self._set:
+            seconds, ms = divmod(boot_ms, 1000)
+            spec = (ctypes.c_long * 4)(0, 0, seconds, ms * 1_000_000)  # struct itimerspec: no repetition
+            call("timer_settime", self._id, TIMER_ABSTIME, ctypes.byref(spec), None)
+
+
 def main(argv: list[str]) -> int:
     """Either stage; the exit code."""
     if argv[1] == "inner":
         return inner(int(argv[2]), int(argv[3]), argv[4:])
-    return outer(int(argv[1]), argv[2])
+    return outer(int(argv[1]), argv[2], Lease(int(argv[3])))
 
 
-def outer(keeper: int, journal: str) -> int:
+def outer(keeper: int, journal: str, lease: Lease) -> int:
     """Wait for a helper that dies with us, as we die with the keeper."""
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
@@ -64,11 +115,11 @@ def outer(keeper: int, journal: str) -> int:
         die_with_parent(signal.SIGTERM)
         if os.getppid() != keeper:
             return 0
-        status = _in_namespace(helper) if os.geteuid() == 0 else NO_NAMESPACE
+        status = _in_namespace(helper, lease) if os.geteuid() == 0 else NO_NAMESPACE
         if status != NO_NAMESPACE:
             return status
         call("prctl", PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-        status = _wait_for(_start_inner(-1, helper))
+        status = _wait_for(_start_inner(-1, helper), lease)
     except KeeperGoneError:
         status = 0
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -76,7 +127,7 @@ def outer(keeper: int, journal: str) -> int:
     return status
 
 
-def _in_namespace(helper: list[str]) -> int:
+def _in_namespace(helper: list[str], lease: Lease) -> int:
     """Its exit code; `NO_NAMESPACE` when this process may not make one."""
     proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     mine = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
@@ -88,9 +139,8 @@ def _in_namespace(helper: list[str]) -> int:
         return NO_NAMESPACE
     # From here on SIGKILL: the namespace dies with its init without any doing of ours.
     die_with_parent(signal.SIGKILL)
-    pid = _start_inner(proc, helper)
+    status = _wait_for(_start_inner(proc, helper), lease, proc)
     os.close(proc)
-    status = _wait_for(pid)
     if status == NO_NAMESPACE:
         call("setns", mine, CLONE_NEWPID)
         die_with_parent(signal.SIGTERM)
@@ -135,12 +185,27 @@ def inner(alive: int, proc: int, helper: list[str]) -> int:
     return NO_NAMESPACE
 
 
-def _wait_for(pid: int) -> int:
-    """Its exit code; what it leaves is waited for with it."""
-    while True:
-        ended, status = os.wait()
-        if ended == pid:
-            return os.waitstatus_to_exitcode(status) & 0xFF
+def _wait_for(pid: int, lease: Lease, proc: int = -1) -> int:
+    """Its exit code; what it leaves is waited for with it. When the lease has lapsed it is killed, if it has steps.
+
+    Args:
+        proc: the /proc of our own namespace, where another was mounted over it; -1: it is where it was.
+    """
+    fd = os.pidfd_open(pid)
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    try:
+        while True:
+            lapsed_ms = lease.lapsed_ms()
+            if lapsed_ms > 0 and set(descendants(os.getpid(), proc)) - {pid}:
+                os.kill(pid, signal.SIGKILL)
+            poll.poll(min(LOOK_MS, -lapsed_ms + 1) if lapsed_ms <= 0 else LOOK_MS)
+            with contextlib.suppress(ChildProcessError):
+                while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                    if ended[0] == pid:
+                        return os.waitstatus_to_exitcode(ended[1]) & 0xFF
+    finally:
+        os.close(fd)
 
 
 def kill_descendants() -> None:
@@ -158,13 +223,20 @@ def kill_descendants() -> None:
         time.sleep(KILL_LOOK_S)
 
 
-def descendants(of: int) -> list[int]:
-    """All processes below that one."""
+def descendants(of: int, proc: int = -1) -> list[int]:
+    """All processes below that one, as that /proc (-1: the one that is mounted) has them."""
     parents: dict[int, int] = {}
-    for name in os.listdir("/proc"):
+    root = proc if proc >= 0 else os.open("/proc", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    for name in os.listdir(root):
         if name.isdigit():
-            with contextlib.suppress(OSError, IndexError), open(f"/proc/{name}/stat", "rb") as file:
-                parents[int(name)] = int(file.read(READ_BYTES).rsplit(b")", 1)[1].split()[1])
+            with contextlib.suppress(OSError, IndexError):
+                fd = os.open(f"{name}/stat", os.O_RDONLY | os.O_CLOEXEC, dir_fd=root)
+                try:
+                    parents[int(name)] = int(os.read(fd, READ_BYTES).rsplit(b")", 1)[1].split()[1])
+                finally:
+                    os.close(fd)
+    if root != proc:
+        os.close(root)
     found: list[int] = []
     level = {of}
     while level:

@@ -18,6 +18,7 @@ from hal.wire.frames import StepTemplate
 
 HELPER_SCRIPT: Final = str(Path(__file__).with_name("helper.py"))
 GUARD_SCRIPT: Final = str(Path(__file__).with_name("guard.py"))
+GUARD_LEASE_FD: Final = 3
 MAX_OUTSTANDING: Final = 8
 """Launches that one helper has been given and not answered."""
 MAX_AHEAD: Final = 16
@@ -35,11 +36,12 @@ Receive = Callable[["HelperLink", tuple[Any, ...]], None]
 class HelperLink:
     """One helper process."""
 
-    def __init__(
-        self, journal: Path, watcher: Watcher, receive: Receive, log_fd: int, *, guarded: bool = False
-    ) -> None:
-        """Start it; one that is `guarded` dies with this process, and its steps with it.
+    def __init__(self, journal: Path, watcher: Watcher, receive: Receive, log_fd: int, *, lease_fd: int = -1) -> None:
+        """Start it.
 
+        Args:
+            lease_fd: of the memory that says until when the lease runs: its steps die with it, and all of it with
+                this process; -1: it outlives both.
         Raises:
             OSError: no process or no descriptor could be made.
         """
@@ -74,13 +76,16 @@ class HelperLink:
         with theirs:
             ours.setblocking(False)
             self._socket = ours
-            actions = (
+            actions: tuple[tuple[int, int, int], ...] = (
                 (os.POSIX_SPAWN_DUP2, theirs.fileno(), 0),
                 (os.POSIX_SPAWN_DUP2, log_fd, 1),
                 (os.POSIX_SPAWN_DUP2, log_fd, 2),
             )
-            script = [GUARD_SCRIPT, str(os.getpid())] if guarded else [HELPER_SCRIPT]
-            argv = [sys.executable, "-I", "-S", *script, str(journal)]
+            script = [HELPER_SCRIPT, str(journal)]
+            if lease_fd >= 0:
+                script = [GUARD_SCRIPT, str(os.getpid()), str(journal), str(GUARD_LEASE_FD)]
+                actions = (*actions, (os.POSIX_SPAWN_DUP2, lease_fd, GUARD_LEASE_FD))
+            argv = [sys.executable, "-I", "-S", *script]
             try:
                 self.pid = os.posix_spawn(sys.executable, argv, os.environ, file_actions=actions, setsid=True)
             except OSError:

@@ -160,6 +160,9 @@ class Spawner(Protocol):
     def launch(self, launches: Sequence[Launch]) -> None:
         """Spawn these; each gives `Spawned` then `Ended`, or `SpawnFailed`, or `Unspawned`, or `Vanished`."""
 
+    def extend_lease(self, until_boot_ms: int) -> None:
+        """The lease runs until then: guarded steps are ended after it, also when this keeper stands still."""
+
     def room_ahead(self, job: int) -> int:
         """How many more steps of that job may wait where others of it run."""
 

@@ -22,6 +22,7 @@ from hal.daemons.agent.keeper.clearing import Clearing
 from hal.daemons.agent.keeper.environment import default_env, template_env
 from hal.daemons.agent.keeper.helper_journal import NO_SLOT, HelperJournal, step_of, usage_of
 from hal.daemons.agent.keeper.helper_link import MAX_AHEAD, MAX_OUTSTANDING, HelperLink
+from hal.daemons.agent.keeper.lease_memory import LeaseMemory
 from hal.daemons.agent.keeper.limits import MAX_FREE_SLOTS, Cgroups
 from hal.daemons.agent.keeper.ports import (
     Adoption,
@@ -86,6 +87,7 @@ class HelperSpawner:
         self._links: dict[int, HelperLink] = {}
         self._guards: dict[int, HelperLink] = {}
         """Helpers of guarded steps, started when the first of these comes."""
+        self._lease = LeaseMemory()
         self._serial = 0
         self._marks: dict[StepId, Mark] = {}
         self._slots: dict[StepId, Slot] = {}
@@ -117,7 +119,7 @@ class HelperSpawner:
         self._serial += 1
         path = self._journal_dir / f"helper-{os.getpid()}-{boot_ms}-{self._serial}.log"
         try:
-            link = HelperLink(path, self._watcher, self._told, self._log_fd, guarded=guarded)
+            link = HelperLink(path, self._watcher, self._told, self._log_fd, lease_fd=self._lease.fd if guarded else -1)
         except OSError:
             self._back_off(boot_ms)
             return False
@@ -198,6 +200,9 @@ class HelperSpawner:
             link.launch(launch, *self._provided(launch))
         for link in self._all():
             link.flush()
+
+    def extend_lease(self, until_boot_ms: int) -> None:
+        self._lease.write(until_boot_ms)
 
     def room_ahead(self, job: int) -> int:
         # Filled up from the half: what is sent is sent together.
