@@ -204,3 +204,22 @@ def test_a_lock_whose_place_was_taken_is_held_all_the_same(tmp_path: Path) -> No
     os.mkfifo(tmp_path / "lock")
     os.close(open_own(tmp_path / "lock", os.O_RDWR))
     assert (tmp_path / "lock").is_file()
+
+
+def test_the_null_device_may_stand_for_a_log(tmp_path: Path) -> None:
+    """It stays what it is."""
+    log = LogFile(Path(os.devnull))
+    log.write_line("a line")
+    log.close()
+    assert Path(os.devnull).is_char_device()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_outside_of_private_directories_nothing_is_set_aside(planted: Planted, tmp_path: Path, kind: str) -> None:
+    """A path that a person got wrong must not rename what lies in a directory that is not HAL's."""
+    getattr(planted, kind)()
+    tmp_path.chmod(0o755)
+    before = sorted(os.listdir())
+    with pytest.raises(NotRegularError):
+        open_own(planted.file, os.O_RDWR)
+    assert sorted(os.listdir()) == before

@@ -130,7 +130,8 @@ def read_regular(path: StrPath, limit: int, *, dir_fd: int | None = None, follow
 def open_own(path: StrPath, flags: int) -> int:
     """A descriptor of a file of HAL's own (a log, a lock), made when there is none.
 
-    Whatever else lies in its place is set aside, so that a start does not fail until a person has removed it.
+    Whatever else lies in its place is set aside, so that a start does not fail until a person has removed it; but
+    /dev/null may stand for a file that nobody wants.
 
     Raises:
         OSError: as open(2); also that it could not be set aside.
@@ -139,6 +140,8 @@ def open_own(path: StrPath, flags: int) -> int:
     try:
         fd = open_regular(path, flags)
     except NotRegularError:
+        if os.fspath(path) == os.devnull:
+            return os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         set_aside(path)
         fd = open_regular(path, flags)
     os.set_blocking(fd, True)  # others may get it as their output
@@ -146,11 +149,16 @@ def open_own(path: StrPath, flags: int) -> int:
 
 
 def set_aside(path: StrPath) -> None:
-    """Give what lies there a name that nothing has, for people to look at.
+    """Give what lies there a name that nothing has, for people to look at. Only in a private directory of this user, as
+    all of HAL's are: what lies elsewhere is not ours to rename, however it came to be asked for.
 
     Raises:
+        NotRegularError: it lies elsewhere.
         OSError: as rename(2).
     """
+    info = os.stat(os.path.dirname(path) or ".")
+    if info.st_uid != os.geteuid() or info.st_mode & 0o077:
+        raise NotRegularError(errno.EINVAL, "something else lies in the place of the file; remove it", os.fspath(path))
     os.rename(path, f"{os.fspath(path)}{SET_ASIDE}{os.urandom(4).hex()}")
 
 
