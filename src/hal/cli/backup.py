@@ -56,5 +56,6 @@ def _run(screen: Screen, what: str, file: Path, to: str) -> int:
     home = screen.address.home
     if home is None:
         raise SpecError("--url: state is copied on a controller's own machine only", hint="log in there")
+    home.check_ours()
     arguments = [what, str(file.absolute()), "--home", str(home.root), *(["--to", to] if to else [])]
     return subprocess.run([sys.executable, "-m", "hal.daemons.controller.backup", *arguments], check=False).returncode

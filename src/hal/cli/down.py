@@ -39,6 +39,7 @@ def down(screen: Screen, leave: bool, kill: bool) -> int:
     if screen.url:
         raise SpecError("--url: HAL is stopped on its own machine only", hint="leave --url out, or log in there")
     home = find_home(screen.home)
+    home.check_ours()
     if not home.run_dir.is_dir():
         return _report(screen, home, False, [], 0)
     with processes.one_at_a_time(home), Progress(screen) as progress:

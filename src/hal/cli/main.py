@@ -133,6 +133,11 @@ def _run(args: list[str]) -> int:
         return _tell(args, "interrupted", "interrupted", "", exit_codes.INTERRUPTED)
     except _hal_error() as error:
         return _tell(args, error.code, error.message, error.hint, exit_codes.of_error(error.code))
+    except OSError as error:
+        if isinstance(error, BrokenPipeError):
+            raise
+        at = f": {error.filename}" if error.filename is not None else ""
+        return _tell(args, "error", f"{error.strerror or error}{at}", "", exit_codes.FAILED)
     return code if isinstance(code, int) else exit_codes.OK
 
 

@@ -27,6 +27,10 @@ STOP_AGENT_S = 10.0
 STOP_ROUNDS = 3
 """An agent that is stopped after its keeper may just have started another one: look again, so often."""
 LOOK_EVERY_S = 0.05
+DAEMONS = b"hal.daemons."
+"""What each of the modules that HAL's daemons are begins with."""
+SOURCE = b"/hal/daemons/"
+"""The same as the path of a file."""
 TAIL_LINES = 15
 TAIL_BYTES = 64 << 10
 
@@ -62,8 +66,9 @@ class Process:
 
     @property
     def identity(self) -> ProcessIdentity | None:
-        """That of the running process."""
-        return running(self.home.pid_file(self.name))
+        """That of the running process; None also where the pid file names one that is none of HAL's daemons."""
+        found = running(self.home.pid_file(self.name))
+        return found if found is not None and _is_daemon(found) else None
 
     def start(self, argv: Sequence[str]) -> None:
         """Start it, detached from this terminal."""
@@ -224,6 +229,15 @@ def wait_until(
         tell()
         time.sleep(LOOK_EVERY_S)
     return None
+
+
+def _is_daemon(process: ProcessIdentity) -> bool:
+    """Its command line is that of one of HAL's own processes."""
+    try:
+        words = Path(f"/proc/{process.pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False
+    return any(word.startswith(DAEMONS) or SOURCE in word for word in words)
 
 
 def _last_lines(file: Path, start: int) -> list[str]:

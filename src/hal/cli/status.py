@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -71,6 +72,9 @@ def status(screen: Screen) -> int:
     report = Report(where=address.named)
     if address.home:
         from hal.cli.processes import controller
+
+        with contextlib.suppress(UnreachableError):
+            address.path()  # whose home is it?
 
         identity = controller(address.home).identity
         report.pid = identity.pid if identity else None

@@ -170,13 +170,51 @@ class Home:
         return known
 
     def known_socket_dir(self) -> Path | None:
-        """The directory that `run/socket-dir` names, if it exists, is private and ours; makes nothing."""
+        """The directory that `run/socket-dir` names, if it exists and is private to the home's owner; makes nothing.
+
+        The owner must be this process's user, who may be root: root comes in everywhere.
+        """
         try:
             text = os.fsdecode(read_regular(self.run_dir / "socket-dir", MAX_LINE_BYTES)).strip()
         except (FileNotFoundError, NotADirectoryError, NotRegularError):
             return None
         path = Path(text)
-        return path if text.startswith("/") and is_private(path) else None
+        return path if text.startswith("/") and is_private(path, self.owner() if os.geteuid() == 0 else None) else None
+
+    def owner(self) -> int | None:
+        """User id of whoever the directory belongs to; None where there is none."""
+        try:
+            return os.stat(self.root).st_uid
+        except OSError:
+            return None
+
+    def check_ours(self) -> None:
+        """Whoever is to act on what lies here (signal processes, remove files) must be its owner, and nobody else may
+        have put it here.
+
+        Raises:
+            DeniedError: it belongs to another user, others may write to it, or it cannot be looked into.
+        """
+        for place in (self.root, self.run_dir):
+            try:
+                info = os.stat(place) if place == self.root else os.lstat(place)
+            except (FileNotFoundError, NotADirectoryError):
+                return
+            except OSError as error:
+                raise _denied(
+                    f"HAL_HOME {self.root} cannot be looked into: {os.strerror(error.errno or errno.EIO)}",
+                    "name a directory of your own with HAL_HOME or --home",
+                ) from error
+            if info.st_uid != os.geteuid():
+                raise _denied(
+                    f"{place} belongs to user id {info.st_uid}, not to {os.geteuid()}; nothing was done",
+                    "do it as that user, or name a directory of your own with HAL_HOME or --home",
+                )
+            if stat.S_ISLNK(info.st_mode) or stat.S_IMODE(info.st_mode) & 0o022:
+                raise _denied(
+                    f"others may write to {place}, so what is there may not be HAL's; nothing was done",
+                    f"look at it, then: chmod 700 {place}",
+                )
 
     def drop_socket_dir(self) -> None:
         """Remove the sockets and their directory, when nothing of HAL runs any more; the next start makes another."""

@@ -43,13 +43,17 @@ def write_private(path: Path, text: str, *, durable: bool = False) -> None:
         raise
 
 
-def is_private(path: Path) -> bool:
-    """It is a directory (no link to one), ours, and closed to everybody else."""
+def is_private(path: Path, owner: int | None = None) -> bool:
+    """It is a directory (no link to one), ours (or that user's), and closed to everybody else."""
     try:
         info = os.lstat(path)
     except OSError:
         return False
-    return stat.S_ISDIR(info.st_mode) and info.st_uid == os.geteuid() and not stat.S_IMODE(info.st_mode) & 0o077
+    return (
+        stat.S_ISDIR(info.st_mode)
+        and info.st_uid == (os.geteuid() if owner is None else owner)
+        and not stat.S_IMODE(info.st_mode) & 0o077
+    )
 
 
 def _flush_directory(path: Path) -> None:

@@ -5,6 +5,7 @@ A backup is a SQLite store of its own, whatever it was taken from: so it also mo
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Final
 
@@ -33,7 +34,7 @@ def back_up(where: str | Path, file: Path) -> int:
         ConflictError: the file is there already.
         StoreError: the store cannot be read, or the file not written.
     """
-    if file.exists():
+    if os.path.lexists(file):
         raise ConflictError(f"{file} exists already", hint="name a file that does not")
     partial = file.with_name(f".{file.name}.partial")
     _remove(partial)
@@ -49,11 +50,21 @@ def back_up(where: str | Path, file: Path) -> int:
             target.flush()
         finally:
             target.close()
-        partial.rename(file)
+        _name(partial, file)
         return rows
     finally:
         source.close()
         _remove(partial)
+
+
+def _name(partial: Path, file: Path) -> None:
+    """Give it its name; what was put there meanwhile stays."""
+    try:
+        os.link(partial, file)
+    except FileExistsError:
+        raise ConflictError(f"{file} exists already", hint="name a file that does not") from None
+    except OSError:  # a file system without hard links
+        partial.rename(file)
 
 
 def restore(file: Path, to: str | Path) -> int:
