@@ -68,11 +68,12 @@ def _over(epoch: int, now: int, holder: str) -> StaleEpoch:
     )
 
 
-def take(connection: Connection, database: Database, claim: Claim, now_ms: int, own: int) -> int:
+def take(connection: Connection, database: Database, claim: Claim, now_ms: int, own: int, past: int = 0) -> int:
     """The next epoch, for who claims it.
 
     Args:
         own: the epoch that the claimer holds now; 0: none. Its own lease does not keep it out.
+        past: an epoch that the next one is to be above.
     Raises:
         StoreLed: another's lease holds.
         StaleEpoch: another has led since `own`.
@@ -86,8 +87,9 @@ def take(connection: Connection, database: Database, claim: Claim, now_ms: int, 
             f"the store {database.place} is led by {holder} (epoch {epoch}); its lease holds for another {left_ms} ms",
             hint="a second controller waits as a follower; `hal status` shows who leads",
         )
+    following = max(int(epoch), past) + 1
     values = {
-        "epoch": epoch + 1,
+        "epoch": following,
         "holder": claim.holder[:MAX_HOLDER_BYTES],
         "taken_ms": now_ms,
         "expires_ms": database.now_ms() + literal(LEASE_MS, _L.expires_ms.type),
@@ -95,7 +97,7 @@ def take(connection: Connection, database: Database, claim: Claim, now_ms: int, 
         "wire": claim.wire,
     }
     connection.execute(update(schema.leader).where(_L.id == 1).values(values))
-    return int(epoch) + 1
+    return following
 
 
 def put_out(connection: Connection, database: Database) -> None:

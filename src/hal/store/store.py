@@ -125,12 +125,13 @@ class Store:
         """Who leads must `renew`, and may act only while its lease holds; else a lock of the host keeps others out."""
         return self._database.leased
 
-    def take_leadership(self, claim: Claim | str, now_ms: int, *, own: int = 0) -> int:
+    def take_leadership(self, claim: Claim | str, now_ms: int, *, own: int = 0, past: int = 0) -> int:
         """Become the one who writes; every former leader's commits fail from now on.
 
         Args:
             claim: who this is; a text is its name for people.
             own: the epoch that this process holds now, to be followed by another.
+            past: an epoch that the new one is to be above.
         Returns: the new epoch, above every former one.
         Raises:
             StoreBusy: another one holds this store; the message says which.
@@ -139,7 +140,7 @@ class Store:
         claim = Claim(claim) if isinstance(claim, str) else claim
         self._database.lock(claim.holder[: leadership.MAX_HOLDER_BYTES])
         with self._database.writing("taking leadership") as connection:
-            epoch = leadership.take(connection, self._database, claim, now_ms, own)
+            epoch = leadership.take(connection, self._database, claim, now_ms, own, past)
         self._database.flush()
         return epoch
 

@@ -35,6 +35,11 @@ MAX_LABELS: Final = 256
 MAX_CHECKS: Final = 256
 """Failing checks of a node."""
 MAX_SIGNAL: Final = 64
+MAX_EPOCH_AHEAD: Final = 100_000
+"""How far above the highest epoch that is known one is believed: so often a leader may have changed unheard. A
+controller passes what a node has seen up to there, so no node that was lied to is lost for good."""
+MAX_FIRST_EPOCH: Final = 1 << 40
+"""The same for whoever knows none yet."""
 LONGEST_LEASE_MS: Final = 86_400_000
 """As in hal.toml (`[leases]`)."""
 MAX_LOAD: Final = 1e9

@@ -101,6 +101,9 @@ MAX_RESOURCE_NAMES = 256
 """Different resources that all nodes offer together: each is a column of the engine's tables."""
 COSTS: dict[type[AnyFrame], int] = {Heartbeat: 1, Health: 10, Renew: 50}
 """What frames that an honest node sends rarely take from its budget."""
+RAISES = 4
+RAISES_PER_S = 1 / 600
+"""How often the epoch is raised because of what nodes say that they have seen: at once, and in the long run."""
 BARRED_FIRST_MS = 1_000
 BARRED_LONGEST_MS = 60_000
 """How long a node that has lied is not heard: doubled with each lie."""
@@ -173,6 +176,7 @@ class Agents:
         self._node_door = node_door
         self._links: dict[str, Link] = {}
         self._log_requests = 0
+        self._raises = Bucket(runtime, RAISES, RAISES_PER_S)
         self._resources: set[str] = set()
         """Names of what nodes have offered so far."""
         self.on_lie: Callable[[str, str], None] = lambda node, reason: None
@@ -387,7 +391,9 @@ class Agents:
             case LogChunk():
                 read = link.logs.pop(frame.request, None)
                 if read is not None and not read.answered_by(frame):
-                    raise MalformedFrameError(f"it answered the read of an output of {read.asked.step} with another")
+                    error = MalformedFrameError(f"it answered the read of an output of {read.asked.step} with another")
+                    read.answer.set_exception(error)
+                    raise error
                 if read is not None and not read.answer.done():
                     read.answer.set_result(frame)
             case Done():
@@ -449,6 +455,12 @@ class Agents:
             raise DeniedError(
                 f"node '{hello.name}' is in quarantine, and has seen epoch {hello.epoch}: it is not believed",
                 hint=f"hal node uncordon {hello.name}, if that is right",
+            )
+        if hello.epoch > self._committer.epoch and not self._raises.take():
+            raise OverloadedError(
+                f"node '{hello.name}' has seen epoch {hello.epoch}; that of this store, {self._committer.epoch}, was "
+                "raised too often of late",
+                hint="which node has seen what nobody gave? the controller's log names those that dialled",
             )
         for name in hello.capacity:
             if resource_name(name) != name:

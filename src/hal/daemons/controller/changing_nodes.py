@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
 
 from msgspec import Struct
@@ -102,6 +103,10 @@ class ChangingNodes:
                 break
         if name not in parts.plane.table.nodes:
             raise NotFoundError(f"there is no node '{name}'", hint="`hal nodes` lists them")
+
+    def tell_of_lies(self, tell: Callable[[str, str], None]) -> None:
+        """Have that called with each node that is closed because it lied, and how it did."""
+        self._parts.agents.on_lie = tell
 
     def waits_for_node(self, name: str) -> bool:
         """Whether anybody waits for a change of the node."""

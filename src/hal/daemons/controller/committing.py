@@ -13,10 +13,11 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from hal.core.model import InternalError
+from hal.core.model import DeniedError, InternalError
 from hal.daemons.controller.lease import Lease
 from hal.runtime.interface import Lane, Runtime
 from hal.store import Claim, Committed, CommitUnknown, Group, Operation, Store, StoreBusy, StoreError, StoreUnreachable
+from hal.wire.bounds import MAX_EPOCH_AHEAD
 
 T = TypeVar("T")
 
@@ -26,8 +27,6 @@ OpenStore = Callable[[], Store]
 SETTLE_EVERY_MS = 500
 MAX_SETTLES = 1_200
 """How often, and how many times, a commit is looked up while the database does not answer: ten minutes."""
-MAX_EPOCH_STEPS = 1_000
-"""How far the epoch is raised, one by one, to pass what an agent has seen of a store that is no more."""
 
 
 class Committer:
@@ -66,9 +65,9 @@ class Committer:
         self._store = await self._runtime.run_blocking(self._open)
         self.epoch = await self._runtime.run_blocking(partial(self._take, now_ms))
 
-    def _take(self, now_ms: int) -> int:
+    def _take(self, now_ms: int, past: int = 0) -> int:
         sent_ms = self._runtime.boot_ms()
-        epoch = self.store.take_leadership(self._claim, now_ms, own=self.epoch)
+        epoch = self.store.take_leadership(self._claim, now_ms, own=self.epoch, past=past)
         self.lease.taken(sent_ms, self.store)
         return epoch
 
@@ -84,16 +83,16 @@ class Committer:
         """Pass an epoch that an agent has seen: the store that gave it was replaced by an older one, or a new one.
 
         Raises:
-            InternalError: it is further away than `MAX_EPOCH_STEPS`.
+            DeniedError: it is further away than `MAX_EPOCH_AHEAD`.
         """
-        if seen - self.epoch > MAX_EPOCH_STEPS:
-            raise InternalError(
+        if seen - self.epoch > MAX_EPOCH_AHEAD:
+            raise DeniedError(
                 f"an agent has seen epoch {seen}, this store is at {self.epoch}: they do not belong together",
                 hint="is this the right HAL_HOME? stop the agents of the other one",
             )
         async with self._writing:
-            while self.epoch <= seen:
-                self.epoch = await self._runtime.run_blocking(partial(self._take, now_ms))
+            if self.epoch <= seen:
+                self.epoch = await self._runtime.run_blocking(partial(self._take, now_ms, seen))
 
     async def commit(self, operations: list[Operation], now_ms: int) -> Committed:
         """Write all of it or nothing; it is flushed later (see `flushing`).

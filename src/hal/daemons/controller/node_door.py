@@ -253,6 +253,7 @@ class NodeDoor:
         issued: list[Issued] = []
 
         def decide(now_ms: int) -> PutJoining:
+            issued.clear()  # a group that failed for something else is decided again
             token = self._membership.check_token(token_id, secret, name, now_ms, known=self._known(name))
             issued.append(self._certify(authority, frame.request, name))
             return self._membership.admitted(token, _certificate_row(issued[0], name, now_ms), now_ms)
@@ -273,6 +274,7 @@ class NodeDoor:
         issued: list[Issued] = []
 
         def decide(now_ms: int) -> PutJoining:
+            issued.clear()
             self.check(connection, node)
             issued.append(self._certify(authority, frame.request, node))
             return self._membership.renewed(_certificate_row(issued[0], node, now_ms), now_ms)
@@ -308,6 +310,8 @@ class NodeDoor:
         undo: list[PutJoining] = []
 
         def work(now_ms: int) -> PutJoining:
+            while undo:
+                self._membership.apply(undo.pop())
             change = decide(now_ms)
             undo.append(self._membership.apply(change))
             self._plane.also(change)

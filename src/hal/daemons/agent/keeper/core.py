@@ -172,6 +172,12 @@ class KeeperCore:
     def received(self, frame: AnyFrame, now: Instant) -> None:
         """A frame from the agent."""
         self._guarding.look(now)
+        epoch = getattr(frame, "epoch", 0)
+        if epoch > self._ledger.epoch and (text := self._ledger.unbelievable(epoch)):
+            if isinstance(frame, Hello):
+                self._reports.attach()
+            self._reports.frame(Goodbye(code="malformed-frame", reason=text))
+            return
         match frame:
             case Hello():
                 self._attach(frame, now)

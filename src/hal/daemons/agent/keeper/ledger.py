@@ -30,6 +30,7 @@ from hal.daemons.agent.keeper.ports import (
     Suspended,
 )
 from hal.daemons.agent.keeper.step import HeldStep, Phase, exit_lost
+from hal.wire.bounds import MAX_EPOCH_AHEAD, MAX_FIRST_EPOCH
 from hal.wire.frames import StepExit, StepStart, StepTemplate, StopReason
 
 MAX_HELD: Final = 50_000
@@ -131,6 +132,13 @@ class Ledger:
         ]
         self.steps.update((held.step, held) for held in taken)
         return taken
+
+    def unbelievable(self, epoch: int) -> str:
+        """Why no leader can have that epoch; '' when one may. It would shut out every true one for good."""
+        most = self.epoch + MAX_EPOCH_AHEAD if self.epoch else MAX_FIRST_EPOCH
+        if epoch <= most:
+            return ""
+        return f"epoch {epoch} is not believed: this keeper has heard {self.epoch}, and takes at most {most}"
 
     def saw_epoch(self, epoch: int) -> None:
         """A leader of that epoch was heard; older ones are refused from now on."""

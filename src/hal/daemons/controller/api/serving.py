@@ -129,6 +129,7 @@ class RestServer:
             app = api
         else:
             app = application(api, runtime, self._audit)
+            api.tell_of_lies(self._node_lied)
             passed_on = PassedOn(
                 api.follower_hashes,
                 book=api.token_book,
@@ -162,6 +163,21 @@ class RestServer:
             now_s=loop.time,
         )
         self._clock: asyncio.TimerHandle | None = None
+
+    def _node_lied(self, node: str, reason: str) -> None:
+        """What a node was closed for."""
+        self._audit.write(
+            at_ms=self._runtime.now_ms(),
+            user=f"node:{node}",
+            role="node",
+            peer="",
+            token="",
+            method="QUARANTINE",
+            path=f"/v1/nodes/{node}",
+            status=403,
+            refused="lied",
+            targets=[reason],
+        )
 
     async def start(self, path: Path) -> None:
         """Listen: on all sockets, or on none.
