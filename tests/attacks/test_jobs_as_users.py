@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import json
+import shutil
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hal.cli.processes import stop_controller
+from hal.client.address import find_address
+from hal.client.sync import Client
+from hal.core.model import DeniedError
+from tests.attacks.other_user import ALICE, as_user
 from tests.e2e.conftest import LiveHal, new_home
 
 HAL = "{python} -m hal.cli.main"
@@ -17,7 +25,7 @@ HAL = "{python} -m hal.cli.main"
 def crowd_hal() -> Iterator[LiveHal]:
     """A HAL of root that lets others in, who get root's account: what C1 is about is looked at elsewhere."""
     live = LiveHal(new_home())
-    (live.root / "hal.toml").write_text("")
+    (live.root / "hal.toml").write_text("[access]\nsteps_run_as_root = true\n")
     live.root.chmod(0o700)
     try:
         yield live.up("--nodes", "1", "--cpus", "8")
@@ -108,3 +116,49 @@ def test_what_a_job_submits_does_not_carry_its_token(crowd_hal: LiveHal) -> None
     shown = crowd_hal.run("show", out.strip(), "--json", check=True).out
     assert "halstep_" not in shown
     assert json.loads(shown)["user"] == "alice"
+
+
+def test_a_hal_of_root_runs_nobody_elses_steps(own_hal: LiveHal) -> None:
+    """(C1, attempt 42) Refused when it is submitted, with what to do: over the public socket, and by root for somebody
+    else; the keeper refuses it, too, where a controller does not. Whoever allows it is warned."""
+    sockets = Path(tempfile.mkdtemp(dir="/run"))
+    sockets.chmod(0o755)
+    path = f"{sockets}/api.sock"
+    config = f'[access]\nsocket = "{path}"\nusers = ["*"]\n'
+    (own_hal.root / "hal.toml").write_text(config)
+    own_hal.environment["HAL_STEPS_RUN_AS_ROOT"] = "0"
+    own_hal.up("--cpus", "2")
+
+    def submits() -> str:
+        with Client(find_address(url=f"unix://{path}")) as client:
+            try:
+                return client.submit("id", cpus=1).wait().state
+            except DeniedError as error:
+                return f"{error.message} {error.hint}"
+
+    try:
+        told = as_user(ALICE, submits)
+        assert "is not root" in told
+        assert "steps_run_as_root" in told
+        assert "steps_run_as_root" in own_hal.run("run", "-u", "alice", "--", "true").err
+        assert own_hal.run("run", "-u", "root", "--", "true").code == 0
+        assert "steps run as" not in own_hal.run("status", check=True).out
+
+        # The controller is told that it may; the keeper, which goes on, still knows that it may not.
+        stop_controller(own_hal.home)
+        own_hal.environment["HAL_STEPS_RUN_AS_ROOT"] = "1"
+        warned = own_hal.run("up", check=True).err
+        assert "steps run as root: everybody in [access] is given that account" in warned
+        assert "steps run as root" in own_hal.run("status", check=True).out
+        ran = own_hal.run("run", "-u", "alice", "--", "id", "-u")
+        assert (ran.code != 0, ran.out) == (True, ""), ran.err
+        assert "is not root" in own_hal.run("show", "2", "--json").out
+
+        # Both are told.
+        own_hal.run("down", "--kill", check=True)
+        own_hal.environment["HAL_STEPS_RUN_AS_ROOT"] = "0"
+        (own_hal.root / "hal.toml").write_text(config + "steps_run_as_root = true\n")
+        own_hal.up()
+        assert own_hal.run("run", "-u", "alice", "--", "id", "-u").out == "0\n"
+    finally:
+        shutil.rmtree(sockets)

@@ -151,6 +151,9 @@ def _say(screen: Screen, home: Home, layout: Layout, started: Sequence[str]) -> 
     if health.status == FOLLOWING:
         leader = health.leader or "another"
         screen.line(f"  its controller follows {leader}; nodes of `hal up` are taken in when it leads")
+    for warning in health.warnings:
+        if warning.startswith("steps run as "):
+            screen.note(f"warning: {warning}")
     screen.note(f"try: hal run{there} -- hostname    hal status{there}    hal down{there}")
 
 

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from hal.client.answering import check_tcp, check_unix, is_loopback, refuse_plain
 from hal.client.login import Login, read_login
 from hal.client.places import Place, read_places
-from hal.core.model.errors import DeniedError, SpecError, UnreachableError
+from hal.core.model.errors import ConflictError, DeniedError, SpecError, UnreachableError
 from hal.runtime.home import Home, find_home
 from hal.runtime.regular_files import NotRegularError, read_regular
 from hal.runtime.startup import stage
@@ -262,7 +262,10 @@ def _flag(variable: str) -> bool:
 
 def _served_by(url: str) -> int | None:
     """Who served that socket when it was logged in at."""
-    kept = read_login()
+    try:
+        kept = read_login()
+    except (ConflictError, DeniedError):  # nothing of it is needed here
+        return None
     return kept.served_by if kept is not None and kept.url == url else None
 
 

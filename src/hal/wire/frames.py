@@ -277,9 +277,9 @@ class StepTemplate(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     """Largest kept size of each of stdout and stderr; older output is rotated away."""
     guard: bool = False
     """True for on_node_lost=requeue: the step dies with the keeper and with its lease."""
-    user: str = ""
+    user: Name = ""
     """On whose behalf; empty: the controller does not say."""
-    key: str = ""
+    key: Name = ""
     """With the attempt's token it is the step's credential, HAL_STEP_TOKEN; empty: it has none."""
 
 
@@ -449,14 +449,15 @@ class Refusal(Struct, frozen=True, array_like=True, gc=False):
     template that the frame lacks), `not-started` (the keeper died before it spawned it, or this
     node could make no process), `not-held` (it was stopped before it came, or a stop names a step never seen),
     `already-ended` (its exit was acknowledged), `credit-over` (no place came free for it in time), `recalled` (as it
-    was asked), `prolog-failed` (the node's prolog did; the node is to be closed)."""
+    was asked), `prolog-failed` (the node's prolog did; the node is to be closed), `foreign-user` (steps run as root
+    there, and its user is another)."""
     message: Text
     """For people."""
 
 
 class Refused(Frame, frozen=True, kw_only=True):
     """These steps were not started, and no process of them exists. The same attempt may be sent again, except after
-    `not-held`, `already-ended`, `credit-over`, `recalled` and `prolog-failed`."""
+    `not-held`, `already-ended`, `credit-over`, `recalled`, `prolog-failed` and `foreign-user`."""
 
     steps: Annotated[tuple[Refusal, ...], Meta(max_length=MAX_ITEMS)]
 

@@ -29,7 +29,7 @@ PROLOG_FAILED: Final = "prolog-failed"
 GIVEN_BACK: Final = frozenset({"credit-over", "recalled", PROLOG_FAILED})
 """Refusals after which nothing is waited for; those of starts on credit, where nothing was wrong, too."""
 
-REFUSAL_CODES_OF_THE_TASK: Final = frozenset({"spawn-failed", "bad-workdir"})
+REFUSAL_CODES_OF_THE_TASK: Final = frozenset({"spawn-failed", "bad-workdir", "foreign-user"})
 """Refusals that the task would meet on every node: they are failures of the task."""
 
 

@@ -13,6 +13,7 @@ from hal.core.model.codec import convert
 from hal.core.model.errors import SpecError
 from hal.core.model.node_config import NO_NODE_SECTION, NodeSection, checked
 from hal.runtime.regular_files import read_regular
+from hal.runtime.root_steps import SETTING
 
 MAX_CONFIG_BYTES: Final = 1 << 20
 
@@ -23,10 +24,30 @@ def read_node_section(path: Path) -> NodeSection:
     Raises:
         SpecError: the file is no TOML, or the section makes no sense; names the field.
     """
+    raw = _read(path)
+    if "node" not in raw:
+        return NO_NODE_SECTION
+    try:
+        return checked(convert(raw["node"], NodeSection))
+    except SpecError as error:
+        raise SpecError(f"{path}: node: {error.message}", hint=error.hint or "see docs/config.md") from error
+
+
+def steps_run_as_root(path: Path) -> bool:
+    """Whether `[access]` lets other users' steps run as root here.
+
+    Raises:
+        SpecError: the file is no TOML.
+    """
+    section = _read(path).get("access")
+    return isinstance(section, dict) and section.get(SETTING) is True
+
+
+def _read(path: Path) -> dict[str, Any]:
     try:
         text = read_regular(path, MAX_CONFIG_BYTES + 1, follow=True)
     except FileNotFoundError:
-        return NO_NODE_SECTION
+        return {}
     except OSError as error:
         raise SpecError(f"{path}: cannot be read: {error.strerror}") from error
     if len(text) > MAX_CONFIG_BYTES:
@@ -35,9 +56,4 @@ def read_node_section(path: Path) -> NodeSection:
         raw: dict[str, Any] = tomllib.loads(text.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise SpecError(f"{path}: not TOML: {error}") from error
-    if "node" not in raw:
-        return NO_NODE_SECTION
-    try:
-        return checked(convert(raw["node"], NodeSection))
-    except SpecError as error:
-        raise SpecError(f"{path}: node: {error.message}", hint=error.hint or "see docs/config.md") from error
+    return raw

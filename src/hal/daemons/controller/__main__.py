@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from hal.core.model import InternalError, SpecError
-from hal.runtime import startup
+from hal.runtime import root_steps, startup
 from hal.runtime.home import Home, find_home
 from hal.runtime.interface import Runtime, UnixAddress
 from hal.runtime.kernel_cache import in_use, mark_used
@@ -94,12 +94,18 @@ async def _prepared(runtime: Runtime, home: Home, listen: str, wire: str, tell: 
         runtime.log.warning("compiling the scheduling kernels; this takes two or three minutes, once")
         sys.stdout.write("compiling the scheduling kernels; this takes two or three minutes, once\n")
         sys.stdout.flush()
+    from hal.daemons.controller.api.listeners import user_name
     from hal.daemons.controller.config import read_config, with_addresses
     from hal.daemons.controller.plugins import load_policies
     from hal.runtime.machine import host_name
 
     config = with_addresses(read_config(config_text(home)), listen, wire)
-    config = replace(config, address=config.address or host_name())
+    config = replace(
+        config,
+        address=config.address or host_name(),
+        steps_of=root_steps.ROOT if root_steps.only_root(config.access.steps_run_as_root) else "",
+        runs_as=user_name(os.geteuid()),
+    )
     policies = load_policies()
     if policies:
         runtime.log.info("policies were loaded", names=policies)

@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from hal.core.model import (
     ConflictError,
+    DeniedError,
     HALError,
     InternalError,
     JobSpec,
@@ -29,6 +30,7 @@ from hal.core.model import (
 from hal.daemons.controller.parts import Parts
 from hal.daemons.controller.views import JobView, OutcomeView, job_view, outcome_view
 from hal.planes.tasks import EndedJob, EndedTask, EndedTasks, JobPatch, Submitter, UnknownJobs, job_row
+from hal.runtime import root_steps
 from hal.store import MAX_PAGE, JobFilter, JobRow, RememberIdempotent, Span, Store
 
 MAX_IDS = 10_000
@@ -115,7 +117,9 @@ class Changing:
             SpecError, ConflictError: one cannot be accepted.
             OverloadedError: too much waits.
             StoreError: it could not be made durable.
+            DeniedError: steps run as root here, and only root's are.
         """
+        self._refuse_others(specs, by)
         if dry_run or key is None:
             return await self._submit(specs, by, dry_run=dry_run, key=None)
         made: list[Submitted] = []
@@ -151,6 +155,16 @@ class Changing:
     async def _submitted_before(self, ids: list[str]) -> Submitted:
         rows = await self._parts.committer.read(lambda store: [store.job(int(job)) for job in ids])
         return Submitted(ids=ids, jobs=[job_view(row, spec=len(ids) == 1) for row in rows if row is not None])
+
+    def _refuse_others(self, specs: Sequence[JobSpec], by: Submitter) -> None:
+        """
+        Raises:
+            DeniedError: a job's user would be root.
+        """
+        only = self._parts.steps_of
+        for user in {spec.user or by.user for spec in specs} if only else ():
+            if user != only:
+                raise DeniedError(root_steps.refusal(user), hint=root_steps.HINT)
 
     def _warnings(self) -> list[str]:
         if self._parts.plane.table.nodes:

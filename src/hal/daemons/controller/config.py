@@ -154,6 +154,10 @@ class Config(Struct, frozen=True, kw_only=True):
     store_url: str = ""
     """As `Store.open` takes it, password and all: for nobody's eyes. Empty: the SQLite file in HAL_HOME."""
     access: AccessSection = AccessSection()
+    steps_of: str = ""
+    """The only user whose jobs are taken; empty: anybody's. As the process was started, not in the file."""
+    runs_as: str = ""
+    """User of this process, as whom steps run on this machine; empty: not known."""
     leases: LeaseTimes = LeaseTimes()
 
 

@@ -117,6 +117,8 @@ class Controller:
                 access=config.access,
                 tokens=self._tokens,
                 presence=presence,
+                steps_of=config.steps_of,
+                runs_as=config.runs_as,
                 rest=rest_url(config),
             )
         )

@@ -42,5 +42,9 @@ class Parts:
     tokens: TokenBook
     presence: Presence | None
     """What is told of this controller where several share a store."""
+    steps_of: str
+    """The only user whose jobs are taken; empty: anybody's."""
+    runs_as: str
+    """As whom steps run on this machine; empty: not known."""
     rest: str
     """Where people reach this controller from elsewhere; '' where nowhere."""

@@ -28,6 +28,7 @@ from hal.daemons.controller.views import (
 )
 from hal.daemons.controller.watching import Watcher
 from hal.planes.tasks import job_row, reason_of
+from hal.runtime import root_steps
 from hal.runtime.authority import MAX_PEM_FILE_BYTES, authority_file, public_fingerprint
 from hal.runtime.interface import Runtime
 from hal.runtime.regular_files import read_regular
@@ -251,6 +252,20 @@ class Reading:
         """
         return read_authority(self._parts.runtime)
 
+    def _exposed(self) -> list[str]:
+        """Whose account others are given who may come in: that of whoever runs the steps here."""
+        access, runs_as, now_ms = self._parts.access, self._parts.runs_as, self._parts.clock.now_ms()
+        if not runs_as or self._parts.steps_of:
+            return []
+        ways = []
+        if access.socket and (access.users or access.operators or access.admins):
+            ways.append("everybody in [access]")
+        if any(token.live(now_ms) and token.user != runs_as for token in self._parts.tokens.all()):
+            ways.append("whoever holds a token")
+        if not ways and access.steps_run_as_root and runs_as == root_steps.ROOT:
+            ways.append("whoever may submit")
+        return [f"steps run as {runs_as}: {' and '.join(ways)} is given that account"] if ways else []
+
     def health(self) -> Health:
         """How the controller is."""
         table, loop = self._parts.plane.table, self._parts.loop
@@ -264,6 +279,7 @@ class Reading:
             nodes[row.state.value] = nodes.get(row.state.value, 0) + 1
         warnings = [f"nothing can be made durable: {loop.trouble}"] if loop.trouble else []
         warnings += self._parts.faults.warnings(self._parts.engine.state.config)
+        warnings += self._exposed()
         warnings += [f"node {row.name}: {note}" for row in table.nodes.values() for note in row.notes]
         return Health(
             status="degraded" if loop.trouble else "ok",

@@ -23,10 +23,12 @@ from hal.daemons.agent.keeper.outputs import OutputFiles
 from hal.daemons.agent.keeper.ports import KeeperConfig
 from hal.daemons.agent.keeper.spawner import HelperSpawner
 from hal.daemons.agent.keeper.watch import read_clocks
+from hal.daemons.agent.node_file import steps_run_as_root
 from hal.runtime.home import Home, NodePaths
 from hal.runtime.identity import boot_id, remove_pid_file, write_pid_file
 from hal.runtime.logfile import LogFile
 from hal.runtime.regular_files import open_own
+from hal.runtime.root_steps import only_root
 
 ALREADY_RUNNING = 75
 """Exit code when another keeper of this node runs."""
@@ -71,6 +73,7 @@ def assemble(arguments: NodeArguments, home: Home, node: NodePaths, log: Log) ->
         labels=arguments.labels,
         lease_ms=arguments.lease_ms,
         user=user_name(),
+        only_root=only_root(steps_run_as_root(home.config)),
     )
     descriptors = Descriptors()
     link = AgentLink(home.keeper_socket(arguments.node), descriptors)

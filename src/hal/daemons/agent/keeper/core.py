@@ -41,6 +41,7 @@ from hal.daemons.agent.keeper.ports import (
 from hal.daemons.agent.keeper.reports import Reports
 from hal.daemons.agent.keeper.step import HeldStep, Phase
 from hal.daemons.agent.keeper.timers import Due
+from hal.runtime import root_steps
 from hal.wire import agree
 from hal.wire.errors import VersionError
 from hal.wire.frames import (
@@ -346,6 +347,10 @@ class KeeperCore:
                 room -= start.step not in steps
                 steps[start.step] = start
         for position, starts in fresh.items():
+            if self.config.only_root and frame.templates[position].user != root_steps.ROOT:
+                text = f"{root_steps.refusal(frame.templates[position].user)}; {root_steps.HINT}"
+                self._turn_down(list(starts), "foreign-user", text)
+                continue
             try:
                 taken = self._ledger.accept(list(starts.values()), frame.templates[position])
             except JournalFullError as error:

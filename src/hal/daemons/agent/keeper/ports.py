@@ -37,6 +37,8 @@ class KeeperConfig(Struct, frozen=True, kw_only=True):
     """A start is refused when its lease stamp is older."""
     user: str = ""
     """Who the steps run as."""
+    only_root: bool = False
+    """That is root, and other users' steps are refused."""
 
 
 # ── what a spawner is asked ───────────────────────────────────────────────────────────────────────────────────────

@@ -26,6 +26,8 @@ class AccessSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Who may come in there as a user; `*`: everybody on this machine."""
     operators: tuple[str, ...] = ()
     admins: tuple[str, ...] = ()
+    steps_run_as_root: bool = False
+    """Where HAL is root's, run other users' steps too: whoever may submit is root then."""
     max_token_days: int = 365
     """Longest life of an API token."""
     requests_per_s: int = 200
