@@ -100,7 +100,7 @@ def assemble(arguments: NodeArguments, home: Home, node: NodePaths, log: Log) ->
         pid=os.getpid(),
     )
     core.recover(read_clocks())
-    for note in (*cgroups.notes, *journal.notes):
+    for note in (*cgroups.notes, *journal.notes, *spawner.notes):
         log(note)
     log(f"started: {core.active_steps} steps taken over, {core.unacknowledged} exits to report")
     agent = None

@@ -23,7 +23,7 @@ from hal.daemons.agent.keeper.environment import default_env, template_env
 from hal.daemons.agent.keeper.helper_journal import NO_SLOT, HelperJournal, step_of, usage_of
 from hal.daemons.agent.keeper.helper_link import MAX_AHEAD, MAX_OUTSTANDING, HelperLink
 from hal.daemons.agent.keeper.lease_memory import LeaseMemory
-from hal.daemons.agent.keeper.limits import MAX_FREE_SLOTS, Cgroups
+from hal.daemons.agent.keeper.limits import MAX_FREE_SLOTS, Cgroups, cgroup_name
 from hal.daemons.agent.keeper.ports import (
     Adoption,
     Ended,
@@ -37,10 +37,12 @@ from hal.daemons.agent.keeper.ports import (
     SpawnerEvent,
     SpawnFailed,
     Unspawned,
+    Vanished,
     output_prefix,
 )
 from hal.daemons.agent.keeper.processes import Mark, Others
 from hal.daemons.agent.keeper.slot import Slot
+from hal.daemons.agent.keeper.strangers import Known, Strangers
 from hal.daemons.agent.keeper.watch import Watcher, read_clocks
 from hal.wire.frames import Sample, Usage
 
@@ -55,6 +57,7 @@ STRAY_LOOK_MS: Final = 50
 MAX_GUARDS: Final = 4
 """Helpers of guarded steps: each is two processes."""
 MAX_UNKNOWN_EXITS: Final = 1_024
+UNNAMED: Final = "the journal of the helper that had started it was gone, so what ran of it was ended"
 
 
 class HelperSpawner:
@@ -87,6 +90,8 @@ class HelperSpawner:
         self._links: dict[int, HelperLink] = {}
         self._guards: dict[int, HelperLink] = {}
         """Helpers of guarded steps, started when the first of these comes."""
+        self.notes: list[str] = []
+        """What people should know of how it took over."""
         self._lease = LeaseMemory()
         self._serial = 0
         self._marks: dict[StepId, Mark] = {}
@@ -286,15 +291,35 @@ class HelperSpawner:
                 tags[step] = journal.steps[step].slot
                 self._take_over(step, journal)
                 del wanted[step]
-        for step in wanted:
-            self._events.append(NeverStarted(step))
         for step, tag in tags.items():
             if tag != NO_SLOT and (slot := self._cgroups.known(tag)) is not None:
                 self._slots[step] = slot
+        found = self._end_strangers(tags, journals)
+        for step in wanted:
+            if self._marks[step].environment in found:
+                self._events.append(Vanished(step, read_clocks().wall_ms, UNNAMED))
+            else:
+                self._events.append(NeverStarted(step))
         self._cgroups.sweep({slot.name for slot in self._slots.values()})
         # Nobody would ever report what an unknown step does, and it might run again elsewhere.
         for alive in processes.members(strangers, self._own_pids()).values():
             processes.send(alive, signal.SIGKILL)
+
+    def _end_strangers(self, taken: Iterable[StepId], journals: Iterable[HelperJournal]) -> set[frozenset[bytes]]:
+        """End what runs here and no journal names, before anything is started beside it; how it is marked."""
+        known = Known(
+            frozenset(self._marks[step].environment for step in taken),
+            frozenset(os.fsencode(journal.path) for journal in journals),
+            frozenset(os.fsencode(slot.name) for slot in self._slots.values()),
+        )
+        config = self._config
+        strangers = Strangers(config.home, config.node, str(self._journal_dir), cgroup_name(config.home, config.node))
+        found = strangers.end(known)
+        if found:
+            self.notes.append(f"processes of {len(found)} steps that no journal names were ended")
+        if strangers.left:
+            self.notes.append(f"processes that no journal names could not be ended: {strangers.left[:5]}")
+        return found
 
     # ── what helpers tell ─────────────────────────────────────────────────────────────────────────────────────────
 
