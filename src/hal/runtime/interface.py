@@ -94,6 +94,8 @@ class Lane(StrEnum):
     """The one thread that reads from the store for REST, on its own database connection."""
     FLUSH = "flush"
     """The one thread that waits for the disk, beside the writer."""
+    DECODE = "decode"
+    """The one thread that decodes and checks large bodies of requests, beside the loop."""
     LEASE = "lease"
     """The one thread that renews the leader's lease, beside the writer."""
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from hal.core.model import ConflictError, Failed, Reason, SpecError, TaskState, spec_from_plain
 from hal.core.model.policy import Policy, Queue
 from hal.planes.tasks import JobPatch
-from hal.planes.tasks.awaiting import tell_tasks
 from hal.planes.tasks.runs import Runs, added, complement, merged, removed, within
+from hal.planes.tasks.slices import finished
 from hal.planes.tasks.spans import take
 from tests.planes.tasks.small_plane import BY, SmallPlane
 
@@ -245,7 +245,7 @@ def test_a_million_tasks_that_follow_a_million_stay_a_few_values() -> None:
     assert len(b.spans) == 1
     a.succeeded = added(a.succeeded, 0, 1_000)
     a.spans = take(a.spans, 0, 1_000)
-    tell_tasks(plane.plane.table, a.id, ((0, 1_000),))
+    finished(plane.plane.table.tell_tasks(a.id, ((0, 1_000),), 1_000))
     assert [(span.first, span.count, span.eligible_ms == 0) for span in b.spans] == [
         (0, 1_000, True),
         (1_000, size - 1_000, False),

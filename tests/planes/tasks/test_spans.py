@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from hal.core.engine.events import INF
 from hal.core.model.states import TaskState
+from hal.planes.tasks.slices import finished
 from hal.planes.tasks.span_tree import MOST, SpanTree, differing, sums_of
 from hal.planes.tasks.spans import (
     Span,
@@ -130,7 +131,7 @@ def test_many_spans_agree_with_one_value_for_each_task(steps: list[tuple[str, st
         parts = list(slices(spans, first, count, 50))
         assert [low for low, _ in parts] == list(itertools.accumulate((n for _, n in parts[:-1]), initial=first))
         assert sum(n for _, n in parts) == count
-        gone, come = differences(before, spans)
+        gone, come = finished(differences(before, spans))
         rows = {span.first: span for span in before if span.first not in gone} | {span.first: span for span in come}
         assert rows == {span.first: span for span in spans}
 
@@ -143,7 +144,7 @@ def test_one_change_among_many_spans_costs_a_few_nodes() -> None:
     assert isinstance(spans, SpanTree)
     assert isinstance(after, SpanTree)
     assert sum(map(len, differing(spans, after))) <= 4 * MOST
-    assert differences(spans, after) == ([], [Span(77_777, 1, TaskState.CANCELLED, attempt=2)])
+    assert finished(differences(spans, after)) == ([], [Span(77_777, 1, TaskState.CANCELLED, attempt=2)])
 
 
 def _each(spans: Spans) -> dict[int, Span]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_right
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from enum import StrEnum
 from functools import partial
 
@@ -29,14 +29,18 @@ from hal.core.model import (
 )
 from hal.daemons.controller.parts import Parts
 from hal.daemons.controller.views import JobView, OutcomeView, job_view, outcome_view
-from hal.planes.tasks import EndedJob, EndedTask, EndedTasks, JobPatch, Submitter, UnknownJobs, job_row
+from hal.planes.tasks import EndedJob, EndedTask, EndedTasks, JobPatch, Pace, Submitter, UnknownJobs, Work, job_row
 from hal.runtime import root_steps
 from hal.store import MAX_PAGE, JobFilter, JobRow, RememberIdempotent, Span, Store
 
 MAX_IDS = 10_000
 """Jobs or tasks named in one request."""
+ROWS_AT_ONCE = 200
+"""Jobs that one call reads from the store."""
 MAX_LOOKUPS = 5
 """How often a request is tried again because what it was read from has changed since."""
+REFS_A_SLICE = 64
+"""Jobs or tasks of one request that are changed in one turn of the loop."""
 MAX_REQUEUED_TASKS = 100_000
 """Ended tasks of one job that one request may run again."""
 MAX_KEYS_IN_FLIGHT = 10_000
@@ -134,27 +138,35 @@ class Changing:
     async def _submit(self, specs: Sequence[JobSpec], by: Submitter, *, dry_run: bool, key: Key | None) -> Submitted:
         plane, ended = self._parts.plane, dict[int, EndedJob]()
 
-        def work(now_ms: int) -> Submitted | UnknownJobs:
+        def work(now_ms: int) -> Work[Submitted | UnknownJobs]:
             try:
-                jobs = plane.submit(specs, by, now_ms, ended=ended, dry_run=dry_run)
+                jobs = yield from plane.submitting(specs, by, now_ms, ended=ended, dry_run=dry_run)
             except UnknownJobs as unknown:
                 return unknown
             ids = [str(job.id) for job in jobs]
             if key is not None:
                 plane.also(RememberIdempotent(key.name, key.fingerprint, msgspec.json.encode(ids)))
-            views = [job_view(job_row(job), spec=len(jobs) == 1) for job in jobs]
+            views, pace = [], Pace()
+            for job in jobs:
+                views.append(job_view(job_row(job), spec=len(jobs) == 1))
+                if pace.over():
+                    yield
             return Submitted(ids=[] if dry_run else ids, jobs=views, dry_run=dry_run, warnings=self._warnings())
 
         for _ in range(MAX_LOOKUPS):
-            answer = await self._parts.loop.inbox.call(work)
+            answer = await self._parts.loop.inbox.call_in_slices(work)
             if not isinstance(answer, UnknownJobs):
                 return answer
-            ended.update(await self._parts.committer.read(partial(_ended_jobs, ids=answer.jobs)))
+            for some in batched(answer.jobs):
+                ended.update(await self._parts.committer.read(partial(_ended_jobs, ids=some)))
         raise OverloadedError("the jobs that this one depends on change too fast", hint="try again")
 
     async def _submitted_before(self, ids: list[str]) -> Submitted:
-        rows = await self._parts.committer.read(lambda store: [store.job(int(job)) for job in ids])
-        return Submitted(ids=ids, jobs=[job_view(row, spec=len(ids) == 1) for row in rows if row is not None])
+        views: list[JobView] = []
+        for some in batched([int(job) for job in ids]):
+            rows = await self._parts.committer.read(partial(rows_of, jobs=some))
+            views.extend(job_view(row, spec=len(ids) == 1) for row in rows if row is not None)
+        return Submitted(ids=ids, jobs=views)
 
     def _refuse_others(self, specs: Sequence[JobSpec], by: Submitter) -> None:
         """
@@ -222,7 +234,7 @@ class Changing:
             found = await self._parts.committer.read(partial(_matching_rows, wanted=these))
             refs = refs + [(job, None) for job in found]
 
-        def work(now_ms: int) -> Outcomes | list[int]:
+        def work(now_ms: int) -> Work[Outcomes | list[int]]:
             named = refs + [(job, None) for job in plane.matching(wanted)] if wanted is not None else refs
             if len(named) > MAX_IDS and wanted is not None:
                 named = named[:MAX_IDS]
@@ -231,18 +243,23 @@ class Changing:
                 stale = [job for job in asked if job not in histories or self._stale(job, histories[job])]
                 if stale:
                     return stale
-            results = [self._one(action, job, task, histories.get(job), by, now_ms) for job, task in named]
+            results, pace = [], Pace(REFS_A_SLICE)
+            for job, task in named:
+                results.append((yield from self._one(action, job, task, histories.get(job), by, now_ms)))
+                if pace.over():
+                    yield
             outcomes = Outcomes(results=results)
             if key is not None and all(result.ok for result in results):
                 plane.also(RememberIdempotent(key.name, key.fingerprint, msgspec.json.encode(outcomes)))
             return outcomes
 
         for _ in range(MAX_LOOKUPS):
-            answer = await self._parts.loop.inbox.call(work)
+            answer = await self._parts.loop.inbox.call_in_slices(work)
             if isinstance(answer, Outcomes):
                 return await self._told_of_ended(answer)
             histories.update(dict.fromkeys(answer))
-            histories.update(await self._parts.committer.read(partial(_histories, jobs=answer)))
+            for some in batched(answer):
+                histories.update(await self._parts.committer.read(partial(_histories, jobs=some)))
         raise OverloadedError("the jobs change too fast to be run again", hint="try again")
 
     def _stale(self, job: int, history: _History | None) -> bool:
@@ -258,24 +275,26 @@ class Changing:
 
     def _one(
         self, action: Action, job: int, task: int | None, history: _History | None, by: Submitter, now_ms: int
-    ) -> OutcomeView:
+    ) -> Work[OutcomeView]:
         plane, name = self._parts.plane, str(job) if task is None else f"{job}.{task}"
         try:
             if action is Action.CANCEL:
-                state = plane.cancel(job, task, by, now_ms)
+                state = yield from plane.cancelling(job, task, by, now_ms)
             elif action is Action.HOLD:
-                state = plane.hold(job, task, by, now_ms)
+                state = yield from plane.holding(job, task, by, now_ms)
             elif action is Action.RELEASE:
-                state = plane.release(job, task, by, now_ms)
+                state = yield from plane.releasing(job, task, by, now_ms)
             else:
-                state = self._requeue(job, task, history, by, now_ms)
+                state = yield from self._requeue(job, task, history, by, now_ms)
         except InternalError:
             raise
         except HALError as error:
             return outcome_view(name, error)
         return OutcomeView(id=name, ok=True, state=state.value)
 
-    def _requeue(self, job: int, task: int | None, history: _History | None, by: Submitter, now_ms: int) -> TaskState:
+    def _requeue(
+        self, job: int, task: int | None, history: _History | None, by: Submitter, now_ms: int
+    ) -> Work[TaskState]:
         plane = self._parts.plane
         if history is None:
             raise no_job(job)
@@ -287,14 +306,17 @@ class Changing:
             )
         if job not in plane.table.jobs:
             plane.revive(history.row, history.spans, history.succeeded)
-        return plane.requeue(job, task, history.ended, by, now_ms)
+        return (yield from plane.requeueing(job, task, history.ended, by, now_ms))
 
     async def _told_of_ended(self, outcomes: Outcomes) -> Outcomes:
         """Jobs that are not live have ended, or never were: say which."""
         unclear = {parse_task_ref(r.id)[0] for r in outcomes.results if r.code == NotFoundError.code}
         if not unclear:
             return outcomes
-        rows = await self._parts.committer.read(lambda store: {job: store.job(job) for job in unclear})
+        rows: dict[int, JobRow | None] = {}
+        for some in batched(sorted(unclear)):
+            found = await self._parts.committer.read(partial(rows_of, jobs=some))
+            rows.update(zip(some, found, strict=True))
         return Outcomes(
             results=[
                 _explained(result, rows) if result.code == NotFoundError.code else result for result in outcomes.results
@@ -313,11 +335,11 @@ class Changing:
         """
         plane = self._parts.plane
 
-        def work(now_ms: int) -> JobView:
-            return job_view(job_row(plane.update(job, patch, by, now_ms)), spec=True)
+        def work(now_ms: int) -> Work[JobView]:
+            return job_view(job_row((yield from plane.updating(job, patch, by, now_ms))), spec=True)
 
         try:
-            return await self._parts.loop.inbox.call(work)
+            return await self._parts.loop.inbox.call_in_slices(work)
         except NotFoundError:
             row = await self._parts.committer.read(lambda store: store.job(job))
             raise (no_job(job) if row is None else _has_ended(row)) from None
@@ -376,6 +398,16 @@ def _same(key: Key, fingerprint: str) -> None:
             f"the idempotency key '{shown(key.text)}' was used for another request",
             hint="use a fresh key for each request; the same key is for sending the same request again",
         )
+
+
+def batched(jobs: Sequence[int]) -> Iterator[Sequence[int]]:
+    """So many of them as one call to the store asks for: others have their turn in between."""
+    return (jobs[at : at + ROWS_AT_ONCE] for at in range(0, len(jobs), ROWS_AT_ONCE))
+
+
+def rows_of(store: Store, jobs: Sequence[int]) -> list[JobRow | None]:
+    """The row of each."""
+    return [store.job(job) for job in jobs]
 
 
 def _ended_jobs(store: Store, ids: Sequence[int]) -> dict[int, EndedJob]:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from hal.core.model import HALError, OverloadedError, UnreachableError
+from hal.planes.tasks import Work
 
 T = TypeVar("T")
 
@@ -30,20 +31,27 @@ MAX_WEIGHT_A_GROUP = 4_000
 class Call(Generic[T]):
     """Something a person asked for: done in the loop, answered when it is durable."""
 
-    __slots__ = ("answer", "result", "work")
+    __slots__ = ("answer", "in_slices", "result", "work")
 
-    def __init__(self, work: Callable[[int], T], answer: asyncio.Future[T]) -> None:
+    def __init__(
+        self, work: Callable[[int], T] | Callable[[int], Work[T]], answer: asyncio.Future[T], *, in_slices: bool = False
+    ) -> None:
         self.work = work
         self.answer = answer
+        self.in_slices = in_slices
         self.result: Any = None
 
-    def stage(self, now_ms: int) -> None:
-        """Do it in memory.
+    def stage(self, now_ms: int) -> Work[T] | None:
+        """Do it in memory, or give the slices that do it.
 
         Raises:
             HALError: it was refused and changed nothing.
         """
-        self.result = self.work(now_ms)
+        made: Any = self.work(now_ms)
+        if self.in_slices:
+            return cast("Work[T]", made)
+        self.result = made
+        return None
 
     def done(self) -> None:
         """It is durable."""
@@ -128,14 +136,20 @@ class Inbox:
             UnreachableError: the controller is stopping.
             HALError: as `work` raised it, or the commit failed; nothing has happened.
         """
+        return await self._asked(Call(work, asyncio.get_running_loop().create_future()))
+
+    async def call_in_slices(self, work: Callable[[int], Work[T]]) -> T:
+        """As `call`, for what may be much: the loop turns between slices, and nothing else is staged meanwhile."""
+        return await self._asked(Call[T](work, asyncio.get_running_loop().create_future(), in_slices=True))
+
+    async def _asked(self, call: Call[T]) -> T:
         if self._closed:
             raise UnreachableError(self._closed)
         if len(self._calls) >= MAX_CALLS:
             raise OverloadedError(f"{MAX_CALLS} requests wait already", hint="try again in a second")
-        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._calls.append(Call(work, answer))
+        self._calls.append(call)
         self._wake()
-        return await answer
+        return await call.answer
 
     async def report(
         self, node: str, what: str, work: Callable[[int], None], *, weight: int = 1, lazy: bool = False

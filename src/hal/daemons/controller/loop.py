@@ -4,15 +4,16 @@ What has ended and what starts in its place are one transaction; nothing is told
 people and keepers are answered when it is flushed (see `flushing`). One group is in flight at a time, so everything is
 decided on memory that reflects all earlier groups. Where a commit fails, plane and engine go back to where the last one
 left them. What cannot be staged, or is what a group fails for (see `narrowing`), is left out: whoever asked is told, a
-node that reported it has lied, and nothing else stops. Runs unchanged on the virtual Runtime. It holds no decision
-about scheduling.
+node that reported it has lied, and nothing else stops. What may be much is done in slices, between which the loop turns
+(connections are served, leases renewed); nothing else is staged until its group is committed. Runs unchanged on the
+virtual Runtime. It holds no decision about scheduling.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar, cast
 
 from hal.core.engine.events import INF
 from hal.core.model import HALError, InternalError, StoreError, UnreachableError
@@ -22,9 +23,11 @@ from hal.daemons.controller.deciding import Engine
 from hal.daemons.controller.flushing import Flusher
 from hal.daemons.controller.inbox import Call, Inbox, Report, is_refusal
 from hal.daemons.controller.narrowing import Item, Narrowing
-from hal.planes.tasks import Change, TaskPlane
+from hal.planes.tasks import Change, TaskPlane, Work
 from hal.runtime.interface import Runtime
 from hal.store import Committed, GroupRefused, PutMeta, StaleEpoch
+
+T = TypeVar("T")
 
 RETRY_FIRST_MS = 100
 RETRY_LONGEST_MS = 5_000
@@ -32,6 +35,8 @@ RETRY_LONGEST_MS = 5_000
 PROBE_EVERY_MS = 5_000
 """After a commit that failed an empty one is tried this often, so that all is known to be well when it is again."""
 DEPOSED = "another controller leads now"
+BLOCKS_A_TURN = 4
+"""Blocks of events that the engine is told of in one turn of the loop."""
 LONGEST_WAIT_MS = 60_000
 """The loop looks at the clock at least so often."""
 
@@ -134,10 +139,10 @@ class ControlLoop:
         """Stage what waits, decide, commit it all; False when the store refused."""
         now_ms = self._clock.now_ms()
         taken = self._narrowing.take() if self._narrowing.active else self.inbox.take()
-        reports, calls = self._staged(*taken, now_ms)
+        reports, calls = await self._staged(*taken, now_ms)
         try:
-            self._decide(now_ms)
-            change = self._plane.seal(now_ms)
+            await self._decide(now_ms)
+            change = await self._finished(self._plane.sealing(now_ms))
         except Exception as error:
             if not self._narrowing.failed([*reports, *calls], error):
                 raise
@@ -190,9 +195,25 @@ class ControlLoop:
             call.done()
         self._effects.flushed(change, committed)
 
-    def _decide(self, now_ms: int) -> None:
+    async def _finished(self, work: Work[T]) -> T:
+        """Do work that is cut into slices; others have their turn in between."""
+        try:
+            while True:
+                next(work)
+                await self._runtime.sleep(0)
+        except StopIteration as end:
+            return cast("T", end.value)
+
+    async def _feed(self) -> None:
+        """Tell the engine what is staged, a few blocks in each turn."""
+        for number, event in enumerate(self._plane.take_engine_events(), 1):
+            self._engine.feed((event,))
+            if number % BLOCKS_A_TURN == 0:
+                await self._runtime.sleep(0)
+
+    async def _decide(self, now_ms: int) -> None:
         """Tell the engine what is staged, and stage what it decides."""
-        self._engine.feed(self._plane.take_engine_events())
+        await self._feed()
         if self._engine.bookings_move(now_ms):
             self._plane.end_with_bookings(now_ms)
         step = self._engine.step(now_ms)
@@ -202,27 +223,29 @@ class ControlLoop:
             self._plane.taken_back(plan.preemptions, now_ms)
             self._plane.goes_on(plan.resumes, now_ms)
             self._plane.assumed(plan.starts, plan.rows, row_name, epoch, now_ms, credit=not step.more)
-        self._engine.feed(self._plane.take_engine_events())
+        await self._feed()
         hours = self._engine.hours_to_keep()
         if hours:
             self._plane.also(PutMeta(hours))
 
-    def _staged(
+    async def _staged(
         self, reports: list[Report], calls: list[Call[Any]], now_ms: int
     ) -> tuple[list[Report], list[Call[Any]]]:
         """Stage everything; what was refused is answered, what is faulty is left out and the rest staged again."""
         while True:
-            faulty = self._try_to_stage(reports, calls, now_ms)
+            faulty = await self._try_to_stage(reports, calls, now_ms)
             if faulty is None:
                 return reports, calls
             self._plane.undo()
             reports = [report for report in reports if report is not faulty and not _of_one_liar(report, faulty)]
             calls = [call for call in calls if call is not faulty and not call.answer.done()]
 
-    def _try_to_stage(self, reports: list[Report], calls: list[Call[Any]], now_ms: int) -> Item | None:
+    async def _try_to_stage(self, reports: list[Report], calls: list[Call[Any]], now_ms: int) -> Item | None:
         for report in reports:
             try:
                 report.stage(now_ms)
+                if self._plane.unsettled:
+                    await self._finished(self._plane.settling())
             except Exception as error:
                 self._leave_out(report, error)
                 return report
@@ -231,7 +254,11 @@ class ControlLoop:
                 calls.remove(call)
                 continue
             try:
-                call.stage(now_ms)
+                slices = call.stage(now_ms)
+                if slices is not None:
+                    call.result = await self._finished(slices)
+                if self._plane.unsettled:
+                    await self._finished(self._plane.settling())
             except Exception as error:
                 if not isinstance(error, HALError) or not is_refusal(error):
                     self._leave_out(call, error)

@@ -6,6 +6,7 @@ Live jobs come from memory, everything else from the store on the readers' threa
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from importlib import metadata
 from typing import NamedTuple
 
@@ -13,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hal.core.model import Event, NotFoundError, Reason, SpecError, TaskState, Verdict
-from hal.daemons.controller.changing import no_job
+from hal.daemons.controller.changing import batched, no_job, rows_of
 from hal.daemons.controller.controllers_view import ControllersList, list_controllers
 from hal.daemons.controller.parts import Parts
 from hal.daemons.controller.views import (
@@ -27,7 +28,7 @@ from hal.daemons.controller.views import (
     why_view,
 )
 from hal.daemons.controller.watching import Watcher
-from hal.planes.tasks import job_row, reason_of
+from hal.planes.tasks import Pace, job_row, reason_of
 from hal.runtime import root_steps
 from hal.runtime.authority import MAX_PEM_FILE_BYTES, authority_file, public_fingerprint
 from hal.runtime.interface import Runtime
@@ -68,20 +69,27 @@ class Reading:
             raise no_job(job)
         return row
 
+    @property
+    def runtime(self) -> Runtime:
+        """What the controller runs on."""
+        return self._parts.runtime
+
     async def owners(self, jobs: Iterable[int]) -> dict[int, Owned]:
         """Whose they are; those that do not exist are left out. A job's user never changes."""
         found: dict[int, Owned] = {}
         missing: list[int] = []
+        pace = Pace()
         for job in dict.fromkeys(jobs):
             live = self._parts.plane.job(job)
             if live is None:
                 missing.append(job)
             else:
                 found[job] = Owned(live.user, live.account, live.queue)
-        if missing:
-            for row in await self._parts.committer.read(lambda store: [store.job(job) for job in missing]):
-                if row is not None:
-                    found[row.id] = Owned(row.user, row.account, row.queue)
+            if pace.over():
+                await self._parts.runtime.sleep(0)
+        for some in batched(missing):
+            rows = await self._parts.committer.read(partial(rows_of, jobs=some))
+            found.update((row.id, Owned(row.user, row.account, row.queue)) for row in rows if row is not None)
         return found
 
     async def job(self, job: int) -> JobView:

@@ -10,6 +10,7 @@ from hal.planes.tasks.live import Attempt, LiveJob
 from hal.planes.tasks.nodes import Arrival
 from hal.planes.tasks.plane import TaskPlane
 from hal.planes.tasks.rows import job_row
+from hal.planes.tasks.slices import Pace, Work
 from hal.planes.tasks.submission import Submitter, UnknownJobs
 from hal.planes.tasks.table import STEP_SECRET, check_table
 
@@ -27,9 +28,11 @@ __all__ = [
     "Judge",
     "LiveJob",
     "Orders",
+    "Pace",
     "Submitter",
     "TaskPlane",
     "UnknownJobs",
+    "Work",
     "admitted",
     "check_table",
     "job_row",

@@ -30,8 +30,8 @@ from hal.planes.tasks.dependencies import (
     waits_of,
 )
 from hal.planes.tasks.live import LiveJob
-from hal.planes.tasks.runs import Runs
-from hal.planes.tasks.spans import Span, change, pieces, summed
+from hal.planes.tasks.slices import A_SLICE, Pace, Work
+from hal.planes.tasks.spans import Span, change, pieces, slices, summed
 
 if TYPE_CHECKING:
     from hal.planes.tasks.table import JobTable
@@ -68,8 +68,8 @@ def stop(table: JobTable, job: LiveJob) -> None:
     job.waits = None
 
 
-def decide(table: JobTable, job: LiveJob, now_ms: int) -> None:
-    """Do what follows from how its dependencies stand now. `settle` must follow."""
+def decide(table: JobTable, job: LiveJob, now_ms: int) -> Work[None]:
+    """Do what follows from how its dependencies stand now, in slices. `settle` must follow."""
     waits = job.waits
     if waits is None:
         return
@@ -77,29 +77,46 @@ def decide(table: JobTable, job: LiveJob, now_ms: int) -> None:
         if waits.never and job.if_never is not Failed.RUN:
             job.reason = never_text(table, job)
             event = TaskEvent.CANCEL if job.if_never is Failed.CANCEL else TaskEvent.HOLD
-            table.restate(job, 0, job.spec.tasks, event, BY_DEPENDENCY)
+            yield from table.restating(job, 0, job.spec.tasks, event, BY_DEPENDENCY)
             return
         if job.reason.startswith(BY_DEPENDENCY):
             job.reason = ""
-            _let_go(table, job)
+            yield from _let_go(table, job)
         if waits.open == 0:
             job.eligible_ms = max(job.spec.begin_at_ms, now_ms)
             job.waits = waits.settled()
-            for span in job.spans:
-                table.enter(job, span)
-    weigh(table, job, 0, job.spec.tasks)
+            yield from _enter(table, job)
+    yield from weigh(table, job, 0, job.spec.tasks)
 
 
-def weigh(table: JobTable, job: LiveJob, first: int, count: int) -> None:
+def _enter(table: JobTable, job: LiveJob) -> Work[None]:
+    """All of its tasks begin to wait for resources."""
+    pace = Pace()
+    for span in job.spans:
+        table.enter(job, span)
+        if pace.over():
+            yield
+
+
+def weigh(table: JobTable, job: LiveJob, first: int, count: int) -> Work[None]:
     """Decide about the tasks in that range that wait for tasks of other arrays; drop the waiting when none is left."""
     waits = job.waits
     if waits is None:
         return
     if waits.by_task:
-        for span in pieces(job.spans, first, count):
-            if span.eligible_ms >= INF and not span.state.ended:
-                for low, high, how in _stretches(table, job, waits, span):
-                    _apply(table, job, replace(span, first=low, count=high - low), how)
+        pace = Pace()
+        for low, tasks in slices(job.spans, first, count, A_SLICE) if count else ():
+            for span in pieces(job.spans, low, tasks):
+                if span.eligible_ms >= INF and not span.state.ended:
+                    for begin_at, end, how in _stretches(table, job, waits, span):
+                        _apply(table, job, replace(span, first=begin_at, count=end - begin_at), how)
+                        if pace.over():
+                            yield
+    stop_if_decided(table, job)
+
+
+def stop_if_decided(table: JobTable, job: LiveJob) -> None:
+    """Drop the waiting when none of its tasks waits for a task of another array any more, nor the job for a job."""
     if job.eligible_ms < INF and not summed(job.spans).undecided:
         stop(table, job)
 
@@ -145,40 +162,31 @@ def _redone(after: Span, piece: Span) -> Span:
     return replace(after, first=piece.first, count=piece.count)
 
 
-def _let_go(table: JobTable, job: LiveJob) -> None:
+def _let_go(table: JobTable, job: LiveJob) -> Work[None]:
     """What was held because of a dependency waits for it again, unless a person holds the job."""
     if job.hold:
         return
+    pace = Pace()
     for span in job.spans:
         if span.state is TaskState.HELD and span.reason == BY_DEPENDENCY:
             table.restate(job, span.first, span.count, TaskEvent.RELEASE)
+        if pace.over():
+            yield
 
 
 # ── being told ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def tell_phase(table: JobTable, other: int, before: Phase, after: Phase, now_ms: int) -> list[LiveJob]:
-    """`other` went from one phase to another; the jobs that this changed, which must be settled."""
-    changed = []
-    for job_id in sorted(table.dependants.get(other, ())):
-        job = table.jobs[job_id]
-        if _tell(table, job, other, before, after, now_ms):
-            changed.append(job)
-    return changed
-
-
-def tell_first(table: JobTable, job: LiveJob, *, alone: bool, now_ms: int) -> None:
-    """A singleton is now, or is no longer, the first of its name."""
-    if job.waits is None or job.waits.alone == alone:
-        return
+def tell_first(table: JobTable, job: LiveJob, *, alone: bool, now_ms: int) -> Work[bool]:
+    """A singleton is now, or is no longer, the first of its name; whether that changed it."""
     before, after = (Phase.WAITS, Phase.SUCCEEDED) if alone else (Phase.SUCCEEDED, Phase.WAITS)
-    if _tell(table, job, NAMESAKES, before, after, now_ms, alone=alone):
-        table.settle(job, now_ms, BY_DEPENDENCY)
+    return tell(table, job, NAMESAKES, before, after, now_ms, alone=alone)
 
 
-def _tell(
+def tell(
     table: JobTable, job: LiveJob, other: int, before: Phase, after: Phase, now_ms: int, *, alone: bool | None = None
-) -> bool:
+) -> Work[bool]:
+    """`other`, which it waits for, went from one phase to another; whether that changed it: it must be settled."""
     waits = job.waits
     assert waits is not None
     by_task = bool(waits.by_task) and any(
@@ -191,19 +199,8 @@ def _tell(
     if alone is not None and job.eligible_ms >= INF:
         now = replace(now, alone=alone)
     job.waits = now
-    decide(table, job, now_ms)
+    yield from decide(table, job, now_ms)
     return True
-
-
-def tell_tasks(table: JobTable, other: int, runs: Runs) -> list[LiveJob]:
-    """Those tasks of an array have ended, or wait again; the jobs that this may have changed, which must be settled."""
-    changed = []
-    for job_id in sorted(table.followers.get(other, ())):
-        job = table.touch(job_id)
-        for first, end in runs:
-            weigh(table, job, first, end - first)
-        changed.append(job)
-    return changed
 
 
 # ── people ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -214,34 +211,36 @@ def held_by_rule(job: LiveJob) -> bool:
     return job.waits is not None and job.eligible_ms >= INF and job.waits.never > 0 and job.if_never is Failed.HOLD
 
 
-def waive(table: JobTable, job: LiveJob, now_ms: int) -> None:
+def waive(table: JobTable, job: LiveJob, now_ms: int) -> Work[None]:
     """A person lets it go on without the dependencies that cannot be met; `settle` must follow."""
     waits = job.waits
     assert waits is not None
     job.reason = ""
-    _let_go(table, job)
+    yield from _let_go(table, job)
     kept = tuple(
         entry
         for place, entry in enumerate(job.spec.dependencies)
         if place in waits.by_task or standing_of(waits, entry, table.phase) is not Standing.NEVER
     )
-    _wait_for(table, job, kept, now_ms)
-    decide(table, job, now_ms)
+    yield from _wait_for(table, job, kept, now_ms)
+    yield from decide(table, job, now_ms)
 
 
-def waive_tasks(table: JobTable, job: LiveJob, first: int, count: int) -> int:
+def waive_tasks(table: JobTable, job: LiveJob, first: int, count: int) -> Work[int]:
     """A person lets tasks go on that are held because of the same tasks of another array; how many."""
     done = 0
-    for span in pieces(job.spans, first, count):
-        if span.state is TaskState.HELD and span.reason == BY_DEPENDENCY and span.eligible_ms >= INF:
-            put(table, job, span, replace(span, state=TaskState.PENDING, reason="", eligible_ms=0))
-            done += span.count
+    for low, tasks in slices(job.spans, first, count, A_SLICE):
+        for span in pieces(job.spans, low, tasks):
+            if span.state is TaskState.HELD and span.reason == BY_DEPENDENCY and span.eligible_ms >= INF:
+                put(table, job, span, replace(span, state=TaskState.PENDING, reason="", eligible_ms=0))
+                done += span.count
+        yield
     if done and job.waits is not None:
-        weigh(table, job, 0, 0)
+        stop_if_decided(table, job)
     return done
 
 
-def begin_again(table: JobTable, job: LiveJob, now_ms: int) -> None:
+def begin_again(table: JobTable, job: LiveJob, now_ms: int) -> Work[None]:
     """It is to run again although its dependencies were never met: it waits again for those of them that live again."""
     if job.waits is not None or not (job.eligible_ms >= INF or summed(job.spans).endless):
         return
@@ -250,7 +249,7 @@ def begin_again(table: JobTable, job: LiveJob, now_ms: int) -> None:
         for entry in job.spec.dependencies
         if all(one.kind is DependencyKind.SINGLETON or int(one.job) in table.jobs for one in entry.alternatives)
     )
-    _wait_for(table, job, kept, now_ms)
+    yield from _wait_for(table, job, kept, now_ms)
 
 
 def parts_of(table: JobTable, job: LiveJob, span: Span) -> list[Span]:
@@ -266,7 +265,7 @@ def parts_of(table: JobTable, job: LiveJob, span: Span) -> list[Span]:
     ]
 
 
-def _wait_for(table: JobTable, job: LiveJob, kept: tuple[Dependency, ...], now_ms: int) -> None:
+def _wait_for(table: JobTable, job: LiveJob, kept: tuple[Dependency, ...], now_ms: int) -> Work[None]:
     if job.waits is not None:
         stop(table, job)
     if kept != job.spec.dependencies:
@@ -278,8 +277,7 @@ def _wait_for(table: JobTable, job: LiveJob, kept: tuple[Dependency, ...], now_m
         job.eligible_ms = max(job.spec.begin_at_ms, now_ms)
         if job.waits is not None:
             job.waits = job.waits.settled()
-        for span in job.spans:
-            table.enter(job, span)
+        yield from _enter(table, job)
 
 
 # ── in words ──────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -1,7 +1,8 @@
 """What people do to jobs and tasks that they submitted: cancel, hold, release, update, requeue.
 
-Pure. Each call is about one job or one task of it; errors are values of the caller's own (`ConflictError` when the
-thing named is in no state for it) and leave everything as it was.
+Pure. Each call is about one job or one task of it, and is done in slices (an array may be in very many ranges); errors
+are values of the caller's own (`ConflictError` when the thing named is in no state for it) and leave everything as it
+was.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ from hal.planes.tasks.live import CANCELLED, REQUEUED, Attempt, LiveJob
 from hal.planes.tasks.prologs import HELD_BY_PROLOG
 from hal.planes.tasks.runs import removed
 from hal.planes.tasks.site_rules import refuse_changed, ruled
-from hal.planes.tasks.spans import Span, pieces, put, summed, take
+from hal.planes.tasks.slices import A_SLICE, Pace, Work
+from hal.planes.tasks.spans import Span, pieces, put, slices, summed, take
 from hal.planes.tasks.submission import Submitter
 from hal.planes.tasks.table import JobTable
 from hal.planes.tasks.waiting import Ask, owner_of_live
@@ -104,7 +106,7 @@ class EndedTasks:
 # ── cancel ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def cancel(table: JobTable, job_id: int, task: int | None, by: Submitter, now_ms: int) -> TaskState:
+def cancel(table: JobTable, job_id: int, task: int | None, by: Submitter, now_ms: int) -> Work[TaskState]:
     """End it: what waits is cancelled at once, what runs is stopped and cancelled when it has ended.
 
     Returns: the state of the job or task now.
@@ -117,7 +119,7 @@ def cancel(table: JobTable, job_id: int, task: int | None, by: Submitter, now_ms
     if task is not None:
         _refuse_ended(job, task, "cancelled")
     reason = f"cancelled by {by.user}"
-    done = table.restate(job, first, count, TaskEvent.CANCEL, reason)
+    done = yield from table.restating(job, first, count, TaskEvent.CANCEL, reason)
     for attempt in _active(job, task):
         if attempt.stopping != CANCELLED:
             stop(table, job, attempt, CANCELLED)
@@ -126,13 +128,14 @@ def cancel(table: JobTable, job_id: int, task: int | None, by: Submitter, now_ms
         job.reason = reason
     table.draft.note(EventKind.JOBS_CANCELLED, by.cause, by.trace_id, job.id, tasks=done, reason=reason)
     table.settle(job, now_ms, by.cause)
+    yield from table.settling()
     return _state_now(job, task)
 
 
 # ── hold and release ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def hold(table: JobTable, job_id: int, task: int | None, by: Submitter, now_ms: int) -> TaskState:
+def hold(table: JobTable, job_id: int, task: int | None, by: Submitter, now_ms: int) -> Work[TaskState]:
     """Nothing of it starts until it is released; what runs goes on.
 
     Raises:
@@ -147,17 +150,18 @@ def hold(table: JobTable, job_id: int, task: int | None, by: Submitter, now_ms: 
             f"task {job.id}.{task} is {job.task_state(task)} and cannot be held",
             hint="hold keeps waiting tasks from starting; cancel or requeue ends a running one",
         )
-    held = table.restate(job, first, count, TaskEvent.HOLD, f"held by {by.user}")
+    held = yield from table.restating(job, first, count, TaskEvent.HOLD, f"held by {by.user}")
     if task is None and not job.hold:
         job.hold = True
         table.draft.edited.add(job.id)
         recall(table, job)
     table.draft.note(EventKind.JOBS_HELD, by.cause, by.trace_id, job.id, tasks=held)
     table.settle(job, now_ms, by.cause)
+    yield from table.settling()
     return _state_now(job, task)
 
 
-def release(table: JobTable, job_id: int, task: int | None, by: Submitter, now_ms: int) -> TaskState:
+def release(table: JobTable, job_id: int, task: int | None, by: Submitter, now_ms: int) -> Work[TaskState]:
     """Held tasks wait for resources again, at their old place.
 
     Raises:
@@ -176,10 +180,10 @@ def release(table: JobTable, job_id: int, task: int | None, by: Submitter, now_m
     released = 0
     if waived:
         released = job.counts.held
-        awaiting.waive(table, job, now_ms)
+        yield from awaiting.waive(table, job, now_ms)
     elif not job.hold:
-        released = awaiting.waive_tasks(table, job, first, count)
-    released += table.restate(job, first, count, TaskEvent.RELEASE)
+        released = yield from awaiting.waive_tasks(table, job, first, count)
+    released += yield from table.restating(job, first, count, TaskEvent.RELEASE)
     if task is None and job.hold:
         job.hold = False
         if job.reason.startswith(HELD_BY_PROLOG):
@@ -187,16 +191,19 @@ def release(table: JobTable, job_id: int, task: int | None, by: Submitter, now_m
         table.draft.edited.add(job.id)
     if not waived:
         # What a person held may still be held because of a dependency.
-        awaiting.decide(table, job, now_ms)
+        yield from awaiting.decide(table, job, now_ms)
     table.draft.note(EventKind.JOBS_RELEASED, by.cause, by.trace_id, job.id, tasks=released)
     table.settle(job, now_ms, by.cause)
+    yield from table.settling()
     return _state_now(job, task)
 
 
 # ── update ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def update(table: JobTable, engine: EngineView, job_id: int, patch: JobPatch, by: Submitter, now_ms: int) -> LiveJob:
+def update(
+    table: JobTable, engine: EngineView, job_id: int, patch: JobPatch, by: Submitter, now_ms: int
+) -> Work[LiveJob]:
     """Change what is set in the patch. A new walltime holds for running tasks too, from their start.
 
     Raises:
@@ -211,10 +218,11 @@ def update(table: JobTable, engine: EngineView, job_id: int, patch: JobPatch, by
     if moved:
         table.waiting.moved(job, owner_of(final), table.jobs.get)
     job = table.touch(job_id)
-    pending = [span for span in job.spans if span.state is TaskState.PENDING]
-    if moved:
-        for span in pending:
-            table.leave(job, span)
+    waiting, pace = job.spans if moved else (), Pace()
+    for span in waiting:
+        table.leave(job, span)
+        if pace.over():
+            yield
     limits_before = (job.priority, job.walltime_ms)
     table.rename(job, final.name, now_ms)
     job.queue, job.account, job.priority = final.queue, final.account, final.priority
@@ -223,20 +231,22 @@ def update(table: JobTable, engine: EngineView, job_id: int, patch: JobPatch, by
     if patch.begin_at_ms is not UNSET and job.eligible_ms < INF:
         job.eligible_ms = max(final.begin_at_ms, job.submit_ms)
     table.draft.edited.add(job.id)
-    if moved:
-        for span in pending:
-            table.enter(job, span)
+    for span in waiting:
+        table.enter(job, span)
+        if pace.over():
+            yield
     if (job.priority, job.walltime_ms) != limits_before:
         _update_limits(table, job, limits_before[1], moved=moved)
     if patch.on_dependency_failed is not UNSET:
-        awaiting.decide(table, job, now_ms)
+        yield from awaiting.decide(table, job, now_ms)
     changed = {f: v for f in JobPatch.__struct_fields__ if (v := getattr(patch, f)) is not UNSET}
     if "walltime" in changed:
         changed["walltime"] = None if job.walltime_ms is None else str(Duration(job.walltime_ms))
     table.draft.note(EventKind.JOBS_CHANGED, by.cause, by.trace_id, job.id, fields=changed)
     table.settle(job, now_ms, by.cause)
+    yield from table.settling()
     if patch.hold is not UNSET and patch.hold != job.hold:
-        (hold if patch.hold else release)(table, job_id, None, by, now_ms)
+        yield from (hold if patch.hold else release)(table, job_id, None, by, now_ms)
     return job
 
 
@@ -333,7 +343,9 @@ def _update_limits(table: JobTable, job: LiveJob, walltime_before: int | None, *
 # ── requeue ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def requeue(table: JobTable, job_id: int, task: int | None, ended: EndedTasks, by: Submitter, now_ms: int) -> TaskState:
+def requeue(
+    table: JobTable, job_id: int, task: int | None, ended: EndedTasks, by: Submitter, now_ms: int
+) -> Work[TaskState]:
     """Run it again: what runs is stopped and waits again, what ended waits again, a back-off is cut short.
 
     A whole job: all its tasks that did not succeed; all tasks when every one did. Retries are counted anew.
@@ -351,9 +363,11 @@ def requeue(table: JobTable, job_id: int, task: int | None, ended: EndedTasks, b
     everything = task is not None or job.counts.succeeded == job.spec.tasks
     again = [e for e in again if everything or e.state is not TaskState.SUCCEEDED]
     _check_waiting(table, job, len(again), task)
-    awaiting.begin_again(table, job, now_ms)
-    done = _restart_ended(table, job, again, reason)
-    done += _restart_waiting(table, job, pieces(job.spans, first, count), now_ms, reason)
+    yield from awaiting.begin_again(table, job, now_ms)
+    done = yield from _restart_ended(table, job, again, reason)
+    for low, tasks in slices(job.spans, first, count, A_SLICE):
+        done += _restart_waiting(table, job, pieces(job.spans, low, tasks), now_ms, reason)
+        yield
     for attempt in _active(job, task):
         if not attempt.stopping:
             stop(table, job, attempt, REQUEUED)
@@ -362,9 +376,11 @@ def requeue(table: JobTable, job_id: int, task: int | None, ended: EndedTasks, b
         left = [e.exit_code for e in ended if job.task_state(e.task) is None and e.exit_code is not None]
         job.exit_code = max(left, default=None)
         job.reason = ""
-    awaiting.weigh(table, job, 0, 0)
+    if job.waits is not None:
+        awaiting.stop_if_decided(table, job)
     table.draft.note(EventKind.JOBS_REQUEUED, by.cause, by.trace_id, job.id, tasks=done, reason=reason)
     table.settle(job, now_ms, by.cause)
+    yield from table.settling()
     return _state_now(job, task)
 
 
@@ -380,18 +396,22 @@ def _check_waiting(table: JobTable, job: LiveJob, ended: int, task: int | None) 
         raise
 
 
-def _restart_ended(table: JobTable, job: LiveJob, again: Sequence[EndedTask], reason: str) -> int:
-    spans = []
+def _restart_ended(table: JobTable, job: LiveJob, again: Sequence[EndedTask], reason: str) -> Work[int]:
+    spans, pace = [], Pace()
     for one in again:
         after = _waiting_again(one.state, job)
         job.counts.move(one.state, after)
         job.succeeded = removed(job.succeeded, one.task, one.task + 1)
         table.note_tasks(job, one.task, 1, one.state, after)
         spans.append(Span(one.task, 1, after, one.attempt + 1, reason=reason))
+        if pace.over():
+            yield
     job.spans = put(job.spans, sorted(spans, key=_first_task))
     job.restarts += len(spans)
     for span in spans:
         table.enter(job, span)
+        if pace.over():
+            yield
     return len(spans)
 
 

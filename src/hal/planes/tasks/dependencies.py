@@ -25,7 +25,10 @@ from hal.core.model import (
     each_dependency,
 )
 from hal.planes.tasks.runs import Runs
+from hal.planes.tasks.slices import Pace, Work
 
+EDGES_A_SLICE = 4_096
+"""Dependencies that one slice of the search for cycles follows."""
 MAX_SHOWN = 12
 """Most jobs of a cycle that an error names."""
 NAMESAKES = 0
@@ -226,7 +229,7 @@ def _of_tally(met: int, waiting: int) -> Standing:
 # ── a submission ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def resolve(specs: Sequence[JobSpec], first_id: int) -> tuple[list[JobSpec], list[Mentions]]:
+def resolving(specs: Sequence[JobSpec], first_id: int) -> Work[tuple[list[JobSpec], list[Mentions]]]:
     """The specs with every name replaced by the job's id, and whom each job names.
 
     Args:
@@ -243,7 +246,10 @@ def resolve(specs: Sequence[JobSpec], first_id: int) -> tuple[list[JobSpec], lis
             by_name.setdefault(spec.name, []).append(first_id + position)
     out: list[JobSpec] = []
     mentions: list[Mentions] = []
+    pace = Pace()
     for position, spec in enumerate(specs):
+        if pace.over(1 + len(spec.dependencies)):
+            yield
         if not spec.dependencies:
             out.append(spec)
             mentions.append({})
@@ -255,7 +261,7 @@ def resolve(specs: Sequence[JobSpec], first_id: int) -> tuple[list[JobSpec], lis
             raise placed(error, position, len(specs)) from error
         out.append(named)
         mentions.append(mentions_of(named.dependencies))
-    _refuse_cycles(specs, mentions, first_id)
+    yield from _refuse_cycles(specs, mentions, first_id)
     return out, mentions
 
 
@@ -321,23 +327,31 @@ def refuse_other_length(spec: JobSpec, title: str, tasks: int) -> None:
         )
 
 
-def _refuse_cycles(specs: Sequence[JobSpec], mentions: Sequence[Mentions], first_id: int) -> None:
+def _refuse_cycles(specs: Sequence[JobSpec], mentions: Sequence[Mentions], first_id: int) -> Work[None]:
     """Kahn's algorithm on the edges inside the submission; older jobs cannot wait for newer ones."""
-    missing = [sum(job >= first_id for job in named) for named in mentions]
+    missing: list[int] = []
     dependants: dict[int, list[int]] = {}
+    pace = Pace(EDGES_A_SLICE)
     for position, named in enumerate(mentions):
+        missing.append(0)
         for job in named:
             if job >= first_id:
+                missing[-1] += 1
                 dependants.setdefault(job - first_id, []).append(position)
+        if pace.over(1 + len(named)):
+            yield
     free = [position for position, count in enumerate(missing) if count == 0]
     seen = 0
     while free:
         position = free.pop()
         seen += 1
-        for other in dependants.get(position, ()):
+        told_of = dependants.get(position, ())
+        for other in told_of:
             missing[other] -= 1
             if missing[other] == 0:
                 free.append(other)
+        if pace.over(1 + len(told_of)):
+            yield
     if seen == len(specs):
         return
     # Every job left waits for another job left: walking back from any of them must come to a job seen before.

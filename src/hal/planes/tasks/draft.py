@@ -45,6 +45,9 @@ from hal.wire.frames import StepStart, StepTemplate, StopReason
 MAX_EVENT_ITEMS = 1_000
 """Most attempts or states that the payload of one event lists; `count` says how many there were."""
 
+MAX_ROWS_A_BLOCK = 1_024
+"""Rows of one engine event: so much is told to the engine at once."""
+
 AttemptKey = tuple[int, int, int]
 """Job, task, attempt number."""
 
@@ -219,7 +222,7 @@ class EngineFeed:
         return events
 
     def _begin(self, kind: str) -> None:
-        if kind == self._kind:
+        if kind == self._kind and len(self._rows) < MAX_ROWS_A_BLOCK:
             return
         rows, before = self._rows, self._kind
         self._rows, self._kind = [], kind
@@ -278,6 +281,8 @@ class Draft:
         """The committed policy, when another one was staged."""
         self.stored_spans: dict[int, Spans] = {}
         """Of jobs that had ended and live again: the spans their rows have."""
+        self.refills: set[int] = set()
+        """Arrays with `max_running` that have changed: which tasks the engine is told of is decided when it is told."""
         self.new_jobs: list[int] = []
         self.edited: set[int] = set()
         """Jobs whose own fields (not only progress) a person changed."""

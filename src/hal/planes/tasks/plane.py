@@ -27,6 +27,7 @@ from hal.planes.tasks.live import LiveJob
 from hal.planes.tasks.nodes import Arrival
 from hal.planes.tasks.policy_change import change_policy
 from hal.planes.tasks.runs import Runs
+from hal.planes.tasks.slices import Work, finished
 from hal.planes.tasks.submission import Submitter
 from hal.planes.tasks.table import STEP_SECRET, JobTable
 from hal.planes.tasks.taking_back import Moves
@@ -61,7 +62,20 @@ class TaskPlane:
 
     def seal(self, now_ms: int) -> Change:
         """What was staged since the last commit; `durable` or `undo` must be called before anything else."""
-        return self.table.seal(now_ms)
+        return finished(self.sealing(now_ms))
+
+    def sealing(self, now_ms: int) -> Work[Change]:
+        """`seal`, in slices."""
+        return self.table.sealing(now_ms)
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether something that follows from what was staged is left to `settling`."""
+        return self.table.unsettled
+
+    def settling(self) -> Work[None]:
+        """What follows from what was staged, in slices; to be done before anything else is staged."""
+        return self.table.settling()
 
     def durable(self) -> None:
         """The sealed change was committed."""
@@ -82,6 +96,8 @@ class TaskPlane:
 
     def take_engine_events(self) -> list[Event]:
         """What has been staged for the engine so far; after an `undo` it must begin anew (`engine_events`)."""
+        finished(self.table.settling())
+        self.table.refill_all()
         return self.table.draft.feed.take()
 
     def also(self, *operations: Operation) -> None:
@@ -121,23 +137,51 @@ class TaskPlane:
         ended: Mapping[int, EndedJob] = {},
         dry_run: bool = False,
     ) -> list[LiveJob]:
-        """See `submission.submit`."""
-        return submission.submit(self.table, self._engine, specs, by, now_ms, ended=ended, dry_run=dry_run)
+        """See `submission.submitting`."""
+        return finished(self.submitting(specs, by, now_ms, ended=ended, dry_run=dry_run))
+
+    def submitting(
+        self,
+        specs: Sequence[JobSpec],
+        by: Submitter,
+        now_ms: int,
+        *,
+        ended: Mapping[int, EndedJob] = {},
+        dry_run: bool = False,
+    ) -> Work[list[LiveJob]]:
+        """`submit`, in slices."""
+        return submission.submitting(self.table, self._engine, specs, by, now_ms, ended=ended, dry_run=dry_run)
 
     def cancel(self, job: int, task: int | None, by: Submitter, now_ms: int) -> TaskState:
         """See `control.cancel`."""
+        return finished(self.cancelling(job, task, by, now_ms))
+
+    def cancelling(self, job: int, task: int | None, by: Submitter, now_ms: int) -> Work[TaskState]:
+        """`cancel`, in slices."""
         return control.cancel(self.table, job, task, by, now_ms)
 
     def hold(self, job: int, task: int | None, by: Submitter, now_ms: int) -> TaskState:
         """See `control.hold`."""
+        return finished(self.holding(job, task, by, now_ms))
+
+    def holding(self, job: int, task: int | None, by: Submitter, now_ms: int) -> Work[TaskState]:
+        """`hold`, in slices."""
         return control.hold(self.table, job, task, by, now_ms)
 
     def release(self, job: int, task: int | None, by: Submitter, now_ms: int) -> TaskState:
         """See `control.release`."""
+        return finished(self.releasing(job, task, by, now_ms))
+
+    def releasing(self, job: int, task: int | None, by: Submitter, now_ms: int) -> Work[TaskState]:
+        """`release`, in slices."""
         return control.release(self.table, job, task, by, now_ms)
 
     def update(self, job: int, patch: JobPatch, by: Submitter, now_ms: int) -> LiveJob:
         """See `control.update`."""
+        return finished(self.updating(job, patch, by, now_ms))
+
+    def updating(self, job: int, patch: JobPatch, by: Submitter, now_ms: int) -> Work[LiveJob]:
+        """`update`, in slices."""
         return control.update(self.table, self._engine, job, patch, by, now_ms)
 
     def requeue(
@@ -145,7 +189,11 @@ class TaskPlane:
     ) -> TaskState:
         """See `control.requeue`."""
         known = ended if isinstance(ended, EndedTasks) else EndedTasks(ended)
-        return control.requeue(self.table, job, task, known, by, now_ms)
+        return finished(self.requeueing(job, task, known, by, now_ms))
+
+    def requeueing(self, job: int, task: int | None, ended: EndedTasks, by: Submitter, now_ms: int) -> Work[TaskState]:
+        """`requeue`, in slices."""
+        return control.requeue(self.table, job, task, ended, by, now_ms)
 
     def revive(self, row: JobRow, spans: list[SpanRow], succeeded: Runs | None = None) -> None:
         """Let a job that has ended live again; `requeue` must follow in the same draft. See `loading.revive`."""

@@ -6,12 +6,13 @@ are written.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from msgspec import UNSET
 
 from hal.planes.tasks.draft import Draft
 from hal.planes.tasks.live import Attempt, LiveJob
+from hal.planes.tasks.slices import Pace, Work
 from hal.planes.tasks.spans import Span, differences
 from hal.store.operations import (
     AppendEvents,
@@ -35,13 +36,16 @@ from hal.store.operations import (
 from hal.store.operations import Span as SpanRow
 
 
-def operations(draft: Draft, changed: Iterable[LiveJob], nodes: dict[str, NodeRow], now_ms: int) -> list[Operation]:
+def operations(
+    draft: Draft, changed: Sequence[LiveJob], nodes: dict[str, NodeRow], now_ms: int
+) -> Work[list[Operation]]:
     """All rows and events of the draft; `changed` are the jobs of `draft.jobs_before` as they now are."""
     new = set(draft.new_jobs)
     inserted: list[JobRow] = []
     progressed: list[JobProgress] = []
     drop: list[tuple[int, int]] = []
     put: list[SpanRow] = []
+    pace = Pace()
     for job in changed:
         before = draft.jobs_before[job.id]
         if job.id in new:
@@ -50,15 +54,24 @@ def operations(draft: Draft, changed: Iterable[LiveJob], nodes: dict[str, NodeRo
             progressed.append(_progress(job))
         old = before.spans if before is not None else draft.stored_spans.get(job.id, ())
         if job.spans is not old:
-            left, come = differences(old, job.spans)
+            left, come = yield from differences(old, job.spans)
             drop.extend((job.id, first) for first in left)
-            put.extend(_span_row(job.id, span) for span in come)
+            for span in come:
+                put.append(_span_row(job.id, span))
+                if pace.over():
+                    yield
+        if pace.over():
+            yield
     out: list[Operation] = []
     if inserted:
         out.append(InsertJobs(inserted))
     if draft.edited:
         by_id = {job.id: job for job in changed}
-        edits = [_edit(by_id[job_id], draft.jobs_before[job_id]) for job_id in sorted(draft.edited - new)]
+        edits: list[JobEdit] = []
+        for job_id in sorted(draft.edited - new):
+            edits.append(_edit(by_id[job_id], draft.jobs_before[job_id]))
+            if pace.over():
+                yield
         if edits:
             out.append(EditJobs(edits))
     if draft.new_attempts:

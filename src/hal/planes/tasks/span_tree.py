@@ -107,6 +107,13 @@ class SpanTree:
             return False
         return all(one == two for one, two in zip(self, other, strict=True))
 
+    def leaves(self) -> list[tuple[Span, ...]]:
+        """All of it, in parts of at most `MOST`."""
+        nodes = [self._root]
+        while nodes[0].firsts:
+            nodes = [part for node in nodes for part in _nodes(node)]
+        return [_spans(leaf) for leaf in nodes]
+
     def __hash__(self) -> int:
         return hash((len(self), self.first))
 
@@ -184,8 +191,8 @@ class SpanTree:
                     heappush(heap, (part.sums.soonest_ms, part.first, part))
 
 
-def differing(before: SpanTree, after: SpanTree) -> tuple[list[Span], list[Span]]:
-    """The spans of each that lie in leaves which the other has not; O(log spans) for each leaf that differs."""
+def differing(before: SpanTree, after: SpanTree) -> tuple[list[tuple[Span, ...]], list[tuple[Span, ...]]]:
+    """The leaves of each that the other has not; O(log spans) for each of them."""
     ours, theirs = [before._root], [after._root]
     while True:
         # Nodes that both have lie equally far above the leaves: compare level by level, the higher side first.
@@ -199,7 +206,7 @@ def differing(before: SpanTree, after: SpanTree) -> tuple[list[Span], list[Span]
             ours = [part for node in ours for part in _nodes(node)]
         if theirs and _height(theirs[0]) == high:
             theirs = [part for node in theirs for part in _nodes(node)]
-    return [span for leaf in ours for span in _spans(leaf)], [span for leaf in theirs for span in _spans(leaf)]
+    return [_spans(leaf) for leaf in ours], [_spans(leaf) for leaf in theirs]
 
 
 def _height(node: _Node) -> int:
@@ -264,18 +271,21 @@ def _leaves(spans: tuple[Span, ...]) -> list[_Node]:
 
 
 def _inner(nodes: tuple[_Node, ...]) -> list[_Node]:
-    made = []
-    for part in _cut(nodes):
-        sums = [node.sums for node in part]
-        total = Sums(
-            sum(one.spans for one in sums),
-            sum(one.ended for one in sums),
-            sum(one.endless for one in sums),
-            sum(one.undecided for one in sums),
-            min(one.soonest_ms for one in sums),
-        )
-        made.append(_Node(part[0].first, total, part, tuple(node.first for node in part)))
-    return made
+    return [_Node(part[0].first, _total(part), part, tuple([node.first for node in part])) for part in _cut(nodes)]
+
+
+def _total(nodes: tuple[_Node, ...]) -> Sums:
+    spans = ended = endless = undecided = 0
+    soonest_ms = INF
+    for node in nodes:
+        sums = node.sums
+        spans += sums.spans
+        ended += sums.ended
+        endless += sums.endless
+        undecided += sums.undecided
+        if sums.soonest_ms < soonest_ms:
+            soonest_ms = sums.soonest_ms
+    return Sums(spans, ended, endless, undecided, soonest_ms)
 
 
 def _cut(entries: tuple[T, ...]) -> list[tuple[T, ...]]:

@@ -8,7 +8,7 @@ changes in O(log spans) and shares what stays.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
 from typing import Final
 
@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from hal.core.engine.events import INF
 from hal.core.model.states import TaskState
+from hal.planes.tasks.slices import Pace, Work
 from hal.planes.tasks.span import Span
 from hal.planes.tasks.span_tree import SpanTree, Sums, differing, sums_of
 
@@ -179,17 +180,27 @@ def startable(spans: Spans, now_ms: int) -> Iterator[Span]:
     yield from sorted(later, key=_soonest)
 
 
-def differences(before: Spans, after: Spans) -> tuple[list[int], list[Span]]:
+def differences(before: Spans, after: Spans) -> Work[tuple[list[int], list[Span]]]:
     """What leads from one to the other: first tasks of spans that go, and spans that come instead or are new."""
-    old: Iterable[Span]
-    new: Iterable[Span]
+    old, new = _leaves(before), _leaves(after)
     if isinstance(before, SpanTree) and isinstance(after, SpanTree):
         old, new = differing(before, after)
-    else:
-        old, new = before, after
-    had = {span.first: span for span in old}
-    come = [span for span in new if had.pop(span.first, None) != span]
+    had: dict[int, Span] = {}
+    come: list[Span] = []
+    pace = Pace()
+    for leaf in old:
+        had.update((span.first, span) for span in leaf)
+        if pace.over(len(leaf)):
+            yield
+    for leaf in new:
+        come.extend(span for span in leaf if had.pop(span.first, None) != span)
+        if pace.over(len(leaf)):
+            yield
     return list(had), come
+
+
+def _leaves(spans: Spans) -> list[tuple[Span, ...]]:
+    return [spans] if isinstance(spans, tuple) else spans.leaves()
 
 
 def _soonest(span: Span) -> tuple[int, int]:

@@ -1,6 +1,6 @@
 """Submitting: all jobs of a submission are accepted, or none and nothing is stored.
 
-Pure. O(jobs + dependencies), and one question to the engine for each distinct class of request.
+Pure. O(jobs + dependencies), in slices, and one question to the engine for each distinct class of request.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ from hal.core.model import (
 )
 from hal.planes.tasks import awaiting
 from hal.planes.tasks.admission import MAX_JOBS_IN_SUBMISSION, MAX_LIVE_JOBS, LimitsByOwner, admitted, owner_of
-from hal.planes.tasks.dependencies import NAMESAKES, EndedJob, Mentions, placed, refuse_other_length, resolve
+from hal.planes.tasks.dependencies import NAMESAKES, EndedJob, Mentions, placed, refuse_other_length, resolving
 from hal.planes.tasks.engine_view import EngineView
 from hal.planes.tasks.live import LiveJob
+from hal.planes.tasks.slices import Pace, Work
 from hal.planes.tasks.spans import Span
 from hal.planes.tasks.table import JobTable
 from hal.planes.tasks.waiting import Ask
@@ -52,7 +53,7 @@ class Submitter(Struct, frozen=True):
         return f"user:{self.user}"
 
 
-def submit(
+def submitting(
     table: JobTable,
     engine: EngineView,
     specs: Sequence[JobSpec],
@@ -61,8 +62,8 @@ def submit(
     *,
     ended: Mapping[int, EndedJob],
     dry_run: bool = False,
-) -> list[LiveJob]:
-    """Accept the jobs; a dry run does everything but keep them (ids are those that they would have had).
+) -> Work[list[LiveJob]]:
+    """Accept the jobs, in slices; a dry run does everything but keep them (ids are those that they would have had).
 
     Args:
         specs: well formed in themselves.
@@ -73,33 +74,44 @@ def submit(
         UnknownJobs: dependencies that are neither live nor in `ended`.
     """
     _check_counts(table, len(specs))
-    accepted = _admitted(table, specs, by, now_ms)
+    accepted = yield from _admitted(table, specs, by, now_ms)
     table.waiting.refuse((Ask(owner_of(spec), spec.tasks) for spec in accepted), table.jobs.get)
-    accepted, mentions = resolve(accepted, table.next_id)
-    _check_existing(table, accepted, mentions, ended)
-    requests = _requests(table, engine, accepted)
-    jobs = [
-        _job(table, spec, requests[position], by, now_ms, table.next_id + position)
-        for position, spec in enumerate(accepted)
-    ]
+    accepted, mentions = yield from resolving(accepted, table.next_id)
+    yield from _check_existing(table, accepted, mentions, ended)
+    requests = yield from _requests(table, engine, accepted)
+    jobs: list[LiveJob] = []
+    pace = Pace()
+    for position, spec in enumerate(accepted):
+        jobs.append(_job(table, spec, requests[position], by, now_ms, table.next_id + position))
+        if pace.over():
+            yield
     if dry_run:
         return jobs
     first = table.next_id
-    _stage(table, jobs, by, now_ms)
+    yield from _stage(table, jobs, by)
     waiters = [(job, named) for job, named in zip(jobs, mentions, strict=True) if named]
-    for named in mentions:
+    for _, named in waiters:
         for other in named:
             if NAMESAKES < other < first and other not in table.jobs and other not in table.ended:
                 table.remember(other, ended[other])
+        if pace.over(len(named)):
+            yield
     for job, named in waiters:
         awaiting.begin(table, job, named)
+        if pace.over(len(named)):
+            yield
     for job, _ in waiters:
         if job.end_ms is None:
-            awaiting.decide(table, job, now_ms)
+            yield from awaiting.decide(table, job, now_ms)
             table.settle(job, now_ms, by.cause)
+            yield from table.settling()
+        if pace.over():
+            yield
     for job, named in zip(jobs, mentions, strict=True):
         if not named:
             table.settle(job, now_ms, by.cause)
+            if pace.over():
+                yield
     return jobs
 
 
@@ -118,10 +130,11 @@ def _check_counts(table: JobTable, count: int) -> None:
         )
 
 
-def _admitted(table: JobTable, specs: Sequence[JobSpec], by: Submitter, now_ms: int) -> list[JobSpec]:
+def _admitted(table: JobTable, specs: Sequence[JobSpec], by: Submitter, now_ms: int) -> Work[list[JobSpec]]:
     out: list[JobSpec] = []
     limits: LimitsByOwner = {}
     known: dict[int, JobSpec] = {}
+    pace = Pace()
     for position, spec in enumerate(specs):
         found = known.get(id(spec))
         if found is None:
@@ -132,10 +145,12 @@ def _admitted(table: JobTable, specs: Sequence[JobSpec], by: Submitter, now_ms: 
             except HALError as error:
                 raise placed(error, position, len(specs)) from error
         out.append(found)
+        if pace.over():
+            yield
     return out
 
 
-def _requests(table: JobTable, engine: EngineView, specs: Sequence[JobSpec]) -> list[ClassSpec]:
+def _requests(table: JobTable, engine: EngineView, specs: Sequence[JobSpec]) -> Work[list[ClassSpec]]:
     """The class of each job.
 
     Raises:
@@ -143,6 +158,7 @@ def _requests(table: JobTable, engine: EngineView, specs: Sequence[JobSpec]) -> 
     """
     out: list[ClassSpec] = []
     asked: set[int] = set()
+    pace = Pace()
     for position, spec in enumerate(specs):
         request = table.class_of(spec, spec.queue)
         if table.nodes and id(request) not in asked:
@@ -152,12 +168,14 @@ def _requests(table: JobTable, engine: EngineView, specs: Sequence[JobSpec]) -> 
                 error = SpecError(impossible, hint="ask for less; `hal nodes` lists what there is")
                 raise placed(error, position, len(specs))
         out.append(request)
+        if pace.over():
+            yield
     return out
 
 
 def _check_existing(
     table: JobTable, specs: Sequence[JobSpec], mentions: Sequence[Mentions], ended: Mapping[int, EndedJob]
-) -> None:
+) -> Work[None]:
     """Every older job that is named is known, and as long as an array that follows it task by task.
 
     Raises:
@@ -165,7 +183,12 @@ def _check_existing(
         SpecError: one has another length.
     """
     first = table.next_id
-    older = {job for named in mentions for job in named if NAMESAKES < job < first}
+    pace = Pace()
+    older: set[int] = set()
+    for named in mentions:
+        older.update(job for job in named if NAMESAKES < job < first)
+        if pace.over(len(named)):
+            yield
     missing = [job for job in older if job not in table.jobs and job not in ended and job not in table.ended]
     if missing:
         raise UnknownJobs(tuple(sorted(missing)))
@@ -178,6 +201,8 @@ def _check_existing(
                     refuse_other_length(specs[position], past.title, past.tasks)
                 except SpecError as error:
                     raise placed(error, position, len(specs)) from error
+        if pace.over(len(named)):
+            yield
 
 
 def _job(table: JobTable, spec: JobSpec, request: ClassSpec, by: Submitter, now_ms: int, job_id: int) -> LiveJob:
@@ -209,16 +234,18 @@ def _job(table: JobTable, spec: JobSpec, request: ClassSpec, by: Submitter, now_
     )
 
 
-def _stage(table: JobTable, jobs: list[LiveJob], by: Submitter, now_ms: int) -> None:
+def _stage(table: JobTable, jobs: list[LiveJob], by: Submitter) -> Work[None]:
     first = table.next_id
+    note = table.draft.note
+    pace = Pace()
     for job in jobs:
         table.add(job)
         for span in job.spans:
             table.enter(job, span)
-    table.next_id = first + len(jobs)
-    note = table.draft.note
-    for job in jobs:
         note(EventKind.JOBS_SUBMITTED, by.cause, by.trace_id, job.id, tasks=job.spec.tasks)
+        if pace.over():
+            yield
+    table.next_id = first + len(jobs)
     note(
         EventKind.JOBS_SUBMITTED,
         by.cause,

@@ -31,8 +31,9 @@ from hal.planes.tasks.jobs import Jobs
 from hal.planes.tasks.live import LiveJob, with_state
 from hal.planes.tasks.namesakes import Namesakes
 from hal.planes.tasks.rows import operations
-from hal.planes.tasks.runs import merged
-from hal.planes.tasks.spans import ONE_TASK, Span, change, count_in, pieces, summed, take
+from hal.planes.tasks.runs import Runs, merged
+from hal.planes.tasks.slices import A_SLICE, Work, finished
+from hal.planes.tasks.spans import ONE_TASK, Span, change, count_in, pieces, slices, summed, take
 from hal.planes.tasks.waiting import Waiting
 from hal.store.operations import NodeRow
 from hal.store.untouched import Untouched
@@ -83,6 +84,9 @@ class JobTable:
         self.reached_at: dict[str, str] = {}
         """Variables that say to a step where this HAL is reached from other machines; as the controller was started."""
         self.draft = Draft(self.interning, self.next_id)
+        self._unsettled: deque[Work[None]] = deque()
+        """What follows from changes and was not done at once, in order."""
+        self._settles = False
 
     # ── staging ───────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -230,11 +234,13 @@ class JobTable:
             raise InternalError(f"job {job_id} is waited for and forgotten")
         return found
 
-    def seal(self, now_ms: int) -> Change:
+    def sealing(self, now_ms: int) -> Work[Change]:
         """What is to be committed now. `durable` or `undo` must follow before anything else is staged."""
+        yield from self.settling()
+        self.refill_all()
         draft = self.draft
         changed = [self.jobs.get(job_id) or draft.ended_jobs[job_id] for job_id in draft.jobs_before]
-        made = operations(draft, changed, self.nodes, now_ms)
+        made = yield from operations(draft, changed, self.nodes, now_ms)
         ended, touched = list(draft.ended_jobs.values()), list(draft.jobs_before)
         return Change(made, draft.feed.take(), draft.orders, ended, touched, draft.lost_nodes)
 
@@ -247,6 +253,7 @@ class JobTable:
 
     def undo(self) -> None:
         """Nothing of what was staged since the last commit has happened."""
+        self._unsettled.clear()
         draft = self.draft
         for job_id, before in draft.jobs_before.items():
             now = self.jobs.pop(job_id)
@@ -318,6 +325,14 @@ class JobTable:
             self.draft.feed.withdraw(job.id, known.first, known.count)
         job.fed = tuple(take(job.fed, span.first, span.count))
 
+    def refill_all(self) -> None:
+        """`refill` every array with `max_running` that has changed."""
+        refills, self.draft.refills = self.draft.refills, set()
+        for job_id in sorted(refills):
+            job = self.jobs.get(job_id)
+            if job is not None:
+                self.refill(job)
+
     def refill(self, job: LiveJob) -> None:
         """Of an array with `max_running`: tell the engine of as many tasks as may start."""
         known, wanted = job.fed, window.fed(job, self.now_ms)
@@ -338,6 +353,14 @@ class JobTable:
         if before.ended != after.ended and job.id in self.followers:
             self.draft.ends.setdefault(job.id, []).append((first, first + count))
 
+    def restating(self, job: LiveJob, first: int, count: int, event: TaskEvent, reason: str = "") -> Work[int]:
+        """`restate`, in slices."""
+        done = 0
+        for low, tasks in slices(job.spans, first, count, A_SLICE):
+            done += self.restate(job, low, tasks, event, reason)
+            yield
+        return done
+
     def restate(self, job: LiveJob, first: int, count: int, event: TaskEvent, reason: str = "") -> int:
         """Apply `event` to every waiting task in [first, first + count) for which it is declared; how many those are.
 
@@ -349,44 +372,97 @@ class JobTable:
             self.leave(job, span)
             job.counts.move(span.state, after, span.count)
             self.note_tasks(job, span.first, span.count, span.state, after)
-            moved = with_state(span, after, reason)
-            job.spans = change(job.spans, span.first, span.count, _restater(after, reason))
-            self.enter(job, moved)
+            self.enter(job, with_state(span, after, reason))
+        if changed:
+            end = changed[-1].end
+            job.spans = change(job.spans, changed[0].first, end - changed[0].first, _restater(event, reason))
         return sum(span.count for span in changed)
 
     def settle(self, job: LiveJob, now_ms: int, cause: str) -> None:
-        """Call after every change of a job: its state follows from its tasks; those that wait for it are told."""
+        """Call after every change of a job: its state follows from its tasks; those that wait for it are told.
+
+        Where they are many, the rest of them is left to `settling`, which must be done before anything else is staged.
+        """
         self.now_ms = now_ms
-        work = deque([job])
-        while work:
-            job = work.popleft()
-            if job.end_ms is not None:
-                continue
-            job.state = job_state(job.counts)
-            if job.active:
-                self.busy.add(job.id)
-            else:
-                self.busy.discard(job.id)
-            if job.window:
-                self.refill(job)
-            if job.waits is not None and job.eligible_ms < INF:
-                awaiting.weigh(self, job, 0, 0)
-            if job.state.ended:
-                work.extend(self._end(job, now_ms, cause))
-            elif job.id in self.ended:
-                before = self.ended[job.id].phase
-                self.remember(job.id, None)
-                work.extend(awaiting.tell_phase(self, job.id, before, job.phase, now_ms))
-            if job.id in self.draft.ends:
-                work.extend(awaiting.tell_tasks(self, job.id, merged(self.draft.ends.pop(job.id))))
-            cause = BY_DEPENDENCY
+        self._unsettled.append(self._settled(job, now_ms, cause))
+        self._settle_some()
 
     def started(self, job: LiveJob, at_ms: int, now_ms: int) -> None:
         """Its first process runs: dependants that wait for its start go on."""
         if job.start_ms is None:
             job.start_ms = at_ms
-            for other in awaiting.tell_phase(self, job.id, Phase.WAITS, Phase.STARTED, now_ms):
-                self.settle(other, now_ms, BY_DEPENDENCY)
+            if job.id in self.dependants:
+                self._unsettled.append(self._told(job.id, Phase.WAITS, Phase.STARTED, now_ms))
+                self._settle_some()
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether something that follows from what was staged is left to `settling`."""
+        return bool(self._unsettled)
+
+    def settling(self) -> Work[None]:
+        """What `settle` has left, in slices."""
+        while self._unsettled:
+            self._settle_some()
+            yield
+
+    def _settle_some(self) -> None:
+        """One slice of what is left; nothing when it is called in the course of one."""
+        if self._settles:
+            return
+        self._settles, left = True, A_SLICE
+        try:
+            while self._unsettled:
+                for _ in self._unsettled[0]:
+                    left -= 1
+                    if left == 0:
+                        return
+                self._unsettled.popleft()
+        finally:
+            self._settles = False
+
+    def _settled(self, job: LiveJob, now_ms: int, cause: str) -> Work[None]:
+        if job.end_ms is not None:
+            return
+        job.state = job_state(job.counts)
+        if job.active:
+            self.busy.add(job.id)
+        else:
+            self.busy.discard(job.id)
+        if job.window:
+            self.draft.refills.add(job.id)
+        if job.waits is not None and job.eligible_ms < INF:
+            awaiting.stop_if_decided(self, job)
+        if job.state.ended:
+            yield from self._end(job, now_ms, cause)
+        elif job.id in self.ended:
+            before = self.ended[job.id].phase
+            self.remember(job.id, None)
+            yield from self._told(job.id, before, job.phase, now_ms)
+        if job.id in self.draft.ends:
+            yield from self.tell_tasks(job.id, merged(self.draft.ends.pop(job.id)), now_ms)
+
+    def _told(self, other: int, before: Phase, after: Phase, now_ms: int) -> Work[None]:
+        """`other` went from one phase to another: its dependants are told, and settled afterwards."""
+        for job_id in sorted(self.dependants.get(other, ())):
+            job = self.jobs.get(job_id)
+            if job is None or job.waits is None or other not in job.waits.mentions:
+                continue
+            changed = yield from awaiting.tell(self, job, other, before, after, now_ms)
+            if changed:
+                self._unsettled.append(self._settled(job, now_ms, BY_DEPENDENCY))
+            yield
+
+    def tell_tasks(self, other: int, runs: Runs, now_ms: int) -> Work[None]:
+        """Those tasks of an array have ended, or wait again: arrays that follow it are told, and settled afterwards."""
+        for job_id in sorted(self.followers.get(other, ())):
+            if job_id not in self.jobs:
+                continue
+            job = self.touch(job_id)
+            for first, end in runs:
+                yield from awaiting.weigh(self, job, first, end - first)
+                yield
+            self._unsettled.append(self._settled(job, now_ms, BY_DEPENDENCY))
 
     def rename(self, job: LiveJob, name: str, now_ms: int) -> None:
         """Give it another name; singletons of both names are told."""
@@ -400,7 +476,7 @@ class JobTable:
         self.named(job, now_ms)
         if waits:
             self.names.wait(job.key, job.id)
-            awaiting.tell_first(self, job, alone=self.names.is_first(job.key, job.id), now_ms=now_ms)
+            self._tell_first(job, alone=self.names.is_first(job.key, job.id), now_ms=now_ms)
 
     def named(self, job: LiveJob, now_ms: int) -> None:
         """It has its name from now on: a later singleton of this name has to wait."""
@@ -420,9 +496,16 @@ class JobTable:
         if before != after:
             for job_id in (before, after):
                 if job_id is not None and job_id in self.jobs and self.names.waits(key, job_id):
-                    awaiting.tell_first(self, self.jobs[job_id], alone=job_id == after, now_ms=now_ms)
+                    self._tell_first(self.jobs[job_id], alone=job_id == after, now_ms=now_ms)
 
-    def _end(self, job: LiveJob, now_ms: int, cause: str) -> list[LiveJob]:
+    def _tell_first(self, job: LiveJob, *, alone: bool, now_ms: int) -> None:
+        """A singleton is now, or is no longer, the first of its name."""
+        if job.waits is None or job.waits.alone == alone:
+            return
+        if finished(awaiting.tell_first(self, job, alone=alone, now_ms=now_ms)):
+            self.settle(job, now_ms, BY_DEPENDENCY)
+
+    def _end(self, job: LiveJob, now_ms: int, cause: str) -> Work[None]:
         before = Phase.WAITS if job.start_ms is None else Phase.STARTED
         job.end_ms = now_ms
         del self.jobs[job.id]
@@ -432,14 +515,16 @@ class JobTable:
         if job.waits is not None:
             awaiting.stop(self, job)
         self._unname(job, now_ms)
-        if job.id not in self.dependants:
-            return []
-        self.remember(job.id, job.past())
-        return awaiting.tell_phase(self, job.id, before, job.phase, now_ms)
+        if job.id in self.dependants:
+            self.remember(job.id, job.past())
+            yield from self._told(job.id, before, job.phase, now_ms)
 
 
-def _restater(state: TaskState, reason: str) -> Callable[[Span], Span]:
-    return lambda span: with_state(span, state, reason)
+def _restater(event: TaskEvent, reason: str) -> Callable[[Span], Span]:
+    def restated(span: Span) -> Span:
+        return with_state(span, transition(TASK, span.state, event), reason) if TASK.allows(span.state, event) else span
+
+    return restated
 
 
 def check_table(table: JobTable) -> None:

@@ -80,15 +80,14 @@ def _job_of(item: Any) -> str:
 # ── submitting ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def check_specs(visit: Visit, jobs: Jobs, specs: Sequence[JobSpec]) -> None:
-    """Jobs to be submitted.
+def check_specs(visit: Visit, specs: Sequence[JobSpec]) -> set[int]:
+    """Jobs to be submitted; the jobs that they wait for whose owners are to be looked at (`check_owners`).
 
     Raises:
         DeniedError: another user's name, a raised priority, or what the token is not for.
-        SpecError: a dependency on what is not there, as far as the caller may know.
     """
     if not visit.own_only and not _scoped(visit):
-        return
+        return set()
     distinct = {id(spec): spec for spec in specs}.values()
     for spec in distinct:
         if visit.own_only:
@@ -96,23 +95,28 @@ async def check_specs(visit: Visit, jobs: Jobs, specs: Sequence[JobSpec]) -> Non
             _check_priority(spec.priority)
         check_scope(visit.identity.scope, queue=spec.queue, account=spec.account)
     if not visit.own_only:
-        return
+        return set()
     names = {spec.name for spec in distinct if spec.name}
-    wanted = {
+    return {
         int(one.job)
         for spec in distinct
         for one in each_dependency(spec.dependencies)
         if one.job not in names and one.job.isascii() and one.job.isdigit() and len(one.job) <= MAX_DIGITS
     }
-    if wanted:
-        owners = await jobs.owners(wanted)
-        for job in sorted(wanted):
-            owned = owners.get(job)
-            visit.not_own = owned is not None and owned.user != visit.identity.user
-            if owned is None or owned.user != visit.identity.user:
-                raise SpecError(
-                    f"dependencies: there is no job {job}", hint="`hal jobs --all` lists the jobs there are"
-                )
+
+
+async def check_owners(visit: Visit, jobs: Jobs, wanted: set[int]) -> None:
+    """Jobs that others are to wait for.
+
+    Raises:
+        SpecError: one is not there, as far as the caller may know.
+    """
+    owners = await jobs.owners(wanted) if wanted else {}
+    for job in sorted(wanted):
+        owned = owners.get(job)
+        visit.not_own = owned is not None and owned.user != visit.identity.user
+        if owned is None or owned.user != visit.identity.user:
+            raise SpecError(f"dependencies: there is no job {job}", hint="`hal jobs --all` lists the jobs there are")
 
 
 def in_its_queue(visit: Visit, specs: Sequence[JobSpec]) -> Sequence[JobSpec]:

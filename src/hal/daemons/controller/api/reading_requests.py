@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -13,8 +13,10 @@ from msgspec import Raw, Struct
 
 from hal.core.model import HALError, JobSpec, SpecError, TaskState, convert, parse_task_ref, spec_from_plain
 from hal.daemons.controller.access.identity import Identity
+from hal.daemons.controller.api.entries import LARGE_BYTES, check_entries, too_many_entries
 from hal.daemons.controller.changing import Key
 from hal.planes.tasks import MAX_JOBS_IN_SUBMISSION
+from hal.runtime.interface import Lane, Runtime
 from hal.store import JobFilter
 
 T = TypeVar("T")
@@ -176,10 +178,13 @@ def specs_of(body: bytes) -> list[JobSpec]:
 
     Equal texts give the same value, so many equal jobs cost little.
     """
+    small = len(body) <= LARGE_BYTES or check_entries(body)
     try:
         many = msgspec.json.decode(body, type=_ManyJobs)
     except (msgspec.ValidationError, RecursionError):
         # Not a list of jobs: one job, or malformed, which is said below.
+        if not small:
+            raise too_many_entries() from None
         return [spec_from_plain(plain_json(body))]
     except msgspec.DecodeError as error:
         raise SpecError(f"the body is not JSON: {error}") from error
@@ -205,7 +210,19 @@ def specs_of(body: bytes) -> list[JobSpec]:
 
 def body_as(body: bytes, kind: type[T]) -> T:
     """The body as a value of that type."""
+    if len(body) > LARGE_BYTES and not check_entries(body):
+        raise too_many_entries()
     return convert(plain_json(body), kind)
+
+
+async def beside(runtime: Runtime, body: bytes, read: Callable[[], T]) -> T:
+    """Read a body, on the thread for large ones where it is large.
+
+    Raises:
+        SpecError: as `read`.
+        OverloadedError: too many large ones wait.
+    """
+    return read() if len(body) <= LARGE_BYTES else await runtime.run_blocking(read, Lane.DECODE)
 
 
 def plain_json(body: bytes) -> Any:

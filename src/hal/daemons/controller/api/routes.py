@@ -5,19 +5,31 @@ docs/rest.md is their description for people, `openapi` the one for programs.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
 from litestar import Request, Response, get, patch, post
 from litestar.handlers import HTTPRouteHandler
+from msgspec.structs import replace
 
-from hal.core.model import SpecError, enc_hook
-from hal.daemons.controller.api.own import check_patch, check_specs, control_some, in_its_queue, narrowed
+from hal.core.model import JobSpec, SpecError, enc_hook
+from hal.daemons.controller.access.identity import Visit
+from hal.daemons.controller.api.own import (
+    check_owners,
+    check_patch,
+    check_specs,
+    control_some,
+    in_its_queue,
+    narrowed,
+)
 from hal.daemons.controller.api.reading_requests import (
     JOB_FILTERS,
     AnyRequest,
     Params,
+    beside,
     body_as,
     job_filter,
     job_of,
@@ -26,7 +38,7 @@ from hal.daemons.controller.api.reading_requests import (
     task_of,
 )
 from hal.daemons.controller.api.rights import visit_of
-from hal.daemons.controller.changing import Action, Outcomes
+from hal.daemons.controller.changing import Action, Key, Outcomes, Submitted
 from hal.daemons.controller.changing_nodes import NodeAction, NodesBody
 from hal.daemons.controller.control_body import ControlBody
 from hal.daemons.controller.controller import ControllerApi
@@ -36,6 +48,8 @@ from hal.planes.tasks import JobPatch, Submitter
 from hal.wire.agree import SPOKEN
 
 DEFAULT_WAIT_S = 30.0
+VIEWS_A_SLICE = 1_000
+"""Jobs of an answer that are encoded in one turn of the loop."""
 
 
 _encoder = msgspec.json.Encoder(enc_hook=enc_hook)
@@ -63,14 +77,12 @@ def job_routes(api: ControllerApi) -> list[HTTPRouteHandler]:
     @post("/v1/jobs")
     async def submit(request: Request[Any, Any, Any]) -> Response[bytes]:
         dry_run = Params(request, ["dry_run"]).flag("dry_run")
-        body = await request.body()
-        visit = visit_of(request)
-        specs = in_its_queue(visit, specs_of(body))
-        await check_specs(visit, api, specs)
-        key = key_of(request, body, visit.identity)
+        body, visit = await request.body(), visit_of(request)
+        specs, wanted, key = await beside(api.runtime, body, partial(_submission, request, body, visit))
+        await check_owners(visit, api, wanted)
         done = await api.submit(specs, submitter(request), dry_run=dry_run, key=key)
         visit.targets.append(span_of(done.ids))
-        return json_answer(done, 200 if dry_run else 201)
+        return await _submitted(done, 200 if dry_run else 201)
 
     @get("/v1/jobs")
     async def jobs(request: Request[Any, Any, Any]) -> Response[bytes]:
@@ -88,7 +100,8 @@ def job_routes(api: ControllerApi) -> list[HTTPRouteHandler]:
     @patch("/v1/jobs/{job:str}")
     async def update(request: Request[Any, Any, Any]) -> Response[bytes]:
         Params(request, [])
-        change = body_as(await request.body(), JobPatch)
+        body = await request.body()
+        change = await beside(api.runtime, body, partial(body_as, body, JobPatch))
         check_patch(visit_of(request), change)
         return json_answer(await api.update(job_of(request), change, submitter(request)))
 
@@ -117,12 +130,30 @@ def job_routes(api: ControllerApi) -> list[HTTPRouteHandler]:
     return [submit, jobs, job, update, wait, why, tasks, task, *(_control(action, api) for action in Action)]
 
 
+def _submission(request: AnyRequest, body: bytes, visit: Visit) -> tuple[Sequence[JobSpec], set[int], Key | None]:
+    """What a submission says: its jobs, those of others that they wait for, its key."""
+    specs = in_its_queue(visit, specs_of(body))
+    return specs, check_specs(visit, specs), key_of(request, body, visit.identity)
+
+
+async def _submitted(done: Submitted, status: int) -> Response[bytes]:
+    """The answer to a submission, encoded in slices."""
+    if len(done.jobs) <= VIEWS_A_SLICE:
+        return json_answer(done, status)
+    parts: list[bytes] = []
+    for at in range(0, len(done.jobs), VIEWS_A_SLICE):
+        parts.append(_encoder.encode(done.jobs[at : at + VIEWS_A_SLICE])[1:-1])
+        await asyncio.sleep(0)
+    text = _encoder.encode(replace(done, jobs=[])).replace(b'"jobs":[]', b'"jobs":[%s]' % b",".join(parts), 1)
+    return Response(content=text, status_code=status, media_type="application/json")
+
+
 def _control(action: Action, api: ControllerApi) -> HTTPRouteHandler:
     @post(f"/v1/jobs/{action.value}", name=action.value)
     async def control(request: Request[Any, Any, Any]) -> Response[bytes]:
         Params(request, [])
         body = await request.body()
-        asked = body_as(body, ControlBody)
+        asked = await beside(api.runtime, body, partial(body_as, body, ControlBody))
         unknown = sorted(set(asked.filter or {}) - set(JOB_FILTERS))
         if unknown:
             raise SpecError(f"filter: '{unknown[0]}' is not a filter", hint=f"they are {', '.join(JOB_FILTERS)}")

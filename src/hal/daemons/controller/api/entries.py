@@ -1,0 +1,60 @@
+"""How much there is in a large body of a request, counted before any of it is made a value.
+
+Pure. One pass over the text, in Python: a thread that counts lets the loop have its turns, as no decoder in C does.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from hal.core.model import SpecError
+
+LARGE_BYTES: Final = 256 << 10
+"""Bodies above it are decoded and checked beside the loop, and their entries are counted before."""
+MAX_ENTRIES: Final = 100_000
+"""Entries (of lists and tables) of one value: a job, or a body that is no list of jobs; and jobs of one list."""
+MAX_DEPTH: Final = 64
+
+_TOKEN: Final = re.compile(rb'(?s)"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[\]{},]')
+"""A string, also one that the body breaks off in, or a sign that begins, ends or parts entries."""
+
+
+def check_entries(body: bytes) -> bool:
+    """Count them; whether all of it may be decoded as one value, which a list of many jobs may not.
+
+    Raises:
+        SpecError: too many in one value, or nested too deeply. What is no JSON at all is found later.
+    """
+    depth = whole = outer = inner = 0
+    for found in _TOKEN.finditer(body):
+        sign = body[found.start()]
+        if sign == 0x22:  # a string
+            continue
+        whole += 1
+        if sign == 0x2C:  # a comma
+            if depth > 2:
+                inner += 1
+            else:
+                outer += 1
+        elif sign in b"[{":
+            depth += 1
+            if depth <= 3:
+                inner = 0
+            else:
+                inner += 1
+        else:
+            depth -= 1
+        if depth > MAX_DEPTH:
+            raise SpecError(f"nested deeper than {MAX_DEPTH} levels")
+        if outer >= MAX_ENTRIES or inner >= MAX_ENTRIES:
+            raise too_many_entries()
+    return whole <= MAX_ENTRIES
+
+
+def too_many_entries() -> SpecError:
+    """What is said of a body with more than `MAX_ENTRIES` in one value."""
+    return SpecError(
+        f"more than {MAX_ENTRIES} entries in one list or table of a request",
+        hint="submit jobs in parts, or alike ones as one array; put what is long in a file",
+    )

@@ -1,0 +1,44 @@
+"""Long work cut into slices: generators that yield where others may have a turn, and return their result.
+
+Pure. Whoever drives one in the loop lets the loop turn at each yield; nothing else may be staged before it has ended.
+How much a slice does is counted in jobs, dependencies and ranges of tasks, never in time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Final, TypeVar
+
+T = TypeVar("T")
+
+Work = Generator[None, None, T]
+"""Yields between slices, returns the result."""
+
+A_SLICE: Final = 256
+"""Jobs, dependencies or ranges of tasks that one slice looks at: some milliseconds."""
+
+
+def finished(work: Work[T]) -> T:
+    """All slices at once."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+
+
+class Pace:
+    """Counts what a slice has done."""
+
+    __slots__ = ("_left", "_most")
+
+    def __init__(self, most: int = A_SLICE) -> None:
+        self._most = self._left = most
+
+    def over(self, cost: int = 1) -> bool:
+        """So much more was done: whether the slice is over, and another begins."""
+        self._left -= cost
+        if self._left > 0:
+            return False
+        self._left = self._most
+        return True
