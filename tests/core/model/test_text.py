@@ -211,3 +211,24 @@ def test_yaml_scalars_follow_the_core_schema_of_1_2(text: str, value: object) ->
     read = plain_from_text(f"a: {text}", kind="yaml")["a"]
     assert read == value
     assert type(read) is type(value)
+
+
+def test_a_dotted_key_of_very_many_parts_is_refused_before_it_is_read() -> None:
+    """(L6) tomllib takes the square of a dotted key's parts in time: 100 KB of them took half a minute. Bare, quoted,
+    in a header, in an inline table, with blanks between; dots in text, comments and numbers are no such thing."""
+    bare, quoted = "a." * 50_000 + "a", '"a" . ' * 20_000 + "'b'"
+    for text in (f"{bare} = 1", f"{quoted} = 1", f"[{bare}]", f"[[{quoted}]]", f"x = {{ {bare} = 1 }}", f"x=1\n{bare}"):
+        with pytest.raises(SpecError, match="a key of more than 64 parts"):
+            plain_from_text(text, kind="toml")
+    dots = "." * 100
+    fine = f'a.b = "{dots}\\"{dots}" # {dots}\nc = """{dots}\n"{dots}"""\nd = \'{dots}\'\ne = [{"1.5, " * 200}]\n'
+    read = plain_from_text(fine + "f = '''" + dots + "'''\n", kind="toml")
+    assert read["a"]["b"] == f'{dots}"{dots}'
+    assert len(read["e"]) == 200
+
+
+def test_a_key_given_twice_is_found_in_one_pass() -> None:
+    """(L6) 30,000 different keys and one of them again at the end: each was counted in all of them."""
+    keys = ",".join(f'"{n}":0' for n in range(30_000))
+    with pytest.raises(SpecError, match="'29999' is given twice"):
+        plain_from_text("{" + keys + ',"29999":0}', kind="json")

@@ -22,6 +22,10 @@ from hal.core.model.printable import printable
 
 MAX_VALUES: Final = 2_000_000
 """Values in one text, those repeated by YAML aliases counted each time."""
+MAX_KEY_PARTS: Final = 64
+"""Parts of a dotted key of TOML."""
+_ENDS_KEY: Final = frozenset("=,[]{}\n")
+"""Outside of text, each ends the key that it follows."""
 
 
 def specs_from_text(text: str, *, kind: str) -> list[JobSpec]:
@@ -97,14 +101,60 @@ def _read_json(text: str) -> Any:
 def _table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     table = dict(pairs)
     if len(table) < len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
-        raise ValueError(f"'{shown(twice)}' is given twice")
+        raise ValueError(f"'{shown(_first_twice(pairs))}' is given twice")
     return table
+
+
+def _first_twice(pairs: list[tuple[str, Any]]) -> str:
+    seen: set[str] = set()
+    for key, _ in pairs:
+        if key in seen:
+            return key
+        seen.add(key)
+    raise KeyError
 
 
 def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a JSON number")
+
+
+# ── TOML ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _read_toml(text: str) -> Any:
+    _check_keys(text)
+    return tomllib.loads(text)
+
+
+_TOML_TOKEN: Final = re.compile(
+    r"""(?xs)
+    \"\"\"(?:[^"\\]|\\.|"(?!""))*+(?:\"\"\"|\Z)      # text over several lines, also one that the file ends in
+    | '''(?:[^']|'(?!''))*+(?:'''|\Z)
+    | "(?:[^"\\\n]|\\.)*+"?
+    | '[^'\n]*+'?
+    | \#[^\n]*+
+    | (?P<dot>\.)
+    | (?P<other>[^."'\#\ \t]++)
+    """
+)
+
+
+def _check_keys(text: str) -> None:
+    """Refuse dotted keys of very many parts, for which tomllib takes the square of their number in time.
+
+    Raises:
+        SpecError: one of more than `MAX_KEY_PARTS`.
+    """
+    if text.count(".") < MAX_KEY_PARTS:
+        return
+    dots = 0
+    for token in _TOML_TOKEN.finditer(text):
+        if token["dot"]:
+            dots += 1
+            if dots >= MAX_KEY_PARTS:
+                raise SpecError(f"a key of more than {MAX_KEY_PARTS} parts", hint=f"at most {MAX_NESTING} levels")
+        elif token["other"] and not _ENDS_KEY.isdisjoint(token["other"]):
+            dots = 0
 
 
 # ── YAML ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -183,4 +233,4 @@ def _unfolded(node: yaml.Node, known: dict[int, int]) -> int:
     return size
 
 
-_READERS: Final[dict[str, Callable[[str], Any]]] = {"toml": tomllib.loads, "yaml": _read_yaml, "json": _read_json}
+_READERS: Final[dict[str, Callable[[str], Any]]] = {"toml": _read_toml, "yaml": _read_yaml, "json": _read_json}
