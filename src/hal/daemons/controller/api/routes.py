@@ -5,7 +5,6 @@ docs/rest.md is their description for people, `openapi` the one for programs.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -82,7 +81,7 @@ def job_routes(api: ControllerApi) -> list[HTTPRouteHandler]:
         await check_owners(visit, api, wanted)
         done = await api.submit(specs, submitter(request), dry_run=dry_run, key=key)
         visit.targets.append(span_of(done.ids))
-        return await _submitted(done, 200 if dry_run else 201)
+        return await _submitted(api, done, 200 if dry_run else 201)
 
     @get("/v1/jobs")
     async def jobs(request: Request[Any, Any, Any]) -> Response[bytes]:
@@ -136,14 +135,14 @@ def _submission(request: AnyRequest, body: bytes, visit: Visit) -> tuple[Sequenc
     return specs, check_specs(visit, specs), key_of(request, body, visit.identity)
 
 
-async def _submitted(done: Submitted, status: int) -> Response[bytes]:
+async def _submitted(api: ControllerApi, done: Submitted, status: int) -> Response[bytes]:
     """The answer to a submission, encoded in slices."""
     if len(done.jobs) <= VIEWS_A_SLICE:
         return json_answer(done, status)
     parts: list[bytes] = []
     for at in range(0, len(done.jobs), VIEWS_A_SLICE):
         parts.append(_encoder.encode(done.jobs[at : at + VIEWS_A_SLICE])[1:-1])
-        await asyncio.sleep(0)
+        await api.runtime.sleep(0)
     text = _encoder.encode(replace(done, jobs=[])).replace(b'"jobs":[]', b'"jobs":[%s]' % b",".join(parts), 1)
     return Response(content=text, status_code=status, media_type="application/json")
 
