@@ -7,8 +7,9 @@ import contextlib
 import os
 import resource
 import socket
+import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,8 @@ from hal.daemons.controller.api.connections import Connections, Strangers
 from hal.daemons.controller.api.http_connection import HttpConnection
 from hal.daemons.controller.api.serving import RestServer
 from hal.daemons.controller.config import Config
+from hal.daemons.controller.rest_certificate import open_rest_certificate
+from hal.runtime.authority import open_authority
 from hal.runtime.logfile import LogFile
 from hal.runtime.logs import open_log
 from hal.runtime.sockets import peer_of
@@ -76,31 +79,32 @@ def tick(hal: Running, seconds: int) -> None:
         hal.rest.connections.tick()
 
 
-@pytest.mark.parametrize(
-    "first",
-    [
-        b"",
-        b"G",
-        b"\r\n",
-        b"GET /v1/version HTTP/1.1\r\nHost",
-        ASK + b"GET",
-        b"POST /v1/jobs HTTP/1.1\r\nHost: h\r\nContent-Length: 99\r\n\r\n{",
-        b"POST /v1/jobs HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n{\r\n",
-        b"POST /v1/jobs HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX-n: 1\r\n",
-    ],
+BEGUN = (
+    b"",
+    b"G",
+    b"\r\n",
+    b"GET /v1/version HTTP/1.1\r\nHost",
+    ASK + b"GET",
+    b"POST /v1/jobs HTTP/1.1\r\nHost: h\r\nContent-Length: 99\r\n\r\n{",
+    b"POST /v1/jobs HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n{\r\n",
+    b"POST /v1/jobs HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX-n: 1\r\n",
 )
-def test_what_is_begun_and_not_ended_is_closed_in_time(hal_home: Path, first: bytes) -> None:
-    """(H4) A head, a second one, a body, trailers: 408 after ten seconds; beside them requests are answered."""
+
+
+def test_what_is_begun_and_not_ended_is_closed_in_time(hal_home: Path) -> None:
+    """(H4) Heads, a second one, bodies, trailers: 408 after ten seconds; beside them requests are answered."""
 
     async def body(hal: Running) -> None:
-        async with caller(hal, first) as one, caller(hal, ASK) as other:
-            shared = hal.rest.connections
+        async with AsyncExitStack() as stack:
+            ones = [await stack.enter_async_context(caller(hal, first)) for first in BEGUN]
+            other = await stack.enter_async_context(caller(hal, ASK))
             await other.answer()
-            await hal.until(lambda: sum(map(len, (shared.heads, shared.bodies))) == 1)
-            if ASK in first:
-                await one.answer()
+            await ones[4].answer()
+            shared = hal.rest.connections
+            await hal.until(lambda: len(shared.heads) + len(shared.bodies) == len(BEGUN))
             tick(hal, bounds.HEAD_S + 1)
-            assert b"408" in await one.closed()
+            for one, first in zip(ones, BEGUN, strict=True):
+                assert b" 408 " in await one.closed(), first
             other.writer.write(ASK)
             assert b" 200 " in await other.answer()
 
@@ -226,6 +230,38 @@ def test_the_kernel_names_a_peer_when_there_is_no_descriptor_left() -> None:
         theirs.close()
 
 
+def test_over_tls_strangers_are_counted_before_their_handshake(hal_home: Path) -> None:
+    """(H4) 80 that dial and send nothing: 64 are kept; one that shakes hands and then drips is closed as others are."""
+
+    async def body(hal: Running) -> None:
+        authority = open_authority(hal.runtime.paths.authority, hal.runtime.now_ms())
+        certificate = await open_rest_certificate(hal.runtime, authority, ["127.0.0.1"], None)
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        config = Config(tcp=("127.0.0.1", port), tls=True)
+        rest = RestServer(hal.api, hal.runtime, config, owner_uid=os.geteuid(), tls=certificate.context)
+        await rest.start(hal_home / "second.sock")
+        shared = rest.connections
+        trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
+        _, dripping = await asyncio.open_connection("127.0.0.1", port, ssl=trusting)
+        await hal.until(lambda: len(shared.heads) == 1)
+        silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(80)]
+        gone = [asyncio.ensure_future(reader.read()) for reader, _ in silent]
+        await hal.until(lambda: sum(each.done() for each in gone) >= 81 - bounds.MAX_STRANGERS_OF_ONE)
+        assert len(shared.open) <= bounds.MAX_STRANGERS_OF_ONE
+        dripping.write(b"G")
+        for _ in range(bounds.HEAD_S + 1):
+            shared.tick()
+        assert not shared.heads
+        for _, writer in silent:
+            writer.close()
+        dripping.transport.abort()
+        await rest.stop()
+
+    on_controller(hal_home, body)
+
+
 # ── how many ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -275,6 +311,21 @@ def test_an_address_has_64_strangers_and_the_oldest_makes_room() -> None:
         assert other in crowd.port.all
         assert fresh in crowd.port.all
         assert len(crowd.port.of["192.0.2.1"]) == bounds.MAX_STRANGERS_OF_ONE
+
+    on_crowd(body)
+
+
+def test_a_follower_passes_on_more_than_64_at_once() -> None:
+    """Its address has shown a follower's secret: 200 of its connections are let in before their heads are read."""
+
+    def body(crowd: Crowd) -> None:
+        crowd.shared.know_follower("192.0.2.1")
+        for _ in range(200):
+            crowd.enter("192.0.2.1")
+        for number in range(2 * bounds.MAX_FOLLOWERS):
+            crowd.shared.know_follower(f"192.0.2.{number}")
+        with pytest.raises(OverloadedError):
+            crowd.enter("192.0.2.1")
 
     on_crowd(body)
 

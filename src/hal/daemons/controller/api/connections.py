@@ -42,6 +42,8 @@ MAX_STRANGERS: Final = 256
 """Connections of one listener that have not shown who they are, from the first byte of a handshake."""
 MAX_STRANGERS_OF_ONE: Final = 64
 """Of these, from one address or user id."""
+MAX_FOLLOWERS: Final = 64
+"""Addresses of followers that are remembered: each of their connections is one request of somebody."""
 STRANGER_GRACE_S: Final = 1.0
 """When there are so many, the oldest is closed for the next one once it is this old."""
 SPARE_CONNECTIONS: Final = 200
@@ -110,6 +112,7 @@ class Connections:
         self._now_s = now_s
         self._of_one = max(1, min(at_once + SPARE_CONNECTIONS, self.most_public // 4))
         self._strangers: dict[HttpConnection, Strangers] = {}
+        self._followers: dict[str, None] = {}
         self._of: dict[str, dict[HttpConnection, None]] = {}
         self._unsent: dict[str, int] = {}
         self._unsent_of_all = 0
@@ -142,7 +145,8 @@ class Connections:
                 self.note("refused connections: too many have not asked for anything", connection.where)
                 raise OverloadedError("too many connections have not asked for anything", hint="try again in a second")
             same = strangers.of.get(connection.where, {})
-            while len(same) >= MAX_STRANGERS_OF_ONE:
+            most_of_one = MAX_STRANGERS if connection.where in self._followers else MAX_STRANGERS_OF_ONE
+            while len(same) >= most_of_one:
                 if not self._drop_oldest(same, "closed strangers' connections: too many come from there"):
                     self.note("refused connections: too many come from there", connection.where)
                     raise OverloadedError(
@@ -180,6 +184,13 @@ class Connections:
             self._of.setdefault(identity.user, {})[connection] = None
         connection.user = identity.user
         self._known(connection)
+
+    def know_follower(self, where: str) -> None:
+        """A follower has shown its secret from there."""
+        self._followers.pop(where, None)
+        self._followers[where] = None
+        if len(self._followers) > MAX_FOLLOWERS:
+            del self._followers[next(iter(self._followers))]
 
     def leave(self, connection: HttpConnection) -> None:
         """It has ended."""

@@ -97,6 +97,8 @@ class Guard:
         except HALError as error:
             await self._not_let_in(error, raw, answer)
             return
+        if connection is not None and FOLLOWER in headers:
+            connection.know_follower()
         if identity.inside:
             if connection is not None:
                 connection.identify(identity)

@@ -209,6 +209,10 @@ class HttpConnection(HttpToolsProtocol):
         if self.user != identity.user:
             self._shared.identify(self, identity)
 
+    def know_follower(self) -> None:
+        """It comes from a follower, which has shown its secret."""
+        self._shared.know_follower(self.where)
+
     def admit_body(self, limit: int) -> None:
         """The body of the present request may have so many bytes."""
         self._may_read_bytes = limit + UNADMITTED_BYTES
