@@ -31,6 +31,7 @@ PROBLEMS = {
     "401": "Over TCP without a token that is valid.",
     "403": "The caller's role, or token, has no right to this; the hint says whose has.",
     "404": "What is named does not exist.",
+    "408": "The request did not come in the time that it may take; nothing was done.",
     "409": "What is named is in no state for this, or the idempotency key was used for another request.",
     "413": "The body is longer than allowed.",
     "429": "More requests than one user may make; `Retry-After` says when to come again. Nothing was done.",
@@ -144,7 +145,7 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
     if endpoint.name == "submit":
         responses["200"] = {**good, "description": "A dry run: it would be accepted"}
     lost = () if endpoint.method == "get" else ("502",)
-    for status in sorted({*endpoint.problems, *lost, "400", "401", "403", "429", "431"}):
+    for status in sorted({*endpoint.problems, *lost, "400", "401", "403", "408", "429", "431"}):
         responses[status] = {"$ref": f"#/components/responses/{status}"}
     out: dict[str, Any] = {
         "operationId": endpoint.name,
