@@ -8,6 +8,7 @@ import os
 import resource
 import socket
 import ssl
+import tempfile
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -268,10 +269,10 @@ def test_over_tls_strangers_are_counted_before_their_handshake(hal_home: Path) -
 class Crowd:
     """Connections that were accepted and have sent nothing, on a clock of the test's."""
 
-    def __init__(self, descriptors: int = 20_000, at_once: int = 300) -> None:
+    def __init__(self, file: LogFile, descriptors: int = 20_000, at_once: int = 300) -> None:
         self.now_s = 0.0
         self.shared = Connections(
-            open_log(LogFile(Path(os.devnull)), "test"),
+            open_log(file, "test"),
             descriptors=descriptors,
             at_once=at_once,
             now_s=lambda: self.now_s,
@@ -292,7 +293,10 @@ def on_crowd(test: object, **settings: int) -> None:
     """Run it in a loop."""
 
     async def body() -> None:
-        test(Crowd(**settings))  # type: ignore[operator]
+        with tempfile.TemporaryDirectory() as directory:
+            file = LogFile(Path(directory, "test.log"))
+            test(Crowd(file, **settings))  # type: ignore[operator]
+            file.close()
 
     asyncio.run(body())
 
