@@ -76,5 +76,7 @@ def _line(entry: AuditEntry) -> str:
     more = len(entry.targets) - SHOWN_TARGETS + entry.more
     about = " ".join(entry.targets[:SHOWN_TARGETS]) + (f" and {more} more" if more > 0 else "")
     refused = f"  refused: {entry.refused}" if entry.refused else ""
+    if entry.times > 1:
+        refused += f"  ({entry.times} like it since {instant(entry.since_ms)})"
     what = f"{entry.method} {entry.path}  {entry.status or 'no answer'}"
     return f"{instant(entry.at_ms)}  {who} from {entry.peer}{token}  {what}{refused}{'  ' if about else ''}{about}"

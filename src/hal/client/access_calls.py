@@ -71,6 +71,10 @@ class AuditEntry(View, frozen=True, kw_only=True):
     targets: tuple[str, ...] = ()
     more: int = 0
     trace_id: str = ""
+    times: int = 1
+    """How many requests it stands for, of a streak of refusals."""
+    since_ms: int = 0
+    """Of a streak: when it began."""
 
 
 AUDIT_WAIT_S = 25.0

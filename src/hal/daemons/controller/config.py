@@ -20,12 +20,16 @@ from hal.core.model.lease_times import LeaseTimes, check_lease_times
 from hal.core.model.node_config import NO_NODE_SECTION, NodeSection, checked
 from hal.core.model.policy import Policy
 from hal.core.model.policy_text import policy_from_plain
+from hal.daemons.controller.access.audit import MAX_AUDIT_BYTES
 from hal.daemons.controller.access.settings import AccessSection, check_access
 from hal.store import LEASE_MS, Retention
 from hal.store.opening import HOW_TO_WRITE, parsed
 from hal.wire.address import DEFAULT_PORT, host_and_port, written
 
 MAX_CONFIG_BYTES = 1 << 20
+LEAST_AUDIT_BYTES = 1 << 20
+MOST_AUDIT_BYTES = 1 << 40
+MAX_AUDIT_DAYS = 36_500
 ANY_HOST = ("0.0.0.0", "::")
 POLICY_TABLES = tuple(name for name in Policy.__struct_fields__ if name != "version")
 """What of the file is policy."""
@@ -108,6 +112,17 @@ class RetentionSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     events_count: int = 1_000_000
 
 
+class AuditSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[audit]`"""
+
+    max_bytes: int = MAX_AUDIT_BYTES
+    """Of all its files together; beyond that, whoever has most of it loses the oldest entries."""
+    days: int = 0
+    """Files in which nothing was written for so long are removed; 0: never."""
+    syslog: bool = False
+    """A copy of each entry goes to this machine's own syslog, as `hal-audit`."""
+
+
 class ConfigFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The whole file; from `queues` on it is policy, which `policy_from_plain` reads."""
 
@@ -118,6 +133,7 @@ class ConfigFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     node: NodeSection = NO_NODE_SECTION
     """For agents and keepers on this machine, which read it themselves."""
     access: AccessSection = AccessSection()
+    audit: AuditSection = AuditSection()
     leases: LeasesSection = LeasesSection()
     queues: Any = None
     accounts: Any = None
@@ -158,6 +174,7 @@ class Config(Struct, frozen=True, kw_only=True):
     """The only user whose jobs are taken; empty: anybody's. As the process was started, not in the file."""
     runs_as: str = ""
     """User of this process, as whom steps run on this machine; empty: not known."""
+    audit: AuditSection = AuditSection()
     leases: LeaseTimes = LeaseTimes()
 
 
@@ -222,8 +239,19 @@ def _checked(file: ConfigFile) -> Config:
             events_ms=file.retention.events_days * 86_400_000, events_count=file.retention.events_count
         ),
         access=check_access(file.access),
+        audit=_checked_audit(file.audit),
         leases=check_lease_times(_lease_times(file.leases)),
     )
+
+
+def _checked_audit(section: AuditSection) -> AuditSection:
+    if not LEAST_AUDIT_BYTES <= section.max_bytes <= MOST_AUDIT_BYTES:
+        raise SpecError(
+            "audit.max_bytes: out of range", hint=f"between {LEAST_AUDIT_BYTES} (1 MiB) and {MOST_AUDIT_BYTES} (1 TiB)"
+        )
+    if not 0 <= section.days <= MAX_AUDIT_DAYS:
+        raise SpecError("audit.days: out of range", hint=f"between 0 (never removed by age) and {MAX_AUDIT_DAYS}")
+    return section
 
 
 def _store_url(text: str) -> str:

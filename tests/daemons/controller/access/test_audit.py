@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hal.daemons.controller.access.audit import AuditLog, lines_backwards
+from hal.core.model.printable import printable
+from hal.daemons.controller.access.audit import STREAK_ENTRIES, STREAK_MS, AuditLog
+from hal.daemons.controller.access.audit_files import lines_backwards
+from hal.runtime.syslog import Syslog
 from tests.daemons.controller.access.people import make_token, person, until_too_many, with_secret
 from tests.daemons.controller.running import Running, on_controller
 
@@ -65,7 +71,8 @@ def test_what_is_refused_is_told_once_for_a_streak(hal_home: Path) -> None:
             statuses = await until_too_many(thief)
             statuses += [(await thief.get("/v1/jobs")).status_code for _ in range(5)]
         later = await entries(hal, limit=1_000)
-        assert sum(one.get("refused") == "unauthorized" for one in later) == statuses.count(401) + 1
+        refusals = [one.get("times", 1) for one in later if one.get("refused") == "unauthorized"]
+        assert refusals == [1] * STREAK_ENTRIES  # the others are counted, and told of when the minute is over
         streaks = sum(now == 429 != before for before, now in pairwise(statuses))
         assert sum(one.get("refused") == "too-many" for one in later) == streaks
 
@@ -90,23 +97,140 @@ def test_the_log_is_for_operators_and_is_waited_on(hal_home: Path) -> None:
 
 
 def test_safety_the_log_is_bounded_and_numbers_go_on_after_a_restart(tmp_path: Path) -> None:
-    """Of 400 entries in files of 4 kB, three kept: the newest are there, in order, without a gap; the next is 401."""
-    log = AuditLog(tmp_path / "audit.log", max_bytes=4_000, max_files=3)
+    """Of 400 entries of two users in 12 kB: of each the newest, in order, without a gap; the next is 401."""
+    log = AuditLog(tmp_path / "audit.log", max_bytes=12_000)
     for number in range(400):
         wrote(log, f"u{number % 2}", number)
     log.close()
-    assert sum(file.stat().st_size for file in tmp_path.iterdir()) <= 3 * 4_000
-    again = AuditLog(tmp_path / "audit.log", max_bytes=4_000, max_files=3)
+    assert sum(file.stat().st_size for file in (tmp_path / "audit").iterdir()) <= 12_000
+    again = AuditLog(tmp_path / "audit.log", max_bytes=12_000)
     wrote(again, "late", 400)
     found = again.page(limit=10_000)
     kept = [entry.sequence for entry in found]
-    assert kept == list(range(401, 401 - len(kept), -1))
-    assert len(kept) > 50
+    assert kept == sorted(kept, reverse=True)
+    for user in ("u0", "u1"):
+        of_one = [entry.sequence for entry in found if entry.user == user]
+        assert of_one == [entry.sequence for entry in again.page(limit=10_000, user=user)]
+        assert of_one == list(range(of_one[0], of_one[0] - 2 * len(of_one), -2))
+        assert len(of_one) > 25
+    assert kept[:3] == [401, 400, 399]
     assert [entry.sequence for entry in again.page(limit=2, before=400)] == [399, 398]
     assert [entry.sequence for entry in again.page(limit=2, after=397)] == [398, 399]
-    assert {entry.user for entry in again.page(limit=9, user="u1")} == {"u1"}
     assert [entry.at_ms for entry in again.page(limit=99, since_ms=399)] == [400, 399]
     again.close()
+
+
+@pytest.mark.parametrize("flooder", ["mallory", "", "user-bob", "bob.", "..", "böb/../bob", "x" * 400])
+@pytest.mark.parametrize("status", [201, 404, 429])
+def test_nobody_washes_away_the_entries_of_another(tmp_path: Path, flooder: str, status: int) -> None:
+    """(M2, attempt 64) A user or a stranger writes ten times what there is room for: bob's few entries all stay."""
+    log = AuditLog(tmp_path / "audit.log", max_bytes=30_000)
+    for number in range(5):
+        wrote(log, "bob", number)
+    for number in range(2_000):
+        log.write(
+            at_ms=number * 100, user=flooder, role="user", peer=f"192.0.2.{number % 200}", token="t", method="POST",
+            path=f"/v1/jobs/{number}", status=status, targets=["x" * 200] * 20,
+        )  # fmt: skip
+    assert [entry.sequence for entry in log.page(limit=9, user="bob")] == [5, 4, 3, 2, 1]
+    assert sum(file.stat().st_size for file in (tmp_path / "audit").iterdir()) <= 30_000
+    assert log.page(limit=1)[0].user == flooder
+    log.close()
+
+
+def test_many_flooders_do_not_wash_away_who_writes_little(tmp_path: Path) -> None:
+    """(M2) Twenty users together: each loses of its own first."""
+    log = AuditLog(tmp_path / "audit.log", max_bytes=100_000)
+    wrote(log, "bob")
+    for number in range(6_000):
+        wrote(log, f"flooder{number % 20}", number)
+    assert [entry.sequence for entry in log.page(limit=9, user="bob")] == [1]
+    log.close()
+
+
+def refused(log: AuditLog, at_ms: int, path: str = "/v1/jobs/cancel", user: str = "mallory") -> None:
+    """One that was."""
+    log.write(
+        at_ms=at_ms, user=user, role="user", peer="192.0.2.7", token="t1", method="POST", path=path, status=404,
+        refused="not-own", targets=["\x1b" * 200] * 50, trace_id="0" * 32,
+    )  # fmt: skip
+
+
+def test_a_streak_of_refusals_is_told_in_few_lines(tmp_path: Path) -> None:
+    """(M2) Of 1,000 in a minute ten have an entry each, the others one that counts them, with the last path."""
+    log = AuditLog(tmp_path / "audit.log")
+    for number in range(1_000):
+        refused(log, number, path=f"/v1/jobs/{number}")
+    log.settle(STREAK_MS)
+    found = log.page(limit=100)
+    assert [entry.times for entry in found] == [990, *[1] * 10]
+    assert (found[0].path, found[0].since_ms, found[0].at_ms) == ("/v1/jobs/999", 0, 999)
+    log.close()
+
+
+def test_what_is_counted_is_written_when_the_log_is_closed(tmp_path: Path) -> None:
+    """Of two streaks, too; a later log reads them."""
+    log = AuditLog(tmp_path / "audit.log")
+    for number in range(30):
+        refused(log, number, user=f"m{number % 2}")
+    log.close()
+    again = AuditLog(tmp_path / "audit.log")
+    assert sum(entry.times for entry in again.page(limit=100)) == 30
+    again.close()
+
+
+@pytest.mark.parametrize("path", ["/v1/" + "x" * 10_000, "/" + "\x1b" * 300, "/" + "é\u202e" * 200, "/\U000e0041" * 99])
+def test_a_refused_request_takes_few_bytes(tmp_path: Path, path: str) -> None:
+    """(M2) Whatever its path and what it named: at most 300 bytes, and nothing in it that acts on a terminal."""
+    log = AuditLog(tmp_path / "audit.log")
+    refused(log, 0, path=path)
+    log.close()
+    (file,) = (tmp_path / "audit").iterdir()
+    assert len(file.read_bytes()) <= 301
+    assert file.read_text() == printable(file.read_text(), lines=True)
+    assert AuditLog(tmp_path / "audit.log").page(limit=9)[0].more == 50
+
+
+def test_entries_go_by_age_where_that_is_asked_for(tmp_path: Path) -> None:
+    """`[audit] days`: files in which nothing was written for so long."""
+    log = AuditLog(tmp_path / "audit.log", max_bytes=1 << 20, days=30)
+    for number in range(30):
+        wrote(log, "bob", number)
+    (oldest, *_) = sorted((tmp_path / "audit").iterdir())
+    os.utime(oldest, (0, 0))
+    for number in range(30):
+        wrote(log, "ada", 31 * 86_400_000 + number)
+    assert not oldest.exists()
+    log.close()
+
+
+def test_what_an_earlier_version_wrote_is_read_on(tmp_path: Path) -> None:
+    """`audit.log` and `audit.log.1`; numbers go on behind them."""
+    for name, number in (("audit.log.1", 7), ("audit.log", 8)):
+        (tmp_path / name).write_text(
+            f'{{"sequence":{number},"at_ms":1,"user":"u","method":"M","path":"/","status":200}}\n'
+        )
+    log = AuditLog(tmp_path / "audit.log")
+    wrote(log, "u")
+    assert [entry.sequence for entry in log.page(limit=9)] == [9, 8, 7]
+    log.close()
+
+
+def test_a_copy_goes_to_syslog_and_never_waits(tmp_path: Path) -> None:
+    """A datagram each; one that nobody takes is counted and told of by the next; none is waited for."""
+    log = AuditLog(tmp_path / "audit.log", syslog=Syslog("hal-audit", str(tmp_path / "dev-log")))
+    wrote(log, "before")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as machine:
+        machine.bind(str(tmp_path / "dev-log"))
+        wrote(log, "bob")
+        first = machine.recv(4_096)
+        for _ in range(2_000):  # far more than a socket holds
+            wrote(log, "mallory")
+        assert machine.recv(4_096).startswith(b"<86>hal-audit[")
+    assert b"(1 lines before this were not taken)" in first
+    assert b'"user":"bob"' in first
+    assert log.page(limit=1)[0].sequence == 2_002
+    log.close()
 
 
 def test_a_torn_line_is_passed_over(tmp_path: Path) -> None:
@@ -114,7 +238,8 @@ def test_a_torn_line_is_passed_over(tmp_path: Path) -> None:
     log = AuditLog(tmp_path / "audit.log")
     wrote(log, "a")
     log.close()
-    with (tmp_path / "audit.log").open("ab") as file:
+    (written,) = (tmp_path / "audit").iterdir()
+    with written.open("ab") as file:
         file.write(b'{"sequence":2,"at_')
         file.write(b"\n\xff\xfe\n")
     again = AuditLog(tmp_path / "audit.log")

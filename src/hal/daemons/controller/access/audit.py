@@ -8,26 +8,49 @@ parameter and no token.
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from heapq import merge
+from itertools import islice
 from pathlib import Path
 from typing import Final
+from urllib.parse import quote
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
-from hal.runtime.logfile import LogFile
-from hal.runtime.regular_files import NotRegularError, open_regular
+from hal.core.model.printable import printable_json
+from hal.daemons.controller.access.audit_files import (
+    MAX_NAME,
+    OTHERS,
+    AuditFiles,
+    lines_backwards,
+    listed,
+    path_of,
+)
+from hal.runtime.syslog import Syslog
 
-MAX_AUDIT_BYTES: Final = 8 << 20
-"""Size of one file."""
-MAX_AUDIT_FILES: Final = 8
-"""How many are kept: some 200,000 entries."""
+MAX_AUDIT_BYTES: Final = 64 << 20
+"""Of all files together, where `[audit]` says nothing: some 200,000 entries."""
+OLD_FILES: Final = 8
+"""Files that earlier versions kept."""
 MAX_TARGETS: Final = 20
 """Things named in one entry; `more` counts the rest."""
+MAX_TARGET: Final = 64
+"""Longest of them."""
+MAX_METHOD: Final = 16
 MAX_TEXT: Final = 200
 """Longest text of an entry."""
-CHUNK_BYTES: Final = 1 << 16
-MAX_LINE_BYTES: Final = 1 << 16
+FAILED: Final = 400
+"""The least status of a request that was refused."""
+MAX_REFUSED_BYTES: Final = 300
+"""Longest line about one; its path is cut, and what it named (nobody has looked at that) is only counted."""
+STREAK_ENTRIES: Final = 10
+"""Refusals of one kind and identity that have an entry each within `STREAK_MS`; those behind them share one."""
+STREAK_MS: Final = 60_000
+MAX_STREAKS: Final = 1_024
+"""Streaks counted at once."""
 
 
 class Entry(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -55,16 +78,43 @@ class Entry(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Further targets that are not listed."""
     trace_id: str = ""
     """The same in the events that follow from it."""
+    times: int = 1
+    """How many requests it stands for: of a streak of refusals those that have no entry of their own."""
+    since_ms: int = 0
+    """Of a streak: when it began; the rest is of its last request."""
+
+
+class _Streak:
+    """Requests of one identity that were refused in the same way, one after the other."""
+
+    __slots__ = ("count", "last", "left_out", "since_ms")
+
+    def __init__(self, at_ms: int) -> None:
+        self.since_ms = at_ms
+        self.count = 0
+        self.left_out = 0
+        """Of them, how many have no entry of their own."""
+        self.last: Entry | None = None
 
 
 class AuditLog:
     """Appends entries, and reads them back. Written from the loop; `page` may be called on another thread."""
 
-    def __init__(self, path: Path, *, max_bytes: int = MAX_AUDIT_BYTES, max_files: int = MAX_AUDIT_FILES) -> None:
-        self._path = path
-        self._max_files = max_files
-        self._last = next((entry.sequence for entry in self._backwards()), 0)
-        self._file = LogFile(path, max_bytes=max_bytes, max_files=max_files)
+    def __init__(
+        self, path: Path, *, max_bytes: int = MAX_AUDIT_BYTES, days: int = 0, syslog: Syslog | None = None
+    ) -> None:
+        """
+        Args:
+            path: `log/audit.log`, where earlier versions wrote, and which is still read; files are in `log/audit/`.
+            max_bytes, days: how much is kept, and for how long; 0 days: as long as there is room.
+            syslog: takes a copy of each entry.
+        """
+        self._old = path
+        self._directory = path.with_suffix("")
+        self._last = max((entry.sequence for series in self._series("") for entry in islice(series, 1)), default=0)
+        self._files = AuditFiles(self._directory, max_bytes=max_bytes, days=days)
+        self._syslog = syslog
+        self._streaks: OrderedDict[tuple[str, str, str, str, int, str], _Streak] = OrderedDict()
         self._came = asyncio.Event()
 
     def write(
@@ -82,26 +132,46 @@ class AuditLog:
         targets: Sequence[str] = (),
         trace_id: str = "",
     ) -> None:
-        """One more entry."""
-        self._last += 1
+        """One more entry; of a streak of refusals the first few have one each, the others one for all of them."""
+        self.settle(at_ms)
+        failed = status >= FAILED
         entry = Entry(
-            sequence=self._last,
+            sequence=0,
             at_ms=at_ms,
             user=user,
             role=role,
             peer=peer,
             token=token,
-            method=method[:MAX_TEXT],
+            method=method[:MAX_METHOD],
             path=path[:MAX_TEXT],
             status=status,
             refused=refused,
-            targets=tuple(target[:MAX_TEXT] for target in targets[:MAX_TARGETS]),
-            more=max(len(targets) - MAX_TARGETS, 0),
+            targets=() if failed else tuple(target[:MAX_TARGET] for target in targets[:MAX_TARGETS]),
+            more=len(targets) if failed else max(len(targets) - MAX_TARGETS, 0),
             trace_id=trace_id,
         )
-        self._file.write_line(msgspec.json.encode(entry).decode())
-        self._came.set()
-        self._came = asyncio.Event()
+        if failed:
+            key = (user, peer, token, entry.method, status, refused)
+            streak = self._streaks.get(key)
+            if streak is None:
+                if len(self._streaks) == MAX_STREAKS:
+                    self._end(self._streaks.popitem(last=False)[1])
+                streak = self._streaks[key] = _Streak(at_ms)
+            streak.count += 1
+            if streak.count > STREAK_ENTRIES:
+                streak.left_out += 1
+                streak.last = entry
+                return
+        self._append(entry)
+
+    def settle(self, now_ms: int) -> None:
+        """Write the entry of each streak that began long enough ago."""
+        while self._streaks:
+            key, streak = next(iter(self._streaks.items()))
+            if 0 <= now_ms - streak.since_ms < STREAK_MS:
+                return
+            del self._streaks[key]
+            self._end(streak)
 
     async def wait(self, after: int, timeout_s: float) -> None:
         """Until there is an entry behind that one, or the time is over."""
@@ -118,7 +188,7 @@ class AuditLog:
     ) -> list[Entry]:
         """Entries that match: newest first from before `before`, or, with `after`, oldest first behind it. O(all)"""
         found: list[Entry] = []
-        for entry in self._backwards():
+        for entry in merge(*self._series(user), key=lambda entry: -entry.sequence):
             if entry.at_ms < since_ms or (after is not None and entry.sequence <= after):
                 break
             if (before is None or entry.sequence < before) and (not user or entry.user == user):
@@ -128,40 +198,53 @@ class AuditLog:
         return found if after is None else found[::-1][:limit]
 
     def close(self) -> None:
-        """Write no more."""
-        self._file.close()
+        """Write what is still counted, and no more."""
+        while self._streaks:
+            self._end(self._streaks.popitem(last=False)[1])
+        self._files.close()
+        if self._syslog is not None:
+            self._syslog.close()
 
-    def _backwards(self) -> Iterator[Entry]:
-        """All entries, newest first; what is not a whole entry (a power failure) is passed over."""
-        newest: int | None = None
-        for number in range(self._max_files):
-            file = self._path if number == 0 else self._path.with_name(f"{self._path.name}.{number}")
-            for line in lines_backwards(file):
-                try:
-                    entry = msgspec.json.decode(line, type=Entry)
-                except (msgspec.DecodeError, UnicodeDecodeError):
-                    continue
-                # A file that is set aside meanwhile is seen twice.
-                if newest is None or entry.sequence < newest:
-                    newest = entry.sequence
-                    yield entry
+    def _end(self, streak: _Streak) -> None:
+        if streak.last is not None:
+            self._append(replace(streak.last, times=streak.left_out, since_ms=streak.since_ms))
+
+    def _append(self, entry: Entry) -> None:
+        self._last += 1
+        line = _line(replace(entry, sequence=self._last))
+        self._files.write(self._files.source_of(entry.user), self._last, line + b"\n", entry.at_ms)
+        if self._syslog is not None:
+            self._syslog.send(line)
+        self._came.set()
+        self._came = asyncio.Event()
+
+    def _series(self, user: str) -> Iterator[Iterator[Entry]]:
+        """The entries of each source, newest first; of one user's only those files in which they can be."""
+        wanted = {f"user-{quote(user, safe='')[:MAX_NAME]}", OTHERS} if user else None
+        for source, firsts in listed(self._directory).items():
+            if wanted is None or source in wanted:
+                yield _entries([path_of(self._directory, source, first) for first in reversed(firsts)])
+        old = [self._old, *(self._old.with_name(f"{self._old.name}.{number}") for number in range(1, OLD_FILES))]
+        yield _entries(old)
 
 
-def lines_backwards(file: Path) -> Iterator[bytes]:
-    """Lines of a file, the last first; nothing where there is none. Lines over `MAX_LINE_BYTES` are cut into pieces."""
-    try:
-        fd = open_regular(file)
-    except (FileNotFoundError, NotRegularError):
-        return
-    with open(fd, "rb") as opened:
-        place = opened.seek(0, 2)
-        tail = b""
-        while place > 0:
-            size = min(CHUNK_BYTES, place)
-            place -= size
-            opened.seek(place)
-            lines = (opened.read(size) + tail).split(b"\n")
-            tail = lines.pop(0)[-MAX_LINE_BYTES:]
-            yield from (line for line in reversed(lines) if line)
-        if tail:
-            yield tail
+def _entries(files: Sequence[Path]) -> Iterator[Entry]:
+    """Of files, the newest first; what is not a whole entry (a power failure) is passed over."""
+    newest: int | None = None
+    for file in files:
+        for line in lines_backwards(file):
+            try:
+                entry = msgspec.json.decode(line, type=Entry)
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                continue
+            if newest is None or entry.sequence < newest:
+                newest = entry.sequence
+                yield entry
+
+
+def _line(entry: Entry) -> bytes:
+    """As JSON that acts on no terminal; of a refused request within `MAX_REFUSED_BYTES`."""
+    line = printable_json(msgspec.json.encode(entry).decode()).encode("utf-8", "backslashreplace")
+    if entry.status < FAILED or len(line) <= MAX_REFUSED_BYTES or not entry.path:
+        return line
+    return _line(replace(entry, path=entry.path[: len(entry.path) // 2]))

@@ -65,6 +65,7 @@ def access_routes(api: ControllerApi, audit: AuditLog, runtime: Runtime) -> list
             before=params.cursor(),
             after=after,
         )
+        audit.settle(runtime.now_ms())
         if after is not None and wait_s:
             await audit.wait(after, wait_s)
         found = await runtime.run_blocking(page, Lane.READER)

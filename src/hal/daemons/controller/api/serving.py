@@ -45,6 +45,7 @@ from hal.daemons.controller.controller import ControllerApi
 from hal.runtime.interface import Runtime
 from hal.runtime.privacy import write_private
 from hal.runtime.sockets import bind_public, bind_tcp, bind_unix
+from hal.runtime.syslog import Syslog
 from hal.wire.address import written
 
 TICK_S = 1.0
@@ -122,7 +123,12 @@ class RestServer:
             steps=api.step_door,
         )
         self._steps = api.step_door
-        self._audit = AuditLog(runtime.paths.log_file("audit"))
+        self._audit = AuditLog(
+            runtime.paths.log_file("audit"),
+            max_bytes=config.audit.max_bytes,
+            days=config.audit.days,
+            syslog=Syslog("hal-audit") if config.audit.syslog else None,
+        )
         app: ASGIApp
         passed_on: PassedOn | None = None
         if isinstance(api, FollowerApp):
