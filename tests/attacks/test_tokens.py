@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import socket
 from collections.abc import Callable, Iterator
@@ -15,7 +16,8 @@ from hal.client.login import read_login
 from hal.client.sync import Client
 from hal.core.model import DeniedError
 from tests.attacks.other_user import ALICE, BOB, as_user
-from tests.e2e.conftest import LiveHal
+from tests.e2e.conftest import DEADLINE_S, Gate, LiveHal, Ran
+from tests.e2e.conftest import gate as gate
 
 SECRET = "5ec4e7" * 8
 ANSWER = b'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 14\r\n\r\n{"queues": []}'
@@ -162,6 +164,111 @@ def test_a_login_keeps_who_served_it(own_hal: LiveHal, tmp_path: Path) -> None:
         assert ran.code != 0
         assert f"user id {BOB} serves" in ran.err
         assert ended() == b""
+
+
+class Stream:
+    """What a follower of events or logs is sent, over TCP, until the other side closes."""
+
+    def __init__(self, port: int, path: str, secret: str) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port), DEADLINE_S)
+        head = (
+            f"GET {path} HTTP/1.1\r\nHost: hal\r\nAccept: text/event-stream\r\nAuthorization: Bearer {secret}\r\n\r\n"
+        )
+        self._socket.sendall(head.encode())
+        self.begun = self._socket.recv(1 << 16)
+
+    def rest(self) -> bytes:
+        """All that comes until it ends."""
+        data = b""
+        with self._socket, contextlib.suppress(ConnectionResetError):
+            while piece := self._socket.recv(1 << 16):
+                data += piece
+        return data
+
+
+def test_streams_and_waits_end_with_their_token(own_hal: LiveHal, gate: Gate) -> None:
+    """(M3, attempt 21) Events, a followed log, a long poll, when the token is revoked or expires, or its job ends; a
+    cut stream is not taken for a whole one; one whose token lives goes on."""
+    port = free_port()
+    own_hal.up("--tcp", port, "--cpus", "2")
+    job = own_hal.run("submit", "-u", "alice", "--", *gate.command(), check=True).out.strip()
+    gate.started()
+    paths = (f"/v1/events?job={job}", f"/v1/jobs/{job}/logs?follow=1", f"/v1/jobs/{job}/wait?timeout_s=600")
+    lasting = own_hal.run("api-token", "create", "alice", check=True).out.strip()
+    goes_on = Stream(port, paths[0], lasting)
+    for ends in ("revoked", "expired"):
+        life = "365d" if ends == "revoked" else "3s"
+        secret = own_hal.run("api-token", "create", "alice", "--expires-in", life, check=True).out.strip()
+        streams = [Stream(port, path, secret) for path in paths[:2]]
+        waits = socket.create_connection(("127.0.0.1", port), DEADLINE_S)
+        waits.sendall(f"GET {paths[2]} HTTP/1.1\r\nHost: hal\r\nAuthorization: Bearer {secret}\r\n\r\n".encode())
+        assert all(b" 200 " in stream.begun for stream in streams), [stream.begun for stream in streams]
+        if ends == "revoked":
+            own_hal.run("api-token", "revoke", secret.split("_")[1], check=True)
+        for stream in streams:
+            assert not stream.rest().endswith(b"\r\n0\r\n\r\n")
+        with waits:
+            assert b" 401 " in waits.recv(1 << 16)
+    gate.open()
+    own_hal.run("wait", job, check=True)
+    while b"jobs-ended" not in goes_on.begun:
+        goes_on.begun = goes_on._socket.recv(1 << 16)
+    goes_on._socket.close()
+
+
+def test_a_narrowed_token_has_no_right_outside_its_jobs(own_hal: LiveHal) -> None:
+    """(M5, attempt 38) An admin's token for a queue or an account makes no tokens, lists none, changes no node and no
+    policy, reads no audit log; what an admin's token makes does not outlive it."""
+    port = free_port()
+    own_hal.up("--tcp", port, "--nodes", "0")
+
+    def as_token(secret: str) -> Callable[..., Ran]:
+        there = {"HAL_URL": f"http://127.0.0.1:{port}", "HAL_TOKEN": secret, "HAL_HOME": ""}
+        return lambda *words: own_hal.run(*words, **there)
+
+    for narrowed in (("--queue", "default"), ("--account", "physics")):
+        made = own_hal.run("api-token", "create", "eve", "--role", "admin", *narrowed, check=True).out.strip()
+        eve = as_token(made)
+        assert eve("jobs").code == 0
+        for words in (
+            ("api-token", "create", "eve", "--role", "admin"),
+            ("api-token", "create", "eve", *narrowed),
+            ("api-token", "list"),
+            ("api-token", "revoke", made.split("_")[1]),
+            ("token", "create"),
+            ("token", "list"),
+            ("node", "cordon", "n"),
+            ("policy", "set", "fairshare.half_life=1d"),
+            ("policy", "history"),
+            ("audit",),
+        ):
+            ran = eve(*words)
+            assert ran.code != 0, words
+            assert "narrowed" in ran.err, (words, ran.err)
+    short = own_hal.run("api-token", "create", "adam", "--role", "admin", "--expires-in", "1h", check=True).out.strip()
+    adam = as_token(short)
+    assert "no longer than" in adam("api-token", "create", "adam", "--expires-in", "2h").err
+    child = json.loads(adam("api-token", "create", "adam", "--json").out)
+    known = {one["id"]: one for one in json.loads(adam("api-token", "list", "--json").out)}
+    parent = known[short.split("_")[1]]
+    assert child["token"]["expires_ms"] <= parent["expires_ms"]
+
+
+def test_a_user_gives_what_runs_no_more_time(own_hal: LiveHal, gate: Gate) -> None:
+    """(L7, attempt 43) Neither longer nor without end; shorter, and while it waits, as they like; an operator may."""
+    port = free_port()
+    own_hal.up("--tcp", port, "--cpus", "1")
+    secret = own_hal.run("api-token", "create", "alice", check=True).out.strip()
+    there = {"HAL_URL": f"http://127.0.0.1:{port}", "HAL_TOKEN": secret, "HAL_HOME": ""}
+    job = own_hal.run("submit", "-t", "1h", "--", *gate.command(), check=True, **there).out.strip()
+    waiting = own_hal.run("submit", "-t", "1h", "--", "true", check=True, **there).out.strip()
+    gate.started()
+    for longer in ("1000d", "61m", "none"):
+        assert own_hal.run("update", job, "--walltime", longer, **there).code != 0
+    assert own_hal.run("update", job, "--walltime", "59m", **there).code == 0
+    assert own_hal.run("update", waiting, "--walltime", "2h", **there).code == 0
+    assert own_hal.run("update", job, "--walltime", "3h").code == 0
+    gate.open()
 
 
 def test_a_socket_that_somebody_else_serves_is_not_spoken_to(tmp_path: Path) -> None:

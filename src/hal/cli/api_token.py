@@ -36,7 +36,7 @@ api_token = click.Group(
 )
 @click.argument("user")
 @click.option("--role", type=click.Choice(["user", "operator", "admin"]), default="user", help="Default: user.")
-@click.option("--expires-in", metavar="TIME", default="30d", help="Life of the token (default: 30d).")
+@click.option("--expires-in", metavar="TIME", help="Life of the token (default: 30d).")
 @click.option("--account", metavar="NAME", multiple=True, help="Only for this account; repeatable.")
 @click.option("--queue", metavar="NAME", multiple=True, help="Only for this queue; repeatable.")
 @click.option("--read-only", is_flag=True, help="It changes nothing.")
@@ -46,7 +46,7 @@ def create(
     screen: Screen,
     user: str,
     role: str,
-    expires_in: str,
+    expires_in: str | None,
     account: Sequence[str],
     queue: Sequence[str],
     read_only: bool,
@@ -56,15 +56,16 @@ def create(
     from hal.client import access_calls
     from hal.core.model import parse_duration
 
-    fields = {
+    fields: dict[str, object] = {
         "user": user,
         "role": role,
-        "expires_in": str(parse_duration(expires_in, field="--expires-in")),
         "accounts": list(account),
         "queues": list(queue),
         "read_only": read_only,
         "note": note,
     }
+    if expires_in is not None:
+        fields["expires_in"] = str(parse_duration(expires_in, field="--expires-in"))
     made = screen.client.call(access_calls.create_token(fields))
 
     def render() -> None:

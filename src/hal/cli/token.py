@@ -42,7 +42,10 @@ def create(screen: Screen, expires_in: str | None, node: str | None) -> None:
     def render() -> None:
         screen.line(made.token)
         name = f" --name {made.node}" if made.node else ""
-        screen.note(f"on the other machine: hal agent --join {made.token} --controller {here(made.wire)}{name}")
+        # Not the token itself: the command lines of a machine are everybody's to read.
+        screen.note(
+            f"on the other machine: hal agent --join - --controller {here(made.wire)}{name}; it reads the token"
+        )
 
     screen.show(made, render)
 

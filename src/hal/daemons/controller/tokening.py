@@ -63,9 +63,11 @@ class Tokening:
             return None
         return RunningStep(attempt.token, job.user, job.queue, job.account)
 
-    async def create_token(self, asked: TokenBody, by: Submitter) -> TokenMade:
+    async def create_token(self, asked: TokenBody, by: Submitter, until_ms: int | None = None) -> TokenMade:
         """A new token; its secret is in the answer and nowhere else.
 
+        Args:
+            until_ms: end of the token that asks for it, which it does not outlive.
         Raises:
             SpecError: what is asked for makes no sense.
             OverloadedError: there are too many.
@@ -74,8 +76,10 @@ class Tokening:
         if not is_name(asked.user):
             raise SpecError(f"user: '{shown(asked.user)}' is not a user's name")
         scope = Scope(accounts=asked.accounts, queues=asked.queues, read_only=asked.read_only)
-        life_ms = DEFAULT_LIFE_MS if isinstance(asked.expires_in, UnsetType) else int(asked.expires_in)
         most_ms = self._parts.access.max_token_days * DAY_MS
+        if until_ms is not None:
+            most_ms = min(most_ms, until_ms - self._parts.clock.now_ms())
+        life_ms = min(DEFAULT_LIFE_MS, most_ms) if isinstance(asked.expires_in, UnsetType) else int(asked.expires_in)
         check_new(note=asked.note, scope=scope, life_ms=life_ms, most_ms=most_ms)
         now_ms, book, runtime = self._parts.clock.now_ms(), self._parts.tokens, self._parts.runtime
         old = book.expired(now_ms - KEPT_MS)

@@ -19,6 +19,7 @@ from hal.core.lifecycle import TASK, TaskEvent, transition
 from hal.core.model import (
     AttemptState,
     ConflictError,
+    DeniedError,
     Duration,
     EventKind,
     Failed,
@@ -209,10 +210,12 @@ def update(
     Raises:
         NotFoundError: no live job of this id.
         SpecError, ConflictError: a value cannot be accepted; nothing was changed.
+        DeniedError: a user lengthens what runs.
     """
     job = table.jobs.get(job_id) or table.touch(job_id)
     final = as_changed(table, job, patch, by, now_ms)
     _check_bookings(engine, job, final)
+    _check_lengthening(job, final, by)
     moving = (patch.queue, patch.account, patch.qos, patch.begin_at_ms, patch.max_running)
     moved = any(value is not UNSET for value in moving)
     if moved:
@@ -313,6 +316,19 @@ def as_changed(table: JobTable, job: LiveJob, patch: JobPatch, by: Submitter, no
         check_signal(asked.signal, limit)
         return replace(asked, walltime=limit)
     return admitted(asked, table.policy, user=by.user, now_ms=now_ms)
+
+
+def _check_lengthening(job: LiveJob, final: JobSpec, by: Submitter) -> None:
+    """
+    Raises:
+        DeniedError: what was placed by its walltime would run longer, which its user does not decide.
+    """
+    before_ms, after_ms = (INF if one is None else int(one) for one in (job.walltime_ms, final.walltime))
+    if job.active and after_ms > before_ms and not by.lengthens:
+        raise DeniedError(
+            f"walltime: job {job.id} runs, and only operators give it longer",
+            hint="ask one, or let it be requeued: hal requeue, then hal update before it starts again",
+        )
 
 
 def _check_bookings(engine: EngineView, job: LiveJob, final: JobSpec) -> None:

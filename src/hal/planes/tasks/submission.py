@@ -46,6 +46,8 @@ class Submitter(Struct, frozen=True):
 
     user: str
     trace_id: str = ""
+    lengthens: bool = True
+    """May give what runs more time than it was started with; users may not, for others wait behind it."""
 
     @property
     def cause(self) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import Any, Final
 
 from msgspec import Struct
@@ -127,6 +128,19 @@ class Door:
         """
         peer: LocalPeer | None = state.get("peer")
         return self.local(peer, headers) if peer is not None else self.remote(headers, address_of(client))
+
+    def still_opens(self, identity: Identity) -> bool:
+        """What was shown opens something now, too."""
+        if identity.step:
+            return self._steps.lives(identity.step)
+        if not identity.token or identity.token == HOME_TOKEN:
+            return True
+        token = self._book.get(identity.token)
+        return token is not None and token.live(self._now_ms())
+
+    def told_of_changes(self, changed: Callable[[], None]) -> AbstractContextManager[None]:
+        """As `TokenBook.watched`."""
+        return self._book.watched(changed)
 
     def stranger(self, state: Mapping[str, Any], client: Any) -> Identity:
         """Whoever asks for what is open to all: nobody, with the least role; on a Unix socket the kernel says who."""

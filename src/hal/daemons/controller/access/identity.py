@@ -48,6 +48,11 @@ class Identity(Struct, frozen=True, kw_only=True):
     step: str = ""
     """Token of the attempt, where a step asks."""
 
+    @property
+    def narrowed(self) -> bool:
+        """To some accounts or queues."""
+        return bool(self.scope.accounts or self.scope.queues)
+
 
 class Visit:
     """One request: who asks, how far the right to it reaches, and what the audit log will say it was about."""

@@ -115,6 +115,10 @@ OPEN: Final = frozenset({("GET", "/v1/authority")})
 """What is answered to strangers too, without any token: it is how they find out whom to believe."""
 
 
+JOBS: Final = ("/v1/jobs", "/v1/events")
+"""How the paths of what is about jobs begin: elsewhere a token that is narrowed to some of them has a user's rights."""
+
+
 def right_of(method: str, path: str) -> Right:
     """The row of an endpoint, its path as a template; `NOBODY` for one that is not in the table."""
     return RIGHTS.get(f"{method} {path}", NOBODY)

@@ -67,6 +67,14 @@ class StepDoor:
             raise UnauthorizedError("the token of this step is wrong")
         return self.identity(read[0], peer)
 
+    def lives(self, attempt_token: str) -> bool:
+        """Whether the attempt does, as far as is known here."""
+        name = read_attempt_token(attempt_token)
+        if self._running is None or name is None:
+            return True
+        found = self._running(name)
+        return found is not None and found.token == attempt_token
+
     def identity(self, attempt_token: str, peer: str) -> Identity:
         """Who a step is whose attempt is known.
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Final
 
 import msgspec
@@ -70,6 +71,7 @@ class TokenBook:
 
     def __init__(self) -> None:
         self._by_id: dict[str, Token] = {}
+        self._watchers: dict[object, Callable[[], None]] = {}
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -89,15 +91,32 @@ class TokenBook:
                     raise StoreError(f"row '{key}' of the store is not a token: {error}") from error
                 found[token.id] = token
         self._by_id = found
+        self._changed()
 
     def put(self, token: Token) -> None:
         """It is durable like this."""
         self._by_id[token.id] = token
+        if token.revoked_ms is not None:
+            self._changed()
 
     def drop(self, ids: Iterable[str]) -> None:
         """Their rows are gone."""
         for one in ids:
             self._by_id.pop(one, None)
+
+    @contextmanager
+    def watched(self, changed: Callable[[], None]) -> Iterator[None]:
+        """Meanwhile `changed` is called whenever a token may have ceased to open anything before its end."""
+        key = object()
+        self._watchers[key] = changed
+        try:
+            yield
+        finally:
+            del self._watchers[key]
+
+    def _changed(self) -> None:
+        for watcher in list(self._watchers.values()):
+            watcher()
 
     def get(self, token_id: str) -> Token | None:
         """By id."""
@@ -141,7 +160,7 @@ def check_new(*, note: str, scope: Scope, life_ms: int, most_ms: int) -> None:
     """
     if not MIN_LIFE_MS <= life_ms <= most_ms:
         raise SpecError(
-            f"expires_in: out of range: at most {most_ms // 86_400_000} days",
+            f"expires_in: out of range: at most {most_ms // 86_400_000} days, and no longer than the token that asks",
             hint="write 30d; hal.toml: access.max_token_days",
         )
     if len(note) > MAX_SHOWN_CHARS:

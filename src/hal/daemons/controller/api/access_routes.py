@@ -39,7 +39,7 @@ def access_routes(api: ControllerApi, audit: AuditLog, runtime: Runtime) -> list
     async def create_token(request: Request[Any, Any, Any]) -> Response[bytes]:
         Params(request, [])
         asked = body_as(await request.body(), TokenBody)
-        made = await api.create_token(asked, submitter(request))
+        made = await api.create_token(asked, submitter(request), visit_of(request).identity.expires_ms)
         visit_of(request).targets.append(f"token {made.token.id} of {made.token.user}")
         answer = json_answer(made, 201)
         answer.headers["Cache-Control"] = "no-store"

@@ -6,6 +6,7 @@ Pure ASGI.
 from __future__ import annotations
 
 from collections.abc import MutableMapping
+from functools import partial
 from typing import Any, cast
 
 import msgspec
@@ -15,12 +16,13 @@ from hal.core.model import HALError, SpecError
 from hal.daemons.controller.access.audit import AuditLog
 from hal.daemons.controller.access.byte_budget import ByteBudget
 from hal.daemons.controller.access.door import Door
-from hal.daemons.controller.access.identity import READING, Identity, Visit
+from hal.daemons.controller.access.identity import READING, Identity, UnauthorizedError, Visit
 from hal.daemons.controller.access.limiter import Limiter, TooManyError
 from hal.daemons.controller.access.passed_on import FOLLOWER, PassedOn
 from hal.daemons.controller.access.roles import OPEN, Role
 from hal.daemons.controller.api.forwarding import WAIT, NoLeaderError
 from hal.daemons.controller.api.http_connection import MAX_HEADERS, HttpConnection
+from hal.daemons.controller.api.lapsing import until_lapsed
 from hal.daemons.controller.api.problems import (
     PROBLEM_JSON,
     RETRY_AFTER_S,
@@ -161,7 +163,12 @@ class Guard:
                 return
             if body.kept >= REQUEST_BYTES and identity.user and not identity.inside:
                 self._limits.charge(identity.user, body.kept // REQUEST_BYTES)
-            await self.app(cast("Scope", raw), body, answer.send)
+            if changing or identity.inside or not identity.token:
+                await self.app(cast("Scope", raw), body, answer.send)
+                return
+            answered = partial(self.app, cast("Scope", raw), body, answer.send)
+            if not await until_lapsed(self._runtime, self._door, identity, answered):
+                await _break_off(identity, body, answer, state.get("connection"))
         finally:
             body.forget()
             if changing or visit.not_own or answer.status in _DENIED:
@@ -279,6 +286,17 @@ class _Body:
             body, self._whole = self._whole, None
             return {"type": "http.request", "body": body, "more_body": False}
         return await self._receive()
+
+
+async def _break_off(identity: Identity, body: _Body, answer: _Answer, connection: HttpConnection | None) -> None:
+    """Its token opens nothing any more: what was begun ends without its end, so that nobody takes it for whole."""
+    if not answer.status:
+        answer.last = True
+        await _refuse(UnauthorizedError(f"{identity.token} has expired, was revoked, or has ended"), answer)
+    elif connection is not None:
+        connection.transport.abort()
+        while cast("dict[str, Any]", await body())["type"] != "http.disconnect":
+            continue
 
 
 def _check(scope: MutableMapping[str, Any], headers: dict[bytes, bytes], limit: int) -> None:

@@ -19,7 +19,7 @@ def joining_routes(api: ControllerApi) -> list[HTTPRouteHandler]:
     @post("/v1/tokens")
     async def create_token(request: Request[Any, Any, Any]) -> Response[bytes]:
         Params(request, [])
-        body = body_as(await request.body() or b"{}", JoinTokenBody)
+        body = body_as(await request.body(), JoinTokenBody)
         return json_answer(await api.create_join_token(body, submitter(request)), 201)
 
     @get("/v1/tokens")

@@ -9,7 +9,7 @@ from litestar import Request
 
 from hal.core.model import DeniedError
 from hal.daemons.controller.access.identity import READING, Visit
-from hal.daemons.controller.access.roles import Reach, right_of, roles_with
+from hal.daemons.controller.access.roles import JOBS, Reach, Role, right_of, roles_with
 from hal.daemons.controller.api.own import Jobs, check_job
 from hal.daemons.controller.api.reading_requests import AnyRequest, job_id
 
@@ -18,6 +18,10 @@ def visit_of(request: AnyRequest) -> Visit:
     """Who asks."""
     visit: Visit = request.scope["state"]["visit"]
     return visit
+
+
+def _about_jobs(path: str) -> bool:
+    return path.startswith(JOBS)
 
 
 class Rights:
@@ -36,9 +40,15 @@ class Rights:
         visit = visit_of(request)
         method, identity = request.method, visit.identity
         right = right_of(method, request.scope["path_template"])
-        visit.reach = right.reach(identity.role)
+        role = identity.role if not identity.narrowed or _about_jobs(request.scope["path_template"]) else Role.USER
+        visit.reach = right.reach(role)
         if visit.reach is Reach.NONE:
             able = [role.value for role in roles_with(right)]
+            if right.reach(identity.role) is not Reach.NONE:
+                raise DeniedError(
+                    f"token {identity.token} is narrowed to accounts or queues and may not {method} {request.url.path}",
+                    hint="use a token that was made without --account and --queue",
+                )
             raise DeniedError(
                 f"{identity.user} is {identity.role} here and may not {method} {request.url.path}",
                 hint=f"it takes the role {' or '.join(able)}; ask an admin" if able else "nobody may",

@@ -67,7 +67,7 @@ def span_of(ids: Sequence[str]) -> str:
 def submitter(request: AnyRequest) -> Submitter:
     """On whose behalf something is changed."""
     visit = visit_of(request)
-    return Submitter(visit.identity.user, visit.trace_id)
+    return Submitter(visit.identity.user, visit.trace_id, lengthens=not visit.own_only)
 
 
 def job_routes(api: ControllerApi) -> list[HTTPRouteHandler]:
