@@ -188,6 +188,7 @@ def test_clocks_jump(tmp_path: Path) -> None:
     offset.write_text("+0s")
     env = {
         "LD_PRELOAD": str(LIBFAKETIME),
+        "HAL_KEEP_ENV": "LD_PRELOAD,FAKETIME*",
         "FAKETIME_TIMESTAMP_FILE": str(offset),
         "FAKETIME_NO_CACHE": "1",
         "FAKETIME_DONT_FAKE_MONOTONIC": "1",

@@ -17,6 +17,7 @@ from hal.cli.layout import NodePlan
 from hal.core.model import ConflictError
 from hal.runtime.home import Home
 from hal.runtime.identity import ProcessIdentity, identify, kill, running, wait_gone
+from hal.runtime.inheritance import daemon_environment
 from hal.runtime.launch import start_detached
 from hal.runtime.regular_files import NotRegularError, open_own, open_regular
 
@@ -70,11 +71,12 @@ class Process:
         found = running(self.home.pid_file(self.name))
         return found if found is not None and _is_daemon(found) else None
 
-    def start(self, argv: Sequence[str]) -> None:
-        """Start it, detached from this terminal."""
+    def start(self, argv: Sequence[str], *, database: bool = False) -> None:
+        """Start it, detached from this terminal, with the few variables that a daemon needs."""
         output = self.home.output_file(self.name)
         self._output_from = output.stat().st_size if output.exists() else 0
-        self._child = start_detached([sys.executable, "-m", *argv], output=output)
+        environment = daemon_environment(os.environ, database=database)
+        self._child = start_detached([sys.executable, "-m", *argv], env=environment, output=output)
 
     @property
     def ended_early(self) -> int | None:
@@ -123,7 +125,8 @@ def start_controller(home: Home, tcp: str, wire: str, *, new_store: bool = False
     """Start it; it answers some time later."""
     process = controller(home)
     ports = [*(["--listen", tcp] if tcp else []), *(["--wire", wire] if wire else [])]
-    process.start(["hal.daemons.controller", "--home", str(home.root), *ports, *(["--new-store"] if new_store else [])])
+    store = ["--new-store"] if new_store else []
+    process.start(["hal.daemons.controller", "--home", str(home.root), *ports, *store], database=True)
     return process
 
 

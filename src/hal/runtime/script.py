@@ -12,6 +12,7 @@ from typing import Final
 
 from hal.core.model.errors import DeniedError, NotFoundError, TimedOutError
 from hal.runtime.identity import ProcessIdentity, alive
+from hal.runtime.inheritance import STEP_UMASK, script_environment
 from hal.runtime.script_end import ScriptEnd
 from hal.runtime.started import StartedProcess
 
@@ -33,7 +34,7 @@ async def run_script(
 
     Args:
         argv: program and arguments.
-        env: added to this process's environment.
+        env: added to the few variables of this process that a script may see.
         began: told which process it is.
     Raises:
         NotFoundError: there is no such program.
@@ -91,8 +92,9 @@ def _start(argv: Sequence[str], env: Mapping[str, str]) -> tuple[subprocess.Pope
     try:
         child = subprocess.Popen(
             list(argv),
-            env={**os.environ, **env},
+            env=script_environment(os.environ) | dict(env),
             cwd="/",
+            umask=STEP_UMASK,
             stdin=subprocess.DEVNULL,
             stdout=writing,
             stderr=writing,

@@ -20,6 +20,7 @@ from hal.daemons.agent.node_file import read_node_section
 from hal.daemons.agent.node_id import home_id, node_id
 from hal.runtime.authority import NodeIdentity
 from hal.runtime.home import Home
+from hal.runtime.inheritance import settle_daemon
 from hal.runtime.interface import Runtime, TcpAddress, UnixAddress
 from hal.runtime.link_note import note_link
 from hal.runtime.machine import memory_available_bytes, read_machine, space_at
@@ -80,4 +81,5 @@ def settings_of(arguments: NodeArguments, section: NodeSection, home: Home, new_
 
 
 if __name__ == "__main__":
+    settle_daemon()
     sys.exit(main(sys.argv[1:]))

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from hal.core.model import InternalError, SpecError
 from hal.runtime import root_steps, startup
 from hal.runtime.home import Home, find_home
+from hal.runtime.inheritance import settle_daemon
 from hal.runtime.interface import Runtime, UnixAddress
 from hal.runtime.kernel_cache import in_use, mark_used
 from hal.runtime.process import allow_many_connections, run
@@ -140,4 +141,5 @@ def config_text(home: Home) -> str:
 
 
 if __name__ == "__main__":
+    settle_daemon(database=True)
     sys.exit(main())

@@ -44,7 +44,11 @@ if __name__ == "__main__":
 from hal.runtime.regular_files import NotRegularError, create_regular, create_scratch, open_directory, read_regular
 
 VERSION = 1
+PR_SET_DUMPABLE = 4
 PR_SET_CHILD_SUBREAPER = 36
+STEP_UMASK = 0o022
+CORE_VARIABLE = "HAL_CORE_LIMIT"
+"""The size of core files that steps may write, unless they raise it; as in `hal.runtime.inheritance`."""
 KEEPER_FD = 0
 READ_BYTES = 1 << 16
 """At once; a larger buffer is mapped and unmapped anew for each message, however small it is."""
@@ -806,6 +810,13 @@ def _posix_spawn(program: str, argv: list[str], env: dict[str, str], actions: tu
     )
 
 
+def allow_core_files(size: str) -> None:
+    """As large as whoever started HAL allowed; the daemons between wrote none."""
+    with contextlib.suppress(OSError, ValueError):
+        hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
+        resource.setrlimit(resource.RLIMIT_CORE, (int(size), hard))
+
+
 def main(argv: list[str]) -> None:
     """Serve the keeper at file descriptor 0 until it is gone and every step has ended, or is to end with it."""
     guarded = len(argv) > 2
@@ -816,6 +827,9 @@ def main(argv: list[str]) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
+    libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)  # what one job's step was given is not for another's to read
+    os.umask(STEP_UMASK)
+    allow_core_files(os.environ.get(CORE_VARIABLE, ""))
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     wake_read, wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
