@@ -71,7 +71,7 @@ class Node:
         argv = [sys.executable, "-m", "hal.daemons.agent.keeper", "--home", str(home), "--node", "n1"]
         with (home / "keeper.out").open("ab") as log:
             argv += ["--cpu-milli", "1000", "--memory", str(1 << 30), "--label", "disk=fast"]
-            env = os.environ | {"AGENT_TEST": self.mark}
+            env = os.environ | {"AGENT_TEST": self.mark, "HAL_KEEP_ENV": "AGENT_TEST"}
             self.keeper = subprocess.Popen(argv, stdout=log, stderr=log, start_new_session=True, env=env)
 
     def listen(self) -> None:
@@ -268,7 +268,7 @@ def test_killing_both_at_once_is_survived_by_the_step(node: Node, tmp_path: Path
     node.keeper.wait()
     node.hellos.clear()
     argv = [sys.executable, "-m", "hal.daemons.agent.keeper", "--home", str(node.home.root), "--node", "n1"]
-    env = os.environ | {"AGENT_TEST": node.mark}
+    env = os.environ | {"AGENT_TEST": node.mark, "HAL_KEEP_ENV": "AGENT_TEST"}
     node.keeper = subprocess.Popen(argv, start_new_session=True, env=env, stderr=subprocess.DEVNULL)
     node.until(lambda: node.hellos)
     (tmp_path / "go").touch()

@@ -93,7 +93,7 @@ def test_what_a_step_sets_in_its_cgroup_ends_with_it(cgroups: Cgroups, name: str
     cgroups.release(first)
     second = cgroups.acquire(*LIMITS)
     assert second is not None
-    assert [text for _, text in second.read_settings()] == [text for _, text in fresh]
+    assert second.read_settings() == fresh
     assert second.name != first.name
     assert value(second, "memory.limit_in_bytes", "memory.max") == [str(64 * MIB)]
     assert value(second, "pids.max") == ["64"]

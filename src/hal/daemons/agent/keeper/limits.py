@@ -33,7 +33,7 @@ SHARES_PER_CORE: Final = 1_024
 WEIGHT_PER_CORE: Final = 100
 MIN_PROCESSES: Final = 8
 """The least such limit: the helper that spawns the step counts for a moment, too."""
-MAX_OPEN_FILES: Final = 512
+MAX_OPEN_FILES: Final = 640
 """Descriptors kept for reading settings of slots again."""
 MAX_BUSY_SLOTS: Final = 64
 """Slots that could not be removed yet and are tried again; of more than these the next keeper takes care."""
@@ -114,16 +114,22 @@ class Cgroups:
         What the step left in memory would count against the next one: such a slot is removed.
         """
         left = self._in_use(slot) * MAX_REST_PART > max(MIN_MEMORY_BYTES, slot.memory_bytes)
-        if slot.settings is None or left or len(self._free) >= MAX_FREE_SLOTS or not slot.is_empty():
+        if left or slot.settings is None or not slot.is_empty() or not slot.is_plain():
             self._remove(slot)
-        else:
-            self._free.append(slot)
+            return
+        if len(self._free) >= MAX_FREE_SLOTS:
+            self._remove(self._free.pop(0))
+        self._free.append(slot)
 
     def _take_free(self, asked: tuple[int, int, int]) -> Slot | None:
         """A slot that was used before and is as it was made; those that are not, are removed."""
-        for slot in [slot for slot in self._free if slot.asks() == asked]:
-            self._free.remove(slot)
-            if self._settings_of(slot) == slot.settings and slot.is_empty(counted_only=True):
+        position = 0
+        while position < len(self._free):
+            if self._free[position].asks != asked:
+                position += 1
+                continue
+            slot = self._free.pop(position)
+            if slot.is_empty() and self._settings_of(slot) == slot.settings:
                 return slot
             self._remove(slot)
         return None
@@ -136,8 +142,9 @@ class Cgroups:
         except OSError:
             found = None
         self._open_files += slot.open_files - held
-        if self._open_files > MAX_OPEN_FILES:
-            self._close(slot)
+        for idle in (*self._free, slot) if self._open_files > MAX_OPEN_FILES else ():
+            if self._open_files > MAX_OPEN_FILES:
+                self._close(idle)
         return found
 
     def _close(self, slot: Slot) -> None:

@@ -13,9 +13,13 @@ from pathlib import Path
 from typing import Final
 
 READ_BYTES: Final = 1 << 12
-"""Read at once of a file of a cgroup."""
+"""Read at once of a list of pids."""
+SETTING_BYTES: Final = 64
+"""Read of a file in which something is set."""
 MAX_NESTED: Final = 4_096
 """Cgroups that a step has made in its own, of which anything is read or removed at a time."""
+EMPTY_LINKS: Final = 2
+"""Links of a directory in which there is none."""
 SETTINGS: Final = {
     "memory": (
         "memory.limit_in_bytes",
@@ -23,10 +27,6 @@ SETTINGS: Final = {
         "memory.soft_limit_in_bytes",
         "memory.swappiness",
         "memory.oom_control",
-        "memory.use_hierarchy",
-        "memory.move_charge_at_immigrate",
-        "memory.kmem.limit_in_bytes",
-        "memory.kmem.tcp.limit_in_bytes",
         "memory.max",
         "memory.high",
         "memory.low",
@@ -41,7 +41,6 @@ SETTINGS: Final = {
         "cpu.cfs_period_us",
         "cpu.cfs_burst_us",
         "cpu.shares",
-        "cpu.rt_runtime_us",
         "cpu.max",
         "cpu.max.burst",
         "cpu.weight",
@@ -52,7 +51,6 @@ SETTINGS: Final = {
 """By controller: the files of both versions of cgroups in which something may be set."""
 COMMON: Final = (
     "notify_on_release",
-    "cgroup.clone_children",
     "cgroup.freeze",
     "cgroup.subtree_control",
     "cgroup.max.depth",
@@ -61,8 +59,12 @@ COMMON: Final = (
 )
 """Such files of any cgroup."""
 
-Settings = tuple[tuple[str, bytes], ...]
-"""What each such file says, by path."""
+COUNTING: Final = "memory.oom_control"
+"""Its first line is a setting; in the others the kernel counts."""
+COUNTING_BYTES: Final = len("oom_kill_disable 0\n")
+
+Settings = tuple[bytes, ...]
+"""What each such file says."""
 
 
 class Slot:
@@ -71,6 +73,7 @@ class Slot:
     __slots__ = (
         "_count",
         "_files",
+        "asks",
         "cpu_milli",
         "directories",
         "max_processes",
@@ -91,12 +94,14 @@ class Slot:
         self.cpu_milli = cpu_milli
         self.memory_bytes = memory_bytes
         self.max_processes = max_processes
+        self.asks = (cpu_milli, memory_bytes, max_processes)
+        """Slots of equal limits are as good as each other."""
         self.seen_kills = 0
         """Processes that its memory limit had ended before this step began."""
         self.settings: Settings | None = None
         """As it was set; None: not known, so it is not used again."""
-        self._files: dict[str, int] = {}
-        """Open files of its settings, by path: reading one again costs a sixth of opening it."""
+        self._files: list[tuple[int, int]] = []
+        """Open files of its settings, each with how much of it is read: a sixth of the cost of opening it again."""
         self._count = -1
         """An open file that counts who is in it and below it; -1: none."""
 
@@ -104,10 +109,6 @@ class Slot:
     def tag(self) -> str:
         """How a helper's journal names it; `Cgroups.known` is the inverse."""
         return f"{self.name}:{self.seen_kills}"
-
-    def asks(self) -> tuple[int, int, int]:
-        """Its limits: slots of equal ones are as good as each other."""
-        return self.cpu_milli, self.memory_bytes, self.max_processes
 
     # ── what is set ───────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -119,7 +120,7 @@ class Slot:
         """
         if not self._files:
             self._open()
-        return tuple((path, _steady(path, os.pread(fd, READ_BYTES, 0))) for path, fd in self._files.items())
+        return tuple([os.pread(fd, size, 0) for fd, size in self._files])
 
     @property
     def open_files(self) -> int:
@@ -128,7 +129,7 @@ class Slot:
 
     def close(self) -> None:
         """Give its descriptors back; they are opened again when needed."""
-        for fd in self._files.values():
+        for fd, _ in self._files:
             os.close(fd)
         self._files.clear()
         if self._count >= 0:
@@ -136,35 +137,35 @@ class Slot:
             self._count = -1
 
     def _open(self) -> None:
-        for controller, place in self.directories.items():
-            for name in (*SETTINGS[controller], *COMMON):
-                path = f"{place}/{name}"
-                if path not in self._files:
-                    with contextlib.suppress(FileNotFoundError, PermissionError, IsADirectoryError):
-                        self._files[path] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        common = set(self.places)
+        for controller, directory in self.directories.items():
+            place = str(directory)
+            names = (*SETTINGS[controller], *COMMON) if place in common else SETTINGS[controller]
+            common.discard(place)
+            for name in names:
+                with contextlib.suppress(FileNotFoundError, PermissionError, IsADirectoryError):
+                    fd = os.open(f"{place}/{name}", os.O_RDONLY | os.O_CLOEXEC)
+                    self._files.append((fd, COUNTING_BYTES if name == COUNTING else SETTING_BYTES))
         if "pids" in self.directories:
             self._count = os.open(f"{self.directories['pids']}/pids.current", os.O_RDONLY | os.O_CLOEXEC)
 
     # ── who is in it ──────────────────────────────────────────────────────────────────────────────────────────────
 
-    def is_empty(self, *, counted_only: bool = False) -> bool:
-        """No process is in it, nor a cgroup that its step has made.
-
-        Args:
-            counted_only: where the kernel counts them, do not look at lists of members too: a step of root may have
-                left the one and not the other.
-        """
-        counted = self.directories.get("pids") if self._count >= 0 else None
+    def is_empty(self) -> bool:
+        """No process is in it."""
         try:
-            if counted is not None and int(os.pread(self._count, READ_BYTES, 0)):
-                return False
-            if any(os.stat(place).st_nlink > 2 for place in self.places):
-                return False
+            if self._count >= 0:
+                return os.pread(self._count, SETTING_BYTES, 0) == b"0\n"
         except OSError:
             return False
-        if counted is not None and counted_only:
-            return True
-        return not any(_members(place) for place in self.places if place != str(counted))
+        return not self.pids()
+
+    def is_plain(self) -> bool:
+        """No cgroup was made in it."""
+        try:
+            return all(os.stat(place).st_nlink == EMPTY_LINKS for place in self.places)
+        except OSError:
+            return False
 
     def is_inhabited(self) -> bool:
         """Whether somebody is in it for certain, or below it: also who has no pid for long enough to be read."""
@@ -182,7 +183,7 @@ class Slot:
         for place in self.places:
             found.update(dict.fromkeys(_members(place)))
             with contextlib.suppress(OSError):
-                if os.stat(place).st_nlink > 2:
+                if os.stat(place).st_nlink > EMPTY_LINKS:
                     for nested in nested_places(place):
                         found.update(dict.fromkeys(_members(nested)))
         return tuple(found)
@@ -241,13 +242,6 @@ def _members(place: str) -> list[int]:
         return []
     finally:
         os.close(fd)
-
-
-def _steady(path: str, text: bytes) -> bytes:
-    """What was set, without what the kernel counts in the same file."""
-    if path.endswith("/memory.oom_control"):
-        return text.split(b"\n", 1)[0]
-    return text
 
 
 def _write_if_there(path: str, value: bytes) -> None:
