@@ -1,0 +1,59 @@
+"""(H5) What may be much is done in slices: how much each of them does is bounded, and together they do all of it."""
+
+from __future__ import annotations
+
+from hal.core.model import TaskState, spec_from_plain
+from hal.planes.tasks import Work
+from hal.planes.tasks.draft import MAX_ROWS_A_BLOCK
+from hal.planes.tasks.live import LiveJob
+from hal.planes.tasks.slices import A_SLICE
+from tests.planes.tasks.small_plane import BY, SmallPlane
+
+MANY = 2_000
+
+
+def most_at_once(plane: SmallPlane, work: Work[object]) -> int:
+    """How many jobs the slice of that work changed that changed most."""
+    draft = plane.plane.table.draft
+    most, seen = 0, len(draft.jobs_before)
+    while True:
+        over = next(work, work) is work
+        most, seen = max(most, len(draft.jobs_before) - seen), len(draft.jobs_before)
+        if over:
+            return most
+
+
+def test_a_job_that_thousands_wait_for_ends_in_slices() -> None:
+    """Each turn of the loop tells at most a slice of its dependants, and all of them hear of it in the end."""
+    plane = SmallPlane()
+    first, *others = plane.submit({"name": "first", "hold": True}, *[{"dependencies": ["first"]}] * MANY)
+    assert most_at_once(plane, plane.plane.cancelling(first, None, BY, 1_000)) <= A_SLICE + 1
+    change = plane.plane.seal(1_000)
+    plane.plane.durable()
+    assert len(change.ended) == 1 + len(others)
+    assert {job.state for job in change.ended} == {TaskState.CANCELLED}
+
+
+def test_a_submission_of_thousands_is_staged_in_slices_and_told_to_the_engine_in_blocks() -> None:
+    """So many jobs at a time, also of a dry run; the engine hears of so many rows at once."""
+    plane = SmallPlane()
+    specs = [spec_from_plain({"command": ["true"], "name": f"j{n}"}) for n in range(MANY)]
+    assert most_at_once(plane, plane.plane.submitting(specs, BY, 1_000)) <= A_SLICE
+    events = plane.plane.take_engine_events()
+    assert len(events) == -(-MANY // MAX_ROWS_A_BLOCK)
+    dry: Work[list[LiveJob]] = plane.plane.submitting(specs, BY, 1_000, dry_run=True)
+    assert sum(1 for _ in dry) >= MANY // A_SLICE
+
+
+def test_a_fragmented_array_is_cancelled_and_its_rows_are_made_in_slices() -> None:
+    """4,000 ranges: neither the cancel nor the rows of the commit are done in one turn."""
+    plane = SmallPlane()
+    (job,) = plane.submit({"array": 2 * MANY, "hold": True})
+    for task in range(0, 2 * MANY, 2):
+        plane.plane.cancel(job, task, BY, 1_000)
+    assert sum(1 for _ in plane.plane.sealing(1_000)) >= 2 * MANY // A_SLICE
+    plane.plane.durable()
+    live = plane.plane.table.jobs[job]
+    assert len(live.spans) == 2 * MANY
+    assert sum(1 for _ in plane.plane.cancelling(job, None, BY, 1_000)) >= 2 * MANY // A_SLICE
+    assert live.state is TaskState.CANCELLED
