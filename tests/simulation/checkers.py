@@ -7,6 +7,10 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from hal.core.model import AttemptState, StepId
+from hal.planes.tasks.closing import is_quarantined
+from hal.runtime.listening import SERVING_FAULT
+from hal.runtime.virtual import VirtualWorld
+from hal.store import Store
 from tests.simulation.machine import Run
 
 if TYPE_CHECKING:
@@ -15,6 +19,18 @@ if TYPE_CHECKING:
 
 UNFLUSHED_S: Final = 3.0
 """How long before a loss of power something may have been committed that it takes back."""
+
+
+FAULTS: Final = (SERVING_FAULT, "a request met a fault", "something about a node was left out")
+"""Errors of a log that end no process, so that no node can bring one to its end: here they are faults of HAL."""
+
+
+def check_nobody_was_blamed(world: VirtualWorld, store: Store) -> None:
+    """No honest node is in quarantine, however late, old or repeated what it said was; and no fault was passed over."""
+    for row in store.load().nodes:
+        assert not is_quarantined(row), f"{row.name}: {row.about.closures}"
+    faults = [line for line in world.errors if any(fault in line for fault in FAULTS)]
+    assert not faults, faults
 
 
 def check_nothing_ran_twice(runs: Iterable[Run]) -> None:

@@ -67,8 +67,8 @@ class FlushingStore(Store):
         super().flush()
         self.disk.flush()
 
-    def take_leadership(self, claim: Claim | str, now_ms: int, *, own: int = 0) -> int:
-        epoch = super().take_leadership(claim, now_ms, own=own)
+    def take_leadership(self, claim: Claim | str, now_ms: int, *, own: int = 0, past: int = 0) -> int:
+        epoch = super().take_leadership(claim, now_ms, own=own, past=past)
         self.disk.flush()
         return epoch
 

@@ -23,6 +23,7 @@ from tests.simulation.checkers import (
     check_gangs_follow,
     check_lapsed_steps_end_after_a_thaw,
     check_no_node_was_oversubscribed,
+    check_nobody_was_blamed,
     check_nothing_ran_twice,
     check_store_equals_what_ran,
     without_standstill,
@@ -104,6 +105,7 @@ def check_everything(cluster: Cluster, wanted: Sequence[Wanted], ids: Sequence[i
     check_gangs_follow(runs)
     check_no_node_was_oversubscribed(runs, CPU_MILLI)
     store = cluster.store()
+    check_nobody_was_blamed(cluster.world, store)
     check_store_equals_what_ran(cluster, ids)
     for job, one in zip(ids, wanted, strict=True):
         row = store.job(job)

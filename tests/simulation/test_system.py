@@ -25,6 +25,7 @@ from tests.simulation.checkers import (
     UNFLUSHED_S,
     check_attempts_follow,
     check_no_node_was_oversubscribed,
+    check_nobody_was_blamed,
     check_nothing_ran_twice,
     check_store_equals_what_ran,
 )
@@ -329,6 +330,7 @@ def check_everything(system: System, wanted: Sequence[Wanted], ids: Sequence[int
     check_attempts_follow(runs)
     check_no_node_was_oversubscribed(runs, CPU_MILLI)
     store = system.store()
+    check_nobody_was_blamed(system.world, store)
     assert len(set(ids)) == len(wanted)
     assert sum(store.counts().values()) == len(wanted), "a submission that was repeated made a second job"
     for job, one in zip(ids, wanted, strict=True):

@@ -57,7 +57,7 @@ def cordon(screen: Screen, names: Sequence[str], reason: str) -> int:
 @_names
 @pass_screen
 def uncordon(screen: Screen, names: Sequence[str]) -> int:
-    """Let work start again on NODEs that were cordoned or drained."""
+    """Let work start again on NODEs that were cordoned, drained, or put in quarantine for what they said."""
     outcomes = screen.client.uncordon(*names)
     code = report(screen, outcomes)
     for one in outcomes:

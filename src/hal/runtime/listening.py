@@ -10,6 +10,7 @@ from typing import Final
 
 from hal.core.model.errors import DeniedError, HALError, UnreachableError
 from hal.runtime.interface import MAX_CONNECTIONS, Logger, OnConnect, UnixAddress
+from hal.runtime.line_budget import BudgetedLog
 from hal.runtime.sockets import bind_unix, may_speak, peer_of, unlink_unix
 from hal.wire.connection import FrameConnection
 
@@ -24,7 +25,7 @@ class UnixListener:
     def __init__(self, address: UnixAddress, serve: ServeTask, log: Logger) -> None:
         self._address = address
         self._serve = serve
-        self._log = log
+        self._log = BudgetedLog(log, monotonic_ms)
         self._open: dict[FrameConnection, None] = {}
         self._accepted = 0
         self._inode = 0
@@ -102,7 +103,7 @@ async def dial_unix(path: Path, timeout_ms: int, log: Logger) -> FrameConnection
     return connection
 
 
-async def serve_connection(connection: FrameConnection, on_connect: OnConnect, log: Logger) -> None:
+async def serve_connection(connection: FrameConnection, on_connect: OnConnect, log: Logger | BudgetedLog) -> None:
     """Run the shell's coroutine for one accepted connection and close it after; see `OnConnect`."""
     try:
         await on_connect(connection)
@@ -117,7 +118,7 @@ async def serve_connection(connection: FrameConnection, on_connect: OnConnect, l
         connection.close("served")
 
 
-def report_fault(log: Logger, connection: FrameConnection, reason: str) -> None:
+def report_fault(log: Logger | BudgetedLog, connection: FrameConnection, reason: str) -> None:
     """The one log line about a peer that sent what is no frame."""
     log.warning(
         "closed a connection: malformed frame",
@@ -125,6 +126,11 @@ def report_fault(log: Logger, connection: FrameConnection, reason: str) -> None:
         reason=reason,
         peer=connection.peer or connection.certified,
     )
+
+
+def monotonic_ms() -> int:
+    """For budgets of log lines."""
+    return round(asyncio.get_running_loop().time() * 1000)
 
 
 def transport_fd(connection: FrameConnection) -> int:

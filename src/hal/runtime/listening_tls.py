@@ -16,7 +16,8 @@ from typing import Any, Final
 
 from hal.core.model.errors import ConflictError, UnreachableError
 from hal.runtime.interface import MAX_CONNECTIONS, Credentials, Logger, TcpAddress
-from hal.runtime.listening import ServeTask, report_fault
+from hal.runtime.line_budget import BudgetedLog
+from hal.runtime.listening import ServeTask, monotonic_ms, report_fault
 from hal.runtime.sockets import bind_tcp
 from hal.runtime.tls import CONTROLLER_HOST, certified_name, client_context, dial_error, load, server_context
 from hal.wire.connection import FrameConnection
@@ -39,7 +40,7 @@ class TlsListener:
         self._credentials = credentials
         self._context = server_context(credentials)
         self._serve = serve
-        self._log = log
+        self._log = BudgetedLog(log, monotonic_ms)
         self._sockets: list[socket.socket] = []
         self._accepting: list[asyncio.Task[None]] = []
         self._accepted = 0

@@ -28,6 +28,7 @@ from hal.runtime.interface import (
 )
 from hal.runtime.lanes import BlockingLanes
 from hal.runtime.launch import start_detached
+from hal.runtime.line_budget import BudgetedLog
 from hal.runtime.listening import UnixListener, dial_unix, serve_connection
 from hal.runtime.listening_tls import TlsListener, dial_tls
 from hal.runtime.script import end_script, run_script
@@ -135,8 +136,10 @@ class RealRuntime:
     # ── transport ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def listen(self, address: Address, on_connect: OnConnect, credentials: Credentials | None = None) -> Listener:
+        log = BudgetedLog(self._log, self.monotonic_ms)
+
         def serve(connection: FrameConnection) -> None:
-            work = serve_connection(connection, on_connect, self._log)
+            work = serve_connection(connection, on_connect, log)
             self.spawn_task(work, f"serve {connection.label}")
 
         listener: UnixListener | TlsListener

@@ -174,6 +174,8 @@ class VirtualWorld:
         self.faults: list[tuple[str, BaseException | None]] = []
         """What failed by itself: in words, and the exception."""
         self.trace: deque[str] = deque(maxlen=KEPT_TRACE_LINES)
+        self.errors: deque[str] = deque(maxlen=KEPT_TRACE_LINES)
+        """The newest lines of the trace that are errors in a log."""
         self.tasks: list[asyncio.Task[Any]] = []
         """Unended tasks of dead processes, held so that none is collected, and so unwound, while the world goes on."""
         self.closing = False
@@ -271,6 +273,8 @@ class VirtualWorld:
             line = f"{self.loop.time():.6f} {who} {what} {detail}"
             self._digest.update(line.encode() + b"\n")
             self.trace.append(line)
+            if what == "error":
+                self.errors.append(line)
 
     def digest(self) -> str:
         """Checksum of the whole trace so far: equal for equal runs."""

@@ -36,19 +36,31 @@ from hal.daemons.controller.committing import Committer
 from hal.daemons.controller.framing import StartLease, ack_frames, other_frames, start_frames
 from hal.daemons.controller.inbox import Inbox
 from hal.daemons.controller.node_budget import (
+    BARRED_FIRST_MS,
+    BARRED_LONGEST_MS,
+    CHARS_A_WEIGHT,
+    COSTS,
     FRAMES,
+    FRAMES_A_TURN,
     FRAMES_PER_S,
     HELLOS,
     HELLOS_PER_S,
+    MAX_KEY,
+    MAX_LABEL,
+    MAX_NODES,
+    MAX_NOTE,
+    MAX_NOTES,
+    MAX_RESOURCE_NAMES,
+    RAISES,
+    RAISES_PER_S,
     WAIT_MS,
-    Bucket,
-    NodeLog,
 )
 from hal.daemons.controller.node_door import NodeDoor
 from hal.daemons.controller.node_leases import NodeLeases
 from hal.planes.tasks import Arrival, Orders, TaskPlane
 from hal.runtime.home import check_node_name
 from hal.runtime.interface import Connection, Runtime, Timer
+from hal.runtime.line_budget import Bucket, BudgetedLog
 from hal.wire.agree import CREDIT, HEALTH, HELLO_TIMEOUT_MS, QUARANTINED, REMOVED, agree
 from hal.wire.bounds import MAX_COUNT
 from hal.wire.errors import MalformedFrameError
@@ -85,28 +97,6 @@ MAX_LOG_REQUESTS = 1_000
 """Reads of outputs under way at one node."""
 STARTED_LATER_MS = 20
 """How long the report of a start may wait for company."""
-FRAMES_A_TURN = 64
-"""Frames of one node that are looked at before others have their turn."""
-MAX_KEY = 63
-MAX_LABEL = 600
-"""Characters of a label's key and value: the longest is a domain path."""
-MAX_NOTES = 64
-MAX_NOTE = 500
-"""Remarks of a node about itself that are kept, and characters of each."""
-CHARS_A_WEIGHT = 256
-"""So many characters of a report weigh as much as one more step; see `inbox`."""
-MAX_NODES = 65_536
-"""Nodes that are known, those that are down included."""
-MAX_RESOURCE_NAMES = 256
-"""Different resources that all nodes offer together: each is a column of the engine's tables."""
-COSTS: dict[type[AnyFrame], int] = {Heartbeat: 1, Health: 10, Renew: 50}
-"""What frames that an honest node sends rarely take from its budget."""
-RAISES = 4
-RAISES_PER_S = 1 / 600
-"""How often the epoch is raised because of what nodes say that they have seen: at once, and in the long run."""
-BARRED_FIRST_MS = 1_000
-BARRED_LONGEST_MS = 60_000
-"""How long a node that has lied is not heard: doubled with each lie."""
 NOT_SENT = "unreachable"
 """Code of the refusal of a start that never left the controller."""
 
@@ -128,9 +118,9 @@ class Link:
 
     def __init__(self, name: str, runtime: Runtime) -> None:
         self.name = name
-        self.log = NodeLog(runtime, name)
-        self.hellos = Bucket(runtime, HELLOS, HELLOS_PER_S)
-        self.frames = Bucket(runtime, FRAMES, FRAMES_PER_S)
+        self.log = BudgetedLog(runtime.log.bind(node=name), runtime.monotonic_ms)
+        self.hellos = Bucket(runtime.monotonic_ms, HELLOS, HELLOS_PER_S)
+        self.frames = Bucket(runtime.monotonic_ms, FRAMES, FRAMES_PER_S)
         self.lies = 0
         """Since it was last open to work."""
         self.barred_ms = 0
@@ -176,7 +166,7 @@ class Agents:
         self._node_door = node_door
         self._links: dict[str, Link] = {}
         self._log_requests = 0
-        self._raises = Bucket(runtime, RAISES, RAISES_PER_S)
+        self._raises = Bucket(runtime.monotonic_ms, RAISES, RAISES_PER_S)
         self._resources: set[str] = set()
         """Names of what nodes have offered so far."""
         self.on_lie: Callable[[str, str], None] = lambda node, reason: None

@@ -71,7 +71,8 @@ class Entry(Struct, frozen=True, kw_only=True, omit_defaults=True):
     status: int
     """Of the HTTP answer; 0: the connection broke before one."""
     refused: str = ""
-    """Why, where it was: `unauthorized`, `denied`, `too-many`, `not-own` (somebody else's job)."""
+    """Why, where it was: `unauthorized`, `denied`, `too-many`, `not-own` (somebody else's job), `lied` (a node, put in
+    quarantine)."""
     targets: tuple[str, ...] = ()
     """What it was about, as far as the path does not say: ids, filters, nodes."""
     more: int = 0

@@ -1,0 +1,70 @@
+"""How many lines of a log somebody outside may cause: a bucket that fills up again; what is beyond it is counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from hal.runtime.interface import Logger
+
+LINES: Final = 30
+"""At once."""
+LINES_PER_S: Final = 0.2
+"""In the long run."""
+
+
+class Bucket:
+    """A budget that fills up again at a steady rate, up to its size."""
+
+    __slots__ = ("_at_ms", "_left", "_now_ms", "_per_s", "_size")
+
+    def __init__(self, now_ms: Callable[[], int], size: int, per_s: float) -> None:
+        """`now_ms`: a clock that does not go back."""
+        self._now_ms = now_ms
+        self._size = size
+        self._per_s = per_s
+        self._left = float(size)
+        self._at_ms = now_ms()
+
+    def take(self, cost: int = 1) -> bool:
+        """Spend so much; False, and nothing is spent, when it is not there."""
+        now_ms = self._now_ms()
+        self._left = min(self._left + (now_ms - self._at_ms) * self._per_s / 1_000, float(self._size))
+        self._at_ms = now_ms
+        if self._left < cost:
+            return False
+        self._left -= cost
+        return True
+
+
+class BudgetedLog:
+    """A log within a budget; how many lines were left out is a line of its own, before the next that is written."""
+
+    def __init__(self, log: Logger, now_ms: Callable[[], int], *, lines: int = LINES) -> None:
+        self._log = log
+        self._bucket = Bucket(now_ms, lines, LINES_PER_S)
+        self._left_out = 0
+
+    def info(self, event: str, **values: Any) -> None:
+        """As `Logger.info`, within the budget."""
+        if self._may():
+            self._log.info(event, **values)
+
+    def warning(self, event: str, **values: Any) -> None:
+        """As `Logger.warning`, within the budget."""
+        if self._may():
+            self._log.warning(event, **values)
+
+    def error(self, event: str, **values: Any) -> None:
+        """As `Logger.error`, within the budget."""
+        if self._may():
+            self._log.error(event, **values)
+
+    def _may(self) -> bool:
+        if not self._bucket.take():
+            self._left_out += 1
+            return False
+        if self._left_out:
+            self._log.warning("lines of this kind were left out", lines=self._left_out)
+            self._left_out = 0
+        return True
