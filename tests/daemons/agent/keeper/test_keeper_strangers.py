@@ -3,6 +3,7 @@ anything, so that no attempt runs beside the next one. (faults 3)"""
 
 from __future__ import annotations
 
+import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from hal.core.model import StepId
-from hal.runtime.identity import ProcessIdentity, alive, identify
+from hal.runtime.identity import ProcessIdentity, alive, identify, kill
 from hal.wire.frames import ExitCause, StepTemplate
 from tests.daemons.agent.keeper.driving import Keeper
 
@@ -106,13 +107,14 @@ def test_what_journals_name_goes_on_and_so_does_everything_else(keeper: Keeper, 
         subprocess.Popen(["sleep", "600"], env=mine | {"HAL_NODE": "n11"}),
         subprocess.Popen(["sleep", "600"], env=mine | {"HAL_NODE": keeper.node, "HAL_HOME": "/another"}),
     ]
+    who: list[ProcessIdentity] = [identify(one.pid) for one in bystanders]
+    who += [identify(keeper.started[ONE]), identify(int((tmp_path / "pid").read_text()))]
     try:
-        who: list[ProcessIdentity] = [identify(one.pid) for one in bystanders]
-        who += [identify(keeper.started[ONE]), identify(int((tmp_path / "pid").read_text()))]
         keeper.die()
         keeper.start()
         assert [alive(one) for one in who] == [True] * len(who)
     finally:
+        kill(who[-1], signal.SIGKILL)
         for one in bystanders:
             one.kill()
             one.wait()

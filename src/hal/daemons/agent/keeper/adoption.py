@@ -1,12 +1,14 @@
 """Steps whose helper is no longer ours: an earlier keeper's helper that lives on, or one that died.
 
-While such a helper lives its journal is read on (a pidfd of the step says when). Where it died under this keeper, its
-steps have become this process's children, and their end is seen. Where both died nobody sees the end: once the first
-process is gone, what it left behind is killed, and once no process of the step is left, it has vanished.
+While such a helper or its recorder lives its journal is read on (a pidfd of the step says when). Where both died under
+this keeper, its steps have become this process's children, and their end is seen. Where all three died nobody sees the
+end: once the first process is gone, what it left behind is killed, and once no process of the step is left, it has
+vanished.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from collections.abc import Callable, Iterable, Mapping
@@ -28,6 +30,8 @@ from hal.wire.frames import Usage
 CLOSE_WAIT_MS: Final = 5_000
 """How long a helper may take to notice that its keeper died before it is killed."""
 CLOSE_LOOK_MS: Final = 5
+MAX_COMMAND_BYTES: Final = 1 << 16
+HELPER_SCRIPT: Final = os.fsencode(Path(__file__).with_name("helper.py"))
 FIRST_LOOK_MS: Final = 5
 LONGEST_LOOK_MS: Final = 1_000
 SECOND_LOOK_MS: Final = 100
@@ -74,6 +78,17 @@ def _wait_closed(journal: HelperJournal) -> None:
     if not journal.closed and kill(who, signal.SIGKILL):
         wait_gone(who, CLOSE_WAIT_MS / 1000)
     journal.read()
+
+
+def find_helper(journal: Path) -> int:
+    """Pid of a helper that has become this process's child, as its recorder has died; 0: it is dead, too."""
+    path = os.fsencode(journal)
+    for pid in processes.child_pids(os.getpid()):
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb", buffering=0) as file:
+            words = file.read(MAX_COMMAND_BYTES).split(b"\0")
+            if path in words and HELPER_SCRIPT in words:
+                return pid
+    return 0
 
 
 class _Followed:
@@ -166,6 +181,8 @@ class Orphans:
     def child_ended(self, pid: int, status: int, usage: Usage, now: Instant) -> bool:
         """Whether that child was a step's first process; if so its end was told."""
         followed = self._by_child.pop(pid, None)
+        if followed is None:  # its recorder died while it was followed
+            followed = next((one for one in self._followed.values() if one.pid == pid), None)
         if followed is None:
             return False
         self._drop(followed)
@@ -246,7 +263,9 @@ class Orphans:
 
 
 def _lives(journal: HelperJournal) -> bool:
-    return alive(ProcessIdentity(journal.pid, journal.start_ticks))
+    """Somebody writes down how its steps end."""
+    helper = ProcessIdentity(journal.pid, journal.start_ticks)
+    return alive(helper) or (journal.recorder.pid > 0 and alive(journal.recorder))
 
 
 def _unset(what: object) -> None:

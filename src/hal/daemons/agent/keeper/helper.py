@@ -1,10 +1,10 @@
 """One helper: a tiny process that spawns steps, waits for them, and journals what it saw before it tells its keeper.
 
 Run as a script with `python -I -S`, without packages but `hal.runtime.regular_files`, which needs none (about 10 MiB,
-most of it shared): `helper.py JOURNAL`, the keeper's socket as file descriptor 0. It outlives its keeper: when the
-socket closes it spawns nothing more, waits for what it has, journals that, and ends. A helper of guarded steps
-(`helper.py JOURNAL PROC`, started by `guard`) ends with its keeper instead, and they with it; PROC is a descriptor of
-the /proc outside its PID namespace, or -1 without one.
+most of it shared): `helper.py JOURNAL recorder PID`, started by a `recorder`, the keeper's socket as file descriptor 0.
+It outlives its keeper: when the socket closes it spawns nothing more, waits for what it has, journals that, and ends. A
+helper of guarded steps (`helper.py JOURNAL PROC`, started by `guard`) ends with its keeper instead, and they with it;
+PROC is a descriptor of the /proc outside its PID namespace, or -1 without one.
 
 It may hold steps ahead of time, each of which waits for the place of a step of its job that ends here: such a step is
 begun at once, and the keeper hears of several ends and beginnings together. What waits is given back when it is asked
@@ -14,7 +14,7 @@ Messages, both ways, are marshalled lists of tuples after a 4-byte little-endian
 other side). The journal is lines of text, appended with one write each; a line without its end is torn and does not
 count:
 
-    H pid start_ticks boot_id version        first line
+    H pid start_ticks boot_id version recorder start_ticks    first line; 0 0: nobody sees our steps end but we
     I step slot [after]      about to spawn; slot: its cgroup, or -; after: the step whose place it has
     P step pid wall_ms boot_ms mark      mark: the hard limit that all processes of the step have, or 0
     F seq step code wall_ms message      no process could be made: the job's fault
@@ -127,7 +127,7 @@ NODE_ERRORS = frozenset(
 class Journal:
     """The helper's own journal: what it holds can be rebuilt from what runs and what the keeper has not confirmed."""
 
-    def __init__(self, path: str, pid: int, proc: int = -1) -> None:
+    def __init__(self, path: str, pid: int, proc: int = -1, recorder: int = 0) -> None:
         self.path = path
         self.error = ""
         self.size = 0
@@ -140,7 +140,7 @@ class Journal:
         fd = os.open(where, os.O_RDONLY, dir_fd=proc) if proc >= 0 else os.open(f"/proc/{where}", os.O_RDONLY)
         boot_id = os.read(fd, READ_BYTES).decode("ascii").strip()
         os.close(fd)
-        self._first = f"H {pid} {ticks} {boot_id} {VERSION}\n"
+        self._first = f"H {pid} {ticks} {boot_id} {VERSION} {recorder} {begun_ticks(recorder)}\n"
         self.write(self._first)
 
     def write(self, text: str) -> bool:
@@ -780,6 +780,15 @@ def outside_pid(proc: int, pid: int) -> int:
     return int(text.partition(b"\nPid:")[2].split(None, 1)[0])
 
 
+def begun_ticks(pid: int) -> int:
+    """When a process began, in clock ticks since the boot; 0 when there is none."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return int(file.read(READ_BYTES).rsplit(b")", 1)[1].split()[19])
+    except (OSError, IndexError):
+        return 0
+
+
 def session_of(pid: int) -> int:
     """Of a process; its own pid when it is gone."""
     try:
@@ -819,7 +828,8 @@ def allow_core_files(size: str) -> None:
 
 def main(argv: list[str]) -> None:
     """Serve the keeper at file descriptor 0 until it is gone and every step has ended, or is to end with it."""
-    guarded = len(argv) > 2
+    guarded = len(argv) == 3
+    recorder = int(argv[3]) if len(argv) > 3 else 0
     proc = int(argv[2]) if guarded else -1
     pid = os.getpid() if proc < 0 else int(os.readlink("self", dir_fd=proc))
     if proc >= 0:
@@ -836,7 +846,7 @@ def main(argv: list[str]) -> None:
     signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
     os.set_inheritable(KEEPER_FD, False)
-    helper = Helper(Journal(argv[1], pid, proc), proc)
+    helper = Helper(Journal(argv[1], pid, proc, recorder), proc)
     helper.tell("R", pid)
     poll = select.poll()
     poll.register(wake_read, select.POLLIN)

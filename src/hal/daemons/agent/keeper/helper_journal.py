@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from hal.core.model import StepId
 from hal.daemons.agent.keeper.ports import Ended, Spawned, SpawnFailed
+from hal.runtime.identity import ProcessIdentity
 from hal.runtime.regular_files import open_regular
 from hal.wire.frames import Usage
 
@@ -34,6 +35,8 @@ class HelperJournal:
         self.pid = 0
         self.start_ticks = 0
         self.boot_id = ""
+        self.recorder = ProcessIdentity(0, 0)
+        """Who sees its steps end when it has died."""
         self.closed = False
         """Nothing more will be spawned by it."""
         self.steps: dict[StepId, SeenStep] = {}
@@ -64,6 +67,8 @@ class HelperJournal:
         match words[0]:
             case "H":
                 self.pid, self.start_ticks, self.boot_id = int(words[1]), int(words[2]), words[3]
+                if len(words) > 6:
+                    self.recorder = ProcessIdentity(int(words[5]), int(words[6]))
             case "I":
                 step = step_of(words[1])
                 self.steps[step] = SeenStep(slot=words[2])

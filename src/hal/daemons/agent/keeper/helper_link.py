@@ -16,7 +16,7 @@ from hal.daemons.agent.keeper.ports import Launch
 from hal.daemons.agent.keeper.watch import Watcher
 from hal.wire.frames import StepTemplate
 
-HELPER_SCRIPT: Final = str(Path(__file__).with_name("helper.py"))
+RECORDER_SCRIPT: Final = str(Path(__file__).with_name("recorder.py"))
 GUARD_SCRIPT: Final = str(Path(__file__).with_name("guard.py"))
 GUARD_LEASE_FD: Final = 3
 MAX_OUTSTANDING: Final = 8
@@ -64,6 +64,8 @@ class HelperLink:
         self.unsettled: dict[StepId, int] = {}
         """Ends that it told, by step, of which the keeper's own journal says nothing yet: something is left of them."""
         self.open = True
+        self.ended = False
+        """The helper has died: its end of the socket is closed."""
         self._watcher = watcher
         self._receive = receive
         self._recipes: OrderedDict[int, tuple[int, StepTemplate]] = OrderedDict()
@@ -81,7 +83,7 @@ class HelperLink:
                 (os.POSIX_SPAWN_DUP2, log_fd, 1),
                 (os.POSIX_SPAWN_DUP2, log_fd, 2),
             )
-            script = [HELPER_SCRIPT, str(journal)]
+            script = [RECORDER_SCRIPT, str(journal)]
             if lease_fd >= 0:
                 script = [GUARD_SCRIPT, str(os.getpid()), str(journal), str(GUARD_LEASE_FD)]
                 actions = (*actions, (os.POSIX_SPAWN_DUP2, lease_fd, GUARD_LEASE_FD))
@@ -92,7 +94,7 @@ class HelperLink:
                 ours.close()
                 raise
         self.worker = self.pid
-        """Pid of the helper itself; `pid` is that of its guard, if it has one."""
+        """Pid of the helper itself, once it has told; `pid` is that of its recorder or guard."""
         watcher.watch(ours.fileno(), self.ready)
 
     def launch(
@@ -201,6 +203,7 @@ class HelperLink:
             while True:
                 data = self._socket.recv(READ_BYTES)
                 if not data:
+                    self.ended = True
                     self._watcher.unwatch(self._socket.fileno())
                     break
                 self._incoming += data
@@ -209,6 +212,7 @@ class HelperLink:
         except BlockingIOError:
             pass
         except ConnectionError:
+            self.ended = True
             self._watcher.unwatch(self._socket.fileno())
         buffer = self._incoming
         at = 0

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from hal.core.model import StepId
 from hal.daemons.agent.keeper import processes
-from hal.daemons.agent.keeper.adoption import Orphans, adopt_journals
+from hal.daemons.agent.keeper.adoption import Orphans, adopt_journals, find_helper
 from hal.daemons.agent.keeper.clearing import Clearing
 from hal.daemons.agent.keeper.environment import default_env, template_env
 from hal.daemons.agent.keeper.helper_journal import NO_SLOT, HelperJournal, step_of, usage_of
@@ -153,6 +153,8 @@ class HelperSpawner:
 
     def turn(self, now: Instant) -> None:
         """What has come due: looks at what is being cleared, at orphans, at missing helpers."""
+        for pid in [pid for pid, link in self._links.items() if link.ended]:
+            self._helper_died(self._links.pop(pid), now)
         self.start_helpers(now)
         self._orphans.look(now)
         self._end_strays(now)
@@ -175,7 +177,12 @@ class HelperSpawner:
 
     def child_ended(self, pid: int, status: int, usage: Usage, now: Instant) -> None:
         """A child of this process was waited for: a helper, or a step's process that a dead helper left."""
-        link = self._links.pop(pid, None) or self._guards.pop(pid, None)
+        link = self._links.pop(pid, None)
+        if link is not None and (helper := find_helper(link.journal)):
+            link.pid = helper  # its recorder died: it goes on without
+            self._links[helper] = link
+            return
+        link = link or self._guards.pop(pid, None)
         if link is not None:
             self._helper_died(link, now)
         elif not self._orphans.child_ended(pid, status, usage, now):
@@ -410,7 +417,8 @@ class HelperSpawner:
         return not link.running and not link.outstanding and not self._ended
 
     def _helper_died(self, link: HelperLink, now: Instant) -> None:
-        """Its steps are our children now; what it was given and had not begun can be given to another."""
+        """Its steps are its recorder's children now, or ours; what it was given and had not begun can be given to
+        another."""
         link.ready()
         link.close()
         self._back_off(now.boot_ms)
@@ -481,7 +489,7 @@ class HelperSpawner:
         return Mark(processes.marking(self._config.home, self._config.node, token, step.rank))
 
     def _own_pids(self) -> list[int]:
-        return [os.getpid(), *self._links, *self._guards, *(link.worker for link in self._guards.values())]
+        return [os.getpid(), *self._links, *self._guards, *(link.worker for link in self._all())]
 
     def _all(self) -> list[HelperLink]:
         return [*self._links.values(), *self._guards.values()]

@@ -22,7 +22,7 @@ MAX_END_MS: Final = 10_000
 """What SIGKILL has not ended by then is stuck in the kernel."""
 LOOK_MS: Final = 5
 READ_BYTES: Final = 1 << 21
-SCRIPTS: Final = (b"/keeper/helper.py", b"/keeper/guard.py")
+SCRIPTS: Final = (b"/keeper/helper.py", b"/keeper/guard.py", b"/keeper/recorder.py")
 MAX_SCRIPT_WORD: Final = 5
 """The script is among the first words of a command line."""
 
