@@ -267,10 +267,19 @@ class HelperSpawner:
 
     def kill(self, steps: Sequence[StepId]) -> None:
         for step in steps:
+            self._kill_first(step)
             slot = self._slots.get(step)
             if slot is not None:
                 slot.kill(self._own_pids())
         self._clearing.begin(steps, force=True, now_ms=read_clocks().boot_ms)
+
+    def _kill_first(self, step: StepId) -> None:
+        """Its first process, while it is the one that was begun: a shell that may not fork any more ends by itself, with
+        a code that says nothing."""
+        mark = self._marks.get(step)
+        info = processes.read_process(mark.pid) if mark is not None and mark.pid else None
+        if mark is not None and info is not None and processes.same_start(info, mark.boot_ms):
+            processes.send([info], signal.SIGKILL)
 
     def resize(self, step: StepId, *, cpu_milli: int, memory_bytes: int) -> str:
         slot = self._slots.get(step)
