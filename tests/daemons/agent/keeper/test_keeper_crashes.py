@@ -11,7 +11,7 @@ import pytest
 
 from hal.core.model import StepId
 from hal.daemons.agent.keeper.helper_link import MAX_OUTSTANDING
-from hal.runtime.identity import identify, kill, wait_gone
+from hal.runtime.identity import ProcessIdentity, identify, kill, wait_gone
 from hal.wire.frames import ExitCause, Heartbeat, Refused, StepTemplate
 from tests.daemons.agent.keeper.driving import DEADLINE_S, Keeper
 
@@ -128,14 +128,17 @@ def test_steps_given_to_a_killed_helper_run_exactly_once(keeper: Keeper, tmp_pat
     assert set(ran) | lost == set(range(40))
 
 
-def test_a_step_whose_keeper_and_helper_died_is_lost_only_when_it_has_ended(keeper: Keeper, tmp_path: Path) -> None:
+def test_a_step_whose_keeper_helper_and_recorder_died_is_lost_only_when_it_has_ended(
+    keeper: Keeper, tmp_path: Path
+) -> None:
     """While its process lives it is held as running; then nobody knows how it ended."""
     keeper.launch(waiting(tmp_path), ONE)
     pid = keeper.running(ONE)
     helpers = keeper.helpers()
+    recorders = [recorder_of(helper) for helper in helpers]
     keeper.die()
-    for helper in helpers:
-        kill(helper, signal.SIGKILL)
+    for each in (*recorders, *helpers):
+        kill(each, signal.SIGKILL)
     welcome = keeper.start()
     assert [(held.step, held.running, held.pid) for held in welcome.held] == [(ONE, True, pid)]
     assert keeper.exits == {}
@@ -143,6 +146,10 @@ def test_a_step_whose_keeper_and_helper_died_is_lost_only_when_it_has_ended(keep
     ended = keeper.exit_of(ONE)
     assert ended.cause is ExitCause.LOST
     assert "nobody saw how it ended" in ended.message
+
+
+def recorder_of(helper: ProcessIdentity) -> ProcessIdentity:
+    return identify(int(Path(f"/proc/{helper.pid}/stat").read_text().rsplit(")", 1)[1].split()[1]))
 
 
 def test_a_lost_step_can_be_stopped(keeper: Keeper) -> None:

@@ -274,8 +274,8 @@ class HelperSpawner:
         self._clearing.begin(steps, force=True, now_ms=read_clocks().boot_ms)
 
     def _kill_first(self, step: StepId) -> None:
-        """Its first process, while it is the one that was begun: a shell that may not fork any more ends by itself, with
-        a code that says nothing."""
+        """Its first process, if it is still the one that was begun: a shell that may not fork any more ends by itself,
+        with a code that says nothing."""
         mark = self._marks.get(step)
         info = processes.read_process(mark.pid) if mark is not None and mark.pid else None
         if mark is not None and info is not None and processes.same_start(info, mark.boot_ms):
