@@ -23,8 +23,9 @@ from hal.runtime.authority import has_authority, open_authority
 from hal.runtime.home import Home
 from hal.runtime.interface import Runtime
 
-GC_THRESHOLD: Final = 50_000
-"""Most of what lives is loaded once and stays: collect less often."""
+GC_THRESHOLD: Final = (10_000, 5, 1_000)
+"""Most of what lives is loaded once and stays: all of it is looked through rarely, for that takes as long as a hundred
+turns of the loop, and what is new in portions of some milliseconds."""
 LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 """Names that are every machine's own."""
 
@@ -72,7 +73,7 @@ class RestFront:
         rest = RestServer(api, self._runtime, self._config, owner_uid=os.geteuid(), tls=self._tls)
         await rest.start(self._home.api_socket())
         gc.freeze()
-        gc.set_threshold(GC_THRESHOLD)
+        gc.set_threshold(*GC_THRESHOLD)
         self._runtime.log.info("ready", socket=str(self._home.api_socket()))
         return rest
 
