@@ -15,7 +15,7 @@ from hal.cli.processes import stop_controller
 from hal.client.address import find_address
 from hal.client.sync import Client
 from hal.core.model import DeniedError
-from tests.attacks.other_user import ALICE, as_user
+from tests.attacks.other_user import ALICE, BOB, as_user
 from tests.e2e.conftest import LiveHal, new_home
 
 HAL = "{python} -m hal.cli.main"
@@ -99,7 +99,7 @@ def test_the_token_ends_with_its_job(crowd_hal: LiveHal) -> None:
     """What a job wrote away opens nothing afterwards, by socket and from outside; nor does a forged one, while it
     runs."""
     _, token, _ = inside(crowd_hal, "printf %s $HAL_STEP_TOKEN")
-    ran = crowd_hal.run("whoami", HAL_STEP_TOKEN=token)
+    ran = crowd_hal.run("whoami", HAL_STEP_TOKEN=token, HAL_NODE="n1")
     assert ran.code != 0
     assert "has ended" in ran.err
     code, _, err = inside(crowd_hal, 'export HAL_STEP_TOKEN=$(echo $HAL_STEP_TOKEN | sed "s/.$/x/"); hal whoami', "bob")
@@ -107,6 +107,13 @@ def test_the_token_ends_with_its_job(crowd_hal: LiveHal) -> None:
     assert "wrong" in err
     assert token.split("_")[-1] not in crowd_hal.run("events", "--json").out
     assert token.split("_")[-1] not in crowd_hal.run("jobs", "-a", "--json").out
+
+
+def test_a_hal_of_the_jobs_own_is_not_the_one_that_runs_it(crowd_hal: LiveHal) -> None:
+    """With a home of its own, in which nothing was started, it is told that nothing runs there."""
+    code, _, err = inside(crowd_hal, "export HAL_HOME=$(mktemp -d); export HAL_STEP_URL=https://192.0.2.1; hal jobs")
+    assert code != 0
+    assert "is not running" in err
 
 
 def test_what_a_job_submits_does_not_carry_its_token(crowd_hal: LiveHal) -> None:
@@ -124,19 +131,20 @@ def test_a_hal_of_root_runs_nobody_elses_steps(own_hal: LiveHal) -> None:
     sockets = Path(tempfile.mkdtemp(dir="/run"))
     sockets.chmod(0o755)
     path = f"{sockets}/api.sock"
-    config = f'[access]\nsocket = "{path}"\nusers = ["*"]\n'
+    config = f'[access]\nsocket = "{path}"\nusers = ["*"]\noperators = ["{BOB}"]\n'
     (own_hal.root / "hal.toml").write_text(config)
     own_hal.environment["HAL_STEPS_RUN_AS_ROOT"] = "0"
     own_hal.up("--cpus", "2")
 
-    def submits() -> str:
+    def submits(user: str = "") -> str:
         with Client(find_address(url=f"unix://{path}")) as client:
             try:
-                return client.submit("id", cpus=1).wait().state
+                return client.submit("id", cpus=1, user=user).wait().state
             except DeniedError as error:
                 return f"{error.message} {error.hint}"
 
     try:
+        assert "is not root" in as_user(BOB, lambda: submits("root"))
         told = as_user(ALICE, submits)
         assert "is not root" in told
         assert "steps_run_as_root" in told

@@ -26,6 +26,7 @@ TOKEN_VARIABLE = "HAL_TOKEN"
 FINGERPRINT_VARIABLE = "HAL_FINGERPRINT"
 PLAIN_VARIABLE = "HAL_PLAIN"
 MAX_FILE_BYTES: Final = 1 << 20
+NODE_VARIABLE = "HAL_NODE"
 STEP_TOKEN_VARIABLE = "HAL_STEP_TOKEN"
 """In the environment of a step: by it `hal` there acts as the job's submitter."""
 STEP_URL_VARIABLE = "HAL_STEP_URL"
@@ -245,9 +246,11 @@ def find_address(
 
 def _of_home(home: Home) -> Address:
     """The HAL of that home; inside a step of it, with the step's token, and from another machine over TLS."""
-    token, named = os.environ.get(STEP_TOKEN_VARIABLE), os.environ.get(HOME_VARIABLE)
+    token, named, node = (os.environ.get(name) for name in (STEP_TOKEN_VARIABLE, HOME_VARIABLE, NODE_VARIABLE))
     if not token or not named or find_home(named).root != home.root:
         return Address(home=home)
+    if not node or not (home.nodes_dir / node).is_dir():
+        return Address(home=home)  # a HAL of the job's own
     directory, url = home.known_socket_dir(), os.environ.get(STEP_URL_VARIABLE)
     if (directory is not None and (directory / SOCKET_NAME).exists()) or home.controller_pid.exists():
         return Address(home=home, token=token)

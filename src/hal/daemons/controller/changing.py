@@ -174,7 +174,8 @@ class Changing:
             DeniedError: a job's user would be root.
         """
         only = self._parts.steps_of
-        for user in {spec.user or by.user for spec in specs} if only else ():
+        # Also of whoever submits for somebody else: an operator is not root by saying so.
+        for user in {by.user, *(spec.user or by.user for spec in specs)} if only else ():
             if user != only:
                 raise DeniedError(root_steps.refusal(user), hint=root_steps.HINT)
 
