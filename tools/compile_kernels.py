@@ -14,7 +14,10 @@ from pathlib import Path
 
 
 def main() -> int:
+    from hal.runtime.kernel_cache import check_cache
+
     os.environ["NUMBA_CACHE_DIR"] = os.environ.get("HAL_CACHE") or str(Path(sys.prefix) / "hal-cache")
+    check_cache(Path(os.environ["NUMBA_CACHE_DIR"]))
     if len(sys.argv) == 2:
         return compile_share(int(sys.argv[1]))
     began_s = time.monotonic()

@@ -13,7 +13,10 @@ from pathlib import Path
 import pytest
 
 from hal.cli.main import main
+from hal.core.model import DeniedError
+from hal.runtime.authority import open_authority
 from hal.runtime.identity import alive, identify, write_pid_file
+from hal.runtime.kernel_cache import check_cache
 from tests.attacks.other_user import ALICE, as_user
 from tests.client.scripted_server import ScriptedServer, problem
 from tests.e2e.conftest import LiveHal
@@ -187,3 +190,84 @@ def test_a_reader_that_goes_away_is_no_error(own_hal: LiveHal) -> None:
     code, said = ran(["completion", "bash"], {"HOME": "/nonexistent"}, theirs)
     os.close(theirs)
     assert (code, said) in ((141, ""), (128 + signal.SIGPIPE, ""))
+
+
+def cache_in(place: Path) -> Path:
+    """A private cache with a kernel in it."""
+    cache = place / "cache"
+    (cache / "kernels-0123456789abcdef").mkdir(parents=True)
+    (cache / "kernels-0123456789abcdef/easy.nbi").write_bytes(b"")
+    for one in (place, cache, cache / "kernels-0123456789abcdef"):
+        one.chmod(0o755)
+    return cache
+
+
+def test_a_private_cache_will_do(hal_home: Path) -> None:
+    """Below directories of ours and root's, also through a link of ours, also before it is there."""
+    cache = cache_in(hal_home / "c")
+    check_cache(cache)
+    (hal_home / "link").symlink_to(cache)
+    check_cache(hal_home / "link")
+    check_cache(hal_home / "c/later/cache")
+
+
+@pytest.mark.parametrize("part", ["..", ".", "kernels-0123456789abcdef", "kernels-0123456789abcdef/easy.nbi"])
+@pytest.mark.parametrize("how", ["mode", "sticky", "group", "owner"])
+def test_nothing_is_run_from_a_cache_into_which_others_may_write(hal_home: Path, part: str, how: str) -> None:
+    """(L1, attempt 15) Planted pickles run as whoever loads them: a part of the way that is open, or somebody else's."""
+    cache = cache_in(hal_home / "c")
+    place = cache / part
+    if how == "owner":
+        os.chown(place, ALICE, ALICE)
+    elif how == "group":
+        os.chown(place, 0, ALICE)
+        place.chmod(0o775)
+    elif how == "sticky":
+        place.chmod(0o1777)
+    else:
+        place.chmod(0o777)
+    if how == "sticky" and part == "..":
+        check_cache(cache)  # like /tmp: nobody can rename what is ours
+        return
+    with pytest.raises(DeniedError, match="kernel cache"):
+        check_cache(cache)
+
+
+def test_nothing_is_run_from_a_cache_to_which_a_link_of_others_leads(hal_home: Path) -> None:
+    """(L1) Their link to a directory of ours leads elsewhere tomorrow; so does ours below a directory of theirs."""
+    cache = cache_in(hal_home / "c")
+    (hal_home / "theirs").symlink_to(cache)
+    os.chown(hal_home / "theirs", ALICE, ALICE, follow_symlinks=False)
+    below = hal_home / "below"
+    below.mkdir(mode=0o777)
+    below.chmod(0o777)
+    (below / "ours").symlink_to(cache)
+    for named in (hal_home / "theirs", below / "ours"):
+        with pytest.raises(DeniedError):
+            check_cache(named)
+
+
+def test_the_command_line_and_the_controller_refuse_an_open_cache(own_hal: LiveHal, hal_home: Path) -> None:
+    """(L1) `hal up` and `hal simulate` say which directory it is, and load nothing."""
+    cache = cache_in(hal_home / "c")
+    cache.chmod(0o777)
+    for words in (["up", "--nodes", "0"], ["simulate", "/dev/null"]):
+        ran = own_hal.run(*words, HAL_CACHE=str(cache), NUMBA_CACHE_DIR=str(cache))
+        assert ran.code != 0
+        assert f"others may write to {cache}" in ran.err
+        assert "Traceback" not in ran.err
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o640, 0o604, 0o620])
+def test_a_key_that_others_may_read_is_not_used(hal_home: Path, mode: int) -> None:
+    """(L3, attempt 9) authority.key: as the token, it may be known to others."""
+    open_authority(hal_home / "authority", 0)
+    key = hal_home / "authority/authority.key"
+    key.chmod(mode)
+    with pytest.raises(DeniedError, match="not private"):
+        open_authority(hal_home / "authority", 0)
+    key.chmod(0o600)
+    open_authority(hal_home / "authority", 0)
+    os.chown(key, ALICE, ALICE)
+    with pytest.raises(DeniedError, match="not private"):
+        open_authority(hal_home / "authority", 0)

@@ -196,8 +196,10 @@ def _check_together(configs: tuple[str, ...], accounts: str | None, queue: str |
 def _use_cache(screen: Screen) -> None:
     """Set where compiled kernels lie, before anything of the engine is imported."""
     from hal.runtime.home import find_home
+    from hal.runtime.kernel_cache import check_cache
 
     os.environ.setdefault("NUMBA_CACHE_DIR", str(find_home(screen.home).cache))
+    check_cache(Path(os.environ["NUMBA_CACHE_DIR"]))
 
 
 def _say_compiling(screen: Screen) -> None:

@@ -22,7 +22,7 @@ from urllib.parse import quote
 
 from hal.core.model.errors import DeniedError, SpecError
 from hal.runtime.interface import Credentials
-from hal.runtime.privacy import make_private, write_private
+from hal.runtime.privacy import check_secret, make_private, write_private
 from hal.runtime.regular_files import read_regular
 from hal.runtime.tls import CONTROLLER_HOST, URI_PREFIX
 
@@ -183,7 +183,7 @@ def open_authority(directory: Path, now_ms: int) -> Authority:
     """The authority whose files lie there; made, when there is none.
 
     Raises:
-        DeniedError: the files cannot be read, or do not belong together.
+        DeniedError: the files cannot be read, do not belong together, or the key is open to others.
     """
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
@@ -194,6 +194,7 @@ def open_authority(directory: Path, now_ms: int) -> Authority:
         make_private(directory)
         _make_authority(key_file, certificate_file, now_ms)
     hint = "restore both files from a backup; without them every node has to join anew"
+    check_secret(key_file)
     try:
         key = load_pem_private_key(read_regular(key_file, MAX_PEM_FILE_BYTES, follow=True), None)
         certificate = x509.load_pem_x509_certificate(read_regular(certificate_file, MAX_PEM_FILE_BYTES, follow=True))
@@ -264,6 +265,7 @@ class NodeIdentity:
         """
         from cryptography import x509
 
+        check_secret(self._node)
         try:
             certificate = x509.load_pem_x509_certificate(read_regular(self._node, MAX_PEM_FILE_BYTES, follow=True))
         except (OSError, ValueError) as error:

@@ -11,10 +11,13 @@ import fcntl
 import os
 import re
 import shutil
+import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
+
+from hal.runtime.privacy import others_may_write
 
 KEPT: Final = 4
 """Versions that stay however long they have not been used."""
@@ -23,6 +26,44 @@ UNUSED_S: Final = 7 * 86_400
 STAMPS: Final = "all-of-python-*"
 _VERSION: Final = re.compile(r"kernels-[0-9a-f]{16}")
 _GOING: Final = ".going"
+
+
+def check_cache(cache: Path) -> None:
+    """What lies in a cache of kernels is run as whoever loads it: nobody else may be able to put it there.
+
+    Looked at are the directory with all above it, as named and as links lead, and what is in it.
+
+    Raises:
+        DeniedError: a part of it belongs to another user, or others may write to it.
+    """
+    named, real = Path(os.path.abspath(cache)), Path(os.path.realpath(cache))
+    for place in {*named.parents, *real.parents}:
+        # In a directory like /tmp others cannot rename what is ours.
+        _check_place(cache, place, sticky=True)
+    for top in {named, real}:
+        _check_place(cache, top, sticky=False)
+    for directory, directories, names in os.walk(real):
+        for name in (*directories, *names):
+            _check_place(cache, Path(directory) / name, sticky=False)
+
+
+def _check_place(cache: Path, place: Path, *, sticky: bool) -> None:
+    try:
+        info = os.lstat(place)
+    except OSError:  # not there yet, or gone meanwhile; what cannot be looked at cannot be loaded
+        return
+    if stat.S_ISLNK(info.st_mode):
+        safe = True  # whoever may change it may write to its directory, and where it leads is looked at, too
+    else:
+        safe = not others_may_write(info) or (sticky and bool(info.st_mode & stat.S_ISVTX))
+    if safe and info.st_uid in (0, os.geteuid()):
+        return
+    from hal.core.model.errors import DeniedError
+
+    raise DeniedError(
+        f"the kernel cache {cache} is not used: others may write to {place}, and what is in a cache is run",
+        hint=f"make it yours and private (chmod go-w {place}), or name another directory with HAL_CACHE",
+    )
 
 
 def mark_used(stamp: Path) -> None:

@@ -56,6 +56,45 @@ def is_private(path: Path, owner: int | None = None) -> bool:
     )
 
 
+def check_secret(path: Path) -> None:
+    """A key that HAL keeps is for its owner's eyes only: who has read it may speak in its name. One that is not there
+    passes.
+
+    Raises:
+        DeniedError: it belongs to somebody else, or others may read or change it.
+    """
+    from hal.core.model.errors import DeniedError
+
+    try:
+        info = path.stat()
+    except FileNotFoundError:
+        return
+    if info.st_uid not in (0, os.geteuid()) or stat.S_IMODE(info.st_mode) & 0o077:
+        raise DeniedError(
+            f"{path} is not private: others may know what is in it",
+            hint=f"replace it; or if you are sure that nobody has read it: chmod 600 {path}",
+        )
+
+
+def others_may_write(info: os.stat_result) -> bool:
+    """Somebody beside its owner and root may write there; a group that has nobody else in it is nobody else."""
+    mode = stat.S_IMODE(info.st_mode)
+    return bool(mode & 0o002 or (mode & 0o020 and not _is_private_group(info.st_gid)))
+
+
+def _is_private_group(gid: int) -> bool:
+    import grp
+    import pwd
+
+    if gid == 0:
+        return True
+    try:
+        mine, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(gid)
+    except KeyError:
+        return False
+    return gid == mine.pw_gid and group.gr_name == mine.pw_name and set(group.gr_mem) <= {mine.pw_name}
+
+
 def _flush_directory(path: Path) -> None:
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

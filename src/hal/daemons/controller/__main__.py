@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
@@ -17,7 +18,7 @@ from hal.runtime import root_steps, startup
 from hal.runtime.home import Home, find_home
 from hal.runtime.inheritance import settle_daemon
 from hal.runtime.interface import Runtime, UnixAddress
-from hal.runtime.kernel_cache import in_use, mark_used
+from hal.runtime.kernel_cache import check_cache, in_use, mark_used
 from hal.runtime.process import allow_many_connections, run
 from hal.runtime.regular_files import read_regular
 
@@ -119,11 +120,13 @@ def choose_cache(home: Home) -> None:
     """Where numba keeps compiled kernels, unless NUMBA_CACHE_DIR says so.
 
     Raises:
+        DeniedError: others may write to it.
         InternalError: too late: numba read it when it was imported.
     """
     if "numba" in sys.modules:
         raise InternalError("numba was imported before the place of its cache was chosen")
     os.environ.setdefault(CACHE_VARIABLE, str(home.cache))
+    check_cache(Path(os.environ[CACHE_VARIABLE]))
 
 
 def config_text(home: Home) -> str:
