@@ -214,7 +214,7 @@ def test_a_private_cache_will_do(hal_home: Path) -> None:
 @pytest.mark.parametrize("part", ["..", ".", "kernels-0123456789abcdef", "kernels-0123456789abcdef/easy.nbi"])
 @pytest.mark.parametrize("how", ["mode", "sticky", "group", "owner"])
 def test_nothing_is_run_from_a_cache_into_which_others_may_write(hal_home: Path, part: str, how: str) -> None:
-    """(L1, attempt 15) Planted pickles run as whoever loads them: a part of the way that is open, or somebody else's."""
+    """(L1, attempt 15) Planted pickles run as whoever loads them: a part of the way is open, or somebody else's."""
     cache = cache_in(hal_home / "c")
     place = cache / part
     if how == "owner":

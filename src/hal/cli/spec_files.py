@@ -92,16 +92,14 @@ def settings_of(entries: Sequence[str]) -> dict[str, Any]:
     Raises:
         SpecError: no `=`.
     """
-    import tomllib
-
     out: dict[str, Any] = {}
     for entry in entries:
         path, equals, text = entry.partition("=")
         if not equals or not path.strip("."):
             raise SpecError(f"--set: '{entry}' is not FIELD=VALUE", hint="write it like --set request.cpu=4")
         try:
-            out[path] = tomllib.loads(f"value = {text}")["value"]
-        except tomllib.TOMLDecodeError:
+            out[path] = plain_from_text(f"value = {text}", kind="toml")["value"]
+        except SpecError:
             out[path] = text
     return out
 

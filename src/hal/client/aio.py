@@ -26,6 +26,7 @@ from hal.client.errors import error_from_answer
 from hal.client.http import (
     ANSWER_TIMEOUT_S,
     LOST,
+    MAX_ANSWER_BYTES,
     MAX_CONNECTIONS,
     MAX_STREAMS,
     RECONNECT_S,
@@ -36,6 +37,7 @@ from hal.client.http import (
     Request,
     again,
     refuse_closed,
+    too_long,
 )
 from hal.client.outcome import ids_of
 from hal.client.places import Place, Rotation, Search
@@ -312,10 +314,11 @@ class AsyncClient:
             place = self._rotation.current
             try:
                 client, more = await self._connected(place)
-                response = await client.send(self._built(client, request, place, more))
+                response = await client.send(self._built(client, request, place, more), stream=True)
+                body = await _whole(response)
                 if response.status_code == TOO_MANY:
                     delay_s = turn.refused(response.headers.get("retry-after"))
-                elif not again(request, response.status_code, response.content):
+                elif not again(request, response.status_code, body):
                     break
                 else:
                     delay_s = search.failed(place, LOST, loop.time(), reached=True)
@@ -336,8 +339,8 @@ class AsyncClient:
         self._answered = True
         self._rotation.answered(place)
         if response.status_code >= 400:
-            raise error_from_answer(response.status_code, response.content)
-        return Answer(response.status_code, dict(response.headers), response.content)
+            raise error_from_answer(response.status_code, body)
+        return Answer(response.status_code, dict(response.headers), body)
 
     async def stream(self, request: Request) -> AsyncIterator[tuple[Mapping[str, str], bytes]]:
         """Headers and bytes of an answer as it comes; the first pair has no bytes.
@@ -351,7 +354,7 @@ class AsyncClient:
             client, more = await self._connected(place)
             response = await client.send(self._built(client, request, place, more, STREAM_TIMEOUT_S), stream=True)
             if response.status_code >= 400:
-                body = await response.aread()
+                body = await _whole(response)
                 if again(request, response.status_code, body):
                     self._rotation.failed(place)
                     raise BrokenStreamError("nobody leads at the moment")
@@ -477,3 +480,21 @@ class AsyncClient:
             if delay_s is None:
                 raise self.address.unreachable("its event feed ends again and again")
             await asyncio.sleep(delay_s)
+
+
+async def _whole(response: httpx.Response) -> bytes:
+    """The body, which is closed behind it; compressed it is not, for that was not asked for.
+
+    Raises:
+        InternalError: it is longer than `MAX_ANSWER_BYTES`; no more of it was kept.
+    """
+    parts, size = [], 0
+    try:
+        async for piece in response.aiter_raw():
+            size += len(piece)
+            if size > MAX_ANSWER_BYTES:
+                raise too_long()
+            parts.append(piece)
+    finally:
+        await response.aclose()
+    return b"".join(parts)

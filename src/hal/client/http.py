@@ -20,7 +20,7 @@ from hal.client.address import Address
 from hal.client.backoff import Turn
 from hal.client.errors import BROKE_OFF, NO_LEADER, error_from_answer
 from hal.client.places import Place, Rotation, Search
-from hal.core.model.errors import ConflictError, HALError, UnreachableError
+from hal.core.model.errors import ConflictError, HALError, InternalError, UnreachableError
 
 MAX_CONNECTIONS = 16
 """Requests under way at once in one client."""
@@ -33,6 +33,8 @@ STREAM_TIMEOUT_S = 60.0
 RECONNECT_S = 30.0
 """How long requests are tried again after a controller that answered before stopped answering."""
 CHUNK_BYTES = 64 << 10
+MAX_ANSWER_BYTES = 128 << 20
+"""Of one answer that is not a stream: as much as the largest request that a controller takes."""
 TOO_MANY = 429
 """The status that says to come again later."""
 
@@ -70,6 +72,7 @@ class Request:
         headers = {
             "Host": place.name if place is not None else "localhost",
             "Accept": "application/json",
+            "Accept-Encoding": "identity",  # what is unpacked has no bound
             **self.headers,
         }
         if self.body is not None:
@@ -164,6 +167,28 @@ class Stream:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
+
+
+def read_whole(response: http.client.HTTPResponse) -> bytes:
+    """The body.
+
+    Raises:
+        InternalError: it is longer than `MAX_ANSWER_BYTES`; no more of it was kept.
+    """
+    length = response.length or 0
+    body = b"" if length > MAX_ANSWER_BYTES else response.read(MAX_ANSWER_BYTES + 1)
+    if length > MAX_ANSWER_BYTES or len(body) > MAX_ANSWER_BYTES:
+        raise too_long()
+    if response.length:  # read(n) gives what there was; read() would have said that some is missing
+        raise http.client.IncompleteRead(body, response.length)
+    return body
+
+
+def too_long() -> InternalError:
+    """Of an answer that has no end, or none that anybody would wait for."""
+    return InternalError(
+        f"the controller's answer is longer than {MAX_ANSWER_BYTES >> 20} MiB", hint="is it a controller of HAL?"
+    )
 
 
 def again(request: Request, status: int, body: bytes) -> bool:
@@ -274,7 +299,7 @@ class Connections:
             connection = self._take(place, ANSWER_TIMEOUT_S + request.wait_s)
             try:
                 response = self._exchange(connection, request)
-                body = response.read()
+                body = read_whole(response)
             except BaseException:
                 connection.close()
                 raise
@@ -289,7 +314,7 @@ class Connections:
             response = self._exchange(connection, request)
             self._answered = True
             if response.status >= 400:
-                raise error_from_answer(response.status, response.read())
+                raise error_from_answer(response.status, read_whole(response))
         except BaseException:
             connection.close()
             self._streams.release()

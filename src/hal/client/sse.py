@@ -12,6 +12,8 @@ from hal.core.model.errors import InternalError
 
 MAX_EVENT_BYTES = 8 << 20
 """A longer event is a fault of the sender."""
+LINE_BYTES = 64
+"""What a line counts beside its text, so that an event of empty lines has an end, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,7 @@ class EventReader:
         value = value.removeprefix(" ")
         if name == "data":
             self._data.append(value)
-            self._held_bytes += len(value)
+            self._held_bytes += len(value) + LINE_BYTES
         elif name == "event":
             self._event = value
         elif name == "id" and "\0" not in value:
