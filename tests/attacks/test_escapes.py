@@ -53,6 +53,17 @@ ESCAPES = {
     "another step's environment": (
         "tell(); os.execve('/bin/sleep', ['sleep', '600'], {'HAL_ATTEMPT_TOKEN': 'x', 'HAL_NODE': 'n1'})"
     ),
+    "frozen": """
+tell()
+place = "/sys/fs/cgroup/freezer/" + os.path.basename(os.path.dirname(told)) + str(os.getpid())
+try:
+    os.mkdir(place)
+    open(place + "/cgroup.procs", "w").write("0")
+    open(place + "/freezer.state", "w").write("FROZEN")
+except OSError:
+    pass
+time.sleep(600)
+""",
     "twice detached": "os.setsid() if not os.fork() else os._exit(0); " + STAY,
     "a new pid all the time": """
 while True:
@@ -112,6 +123,8 @@ def test_what_escapes_ends_with_its_step_while_others_go_on(keeper: Keeper, tmp_
     keeper.stop(OTHER, grace_ms=0)
     keeper.exit_of(OTHER)
     assert none_left(place / "other")
+    for made in Path("/sys/fs/cgroup/freezer").glob("told*"):
+        made.rmdir()
 
 
 def test_what_escapes_does_not_outlive_a_cancelled_step(keeper: Keeper, tmp_path: Path) -> None:

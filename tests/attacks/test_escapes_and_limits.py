@@ -10,6 +10,7 @@ import pytest
 
 from hal.client.job import Job
 from hal.client.sync import Client
+from hal.daemons.agent.keeper.limits import cgroup_name
 from tests.e2e.conftest import DEADLINE_S, LiveHal, new_home, until
 
 CGROUPS = Path("/sys/fs/cgroup")
@@ -123,3 +124,18 @@ time.sleep(600)
     assert client.submit(["sh", "-c", "sleep 0 & wait; exit 0"]).wait(DEADLINE_S).state == "succeeded"
     job.cancel()
     assert job.wait(DEADLINE_S).state == "cancelled"
+
+
+def test_a_node_out_of_processes_is_not_the_jobs_fault(live: LiveHal, client: Client) -> None:
+    """(faults 5) EAGAIN at every spawn for a while: attempts are refused, none fails, no retry is counted."""
+    base = CGROUPS / "pids" / cgroup_name(str(live.root), "n1")
+    if not base.is_dir():
+        pytest.skip("needs cgroups of version 1")
+    (base / "pids.max").write_text("1")  # the helper itself, on its way through
+    try:
+        job = client.submit(["sh", "-c", "exit 0"])
+        journals = live.home.node("n1").journal
+        until(lambda: any("\nU " in one.read_text() for one in journals.glob("helper-*.log")), "no spawn was refused")
+    finally:
+        (base / "pids.max").write_text("max")
+    assert job.wait(DEADLINE_S).state == "succeeded"

@@ -9,10 +9,13 @@ from hal.core.model import StepId
 from hal.daemons.agent.keeper import processes
 from hal.daemons.agent.keeper.ports import Gone
 from hal.daemons.agent.keeper.processes import Mark, Others
+from hal.daemons.agent.keeper.slot import thaw
 from hal.daemons.agent.keeper.step import SIGKILL
 
 FIRST_LOOK_MS: Final = 5
 LONGEST_LOOK_MS: Final = 250
+UNINTERRUPTIBLE: Final = "D"
+"""State of a process that waits for a disk, or is frozen."""
 MAX_KILL_MS: Final = 10_000
 """Processes that SIGKILL has not ended by then (stuck in the kernel) are reported and left."""
 
@@ -74,6 +77,9 @@ class Clearing:
                     gone.append(Gone(step, len(case.killed), f"processes that could not be killed are left: {which}"))
                     continue
                 processes.send(alive, SIGKILL)
+                for info in alive:
+                    if info.state == UNINTERRUPTIBLE:
+                        thaw(info.pid)
                 processes.chase(marks[step])
                 case.killed.update(info.pid for info in alive)
             if not left:

@@ -18,6 +18,7 @@ SETTING_BYTES: Final = 64
 """Read of a file in which something is set."""
 MAX_NESTED: Final = 4_096
 """Cgroups that a step has made in its own, of which anything is read or removed at a time."""
+FREEZER: Final = "/sys/fs/cgroup/freezer"
 EMPTY_LINKS: Final = 2
 """Links of a directory in which there is none."""
 SETTINGS: Final = {
@@ -210,6 +211,20 @@ class Slot:
                 with contextlib.suppress(OSError):
                     os.rmdir(path)
         return not any(os.path.exists(place) for place in self.places)
+
+
+def thaw(pid: int) -> None:
+    """Let a process go on that was frozen in a cgroup of version 1 that is not ours: SIGKILL would not end it."""
+    for line in _read(f"/proc/{pid}/cgroup").splitlines():
+        _, names, path = line.split(b":", 2)
+        if names == b"freezer" and line not in _read("/proc/self/cgroup").splitlines():
+            _write_if_there(f"{FREEZER}{os.fsdecode(path)}/freezer.state", b"THAWED")
+
+
+def _read(path: str) -> bytes:
+    with contextlib.suppress(OSError), open(path, "rb", buffering=0) as file:
+        return file.read(READ_BYTES)
+    return b""
 
 
 def nested_places(place: str) -> list[str]:
