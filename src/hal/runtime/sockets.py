@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import socket
 import stat
 import struct
+import sys
+import termios
 from pathlib import Path
 from typing import Any, Final
 
@@ -115,6 +118,14 @@ def peer_of_socket(sock: socket.socket) -> Peer:
     """The same, of a socket at hand."""
     pid, uid, gid = _UCRED.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))
     return Peer(pid, uid, gid)
+
+
+def unread_bytes(fd: int) -> int:
+    """What the kernel holds of that socket's writes, as it counts: what the other end has not read, or not received."""
+    try:
+        return int.from_bytes(fcntl.ioctl(fd, termios.TIOCOUTQ, bytes(4)), sys.byteorder)
+    except OSError:
+        return 0
 
 
 def may_speak(peer: Peer) -> bool:

@@ -147,6 +147,25 @@ def test_who_does_not_read_answers_is_cut_off(hal_home: Path) -> None:
     on_controller(hal_home, body)
 
 
+def test_who_reads_a_last_answer_slowly_gets_all_of_it(hal_home: Path) -> None:
+    """(H4) A list of 1,000 jobs on a closed connection, five seconds for each piece: nothing is missing."""
+
+    async def body(hal: Running) -> None:
+        await hal.submit(*({"command": ["true"], "hold": True} for _ in range(1_000)))
+        whole = len((await hal.http.get("/v1/jobs?limit=1000")).content)
+        ask = b"GET /v1/jobs?limit=1000 HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
+        async with caller(hal, ask) as slow:
+            await hal.until(lambda: bool(hal.rest.connections.closing))
+            read = 0
+            while data := await slow.reader.read(65_536):
+                read += len(data)
+                await hal.runtime.sleep(1)
+                tick(hal, bounds.CLOSE_S)
+            assert read > whole
+
+    on_controller(hal_home, body)
+
+
 def test_half_a_body_is_not_taken_for_a_whole_one(hal_home: Path) -> None:
     """(H4) A job is there to the last brace, and the connection ends before its announced length: nothing is done."""
 

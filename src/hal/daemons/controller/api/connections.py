@@ -31,7 +31,7 @@ STALL_S: Final = 60
 STALL_BYTES: Final = 60 << 10
 """and so much of it must have been read since: 1 KiB a second."""
 CLOSE_S: Final = 5
-"""How long the last bytes of a closed connection may take."""
+"""How long a closed connection may stay open when all was read; where not, its reader is judged as any other."""
 SWEEP_S: Final = 10
 """Connections that are closed and in no table are looked for so often."""
 MAX_UNSENT_BYTES: Final = 512 << 20
@@ -246,7 +246,7 @@ class Connections:
     def stall(self, connection: HttpConnection) -> None:
         """More than a little of its answers is unread."""
         self.stalled[connection] = self.second
-        connection.unsent_bytes = connection.transport.get_write_buffer_size()
+        connection.unsent_bytes = connection.unread_bytes
         user = connection.user
         if connection not in self._of.get(user, {}):
             return
@@ -294,7 +294,7 @@ class Connections:
                 if connection.transport is not None and connection.transport.is_closing():
                     self.closing.setdefault(connection, self.second)
         for connection in self._since(self.closing, CLOSE_S):
-            connection.drop()
+            self._judge_closing(connection)
         for freed in self.freed:
             freed()
         self._log_streaks()
@@ -314,13 +314,21 @@ class Connections:
             self.bodies[connection] = self.second
 
     def _judge_reader(self, connection: HttpConnection) -> None:
-        unsent = connection.transport.get_write_buffer_size()
+        unsent = connection.unread_bytes
         if connection.unsent_bytes - unsent < STALL_BYTES:
             self.note("closed connections: their answers were not read", connection.user or connection.where)
             connection.drop()
         else:
             self.unstall(connection)
             self.stall(connection)
+
+    def _judge_closing(self, connection: HttpConnection) -> None:
+        if not connection.unread_bytes:
+            connection.drop()
+            return
+        if connection not in self.stalled:
+            self.stall(connection)
+        self.closing[connection] = self.closing.pop(connection) + CLOSE_S
 
     # ── the log ───────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -153,7 +153,11 @@ class Guard:
                 if changing:
                     if (connection := state.get("connection")) is not None:
                         connection.admit_body(limit)
-                    await body.fill()
+                    try:
+                        await body.fill()
+                    finally:
+                        if identity.user and not identity.inside:
+                            self._limits.charge(identity.user, body.kept // REQUEST_BYTES)
             except HALError as error:
                 answer.last = True
                 await _refuse(error, answer)
@@ -161,8 +165,6 @@ class Guard:
             if body.broken:
                 answer.status = CLIENT_GONE
                 return
-            if body.kept >= REQUEST_BYTES and identity.user and not identity.inside:
-                self._limits.charge(identity.user, body.kept // REQUEST_BYTES)
             if changing or identity.inside or not identity.token:
                 await self.app(cast("Scope", raw), body, answer.send)
                 return

@@ -19,6 +19,7 @@ from hal.core.model import HALError, SpecError
 from hal.daemons.controller.access.door import LocalPeer
 from hal.daemons.controller.access.identity import Identity
 from hal.daemons.controller.api.problems import PROBLEM_JSON, RETRY_AFTER_S, HeadersError, TooLargeError, problem_of
+from hal.runtime.sockets import unread_bytes
 
 if TYPE_CHECKING:
     from hal.daemons.controller.api.connections import Connections
@@ -223,6 +224,13 @@ class HttpConnection(HttpToolsProtocol):
     def waits_for_us(self) -> bool:
         """It is not read from at present, so its peer cannot be blamed for sending nothing."""
         return self.flow.read_paused
+
+    @property
+    def unread_bytes(self) -> int:
+        """Of its answers: here, and in the kernel's hands."""
+        return int(self.transport.get_write_buffer_size()) + unread_bytes(
+            self.transport.get_extra_info("socket").fileno()
+        )
 
     def cut(self, error: HALError | None = None) -> None:
         """Close it, after an answer that says why where none has begun."""
