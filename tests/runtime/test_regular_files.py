@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from hal.runtime.home import Home
-from hal.runtime.identity import read_pid_file, running
+from hal.runtime.identity import read_pid_file, running, write_pid_file
 from hal.runtime.logfile import LogFile
 from hal.runtime.regular_files import (
     NotRegularError,
@@ -197,6 +197,12 @@ def test_a_node_starts_although_something_lies_where_its_directories_belong(
     node.create()
     assert getattr(node, where).is_dir()
     assert not getattr(node, where).is_symlink()
+
+
+def test_a_directory_in_the_place_of_a_pid_file_is_set_aside(tmp_path: Path) -> None:
+    """With what is in it. (No daemon could note itself there.)"""
+    (tmp_path / "pid" / "more").mkdir(parents=True)
+    assert write_pid_file(tmp_path / "pid") == read_pid_file(tmp_path / "pid")
 
 
 def test_a_lock_whose_place_was_taken_is_held_all_the_same(tmp_path: Path) -> None:

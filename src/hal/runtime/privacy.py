@@ -10,6 +10,8 @@ import stat
 from pathlib import Path
 from typing import Final
 
+from hal.runtime.regular_files import set_aside
+
 PRIVATE_DIR_MODE: Final = 0o700
 PRIVATE_FILE_MODE: Final = 0o600
 
@@ -35,7 +37,11 @@ def write_private(path: Path, text: str, *, durable: bool = False) -> None:
             if durable:
                 file.flush()
                 os.fsync(file.fileno())
-        scratch.replace(path)
+        try:
+            scratch.replace(path)
+        except IsADirectoryError:  # a step put it there: no start may wait for a person to remove it
+            set_aside(path)
+            scratch.replace(path)
         if durable:
             _flush_directory(path.parent)
     except OSError:
