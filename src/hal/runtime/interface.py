@@ -107,6 +107,19 @@ class Timer(Protocol):
         """The call will not happen; harmless when it has."""
 
 
+class Watch(Protocol):
+    """Watches one call at a time."""
+
+    def begin(self) -> None:
+        """A call begins."""
+
+    def end(self) -> None:
+        """It came back."""
+
+    def close(self) -> None:
+        """Look no more."""
+
+
 class Connection(Protocol):
     """Frames to and from one other process. Used from the loop only."""
 
@@ -261,6 +274,9 @@ class Runtime(Protocol):
 
     def monotonic_ns(self) -> int:
         """As `monotonic_ms`, fine enough to measure one call."""
+
+    def watch(self, late: Callable[[float], None]) -> Watch:
+        """What looks from another thread whether a call of the loop comes back; `late` is told there, after seconds."""
 
     async def sleep(self, ms: int) -> None:
         """Wait; 0 lets others run once."""

@@ -34,6 +34,7 @@ from hal.runtime.listening_tls import TlsListener, dial_tls
 from hal.runtime.script import end_script, run_script
 from hal.runtime.script_end import ScriptEnd
 from hal.runtime.started import StartedProcess
+from hal.runtime.watch import CallWatch
 from hal.wire.connection import FrameConnection
 
 T = TypeVar("T")
@@ -96,6 +97,9 @@ class RealRuntime:
 
     def monotonic_ns(self) -> int:
         return time.monotonic_ns()
+
+    def watch(self, late: Callable[[float], None]) -> CallWatch:
+        return CallWatch(late)
 
     async def sleep(self, ms: int) -> None:
         await asyncio.sleep(ms / 1000)

@@ -32,6 +32,7 @@ from hal.runtime.interface import (
 )
 from hal.runtime.script_end import ScriptEnd
 from hal.runtime.virtual_loop import OWNER, ProcessKilledError
+from hal.runtime.watch import Unwatched
 
 if TYPE_CHECKING:
     from hal.runtime.virtual import VirtualHost, VirtualWorld
@@ -310,6 +311,9 @@ class VirtualRuntime:
 
     def monotonic_ns(self) -> int:
         return round(self._loop.time() * 1e9)
+
+    def watch(self, late: Callable[[float], None]) -> Unwatched:
+        return Unwatched()
 
     async def sleep(self, ms: int) -> None:
         await asyncio.sleep(ms / 1000 / self._host.rate)

@@ -35,7 +35,7 @@ def test_a_treap_is_a_sorted_list(
 ) -> None:
     """An edit of a slot inserts it, or removes it when it is there; every seek finds what a scan of the list finds."""
     tree = np.zeros((SLOTS, L.TREE_SIZE), np.int64)
-    path = np.zeros(L.MAX_DEPTH, np.int64)
+    path = np.zeros(L.PATH, np.int64)
     there: dict[int, tuple[int, int, int, int]] = {}
     root = -1
     order: list[int] = []
@@ -63,7 +63,7 @@ def test_equal_contents_make_equal_trees() -> None:
     nearly = in_order[1:] + in_order[:1]
     for slots, at_once in ((range(SLOTS), False), (range(SLOTS)[::-1], False), (in_order, True), (nearly, True)):
         tree = np.zeros((SLOTS, L.TREE_SIZE), np.int64)
-        path = np.zeros(L.MAX_DEPTH, np.int64)
+        path = np.zeros(L.PATH, np.int64)
         root = -1
         for slot in slots:
             tree_node(tree, slot, slot % 5, slot, 0, slot)

@@ -76,8 +76,14 @@ _REFUSALS: Final = {
 
 
 def apply(state: State, event: Event) -> None:
-    """Change the state by one event. Raises EngineError, and changes nothing, when the event contradicts the state."""
+    """Change the state by one event.
+
+    Raises EngineError, and changes nothing, when the event contradicts the state; EngineFault when the state
+    contradicts itself.
+    """
     _APPLY[type(event)](state, event)
+    if state.path[L.FAULT]:
+        state.check_bounds()
 
 
 def _refused(state: State, event: str, rows: Any, outcome: int) -> EngineError:

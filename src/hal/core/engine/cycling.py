@@ -52,6 +52,9 @@ def cycle(
             candidate is considered whatever the budget.
         cursor: where an unfinished pass goes on (after its last plan was assumed); None = a new pass.
         max_starts: at most so many starts (None = the configuration's slice_starts).
+
+    Raises:
+        EngineFault: the state contradicts itself.
     """
     if cursor is not None and cursor.begins_anew:
         cursor = None
@@ -110,10 +113,12 @@ def cycle(
             state.at, state.start_arena, start_at, state.row_arena, row_at, state.promise_arena, promise_at,
             state.promised_arena, promised_at, state.verdict_arena, verdict_at, now_ms, budget, limit, *place,
         )  # fmt: skip
-        if started >= 0:
+        if started >= 0 or state.path[L.FAULT]:
             break
         state.grow_profile()
         promise_at, promised_at = state.promise_at, state.promised_at
+    if state.path[L.FAULT]:
+        state.check_bounds()
     starts, rows, reservations, table, verdicts = NO_STARTS, NO_ROWS, NO_PROMISES, NO_PROMISED, NO_VERDICTS
     if started:
         state.start_at = start_at + started
@@ -163,6 +168,7 @@ def learn(state: State, now_ms: int) -> bool:
         work = state.calls["learn"](
             state.at, state.promise_arena, state.promise_at, state.promised_arena, state.promised_at, now_ms, budget
         )
+        state.check_bounds()
         if work >= 0:
             return bool(2 * work >= budget)
         state.grow_profile()

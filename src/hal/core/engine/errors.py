@@ -11,6 +11,18 @@ class EngineError(HALError, ValueError):
     code = "engine"
 
 
+class EngineFault(EngineError):
+    """A loop came to its bound: the tables contradict themselves. Nothing more is decided with this state."""
+
+    code = "engine-fault"
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"engine: {what} led round and was cut off at its bound; this state decides nothing more: build the engine "
+            "again from what is stored (a controller does so by itself), and report it with the output of hal diagnose"
+        )
+
+
 class PolicyFault(EngineError):
     """A plugin raised, or answered with what is no answer. setting: `order`, `score`, `preempt` or `filter`."""
 

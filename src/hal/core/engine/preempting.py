@@ -132,6 +132,7 @@ def _search(state: State, now_ms: int, cursor: Cursor, budget: int) -> Plan:
         chosen,
         np.zeros_like(victims),
     )
+    state.check_bounds()
     if outcome == UNFINISHED:
         onward = msgspec.structs.replace(cursor, row=place, seen=seen, restarts=restarts)
         return _plan(state, now_ms, onward, work)

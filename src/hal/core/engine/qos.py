@@ -124,7 +124,7 @@ def set_qos(state: State, config: EngineConfig) -> None:
     if state.meta[L.M_RECLAIM]:
         state.qos[0, L.K_GRACE] = int(Qos().grace)  # work without a QOS may have borrowed
     state.meta[L.M_PREEMPTING] = int(state.qos[:, L.K_PREEMPTS].any() or state.meta[L.M_RECLAIM])
-    state.searched = np.zeros((L.SEARCHED if state.meta[L.M_PREEMPTING] else 1, L.SEARCHED_SIZE), np.int64)
+    state.searched = np.zeros((state.entries.shape[0] if state.meta[L.M_PREEMPTING] else 1, L.SEARCHED_SIZE), np.int64)
     state.meta[L.M_SEARCH_EVERY] = config.preempt_every_ms
     state.meta[L.M_MIN_RUN] = config.min_run_ms
     state.meta[L.M_PATIENCE] = config.claim_patience_ms

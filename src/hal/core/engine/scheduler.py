@@ -28,9 +28,13 @@ from hal.core.engine.faults import without
 from hal.core.engine.plan import Cursor, Plan
 from hal.core.engine.predictions import next_look_ms, overdue
 from hal.core.engine.state import State
+from hal.core.kernels.layout import A_OP, OP_SEARCHED
 
 MOST_LEARNT = 100
 """So many slices in a row may only learn; then a pass decides with what it has, however much happens in between."""
+MOST_IDLE = 1_000
+"""So many passes may follow each other closely and decide nothing while nothing happens; then each waits for a rest."""
+REST_MS = 1_000
 
 
 class Sink(Protocol):
@@ -47,6 +51,8 @@ class Step(msgspec.Struct, frozen=True):
     more: bool
     wake_ms: int
     starts: int
+    rests: bool = False
+    """It would have gone on, or been woken again at once, for nothing: MOST_IDLE passes have decided nothing."""
 
 
 class Scheduler:
@@ -73,6 +79,8 @@ class Scheduler:
         self._news = True
         self._learnt = 0
         self._learns = learns
+        self._idle = 0
+        self._began_ms = 0
 
     def feed(self, event: Event) -> None:
         """Apply an event. Raises EngineError, the state unchanged, when the event contradicts the state."""
@@ -83,6 +91,7 @@ class Scheduler:
             except PolicyFault as fault:
                 event = self._decide_without(fault, event)
         self._news = True
+        self._idle = 0
         if isinstance(event, ConfigChanged | NodesChanged | BookingsChanged):
             self._cursor = None  # another order or other rows: the pass begins anew
 
@@ -136,6 +145,12 @@ class Scheduler:
                 self._cursor, self._news = None, True
             elif plan.cursor is None and plan.wake_ms <= now_ms:
                 self._news = True  # something is to be looked for between this pass and the next
+        decides = len(plan.starts) > 0 or _moves_something(plan)
+        if not resumes:
+            self._idle = 0 if now_ms - self._began_ms > 2 * REST_MS else self._idle + 1
+            self._began_ms = now_ms
+        if decides:
+            self._idle = 0
         if plan.changes:
             apply(state, PlanAssumed(plan))
             if len(plan.starts) or len(plan.moves):
@@ -144,6 +159,9 @@ class Scheduler:
         if fast and plan.cursor is not None:
             more = True
         wake_ms = now_ms if more else min(plan.wake_ms, next_look_ms(state, now_ms))
+        if self._idle > MOST_IDLE and self._cursor is None and wake_ms < now_ms + REST_MS:
+            self._news = False
+            return Step(more=False, wake_ms=now_ms + REST_MS, starts=0, rests=True)
         return Step(more=more, wake_ms=wake_ms, starts=len(plan.starts))
 
     def run(self, now_ms: int, most_slices: int = 1_000) -> Step:
@@ -157,4 +175,9 @@ class Scheduler:
             step = self.step(now_ms)
         else:
             starts += step.starts
-        return Step(more=step.more, wake_ms=step.wake_ms, starts=starts)
+        return Step(more=step.more, wake_ms=step.wake_ms, starts=starts, rests=step.rests)
+
+
+def _moves_something(plan: Plan) -> bool:
+    """Whether work is taken back, claimed, given up or resumed; that nothing was found is no decision."""
+    return len(plan.moves) > 0 and bool((plan.moves[:, A_OP] != OP_SEARCHED).any())

@@ -17,7 +17,7 @@ from hal.core.engine.answers import mask_of
 from hal.core.engine.bookings import Bookings, open_table
 from hal.core.engine.classes import ClassSpec, OwnerSpec, Requirement
 from hal.core.engine.config import Backfill, EngineConfig
-from hal.core.engine.errors import EngineError
+from hal.core.engine.errors import EngineError, EngineFault
 from hal.core.engine.events import ADOPT, END, SUBMIT
 from hal.core.engine.growing import grown, lined
 from hal.core.engine.licences import LicenceName, check_licences, room_for_events, set_totals, want_licences
@@ -38,7 +38,7 @@ from hal.core.interfaces.filter import Filter
 from hal.core.interfaces.order import Order
 from hal.core.interfaces.preempt import Preempt
 from hal.core.interfaces.score import Score
-from hal.core.kernels import claims, conservative, easy, lending, pending, running, victims
+from hal.core.kernels import bounds, claims, conservative, easy, lending, pending, running, victims
 from hal.core.kernels import layout as L
 from hal.core.kernels.jit import bind
 from hal.core.kernels.memory import Tables, address_block
@@ -66,6 +66,13 @@ MOST_MASKS_KEPT: Final = 1_024
 SLICES_AHEAD: Final = 16
 """For so many times as many starts as are at hand tables are made larger, where as many wait."""
 ARENA_STARTS: Final = 1 << 15
+FAULTS: Final = {
+    bounds.CHAIN: "a chain of records",
+    bounds.SEARCH: "a search for an instant",
+    bounds.PASS: "a pass over what waits",
+    L.FAULT_TREE: "a tree of what waits or runs",
+}
+"""What came to its bound, by the word that a kernel leaves."""
 ARENA_ROWS: Final = 1 << 16
 ARENA_PROMISES: Final = 1 << 12
 
@@ -162,7 +169,7 @@ class State:
         self.qos: Table = np.zeros((1, L.K_TAKES + 1), np.int64)
         self.searched: Table = np.zeros((1, L.SEARCHED_SIZE), np.int64)
         # Scratch: never part of what the state means.
-        self.path: Table = np.zeros(L.MAX_DEPTH, np.int64)
+        self.path: Table = np.zeros(L.PATH, np.int64)
         self.ticks: Table = np.zeros(L.TICKS, np.int64)
         self.counts: Table = np.zeros(L.COUNTS, np.int64)
         self.timelines = Timelines(1, 1, 1)
@@ -218,6 +225,11 @@ class State:
     def clock_ms(self) -> int:
         """The latest instant that an event or an assumed plan has named."""
         return int(self.meta[L.M_CLOCK])
+
+    def check_bounds(self) -> None:
+        """Raises EngineFault when a loop of a kernel came to its bound (see `kernels.bounds`), now or earlier."""
+        if self.path[L.FAULT]:
+            raise EngineFault(FAULTS[int(self.path[L.FAULT])])
 
     @property
     def pending_tasks(self) -> int:
@@ -676,6 +688,8 @@ class State:
             room = 2 * max(self.entries.shape[0], int(self.meta[L.M_ENTRY_TOP]) + count)
             self.entries = grown(self.entries, room)
             self.rank = grown(self.rank, room)
+            if self.meta[L.M_PREEMPTING]:
+                self.searched = grown(self.searched, room)
             if self.meta[L.M_BY_TIME]:
                 self.by_time = grown(self.by_time, room)
             top = int(self.meta[L.M_ENTRY_TOP])

@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from hal.core.kernels.bounds import leads_on
 from hal.core.kernels.jit import inner
 from hal.core.kernels.layout import (
     BOOKED_BOOKING,
@@ -50,7 +51,9 @@ def _after_others(t: Tables, row: int, mine: int, since: int, wall: int, last: i
     """
     at = since
     place = t.rows[row, W_BOOKED] - 1
-    while place >= 0:
+    passed = 0
+    while leads_on(t, place, passed, t.booked.shape[0]):
+        passed += 1
         booking = t.booked[place, BOOKED_BOOKING]
         if (
             t.bookings[booking, K_NAME] != mine
@@ -72,7 +75,9 @@ def booked_start(t: Tables, row: int, shape: int, since: int, wall: int) -> int:
     if mine == 0:
         return _after_others(t, row, 0, since, wall, INF)
     place = t.rows[row, W_BOOKED] - 1
-    while place >= 0:
+    passed = 0
+    while leads_on(t, place, passed, t.booked.shape[0]):
+        passed += 1
         booking = t.booked[place, BOOKED_BOOKING]
         if t.bookings[booking, K_NAME] == mine:
             at = since
@@ -178,7 +183,10 @@ def _longest(t: Tables, shape: int, nodes: int, now: int, values: Ints) -> int:
 
 @inner
 def select(values: Ints, count: int, k: int) -> int:
-    """The k-th smallest (from 0) of the first `count` values, which it reorders. O(count)."""
+    """The k-th smallest (from 0) of the first `count` values, which it reorders. O(count).
+
+    Each round leaves out at least one value; within it i and j stop at the pivot, then at what they have swapped.
+    """
     low = 0
     high = count - 1
     while low < high:

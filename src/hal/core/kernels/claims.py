@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hal.core.kernels.booked import booked_start
+from hal.core.kernels.bounds import leads_on
 from hal.core.kernels.jit import inner, kernel
 from hal.core.kernels.layout import (
     A_AT,
@@ -260,7 +261,9 @@ def _is_ready(t: Tables, run: int, shape: int, now: int) -> int:
     resources = t.meta[M_RESOURCES]
     ready = 1
     piece = t.runs[run, R_PIECE]
-    while piece >= 0:
+    walked = 0
+    while leads_on(t, piece, walked, t.pieces.shape[0]):
+        walked += 1
         row = t.pieces[piece, P_ROW]
         if t.open_now[t.shapes[shape, S_CSET], row] == 0 or not fits(t, t.capacity, row, shape, resources):
             return -1
@@ -276,7 +279,9 @@ def _is_ready(t: Tables, run: int, shape: int, now: int) -> int:
 @inner
 def _hold(t: Tables, run: int, shape: int, sign: int) -> None:
     piece = t.runs[run, R_PIECE]
-    while piece >= 0:
+    walked = 0
+    while leads_on(t, piece, walked, t.pieces.shape[0]):
+        walked += 1
         for r in range(t.meta[M_RESOURCES]):
             t.search[t.pieces[piece, P_ROW], Z_FREE + r] += sign * t.request[r, shape]
         piece = t.pieces[piece, P_NEXT]
@@ -307,7 +312,9 @@ def ready_claims(at: Any, now: int, order: Table, moves: Table, rows: Ints) -> t
             moves[count, A_ROW] = used
             moves[count, A_ROWS] = t.runs[run, R_NODES]
             piece = t.runs[run, R_PIECE]
-            while piece >= 0:
+            walked = 0
+            while leads_on(t, piece, walked, t.pieces.shape[0]):
+                walked += 1
                 rows[used] = t.pieces[piece, P_ROW]
                 used += 1
                 piece = t.pieces[piece, P_NEXT]
@@ -347,14 +354,18 @@ def resumable(at: Any, now: int, order: Table, moves: Table) -> int:
         left = min(t.runs[run, R_WALL] - (t.runs[run, R_SINCE] - t.runs[run, R_START]), INF)
         there = True
         piece = t.runs[run, R_PIECE]
-        while piece >= 0:
+        walked = 0
+        while leads_on(t, piece, walked, t.pieces.shape[0]):
+            walked += 1
             row = t.pieces[piece, P_ROW]
             there = there and t.search[row, Z_FREE] >= amount and t.open_now[t.shapes[shape, S_CSET], row] != 0
             there = there and booked_start(t, row, shape, now, left) == now
             piece = t.pieces[piece, P_NEXT]
         if there:
             piece = t.runs[run, R_PIECE]
-            while piece >= 0:
+            walked = 0
+            while leads_on(t, piece, walked, t.pieces.shape[0]):
+                walked += 1
                 t.search[t.pieces[piece, P_ROW], Z_FREE] -= amount
                 piece = t.pieces[piece, P_NEXT]
             _add(moves, count, OP_RESUME, t, run)

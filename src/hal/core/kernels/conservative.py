@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hal.core.kernels.booked import booked_start, select, within_booking
+from hal.core.kernels.bounds import goes_on, leads_on, looks_on
 from hal.core.kernels.easy import (
     LOWEST,
     MAX_VERDICTS,
@@ -274,7 +275,9 @@ def _build(t: Tables, promises: Table, promised: Table, now: int) -> bool:
         t.rows[row, W_STALE] = 0
         if row < t.meta[M_ROWS] and build_row(t, promises, promised, row, now):
             place = t.rows[row, W_PROMISED]
-            while place >= 0:
+            passed = 0
+            while leads_on(t, place, passed, t.counts[COUNT_PROMISED]):
+                passed += 1
                 k = promised[place, Q_PROMISE]
                 if promises[k, V_KIND] != KIND_CLAIM:
                     promises[k, V_HELD] = HURT
@@ -556,7 +559,9 @@ def _rows_now(
         place = t.rows[row, W_PROMISED]
         if place >= 0:
             tier = TIER_SHORT
-            while place >= 0:
+            passed = 0
+            while leads_on(t, place, passed, t.counts[COUNT_PROMISED]):
+                passed += 1
                 promise = promised[place, Q_PROMISE]
                 if promises[promise, V_KIND] != KIND_PROMISE or end > promises[promise, V_START]:
                     tier = TIER_EXTRA
@@ -648,19 +653,23 @@ def _waking(t: Tables, promises: Table, promised: Table, promise: int, now: int)
 
 @inner
 def _compact(t: Tables, promises: Table, promised: Table) -> None:
-    """Drop the promises of jobs that started or went away; rows move up."""
+    """Drop the promises of jobs that started or went away; rows move up.
+
+    Each keeps places for all its nodes: a claim that found fewer rows may find more the next time.
+    """
     kept = 0
     used = 0
     for k in range(t.counts[COUNT_PROMISES]):
         if promises[k, V_ENTRY] < 0:
             continue
         offset = promises[k, V_ROW]
-        for i in range(promises[k, V_NODES]):
+        nodes = t.classes[promises[k, V_CLASS], C_NODES]
+        for i in range(nodes):
             copy_record(promised, used + i, promised, offset + i)
             promised[used + i, Q_PROMISE] = kept
         copy_record(promises, kept, promises, k)
         promises[kept, V_ROW] = used
-        used += promises[k, V_NODES]
+        used += nodes
         kept += 1
     t.counts[COUNT_PROMISES] = kept
     t.counts[COUNT_PROMISED] = used
@@ -789,7 +798,9 @@ def cycle(
     used = 0
     refusals = 0
     unfinished = 0
-    while size > 0:
+    pops = 0
+    while looks_on(t, size > 0, pops):
+        pops += 1
         bucket = t.heap[0, 3]
         entry = t.buckets[bucket, B_CANDIDATE]
         key = t.heap[0, 1]
@@ -880,7 +891,11 @@ def cycle(
                 line = line_of(t, shape)
                 t.ticks[TICK_WORK] += 1 + (rows >> (BOUND_SHIFT if limit < INF else LOOK_SHIFT))
                 begin = earliest(t, line, shape, nodes, planned, since, limit)
-                while waits_apart(t, shape) and begin < limit:
+                tries = 0
+                # Each goes on later: to where a licence comes back, or rows come free.
+                most = t.profile.shape[0] + t.holding.shape[1] + t.licence_events.shape[1] + t.bookings.shape[0]
+                while goes_on(t, waits_apart(t, shape) and begin < limit, tries, most):
+                    tries += 1
                     later = licence_start(
                         t, promises, t.counts[COUNT_PROMISES], mine, shape, begin, planned, wall, now, starts, start_at,
                         started,
@@ -998,8 +1013,8 @@ def cycle(
                         promises[mine, V_KIND] = kind
                         promises[mine, V_BEHIND] = 0
                         promises[mine, V_NODES] = found
-                        for i in range(found):
-                            promised[offset + i, Q_ROW] = out[i]
+                        for i in range(nodes):
+                            promised[offset + i, Q_ROW] = out[i] if i < found else -1
                             promised[offset + i, Q_PROMISE] = mine
                         replans = replans or task > 0 or not held
                         hold(t, promises, promised, mine)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hal.core.kernels.booked import booked_start, booked_window, select, waits_for_booking, within_booking
+from hal.core.kernels.bounds import goes_on, leads_on, looks_on
 from hal.core.kernels.ends import ends_root
 from hal.core.kernels.jit import inner, kernel
 from hal.core.kernels.layout import (
@@ -179,7 +180,7 @@ def _less(heap: Table, a: int, b: int) -> bool:
 
 @inner
 def heap_down(heap: Table, size: int, at: int) -> None:
-    """Let an item sink to its place."""
+    """Let an item sink to its place: log2(size) rounds, each goes one level down."""
     lane = heap[at, H_LANE]
     key = heap[at, H_KEY]
     seq = heap[at, H_SEQ]
@@ -246,7 +247,9 @@ def _project(
     shadow = -1
     depth = tree_descend(t.ends, ends_root(t), t.path, 0)
     taken = 0
-    while True:
+    seen = 0
+    while goes_on(t, True, seen, t.ends.shape[0] + fresh + 1):
+        seen += 1
         at = INF
         from_tree = False
         if depth > 0:
@@ -262,7 +265,9 @@ def _project(
             depth = tree_descend(t.ends, t.ends[run, T_RIGHT], t.path, depth - 1)
             given = t.classes[t.buckets[t.runs[run, R_BUCKET], B_CLASS], C_SHAPE]
             piece = t.runs[run, R_PIECE]
-            while piece >= 0:
+            walked = 0
+            while leads_on(t, piece, walked, t.pieces.shape[0]):
+                walked += 1
                 row = t.pieces[piece, P_ROW]
                 if release(t, resources, cset, shape, row, given, stamp):
                     freed[newly] = at
@@ -307,7 +312,10 @@ def _promise_between(
     for i in range(offset):
         ready[promised[i, Q_ROW]] = INF  # to work of another booking: a row is promised once
     at = since
-    while True:
+    tries = 0
+    # Each round begins where a booking ends on some row: later than the one before.
+    while goes_on(t, True, tries, t.meta[M_ROWS] * (1 + t.booked.shape[0]) + 1):
+        tries += 1
         count = 0
         there = 0
         for row in range(t.meta[M_ROWS]):
@@ -416,7 +424,9 @@ def _promise(
     looked = 0
     depth = tree_descend(t.ends, ends_root(t), t.path, 0)
     taken = 0
-    while shadow != now and line < 0 and not booked:
+    seen = 0
+    while goes_on(t, shadow != now and line < 0 and not booked, seen, t.ends.shape[0] + fresh + 1):
+        seen += 1
         if looked >= WALK and may_keep:
             line = ready_line(t, shape, starts, start_at, start_count, start_rows, now, t.scratch[8], t.scratch[9])
             may_keep = False
@@ -437,7 +447,9 @@ def _promise(
             depth = tree_descend(t.ends, t.ends[run, T_RIGHT], t.path, depth - 1)
             given = t.classes[t.buckets[t.runs[run, R_BUCKET], B_CLASS], C_SHAPE]
             piece = t.runs[run, R_PIECE]
-            while piece >= 0:
+            walked = 0
+            while leads_on(t, piece, walked, t.pieces.shape[0]):
+                walked += 1
                 row = t.pieces[piece, P_ROW]
                 looked += 1
                 if release(t, resources, cset, shape, row, given, stamp):
@@ -652,7 +664,9 @@ def _overtaken(t: Tables, full: bool, dropped: int, now: int, stamp: int) -> int
     stands, the job waits for it and the second one is lawful; when the first one goes, the job is next.
     """
     again = dropped < t.meta[M_RESERVATIONS]
-    while again:
+    rounds = 0
+    while goes_on(t, again, rounds, t.meta[M_RESERVATIONS] + 1):  # each gives a promise up
+        rounds += 1
         again = False
         last = _last_kept(t, stamp)
         if last < 0:
@@ -734,7 +748,9 @@ def _keep_promises(at: Any, promises: Table, promised: Table, full: bool, now: i
 def _seek_unstarted(t: Tables, tree: Table, root: int, key: int, seq: int, tie: int, longest: int, stamp: int) -> int:
     """The next candidate that this cycle has neither started nor promised anything."""
     entry = tree_seek(tree, root, key, seq, tie, longest, t.path)
-    while entry >= 0 and t.entries[entry, E_STAMP] == stamp:
+    tried = 0
+    while leads_on(t, entry, tried, t.entries.shape[0]) and t.entries[entry, E_STAMP] == stamp:
+        tried += 1
         entry = tree_seek(tree, root, tree[entry, 0], tree[entry, 1], tree[entry, 2] + 1, longest, t.path)
     return entry
 
@@ -935,7 +951,9 @@ def cycle(
     t.ticks[TICK_WORK] = 0
     size = 0
     only = -1
-    while True:
+    pops = 0
+    while looks_on(t, True, pops):
+        pops += 1
         size = _refresh(
             at, promises, promised, size, only, lane, key, seq, tie, not full, dropped, now, stamp, block_stamp,
             closed_stamp,

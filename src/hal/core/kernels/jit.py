@@ -20,6 +20,7 @@ SOURCES: Final = (
     "jit",
     "layout",
     "memory",
+    "bounds",
     "treap",
     "tables",
     "sorting",

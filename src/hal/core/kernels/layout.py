@@ -128,6 +128,10 @@ T_RANDOM: Final = 7
 TREE_SIZE: Final = 8
 MAX_DEPTH: Final = 512
 """Bound of a treap's depth: with 10**9 nodes and mixed priorities it stays under 100."""
+FAULT: Final = MAX_DEPTH
+"""The word of a path behind its last place: not 0 = a loop came to its bound, see `bounds`."""
+PATH: Final = MAX_DEPTH + 1
+FAULT_TREE: Final = 4
 
 # --- buckets ---------------------------------------------------------------------------------------------------------
 B_CLASS: Final = 0
@@ -235,16 +239,13 @@ MODE_SUSPEND: Final = 2
 MODE_CHECKPOINT: Final = 3
 MODE_CANCEL: Final = 4
 
-# --- what a search remembers of a job: no second one before something has changed -----------------------------------
+# --- what a search remembers of an entry (of the same slot): no second one before something has changed --------------
 SOUGHT_JOB: Final = 0  # plus one; 0 = free
 SOUGHT_TASK: Final = 1
 SOUGHT_EPOCH: Final = 2  # M_EPOCH of the search
 SOUGHT_NEXT: Final = 3  # not before
 SOUGHT_YOUTH: Final = 4  # when work that was too young to be taken back is old enough, INF = none was
 SEARCHED_SIZE: Final = 5
-SEARCHED: Final = 1024
-"""Jobs remembered, a power of two; another one takes the place of one with the same hash. Who is pushed out so is
-searched for again in a pass, once; between two passes E_SOUGHT bounds it."""
 
 # --- a search's view of rows (scratch) --------------------------------------------------------------------------------
 Z_COST: Final = 0  # of clearing the row, -1 = it cannot be

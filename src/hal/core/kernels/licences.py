@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hal.core.kernels.booked import inside_start, within_booking
+from hal.core.kernels.bounds import goes_on
 from hal.core.kernels.jit import inner
 from hal.core.kernels.layout import (
     B_CLASS,
@@ -250,6 +251,8 @@ def _list_holders(t: Tables, licence: int, booked: bool) -> int:
                 begun = t.runs[run, R_START]
                 end = min(begun + within_booking(t, shape, begun, t.runs[run, R_WALL]), INF)
             if want > 0 and end < INF:
+                if first + count == room and first == 0:
+                    break  # never: attempts of one licence are no more than the list is long
                 if first + count == room:
                     # The list is full: what it says of other licences goes. All attempts of one licence have room.
                     for other in range(t.meta[M_LICENCES]):
@@ -308,7 +311,12 @@ def licence_start(
     first `count` promises but `mine`; where bookings are ahead, for the walltime. INF = never. Within its booking."""
     begin = since
     again = waits_apart(t, shape)
-    while again and begin < INF:
+    tries = 0
+    # Each goes on later: to where a licence comes back, or a booking begins or ends.
+    while goes_on(
+        t, again and begin < INF, tries, t.holding.shape[1] + t.licence_events.shape[1] + t.bookings.shape[0] + 2
+    ):
+        tries += 1
         again = False
         begin = inside_start(t, shape, begin, wall)
         for licence in range(t.meta[M_LICENCES]):
@@ -368,7 +376,9 @@ def _start_of_one(
     begin = since
     k = 0
     first = place
-    while True:
+    steps = 0
+    while goes_on(t, True, steps, last - place + size + 1):  # each takes the next end or event
+        steps += 1
         # Before `at` this much is free: if that is too little, nothing begins before it.
         at = max(t.holding[0, place], now + 1) if place < last else INF
         if k < size:
@@ -386,6 +396,7 @@ def _start_of_one(
         while k < size and times[k] == at:
             free -= amounts[k]
             k += 1
+    return INF
 
 
 @inner

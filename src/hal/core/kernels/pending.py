@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hal.core.kernels.bounds import leads_on
 from hal.core.kernels.jit import inner, kernel
 from hal.core.kernels.layout import (
     B_ACTIVE,
@@ -288,7 +289,9 @@ def drop_entry(t: Tables, slot: int) -> None:
         else:
             move_hashed(t.job_index, job, 0, slot, following)
     else:
-        while t.entries[first, E_SIBLING] != slot:
+        before = 0
+        while leads_on(t, first, before, t.entries.shape[0]) and t.entries[first, E_SIBLING] != slot:
+            before += 1
             first = t.entries[first, E_SIBLING]
         t.entries[first, E_SIBLING] = t.entries[slot, E_SIBLING]
     leave_bucket(t, t.entries[slot, E_BUCKET])
@@ -357,7 +360,9 @@ def rekey(t: Tables, slot: int) -> None:
 
 @inner
 def _overlaps(t: Tables, slot: int, first: int, tasks: int) -> bool:
-    while slot >= 0:
+    tried = 0
+    while leads_on(t, slot, tried, t.entries.shape[0]):
+        tried += 1
         if first < t.entries[slot, E_FIRST] + t.entries[slot, E_TASKS] and t.entries[slot, E_FIRST] < first + tasks:
             return True
         slot = t.entries[slot, E_SIBLING]
@@ -452,7 +457,9 @@ def change(at: Any, what: int, jobs: Ints, one: Ints, two: Ints, three: Ints) ->
         return GROW_ENTRIES
     for k in range(jobs.shape[0]):
         slot = find_one(t.job_index, t.entries, E_JOB, jobs[k])
-        while slot >= 0:
+        tried = 0
+        while leads_on(t, slot, tried, t.entries.shape[0]):
+            tried += 1
             following = t.entries[slot, E_SIBLING]
             if what == CHANGE_CANCEL:
                 first = t.entries[slot, E_FIRST]
@@ -526,7 +533,9 @@ def advance(at: Any, now: int) -> int:
     t.meta[M_CLOCK] = max(t.meta[M_CLOCK], now)
     if now >= t.meta[M_NEXT_EDGE]:
         turn_periods(t, now)
-    while t.meta[M_TIMER_ROOT] >= 0:
+    due = 0
+    while leads_on(t, t.meta[M_TIMER_ROOT], due, t.entries.shape[0]):
+        due += 1
         slot = tree_first(t.rank, t.meta[M_TIMER_ROOT])
         if t.rank[slot, T_KEY] > t.meta[M_CLOCK]:
             break

@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from hal.core.kernels.bounds import leads_on
 from hal.core.kernels.jit import inner
 from hal.core.kernels.layout import (
     B_CLASS,
@@ -64,7 +65,9 @@ def _releases_of_row(
         return TOO_MANY
     count = 0
     piece = t.rows[row, W_ATTEMPTS] - 1
-    while piece >= 0:
+    walked = 0
+    while leads_on(t, piece, walked, t.pieces.shape[0]):
+        walked += 1
         run = t.pieces[piece, P_RUN]
         if t.runs[run, R_END] < INF:
             ends[count] = t.runs[run, R_END]

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hal.core.kernels.booked import within_booking
+from hal.core.kernels.bounds import leads_on
 from hal.core.kernels.ends import add_end, drop_end
 from hal.core.kernels.jit import inner, kernel
 from hal.core.kernels.layout import (
@@ -270,7 +271,9 @@ def move_end(t: Tables, run: int, end: int) -> None:
         return
     free_run(t, run)
     piece = t.runs[run, R_PIECE]
-    while piece >= 0 and t.ticks[TICK_READY] == 1:
+    walked = 0
+    while leads_on(t, piece, walked, t.pieces.shape[0]) and t.ticks[TICK_READY] == 1:
+        walked += 1
         look_again(t, t.pieces[piece, P_ROW])
         piece = t.pieces[piece, P_NEXT]
     drop_end(t, run)
@@ -288,7 +291,9 @@ def shift_cpu(t: Tables, run: int, sign: int) -> None:
     if sign > 0:
         t.meta[M_EPOCH] += 1
     piece = t.runs[run, R_PIECE]
-    while piece >= 0:
+    walked = 0
+    while leads_on(t, piece, walked, t.pieces.shape[0]):
+        walked += 1
         row = t.pieces[piece, P_ROW]
         shift_row(t, row, cpu, sign * amount)
         if sign > 0:
@@ -331,7 +336,9 @@ def close_run(at: Any, run: int, ended: int) -> None:
     charge_shares(t, bucket, max(ended - t.runs[run, R_START], 0) - t.runs[run, R_CHARGED], t.meta[M_CLOCK])
     t.meta[M_EPOCH] += 1
     piece = t.runs[run, R_PIECE]
-    while piece >= 0:
+    walked = 0
+    while leads_on(t, piece, walked, t.pieces.shape[0]):
+        walked += 1
         following = t.pieces[piece, P_NEXT]
         row = t.pieces[piece, P_ROW]
         give_row(t, row, shape)
@@ -553,7 +560,9 @@ def end(at: Any, gone: Any) -> int:
 def _back_in_line(t: Tables, run: int, attempt: int) -> bool:
     """Let the entry that this task was taken from begin with it again, if it is still there and alike."""
     slot = find_one(t.job_index, t.entries, E_JOB, t.runs[run, R_JOB])
-    while slot >= 0:
+    tried = 0
+    while leads_on(t, slot, tried, t.entries.shape[0]):
+        tried += 1
         if (
             t.entries[slot, E_FIRST] == t.runs[run, R_TASK] + 1
             and t.entries[slot, E_WHERE] == WHERE_BUCKET
@@ -640,7 +649,9 @@ def adopt(at: Any, adopted: Any, adopted_rows: Ints, class_ids: Ints, owner_ids:
         if row["row_count"] != t.classes[class_id, C_NODES]:
             return BAD_ROW
         slot = find_one(t.job_index, t.entries, E_JOB, row["job"])
-        while slot >= 0:
+        tried = 0
+        while leads_on(t, slot, tried, t.entries.shape[0]):
+            tried += 1
             if 0 <= row["task"] - t.entries[slot, E_FIRST] < t.entries[slot, E_TASKS]:
                 return BAD_LIVE
             slot = t.entries[slot, E_SIBLING]

@@ -1,10 +1,14 @@
 """For which waiting jobs it pays to look for running work to take back, and when it was last looked for.
 
-Pure. One look at a small table of remembered searches; O(1), to remember one O(entries of its job).
+Pure. Each entry remembers the search for its next task in a record of its own (`searched`, by its slot), so
+none pushes another one out: after a search in vain an entry is quiet until something has changed, or work that was too
+young is old enough, and while nothing happens each entry is searched for once for each of these. O(1), to remember one
+O(entries of its job).
 """
 
 from __future__ import annotations
 
+from hal.core.kernels.bounds import leads_on
 from hal.core.kernels.jit import inner
 from hal.core.kernels.layout import (
     B_OWNER,
@@ -33,14 +37,17 @@ from hal.core.kernels.layout import (
 from hal.core.kernels.ledgers import lends
 from hal.core.kernels.memory import Tables
 from hal.core.kernels.tables import find_one
-from hal.core.kernels.treap import mix
 
 
 @inner
 def waiting_entry(t: Tables, job: int, task: int) -> int:
     """The entry in a bucket that begins with this task, -1."""
     slot = find_one(t.job_index, t.entries, E_JOB, job)
-    while slot >= 0 and not (t.entries[slot, E_FIRST] == task and t.entries[slot, E_WHERE] == WHERE_BUCKET):
+    tried = 0
+    while leads_on(t, slot, tried, t.entries.shape[0]) and not (
+        t.entries[slot, E_FIRST] == task and t.entries[slot, E_WHERE] == WHERE_BUCKET
+    ):
+        tried += 1
         slot = t.entries[slot, E_SIBLING]
     return int(slot)
 
@@ -53,18 +60,14 @@ def may_preempt(t: Tables, bucket: int) -> bool:
 
 @inner
 def remember(t: Tables, job: int, task: int, now: int, youth: int) -> None:
-    """Nothing was found for a task at `now`; `youth` is when work that is too young now is old enough.
-
-    Another one takes the place of one with the same hash; the entry keeps when it may be searched for between passes.
-    """
-    place = mix(job, task) & (t.searched.shape[0] - 1)
-    t.searched[place, SOUGHT_JOB] = job + 1
-    t.searched[place, SOUGHT_TASK] = task
-    t.searched[place, SOUGHT_EPOCH] = t.meta[M_EPOCH]
-    t.searched[place, SOUGHT_NEXT] = now + t.meta[M_SEARCH_EVERY]
-    t.searched[place, SOUGHT_YOUTH] = youth
+    """Nothing was found for a task at `now`; `youth` is when work that is too young now is old enough."""
     entry = waiting_entry(t, job, task)
     if entry >= 0:
+        t.searched[entry, SOUGHT_JOB] = job + 1
+        t.searched[entry, SOUGHT_TASK] = task
+        t.searched[entry, SOUGHT_EPOCH] = t.meta[M_EPOCH]
+        t.searched[entry, SOUGHT_NEXT] = now + t.meta[M_SEARCH_EVERY]
+        t.searched[entry, SOUGHT_YOUTH] = max(youth, now + 1)
         t.entries[entry, E_SOUGHT] = max(min(now + t.meta[M_SEARCH_EVERY], youth), now + 1)
 
 
@@ -77,9 +80,8 @@ def search_at(t: Tables, entry: int, task: int) -> int:
     if not (may_preempt(t, bucket) or (t.meta[M_RECLAIM] != 0 and lends(t, bucket))):
         return INF
     job = t.entries[entry, E_JOB]
-    place = mix(job, t.entries[entry, E_FIRST] + task) & (t.searched.shape[0] - 1)
-    if t.searched[place, SOUGHT_JOB] != job + 1 or t.searched[place, SOUGHT_TASK] != t.entries[entry, E_FIRST] + task:
+    if t.searched[entry, SOUGHT_JOB] != job + 1 or t.searched[entry, SOUGHT_TASK] != t.entries[entry, E_FIRST] + task:
         return 0
-    if t.searched[place, SOUGHT_EPOCH] != t.meta[M_EPOCH]:
-        return int(min(t.searched[place, SOUGHT_NEXT], t.searched[place, SOUGHT_YOUTH]))
-    return int(t.searched[place, SOUGHT_YOUTH])
+    if t.searched[entry, SOUGHT_EPOCH] != t.meta[M_EPOCH]:
+        return int(min(t.searched[entry, SOUGHT_NEXT], t.searched[entry, SOUGHT_YOUTH]))
+    return int(t.searched[entry, SOUGHT_YOUTH])

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from hal.core.kernels.bounds import leads_on
 from hal.core.kernels.jit import inner, kernel
 from hal.core.kernels.layout import (
     B_CLASS,
@@ -146,7 +147,9 @@ def charge_shares(t: Tables, bucket: int, ms: int, now: int) -> None:
     exponent = (now - t.meta[M_SHARE_ZERO]) / max(t.meta[M_HALF_LIFE], 1)
     grown = 2.0 ** min(exponent, MAX_EXPONENT)
     units = class_rate(t, t.buckets[bucket, B_CLASS]) * (ms / 1000.0) * (t.owners[owner, O_USAGE] / 1e6) * grown
-    while node >= 0:
+    above = 0
+    while leads_on(t, node, above, t.share_nodes.shape[0]):
+        above += 1
         t.share_use[node, F_USE] = max(t.share_use[node, F_USE] + units, 0.0)
         node = t.share_nodes[node, N_PARENT]
     t.meta[M_SHARES_MOVED] = 1

@@ -118,7 +118,7 @@ def heap_pairs(first: Ints, second: Ints, size: int) -> None:
 
 @inner
 def sink_pair(first: Ints, second: Ints, size: int, at: int) -> None:
-    """Let a pair of a heap sink to its place."""
+    """Let a pair of a heap sink to its place: log2(size) rounds, each goes one level down."""
     while True:
         child = 2 * at + 1
         if child >= size:

@@ -65,7 +65,9 @@ def find_one(index: Index, table: Table, column: int, a: int) -> int:
     """The slot whose `column` is a, -1 when there is none."""
     mask = index.shape[0] - 1
     at = home_of(a, 0) & mask
-    while index[at] != 0:
+    for _ in range(index.shape[0]):  # at most once round
+        if index[at] == 0:
+            break
         slot = index[at] - 1
         if table[slot, column] == a:
             return int(slot)
@@ -78,7 +80,9 @@ def find_two(index: Index, table: Table, column: int, a: int, b: int) -> int:
     """The slot whose `column` is a and the next column b, -1 when there is none."""
     mask = index.shape[0] - 1
     at = home_of(a, b) & mask
-    while index[at] != 0:
+    for _ in range(index.shape[0]):
+        if index[at] == 0:
+            break
         slot = index[at] - 1
         if table[slot, column] == a and table[slot, column + 1] == b:
             return int(slot)
@@ -91,7 +95,9 @@ def put_hashed(index: Index, slot: int, a: int, b: int) -> None:
     """Enter a slot under (a, b)."""
     mask = index.shape[0] - 1
     at = home_of(a, b) & mask
-    while index[at] != 0:
+    for _ in range(index.shape[0]):
+        if index[at] == 0:
+            break
         at = (at + 1) & mask
     index[at] = slot + 1
 
@@ -101,10 +107,14 @@ def drop_hashed(index: Index, table: Table, column: int, pair: bool, slot: int) 
     """Take a slot out and close the gap; `pair` says whether two columns make the id."""
     mask = index.shape[0] - 1
     at = home_of(table[slot, column], table[slot, column + 1] if pair else 0) & mask
-    while index[at] != slot + 1:
+    for _ in range(index.shape[0]):
+        if index[at] == slot + 1:
+            break
         at = (at + 1) & mask
+    if index[at] != slot + 1:
+        return
     hole = at
-    while True:
+    for _ in range(index.shape[0]):
         at = (at + 1) & mask
         if index[at] == 0:
             break
@@ -121,7 +131,9 @@ def move_hashed(index: Index, a: int, b: int, old: int, new: int) -> None:
     """Let the id of slot `old` lead to slot `new`."""
     mask = index.shape[0] - 1
     at = home_of(a, b) & mask
-    while index[at] != old + 1:
+    for _ in range(index.shape[0]):
+        if index[at] == old + 1:
+            break
         at = (at + 1) & mask
     index[at] = new + 1
 

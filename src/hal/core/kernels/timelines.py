@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hal.core.kernels.booked import booked_start, select
+from hal.core.kernels.bounds import goes_on, leads_on
 from hal.core.kernels.easy import LOWEST
 from hal.core.kernels.ends import ends_root
 from hal.core.kernels.jit import inner
@@ -170,7 +171,9 @@ def change_span(t: Tables, row: int, shape: int, begin: int, end: int, sign: int
     before = -1
     point = row
     following = t.profile[point, POINT_NEXT]
-    while following >= 0 and t.profile[following, POINT_TIME] <= begin:
+    ahead = 0
+    while leads_on(t, following, ahead, t.profile.shape[0]) and t.profile[following, POINT_TIME] <= begin:
+        ahead += 1
         before = point
         point = following
         following = t.profile[point, POINT_NEXT]
@@ -178,7 +181,9 @@ def change_span(t: Tables, row: int, shape: int, begin: int, end: int, sign: int
         before = point
         point = _point_after(t, point, begin, resources)
     edge = before
-    while point >= 0 and t.profile[point, POINT_TIME] < end:
+    points_seen = 0
+    while leads_on(t, point, points_seen, t.profile.shape[0]) and t.profile[point, POINT_TIME] < end:
+        points_seen += 1
         following = t.profile[point, POINT_NEXT]
         if end < INF and (following < 0 or t.profile[following, POINT_TIME] > end):
             _point_after(t, point, end, resources)
@@ -227,13 +232,17 @@ def mark_late(t: Tables, now: int) -> None:
         make_stale(t, row)
     t.counts[COUNT_LATE] = 0
     depth = tree_descend(t.ends, ends_root(t), t.path, 0)
-    while depth > 0:
+    seen = 0
+    while goes_on(t, depth > 0, seen, t.ends.shape[0]):
+        seen += 1
         run = t.path[depth - 1]
         if t.ends[run, T_KEY] > now:
             break
         depth = tree_descend(t.ends, t.ends[run, T_RIGHT], t.path, depth - 1)
         piece = t.runs[run, R_PIECE]
-        while piece >= 0:
+        walked = 0
+        while leads_on(t, piece, walked, t.pieces.shape[0]):
+            walked += 1
             make_stale(t, t.pieces[piece, P_ROW])
             piece = t.pieces[piece, P_NEXT]
 
@@ -273,7 +282,9 @@ def _unlink(t: Tables, promised: Table, place: int) -> None:
     if at == place:
         t.rows[row, W_PROMISED] = promised[place, Q_CHAIN]
         return
-    while promised[at, Q_CHAIN] != place:
+    passed = 0
+    while leads_on(t, at, passed, t.counts[COUNT_PROMISED]) and promised[at, Q_CHAIN] != place:
+        passed += 1
         at = promised[at, Q_CHAIN]
     promised[at, Q_CHAIN] = promised[place, Q_CHAIN]
 
@@ -332,7 +343,9 @@ def _sort_events(t: Tables, size: int) -> None:
 @inner
 def clear_row(t: Tables, row: int) -> None:
     """Give back all points of a row but its first."""
-    while t.profile[row, POINT_NEXT] >= 0:
+    dropped = 0
+    while leads_on(t, t.profile[row, POINT_NEXT], dropped, t.profile.shape[0]):
+        dropped += 1
         _drop_point(t, row)
 
 
@@ -344,7 +357,9 @@ def build_row(t: Tables, promises: Table, promised: Table, row: int, now: int) -
     size = 0
     late = False
     piece = t.rows[row, W_ATTEMPTS] - 1
-    while piece >= 0:
+    walked = 0
+    while leads_on(t, piece, walked, t.pieces.shape[0]):
+        walked += 1
         run = t.pieces[piece, P_RUN]
         end = t.runs[run, R_END]
         if end < INF:
@@ -361,7 +376,9 @@ def build_row(t: Tables, promises: Table, promised: Table, row: int, now: int) -
         t.counts[COUNT_LATE] += 1
     claims = False
     place = t.rows[row, W_PROMISED]
-    while place >= 0:
+    passed = 0
+    while leads_on(t, place, passed, t.counts[COUNT_PROMISED]):
+        passed += 1
         promise = promised[place, Q_PROMISE]
         shape = t.classes[promises[promise, V_CLASS], C_SHAPE]
         if t.allowed[t.shapes[shape, S_CSET], row] == 0 or not fits(t, t.capacity, row, shape, resources):
@@ -427,12 +444,16 @@ def build_row(t: Tables, promises: Table, promised: Table, row: int, now: int) -
 @inner
 def _take_claims(t: Tables, promises: Table, promised: Table, row: int, resources: int) -> None:
     place = t.rows[row, W_PROMISED]
-    while place >= 0:
+    passed = 0
+    while leads_on(t, place, passed, t.counts[COUNT_PROMISED]):
+        passed += 1
         promise = promised[place, Q_PROMISE]
         if promises[promise, V_KIND] == KIND_CLAIM:
             shape = t.classes[promises[promise, V_CLASS], C_SHAPE]
             point = row
-            while point >= 0:
+            points_seen = 0
+            while leads_on(t, point, points_seen, t.profile.shape[0]):
+                points_seen += 1
                 for r in range(resources):
                     t.profile[point, POINT_SIZE + r] -= t.request[r, shape]
                 point = t.profile[point, POINT_NEXT]
@@ -446,6 +467,7 @@ def _merge(t: Tables, row: int, points: int, resources: int) -> None:
     With the least, a row is busier than the truth at times, never freer.
     """
     t.rows[row, W_MERGED] = 1
+    # `points` is more than MAX_POINTS here, so each round takes at least one away from what is left.
     groups = MAX_POINTS - NEAR_POINTS - 1
     group = (points - NEAR_POINTS - 1 + groups - 1) // groups
     point = row
@@ -518,7 +540,9 @@ def _renew(t: Tables, line: int, row: int, shape: int) -> None:
         point = _first_fitting(t, row, shape, resources)
         if point >= 0:
             begin = t.profile[point, POINT_TIME]
-            while point >= 0 and point_fits(t, point, shape, resources):
+            points_seen = 0
+            while leads_on(t, point, points_seen, t.profile.shape[0]) and point_fits(t, point, shape, resources):
+                points_seen += 1
                 point = t.profile[point, POINT_NEXT]
             if point >= 0:
                 end = t.profile[point, POINT_TIME]
@@ -533,7 +557,9 @@ def _renew(t: Tables, line: int, row: int, shape: int) -> None:
 @inner
 def _first_fitting(t: Tables, point: int, shape: int, resources: int) -> int:
     """From a point on the first at which a shape fits, -1 = none."""
-    while point >= 0 and not point_fits(t, point, shape, resources):
+    points_seen = 0
+    while leads_on(t, point, points_seen, t.profile.shape[0]) and not point_fits(t, point, shape, resources):
+        points_seen += 1
         point = t.profile[point, POINT_NEXT]
     return point
 
@@ -574,7 +600,9 @@ def next_start(t: Tables, line: int, row: int, shape: int, since: int, planned: 
     begin = _next_free(t, line, row, shape, since, planned, before)
     if t.meta[M_BOOKINGS] == 0:
         return begin
-    while begin < before:
+    tries = 0
+    while goes_on(t, begin < before, tries, t.profile.shape[0] + t.booked.shape[0]):  # each goes past a booking
+        tries += 1
         later = booked_start(t, row, shape, begin, t.ticks[TICK_WALL])
         if later == begin:
             return begin
@@ -608,12 +636,16 @@ def _walk(t: Tables, row: int, shape: int, since: int, planned: int) -> int:
         return INF
     point = row
     following = t.profile[point, POINT_NEXT]
-    while following >= 0 and t.profile[following, POINT_TIME] <= since:
+    ahead = 0
+    while leads_on(t, following, ahead, t.profile.shape[0]) and t.profile[following, POINT_TIME] <= since:
+        ahead += 1
         point = following
         following = t.profile[point, POINT_NEXT]
     begin = -1
     at = since
-    while point >= 0:
+    points_seen = 0
+    while leads_on(t, point, points_seen, t.profile.shape[0]):
+        points_seen += 1
         if point_fits(t, point, shape, resources):
             if begin < 0:
                 begin = at
@@ -643,12 +675,16 @@ def free_until(t: Tables, line: int, row: int, shape: int, now: int) -> int:
         return -1
     point = row
     following = t.profile[point, POINT_NEXT]
-    while following >= 0 and t.profile[following, POINT_TIME] <= now:
+    ahead = 0
+    while leads_on(t, following, ahead, t.profile.shape[0]) and t.profile[following, POINT_TIME] <= now:
+        ahead += 1
         point = following
         following = t.profile[point, POINT_NEXT]
     if not point_fits(t, point, shape, resources):
         return -1
-    while following >= 0 and point_fits(t, following, shape, resources):
+    ahead = 0
+    while leads_on(t, following, ahead, t.profile.shape[0]) and point_fits(t, following, shape, resources):
+        ahead += 1
         following = t.profile[following, POINT_NEXT]
     return int(t.profile[following, POINT_TIME]) if following >= 0 else INF
 
@@ -662,7 +698,9 @@ def came_free(t: Tables, line: int, row: int, shape: int, at: int) -> int:
     since = LOWEST
     free = True
     point = row
-    while point >= 0 and t.profile[point, POINT_TIME] <= at:
+    points_seen = 0
+    while leads_on(t, point, points_seen, t.profile.shape[0]) and t.profile[point, POINT_TIME] <= at:
+        points_seen += 1
         if not point_fits(t, point, shape, resources):
             free = False
         elif not free:
@@ -715,7 +753,10 @@ def earliest(t: Tables, line: int, shape: int, nodes: int, planned: int, since: 
     for k in range(left):
         begins[k] = LOWEST
     at = since
-    while left >= nodes:
+    tries = 0
+    # Each round begins where some row comes free or a booking ends: later than the one before.
+    while goes_on(t, left >= nodes, tries, t.profile.shape[0] + t.rows.shape[0] * (1 + t.booked.shape[0])):
+        tries += 1
         count = 0
         there = 0
         for k in range(left):

@@ -8,6 +8,7 @@ nothing for it. Kept only where the policy plans with timelines. O(1) a row.
 
 from __future__ import annotations
 
+from hal.core.kernels.bounds import leads_on
 from hal.core.kernels.jit import inner
 from hal.core.kernels.layout import (
     COUNT_STALE,
@@ -72,7 +73,9 @@ def free_row(t: Tables, row: int) -> None:
 def free_run(t: Tables, run: int) -> None:
     """The planned end of an attempt moved."""
     piece = t.runs[run, R_PIECE]
-    while piece >= 0:
+    walked = 0
+    while leads_on(t, piece, walked, t.pieces.shape[0]):
+        walked += 1
         free_row(t, t.pieces[piece, P_ROW])
         piece = t.pieces[piece, P_NEXT]
 

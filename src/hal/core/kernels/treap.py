@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 from hal.core.kernels.jit import inner
 from hal.core.kernels.layout import (
+    FAULT,
+    FAULT_TREE,
     INF,
     MAX_DEPTH,
     T_KEY,
@@ -83,7 +85,9 @@ def tree_insert(tree: Table, root: int, node: int, path: NDArray[np.int64]) -> i
     parent = -1
     right = False
     at = root
-    while at >= 0 and tree[at, T_RANDOM] >= random:
+    deep = 0
+    while at >= 0 and tree[at, T_RANDOM] >= random and deep < MAX_DEPTH:
+        deep += 1
         if wall < tree[at, T_MIN]:
             tree[at, T_MIN] = wall
         parent = at
@@ -93,9 +97,13 @@ def tree_insert(tree: Table, root: int, node: int, path: NDArray[np.int64]) -> i
     depth = 0
     low = node  # where the next smaller node hangs: first as node's left, then as the right of the last smaller one
     high = node
+    if deep == MAX_DEPTH:
+        path[FAULT] = FAULT_TREE
     while at >= 0:
-        if depth < MAX_DEPTH:
-            path[depth] = at
+        if depth == MAX_DEPTH:
+            path[FAULT] = FAULT_TREE
+            break
+        path[depth] = at
         depth += 1
         if tree_before(tree, at, node):
             if low == node:
@@ -167,6 +175,9 @@ def tree_remove(tree: Table, root: int, node: int, path: NDArray[np.int64]) -> i
     depth = 0
     at = root
     while at != node:
+        if at < 0 or depth == MAX_DEPTH:
+            path[FAULT] = FAULT_TREE
+            return root
         path[depth] = at
         depth += 1
         at = tree[at, T_RIGHT] if tree_before(tree, at, node) else tree[at, T_LEFT]
@@ -189,6 +200,9 @@ def tree_remove(tree: Table, root: int, node: int, path: NDArray[np.int64]) -> i
         else:
             tree[hang, T_LEFT] = top
         if low < 0 or high < 0:
+            break
+        if depth == MAX_DEPTH:
+            path[FAULT] = FAULT_TREE
             break
         path[depth] = top
         depth += 1
@@ -216,7 +230,9 @@ def tree_first(tree: Table, root: int) -> int:
     """The first node in order, -1 when empty."""
     if root < 0:
         return -1
-    while tree[root, T_LEFT] >= 0:
+    for _ in range(MAX_DEPTH):
+        if tree[root, T_LEFT] < 0:
+            break
         root = tree[root, T_LEFT]
     return root
 
@@ -225,8 +241,13 @@ def tree_first(tree: Table, root: int) -> int:
 def tree_seek(tree: Table, root: int, key: int, seq: int, tie: int, longest: int, path: NDArray[np.int64]) -> int:
     """The first node at or after (key, seq, tie) whose walltime is at most `longest`; -1 when there is none."""
     depth = 0
+    deep = 0
     at = root
     while at >= 0 and tree[at, T_MIN] <= longest:
+        if deep == MAX_DEPTH:
+            path[FAULT] = FAULT_TREE
+            return -1
+        deep += 1
         if tree[at, T_KEY] != key:
             before = tree[at, T_KEY] < key
         elif tree[at, T_SEQ] != seq:
@@ -246,7 +267,7 @@ def tree_seek(tree: Table, root: int, key: int, seq: int, tie: int, longest: int
             return int(at)
         at = tree[at, T_RIGHT]
         if at >= 0 and tree[at, T_MIN] <= longest:
-            while True:
+            for _ in range(MAX_DEPTH):
                 left = tree[at, T_LEFT]
                 if left >= 0 and tree[left, T_MIN] <= longest:
                     at = left
@@ -254,6 +275,10 @@ def tree_seek(tree: Table, root: int, key: int, seq: int, tie: int, longest: int
                     return int(at)
                 else:
                     at = tree[at, T_RIGHT]
+                    if at < 0:
+                        break
+            path[FAULT] = FAULT_TREE  # who says that a short one is below is wrong, or it leads round
+            return -1
     return -1
 
 
@@ -261,6 +286,9 @@ def tree_seek(tree: Table, root: int, key: int, seq: int, tie: int, longest: int
 def tree_descend(tree: Table, at: int, path: NDArray[np.int64], depth: int) -> int:
     """Push a node and its left spine: the start of an in-order walk. Returns the new depth."""
     while at >= 0:
+        if depth == MAX_DEPTH:
+            path[FAULT] = FAULT_TREE
+            break
         path[depth] = at
         depth += 1
         at = tree[at, T_LEFT]

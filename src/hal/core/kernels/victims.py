@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hal.core.kernels.booked import booked_start
+from hal.core.kernels.bounds import goes_on, leads_on
 from hal.core.kernels.easy import release
 from hal.core.kernels.ends import ends_root
 from hal.core.kernels.jit import inner, kernel
@@ -254,7 +255,9 @@ def _gather(t: Tables, row: int, qos: int, gang: int, offered: int, now: int, st
     resources = t.meta[M_RESOURCES]
     count = 0
     piece = t.rows[row, W_ATTEMPTS]
-    while piece > 0:
+    walked = 0
+    while leads_on(t, piece - 1, walked, t.pieces.shape[0]):
+        walked += 1
         run = t.pieces[piece - 1, P_RUN]
         piece = t.pieces[piece - 1, P_ON_ROW]
         t.ticks[TICK_WORK] += 1
@@ -353,7 +356,9 @@ def _look(t: Tables, row: int, shape: int, qos: int, gang: int, offered: int, no
     for r in range(resources):
         t.search[row, Z_FREE + r] = t.free[row, r]
     piece = t.rows[row, W_ATTEMPTS]
-    while piece > 0:
+    walked = 0
+    while leads_on(t, piece - 1, walked, t.pieces.shape[0]):
+        walked += 1
         run = t.pieces[piece - 1, P_RUN]
         piece = t.pieces[piece - 1, P_ON_ROW]
         if _is_going(t, run, now) or (_eligible(t, run, qos, offered) and _leaves(t, run, now)):
@@ -382,7 +387,9 @@ def _clear(t: Tables, run: int, mode: int, sign: int, shape: int) -> int:
     resources = t.meta[M_RESOURCES]
     change = 0
     piece = t.runs[run, R_PIECE]
-    while piece >= 0:
+    walked = 0
+    while leads_on(t, piece, walked, t.pieces.shape[0]):
+        walked += 1
         row = t.pieces[piece, P_ROW]
         t.ticks[TICK_WORK] += 1
         if t.search[row, Z_COST] >= 0:
@@ -404,7 +411,9 @@ def _starts_by_itself(t: Tables, shape: int, gang: int, now: int, until: int) ->
     stamp = t.ticks[TICK]
     there = t.shapes[shape, S_FIT]
     depth = tree_descend(t.ends, ends_root(t), t.path, 0)
-    while depth > 0 and there < gang:
+    seen = 0
+    while goes_on(t, depth > 0 and there < gang, seen, t.ends.shape[0]):
+        seen += 1
         run = t.path[depth - 1]
         if t.ends[run, T_KEY] > until:
             break
@@ -412,7 +421,9 @@ def _starts_by_itself(t: Tables, shape: int, gang: int, now: int, until: int) ->
         if t.ends[run, T_KEY] <= now and not _is_going(t, run, now):
             continue  # it outlives its plan: nobody knows when it ends
         piece = t.runs[run, R_PIECE]
-        while piece >= 0:
+        walked = 0
+        while leads_on(t, piece, walked, t.pieces.shape[0]):
+            walked += 1
             t.ticks[TICK_WORK] += 1
             if release(t, resources, cset, shape, t.pieces[piece, P_ROW], _shape(t, run), stamp):
                 there += 1
@@ -431,7 +442,9 @@ def _due(t: Tables, victims: Table, count: int, chosen: Ints, gang: int, shape: 
         row = chosen[k]
         if not fits(t, t.free, row, shape, t.meta[M_RESOURCES]):
             piece = t.rows[row, W_ATTEMPTS]
-            while piece > 0:
+            walked = 0
+            while leads_on(t, piece - 1, walked, t.pieces.shape[0]):
+                walked += 1
                 run = t.pieces[piece - 1, P_RUN]
                 piece = t.pieces[piece - 1, P_ON_ROW]
                 if _is_going(t, run, now):
@@ -647,7 +660,9 @@ def _comes_back(t: Tables, bucket: int, offered: int, now: int, until: int) -> b
     """Whether what a bucket's cohorts lack comes back by `until` without anything taken back."""
     find_lent(t, bucket, offered)
     depth = tree_descend(t.ends, ends_root(t), t.path, 0)
-    while depth > 0 and still_lent(t, bucket, offered):
+    seen = 0
+    while goes_on(t, depth > 0 and still_lent(t, bucket, offered), seen, t.ends.shape[0]):
+        seen += 1
         run = t.path[depth - 1]
         if t.ends[run, T_KEY] > until:
             break

@@ -77,7 +77,7 @@ class Controller:
         self._clock = Clock(runtime)
         self._committer = Committer(runtime, open_store)
         faults = PolicyFaults(runtime.log)
-        self._engine = Engine(config.engine, faults)
+        self._engine = Engine(config.engine, faults, runtime)
         rules = tuple(admit_named(name) for name in config.admit)
         self._plane = TaskPlane(config.policy, self._engine, config.engine, rules)
         self._node_door = NodeDoor(runtime, self._clock, config, self._plane, self._committer, lambda: self._loop.inbox)

@@ -26,14 +26,27 @@ from hal.core.engine.views import LedgerRow, ShareRow, ledger_rows, share_rows
 from hal.core.model import Outlook, Verdict
 from hal.daemons.controller.share_memory import HoursMemory
 from hal.planes.tasks.booking_times import BookingTimes
+from hal.runtime.interface import Runtime
 from hal.store import NodeRow
 
 
 class Engine:
     """One state, one scheduler, the plans that are not staged yet."""
 
-    def __init__(self, config: EngineConfig, on_fault: Callable[[PolicyFault], None] | None = None) -> None:
-        """on_fault: told of a policy that answers wrongly, see `Scheduler`."""
+    def __init__(
+        self,
+        config: EngineConfig,
+        on_fault: Callable[[PolicyFault], None] | None = None,
+        runtime: Runtime | None = None,
+    ) -> None:
+        """
+        Args:
+            on_fault: told of a policy that answers wrongly, see `Scheduler`.
+            runtime: what watches slices from outside, and where what goes wrong is logged; None: nobody does.
+        """
+        self._log = None if runtime is None else runtime.log
+        self._watch = None if runtime is None else runtime.watch(self._report_late)
+        self._rests = False
         self._config = config
         self._on_fault = on_fault
         self._plans: list[Plan] = []
@@ -107,8 +120,42 @@ class Engine:
         return moves or news is not None
 
     def step(self, now_ms: int) -> Step:
-        """One slice of scheduling."""
-        return self._scheduler.step(now_ms)
+        """One slice of scheduling. Raises EngineFault; then only `begin` helps."""
+        if self._watch is None:
+            return self._scheduler.step(now_ms)
+        self._watch.begin()
+        try:
+            step = self._scheduler.step(now_ms)
+        finally:
+            self._watch.end()
+        if step.rests != self._rests:
+            self._rests = step.rests
+            if step.rests:
+                self._report("the engine was asked again and again for nothing; it rests between passes until "
+                             "something happens")  # fmt: skip
+        return step
+
+    def _report_late(self, seconds: float) -> None:
+        """On the thread of the watch: a slice has not come back."""
+        self._report(
+            "the engine does not come back from a slice: nobody is answered until it does; if it stays so, choose "
+            "another backfill in [engine] of hal.toml (easy), end this controller with SIGKILL and start it: all work "
+            "is stored, and what runs goes on",
+            seconds=round(seconds),
+        )
+
+    def _report(self, what: str, **values: object) -> None:
+        if self._log is not None:
+            config = self.state.config
+            self._log.error(
+                what,
+                backfill=config.backfill.value,
+                order=config.order,
+                waiting=self.state.pending_tasks,
+                running=self.state.running_attempts,
+                nodes=len(self.state.row_names),
+                **values,
+            )
 
     def accept(self, plan: Plan) -> None:
         """See `hal.core.engine.scheduler.Sink`."""

@@ -1,0 +1,48 @@
+"""Whole policies by chance: limits, cohorts, QOS, licences, bookings, arrays and all that happens to them at once.
+
+What judges them is in `policy_world`. A failure prints the seed; `shrink` of that module makes its script short.
+"""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tests.core.engine.policy_world import draw_script, play
+
+HAPPENINGS = 40
+SOAK_S = 3_600
+
+
+def play_seed(seed: int) -> None:
+    """One site and what happens there."""
+    try:
+        play(*draw_script(seed, HAPPENINGS))
+    except Exception as error:
+        raise AssertionError(f"seed {seed}: {error}") from error
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_safety_any_policy_ends_agrees_and_leaves_nothing_pending_that_could_start(seed: int) -> None:
+    """Few seeds; see below for many."""
+    play_seed(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(1_000, 1_100, 25))
+def test_safety_many_policies_end_agree_and_leave_nothing_pending(first: int) -> None:
+    """A minute of seeds."""
+    for seed in range(first, first + 25):
+        play_seed(seed)
+
+
+@pytest.mark.soak
+def test_safety_policies_for_an_hour() -> None:
+    """Fresh seeds each time, by the clock; they are printed as they go."""
+    begun_s = time.monotonic()
+    seed = time.time_ns() % (1 << 40)
+    while time.monotonic() - begun_s < SOAK_S:
+        print(f"seed {seed}", end="\r", flush=True)
+        play_seed(seed)
+        seed += 1

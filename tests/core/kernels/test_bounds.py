@@ -1,0 +1,98 @@
+"""No loop of a kernel is endless: tables that lead round are found out, and no loop has come without a bound."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import hal.core.kernels
+from hal.core.engine import State
+from hal.core.engine.config import Backfill, EngineConfig
+from hal.core.engine.errors import EngineFault
+from hal.core.engine.events import JobsCancelled, NodeSpec
+from hal.core.engine.scheduler import Scheduler
+from hal.core.kernels import layout as L
+from tests.core.engine.clusters import ended, engine, job
+from tests.core.engine.policy_world import alarm
+
+BOUNDED = {"leads_on", "goes_on", "looks_on"}
+COUNTED = {
+    "booked": 4,  # halving
+    "conservative": 3,  # down a list, and as long as tasks of an array start
+    "easy": 4,  # down a heap, up to a gang, over the tasks of an array
+    "licences": 3,  # over runs, past what is at one instant
+    "placing": 3,
+    "shares": 1,  # marks what it passes
+    "sorting": 8,
+    "timelines": 4,
+    "treap": 12,  # a path is MAX_DEPTH long
+    "victims": 2,
+}
+"""Loops whose end is seen from the loop itself: they count, halve, or fill a list. Look at each before this changes."""
+
+
+def test_every_loop_has_a_bound() -> None:
+    """A `while` asks one of BOUNDED before each round, or is one of those that count."""
+    counted: Counter[str] = Counter()
+    for path in Path(hal.core.kernels.__file__).parent.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.While):
+                calls = {call.func.id for call in ast.walk(node.test) if isinstance(call, ast.Call) and
+                         isinstance(call.func, ast.Name)}  # fmt: skip
+                counted[path.stem] += not calls & BOUNDED
+    assert {name: count for name, count in counted.items() if count} == COUNTED
+
+
+def lead_pieces_round(state: State) -> None:
+    """The rows of the running attempt."""
+    state.pieces[0, L.P_NEXT] = 0
+
+
+def lead_bucket_round(state: State) -> None:
+    """What waits, by rank."""
+    top = int(state.meta[L.M_ENTRY_TOP])
+    slots = [slot for slot in range(top) if state.entries[slot, L.E_WHERE] == L.WHERE_BUCKET]
+    state.rank[slots, L.T_LEFT] = slots[0]
+    state.rank[slots, L.T_RIGHT] = slots[0]
+
+
+def lead_siblings_round(state: State) -> None:
+    """The entries of a job."""
+    top = int(state.meta[L.M_ENTRY_TOP])
+    for slot in range(top):
+        state.entries[slot, L.E_SIBLING] = slot
+
+
+@pytest.mark.parametrize("backfill", [Backfill.EASY, Backfill.CONSERVATIVE])
+@pytest.mark.parametrize(
+    ("lead_round", "event"),
+    [
+        (lead_pieces_round, ended(1)),
+        (lead_bucket_round, JobsCancelled(np.array([3]))),
+        (lead_siblings_round, JobsCancelled(np.array([2]), np.array([1]), np.array([1]))),
+    ],
+)
+def test_tables_that_lead_round_are_a_fault_and_no_endless_loop(
+    backfill: Backfill, lead_round: Callable[[State], None], event: object
+) -> None:
+    """One job runs, two wait; then a chain leads round. The engine says so, and decides nothing more."""
+    state, _sink, scheduler = engine(EngineConfig(backfill=backfill), NodeSpec("n", {"cpu": 4}))
+    for number in (1, 2, 3):
+        scheduler.feed(job(number, 4, tasks=1 if number == 1 else 3, walltime_ms=1_000))
+    scheduler.run(0)
+    lead_round(state)
+    with alarm(), pytest.raises(EngineFault, match="led round"):
+        tell_and_run(scheduler, event)
+    with pytest.raises(EngineFault, match="build the engine again"):
+        scheduler.run(2)
+
+
+def tell_and_run(scheduler: Scheduler, event: object) -> None:
+    """One event, and what follows from it."""
+    scheduler.feed(event)  # type: ignore[arg-type]
+    scheduler.run(1)
