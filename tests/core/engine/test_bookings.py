@@ -475,3 +475,38 @@ def test_a_booking_that_says_nothing_lawful_changes_nothing(spec: BookingSpec, s
     with pytest.raises(EngineError, match=says):
         scheduler.feed(BookingsChanged((spec,)))
     assert [known.spec.name for known in state.bookings.all] == ["upkeep"]
+
+
+def come(scheduler: Scheduler, number: int, cpu: int, walltime_ms: int, tasks: int, booking: str = "") -> None:
+    """One job."""
+    rows = submit_rows(1)
+    rows["job"], rows["tasks"], rows["walltime_ms"] = number, tasks, walltime_ms
+    scheduler.feed(JobsSubmitted(rows, (ClassSpec({"cpu": cpu}, booking=booking),), (OwnerSpec(),)))
+
+
+@pytest.mark.parametrize("backfill", list(Backfill))
+def test_without_a_walltime_a_job_starts_on_a_node_that_is_not_booked(backfill: Backfill) -> None:
+    """a is booked, b is not: at 1 s, never plus the time of day is never, which no booking of b comes before."""
+    state, sink, scheduler = engine(
+        EngineConfig(backfill=backfill), NodeSpec("a", {"cpu": 1}), NodeSpec("b", {"cpu": 1})
+    )
+    scheduler.feed(BookingsChanged((BookingSpec(name="upkeep", start_ms=5_000, end_ms=6_000, nodes=("a",)),)))
+    come(scheduler, 1, 1, INF, tasks=2)
+    scheduler.run(1_000)
+    assert sink.jobs() == [1]
+    assert places(state) == {1: ["b"]}
+
+
+def test_a_claim_in_a_booking_takes_no_node_that_other_work_is_promised() -> None:
+    """Job 1 is promised the node after the booking; the third task of job 2 would begin when the booking ends, never,
+    and claims: not the same node, which is promised once."""
+    state, _sink, scheduler = engine(EngineConfig(claim_after_ms=0), NodeSpec("n", {"cpu": 4}))
+    come(scheduler, 1, 2, INF, tasks=3)
+    scheduler.run(0)
+    scheduler.feed(BookingsChanged((BookingSpec(name="b", start_ms=100, end_ms=101, nodes=("n",)),)))
+    come(scheduler, 2, 1, 1, tasks=3, booking="b")
+    scheduler.run(0)
+    scheduler.feed(ended(1))
+    for now_ms in (0, 30, 100, 101, 102):
+        scheduler.run(now_ms)
+        check_invariants(state)

@@ -147,7 +147,7 @@ def may_start(t: Tables, row: int, shape: int) -> bool:
     if t.meta[M_BOOKINGS] == 0:
         return True
     if t.shapes[shape, S_BOOKING] == 0:
-        return bool(t.ticks[TICK_NOW] + t.ticks[TICK_WALL] <= t.rows[row, W_AHEAD])
+        return bool(min(t.ticks[TICK_NOW] + t.ticks[TICK_WALL], INF) <= t.rows[row, W_AHEAD])
     return bool(booked_start(t, row, shape, t.ticks[TICK_NOW], t.ticks[TICK_WALL]) == t.ticks[TICK_NOW])
 
 

@@ -504,6 +504,7 @@ def _promise(
             for row in range(t.meta[M_ROWS]):
                 if (
                     found < nodes
+                    and t.rows[row, W_PROMISED] < 0  # to work of another booking: a row is promised once
                     and t.allowed[cset, row] != 0
                     and fits(t, t.capacity, row, shape, resources)
                     and fits(t, t.free, row, shape, resources) == (now_fits == 0)

@@ -377,7 +377,8 @@ def _start_of_one(
     k = 0
     first = place
     steps = 0
-    while goes_on(t, True, steps, last - place + size + 1):  # each takes the next end or event
+    most = last - place + size + 1
+    while goes_on(t, True, steps, most):  # each takes the next end or event
         steps += 1
         # Before `at` this much is free: if that is too little, nothing begins before it.
         at = max(t.holding[0, place], now + 1) if place < last else INF
