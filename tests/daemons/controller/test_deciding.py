@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any, cast
+
 import numpy as np
 import pytest
 
 from hal.core.engine.classes import ClassSpec, OwnerSpec
-from hal.core.engine.config import EngineConfig
-from hal.core.engine.events import ADOPT, AllocationsAdopted, Event, NodesChanged, NodeSpec, SharesLoaded
+from hal.core.engine.config import Backfill, EngineConfig
+from hal.core.engine.events import (
+    ADOPT,
+    AllocationsAdopted,
+    Event,
+    JobsSubmitted,
+    NodesChanged,
+    NodeSpec,
+    SharesLoaded,
+    submit_rows,
+)
+from hal.core.engine.scheduler import MOST_IDLE
 from hal.core.model.policy import Policy
 from hal.daemons.controller.deciding import Engine
+from hal.runtime.interface import Runtime
+from hal.runtime.watch import CallWatch
 
 NOW_MS = 1_767_225_600_000
 
@@ -48,3 +63,31 @@ def test_a_controller_without_memory_begins_with_no_use() -> None:
     settled = engine.settled_use()
     assert settled is not None
     assert settled.use == ()
+
+
+class Log:
+    """A log in memory; `lines`: what was said, with its values."""
+
+    def __init__(self) -> None:
+        self.lines: list[tuple[str, dict[str, Any]]] = []
+
+    def error(self, event: str, **values: Any) -> None:
+        self.lines.append((event, values))
+
+
+def test_an_engine_that_is_woken_for_nothing_is_reported_once() -> None:
+    """One attempt outlives its plan; what waits is planned behind it again and again. The line says which policy."""
+    log = Log()
+    runtime = SimpleNamespace(log=log, watch=lambda late: CallWatch(late))
+    engine = Engine(EngineConfig(backfill=Backfill.CONSERVATIVE), runtime=cast(Runtime, runtime))
+    rows = submit_rows(3)
+    rows["job"], rows["walltime_ms"] = (1, 2, 3), 2
+    engine.begin((NodesChanged((NodeSpec("n", {"cpu": 1}),)), JobsSubmitted(rows, (ClassSpec({"cpu": 1}),))), 0)
+    now_ms = 0
+    for _ in range(MOST_IDLE + 20):
+        step = engine.step(now_ms)
+        now_ms = step.wake_ms
+    engine.close()
+    (line,) = log.lines
+    assert "for nothing" in line[0]
+    assert (line[1]["backfill"], line[1]["waiting"], line[1]["running"]) == ("conservative", 2, 1)

@@ -216,6 +216,7 @@ class Controller:
             remembering.cancel()
             outliving.cancel()
             flushing.cancel()
+            self._engine.close()
 
     def stop(self) -> None:
         """Accept nothing more; `run` returns when the group in flight is finished."""

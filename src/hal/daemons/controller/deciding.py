@@ -135,6 +135,11 @@ class Engine:
                              "something happens")  # fmt: skip
         return step
 
+    def close(self) -> None:
+        """Nothing is decided any more, so nothing is watched."""
+        if self._watch is not None:
+            self._watch.close()
+
     def _report_late(self, seconds: float) -> None:
         """On the thread of the watch: a slice has not come back."""
         self._report(
