@@ -24,6 +24,8 @@ KEPT: Final = 4
 UNUSED_S: Final = 7 * 86_400
 """Others go once nothing in them was read or written for so long."""
 STAMPS: Final = "all-of-python-*"
+UNMAPPED_UID: Final = 65_534
+"""What the machine's root is called in a container that does not know it: owner of what lies above a home there."""
 _VERSION: Final = re.compile(r"kernels-[0-9a-f]{16}")
 _GOING: Final = ".going"
 
@@ -56,7 +58,7 @@ def _check_place(cache: Path, place: Path, *, sticky: bool) -> None:
         safe = True  # whoever may change it may write to its directory, and where it leads is looked at, too
     else:
         safe = not others_may_write(info) or (sticky and bool(info.st_mode & stat.S_ISVTX))
-    if safe and info.st_uid in (0, os.geteuid()):
+    if safe and info.st_uid in (0, os.geteuid(), *((UNMAPPED_UID,) if sticky else ())):
         return
     from hal.core.model.errors import DeniedError
 
