@@ -15,6 +15,7 @@ import pytest
 from hal.runtime.home import Home
 from hal.runtime.identity import read_pid_file, running, write_pid_file
 from hal.runtime.logfile import LogFile
+from hal.runtime.privacy import make_private
 from hal.runtime.regular_files import (
     NotRegularError,
     create_regular,
@@ -203,6 +204,15 @@ def test_a_directory_in_the_place_of_a_pid_file_is_set_aside(tmp_path: Path) -> 
     """With what is in it. (No daemon could note itself there.)"""
     (tmp_path / "pid" / "more").mkdir(parents=True)
     assert write_pid_file(tmp_path / "pid") == read_pid_file(tmp_path / "pid")
+
+
+def test_where_a_link_leads_no_mode_is_changed(tmp_path: Path) -> None:
+    """A job makes `log` a link to /tmp: as root the next start closed /tmp to everybody."""
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    (tmp_path / "log").symlink_to("open")
+    make_private(tmp_path / "log")
+    assert (tmp_path / "open").stat().st_mode & 0o777 == 0o777
 
 
 def test_a_lock_whose_place_was_taken_is_held_all_the_same(tmp_path: Path) -> None:

@@ -19,7 +19,8 @@ PRIVATE_FILE_MODE: Final = 0o600
 def make_private(path: Path) -> None:
     """Make the directory if missing, with mode 0700 whatever the umask."""
     path.mkdir(mode=PRIVATE_DIR_MODE, parents=True, exist_ok=True)
-    if stat.S_IMODE(path.stat().st_mode) & 0o077:
+    # Not where a link leads: a step may have put it here, and what it names is not ours to close to others.
+    if stat.S_IMODE(path.stat().st_mode) & 0o077 and not path.is_symlink():
         path.chmod(PRIVATE_DIR_MODE)
 
 
