@@ -12,6 +12,7 @@ from hal.core.model import StepId
 from hal.runtime.identity import kill, start_ticks
 from hal.wire.frames import ExitCause, StepTemplate
 from tests.daemons.agent.keeper.driving import Keeper
+from tests.daemons.agent.keeper.test_keeper_crashes import recorder_of
 
 ONE = StepId(1, 0, 1, 0)
 
@@ -57,9 +58,10 @@ def test_a_lost_step_does_not_live_on_in_what_it_left_behind(keeper: Keeper, tmp
     keeper.running(ONE)
     keeper.poll(lambda: (tmp_path / "left").exists())
     helpers = keeper.helpers()
+    recorders = [recorder_of(helper) for helper in helpers]
     keeper.die()
-    for helper in helpers:
-        kill(helper, signal.SIGKILL)
+    for one in (*recorders, *helpers):
+        kill(one, signal.SIGKILL)
     keeper.start()
     (tmp_path / "go").touch()
     assert keeper.exit_of(ONE).cause is ExitCause.LOST
@@ -72,9 +74,10 @@ def test_a_helper_that_died_before_it_told_the_pid_leaves_nothing_either(keeper:
     keeper.running(ONE)
     keeper.poll(lambda: (tmp_path / "left").exists())
     helpers = keeper.helpers()
+    recorders = [recorder_of(helper) for helper in helpers]
     keeper.die()
-    for helper in helpers:
-        kill(helper, signal.SIGKILL)
+    for one in (*recorders, *helpers):
+        kill(one, signal.SIGKILL)
     for journal in (tmp_path / "home").rglob("helper-*.log"):
         journal.write_text("".join(line for line in journal.read_text().splitlines(True) if line[0] != "P"))
     (tmp_path / "go").touch()
