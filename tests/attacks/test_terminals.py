@@ -329,6 +329,6 @@ def test_what_a_user_or_a_stranger_wrote_acts_on_no_terminal(own_hal: LiveHal) -
             assert not Shown([*words, *form], own_hal.root).fault
     assert MARK in Shown(["show", gone.id], own_hal.root).text
     assert MARK in Shown(["audit"], own_hal.root).text
-    for log in (own_hal.root / "log").iterdir():
+    for log in filter(Path.is_file, (own_hal.root / "log").rglob("*")):
         found = ACTS.search(log.read_text(errors="surrogateescape"))
         assert found is None, f"{log.name}: {found}"
