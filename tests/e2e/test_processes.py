@@ -70,9 +70,8 @@ def test_a_start_that_fails_shows_why_and_leaves_nothing(own_hal: LiveHal) -> No
     own_hal.home.create()
     own_hal.home.database.mkdir()
     ran = own_hal.run("up", *SMALL)
-    assert ran.code == 5
-    assert "controller did not start" in ran.err
-    assert "controller.log" in ran.err or "controller.out" in ran.err
+    assert ran.code == 7
+    assert f"{own_hal.home.database} is a directory" in ran.err
     assert running(own_hal.home.controller_pid) is None
     assert running(own_hal.home.keeper_pid("n1")) is None
 

@@ -20,6 +20,7 @@ from hal.runtime.interface import Connection, Credentials, Listener, TcpAddress
 from hal.runtime.listening_tls import TlsListener
 from hal.runtime.real import RealRuntime
 from hal.runtime.tls import RestContext
+from hal.wire.bounds import MAX_TEXT
 from hal.wire.frames import Goodbye, ReadAuthority
 from hal.wire.peer import CertifiedName
 from hal.wire.strangers import MAX_STRANGERS
@@ -80,7 +81,7 @@ def test_many_frames_cross_in_order(tmp_path: Path, hal: Certified) -> None:
     async def use(runtime: RealRuntime, address: TcpAddress) -> None:
         connection = await runtime.connect(address, credentials=node.credentials)
         await connection.receive()
-        frames = [Goodbye(code=str(number), reason="x" * 100_000) for number in range(100)]
+        frames = [Goodbye(code=str(number), reason="x" * MAX_TEXT) for number in range(150)]
 
         async def send() -> None:
             for frame in frames:

@@ -18,7 +18,7 @@ from hal.core.model.errors import ConflictError, UnreachableError
 from hal.runtime.interface import MAX_CONNECTIONS, Credentials, Logger, TcpAddress
 from hal.runtime.line_budget import BudgetedLog
 from hal.runtime.listening import ServeTask, monotonic_ms, report_fault
-from hal.runtime.sockets import bind_tcp
+from hal.runtime.tcp_sockets import bind_tcp
 from hal.runtime.tls import CONTROLLER_HOST, certified_name, client_context, dial_error, load, server_context
 from hal.wire.connection import FrameConnection
 from hal.wire.strangers import HANDSHAKE_MS, MAX_STRANGERS, STRANGER_GRACE_MS, STRANGER_MS

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import fcntl
 import os
 import socket
@@ -11,7 +10,7 @@ import struct
 import sys
 import termios
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from hal.core.model.errors import ConflictError, DeniedError, NotFoundError
 from hal.runtime.home import MAX_SOCKET_PATH_BYTES
@@ -76,26 +75,6 @@ def bind_unix(path: Path, *, mode: int = 0o600) -> socket.socket:
     return listener
 
 
-async def bind_tcp(host: str, port: int) -> list[socket.socket]:
-    """Listening sockets at all addresses of a host.
-
-    Raises:
-        OSError: the port is taken, or the host is none of this machine.
-    """
-    found = await asyncio.get_running_loop().getaddrinfo(
-        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE | socket.AI_ADDRCONFIG
-    )
-    bound: list[socket.socket] = []
-    try:
-        for family, kind, protocol, _, where in dict.fromkeys(found):
-            bound.append(_listening(family, kind, protocol, where))
-    except OSError:
-        for sock in bound:
-            sock.close()
-        raise
-    return bound
-
-
 def unlink_unix(path: Path, inode: int) -> None:
     """Remove the socket file if it is still the one with that inode."""
     try:
@@ -131,20 +110,6 @@ def unread_bytes(fd: int) -> int:
 def may_speak(peer: Peer) -> bool:
     """Only this user and root may."""
     return peer.uid in (0, os.geteuid())
-
-
-def _listening(family: int, kind: int, protocol: int, where: Any) -> socket.socket:
-    sock = socket.socket(family, kind | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK, protocol)
-    try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        sock.bind(where)
-        sock.listen(BACKLOG)
-    except OSError:
-        sock.close()
-        raise
-    return sock
 
 
 def _clear_dead(path: Path) -> None:

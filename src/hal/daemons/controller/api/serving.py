@@ -44,8 +44,9 @@ from hal.daemons.controller.config import Config
 from hal.daemons.controller.controller import ControllerApi
 from hal.runtime.interface import Runtime
 from hal.runtime.privacy import write_private
-from hal.runtime.sockets import bind_public, bind_tcp, bind_unix
+from hal.runtime.sockets import bind_public, bind_unix
 from hal.runtime.syslog import Syslog
+from hal.runtime.tcp_sockets import bind_tcp
 from hal.wire.address import written
 
 TICK_S = 1.0
