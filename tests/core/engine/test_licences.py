@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hal.core.engine import EngineError, State
@@ -79,6 +79,7 @@ class World:
         self.jobs = jobs
         self.booked = booked
         self.ends: dict[int, int] = {}
+        self.lasts: dict[int, int] = {}
         self.state = State(chosen)
         self.scheduler = Scheduler(self.state, self)
         self.now = 0
@@ -101,24 +102,26 @@ class World:
     def judge(self, job: int) -> None:
         """What it takes is not set aside for others before its limit, by the limits of all that run."""
         work = self.jobs[job]
+        self.lasts[job] = self.now + work.limit
         known = [one.spec for one in self.state.bookings.all]
         mine = [spec for spec in known if work.booking and spec.serves == work.booking and spec.start_ms <= self.now]
         if work.booking:
             whole = work.limit >= mine[0].end_ms - mine[0].start_ms
             assert whole or self.now + work.limit <= mine[0].end_ms, f"{work} outlasts {mine}"
             self.ends[job] = min(self.ends[job], mine[0].end_ms)
+            self.lasts[job] = min(self.lasts[job], mine[0].end_ms)  # whatever its limit, it is ended with its booking
         for name, total in TOTALS.items():
             if not work.wants.get(name):
                 continue
             inside = any(name in spec.licences for spec in mine)
             alike = [k for k in self.ends if self.takes_of(k, name) == (work.booking if inside else "")]
             for at in (self.now, *(spec.start_ms for spec in known if self.now < spec.start_ms)):
-                if at > self.now and (inside or at >= self.now + work.limit):
+                if at > self.now and (inside or at >= self.lasts[job]):
                     continue
                 there = [spec for spec in known if name in spec.licences and spec.start_ms <= at < spec.end_ms]
                 aside = sum(spec.licences[name] for spec in there)
                 room = sum(spec.licences[name] for spec in there if spec in mine) if inside else total - aside
-                held = sum(self.jobs[k].wants[name] for k in alike if self.ends[k] > self.now and self.lasts(k) > at)
+                held = sum(self.jobs[k].wants[name] for k in alike if self.ends[k] > self.now and self.lasts[k] > at)
                 assert held <= room, f"{held} of {room} {name} at {at}, {job} at {self.now}"
 
     def takes_of(self, job: int, name: str) -> str | None:
@@ -128,10 +131,6 @@ class World:
             return None
         booked = any(work.booking == spec.serves and name in spec.licences for spec, _ in self.booked)
         return work.booking if booked else ""
-
-    def lasts(self, job: int) -> int:
-        """Until when it may run."""
-        return next(at for one, at, _ in self.starts if one == job) + self.jobs[job].limit
 
     def run(self) -> list[tuple[int, int, tuple[int, ...]]]:
         """Until everything has started, or it is late."""
@@ -206,6 +205,13 @@ bookings = st.lists(
 @pytest.mark.parametrize("backfill", list(Backfill))
 @given(jobs=works, inside=st.lists(st.booleans(), min_size=18, max_size=18), booked=bookings,
        slice_work=st.sampled_from([1, 20, MANY]))  # fmt: skip
+@example(  # without a limit it is ended with its booking, so a later booking of what it took outside is no obstacle
+    jobs=[Work(0, 1, 1, {"idl": 2, "matlab": 1}, INF, 1)], inside=[True], slice_work=1,
+    booked=[
+        (BookingSpec("b0", 101, 102, booking="mine", licences={"matlab": 2}), 0),
+        (BookingSpec("b1", 201, 202, booking="upkeep", maintenance=True, licences={"idl": 1, "matlab": 1}), 0),
+    ],
+)  # fmt: skip
 @settings(max_examples=40, deadline=None)
 def test_safety_what_bookings_set_aside_of_a_licence_is_there_when_they_begin(
     backfill: Backfill, jobs: list[Work], inside: list[bool], booked: list[tuple[BookingSpec, int]], slice_work: int
