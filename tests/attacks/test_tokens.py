@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import socket
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -271,12 +272,17 @@ def test_a_user_gives_what_runs_no_more_time(own_hal: LiveHal, gate: Gate) -> No
     gate.open()
 
 
-def test_a_socket_that_somebody_else_serves_is_not_spoken_to(tmp_path: Path) -> None:
+@pytest.fixture
+def everybodys() -> Iterator[Path]:
+    """A directory into which every user of the machine may write, as /tmp is."""
+    with tempfile.TemporaryDirectory(prefix="hal-t-open-") as name:
+        os.chmod(name, 0o1777)
+        yield Path(name)
+
+
+def test_a_socket_that_somebody_else_serves_is_not_spoken_to(everybodys: Path) -> None:
     """(L9, attempt 13) A path under a directory that everybody may write to."""
-    tmp_path.chmod(0o1777)
-    for parent in tmp_path.parents[:2]:
-        parent.chmod(0o755)
-    path = str(tmp_path / "api.sock")
+    path = str(everybodys / "api.sock")
 
     def bind() -> socket.socket:
         server = socket.socket(socket.AF_UNIX)
