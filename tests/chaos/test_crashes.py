@@ -40,7 +40,8 @@ def live() -> Iterator[LiveHal]:
     made.remove()
 
 
-@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3))])
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2, 3])
 def test_nothing_is_lost_or_doubled_whatever_is_killed(seed: int, live: LiveHal, tmp_path: Path) -> None:
     """Controller, agents, keepers, helpers and jobs, one after the other."""
     _run(seed, live, tmp_path, jobs=14, more=2, with_controller=0)

@@ -165,7 +165,7 @@ class World:
 
 @pytest.mark.parametrize("backfill", list(Backfill))
 @given(jobs=works, slice_work=st.sampled_from([1, 20, MANY]))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_safety_no_licence_is_overused_and_nothing_starves(
     backfill: Backfill, jobs: list[Work], slice_work: int
 ) -> None:
@@ -212,7 +212,7 @@ bookings = st.lists(
         (BookingSpec("b1", 201, 202, booking="upkeep", maintenance=True, licences={"idl": 1, "matlab": 1}), 0),
     ],
 )  # fmt: skip
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_safety_what_bookings_set_aside_of_a_licence_is_there_when_they_begin(
     backfill: Backfill, jobs: list[Work], inside: list[bool], booked: list[tuple[BookingSpec, int]], slice_work: int
 ) -> None:

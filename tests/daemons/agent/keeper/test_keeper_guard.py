@@ -211,6 +211,7 @@ def test_a_lease_that_lapses_ends_guarded_steps_and_only_these(tmp_path: Path) -
         keeper.exit_of(TWO)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("still", ["keeper", "keeper, guard", "keeper, helper", "keeper, guard, helper"])
 def test_safety_a_keeper_that_stands_still_beyond_its_lease_has_no_guarded_step(tmp_path: Path, still: str) -> None:
     """SIGSTOP of it (or a call that never returns), and of what else a user of the same account can stop: the step, and
@@ -239,6 +240,7 @@ def test_safety_a_keeper_that_stands_still_beyond_its_lease_has_no_guarded_step(
         assert keeper.run(guarded("exit 6"), TWO).code == 6
 
 
+@pytest.mark.slow
 def test_a_guard_without_steps_outlives_a_lease(tmp_path: Path) -> None:
     """It need not be started again for the next step."""
     with Keeper(tmp_path / "home", lease_ms=LEASE_MS) as keeper:

@@ -120,6 +120,7 @@ def test_safety_the_log_is_bounded_and_numbers_go_on_after_a_restart(tmp_path: P
     again.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flooder", ["mallory", "", "user-bob", "bob.", "..", "böb/../bob", "x" * 400])
 @pytest.mark.parametrize("status", [201, 404, 429])
 def test_nobody_washes_away_the_entries_of_another(tmp_path: Path, flooder: str, status: int) -> None:
