@@ -132,6 +132,7 @@ def test_limits_hold_and_what_never_starts_is_said(capsys: pytest.CaptureFixture
     assert run["makespan_s"] == 20
 
 
+@pytest.mark.slow
 def test_hours_of_a_queue_go_by_the_logs_own_calendar(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """Second 0 is Thursday 12:00 UTC of UnixStartTime; the queue opens at 18:00."""
     header = "; MaxProcs: 4\n; UnixStartTime: 43200\n"

@@ -47,6 +47,7 @@ def _drain(state: State, sink: Starts, scheduler: Scheduler) -> list[int]:
     return sink.jobs()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("new", CONFIGS, ids=lambda config: f"{config.order}-{config.backfill}")
 @pytest.mark.parametrize("old", CONFIGS[1::3], ids=lambda config: f"{config.order}-{config.backfill}")
 def test_after_a_change_the_line_is_served_as_if_the_policy_had_always_been_so(

@@ -296,6 +296,7 @@ def test_conservative_places_gangs_as_its_definition_does(jobs: list[Work], slic
     }
 
 
+@pytest.mark.slow
 @given(
     jobs=works([0, 0, 0, 0, 3], WIDE_KINDS, LIMITS, tasks=60),
     slice_work=st.sampled_from([1, 20, MANY]),

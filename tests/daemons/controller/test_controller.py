@@ -6,6 +6,8 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from hal.core.model import Duration, StepId
 from hal.core.model.facts import Facts
 from hal.core.model.policy import Policy, Queue
@@ -223,6 +225,7 @@ def test_a_node_of_another_boot_has_lost_its_steps_and_they_run_again(hal_home: 
     on_controller(hal_home, body)
 
 
+@pytest.mark.slow
 def test_what_only_a_fenced_node_could_hold_is_refused(hal_home: Path) -> None:
     """The 8-core node is declared gone: 6 cores are refused with what the other has, after a restart too."""
     wide = {**TRUE, "request": {"cpu": 6}}

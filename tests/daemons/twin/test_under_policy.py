@@ -99,6 +99,7 @@ def test_a_replay_that_is_cut_short_counts_what_was_done_by_then() -> None:
     assert (parties["b"].jobs, parties["b"].waiting, parties["b"].delivered) == (1, 1, 0.0)
 
 
+@pytest.mark.slow
 def test_what_can_never_start_does_not_keep_the_replay_going() -> None:
     """A limit of none: its job waits at the end, the others ran, although a period of hours goes on for ever."""
     never = Limit(name="never", account="b", hours=Resources({"cpu": 1}), period=Limit().period)
