@@ -19,6 +19,7 @@ import pytest
 from hal.runtime.identity import running
 from tests.attacks.other_user import ALICE, BOB, as_user
 from tests.e2e.conftest import DEADLINE_S, LiveHal, new_home
+from tests.postgres_server import PostgresServer
 
 DESCRIPTORS: Final = 400
 CONTROLLER_MIB: Final = 100
@@ -29,7 +30,7 @@ POST: Final = b"POST /v1/jobs HTTP/1.1\r\nHost: hal\r\nTransfer-Encoding: chunke
 
 
 class Besieged:
-    """A HAL with few descriptors, a port, and a socket for other users: alice may submit, bob is nobody."""
+    """A controller with few descriptors, a port, and a socket for other users: alice may submit, bob is nobody."""
 
     def __init__(self, live: LiveHal, port: int, public: Path) -> None:
         self.live = live
@@ -68,23 +69,43 @@ class Besieged:
         assert self.pid == pid
 
 
-@pytest.fixture(scope="module")
-def besieged() -> Iterator[Besieged]:
+@pytest.fixture(scope="module", params=["the leader", "a follower"])
+def besieged(request: pytest.FixtureRequest) -> Iterator[Besieged]:
+    """The only controller of a HAL, or one that passes on what it is asked to another home's."""
+    with contextlib.ExitStack() as left:
+        if request.param == "the leader":
+            yield left.enter_context(surrounded("", "--cpus", "1"))
+            return
+        postgres: PostgresServer = request.getfixturevalue("postgres")
+        store = f'[store]\nurl = "{postgres.fresh()}"\n'
+        leader = LiveHal(new_home())
+        left.callback(leader.remove)
+        leader.home.config.write_text(store)
+        leader.up("--cpus", "1")
+        follower = left.enter_context(surrounded(store, "--nodes", "0"))
+        with follower.live.client() as client:
+            assert client.health().status == "following"
+        yield follower
+
+
+@contextlib.contextmanager
+def surrounded(settings: str, *options: str) -> Iterator[Besieged]:
+    """A HAL with these settings and `hal up` with these options."""
     live = LiveHal(new_home())
-    door = Path(tempfile.mkdtemp(prefix="hal-door-", dir="/tmp"))
-    door.chmod(0o755)
+    directory = Path(tempfile.mkdtemp(prefix="hal-door-", dir="/tmp"))
+    directory.chmod(0o755)
     port = free_port()
-    live.root.mkdir(exist_ok=True)
-    (live.root / "hal.toml").write_text(
-        f'[server]\ntcp = "{port}"\nplain_tcp = true\n[access]\nsocket = "{door}/api.sock"\nusers = ["{ALICE}"]\n'
+    live.home.config.write_text(
+        f'{settings}[server]\ntcp = "{port}"\nplain_tcp = true\n'
+        f'[access]\nsocket = "{directory}/api.sock"\nusers = ["{ALICE}"]\n'
     )
-    few = ["sh", "-c", f'ulimit -n {DESCRIPTORS}; exec "$@"', "sh", *live.command("up", "--cpus", "1")]
+    few = ["sh", "-c", f'ulimit -n {DESCRIPTORS}; exec "$@"', "sh", *live.command("up", *options)]
     try:
         subprocess.run(few, env=live.environment, check=True, capture_output=True, timeout=3 * DEADLINE_S)
-        yield Besieged(live, port, door / "api.sock")
+        yield Besieged(live, port, directory / "api.sock")
     finally:
         live.remove()
-        shutil.rmtree(door)
+        shutil.rmtree(directory)
 
 
 def free_port() -> int:

@@ -78,9 +78,10 @@ def test_what_may_have_been_done_is_not_sent_to_another_one() -> None:
         assert len(keys) == 1
 
 
-def test_a_leader_that_broke_off_at_a_follower_is_as_one_that_broke_off_here() -> None:
-    """502 `broke-off`: only what may be repeated is."""
-    lost = Reply(problem(502, "broke-off", "may or may not have been done").body, 502)
+@pytest.mark.parametrize(("status", "code"), [(502, "broke-off"), (503, "ending")])
+def test_a_leader_that_was_lost_before_it_answered_is_as_one_that_broke_off(status: int, code: str) -> None:
+    """Told by a follower, or by itself as it ends: only what may be repeated is."""
+    lost = Reply(problem(status, code, "may or may not have been done").body, status)
     with servers(lambda asked: lost, job) as both:
         with Client(address_of(*both)) as client, pytest.raises(hal.UnreachableError, match="may or may not"):
             client.requeue(1, 2)

@@ -7,9 +7,10 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import httpx
 import pytest
 
-from tests.e2e.conftest import Gate, LiveHal, until
+from tests.e2e.conftest import DEADLINE_S, Gate, LiveHal, until
 
 pytestmark = pytest.mark.slow
 
@@ -39,11 +40,17 @@ def test_a_lost_store_is_refused_until_a_person_chooses(own_hal: LiveHal, tmp_pa
 
 
 def test_a_store_that_is_removed_under_a_running_controller_ends_it(own_hal: LiveHal) -> None:
-    """Whoever submits then gets no id; `hal up` says what has happened."""
+    """Whoever submits then gets no id, but a word that the controller ends; `hal up` says what has happened."""
     hal = own_hal.up("--cpus", "1")
+    sockets = hal.home.known_socket_dir()
+    assert sockets is not None
+    transport = httpx.HTTPTransport(uds=str(sockets / "api.sock"))
     for file in hal.home.database.parent.glob("hal.sqlite*"):
         file.unlink()
-    assert hal.run("submit", "--", "true").code != 0
+    with httpx.Client(transport=transport, base_url="http://hal", timeout=DEADLINE_S) as http:
+        answer = http.post("/v1/jobs", json={"jobs": [{"command": ["true"]}]})
+    assert (answer.status_code, answer.json()["code"]) == (503, "ending")
+    assert "Idempotency-Key" in answer.json()["hint"]
     until(lambda: not hal.home.controller_pid.exists(), "the controller goes on without its store")
     assert "is gone" in hal.run("up").err
 

@@ -30,6 +30,7 @@ _BY_ERROR_CODE: Final = {
     "unreachable": UNREACHABLE,
     "no-leader": UNREACHABLE,
     "broke-off": UNREACHABLE,
+    "ending": UNREACHABLE,
     "conflict": CONFLICT,
     "overloaded": OVERLOADED,
     "too-many": OVERLOADED,

@@ -46,7 +46,9 @@ NO_LEADER: Final = "no-leader"
 """Of a follower while nobody leads: nothing was done."""
 BROKE_OFF: Final = "broke-off"
 """Of a follower that lost the leader before it answered: done or not."""
-_BY_CODE: Final[dict[str, type[HALError]]] = {NO_LEADER: UnreachableError, BROKE_OFF: UnreachableError}
+ENDING: Final = "ending"
+"""Of a controller that ended before it answered: done or not."""
+_BY_CODE: Final[dict[str, type[HALError]]] = dict.fromkeys((NO_LEADER, BROKE_OFF, ENDING), UnreachableError)
 
 
 class JobFailedError(HALError):

@@ -18,7 +18,7 @@ from types import TracebackType
 
 from hal.client.address import Address
 from hal.client.backoff import Turn
-from hal.client.errors import BROKE_OFF, NO_LEADER, error_from_answer
+from hal.client.errors import BROKE_OFF, ENDING, NO_LEADER, error_from_answer
 from hal.client.places import Place, Rotation, Search
 from hal.core.model.errors import ConflictError, HALError, InternalError, UnreachableError
 
@@ -192,10 +192,11 @@ def too_long() -> InternalError:
 
 
 def again(request: Request, status: int, body: bytes) -> bool:
-    """Whether a follower answered that it could not have the leader answer, and the request may be sent again."""
-    if status == 503:
-        return error_from_answer(status, body).code == NO_LEADER
-    return status == 502 and request.repeatable and error_from_answer(status, body).code == BROKE_OFF
+    """Whether no leader has answered, but a follower or one that ended, and the request may be sent again."""
+    if status not in (502, 503):
+        return False
+    code = error_from_answer(status, body).code
+    return code == NO_LEADER or (code in (BROKE_OFF, ENDING) and request.repeatable)
 
 
 def refuse_closed(closed: bool) -> None:

@@ -5,6 +5,7 @@ Pure ASGI.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import MutableMapping
 from functools import partial
 from typing import Any, cast
@@ -26,6 +27,7 @@ from hal.daemons.controller.api.lapsing import until_lapsed
 from hal.daemons.controller.api.problems import (
     PROBLEM_JSON,
     RETRY_AFTER_S,
+    EndingError,
     HeadersError,
     TooLargeError,
     problem_of,
@@ -45,6 +47,10 @@ KEPT_BYTES = 256 << 20
 """and bytes of all of them, or two bodies of the greatest size where that is more; the owner's and root's apart."""
 CLIENT_GONE = 499
 """Status in the audit log of a request that its sender gave up, or sent too slowly: nothing was done."""
+LOOK = (
+    "send it again with its Idempotency-Key, or look whether it was done, once HAL answers again; why it ended is in "
+    "controller.log, and `hal up` says what can be done"
+)
 _DENIED = {401: "unauthorized", 403: "denied"}
 
 
@@ -91,9 +97,19 @@ class Guard:
         raw = cast("MutableMapping[str, Any]", scope)
         if raw["type"] != "http":
             return
+        connection: HttpConnection | None = (raw.get("state") or {}).get("connection")
+        try:
+            await self._answer(raw, connection, receive, send)
+        except asyncio.CancelledError:
+            if connection is None:
+                raise
+            connection.cut(EndingError("the controller ends and has not answered; it may have been done", hint=LOOK))
+
+    async def _answer(
+        self, raw: MutableMapping[str, Any], connection: HttpConnection | None, receive: Receive, send: Send
+    ) -> None:
         headers = dict(raw["headers"])
         answer = _Answer(send)
-        connection: HttpConnection | None = (raw.get("state") or {}).get("connection")
         try:
             identity = await self._identify(raw, headers)
         except HALError as error:

@@ -50,6 +50,12 @@ class TooSlowError(TimedOutError):
     code = "too-slow"
 
 
+class EndingError(UnreachableError):
+    """The controller ends before it has answered: it may have been done."""
+
+    code = "ending"
+
+
 STATUS: dict[type[HALError], tuple[int, str]] = {
     UnauthorizedError: (401, "No valid token"),
     TooSlowError: (408, "Request too slow"),
@@ -62,6 +68,7 @@ STATUS: dict[type[HALError], tuple[int, str]] = {
     ConflictError: (409, "Conflict"),
     BrokeOffError: (502, "The leader broke off"),
     NoLeaderError: (503, "Nobody leads"),
+    EndingError: (503, "The controller ends"),
     OverloadedError: (503, "Overloaded"),
     UnreachableError: (503, "Not reachable"),
     StoreError: (503, "Not durable"),
