@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -37,6 +38,29 @@ def test_a_lost_store_is_refused_until_a_person_chooses(own_hal: LiveHal, tmp_pa
     assert hal.client().submit(["true"]).id == "3"
     hal.run("down", check=True)
     hal.run("up", check=True)
+
+
+def test_what_ran_after_a_backup_is_no_end_of_what_the_restored_store_starts(own_hal: LiveHal, tmp_path: Path) -> None:
+    """Two jobs begin after the backup; one runs when HAL comes back with the restored store, one has ended unheard.
+    The store starts both again under the same numbers: each runs again as attempt 2, none is cancelled or believed."""
+    hal = own_hal.up("--cpus", "2")
+    gates = [Gate(tmp_path, name) for name in ("runs", "ended")]
+    begin = time.time() + 5
+    jobs = [hal.client().submit(gate.command(), begin=begin) for gate in gates]
+    hal.run("backup", tmp_path / "copy.sqlite", check=True)
+    assert [gate.started() for gate in gates] == ["1.0.1.0", "2.0.1.0"]
+    hal.run("down", "--leave", check=True)
+    gates[1].open()
+    for file in hal.home.database.parent.iterdir():
+        file.unlink()
+    hal.run("restore", tmp_path / "copy.sqlite", check=True)
+    hal.up()
+    assert sorted(gate.started() for gate in gates) == ["1.0.2.0", "2.0.2.0"]
+    for gate in gates:
+        gate.open()
+    assert [job.wait().state for job in jobs] == ["succeeded", "succeeded"]
+    for gate in gates:
+        gate.close()
 
 
 def test_a_store_that_is_removed_under_a_running_controller_ends_it(own_hal: LiveHal) -> None:

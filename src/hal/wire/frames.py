@@ -75,6 +75,9 @@ class HeldStep(Struct, frozen=True, array_like=True, gc=False):
     """Of its first process; 0 when not spawned yet."""
     started_ms: Count
     """When it was spawned; 0 when not yet."""
+    allocated_ms: Count = 0
+    """`started_at_ms` of its start: of two attempts of one id, which a store that was restored may give, it says which
+    this is. 0: not told."""
 
 
 Capacity = Annotated[dict[Name, Amount], Meta(max_length=MAX_RESOURCES)]

@@ -7,7 +7,7 @@ import pytest
 from hal.core.model import AttemptState, ConflictError, NotFoundError, Reason, SpecError, StepId, TaskState
 from hal.planes.tasks import Arrival, JobPatch
 from hal.store import EndAttempts, InsertJobs
-from hal.wire.frames import ExitCause, Refusal, StepExit, StepStarted, StopReason, Usage
+from hal.wire.frames import ExitCause, HeldStep, Refusal, StepExit, StepStarted, StopReason, Usage
 from tests.planes.tasks.small_plane import BY, SmallPlane
 
 
@@ -134,6 +134,46 @@ def test_an_attempt_whose_number_a_keeper_has_buried_is_tried_again() -> None:
     plane.plane.refused("n2", [Refusal(StepId(job, 0, 1, 1), "already-ended", "")], 1_000)
     plane.commit()
     assert plane.engine.pending[(job, 0)][0] == 2
+
+
+@pytest.mark.parametrize("stopping", [False, True])
+@pytest.mark.parametrize("running", [False, True])
+def test_what_a_node_held_of_another_store_is_no_end_of_an_attempt_of_that_number(running: bool, stopping: bool) -> None:
+    """The store was restored; the node held attempt 1 of before, and the same number was allocated there again. Its
+    start and its exit are not this attempt's, which cannot begin any more: its task is tried again, or cancelled."""
+    plane = SmallPlane(nodes=1)
+    (job,) = plane.submit({})
+    former = HeldStep(StepId(job, 0, 1, 0), running, 7, 900, 900)
+    plane.plane.node_joined(Arrival(name="n1", capacity={"cpu": 64_000}, boot_id="b1", held=(former,)), plane.now_ms)
+    stops = plane.commit().orders["n1"].stops if running else {}
+    assert stops == ({StopReason.UNKNOWN: [former.step]} if running else {})
+    plane.start((job, 0))
+    if stopping:
+        plane.plane.cancel(job, None, BY, plane.now_ms)
+    plane.plane.started("n1", [StepStarted(former.step, 7, 900)], plane.now_ms)
+    assert plane.live(job).active[0].started_ms is None
+    change = plane.end(job)
+    assert change.orders["n1"].acks == [former.step]
+    if stopping:
+        assert change.ended[0].state is TaskState.CANCELLED
+    else:
+        assert plane.engine.pending[(job, 0)][0] == 2
+
+
+def test_an_attempt_of_the_same_number_allocated_at_another_time_is_another_one() -> None:
+    """The restored store knows attempt 1 as running, the node holds attempt 1 of a later allocation: that one is
+    stopped, this one is lost. Told without an instant (an agent of an earlier version), the id counts."""
+    plane = SmallPlane(nodes=1)
+    other, same, untold = plane.submit({}, {}, {})
+    plane.start((other, 0), (same, 0), (untold, 0))
+    steps = [StepId(job, 0, 1, 0) for job in (other, same, untold)]
+    plane.plane.started("n1", [StepStarted(step, 7, 1_000) for step in steps], plane.now_ms)
+    plane.commit()
+    held = tuple(HeldStep(step, True, 7, 1_000, at_ms) for step, at_ms in zip(steps, (900, 1_000, 0), strict=True))
+    plane.plane.node_joined(Arrival(name="n1", capacity={"cpu": 64_000}, boot_id="b1", held=held), plane.now_ms)
+    assert plane.commit().orders["n1"].stops == {StopReason.UNKNOWN: [steps[0]]}
+    assert plane.engine.pending[(other, 0)][0] == 2
+    assert plane.end(same).ended and plane.end(untold).ended
 
 
 def test_one_task_of_an_array_is_held_released_and_cancelled_alone() -> None:

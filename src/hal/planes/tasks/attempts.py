@@ -70,6 +70,8 @@ MAX_CODE: Final = 64
 NEVER_AN_END = frozenset({AttemptState.REFUSED, AttemptState.LOST, AttemptState.PREEMPTED})
 """Attempts after which a task is tried again, unless it was tried too often."""
 REFUSED_CAUSE = "refused"
+ALREADY_ENDED: Final = "already-ended"
+"""Code of the refusal of a step under whose id its node has had another one."""
 UNASKED: Final = "unasked"
 """Code of a refusal that gives back what the node was not lent."""
 LOST_CAUSE = "lost"
@@ -158,7 +160,7 @@ def started(table: JobTable, node: str, steps: Sequence[StepStarted], now_ms: in
     """Processes of these steps run."""
     touched: dict[int, LiveJob] = {}
     for report in steps:
-        found = active(table, node, report.step)
+        found = None if table.is_foreign(node, report.step) else active(table, node, report.step)
         if found is not None and found[1].suspended:
             table.draft.order(node).suspends.append(report.step)  # it had not begun when that was asked
         if found is None or found[1].started_ms is not None:
@@ -185,6 +187,10 @@ def exited(table: JobTable, node: str, exits: Sequence[StepExit], now_ms: int) -
     for report in exits:
         acks.append(report.step)
         found = active(table, node, report.step)
+        if table.is_foreign(node, report.step):
+            if found is not None:
+                touched[report.step.job] = _taken_id(table, *found, report.step, now_ms)
+            continue
         heir = credit.pass_on(table, report, node, now_ms)
         if found is None:
             continue
@@ -210,11 +216,20 @@ def exited(table: JobTable, node: str, exits: Sequence[StepExit], now_ms: int) -
         table.settle(job, now_ms, f"node:{node}")
 
 
+def _taken_id(table: JobTable, job: LiveJob, attempt: Attempt, step: StepId, now_ms: int) -> LiveJob:
+    """Its node held another attempt under its id, which has ended, and now starts none of that id any more."""
+    job = table.touch(job.id)
+    message = f"{ALREADY_ENDED}: its node held another attempt of that number, from before the store was replaced"
+    end = StepEnd(step.rank, REFUSED_CAUSE, 0, 0, now_ms, message)
+    _step_ended(table, job, attempt, end, now_ms, f"node:{attempt.nodes[step.rank]}")
+    return job
+
+
 def refused(table: JobTable, node: str, refusals: Sequence[Refusal], now_ms: int) -> None:
     """These steps were not started; no process of them exists.
 
     `already-ended` of an attempt that is active here: a power failure took from the store an attempt of this number,
-    and not from the keeper. Its end is not known any more; what is told now is that it does not run.
+    and not from the keeper; or the store was restored, and the keeper held the attempt of this number that it forgot. Its end is not known any more; what is told now is that it does not run.
     """
     touched: dict[int, LiveJob] = {}
     for refusal in refusals:

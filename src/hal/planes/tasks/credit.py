@@ -120,7 +120,7 @@ def _waiting_there(table: JobTable, job_id: int, step: StepId | None, node: str)
     """The attempt of that step, if it is of that job and waits on credit on that node."""
     job = table.jobs.get(job_id) if step is not None and step.job == job_id else None
     attempt = job.active.get(step.task) if job is not None and step is not None else None
-    if step is None or attempt is None or not attempt.credit:
+    if step is None or attempt is None or not attempt.credit or table.is_foreign(node, step):
         return None
     return attempt if attempt.attempt == step.attempt and attempt.nodes == (node,) else None
 

@@ -24,7 +24,7 @@ def gates_told(table: JobTable, node: str, gates: Sequence[StepGate], now_ms: in
     """How these steps stand at the gates of that node."""
     touched: dict[int, LiveJob] = {}
     for told in gates:
-        found = active(table, node, told.step)
+        found = None if table.is_foreign(node, told.step) else active(table, node, told.step)
         reason = one_line(told.reason, MAX_REASON)
         if told.state is GateState.FAILED:
             if told.gate == PROLOG:

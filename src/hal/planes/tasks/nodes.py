@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hal.core.lifecycle import NODE, NodeEvent, transition
-from hal.core.model import ConflictError, EventKind, NodeState, OnNodeLost, format_duration
+from hal.core.model import ConflictError, EventKind, NodeState, OnNodeLost, StepId, format_duration
 from hal.core.model.facts import Facts
 from hal.planes.tasks.attempts import attempts_on, lost, order_as_it_is, order_stop, started
 from hal.planes.tasks.closing import HEARD, node_named, node_spec, put, state_after, unchecked
@@ -133,14 +133,15 @@ def _lose_all(table: JobTable, name: str, message: str, now_ms: int) -> None:
 
 
 def _compare(table: JobTable, arrival: Arrival, now_ms: int) -> None:
-    held = {step.step: step for step in arrival.held}
+    held = _own(table, arrival)
+    table.foreign[arrival.name] = frozenset(one.step for one in arrival.held if one.allocated_ms) - held.keys()
     # The report of a start is told once: the agent or the keeper may have died with it.
-    begun = [StepStarted(step.step, step.pid, step.started_ms) for step in arrival.held if step.started_ms]
+    begun = [StepStarted(step.step, step.pid, step.started_ms) for step in held.values() if step.started_ms]
     started(table, arrival.name, begun, now_ms)
     known = set()
     for job, attempt in list(attempts_on(table, arrival.name)):
         here = [step for node, step in attempt.steps_left(job.id) if node == arrival.name]
-        known.update(here)
+        known.update(step for step in here if step in held)
         missing = [step for step in here if step not in held]
         if attempt.started_ms is not None and missing and len(attempt.nodes) == 1:
             lost(table, table.touch(job.id), attempt, arrival.name, "the node does not hold it any more", now_ms)
@@ -151,6 +152,22 @@ def _compare(table: JobTable, arrival: Arrival, now_ms: int) -> None:
             if missing:
                 order_start(table, job, attempt, missing)
             order_as_it_is(table, job, attempt)
-    unknown = [step for step, told in held.items() if step not in known and told.running]
+    unknown = [one.step for one in arrival.held if one.step not in known and one.running]
     if unknown:
         table.draft.order(arrival.name).stops.setdefault(StopReason.UNKNOWN, []).extend(sorted(unknown))
+
+
+def _own(table: JobTable, arrival: Arrival) -> dict[StepId, HeldStep]:
+    """What it holds of attempts of this store: an attempt of the same id that was allocated at another time is another
+    one (the store was restored, and the node knows more than it)."""
+    allocated = {
+        step: attempt.allocated_ms
+        for job, attempt in attempts_on(table, arrival.name)
+        for node, step in attempt.steps_left(job.id)
+        if node == arrival.name
+    }
+    return {
+        one.step: one
+        for one in arrival.held
+        if one.step in allocated and one.allocated_ms in (0, allocated[one.step])
+    }

@@ -19,7 +19,16 @@ from hal.core.engine.config import EngineConfig
 from hal.core.engine.events import INF
 from hal.core.interfaces.admit import Admit
 from hal.core.lifecycle import TASK, TaskCounts, TaskEvent, job_state, transition
-from hal.core.model import DependencyKind, EventKind, InternalError, JobSpec, NodeState, NotFoundError, TaskState
+from hal.core.model import (
+    DependencyKind,
+    EventKind,
+    InternalError,
+    JobSpec,
+    NodeState,
+    NotFoundError,
+    StepId,
+    TaskState,
+)
 from hal.core.model.policy import Policy
 from hal.core.model.policy_scope import Owner
 from hal.planes.tasks import awaiting, window
@@ -70,6 +79,10 @@ class JobTable:
         """Nodes that drain, each with the job and task that was found there last; not stored."""
         self.credit_nodes: set[str] = set()
         """Nodes that take starts on credit; as long as their agents said so, not stored."""
+        self.foreign: dict[str, frozenset[StepId]] = {}
+        """Steps that nodes hold and this store has not given them, of attempts of another store or of a later state of
+        this one; by node, as it said when it dialled, not stored. What is reported of them is of no attempt here, also
+        where one gets the same id."""
         self.at_epilog: dict[tuple[int, int, int], set[int]] = {}
         """Active attempts (job, task, number) with the ranks whose epilog runs; as nodes have told, not stored."""
         self.failed_gates: dict[tuple[int, int, int], set[tuple[int, str]]] = {}
@@ -181,6 +194,7 @@ class JobTable:
         self.draft.nodes_before.setdefault(name, self.nodes[name])
         self._set_node(name, None)
         self.credit_nodes.discard(name)
+        self.foreign.pop(name, None)
 
     def _set_node(self, name: str, row: NodeRow | None) -> None:
         if row is None:
@@ -218,6 +232,10 @@ class JobTable:
     def committed_policy(self) -> Policy:
         """The policy as it was last committed."""
         return self.draft.policy_before or self.policy
+
+    def is_foreign(self, node: str, step: StepId) -> bool:
+        """Whether what the node holds under that id is no step of an attempt of this store."""
+        return node in self.foreign and step in self.foreign[node]
 
     def committed(self, job_id: int) -> LiveJob | None:
         """The job as it was last committed; None when it was not live then. For readers: do not change it."""

@@ -265,6 +265,18 @@ def test_exits_are_repeated_until_acknowledged() -> None:
     assert refusals(bench.start(ONE)) == {ONE: "already-ended"}
 
 
+def test_a_stop_of_what_has_ended_and_was_acknowledged_is_answered() -> None:
+    """The store was restored and knows the step as one that never began: whoever stops it is not left waiting."""
+    bench = Bench()
+    bench.attach()
+    bench.start(ONE)
+    bench.spawn(ONE)
+    bench.end(ONE, 0)
+    bench.send(ExitsAck(steps=(ONE,)))
+    stopped = bench.send(Stop(epoch=1, steps=(ONE,), reason=StopReason.CANCELLED))
+    assert refusals(stopped) == {ONE: "already-ended"}
+
+
 def test_a_repeated_start_repeats_what_is_known() -> None:
     """Queued: nothing to say. Running: started. Ended: its exit. It is launched once."""
     bench = Bench()

@@ -282,7 +282,8 @@ class KeeperCore:
             return
         self._ledger.saw_epoch(hello.epoch)
         held = tuple(
-            HeldReport(held.step, held.active, held.pid, held.started_ms) for held in self._ledger.steps.values()
+            HeldReport(held.step, held.active, held.pid, held.started_ms, held.start.started_at_ms)
+            for held in self._ledger.steps.values()
         )
         self._reports.frame(
             Welcome(
@@ -490,7 +491,7 @@ class KeeperCore:
             code = self._ledger.refusal_of(step)
             if held is None and not code:
                 unknown.append(step)
-            elif held is None and code != ALREADY_ENDED:
+            elif held is None:
                 # The refusal of before may have been lost with whoever was to hear it.
                 self._reports.refuse(step, code, _text_of(code))
             elif held is not None and held.exit is not None:
