@@ -85,9 +85,9 @@ EXAMPLES: tuple[AnyFrame, ...] = (
             domain="dc1/rack3",
         ),
         notes=("cpu limits: cgroup not writable",),
-        held=(HeldStep(
-                step=_STEP, running=True, pid=4800, started_ms=1_767_225_600_000, allocated_ms=1_767_225_599_990
-            ),),
+        held=(
+            HeldStep(step=_STEP, running=True, pid=4800, started_ms=1_767_225_600_000, allocated_ms=1_767_225_599_990),
+        ),
     ),
     Welcome(role=Role.CONTROLLER, version=1, epoch=4, heartbeat_ms=2_000, lease_ms=60_000),
     Goodbye(code="version", reason="no wire version in common: this side speaks 1, the other side 2 to 3"),

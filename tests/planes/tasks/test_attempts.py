@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hal.core.model import AttemptState, ConflictError, NotFoundError, Reason, SpecError, StepId, TaskState
+from hal.core.model.step_token import read_attempt_token
 from hal.planes.tasks import Arrival, JobPatch
 from hal.store import EndAttempts, InsertJobs
 from hal.wire.frames import ExitCause, HeldStep, Refusal, StepExit, StepStarted, StopReason, Usage
@@ -136,9 +137,26 @@ def test_an_attempt_whose_number_a_keeper_has_buried_is_tried_again() -> None:
     assert plane.engine.pending[(job, 0)][0] == 2
 
 
+def test_two_starts_of_a_restored_store_give_the_same_attempt_different_tokens() -> None:
+    """Same HAL, same epoch, same attempt: outside effects can be fenced, and one's credential is not the other's."""
+    tokens = set()
+    for start in ("1" * 32, "2" * 32):
+        plane = SmallPlane()
+        plane.plane.table.instance, plane.plane.table.step_secret = "a" * 32, "s"
+        plane.plane.identify(start, "unused")
+        (job,) = plane.submit({})
+        plane.start((job, 0))
+        token = plane.live(job).active[0].token
+        assert read_attempt_token(token) == ("a" * 32, job, 0, 1)
+        tokens.add(token)
+    assert len(tokens) == 2
+
+
 @pytest.mark.parametrize("stopping", [False, True])
 @pytest.mark.parametrize("running", [False, True])
-def test_what_a_node_held_of_another_store_is_no_end_of_an_attempt_of_that_number(running: bool, stopping: bool) -> None:
+def test_what_a_node_held_of_another_store_is_no_end_of_an_attempt_of_that_number(
+    running: bool, stopping: bool
+) -> None:
     """The store was restored; the node held attempt 1 of before, and the same number was allocated there again. Its
     start and its exit are not this attempt's, which cannot begin any more: its task is tried again, or cancelled."""
     plane = SmallPlane(nodes=1)
@@ -173,7 +191,8 @@ def test_an_attempt_of_the_same_number_allocated_at_another_time_is_another_one(
     plane.plane.node_joined(Arrival(name="n1", capacity={"cpu": 64_000}, boot_id="b1", held=held), plane.now_ms)
     assert plane.commit().orders["n1"].stops == {StopReason.UNKNOWN: [steps[0]]}
     assert plane.engine.pending[(other, 0)][0] == 2
-    assert plane.end(same).ended and plane.end(untold).ended
+    assert plane.end(same).ended
+    assert plane.end(untold).ended
 
 
 def test_one_task_of_an_array_is_held_released_and_cancelled_alone() -> None:

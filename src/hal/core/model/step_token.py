@@ -47,7 +47,7 @@ def read_step_token(text: str) -> tuple[str, str] | None:
 
 
 def read_attempt_token(text: str) -> AttemptName | None:
-    """`INSTANCE-JOB.TASK.ATTEMPT-EPOCH`; None: it is not that."""
+    """`INSTANCE-JOB.TASK.ATTEMPT-EPOCH.TERM`; None: it is not that."""
     parts = text.split("-")
     numbers = parts[1].split(".") if len(parts) == 3 else []
     if len(numbers) != 3 or any(not one.isascii() or not one.isdigit() or len(one) > _MAX_DIGITS for one in numbers):

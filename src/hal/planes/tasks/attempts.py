@@ -229,7 +229,8 @@ def refused(table: JobTable, node: str, refusals: Sequence[Refusal], now_ms: int
     """These steps were not started; no process of them exists.
 
     `already-ended` of an attempt that is active here: a power failure took from the store an attempt of this number,
-    and not from the keeper; or the store was restored, and the keeper held the attempt of this number that it forgot. Its end is not known any more; what is told now is that it does not run.
+    and not from the keeper; or the store was restored, and the keeper had the attempt of this number that it forgot.
+    Its end is not known any more; what is told now is that it does not run.
     """
     touched: dict[int, LiveJob] = {}
     for refusal in refusals:

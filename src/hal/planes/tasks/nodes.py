@@ -138,7 +138,7 @@ def _compare(table: JobTable, arrival: Arrival, now_ms: int) -> None:
     # The report of a start is told once: the agent or the keeper may have died with it.
     begun = [StepStarted(step.step, step.pid, step.started_ms) for step in held.values() if step.started_ms]
     started(table, arrival.name, begun, now_ms)
-    known = set()
+    known: set[StepId] = set()
     for job, attempt in list(attempts_on(table, arrival.name)):
         here = [step for node, step in attempt.steps_left(job.id) if node == arrival.name]
         known.update(step for step in here if step in held)
@@ -167,7 +167,5 @@ def _own(table: JobTable, arrival: Arrival) -> dict[StepId, HeldStep]:
         if node == arrival.name
     }
     return {
-        one.step: one
-        for one in arrival.held
-        if one.step in allocated and one.allocated_ms in (0, allocated[one.step])
+        one.step: one for one in arrival.held if one.step in allocated and one.allocated_ms in (0, allocated[one.step])
     }

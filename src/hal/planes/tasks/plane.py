@@ -38,6 +38,8 @@ from hal.store.operations import Span as SpanRow
 from hal.store.views import JobFilter, Loaded
 from hal.wire.frames import FailingCheck, Refusal, StepExit, StepGate, StepStarted
 
+TERM_DIGITS = 8
+"""Random hex digits at the end of an attempt's token."""
 MAX_DEPENDANTS = 1_000
 """Most dependants of one job that are listed."""
 
@@ -118,7 +120,8 @@ class TaskPlane:
 
     def identify(self, fresh: str, secret: str) -> None:
         """This HAL is `fresh` (32 random hex digits) for good, unless an earlier start has named it already; so with
-        the secret by which it knows its steps."""
+        the secret by which it knows its steps. Tokens of attempts that begin from now on end differently."""
+        self.table.term = f".{fresh[:TERM_DIGITS]}"
         if not self.table.step_secret:
             self.table.step_secret = secret
             self.also(PutMeta({STEP_SECRET: secret}))

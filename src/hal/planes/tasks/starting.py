@@ -83,7 +83,7 @@ def _begin(
         attempt=number,
         state=AttemptState.ALLOCATED,
         nodes=nodes,
-        token=f"{table.instance}-{job.id}.{task}.{number}-{epoch:x}",
+        token=f"{table.instance}-{job.id}.{task}.{number}-{epoch:x}{table.term}",
         allocated_ms=now_ms,
         retries=span.retries,
         credit=credit,

@@ -92,6 +92,9 @@ class JobTable:
         self.next_id = 1
         self.instance = ""
         """Which HAL this is, for the attempts' tokens: random, kept from its first start on."""
+        self.term = ""
+        """Ends the attempts' tokens: random, of this start of the controller. A store that was restored gives epochs
+        and numbers of attempts again."""
         self.step_secret = ""
         """By which this HAL knows its steps (see `step_token`): random, kept from the first start that needs it on."""
         self.reached_at: dict[str, str] = {}
