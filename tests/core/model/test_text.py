@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
 
-from hal.core.model import JobSpec, SpecError, plain_from_text, specs_from_text, to_plain
+from hal.core.model import JobSpec, SpecError, plain_from_text, spec_from_plain, specs_from_text, to_plain
 from hal.core.model.text import yaml_from_plain
 from tests.core.model.specs import job_specs
 
@@ -232,3 +233,20 @@ def test_a_key_given_twice_is_found_in_one_pass() -> None:
     keys = ",".join(f'"{n}":0' for n in range(30_000))
     with pytest.raises(SpecError, match="'29999' is given twice"):
         plain_from_text("{" + keys + ',"29999":0}', kind="json")
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        {"comand" * 100_000: 1},
+        {"request": {"comand" * 100_000: 1, "cpu": "x"}},
+        {"retries": {"comand" * 100_000: 1}},
+        {"on_node_lost": "requeu" * 100_000},
+    ],
+)
+def test_an_endless_name_is_neither_compared_nor_repeated(job: dict[str, Any]) -> None:
+    """(H5) One of 7 MB was compared with every field for nine seconds, and came back in the error."""
+    with pytest.raises(SpecError) as caught:
+        spec_from_plain({"command": ["true"], **job})
+    assert len(caught.value.message) < 2_000
+    assert "did you mean" not in caught.value.message

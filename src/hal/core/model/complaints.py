@@ -13,9 +13,14 @@ from typing import Any, Final, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
+from hal.core.model.errors import shown
+
 AT: Final = re.compile(r"(.*) - at `\$?\.?(.*)`$", re.DOTALL)
 """A complaint and the path to what it is about."""
 _UNKNOWN: Final = re.compile(r"contains unknown field `(.*?)`(?: - at `(.*)`)?$", re.DOTALL)
+
+MAX_COMPARED: Final = 100
+"""Characters of an unknown name up to which it is compared with those that there are: the time grows with its length."""
 
 _KINDS: Final = {
     "int": "a whole number",
@@ -58,9 +63,9 @@ def _unknown_field(name: str, path: str, kind: Any) -> str:
     valid = sorted(
         {field.encode_name for one in _structs(_kind_at(kind, path)) for field in msgspec.structs.fields(one)}
     )
-    near = difflib.get_close_matches(name, valid, n=1, cutoff=0.5)
+    near = difflib.get_close_matches(name, valid, n=1, cutoff=0.5) if len(name) <= MAX_COMPARED else []
     advice = f"; did you mean '{near[0]}'?" if near else f"; valid fields are {', '.join(valid)}" if valid else ""
-    return f"unknown field '{name}'{f' in {path}' if path else ''}{advice}"
+    return f"unknown field '{shown(name)}'{f' in {shown(path)}' if path else ''}{advice}"
 
 
 def _said(complaint: str, kind: Callable[[], Any]) -> str:
@@ -72,7 +77,7 @@ def _said(complaint: str, kind: Callable[[], Any]) -> str:
         return f"'{missing.group(1)}' is missing"
     if enum := _ENUM.fullmatch(complaint):
         names = [str(one.value) for option in _options(kind()) if _is_enum(option) for one in option]
-        return f"{enum.group(1)} is not one of {', '.join(names)}" if names else complaint
+        return f"{shown(enum.group(1))} is not one of {', '.join(names)}" if names else complaint
     if found := _KIND.fullmatch(complaint):
         wanted = " or ".join(_KINDS.get(name.strip(), name.strip()) for name in found.group(1).split("|"))
         return f"expected {wanted}" + (f", got {_FOUND.get(found.group(2), found.group(2))}" if found.group(2) else "")

@@ -10,7 +10,7 @@ from typing import Final
 
 from hal.core.model import SpecError
 
-LARGE_BYTES: Final = 256 << 10
+LARGE_BYTES: Final = 64 << 10
 """Bodies above it are decoded and checked beside the loop, and their entries are counted before."""
 MAX_ENTRIES: Final = 100_000
 """Entries (of lists and tables) of one value: a job, or a body that is no list of jobs; and jobs of one list."""
