@@ -208,3 +208,20 @@ def _chunk(size: int) -> LogChunk:
     return LogChunk(
         request=1, step=StepId(1, 0, 1, 0), stream=Stream.STDOUT, offset=0, data=bytes(size), size=0, ended=True
     )
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        {"t": "k" * 100_000},
+        {"t": "hello", "role": "k" * 100_000},
+        {"t": "goodbye", "reason": "k" * 100_000},
+        {"t": "heartbeat", "stamp_boot_ms": "9" * 100_000},
+    ],
+)
+def test_what_is_wrong_with_a_frame_does_not_repeat_it(frame: dict[str, Any]) -> None:
+    """(H3) A tag of 8 MB came back whole in the goodbye, kept for each peer that did not read it."""
+    body = msgspec.msgpack.encode(frame)
+    with pytest.raises(MalformedFrameError) as caught:
+        FrameDecoder().feed(len(body).to_bytes(LENGTH_BYTES, "little") + body)
+    assert len(encode(Goodbye(reason=caught.value.message))) < 1_000

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import msgspec
 
+from hal.core.model.errors import one_line
 from hal.wire.errors import FrameTooLongError, MalformedFrameError
 from hal.wire.frames import MAX_FRAME_BYTES, AnyFrame
 
 LENGTH_BYTES = 4
+MAX_COMPLAINT = 300
+"""Characters of what is said of a frame that cannot be decoded: its own text may be in it, and is sent back."""
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[AnyFrame] = msgspec.msgpack.Decoder(AnyFrame)
@@ -85,7 +88,8 @@ class FrameDecoder:
                 try:
                     frames.append(_decoder.decode(view[body : body + size]))
                 except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-                    text = f"a frame of {size} bytes is none that this version knows: {error}"
+                    complaint = one_line(str(error), MAX_COMPLAINT)
+                    text = f"a frame of {size} bytes is none that this version knows: {complaint}"
                     self._broken = text
                     raise MalformedFrameError(text, frames=tuple(frames)) from error
                 at = body + size

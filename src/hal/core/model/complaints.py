@@ -20,7 +20,7 @@ AT: Final = re.compile(r"(.*) - at `\$?\.?(.*)`$", re.DOTALL)
 _UNKNOWN: Final = re.compile(r"contains unknown field `(.*?)`(?: - at `(.*)`)?$", re.DOTALL)
 
 MAX_COMPARED: Final = 100
-"""Characters of an unknown name up to which it is compared with those that there are: the time grows with its length."""
+"""Characters of an unknown name up to which it is compared with those that there are."""
 
 _KINDS: Final = {
     "int": "a whole number",
