@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import resource
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 
@@ -12,6 +14,8 @@ import pytest
 from hal.core.model import StepId
 from hal.daemons.agent.keeper import helper, processes
 from hal.daemons.agent.keeper.processes import MARK_TOP_US, NO_OTHERS, Mark, Others
+from tests.attacks.other_user import ALICE, as_user
+from tests.daemons.agent.keeper.driving import DEADLINE_S
 
 ONE = StepId(1, 0, 1, 0)
 
@@ -72,3 +76,21 @@ def test_a_process_older_than_the_step_is_not_of_it(children: list[Child]) -> No
 def test_helper_and_keeper_agree_on_marks() -> None:
     """The helper imports nothing of HAL."""
     assert helper.MARK_TOP_US == MARK_TOP_US
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be another user")
+def test_a_step_that_has_become_another_user_stops_no_keeper() -> None:
+    """With sudo a step has processes that its keeper may not signal: they get nothing, and the keeper goes on."""
+    boots = processes.read_process(1)
+    assert boots is not None
+    assert as_user(ALICE, lambda: processes.send([boots], 0)) == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: PID namespaces")
+def test_in_a_container_process_2_is_one_like_others() -> None:
+    """There it may be a keeper, whose children are orphans of steps; elsewhere it is the kernel's."""
+    look = "from hal.daemons.agent.keeper.processes import all_processes as a; print(sorted(a()))"
+    inside = f'{sys.executable} -c "{look}" < /dev/null; true'
+    command = ["unshare", "--pid", "--fork", "--mount-proc", "sh", "-c", inside]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+    assert done.stdout == "[1, 2]\n"

@@ -17,25 +17,28 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from hal.core.model import StepId
+from hal.core.model import DeniedError, StepId
 from hal.daemons.agent.keeper import processes
 from hal.daemons.agent.keeper.helper_journal import HelperJournal
 from hal.daemons.agent.keeper.ports import Ended, Instant, Spawned, SpawnerEvent, Vanished
 from hal.daemons.agent.keeper.processes import Mark, ProcessInfo
 from hal.daemons.agent.keeper.watch import Watcher, read_clocks
 from hal.runtime.identity import ProcessIdentity, alive, boot_id, kill, wait_gone
-from hal.runtime.regular_files import NotRegularError, set_aside
+from hal.runtime.regular_files import set_aside
 from hal.wire.frames import Usage
 
 CLOSE_WAIT_MS: Final = 5_000
 """How long a helper may take to notice that its keeper died before it is killed."""
 CLOSE_LOOK_MS: Final = 5
 MAX_COMMAND_BYTES: Final = 1 << 16
-HELPER_SCRIPT: Final = os.fsencode(Path(__file__).with_name("helper.py"))
+HELPER_SCRIPT: Final = b"/keeper/helper.py"
+"""How its path ends, in whatever directory another version of HAL lies."""
 FIRST_LOOK_MS: Final = 5
 LONGEST_LOOK_MS: Final = 1_000
 SECOND_LOOK_MS: Final = 100
 """A process that was being spawned as its helper died carries no mark of its step before it has begun: look again."""
+MAX_PIDFDS: Final = 256
+"""Of steps that are followed; those beyond are looked at, for a login shell gives a keeper 1,024 descriptors."""
 UNSEEN: Final = "the process that watched it died, so nobody saw how it ended"
 
 
@@ -47,18 +50,20 @@ def adopt_journals(directory: Path, wanted: Iterable[StepId]) -> tuple[list[Help
     known = set(wanted)
     journals = []
     strangers: dict[StepId, Mark] = {}
+    deadline_ms = read_clocks().boot_ms + CLOSE_WAIT_MS
     for path in sorted(directory.glob("helper-*.log")):
         journal = HelperJournal(path)
         try:
             journal.read()
-        except NotRegularError:  # no helper made it
-            set_aside(path)
+        except OSError:  # no helper left it like that
+            with contextlib.suppress(OSError):
+                set_aside(path)
             continue
         if journal.boot_id != boot_id():
             # Empty, or of an earlier boot: its pids mean other processes now.
             path.unlink(missing_ok=True)
             continue
-        _wait_closed(journal)
+        _wait_closed(journal, deadline_ms)
         journals.append(journal)
         for step, seen in journal.steps.items():
             first = seen.spawned
@@ -69,37 +74,44 @@ def adopt_journals(directory: Path, wanted: Iterable[StepId]) -> tuple[list[Help
     return journals, strangers
 
 
-def _wait_closed(journal: HelperJournal) -> None:
+def _wait_closed(journal: HelperJournal, deadline_ms: int) -> None:
     who = ProcessIdentity(journal.pid, journal.start_ticks)
-    deadline = read_clocks().boot_ms + CLOSE_WAIT_MS
-    while not journal.closed and alive(who) and read_clocks().boot_ms < deadline:
+    if not _is_helper(who.pid, journal.path):  # it is dead; or a step wrote the pid of something else there
+        return
+    while not journal.closed and alive(who) and read_clocks().boot_ms < deadline_ms:
         wait_gone(who, CLOSE_LOOK_MS / 1000)
-        journal.read()
-    if not journal.closed and kill(who, signal.SIGKILL):
-        wait_gone(who, CLOSE_WAIT_MS / 1000)
-    journal.read()
+        journal.read_what_is_there()
+    with contextlib.suppress(DeniedError):
+        if not journal.closed and kill(who, signal.SIGKILL):
+            wait_gone(who, CLOSE_WAIT_MS / 1000)
+    journal.read_what_is_there()
 
 
 def find_helper(journal: Path) -> int:
     """Pid of a helper that has become this process's child, as its recorder has died; 0: it is dead, too."""
-    path = os.fsencode(journal)
-    for pid in processes.child_pids(os.getpid()):
-        with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb", buffering=0) as file:
-            words = file.read(MAX_COMMAND_BYTES).split(b"\0")
-            if path in words and HELPER_SCRIPT in words:
-                return pid
-    return 0
+    return next((pid for pid in processes.child_pids(os.getpid()) if _is_helper(pid, journal)), 0)
+
+
+def _is_helper(pid: int, journal: Path) -> bool:
+    """Whether that process is the helper that writes that journal, by its command line."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb", buffering=0) as file:
+        words = file.read(MAX_COMMAND_BYTES).split(b"\0")
+        return os.fsencode(journal) in words and any(word.endswith(HELPER_SCRIPT) for word in words)
+    return False
 
 
 class _Followed:
     """One step that is followed."""
 
-    __slots__ = ("delay_ms", "fd", "is_child", "journal", "look_ms", "looked", "pid", "step")
+    __slots__ = ("boot_ms", "delay_ms", "fd", "gone", "is_child", "journal", "look_ms", "looked", "pid", "step")
 
-    def __init__(self, step: StepId, journal: HelperJournal, pid: int) -> None:
+    def __init__(self, step: StepId, journal: HelperJournal, spawned: Spawned | None) -> None:
         self.step = step
         self.journal = journal
-        self.pid = pid
+        self.pid = spawned.pid if spawned else 0
+        self.boot_ms = spawned.boot_ms if spawned else 0
+        self.gone = False
+        """Its first process, if that is known."""
         self.fd = -1
         self.is_child = False
         self.look_ms = 0
@@ -129,6 +141,7 @@ class Orphans:
         self._by_child: dict[int, _Followed] = {}
         self._journals: list[HelperJournal] = []
         self._next_journal_look_ms = 0
+        self._pidfds = 0
         self._finished: Callable[[Ended], None] = _unset
         self._over: Callable[[StepId], None] = _unset
         self._began: Callable[[Spawned], None] = _unset
@@ -150,21 +163,25 @@ class Orphans:
 
     def follow(self, step: StepId, journal: HelperJournal, spawned: Spawned | None) -> None:
         """From now on its end is looked for here."""
-        followed = self._followed[step] = _Followed(step, journal, spawned.pid if spawned else 0)
+        followed = self._followed[step] = _Followed(step, journal, spawned)
         followed.look_ms = 1
         if spawned is None:
             return
         info = processes.read_process(spawned.pid)
         if info is None or not processes.same_start(info, spawned.boot_ms):
+            followed.gone = True
             return
         if info.parent == os.getpid():
             followed.is_child, followed.look_ms = True, 0
             self._by_child[spawned.pid] = followed
             return
+        if self._pidfds >= MAX_PIDFDS:
+            return
         try:
             followed.fd = os.pidfd_open(spawned.pid)
-        except ProcessLookupError:
+        except OSError:  # it is gone, or there are no more descriptors: looks tell
             return
+        self._pidfds += 1
         followed.look_ms = 0
         self._watcher.watch(followed.fd, lambda: self._first_gone(followed))
 
@@ -204,8 +221,7 @@ class Orphans:
 
     def _look_at(self, followed: _Followed, now: Instant) -> None:
         helper_lives = _lives(followed.journal)
-        if followed.journal.path.exists():
-            followed.journal.read()
+        followed.journal.read_what_is_there()
         seen = followed.journal.steps.get(followed.step)
         if seen is not None and isinstance(seen.end, Ended):
             end = seen.end
@@ -221,12 +237,19 @@ class Orphans:
             self._events.append(Vanished(followed.step, now.wall_ms, UNSEEN))
             return
         # A helper that died just after a spawn has not told the pid; the first process leads a session.
-        ended = followed.fd < 0 if followed.pid else not any(info.session == info.pid for info in left)
+        ended = self._is_gone(followed) if followed.pid else not any(info.session == info.pid for info in left)
         if ended:
             # Nobody saw it: what the first process left behind would hold the step for as long as it likes.
             processes.send(left, signal.SIGKILL)
         followed.look_ms = now.boot_ms + followed.delay_ms
         followed.delay_ms = min(LONGEST_LOOK_MS, 2 * followed.delay_ms)
+
+    def _is_gone(self, followed: _Followed) -> bool:
+        """Whether the first process of a step has ended."""
+        if followed.fd < 0 and not followed.gone:
+            info = processes.read_process(followed.pid)
+            followed.gone = info is None or info.state in "ZXx" or not processes.same_start(info, followed.boot_ms)
+        return followed.gone
 
     def _looks_again(self, followed: _Followed, left: list[ProcessInfo], now: Instant) -> bool:
         """Of a step that may just have been spawned: whether it is not judged by this look."""
@@ -244,15 +267,19 @@ class Orphans:
         return True
 
     def _first_gone(self, followed: _Followed) -> None:
-        self._watcher.unwatch(followed.fd)
-        os.close(followed.fd)
-        followed.fd, followed.look_ms = -1, 1
+        self._close(followed)
+        followed.gone, followed.look_ms = True, 1
 
     def _drop(self, followed: _Followed) -> None:
         del self._followed[followed.step]
         if followed.fd >= 0:
-            self._watcher.unwatch(followed.fd)
-            os.close(followed.fd)
+            self._close(followed)
+
+    def _close(self, followed: _Followed) -> None:
+        self._watcher.unwatch(followed.fd)
+        os.close(followed.fd)
+        followed.fd = -1
+        self._pidfds -= 1
 
     def _retire(self) -> None:
         needed = {id(followed.journal) for followed in self._followed.values()}

@@ -218,7 +218,7 @@ def kill_descendants() -> None:
         if not left:
             return
         for pid in left:
-            with contextlib.suppress(ProcessLookupError):
+            with contextlib.suppress(ProcessLookupError, PermissionError):  # a step may run sudo
                 os.kill(pid, signal.SIGKILL)
         time.sleep(KILL_LOOK_S)
 

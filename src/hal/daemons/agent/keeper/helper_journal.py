@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+import msgspec
 from msgspec.structs import replace
 
 from hal.core.model import StepId
 from hal.daemons.agent.keeper.ports import Ended, Spawned, SpawnFailed
 from hal.runtime.identity import ProcessIdentity
 from hal.runtime.regular_files import open_regular
+from hal.wire.bounds import MAX_COUNT
 from hal.wire.frames import Usage
 
-BLOCK_BYTES = 512
+BLOCK_BYTES: Final = 512
 """Unit of the block counts of getrusage."""
-NO_SLOT = "-"
+NO_SLOT: Final = "-"
+MAX_JOURNAL_BYTES: Final = 16 << 20
+"""Read of a journal at most; a helper rewrites its own long before."""
+MAX_PID: Final = (1 << 22) - 1
+"""The kernel's own bound."""
+MAX_MARK: Final = 1 << 62
+STATUSES: Final = range(-64, 256)
+"""Exit codes, and signals as negative numbers."""
 
 
 class SeenStep(NamedTuple):
@@ -28,7 +37,10 @@ class SeenStep(NamedTuple):
 
 
 class HelperJournal:
-    """One helper's journal, as far as it has been read; read again, only what was added."""
+    """One helper's journal, as far as it has been read; read again, only what was added.
+
+    Steps can write to it, too: a line with numbers that no helper writes is passed over.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -53,7 +65,7 @@ class HelperJournal:
         fd = open_regular(self.path)
         with open(fd, "rb", buffering=0) as file:
             file.seek(self._read)
-            data = file.read()
+            data = file.read(MAX_JOURNAL_BYTES - self._read)
         self._read += len(data)
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
@@ -61,34 +73,46 @@ class HelperJournal:
             try:
                 self._take(words)
             except (ValueError, IndexError):
-                continue  # torn by a full disk; what it said was written again after it
+                continue  # torn by a full disk, and written again after it; or no line of a helper's
+
+    def read_what_is_there(self) -> bool:
+        """As `read`; whether it is still the journal that was begun there: a step may have removed or replaced it."""
+        try:
+            self.read()
+        except OSError:
+            return False
+        return self.pid > 0
 
     def _take(self, words: list[str]) -> None:
+        """
+        Raises:
+            ValueError, IndexError: no helper writes that.
+        """
         match words[0]:
             case "H":
-                self.pid, self.start_ticks, self.boot_id = int(words[1]), int(words[2]), words[3]
+                self.pid, self.start_ticks, self.boot_id = _count(words[1], MAX_PID), _count(words[2]), words[3]
                 if len(words) > 6:
-                    self.recorder = ProcessIdentity(int(words[5]), int(words[6]))
+                    self.recorder = ProcessIdentity(_count(words[5], MAX_PID), _count(words[6]))
             case "I":
-                step = step_of(words[1])
+                step = _step(words[1])
                 self.steps[step] = SeenStep(slot=words[2])
                 if len(words) > 3:
-                    self._inherits(step, step_of(words[3]))
+                    self._inherits(step, _step(words[3]))
             case "P":
-                step = step_of(words[1])
-                mark = int(words[5]) if len(words) > 5 else 0
-                spawned = Spawned(step, int(words[2]), int(words[3]), int(words[4]), mark)
+                step = _step(words[1])
+                mark = _count(words[5], MAX_MARK) if len(words) > 5 else 0
+                spawned = Spawned(step, _count(words[2], MAX_PID), _count(words[3]), _count(words[4]), mark)
                 self.steps[step] = self.steps.get(step, SeenStep())._replace(spawned=spawned)
             case "F":
-                step = step_of(words[2])
-                failed = SpawnFailed(step, int(words[3]), " ".join(words[5:]), int(words[4]))
+                step = _step(words[2])
+                failed = SpawnFailed(step, _status(words[3]), " ".join(words[5:]), _count(words[4]))
                 self.steps[step] = self.steps.get(step, SeenStep())._replace(end=failed)
             case "U":
-                self.steps.pop(step_of(words[1]), None)
+                self.steps.pop(_step(words[1]), None)
             case "X":
-                step = step_of(words[2])
-                numbers = tuple(int(word) for word in words[5:10])
-                ended = Ended(step, int(words[3]), usage_of(numbers), int(words[4]), leftover=words[10] != "0")
+                step = _step(words[2])
+                usage = usage_of(tuple(_count(word, MAX_COUNT >> 10) for word in words[5:10]))
+                ended = Ended(step, _status(words[3]), usage, _count(words[4]), leftover=words[10] != "0")
                 self.steps[step] = self.steps.get(step, SeenStep())._replace(end=ended)
             case "C":
                 self.closed = True
@@ -101,9 +125,27 @@ class HelperJournal:
 
 
 def step_of(key: str) -> StepId:
-    """The inverse of `str(StepId)`."""
+    """The inverse of `str(StepId)`, of whose making the key is."""
     job, task, attempt, rank = key.split(".")
     return StepId(int(job), int(task), int(attempt), int(rank))
+
+
+def _step(word: str) -> StepId:
+    return msgspec.convert(tuple(map(int, word.split("."))), StepId)
+
+
+def _count(word: str, most: int = MAX_COUNT) -> int:
+    number = int(word)
+    if not 0 <= number <= most:
+        raise ValueError(f"{number} is not between 0 and {most}")
+    return number
+
+
+def _status(word: str) -> int:
+    number = int(word)
+    if number not in STATUSES:
+        raise ValueError(f"{number} is no exit code or signal")
+    return number
 
 
 def usage_of(numbers: tuple[int, ...]) -> Usage:

@@ -95,6 +95,8 @@ class HelperLink:
                 raise
         self.worker = self.pid
         """Pid of the helper itself, once it has told; `pid` is that of its recorder or guard."""
+        self.greeted = False
+        """It has told: before that it spawns nothing."""
         watcher.watch(ours.fileno(), self.ready)
 
     def launch(

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import zlib
 from pathlib import Path
 from typing import Final
@@ -37,6 +38,10 @@ MAX_OPEN_FILES: Final = 640
 """Descriptors kept for reading settings of slots again."""
 MAX_BUSY_SLOTS: Final = 64
 """Slots that could not be removed yet and are tried again; of more than these the next keeper takes care."""
+TAG: Final = re.compile(r"(s[0-9]{1,18}):([0-9]{1,18})")
+"""Of a slot in a helper's journal, which steps can write to, too: no path is made of anything else."""
+MAX_NAMES: Final = 10_000
+"""Names of slots that are tried: of so many a step may have made cgroups beforehand."""
 PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 UNITS: Final = {"pids": "process", "memory": "memory", "cpu": "cpu"}
 """By controller: what it limits, in words. The first is what a helper asks who is left of a step."""
@@ -159,12 +164,15 @@ class Cgroups:
 
     def known(self, tag: str) -> Slot | None:
         """The slot that a helper's journal names, if it still exists."""
-        name, _, kills = tag.partition(":")
+        match = TAG.fullmatch(tag)
+        if match is None:
+            return None
+        name, kills = match.groups()
         directories = {c: base / name for c, base in self._bases.items() if (base / name).is_dir()}
-        if not name.startswith("s") or not directories:
+        if not directories:
             return None
         slot = Slot(name, directories, 0, 0, 0)
-        slot.seen_kills = int(kills or 0)
+        slot.seen_kills = int(kills)
         return slot
 
     def out_of_memory(self, slot: Slot) -> bool:
@@ -204,14 +212,13 @@ class Cgroups:
     def _make(self, cpu_milli: int, memory_bytes: int, max_processes: int) -> Slot:
         self._busy = [slot for slot in self._busy if not slot.remove()]
         wanted = {"cpu": cpu_milli, "memory": memory_bytes, "pids": max_processes}
-        while True:
+        for _ in range(MAX_NAMES):
             self._count += 1
             name = f"s{self._count}"
             directories = {c: base / name for c, base in self._bases.items() if wanted[c] or self.version == 2}
             slot = Slot(name, directories, cpu_milli, memory_bytes, max_processes)
             try:
-                for path in set(directories.values()):
-                    path.mkdir()
+                self._make_directories(slot)
             except FileExistsError:
                 continue  # of a step that an earlier keeper began
             try:
@@ -222,6 +229,23 @@ class Cgroups:
                 self._remove(slot)
                 raise
             return slot
+        raise OSError(errno.EEXIST, f"{MAX_NAMES} cgroups that this keeper has not made are there")
+
+    def _make_directories(self, slot: Slot) -> None:
+        """
+        Raises:
+            OSError: one of them cannot be made, or is there; none of them was made then.
+        """
+        made: list[Path] = []
+        try:
+            for path in set(slot.directories.values()):
+                path.mkdir()
+                made.append(path)
+        except OSError:
+            for path in made:
+                with contextlib.suppress(OSError):
+                    path.rmdir()
+            raise
 
     def _limit(self, slot: Slot, cpu_milli: int, memory_bytes: int) -> None:
         memory, cpu = slot.directories.get("memory"), slot.directories.get("cpu")

@@ -9,6 +9,7 @@ steps are looked for in one pass.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import resource
@@ -17,6 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from hal.core.model import StepId
+from hal.core.model.errors import DeniedError
 from hal.runtime.identity import ProcessIdentity, kill
 
 TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
@@ -26,7 +28,8 @@ START_SLACK_MS: Final = 20
 """How far a process's start in /proc (clock ticks) may lie before the clock that was read before its spawn."""
 MAX_SPAWN_MS: Final = 60_000
 """Longest time from that clock to the process's start, on a machine under load."""
-KTHREADD: Final = 2
+KERNEL_THREAD: Final = 0x0020_0000
+"""PF_KTHREAD, among a process's flags. In a container pid 2 is a process like others."""
 MARK_TOP_US: Final = 1 << 62
 """A mark is this less the nanoseconds since the boot at the spawn; as `helper` makes it."""
 
@@ -46,6 +49,8 @@ class ProcessInfo(NamedTuple):
     """Of itself and of its children that it has waited for."""
     start_ticks: int
     rss_bytes: int
+    flags: int = 0
+    """The kernel's, of which `KERNEL_THREAD` is one."""
 
 
 def marking(home: str, node: str, token: str, rank: int) -> frozenset[bytes]:
@@ -100,7 +105,7 @@ def read_process(pid: int) -> ProcessInfo | None:
     end = data.rindex(b")")
     f = data[end + 2 :].split()
     ticks = int(f[11]) + int(f[12]) + int(f[13]) + int(f[14])
-    return ProcessInfo(pid, f[0].decode(), int(f[1]), int(f[3]), ticks, int(f[19]), int(f[21]) * PAGE_BYTES)
+    return ProcessInfo(pid, f[0].decode(), int(f[1]), int(f[3]), ticks, int(f[19]), int(f[21]) * PAGE_BYTES, int(f[6]))
 
 
 def all_processes() -> dict[int, ProcessInfo]:
@@ -109,7 +114,7 @@ def all_processes() -> dict[int, ProcessInfo]:
     for name in os.listdir("/proc"):
         if name.isdigit():
             info = read_process(int(name))
-            if info is not None and info.state not in "ZXx" and KTHREADD not in (info.pid, info.parent):
+            if info is not None and info.state not in "ZXx" and not info.flags & KERNEL_THREAD:
                 found[info.pid] = info
     return found
 
@@ -170,8 +175,12 @@ def same_start(info: ProcessInfo | None, boot_ms: int, *, absent: bool = False) 
 
 
 def send(processes: Iterable[ProcessInfo], number: int) -> int:
-    """Signal those very processes; to how many it went."""
-    return sum(kill(ProcessIdentity(info.pid, info.start_ticks), number) for info in processes)
+    """Signal those very processes; to how many it went. Those of another user (a step may run sudo) get nothing."""
+    reached = 0
+    for info in processes:
+        with contextlib.suppress(DeniedError):
+            reached += kill(ProcessIdentity(info.pid, info.start_ticks), number)
+    return reached
 
 
 def hard_limit(pid: int) -> int:

@@ -20,7 +20,7 @@ from hal.daemons.agent.keeper import processes
 from hal.daemons.agent.keeper.adoption import Orphans, adopt_journals, find_helper
 from hal.daemons.agent.keeper.clearing import Clearing
 from hal.daemons.agent.keeper.environment import default_env, template_env
-from hal.daemons.agent.keeper.helper_journal import NO_SLOT, HelperJournal, step_of, usage_of
+from hal.daemons.agent.keeper.helper_journal import NO_SLOT, HelperJournal, SeenStep, step_of, usage_of
 from hal.daemons.agent.keeper.helper_link import MAX_AHEAD, MAX_OUTSTANDING, HelperLink
 from hal.daemons.agent.keeper.lease_memory import LeaseMemory
 from hal.daemons.agent.keeper.limits import MAX_FREE_SLOTS, Cgroups, cgroup_name
@@ -148,7 +148,8 @@ class HelperSpawner:
         if self._ended:
             return
         for path in self._finished_journals:
-            path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # a step has put something else there: the next start sets it aside
+                path.unlink()
         self._finished_journals.clear()
 
     def turn(self, now: Instant) -> None:
@@ -342,7 +343,7 @@ class HelperSpawner:
     def _told(self, link: HelperLink, message: tuple[Any, ...]) -> None:
         kind = message[0]
         if kind == "R":
-            link.worker = message[1]
+            link.worker, link.greeted = message[1], True
             return
         if kind == "P":
             _, key, pid, wall_ms, boot_ms, mark = message
@@ -435,10 +436,10 @@ class HelperSpawner:
             if mark.helper == link.worker:
                 self._marks[step] = mark._replace(helper=0)  # its pid may soon be another's
         journal = HelperJournal(link.journal)
-        with contextlib.suppress(FileNotFoundError):
-            journal.read()
+        whole = journal.read_what_is_there() or not link.greeted
         for step in [*link.running, *link.outstanding, *link.ahead]:
-            if step in journal.steps:
+            # It may run although a journal with which a step has meddled does not name it: nothing runs twice.
+            if step in journal.steps or step in link.running or not whole:
                 self._take_over(step, journal)
             else:
                 self._over(step)
@@ -447,13 +448,16 @@ class HelperSpawner:
 
     def _take_over(self, step: StepId, journal: HelperJournal) -> None:
         """Go on with a step whose helper is dead, or was an earlier keeper's."""
-        seen = journal.steps[step]
+        seen = journal.steps.get(step, SeenStep())
         mark = self._marks[step]
-        if isinstance(seen.end, SpawnFailed):
+        if isinstance(seen.end, SpawnFailed) and not mark.pid:
             self._over(step)
             self._events.append(seen.end)
             return
-        spawned = seen.spawned or self._orphans.find_first(step, mark)
+        if mark.pid:  # as its helper told
+            spawned: Spawned | None = Spawned(step, mark.pid, 0, mark.boot_ms, mark.limit)
+        else:
+            spawned = seen.spawned or self._orphans.find_first(step, mark)
         if spawned is not None and not (mark.pid and spawned.pid == mark.pid):
             self._began(spawned)
         if isinstance(seen.end, Ended):
