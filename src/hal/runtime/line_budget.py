@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -11,6 +12,8 @@ LINES: Final = 30
 """At once."""
 LINES_PER_S: Final = 0.2
 """In the long run."""
+MAX_SOURCES: Final = 1_024
+"""Sources of lines that are told apart; whoever was not heard for longest is forgotten."""
 
 
 class Bucket:
@@ -68,3 +71,25 @@ class BudgetedLog:
             self._log.warning("lines of this kind were left out", lines=self._left_out)
             self._left_out = 0
         return True
+
+
+class BudgetedLogs:
+    """A log in which each source of lines has a budget of its own: a user, a node, all strangers together."""
+
+    def __init__(self, log: Logger, now_ms: Callable[[], int]) -> None:
+        self._log = log
+        self._now_ms = now_ms
+        self._of: OrderedDict[str, BudgetedLog] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._of)
+
+    def of(self, source: str) -> BudgetedLog:
+        """The log of that source."""
+        found = self._of.get(source)
+        if found is None:
+            if len(self._of) >= MAX_SOURCES:
+                self._of.popitem(last=False)
+            found = self._of[source] = BudgetedLog(self._log, self._now_ms)
+        self._of.move_to_end(source)
+        return found

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Final
 
 from hal.core.model.errors import DeniedError, HALError, UnreachableError
-from hal.runtime.interface import MAX_CONNECTIONS, Logger, OnConnect, UnixAddress
-from hal.runtime.line_budget import BudgetedLog
+from hal.runtime.interface import MAX_CONNECTIONS, Connection, Logger, OnConnect, UnixAddress
+from hal.runtime.line_budget import BudgetedLog, BudgetedLogs
 from hal.runtime.sockets import bind_unix, may_speak, peer_of, unlink_unix
 from hal.wire.connection import FrameConnection
 
 SERVING_FAULT: Final = "a fault while a connection was served"
+STRANGERS: Final = "strangers"
 ServeTask = Callable[[FrameConnection], None]
 """Begins the task that serves one accepted connection."""
 
@@ -25,7 +26,7 @@ class UnixListener:
     def __init__(self, address: UnixAddress, serve: ServeTask, log: Logger) -> None:
         self._address = address
         self._serve = serve
-        self._log = BudgetedLog(log, monotonic_ms)
+        self._logs = BudgetedLogs(log, monotonic_ms)
         self._open: dict[FrameConnection, None] = {}
         self._accepted = 0
         self._inode = 0
@@ -64,16 +65,17 @@ class UnixListener:
             f"{self._address.path.name}#{self._accepted}",
             on_open=self._opened,
             on_closed=lambda connection: self._open.pop(connection, None),
-            on_fault=lambda connection, reason: report_fault(self._log, connection, reason),
+            on_fault=lambda connection, reason: report_fault(self._logs.of(source_of(connection)), connection, reason),
         )
 
     def _opened(self, connection: FrameConnection) -> None:
         connection.peer = peer_of(transport_fd(connection))
+        log = self._logs.of(source_of(connection))
         if not may_speak(connection.peer):
-            self._log.warning("refused a connection", connection=connection.label, peer=connection.peer._asdict())
+            log.warning("refused a connection", connection=connection.label, peer=connection.peer._asdict())
             connection.refuse("denied", f"user id {connection.peer.uid} may not speak to this HAL")
         elif len(self._open) >= MAX_CONNECTIONS:
-            self._log.warning("refused a connection", connection=connection.label, open=len(self._open))
+            log.warning("refused a connection", connection=connection.label, open=len(self._open))
             connection.refuse("overloaded", f"{len(self._open)} connections are open already")
         else:
             self._open[connection] = None
@@ -126,6 +128,13 @@ def report_fault(log: Logger | BudgetedLog, connection: FrameConnection, reason:
         reason=reason,
         peer=connection.peer or connection.certified,
     )
+
+
+def source_of(connection: Connection) -> str:
+    """Whose share of the log lines about that connection are: a node's, a user's, or that of all strangers."""
+    if connection.certified is not None:
+        return connection.certified.name
+    return f"uid {connection.peer.uid}" if connection.peer is not None else STRANGERS
 
 
 def monotonic_ms() -> int:

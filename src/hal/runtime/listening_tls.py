@@ -16,8 +16,8 @@ from typing import Any, Final
 
 from hal.core.model.errors import ConflictError, UnreachableError
 from hal.runtime.interface import MAX_CONNECTIONS, Credentials, Logger, TcpAddress
-from hal.runtime.line_budget import BudgetedLog
-from hal.runtime.listening import ServeTask, monotonic_ms, report_fault
+from hal.runtime.line_budget import BudgetedLogs
+from hal.runtime.listening import STRANGERS, ServeTask, monotonic_ms, report_fault, source_of
 from hal.runtime.tcp_sockets import bind_tcp
 from hal.runtime.tls import CONTROLLER_HOST, certified_name, client_context, dial_error, load, server_context
 from hal.wire.connection import FrameConnection
@@ -40,7 +40,7 @@ class TlsListener:
         self._credentials = credentials
         self._context = server_context(credentials)
         self._serve = serve
-        self._log = BudgetedLog(log, monotonic_ms)
+        self._logs = BudgetedLogs(log, monotonic_ms)
         self._sockets: list[socket.socket] = []
         self._accepting: list[asyncio.Task[None]] = []
         self._accepted = 0
@@ -133,7 +133,9 @@ class TlsListener:
                 f"{self._address.host}:{self._address.port}#{number} from {host}",
                 on_open=lambda connection: self._opened(connection, number, stranger),
                 on_closed=lambda connection: self._closed(connection, number),
-                on_fault=lambda connection, reason: report_fault(self._log, connection, reason),
+                on_fault=lambda connection, reason: report_fault(
+                    self._logs.of(source_of(connection)), connection, reason
+                ),
             )
 
         try:
@@ -158,7 +160,8 @@ class TlsListener:
         else:
             self._forget(number)
         if len(self._open) >= MAX_CONNECTIONS:
-            self._log.warning("refused a connection", connection=connection.label, open=len(self._open))
+            log = self._logs.of(source_of(connection))
+            log.warning("refused a connection", connection=connection.label, open=len(self._open))
             connection.refuse("overloaded", f"{len(self._open)} connections are open already")
         else:
             self._open[connection] = None
@@ -183,7 +186,7 @@ class TlsListener:
             self._complaints.clear()
         self._complaints[host] = now_s + COMPLAINT_S
         reason = error.reason if isinstance(error, ssl.SSLError) else error.strerror
-        self._log.warning(what, peer=host, reason=reason or str(error) or type(error).__name__)
+        self._logs.of(STRANGERS).warning(what, peer=host, reason=reason or str(error) or type(error).__name__)
 
 
 class _Stranger:

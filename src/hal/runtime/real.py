@@ -28,8 +28,8 @@ from hal.runtime.interface import (
 )
 from hal.runtime.lanes import BlockingLanes
 from hal.runtime.launch import start_detached
-from hal.runtime.line_budget import BudgetedLog
-from hal.runtime.listening import UnixListener, dial_unix, serve_connection
+from hal.runtime.line_budget import BudgetedLog, BudgetedLogs
+from hal.runtime.listening import UnixListener, dial_unix, serve_connection, source_of
 from hal.runtime.listening_tls import TlsListener, dial_tls
 from hal.runtime.script import end_script, run_script
 from hal.runtime.script_end import ScriptEnd
@@ -55,6 +55,7 @@ class RealRuntime:
         self._name = name
         self._paths = paths
         self._log = log
+        self._broken = BudgetedLog(log, self.monotonic_ms)
         self._random = random.Random(os.urandom(16) if seed is None else seed)
         self._boot_id = boot_id()
         self._stopping = asyncio.Event()
@@ -140,10 +141,10 @@ class RealRuntime:
     # ── transport ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def listen(self, address: Address, on_connect: OnConnect, credentials: Credentials | None = None) -> Listener:
-        log = BudgetedLog(self._log, self.monotonic_ms)
+        logs = BudgetedLogs(self._log, self.monotonic_ms)
 
         def serve(connection: FrameConnection) -> None:
-            work = serve_connection(connection, on_connect, log)
+            work = serve_connection(connection, on_connect, logs.of(source_of(connection)))
             self.spawn_task(work, f"serve {connection.label}")
 
         listener: UnixListener | TlsListener
@@ -215,7 +216,7 @@ class RealRuntime:
         error = context.get("exception")
         if "transport" in context or ("protocol" in context and isinstance(error, OSError)):
             # The kernel's word on one connection; whoever uses it sees it closed.
-            self._log.warning("a connection broke", reason=context["message"], error=str(error))
+            self._broken.warning("a connection broke", reason=context["message"], error=str(error))
         else:
             self.fail(context["message"], error)
 

@@ -70,6 +70,8 @@ class ScriptedAgent:
         """Every step that was ever spawned, in order."""
         self.templates: list[StepTemplate] = []
         self.outputs: dict[StepId, bytes] = {}
+        self.output_error = ""
+        """What it says instead of them."""
         self.goodbye: Goodbye | None = None
         self.welcome: Welcome | None = None
         self.resized: list[int] = []
@@ -193,6 +195,7 @@ class ScriptedAgent:
                         data=data[at : at + frame.limit],
                         size=len(data),
                         ended=frame.step not in self.running,
+                        error=self.output_error,
                     )
                 )
             case Resize():

@@ -7,11 +7,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import httpx
 import jsonschema
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hal.core.model import JobSpec, spec_from_plain
+from hal.core.model import JobSpec, StepId, spec_from_plain
 from hal.daemons.controller.config import Config, read_config
 from hal.daemons.controller.endpoints import endpoints
 from hal.daemons.controller.openapi import document
@@ -167,6 +169,34 @@ def test_one_outcome_for_each_id_and_a_refused_one_keeps_no_other_back(hal_home:
         problem(await hal.http.post("/v1/jobs/cancel", json={"filter": {"colour": "red"}}), 400, "invalid-spec")
 
     on_controller(hal_home, body)
+
+
+def test_an_output_that_cannot_be_followed_on_is_no_fault_of_the_controller(
+    hal_home: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A step puts a FIFO in the place of its output while somebody follows it: the answer breaks off, and no trace of
+    it is logged, as often as its user likes; whoever asks again is told why."""
+
+    async def body(hal: Running) -> None:
+        agent = await hal.agent()
+        (job,) = await hal.submit({"command": ["sleep"]})
+        await hal.until(lambda: len(agent.running) == 1)
+        agent.outputs[StepId(int(job), 0, 1, 0)] = b"first"
+
+        async def follow() -> None:
+            agent.output_error = ""
+            async with hal.http.stream("GET", f"/v1/jobs/{job}/logs", params={"follow": "1"}) as stream:
+                async for piece in stream.aiter_raw():
+                    assert piece == b"first"
+                    agent.output_error = "a FIFO lies in the place of the file"
+
+        for _ in range(3):
+            with pytest.raises(httpx.RemoteProtocolError):
+                await follow()
+        assert "a FIFO lies" in (await hal.http.get(f"/v1/jobs/{job}/logs")).json()["detail"]
+
+    on_controller(hal_home, body)
+    assert not [record for record in caplog.records if record.name == "uvicorn.error"]
 
 
 def test_output_is_read_and_followed_to_its_end(hal_home: Path) -> None:

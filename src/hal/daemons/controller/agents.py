@@ -382,7 +382,8 @@ class Agents:
                 read = link.logs.pop(frame.request, None)
                 if read is not None and not read.answered_by(frame):
                     error = MalformedFrameError(f"it answered the read of an output of {read.asked.step} with another")
-                    read.answer.set_exception(error)
+                    if not read.answer.done():
+                        read.answer.set_exception(error)
                     raise error
                 if read is not None and not read.answer.done():
                     read.answer.set_result(frame)
@@ -410,6 +411,7 @@ class Agents:
             return
         try:
             await self._node_door.renew(connection, link.name, frame)
+            link.log.info("the certificate of a node was renewed")
         except StoreError as error:
             # It asks again, and its present certificate has a third of its time left.
             link.log.warning("a certificate could not be renewed", reason=str(error))
@@ -505,7 +507,7 @@ class Agents:
     def _lease_over(self, node: str) -> None:
         """What is guarded there has ended: its tasks may go elsewhere."""
         silent_ms = self.leases.lost_after_ms
-        self._runtime.log.warning("a node's lease is over", node=node, after_ms=silent_ms)
+        self._link(node).log.warning("a node's lease is over", after_ms=silent_ms)
         work = partial(self._plane.node_lease_over, node, silent_ms)
         self._inbox().report_nowait(node, "the end of its lease", work)
 

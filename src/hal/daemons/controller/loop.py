@@ -25,6 +25,7 @@ from hal.daemons.controller.inbox import Call, Inbox, Report, is_refusal
 from hal.daemons.controller.narrowing import Item, Narrowing
 from hal.planes.tasks import Change, TaskPlane, Work
 from hal.runtime.interface import Runtime
+from hal.runtime.line_budget import BudgetedLogs
 from hal.store import Committed, GroupRefused, PutMeta, StaleEpoch
 
 T = TypeVar("T")
@@ -80,6 +81,8 @@ class ControlLoop:
         self._flusher = flusher
         self._effects = effects
         self._lied = lied
+        self._logs = BudgetedLogs(runtime.log, runtime.monotonic_ms)
+        """Of what nodes and, all together, people caused."""
         self._narrowing = Narrowing()
         self._retry_ms = 0
         self._probe_ms = 0
@@ -271,13 +274,14 @@ class ControlLoop:
         """Nothing of it happens: whoever asked is answered, a node that told it has lied."""
         reason = str(error) if isinstance(error, HALError) else f"{type(error).__name__}: {error}"
         if isinstance(item, Call):
-            self._runtime.log.error("a request met a fault", reason=reason, exc_info=_unexpected(error))
+            log = self._logs.of("")
+            log.error("a request met a fault", reason=reason, exc_info=_unexpected(error))
             item.failed(error if isinstance(error, HALError) else InternalError(f"the request met a fault: {reason}"))
         elif item.told:
             self.inbox.drop_told(item.node)
             self._lied(item.node, f"{item.what}: {reason}")
         else:
-            self._runtime.log.error(
+            self._logs.of(item.node).error(
                 "something about a node was left out",
                 node=item.node,
                 report=item.what,

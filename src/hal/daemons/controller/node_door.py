@@ -23,6 +23,7 @@ from hal.planes.tasks import TaskPlane
 from hal.runtime.authority import Authority, Issued, open_authority
 from hal.runtime.home import check_node_name
 from hal.runtime.interface import Connection, OnConnect, Runtime
+from hal.runtime.line_budget import BudgetedLogs
 from hal.store import CertificateRow, JoinTokenRow, PutJoining
 from hal.wire.agree import agree_version
 from hal.wire.errors import MalformedFrameError
@@ -87,6 +88,7 @@ class NodeDoor:
         self._plane = plane
         self._committer = committer
         self._inbox = inbox
+        self._logs = BudgetedLogs(runtime.log, runtime.monotonic_ms)
         self._membership = Membership()
         self._authority: Authority | None = None
         self._port: CertifiedPort | None = None
@@ -225,7 +227,7 @@ class NodeDoor:
         certified = self._membership.has_certificate(node, self._clock.now_ms())
         if certified or (facts.node_id and known.node_id and facts.node_id != known.node_id):
             if not certified and facts.home_id and (facts.home_id, boot_id) == (known.home_id, row.boot_id):
-                self._runtime.log.warning("a node has lost its word and is known by its home", node=node)
+                self._logs.of(node).warning("a node has lost its word and is known by its home", node=node)
                 return
             raise ConflictError(
                 f"there is a node '{node}' already, in another HAL_HOME or on another machine (or this is that node, "
@@ -280,7 +282,6 @@ class NodeDoor:
             return self._membership.renewed(_certificate_row(issued[0], node, now_ms), now_ms)
 
         await self._commit(decide)
-        self._runtime.log.info("the certificate of a node was renewed", node=node)
         connection.send_nowait(_joined(issued[0], node, authority))
 
     # ── inside ────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -99,6 +100,24 @@ def test_whoever_guesses_tokens_is_slowed_down(hal_home: Path) -> None:
             assert (await alice.get("/v1/version")).status_code == 200
 
     on_controller(hal_home, body)
+
+
+def test_where_a_request_comes_from_is_not_what_its_headers_say(hal_home: Path) -> None:
+    """Whoever guesses tokens names another address in each request: slowed down and noted as the address it is."""
+
+    async def body(hal: Running) -> None:
+        url = f"http://{hal.runtime.paths.tcp_file.read_text().strip()}"
+        async with httpx.AsyncClient(base_url=url, headers={"Authorization": "Bearer hal_x_y"}) as thief:
+            statuses = []
+            for number in range(70):
+                named = f"10.0.0.{number}"
+                headers = {"x-forwarded-for": named, "forwarded": f"for={named}", "x-real-ip": named}
+                statuses.append((await thief.get("/v1/version", headers=headers)).status_code)
+            assert 429 in statuses
+        entries = (await hal.http.get("/v1/audit", params={"limit": 100})).json()["entries"]
+        assert {entry["peer"] for entry in entries} == {"127.0.0.1"}
+
+    on_controller(hal_home, body, Config(tcp=("127.0.0.1", 0)))
 
 
 def test_too_many_headers_are_431(hal_home: Path) -> None:

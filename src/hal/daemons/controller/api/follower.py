@@ -29,6 +29,7 @@ from hal.daemons.controller.reading import MAX_ATTEMPTS_SHOWN, VERSION, Health, 
 from hal.daemons.controller.views import TaskView, job_view, task_view
 from hal.runtime.authority import authority_file
 from hal.runtime.interface import Lane, Runtime
+from hal.runtime.line_budget import BudgetedLogs
 from hal.store import JobRow, Store
 from hal.wire.agree import SPOKEN
 
@@ -59,7 +60,7 @@ class FollowerApp:
             exception_handlers={
                 HALError: on_hal_error,
                 HTTPException: on_http_error,
-                Exception: OnFault(runtime.log),
+                Exception: OnFault(BudgetedLogs(runtime.log, runtime.monotonic_ms)),
             },
             openapi_config=None,
             logging_config=None,

@@ -20,11 +20,11 @@ from hal.core.model import (
     TimedOutError,
     UnreachableError,
 )
-from hal.daemons.controller.access.identity import UnauthorizedError
+from hal.daemons.controller.access.identity import UnauthorizedError, Visit
 from hal.daemons.controller.access.limiter import TooManyError
 from hal.daemons.controller.api.forwarding import BrokeOffError, NoLeaderError
 from hal.daemons.controller.problem import Problem
-from hal.runtime.interface import Logger
+from hal.runtime.line_budget import BudgetedLogs
 
 PROBLEM_JSON = "application/problem+json"
 RETRY_AFTER_S = 1
@@ -134,13 +134,15 @@ def on_http_error(request: Request[Any, Any, Any], error: HTTPException) -> Resp
 
 
 class OnFault:
-    """An exception that nobody expected: logged with its trace, told without it."""
+    """An exception that nobody expected: logged with its trace, within its user's share of lines; told without it."""
 
-    def __init__(self, log: Logger) -> None:
-        self._log = log
+    def __init__(self, logs: BudgetedLogs) -> None:
+        self._logs = logs
 
     def __call__(self, request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
-        self._log.error("a request met a fault", method=request.method, path=request.url.path, exc_info=error)
+        visit: Visit | None = request.scope["state"].get("visit")
+        log = self._logs.of("" if visit is None else visit.identity.user)
+        log.error("a request met a fault", method=request.method, path=request.url.path, exc_info=error)
         told = InternalError(
             f"{type(error).__name__} in {request.method} {request.url.path}", hint="see controller.log"
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -28,6 +29,7 @@ MAX_KEY_CHARS = 200
 MAX_TASK = 1 << 31
 MAX_TEXT = 1_000
 """Longest value of a query parameter."""
+_NUMBER = re.compile(r"[-+]?([0-9]{1,19}\.?[0-9]{0,19}|\.[0-9]{1,19})([eE][-+]?[0-9]{1,3})?")
 JOB_FILTERS = ("state", "user", "queue", "name", "account", "label")
 
 
@@ -67,10 +69,9 @@ class Params:
         text = self._values.get(name)
         if text is None:
             return default
-        try:
-            value = float(text)
-        except ValueError:
-            raise SpecError(f"{name}: '{text}' is not a number of seconds") from None
+        if not _NUMBER.fullmatch(text):
+            raise SpecError(f"{name}: '{text}' is not a number of seconds")
+        value = float(text)
         if not 0 <= value < 1e9:
             raise SpecError(f"{name}: '{text}' is out of range")
         return value

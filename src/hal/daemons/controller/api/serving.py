@@ -43,6 +43,7 @@ from hal.daemons.controller.api.streams import stream_routes
 from hal.daemons.controller.config import Config
 from hal.daemons.controller.controller import ControllerApi
 from hal.runtime.interface import Runtime
+from hal.runtime.line_budget import LINES, LINES_PER_S, Bucket, BudgetedLogs
 from hal.runtime.privacy import write_private
 from hal.runtime.sockets import bind_public, bind_unix
 from hal.runtime.syslog import Syslog
@@ -69,7 +70,7 @@ def application(api: ControllerApi, runtime: Runtime, audit: AuditLog) -> Litest
         exception_handlers={
             HALError: on_hal_error,
             HTTPException: on_http_error,
-            Exception: OnFault(runtime.log),
+            Exception: OnFault(BudgetedLogs(runtime.log, runtime.monotonic_ms)),
         },
         openapi_config=None,
         logging_config=None,
@@ -156,10 +157,13 @@ class RestServer:
             access_log=False,
             server_header=False,
             date_header=False,
+            proxy_headers=False,  # nobody is before us: where a request comes from is what the kernel says
         )
         self._uvicorn.load()
         # Whoever sends no HTTP is answered; a line for each on the process's own output would have no bound.
+        self._faults = _FaultBudget(runtime)
         logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
+        logging.getLogger("uvicorn.error").addFilter(self._faults)
         self._state = ServerState()
         self._listeners: list[Listener] = []
         loop = asyncio.get_running_loop()
@@ -249,4 +253,17 @@ class RestServer:
                     await asyncio.wait(list(self._state.tasks))
         for task in list(self._state.tasks):
             task.cancel()
+        logging.getLogger("uvicorn.error").removeFilter(self._faults)
         self._audit.close()
+
+
+class _FaultBudget(logging.Filter):
+    """Lets so many faults of answers that had begun into the log, each with its trace."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        super().__init__()
+        self._bucket = Bucket(runtime.monotonic_ms, LINES, LINES_PER_S)
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether there is room for one more."""
+        return self._bucket.take()

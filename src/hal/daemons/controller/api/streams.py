@@ -15,6 +15,7 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.response import Stream as StreamingResponse
 
 from hal.core.model import DeniedError, Event, HALError, SpecError
+from hal.daemons.controller.api.http_connection import HttpConnection
 from hal.daemons.controller.api.own import check_job, only_about
 from hal.daemons.controller.api.problems import problem_of
 from hal.daemons.controller.api.reading_requests import MAX_LIMIT, MAX_TASK, AnyRequest, Params, integer, job_id, job_of
@@ -49,7 +50,7 @@ def stream_routes(api: ControllerApi) -> list[HTTPRouteHandler]:
         first = await api.read_log(wanted, offset, 0)
         headers = {name: value for name, value in _headers(first).items() if name != "HAL-Log-Ended"}
         content = api.follow_log(wanted, offset if offset < 0 or first.attempt is None else first.offset)
-        return StreamingResponse(content, media_type="application/octet-stream", headers=headers)
+        return StreamingResponse(_broken_off(request, content), media_type="application/octet-stream", headers=headers)
 
     @get("/v1/events")
     async def feed(request: Request[Any, Any, Any]) -> Response[Any]:
@@ -69,6 +70,19 @@ def stream_routes(api: ControllerApi) -> list[HTTPRouteHandler]:
         return json_answer({"events": found, "cursor": str(found[-1].sequence) if len(found) == limit else None})
 
     return [logs, feed]
+
+
+async def _broken_off(request: AnyRequest, content: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """The same; where it cannot go on, the connection is cut before the end of the answer: whoever asks again is told
+    why. That is no fault of the controller, but of an output or its node."""
+    try:
+        async for piece in content:
+            yield piece
+    except HALError:
+        connection: HttpConnection | None = request.scope["state"].get("connection")
+        if connection is None:
+            raise
+        connection.drop()
 
 
 async def _refuse_others(request: AnyRequest, api: ControllerApi, job: int | None) -> None:
