@@ -12,6 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from hal.core.model import StepId
+from hal.daemons.agent.keeper import processes
+from hal.wire.frames import StepTemplate
 from tests.daemons.agent.keeper.driving import Keeper
 from tests.daemons.agent.keeper.test_keeper_guard import AS_NOBODY, NOBODY, without_root
 from tests.e2e.conftest import DEADLINE_S, LiveHal, new_home
@@ -88,11 +91,18 @@ def test_no_file_of_hal_is_open_to_others(live: LiveHal) -> None:
 
 
 def test_memory_of_daemons_is_not_for_their_users_steps(tmp_path: Path) -> None:
-    """(L8) /proc/PID/mem and environ of keeper and helper belong to root when they run as somebody else."""
+    """(L8) /proc/PID/mem and environ of keeper, recorder, helper and guard belong to root when they run as somebody
+    else: nobody takes descriptors out of them, nor the sockets between them."""
     if reason := without_root():
         pytest.skip(reason)
     with Keeper(tmp_path / "home", under=AS_NOBODY, owner=NOBODY) as keeper:
         keeper.poll(lambda: len(keeper.helpers()) == 2)
+        keeper.launch(StepTemplate(command=("sleep", "600"), guard=True), StepId(2, 0, 1, 0))
+        keeper.running(StepId(2, 0, 1, 0))
+        table = processes.all_processes()
         pids = [keeper.process.pid, *(one.pid for one in keeper.helpers())]
-        assert [os.stat(f"/proc/{pid}/{name}").st_uid for pid in pids for name in ("mem", "environ")] == [0] * 6
+        pids += [table[one.pid].parent for one in keeper.helpers()]
+        owners = {os.stat(f"/proc/{pid}/{name}").st_uid for pid in pids for name in ("mem", "environ")}
+        assert len(set(pids)) >= 7  # keeper, two helpers and at least one guard's, and whoever watches over each
+        assert owners == {0}
         assert keeper.shell("exit 4").code == 4

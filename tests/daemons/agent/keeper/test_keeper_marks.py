@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +19,8 @@ from tests.attacks.other_user import ALICE, as_user
 from tests.daemons.agent.keeper.driving import DEADLINE_S
 
 ONE = StepId(1, 0, 1, 0)
+MANY = 1_500
+"""Pids of children fill more than one portion."""
 
 
 class Child:
@@ -76,6 +79,21 @@ def test_a_process_older_than_the_step_is_not_of_it(children: list[Child]) -> No
 def test_helper_and_keeper_agree_on_marks() -> None:
     """The helper imports nothing of HAL."""
     assert helper.MARK_TOP_US == MARK_TOP_US
+
+
+def test_a_helper_sees_all_of_its_orphans_however_many_they_are(tmp_path: Path) -> None:
+    """The kernel gives its list in portions: those of one job must not hide the daemon that another leaves behind."""
+    watcher = helper.Helper(helper.Journal(str(tmp_path / "helper-1.log"), os.getpid()))
+    children = []
+    try:
+        for _ in range(MANY):
+            if (pid := os.fork()) == 0:
+                os._exit(0)
+            children.append(pid)
+        assert len(watcher.strays()) >= MANY
+    finally:
+        for pid in children:
+            os.waitpid(pid, 0)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be another user")

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from hal.core.model import StepId
+from hal.daemons.agent.keeper import recorder
 from hal.runtime.identity import identify, kill, wait_gone
 from hal.wire.frames import ExitCause, StepTemplate
 from tests.daemons.agent.keeper.driving import DEADLINE_S, Keeper
@@ -70,6 +72,24 @@ def test_safety_the_end_of_a_step_is_known_as_long_as_one_lives_who_can_see_it(
     assert (ended.cause, ended.code) == (ExitCause.EXITED, 7)
     assert (tmp_path / "begun").read_text() == "\n"
     assert keeper.run(StepTemplate(command=("sh", "-c", "exit 3")), StepId(2, 0, 1, 0)).code == 3
+
+
+def fifo_with_a_writer(path: Path) -> None:
+    os.mkfifo(path)
+    os.open(path, os.O_RDWR)  # left to the end of the tests: nobody waits for it
+
+
+def numbers(path: Path) -> None:
+    path.write_text(f"P {ONE} \u00b2 1 1 0\nP {ONE} {'9' * 5_000} 1 1 0\nX\nP\n")
+
+
+@pytest.mark.parametrize("plant", [fifo_with_a_writer, os.mkfifo, Path.mkdir, numbers])
+def test_a_recorder_goes_on_whatever_a_step_makes_of_the_journal(tmp_path: Path, plant: Callable[[Path], None]) -> None:
+    """It knows of no step then, waits for nothing, and writes nowhere else. (H1, variant)"""
+    path = tmp_path / "helper-1.log"
+    plant(path)
+    assert recorder.unended(str(path)) == {}
+    assert path.is_file() or recorder.append(str(path), "X\n")
 
 
 def parent_pid(pid: int) -> int:

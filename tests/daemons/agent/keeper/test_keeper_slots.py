@@ -200,3 +200,30 @@ for line in open("/proc/self/cgroup"):
     assert hidden
     assert [pid for pid in hidden if start_ticks(pid) is not None] == []
     assert start_ticks(keeper.running(TWO)) is not None
+
+
+def test_limits_are_set_again_after_a_step_removed_the_keepers_own_cgroups(cgroups: Cgroups) -> None:
+    """Else all steps after it would run without any."""
+    slot = cgroups.acquire(*LIMITS)
+    assert slot is not None
+    cgroups.release(slot)
+    for place in slot.places:
+        os.rmdir(place)
+        os.rmdir(Path(place).parent)
+    again = cgroups.acquire(*LIMITS)
+    assert again is not None
+    assert value(again, "pids.max") == ["64"]
+
+
+def test_names_of_slots_that_a_step_has_taken_beforehand_are_passed_over(cgroups: Cgroups) -> None:
+    """In one of the kernel's hierarchies, too: none is half made then."""
+    first = cgroups.acquire(*LIMITS)
+    assert first is not None
+    bases = [Path(place).parent for place in first.places]
+    taken = [bases[number % len(bases)] / f"s{number}" for number in range(2, 9)]
+    for path in taken:
+        path.mkdir()
+    second = cgroups.acquire(*LIMITS)
+    assert second is not None
+    assert second.name == "s9"
+    assert [path for base in bases for path in base.glob("s[2-8]") if path not in taken] == []

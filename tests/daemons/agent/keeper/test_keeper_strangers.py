@@ -5,12 +5,15 @@ from __future__ import annotations
 
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from hal.core.model import StepId
+from hal.daemons.agent.keeper.journal import FileJournal
+from hal.daemons.agent.keeper.ports import Accepted
 from hal.runtime.identity import ProcessIdentity, alive, identify, kill
 from hal.wire.frames import ExitCause, StepTemplate
 from tests.daemons.agent.keeper.driving import Keeper
@@ -26,6 +29,17 @@ def keeper(tmp_path: Path) -> Iterator[Keeper]:
 
 def journal(keeper: Keeper) -> Path:
     return keeper.home.node(keeper.node).journal
+
+
+def forget(keeper: Keeper, step: StepId) -> None:
+    """Take the step out of all journals."""
+    path = journal(keeper) / "keeper.log"
+    file = FileJournal(path)
+    file.replace([one for one in file.load() if not (isinstance(one, Accepted) and one.steps[0].step == step)])
+    file.close()
+    for helpers in keeper.journals():
+        lines = helpers.read_text().splitlines(keepends=True)
+        helpers.write_text("".join(line for line in lines if f" {step} " not in line))
 
 
 def remove_all(keeper: Keeper) -> None:
@@ -78,6 +92,26 @@ def test_safety_a_keeper_without_its_journal_has_ended_what_ran_before_it_answer
     assert not alive(second)
     assert welcome.held == ()
     assert keeper.run(StepTemplate(command=("sh", "-c", "exit 3")), TWO).code == 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("env", ["os.environ", "{}"])
+def test_safety_a_step_that_calls_itself_a_helper_is_ended_with_the_others(
+    keeper: Keeper, tmp_path: Path, env: str
+) -> None:
+    """Its command line is its own to write, with the journal of a true helper in it: that of another job's step, which
+    goes on."""
+    keeper.launch(StepTemplate(command=("sleep", "600")), TWO)
+    other = identify(keeper.running(TWO))
+    words = ["/x/keeper/helper.py", "-c", "import time; time.sleep(600)", *map(str, keeper.journals())]
+    sleeper = f"import os, sys; os.execve(sys.executable, {words}, {env})"
+    keeper.launch(StepTemplate(command=(sys.executable, "-c", sleeper), cpu_milli=500), ONE)
+    first = identify(keeper.running(ONE))
+    keeper.poll(lambda: Path(f"/proc/{first.pid}/cmdline").read_bytes().startswith(b"/x/"))
+    keeper.die()
+    forget(keeper, ONE)
+    keeper.start()
+    assert (alive(first), alive(other)) == (False, True)
 
 
 def test_safety_a_step_whose_helpers_journal_is_gone_is_ended_and_lost(keeper: Keeper) -> None:

@@ -28,6 +28,7 @@ import sys
 import time
 
 PR_SET_PDEATHSIG = 1
+PR_SET_DUMPABLE = 4
 PR_SET_CHILD_SUBREAPER = 36
 TIMER_ABSTIME = 1
 CLONE_NEWNS = 0x00020000
@@ -101,6 +102,7 @@ def main(argv: list[str]) -> int:
 
 def outer(keeper: int, journal: str, lease: Lease) -> int:
     """Wait for a helper that dies with us, as we die with the keeper."""
+    call("prctl", PR_SET_DUMPABLE, 0, 0, 0, 0)  # no step takes us over, or the keeper's socket out of us
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _keeper_gone)
@@ -149,7 +151,7 @@ def _in_namespace(helper: list[str], lease: Lease) -> int:
 
 
 def _start_inner(proc: int, helper: list[str]) -> int:
-    """Start the helper through a stage that ties it to us; this process keeps nothing of the keeper's socket.
+    """Start the helper through a stage that ties it to us.
 
     Args:
         proc: of the namespace's outside; -1: there is no namespace.

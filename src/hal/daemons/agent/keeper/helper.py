@@ -52,6 +52,8 @@ CORE_VARIABLE = "HAL_CORE_LIMIT"
 KEEPER_FD = 0
 READ_BYTES = 1 << 16
 """At once; a larger buffer is mapped and unmapped anew for each message, however small it is."""
+LEAST_PORTION_BYTES = 1 << 11
+"""The kernel lists children in portions of a page; a shorter one is the last."""
 MAX_JOURNAL_BYTES = 1 << 20
 """A journal that has grown beyond this (and beyond twice what lives) is rewritten."""
 MAX_CGROUP_FDS = 256
@@ -644,7 +646,11 @@ class Helper:
         """Session and mark of our children that no step began with: what ended steps left behind, adopted by us."""
         if self._children >= 0:
             os.lseek(self._children, 0, os.SEEK_SET)
-            children = [int(pid) for pid in os.read(self._children, READ_BYTES).split()]
+            data = os.read(self._children, READ_BYTES)
+            portion = data
+            while len(portion) >= LEAST_PORTION_BYTES and (portion := os.read(self._children, READ_BYTES)):
+                data += portion
+            children = [int(pid) for pid in data.split()]
         else:
             me = os.getpid()
             children = [int(name) for name in os.listdir("/proc") if name.isdigit() and parent_of(name) == me]

@@ -75,6 +75,10 @@ class HelperJournal:
             except (ValueError, IndexError):
                 continue  # torn by a full disk, and written again after it; or no line of a helper's
 
+    def writers(self) -> tuple[ProcessIdentity, ProcessIdentity]:
+        """The helper, and its recorder; pid 0: there is none."""
+        return ProcessIdentity(self.pid, self.start_ticks), self.recorder
+
     def read_what_is_there(self) -> bool:
         """As `read`; whether it is still the journal that was begun there: a step may have removed or replaced it."""
         try:

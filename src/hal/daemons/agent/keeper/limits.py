@@ -192,7 +192,7 @@ class Cgroups:
     def sweep(self, keep: set[str]) -> None:
         """Remove slots that an earlier keeper left behind, those named in `keep` excepted, and those in use."""
         for base in set(self._bases.values()):
-            for entry in base.iterdir():
+            for entry in _entries(base):
                 if entry.is_dir() and entry.name.startswith("s") and entry.name not in keep:
                     _remove_tree(entry)
                     self._count = max(self._count, int(entry.name[1:] or 0) if entry.name[1:].isdigit() else 0)
@@ -203,7 +203,7 @@ class Cgroups:
             self._close(slot)
         self._free.clear()
         for base in set(self._bases.values()):
-            for entry in base.iterdir():
+            for entry in _entries(base):
                 if entry.is_dir() and entry.name.startswith("s"):
                     _remove_tree(entry)
             with contextlib.suppress(OSError):
@@ -221,6 +221,9 @@ class Cgroups:
                 self._make_directories(slot)
             except FileExistsError:
                 continue  # of a step that an earlier keeper began
+            except FileNotFoundError:  # a step has removed what slots are made in
+                self._make_bases()
+                self._make_directories(slot)
             try:
                 self._limit(slot, cpu_milli, memory_bytes)
                 self._check_taken(slot, cpu_milli, memory_bytes)
@@ -230,6 +233,18 @@ class Cgroups:
                 raise
             return slot
         raise OSError(errno.EEXIST, f"{MAX_NAMES} cgroups that this keeper has not made are there")
+
+    def _make_bases(self) -> None:
+        """
+        Raises:
+            OSError: they cannot be made.
+        """
+        for controller, base in self._bases.items():
+            base.mkdir(exist_ok=True)
+            if self.version == 2:
+                _write(base / "cgroup.subtree_control", f"+{controller}")
+            elif controller == "memory":
+                _write_if_there(base / "memory.use_hierarchy", 1)
 
     def _make_directories(self, slot: Slot) -> None:
         """
@@ -349,9 +364,8 @@ class Cgroups:
             text = f"{UNITS[controller]} limits are not enforced: {base} cannot be made: {error.strerror}"
             self.notes.append(text)
             return
-        if controller == "memory":
-            _write_if_there(base / "memory.use_hierarchy", 1)
         self._homes[controller], self._bases[controller] = home, base
+        self._make_bases()
 
     def _detect_v2(self, name: str, home: Path) -> None:
         """Slots need controllers handed down; a cgroup that hands down may hold no processes, so we move aside."""
@@ -387,6 +401,13 @@ class Cgroups:
             else:
                 text = f"{UNITS[controller]} limits are not enforced: the controller is not offered in {home}"
                 self.notes.append(text)
+
+
+def _entries(base: Path) -> list[Path]:
+    try:
+        return list(base.iterdir())
+    except FileNotFoundError:  # a step has removed it
+        return []
 
 
 def _remove_tree(place: Path) -> None:

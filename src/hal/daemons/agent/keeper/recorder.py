@@ -12,6 +12,7 @@ import contextlib
 import ctypes
 import os
 import signal
+import stat
 import sys
 import time
 
@@ -19,11 +20,13 @@ TYPE_CHECKING = False  # typing is a second module to load
 if TYPE_CHECKING:
     import resource
 
+PR_SET_DUMPABLE = 4
 PR_SET_CHILD_SUBREAPER = 36
 KEEPER_FD = 0
 RETRY_S = 1.0
 """A journal on a full disk is tried again after this."""
-MAX_JOURNAL_BYTES = 64 << 20
+MAX_JOURNAL_BYTES = 16 << 20
+MAX_PID_DIGITS = 7
 
 
 def main(argv: list[str]) -> int:
@@ -33,6 +36,7 @@ def main(argv: list[str]) -> int:
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
         print(f"recorder: no subreaper: {os.strerror(ctypes.get_errno())}", file=sys.stderr)  # noqa: T201
+    libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)  # no step takes it over, or the keeper's socket out of it
     script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "helper.py")
     helper = os.posix_spawn(
         sys.executable,
@@ -67,18 +71,34 @@ def main(argv: list[str]) -> int:
 def unended(journal: str) -> dict[int, str]:
     """Steps by the pid of their first process, of which the helper's journal names no end."""
     found: dict[str, int] = {}
-    try:
-        fd = os.open(journal, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:  # it was removed: the next keeper ends what it does not know
-        return {}
-    with open(fd, "rb") as file, contextlib.suppress(OSError):
-        for line in file.read(MAX_JOURNAL_BYTES).decode("utf-8", "surrogateescape").split("\n")[:-1]:
-            words = line.split(" ")
-            if words[0] == "P" and len(words) >= 5 and words[2].isdigit():
-                found[words[1]] = int(words[2])
-            elif words[0] in "XF" and len(words) > 5:
-                found.pop(words[2], None)
+    data = b""
+    fd = open_journal(journal, os.O_RDONLY)
+    if fd >= 0:  # else a step removed it: the next keeper ends what it does not know
+        with contextlib.suppress(OSError):
+            data = os.read(fd, MAX_JOURNAL_BYTES)
+        os.close(fd)
+    for line in data.decode("utf-8", "surrogateescape").split("\n")[:-1]:
+        words = line.split(" ")
+        if words[0] == "P" and len(words) >= 5 and words[2].isdecimal() and len(words[2]) <= MAX_PID_DIGITS:
+            found[words[1]] = int(words[2])
+        elif words[0] in ("X", "F") and len(words) > 5:
+            found.pop(words[2], None)
     return {pid: step for step, pid in found.items()}
+
+
+def open_journal(path: str, flags: int) -> int:
+    """A descriptor of it; -1 when it is gone, or a step has put something else than a file there.
+
+    `hal.runtime.regular_files` would do as much, and loads modules that a process as small as this one has no use for.
+    """
+    try:
+        fd = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return -1
+    if stat.S_ISREG(os.fstat(fd).st_mode):
+        return fd
+    os.close(fd)
+    return -1
 
 
 def end_line(step: str, status: int, usage: resource.struct_rusage) -> str:
@@ -96,9 +116,8 @@ def end_line(step: str, status: int, usage: resource.struct_rusage) -> str:
 
 def append(journal: str, lines: str) -> bool:
     """Whether they are in it, or never can be: who removed it wants to know of no end."""
-    try:
-        fd = os.open(journal, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
+    fd = open_journal(journal, os.O_WRONLY | os.O_APPEND)
+    if fd < 0:
         return True
     try:
         data = f"\n{lines}".encode("utf-8", "surrogateescape")  # the helper may have died within a line

@@ -44,6 +44,7 @@ from hal.daemons.agent.keeper.processes import Mark, Others
 from hal.daemons.agent.keeper.slot import Slot
 from hal.daemons.agent.keeper.strangers import Known, Strangers
 from hal.daemons.agent.keeper.watch import Watcher, read_clocks
+from hal.runtime import identity
 from hal.wire.frames import Sample, Usage
 
 MAX_HELPERS: Final = 16
@@ -324,9 +325,11 @@ class HelperSpawner:
 
     def _end_strangers(self, taken: Iterable[StepId], journals: Iterable[HelperJournal]) -> set[frozenset[bytes]]:
         """End what runs here and no journal names, before anything is started beside it; how it is marked."""
+        journals = list(journals)
         known = Known(
             frozenset(self._marks[step].environment for step in taken),
             frozenset(os.fsencode(journal.path) for journal in journals),
+            frozenset(who.pid for journal in journals for who in journal.writers() if identity.alive(who)),
             frozenset(os.fsencode(slot.name) for slot in self._slots.values()),
         )
         config = self._config

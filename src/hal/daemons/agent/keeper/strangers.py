@@ -34,6 +34,8 @@ class Known(NamedTuple):
     """Of steps, in their environment."""
     journals: frozenset[bytes]
     """Paths of journals of helpers."""
+    helpers: frozenset[int]
+    """Pids of those that write these journals, and of their recorders."""
     slots: frozenset[bytes]
     """Names of slots."""
 
@@ -73,9 +75,14 @@ class Strangers:
         return [info for pid, info in table.items() if pid not in own and _is_below(pid, strange, table)]
 
     def _is_strange(self, pid: int, known: Known, found: set[frozenset[bytes]]) -> bool:
+        if pid in known.helpers:
+            return False
         words = _read(pid, "cmdline").split(b"\0")
-        if any(word.endswith(SCRIPTS) for word in words[:MAX_SCRIPT_WORD]):
-            return any(word.startswith(self._journal) and word not in known.journals for word in words)
+        # A command line is its process's own to write: it makes nobody known.
+        if any(word.endswith(SCRIPTS) for word in words[:MAX_SCRIPT_WORD]) and any(
+            word.startswith(self._journal) and word not in known.journals for word in words
+        ):
+            return True
         variables = _read(pid, "environ")
         if b"HAL_ATTEMPT_TOKEN=" in variables:
             mark = frozenset(one for one in variables.split(b"\0") if one.startswith(processes.MARKING))
