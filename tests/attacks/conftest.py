@@ -6,10 +6,13 @@ Run by `make test-attacks` and `make test-all`. Where a test needs another user 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from hal.client.sync import Client
+from tests.e2e.conftest import LiveHal, new_home
 from tests.e2e.conftest import own_hal as own_hal
 from tests.e2e.conftest import shared_hal as shared_hal
 
@@ -26,3 +29,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(TIMEOUT_S))
             if os.geteuid() != 0:
                 item.add_marker(pytest.mark.skip(reason="needs root, to act as other users"))
+
+
+@pytest.fixture(scope="module")
+def hal() -> Iterator[LiveHal]:
+    """One honest node; who attacks it, one after the other, leaves it as it was."""
+    live = LiveHal(new_home())
+    try:
+        yield live.up("--nodes", "1", "--cpus", "4", "--memory", "1GiB")
+    finally:
+        live.remove()
+
+
+@pytest.fixture
+def client(hal: LiveHal) -> Iterator[Client]:
+    """A client of its owner's."""
+    with hal.client() as made:
+        yield made

@@ -17,24 +17,10 @@ import pytest
 from hal.client.job import Job
 from hal.client.sync import Client
 from hal.runtime.identity import read_pid_file, running
-from tests.e2e.conftest import DEADLINE_S, LiveHal, new_home, until
+from tests.e2e.conftest import DEADLINE_S, LiveHal, until
 
 OVER_THE_BOUND = 70 << 20
 """Of an output; 64 MiB are kept."""
-
-
-@pytest.fixture(scope="module")
-def hal() -> Iterator[LiveHal]:
-    """One node, on which users attack one after the other."""
-    live = LiveHal(new_home())
-    yield live.up("--nodes", "1", "--cpus", "4", "--memory", "1GiB")
-    live.remove()
-
-
-@pytest.fixture
-def client(hal: LiveHal) -> Iterator[Client]:
-    with hal.client() as made:
-        yield made
 
 
 @pytest.fixture(autouse=True)
@@ -142,6 +128,25 @@ def test_directories_planted_for_the_jobs_to_come(hal: LiveHal, client: Client, 
     assert shell(client, attack).wait(DEADLINE_S).state == "succeeded"
     for job in [client.submit(["true"]) for _ in range(3)]:
         assert job.wait(DEADLINE_S).state == "failed"
+
+
+@pytest.mark.parametrize("plant", ["mkfifo $d", "ln -s {away} $d", "ln -s $d $d", "touch $d"])
+def test_a_job_that_replaces_the_directory_of_all_steps(
+    hal: LiveHal, client: Client, tmp_path: Path, plant: str
+) -> None:
+    """Moved away, and something else in its place: other jobs fail and say so, and nothing of theirs goes elsewhere."""
+    away = tmp_path / "away"
+    away.mkdir()
+    place = steps(hal, client)
+    shell(client, f"d={place}; mv $d $d.moved; {plant.format(away=away)}").wait(DEADLINE_S)
+    try:
+        for job in [client.submit({"script": "#!/bin/sh\necho confidential\n"}) for _ in range(3)]:
+            assert job.wait(DEADLINE_S).state == "failed"
+        assert "lies in the place of" in " ".join(hal.run("show", job.id).out.split())
+        assert list(away.iterdir()) == []
+    finally:
+        place.unlink()
+        place.with_name(f"{place.name}.moved").rename(place)
 
 
 @pytest.mark.parametrize("plant", ["mkfifo $d", "ln -s /tmp $d", "ln -s $d $d", "touch $d"])

@@ -22,7 +22,7 @@ from hal.runtime.identity import running
 from hal.wire.codec import FrameDecoder
 from hal.wire.frames import AnyFrame, Goodbye, Start, Welcome
 from tests.daemons.controller.lying_node import exit_of, raw
-from tests.e2e.conftest import DEADLINE_S, LiveHal, new_home, until
+from tests.e2e.conftest import DEADLINE_S, LiveHal, until
 
 FLOOD_BYTES = 32 << 20
 """Of each kind of flood."""
@@ -89,20 +89,6 @@ class Liar:
 
     def leave(self) -> None:
         self._socket.close()
-
-
-@pytest.fixture(scope="module")
-def hal() -> Iterator[LiveHal]:
-    """One honest node, and whoever lies."""
-    live = LiveHal(new_home())
-    yield live.up("--nodes", "1", "--cpus", "4", "--memory", "1GiB")
-    live.remove()
-
-
-@pytest.fixture
-def client(hal: LiveHal) -> Iterator[Client]:
-    with hal.client() as made:
-        yield made
 
 
 @pytest.fixture(autouse=True)

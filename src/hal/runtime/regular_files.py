@@ -93,17 +93,15 @@ def create_scratch(
     return os.open(path, flags | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode, dir_fd=dir_fd)
 
 
-def open_directory(path: StrPath, *, dir_fd: int | None = None, flags: int = os.O_PATH, follow: bool = False) -> int:
+def open_directory(path: StrPath, *, dir_fd: int | None = None, flags: int = os.O_PATH) -> int:
     """A descriptor of the directory.
 
-    Args:
-        follow: where people may keep a link of their own, to another disk.
     Raises:
         NotRegularError: something else is there.
         OSError: as open(2).
     """
     try:
-        return os.open(path, flags | os.O_DIRECTORY | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW), dir_fd=dir_fd)
+        return os.open(path, flags | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=dir_fd)
     except OSError as error:
         if error.errno in _IN_THE_WAY:
             raise _in_its_place(path, dir_fd, error, "directory") from None

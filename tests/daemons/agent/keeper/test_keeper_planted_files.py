@@ -225,6 +225,31 @@ def test_a_job_directory_that_is_a_link_leads_nowhere(steps: Path, tmp_path: Pat
     assert untouched(elsewhere / "0.1.0.stdout")
 
 
+def test_a_link_in_the_place_of_all_steps_leads_nowhere(steps: Path, tmp_path: Path, victim: Path) -> None:
+    """A job moved `steps` away and put a link there: what lies where it leads is neither read, cut nor deleted."""
+    outputs = OutputFiles(steps)
+    (tmp_path / "elsewhere" / "1").mkdir(parents=True)
+    os.rename(victim, tmp_path / "elsewhere" / "1" / "0.1.0.stdout")
+    steps.symlink_to(tmp_path / "elsewhere")
+    assert outputs.read(STEP, Stream.STDOUT, 0, 10).data == b""
+    assert outputs.prepare(STEP)
+    outputs.bound([(STEP, BOUND)])
+    outputs.settle(STEP, BOUND)
+    outputs.forget([STEP.attempt_id])
+    assert not outputs.work()
+    assert untouched(tmp_path / "elsewhere" / "1" / "0.1.0.stdout")
+
+
+def test_a_link_that_was_there_before_the_keeper_leads_to_another_disk(steps: Path, tmp_path: Path) -> None:
+    """As its owner wants it: outputs lie there."""
+    (tmp_path / "disk").mkdir()
+    steps.symlink_to(tmp_path / "disk")
+    outputs = OutputFiles(steps)
+    assert outputs.prepare(STEP) == ""
+    assert (tmp_path / "disk" / "1" / "0.1.0.stdout").exists()
+    assert outputs.directory(STEP) == str(tmp_path / "disk" / "1")
+
+
 def test_a_file_swapped_after_it_was_looked_at_is_not_shortened(
     steps: Path, victim: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -298,6 +323,15 @@ def test_a_step_whose_directory_was_planted_fails_and_says_why(
     plant(steps / "1", victim)
     with pytest.raises(CannotSpawnError, match=r"/steps/1: .* lies in the place of the directory"):
         helper.open_outputs("1.0.1.0", f"{steps}/1/0.1.0", [])
+
+
+def test_a_link_in_the_place_of_all_steps_gets_no_output(helper: Helper, steps: Path, tmp_path: Path) -> None:
+    """Neither that of the next job, nor that of a job whose directory was deleted."""
+    (tmp_path / "elsewhere").mkdir()
+    steps.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(CannotSpawnError, match=r"/steps: a symbolic link lies in the place of the directory"):
+        helper.open_outputs("1.0.1.0", f"{steps}/1/0.1.0", [])
+    assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
 def test_the_outputs_of_an_attempt_are_new_files(helper: Helper, steps: Path, victim: Path) -> None:

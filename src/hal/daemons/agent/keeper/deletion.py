@@ -64,7 +64,7 @@ class _Directory:
         """
         self._name = str(job)
         self._wanted = frozenset(wanted)
-        self._root = open_directory(root, follow=True)
+        self._root = open_directory(root)
         self._fd = -1
         try:
             self._fd = open_directory(self._name, dir_fd=self._root, flags=os.O_RDONLY)

@@ -493,10 +493,10 @@ class Helper:
             return fd
         root, name = os.path.split(path)
         try:
-            top = open_directory(root, follow=True)
+            top = open_directory(root)
         except FileNotFoundError:
             os.makedirs(root, 0o700, exist_ok=True)
-            top = open_directory(root, follow=True)
+            top = open_directory(root)
         try:
             with contextlib.suppress(FileExistsError):
                 os.mkdir(name, 0o700, dir_fd=top)

@@ -67,7 +67,11 @@ class OutputFiles:
     """The `Outputs` of one node, under HAL_HOME/nodes/NODE/steps."""
 
     def __init__(self, root: Path) -> None:
-        self._root = str(root)
+        """
+        Args:
+            root: may be a link to another disk; one that appears in its place later is not followed.
+        """
+        self._root = str(root.resolve() if root.is_symlink() else root)
         self._deletions = Deletions(self._root)
         self._trimmed: set[str] = set()
         """Outputs of running steps that lost bytes."""
@@ -95,7 +99,7 @@ class OutputFiles:
 
     def _open_directory(self, step: StepId) -> int:
         """Of its job's files: that very directory, not one to which a link leads."""
-        root = open_directory(self._root, follow=True)
+        root = open_directory(self._root)
         try:
             return open_directory(str(step.job), dir_fd=root)
         finally:
