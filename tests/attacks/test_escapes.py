@@ -65,6 +65,32 @@ except OSError:
 time.sleep(600)
 """,
     "twice detached": "os.setsid() if not os.fork() else os._exit(0); " + STAY,
+    "in namespaces of its own": """
+import ctypes
+libc = ctypes.CDLL(None)
+libc.unshare(0x20000000 | 0x00020000)  # CLONE_NEWPID, CLONE_NEWNS; refused to who is not root
+tell()
+if os.fork() == 0:
+    os.execve('/bin/sleep', ['sleep', '600'], {})
+time.sleep(600)
+""",
+    "with orphans of its own": """
+import ctypes
+ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
+tell()
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        os.execve('/bin/sleep', ['sleep', '600'], {})
+    os._exit(0)
+time.sleep(600)
+""",
+    "without a look at its memory": """
+import ctypes
+ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE: nobody but root sees its /proc
+tell()
+time.sleep(600)
+""",
     "a new pid all the time": """
 while True:
     tell()
