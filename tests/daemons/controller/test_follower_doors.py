@@ -129,6 +129,38 @@ def test_a_follower_answers_over_tcp_as_the_leader_does(hal_home: Path, postgres
     asyncio.run(body())
 
 
+async def drained(parts: AsyncIterator[str]) -> None:
+    """All of a stream that has no end was read."""
+    async for _ in parts:
+        pass
+
+
+@pytest.mark.parametrize("revoked_at", ["leader", "follower"])
+def test_what_is_read_through_a_follower_ends_with_its_token(
+    hal_home: Path, postgres: PostgresServer, revoked_at: str
+) -> None:
+    """(M3) A feed and a wait that it passes on, when the token is revoked, at the leader or through the follower."""
+
+    async def body() -> None:
+        async with served_pair(hal_home, postgres.fresh()) as (leader, follower):
+            bob = await made_token(leader, "bob")
+            await follower.answers(bob["secret"], 200)
+            async with follower.person(bob["secret"]) as http, follower.person(bob["secret"]) as other:
+                (job,) = (await http.post("/v1/jobs", json={"jobs": [TRUE | {"hold": True}]})).json()["ids"]
+                waits = asyncio.ensure_future(other.get(f"/v1/jobs/{job}/wait?timeout_s=600"))
+                async with http.stream("GET", f"/v1/events?job={job}", headers={"Accept": "text/event-stream"}) as feed:
+                    parts = feed.aiter_text()
+                    assert ": the feed begins" in await anext(parts)
+                    at = leader if revoked_at == "leader" else follower
+                    revoked = await at.ask("POST", f"/v1/api-tokens/{bob['token']['id']}/revoke")
+                    assert revoked.status_code == 200, revoked.text
+                    with pytest.raises(httpx.RemoteProtocolError):
+                        await asyncio.wait_for(drained(parts), LIMIT_S)
+                assert (await waits).status_code == 401
+
+    asyncio.run(body())
+
+
 def test_all_controllers_are_told_and_one_that_is_gone_is_missed(hal_home: Path, postgres: PostgresServer) -> None:
     """Leader and follower name both, with address and since when; when the leader was killed the other leads, and one
     that stops in good order is told of no more."""

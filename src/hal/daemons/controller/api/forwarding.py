@@ -1,6 +1,7 @@
 """A request passed on to the leader as it came, with who asks; its answer passed back as it comes: streams too.
 
-HTTP/1.0 on the way to the leader: it answers without chunks and ends the answer by closing.
+A connection for each request. An answer that the leader does not end is not ended here either, but cut off: nobody
+takes a part of an output for all of it.
 """
 
 from __future__ import annotations
@@ -78,13 +79,17 @@ async def forward(
         writer.write(_head(raw, len(body), headers_of(secret, identity)) + body)
         ended = asyncio.ensure_future(_either(_client_gone(receive), over.wait()))
         try:
-            status, headers = await _answer_head(ended, reader, writer)
+            status, headers, coding = await _answer_head(ended, reader, writer)
+            answer = _AnswerBody(reader, headers, chunked=coding == b"chunked", none=raw["method"] == "HEAD")
             await send({"type": "http.response.start", "status": status, "headers": headers})
-            while chunk := await _unless(ended, reader.read(CHUNK_BYTES)):
+            while chunk := await _unless(ended, answer.next_piece()):
                 await send({"type": "http.response.body", "body": chunk, "more_body": True})
         finally:
             ended.cancel()
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+        if answer.whole:
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        elif (connection := (raw.get("state") or {}).get("connection")) is not None:
+            connection.cut()
     except (OSError, EOFError, ValueError, asyncio.LimitOverrunError) as error:
         what = f"the leading controller at {leader} broke off before it answered"
         if raw["method"] in READING:
@@ -142,17 +147,18 @@ def _head(raw: dict[str, Any], length: int, more: list[tuple[bytes, bytes]]) -> 
     target: bytes = raw["raw_path"]
     if raw["query_string"]:
         target += b"?" + raw["query_string"]
-    lines = [raw["method"].encode() + b" " + target + b" HTTP/1.0"]
+    lines = [raw["method"].encode() + b" " + target + b" HTTP/1.1"]
     lines += [name + b": " + value for name, value in raw["headers"] if name not in NOT_PASSED_ON]
     lines += [name + b": " + value for name, value in more]
-    lines.append(b"content-length: " + str(length).encode())
+    lines += [b"content-length: " + str(length).encode(), b"connection: close"]
     return b"\r\n".join(lines) + b"\r\n\r\n"
 
 
 async def _answer_head(
     ended: asyncio.Future[None], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-) -> tuple[int, list[tuple[bytes, bytes]]]:
-    """
+) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
+    """Its status, headers and transfer coding.
+
     Raises:
         OSError, EOFError, ValueError, LimitOverrunError: it broke off, was not waited for, or is not understood.
     """
@@ -167,12 +173,58 @@ async def _answer_head(
     first, *lines = head[:-4].split(b"\r\n")
     _, status, _ = first.split(b" ", 2)
     headers = []
+    coding = b""
     for line in lines:
         name, _, value = line.partition(b":")
         name = name.strip().lower()
+        if name == b"transfer-encoding":
+            coding = value.strip().lower()
         if name not in NOT_PASSED_BACK:
             headers.append((name, value.strip()))
-    return int(status), headers
+    return int(status), headers, coding
+
+
+class _AnswerBody:
+    """The body of the leader's answer, in pieces."""
+
+    def __init__(
+        self, reader: asyncio.StreamReader, headers: Sequence[tuple[bytes, bytes]], *, chunked: bool, none: bool
+    ) -> None:
+        """
+        Args:
+            none: it has no body, whatever its headers say.
+        """
+        self._reader = reader
+        self._chunked = chunked
+        length = dict(headers).get(b"content-length", b"0")
+        self._left = 0 if chunked or none else int(length)
+        """Bytes still to come: of the present chunk, or of all."""
+        self.whole = none or (not chunked and self._left == 0)
+        """Its end has come."""
+
+    async def next_piece(self) -> bytes:
+        """Empty: it has ended, or broke off."""
+        if self.whole:
+            return b""
+        try:
+            return await self._read()
+        except (OSError, EOFError, ValueError, asyncio.LimitOverrunError):
+            return b""
+
+    async def _read(self) -> bytes:
+        if self._left == 0:
+            self._left = int(await self._reader.readuntil(b"\r\n"), 16)
+            if self._left <= 0:
+                self.whole = self._left == 0
+                return b""
+        data = await self._reader.read(min(self._left, CHUNK_BYTES))
+        self._left -= len(data)
+        if data and self._left == 0:
+            if self._chunked:
+                await self._reader.readexactly(2)
+            else:
+                self.whole = True
+        return data
 
 
 async def _client_gone(receive: Receive) -> None:
