@@ -15,6 +15,7 @@ from hal.daemons.agent.agent import Agent, AgentSettings
 from hal.daemons.agent.gating import CONFIRM_MS
 from hal.daemons.agent.keeper.ports import KeeperConfig
 from hal.runtime.interface import Connection, Runtime, UnixAddress
+from hal.runtime.line_budget import LINES
 from hal.runtime.script_end import ScriptEnd
 from hal.runtime.virtual import VirtualWorld
 from hal.runtime.virtual_process import VirtualProcess
@@ -255,6 +256,30 @@ def test_a_failed_prolog_is_told_with_its_last_line_and_nothing_begins(world: Vi
     assert node.story[:4] == [ENTERS, ("prolog", why), LEAVES, ("refused", "prolog-failed")]
     assert node.of(Refused)[0].steps[0].message == why
     assert node.machine.runs == []
+
+
+def test_steps_whose_prologs_fail_drown_no_other_line_of_the_agents_log(world: VirtualWorld) -> None:
+    """(L8) Who submits them causes a line for each; what the agent says of its controller stays to be read."""
+    node = Node(world)
+    node.codes["prolog"] = 3
+    lines: list[str] = []
+    note = world.note
+
+    def noted(process: str, level: str, text: str) -> None:
+        lines.append(text)
+        note(process, level, text)
+
+    world.note = noted  # type: ignore[method-assign]
+
+    async def story(node: Node) -> None:
+        for number in range(3 * LINES):
+            node.start(StepId(100 + number, 0, 1, 0))
+        await node.until(lambda: node.story.count(("refused", "prolog-failed")) == 3 * LINES, "all refused")
+        node.drop()
+        await node.until(lambda: any("the controller is gone" in line for line in lines), "a line")
+
+    node.run(story)
+    assert sum("a script of the site failed" in line for line in lines) <= 2 * LINES
 
 
 @pytest.mark.parametrize(("section", "why"), [

@@ -44,7 +44,7 @@ def test_a_certificate_past_two_thirds_is_replaced(tmp_path: Path) -> None:
         before = node.renewal_ms()
         assert before < now_ms()
         connection = await runtime.connect(listener.address, credentials=node.credentials)
-        renewing = Renewing(runtime, node, connection)
+        renewing = Renewing(runtime, node, connection, runtime.log)
         answer = await connection.receive(60_000)
         assert isinstance(answer, Joined)
         renewing.joined(answer)
@@ -77,7 +77,7 @@ def test_a_young_certificate_is_left_alone(tmp_path: Path) -> None:
 
         listener = await runtime.listen(TcpAddress("127.0.0.1", 0), serve, hal.controller)
         connection = await runtime.connect(listener.address, credentials=node.credentials)
-        renewing = Renewing(runtime, node, connection)
+        renewing = Renewing(runtime, node, connection, runtime.log)
         for _ in range(50):
             await runtime.sleep(1)
         renewing.stop()

@@ -30,6 +30,7 @@ from hal.daemons.agent.health import Condition, NodeChecks
 from hal.daemons.agent.renewing import Renewing
 from hal.runtime.authority import NodeIdentity
 from hal.runtime.interface import Address, Connection, Lane, Process, Runtime
+from hal.runtime.line_budget import BudgetedLog
 from hal.runtime.link_note import LinkNote
 from hal.wire.agree import CREDIT, FEATURES, GATES, HEALTH, NOT_LEADER, REMOVED, SPOKEN
 from hal.wire.errors import MalformedFrameError
@@ -107,7 +108,10 @@ class Agent:
     def __init__(self, runtime: Runtime, settings: AgentSettings) -> None:
         self._runtime = runtime
         self._settings = settings
-        self._log = runtime.log
+        self._log = BudgetedLog(runtime.log, runtime.monotonic_ms)
+        """What the keeper causes: a step of the same user can end it, or play the agent to it."""
+        self._controllers_log = BudgetedLog(runtime.log, runtime.monotonic_ms)
+        """What controllers cause."""
         self._keeper: Connection | None = None
         self._controller: Connection | None = None
         """Set while reports may be sent to it."""
@@ -301,7 +305,7 @@ class Agent:
             self._controller = None
         except OverloadedError as error:
             # It does not read: let go; all that matters is told again to the next connection.
-            self._log.warning("the controller does not read its frames", error=str(error))
+            self._controllers_log.warning("the controller does not read its frames", error=str(error))
             self._controller = None
             controller.abort()
 
@@ -316,7 +320,9 @@ class Agent:
         told = ""
         while not keeper.closed:
             if self._removed:
-                self._log.error("this node was removed and does not join by itself; start its agent again for that")
+                self._runtime.log.error(
+                    "this node was removed and does not join by itself; start its agent again for that"
+                )
                 await self._runtime.stopping.wait()
                 return
             controller: Connection | None = None
@@ -326,19 +332,19 @@ class Agent:
                 heartbeat_ms = await self._greet(controller, keeper)
                 backoff.reset()
                 told = ""
-                self._log.info("the controller is there", controller=str(address))
+                self._controllers_log.info("the controller is there", controller=str(address))
                 settings.on_link(LinkNote(True, str(address)))
                 await self._relay(controller, keeper, heartbeat_ms)
-                self._log.warning("the controller is gone", reason=controller.close_reason)
+                self._controllers_log.warning("the controller is gone", reason=controller.close_reason)
                 settings.on_link(LinkNote(False, controller.close_reason))
             except NotLeaderError as error:
-                self._log.info("another controller leads", told_by=str(address), leader=error.leader)
+                self._controllers_log.info("another controller leads", told_by=str(address), leader=error.leader)
                 controllers.not_leader(error.leader)
             except HALError as error:
                 controllers.failed()
                 if str(error) != told:
                     told = str(error)
-                    self._log.warning("the controller cannot be spoken to", error=told)
+                    self._controllers_log.warning("the controller cannot be spoken to", error=told)
                 settings.on_link(LinkNote(False, told, refused=isinstance(error, ConflictError)))
             finally:
                 self._controller = self._early = None
@@ -401,12 +407,12 @@ class Agent:
     async def _relay(self, controller: Connection, keeper: Connection, heartbeat_ms: int) -> None:
         """Until the controller's connection closes or it falls silent."""
         identity = self._settings.identity
-        renewing = None if identity is None else Renewing(self._runtime, identity, controller)
+        renewing = None if identity is None else Renewing(self._runtime, identity, controller, self._controllers_log)
         beating = asyncio.ensure_future(self._beat(keeper, heartbeat_ms))
         try:
             while (frame := await controller.receive(MISSED_HEARTBEATS * heartbeat_ms)) is not None:
                 if isinstance(frame, Goodbye):
-                    self._log.warning("the controller says goodbye", code=frame.code, reason=frame.reason)
+                    self._controllers_log.warning("the controller says goodbye", code=frame.code, reason=frame.reason)
                     self._removed = frame.code == REMOVED
                     if frame.code == NOT_LEADER:
                         raise NotLeaderError(frame.reason)

@@ -32,6 +32,7 @@ from hal.daemons.agent.keeper.ports import Instant
 from hal.daemons.agent.script_outcome import outcome_of, printable
 from hal.runtime.identity import ProcessIdentity
 from hal.runtime.interface import Connection, Runtime, Timer
+from hal.runtime.line_budget import BudgetedLog
 from hal.wire.frames import (
     AnyFrame,
     Checkpoint,
@@ -101,7 +102,8 @@ class NodeGates:
             report: takes what the controller is to hear; dropped where none is there.
         """
         self._runtime = runtime
-        self._log = runtime.log
+        self._log = BudgetedLog(runtime.log, runtime.monotonic_ms)
+        """What steps cause, each a line or more."""
         self._node = node
         self._home = str(runtime.paths.root)
         self._section = section

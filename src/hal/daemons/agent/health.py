@@ -15,6 +15,7 @@ from hal.core.model.node_config import BUILT_IN, CheckSection, NodeSection
 from hal.core.model.units import format_amount
 from hal.daemons.agent.script_outcome import outcome_of, printable
 from hal.runtime.interface import Lane, Runtime
+from hal.runtime.line_budget import BudgetedLog
 from hal.wire.frames import FailingCheck, Health
 
 AGAIN_MS: Final = 5_000
@@ -53,6 +54,8 @@ class NodeChecks:
             changed: gets all that fails, whenever that is another set.
         """
         self._runtime = runtime
+        self._log = BudgetedLog(runtime.log, runtime.monotonic_ms)
+        """A step that fills a disk and empties it again causes a line each time."""
         self._node = node
         self._section = section
         self._condition = condition
@@ -130,7 +133,7 @@ class NodeChecks:
     def _tell(self, name: str) -> None:
         found = self._failing.get(name)
         if found is not None:
-            self._runtime.log.warning("a check fails", check=name, reason=found.reason)
+            self._log.warning("a check fails", check=name, reason=found.reason)
         health = self.health()
         if health is not None:
             self._changed(health)

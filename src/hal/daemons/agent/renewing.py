@@ -8,7 +8,8 @@ from typing import Final
 
 from hal.core.model.errors import HALError
 from hal.runtime.authority import NodeIdentity, new_request
-from hal.runtime.interface import Connection, Runtime
+from hal.runtime.interface import Connection, Logger, Runtime
+from hal.runtime.line_budget import BudgetedLog
 from hal.wire.frames import Joined, Renew
 
 LONGEST_SLEEP_MS: Final = 3_600_000
@@ -20,8 +21,11 @@ ANSWER_MS: Final = 60_000
 class Renewing:
     """While one connection lives."""
 
-    def __init__(self, runtime: Runtime, identity: NodeIdentity, connection: Connection) -> None:
+    def __init__(
+        self, runtime: Runtime, identity: NodeIdentity, connection: Connection, log: Logger | BudgetedLog
+    ) -> None:
         self._runtime = runtime
+        self._log = log
         self._identity = identity
         self._connection = connection
         self._answers: asyncio.Queue[Joined] = asyncio.Queue(1)
@@ -50,7 +54,7 @@ class Renewing:
                     answer = await self._answers.get()
                 keep = partial(identity.keep, answer.certificate, key, answer.authority)
                 await runtime.run_blocking(keep)
-                runtime.log.info("the certificate was renewed", expires_ms=answer.expires_ms)
+                self._log.info("the certificate was renewed", expires_ms=answer.expires_ms)
             except (HALError, OSError, TimeoutError) as error:
-                runtime.log.warning("the certificate was not renewed", reason=str(error) or "no answer came")
+                self._log.warning("the certificate was not renewed", reason=str(error) or "no answer came")
                 await runtime.sleep(ANSWER_MS)
