@@ -251,6 +251,7 @@ class Agents:
         link = self._links.pop(node, None)
         if link is None:
             return
+        self._inbox().forget(node)
         if link.silence is not None:
             link.silence.cancel()
         link.silent = True  # nothing is reported of it any more

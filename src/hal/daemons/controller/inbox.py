@@ -1,7 +1,8 @@
 """What waits to be done by the loop: calls of people, and reports of nodes in a queue for each node; all are bounded.
 
 A call that finds its queue full is refused (`overloaded`); a report waits, so that its connection is not read on. Nodes
-take turns, and none has more than its share of a group: one that floods is done slower, and nobody else is.
+take turns, and none has more than its share of a group: one that floods is done slower, and nobody else is. A share is
+counted in what reports say, and corrected by the time that the reports of that node were measured to take.
 """
 
 from __future__ import annotations
@@ -26,6 +27,14 @@ MAX_CALLS_A_GROUP = 500
 MAX_REPORTS_A_GROUP = 200
 MAX_WEIGHT_A_GROUP = 4_000
 """Of one node's reports in a group; one of more goes alone."""
+
+
+USUAL_NS = 200_000
+"""What a weight of 1 may take of the loop's time (a step's end takes an eighth of it on a machine that is not busy);
+reports of a node whose ones take more weigh more."""
+MEASURED_WEIGHT = 1_024
+"""Over so much of what a node has told is its cost measured; what is older counts half."""
+MAX_DEARNESS = 64
 
 
 class Call(Generic[T]):
@@ -67,16 +76,26 @@ class Call(Generic[T]):
 class Report:
     """Something that a node told, or that the controller itself found of it."""
 
-    __slots__ = ("node", "told", "weight", "what", "work")
+    __slots__ = ("node", "size", "told", "weight", "what", "work")
 
     def __init__(
-        self, node: str, what: str, work: Callable[[int], None], weight: int = 1, *, told: bool = True
+        self,
+        node: str,
+        what: str,
+        work: Callable[[int], None],
+        weight: int = 1,
+        *,
+        told: bool = True,
+        dearness: int = 1,
     ) -> None:
         self.node = node
         """Whose turn it is done in."""
         self.what = what
         self.work = work
-        self.weight = weight
+        self.size = weight
+        """What it says: its steps and texts."""
+        self.weight = weight * dearness
+        """Of its node's share."""
         self.told = told
         """The node said so: if it cannot be true the node has lied. Else it is the controller's own."""
 
@@ -99,6 +118,29 @@ class Waiting:
         return len(self.reports) >= MAX_REPORTS or self.weight >= MAX_WEIGHT
 
 
+class Cost:
+    """What one node's reports have taken of the loop's time lately, beside how much they said."""
+
+    __slots__ = ("size", "time_ns")
+
+    def __init__(self) -> None:
+        self.size = 0
+        self.time_ns = 0
+
+    def add(self, size: int, time_ns: int) -> None:
+        """One more was done."""
+        self.size += size
+        self.time_ns += time_ns
+        if self.size >= 2 * MEASURED_WEIGHT:
+            self.size //= 2
+            self.time_ns //= 2
+
+    @property
+    def dearness(self) -> int:
+        """How many times the usual; a few slow ones make no node dear."""
+        return max(1, min(self.time_ns // (max(self.size, MEASURED_WEIGHT) * USUAL_NS), MAX_DEARNESS))
+
+
 class Inbox:
     """The queues."""
 
@@ -106,6 +148,8 @@ class Inbox:
         self._calls: deque[Call[Any]] = deque()
         self._waiting: dict[str, Waiting] = {}
         """By node; nodes of which nothing waits are not in it."""
+        self._costs: dict[str, Cost] = {}
+        """By node, of all that have told something."""
         self._turns: deque[str] = deque()
         """The same nodes; whose turn it is comes first."""
         self._urgent = False
@@ -160,7 +204,8 @@ class Inbox:
             self._wake()
             self._space.clear()
             await self._space.wait()
-        self._put(Report(node, what, work, weight))
+        cost = self._costs.get(node)
+        self._put(Report(node, what, work, weight, dearness=cost.dearness if cost is not None else 1))
         if not lazy:
             self._wake()
 
@@ -203,6 +248,17 @@ class Inbox:
         self._urgent = bool(self._turns or self._calls)
         self._space.set()
         return reports, calls
+
+    def spent(self, report: Report, time_ns: int) -> None:
+        """Doing it took so long: the dearer a node's reports are, the fewer of them have a place in a group."""
+        cost = self._costs.get(report.node)
+        if cost is None:
+            cost = self._costs[report.node] = Cost()
+        cost.add(report.size, time_ns)
+
+    def forget(self, node: str) -> None:
+        """The node was removed."""
+        self._costs.pop(node, None)
 
     def put_back(self, reports: list[Report]) -> None:
         """Reports whose commit failed come first again."""

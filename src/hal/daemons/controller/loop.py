@@ -36,6 +36,8 @@ RETRY_LONGEST_MS = 5_000
 PROBE_EVERY_MS = 5_000
 """After a commit that failed an empty one is tried this often, so that all is known to be well when it is again."""
 DEPOSED = "another controller leads now"
+MAX_TURN_NS = 20_000_000
+"""Reports are staged for so long before others have their turn."""
 BLOCKS_A_TURN = 4
 """Blocks of events that the engine is told of in one turn of the loop."""
 LONGEST_WAIT_MS = 60_000
@@ -244,11 +246,19 @@ class ControlLoop:
             calls = [call for call in calls if call is not faulty and not call.answer.done()]
 
     async def _try_to_stage(self, reports: list[Report], calls: list[Call[Any]], now_ms: int) -> Item | None:
+        turn_ns = 0
         for report in reports:
             try:
+                began_ns = self._runtime.monotonic_ns()
                 report.stage(now_ms)
+                spent_ns = self._runtime.monotonic_ns() - began_ns
+                self.inbox.spent(report, spent_ns)
+                turn_ns += spent_ns
                 if self._plane.unsettled:
                     await self._finished(self._plane.settling())
+                if turn_ns > MAX_TURN_NS:
+                    turn_ns = 0
+                    await self._runtime.sleep(0)
             except Exception as error:
                 self._leave_out(report, error)
                 return report

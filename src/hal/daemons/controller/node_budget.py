@@ -1,16 +1,16 @@
 """What one node may cost the controller: lines of its log, and frames of the kinds that an honest node sends rarely.
 
 What a node tells beyond its log's bucket is counted, and the count is one line; frames beyond theirs make its
-connection wait, so that it is read slower and nobody else is.
+connection wait, so that it is read slower and nobody else is. How long its reports take is measured in `inbox`.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from hal.wire.frames import AnyFrame, Health, Heartbeat, Renew
+from hal.wire.frames import AnyFrame, Health, Heartbeat, Renew, Samples
 
-COSTS: Final[dict[type[AnyFrame], int]] = {Heartbeat: 1, Health: 10, Renew: 50}
+COSTS: Final[dict[type[AnyFrame], int]] = {Heartbeat: 1, Health: 10, Samples: 10, Renew: 50}
 """What frames that an honest node sends rarely take from its budget."""
 FRAMES: Final = 300
 """What a node may spend on them at once."""
