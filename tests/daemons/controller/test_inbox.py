@@ -31,7 +31,7 @@ def taken(inbox: Inbox, node: str) -> int:
 
 
 def test_a_node_whose_reports_are_dear_has_a_smaller_share_of_a_group() -> None:
-    """8 reports of 500 steps fill a share of 4,000; where each takes four times as long, 2 do. Another's is as before."""
+    """8 reports of 500 steps fill a share of 4,000; where each takes four times as long, 2 do. Not so another's."""
 
     async def body() -> None:
         inbox = Inbox()
