@@ -9,7 +9,7 @@ import asyncio
 import os
 import ssl
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
@@ -40,6 +40,7 @@ from hal.client.http import (
     too_long,
 )
 from hal.client.outcome import ids_of
+from hal.client.pacing import LEAST_BYTES_PER_S, TOO_SLOW, Pace
 from hal.client.places import Place, Rotation, Search
 from hal.client.specs import JobOptions
 from hal.client.sse import EventReader
@@ -314,7 +315,8 @@ class AsyncClient:
             place = self._rotation.current
             try:
                 client, more = await self._connected(place)
-                response = await client.send(self._built(client, request, place, more), stream=True)
+                sent_s = ANSWER_TIMEOUT_S + request.wait_s + len(request.body or b"") / LEAST_BYTES_PER_S
+                response = await _in_time(client.send(self._built(client, request, place, more), stream=True), sent_s)
                 body = await _whole(response)
                 if response.status_code == TOO_MANY:
                     delay_s = turn.refused(response.headers.get("retry-after"))
@@ -352,7 +354,8 @@ class AsyncClient:
         place = self._rotation.current
         try:
             client, more = await self._connected(place)
-            response = await client.send(self._built(client, request, place, more, STREAM_TIMEOUT_S), stream=True)
+            built = self._built(client, request, place, more, STREAM_TIMEOUT_S)
+            response = await _in_time(client.send(built, stream=True), STREAM_TIMEOUT_S)
             if response.status_code >= 400:
                 body = await _whole(response)
                 if again(request, response.status_code, body):
@@ -482,18 +485,37 @@ class AsyncClient:
             await asyncio.sleep(delay_s)
 
 
+async def _in_time(sending: Awaitable[httpx.Response], patience_s: float) -> httpx.Response:
+    """
+    Raises:
+        httpx.ReadTimeout: its head has not come, however little was missing.
+    """
+    try:
+        async with asyncio.timeout(patience_s):
+            return await sending
+    except TimeoutError:
+        raise httpx.ReadTimeout(TOO_SLOW) from None
+
+
 async def _whole(response: httpx.Response) -> bytes:
     """The body, which is closed behind it; compressed it is not, for that was not asked for.
 
     Raises:
         InternalError: it is longer than `MAX_ANSWER_BYTES`; no more of it was kept.
+        httpx.ReadTimeout: it comes too slowly.
     """
     parts, size = [], 0
+    clock = asyncio.get_running_loop().time
+    pace = Pace(clock(), ANSWER_TIMEOUT_S)
+    pace.head_is_read(clock())
     try:
         async for piece in response.aiter_raw():
             size += len(piece)
+            pace.came(len(piece))
             if size > MAX_ANSWER_BYTES:
                 raise too_long()
+            if pace.left_s(clock()) <= 0:
+                raise httpx.ReadTimeout(TOO_SLOW)
             parts.append(piece)
     finally:
         await response.aclose()

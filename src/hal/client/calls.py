@@ -356,7 +356,10 @@ def page_reader(name: str, kind: type[T]) -> Callable[[Answer], Page[T]]:
 
     def read(answer: Answer) -> Page[T]:
         raw = _decode(answer.body, dict[str, Any])
-        items = tuple(_convert(item, kind) for item in raw.get(name) or ())
+        listed = raw.get(name) or []
+        if not isinstance(listed, list):
+            raise _not_understood(TypeError(f"'{name}' is no list"))
+        items = tuple(_convert(item, kind) for item in listed)
         return Page(items, str(raw.get("cursor") or ""))
 
     return read

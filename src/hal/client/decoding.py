@@ -26,7 +26,10 @@ def decode(body: bytes, kind: type[T]) -> T:
         msgspec.DecodeError: it is none of that kind.
         UnicodeDecodeError: it is no text.
     """
-    value: T = _decoder(kind).decode(body)
+    try:
+        value: T = _decoder(kind).decode(body)
+    except RecursionError as error:
+        raise msgspec.DecodeError("it is nested too deeply") from error
     return value
 
 

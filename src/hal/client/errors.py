@@ -71,7 +71,7 @@ def error_from_answer(status: int, body: bytes) -> HALError:
     """The error that a problem document (RFC 9457) names, or one by HTTP status when there is none."""
     try:
         problem = _PROBLEM.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         shown = body[:MAX_QUOTED].decode(errors="replace").strip()
         problem = _Problem(detail=f"the controller answered with status {status}{f': {shown}' if shown else ''}")
     message = problem.detail or problem.title or f"the controller answered with status {status}"

@@ -19,6 +19,7 @@ from types import TracebackType
 from hal.client.address import Address
 from hal.client.backoff import Turn
 from hal.client.errors import BROKE_OFF, ENDING, NO_LEADER, error_from_answer
+from hal.client.pacing import PacedResponse, StreamedResponse
 from hal.client.places import Place, Rotation, Search
 from hal.core.model.errors import ConflictError, HALError, InternalError, UnreachableError
 
@@ -100,6 +101,8 @@ class BrokenStreamError(HALError):
 class _Connection(http.client.HTTPConnection):
     """An HTTP connection over whatever socket the address gives."""
 
+    response_class: type[PacedResponse] = PacedResponse
+
     def __init__(self, address: Address, place: Place | None, timeout_s: float) -> None:
         super().__init__("localhost", timeout=timeout_s)
         self.place = place
@@ -137,7 +140,7 @@ class Stream:
         while True:
             try:
                 chunk = self._response.read1(CHUNK_BYTES)
-            except _BROKEN as error:
+            except (*_BROKEN, ValueError) as error:  # ValueError: what frames it is malformed
                 raise BrokenStreamError(f"the stream broke off: {error}") from error
             if not chunk:
                 if not self._complete():
@@ -176,7 +179,10 @@ def read_whole(response: http.client.HTTPResponse) -> bytes:
         InternalError: it is longer than `MAX_ANSWER_BYTES`; no more of it was kept.
     """
     length = response.length or 0
-    body = b"" if length > MAX_ANSWER_BYTES else response.read(MAX_ANSWER_BYTES + 1)
+    try:
+        body = b"" if length > MAX_ANSWER_BYTES else response.read(MAX_ANSWER_BYTES + 1)
+    except ValueError as error:
+        raise http.client.HTTPException(f"the answer is malformed: {error}") from error
     if length > MAX_ANSWER_BYTES or len(body) > MAX_ANSWER_BYTES:
         raise too_long()
     if response.length:  # read(n) gives what there was; read() would have said that some is missing
@@ -311,6 +317,7 @@ class Connections:
     def _stream_once(self, request: Request, place: Place | None) -> Stream:
         self._streams.acquire()
         connection = _Connection(self.address, place, STREAM_TIMEOUT_S)
+        connection.response_class = StreamedResponse
         try:
             response = self._exchange(connection, request)
             self._answered = True
