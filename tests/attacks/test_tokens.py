@@ -255,6 +255,15 @@ def test_a_narrowed_token_has_no_right_outside_its_jobs(own_hal: LiveHal) -> Non
     assert child["token"]["expires_ms"] <= parent["expires_ms"]
 
 
+def test_a_join_token_is_shown_once_and_on_no_command_line(own_hal: LiveHal) -> None:
+    """(L4) It is what stdout has; the command that is shown beside it has it read from standard input."""
+    own_hal.up("--nodes", "0", "--wire", f"127.0.0.1:{free_port()}")
+    made = own_hal.run("token", "create", "--node", "w1", check=True)
+    secret = made.out.strip()
+    assert "hal agent --join - " in made.err
+    assert secret.split(".")[-1] not in made.err
+
+
 def test_a_user_gives_what_runs_no_more_time(own_hal: LiveHal, gate: Gate) -> None:
     """(L7, attempt 43) Neither longer nor without end; shorter, and while it waits, as they like; an operator may."""
     port = free_port()
