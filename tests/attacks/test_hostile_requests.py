@@ -17,7 +17,10 @@ from typing import Final
 import pytest
 
 from hal.runtime.identity import running
+from hal.wire.frames import Goodbye
 from tests.attacks.other_user import ALICE, BOB, as_user
+from tests.attacks.test_lying_nodes import Liar
+from tests.daemons.controller.lying_node import raw
 from tests.e2e.conftest import DEADLINE_S, LiveHal, new_home
 from tests.postgres_server import PostgresServer
 
@@ -323,4 +326,30 @@ def test_unfinished_bodies_of_a_user_are_bounded(besieged: Besieged) -> None:
     grown, refused = as_user(ALICE, attack)
     assert grown - before < CONTROLLER_MIB
     assert refused >= 30
+    besieged.works()
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        pytest.param(b"\xff" * 4_096, id="a frame of 4 GiB"),
+        pytest.param(b"\x00" * 4_096, id="empty frames"),
+        pytest.param(raw(t="k" * 1_000_000), id="a tag without end"),
+        pytest.param(raw(t="hello", role="k" * 1_000_000), id="a role without end"),
+        pytest.param((600_000).to_bytes(4, "little") + b"\x81\xa1a" * 200_000, id="tables in tables"),
+        pytest.param(raw(t="heartbeat", stamp_boot_ms=1), id="no hello"),
+        pytest.param(
+            raw(t="hello", role="agent", versions=[1, 1], name="n", boot_id="b", capacity={"cpu": -5}), id="a capacity"
+        ),
+        pytest.param(raw(t="hello", role="agent", versions=[1, 1], name="n", boot_id="b", epoch=2**63), id="an epoch"),
+        pytest.param(raw(t="start", epoch=1, templates=[], steps=[]), id="an order"),
+    ],
+)
+def test_what_is_no_node_is_sent_away(besieged: Besieged, said: bytes) -> None:
+    """(H2) Over the wire socket: a short word, the end of that connection, and nothing else."""
+    liar = Liar(besieged.live.home.wire_socket())
+    liar.say(said)
+    word = liar.ended()
+    assert isinstance(word, Goodbye)
+    assert len(word.reason) < 1_000
     besieged.works()
