@@ -32,9 +32,13 @@ CLOSE_WAIT_MS: Final = 5_000
 CLOSE_LOOK_MS: Final = 5
 MAX_COMMAND_BYTES: Final = 1 << 16
 HELPER_SCRIPT: Final = b"/keeper/helper.py"
-"""How its path ends, in whatever directory another version of HAL lies."""
+RECORDER_SCRIPT: Final = b"/keeper/recorder.py"
+"""How their paths end, in whatever directory another version of HAL lies."""
 FIRST_LOOK_MS: Final = 5
 LONGEST_LOOK_MS: Final = 1_000
+WAKE_LOOKS: Final = 9
+MAX_SILENT_LOOKS: Final = 20
+"""At a step whose first process is gone, until who watches over it is made to go on, and killed."""
 SECOND_LOOK_MS: Final = 100
 """A process that was being spawned as its helper died carries no mark of its step before it has begun: look again."""
 MAX_PIDFDS: Final = 256
@@ -94,16 +98,37 @@ def find_helper(journal: Path) -> int:
 
 def _is_helper(pid: int, journal: Path) -> bool:
     """Whether that process is the helper that writes that journal, by its command line."""
+    return _runs(pid, journal, HELPER_SCRIPT)
+
+
+def _writes(who: ProcessIdentity, journal: Path) -> bool:
+    """Whether it is the helper that writes that journal, or its recorder."""
+    return who.pid > 0 and alive(who) and _runs(who.pid, journal, HELPER_SCRIPT, RECORDER_SCRIPT)
+
+
+def _runs(pid: int, journal: Path, *scripts: bytes) -> bool:
     with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb", buffering=0) as file:
         words = file.read(MAX_COMMAND_BYTES).split(b"\0")
-        return os.fsencode(journal) in words and any(word.endswith(HELPER_SCRIPT) for word in words)
+        return os.fsencode(journal) in words and any(word.endswith(scripts) for word in words)
     return False
 
 
 class _Followed:
     """One step that is followed."""
 
-    __slots__ = ("boot_ms", "delay_ms", "fd", "gone", "is_child", "journal", "look_ms", "looked", "pid", "step")
+    __slots__ = (
+        "boot_ms",
+        "delay_ms",
+        "fd",
+        "gone",
+        "is_child",
+        "journal",
+        "look_ms",
+        "looked",
+        "pid",
+        "silent_looks",
+        "step",
+    )
 
     def __init__(self, step: StepId, journal: HelperJournal, spawned: Spawned | None) -> None:
         self.step = step
@@ -112,6 +137,8 @@ class _Followed:
         self.boot_ms = spawned.boot_ms if spawned else 0
         self.gone = False
         """Its first process, if that is known."""
+        self.silent_looks = 0
+        """Looks since then in which nobody had written down how it ended."""
         self.fd = -1
         self.is_child = False
         self.look_ms = 0
@@ -238,11 +265,23 @@ class Orphans:
             return
         # A helper that died just after a spawn has not told the pid; the first process leads a session.
         ended = self._is_gone(followed) if followed.pid else not any(info.session == info.pid for info in left)
+        if ended and helper_lives:
+            self._wait_for_word(followed)
         if ended:
             # Nobody saw it: what the first process left behind would hold the step for as long as it likes.
             processes.send(left, signal.SIGKILL)
         followed.look_ms = now.boot_ms + followed.delay_ms
         followed.delay_ms = min(LONGEST_LOOK_MS, 2 * followed.delay_ms)
+
+    def _wait_for_word(self, followed: _Followed) -> None:
+        """Who should write down an end may have been stopped, by a step: it is made to go on, or to leave the step's
+        first process to whoever comes next."""
+        followed.silent_looks += 1
+        if followed.silent_looks in (WAKE_LOOKS, MAX_SILENT_LOOKS):
+            for who in followed.journal.writers():
+                if _writes(who, followed.journal.path):
+                    with contextlib.suppress(DeniedError):
+                        kill(who, signal.SIGCONT if followed.silent_looks == WAKE_LOOKS else signal.SIGKILL)
 
     def _is_gone(self, followed: _Followed) -> bool:
         """Whether the first process of a step has ended."""

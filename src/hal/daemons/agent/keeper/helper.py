@@ -281,6 +281,8 @@ class Helper:
                     self.tell("G", step)
         elif kind == "T":
             self.recipes[message[1]] = Recipe(message[2])
+        elif kind == "E":
+            self.tell("E")
         elif kind == "D":
             self.recipes.pop(message[1], None)
         elif kind == "A":

@@ -63,6 +63,14 @@ class HelperLink:
         self.confirmed_seq = 0
         self.unsettled: dict[StepId, int] = {}
         """Ends that it told, by step, of which the keeper's own journal says nothing yet: something is left of them."""
+        self.heard = False
+        """It has said something since this was last put back."""
+        self.silent_looks = 0
+        """Looks since it was asked for an echo and has said nothing; 0: it was not asked."""
+        self.good_looks = 0
+        """Looks at which it had said something, or had nothing to say."""
+        self.wakes = 0
+        """How often it was made to go on, of late."""
         self.open = True
         self.ended = False
         """The helper has died: its end of the socket is closed."""
@@ -124,6 +132,16 @@ class HelperLink:
         self.ahead[launch.step] = launch
         stays = not launch.template.memory_bytes
         self._queue("Q", str(launch.step), recipe, dict(launch.env), prefix, slot, list(moves), stays, until_boot_ms)
+
+    @property
+    def busy(self) -> bool:
+        """It has something to tell of, sooner or later."""
+        return bool(self.running or self.outstanding or self.ahead)
+
+    def ask(self) -> None:
+        """Ask for an echo."""
+        self._queue("E")
+        self.flush()
 
     def recall(self, steps: Sequence[StepId]) -> None:
         """Ask back those of these that wait."""
@@ -208,6 +226,7 @@ class HelperLink:
                     self.ended = True
                     self._watcher.unwatch(self._socket.fileno())
                     break
+                self.heard = True
                 self._incoming += data
                 if len(data) < READ_BYTES:
                     break

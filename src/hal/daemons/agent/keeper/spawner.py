@@ -55,6 +55,14 @@ HEALTHY_MS: Final = 10_000
 STOP_PASSES: Final = 5
 """Looks for processes that were born while their step was being suspended."""
 STRAY_LOOK_MS: Final = 50
+LOOK_AT_HELPERS_MS: Final = 1_000
+WAKE_LOOKS: Final = 5
+"""Looks at a busy helper that does not answer after which it is made to go on, should it have been stopped."""
+MAX_SILENT_LOOKS: Final = 15
+"""Looks after which it is killed, for it hangs. Looks count and not time, which goes on while a host is suspended."""
+MAX_WAKES: Final = 2
+"""So often it is made to go on; who is stopped again and again is killed. One is forgotten after GOOD_LOOKS."""
+GOOD_LOOKS: Final = 60
 MAX_GUARDS: Final = 4
 """Helpers of guarded steps: each is two processes."""
 MAX_UNKNOWN_EXITS: Final = 1_024
@@ -100,6 +108,7 @@ class HelperSpawner:
         self._ended: set[StepId] = set()
         """Steps whose first process has ended while others may live."""
         self._next_stray_ms = 0
+        self._next_helper_look_ms = 0
         self._unknown_exits: dict[int, tuple[int, Usage, int]] = {}
         self._finished_journals: list[Path] = []
         """Of dead helpers; deleted when all they hold is in the keeper's own journal."""
@@ -159,6 +168,9 @@ class HelperSpawner:
             self._helper_died(self._links.pop(pid), now)
         self.start_helpers(now)
         self._orphans.look(now)
+        if now.boot_ms >= self._next_helper_look_ms:
+            self._next_helper_look_ms = now.boot_ms + LOOK_AT_HELPERS_MS
+            self._look_at_helpers()
         self._end_strays(now)
         for gone in self._clearing.look(now.boot_ms):
             self._clearing.end(gone.step)
@@ -345,6 +357,8 @@ class HelperSpawner:
 
     def _told(self, link: HelperLink, message: tuple[Any, ...]) -> None:
         kind = message[0]
+        if kind == "E":
+            return
         if kind == "R":
             link.worker, link.greeted = message[1], True
             return
@@ -425,6 +439,24 @@ class HelperSpawner:
                 processes.send(alive, signal.SIGKILL)
                 link.strays = bool(alive)
                 self._next_stray_ms = now.boot_ms + STRAY_LOOK_MS
+
+    def _look_at_helpers(self) -> None:
+        """A step can stop the helper that began it, or have it wait for a work directory: nobody else may wait, too."""
+        for link in self._all():
+            if link.heard or not link.busy:
+                link.heard, link.silent_looks = False, 0
+                link.good_looks += 1
+                if link.good_looks % GOOD_LOOKS == 0:
+                    link.wakes = max(0, link.wakes - 1)
+                continue
+            if link.silent_looks == 0:
+                link.ask()
+            elif link.silent_looks >= MAX_SILENT_LOOKS or (link.silent_looks >= WAKE_LOOKS and link.wakes >= MAX_WAKES):
+                _send_to(link.worker, signal.SIGKILL)
+            elif link.silent_looks == WAKE_LOOKS:
+                _send_to(link.worker, signal.SIGCONT)
+                link.wakes += 1
+            link.silent_looks += 1
 
     def _without_steps(self, link: HelperLink) -> bool:
         return not link.running and not link.outstanding and not self._ended
@@ -527,3 +559,9 @@ class HelperSpawner:
             env = self._default_env | template_env(launch.template, self._config)
             known = self._envs[id(launch.template)] = (launch.template, env)
         return known[1]
+
+
+def _send_to(pid: int, number: int) -> None:
+    """To a helper, which is this process's child, or its child's."""
+    with contextlib.suppress(OSError):
+        os.kill(pid, number)
