@@ -79,6 +79,14 @@ def test_events_are_the_same_however_the_bytes_arrive(cuts: list[int], crlf: boo
     assert [(one.data, one.event, one.id) for one in found] == [("a€\nb", "message", "1"), ("c", "x", "2")]
 
 
+def test_a_line_that_comes_byte_by_byte_is_read_once() -> None:
+    """A hostile server cuts an event into its bytes: each of them costs the same, however many came before it."""
+    reader = EventReader()
+    text = b"data: " + b"x" * 300_000 + b"\n\n"
+    found = [one for byte in text for one in reader.feed(bytes([byte]))]
+    assert [len(one.data) for one in found] == [300_000]
+
+
 def test_an_endless_event_is_refused() -> None:
     """A sender at fault cannot fill the memory."""
     reader = EventReader()

@@ -29,7 +29,7 @@ def backup(screen: Screen, file: Path) -> int:
 
 @command(
     "restore",
-    short_help="Make the store anew from a backup.",
+    short_help="Fill the store from a backup.",
     examples="""
     hal restore /backup/hal-monday.sqlite                                       # into the store that hal.toml names
     hal restore /backup/hal-monday.sqlite --to postgresql://hal@db.example/hal  # from SQLite to PostgreSQL

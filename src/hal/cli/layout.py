@@ -89,7 +89,7 @@ def saved_agent(home: Home) -> AgentLayout | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except msgspec.DecodeError as error:
-        raise InternalError(f"{path} is damaged: {error}", hint="delete it, and join anew") from error
+        raise InternalError(f"{path} is damaged: {error}", hint="delete it, and join again") from error
 
 
 def saved_layout(home: Home) -> Layout | None:

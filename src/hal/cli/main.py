@@ -34,7 +34,7 @@ COMMANDS = {
     "down": Lazy("hal.cli.down:down", "Stop it.", _HERE),
     "status": Lazy("hal.cli.status:status", "How it is: controller, nodes, jobs, and what to do.", _HERE),
     "backup": Lazy("hal.cli.backup:backup", "Copy all state into a file, while HAL runs.", _HERE),
-    "restore": Lazy("hal.cli.backup:restore", "Make the store anew from a backup.", _HERE),
+    "restore": Lazy("hal.cli.backup:restore", "Fill the store from a backup.", _HERE),
     "run": Lazy("hal.cli.run:run", "Run a command as a job, here and now: its output, its exit code.", _JOBS),
     "submit": Lazy("hal.cli.submit:submit", "Submit jobs from files or a command; prints their ids.", _JOBS),
     "wait": Lazy("hal.cli.wait:wait", "Wait until jobs have ended.", _JOBS),

@@ -194,7 +194,7 @@ def fence(screen: Screen, name: str, yes: bool) -> int:
 @click.argument("name")
 @pass_screen
 def revoke(screen: Screen, name: str) -> None:
-    """Take back every certificate of node NAME: its connection is closed, and it is refused until it joins anew.
+    """Take back every certificate of node NAME: its connection is closed, and it is refused until it joins again.
 
     What runs there goes on, as when the node is not heard; `hal node fence` declares it gone.
     """

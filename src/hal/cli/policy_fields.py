@@ -102,7 +102,7 @@ def options(kind: type[Struct]) -> list[click.Option]:
 
 
 def entry_of(kind: type[Struct], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields that were typed, as plain data; a field that shall have its default back is None.
+    """The fields that were typed, as plain data; a field that is to have its default again is None.
 
     Raises:
         click.UsageError: a text that is none of what the field takes.

@@ -29,7 +29,8 @@ class EventReader:
     """Feed it bytes; it gives whole events."""
 
     def __init__(self) -> None:
-        self._rest = b""
+        self._rest = bytearray()
+        """Of a line whose end has not come."""
         self._data: list[str] = []
         self._event = ""
         self._held_bytes = 0
@@ -44,7 +45,10 @@ class EventReader:
         """
         if self._held_bytes + len(self._rest) + len(chunk) > MAX_EVENT_BYTES:
             raise InternalError(f"an event of the feed is longer than {MAX_EVENT_BYTES} bytes")
-        lines = (self._rest + chunk).replace(b"\r\n", b"\n").split(b"\n")
+        self._rest += chunk
+        if b"\n" not in chunk:
+            return
+        lines = self._rest.replace(b"\r\n", b"\n").split(b"\n")
         self._rest = lines.pop()
         for line in lines:
             event = self._line(line.rstrip(b"\r").decode(errors="replace"))

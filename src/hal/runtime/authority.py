@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 AUTHORITY_DAYS: Final = 3_650
 CONTROLLER_DAYS: Final = 90
-"""The controller's own certificate is made anew at two thirds of it."""
+"""The controller's own certificate is made again at two thirds of it."""
 BACKDATED: Final = timedelta(hours=1)
 """A certificate is valid from so long before it was signed: clocks of machines differ."""
 MAX_PEM_CHARS: Final = 16 << 10
@@ -193,7 +193,7 @@ def open_authority(directory: Path, now_ms: int) -> Authority:
     if not certificate_file.exists():
         make_private(directory)
         _make_authority(key_file, certificate_file, now_ms)
-    hint = "restore both files from a backup; without them every node has to join anew"
+    hint = "restore both files from a backup; without them every node has to join again"
     check_secret(key_file)
     try:
         key = load_pem_private_key(read_regular(key_file, MAX_PEM_FILE_BYTES, follow=True), None)
@@ -269,7 +269,7 @@ class NodeIdentity:
         try:
             certificate = x509.load_pem_x509_certificate(read_regular(self._node, MAX_PEM_FILE_BYTES, follow=True))
         except (OSError, ValueError) as error:
-            raise DeniedError(f"{self._node} cannot be read: {error}", hint="join anew with a token") from error
+            raise DeniedError(f"{self._node} cannot be read: {error}", hint="join again with a token") from error
         begins_ms = int((certificate.not_valid_before_utc + BACKDATED).timestamp() * 1000)
         return renewal_ms(begins_ms, int(certificate.not_valid_after_utc.timestamp() * 1000))
 

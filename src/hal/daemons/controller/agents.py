@@ -256,7 +256,7 @@ class Agents:
             link.silence.cancel()
         link.silent = True  # nothing is reported of it any more
         if link.connection is not None:
-            told = Goodbye(code=REMOVED, reason="this node was removed; start its agent again to let it join anew")
+            told = Goodbye(code=REMOVED, reason="this node was removed; start its agent again to let it join again")
             if self._send(link, told):
                 link.connection.close()
 

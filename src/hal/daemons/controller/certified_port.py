@@ -1,4 +1,4 @@
-"""A TLS port for agents of other machines, its certificate made anew in time: the leader's, and a follower's."""
+"""A TLS port for agents of other machines, its certificate made again in time: the leader's, and a follower's."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class CertifiedPort:
         await self._listener.close()
 
     async def _recertify(self, due_ms: int) -> None:
-        """The controller's own certificate, anew at two thirds of its time."""
+        """The controller's own certificate, again at two thirds of its time."""
         while True:
             now_ms = self._runtime.now_ms()
             if now_ms < due_ms:

@@ -1,4 +1,4 @@
-"""The engine as the controller holds it: fed, stepped, asked; and begun anew where a commit failed.
+"""The engine as the controller holds it: fed, stepped, asked; and begun again where a commit failed.
 
 What is staged is told to the engine before it is committed, so that what ends and what starts in its place are one
 transaction. Where that fails the engine has seen what never happened: it is built again from the plane, which was

@@ -1,4 +1,4 @@
-"""The certificate that REST shows: of HAL's own authority, made anew in time, and the site's where there is one."""
+"""The certificate that REST shows: of HAL's own authority, made again in time, and the site's where there is one."""
 
 from __future__ import annotations
 

@@ -199,14 +199,14 @@ class Membership:
         """
         if certified != node:
             raise DeniedError(f"a certificate of node '{shown(certified)}' may not speak as '{shown(node)}'")
-        anew = f"join anew: `hal token create --node {node}`"
+        again = f"join again: `hal token create --node {node}`"
         row = self._certificates.get(serial)
         if row is None or row.node != node:
-            raise DeniedError(f"the certificate {shown(serial)} was not issued by this HAL's controller", hint=anew)
+            raise DeniedError(f"the certificate {shown(serial)} was not issued by this HAL's controller", hint=again)
         if row.revoked_ms is not None:
-            raise DeniedError(f"the certificate of node '{node}' was revoked", hint=anew)
+            raise DeniedError(f"the certificate of node '{node}' was revoked", hint=again)
         if row.expires_ms <= now_ms:
-            raise DeniedError(f"the certificate of node '{node}' has expired", hint=anew)
+            raise DeniedError(f"the certificate of node '{node}' has expired", hint=again)
 
     # ── memory ────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -30,6 +30,7 @@ MAX_TASK = 1 << 31
 MAX_TEXT = 1_000
 """Longest value of a query parameter."""
 _NUMBER = re.compile(r"[-+]?([0-9]{1,19}\.?[0-9]{0,19}|\.[0-9]{1,19})([eE][-+]?[0-9]{1,3})?")
+_JSON_TYPES = {type(None): "null", str: "a string", bool: "true or false", list: "an array"}
 JOB_FILTERS = ("state", "user", "queue", "name", "account", "label")
 
 
@@ -235,7 +236,7 @@ def plain_json(body: bytes) -> Any:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise SpecError(f"the body is not JSON: {error}") from error
     if not isinstance(raw, dict):
-        raise SpecError(f"the body is a JSON {type(raw).__name__}; an object is expected")
+        raise SpecError(f"the body is JSON, but {_JSON_TYPES.get(type(raw), 'a number')}; an object is expected")
     return raw
 
 
