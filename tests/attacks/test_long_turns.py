@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,60 @@ def test_safety_no_request_makes_a_follower_take_over(hal_home: Path, postgres: 
         assert (await both.first.ask("GET", f"/v1/jobs/{last}")).json()["state"] == "cancelled"
         after = await both.first.leads()
         assert after["epoch"] == before["epoch"]
+        await both.second.follows()
+
+    on_pair(hal_home, postgres, body)
+
+
+ROUNDS = 2
+"""With three requests under way at once, the leader works without a pause for more than a lease."""
+
+
+def test_safety_the_worst_requests_again_and_again_leave_the_lease_alone(
+    hal_home: Path, postgres: PostgresServer
+) -> None:
+    """(H5) Three clients send the worst requests at the same time, each again and again: dry runs of chains, jobs that
+    one is waited for by and cancels by a filter, scattered cancels of an array. The follower asks all the time who
+    leads, and finds the same controller in the same epoch."""
+
+    async def body(both: Pair) -> None:
+        before, following = await both.first.leads(), await both.second.follows()
+
+        async def chains() -> None:
+            jobs = ['{"command":["a"],"name":"j0"}']
+            jobs += [f'{{"command":["a"],"name":"j{n}","dependencies":["afterok:j{n - 1}"]}}' for n in range(1, 10_000)]
+            for _ in range(ROUNDS):
+                done = await ask(both, "/v1/jobs?dry_run=1", f'{{"jobs":[{",".join(jobs)}]}}'.encode())
+                assert done.status_code == 200, done.text[:500]
+
+        async def dependants() -> None:
+            jobs: list[dict[str, Any]] = [{"command": ["a"], "name": "first", "hold": True}]
+            jobs += [{"command": ["a"], "dependencies": ["afterok:first"]} for _ in range(5_000)]
+            for _ in range(ROUNDS):
+                assert (await ask(both, "/v1/jobs", {"jobs": jobs})).status_code == 201
+                ended = await ask(both, "/v1/jobs/cancel", {"filter": {"name": "first"}})
+                assert [one["state"] for one in ended.json()["results"]] == ["cancelled"]
+
+        async def scattered() -> None:
+            (job,) = (await ask(both, "/v1/jobs", {"command": ["a"], "array": TASKS, "hold": True})).json()["ids"]
+            for part in range(ROUNDS):
+                ids = [f"{job}.{task}" for task in random.Random(part).sample(range(TASKS), 5_000)]
+                done = (await ask(both, "/v1/jobs/cancel", {"ids": ids})).json()["results"]
+                assert len(done) == len(ids)
+
+        epochs: set[int] = set()
+
+        async def watch() -> None:
+            while True:
+                epochs.add((await both.second.follows())["epoch"])
+
+        watching = asyncio.ensure_future(watch())
+        try:
+            await asyncio.gather(chains(), dependants(), scattered())
+        finally:
+            watching.cancel()
+        assert epochs <= {following["epoch"]}
+        assert (await both.first.leads())["epoch"] == before["epoch"]
         await both.second.follows()
 
     on_pair(hal_home, postgres, body)

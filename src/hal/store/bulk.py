@@ -7,8 +7,8 @@ statement out once for each row, PostgreSQL once for all of them (see `recordset
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 import msgspec
 from sqlalchemy import Connection, Delete, Select, Table, Update, insert, literal, select
@@ -18,12 +18,21 @@ from hal.store import schema
 from hal.store.errors import GroupRefused
 from hal.store.recordset import ROWS, insert_set, overwrite_set, rows_text, set_based
 
+T = TypeVar("T")
 Params = dict[str, Any]
 """One row: a value by column or by parameter of the statement."""
 
 POSTGRESQL: Final = "postgresql"
+ROWS_AT_ONCE: Final = 2_000
+"""Rows of one statement that are made, written and freed before the next: a list of 100,000 is freed in one call of the
+interpreter, and no other thread has its turn meanwhile."""
 
 _JSON: Final = msgspec.json.Encoder()
+
+
+def portions(rows: Sequence[T]) -> Iterator[Sequence[T]]:
+    """So many at once as one statement is given."""
+    return (rows[at : at + ROWS_AT_ONCE] for at in range(0, len(rows), ROWS_AT_ONCE))
 
 
 def json_text(value: Any) -> str:

@@ -22,7 +22,7 @@ MAX_EVENT_JOBS: Final = 1_000
 # ── rows ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class JobRow(Struct, frozen=True):
+class JobRow(Struct, frozen=True, gc=False):
     """A job: its spec, what of it may change, and how far it has come."""
 
     id: int
@@ -66,7 +66,7 @@ class JobRow(Struct, frozen=True):
     """Raised by one with every change of the row; ignored when writing."""
 
 
-class JobProgress(Struct, frozen=True):
+class JobProgress(Struct, frozen=True, gc=False):
     """How far a job has come: all of these columns are set."""
 
     id: int
@@ -101,7 +101,7 @@ class JobEdit(Struct, frozen=True, kw_only=True):
     hold: bool | UnsetType = UNSET
 
 
-class Span(Struct, frozen=True, order=True):
+class Span(Struct, frozen=True, order=True, gc=False):
     """A run of tasks of one job that are alike: without an active attempt, and not ended through one."""
 
     job: int
@@ -151,7 +151,7 @@ class Taking(Struct, frozen=True, omit_defaults=True):
     """How long it was suspended before."""
 
 
-class AttemptRow(Struct, frozen=True):
+class AttemptRow(Struct, frozen=True, gc=False):
     """One try at running one task."""
 
     job: int
@@ -178,7 +178,7 @@ class AttemptRow(Struct, frozen=True):
     taking: Taking | None = None
 
 
-class AttemptMark(Struct, frozen=True):
+class AttemptMark(Struct, frozen=True, gc=False):
     """An attempt that goes on in another state."""
 
     job: int
@@ -197,7 +197,7 @@ class AttemptMark(Struct, frozen=True):
     """None leaves it as it is."""
 
 
-class AttemptEnd(Struct, frozen=True):
+class AttemptEnd(Struct, frozen=True, gc=False):
     """An attempt that has ended."""
 
     job: int

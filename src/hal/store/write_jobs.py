@@ -12,7 +12,7 @@ from sqlalchemy import Connection, bindparam, delete, func, literal_column, sele
 
 from hal.core.model import JobSpec, to_json
 from hal.store import schema
-from hal.store.bulk import Params, change_rows, first, insert_rows
+from hal.store.bulk import Params, change_rows, first, insert_rows, portions
 from hal.store.operations import EditJobs, InsertJobs, ProgressJobs
 
 _NEWEST_SPEC: Final = select(func.max(schema.specs.c.id))
@@ -31,23 +31,24 @@ def _insert_specs(connection: Connection, specs: Iterable[JobSpec]) -> list[int]
             spec_id = by_body.setdefault(to_json(spec), newest + len(by_body) + 1)
             by_identity[id(spec)] = spec_id
         ids.append(spec_id)
-    rows = [{"id": spec_id, "body": body.decode()} for body, spec_id in by_body.items()]
-    insert_rows(connection, schema.specs, rows)
+    for some in portions(list(by_body.items())):
+        insert_rows(connection, schema.specs, [{"id": spec_id, "body": body.decode()} for body, spec_id in some])
     return ids
 
 
 def insert_jobs(connection: Connection, operation: InsertJobs) -> None:
     """New jobs with their specs and labels."""
     spec_ids = _insert_specs(connection, [row.spec for row in operation.rows])
-    rows: list[Params] = []
-    for row, spec_id in zip(operation.rows, spec_ids, strict=True):
-        params = asdict(row)
-        del params["spec"]
-        params["spec_id"] = spec_id
-        params["state"] = row.state.value
-        params["version"] = 1
-        rows.append(params)
-    insert_rows(connection, schema.jobs, rows)
+    for some in portions(list(zip(operation.rows, spec_ids, strict=True))):
+        rows: list[Params] = []
+        for row, spec_id in some:
+            params = asdict(row)
+            del params["spec"]
+            params["spec_id"] = spec_id
+            params["state"] = row.state.value
+            params["version"] = 1
+            rows.append(params)
+        insert_rows(connection, schema.jobs, rows)
     _insert_labels(connection, [(row.id, row.spec) for row in operation.rows])
 
 
@@ -85,13 +86,14 @@ _PROGRESS: Final = (
 
 def progress_jobs(connection: Connection, operation: ProgressJobs) -> None:
     """States and counts of jobs that are there."""
-    rows: list[Params] = []
-    for row in operation.rows:
-        params = asdict(row)
-        params["the_id"] = params.pop("id")
-        params["state"] = row.state.value
-        rows.append(params)
-    change_rows(connection, _PROGRESS, rows, lambda row: f"job {row['the_id']}", ("the_id",))
+    for some in portions(operation.rows):
+        rows: list[Params] = []
+        for row in some:
+            params = asdict(row)
+            params["the_id"] = params.pop("id")
+            params["state"] = row.state.value
+            rows.append(params)
+        change_rows(connection, _PROGRESS, rows, lambda row: f"job {row['the_id']}", ("the_id",))
 
 
 def edit_jobs(connection: Connection, operation: EditJobs) -> None:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from hal.core.model import TaskState, spec_from_plain
 from hal.planes.tasks import Work
 from hal.planes.tasks.draft import MAX_ROWS_A_BLOCK
+from hal.planes.tasks.leftovers import Leftovers
 from hal.planes.tasks.live import LiveJob
-from hal.planes.tasks.slices import A_SLICE
+from hal.planes.tasks.slices import A_SLICE, CHEAP_A_SLICE, FREED_A_SLICE, finished
+from hal.planes.tasks.table import SETTLED_A_SLICE
+from hal.store.views import JobFilter
 from tests.planes.tasks.small_plane import BY, SmallPlane
 
 MANY = 2_000
@@ -21,6 +24,51 @@ def most_at_once(plane: SmallPlane, work: Work[object]) -> int:
         most, seen = max(most, len(draft.jobs_before) - seen), len(draft.jobs_before)
         if over:
             return most
+
+
+def test_what_ends_because_a_job_ended_ends_in_slices() -> None:
+    """(H5) Each turn ends at most a slice of the jobs that can never start now: 60,000 were ended in one turn."""
+    plane = SmallPlane()
+    first, *_ = plane.submit({"name": "first", "hold": True}, *[{"dependencies": ["first"]}] * MANY)
+    ended, most, seen = plane.plane.table.draft.ended_jobs, 0, 0
+    for _ in plane.plane.cancelling(first, None, BY, 1_000):
+        most, seen = max(most, len(ended) - seen), len(ended)
+    assert seen == 1 + MANY
+    assert most <= SETTLED_A_SLICE
+
+
+def test_jobs_of_a_filter_are_looked_for_in_slices() -> None:
+    """So many live jobs in one turn."""
+    plane = SmallPlane()
+    ids = plane.submit(*[{"hold": True}] * (2 * CHEAP_A_SLICE + 1))
+    work = plane.plane.matching(JobFilter(states=(TaskState.HELD,)))
+    assert next(work, None) is None
+    assert next(work, None) is None
+    assert finished(work) == ids
+
+
+def test_what_is_of_no_more_use_is_freed_in_slices_also_where_somebody_holds_its_list() -> None:
+    """Lists are emptied in place; what is little is left alone."""
+    leftovers = Leftovers()
+    many, few = list(range(2 * FREED_A_SLICE + 1)), [1]
+    leftovers.add(many)
+    leftovers.add(few)
+    left = []
+    while leftovers:
+        leftovers.free_some()
+        left.append(len(many))
+    assert left == [FREED_A_SLICE + 1, 1, 0]
+    assert few == [1]
+
+
+def test_a_commit_that_failed_is_undone_in_slices() -> None:
+    """And all is as it was."""
+    plane = SmallPlane()
+    specs = [spec_from_plain({"command": ["true"], "name": f"j{n}"}) for n in range(MANY)]
+    plane.plane.submit(specs, BY, 1_000)
+    plane.plane.seal(1_000)
+    assert sum(1 for _ in plane.plane.undoing()) >= MANY // A_SLICE
+    assert len(plane.plane.table.jobs) == 0
 
 
 def test_a_job_that_thousands_wait_for_ends_in_slices() -> None:

@@ -13,7 +13,7 @@ from msgspec import Struct
 from hal.core.model import InternalError, TaskState
 
 
-class TaskCounts(Struct):
+class TaskCounts(Struct, gc=False):
     """How many tasks of a job are in each state; fields are named as the states (timed-out: `timed_out`)."""
 
     pending: int = 0

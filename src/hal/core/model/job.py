@@ -178,7 +178,7 @@ class OnNodeLost(StrEnum):
     """Its node ends it when it cannot reach the controller; once that is certain to have happened it waits again."""
 
 
-class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """What a person submits: one or more tasks that are alike."""
 
     name: Annotated[str, Meta(description="for people; not unique")] = ""

@@ -29,7 +29,19 @@ from hal.core.model import (
 )
 from hal.daemons.controller.parts import Parts
 from hal.daemons.controller.views import JobView, OutcomeView, job_view, outcome_view
-from hal.planes.tasks import EndedJob, EndedTask, EndedTasks, JobPatch, Pace, Submitter, UnknownJobs, Work, job_row
+from hal.planes.tasks import (
+    CHEAP_A_SLICE,
+    EndedJob,
+    EndedTask,
+    EndedTasks,
+    JobPatch,
+    Pace,
+    Submitter,
+    UnknownJobs,
+    Work,
+    emptied,
+    job_row,
+)
 from hal.runtime import root_steps
 from hal.store import MAX_PAGE, JobFilter, JobRow, RememberIdempotent, Span, Store
 
@@ -151,6 +163,8 @@ class Changing:
                 views.append(job_view(job_row(job), spec=len(jobs) == 1))
                 if pace.over():
                     yield
+            if dry_run:
+                yield from emptied(jobs)
             return Submitted(ids=[] if dry_run else ids, jobs=views, dry_run=dry_run, warnings=self._warnings())
 
         for _ in range(MAX_LOOKUPS):
@@ -204,13 +218,17 @@ class Changing:
                 done.
             OverloadedError, StoreError: as `submit`.
         """
-        refs = [parse_task_ref(text) for text in ids]
         if wanted == JobFilter():
             raise SpecError("filter: no condition in it", hint='all live jobs are {"state": "live"}')
-        if not refs and wanted is None:
+        if not ids and wanted is None:
             raise SpecError("no job is named", hint="name ids, or a filter")
-        if len(refs) > MAX_IDS:
-            raise SpecError(f"{len(refs)} ids in one request; at most {MAX_IDS} are allowed")
+        if len(ids) > MAX_IDS:
+            raise SpecError(f"{len(ids)} ids in one request; at most {MAX_IDS} are allowed")
+        refs, pace = [], Pace(CHEAP_A_SLICE)
+        for text in ids:
+            refs.append(parse_task_ref(text))
+            if pace.over():
+                await self._parts.runtime.sleep(0)
         if key is None:
             return await self._control(action, refs, wanted, by)
 
@@ -236,9 +254,10 @@ class Changing:
             refs = refs + [(job, None) for job in found]
 
         def work(now_ms: int) -> Work[Outcomes | list[int]]:
-            named = refs + [(job, None) for job in plane.matching(wanted)] if wanted is not None else refs
-            if len(named) > MAX_IDS and wanted is not None:
-                named = named[:MAX_IDS]
+            named = refs
+            if wanted is not None:
+                found = yield from plane.matching(wanted)
+                named = [*refs, *((job, None) for job in found[:MAX_IDS])][:MAX_IDS]
             if action is Action.REQUEUE:
                 asked = dict.fromkeys(job for job, _ in named)
                 stale = [job for job in asked if job not in histories or self._stale(job, histories[job])]

@@ -120,6 +120,9 @@ class ControlLoop:
         self.stop(DEPOSED)
 
     async def _work_comes(self) -> None:
+        while self._plane.leftovers:
+            self._plane.leftovers.free_some()
+            await self._runtime.sleep(0)
         if self.inbox or self._more or self._narrowing.active:
             await self._runtime.sleep(0)
             return
@@ -151,7 +154,7 @@ class ControlLoop:
         except Exception as error:
             if not self._narrowing.failed([*reports, *calls], error):
                 raise
-            self._begin_again()
+            await self._begin_again()
             return True
         committed: Committed | None = None
         if not change.empty or self._narrowing.verifying or (self.trouble and now_ms >= self._probe_ms):
@@ -163,7 +166,7 @@ class ControlLoop:
                     call.failed(UnreachableError(DEPOSED))
                 raise
             except Exception as error:
-                return self._not_committed(reports, calls, error)
+                return await self._not_committed(reports, calls, error)
         self._plane.durable()
         self._more = self._more or self._plane.crowded
         self._engine.hours_kept()
@@ -179,7 +182,7 @@ class ControlLoop:
             self._leave_out(*blamed)
         return True
 
-    def _not_committed(self, reports: list[Report], calls: list[Call[Any]], error: Exception) -> bool:
+    async def _not_committed(self, reports: list[Report], calls: list[Call[Any]], error: Exception) -> bool:
         """Nothing was written; False when that is not for what was in the group.
 
         Raises:
@@ -188,17 +191,21 @@ class ControlLoop:
         items: list[Item] = [*reports, *calls]
         of_its_values = not isinstance(error, HALError) or type(error) in (GroupRefused, StoreError)
         if of_its_values and self._narrowing.failed(items, error):
-            self._begin_again()
+            await self._begin_again()
             return True
         if not isinstance(error, StoreError):
             raise error
-        self._undone(items, error)
+        await self._undone(items, error)
         return False
 
     def _answer(self, calls: list[Call[Any]], change: Change, committed: Committed | None) -> None:
         for call in calls:
             call.done()
         self._effects.flushed(change, committed)
+        for some in change.lists():
+            self._plane.leftovers.add(some)
+        if self._plane.leftovers:
+            self.inbox.filled.set()
 
     async def _finished(self, work: Work[T]) -> T:
         """Do work that is cut into slices; others have their turn in between."""
@@ -241,7 +248,7 @@ class ControlLoop:
             faulty = await self._try_to_stage(reports, calls, now_ms)
             if faulty is None:
                 return reports, calls
-            self._plane.undo()
+            await self._finished(self._plane.undoing())
             reports = [report for report in reports if report is not faulty and not _of_one_liar(report, faulty)]
             calls = [call for call in calls if call is not faulty and not call.answer.done()]
 
@@ -299,14 +306,14 @@ class ControlLoop:
                 exc_info=_unexpected(error),
             )
 
-    def _begin_again(self) -> None:
+    async def _begin_again(self) -> None:
         """Plane and engine as the last commit left them."""
-        self._plane.undo()
+        await self._finished(self._plane.undoing())
         self._engine.begin(self._plane.engine_events(), self._clock.now_ms())
         self._more = True
 
-    def _undone(self, items: list[Item], error: StoreError) -> None:
-        self._begin_again()
+    async def _undone(self, items: list[Item], error: StoreError) -> None:
+        await self._begin_again()
         items += self._narrowing.abandon()
         self.inbox.put_back([one for one in items if isinstance(one, Report)])
         for one in items:

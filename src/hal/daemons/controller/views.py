@@ -37,7 +37,7 @@ class TaskCountsView(Struct, frozen=True, kw_only=True):
     cancelled: int
 
 
-class JobView(Struct, frozen=True, kw_only=True):
+class JobView(Struct, frozen=True, kw_only=True, gc=False):
     """A job as it was when it was read."""
 
     id: str
@@ -148,7 +148,7 @@ class WhyView(Findings, frozen=True, kw_only=True):
     reason: Reason
 
 
-class OutcomeView(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class OutcomeView(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """What became of one id in a request that named several."""
 
     id: str

@@ -10,11 +10,12 @@ from hal.planes.tasks.live import Attempt, LiveJob
 from hal.planes.tasks.nodes import Arrival
 from hal.planes.tasks.plane import TaskPlane
 from hal.planes.tasks.rows import job_row
-from hal.planes.tasks.slices import Pace, Work
+from hal.planes.tasks.slices import CHEAP_A_SLICE, Pace, Work, emptied
 from hal.planes.tasks.submission import Submitter, UnknownJobs
 from hal.planes.tasks.table import STEP_SECRET, check_table
 
 __all__ = [
+    "CHEAP_A_SLICE",
     "MAX_JOBS_IN_SUBMISSION",
     "STEP_SECRET",
     "Arrival",
@@ -35,6 +36,7 @@ __all__ = [
     "Work",
     "admitted",
     "check_table",
+    "emptied",
     "job_row",
     "reason_of",
 ]

@@ -457,8 +457,8 @@ def _waiting_again(state: TaskState, job: LiveJob) -> TaskState:
 # ── what is named ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def matching(table: JobTable, wanted: JobFilter) -> list[int]:
-    """Live jobs that match everything that the filter sets, by ascending id. O(live jobs)."""
+def matching(table: JobTable, wanted: JobFilter) -> Work[list[int]]:
+    """Live jobs that match everything that the filter sets, by ascending id. O(live jobs), in slices."""
     return table.jobs.matching(wanted)
 
 

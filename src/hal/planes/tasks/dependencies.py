@@ -25,10 +25,8 @@ from hal.core.model import (
     each_dependency,
 )
 from hal.planes.tasks.runs import Runs
-from hal.planes.tasks.slices import Pace, Work
+from hal.planes.tasks.slices import CHEAP_A_SLICE, Pace, Work
 
-EDGES_A_SLICE = 4_096
-"""Dependencies that one slice of the search for cycles follows."""
 MAX_SHOWN = 12
 """Most jobs of a cycle that an error names."""
 NAMESAKES = 0
@@ -110,6 +108,8 @@ def any_of(standings: Iterable[Standing]) -> Standing:
 
 Mentions = dict[int, tuple[tuple[int, DependencyKind], ...]]
 """By the job that is named (`NAMESAKES` for singleton): in which entry of the dependencies, and how."""
+NOBODY: Mentions = {}
+"""Of every job that waits for none."""
 
 
 class Waits(Struct, frozen=True, gc=False):
@@ -239,11 +239,14 @@ def resolving(specs: Sequence[JobSpec], first_id: int) -> Work[tuple[list[JobSpe
             length that go task by task, or a cycle (through alternatives, too).
     """
     if not any(spec.dependencies for spec in specs):
-        return list(specs), [{} for _ in specs]
+        return list(specs), [NOBODY] * len(specs)
     by_name: dict[str, list[int]] = {}
+    pace = Pace(CHEAP_A_SLICE)
     for position, spec in enumerate(specs):
         if spec.name:
             by_name.setdefault(spec.name, []).append(first_id + position)
+        if pace.over():
+            yield
     out: list[JobSpec] = []
     mentions: list[Mentions] = []
     pace = Pace()
@@ -252,7 +255,7 @@ def resolving(specs: Sequence[JobSpec], first_id: int) -> Work[tuple[list[JobSpe
             yield
         if not spec.dependencies:
             out.append(spec)
-            mentions.append({})
+            mentions.append(NOBODY)
             continue
         try:
             named = _with_ids(spec, by_name, first_id, first_id + position)
@@ -331,7 +334,7 @@ def _refuse_cycles(specs: Sequence[JobSpec], mentions: Sequence[Mentions], first
     """Kahn's algorithm on the edges inside the submission; older jobs cannot wait for newer ones."""
     missing: list[int] = []
     dependants: dict[int, list[int]] = {}
-    pace = Pace(EDGES_A_SLICE)
+    pace = Pace(CHEAP_A_SLICE)
     for position, named in enumerate(mentions):
         missing.append(0)
         for job in named:
@@ -345,7 +348,7 @@ def _refuse_cycles(specs: Sequence[JobSpec], mentions: Sequence[Mentions], first
     while free:
         position = free.pop()
         seen += 1
-        told_of = dependants.get(position, ())
+        told_of = dependants.pop(position, ())  # freed one by one
         for other in told_of:
             missing[other] -= 1
             if missing[other] == 0:

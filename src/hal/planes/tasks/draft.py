@@ -7,8 +7,9 @@ here, so that a commit that fails can be undone and readers never see what is no
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from msgspec import Struct
@@ -95,6 +96,15 @@ class Change:
     """Jobs whose rows changed, new ones included."""
     lost: list[str] = field(default_factory=list)
     """Nodes whose lease was over: what was guarded there is given away."""
+
+    def lists(self) -> Iterator[list[Any]]:
+        """All that grows with what one request may change."""
+        yield self.ended
+        for operation in self.operations:
+            for name in operation.__struct_fields__:
+                value = getattr(operation, name)
+                if isinstance(value, list):
+                    yield value
 
     @property
     def empty(self) -> bool:

@@ -15,6 +15,7 @@ from hal.core.model import to_json
 from hal.core.model.policy_scope import Owner
 from hal.planes.tasks.live import LiveJob
 from hal.planes.tasks.packed import Packed
+from hal.planes.tasks.slices import CHEAP_A_SLICE, Work
 from hal.store.untouched import Untouched
 from hal.store.views import JobFilter
 
@@ -191,20 +192,17 @@ class Jobs:
             found.extend(columns.in_queues(queues))
         return sorted(found)
 
-    def matching(self, wanted: JobFilter) -> list[int]:
-        """Ids of jobs that match everything that the filter sets, ascending. O(jobs)."""
-        found = [
-            job.id
-            for job in self._live.values()
-            if (not wanted.states or job.state in wanted.states)
-            and (not wanted.user or job.user == wanted.user)
-            and (not wanted.queue or job.queue == wanted.queue)
-            and (not wanted.name or job.name == wanted.name)
-            and (not wanted.account or job.account == wanted.account)
-            and all(k in job.spec.labels and (not v or job.spec.labels[k] == v) for k, v in wanted.labels.items())
-        ]
-        for columns in self.packed:
+    def matching(self, wanted: JobFilter) -> Work[list[int]]:
+        """Ids of jobs that match everything that the filter sets, ascending. O(jobs), in slices: none may come or go
+        meanwhile."""
+        jobs = list(self._live.values())
+        found: list[int] = []
+        for at in range(0, len(jobs), CHEAP_A_SLICE):
+            found.extend(job.id for job in jobs[at : at + CHEAP_A_SLICE] if _matches(job, wanted))
+            yield
+        for columns in list(self.packed):
             found.extend(columns.matching(wanted))
+            yield
         return sorted(found)
 
     def packed_owners(self) -> list[tuple[Owner, int]]:
@@ -221,3 +219,14 @@ class Jobs:
         if not len(columns):
             at = self.packed.index(columns)
             del self.packed[at], self._firsts[at]
+
+
+def _matches(job: LiveJob, wanted: JobFilter) -> bool:
+    return (
+        (not wanted.states or job.state in wanted.states)
+        and (not wanted.user or job.user == wanted.user)
+        and (not wanted.queue or job.queue == wanted.queue)
+        and (not wanted.name or job.name == wanted.name)
+        and (not wanted.account or job.account == wanted.account)
+        and all(k in job.spec.labels and (not v or job.spec.labels[k] == v) for k, v in wanted.labels.items())
+    )

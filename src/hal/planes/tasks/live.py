@@ -1,7 +1,8 @@
 """A job that has not ended, in memory: columns for all its tasks, one value for each active attempt.
 
 Pure. `LiveJob` is changed in place by the plane only, after the plane kept a copy for a rollback; everything inside it
-is either immutable or a container that the copy does not share.
+is either immutable or a container that the copy does not share. Nothing in it leads back to it, so the
+garbage collector need not look at it, nor at the rows that are made of it (`gc=False`).
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ ONE_PENDING = TaskCounts(pending=1)
 """Of a single task that waits."""
 
 
-class Attempt(Struct, frozen=True, kw_only=True):
+class Attempt(Struct, frozen=True, kw_only=True, gc=False):
     """One try at running one task, not ended."""
 
     task: int
@@ -83,7 +84,7 @@ class Attempt(Struct, frozen=True, kw_only=True):
         return [(node, self.step(job, rank)) for rank, node in enumerate(self.nodes) if rank not in done]
 
 
-class LiveJob(Struct, kw_only=True):
+class LiveJob(Struct, kw_only=True, gc=False):
     """All that HAL keeps in memory about one job that has not ended."""
 
     id: int

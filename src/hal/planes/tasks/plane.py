@@ -23,6 +23,7 @@ from hal.planes.tasks.control import EndedTask, EndedTasks, JobPatch
 from hal.planes.tasks.dependencies import EndedJob
 from hal.planes.tasks.draft import Change
 from hal.planes.tasks.engine_view import EngineView
+from hal.planes.tasks.leftovers import Leftovers
 from hal.planes.tasks.live import LiveJob
 from hal.planes.tasks.nodes import Arrival
 from hal.planes.tasks.policy_change import change_policy
@@ -91,6 +92,15 @@ class TaskPlane:
     def undo(self) -> None:
         """The sealed change was not committed: everything is as it was before."""
         self.table.undo()
+
+    def undoing(self) -> Work[None]:
+        """`undo`, in slices."""
+        return self.table.undoing()
+
+    @property
+    def leftovers(self) -> Leftovers:
+        """What is to be freed in slices, between groups."""
+        return self.table.leftovers
 
     def engine_events(self) -> list[Event]:
         """What brings an empty engine to where the plane is; nothing may be staged."""
@@ -202,8 +212,8 @@ class TaskPlane:
         """Let a job that has ended live again; `requeue` must follow in the same draft. See `loading.revive`."""
         loading.revive(self.table, row, spans, succeeded)
 
-    def matching(self, wanted: JobFilter) -> list[int]:
-        """Live jobs that match."""
+    def matching(self, wanted: JobFilter) -> Work[list[int]]:
+        """Live jobs that match, in slices."""
         return control.matching(self.table, wanted)
 
     # ── policy ────────────────────────────────────────────────────────────────────────────────────────────────────

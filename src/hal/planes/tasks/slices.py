@@ -7,7 +7,7 @@ How much a slice does is counted in jobs, dependencies and ranges of tasks, neve
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
 
@@ -16,6 +16,10 @@ Work = Generator[None, None, T]
 
 A_SLICE: Final = 256
 """Jobs, dependencies or ranges of tasks that one slice looks at: some milliseconds."""
+CHEAP_A_SLICE: Final = 4_096
+"""The same of what takes a microsecond each."""
+FREED_A_SLICE: Final = 1_024
+"""Values that are let go of in one slice."""
 
 
 def finished(work: Work[T]) -> T:
@@ -25,6 +29,14 @@ def finished(work: Work[T]) -> T:
             next(work)
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]
+
+
+def emptied(*lists: list[Any]) -> Work[None]:
+    """Let go of all that is in these lists, in slices: 100,000 jobs at once would take a tenth of a second."""
+    for some in lists:
+        while some:
+            del some[-FREED_A_SLICE:]
+            yield
 
 
 class Pace:

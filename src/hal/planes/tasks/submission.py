@@ -22,12 +22,13 @@ from hal.core.model import (
     TaskState,
     each_dependency,
 )
+from hal.core.model.policy_scope import Owner
 from hal.planes.tasks import awaiting
 from hal.planes.tasks.admission import MAX_JOBS_IN_SUBMISSION, MAX_LIVE_JOBS, LimitsByOwner, admitted, owner_of
 from hal.planes.tasks.dependencies import NAMESAKES, EndedJob, Mentions, placed, refuse_other_length, resolving
 from hal.planes.tasks.engine_view import EngineView
 from hal.planes.tasks.live import LiveJob
-from hal.planes.tasks.slices import Pace, Work
+from hal.planes.tasks.slices import CHEAP_A_SLICE, Pace, Work, emptied
 from hal.planes.tasks.spans import Span
 from hal.planes.tasks.table import JobTable
 from hal.planes.tasks.waiting import Ask
@@ -77,7 +78,8 @@ def submitting(
     """
     _check_counts(table, len(specs))
     accepted = yield from _admitted(table, specs, by, now_ms)
-    table.waiting.refuse((Ask(owner_of(spec), spec.tasks) for spec in accepted), table.jobs.get)
+    if table.waiting.limited:
+        table.waiting.refuse((yield from _asks(accepted)), table.jobs.get)
     accepted, mentions = yield from resolving(accepted, table.next_id)
     yield from _check_existing(table, accepted, mentions, ended)
     requests = yield from _requests(table, engine, accepted)
@@ -88,6 +90,7 @@ def submitting(
         if pace.over():
             yield
     if dry_run:
+        yield from emptied(mentions)
         return jobs
     first = table.next_id
     yield from _stage(table, jobs, by)
@@ -152,6 +155,18 @@ def _admitted(table: JobTable, specs: Sequence[JobSpec], by: Submitter, now_ms: 
     return out
 
 
+def _asks(specs: Sequence[JobSpec]) -> Work[list[Ask]]:
+    """How many tasks of each owner would wait."""
+    tasks: dict[Owner, int] = {}
+    pace = Pace(CHEAP_A_SLICE)
+    for spec in specs:
+        owner = owner_of(spec)
+        tasks[owner] = tasks.get(owner, 0) + spec.tasks
+        if pace.over():
+            yield
+    return [Ask(owner, count) for owner, count in tasks.items()]
+
+
 def _requests(table: JobTable, engine: EngineView, specs: Sequence[JobSpec]) -> Work[list[ClassSpec]]:
     """The class of each job.
 
@@ -184,12 +199,14 @@ def _check_existing(
         UnknownJobs: some are neither live nor in `ended`.
         SpecError: one has another length.
     """
+    if not any(mentions):
+        return
     first = table.next_id
-    pace = Pace()
+    pace = Pace(CHEAP_A_SLICE)
     older: set[int] = set()
     for named in mentions:
         older.update(job for job in named if NAMESAKES < job < first)
-        if pace.over(len(named)):
+        if pace.over(1 + len(named)):
             yield
     missing = [job for job in older if job not in table.jobs and job not in ended and job not in table.ended]
     if missing:
@@ -203,7 +220,7 @@ def _check_existing(
                     refuse_other_length(specs[position], past.title, past.tasks)
                 except SpecError as error:
                     raise placed(error, position, len(specs)) from error
-        if pace.over(len(named)):
+        if pace.over(1 + len(named)):
             yield
 
 

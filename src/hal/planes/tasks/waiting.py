@@ -18,6 +18,7 @@ from hal.core.model import ConflictError
 from hal.core.model.policy import Limit, Policy
 from hal.core.model.policy_scope import Ledger, Owner, ledger, named
 from hal.planes.tasks.live import LiveJob
+from hal.planes.tasks.slices import Pace, Work
 
 Key = tuple[str, Ledger]
 """Name of a limit, and which of its ledgers."""
@@ -74,6 +75,20 @@ class Waiting:
         """The job is about to change, come, or go."""
         if self._limits:
             self._stale.add(job_id)
+
+    @property
+    def limited(self) -> bool:
+        """Whether any limit asks."""
+        return bool(self._limits)
+
+    def settling(self, live: Callable[[int], LiveJob | None]) -> Work[None]:
+        """`settle`, in slices; a job that changes meanwhile is counted again."""
+        pace = Pace()
+        while self._stale:
+            job_id = self._stale.pop()
+            self._count(job_id, live(job_id))
+            if pace.over():
+                yield
 
     def settle(self, live: Callable[[int], LiveJob | None]) -> None:
         """Count what has changed."""

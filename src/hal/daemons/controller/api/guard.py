@@ -290,7 +290,10 @@ class _Body:
                 self._budget.take(self._user, len(part))
                 self.kept += len(part)
             if not message.get("more_body"):
-                self._whole = bytes(parts) + part if parts else part
+                if parts:
+                    parts += part
+                    part = bytes(parts)
+                self._whole = part
                 return
             parts += part
 

@@ -82,6 +82,8 @@ class HttpConnection(HttpToolsProtocol):
         """Of these: judged by `Connections` already."""
         self.unsent_bytes = 0
         """Of answers, when its peer was last seen not to read them."""
+        self.held_bytes = 0
+        """Of the answer that is sent: still to be handed over, piece by piece."""
         self.unsent_of = ""
         """The user to whom these are counted."""
         self._shared = shared
@@ -133,7 +135,8 @@ class HttpConnection(HttpToolsProtocol):
 
     def pause_writing(self) -> None:
         """Its peer does not read as fast as it is answered."""
-        super().pause_writing()
+        if not self.held_bytes:
+            super().pause_writing()
         self._shared.stall(self)
 
     def resume_writing(self) -> None:
@@ -218,6 +221,13 @@ class HttpConnection(HttpToolsProtocol):
         """The body of the present request may have so many bytes."""
         self._may_read_bytes = limit + UNADMITTED_BYTES
 
+    def hold(self, left_bytes: int) -> None:
+        """So much of an answer is made and not handed over: it counts as unread, and nobody waits with it for its peer,
+        since as long as a request is answered its body counts as kept."""
+        self.held_bytes = left_bytes
+        if not left_bytes and self in self._shared.stalled:
+            super().pause_writing()
+
     # ── Connections ───────────────────────────────────────────────────────────────────────────────────────────────
 
     @property
@@ -228,9 +238,8 @@ class HttpConnection(HttpToolsProtocol):
     @property
     def unread_bytes(self) -> int:
         """Of its answers: here, and in the kernel's hands."""
-        return int(self.transport.get_write_buffer_size()) + unread_bytes(
-            self.transport.get_extra_info("socket").fileno()
-        )
+        buffered = int(self.transport.get_write_buffer_size())
+        return self.held_bytes + buffered + unread_bytes(self.transport.get_extra_info("socket").fileno())
 
     def cut(self, error: HALError | None = None) -> None:
         """Close it, after an answer that says why where none has begun."""

@@ -17,7 +17,8 @@ from hal.daemons.controller.access.identity import Visit, check_scope
 from hal.daemons.controller.changing import MAX_IDS, Outcomes, no_job
 from hal.daemons.controller.reading import Owned
 from hal.daemons.controller.views import OutcomeView, outcome_view
-from hal.planes.tasks import JobPatch
+from hal.planes.tasks import CHEAP_A_SLICE, JobPatch, Pace
+from hal.runtime.interface import Runtime
 from hal.store import JobFilter
 
 DEFAULT_QUEUE: Final = JobSpec().queue
@@ -30,6 +31,15 @@ class Jobs(Protocol):
 
     async def owners(self, jobs: Iterable[int]) -> dict[int, Owned]:
         """Those that exist."""
+        ...
+
+
+class LedJobs(Jobs, Protocol):
+    """The same of a leader."""
+
+    @property
+    def runtime(self) -> Runtime:
+        """What it runs on."""
         ...
 
 
@@ -119,7 +129,7 @@ async def check_owners(visit: Visit, jobs: Jobs, wanted: set[int]) -> None:
             raise SpecError(f"dependencies: there is no job {job}", hint="`hal jobs --all` lists the jobs there are")
 
 
-def in_its_queue(visit: Visit, specs: Sequence[JobSpec]) -> Sequence[JobSpec]:
+def in_its_queue(visit: Visit, specs: list[JobSpec]) -> list[JobSpec]:
     """What a step submits without naming queue and account belongs into those of its own job."""
     if not visit.identity.step:
         return specs
@@ -190,7 +200,11 @@ def narrowed(visit: Visit, wanted: JobFilter, *, changing: bool = False) -> JobF
 
 
 async def control_some(
-    visit: Visit, jobs: Jobs, ids: Sequence[str], carry_out: Callable[[Sequence[str]], Awaitable[Outcomes]], more: bool
+    visit: Visit,
+    jobs: LedJobs,
+    ids: Sequence[str],
+    carry_out: Callable[[Sequence[str]], Awaitable[Outcomes]],
+    more: bool,
 ) -> Outcomes:
     """Do it to the ids that the caller may change; the others get the outcome of jobs that are not there.
 
@@ -200,7 +214,11 @@ async def control_some(
     """
     if (not visit.own_only and not _scoped(visit)) or not ids or len(ids) > MAX_IDS:
         return await carry_out(ids)
-    refs = [parse_task_ref(text) for text in ids]
+    refs, pace = [], Pace(CHEAP_A_SLICE)
+    for text in ids:
+        refs.append(parse_task_ref(text))
+        if pace.over():
+            await jobs.runtime.sleep(0)
     owners = await jobs.owners(job for job, _ in refs)
     refused: dict[int, OutcomeView] = {}
     for place, (job, task) in enumerate(refs):
@@ -208,6 +226,8 @@ async def control_some(
             _refuse(visit, job, owners.get(job), scoped=_scoped(visit))
         except HALError as error:
             refused[place] = outcome_view(str(job) if task is None else f"{job}.{task}", error)
+        if pace.over():
+            await jobs.runtime.sleep(0)
     mine = [text for place, text in enumerate(ids) if place not in refused]
     done = iter((await carry_out(mine)).results if mine or more else ())
     ordered = [refused[place] if place in refused else next(done) for place in range(len(ids))]

@@ -5,17 +5,19 @@ docs/rest.md is their description for people, `openapi` the one for programs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from typing import Any
 
 import msgspec
 from litestar import Request, Response, get, patch, post
 from litestar.handlers import HTTPRouteHandler
+from litestar.response import Stream
 from msgspec.structs import replace
 
 from hal.core.model import JobSpec, SpecError, enc_hook
 from hal.daemons.controller.access.identity import Visit
+from hal.daemons.controller.api.http_connection import HttpConnection
 from hal.daemons.controller.api.own import (
     check_owners,
     check_patch,
@@ -43,11 +45,11 @@ from hal.daemons.controller.control_body import ControlBody
 from hal.daemons.controller.controller import ControllerApi
 from hal.daemons.controller.openapi import API_VERSION, document
 from hal.daemons.controller.reading import VERSION
-from hal.planes.tasks import JobPatch, Submitter
+from hal.planes.tasks import JobPatch, Submitter, emptied
 from hal.wire.agree import SPOKEN
 
 DEFAULT_WAIT_S = 30.0
-VIEWS_A_SLICE = 1_000
+VIEWS_A_SLICE = 500
 """Jobs of an answer that are encoded in one turn of the loop."""
 
 
@@ -79,9 +81,12 @@ def job_routes(api: ControllerApi) -> list[HTTPRouteHandler]:
         body, visit = await request.body(), visit_of(request)
         specs, wanted, key = await beside(api.runtime, body, partial(_submission, request, body, visit))
         await check_owners(visit, api, wanted)
-        done = await api.submit(specs, submitter(request), dry_run=dry_run, key=key)
-        visit.targets.append(span_of(done.ids))
-        return await _submitted(api, done, 200 if dry_run else 201)
+        try:
+            done = await api.submit(specs, submitter(request), dry_run=dry_run, key=key)
+            visit.targets.append(span_of(done.ids))
+            return await _submitted(request, api, done, 200 if dry_run else 201)
+        finally:
+            await _let_go(api, specs)
 
     @get("/v1/jobs")
     async def jobs(request: Request[Any, Any, Any]) -> Response[bytes]:
@@ -129,22 +134,51 @@ def job_routes(api: ControllerApi) -> list[HTTPRouteHandler]:
     return [submit, jobs, job, update, wait, why, tasks, task, *(_control(action, api) for action in Action)]
 
 
-def _submission(request: AnyRequest, body: bytes, visit: Visit) -> tuple[Sequence[JobSpec], set[int], Key | None]:
+def _submission(request: AnyRequest, body: bytes, visit: Visit) -> tuple[list[JobSpec], set[int], Key | None]:
     """What a submission says: its jobs, those of others that they wait for, its key."""
     specs = in_its_queue(visit, specs_of(body))
     return specs, check_specs(visit, specs), key_of(request, body, visit.identity)
 
 
-async def _submitted(api: ControllerApi, done: Submitted, status: int) -> Response[bytes]:
-    """The answer to a submission, encoded in slices."""
+async def _submitted(request: AnyRequest, api: ControllerApi, done: Submitted, status: int) -> Response[Any]:
+    """The answer to a submission; a long one is encoded and sent in slices."""
     if len(done.jobs) <= VIEWS_A_SLICE:
         return json_answer(done, status)
-    parts: list[bytes] = []
+    head, tail = _encoder.encode(replace(done, jobs=[])).split(b'"jobs":[]', 1)
+    parts = [head + b'"jobs":[']
     for at in range(0, len(done.jobs), VIEWS_A_SLICE):
-        parts.append(_encoder.encode(done.jobs[at : at + VIEWS_A_SLICE])[1:-1])
+        comma = b"," if at else b""
+        parts.append(comma + _encoder.encode(done.jobs[at : at + VIEWS_A_SLICE])[1:-1])
         await api.runtime.sleep(0)
-    text = _encoder.encode(replace(done, jobs=[])).replace(b'"jobs":[]', b'"jobs":[%s]' % b",".join(parts), 1)
-    return Response(content=text, status_code=status, media_type="application/json")
+    parts.append(b"]" + tail)
+    await _let_go(api, done.jobs)
+    connection = request.scope.get("state", {}).get("connection")
+    headers = {"Content-Length": str(sum(map(len, parts)))}
+    content = _parts(parts, api, connection)
+    return Stream(content, status_code=status, media_type="application/json", headers=headers)
+
+
+async def _parts(parts: list[bytes], api: ControllerApi, connection: HttpConnection | None) -> AsyncIterator[bytes]:
+    """One in each turn of the loop, freed when it is handed over."""
+    left = sum(map(len, parts))
+    parts.reverse()
+    try:
+        while parts:
+            left -= len(parts[-1])
+            if connection is not None:
+                connection.hold(left)
+            yield parts.pop()
+            await api.runtime.sleep(0)
+    finally:
+        if connection is not None:
+            connection.hold(0)
+
+
+async def _let_go(api: ControllerApi, some: list[Any]) -> None:
+    """Free what is in the list, in slices where it is much."""
+    if len(some) > VIEWS_A_SLICE:
+        for _ in emptied(some):
+            await api.runtime.sleep(0)
 
 
 def _control(action: Action, api: ControllerApi) -> HTTPRouteHandler:
