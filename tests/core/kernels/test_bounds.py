@@ -26,7 +26,7 @@ COUNTED = {
     "conservative": 3,  # down a list, and as long as tasks of an array start
     "easy": 4,  # down a heap, up to a gang, over the tasks of an array
     "licences": 3,  # over runs, past what is at one instant
-    "placing": 3,
+    "placing": 4,  # over groups of rows, over their rows, up to a gang, up a list
     "shares": 1,  # marks what it passes
     "sorting": 8,
     "timelines": 4,

@@ -1,4 +1,4 @@
-"""Scored placement follows rows through what happens to them and takes the rows that looking at all would take."""
+"""Placement follows rows through what happens to them and takes the rows that looking at all of them would take."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hal.core.kernels import layout as L
 from hal.core.kernels.jit import kernel
 from hal.core.kernels.memory import tables
 from hal.core.kernels.placing import SCORE_ONE, choose
-from hal.core.kernels.rows import BLOCK, give_row, promise_row, settle_counts, take_later
+from hal.core.kernels.rows import BLOCK, ROOM_BITS, give_row, promise_row, settle_counts, take_later
 
 NODES = 2 * BLOCK + 40
 CAPACITIES = (
@@ -44,10 +44,10 @@ steps = st.lists(
 
 @kernel
 def _choose(
-    at: Any, promises: Any, promised: Any, promised_rows: int, shape: int, nodes: int, end: int, out: Any
+    at: Any, promises: Any, promised: Any, promised_rows: int, shape: int, nodes: int, end: int, out: Any, stamp: int
 ) -> int:
     t = tables(at)
-    return choose(at, promises, promised, promised_rows, shape, nodes, end, out, 0, t.scratch[6], 1, False)
+    return choose(at, promises, promised, promised_rows, shape, nodes, end, out, 0, t.scratch[6], stamp, False)
 
 
 @kernel
@@ -88,7 +88,7 @@ def test_best_rows_are_those_of_looking_at_every_row(
         shape, nodes = shapes[which], CLASSES[which].nodes
         end = int(draw.choice((500, 1_000, 5_000)))
         expected = exact(state, promises, promised[:count], shape, nodes, end)
-        found = _choose(state.at, promises, promised, count, shape, nodes, end, out)
+        found = _choose(state.at, promises, promised, count, shape, nodes, end, out, 1)
         assert out[:found].tolist() == expected
         if what == "take":
             rows = expected
@@ -111,6 +111,45 @@ def test_best_rows_are_those_of_looking_at_every_row(
                 promised[count, L.Q_EXTRA :] = state.free[row] - state.request[:, shape]
                 _promise(state.at, row, count)
                 count += 1
+
+
+@given(steps=steps, seed=st.integers(0, 1 << 20))
+@settings(max_examples=40, deadline=None)
+def test_first_rows_are_those_of_looking_at_every_row(steps: list[tuple[str, int]], seed: int) -> None:
+    """Groups of rows that are passed over as one hold no row that fits, however much is taken in a cycle; what is given
+    back, which begins another cycle, is seen."""
+    draw = np.random.default_rng(seed)
+    state = State(EngineConfig(placement="first-fit"))
+    apply(state, NodesChanged(tuple(NodeSpec(f"n{k}", CAPACITIES[k % len(CAPACITIES)]) for k in range(NODES))))
+    shapes = [int(state.classes[class_id, L.C_SHAPE]) for class_id in state.intern_classes(CLASSES)]
+    held: list[tuple[int, int]] = []
+    out = np.zeros(NODES, np.int64)
+    no_promises, no_rows = np.zeros((1, L.RESERVATION_SIZE), np.int64), np.zeros((1, L.Q_EXTRA + 3), np.int64)
+    stamp = 1
+    for what, which in steps:
+        for each in (which, *range(len(CLASSES))):
+            shape, nodes = shapes[each], CLASSES[each].nodes
+            expected = [row for row in range(NODES) if fits(state, row, shape)][:nodes]
+            found = _choose(state.at, no_promises, no_rows, 0, shape, nodes, 1_000, out, stamp)
+            assert out[:found].tolist() == expected
+        rows: list[int] = []
+        if what == "take":
+            rows = [row for row in range(NODES) if fits(state, row, shapes[which])][: CLASSES[which].nodes]
+        elif what in ("burst", "promise"):  # most of what there is, in one place or everywhere
+            begin = int(draw.integers(0, NODES))
+            rows = [row for row in range(NODES) if what == "burst" or begin <= row < begin + (3 << ROOM_BITS)]
+        for row in rows:
+            while fits(state, row, shapes[which]) and CLASSES[which].request and draw.random() < 0.9:
+                _take(state.at, row, shapes[which])
+                held.append((row, shapes[which]))
+                if what == "take":
+                    break
+        if what == "give":
+            draw.shuffle(held)
+            for row, taken in held[: len(held) // 2]:
+                _give(state.at, row, taken)
+            held = held[len(held) // 2 :]
+            stamp += 1
 
 
 def fits(state: State, row: int, shape: int) -> bool:

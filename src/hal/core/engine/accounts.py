@@ -440,6 +440,11 @@ def renew(state: State, now_ms: int) -> None:
         and renew_offsets(state.at, now_ms)
     ):
         rank_promises(state)
+        if state.meta[L.M_BACKFILL] == L.BACKFILL_CONSERVATIVE and (
+            state.meta[L.M_RESERVATIONS] >= state.meta[L.M_MAX_RESERVATIONS]
+        ):
+            state.meta[L.M_EPOCH] += 1  # others may be the first that hold a reservation now: all that waits is asked
+            state.meta[L.M_WAKE] = state.meta[L.M_EPOCH]
 
 
 def rank_promises(state: State) -> None:

@@ -207,6 +207,8 @@ def _plan_assumed(state: State, event: PlanAssumed) -> None:
     if plan.full and plan.cursor is not None and plan.cursor.begins_anew:
         # It had given promises up and not yet made them again: the pass that begins anew has to look at everybody.
         state.meta[L.M_PARKED_WAKE] = -1
+    if state.conservative and plan.cursor is not None and plan.cursor.begins_anew:
+        state.meta[L.M_DIRTY], state.meta[L.M_PARKED_WAKE] = 1, -1
 
 
 def _moves_assumed(state: State, plan: Plan) -> None:

@@ -44,7 +44,7 @@ from hal.core.kernels.jit import bind
 from hal.core.kernels.memory import Tables, address_block
 from hal.core.kernels.reach import WORD
 from hal.core.kernels.releases import READY_LINES
-from hal.core.kernels.rows import BLOCK, SHAPES_AT_ONCE, TOUCHED, recount
+from hal.core.kernels.rows import BLOCK, ROOM_BITS, SHAPES_AT_ONCE, TOUCHED, recount
 from hal.core.kernels.tables import rehash
 from hal.core.model.policy import Policy
 
@@ -888,6 +888,7 @@ class State:
             self.spare = np.zeros((resources, rows), np.float32)
             self.per_unit = np.zeros((resources, rows), np.float32)
             self.block_touched: Table = np.zeros(blocks, np.int64)
+            self.room: Table = np.zeros(((rows >> ROOM_BITS) + 1, 1 + resources), np.int64)
             self.ready: Table = np.zeros((READY_LINES, rows), np.int64)
             self.unready: Table = np.zeros(rows, np.int64)
             self.rows[:, L.W_UNREADY] = 0
@@ -919,8 +920,8 @@ class State:
             s.path, s.scores, s.projected, s.heap, s.scratch, s.counts, s.ticks, t.profile, t.events,
             t.stale, s.freed, s.drops, s.booking_table, s.booked, s.booked_rows, s.licences,
             s.wants, s.licence_events, s.changes, s.reach, t.late, t.row_log, t.lines, t.line_begin, t.line_end,
-            s.lagging, s.counted, s.differ, s.spare, s.per_unit, s.best, s.touched, s.block_touched, s.value, s.ready,
-            s.ready_of, s.unready,
+            s.lagging, s.counted, s.differ, s.spare, s.per_unit, s.best, s.touched, s.block_touched, s.room, s.value,
+            s.ready, s.ready_of, s.unready,
             s.search, s.picks, s.unlisted, s.holding,
         )  # fmt: skip
 

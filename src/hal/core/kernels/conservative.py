@@ -22,6 +22,7 @@ from hal.core.kernels.bounds import goes_on, leads_on, looks_on
 from hal.core.kernels.easy import (
     LOWEST,
     MAX_VERDICTS,
+    STOP_ANEW,
     STOP_RESUME,
     STOP_SEARCH,
     Slice,
@@ -176,6 +177,8 @@ Ints = NDArray[np.int64]
 HURT = 2
 NOWHERE = -1
 ANYWHERE = -2
+VACATED = 1
+"""In place of the lane, which EASY alone has: an earlier slice of this pass dropped reservations that held rows."""
 LOOK_SHIFT = 4
 """So many rows looked at, as a power of two, are one unit of work."""
 BOUND_SHIFT = 6
@@ -618,18 +621,25 @@ def _let_go_behind(
 
 
 @inner
-def _drop_behind(t: Tables, promises: Table, promised: Table, bucket: int, key: int, job: int, task: int) -> bool:
-    """Promises of a bucket from a place of the order on end: its queue is strict and somebody ahead waits."""
+def _drop_behind(
+    t: Tables, promises: Table, promised: Table, bucket: int, key: int, job: int, task: int
+) -> tuple[bool, bool]:
+    """Promises of a bucket from a place of the order on end: its queue is strict and somebody ahead waits.
+
+    Returns whether there was one, and whether one left rows that it held until now.
+    """
     some = False
+    vacated = False
     for k in range(t.counts[COUNT_PROMISES]):
         entry = promises[k, V_ENTRY]
         if entry >= 0 and t.entries[entry, E_BUCKET] == bucket and not _ranks_before(promises, k, key, job, task):
             _note_freed(t, promises, promised, k)
             if promises[k, V_HELD] == 1:
+                vacated = vacated or promises[k, V_KIND] != KIND_NEVER
                 let_go(t, promises, promised, k)
             promises[k, V_ENTRY] = -1
             some = True
-    return some
+    return some, vacated
 
 
 @inner
@@ -798,6 +808,7 @@ def cycle(
     used = 0
     refusals = 0
     unfinished = 0
+    vacated = resumed and lane == VACATED
     pops = 0
     while looks_on(t, size > 0, pops):
         pops += 1
@@ -814,7 +825,9 @@ def cycle(
         queue = t.owners[t.buckets[bucket, B_OWNER], O_QUEUE]
         strict = t.queues[queue, Y_STRICT] != 0
         if waits_behind(t, queue, key, seq, t.ticks[TICK]):
-            replans = _drop_behind(t, promises, promised, bucket, key, seq, tie) or replans
+            dropped, left = _drop_behind(t, promises, promised, bucket, key, seq, tie)
+            replans = replans or dropped
+            vacated = vacated or left
             size -= 1
             for c in range(4):
                 t.heap[0, c] = t.heap[size, c]
@@ -838,6 +851,7 @@ def cycle(
             if mine >= 0:
                 _note_freed(t, promises, promised, mine)
                 if held:
+                    vacated = vacated or promises[mine, V_KIND] != KIND_NEVER
                     let_go(t, promises, promised, mine)
                 promises[mine, V_ENTRY] = -1
                 mine = -1
@@ -1057,6 +1071,8 @@ def cycle(
         if promises[k, V_ENTRY] >= 0:
             wake = min(wake, _waking(t, promises, promised, k, now))
             wake = min(wake, max(search_at(t, promises[k, V_ENTRY], 0), now + 1))
+    if unfinished == 0 and vacated:
+        unfinished = STOP_ANEW  # who ranks before was placed around rows that came free after its turn
     _compact(t, promises, promised)
     if t.counts[COUNT_PROMISES] != t.meta[M_RESERVATIONS]:
         replans = True
@@ -1071,7 +1087,7 @@ def cycle(
         t.counts[COUNT_PROMISED],
         refusals,
         unfinished,
-        0,
+        VACATED if vacated else 0,
         key,
         seq,
         tie,

@@ -983,6 +983,10 @@ def cycle(
         shape = t.classes[class_id, C_SHAPE]
         nodes = t.classes[class_id, C_NODES]
         closed = t.counts[0] > 0 and _is_closed(t, promises, t.counts[0], shape, closed_stamp)
+        if started >= most or (passed + started > 0 and t.queues[queue, Y_DISCIPLINE] == BY_TURN):
+            again = True
+            unfinished = STOP_ANEW  # shares have moved: a new pass asks again who is first
+            break
         longest = window(t, promises, promised, t.counts[1], shape, nodes, now, block_stamp)
         if t.buckets[bucket, B_CAP_STAMP] == stamp:
             longest = min(longest, t.buckets[bucket, B_CAP])

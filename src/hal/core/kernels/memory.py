@@ -94,6 +94,7 @@ class Tables(NamedTuple):
     best: Table
     touched: Ints
     block_touched: Ints
+    room: Table
     value: Narrow
     ready: Table
     ready_of: Table

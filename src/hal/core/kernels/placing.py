@@ -2,8 +2,9 @@
 
 Pure. A row that is promised from t on may be used until t (short work uses such rows first), and by longer work only
 out of what is left beyond the promise. Free amounts only shrink inside a cycle, so first-fit goes on where the shape's
-last search began to fit: O(rows) a shape and cycle. Scored: each shape keeps the best row of each block of rows and
-follows the rows that were touched since it last looked: O(rows / BLOCK + touched blocks x BLOCK) a decision.
+last search began to fit, past groups of rows of which none has enough: O(rows) a shape and cycle. Scored: each shape
+keeps the best row of each block of rows and follows the rows that were touched since it last looked: O(rows / BLOCK +
+touched blocks x BLOCK) a decision.
 Source of the reservation rule: Lifka, JSSPP 1995 (EASY).
 """
 
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hal.core.kernels.booked import may_start
-from hal.core.kernels.jit import inner
+from hal.core.kernels.jit import inlined, inner
 from hal.core.kernels.layout import (
     INF,
     KIND_PROMISE,
@@ -48,7 +49,17 @@ from hal.core.kernels.layout import (
     W_PROMISED,
 )
 from hal.core.kernels.memory import Tables, tables
-from hal.core.kernels.rows import BLOCK, BLOCK_BITS, HIDDEN, ONE, TOUCHED, build_mirror, fits, promise_row
+from hal.core.kernels.rows import (
+    BLOCK,
+    BLOCK_BITS,
+    HIDDEN,
+    ONE,
+    ROOM_BITS,
+    TOUCHED,
+    build_mirror,
+    fits,
+    promise_row,
+)
 from hal.core.kernels.treap import Table
 
 Ints = NDArray[np.int64]
@@ -117,6 +128,25 @@ def window(
     return int(t.shapes[shape, S_UNTIL] - now) if t.shapes[shape, S_UNTIL] >= now else -1
 
 
+@inlined
+def _has_room(t: Tables, group: int, shape: int, resources: int) -> bool:
+    """Whether each amount that a shape asks for is free on some row of a group, not necessarily on one."""
+    for r in range(resources):  # noqa: SIM110 - numba
+        if t.room[group, 1 + r] < t.request[r, shape]:
+            return False
+    return True
+
+
+@inner
+def _note_room(t: Tables, group: int, last: int, stamp: int, resources: int) -> None:
+    """Note the most that a row of a group has free. It stays an upper bound in this cycle: free amounts only shrink."""
+    t.room[group, 0] = stamp
+    for r in range(resources):
+        t.room[group, 1 + r] = 0
+        for row in range(group << ROOM_BITS, last):
+            t.room[group, 1 + r] = max(t.room[group, 1 + r], t.free[row, r])
+
+
 @inner
 def _first_fit(
     t: Tables, promises: Table, promised: Table, promised_rows: int, shape: int, nodes: int, end: int, out: Ints,
@@ -137,16 +167,26 @@ def _first_fit(
     first = t.shapes[shape, S_FROM_NOW] if t.shapes[shape, S_FROM_STAMP] == stamp else t.shapes[shape, S_FROM]
     start = -1
     row = first
-    while row < t.meta[M_ROWS]:
-        if t.open_now[cset, row] != 0 and fits(t, t.free, row, shape, resources):
-            if start < 0:
-                start = row
-            if t.rows[row, W_PROMISED] < 0 and may_start(t, row, shape):
-                out[offset + found] = row
-                found += 1
-                if found == nodes:
-                    break
-        row += 1
+    while row < t.meta[M_ROWS] and found < nodes:
+        group = row >> ROOM_BITS
+        last = min((group + 1) << ROOM_BITS, t.meta[M_ROWS])
+        if t.room[group, 0] == stamp and not _has_room(t, group, shape, resources):
+            row = last
+            continue
+        none_fits = True
+        while row < last:
+            if t.open_now[cset, row] != 0 and fits(t, t.free, row, shape, resources):
+                none_fits = False
+                if start < 0:
+                    start = row
+                if t.rows[row, W_PROMISED] < 0 and may_start(t, row, shape):
+                    out[offset + found] = row
+                    found += 1
+                    if found == nodes:
+                        break
+            row += 1
+        if none_fits:
+            _note_room(t, group, last, stamp, resources)
     if start < 0:
         start = row
     t.shapes[shape, S_FROM_NOW] = start

@@ -52,6 +52,8 @@ SHAPES_AT_ONCE: Final = 64
 BLOCK_BITS: Final = 7
 BLOCK: Final = 1 << BLOCK_BITS
 """Rows of a block: scored placement keeps the best row of each."""
+ROOM_BITS: Final = 5
+"""Rows of a group, as a power of two: first-fit passes over it as a whole by the most that any of them has free."""
 TOUCHED: Final = 256
 """Touched rows that are remembered one by one, a power of two; before that, only which blocks they are in."""
 ONE: Final = 1 << 24

@@ -625,12 +625,11 @@ def _next_free(t: Tables, line: int, row: int, shape: int, since: int, planned: 
             return int(begin) if begin < before else INF
         if t.line_end[line, 2 * row + 1] >= before:
             return INF  # the first interval is too short, and the next begins too late
-    begin = _walk(t, row, shape, since, planned)
-    return begin if begin < before else INF
+    return _walk(t, row, shape, since, planned, before)
 
 
 @inner
-def _walk(t: Tables, row: int, shape: int, since: int, planned: int) -> int:
+def _walk(t: Tables, row: int, shape: int, since: int, planned: int, before: int) -> int:
     resources = t.meta[M_RESOURCES]
     if t.allowed[t.shapes[shape, S_CSET], row] == 0 or not fits(t, t.capacity, row, shape, resources):
         return INF
@@ -644,7 +643,8 @@ def _walk(t: Tables, row: int, shape: int, since: int, planned: int) -> int:
     begin = -1
     at = since
     points_seen = 0
-    while leads_on(t, point, points_seen, t.profile.shape[0]):
+    # What begins at `before` or later need not be known, and most of a timeline is later.
+    while leads_on(t, point, points_seen, t.profile.shape[0]) and (begin >= 0 or at < before):
         points_seen += 1
         if point_fits(t, point, shape, resources):
             if begin < 0:
