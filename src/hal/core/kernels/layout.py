@@ -294,7 +294,8 @@ W_LAGS: Final = 10  # scratch: 1 = shapes count it by the amounts in `counted` s
 W_UNREADY: Final = 11  # scratch: kept instants of the row must be looked for again
 W_BOOKED: Final = 12  # 1 + the first of its bookings, by start
 W_AHEAD: Final = 13  # start of the next booking that has not begun, INF = none
-ROW_SIZE: Final = 14
+W_LOGGED: Final = 14  # scratch: where it last stands in the log of touched rows, unless another row stands there now
+ROW_SIZE: Final = 15
 
 ROW_GONE: Final = 0
 ROW_UP: Final = 1

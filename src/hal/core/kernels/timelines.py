@@ -25,7 +25,7 @@ from hal.core.kernels.booked import booked_start, select
 from hal.core.kernels.bounds import goes_on, leads_on
 from hal.core.kernels.easy import LOWEST
 from hal.core.kernels.ends import ends_root
-from hal.core.kernels.jit import inner
+from hal.core.kernels.jit import inlined, inner
 from hal.core.kernels.layout import (
     B_CLASS,
     C_SHAPE,
@@ -77,6 +77,7 @@ from hal.core.kernels.layout import (
     V_START,
     W_ATTEMPTS,
     W_LATE,
+    W_LOGGED,
     W_MERGED,
     W_PROMISED,
     W_STALE,
@@ -159,6 +160,15 @@ def point_fits(t: Tables, point: int, shape: int, resources: int) -> bool:
     return True
 
 
+@inlined
+def _log_row(t: Tables, row: int) -> None:
+    """Lines must look at a row again."""
+    place = t.counts[COUNT_LOG]
+    t.row_log[place & (t.row_log.shape[0] - 1)] = row
+    t.rows[row, W_LOGGED] = place
+    t.counts[COUNT_LOG] = place + 1
+
+
 @inner
 def change_span(t: Tables, row: int, shape: int, begin: int, end: int, sign: int) -> None:
     """Take (-1) or give back (+1) a request on a row over [begin, end); needs room for two points."""
@@ -166,8 +176,7 @@ def change_span(t: Tables, row: int, shape: int, begin: int, end: int, sign: int
         return
     resources = t.meta[M_RESOURCES]
     make_stale(t, row)
-    t.row_log[t.counts[COUNT_LOG] & (t.row_log.shape[0] - 1)] = row
-    t.counts[COUNT_LOG] += 1
+    _log_row(t, row)
     before = -1
     point = row
     following = t.profile[point, POINT_NEXT]
@@ -436,8 +445,7 @@ def build_row(t: Tables, promises: Table, promised: Table, row: int, now: int) -
     t.rows[row, W_MERGED] = 0
     if points > MAX_POINTS and t.meta[M_ROWS] > EXACT_ROWS:
         _merge(t, row, points, resources)
-    t.row_log[t.counts[COUNT_LOG] & (t.row_log.shape[0] - 1)] = row
-    t.counts[COUNT_LOG] += 1
+    _log_row(t, row)
     return broken
 
 
@@ -517,7 +525,11 @@ def line_of(t: Tables, shape: int) -> int:
     else:
         mask = t.row_log.shape[0] - 1
         for k in range(first, last):
-            _renew(t, line, t.row_log[k & mask], shape)
+            row = t.row_log[k & mask]
+            again = t.rows[row, W_LOGGED]
+            if k < again < last and t.row_log[again & mask] == row:
+                continue  # it stands further on, too
+            _renew(t, line, row, shape)
     return int(line)
 
 
