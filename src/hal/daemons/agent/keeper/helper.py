@@ -71,6 +71,9 @@ MARK_TOP_US = 1 << 62
 STAY_MS = 10
 """How long this process may stay in the cgroup of a short step that it has spawned."""
 
+LIMITS = (resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE, resource.RLIMIT_AS, resource.RLIMIT_NPROC)
+"""Looked at before each spawn: four short calls."""
+
 _DEFAULT_SIGNALS = (
     signal.SIGHUP,
     signal.SIGINT,
@@ -103,6 +106,7 @@ class CannotSpawnHereError(Exception):
 
 NODE_ERRORS = frozenset(
     {
+        errno.EBADF,  # descriptors that its limit forbids
         errno.EAGAIN,  # as many processes as this user, its cgroup or the kernel may have
         errno.ENOMEM,
         errno.EMFILE,
@@ -232,6 +236,7 @@ class Helper:
         self._ears = select.poll()
         self._ears.register(KEEPER_FD, select.POLLIN)
         self._buffer = bytearray()
+        self._limits = own_limits()
         self._null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
         self._cgroups: dict[str, int] = {}
         """Open `cgroup.procs` files by path."""
@@ -345,6 +350,7 @@ class Helper:
             order: what the keeper sent.
             after: the step that ended here and whose place it has; "": the keeper gave it one.
         """
+        self.check_limits()
         step, recipe_id, env, prefix, slot, moves, may_stay = order[:7]
         first = f"I {step} {slot} {after}\n" if after else f"I {step} {slot}\n"
         if not self.journal.write(first):
@@ -395,6 +401,12 @@ class Helper:
         self.begun[pid] = first + line
         self.moves[pid] = moves
         (self.mention if after else self.tell)("P", step, told, wall_ms, boot_ms, mark)
+
+    def check_limits(self) -> None:
+        """Steps inherit ours, which any process of the same user can lower for good: another helper takes our place."""
+        if own_limits() != self._limits:
+            self.flush()
+            sys.exit("helper: a step has changed its limits; another helper takes its place")
 
     def prepare(self, recipe: Recipe, prefix: str) -> tuple[str, list[str]]:
         """Go to the work directory; where the program is, and its arguments."""
@@ -772,6 +784,11 @@ def explain(error: OSError | ValueError, program: str) -> CannotSpawnError | Can
     if number == errno.E2BIG:
         return CannotSpawnError(126, f"{name} cannot be run: its arguments and environment are too long together")
     return CannotSpawnError(126, f"{name} cannot be run: {getattr(error, 'strerror', '') or error}")
+
+
+def own_limits() -> list[tuple[int, int]]:
+    """Those of this process that its steps inherit and that could keep them from working."""
+    return [resource.getrlimit(which) for which in LIMITS]
 
 
 def outside_pid(proc: int, pid: int) -> int:
