@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -190,10 +191,10 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 def test_a_full_disk_for_outputs_costs_output_not_the_step(tmp_path: Path, small_disk: Path) -> None:
     """One step fills the disk and goes on; the next cannot even have a file: both end by themselves, and it is said."""
-    with Keeper(tmp_path / "home") as keeper:
+    with contextlib.ExitStack() as umounted, Keeper(tmp_path / "home") as keeper:
         steps = keeper.home.node("n1").steps
-        steps.rmdir()
-        steps.symlink_to(small_disk)
+        subprocess.run(["mount", "--bind", str(small_disk), str(steps)], check=True)
+        umounted.callback(subprocess.run, ["umount", "-l", str(steps)], check=True)
         script = "head -c 2000000 /dev/zero; echo went on > $OUT; exit 0"
         out = tmp_path / "proof"
         ended = keeper.run(StepTemplate(command=("sh", "-c", script), env={"OUT": str(out)}), ONE)
