@@ -247,7 +247,8 @@ class Orphans:
             self._retire()
 
     def _look_at(self, followed: _Followed, now: Instant) -> None:
-        helper_lives = _lives(followed.journal)
+        # Of a step that was being spawned nobody wrote down the pid: its recorder does not know it, either.
+        helper_lives = _lives(followed.journal) if followed.pid else alive(followed.journal.writers()[0])
         followed.journal.read_what_is_there()
         seen = followed.journal.steps.get(followed.step)
         if seen is not None and isinstance(seen.end, Ended):

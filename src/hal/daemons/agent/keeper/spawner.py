@@ -182,7 +182,7 @@ class HelperSpawner:
 
     def next_ms(self) -> int | None:
         """When `turn` is needed next, by the boot clock."""
-        times = [self._clearing.next_ms(), self._orphans.next_ms()]
+        times = [self._clearing.next_ms(), self._orphans.next_ms(), self._next_helper_look_ms or None]
         if len(self._links) < self._wanted or 0 < len(self._guards) < min(self._wanted, MAX_GUARDS):
             times.append(self._respawn_ms)
         if any(link.strays and self._without_steps(link) for link in self._all()):
