@@ -183,6 +183,12 @@ def test_prologs_come_first_and_epilogs_follow(seed: int) -> None:
     one_run(seed, scripts=True)
 
 
+def test_a_start_that_waited_for_a_stamp_is_withdrawn_with_its_attempt() -> None:
+    """A node comes back within milliseconds of the end of its lease and is given a guarded attempt, which is lost with
+    the lease before its start could leave: it must not leave with the next stamp."""
+    one_run(10_252, faults=5, scripts=True)
+
+
 @pytest.mark.soak
 def test_a_cluster_loses_and_doubles_nothing_for_thousands_of_seeds() -> None:
     """HAL_SOAK_SEEDS of them (5,000), with more faults each."""

@@ -315,3 +315,18 @@ def test_what_checks_may_say_is_bounded() -> None:
     assert (len(closures), max(len(one.reason) for one in closures)) == (64, 500)
     plane.plane.node_health("n9", failing("disk"), 10)
     assert plane.commit().operations == []
+
+
+@pytest.mark.parametrize("fenced", [False, True])
+def test_what_is_given_away_is_withdrawn_at_its_node_in_the_same_change(fenced: bool) -> None:
+    """A start of it may still wait for the node's next stamp."""
+    plane = SmallPlane(nodes=1)
+    (job,) = plane.submit({"on_node_lost": "requeue"})
+    plane.start((job, 0))
+    if fenced:
+        plane.plane.node_silent("n1", "not heard", 1_000, 900)
+        plane.commit()
+        plane.plane.node_gone("n1", BY, 1_000)
+    else:
+        plane.plane.node_lease_over("n1", 90_000, 1_000)
+    assert plane.commit().orders["n1"].lost == [StepId(job, 0, 1, 0)]

@@ -206,6 +206,9 @@ class Agents:
 
     def _tell(self, link: Link, told: Orders) -> None:
         link.unsent.extend((told.templates[start.template], start) for start in told.starts)
+        if told.lost:
+            lost = frozenset(told.lost)
+            link.unsent = [one for one in link.unsent if one[1].step not in lost]
         if link.silent and link.connection is None:
             self._report_silence(link, "its agent is not heard")
         self._send_starts(link)

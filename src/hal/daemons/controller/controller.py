@@ -250,12 +250,13 @@ class Controller:
 
     def committed(self, change: Change) -> None:
         """See `loop.Effects`."""
-        self._agents.leases.lost(change.lost)
         self._agents.deliver(change.orders)
 
     def flushed(self, change: Change, committed: Committed | None) -> None:
         """See `loop.Effects`."""
         self._agents.deliver_elsewhere(change.orders)
+        # Not before the orders of this group and of those before it: a start among them may wait for a stamp.
+        self._agents.leases.lost(change.lost)
         self._agents.acknowledge(change.orders)
         for job in change.ended:
             if self._waiters.wanted(job.id):

@@ -83,6 +83,8 @@ def start_frames(templates: dict[int, StepTemplate], starts: Sequence[StepStart]
 
 def other_frames(orders: Orders, epoch: int) -> Iterator[AnyFrame]:
     """Stops, recalls, suspensions and new walltimes."""
+    for part in _parts(orders.lost):
+        yield Stop(epoch=epoch, steps=part, reason=StopReason.UNKNOWN, grace_ms=GRACE_MS)
     for part in _parts(orders.recalls):
         yield Recall(epoch=epoch, steps=part)
     for reason, steps in orders.stops.items():

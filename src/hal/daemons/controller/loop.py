@@ -171,7 +171,7 @@ class ControlLoop:
         self._more = self._more or self._plane.crowded
         self._engine.hours_kept()
         self._effects.committed(change)
-        if calls or not change.empty or change.orders:
+        if calls or not change.empty or change.orders or change.lost:
             urgent = bool(calls) or self._effects.awaited(change)
             await self._flusher.then(partial(self._answer, calls, change, committed), urgent=urgent)
         if committed is not None and self.trouble:

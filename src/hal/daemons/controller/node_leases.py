@@ -2,9 +2,9 @@
 
 A keeper's lease runs from its own stamp, so it ends no later than L after the acknowledgement of that stamp was sent.
 Counted here is from that sending, by the clock that runs on: T later (see `lease_times`) what ran there under the lease
-is lost. From the moment that this is decided until it is committed nothing is acknowledged to the node: an
-acknowledgement would give it a new lease on what is being given away. Who comes to lead knows nothing of what was
-acknowledged before, and counts from taking office, in full.
+is lost. From the moment that this is decided until it is flushed, and starts of it that still waited for a stamp are
+withdrawn, nothing is acknowledged to the node: an acknowledgement would give it a new lease on what is being given
+away. Who comes to lead knows nothing of what was acknowledged before, and counts from taking office, in full.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class NodeLeases:
             self._wait(node, self.lost_after_ms)
 
     def lost(self, nodes: Iterable[str]) -> None:
-        """What these ran under a lease was given away, and that is committed: they may come back."""
+        """What these ran under a lease was given away, and that is flushed: they may come back."""
         for node in nodes:
             if node in self._ending:
                 self._ending.discard(node)

@@ -68,6 +68,8 @@ class Orders:
     """By job."""
     starts: list[StepStart] = field(default_factory=list)
     """`template` holds the job's id; whoever frames them puts the position there."""
+    lost: list[StepId] = field(default_factory=list)
+    """Given away without a word of the node: no start of one may leave any more, and what began is ended."""
     stops: dict[StopReason, list[StepId]] = field(default_factory=dict)
     recalls: list[StepId] = field(default_factory=list)
     """Starts on credit that are asked back."""

@@ -19,6 +19,7 @@ from hal.core.model import ConflictError, EventKind, NodeState, OnNodeLost, Step
 from hal.core.model.facts import Facts
 from hal.planes.tasks.attempts import attempts_on, lost, order_as_it_is, order_stop, started
 from hal.planes.tasks.closing import HEARD, node_named, node_spec, put, state_after, unchecked
+from hal.planes.tasks.live import Attempt, LiveJob
 from hal.planes.tasks.starting import order_start
 from hal.planes.tasks.submission import Submitter
 from hal.planes.tasks.table import JobTable
@@ -102,6 +103,7 @@ def lease_over(table: JobTable, name: str, silent_ms: int, now_ms: int) -> None:
     reason = f"not heard for {format_duration(silent_ms)}, and its lease is over"
     table.draft.note(EventKind.NODE_LOST, f"node:{name}", "", node=name, reason=reason)
     for job, attempt in guarded:
+        _order_lost(table, name, job, attempt)
         lost(table, table.touch(job.id), attempt, name, f"node {name} was {reason}", now_ms)
         table.settle(job, now_ms, f"node:{name}")
 
@@ -122,8 +124,15 @@ def fence(table: JobTable, name: str, by: Submitter, now_ms: int) -> NodeRow:
     fenced = replace(row, state=transition(NODE, row.state, NodeEvent.FENCE), reason=reason)
     changed = put(table, fenced, by.cause, by)
     table.draft.note(EventKind.NODE_LOST, by.cause, by.trace_id, node=name, reason=reason)
+    for job, attempt in attempts_on(table, name):
+        _order_lost(table, name, job, attempt)
     _lose_all(table, name, f"node {name} was {reason}", now_ms)
     return changed
+
+
+def _order_lost(table: JobTable, name: str, job: LiveJob, attempt: Attempt) -> None:
+    """Its start may still wait in this process for the node's next stamp, which would give it a new lease."""
+    table.draft.order(name).lost.extend(step for node, step in attempt.steps_left(job.id) if node == name)
 
 
 def _lose_all(table: JobTable, name: str, message: str, now_ms: int) -> None:
