@@ -15,7 +15,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol, TypeVar, cast
 
-from hal.core.engine.events import INF
+from hal.core.engine.events import INF, JobsCancelled
 from hal.core.model import HALError, InternalError, StoreError, UnreachableError
 from hal.daemons.controller.clock import Clock
 from hal.daemons.controller.committing import Committer
@@ -24,6 +24,7 @@ from hal.daemons.controller.flushing import Flusher
 from hal.daemons.controller.inbox import Call, Inbox, Report, is_refusal
 from hal.daemons.controller.narrowing import Item, Narrowing
 from hal.planes.tasks import Change, TaskPlane, Work
+from hal.planes.tasks.draft import MAX_WITHDRAWN_A_BLOCK
 from hal.runtime.interface import Runtime
 from hal.runtime.line_budget import BudgetedLogs
 from hal.store import Committed, GroupRefused, PutMeta, StaleEpoch
@@ -39,7 +40,7 @@ DEPOSED = "another controller leads now"
 MAX_TURN_NS = 20_000_000
 """Reports are staged for so long before others have their turn."""
 BLOCKS_A_TURN = 4
-"""Blocks of events that the engine is told of in one turn of the loop."""
+"""Blocks of events that the engine is told of in one turn of the loop; of withdrawals it is one."""
 LONGEST_WAIT_MS = 60_000
 """The loop looks at the clock at least so often."""
 
@@ -220,7 +221,8 @@ class ControlLoop:
         """Tell the engine what is staged, a few blocks in each turn."""
         for number, event in enumerate(self._plane.take_engine_events(), 1):
             self._engine.feed((event,))
-            if number % BLOCKS_A_TURN == 0:
+            full = isinstance(event, JobsCancelled) and len(event.jobs) >= MAX_WITHDRAWN_A_BLOCK
+            if full or number % BLOCKS_A_TURN == 0:
                 await self._runtime.sleep(0)
 
     async def _decide(self, now_ms: int) -> None:

@@ -48,6 +48,8 @@ MAX_EVENT_ITEMS = 1_000
 
 MAX_ROWS_A_BLOCK = 1_024
 """Rows of one engine event: so much is told to the engine at once."""
+MAX_WITHDRAWN_A_BLOCK = 64
+"""The same of ranges of tasks that leave: the engine looks at all that it knows of the job for each of them."""
 
 AttemptKey = tuple[int, int, int]
 """Job, task, attempt number."""
@@ -234,7 +236,8 @@ class EngineFeed:
         return events
 
     def _begin(self, kind: str) -> None:
-        if kind == self._kind and len(self._rows) < MAX_ROWS_A_BLOCK:
+        most = MAX_WITHDRAWN_A_BLOCK if kind == "withdraw" else MAX_ROWS_A_BLOCK
+        if kind == self._kind and len(self._rows) < most:
             return
         rows, before = self._rows, self._kind
         self._rows, self._kind = [], kind
