@@ -14,7 +14,7 @@ MOVED := moved
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup kernels demo test test-all test-attacks soak bench bench-engine bench-loop lint format spec clean moved
+.PHONY: help setup kernels demo mutate test test-all test-attacks soak bench bench-engine bench-loop lint format spec clean moved
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -46,6 +46,9 @@ test-attacks: kernels ## hostile strangers, users, jobs and nodes against a real
 soak: kernels ## tests without a time limit: random crashes for hours; stop with Ctrl-C
 	$(PY) -m pytest -m soak --timeout 0 -s
 
+mutate: $(READY) ## make wrong versions of lifecycle, units, wire and kernels; the share that tests notice (an hour)
+	$(PY) tools/mutate.py --sample 40 --report out/mutate.json
+
 bench: kernels ## run every benchmark; JSON lines in out/bench, a table on the terminal
 	$(PY) benchmarks/run.py
 
@@ -61,13 +64,15 @@ lint: $(READY) ## ruff, formatting, mypy --strict, import contracts, drift of ge
 	$(PY) -m mypy
 	$(VENV)/bin/lint-imports
 	$(PY) -m hal.spec --check
+	$(PY) tools/sync_client.py --check
 
 format: $(READY) ## format the code and apply safe lint fixes
 	$(PY) -m ruff format
 	$(PY) -m ruff check --fix
 
-spec: $(READY) ## write the generated files under spec/ again
+spec: $(READY) ## write the generated files (spec/, the sync client) again
 	$(PY) -m hal.spec
+	$(PY) tools/sync_client.py
 
 clean: ## remove .venv, caches and everything a target wrote
 	rm -rf $(VENV) out build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache src/*.egg-info

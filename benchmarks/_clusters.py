@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from hal.core.engine import State, apply, cycle
+from hal.core.engine import State, apply, cycle, new_state
 from hal.core.engine.classes import ClassSpec, OwnerSpec
 from hal.core.engine.config import EngineConfig
 from hal.core.engine.events import (
@@ -80,7 +80,7 @@ def jobs(
 
 def empty_cluster(nodes: int, config: EngineConfig) -> State:
     """A state with these nodes and nothing else."""
-    state = State(config)
+    state = new_state(config)
     apply(state, NodesChanged(gpu_nodes(nodes)))
     return state
 
@@ -124,9 +124,8 @@ def median(values: list[float]) -> float:
 
 
 def table_bytes(state: State) -> int:
-    """Bytes of all tables of a state, scratch and output arenas included."""
-    arenas = (state.start_arena, state.row_arena, state.promise_arena, state.promised_arena, state.verdict_arena)
-    return sum(int(table.nbytes) for table in (*state.tables(), *arenas))
+    """Bytes of all tables of a state, scratch and outputs included."""
+    return sum(int(table.nbytes) for table in state.tables().arrays().values())
 
 
 def resident_bytes() -> int:

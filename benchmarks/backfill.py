@@ -45,7 +45,7 @@ def emit(benchmark: str, value: float, unit: str, target: float, **more: Any) ->
 
 def full_cluster(nodes: int, waiting: int, slice_work: int, licensed: bool = False) -> Any:
     """A state in which everything is taken and `waiting` jobs wait, not yet planned."""
-    from hal.core.engine import State, apply, cycle
+    from hal.core.engine import apply, cycle, new_state
     from hal.core.engine.classes import ClassSpec
     from hal.core.engine.config import Backfill, EngineConfig
     from hal.core.engine.events import JobsSubmitted, NodesChanged, NodeSpec, PlanAssumed, submit_rows
@@ -53,7 +53,7 @@ def full_cluster(nodes: int, waiting: int, slice_work: int, licensed: bool = Fal
 
     chance = random.Random(7)
     policy = Policy(licences=dict.fromkeys(LICENCES, nodes)) if licensed else None
-    state = State(EngineConfig(backfill=Backfill.EASY, slice_starts=20_000, policy=policy))
+    state = new_state(EngineConfig(backfill=Backfill.EASY, slice_starts=20_000, policy=policy))
     capacity = {"cpu": 64_000, "memory": 512 * GIB, "gpu": 8_000}
     apply(state, NodesChanged(tuple(NodeSpec(f"n{k}", dict(capacity)) for k in range(nodes))))
     shares = ((8, 1), (16, 2), (16, 2), (8, 1), (16, 2))
@@ -127,7 +127,7 @@ def whole_plan(nodes: int, waiting: int) -> None:
     for _ in range(3):
         use_conservative(state, 1 << 40)
         took.append(sum(run_pass(state, 1)))
-    held = int((state.reservations[:waiting, 9] == 0).sum())
+    held = int((state.work.reservations[:waiting, 9] == 0).sum())
     emit("backfill-replan", round(statistics.median(took), 1), "ms", 500, note=f"{held} promises on {nodes} nodes")
 
 
@@ -162,7 +162,7 @@ def with_licences(nodes: int, waiting: int) -> None:
     for _ in range(3):
         use_conservative(state, 1 << 40)
         took.append(sum(run_pass(state, 1)))
-    held = int((state.reservations[:waiting, 9] == 0).sum())
+    held = int((state.work.reservations[:waiting, 9] == 0).sum())
     note = f"{held} promises on {nodes} nodes, half of them with licences"
     emit("backfill-licences-replan", round(statistics.median(took), 1), "ms", 1_500, note=note)
     use_conservative(state, SLICE_WORK)

@@ -25,7 +25,7 @@ from hal.core.engine.events import Event, JobsCancelled, JobsSubmitted
 from hal.core.engine.plan import START
 from hal.core.model import JobSpec, Outlook, Reason, SpecError, StepId, Verdict, from_json, spec_from_plain, to_json
 from hal.core.model.policy import Policy
-from hal.daemons.controller.__main__ import GC_THRESHOLD
+from hal.daemons.controller.api.server.front import GC_THRESHOLD
 from hal.planes.tasks import Arrival, Change, Submitter, TaskPlane
 from hal.store import Group, Store
 from hal.wire.frames import ExitCause, StepExit, Usage
@@ -133,7 +133,7 @@ class Bench:
         change = self.plane.seal(self.now_ms)
         self.commits += 1
         self.store.commit(Group(f"{self.epoch}-{self.commits}", self.now_ms, change.operations), epoch=self.epoch)
-        self.plane.durable()
+        self.plane.keep()
         self.engine.feed(change.engine)
         return change
 
@@ -143,14 +143,14 @@ class Bench:
         while self.engine.ready:
             some = [self.engine.ready.popleft() for _ in range(min(GROUP, len(self.engine.ready)))]
             starts = np.array([(job, task, attempt, at, 1, -1) for at, (job, task, attempt) in enumerate(some)], START)
-            self.plane.assumed(starts, np.zeros(len(some), np.int64), lambda _: "n1", self.epoch, self.now_ms)
+            self.plane.allocate(starts, np.zeros(len(some), np.int64), lambda _: "n1", self.epoch, self.now_ms)
             usage = Usage(1, 1, 1, 0, 0)
             exits = [
                 StepExit(StepId(job, task, attempt, 0), ExitCause.EXITED, 0, 0, self.now_ms, self.now_ms, usage, "")
                 for job, task, attempt in some
             ]
             self.commit()
-            self.plane.exited("n1", exits, self.now_ms)
+            self.plane.record_exits("n1", exits, self.now_ms)
             self.commit()
             ran += len(some)
         return ran
@@ -165,7 +165,7 @@ def measure(name: str, count: int) -> None:
     tell(f"dag-{name}-read", watch.wall_s, "s", jobs=count, mib=len(body) >> 20, cpu_s=watch.cpu_s)
     with tempfile.TemporaryDirectory(prefix="hal-bench-") as root:
         bench = Bench(Path(root) / "hal.sqlite")
-        bench.plane.node_joined(Arrival(name="n1", capacity={"cpu": 64_000}, boot_id="b"), bench.now_ms)
+        bench.plane.record_arrival(Arrival(name="n1", capacity={"cpu": 64_000}, boot_id="b"), bench.now_ms)
         bench.commit()
         watch = Watch()
         bench.plane.submit(specs, BY, bench.now_ms)

@@ -19,13 +19,13 @@ import time
 from pathlib import Path
 
 from _clusters import emit, load_kernels, resident_bytes
-from hal.core.engine import State, apply
+from hal.core.engine import apply, new_state
 from hal.core.engine.config import EngineConfig
 from hal.core.model import Duration, EventKind, JobSpec, Resources, TaskState, check_spec
 from hal.core.model.policy import Policy
-from hal.planes.tasks import loading
-from hal.planes.tasks.table import JobTable
-from hal.store import AppendEvents, Group, InsertJobs, JobRow, NewEvent, Operation, PutSpans, Span, Store
+from hal.planes.tasks.table import restart
+from hal.planes.tasks.table.table import JobTable
+from hal.store import AppendEvents, Group, InsertJobs, JobRow, NewEvent, Operation, PutTaskRanges, Store, TaskRangeRow
 
 JOBS = 1_000_000
 AT_ONCE = 10_000
@@ -48,13 +48,13 @@ def main() -> int:
 
 def measure(store: Store, jobs: int) -> None:
     """Load what is in the store."""
-    state = State()
+    state = new_state()
     gc.disable()
     marks = [_mark()]
     loaded = store.load(in_columns=True)
     marks.append(_mark())
     table = JobTable(Policy(), EngineConfig(order="priority"))
-    events = loading.load(table, loaded)
+    events = restart.load(table, loaded)
     del loaded
     marks.append(_mark())
     for event in events:
@@ -94,7 +94,7 @@ def fill(path: Path, jobs: int) -> None:
         rows = [_row(job) for job in range(begin, min(begin + AT_ONCE, jobs + 1))]
         operations: list[Operation] = [
             InsertJobs(rows),
-            PutSpans(put=[Span(row.id, 0, 1, TaskState.PENDING) for row in rows]),
+            PutTaskRanges(put=[TaskRangeRow(row.id, 0, 1, TaskState.PENDING) for row in rows]),
             AppendEvents([NewEvent(at_ms=1_000, kind=EventKind.JOBS_SUBMITTED, jobs=[row.id for row in rows])]),
         ]
         store.commit(Group(f"g{begin}", 1_000 + begin, operations), epoch=epoch)

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from hal.core.engine import State, apply, cycle
+from hal.core.engine import apply, cycle, new_state
 from hal.core.engine.classes import ClassSpec, OwnerSpec
 from hal.core.engine.config import Backfill, EngineConfig
 from hal.core.engine.events import (
@@ -88,7 +88,7 @@ def replay(
     count = len(jobs)
     submit_s = np.floor((jobs[:, 0] - jobs[0, 0]) * scale).astype(np.int64)
     sizes = np.unique(jobs[:, 2])
-    state = State(EngineConfig(backfill=backfill, **extra))
+    state = new_state(EngineConfig(backfill=backfill, **extra))
     if nodes:
         apply(state, NodesChanged(tuple(NodeSpec(f"n{k}", {"cpu": 1}) for k in range(machine))))
         classes = tuple(ClassSpec({"cpu": 1}, nodes=int(size)) for size in sizes)
@@ -147,12 +147,13 @@ def replay(
     took, took_cpu = time.perf_counter() - begun, time.process_time() - begun_cpu
     wait = np.array(start_ms) / 1000 - submit_s
     slowdown = np.maximum(1.0, (wait + jobs[:, 1]) / np.maximum(jobs[:, 1], 10))
+    work = state.work
     return {
         "jobs": count, "unstarted": start_ms.count(-1), "mean_bounded_slowdown": round(float(slowdown.mean()), 3),
         "mean_wait_s": round(float(wait.mean()), 1), "replay_s": round(took, 3), "jobs_per_s": int(count / took),
         "cpu_s": round(took_cpu, 3), "jobs_per_cpu_s": int(count / took_cpu),
         "cycles": cycles, "starts": start_ms,
-        "state_bytes": sum(t.nbytes for t in (state.entries, state.rank, state.runs, state.ends, state.pieces)),
+        "state_bytes": sum(t.nbytes for t in (work.entries, work.rank, work.runs, work.ends, work.pieces)),
     }  # fmt: skip
 
 

@@ -21,15 +21,15 @@ from pathlib import Path
 
 import numpy as np
 
-from hal.core.engine import State
+from hal.core.engine import State, new_state
 from hal.core.engine.classes import ClassSpec, OwnerSpec
 from hal.core.engine.config import EngineConfig
 from hal.core.engine.events import JobsSubmitted, NodesChanged, NodeSpec, submit_rows
-from hal.core.engine.explain import explain
 from hal.core.engine.plan import Plan
-from hal.core.engine.probing import Prober
 from hal.core.engine.scheduler import Scheduler
 from hal.core.engine.views import pending
+from hal.core.engine.why.explain import explain
+from hal.core.engine.why.probing import Prober
 from hal.core.model.policy import Policy
 
 TARGET_MS = 50.0
@@ -44,7 +44,7 @@ class Nobody:
 
 def full(jobs: int, nodes: int) -> State:
     """A cluster on which nothing more starts, with what is left of `jobs` waiting."""
-    state = State(EngineConfig(order="priority", policy=Policy()))
+    state = new_state(EngineConfig(order="priority", policy=Policy()))
     scheduler = Scheduler(state, Nobody())
     capacity = {"cpu": 32_000, "gpu": 8_000, "memory": 1 << 38}
     scheduler.feed(NodesChanged(tuple(NodeSpec(f"n{k}", capacity) for k in range(nodes))))

@@ -16,7 +16,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from _private_hal import say
-from tests.daemons.controller.test_failover import pair
+from tests.daemons.controller.following.test_failover import pair
 from tests.postgres_server import PostgresServer
 
 PENDING = 50_000

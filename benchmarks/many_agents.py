@@ -20,8 +20,8 @@ import uvloop
 
 import hal
 from _private_hal import cpu_s, pid_of, private_hal, rss_bytes, say
-from hal.cli.joining import join_any
-from hal.client import joining_calls
+from hal.cli.local.join_exchange import join_any
+from hal.client.rest import joining_calls
 from hal.core.model.errors import TimedOutError, UnreachableError
 from hal.core.model.ids import StepId
 from hal.runtime.authority import NodeIdentity
@@ -29,7 +29,7 @@ from hal.runtime.home import Home
 from hal.runtime.interface import Address, Connection, Credentials, TcpAddress, UnixAddress
 from hal.runtime.logfile import LogFile
 from hal.runtime.logs import open_log
-from hal.runtime.real import RealRuntime
+from hal.runtime.real_runtime import RealRuntime
 from hal.wire.agree import SPOKEN
 from hal.wire.frames import (
     ExitCause,

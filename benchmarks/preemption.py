@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from hal.core.engine import State, apply, cycle
+from hal.core.engine import State, apply, cycle, new_state
 from hal.core.engine.classes import ClassSpec, OwnerSpec
 from hal.core.engine.config import EngineConfig
 from hal.core.engine.events import ClockAdvanced, JobsSubmitted, NodesChanged, NodeSpec, PlanAssumed, submit_rows
@@ -53,7 +53,7 @@ KINDS: Final = (
 
 def filled(nodes: int, seed: int) -> tuple[State, int, int]:
     """A full cluster whose jobs began at different times; the last job id and the time."""
-    state = State(EngineConfig(policy=POLICY, slice_work=SLICE_WORK))
+    state = new_state(EngineConfig(policy=POLICY, slice_work=SLICE_WORK))
     apply(state, NodesChanged(tuple(NodeSpec(f"n{number}", NODE) for number in range(nodes))))
     random = np.random.default_rng(seed)
     owners = tuple(OwnerSpec(account=f"a{number % 200}", qos=quality) for number, (_, quality) in enumerate(KINDS))

@@ -199,11 +199,11 @@ def memory_of_ended() -> None:
 
 
 def _one_cpu_state() -> Any:
-    from hal.core.engine import State, apply
+    from hal.core.engine import apply, new_state
     from hal.core.engine.config import EngineConfig
     from hal.core.engine.events import NodesChanged, NodeSpec
 
-    state = State(EngineConfig())
+    state = new_state(EngineConfig())
     apply(state, NodesChanged(nodes=(NodeSpec("pool", {"cpu": 1000}),)))
     return state
 

@@ -19,12 +19,12 @@ import numpy as np
 
 from hal.core.engine.config import EngineConfig
 from hal.core.model.policy_text import policy_from_plain
-from hal.daemons.twin.admitting import Site
-from hal.daemons.twin.by_account import by_account
+from hal.daemons.twin.account_figures import by_account
 from hal.daemons.twin.machine import Machine
-from hal.daemons.twin.population import Population, dealing_of, dealt, in_queue, of_log
+from hal.daemons.twin.policy_replay import load_site_kernels, replay_under
+from hal.daemons.twin.population import Population, assign_accounts, in_queue, of_log, parse_assignment
+from hal.daemons.twin.site_admission import Site
 from hal.daemons.twin.swf import Workload, read_log, usable_jobs
-from hal.daemons.twin.under_policy import load_site_kernels, replay_under
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 SDSC: Final = "SDSC-SP2-1998-4.2-cln.swf.gz"
@@ -62,7 +62,7 @@ def speed(path: Path) -> None:
     load = usable_jobs(log, 128)
     here = site(limits={"each": {"user": "*", "running": 50, "resources": {"cpu": 128}}})
     people = in_queue(of_log(load, {}, {}), "default")
-    people = dealt(load, people, dealing_of("200", here.policy), seed=1)
+    people = assign_accounts(load, people, parse_assignment("200", here.policy), seed=1)
     load_site_kernels(here)
     taken = []
     for _ in range(RUNS):

@@ -29,9 +29,9 @@ from hal.store import (
     NewEvent,
     Operation,
     ProgressJobs,
-    PutSpans,
-    Span,
+    PutTaskRanges,
     Store,
+    TaskRangeRow,
 )
 
 JOBS: Final = 10_000
@@ -65,7 +65,7 @@ def submission(ids: Iterable[int], spec_of: Callable[[int], JobSpec]) -> list[Op
     ]
     return [
         InsertJobs(rows),
-        PutSpans(put=[Span(row.id, 0, 1, TaskState.PENDING) for row in rows]),
+        PutTaskRanges(put=[TaskRangeRow(row.id, 0, 1, TaskState.PENDING) for row in rows]),
         AppendEvents([NewEvent(at_ms=1_000, kind=EventKind.JOBS_SUBMITTED, jobs=[row.id for row in rows])]),
     ]
 
@@ -73,7 +73,7 @@ def submission(ids: Iterable[int], spec_of: Callable[[int], JobSpec]) -> list[Op
 def starts(ids: range) -> list[Operation]:
     """One attempt of each job."""
     return [
-        PutSpans(drop=[(n, 0) for n in ids]),
+        PutTaskRanges(drop=[(n, 0) for n in ids]),
         InsertAttempts([AttemptRow(n, 0, 1, AttemptState.ALLOCATED, ("n1",), f"{n}.0.1-1", 2_000) for n in ids]),
         AppendEvents([NewEvent(at_ms=2_000, kind=EventKind.ATTEMPTS_ALLOCATED, jobs=ids)]),
     ]
@@ -163,7 +163,7 @@ def array(directory: Path) -> None:
     """An array of a million tasks: what it costs to submit, and to show a page from its middle."""
     bench = Bench(directory / "array.sqlite")
     row = JobRow(1, EQUAL, "n", "default", "", "u", 0, TaskState.PENDING, 1_000_000, 1, None, 1, 1, pending=1_000_000)
-    spent = bench.commit([InsertJobs([row]), PutSpans(put=[Span(1, 0, 1_000_000, TaskState.PENDING)])])
+    spent = bench.commit([InsertJobs([row]), PutTaskRanges(put=[TaskRangeRow(1, 0, 1_000_000, TaskState.PENDING)])])
     report("submit-array-1000000", spent * 1_000, "ms", 10.0)
     before = time.perf_counter()
     assert len(bench.store.tasks(1, after=500_000, limit=100)) == 100

@@ -24,7 +24,7 @@ from hal.runtime.home import Home
 from hal.runtime.interface import Connection, UnixAddress
 from hal.runtime.logfile import LogFile
 from hal.runtime.logs import open_log
-from hal.runtime.real import RealRuntime
+from hal.runtime.real_runtime import RealRuntime
 from hal.wire.codec import FrameDecoder, encode
 from hal.wire.frames import (
     ExitCause,

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 from tests.postgres_server import PostgresServer
 
@@ -27,6 +27,7 @@ PATIENT: Final = {"deadline": None, "suppress_health_check": [HealthCheck.too_sl
 settings.register_profile("ci", derandomize=True, **PATIENT)
 settings.register_profile("dev", **PATIENT)
 settings.register_profile("soak", max_examples=5_000, **PATIENT)
+settings.register_profile("mutate", derandomize=True, phases=(Phase.explicit, Phase.generate), **PATIENT)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 MARK: Final = "HAL_TEST_RUN"

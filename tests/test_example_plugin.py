@@ -15,7 +15,7 @@ import pytest
 
 from hal.client.job import Job
 from hal.daemons.controller.config import read_config
-from hal.daemons.controller.plugins import load_policies
+from hal.daemons.controller.startup.plugins import load_policies
 from tests.daemons.controller.running import Running, on_controller
 from tests.e2e.conftest import DEADLINE_S, Gate, LiveHal, new_home
 

@@ -23,8 +23,8 @@ def main() -> int:
     began_s = time.monotonic()
 
     from hal.core.kernels.compile_all import SHARES
-    from hal.core.kernels.jit import stamp_of_all
-    from hal.runtime.kernel_cache import forget_old, mark_used
+    from hal.core.kernels.structures.jit import stamp_of_all
+    from hal.runtime.kernel_cache import mark_used, remove_old_versions
 
     stamp = stamp_of_all()
     if stamp.exists():
@@ -37,7 +37,7 @@ def main() -> int:
         print("Kernels: compiling failed, see above", file=sys.stderr)
         return 1
     stamp.touch()
-    forget_old(stamp)
+    remove_old_versions(stamp)
     print(f"Kernels: ready after {time.monotonic() - began_s:.0f} s", flush=True)
     return 0
 

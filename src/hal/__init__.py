@@ -16,13 +16,14 @@ TYPE_CHECKING = False  # typing itself takes longer to import than everything el
 if TYPE_CHECKING:
     from typing import Any
 
-    from hal.client.aio import AsyncClient
-    from hal.client.aio_job import AsyncJob
+    from hal.client.async_client import AsyncClient
+    from hal.client.async_job import AsyncJob
     from hal.client.connect import aconnect, connect
-    from hal.client.errors import JobFailedError
     from hal.client.job import Job
-    from hal.client.sync import Client
-    from hal.client.views import AttemptInfo, EventInfo, JobInfo, NodeInfo, QueueInfo, TaskInfo, WhyInfo
+    from hal.client.rest.outcome import JobFailedError
+    from hal.client.rest.views import AttemptInfo, EventInfo, JobInfo, NodeInfo, QueueInfo, TaskInfo, WhyInfo
+    from hal.client.specs import JobOptions
+    from hal.client.sync_client import Client
     from hal.core.model import (
         ArrayRange,
         ConflictError,
@@ -48,13 +49,14 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "hal.client.aio": ("AsyncClient",),
-    "hal.client.aio_job": ("AsyncJob",),
+    "hal.client.async_client": ("AsyncClient",),
+    "hal.client.async_job": ("AsyncJob",),
     "hal.client.connect": ("aconnect", "connect"),
-    "hal.client.errors": ("JobFailedError",),
+    "hal.client.rest.outcome": ("JobFailedError",),
     "hal.client.job": ("Job",),
-    "hal.client.sync": ("Client",),
-    "hal.client.views": ("AttemptInfo", "EventInfo", "JobInfo", "NodeInfo", "QueueInfo", "TaskInfo", "WhyInfo"),
+    "hal.client.specs": ("JobOptions",),
+    "hal.client.sync_client": ("Client",),
+    "hal.client.rest.views": ("AttemptInfo", "EventInfo", "JobInfo", "NodeInfo", "QueueInfo", "TaskInfo", "WhyInfo"),
     "hal.core.model": (
         "ArrayRange",
         "ConflictError",
@@ -95,6 +97,7 @@ __all__ = [
     "Job",
     "JobFailedError",
     "JobInfo",
+    "JobOptions",
     "JobSpec",
     "LimitSignal",
     "NodeInfo",

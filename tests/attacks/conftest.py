@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hal.client.sync import Client
+from hal.client.sync_client import Client
 from tests.e2e.conftest import LiveHal, new_home
 from tests.e2e.conftest import own_hal as own_hal
 from tests.e2e.conftest import shared_hal as shared_hal

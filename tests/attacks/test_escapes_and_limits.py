@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hal.client.job import Job
-from hal.client.sync import Client
+from hal.client.sync_client import Client
 from hal.daemons.agent.keeper.limits import cgroup_name
 from tests.e2e.conftest import DEADLINE_S, LiveHal, new_home, until
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from hal.client.job import Job
-from hal.client.sync import Client
+from hal.client.sync_client import Client
 from hal.runtime.identity import read_pid_file, running
 from tests.e2e.conftest import DEADLINE_S, LiveHal, until
 
@@ -116,7 +116,7 @@ def test_files_planted_for_the_jobs_to_come(
     for job in jobs:
         assert job.wait(DEADLINE_S).state == "failed"
     text = hal.run("show", jobs[0].id).out
-    assert "lies in the place of the file" in " ".join(text.split())
+    assert "is in the place of the file" in " ".join(text.split())
     assert victim.read_bytes() == b""
     assert list(tmp_path.iterdir()) == [victim]
 
@@ -142,7 +142,7 @@ def test_a_job_that_replaces_the_directory_of_all_steps(
     try:
         for job in [client.submit({"script": "#!/bin/sh\necho confidential\n"}) for _ in range(3)]:
             assert job.wait(DEADLINE_S).state == "failed"
-        assert "lies in the place of" in " ".join(hal.run("show", job.id).out.split())
+        assert "is in the place of" in " ".join(hal.run("show", job.id).out.split())
         assert list(away.iterdir()) == []
     finally:
         place.unlink()

@@ -20,7 +20,7 @@ from hal.runtime.identity import running
 from hal.wire.frames import Goodbye
 from tests.attacks.other_user import ALICE, BOB, as_user
 from tests.attacks.test_lying_nodes import Liar
-from tests.daemons.controller.lying_node import raw
+from tests.daemons.controller.nodes.lying_node import raw
 from tests.e2e.conftest import DEADLINE_S, LiveHal, new_home
 from tests.postgres_server import PostgresServer
 

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from hal.client.address import Address, find_address
-from hal.client.aio import AsyncClient
-from hal.client.http import MAX_ANSWER_BYTES
-from hal.client.sse import MAX_EVENT_BYTES, EventReader
-from hal.client.sync import Client
+from hal.client.addresses.address import Address, find_address
+from hal.client.async_client import AsyncClient
+from hal.client.rest.server_events import MAX_EVENT_BYTES, EventReader
+from hal.client.sync_client import Client
+from hal.client.transport.exchange import MAX_ANSWER_BYTES
 from hal.core.model import HALError, InternalError, SpecError, UnreachableError
 from hal.core.model.text import MAX_KEY_PARTS, plain_from_text
 from tests.client.scripted_server import Reply, ScriptedServer
@@ -96,8 +96,8 @@ SLOW = {
 @pytest.mark.parametrize("kind", ["sync", "async"])
 def test_an_answer_that_drips_is_given_up(monkeypatch: pytest.MonkeyPatch, part: str, kind: str) -> None:
     """A byte now and then, in the head, behind interim answers without end, in the body: nobody waits for ever."""
-    for module in ("http", "aio"):
-        monkeypatch.setattr(f"hal.client.{module}.ANSWER_TIMEOUT_S", 0.3)
+    for module in ("http", "async_http"):
+        monkeypatch.setattr(f"hal.client.transport.{module}.ANSWER_TIMEOUT_S", 0.3)
 
     async def ask_later(address: Address) -> None:
         async with AsyncClient(address, reconnect_s=0) as client:

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from hal.cli.processes import stop_controller
-from hal.client.address import find_address
-from hal.client.sync import Client
+from hal.cli.local.processes import stop_controller
+from hal.client.addresses.address import find_address
+from hal.client.sync_client import Client
 from hal.core.model import DeniedError
 from tests.attacks.other_user import ALICE, BOB, as_user
 from tests.e2e.conftest import LiveHal, new_home
@@ -156,7 +156,7 @@ def test_a_hal_of_root_runs_nobody_elses_steps(own_hal: LiveHal) -> None:
         stop_controller(own_hal.home)
         own_hal.environment["HAL_STEPS_RUN_AS_ROOT"] = "1"
         warned = own_hal.run("up", check=True).err
-        assert "steps run as root: everybody in [access] is given that account" in warned
+        assert "steps run as root: every user in [access] gets that account" in warned
         assert "steps run as root" in own_hal.run("status", check=True).out
         ran = own_hal.run("run", "-u", "alice", "--", "id", "-u")
         assert (ran.code != 0, ran.out) == (True, ""), ran.err

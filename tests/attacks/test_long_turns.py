@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 
-from tests.daemons.controller.test_failover import Pair, on_pair
+from tests.daemons.controller.following.test_failover import Pair, on_pair
 from tests.postgres_server import PostgresServer
 
 BODY = 7 << 20

@@ -1,6 +1,6 @@
 """A node that lies to a real HAL, over its wire socket and over a keeper's: nothing else stops, and it is quarantined.
 
-(H2, L8, attempts 76 to 86) What each frame does is in tests/daemons/controller/test_lying_nodes.py and
+(H2, L8, attempts 76 to 86) What each frame does is in tests/daemons/controller/nodes/test_lying_nodes.py and
 tests/daemons/agent/keeper/test_keeper_lies.py; here whole HALs, with real processes, go on.
 """
 
@@ -16,12 +16,12 @@ from typing import Any
 
 import pytest
 
-from hal.client.sync import Client
+from hal.client.sync_client import Client
 from hal.core.model import StepId
 from hal.runtime.identity import running
 from hal.wire.codec import FrameDecoder
 from hal.wire.frames import AnyFrame, Goodbye, Start, Welcome
-from tests.daemons.controller.lying_node import exit_of, raw
+from tests.daemons.controller.nodes.lying_node import exit_of, raw
 from tests.e2e.conftest import DEADLINE_S, LiveHal, until
 
 FLOOD_BYTES = 32 << 20

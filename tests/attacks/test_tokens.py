@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from hal.client.address import Address, find_address
-from hal.client.login import read_login
-from hal.client.sync import Client
+from hal.client.addresses.address import Address, find_address
+from hal.client.addresses.login import read_login
+from hal.client.sync_client import Client
 from hal.core.model import DeniedError
 from tests.attacks.other_user import ALICE, BOB, as_user
 from tests.e2e.conftest import DEADLINE_S, Gate, LiveHal, Ran
@@ -126,7 +126,7 @@ def test_who_squats_the_port_of_a_hal_that_is_down_gets_nothing(tmp_path: Path, 
 
     with squatter(BOB, bind, accepts=accepts) as ended:
         there = find_address(url=f"http://127.0.0.1:{port}", token=SECRET)
-        assert f"user id {BOB} serves" in asked(there)
+        assert f"served by user id {BOB}" in asked(there)
         assert ended() == b""
 
 
@@ -142,7 +142,7 @@ def test_a_listener_of_oneself_and_of_whom_one_logged_in_at_is_believed(tmp_path
         assert as_user(ALICE, lambda: asked(there)) == "answered"
         assert SECRET.encode() in ended()
     with squatter(BOB, bind) as ended:
-        assert "serves" in as_user(ALICE, lambda: asked(there))
+        assert "is served by user id" in as_user(ALICE, lambda: asked(there))
         assert ended() == b""
 
 
@@ -163,7 +163,7 @@ def test_a_login_keeps_who_served_it(own_hal: LiveHal, tmp_path: Path) -> None:
     with squatter(BOB, lambda: socket.create_server(("127.0.0.1", port))) as ended:
         ran = own_hal.run("queues", **elsewhere)
         assert ran.code != 0
-        assert f"user id {BOB} serves" in ran.err
+        assert f"served by user id {BOB}" in ran.err
         assert ended() == b""
 
 
@@ -301,5 +301,5 @@ def test_a_socket_that_somebody_else_serves_is_not_spoken_to(everybodys: Path) -
         return server
 
     with squatter(BOB, bind) as ended:
-        assert f"user id {BOB} serves" in asked(find_address(url=f"unix://{path}"))
+        assert f"served by user id {BOB}" in asked(find_address(url=f"unix://{path}"))
         assert ended() == b""

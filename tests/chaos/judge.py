@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
-from hal.client.views import EventInfo
+from hal.client.rest.views import EventInfo
 from hal.core.model import AttemptState, DependencyKind, EventKind, StepId, TaskState
 from hal.store.operations import AttemptRow
 from tests.chaos.diary import FAULT, Line

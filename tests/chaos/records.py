@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from hal.client.address import Address
-from hal.client.sync import Client
-from hal.client.views import EventInfo
+from hal.client.addresses.address import Address
+from hal.client.rest.views import EventInfo
+from hal.client.sync_client import Client
 from hal.core.model import Event, HALError
 from hal.store import Store
 from hal.store.operations import AttemptRow, JobRow

@@ -15,9 +15,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from hal.client.address import Address
-from hal.client.sync import Client
-from hal.client.views import JobInfo
+from hal.client.addresses.address import Address
+from hal.client.rest.views import JobInfo
+from hal.client.sync_client import Client
 from hal.core.model import ConflictError, OverloadedError, StepId, UnreachableError
 from hal.runtime.identity import ProcessIdentity, identify, kill, running
 from tests.chaos.diary import Diary, Line

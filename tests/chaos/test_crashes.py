@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from hal.client.sync import Client
+from hal.client.sync_client import Client
 from hal.core.model import HALError, JobSpec, TaskState
 from tests.chaos.diary import Diary
 from tests.chaos.judge import Evidence, Fault, judge

@@ -55,7 +55,9 @@ def test_version_imports_little() -> None:
 
 def test_help_imports_no_command(hal: Hal) -> None:
     """The list of commands is known without them."""
-    code = "import sys\nfrom hal.cli.main import main\nmain(['--help'])\nassert 'hal.cli.jobs' not in sys.modules"
+    code = (
+        "import sys\nfrom hal.cli.main import main\nmain(['--help'])\nassert 'hal.cli.jobs.job_list' not in sys.modules"
+    )
     subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, timeout=60)
 
 
@@ -68,6 +70,50 @@ def test_every_command_has_help_with_examples_on_h(name: str, hal: Hal) -> None:
     assert f"hal {name}" in short.out.partition("Usage:")[2]
     examples = [line for line in short.out.partition("Examples:")[2].splitlines() if f"hal {name}" in line]
     assert examples, "no line to type"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_says_of_itself_what_the_list_says_of_it(name: str, hal: Hal) -> None:
+    """The sentence stands once, in the table of commands; it is short enough for the list and ends like a sentence."""
+    summary = COMMANDS[name].summary
+    assert hal(name, "-h").out.partition("\n\n")[2].strip().startswith(summary)
+    assert summary.endswith(".")
+    assert len(summary) <= 60
+
+
+@pytest.mark.parametrize("name", [name for name in commands() if " " in name])
+def test_a_command_of_a_group_is_listed_with_a_whole_sentence(name: str, hal: Hal) -> None:
+    """None is cut at the edge of a terminal of 80 columns."""
+    group, _, verb = name.partition(" ")
+    lines = [line.split(maxsplit=1) for line in hal(group, "-h").out.splitlines() if line.startswith(f"  {verb} ")]
+    assert len(lines) == 1
+    assert lines[0][1].endswith("."), lines[0][1]
+
+
+OLD = {
+    "node uncordon": "node resume",
+    "node rm": "node remove",
+    **{f"{noun} rm": f"{noun} remove" for noun in ("queue", "account", "qos", "limit", "booking")},
+}
+
+
+@pytest.mark.parametrize("old", OLD)
+def test_old_spellings_work_and_are_not_listed(old: str, hal: Hal) -> None:
+    """docs/cli.md has the list of them."""
+    group, _, verb = old.partition(" ")
+    assert hal(group, verb, "-h").out.partition("\n\n")[2] == hal(*OLD[old].split(), "-h").out.partition("\n\n")[2]
+    assert f"  {verb} " not in hal(group, "-h").out
+    assert f"hal {old}`" in (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
+
+
+def test_a_mistyped_command_of_a_group_names_the_nearest(hal: Hal) -> None:
+    """As at the top."""
+    assert hal("node", "resme") == (
+        2,
+        "",
+        "error: there is no command 'hal node resme'\nhint: did you mean 'hal node resume'?\n",
+    )
+    assert "see hal node --help" in hal("node", "xyzzy").err
 
 
 def test_a_mistyped_command_names_the_nearest(hal: Hal) -> None:
@@ -88,7 +134,7 @@ def test_who_wants_all_jobs_is_told_how_to_name_them(verb: str, hal: Hal) -> Non
     """`--all` is no option of what acts on jobs: the hint is a line to type, and no option of another meaning."""
     ran = hal(verb, "--all")
     assert (ran.code, ran.err.splitlines()[0]) == (2, "error: no such option '--all'")
-    assert f"hal {verb} --user NAME; everybody's: hal {verb} --state " in ran.err
+    assert f"hal {verb} --user NAME; for everybody's: hal {verb} --state " in ran.err
     assert "--label" not in ran.err
 
 
@@ -207,5 +253,5 @@ def test_completion_knows_commands_and_options() -> None:
         hal = [sys.executable, "-c", "import sys; sys.argv = ['hal']; from hal.cli.main import main; sys.exit(main())"]
         return subprocess.run(hal, env=env, capture_output=True, text=True, timeout=60).stdout
 
-    assert complete("hal re", 1).split() == ["plain,restore", "plain,requeue", "plain,release"]
+    assert complete("hal re", 1).split() == ["plain,release", "plain,requeue", "plain,restore"]
     assert "plain,--walltime" in complete("hal submit --wall", 2)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from hal.client.address import Address
-from hal.client.sync import Client
+from hal.client.addresses.address import Address
+from hal.client.sync_client import Client
 from hal.runtime.home import Home
 from tests.client.scripted_server import Script, ScriptedServer
 

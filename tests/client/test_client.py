@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import hal
-from hal.client.sync import Client
+from hal.client.sync_client import Client
 from tests.client.conftest import Serve
 from tests.client.scripted_server import Asked, Reply, as_json, problem
 
@@ -53,7 +53,7 @@ def test_a_closed_client_sends_nothing(serve: Serve, client: Client) -> None:
     held = client.submit(["true"])
     client.close()
     for act in (lambda: client.submit(["true"]), held.refresh, lambda: next(client.events(follow=True))):
-        with pytest.raises(hal.ConflictError, match=r"this client was closed \(make another one"):
+        with pytest.raises(hal.ConflictError, match=r"this client is closed \(make another one"):
             act()
     assert len(server.asked) == 1
 
@@ -87,12 +87,12 @@ def test_a_malformed_spec_in_a_list_is_named_by_its_place_and_nothing_is_sent(se
         ({"memroy": "1GiB"}, "submit has no keyword 'memroy' \\(did you mean 'memory'"),
         ({"memory": "lots"}, "memory: 'lots' is not a size"),
         ({"cpus": -1}, "cpus: '-1' is negative"),
-        ({"cpus": 0}, "cpus: 0 asks for nothing"),
+        ({"cpus": 0}, "cpus: 0 requests nothing"),
         ({"env": {"A": object()}}, "env.A: expected text or a number, got <object"),
         ({"env": {"A": None}}, "env.A: expected text or a number, got None"),
-        ({"cpus": 2, "request": {"cpu": 3}}, "cpus: 'cpu' is given in `request` too"),
+        ({"cpus": 2, "request": {"cpu": 3}}, "cpus: `request` has 'cpu', too"),
         ({"walltime": "soon"}, "walltime: 'soon' is not a duration"),
-        ({"array": range(5, 0)}, "holds no task"),
+        ({"array": range(5, 0)}, "has no task"),
         ({"after": "when:3"}, "is not KIND:JOB"),
         ({"begin": "tomorrow"}, "begin: 'tomorrow' is not an instant"),
         ({"env": ["A=1"]}, "env: expected a mapping"),
@@ -116,7 +116,7 @@ def test_nothing_to_submit_is_an_error(client: Client) -> None:
 
 def test_keywords_beside_a_whole_spec_are_refused(client: Client) -> None:
     """They would silently be lost."""
-    with pytest.raises(hal.SpecError, match="beside a whole spec"):
+    with pytest.raises(hal.SpecError, match="cannot be combined with a spec"):
         client.submit(hal.JobSpec(command=("a",)), cpus=2)
 
 

@@ -21,8 +21,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from hal.client.address import Address
-from hal.client.sync import Client
+from hal.client.addresses.address import Address
+from hal.client.sync_client import Client
 from hal.core.model import HALError
 from hal.runtime.home import Home
 

@@ -15,7 +15,7 @@ from typing import Final
 import pytest
 
 from hal.client.job import Job
-from hal.client.sync import Client
+from hal.client.sync_client import Client
 from hal.core.model import UnreachableError
 from hal.runtime.identity import identify, wait_gone
 from tests.cluster.hosts import DEADLINE_S, Cluster, Host, Network, cluster_of, until

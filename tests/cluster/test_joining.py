@@ -20,7 +20,7 @@ def test_a_machine_joins_goes_and_comes_back() -> None:
             return worker.hal("agent", *args, check=False, stdin=stdin)
 
         token = head.hal("token", "create").out.strip()
-        assert_refused(agent(), 2, "--controller: is missing")
+        assert_refused(agent(), 2, "--controller is missing")
         assert_refused(agent("--controller", controller), 2, "has not joined yet", "hal token create")
         assert_refused(agent("--join", token[:-9], "--controller", controller), 2, "incomplete")
         assert_refused(agent("--join", token, "--controller", "10.77.0.1:1"), 5, "nobody serves", "--wire")
@@ -31,8 +31,8 @@ def test_a_machine_joins_goes_and_comes_back() -> None:
         joined = agent("--join", "-", "--controller", f"10.77.0.1:1,{controller}", "--label", "at=there", stdin=token)
         assert joined.code == 0, joined.err
         assert worker.hal("agent").code == 0  # harmless when it runs
-        assert_refused(agent("--cpus", "2"), 6, "runs with other options")
-        assert_refused(worker.hal("up", check=False), 6, "another machine's HAL")
+        assert_refused(agent("--cpus", "2"), 6, "is running with other options")
+        assert_refused(worker.hal("up", check=False), 6, "a HAL on another machine")
 
         worker.power_off()
         cluster.until_node(worker, "unreachable")

@@ -14,7 +14,7 @@ from typing import Final
 import pytest
 
 from hal.client.job import Job
-from hal.client.sync import Client
+from hal.client.sync_client import Client
 from hal.daemons.agent.keeper.journal import FileJournal
 from hal.daemons.agent.keeper.ports import Exited, Record, Stopping
 from hal.wire.frames import ExitCause, StopReason

@@ -60,7 +60,7 @@ def test_hal_in_a_step_elsewhere_is_its_submitter(cluster: Cluster) -> None:
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (f"export HAL_STEP_FINGERPRINT={ZEROS}", "is of another HAL"),
+        (f"export HAL_STEP_FINGERPRINT={ZEROS}", "belongs to another HAL"),
         ("export HAL_STEP_TOKEN=halstep_x_y", "token"),
         ('export HAL_STEP_TOKEN=$(echo $HAL_STEP_TOKEN | sed "s/.$/~/")', "token"),
         ("unset HAL_STEP_TOKEN", "not running"),

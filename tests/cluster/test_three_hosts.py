@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from hal.client.sync import Client
+from hal.client.sync_client import Client
 from tests.cluster.hosts import DEADLINE_S, cluster_of, until
 
 TASKS = 24

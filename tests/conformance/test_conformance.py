@@ -95,14 +95,17 @@ def test_a_policy_that_keeps_its_contract_passes(policy: Policy) -> None:
     ("policy", "says"),
     [
         (order(lambda jobs, view: jobs.submit_ms[:1]), r"key\(\), case 0 .*0 jobs|shape \(1,\); \(2,\) is needed"),
-        (order(lambda jobs, view: list(jobs.job)), "gave list; a numpy array is needed"),
+        (order(lambda jobs, view: list(jobs.job)), "returned list; a numpy array is needed"),
         (order(lambda jobs, view: jobs.job.astype(np.float64)), "dtype float64; whole numbers"),
         (
             order(lambda jobs, view: jobs.walltime_ms),
-            r"gave 1152921504606846976 at place .*between -2\*\*60 and 2\*\*60",
+            r"returned 1152921504606846976 at index .*between -2\*\*60 and 2\*\*60",
         ),
-        (order(lambda jobs, view: jobs.job + next(turn)), "asked twice about the same"),
-        (order(lambda jobs, view: np.argsort(jobs.job)), r"the job at place \d+ .*must not depend on which others"),
+        (order(lambda jobs, view: jobs.job + next(turn)), "called twice with the same"),
+        (
+            order(lambda jobs, view: np.argsort(jobs.job)),
+            r"for the job at index \d+, .*must not depend on which others",
+        ),
         (order(sort_in_place), "raised ValueError: .*read-only: copy what you change"),
         (
             order(lambda jobs, view: jobs.gpus),
@@ -111,7 +114,7 @@ def test_a_policy_that_keeps_its_contract_passes(policy: Policy) -> None:
         (order(offset=lambda buckets, view, now_ms: np.zeros(3, np.int64)), r"offset\(\), case 0 .*shape \(3,\)"),
         (
             order(offset=lambda buckets, view, now_ms: np.arange(len(buckets.waiting))),
-            r"the bucket at place \d+ .*must not depend",
+            r"the bucket at index \d+, .*must not depend",
         ),
         (order(offset=lambda buckets, view, now_ms: buckets.class_id + (1 << 60)), "offset.*between"),
         (
@@ -119,27 +122,30 @@ def test_a_policy_that_keeps_its_contract_passes(policy: Policy) -> None:
             "the score nan .*every row",
         ),
         (score(lambda asked, view: np.full(view.rows, np.inf)), "the score inf"),
-        (score(lambda asked, view: view.capacity[0]), r"can hold the request, the score \d+.*0\.\.1 is needed"),
+        (score(lambda asked, view: view.capacity[0]), r"the score \d+.*can hold the request; 0\.\.1 is needed"),
         (score(lambda asked, view: np.ones(view.rows, np.bool_)), "dtype bool; numbers"),
-        (score(lambda asked, view: np.arange(view.rows) / max(view.rows, 1)), r"row \d+ .*must not depend"),
-        (score(emptiest), r"when other amounts were free: say so by PolicyInfo\(reads_free=True\)"),
+        (score(lambda asked, view: np.arange(view.rows) / max(view.rows, 1)), r"row \d+, .*must not depend"),
+        (score(emptiest), r"when other amounts were free: declare PolicyInfo\(reads_free=True\)"),
         (mask(lambda asked, view: np.ones(view.rows)), "dtype float64; bool"),
-        (mask(lambda asked, view: np.arange(view.rows) > 0), r"gave row \d+ (True|False), and (True|False) when asked"),
-        (mask(lambda asked, view: view.free[0] > 1_000), "when other amounts were free: a filter is asked once"),
-        (mask(lambda asked, view: np.full(view.rows, next(turn) % 2 == 0)), "asked twice"),
+        (
+            mask(lambda asked, view: np.arange(view.rows) > 0),
+            r"returned (True|False) for row \d+, and (True|False) when called",
+        ),
+        (mask(lambda asked, view: view.free[0] > 1_000), "when other amounts were free: a filter is called once"),
+        (mask(lambda asked, view: np.full(view.rows, next(turn) % 2 == 0)), "called twice"),
         (preempt(lambda runs, now_ms: runs.wasted[1:]), r"price\(\), case 0|shape \(0,\); \(1,\) is needed"),
         (preempt(lambda runs, now_ms: runs.account), "dtype <U[0-9]+; numbers"),
-        (preempt(lambda runs, now_ms: runs.wasted * np.nan), r"at place \d+ the price nan; 0 or more"),
-        (preempt(lambda runs, now_ms: runs.start_ms - now_ms), r"the price -\d+; 0 or more is needed"),
-        (preempt(lambda runs, now_ms: runs.wasted / max(runs.nodes.sum(), 1)), r"the attempt at place \d+ .*must not"),
-        (preempt(lambda runs, now_ms: runs.wasted + next(turn)), "asked twice about the same"),
+        (preempt(lambda runs, now_ms: runs.wasted * np.nan), r"the price nan .*at index \d+; 0 or more"),
+        (preempt(lambda runs, now_ms: runs.start_ms - now_ms), r"the price -\d+ .*; 0 or more is needed"),
+        (preempt(lambda runs, now_ms: runs.wasted / max(runs.nodes.sum(), 1)), r"the attempt at index \d+, .*must not"),
+        (preempt(lambda runs, now_ms: runs.wasted + next(turn)), "called twice with the same"),
         (Policy("preempt/1"), r"preempt/1 needs a method price\(\)"),
-        (admit(lambda spec: None), "gave NoneType; a JobSpec or a Verdict is needed"),
+        (admit(lambda spec: None), "returned NoneType; a JobSpec or a Verdict is needed"),
         (admit(lambda spec: replace(spec, user="root")), "changed the user from 'alice' to 'root'"),
         (admit(lambda spec: replace(spec, nodes=0)), "not well formed: nodes"),
         (admit(in_place), "changed the job in place"),
-        (admit(lambda spec: replace(spec, priority=next(turn) % 99)), "asked twice about the same job"),
-        (admit(lambda spec: replace(spec, name=f"{spec.name}x")), "must let pass unchanged"),
+        (admit(lambda spec: replace(spec, priority=next(turn) % 99)), "called twice with the same job"),
+        (admit(lambda spec: replace(spec, name=f"{spec.name}x")), "must accept its own result unchanged"),
         (admit(lambda spec: spec.walltime / 2), r"check\(\), case 0 of seed 0: raised TypeError"),
         (admit(lambda spec: Verdict(job=0, reason=Reason.ADMISSION, message="")), "without a message"),
         (admit(lambda spec: refusal("no", 5)), r"helps=\(5,\)"),  # type: ignore[arg-type]
@@ -179,7 +185,7 @@ def test_the_command_says_of_each_policy_whether_it_conforms(
     """0 when all do, 1 when one does not, 2 when one is not there."""
     monkeypatch.setitem(sys.modules, "acme", sys.modules[__name__])
     assert main(["acme:Good"]) == 0
-    assert "'good' keeps admit/1 (60 cases)" in capsys.readouterr().out
+    assert "'good' conforms to admit/1 (60 cases)" in capsys.readouterr().out
     assert main(["acme:Bad", "acme:Good"]) == 1
     assert "raised RuntimeError: out of order" in capsys.readouterr().err
     assert main(["acme:Missing"]) == 2

@@ -33,13 +33,13 @@ from hal.store import (
     ProgressJobs,
     PutMeta,
     PutNodes,
-    PutSpans,
+    PutTaskRanges,
     RememberIdempotent,
     Retention,
-    Span,
     StaleEpoch,
     StepEnd,
     Store,
+    TaskRangeRow,
 )
 from tests.postgres_server import PostgresServer
 from tests.store.rows import TRUE, Leader, attempt, event, job, progress, submitted
@@ -86,7 +86,7 @@ def test_controllers_tell_of_themselves(leader: Leader) -> None:
     """Each has one row, the newest that it told, until it leaves; a backup of long ago has none that is there."""
     store = leader.store
     for row in (ControllerRow(id="b"), ControllerRow(id="a", pid=3), ControllerRow(id="a", pid=4, epoch=1)):
-        store.tell(row)
+        store.announce(row)
     assert [(row.id, row.pid, row.epoch) for row in store.controllers()] == [("a", 4, 1), ("b", 0, 0)]
     store.forget_controller("a")
     assert [row.id for row in store.controllers()] == ["b"]
@@ -114,10 +114,10 @@ def test_what_was_committed_is_what_is_loaded(leader: Leader, place: Place) -> N
     """Rows come back equal, after the store was closed and opened again."""
     spec = check_spec(JobSpec(command=("echo", "ä€\u0001"), labels={"team": "x"}, retries=Retries(max=2)))
     rows = [job(1, spec=spec), job(2, tasks=1_000, hold=True, held=1_000, pending=0, trace_id="t", reason="why")]
-    spans = [
-        Span(1, 0, 1, TaskState.PENDING),
-        Span(2, 0, 10, TaskState.HELD, attempt=3, retries=1, eligible_ms=5, reason="r"),
-        Span(2, 10, 989, TaskState.CANCELLED),
+    ranges = [
+        TaskRangeRow(1, 0, 1, TaskState.PENDING),
+        TaskRangeRow(2, 0, 10, TaskState.HELD, attempt=3, retries=1, eligible_ms=5, reason="r"),
+        TaskRangeRow(2, 10, 989, TaskState.CANCELLED),
     ]
     ended = (StepEnd(0, "exited", 1, 0, 9, "m", {"user_ms": 3}),)
     active = attempt(
@@ -127,7 +127,7 @@ def test_what_was_committed_is_what_is_loaded(leader: Leader, place: Place) -> N
     policy = PolicyRow(version=1, at_ms=4_000, user="alice", note="because", document='{"queues":{}}')
     leader.commit(
         InsertJobs(rows),
-        PutSpans(put=spans),
+        PutTaskRanges(put=ranges),
         InsertAttempts([active]),
         PutNodes([node]),
         AppendPolicy(policy),
@@ -139,7 +139,7 @@ def test_what_was_committed_is_what_is_loaded(leader: Leader, place: Place) -> N
     again = Store.open(place)
     loaded = again.load()
     assert loaded.jobs == rows
-    assert loaded.spans == {1: spans[:1], 2: spans[1:]}
+    assert loaded.ranges == {1: ranges[:1], 2: ranges[1:]}
     assert loaded.attempts == {2: [active]}
     assert (loaded.nodes, loaded.policy, loaded.meta) == ([node], policy, {"k": "v"})
     assert (loaded.epoch, loaded.last_seq, loaded.last_job_id, loaded.now_ms) == (1, 1, 2, 5_000)
@@ -185,8 +185,8 @@ def test_a_group_that_contradicts_the_store_leaves_nothing_behind(leader: Leader
         (InsertJobs([job(5), job(5)]), "contradicts what is stored"),
         (ProgressJobs([progress(job(7))]), "job 7"),
         (EditJobs([JobEdit(id=7, name="x")]), "job 7"),
-        (PutSpans(drop=[(1, 5)]), "the span of job 1 at task 5"),
-        (PutSpans(put=[Span(7, 0, 1, TaskState.PENDING)]), "contradicts what is stored"),
+        (PutTaskRanges(drop=[(1, 5)]), "the range of job 1 at task 5"),
+        (PutTaskRanges(put=[TaskRangeRow(7, 0, 1, TaskState.PENDING)]), "contradicts what is stored"),
         (InsertAttempts([attempt(1)]), "contradicts what is stored"),
         (InsertAttempts([attempt(7)]), "contradicts what is stored"),
         (MarkAttempts([AttemptMark(1, 5, 1, AttemptState.RUNNING)]), r"attempt 1\.5\.1"),
@@ -196,8 +196,8 @@ def test_a_group_that_contradicts_the_store_leaves_nothing_behind(leader: Leader
     ids=lambda value: type(value).__name__,
 )
 def test_an_operation_on_what_is_not_there_is_refused(leader: Leader, operation: Operation, names: str) -> None:
-    """A row twice, an update of a row that is missing, a span of an unknown job: a fault, and the error names it."""
-    leader.commit(*submitted(job(1)), PutSpans(drop=[(1, 0)]), InsertAttempts([attempt(1)]))
+    """A row twice, an update of a row that is missing, a range of an unknown job: a fault, and the error names it."""
+    leader.commit(*submitted(job(1)), PutTaskRanges(drop=[(1, 0)]), InsertAttempts([attempt(1)]))
     before = leader.store.load()
     with pytest.raises(GroupRefused, match=names):
         leader.commit(operation, AppendEvents([event(EventKind.JOBS_CHANGED, [1])]))
@@ -288,7 +288,7 @@ def test_safety_a_former_leader_cannot_write(leader: Leader) -> None:
     leader.store.resign(old)
     new = leader.store.take_leadership("controller pid 7", 2)
     assert new == old + 1
-    with pytest.raises(StaleEpoch, match=f"epoch {old} is over: the store has epoch {new}, held by controller pid 7"):
+    with pytest.raises(StaleEpoch, match=f"epoch {old} has ended: the store has epoch {new}, held by controller pid 7"):
         leader.commit(*submitted(job(1)))
     with pytest.raises(StaleEpoch):
         leader.store.trim(1, Retention(), epoch=old)
@@ -404,5 +404,5 @@ def test_a_store_that_was_killed_between_groups_has_the_first_and_not_the_second
         first.store.close()
     again = Store.open(place)
     assert [row.id for row in again.load().jobs] == [1]
-    assert again.load().spans == {1: [Span(1, 0, 1, TaskState.PENDING)]}
+    assert again.load().ranges == {1: [TaskRangeRow(1, 0, 1, TaskState.PENDING)]}
     again.close()

@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from hal.cli.main import main
-from hal.client.address import Address
+from hal.client.addresses.address import Address
 from hal.client.job import Job
-from hal.client.sync import Client
+from hal.client.sync_client import Client
 from hal.runtime.home import Home
 
 DEADLINE_S = 60.0

@@ -226,18 +226,18 @@ def test_a_node_that_nobody_knows_is_remarked_upon(ruled: Ruled) -> None:
     """It may join later, so the booking is made; the note names it and the nearest one there is."""
     made = ("booking", "add", "--duration", "1h", "--maintenance")
     told = ruled.live.run(*made, "far", "--start", "+1h", "--nodes", "n1,n11", check=True).err
-    assert "no node is called n11 now" in told
+    assert "there is no node n11 at present" in told
     assert "did you mean 'n1'?" in told
     assert "no node" not in ruled.live.run("booking", "set", "far", "--nodes", "n1,n2", check=True).err
     told = ruled.live.run(*made, "many", "--start", "+3h", "--count", "9", check=True).err
-    assert "9 nodes are to be set aside and there are 3 now" in told
+    assert "it reserves 9 nodes, and there are only 3 at present" in told
 
 
 def test_a_booking_whose_time_is_over_is_remarked_upon(ruled: Ruled) -> None:
     """It is lawful, and sets nothing aside: told when it is made, and in the list; one that comes again is not over."""
     made = ("booking", "add", "--start", "2020-01-01T00:00Z", "--nodes", "n1", "--maintenance")
     told = ruled.live.run(*made, "past", check=True).err
-    assert "its time is over, so it sets nothing aside" in told
+    assert "its time is over, so it reserves nothing" in told
     assert "is over" not in ruled.live.run(*made, "again", "--repeat", "daily", check=True).err
     again, past = ruled.run("booking", "list").splitlines()[1:]
     assert (past.split()[0], " over " in past, " over " in again) == ("past", True, False)
@@ -258,9 +258,9 @@ def test_conditions_that_no_node_satisfies_are_remarked_upon(ruled: Ruled) -> No
     """All three nodes say kind=plain: the note names the condition and the nearest label or value there is."""
     made = ("booking", "add", "--start", "+1h", "--duration", "1h", "--maintenance", "--overlap")
     told = ruled.live.run(*made, "a", "--count", "1", "--constraints", "kid=plain", check=True).err
-    assert "note: no node says kid=plain now, so nothing is set aside; did you mean 'kind'?" in told
+    assert "note: no node has kid=plain at present, so nothing is reserved; did you mean 'kind'?" in told
     told = ruled.live.run(*made, "b", "--count", "4", "--constraints", "kind=plain", check=True).err
-    assert "note: 4 nodes are to be set aside and there are 3 now that say kind=plain" in told
+    assert "note: it reserves 4 nodes, and there are only 3 with kind=plain at present" in told
     assert "note" not in ruled.live.run(*made, "c", "--count", "3", "--constraints", "kind!=fat", check=True).err
 
 
@@ -282,21 +282,21 @@ def test_a_file_is_remarked_upon_as_single_changes_are(ruled: Ruled, tmp_path: P
         """
     )
     told = ruled.live.run("policy", "apply", file, check=True).err.splitlines()
-    notes = [line.partition(" now")[0].partition(",")[0] for line in told if line.startswith("note: ")]
+    notes = [line.partition(" at present")[0].partition(",")[0] for line in told if line.startswith("note: ")]
     assert sorted(notes) == [
         "note: bookings.old: its time is over",
-        "note: bookings.old: no node is called n9",
+        "note: bookings.old: there is no node n9",
         "note: limits.each: no node has memry",
-        "note: queues.fat: no node says kind=fat",
+        "note: queues.fat: no node has kind=fat",
     ]
     assert "note: " not in ruled.live.run("policy", "apply", file, check=True).err
-    assert "queues.fat: no node says" in ruled.live.run("policy", "set", 'queues.fat.nodes=["big"]', check=True).err
+    assert "queues.fat: no node has" in ruled.live.run("policy", "set", 'queues.fat.nodes=["big"]', check=True).err
 
 
 def test_who_types_a_booking_is_told_of_options_and_who_sends_one_of_fields(ruled: Ruled) -> None:
     """The same mistake by the command and by the client."""
     ran = ruled.live.run("booking", "add", "b", "--start", "+1h", "--duration", "1h", "--nodes", "n1")
     assert (ran.code, ran.out) == (2, "")
-    assert "booking 'b': is for nobody\nhint: name --accounts or --users, or say --maintenance" in ran.err
-    with pytest.raises(SpecError, match=r"bookings\.b: is for nobody .* `maintenance = true`"):
+    assert "booking 'b': nobody may use it\nhint: name --accounts or --users, or set --maintenance" in ran.err
+    with pytest.raises(SpecError, match=r"bookings\.b: nobody may use it .* `maintenance = true`"):
         book(ruled, "b", nodes=["n1"])

@@ -34,10 +34,10 @@ def test_hal_up_of_a_second_controller_follows(own_hal: LiveHal, second_hal: Liv
         if live is second_hal:
             same = live.run("up", "--name", "a1", *SMALL)
             assert same.code == 6
-            assert "node 'a1' is one of the leading controller's already" in same.err
+            assert "the leading controller already has a node 'a1'" in same.err
             assert not list(home.run_dir.glob("keeper-*.pid"))
         up = live.run("up", "--name", name, *SMALL, check=True)
-        assert ("its controller follows controller, process" in up.out) is (live is second_hal)
+        assert ("standby: controller controller, process" in up.out) is (live is second_hal)
     for live in (own_hal, second_hal):
         told = json.loads(live.run("status", "--json", check=True).out)
         assert sorted(one["state"] for one in told["controllers"]) == ["follows", "leads"]

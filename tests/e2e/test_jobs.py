@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 import hal as api
-from hal.client.sync import Client
+from hal.client.sync_client import Client
 from tests.e2e.conftest import DEADLINE_S, Gate, LiveHal, Ran, until
 from tests.e2e.terminal import Terminal
 
@@ -187,7 +187,7 @@ def test_why_of_one_task_says_whether_that_one_waits(hal: Hal, client: Client, g
     job = client.submit(gate.command(), array=2, max_running=1)
     gate.started()
     until(lambda: job.task(0).state == "running", "nobody was told that it runs")
-    assert hal("why", f"{job.id}.0").out.startswith("task 0 does not wait: running")
+    assert hal("why", f"{job.id}.0").out.startswith("task 0 is not waiting: it is running")
     assert "max_running is 1" in hal("why", f"{job.id}.1").out
     assert json.loads(hal("why", f"{job.id}.0", "--json").out)["state"] == "running"
     missing = hal("why", f"{job.id}.2")

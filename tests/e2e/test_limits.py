@@ -118,7 +118,7 @@ def test_who_lent_takes_back_from_running_processes(ruled: Ruled, gate: Gate, tm
         assert blue_gate.started() == f"{blue.id}.0.1.0"
         until(lambda: [job.refresh().state for job in red].count("pending") == 2, "red's jobs do not wait again")
         waiting = [job for job in red if job.refresh().state == "pending"]
-        told = f"preempted by job {blue.id}: blue gets back what it had lent"
+        told = f"preempted by job {blue.id}: blue reclaims its quota"
         (attempt,) = waiting[0].task(0).attempts
         assert (attempt.state, attempt.message) == ("preempted", told)
         assert all(told in ruled.run("show", job.id, "--json") for job in waiting)
@@ -166,7 +166,9 @@ def test_a_setting_that_is_none_changes_nothing(setting: str, ruled: Ruled) -> N
 def test_a_limit_on_what_no_node_has_is_remarked_upon(ruled: Ruled) -> None:
     """A node that has it may join, so the limit is made; the note names it and the nearest there is."""
     made = ("limit", "add", "--user", "*", "--resources")
-    assert "no node has memry now; did you mean 'memory'?" in ruled.live.run(*made, "memry=1", "a", check=True).err
+    assert (
+        "no node has memry at present; did you mean 'memory'?" in ruled.live.run(*made, "memry=1", "a", check=True).err
+    )
     assert "no node has" not in ruled.live.run(*made, "cpus=1,gpu=1", "b", check=True).err
-    ruled.run("limit", "rm", "a", "b")
-    assert "nothing that runs is counted by a limit" in ruled.live.run("shares", "--limits", check=True).err
+    ruled.run("limit", "remove", "a", "b")
+    assert "no running job counts towards a limit" in ruled.live.run("shares", "--limits", check=True).err

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from hal.client.views import NodeInfo
+from hal.client.rest.views import NodeInfo
 from tests.e2e.conftest import DEADLINE_S, LiveHal
 
 LOOK_S = 0.05
@@ -56,7 +56,7 @@ def test_a_removed_node_comes_back_when_its_agent_is_started_again(own_hal: Live
     """It stays away while its agent runs on; `hal down` and `hal up` bring it back, open."""
     own_hal.up("--nodes", "2")
     own_hal.run("node", "drain", "n2", check=True)
-    own_hal.run("node", "rm", "n2", check=True)
+    own_hal.run("node", "remove", "n2", check=True)
     with own_hal.client() as client:
         assert [node.name for node in client.nodes()] == ["n1"]
     own_hal.run("down", check=True)

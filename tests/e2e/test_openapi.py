@@ -17,7 +17,7 @@ from schemathesis.checks import load_all_checks
 from schemathesis.generation import GenerationMode
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
-from hal.daemons.controller.openapi import document
+from hal.daemons.controller.api.table import document
 from hal.runtime.home import Home
 from tests.e2e.conftest import DEADLINE_S, new_home, until
 

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from hal.client.address import Address
-from hal.client.aio import AsyncClient
+from hal.client.addresses.address import Address
+from hal.client.async_client import AsyncClient
 from hal.core.model import ConflictError, SpecError
 from hal.core.model.policy_change import Do, Kind, Operation
 from tests.e2e.conftest import LiveHal
@@ -21,10 +21,10 @@ def test_a_policy_is_changed_tried_and_put_back(own_hal: LiveHal) -> None:
     add = Operation(op=Do.ADD, kind=Kind.QUEUE, name="short", entry={"max_walltime": "15m"})
     assert client.change_policy(add, dry_run=True).dry_run
     assert client.change_policy(add, note="for tests").version == 2
-    with pytest.raises(ConflictError, match="is there already"):
+    with pytest.raises(ConflictError, match="already exists"):
         client.change_policy(add)
     assert client.submit(["true"], queue="short").wait().state == "succeeded"
-    with pytest.raises(ConflictError, match="version 2 of the policy holds"):
+    with pytest.raises(ConflictError, match="the current policy is version 2"):
         client.put_policy(first.policy, version=1)
     assert client.put_policy(first.policy, version=2).version == 3
     with pytest.raises(SpecError, match="'short' is not a queue"):

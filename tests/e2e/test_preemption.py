@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hal.client.job import Job
-from hal.client.sync import Client
+from hal.client.sync_client import Client
 from tests.e2e.conftest import Gate, LiveHal, new_home, until
 
 POLICY = """

@@ -193,8 +193,8 @@ def test_work_of_a_queue_is_taken_back_for_another_queue(ruled: Ruled, gate: Gat
 def test_a_pool_that_no_node_is_in_is_remarked_upon(ruled: Ruled) -> None:
     """A node may join that is, so the queue is made; the note is about what was given, not about the rest."""
     told = ruled.live.run("queue", "add", "fat", "--nodes", "kind=plan", check=True).err
-    assert "note: no node says kind=plan now, so its jobs wait; did you mean 'plain'?" in told
+    assert "note: no node has kind=plan at present, so its jobs wait; did you mean 'plain'?" in told
     assert "note: " not in ruled.live.run("queue", "set", "fat", "--priority", "1", check=True).err
     told = ruled.live.run("queue", "set", "fat", "--nodes", "kind,!kind", "--dry-run", check=True).err
-    assert "note: no node says !kind now" in told
+    assert "note: no node has !kind at present" in told
     assert "note: " not in ruled.live.run("queue", "set", "fat", "--nodes", "kind=plain", check=True).err

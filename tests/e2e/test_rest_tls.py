@@ -61,13 +61,13 @@ def test_people_elsewhere_log_in_over_tls(own_hal: LiveHal, tmp_path: Path) -> N
     unknown = away.run("login", url, text=secret)
     assert (unknown.code, "--fingerprint sha256:" in unknown.err) == (4, True), unknown.err
     wrong = away.run("login", url, "--fingerprint", "sha256:" + 64 * "0", text=secret)
-    assert (wrong.code, "is of another HAL" in wrong.err) == (4, True), wrong.err
+    assert (wrong.code, "belongs to another HAL" in wrong.err) == (4, True), wrong.err
     with pytest.raises(hal.SpecError, match=f"write {url}"):
         hal.connect(url=url.replace("https", "http"), token=secret)
 
     nobody = f"https://127.0.0.1:{free_port()}"
     known = away.run("login", f"{nobody},{url}", "--fingerprint", fingerprint, text=secret, check=True)
-    assert "you are bob (user)" in known.err
+    assert "as bob (user)" in known.err
     assert nobody in known.err
     assert secret not in known.err
     assert away.run("run", "--", "echo", "hi").out == "hi\n"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hal.client.sync import Client
+from hal.client.sync_client import Client
 from tests.e2e.conftest import DEADLINE_S, Gate, LiveHal, Ran, until
 from tests.e2e.terminal import Terminal
 
@@ -130,7 +130,7 @@ def test_ctrl_c_on_a_terminal_asks_and_no_lets_it_go_on(shared_hal: LiveHal, gat
         terminal.type("\x03")
         terminal.read_until("cancel job")
         terminal.type("n\n")
-        terminal.read_until("goes on")
+        terminal.read_until("continues")
         gate.open()
         assert terminal.wait() == 7
 

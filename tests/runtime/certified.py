@@ -25,8 +25,8 @@ class Certified:
         key, request = new_request()
         issued = self.authority.certify_node(request, name, now_ms() - ago_ms, DAY_MS)
         identity = NodeIdentity(self._root / "nodes" / f"{name}.{ago_ms}" / "identity")
-        identity.believe(self.authority.pem)
-        identity.keep(issued.certificate, key, self.authority.pem)
+        identity.trust(self.authority.pem)
+        identity.store_certificate(issued.certificate, key, self.authority.pem)
         return identity
 
 

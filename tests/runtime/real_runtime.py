@@ -12,7 +12,7 @@ import uvloop
 from hal.runtime.home import Home
 from hal.runtime.logfile import LogFile
 from hal.runtime.logs import open_log
-from hal.runtime.real import RealRuntime
+from hal.runtime.real_runtime import RealRuntime
 
 T = TypeVar("T")
 

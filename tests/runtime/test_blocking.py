@@ -13,7 +13,7 @@ import pytest
 
 from hal.core.model.errors import NotFoundError, OverloadedError, TimedOutError
 from hal.runtime.interface import MAX_BLOCKING_CALLS, Lane
-from hal.runtime.real import RealRuntime
+from hal.runtime.real_runtime import RealRuntime
 from tests.runtime.real_runtime import run_real
 
 

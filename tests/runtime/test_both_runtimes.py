@@ -11,8 +11,8 @@ import pytest
 from hal.core.model.errors import ConflictError, HALError, SpecError, TimedOutError, UnreachableError
 from hal.core.model.ids import StepId
 from hal.runtime.interface import MAX_BLOCKING_CALLS, Connection, Credentials, Lane, Runtime, TcpAddress, UnixAddress
-from hal.runtime.virtual import VirtualWorld
 from hal.runtime.virtual_process import VirtualRuntime
+from hal.runtime.virtual_world import VirtualWorld
 from hal.wire.connection import FrameConnection
 from hal.wire.frames import ExitsAck, Goodbye, Signal
 from hal.wire.peer import CertifiedName

@@ -19,7 +19,7 @@ from hal.core.model.errors import (
 )
 from hal.core.model.ids import StepId
 from hal.runtime.interface import Connection, TcpAddress, UnixAddress
-from hal.runtime.real import RealRuntime
+from hal.runtime.real_runtime import RealRuntime
 from hal.wire.codec import FrameDecoder, encode
 from hal.wire.connection import MAX_INCOMING_FRAMES
 from hal.wire.frames import ExitsAck, Goodbye, LogChunk, Signal, Stream
@@ -168,7 +168,7 @@ def test_the_good_frames_before_a_bad_one_are_received(tmp_path: Path) -> None:
         async def serve(connection: Connection) -> None:
             while (frame := await connection.receive()) is not None:
                 seen.append(frame)
-            assert "none that this version knows" in connection.close_reason
+            assert "is not a known frame" in connection.close_reason
             ended.set()
 
         await runtime.listen(address(runtime), serve)
@@ -303,7 +303,7 @@ def test_a_file_in_the_place_of_the_socket_is_left_alone(tmp_path: Path) -> None
 
     async def main(runtime: RealRuntime) -> None:
         address(runtime).path.write_text("precious")
-        with pytest.raises(ConflictError, match="no socket"):
+        with pytest.raises(ConflictError, match="is not a socket"):
             await runtime.listen(address(runtime), echo)
         assert address(runtime).path.read_text() == "precious"
 

@@ -194,6 +194,6 @@ def test_a_steps_outputs_lie_where_the_contract_says(home: Home) -> None:
 
 def test_importing_the_layout_is_cheap() -> None:
     """The command line needs it first: no msgspec, yaml, asyncio or model is imported with it."""
-    ask = "import sys; import hal.runtime.home, hal.runtime.identity, hal.runtime.launch; print(*sys.modules)"
+    ask = "import sys; import hal.runtime.home, hal.runtime.identity, hal.runtime.detached_process; print(*sys.modules)"
     loaded = subprocess.check_output([sys.executable, "-c", ask], env={**os.environ, "PYTHONPATH": "src"}).split()
     assert not {b"msgspec", b"yaml", b"asyncio", b"hal.core.model", b"dataclasses", b"inspect"} & set(loaded)

@@ -46,8 +46,8 @@ def test_a_settled_process_is_private() -> None:
     code = """
 import os, resource
 resource.setrlimit(resource.RLIMIT_CORE, (4096, resource.getrlimit(resource.RLIMIT_CORE)[1]))
-from hal.runtime.inheritance import settle_daemon
-settle_daemon()
+from hal.runtime.inheritance import confine_daemon
+confine_daemon()
 import ctypes
 print(oct(os.umask(0)), resource.getrlimit(resource.RLIMIT_CORE)[0], os.environ["HAL_CORE_LIMIT"],
       "HAL_TOKEN" in os.environ, ctypes.CDLL(None).prctl(3))

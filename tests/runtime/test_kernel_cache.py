@@ -6,7 +6,7 @@ import os
 import time
 from pathlib import Path
 
-from hal.runtime.kernel_cache import KEPT, forget_old, in_use, mark_used
+from hal.runtime.kernel_cache import KEPT, hold_kernels, mark_used, remove_old_versions
 
 DAY_S = 86_400
 
@@ -40,10 +40,10 @@ def test_the_newest_versions_stay_and_older_ones_go(tmp_path: Path) -> None:
     new = version(tmp_path, 0, 0)
     for number in range(1, 7):
         version(tmp_path, number, 9 + number)
-    assert [path.name[-1] for path in forget_old(new)] == ["4", "5", "6"]
+    assert [path.name[-1] for path in remove_old_versions(new)] == ["4", "5", "6"]
     assert left(tmp_path) == [0, 1, 2, 3]
     assert len(left(tmp_path)) == KEPT
-    assert forget_old(new) == []
+    assert remove_old_versions(new) == []
 
 
 def test_what_was_used_within_a_week_stays(tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_what_was_used_within_a_week_stays(tmp_path: Path) -> None:
     os.utime(written)
     mark_used(stamps[2])
     mark_used(stamps[3])
-    forget_old(new)
+    remove_old_versions(new)
     assert left(tmp_path) == [0, 1, 2, 3, 4]
 
 
@@ -65,11 +65,11 @@ def test_what_a_process_holds_stays_until_it_ends(tmp_path: Path) -> None:
     held = version(tmp_path, 9, 30)
     for number in range(1, 4):
         version(tmp_path, number, 3)
-    with in_use(held):
-        assert forget_old(new) == []
-    assert forget_old(new) == []
+    with hold_kernels(held):
+        assert remove_old_versions(new) == []
+    assert remove_old_versions(new) == []
     aged(held.parent, 30)
-    assert forget_old(new) == [held.parent]
+    assert remove_old_versions(new) == [held.parent]
 
 
 def test_only_directories_of_kernels_are_touched(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_only_directories_of_kernels_are_touched(tmp_path: Path) -> None:
     (tmp_path / "kernels-00000000000000aa").symlink_to(target)
     for number in range(1, 4):
         version(tmp_path, number, 10)
-    assert forget_old(new) == []
+    assert remove_old_versions(new) == []
     assert not (tmp_path / "kernels-00000000000000ff.going").exists()
     assert all(path.exists() for path in (*others, target, tmp_path / "kernels-00000000000000aa"))
 
@@ -92,5 +92,5 @@ def test_a_cache_that_is_not_there_is_no_error(tmp_path: Path) -> None:
     """Kernels that are compiled in memory have none."""
     nowhere = tmp_path / "none" / "kernels-0000000000000000" / "all-of-python-3.11"
     mark_used(nowhere)
-    with in_use(nowhere):
-        assert forget_old(nowhere) == []
+    with hold_kernels(nowhere):
+        assert remove_old_versions(nowhere) == []

@@ -13,8 +13,8 @@ import pytest
 
 from hal.core.model.errors import DeniedError
 from hal.runtime.interface import Connection, Lane, Peer, UnixAddress
-from hal.runtime.real import RealRuntime
-from hal.runtime.sockets import may_speak
+from hal.runtime.real_runtime import RealRuntime
+from hal.runtime.sockets import is_trusted_peer
 from hal.wire.codec import FrameDecoder
 from hal.wire.frames import Goodbye
 from tests.runtime.real_runtime import log_text, run_real
@@ -48,9 +48,9 @@ sys.stdin.read()
 
 def test_this_user_and_root_may_speak_and_nobody_else() -> None:
     """The rule itself."""
-    assert may_speak(Peer(1, os.geteuid(), 0))
-    assert may_speak(Peer(1, 0, 0))
-    assert not may_speak(Peer(1, os.geteuid() + 1, 0))
+    assert is_trusted_peer(Peer(1, os.geteuid(), 0))
+    assert is_trusted_peer(Peer(1, 0, 0))
+    assert not is_trusted_peer(Peer(1, os.geteuid() + 1, 0))
 
 
 @needs_root

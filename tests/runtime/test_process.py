@@ -74,7 +74,7 @@ def test_a_second_one_for_the_same_home_is_refused(home: Home) -> None:
     assert first.line() == "ready"
     code, text = Started(home, WAITS).end()
     assert code == 6
-    assert f"runs already as process {first.process.pid}" in text
+    assert f"is already running as process {first.process.pid}" in text
     first.process.terminate()
     assert first.end()[0] == 3
 

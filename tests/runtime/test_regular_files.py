@@ -86,7 +86,7 @@ OPENERS: list[Callable[[Path], object]] = [
 def test_what_is_no_file_is_refused_at_once_and_said(planted: Planted, kind: str, opener: int) -> None:
     """Opened for reading, writing, appending, anew: an error that names the file and what is there."""
     getattr(planted, kind)()
-    with pytest.raises(NotRegularError, match="lies in the place of the file") as refusal:
+    with pytest.raises(NotRegularError, match="is in the place of the file") as refusal:
         OPENERS[opener](planted.file)
     assert refusal.value.filename == "file"
     assert planted.victim.read_bytes() == SECRET
@@ -100,7 +100,7 @@ def test_a_device_is_not_even_opened(tmp_path: Path) -> None:
         os.mknod(tmp_path / "file", 0o600 | 0o020000, os.makedev(1, 5))
     except PermissionError:
         pytest.skip("this machine lets nobody make devices")
-    with pytest.raises(NotRegularError, match="a device lies"):
+    with pytest.raises(NotRegularError, match="a device is"):
         open_regular(tmp_path / "file")
 
 
@@ -174,7 +174,7 @@ def test_a_link_may_stand_for_a_file_where_people_keep_one(tmp_path: Path) -> No
 def test_a_directory_whose_place_was_taken_is_not_entered(planted: Planted, kind: str) -> None:
     """A link to one neither."""
     getattr(planted, kind)()
-    with pytest.raises(NotRegularError, match="lies in the place of the directory"):
+    with pytest.raises(NotRegularError, match="is in the place of the directory"):
         open_directory(planted.file)
 
 

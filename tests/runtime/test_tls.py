@@ -17,9 +17,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from hal.core.model.errors import ConflictError, DeniedError, SpecError, UnreachableError
 from hal.runtime.authority import new_request, open_authority
 from hal.runtime.interface import Connection, Credentials, Listener, TcpAddress
-from hal.runtime.listening_tls import TlsListener
-from hal.runtime.real import RealRuntime
+from hal.runtime.real_runtime import RealRuntime
 from hal.runtime.tls import RestContext
+from hal.runtime.tls_listener import TlsListener
 from hal.wire.bounds import MAX_TEXT
 from hal.wire.frames import Goodbye, ReadAuthority
 from hal.wire.peer import CertifiedName
@@ -111,7 +111,7 @@ def test_a_certificate_of_another_authority_is_cut_off(tmp_path: Path, hal: Cert
     foreign = Certified(tmp_path, "foreign").node("n1")
 
     async def use(runtime: RealRuntime, address: TcpAddress) -> None:
-        with pytest.raises(DeniedError, match="no controller of this HAL"):
+        with pytest.raises(DeniedError, match="not a controller of this HAL"):
             await runtime.connect(address, credentials=foreign.credentials)
         believing = Credentials(hal.controller.authority, foreign.credentials.certificate)
         assert await got_nothing(runtime, address, believing)
@@ -134,13 +134,13 @@ def test_a_node_cannot_pass_for_a_controller(tmp_path: Path, hal: Certified) -> 
     node = hal.node("n1")
 
     async def use(runtime: RealRuntime, address: TcpAddress) -> None:
-        with pytest.raises(DeniedError, match="no controller of this HAL"):
+        with pytest.raises(DeniedError, match="not a controller of this HAL"):
             await runtime.connect(address, credentials=node.credentials)
 
     served(tmp_path, use, Credentials(hal.controller.authority, node.credentials.certificate))
 
 
-@pytest.mark.parametrize(("ahead_ms", "words"), [(YEAR_MS, "not valid yet"), (-YEAR_MS, "not valid any more")])
+@pytest.mark.parametrize(("ahead_ms", "words"), [(YEAR_MS, "not valid yet"), (-YEAR_MS, "no longer valid")])
 def test_a_wrong_clock_is_named(tmp_path: Path, hal: Certified, ahead_ms: int, words: str) -> None:
     """Where the controller's clock is a year away, whoever dials is told to look at the clocks."""
     hal.authority.certify_controller("controller", now_ms() + ahead_ms)
@@ -213,7 +213,7 @@ def test_strangers_are_few_and_make_room_for_nodes(tmp_path: Path, hal: Certifie
 
 def test_one_that_joins_too_slowly_is_closed(tmp_path: Path, hal: Certified, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a certificate a connection lives only so long, whatever it sends; with one it stays."""
-    monkeypatch.setattr("hal.runtime.listening_tls.STRANGER_MS", 200)
+    monkeypatch.setattr("hal.runtime.tls_listener.STRANGER_MS", 200)
     node = hal.node("n1")
 
     async def use(runtime: RealRuntime, address: TcpAddress) -> None:
@@ -237,7 +237,7 @@ def test_renewed_credentials_are_shown_to_the_next(tmp_path: Path, hal: Certifie
         listener = await runtime.listen(HERE, tell_name, hal.controller)
         before = await runtime.connect(address_of(listener), credentials=node.credentials)
         hal.authority.certify_controller("controller", now_ms())
-        listener.renewed()
+        listener.reload_credentials()
         after = await runtime.connect(address_of(listener), credentials=node.credentials)
         assert before.certified is not None
         assert after.certified is not None
@@ -253,7 +253,7 @@ def test_dialling_says_what_is_wrong(tmp_path: Path, hal: Certified) -> None:
     async def main(runtime: RealRuntime) -> None:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             port = taken.getsockname()[1]
-            with pytest.raises(ConflictError, match="cannot be listened on"):
+            with pytest.raises(ConflictError, match="cannot be bound"):
                 await runtime.listen(TcpAddress("127.0.0.1", port), tell_name, hal.controller)
         with pytest.raises(UnreachableError, match="nobody serves"):
             await runtime.connect(TcpAddress("127.0.0.1", port), credentials=hal.controller)
@@ -263,7 +263,7 @@ def test_dialling_says_what_is_wrong(tmp_path: Path, hal: Certified) -> None:
             writer.close()
 
         plain = await asyncio.start_server(greet, "127.0.0.1", 0)
-        with pytest.raises(UnreachableError, match="does not speak HAL's TLS"):
+        with pytest.raises(UnreachableError, match="does not use HAL's TLS"):
             await runtime.connect(TcpAddress(*plain.sockets[0].getsockname()), credentials=hal.controller)
         plain.close()
 

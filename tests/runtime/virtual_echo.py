@@ -7,7 +7,7 @@ import asyncio
 from hal.core.model.errors import UnreachableError
 from hal.core.model.ids import StepId
 from hal.runtime.interface import Connection, Runtime, UnixAddress
-from hal.runtime.virtual import VirtualWorld
+from hal.runtime.virtual_world import VirtualWorld
 from hal.wire.frames import Signal
 
 KILLS = 5

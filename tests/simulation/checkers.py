@@ -7,9 +7,9 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from hal.core.model import AttemptState, StepId
-from hal.planes.tasks.closing import is_quarantined
-from hal.runtime.listening import SERVING_FAULT
-from hal.runtime.virtual import VirtualWorld
+from hal.planes.tasks.live.node import is_quarantined
+from hal.runtime.unix_listener import SERVING_FAULT
+from hal.runtime.virtual_world import VirtualWorld
 from hal.store import Store
 from tests.simulation.machine import Run
 

@@ -16,8 +16,8 @@ from hal.daemons.agent.keeper.core import KeeperCore
 from hal.daemons.agent.keeper.ports import KeeperConfig
 from hal.daemons.controller.config import Config
 from hal.runtime.interface import Address, Runtime, TcpAddress, UnixAddress
-from hal.runtime.virtual import VirtualHost, VirtualWorld
 from hal.runtime.virtual_process import Main, VirtualProcess
+from hal.runtime.virtual_world import VirtualHost, VirtualWorld
 from hal.wire.peer import CertifiedName
 from tests.simulation.keeper_process import keeper_main
 from tests.simulation.machine import Machine

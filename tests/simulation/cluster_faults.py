@@ -158,7 +158,7 @@ async def _orphaned(cluster: Cluster, rng: random.Random) -> None:
         machine.guard_holds = True
     await asyncio.sleep(rng.uniform(0.8, 1.2))
     for head in cluster.heads:
-        cluster.world.network.part(node, head)
+        cluster.world.network.partition(node, head)
     await asyncio.sleep(1.5 * _t_s(cluster))
     for head in cluster.heads:
         cluster.world.network.heal(node, head)
@@ -169,7 +169,7 @@ async def _parted_for_long(cluster: Cluster, rng: random.Random) -> None:
     await asyncio.sleep(rng.uniform(1.0, 2.0))
     node = rng.choice(list(cluster.hosts))
     for head in cluster.heads:
-        cluster.world.network.part(node, head)
+        cluster.world.network.partition(node, head)
     await asyncio.sleep(rng.uniform(1.3, 1.8) * _t_s(cluster))
     for head in cluster.heads:
         cluster.world.network.heal(node, head)

@@ -14,7 +14,7 @@ from typing import Final
 
 from sqlalchemy import Connection
 
-from hal.runtime.virtual import VirtualWorld
+from hal.runtime.virtual_world import VirtualWorld
 from hal.store import CommitUnknown, MemoryDatabase, Store, StoreUnreachable
 from hal.store.sqlite import SqliteDatabase, open_memory
 
@@ -121,7 +121,7 @@ class _FarDatabase(SqliteDatabase):
         with super().writing(doing) as connection:
             yield connection
         if not self._server.answers(self._host, doing):
-            raise CommitUnknown(f"{doing}: the connection was lost in COMMIT", hint="look the commit id up")
+            raise CommitUnknown(f"{doing}: the connection was lost in COMMIT", hint="look up the commit id")
 
     @contextmanager
     def renewing(self, doing: str) -> Iterator[Connection]:
@@ -139,4 +139,4 @@ class _FarDatabase(SqliteDatabase):
 
     def _answered(self, doing: str) -> None:
         if not self._server.answers(self._host, doing):
-            raise StoreUnreachable(f"{doing}: the connection was lost", hint="commits go on when it answers again")
+            raise StoreUnreachable(f"{doing}: the connection was lost", hint="commits continue when it answers again")

@@ -112,7 +112,7 @@ class KeeperShell:
         now = self.now()
         events = self._spawner.take()
         if events:
-            self.core.happened(events, now)
+            self.core.handle_events(events, now)
         self.core.wake(now)
         for frame in self.core.take_frames(now):
             if self._agent is not None:

@@ -72,7 +72,7 @@ async def _database_away(cluster: Cluster, rng: random.Random) -> None:
 
 
 async def _away_while_taken(cluster: Cluster, rng: random.Random) -> None:
-    """The leader dies, and who takes the office does not hear whether it has it."""
+    """The leader dies, and who takes the leadership does not hear whether it has it."""
     leader = cluster.leader()
     if leader is not None:
         leader.kill()
@@ -143,7 +143,7 @@ async def _apart(cluster: Cluster, rng: random.Random, spans: tuple[float, float
     parted = [(node, other) for node in cluster.hosts for other in cluster.heads if (node in its) != (other == head)]
     cluster.world.note("fault", "apart", f"{head} {' '.join(its)}")
     for node, other in parted:
-        network.part(node, other)
+        network.partition(node, other)
     await _led(cluster).database.cut_off([head], cluster.times.lost_after_ms / 1000 * rng.uniform(*spans))
     for node, other in parted:
         network.heal(node, other)

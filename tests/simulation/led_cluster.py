@@ -1,7 +1,7 @@
 """A cluster with several controllers on one database: one leads, the others follow, on a virtual host each.
 
-Each process holds the real office: it takes it, leads, steps down and follows as `hal up` has it; only REST is left
-out. Agents know all of them, and find the one that leads.
+Each process runs the real elector: it takes the leadership, leads, steps down and follows as `hal up` has it; only REST
+is left out. Agents know all of them, and find the one that leads.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from hal.core.model import UnreachableError
 from hal.core.model.lease_times import LeaseTimes
 from hal.daemons.agent.keeper.core import KeeperCore
 from hal.daemons.controller.config import Config
-from hal.daemons.controller.controller import ControllerApi
-from hal.daemons.controller.following import Follower
-from hal.daemons.controller.office import Office
+from hal.daemons.controller.elector import LeaderElector
+from hal.daemons.controller.following.follower import Follower
+from hal.daemons.controller.service.controller_api import ControllerApi
 from hal.runtime.interface import Runtime, TcpAddress
-from hal.runtime.virtual import VirtualWorld
 from hal.runtime.virtual_process import VirtualProcess
+from hal.runtime.virtual_world import VirtualWorld
 from hal.store import LEASE_MS, Store, StoreError
 from tests.simulation.cluster import DRIFT, PORT, Cluster
 from tests.simulation.database_server import PLACE, DatabaseServer
@@ -87,7 +87,7 @@ class LedCluster(Cluster):
         while self._wanted:
             for host in self.heads.values():
                 if not host.processes:
-                    self.world.start(host, f"{CONTROLLER}-{host.name}", self._office)
+                    self.world.start(host, f"{CONTROLLER}-{host.name}", self._elector)
             await asyncio.sleep(SUPERVISE_S * rng.random())
         await nodes
 
@@ -117,12 +117,12 @@ class LedCluster(Cluster):
 
     # ── mains ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _office(self, runtime: Runtime) -> None:
+    async def _elector(self, runtime: Runtime) -> None:
         host = next(host for host in self.heads.values() if runtime.pid in host.processes)
         wire = TcpAddress(host.name, PORT)
         front = _Front(self, runtime.pid)
         try:
-            await Office(runtime, self._config, wire, partial(self.database.open_from, host.name), front).hold()
+            await LeaderElector(runtime, self._config, wire, partial(self.database.open_from, host.name), front).run()
         except StoreError as error:
             if front.served:
                 self.given_up.append(f"{runtime.name}: {type(error).__name__}: {error}")

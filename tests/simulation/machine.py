@@ -28,8 +28,8 @@ from hal.daemons.agent.keeper.ports import (
     Unspawned,
     Vanished,
 )
-from hal.runtime.virtual import VirtualHost
 from hal.runtime.virtual_process import VirtualProcess
+from hal.runtime.virtual_world import VirtualHost
 from hal.wire.frames import Sample, Stream, Usage
 
 PROGRAM: Final = "/sim/work"

@@ -15,8 +15,8 @@ from typing import Final
 
 import numpy as np
 
-from hal.core.engine import State
-from hal.core.engine.bookings import BookingSpec
+from hal.core.engine import new_state
+from hal.core.engine.checks.invariants import check_invariants
 from hal.core.engine.classes import ClassSpec, Match, OwnerSpec, Requirement
 from hal.core.engine.config import Backfill, EngineConfig
 from hal.core.engine.events import (
@@ -36,10 +36,10 @@ from hal.core.engine.events import (
     submit_rows,
     update_rows,
 )
-from hal.core.engine.invariants import check_invariants
 from hal.core.engine.plan import Plan
-from hal.core.engine.qos import MODE_NAMES
 from hal.core.engine.scheduler import Scheduler
+from hal.core.engine.tables.bookings import BookingSpec
+from hal.core.engine.tables.qos import MODE_NAMES
 from hal.core.model.policy import (
     Account,
     Discipline,
@@ -213,7 +213,7 @@ class Month:
         config = EngineConfig(
             order="priority", placement="best-fit", backfill=Backfill.EASY, slice_work=400_000, policy=policy_of()
         )
-        self.state = State(config)
+        self.state = new_state(config)
         self.scheduler = Scheduler(self.state, self)
         self.scheduler.feed(NodesChanged(tuple(self.specs)))
         self.queue: list[tuple[int, int, str, object]] = []
@@ -313,7 +313,7 @@ class Month:
                 refused.append(start)
                 continue
             first, count = int(start["row_offset"]), int(start["row_count"])
-            task.nodes = tuple(self.state.row_name(row) for row in plan.rows[first : first + count].tolist())
+            task.nodes = tuple(self.state.node_name(row) for row in plan.rows[first : first + count].tolist())
             assert len(set(task.nodes)) == task.spec.nodes
             assert not self.down.intersection(task.nodes), f"{key} starts on a node that is down"
             self._check_bookings(key, task)
@@ -371,7 +371,7 @@ class Month:
                 continue
             nodes = booking.nodes
             if not nodes and booking.name in known:
-                nodes = tuple(self.state.row_name(row) for row in known[booking.name].rows)
+                nodes = tuple(self.state.node_name(row) for row in known[booking.name].rows)
             if task.spec.booking and task.spec.booking == booking.booking:
                 assert booking.start_ms <= self.now_ms, f"{key} starts before its booking"
                 assert set(task.nodes) <= set(nodes), f"{key} runs outside its booking"

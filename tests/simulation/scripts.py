@@ -13,11 +13,11 @@ from hal.core.model import StepId, TaskState
 from hal.core.model.node_config import NodeSection
 from hal.core.model.units import Duration
 from hal.daemons.agent.gate_notes import GateNote
-from hal.daemons.controller.changing import Action
-from hal.daemons.controller.changing_nodes import NodeAction, NodesBody
+from hal.daemons.controller.service.jobs.control import Action
+from hal.daemons.controller.service.nodes.nodes import NodeAction, NodesBody
 from hal.planes.tasks import Submitter
 from hal.runtime.script_end import ScriptEnd
-from hal.runtime.virtual import VirtualHost
+from hal.runtime.virtual_world import VirtualHost
 from hal.store.views import JobFilter
 from tests.simulation.machine import Run
 
@@ -92,8 +92,10 @@ async def operate(cluster: Cluster, over: asyncio.Event) -> None:
     nodes = list(cluster.hosts)
     while not over.is_set():
         await asyncio.sleep(LOOKS_S)
-        await cluster.ask(lambda api: api.control_nodes(NodeAction.UNCORDON, NodesBody(nodes), OPERATOR))
-        await cluster.ask(lambda api: api.control(Action.RELEASE, [], JobFilter(states=(TaskState.HELD,)), OPERATOR))
+        await cluster.ask(lambda api: api.nodes.control(NodeAction.UNCORDON, NodesBody(nodes), OPERATOR))
+        await cluster.ask(
+            lambda api: api.jobs.control(Action.RELEASE, [], JobFilter(states=(TaskState.HELD,)), OPERATOR)
+        )
 
 
 def check_prologs_come_first(runs: Iterable[Run], scripts: Sequence[ScriptRun]) -> None:

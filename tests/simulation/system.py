@@ -14,10 +14,11 @@ from hal.core.model import OverloadedError, UnreachableError
 from hal.daemons.agent.agent import Agent, AgentSettings
 from hal.daemons.agent.keeper.ports import KeeperConfig
 from hal.daemons.controller.config import Config
-from hal.daemons.controller.controller import Controller, ControllerApi
+from hal.daemons.controller.controller import Controller
+from hal.daemons.controller.service.controller_api import ControllerApi
 from hal.runtime.interface import Address, Runtime, UnixAddress
-from hal.runtime.virtual import VirtualWorld
 from hal.runtime.virtual_process import Main, VirtualProcess
+from hal.runtime.virtual_world import VirtualWorld
 from hal.store import Claim, MemoryDatabase, Store, StoreError
 from tests.simulation.keeper_process import keeper_main
 from tests.simulation.machine import Machine, Run
@@ -193,7 +194,7 @@ class System:
         """Until every node has dialled once: before that, what only they could run would be refused."""
 
         async def known(api: ControllerApi) -> bool:
-            return len(api.nodes()) == len(self.machines)
+            return len(api.nodes.all()) == len(self.machines)
 
         for _ in range(ANSWER_TRIES):
             if await self.ask(known):

@@ -17,8 +17,8 @@ from msgspec.structs import replace
 
 from hal.core.model import Duration, JobSpec, OnNodeLost, Resources, TaskState
 from hal.planes.tasks import Submitter
-from hal.runtime.virtual import VirtualWorld
 from hal.runtime.virtual_network import Conditions
+from hal.runtime.virtual_world import VirtualWorld
 from tests.simulation.checkers import (
     check_gangs_follow,
     check_lapsed_steps_end_after_a_thaw,
@@ -80,8 +80,8 @@ def run_cluster(cluster: Cluster, wanted: Sequence[Wanted], faults: ClusterFault
         await troubling
         deadline_s = world.loop.time() + QUIET_S
         for job in ids:
-            while not (view := await cluster.ask(lambda api, job=job: api.wait(job, 5.0))).state.ended:  # type: ignore[misc]
-                why = await cluster.ask(lambda api, job=job: api.why(job))  # type: ignore[misc]
+            while not (view := await cluster.ask(lambda api, job=job: api.jobs.wait(job, 5.0))).state.ended:  # type: ignore[misc]
+                why = await cluster.ask(lambda api, job=job: api.jobs.why(job))  # type: ignore[misc]
                 assert world.loop.time() < deadline_s, f"job {job} is stuck: {view.state}, {why}\n{world.tail()}"
         await world.until(cluster.idle, limit_ms=60_000, what="no process left")
         if operating is not None:

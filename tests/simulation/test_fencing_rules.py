@@ -8,6 +8,7 @@ own tests break that one.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Sequence
 from types import ModuleType
 from typing import Any, Final, NamedTuple
@@ -18,19 +19,23 @@ from sqlalchemy import Connection
 
 from hal.core.model import StepId
 from hal.daemons.agent import agent
-from hal.daemons.agent.gating import NodeGates
 from hal.daemons.agent.keeper import core
-from hal.daemons.agent.keeper.guarding import Guarding
+from hal.daemons.agent.keeper.guarded_steps import GuardedSteps
 from hal.daemons.agent.keeper.lease import Lease
 from hal.daemons.agent.keeper.ports import Instant
 from hal.daemons.agent.keeper.step import HeldStep
-from hal.daemons.controller import agents, committing, controller
-from hal.daemons.controller.agents import Agents
-from hal.daemons.controller.lease import Lease as LeaderLease
-from hal.daemons.controller.node_leases import NodeLeases
-from hal.planes.tasks import Orders, attempts, nodes
-from hal.planes.tasks.live import Attempt, LiveJob
-from hal.planes.tasks.table import JobTable
+from hal.daemons.agent.node_gates import NodeGates
+from hal.daemons.controller import controller
+from hal.daemons.controller.cycle import committer
+from hal.daemons.controller.cycle.leader_lease import Lease as LeaderLease
+from hal.daemons.controller.nodes import agents
+from hal.daemons.controller.nodes.agents import Agents
+from hal.daemons.controller.nodes.leases import NodeLeases
+from hal.planes.tasks import Orders
+from hal.planes.tasks.attempts import ends, reconciliation, reports
+from hal.planes.tasks.live.attempt import Attempt
+from hal.planes.tasks.live.job import LiveJob
+from hal.planes.tasks.table.table import JobTable
 from hal.runtime.virtual_network import Conditions
 from hal.store import leadership
 from hal.store.operations import StepEnd
@@ -48,8 +53,8 @@ SEEDS_IN_FORCE: Final = 8
 class FromReceipt(Lease):
     """The lease runs from when its acknowledgement came, however long that was on its way."""
 
-    def renewed(self, stamp_boot_ms: int, lease_ms: int, now: Instant) -> None:
-        super().renewed(self.stamp(now), lease_ms, now)
+    def renew(self, stamp_boot_ms: int, lease_ms: int, now: Instant) -> None:
+        super().renew(self.stamp(now), lease_ms, now)
 
 
 class NeverLapses(Lease):
@@ -69,8 +74,8 @@ class AnyStamp(FromReceipt):
 class CountsOn(NodeLeases):
     """Who comes to lead takes the silence of nodes under its predecessor for silence under itself."""
 
-    def take_office(self, nodes: Iterable[str], longest_ms: int) -> None:
-        super().take_office((), longest_ms)
+    def count_from_election(self, nodes: Iterable[str], longest_ms: int) -> None:
+        super().count_from_election((), longest_ms)
         for node in nodes:
             self._since_ms[node] = self._runtime.monotonic_ms() - self.lost_after_ms
             self._wait(node, 0)
@@ -98,6 +103,16 @@ class BeforeTheFlush(Agents):
         """They know already."""
 
 
+class KeepsUnsent(Agents):
+    """A start that waits for its node's stamp leaves with the next one, although its attempt was given away."""
+
+    def deliver(self, orders: dict[str, Orders]) -> None:
+        super().deliver({node: dataclasses.replace(told, lost=[]) for node, told in orders.items()})
+
+    def deliver_elsewhere(self, orders: dict[str, Orders]) -> None:
+        super().deliver_elsewhere({node: dataclasses.replace(told, lost=[]) for node, told in orders.items()})
+
+
 def any_attempt(table: JobTable, node: str, step: StepId) -> tuple[LiveJob, Attempt] | None:
     """A report about an attempt of the task that is over is taken for one about its present attempt."""
     job = table.jobs.get(step.job)
@@ -112,11 +127,11 @@ def whole_gang(table: JobTable, job: LiveJob, attempt: Attempt, node: str, messa
     for rank, _ in enumerate(attempt.nodes):
         current = job.active.get(attempt.task)
         if current is not None and all(end.rank != rank for end in current.steps):
-            end = StepEnd(rank, attempts.LOST_CAUSE, 0, 0, now_ms, message)
-            attempts._step_ended(table, job, current, end, now_ms, f"node:{node}")
+            end = StepEnd(rank, ends.LOST_CAUSE, 0, 0, now_ms, message)
+            reports._end_step(table, job, current, end, now_ms, f"node:{node}")
 
 
-class Adopts(Guarding):
+class Adopts(GuardedSteps):
     """Guarded steps that a dead keeper left behind go on under the next one."""
 
     def recover(self, missing: Sequence[HeldStep], now: Instant) -> None:
@@ -164,6 +179,7 @@ MIXED: Final = Aim()
 AIMS: Final = {
     "mixed": MIXED,
     "congested": Aim(1, CONGESTION, long=True),
+    "more, with prologs": Aim(5, scripts=True),
     "stalled": Aim(3, STALLS),
     "stalled before a prolog": Aim(3, STALLS, long=True, scripts=True),
     "parted": Aim(1, PARTED, long=True),
@@ -192,14 +208,15 @@ RULES: Final[Sequence[Rule]] = (
     Rule("a lease counts from the stamp", core, "Lease", FromReceipt, "congested", 0),
     Rule("a start needs a current lease", core, "Lease", AnyStamp, "stalled", 1),
     Rule("a start waits under its own stamp", agent, "NodeGates", FreshAtAnyTime, "stalled before a prolog", 18),
-    Rule("a keeper ends what its predecessor guarded", core, "Guarding", Adopts, "orphaned", 0),
+    Rule("a keeper ends what its predecessor guarded", core, "GuardedSteps", Adopts, "orphaned", 0),
     Rule("who comes to lead counts anew", agents, "NodeLeases", CountsOn, "mixed", 2),
     Rule("tasks are given away after T", agents, "NodeLeases", GivesAwayAtOnce, "parted", 1),
     Rule("orders to other hosts follow the flush", controller, "Agents", BeforeTheFlush, "without power", 10),
-    Rule("a leader acts while its lease holds", committing, "Lease", ActsOn, "apart", 0),
+    Rule("what is given away leaves no more", controller, "Agents", KeepsUnsent, "more, with prologs", 10_252),
+    Rule("a leader acts while its lease holds", committer, "Lease", ActsOn, "apart", 0),
     Rule("commits of older epochs are refused", leadership, "check_epoch", any_epoch, "committing", 0),
-    Rule("exits of attempts that were given away change nothing", attempts, "active", any_attempt, "mixed", 1),
-    Rule("a gang runs again when all of it has ended", nodes, "lost", whole_gang, "gangs parted", 3),
+    Rule("exits of attempts that were given away change nothing", reports, "active_attempt", any_attempt, "mixed", 1),
+    Rule("a gang runs again when all of it has ended", reconciliation, "record_loss", whole_gang, "gangs parted", 3),
 )
 
 

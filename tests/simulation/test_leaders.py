@@ -1,6 +1,6 @@
 """Three controllers on one database under virtual time: stopped, killed and started at random, one acts at a time.
 
-The office alone is simulated: taking it, the lease, commits, stepping down, following. Whoever acts writes it down.
+The leadership alone is simulated: taking it, the lease, commits, stepping down, following. Whoever acts writes it down.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from typing import Final, NamedTuple
 
 import pytest
 
-from hal.daemons.controller.committing import Committer
-from hal.daemons.controller.following import Follower
-from hal.daemons.controller.lease import Lease
+from hal.daemons.controller.cycle.committer import Committer
+from hal.daemons.controller.cycle.leader_lease import Lease
+from hal.daemons.controller.following.follower import Follower
 from hal.runtime.interface import Runtime, UnixAddress
-from hal.runtime.virtual import VirtualWorld
 from hal.runtime.virtual_network import Conditions
 from hal.runtime.virtual_process import VirtualProcess
+from hal.runtime.virtual_world import VirtualWorld
 from hal.store import MemoryDatabase, PutMeta, StaleEpoch, Store, StoreError, StoreLed
 
 HOSTS: Final = ("h1", "h2", "h3")
@@ -160,7 +160,7 @@ class CountedFromTheAnswer(Lease):
 
 
 class NeverOver(Lease):
-    """A mutation: who took the office acts until it is told otherwise."""
+    """A mutation: who took the leadership acts until it is told otherwise."""
 
     @property
     def holds(self) -> bool:

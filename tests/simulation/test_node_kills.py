@@ -10,7 +10,7 @@ import pytest
 from hal.daemons.agent.agent import Agent, AgentSettings
 from hal.daemons.agent.keeper.ports import KeeperConfig
 from hal.runtime.interface import Runtime, UnixAddress
-from hal.runtime.virtual import VirtualHost, VirtualWorld
+from hal.runtime.virtual_world import VirtualHost, VirtualWorld
 from hal.wire.frames import ExitCause
 from tests.simulation.checkers import check_nothing_ran_twice
 from tests.simulation.keeper_process import keeper_main

@@ -10,10 +10,11 @@ import pytest
 
 from hal.core.model import Duration, JobSpec, Resources
 from hal.core.model.policy import Account, Limit, Policy
-from hal.daemons.controller.changing import Action, Key
 from hal.daemons.controller.config import Config
+from hal.daemons.controller.service.idempotency import Key
+from hal.daemons.controller.service.jobs.control import Action
 from hal.planes.tasks import Submitter
-from hal.runtime.virtual import VirtualWorld
+from hal.runtime.virtual_world import VirtualWorld
 from tests.simulation.checkers import check_nothing_ran_twice
 from tests.simulation.machine import Run, Work
 from tests.simulation.system import System
@@ -74,7 +75,7 @@ def test_no_limit_is_exceeded_whatever_dies(world: VirtualWorld) -> None:
                 user=user,
             )
             key, by = Key(f"job {position}", "same"), Submitter(user)
-            told = await system.ask(lambda api, spec=spec, key=key, by=by: api.submit([spec], by, key=key))  # type: ignore[misc]
+            told = await system.ask(lambda api, spec=spec, key=key, by=by: api.jobs.submit([spec], by, key=key))  # type: ignore[misc]
             whose[int(told.ids[0])] = (user, account)
             await asyncio.sleep(rng.random() * 0.5)
 
@@ -87,7 +88,7 @@ def test_no_limit_is_exceeded_whatever_dies(world: VirtualWorld) -> None:
         await troubling
         await asyncio.sleep(SETTLED_S)
         waiting = [str(job) for job in whose]
-        await system.ask(lambda api: api.control(Action.CANCEL, waiting, None, Submitter("alice")))
+        await system.ask(lambda api: api.jobs.control(Action.CANCEL, waiting, None, Submitter("alice")))
         await world.until(system.idle, limit_ms=60_000, what="no process left")
         system.give_up()
         await supervising

@@ -17,10 +17,10 @@ from msgspec.structs import replace
 from hal.core.engine.config import EngineConfig
 from hal.core.model import AttemptState, Duration, EventKind, TaskState
 from hal.core.model.policy import Policy, PreemptMode, Qos
-from hal.daemons.controller.changing import Action
 from hal.daemons.controller.config import Config
+from hal.daemons.controller.service.jobs.control import Action
 from hal.planes.tasks import Submitter
-from hal.runtime.virtual import VirtualWorld
+from hal.runtime.virtual_world import VirtualWorld
 from tests.simulation.checkers import (
     UNFLUSHED_S,
     check_attempts_follow,
@@ -86,7 +86,7 @@ async def ended(system: System, job: int) -> TaskState:
     """The state that people are told the job has ended in."""
     world = system.world
     while world.loop.time() * 1000 < LIMIT_MS:
-        view = await system.ask(lambda api: api.wait(job, 30.0))
+        view = await system.ask(lambda api: api.jobs.wait(job, 30.0))
         if view.state.ended:
             return view.state
     raise AssertionError(f"seed {world.seed}: job {job} is still {view.state}: {view}\n{world.tail()}")
@@ -114,7 +114,7 @@ def run_all(system: System, wanted: Sequence[Wanted], faults: Faults, meddling: 
         await meddles
         await troubling
         # What people hold would wait for ever.
-        await system.ask(lambda api: api.control(Action.RELEASE, [str(job) for job in ids], None, ALICE))
+        await system.ask(lambda api: api.jobs.control(Action.RELEASE, [str(job) for job in ids], None, ALICE))
         for job in ids:
             await ended(system, job)
         await world.until(system.idle, limit_ms=60_000, what="no process left")
@@ -166,7 +166,7 @@ def test_whatever_people_do_meanwhile_nothing_is_lost_or_doubled(world: VirtualW
             touched.add(job)
             action = rng.choice(list(Action))
             named = [str(job)] if rng.random() < 0.7 else [f"{job}.0"]
-            outcomes = await system.ask(lambda api, a=action, n=named: api.control(a, n, None, ALICE))  # type: ignore[misc]
+            outcomes = await system.ask(lambda api, a=action, n=named: api.jobs.control(a, n, None, ALICE))  # type: ignore[misc]
             world.note("people", action, str(outcomes.results))
             assert {result.code for result in outcomes.results} <= {"", "conflict"}
 
@@ -200,7 +200,7 @@ def test_short_tasks_on_credit_are_not_lost_or_doubled(world: VirtualWorld) -> N
             job = rng.choice(ids)
             touched.add(job)
             action = rng.choice((Action.HOLD, Action.RELEASE, Action.CANCEL, Action.REQUEUE))
-            await system.ask(lambda api, a=action, j=job: api.control(a, [str(j)], None, ALICE))  # type: ignore[misc]
+            await system.ask(lambda api, a=action, j=job: api.jobs.control(a, [str(j)], None, ALICE))  # type: ignore[misc]
 
     ids = run_all(system, wanted, Faults(kills=6, helpers=1, power=1), meddle)
     check_nothing_ran_twice(system.runs)
@@ -271,7 +271,7 @@ def check_taken_back_within_bounds(system: System, ids: Sequence[int]) -> None:
         (attempt.job, attempt.task)
         for job in ids
         for attempt in system.store().attempts(job, limit=1_000)
-        if attempt.taking is not None
+        if attempt.preemption is not None
     )
     assert not times or max(times.values()) <= most
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from msgspec.structs import replace
 
 from hal.core.model import ArrayRange, Dependency, DependencyKind, Duration, JobSpec, Resources, Retries, TaskState
-from hal.daemons.controller.changing import Key
+from hal.daemons.controller.service.idempotency import Key
 from hal.planes.tasks import Submitter
 from tests.simulation.machine import Work
 
@@ -123,6 +123,6 @@ async def submit(system: System, wanted: Sequence[Wanted], ids: list[int]) -> No
         if one.after is not None:
             spec = replace(spec, dependencies=(replace(spec.dependencies[0], job=str(ids[one.after])),))
         key = Key(f"job {position}", "same")
-        submitted = await system.ask(lambda api, spec=spec, key=key: api.submit([spec], ALICE, key=key))  # type: ignore[misc]
+        submitted = await system.ask(lambda api, spec=spec, key=key: api.jobs.submit([spec], ALICE, key=key))  # type: ignore[misc]
         ids.append(int(submitted.ids[0]))
         await asyncio.sleep(rng.random() * 0.5)

@@ -63,11 +63,11 @@ class CuttingProxy:
             while chunk := source.recv(CHUNK):
                 if to_server and self.cut and b"COMMIT" in chunk:
                     cut, self.cut = self.cut, ""
+                    self.cuts += 1  # before the client can see its connection end
                     if cut == "after":
                         # Its answer goes nowhere: this end is closed to the client first.
                         source.shutdown(socket.SHUT_RDWR)
                         target.sendall(chunk)
-                    self.cuts += 1
                     break
                 target.sendall(chunk)
         except OSError:

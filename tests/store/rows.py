@@ -20,9 +20,9 @@ from hal.store import (
     Loaded,
     NewEvent,
     Operation,
-    PutSpans,
-    Span,
+    PutTaskRanges,
     Store,
+    TaskRangeRow,
 )
 
 TRUE = check_spec(JobSpec(command=("true",)))
@@ -69,11 +69,11 @@ def attempt(job_id: int, task: int = 0, number: int = 1, **columns: Any) -> Atte
     return AttemptRow(**{**row, **columns})
 
 
-def in_rows(loaded: Loaded) -> tuple[list[JobRow], dict[int, list[Span]]]:
-    """Live jobs and their spans, in whichever form they were loaded; versions left out."""
+def in_rows(loaded: Loaded) -> tuple[list[JobRow], dict[int, list[TaskRangeRow]]]:
+    """Live jobs and their ranges, in whichever form they were loaded; versions left out."""
     jobs = {row.id: replace(row, version=1) for row in loaded.jobs}
-    spans = dict(loaded.spans)
-    places = [(one, place, number) for one in loaded.untouched for place, number in enumerate(one.ids)]
+    ranges = dict(loaded.ranges)
+    places = [(one, place, number) for one in loaded.pending_columns for place, number in enumerate(one.ids)]
     for columns, place, number in places:
         assert number not in jobs
         queue, account, user = columns.owners[columns.owner[place]]
@@ -83,15 +83,15 @@ def in_rows(loaded: Loaded) -> tuple[list[JobRow], dict[int, list[Span]]]:
             TaskState.PENDING, 1, spec.nodes, None if walltime_ms < 0 else walltime_ms, columns.submit_ms[place],
             columns.eligible_ms[place], trace_id=columns.traces[columns.trace[place]], pending=1,
         )  # fmt: skip
-        spans[number] = [Span(number, 0, 1, TaskState.PENDING)]
-    return [jobs[number] for number in sorted(jobs)], spans
+        ranges[number] = [TaskRangeRow(number, 0, 1, TaskState.PENDING)]
+    return [jobs[number] for number in sorted(jobs)], ranges
 
 
 def submitted(*rows: JobRow) -> list[Operation]:
     """What a submission writes."""
     return [
         InsertJobs(list(rows)),
-        PutSpans(put=[Span(row.id, 0, row.tasks, TaskState.PENDING) for row in rows]),
+        PutTaskRanges(put=[TaskRangeRow(row.id, 0, row.tasks, TaskState.PENDING) for row in rows]),
         AppendEvents([event(EventKind.JOBS_SUBMITTED, [row.id for row in rows])]),
     ]
 

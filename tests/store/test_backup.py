@@ -84,7 +84,7 @@ def test_after_a_restore_any_machine_may_be_a_node_again(tmp_path: Path) -> None
 def test_a_store_that_holds_anything_is_not_restored_into(used: Path, tmp_path: Path) -> None:
     """Nor is a backup written over a file."""
     back_up(used, tmp_path / "copy")
-    with pytest.raises(ConflictError, match="was used already"):
+    with pytest.raises(ConflictError, match="has already been used"):
         restore(tmp_path / "copy", used)
     with pytest.raises(ConflictError, match="exists already"):
         back_up(used, tmp_path / "copy")
@@ -136,7 +136,7 @@ def test_the_commands_copy_and_restore_a_home(used: Path, tmp_path: Path) -> Non
     assert hal(homes[1], "restore", str(tmp_path / "copy")).returncode == 0
     refused = hal(homes[1], "restore", str(tmp_path / "copy"))
     assert refused.returncode == 1
-    assert "was used already" in refused.stderr
+    assert "has already been used" in refused.stderr
     store = Store.open(homes[1] / "db" / "hal.sqlite")
     assert len(store.load().jobs) == 200
     store.close()

@@ -64,7 +64,7 @@ def test_somebody_elses_database_is_refused_and_left_alone(path: Path) -> None:
     other.close()
     with pytest.raises(NotAStore, match=r"tables that are not HAL's \(recipes\)") as refused:
         Store.open(path)
-    assert "name another file" in refused.value.hint
+    assert "choose another file" in refused.value.hint
     again = sqlite3.connect(path)
     assert [row[0] for row in again.execute("SELECT name FROM sqlite_master")] == ["recipes"]
     again.close()
@@ -96,7 +96,11 @@ def test_a_missing_store_is_not_made_by_those_who_only_look(path: Path) -> None:
         ("nonsense://", StoreError, "nonsense"),
         ("sqlite://///", StoreError, ""),
         ("/proc/hal.sqlite", StoreError, "/proc/hal.sqlite"),
-        ("/no/such/directory/hal.sqlite", StoreMissing, "there is no directory /no/such/directory"),
+        (
+            "/no/such/directory/hal.sqlite",
+            StoreMissing,
+            "/no/such/directory for the store does not exist",
+        ),
         ("/", NotAStore, "is a directory"),
     ],
 )
@@ -166,7 +170,7 @@ def test_a_disk_that_fails_in_commit_leaves_the_outcome_open(path: Path) -> None
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (log.stat().st_size + 8_192, hard))
     try:
-        with pytest.raises(CommitUnknown, match="whether it is durable is not known"):
+        with pytest.raises(CommitUnknown, match="it is not known whether the commit is durable"):
             store.commit(group, epoch=leader.epoch)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

@@ -18,12 +18,12 @@ from hal.store import (
     JobFilter,
     JobProgress,
     ProgressJobs,
-    PutSpans,
-    Span,
+    PutTaskRanges,
     Store,
+    TaskRangeRow,
     TaskRow,
 )
-from hal.store.opening import open_database
+from hal.store.database_url import open_database
 from hal.store.schema import metadata
 from tests.store.rows import Leader, attempt, job, progress, submitted
 
@@ -55,21 +55,21 @@ def ended(job_id: int, task: int, number: int, state: AttemptState, code: int = 
 
 
 def test_an_array_of_a_million_tasks_is_a_handful_of_rows(leader: Leader, tmp_path: Path) -> None:
-    """One spec, one job, one span, one event, one commit, one leader: six."""
+    """One spec, one job, one range, one event, one commit, one leader: six."""
     leader.commit(*submitted(job(1, tasks=MILLION)))
     assert rows_in(tmp_path / "hal.sqlite") == 6
 
 
 def test_starting_ten_of_a_million_tasks_adds_ten_rows(leader: Leader, tmp_path: Path) -> None:
-    """The span shrinks; only tasks that were tried have rows of their own."""
+    """The range shrinks; only tasks that were tried have rows of their own."""
     leader.commit(*submitted(job(1, tasks=MILLION)))
     leader.commit(
-        PutSpans(drop=[(1, 0)], put=[Span(1, 10, MILLION - 10, TaskState.PENDING)]),
+        PutTaskRanges(drop=[(1, 0)], put=[TaskRangeRow(1, 10, MILLION - 10, TaskState.PENDING)]),
         InsertAttempts([attempt(1, task) for task in range(10)]),
     )
     assert rows_in(tmp_path / "hal.sqlite") == 6 + 10 + 1  # ten attempts, one more commit
     loaded = leader.store.load()
-    assert loaded.spans == {1: [Span(1, 10, MILLION - 10, TaskState.PENDING)]}
+    assert loaded.ranges == {1: [TaskRangeRow(1, 10, MILLION - 10, TaskState.PENDING)]}
     assert len(loaded.attempts[1]) == 10
 
 
@@ -82,15 +82,15 @@ def test_equal_jobs_of_one_submission_share_their_spec(leader: Leader, tmp_path:
 
 
 def test_tasks_of_a_mixed_array_are_computed(leader: Leader) -> None:
-    """Waiting, running, ended, waiting for a retry, cancelled: each from its span or its latest attempt."""
+    """Waiting, running, ended, waiting for a retry, cancelled: each from its range or its latest attempt."""
     leader.commit(*submitted(job(1, tasks=MILLION)))
     leader.commit(
-        PutSpans(
+        PutTaskRanges(
             drop=[(1, 0)],
             put=[
-                Span(1, 2, 1, TaskState.PENDING, attempt=2, retries=1, eligible_ms=77, reason="back-off"),
-                Span(1, 4, MILLION - 6, TaskState.PENDING),
-                Span(1, MILLION - 2, 2, TaskState.CANCELLED, reason="by alice"),
+                TaskRangeRow(1, 2, 1, TaskState.PENDING, attempt=2, retries=1, eligible_ms=77, reason="back-off"),
+                TaskRangeRow(1, 4, MILLION - 6, TaskState.PENDING),
+                TaskRangeRow(1, MILLION - 2, 2, TaskState.CANCELLED, reason="by alice"),
             ],
         ),
         InsertAttempts([*(attempt(1, task) for task in range(4)), attempt(1, 1, 2, retries=1)]),
@@ -130,18 +130,18 @@ def test_the_spans_of_an_ended_job_can_be_read(leader: Leader) -> None:
     """A requeue of an ended job begins with them."""
     leader.commit(*submitted(job(1, tasks=5)))
     end = progress(job(1), state=TaskState.CANCELLED, end_ms=5, pending=0, cancelled=5)
-    put = [Span(1, 3, 2, TaskState.CANCELLED), Span(1, 0, 3, TaskState.CANCELLED)]
-    leader.commit(ProgressJobs([end]), PutSpans(drop=[(1, 0)], put=put))
-    assert leader.store.load().spans == {}
-    assert leader.store.spans(1) == [put[1], put[0]]
-    assert leader.store.spans(2) == []
+    put = [TaskRangeRow(1, 3, 2, TaskState.CANCELLED), TaskRangeRow(1, 0, 3, TaskState.CANCELLED)]
+    leader.commit(ProgressJobs([end]), PutTaskRanges(drop=[(1, 0)], put=put))
+    assert leader.store.load().ranges == {}
+    assert leader.store.ranges(1) == [put[1], put[0]]
+    assert leader.store.ranges(2) == []
 
 
 def test_pages_of_tasks_join_without_gap_or_repeat(leader: Leader) -> None:
-    """Every second task waits in a span of its own, the others have ended: 1,000 tasks in pages of 37."""
+    """Every second task waits in a range of its own, the others have ended: 1,000 tasks in pages of 37."""
     leader.commit(InsertJobs([job(1, tasks=1_000)]))
     leader.commit(
-        PutSpans(put=[Span(1, task, 1, TaskState.PENDING) for task in range(0, 1_000, 2)]),
+        PutTaskRanges(put=[TaskRangeRow(1, task, 1, TaskState.PENDING) for task in range(0, 1_000, 2)]),
         InsertAttempts([attempt(1, task) for task in range(1, 1_000, 2)]),
         EndAttempts([ended(1, task, 1, AttemptState.SUCCEEDED) for task in range(1, 1_000, 2)]),
     )
@@ -217,7 +217,7 @@ def test_jobs_are_filtered_and_paged(leader: Leader) -> None:
 
 def test_a_page_is_never_longer_than_the_bound(leader: Leader) -> None:
     """Whatever is asked for."""
-    leader.commit(InsertJobs([job(1, tasks=MILLION)]), PutSpans(put=[Span(1, 0, MILLION, TaskState.HELD)]))
+    leader.commit(InsertJobs([job(1, tasks=MILLION)]), PutTaskRanges(put=[TaskRangeRow(1, 0, MILLION, TaskState.HELD)]))
     assert len(leader.store.tasks(1, limit=10**9)) == MAX_PAGE
 
 
@@ -227,11 +227,11 @@ def test_ended_jobs_are_loaded_only_where_live_jobs_depend_on_them(leader: Leade
     rows = [job(1), job(2), job(3, spec=spec), job(4)]
     leader.commit(*submitted(*rows))
     done: list[JobProgress] = [progress(row, state=TaskState.SUCCEEDED, end_ms=5, pending=0) for row in rows[:2]]
-    leader.commit(ProgressJobs(done), PutSpans(drop=[(1, 0), (2, 0)]))
+    leader.commit(ProgressJobs(done), PutTaskRanges(drop=[(1, 0), (2, 0)]))
     loaded = leader.store.load()
     assert [row.id for row in loaded.jobs] == [3, 4]
     assert {number: row.state for number, row in loaded.ended_dependencies.items()} == {1: TaskState.SUCCEEDED}
-    assert set(loaded.spans) == {3, 4}
+    assert set(loaded.ranges) == {3, 4}
 
 
 def test_reading_does_not_wait_for_the_writer(leader: Leader, tmp_path: Path) -> None:
@@ -241,6 +241,6 @@ def test_reading_does_not_wait_for_the_writer(leader: Leader, tmp_path: Path) ->
     with other.writing("holding the write lock") as connection:
         connection.exec_driver_sql("DELETE FROM task_spans")
         assert leader.store.task(1, 0) is not None
-        assert len(leader.store.load().spans[1]) == 1
+        assert len(leader.store.load().ranges[1]) == 1
         connection.exec_driver_sql("INSERT INTO task_spans VALUES (1, 0, 1, 'pending', 1, 0, 0, '')")
     other.close()

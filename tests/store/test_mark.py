@@ -109,13 +109,13 @@ def test_a_power_failure_may_take_back_what_was_not_flushed(tmp_path: Path) -> N
     """Group 4 was committed, 3 flushed: in another boot a store with 3 is as it must be, one with 2 is not."""
     used(tmp_path)
     mark = StoreMark(tmp_path / "mark", BOOT)
-    mark.committed(4)
+    mark.record_commit(4)
     mark.close()
     with pytest.raises(StoreLost, match="not 4"):
         opened(tmp_path)
     opened(tmp_path, boot="another").close()
     mark = StoreMark(tmp_path / "mark", "another")
-    mark.flushed(5)
+    mark.record_flush(5)
     mark.close()
     with pytest.raises(StoreLost, match="not 5"):
         opened(tmp_path, boot="third")

@@ -15,9 +15,9 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import inspect
 
 from hal.core.model import AttemptState, TaskState
-from hal.store import EndAttempts, Span, Store
+from hal.store import EndAttempts, Store, TaskRangeRow
+from hal.store.database_url import open_database
 from hal.store.migrate import HEAD, MIGRATIONS, migrate, revision_of
-from hal.store.opening import open_database
 from hal.store.operations import AttemptEnd
 from hal.store.schema import metadata
 from tests.store.rows import Leader, job, submitted
@@ -104,7 +104,7 @@ def test_a_store_of_an_older_hal_with_running_jobs_is_upgraded_and_they_run_on(t
     loaded = store.load()
     assert [(row.id, row.state) for row in loaded.jobs] == [(1, "running"), (2, "pending")]
     assert [(row.token, row.state, row.ended_ms) for row in loaded.attempts[1]] == [("token", "running", None)]
-    assert loaded.spans[2] == [Span(2, 0, 1, TaskState.PENDING)]
+    assert loaded.ranges[2] == [TaskRangeRow(2, 0, 1, TaskState.PENDING)]
     leader = Leader(store)
     assert leader.epoch == 8
     leader.commit(EndAttempts([AttemptEnd(1, 0, 1, AttemptState.SUCCEEDED, 9, "exited", 0)]))

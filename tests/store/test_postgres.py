@@ -21,7 +21,7 @@ from hal.store import (
     StoreUnreachable,
     leadership,
 )
-from hal.store.opening import open_database
+from hal.store.database_url import open_database
 from hal.store.schema import metadata
 from tests.postgres_server import PostgresServer, database_of
 from tests.store.cutting_proxy import Cut, CuttingProxy
@@ -70,10 +70,10 @@ def test_tables_are_not_changed_under_a_leader_of_an_older_hal(postgres: Postgre
     leader = Leader(older)
     database = open_database(url, create=False, max_bytes=None)
     with pytest.raises(StoreBusy, match="is led by a test"), database.writing("upgrading") as connection:
-        leadership.put_out(connection, database)
+        leadership.end_leadership(connection, database)
     older.resign(leader.epoch)
     with database.writing("upgrading") as connection:
-        leadership.put_out(connection, database)
+        leadership.end_leadership(connection, database)
     with pytest.raises(StaleEpoch):
         leader.commit(*submitted(job(1)))
     database.close()
@@ -144,7 +144,7 @@ def test_a_connection_lost_in_commit_leaves_the_outcome_open_and_the_commit_id_t
         leader.commit(*submitted(job(1)))
         group = leader.group(*submitted(job(2)))
         proxy.cut = cut
-        with pytest.raises(CommitUnknown, match="whether it is durable is not known"):
+        with pytest.raises(CommitUnknown, match="it is not known whether the commit is durable"):
             store.commit(group, epoch=leader.epoch)
         assert proxy.cuts == 1
         # Whoever takes the row waits for a transaction that is still under way: then the look-up is final.
@@ -166,7 +166,7 @@ def test_safety_a_writer_that_stands_still_keeps_nobody_out(postgres: PostgresSe
     with ExitStack() as open_transaction:
         leadership.check_epoch(open_transaction.enter_context(database.writing("standing still")), former.epoch)
         assert taker.take_leadership("the next", 2) == former.epoch + 1
-        with pytest.raises(StoreUnreachable, match=r"stood still|does not answer"):
+        with pytest.raises(StoreUnreachable, match=r"ended an idle transaction|does not answer"):
             open_transaction.close()
     with pytest.raises(StaleEpoch):
         former.commit(*submitted(job(1)))

@@ -40,10 +40,10 @@ from hal.store import (
     MemoryDatabase,
     Operation,
     ProgressJobs,
-    PutSpans,
-    Span,
+    PutTaskRanges,
     StaleEpoch,
     Store,
+    TaskRangeRow,
 )
 from tests.store.rows import attempt, event, in_rows, job, progress, submitted
 
@@ -57,7 +57,7 @@ class Model:
 
     def __init__(self) -> None:
         self.jobs: dict[int, JobRow] = {}
-        self.spans: dict[int, list[Span]] = {}
+        self.ranges: dict[int, list[TaskRangeRow]] = {}
         self.attempts: dict[tuple[int, int, int], AttemptRow] = {}
         self.events: list[tuple[str, tuple[int, ...]]] = []
         self.commits: set[str] = set()
@@ -69,8 +69,8 @@ class Model:
         for (owner, task, _), row in sorted(self.attempts.items()):
             if owner == number:
                 found[task] = _TASK_STATE[row.state]
-        for span in self.spans[number]:
-            found |= dict.fromkeys(range(span.first, span.first + span.count), span.state)
+        for task_range in self.ranges[number]:
+            found |= dict.fromkeys(range(task_range.first, task_range.first + task_range.count), task_range.state)
         return dict(sorted(found.items()))
 
 
@@ -115,28 +115,34 @@ class StoreMachine(RuleBasedStateMachine):
         rows = [job(first + n, tasks=size, version=1) for n, size in enumerate(sizes)]
         for row in rows:
             model.jobs[row.id] = row
-            model.spans[row.id] = [Span(row.id, 0, row.tasks, TaskState.PENDING)]
+            model.ranges[row.id] = [TaskRangeRow(row.id, 0, row.tasks, TaskState.PENDING)]
         model.events.append((EventKind.JOBS_SUBMITTED, tuple(row.id for row in rows)))
         return submitted(*rows)
 
     def starts(self, pick: int, take: int, model: Model) -> list[Operation]:
-        waiting = [span for spans in model.spans.values() for span in spans if span.state is TaskState.PENDING]
+        waiting = [
+            task_range
+            for ranges in model.ranges.values()
+            for task_range in ranges
+            if task_range.state is TaskState.PENDING
+        ]
         if not waiting:
             return []
-        span = waiting[pick % len(waiting)]
-        take = 1 + take % span.count
-        left = span.count - take
-        rest = [msgspec.structs.replace(span, first=span.first + take, count=left)] if left else []
+        task_range = waiting[pick % len(waiting)]
+        take = 1 + take % task_range.count
+        left = task_range.count - take
+        rest = [msgspec.structs.replace(task_range, first=task_range.first + take, count=left)] if left else []
         rows = [
-            attempt(span.job, task, span.attempt, retries=span.retries) for task in range(span.first, span.first + take)
+            attempt(task_range.job, task, task_range.attempt, retries=task_range.retries)
+            for task in range(task_range.first, task_range.first + take)
         ]
-        model.spans[span.job] = sorted([*(s for s in model.spans[span.job] if s != span), *rest])
+        model.ranges[task_range.job] = sorted([*(s for s in model.ranges[task_range.job] if s != task_range), *rest])
         model.attempts |= {(row.job, row.task, row.attempt): row for row in rows}
-        model.events.append((EventKind.ATTEMPTS_ALLOCATED, (span.job,)))
+        model.events.append((EventKind.ATTEMPTS_ALLOCATED, (task_range.job,)))
         return [
-            PutSpans(drop=[(span.job, span.first)], put=rest),
+            PutTaskRanges(drop=[(task_range.job, task_range.first)], put=rest),
             InsertAttempts(rows),
-            AppendEvents([event(EventKind.ATTEMPTS_ALLOCATED, [span.job])]),
+            AppendEvents([event(EventKind.ATTEMPTS_ALLOCATED, [task_range.job])]),
         ]
 
     def ends(self, pick: int, take: int, fails: bool, model: Model) -> list[Operation]:
@@ -145,12 +151,14 @@ class StoreMachine(RuleBasedStateMachine):
             return []
         some = active[pick % len(active) :][: 1 + take]
         state = walk(ATTEMPT, AttemptState.ALLOCATED, (*RUN_AND, AttemptEvent.FAIL if fails else AttemptEvent.SUCCEED))
-        retried = [Span(r.job, r.task, 1, TaskState.PENDING, r.attempt + 1, r.retries + 1, 9) for r in some if fails]
+        retried = [
+            TaskRangeRow(r.job, r.task, 1, TaskState.PENDING, r.attempt + 1, r.retries + 1, 9) for r in some if fails
+        ]
         for row in some:
             end = msgspec.structs.replace(row, state=state, ended_ms=9, cause="exited", exit_code=int(fails))
             model.attempts[row.job, row.task, row.attempt] = end
-        for span in retried:
-            model.spans[span.job] = sorted([*model.spans[span.job], span])
+        for task_range in retried:
+            model.ranges[task_range.job] = sorted([*model.ranges[task_range.job], task_range])
         jobs = tuple(sorted({row.job for row in some}))
         touched = [
             msgspec.structs.replace(model.jobs[number], restarts=model.jobs[number].restarts + 1) for number in jobs
@@ -160,7 +168,7 @@ class StoreMachine(RuleBasedStateMachine):
         model.events.append((EventKind.ATTEMPTS_ENDED, jobs))
         return [
             EndAttempts([AttemptEnd(r.job, r.task, r.attempt, state, 9, "exited", int(fails)) for r in some]),
-            PutSpans(put=retried),
+            PutTaskRanges(put=retried),
             ProgressJobs([progress(row) for row in touched]),
             AppendEvents([event(EventKind.ATTEMPTS_ENDED, jobs)]),
         ]
@@ -235,13 +243,13 @@ class StoreMachine(RuleBasedStateMachine):
         model = self.model
         loaded = self.store.load()
         assert loaded.jobs == list(model.jobs.values())
-        assert loaded.spans == {number: spans for number, spans in model.spans.items() if spans}
+        assert loaded.ranges == {number: ranges for number, ranges in model.ranges.items() if ranges}
         active = [row for key, row in sorted(model.attempts.items()) if row.ended_ms is None]
         assert [row for rows in loaded.attempts.values() for row in rows] == active
         for number in model.jobs:
             rows = [row for key, row in sorted(model.attempts.items()) if key[0] == number]
             assert self.store.attempts(number, limit=10_000) == rows
-            # Every task is somewhere, and only once: spans are disjoint from each other and from active attempts.
+            # Every task is somewhere, and only once: ranges are disjoint from each other and from active attempts.
             assert list(model.tasks(number)) == list(range(model.jobs[number].tasks))
         events = self.store.events(limit=10_000)
         assert [event.sequence for event in events] == list(range(1, len(model.events) + 1))
@@ -262,7 +270,7 @@ def _restarted(row: JobRow) -> JobRow:
 def _copy(model: Model) -> Model:
     copy = Model()
     copy.jobs = dict(model.jobs)
-    copy.spans = {number: list(spans) for number, spans in model.spans.items()}
+    copy.ranges = {number: list(ranges) for number, ranges in model.ranges.items()}
     copy.attempts = dict(model.attempts)
     copy.events = list(model.events)
     copy.commits = set(model.commits)
@@ -326,8 +334,8 @@ def _kill_at_random(path: Path, seed: int, rounds: int) -> None:
         groups = len(loaded.jobs) // 50
         assert groups in (done, begun)  # all that returned, and at most the one that was being written
         assert [row.id for row in loaded.jobs] == list(range(1, groups * 50 + 1))
-        assert {number: spans[0].count for number, spans in loaded.spans.items()} == {n: n for n in loaded.spans}
-        assert len(loaded.spans) == len(loaded.jobs)
+        assert {number: ranges[0].count for number, ranges in loaded.ranges.items()} == {n: n for n in loaded.ranges}
+        assert len(loaded.ranges) == len(loaded.jobs)
         assert [event.sequence for event in store.events()] == list(range(1, groups + 1))
         assert [store.commit_known(f"g{number}") for number in range(1, begun + 2)] == [
             number <= groups for number in range(1, begun + 2)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hal.wire.agree import SPOKEN, agree, agree_features, agree_version
+from hal.wire.agree import FEATURES, NOT_LEADER, QUARANTINED, REMOVED, SPOKEN, agree, agree_features, agree_version
 from hal.wire.errors import VersionError
 from hal.wire.frames import Hello, Role
 
@@ -47,3 +47,36 @@ def test_only_features_that_both_name_are_agreed() -> None:
 def test_a_hello_of_this_version_is_agreed_with() -> None:
     """Our own hello is always answered with our own highest version."""
     assert agree(Hello(role=Role.AGENT, versions=SPOKEN, features=("unknown",))) == (SPOKEN[1], ())
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "message", "hint"),
+    [
+        ((4, 5), (1, 1), "this side supports 1, the other side 4 to 5", "the other side is newer; upgrade the other"),
+        ((1, 1), (2, 3), "this side supports 2 to 3, the other side 1", "this side is newer; upgrade the other"),
+    ],
+)
+def test_the_older_side_is_the_one_to_upgrade(
+    theirs: tuple[int, int], ours: tuple[int, int], message: str, hint: str
+) -> None:
+    """A range of one version is written as that one."""
+    with pytest.raises(VersionError) as caught:
+        agree_version(theirs, ours)
+    assert (caught.value.message, caught.value.hint) == (f"no wire version in common: {message}", hint)
+
+
+@pytest.mark.parametrize(("theirs", "ours"), [((3, 1), (1, 3)), ((1, 3), (3, 1)), ((3, 1), (3, 1))])
+def test_on_neither_side_is_a_range_that_is_none_agreed_with(theirs: tuple[int, int], ours: tuple[int, int]) -> None:
+    """Also where its ends are spoken."""
+    with pytest.raises(VersionError):
+        agree_version(theirs, ours)
+
+
+def test_every_feature_of_this_version_is_named() -> None:
+    """Peers that know them, too, use them."""
+    assert FEATURES == ("credit", "health", "gates")
+
+
+def test_the_codes_of_goodbyes_are_those_that_older_peers_know() -> None:
+    """They act on them."""
+    assert (REMOVED, QUARANTINED, NOT_LEADER) == ("removed", "quarantined", "not-leader")

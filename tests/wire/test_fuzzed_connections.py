@@ -11,11 +11,11 @@ import uvloop
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hal.daemons.controller.changing_nodes import NodeAction, NodesBody
 from hal.daemons.controller.config import Config
+from hal.daemons.controller.service.nodes.nodes import NodeAction, NodesBody
 from hal.planes.tasks import Submitter
 from hal.runtime.interface import Address, Credentials, TcpAddress, UnixAddress
-from hal.wire.address import host_and_port
+from hal.wire.address import parse_address
 from hal.wire.agree import SPOKEN
 from hal.wire.codec import encode
 from hal.wire.connection import FrameConnection
@@ -50,7 +50,7 @@ class Fuzzed:
         self.runner = runner
         self.hal = hal
         self.unix = UnixAddress(hal.runtime.paths.wire_socket())
-        self.tls = TcpAddress(*host_and_port(hal.api.health().wire))
+        self.tls = TcpAddress(*parse_address(hal.api.status.health().wire))
 
     async def say(self, address: Address, greet: bool, data: bytes) -> None:
         """One connection: perhaps a hello, then these bytes, then its end."""
@@ -64,13 +64,13 @@ class Fuzzed:
 
     async def take_in(self) -> None:
         """A node is still taken in once a person has looked (it has lied), and nothing is left of what came before."""
-        await self.hal.api.control_nodes(NodeAction.UNCORDON, NodesBody(nodes=["fuzz"]), Submitter("ada"))
+        await self.hal.api.nodes.control(NodeAction.UNCORDON, NodesBody(nodes=["fuzz"]), Submitter("ada"))
         connection = await self.hal.runtime.connect(self.unix)
         await connection.send(HELLO)
         assert isinstance(await connection.receive(60_000), Welcome)
         connection.close()
         await connection.wait_closed()
-        await self.hal.until(lambda: not self.hal.api.node("fuzz").connected)
+        await self.hal.until(lambda: not self.hal.api.nodes.get("fuzz").connected)
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from hal.conformance import check
 from hal.core.engine.config import EngineConfig
 from hal.core.interfaces import Labels, NodeView, Request, RunView
 from hal.core.model import Verdict, spec_from_plain
-from hal.daemons.controller.plugins import load_policies
+from hal.daemons.controller.startup.plugins import load_policies
 from hal.daemons.twin.machine import Machine
 from hal.daemons.twin.replay import replay
 from hal.daemons.twin.swf import Workload

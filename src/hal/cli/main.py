@@ -12,64 +12,67 @@ from typing import TYPE_CHECKING
 import click
 
 from hal import __version__
-from hal.cli import exit_codes
-from hal.cli.command import CONTEXT, UnknownOptionError, output_options, place_options
-from hal.cli.lazy_group import Lazy, LazyGroup, ReaderGoneError, UnknownCommandError
-from hal.cli.screen import Screen, colour_allowed
+from hal.cli.kit import exit_codes
+from hal.cli.kit.colours import colour_allowed
+from hal.cli.kit.command import CONTEXT, UnknownOptionError, output_options, place_options
+from hal.cli.kit.lazy_group import Lazy, LazyGroup, ReaderGoneError, UnknownCommandError
+from hal.cli.kit.screen import Screen
 
 if TYPE_CHECKING:
     from hal.core.model.errors import HALError
 
 _JOBS = "Jobs"
+_NODES = "Nodes"
+_POLICY = "Queues and policy"
+_ACCESS = "Access"
 _HERE = "HAL on this machine"
-_LOOK = "Looking"
-_POLICY = "Who goes next"
-_ACCESS = "Who may"
-_OTHER = "More"
+_OTHER = "Simulation and shell"
 
 COMMANDS = {
-    "up": Lazy("hal.cli.up:up", "Start HAL on this machine, or what of it is missing.", _HERE),
-    "agent": Lazy("hal.cli.agent:agent", "Make this machine a node of a HAL on another one.", _HERE),
-    "token": Lazy("hal.cli.token:token", "Tokens with which other machines join.", _HERE),
-    "down": Lazy("hal.cli.down:down", "Stop it.", _HERE),
-    "status": Lazy("hal.cli.status:status", "How it is: controller, nodes, jobs, and what to do.", _HERE),
-    "backup": Lazy("hal.cli.backup:backup", "Copy all state into a file, while HAL runs.", _HERE),
-    "restore": Lazy("hal.cli.backup:restore", "Fill the store from a backup.", _HERE),
-    "run": Lazy("hal.cli.run:run", "Run a command as a job, here and now: its output, its exit code.", _JOBS),
-    "submit": Lazy("hal.cli.submit:submit", "Submit jobs from files or a command; prints their ids.", _JOBS),
-    "wait": Lazy("hal.cli.wait:wait", "Wait until jobs have ended.", _JOBS),
-    "cancel": Lazy("hal.cli.control:cancel", "Cancel jobs or tasks, by id or by filter.", _JOBS),
-    "requeue": Lazy("hal.cli.control:requeue", "Run jobs or tasks again.", _JOBS),
-    "hold": Lazy("hal.cli.control:hold", "Keep jobs from starting.", _JOBS),
-    "release": Lazy("hal.cli.control:release", "Let held jobs start.", _JOBS),
-    "update": Lazy("hal.cli.update:update", "Change jobs: priority, walltime, name …", _JOBS),
-    "jobs": Lazy("hal.cli.jobs:jobs", "List jobs; -w watches.", _LOOK),
-    "show": Lazy("hal.cli.show:show", "Everything about one job or task.", _LOOK),
-    "why": Lazy("hal.cli.why:why", "Why a job is not running, and what would help.", _LOOK),
-    "logs": Lazy("hal.cli.logs:logs", "What a job wrote; -f follows.", _LOOK),
-    "nodes": Lazy("hal.cli.nodes:nodes", "List nodes.", _LOOK),
-    "node": Lazy("hal.cli.node:node", "Act on nodes: cordon, uncordon, drain, rm, fence.", _LOOK),
-    "queues": Lazy("hal.cli.queues:queues", "List queues.", _LOOK),
-    "shares": Lazy("hal.cli.shares:shares", "Who has had how much of what is theirs.", _LOOK),
-    "events": Lazy("hal.cli.events:events", "What happened; -f follows.", _LOOK),
-    "queue": Lazy("hal.cli.queue:queue", "Queues: add, set, rm, list, show.", _POLICY),
-    "account": Lazy("hal.cli.account:account", "Accounts and their shares.", _POLICY),
-    "qos": Lazy("hal.cli.qos:qos", "Qualities of service: rank, preemption.", _POLICY),
-    "limit": Lazy("hal.cli.limit:limit", "Limits and quotas.", _POLICY),
-    "booking": Lazy("hal.cli.booking:booking", "Bookings: resources set aside for a time.", _POLICY),
-    "licences": Lazy("hal.cli.licences:licences", "List licences: total, used, free, booked.", _POLICY),
-    "policy": Lazy("hal.cli.policy:policy", "The whole of it: show, history, diff, apply, rollback.", _POLICY),
-    "login": Lazy("hal.cli.login:login", "Speak to another HAL from now on.", _ACCESS),
-    "logout": Lazy("hal.cli.login:logout", "Forget what hal login kept.", _ACCESS),
-    "whoami": Lazy("hal.cli.login:whoami", "Who you are to HAL.", _ACCESS),
-    "audit": Lazy("hal.cli.audit:audit", "Who did what; what was refused.", _ACCESS),
-    "api-token": Lazy("hal.cli.api_token:api_token", "API tokens: create, list, revoke.", _ACCESS),
-    "simulate": Lazy("hal.cli.simulate:simulate", "Replay a workload log under scheduling policies.", _OTHER),
-    "workload": Lazy("hal.cli.workload:workload", "Generate synthetic workload logs.", _OTHER),
-    "completion": Lazy("hal.cli.completion:completion", "Shell completion for bash, zsh or fish.", _OTHER),
+    "run": Lazy("hal.cli.jobs.run:run", "Run a command as a job and show its output here.", _JOBS),
+    "submit": Lazy("hal.cli.jobs.submit:submit", "Submit jobs from files, a script or a command.", _JOBS),
+    "jobs": Lazy("hal.cli.jobs.job_list:jobs", "List jobs.", _JOBS),
+    "show": Lazy("hal.cli.jobs.show:show", "Show a job or a task in full.", _JOBS),
+    "why": Lazy("hal.cli.jobs.why:why", "Explain why a job is not running.", _JOBS),
+    "logs": Lazy("hal.cli.jobs.logs:logs", "Print the output of a job.", _JOBS),
+    "wait": Lazy("hal.cli.jobs.wait:wait", "Wait for jobs to end.", _JOBS),
+    "graph": Lazy("hal.cli.jobs.graph:graph", "Draw the jobs before and after a job.", _JOBS),
+    "cancel": Lazy("hal.cli.jobs.actions:cancel", "Cancel jobs or tasks.", _JOBS),
+    "hold": Lazy("hal.cli.jobs.actions:hold", "Hold jobs, so that they do not start.", _JOBS),
+    "release": Lazy("hal.cli.jobs.actions:release", "Release held jobs.", _JOBS),
+    "requeue": Lazy("hal.cli.jobs.actions:requeue", "Run jobs or tasks again.", _JOBS),
+    "update": Lazy("hal.cli.jobs.update:update", "Change jobs: priority, walltime, queue and more.", _JOBS),
+    "events": Lazy("hal.cli.jobs.events:events", "Show the event log.", _JOBS),
+    "nodes": Lazy("hal.cli.nodes.node_list:nodes", "List nodes and their resources.", _NODES),
+    "node": Lazy("hal.cli.nodes.node:node", "Manage nodes: drain, resume, remove and more.", _NODES),
+    "token": Lazy("hal.cli.nodes.token:token", "Manage the tokens with which machines join as nodes.", _NODES),
+    "agent": Lazy("hal.cli.local.agent:agent", "Run this machine as a node of a HAL on another machine.", _NODES),
+    "queues": Lazy("hal.cli.policy.queue_list:queues", "List queues and the jobs in them.", _POLICY),
+    "queue": Lazy("hal.cli.policy.queue:queue", "Manage queues.", _POLICY),
+    "account": Lazy("hal.cli.policy.account:account", "Manage accounts and their shares.", _POLICY),
+    "qos": Lazy("hal.cli.policy.qos:qos", "Manage qualities of service (QOS).", _POLICY),
+    "limit": Lazy("hal.cli.policy.limit:limit", "Manage limits and quotas.", _POLICY),
+    "booking": Lazy("hal.cli.policy.booking:booking", "Manage bookings of nodes and licences.", _POLICY),
+    "licences": Lazy("hal.cli.policy.licences:licences", "List licences and their use.", _POLICY),
+    "shares": Lazy("hal.cli.policy.shares:shares", "Show fair-share usage by account and user.", _POLICY),
+    "policy": Lazy("hal.cli.policy.policy:policy", "Manage the policy as a whole: show, apply, roll back.", _POLICY),
+    "login": Lazy("hal.cli.access.login:login", "Log in to a HAL on another machine.", _ACCESS),
+    "logout": Lazy("hal.cli.access.login:logout", "Log out.", _ACCESS),
+    "whoami": Lazy("hal.cli.access.login:whoami", "Show who you are to HAL.", _ACCESS),
+    "api-token": Lazy("hal.cli.access.api_token:api_token", "Manage API tokens.", _ACCESS),
+    "audit": Lazy("hal.cli.access.audit:audit", "Show the audit log.", _ACCESS),
+    "up": Lazy("hal.cli.local.up:up", "Start HAL on this machine.", _HERE),
+    "down": Lazy("hal.cli.local.down:down", "Stop HAL on this machine.", _HERE),
+    "status": Lazy("hal.cli.local.status:status", "Show the status of HAL.", _HERE),
+    "backup": Lazy("hal.cli.local.backup:backup", "Back up all state to a file.", _HERE),
+    "restore": Lazy("hal.cli.local.backup:restore", "Restore a backup into an empty store.", _HERE),
+    "simulate": Lazy("hal.cli.simulation.simulate:simulate", "Replay a workload log under policies.", _OTHER),
+    "workload": Lazy("hal.cli.simulation.workload:workload", "Generate synthetic workload logs.", _OTHER),
+    "completion": Lazy("hal.cli.kit.completion:completion", "Print the completion script for a shell.", _OTHER),
 }
+"""Every command; `hal --help` lists them in this order. The sentence opens the command's own help, too."""
 
-EPILOG = "First steps: hal up, then hal run -- hostname. Every command has -h with examples."
+EPILOG = "To begin: hal up, then hal run -- hostname. Every command has -h, with examples."
 
 
 def _version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
@@ -82,7 +85,7 @@ root = LazyGroup(
     "hal",
     lazy=COMMANDS,
     context_settings=CONTEXT,
-    help="HAL runs batch, high-throughput and AI jobs on this machine and others.",
+    help="Schedule batch, high-throughput and AI jobs on this machine and on others.",
     epilog=EPILOG,
     params=[
         click.Option(
@@ -91,7 +94,7 @@ root = LazyGroup(
             is_eager=True,
             expose_value=False,
             callback=_version,
-            help="Show the version.",
+            help="Print the version.",
         ),
         *place_options(),
         *output_options(),
@@ -107,16 +110,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = _run(args)
         sys.stdout.flush()
     except KeyboardInterrupt:
-        return exit_codes.INTERRUPTED  # Ctrl-C once more, while an error was being told
+        return exit_codes.INTERRUPTED  # Ctrl-C once more, while an error was being printed
     except (BrokenPipeError, ReaderGoneError):
-        # Whoever read us has gone (`hal jobs | head`): nothing to say, and nothing to flush at exit.
+        # Our reader has gone (`hal jobs | head`): print nothing, and flush nothing at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return exit_codes.BROKEN_PIPE
     return code
 
 
 def _write_any_text() -> None:
-    """Where the terminal's encoding lacks a letter, it is written as an escape; no command fails for it."""
+    """Write a letter that the terminal's encoding lacks as an escape; no command fails because of it."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -126,18 +129,18 @@ def _run(args: list[str]) -> int:
     try:
         code = root.main(args, prog_name="hal", standalone_mode=False, obj=Screen())
     except click.UsageError as error:
-        return _tell(args, "invalid-usage", _message(error), _hint(error), exit_codes.USAGE)
+        return _report(args, "invalid-usage", _message(error), _hint(error), exit_codes.USAGE)
     except click.ClickException as error:
-        return _tell(args, "error", error.format_message(), "", error.exit_code)
+        return _report(args, "error", error.format_message(), "", error.exit_code)
     except (click.Abort, KeyboardInterrupt):
-        return _tell(args, "interrupted", "interrupted", "", exit_codes.INTERRUPTED)
+        return _report(args, "interrupted", "interrupted", "", exit_codes.INTERRUPTED)
     except _hal_error() as error:
-        return _tell(args, error.code, error.message, error.hint, exit_codes.of_error(error.code))
+        return _report(args, error.code, error.message, error.hint, exit_codes.of_error(error.code))
     except OSError as error:
         if isinstance(error, BrokenPipeError):
             raise
         at = f": {error.filename}" if error.filename is not None else ""
-        return _tell(args, "error", f"{error.strerror or error}{at}", "", exit_codes.FAILED)
+        return _report(args, "error", f"{error.strerror or error}{at}", "", exit_codes.FAILED)
     return code if isinstance(code, int) else exit_codes.OK
 
 
@@ -156,13 +159,13 @@ def _message(error: click.UsageError) -> str:
 def _hint(error: click.UsageError) -> str:
     if isinstance(error, UnknownCommandError | UnknownOptionError) and error.hint:
         return error.hint
-    return f"see: {error.ctx.command_path} --help" if error.ctx is not None else ""
+    return f"see {error.ctx.command_path} --help" if error.ctx is not None else ""
 
 
-def _tell(args: Sequence[str], code: str, message: str, hint: str, exit_code: int) -> int:
-    """One line and a hint on standard error, as JSON where JSON was asked for."""
+def _report(args: Sequence[str], code: str, message: str, hint: str, exit_code: int) -> int:
+    """Print an error and its hint on standard error, as JSON where JSON was asked for; returns `exit_code`."""
     if _wants_json(args):
-        from hal.cli.screen import json_text
+        from hal.cli.kit.screen import json_text
 
         problem = {"code": code, "message": message, "hint": hint, "exit_code": exit_code}
         click.echo(json_text({"error": problem}), err=True)

@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import Any, Protocol, TypedDict
 
 import msgspec
 
@@ -32,12 +32,14 @@ from hal.core.model import (
     to_plain,
 )
 
-if TYPE_CHECKING:
-    from hal.client.aio_job import AsyncJob
-    from hal.client.job import Job
-
 SENT_VARIABLES = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ")
-"""Variables of the submitter that a job sees without being asked; those that begin with LC_ too."""
+"""Variables of the submitter that every job gets; those that begin with LC_, too."""
+
+
+class Submitted(Protocol):
+    """A job: a `Job` or an `AsyncJob`."""
+
+    id: str
 
 
 class JobOptions(TypedDict, total=False):
@@ -66,29 +68,29 @@ class JobOptions(TypedDict, total=False):
     qos: str
     """Quality of service; default: the queue's."""
     licences: str | Sequence[str] | Mapping[str, int]
-    """Amounts of the whole cluster held while it runs: 'matlab:2', or {'matlab': 2}."""
+    """Licences held while it runs: 'matlab:2', or {'matlab': 2}."""
     booking: str
-    """Run inside this booking only."""
+    """Run only inside this booking."""
     priority: int
-    after: Job | AsyncJob | Dependency | int | str | Sequence[Job | AsyncJob | Dependency | int | str]
-    """Starts after these jobs have succeeded; 'afterany:42' and the like for other kinds, 'afterok:42 & (43 | 44)'."""
+    after: Submitted | Dependency | int | str | Sequence[Submitted | Dependency | int | str]
+    """Start after these jobs have succeeded; 'afterany:42' and the like for other kinds, 'afterok:42 & (43 | 44)'."""
     on_dependency_failed: str
-    """'cancel', 'hold' or 'run', when that can never come true (default: as the queue says)."""
+    """'cancel', 'hold' or 'run', if the dependencies can no longer be met (default: the queue's setting)."""
     env: Mapping[str, object]
-    """Variables, beside the few that are always sent (`SENT_VARIABLES`)."""
+    """Environment variables, beside the few that are always sent (`SENT_VARIABLES`)."""
     workdir: str | os.PathLike[str]
     """Default: the current directory."""
     retries: int | Mapping[str, Any] | Retries
     labels: Mapping[str, str]
     constraints: str | Sequence[str | Constraint]
-    """What its nodes' labels must say: 'gpu=a100|h100', '!spot'."""
+    """Labels that its nodes must have: 'gpu=a100|h100', '!spot'."""
     hold: bool
     script: str
     """Text of a script, instead of a command."""
     begin: float | str | datetime | timedelta
-    """Not before: a datetime, ISO text, seconds since 1970; a timedelta or 'now+2h' from now on."""
+    """Do not start before: a datetime, ISO text, seconds since 1970; or from now, a timedelta or 'now+2h'."""
     deadline: float | str | datetime | timedelta
-    """To have ended by then; as `begin`."""
+    """Finish by then; written as `begin`."""
     signal: Mapping[str, Any] | LimitSignal
     """Sent before the walltime ends: {'name': 'USR1', 'before': '5m'}."""
 
@@ -110,29 +112,29 @@ _SAME_NAME = (
 
 
 def sent_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables that a job sees without being asked."""
+    """The variables that every job gets."""
     return {key: value for key, value in environ.items() if key in SENT_VARIABLES or key.startswith("LC_")}
 
 
 def spec_from_options(
     command: str | Sequence[str] | None, options: JobOptions, *, environ: Mapping[str, str], workdir: str
 ) -> JobSpec:
-    """The checked spec of one job.
+    """Make and check the spec of one job.
 
     Args:
         command: program and arguments; text is run by /bin/sh.
         options: keywords of `submit`.
         environ: the submitter's environment, of which `SENT_VARIABLES` are sent.
-        workdir: where the job runs when `options` names no other place.
+        workdir: where the job runs unless `options` names another directory.
     Raises:
-        SpecError: naming the keyword and what to write instead.
+        SpecError: it names the keyword and what to write instead.
     """
     unknown = [key for key in options if key not in _KEYWORDS]
     if unknown:
         near = difflib.get_close_matches(unknown[0], sorted(_KEYWORDS), n=1)
         raise SpecError(
             f"submit has no keyword '{unknown[0]}'",
-            hint=f"did you mean '{near[0]}'?" if near else f"they are {', '.join(sorted(_KEYWORDS))}",
+            hint=f"did you mean '{near[0]}'?" if near else f"keywords: {', '.join(sorted(_KEYWORDS))}",
         )
     given: dict[str, Any] = {key: value for key, value in options.items() if value is not None}
     plain: dict[str, Any] = {key: given[key] for key in _SAME_NAME if key in given}
@@ -195,7 +197,7 @@ def _text(value: object, field: str) -> str:
     if isinstance(value, int | float):
         return str(value)
     raise SpecError(
-        f"{field}: expected text or a number, got {shown(value)}", hint="convert it with str() if that is what is meant"
+        f"{field}: expected text or a number, got {shown(value)}", hint="convert it with str() if you mean its text"
     )
 
 
@@ -207,10 +209,10 @@ def _request(given: Mapping[str, Any]) -> dict[str, str]:
     for keyword, name in (("cpus", "cpu"), ("memory", "memory"), ("gpus", "gpu")):
         if keyword in given:
             if name in amounts:
-                raise SpecError(f"{keyword}: '{name}' is given in `request` too", hint="give it once")
+                raise SpecError(f"{keyword}: `request` has '{name}', too", hint="give it once")
             amounts[name] = parse_amount(name, given[keyword], field=keyword)
     if amounts and not any(amounts.values()):
-        raise SpecError("cpus: 0 asks for nothing", hint="a task needs at least some cpu, like 0.1; without it: 1")
+        raise SpecError("cpus: 0 requests nothing", hint="request at least some cpu, such as 0.1; the default is 1")
     if amounts and "cpu" not in amounts:
         amounts["cpu"] = 1000
     return Resources(amounts).plain()
@@ -226,7 +228,7 @@ def _array(value: Any) -> Any:
     if not isinstance(value, range):
         return value
     if value.step < 1 or not value:
-        raise SpecError(f"array: {value} holds no task", hint="write a range that counts up")
+        raise SpecError(f"array: {value} has no task", hint="write a range that counts up")
     return ArrayRange(count=len(value), first=value.start, step=value.step)
 
 
@@ -236,12 +238,12 @@ def _listed(value: Any) -> list[Any]:
 
 def _narrowed(array: Any, max_running: int) -> ArrayRange:
     if array is None:
-        raise SpecError("max_running: there is no array whose tasks it could limit", hint="give `array` too")
+        raise SpecError("max_running: the job has no array", hint="give `array`, too")
     whole = ArrayRange.parse(array)
     if isinstance(max_running, bool) or not isinstance(max_running, int) or max_running < 1:
-        raise SpecError(f"max_running: {max_running!r} is no number of tasks", hint="at least 1")
+        raise SpecError(f"max_running: {max_running!r} is not a number of tasks", hint="write 1 or more")
     if whole.max_running not in (0, max_running):
-        raise SpecError(f"max_running: {max_running}, and the array says %{whole.max_running}", hint="say it once")
+        raise SpecError(f"max_running: {max_running}, but the array has %{whole.max_running}", hint="give it once")
     return msgspec.structs.replace(whole, max_running=max_running)
 
 
@@ -279,7 +281,7 @@ def _instant(text: str, field: str) -> float | datetime:
     except ValueError:
         raise SpecError(
             f"{field}: '{text}' is not an instant",
-            hint="write it like 2030-01-31T18:00, with a zone if not local, or now+2h",
+            hint="write, for example, 2030-01-31T18:00 (local time unless a zone is given) or now+2h",
         ) from None
 
 

@@ -1,4 +1,4 @@
-"""What `submit` was given, sorted into specs: one command, one spec, or several specs.
+"""The arguments of `submit` as specs: one command, one spec, or several specs.
 
 Pure.
 """
@@ -34,7 +34,7 @@ def sort_out(
     environ: Mapping[str, str],
     workdir: str,
 ) -> Submission:
-    """The specs that are meant.
+    """Make specs of the arguments of `submit`.
 
     Raises:
         SpecError: malformed, empty, keywords beside a whole spec, or more than `MAX_JOBS_A_CALL`.
@@ -47,15 +47,17 @@ def sort_out(
     if not isinstance(what, Sequence) or isinstance(what, bytes | bytearray):
         raise SpecError(
             f"submit: expected a command, text for /bin/sh, or a spec; got {type(what).__name__}",
-            hint='write ["echo", "hello"]',
+            hint='write, for example, ["echo", "hello"]',
         )
     if any(isinstance(item, JobSpec | Mapping) for item in what):
         _refuse_keywords(options)
         if len(what) > MAX_JOBS_A_CALL:
-            raise SpecError(f"{len(what)} jobs in one call; at most {MAX_JOBS_A_CALL}", hint="submit an array")
+            raise SpecError(
+                f"{len(what)} jobs in one call, and at most {MAX_JOBS_A_CALL} are allowed", hint="submit an array"
+            )
         return Submission(tuple(_checked_at(i, len(what), one) for i, one in enumerate(what)), many=True)
     if not what:
-        raise SpecError("nothing to submit: the command (or the list of specs) is empty")
+        raise SpecError("there is nothing to submit: the command, or the list of specs, is empty")
     words: list[Any] = list(what)
     return _one_command(words, options, environ, workdir)
 
@@ -68,7 +70,9 @@ def _one_command(
 
 def _refuse_keywords(options: JobOptions) -> None:
     if options:
-        raise SpecError(f"submit: keywords ({', '.join(options)}) beside a whole spec", hint="put them into the spec")
+        raise SpecError(
+            f"submit: keywords ({', '.join(options)}) cannot be combined with a spec", hint="put them into the spec"
+        )
 
 
 def _checked(spec: Any) -> JobSpec:

@@ -1,6 +1,6 @@
 """`python -m hal.conformance ENTRYPOINT …`: check installed policies by the names of their entry points.
 
-`module:object` checks what is not installed yet. Exit code 0: all conform; 1: one does not; 2: it is not there.
+`module:object` checks a policy that is not installed. Exit code 0: all conform; 1: one does not; 2: one was not found.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from hal.core.model.printable import printable
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Check each, tell of each."""
+    """Check each policy and print the result."""
     parser = argparse.ArgumentParser(prog="python -m hal.conformance", description=__doc__)
     parser.add_argument("policies", nargs="+", metavar="ENTRYPOINT", help="an entry point's name, or module:object")
-    parser.add_argument("--seed", type=int, default=0, help="of the random inputs (default 0)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the random inputs (default 0)")
     asked = parser.parse_args(argv)
     worst = 0
     for text in asked.policies:
@@ -39,23 +39,23 @@ def _checked(text: str, seed: int) -> int:
     except NonConformance as error:
         sys.stderr.write(printable(f"{text}: {error}\n", lines=True))
         return 1
-    sys.stdout.write(f"{text}: '{policy.info.name}' keeps {policy.info.interface} ({CASES} cases)\n")
+    sys.stdout.write(f"{text}: '{policy.info.name}' conforms to {policy.info.interface} ({CASES} cases)\n")
     return 0
 
 
 def _loaded(text: str) -> Any:
-    """The policy; raises LookupError with one sentence."""
+    """Load the policy; raises LookupError with one sentence."""
     if ":" in text:
         found = [EntryPoint(name=text, value=text, group=GROUP)]
     else:
         found = list(entry_points(group=GROUP, name=text))
     if not found:
         known = ", ".join(sorted(entry.name for entry in entry_points(group=GROUP))) or "none"
-        raise LookupError(f"no entry point of that name in {GROUP}; installed are: {known}")
+        raise LookupError(f"no entry point of that name in {GROUP}; installed: {known}")
     try:
         policy = found[0].load()
         return policy() if isclass(policy) else policy
-    except Exception as error:  # other people's code, run for the first time: it may raise anything
+    except Exception as error:  # somebody else's code, run for the first time: it may raise anything
         raise LookupError(f"cannot be loaded: {type(error).__name__}: {error}") from error
 
 

@@ -1,4 +1,4 @@
-"""Calling a policy and looking at what it answers: shape, dtype, and whether it answers the same twice."""
+"""Call a policy and check its answer: shape, dtype, and whether it gives the same answer twice."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ _READ_ONLY: Final = "read-only"
 
 
 class NonConformance(AssertionError):
-    """The policy breaks its contract: says which policy, which method, with which input, and what is wrong."""
+    """The policy breaks its contract; the message names the policy, the method, the input, and the violation."""
 
 
 def info_of(policy: Any, interface: str, methods: tuple[str, ...]) -> PolicyInfo:
-    """What it says of itself.
+    """Return the policy's PolicyInfo.
 
     Raises:
-        NonConformance: nothing that HAL could use, or it is written for another interface.
+        NonConformance: it is malformed, or the policy is written for another interface.
     """
     info = getattr(policy, "info", None)
     if not isinstance(info, PolicyInfo):
         raise NonConformance(f"{policy!r}: its `info` must be a PolicyInfo, and is {info!r}")
     if not isinstance(info.name, str) or not info.name.strip():
-        raise NonConformance(f"{policy!r}: info.name must be a name that hal.toml can write, and is {info.name!r}")
+        raise NonConformance(f"{policy!r}: info.name must be a name that hal.toml can contain, and is {info.name!r}")
     if info.interface != interface:
         raise NonConformance(f"policy '{info.name}' is written for {info.interface!r}; this HAL has {interface!r}")
     for method in methods:
@@ -39,29 +39,29 @@ def info_of(policy: Any, interface: str, methods: tuple[str, ...]) -> PolicyInfo
 
 
 class Asking:
-    """One method of one policy, asked again and again; knows how to say where it went wrong."""
+    """One method of one policy, called repeatedly; its errors name the case."""
 
     def __init__(self, name: str, method: str) -> None:
         self._of = f"policy '{name}', {method}()"
         self._where = ""
 
     def about(self, where: str) -> None:
-        """What it is asked about from now on."""
+        """Name the case of the following calls."""
         self._where = where
 
     def wrong(self, what: str) -> NonConformance:
-        """The error to raise."""
+        """Create the error to raise."""
         return NonConformance(f"{self._of}, {self._where}: {what}")
 
     def answer(self, call: Callable[[], Any]) -> Any:
-        """What it answers.
+        """Return the policy's answer.
 
         Raises:
-            NonConformance: it raised.
+            NonConformance: it raised an exception.
         """
         try:
             return call()
-        except Exception as error:  # other people's code: whatever it raises is what is to be reported
+        except Exception as error:  # somebody else's code: whatever it raises is reported
             at = traceback.extract_tb(error.__traceback__)[-1]
             told = f"raised {type(error).__name__}: {error} (at {at.filename}:{at.lineno})"
             if isinstance(error, ValueError) and _READ_ONLY in str(error):
@@ -69,7 +69,7 @@ class Asking:
             raise self.wrong(told) from error
 
     def column(self, call: Callable[[], Any], count: int, kinds: str) -> NDArray[Any]:
-        """What it answers, when it is an array of that many and the same array again when asked again.
+        """Return the answer, if it is an array of that length and equal when called again.
 
         Args:
             kinds: of numpy's dtypes, as `b`, `iu`, `iuf`.
@@ -80,25 +80,25 @@ class Asking:
         if not np.array_equal(first, second, equal_nan=kinds == "iuf"):
             at = int(np.flatnonzero(first != second)[0])
             raise self.wrong(
-                f"asked twice about the same it gave {first[at]} and then {second[at]} at place {at}; an answer "
-                "depends on the arguments alone (no clock, no chance, nothing remembered)"
+                f"called twice with the same input, it returned {first[at]} and then {second[at]} at index {at}; an "
+                "answer depends on the arguments alone (no clock, no randomness, no memory)"
             )
         return first
 
     def _column(self, answer: Any, count: int, kinds: str) -> NDArray[Any]:
         if not isinstance(answer, np.ndarray):
-            raise self.wrong(f"gave {type(answer).__name__}; a numpy array is needed")
+            raise self.wrong(f"returned {type(answer).__name__}; a numpy array is needed")
         if answer.shape != (count,):
-            raise self.wrong(f"gave an array of shape {answer.shape}; ({count},) is needed")
+            raise self.wrong(f"returned an array of shape {answer.shape}; ({count},) is needed")
         if answer.dtype.kind not in kinds:
-            raise self.wrong(f"gave an array of dtype {answer.dtype}; {_NEEDED[kinds]} are needed")
+            raise self.wrong(f"returned an array of dtype {answer.dtype}; {_NEEDED[kinds]} are needed")
         return answer.copy()
 
     def same_for_some(self, whole: NDArray[Any], part: NDArray[Any], chosen: NDArray[np.int64], what: str) -> None:
-        """The answer about some is the answer about all, at their places.
+        """Check that the answer for a part of the input equals the corresponding part of the answer for all of it.
 
         Raises:
-            NonConformance: it depends on what else is asked about.
+            NonConformance: it depends on what else is in the input.
         """
         different = whole[chosen] != part
         if whole.dtype.kind == "f" or part.dtype.kind == "f":
@@ -106,8 +106,8 @@ class Asking:
         if different.any():
             at = int(np.flatnonzero(different)[0])
             raise self.wrong(
-                f"gave {what} {int(chosen[at])} {whole[chosen[at]]}, and {part[at]} when asked about {chosen.size} of "
-                f"the {whole.size}: what it says of one must not depend on which others are passed, or in what order"
+                f"returned {whole[chosen[at]]} for {what} {int(chosen[at])}, and {part[at]} when called with "
+                f"{chosen.size} of the {whole.size}: it must not depend on which others are passed, or in what order"
             )
 
 

@@ -1,4 +1,4 @@
-"""Seeded random inputs of policies: columns that cannot be written to, the awkward cases first."""
+"""Seeded random inputs for policies: read-only columns, edge cases first."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from hal.core.interfaces.labels import Labels
 from hal.core.interfaces.policy import BucketView, JobView, NodeView, Owner, Request, RunView
-from hal.core.kernels.layout import INF
+from hal.core.kernels.structures.layout import INF
 from hal.core.model import JobSpec, spec_from_plain
 from hal.core.model.job import MAX_PRIORITY
 
@@ -24,14 +24,14 @@ CLASSES: Final = 500
 OWNERS: Final = 200
 _CAPACITIES: Final = ((1_000, 64_000, 256_000), (1 << 30, 64 << 30, 1 << 40), (0, 0, 4_000, 8_000))
 _SMALL: Final = (0, 1, 2)
-"""Lengths that come first."""
+"""Lengths that are tried first."""
 NOW_MS: Final = 1_700_000_000_000
 
 Ints = NDArray[np.int64]
 
 
 def read_only(column: NDArray[Any]) -> NDArray[Any]:
-    """An equal array over memory that nobody can make writable."""
+    """Return an equal array over memory that nobody can make writable."""
     if column.size == 0:
         empty = column.copy()
         empty.flags.writeable = False
@@ -47,13 +47,13 @@ def lengths(chance: np.random.Generator) -> Iterator[int]:
 
 
 def some_of(count: int, chance: np.random.Generator) -> Ints:
-    """Some of so many places, in another order."""
+    """Select some of the indices, in another order."""
     order = chance.permutation(count).astype(np.int64)
     return order[: int(chance.integers(0, count + 1))]
 
 
 def jobs(count: int, chance: np.random.Generator) -> JobView:
-    """Waiting jobs: of any priority, some without a limit, some not yet eligible."""
+    """Create waiting jobs: of any priority, some without a limit, some not yet eligible."""
     submit = NOW_MS - chance.integers(0, 1 << 32, count)
     wall = chance.integers(1, 1 << 33, count)
     wall[chance.random(count) < 0.2] = INF
@@ -73,7 +73,7 @@ def jobs(count: int, chance: np.random.Generator) -> JobView:
 
 
 def buckets(count: int, chance: np.random.Generator) -> BucketView:
-    """Buckets with jobs that wait."""
+    """Create buckets with waiting jobs."""
     return BucketView(
         class_id=read_only(chance.integers(0, CLASSES, count)),
         owner_id=read_only(chance.integers(0, OWNERS, count)),
@@ -82,12 +82,12 @@ def buckets(count: int, chance: np.random.Generator) -> BucketView:
 
 
 def buckets_at(view: BucketView, chosen: Ints) -> BucketView:
-    """Only these buckets, in this order."""
+    """Select these buckets, in this order."""
     return BucketView(**{name: read_only(getattr(view, name)[chosen]) for name in BucketView.__struct_fields__})
 
 
 def runs(count: int, chance: np.random.Generator) -> RunView:
-    """Attempts that run at NOW_MS: some without an account, QOS or limit, some that began this instant."""
+    """Create attempts that run at NOW_MS: some without an account, QOS or limit, some that have just started."""
     start = NOW_MS - chance.integers(0, 1 << 30, count)
     start[chance.random(count) < 0.1] = NOW_MS
     wall = chance.integers(1, 1 << 33, count)
@@ -115,7 +115,7 @@ def runs(count: int, chance: np.random.Generator) -> RunView:
 
 
 def runs_at(view: RunView, chosen: Ints) -> RunView:
-    """Only these attempts, in this order."""
+    """Select these attempts, in this order."""
     columns = {name: getattr(view, name) for name in RunView.__struct_fields__ if name not in ("amounts", "resources")}
     return RunView(
         **{name: read_only(column[chosen]) for name, column in columns.items()},
@@ -134,16 +134,16 @@ class Somebody(msgspec.Struct, frozen=True):
 
 
 class Cluster:
-    """A cluster with CLASSES classes and OWNERS owners, the same whenever it is asked."""
+    """A cluster with CLASSES classes and OWNERS owners, which always answers the same."""
 
     resources = RESOURCES
 
     def capacity(self) -> Ints:
-        """What 100 nodes have."""
+        """The total of 100 nodes."""
         return np.array([max(of) * 100 for of in _CAPACITIES], np.int64)
 
     def request(self, class_id: int) -> Request:
-        """What a task of the class takes on each of its nodes."""
+        """What a task of the class uses on each of its nodes."""
         return request(np.random.default_rng(class_id))
 
     def owner(self, owner_id: int) -> Owner:
@@ -153,12 +153,12 @@ class Cluster:
 
 
 def jobs_at(view: JobView, chosen: Ints) -> JobView:
-    """Only these jobs, in this order."""
+    """Select these jobs, in this order."""
     return JobView(**{name: read_only(getattr(view, name)[chosen]) for name in JobView.__struct_fields__})
 
 
 def nodes(count: int, chance: np.random.Generator) -> NodeView:
-    """Rows of unlike nodes, some without devices, free in part."""
+    """Create rows of different nodes, some without devices, partly free."""
     capacity = np.stack([chance.choice(np.array(of, np.float32), count) for of in _CAPACITIES])
     labels = [_labels(chance) for _ in range(count)]
     return _nodes(
@@ -167,13 +167,13 @@ def nodes(count: int, chance: np.random.Generator) -> NodeView:
 
 
 def otherwise_free(view: NodeView, chance: np.random.Generator) -> NodeView:
-    """The same nodes, other amounts free."""
+    """The same nodes with other amounts free."""
     free = np.floor(view.capacity * chance.random(view.capacity.shape))
     return _nodes(view.capacity, free, view.up, view.labels)
 
 
 def nodes_at(view: NodeView, chosen: Ints) -> NodeView:
-    """Only these rows, in this order."""
+    """Select these rows, in this order."""
     return _nodes(view.capacity[:, chosen], view.free[:, chosen], view.up[chosen], view.labels.at(chosen.tolist()))
 
 
@@ -192,7 +192,7 @@ def _nodes(capacity: NDArray[Any], free: NDArray[Any], up: NDArray[Any], labels:
 
 
 def request(chance: np.random.Generator) -> Request:
-    """Some cpu, often memory, at times devices."""
+    """Create a request: some cpu, often memory, sometimes devices."""
     amounts = np.array([int(chance.choice(of)) // int(chance.integers(1, 9)) for of in _CAPACITIES], np.int64)
     amounts[0] = max(int(amounts[0]), 1)
     amounts[1:][chance.random(2) < 0.4] = 0
@@ -200,13 +200,13 @@ def request(chance: np.random.Generator) -> Request:
 
 
 def holding(view: NodeView, asked: Request) -> NDArray[np.bool_]:
-    """Rows that have enough free."""
+    """The rows that have enough free."""
     fits: NDArray[np.bool_] = np.all(view.free >= asked.amounts[:, None], axis=0)
     return fits
 
 
 def specs(seed: int) -> Iterator[JobSpec]:
-    """Jobs as a rule for submissions is shown them: with a user, from the barest to the fullest."""
+    """Create jobs as an Admit sees them: with a user, from the smallest to the fullest."""
     chance = random.Random(seed)
     yield spec_from_plain({"command": ["true"], "user": "alice"})
     for number in range(CASES - 1):

@@ -1,1 +1,2 @@
-"""The one door to the outside: clock, timers, transport, disk paths, processes and random seed, real and virtual."""
+"""The only access to the outside: clock, timers, transport, disk paths, processes and random numbers, real and
+virtual."""

@@ -1,7 +1,7 @@
-"""Which step a process of this machine belongs to, as far as /proc says: by what it, its parents, or the leaders of
-their sessions were started with.
+"""Find the step that a process of this machine belongs to, from /proc: by its own start environment, that of its
+parents, or of their session leaders.
 
-It finds whoever does not hide: a process that empties its environment and leaves its parents is not found.
+This finds processes that do not hide: one that empties its environment and leaves its parents is not found.
 """
 
 from __future__ import annotations
@@ -9,28 +9,28 @@ from __future__ import annotations
 from typing import Final
 
 MAX_ANCESTORS: Final = 64
-"""Parents that are looked at."""
+"""Parents to examine."""
 MAX_ENVIRON_BYTES: Final = 1 << 21
 MAX_KNOWN: Final = 1_024
-"""Processes of which is remembered what they were started with: a shell asks often."""
+"""Processes whose start environment is remembered, because a shell asks often."""
 _GONE: Final = (FileNotFoundError, ProcessLookupError, PermissionError)
 ATTEMPT: Final = b"HAL_ATTEMPT_TOKEN="
-"""What marks a step's processes; see the keeper."""
+"""The variable that marks a step's processes; see the keeper."""
 
 _KNOWN: Final[dict[tuple[int, int], bytes]] = {}
-"""By pid and start: the attempt's token, b'' for none. What a process was started with stays as it is."""
+"""By pid and start time: the attempt's token, b'' for none. A process's start environment never changes."""
 
 
 def attempt_around(pid: int, instance: str) -> str:
-    """The token of the attempt of that HAL that the process runs in; '' for none.
+    """Return the token of the attempt of that HAL which the process runs in; '' for none.
 
     Args:
-        instance: of the HAL: what its attempts' tokens begin with.
+        instance: of the HAL: the beginning of its attempts' tokens.
     Raises:
-        OSError: it cannot be looked at: for want of descriptors, say.
+        OSError: /proc cannot be read, for example for lack of descriptors.
     """
     wanted = instance.encode() + b"-"
-    known = False  # the process that asks is new: what it carries is not worth remembering
+    known = False  # the asking process is new: its environment is not worth remembering
     seen: set[int] = set()
     for _ in range(MAX_ANCESTORS):
         parent, session, began = _origin(pid)
@@ -68,7 +68,7 @@ def _carried(pid: int, began: int, *, known: bool) -> bytes:
 
 
 def _origin(pid: int) -> tuple[int, int, int]:
-    """Parent, session, and when it began; zeros where there is no such process."""
+    """Parent, session and start time; zeros where there is no such process."""
     try:
         with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
             data = file.read(4096)

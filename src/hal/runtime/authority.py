@@ -39,20 +39,19 @@ if TYPE_CHECKING:
 
 AUTHORITY_DAYS: Final = 3_650
 CONTROLLER_DAYS: Final = 90
-"""The controller's own certificate is made again at two thirds of it."""
+"""The controller's own certificate is renewed after two thirds of this time."""
 BACKDATED: Final = timedelta(hours=1)
-"""A certificate is valid from so long before it was signed: clocks of machines differ."""
+"""A certificate is valid from this long before it was signed, because clocks of machines differ."""
 MAX_PEM_CHARS: Final = 16 << 10
-"""Longest request for a certificate that is looked at."""
+"""Longest certificate signing request that is read."""
 MAX_PEM_FILE_BYTES: Final = 1 << 20
-FINGERPRINT_CHARS: Final = 43
 FINGERPRINT_KIND: Final = "sha256"
 RENEW_AT: Final = (2, 3)
-"""The part of its time after which a certificate is renewed."""
+"""The part of its lifetime after which a certificate is renewed."""
 
 
 class Issued(NamedTuple):
-    """A certificate as it was signed."""
+    """A signed certificate."""
 
     certificate: str
     """PEM."""
@@ -62,7 +61,7 @@ class Issued(NamedTuple):
 
 
 class Authority:
-    """The authority of one HAL, with its private key. Made by `open_authority`."""
+    """The authority of one HAL, with its private key; created by `open_authority`."""
 
     def __init__(self, directory: Path, key: EllipticCurvePrivateKey, certificate: Certificate) -> None:
         from cryptography.hazmat.primitives.serialization import Encoding
@@ -77,11 +76,11 @@ class Authority:
 
     @property
     def credentials(self) -> Credentials:
-        """Those of the controller of this HAL; `certify_controller` writes them."""
+        """The credentials of this HAL's controller; `certify_controller` writes them."""
         return Credentials(self._directory / "authority.pem", self._directory / "controller.pem")
 
     def certify_controller(self, name: str, now_ms: int) -> int:
-        """Write a fresh key and certificate for the controller; when the next are due."""
+        """Write a new key and certificate for the controller; returns when the next ones are due."""
         from cryptography import x509
         from cryptography.x509.oid import ExtendedKeyUsageOID
 
@@ -96,11 +95,12 @@ class Authority:
 
     @property
     def rest_file(self) -> Path:
-        """Certificate and key for people; `certify_rest` writes them."""
+        """Certificate and key for REST; `certify_rest` writes them."""
         return self._directory / "rest.pem"
 
     def certify_rest(self, hosts: Sequence[str], now_ms: int) -> int:
-        """Write a fresh key and certificate for REST, good for these names and addresses too; when the next are due."""
+        """Write a new key and certificate for REST, valid for these names and addresses too; returns when the next
+        ones are due."""
         from cryptography import x509
         from cryptography.x509.oid import ExtendedKeyUsageOID
 
@@ -117,10 +117,10 @@ class Authority:
         return renewal_ms(now_ms, issued.expires_ms)
 
     def certify_node(self, request: str, name: str, now_ms: int, lifetime_ms: int) -> Issued:
-        """Sign the key of a request for a node; what else the request says is not looked at.
+        """Sign the key of a node's signing request; its other fields are ignored.
 
         Raises:
-            SpecError: it is no request, not signed with its own key, or its key is of a kind that is not taken.
+            SpecError: it is not a signing request, not signed with its own key, or its key is of an unsupported kind.
         """
         from cryptography import x509
         from cryptography.exceptions import UnsupportedAlgorithm
@@ -180,10 +180,10 @@ class Authority:
 
 
 def open_authority(directory: Path, now_ms: int) -> Authority:
-    """The authority whose files lie there; made, when there is none.
+    """Open the authority in a directory; create it if there is none.
 
     Raises:
-        DeniedError: the files cannot be read, do not belong together, or the key is open to others.
+        DeniedError: the files cannot be read, do not belong together, or the key is accessible to others.
     """
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
@@ -193,7 +193,7 @@ def open_authority(directory: Path, now_ms: int) -> Authority:
     if not certificate_file.exists():
         make_private(directory)
         _make_authority(key_file, certificate_file, now_ms)
-    hint = "restore both files from a backup; without them every node has to join again"
+    hint = "restore both files from a backup; without them, every node must join again"
     check_secret(key_file)
     try:
         key = load_pem_private_key(read_regular(key_file, MAX_PEM_FILE_BYTES, follow=True), None)
@@ -206,23 +206,23 @@ def open_authority(directory: Path, now_ms: int) -> Authority:
 
 
 def authority_file(directory: Path) -> Path:
-    """Where its certificate lies."""
+    """The path of the authority's certificate."""
     return directory / "authority.pem"
 
 
 def has_authority(directory: Path) -> bool:
-    """Whether there is one."""
+    """Whether the directory holds an authority."""
     return authority_file(directory).exists()
 
 
 def discard_authority(directory: Path) -> None:
-    """One that was made a moment ago, and that nobody has seen."""
+    """Delete an authority that was just created and that nobody has seen."""
     for name in ("authority.pem", "authority.key"):
         (directory / name).unlink(missing_ok=True)
 
 
 class NodeIdentity:
-    """What one node keeps of its membership: HAL_HOME/nodes/NODE/identity."""
+    """The identity files of one node: HAL_HOME/nodes/NODE/identity."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -231,34 +231,35 @@ class NodeIdentity:
         self._pinned = directory / "joining.pem"
 
     @property
-    def known(self) -> bool:
-        """It has joined."""
+    def joined(self) -> bool:
+        """Whether the node has joined."""
         return self._node.exists() and self._authority.exists()
 
     @property
     def credentials(self) -> Credentials:
-        """To dial the controller with."""
+        """The credentials with which to connect to the controller."""
         return Credentials(self._authority, self._node)
 
     @property
-    def pinned(self) -> Credentials:
-        """To join with: the controller is verified, and nothing is shown."""
+    def joining_credentials(self) -> Credentials:
+        """The credentials with which to join: the controller is verified, and no certificate is presented."""
         return Credentials(self._pinned)
 
-    def believe(self, authority: str) -> None:
-        """Join with an authority's certificate, whose fingerprint was compared; what is kept stays as it is."""
+    def trust(self, authority: str) -> None:
+        """Trust an authority's certificate, whose fingerprint was compared, for joining; existing files stay as they
+        are."""
         make_private(self._directory.parent)
         make_private(self._directory)
         write_private(self._pinned, authority)
 
-    def keep(self, certificate: str, key: str, authority: str) -> None:
-        """Keep a certificate and its key, and the authority that signed it."""
+    def store_certificate(self, certificate: str, key: str, authority: str) -> None:
+        """Store a certificate and its key, and the authority that signed it."""
         write_private(self._authority, authority, durable=True)
         write_private(self._node, certificate + key, durable=True)
         self._pinned.unlink(missing_ok=True)
 
     def renewal_ms(self) -> int:
-        """When the certificate is to be renewed.
+        """When the certificate must be renewed.
 
         Raises:
             DeniedError: it cannot be read.
@@ -275,7 +276,7 @@ class NodeIdentity:
 
 
 def new_request() -> tuple[str, str]:
-    """A fresh private key and a request for a certificate of it, both PEM."""
+    """Create a private key and a signing request for it, both PEM."""
     from cryptography import x509
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.serialization import Encoding
@@ -289,29 +290,29 @@ def fingerprint(certificate: str) -> str:
     """SHA-256 of a certificate (PEM), in base64url without padding.
 
     Raises:
-        SpecError: it is none.
+        SpecError: it is not a certificate.
     """
     import ssl
 
     try:
         der = ssl.PEM_cert_to_DER_cert(certificate[:MAX_PEM_CHARS])
     except ValueError as error:
-        raise SpecError(f"no certificate: {error}") from error
+        raise SpecError(f"not a certificate: {error}") from error
     return base64.urlsafe_b64encode(hashlib.sha256(der).digest()).decode().rstrip("=")
 
 
 def public_fingerprint(certificate: str) -> str:
-    """The same for people: `sha256:` and hex digits, as openssl tells it.
+    """The same for people: `sha256:` and hex digits, as openssl prints it.
 
     Raises:
-        SpecError: it is none.
+        SpecError: it is not a certificate.
     """
     digest = base64.urlsafe_b64decode(fingerprint(certificate) + "=")
     return f"{FINGERPRINT_KIND}:{digest.hex()}"
 
 
 def renewal_ms(begins_ms: int, expires_ms: int) -> int:
-    """When two thirds of its time are over."""
+    """The instant at which two thirds of the lifetime have passed."""
     part, whole = RENEW_AT
     return begins_ms + (expires_ms - begins_ms) * part // whole
 
@@ -338,7 +339,7 @@ def _make_authority(key_file: Path, certificate_file: Path, now_ms: int) -> None
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .sign(key, SHA256())
     )
-    # The certificate last: a start that died before it left nothing that anybody believes.
+    # Write the certificate last: if this process dies earlier, nobody trusts what it left.
     write_private(key_file, _key_pem(key), durable=True)
     write_private(certificate_file, certificate.public_bytes(Encoding.PEM).decode(), durable=True)
 

@@ -1,6 +1,6 @@
-"""NVIDIA GPUs of this machine, through NVML when its driver is there; none otherwise.
+"""NVIDIA GPUs of this machine, through NVML if its driver is installed; otherwise none.
 
-The library (nvidia-ml-py) is imported only on machines that have the driver.
+The library (nvidia-ml-py) is imported only on machines with the driver.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any, Final, Protocol
 from hal.core.model.facts import MAX_PARTS, MAX_TEXT, GpuFacts
 
 DRIVER: Final = ("dev/nvidiactl", "proc/driver/nvidia/version")
-"""One of these is there where the driver is."""
+"""One of these exists where the driver is installed."""
 
 
 class Nvml(Protocol):
-    """What is used of the library `pynvml`."""
+    """The functions of the library `pynvml` that HAL uses."""
 
     NVMLError: type[Exception]
 
@@ -31,11 +31,11 @@ class Nvml(Protocol):
 
 
 def read_gpus(root: Path = Path("/"), nvml: Nvml | None = None) -> tuple[GpuFacts, ...]:
-    """All GPUs by index; () where there is no driver, or it does not answer.
+    """Read all GPUs by index; () where there is no driver, or it does not answer.
 
     Args:
-        root: where /dev, /proc and /sys lie.
-        nvml: the library; by default pynvml, if the driver is there.
+        root: the directory that contains /dev, /proc and /sys.
+        nvml: the library; by default pynvml, if the driver is installed.
     """
     if nvml is None:
         if not any((root / file).exists() for file in DRIVER):
@@ -72,7 +72,7 @@ def _gpu(nvml: Nvml, index: int, root: Path) -> GpuFacts:
 
 
 def _text(value: str | bytes) -> str:
-    """Older versions of the library give bytes."""
+    """Decode: older versions of the library return bytes."""
     return (value.decode(errors="replace") if isinstance(value, bytes) else value)[:MAX_TEXT]
 
 

@@ -1,7 +1,7 @@
-"""Where everything that HAL keeps lies: the layout of HAL_HOME and its sockets.
+"""The layout of HAL_HOME and its sockets.
 
 Standard library only and cheap to import, because the command line needs it before anything else. All directories are
-private (0700). Sockets lie in a short directory of their own, since the kernel allows only 107 bytes for a socket's
+private (0700). Sockets are in a short directory of their own, because the kernel allows only 107 bytes for a socket's
 path; the file `run/socket-dir` names it.
 """
 
@@ -21,14 +21,14 @@ from hal.runtime.privacy import PRIVATE_DIR_MODE, is_private, make_private, writ
 from hal.runtime.regular_files import NotRegularError, open_own, read_regular, set_aside
 
 MAX_SOCKET_PATH_BYTES: Final = 99
-"""Longest path of a socket that HAL makes (the kernel's bound is 107)."""
+"""Longest path of a socket that HAL creates (the kernel's limit is 107)."""
 SOCKET_DIR_TRIES: Final = 16
 MAX_LINE_BYTES: Final = 4096
-"""Of a file that holds one line."""
+"""Largest file that holds one line."""
 
 _NODE_NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?\Z")
 _MARKS: Final = ("run", "db", "log", "nodes", "hal.toml")
-"""Entries by which a directory is known to be a HAL home already."""
+"""Entries that identify a directory as an existing HAL home."""
 
 
 class NodePaths:
@@ -40,22 +40,22 @@ class NodePaths:
         self.name = name
         self.root = root
         self.id_file = root / "id"
-        """By which controllers know this node again; see `hal.daemons.agent.node_id`."""
+        """The id by which controllers recognise this node; see `hal.daemons.agent.node_id`."""
         self.journal = root / "journal"
         """Directory of the journals of the keeper and its helpers."""
         self.steps = root / "steps"
         self.gates = root / "gates"
-        """Steps whose prolog began and whose epilog has not ended; see `hal.daemons.agent.gate_notes`."""
+        """Steps whose prolog has begun and whose epilog has not ended; see `hal.daemons.agent.gate_notes`."""
         self.identity = root / "identity"
-        """What a node of another machine's HAL was given when it joined; see `hal.runtime.authority`."""
+        """What the node received when it joined a HAL on another machine; see `hal.runtime.authority`."""
 
     def step_dir(self, job: int, task: int, attempt: int, rank: int) -> Path:
-        """Where the step's stdout, stderr and script lie: `steps/J/T.A.R`."""
+        """The directory of the step's stdout, stderr and script: `steps/J/T.A.R`."""
         return self.steps / str(job) / f"{task}.{attempt}.{rank}"
 
     def create(self) -> None:
-        """Make the directories, private. What else lies where one of the last two belongs is set aside: a step of this
-        user can put it there, and no start may wait for a person to remove it."""
+        """Create the directories, private. If something else is at the path of one of the last two, it is set aside:
+        a step of this user can put it there, and no start may depend on a person removing it."""
         for path in (self.root.parent, self.root):
             make_private(path)
         for path in (self.journal, self.steps):
@@ -67,7 +67,7 @@ class NodePaths:
 
 
 class Home:
-    """The layout of one HAL_HOME. Values only, except where a method says that it touches the disk."""
+    """The layout of one HAL_HOME. Values only, except where a method says that it accesses the disk."""
 
     __slots__ = (
         "authority",
@@ -88,7 +88,7 @@ class Home:
         self.run_dir = self.root / "run"
         self.database = self.root / "db" / "hal.sqlite"
         self.store_mark = self.root / "store.mark"
-        """What the controller of this home remembers of its store: see `hal.store.mark`."""
+        """What the controller of this home remembers about its store: see `hal.store.mark`."""
         self.log_dir = self.root / "log"
         self.token = self.root / "token"
         self.authority = self.root / "authority"
@@ -106,7 +106,8 @@ class Home:
         return self.log_dir / f"{process}.log"
 
     def output_file(self, process: str) -> Path:
-        """Where the process's own stdout and stderr go: tracebacks of a start that failed before its log was open."""
+        """The file for the process's own stdout and stderr: tracebacks of a start that failed before the log was
+        open."""
         return self.log_dir / f"{process}.out"
 
     def pid_file(self, process: str) -> Path:
@@ -115,11 +116,11 @@ class Home:
 
     @property
     def tcp_file(self) -> Path:
-        """Where the controller serves REST over TCP: `HOST:PORT`, written while it listens."""
+        """The address at which the controller serves REST over TCP: `HOST:PORT`, written while it listens."""
         return self.run_dir / "rest-tcp"
 
     def served_tcp(self) -> tuple[str, int] | None:
-        """What `tcp_file` says; None: it serves no port, or the file is not ours to believe."""
+        """Read `tcp_file`; None: no port is served, or the file is not trustworthy because it is not ours."""
         try:
             info = os.lstat(self.tcp_file)
             text = read_regular(self.tcp_file, MAX_LINE_BYTES).decode().strip()
@@ -144,7 +145,7 @@ class Home:
         return NodePaths(self.nodes_dir / check_node_name(name), name)
 
     def node_names(self) -> list[str]:
-        """Names of the nodes that have ever kept something here, sorted; reads the disk."""
+        """The names of the nodes that have ever stored something here, sorted; reads the disk."""
         try:
             return sorted(entry for entry in os.listdir(self.nodes_dir) if _NODE_NAME.match(entry))
         except FileNotFoundError:
@@ -153,10 +154,10 @@ class Home:
     # ── sockets ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def socket_dir(self) -> Path:
-        """The directory of the sockets; made, and noted in `run/socket-dir`, when there is none yet.
+        """The directory of the sockets; created, and recorded in `run/socket-dir`, if there is none yet.
 
         Raises:
-            ConflictError: no directory short enough could be made.
+            ConflictError: no directory with a short enough path could be created.
         """
         known = self.known_socket_dir()
         if known is not None:
@@ -170,9 +171,9 @@ class Home:
         return known
 
     def known_socket_dir(self) -> Path | None:
-        """The directory that `run/socket-dir` names, if it exists and is private to the home's owner; makes nothing.
+        """The directory named in `run/socket-dir`, if it exists and is private to the home's owner; creates nothing.
 
-        The owner must be this process's user, who may be root: root comes in everywhere.
+        The owner must be this process's user, or this process must be root, which can access everything.
         """
         try:
             text = os.fsdecode(read_regular(self.run_dir / "socket-dir", MAX_LINE_BYTES)).strip()
@@ -182,18 +183,18 @@ class Home:
         return path if text.startswith("/") and is_private(path, self.owner() if os.geteuid() == 0 else None) else None
 
     def owner(self) -> int | None:
-        """User id of whoever the directory belongs to; None where there is none."""
+        """User id of the directory's owner; None if there is no directory."""
         try:
             return os.stat(self.root).st_uid
         except OSError:
             return None
 
     def check_ours(self) -> None:
-        """Whoever is to act on what lies here (signal processes, remove files) must be its owner, and nobody else may
-        have put it here.
+        """Check that the home is ours before acting on its contents (signalling processes, removing files): we must
+        own it, and nobody else may be able to write there.
 
         Raises:
-            DeniedError: it belongs to another user, others may write to it, or it cannot be looked into.
+            DeniedError: it belongs to another user, others may write to it, or it cannot be read.
         """
         for place in (self.root, self.run_dir):
             try:
@@ -202,22 +203,22 @@ class Home:
                 return
             except OSError as error:
                 raise _denied(
-                    f"HAL_HOME {self.root} cannot be looked into: {os.strerror(error.errno or errno.EIO)}",
-                    "name a directory of your own with HAL_HOME or --home",
+                    f"HAL_HOME {self.root} cannot be read: {os.strerror(error.errno or errno.EIO)}",
+                    "choose a directory of your own with HAL_HOME or --home",
                 ) from error
             if info.st_uid != os.geteuid():
                 raise _denied(
                     f"{place} belongs to user id {info.st_uid}, not to {os.geteuid()}; nothing was done",
-                    "do it as that user, or name a directory of your own with HAL_HOME or --home",
+                    "run this as that user, or choose a directory of your own with HAL_HOME or --home",
                 )
             if stat.S_ISLNK(info.st_mode) or stat.S_IMODE(info.st_mode) & 0o022:
                 raise _denied(
                     f"others may write to {place}, so what is there may not be HAL's; nothing was done",
-                    f"look at it, then: chmod 700 {place}",
+                    f"check its contents, then: chmod 700 {place}",
                 )
 
     def drop_socket_dir(self) -> None:
-        """Remove the sockets and their directory, when nothing of HAL runs any more; the next start makes another."""
+        """Remove the sockets and their directory when no process of HAL is running; the next start creates another."""
         known = self.known_socket_dir()
         if known is not None:
             for entry in list(known.iterdir()):
@@ -225,7 +226,7 @@ class Home:
                     entry.unlink(missing_ok=True)
             try:
                 known.rmdir()
-            except OSError:  # Somebody put something else there: it is theirs.
+            except OSError:  # Somebody else put something there: leave it alone.
                 return
         (self.run_dir / "socket-dir").unlink(missing_ok=True)
 
@@ -234,11 +235,11 @@ class Home:
         return self.socket_dir() / "api.sock"
 
     def wire_socket(self) -> Path:
-        """Where agents dial the controller."""
+        """Agents connect to the controller here."""
         return self.socket_dir() / "wire.sock"
 
     def keeper_socket(self, node: str) -> Path:
-        """Where the agent of `node` dials its keeper; a long name is shortened to its checksum."""
+        """The agent of `node` connects to its keeper here; a long name is shortened to its checksum."""
         directory = self.socket_dir()
         path = directory / f"keeper-{check_node_name(node)}.sock"
         if len(os.fsencode(path)) > MAX_SOCKET_PATH_BYTES:
@@ -250,14 +251,14 @@ class Home:
     # ── disk ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def exists(self) -> bool:
-        """Something of HAL lies here already."""
+        """Whether something of HAL already exists here."""
         return any((self.root / mark).exists() for mark in _MARKS)
 
     def create(self) -> None:
-        """Make the directories that are missing, all private. Harmless when they exist.
+        """Create the missing directories, all private. Harmless if they exist.
 
         Raises:
-            DeniedError: the directory belongs to another user, or cannot be made.
+            DeniedError: the directory belongs to another user, or cannot be created.
             ConflictError: it exists, others may read it, and it holds something that is not HAL's.
         """
         self._claim_root()
@@ -272,29 +273,29 @@ class Home:
             info = self.root.stat()
         except FileExistsError:
             raise _conflict(
-                f"HAL_HOME {self.root} is not a directory", "name a directory with HAL_HOME or --home"
+                f"HAL_HOME {self.root} is not a directory", "choose a directory with HAL_HOME or --home"
             ) from None
         except OSError as error:
             raise _denied(
-                f"HAL_HOME {self.root} cannot be made: {os.strerror(error.errno or errno.EIO)}",
-                "name a directory that you may write to with HAL_HOME or --home",
+                f"HAL_HOME {self.root} cannot be created: {os.strerror(error.errno or errno.EIO)}",
+                "choose a writable directory with HAL_HOME or --home",
             ) from error
         if info.st_uid != os.geteuid():
             raise _denied(
                 f"HAL_HOME {self.root} belongs to user id {info.st_uid}, not to {os.geteuid()}",
-                "name a directory of your own with HAL_HOME or --home",
+                "choose a directory of your own with HAL_HOME or --home",
             )
         if stat.S_IMODE(info.st_mode) & 0o077:
             if not self.exists() and any(os.scandir(self.root)):
                 raise _conflict(
                     f"HAL_HOME {self.root} holds other files and others may read it; nothing was changed",
-                    "name an empty directory, or make this one private with chmod 700",
+                    "choose an empty directory, or make this one private with chmod 700",
                 )
             self.root.chmod(PRIVATE_DIR_MODE)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the home's lock (a file lock: it goes when the process dies) while starting or stopping processes."""
+        """Hold the home's lock (a file lock, released when the process dies) while starting or stopping processes."""
         import fcntl
 
         fd = open_own(self.run_dir / "lock", os.O_RDWR)
@@ -305,10 +306,10 @@ class Home:
             os.close(fd)
 
     def token_text(self) -> str:
-        """The bearer token for TCP; made on first use, readable by its owner only.
+        """The bearer token for TCP; created on first use, readable by its owner only.
 
         Raises:
-            DeniedError: the file is readable by others or not ours, so that it may be known to others.
+            DeniedError: the file is readable by others or not ours, so others may know the token.
         """
         with self.locked():
             try:
@@ -318,15 +319,16 @@ class Home:
                 write_private(self.token, text + "\n")
                 return text
             if info.st_uid != os.geteuid() or stat.S_IMODE(info.st_mode) & 0o077 or not stat.S_ISREG(info.st_mode):
-                raise _denied(f"{self.token} is not private", "delete it; HAL makes a new one")
+                raise _denied(f"{self.token} is not private", "delete it; HAL creates a new one")
             return read_regular(self.token, MAX_LINE_BYTES).decode().strip()
 
 
 def find_home(explicit: str | os.PathLike[str] | None = None, environ: Mapping[str, str] | None = None) -> Home:
-    """`explicit`, else $HAL_HOME, else $XDG_STATE_HOME/hal, else ~/.local/state/hal; makes nothing.
+    """Return the home: `explicit`, else $HAL_HOME, else $XDG_STATE_HOME/hal, else ~/.local/state/hal; creates
+    nothing.
 
-    The cache of compiled kernels is $HAL_CACHE, else the one beside this Python that `make kernels` fills, if there is
-    one that may be written to, else `cache` in the home: compiling takes minutes, so one cache serves many homes.
+    The cache of compiled kernels is $HAL_CACHE, else the one beside this Python that `make kernels` fills, if it is
+    writable, else `cache` in the home: compiling takes minutes, so one cache serves many homes.
     """
     env = os.environ if environ is None else environ
     root = explicit or env.get("HAL_HOME")
@@ -339,10 +341,11 @@ def find_home(explicit: str | os.PathLike[str] | None = None, environ: Mapping[s
 
 
 def check_node_name(name: str) -> str:
-    """The name itself.
+    """Check a node name and return it.
 
     Raises:
-        SpecError: it cannot be a file's name (letters, digits, . _ -; at most 63; begins and ends with the first two).
+        SpecError: it cannot be a file name (letters, digits, . _ -; at most 63; begins and ends with a letter or
+            digit).
     """
     if _NODE_NAME.match(name):
         return name
@@ -368,7 +371,7 @@ def _new_socket_dir() -> Path:
                 break
             path.chmod(PRIVATE_DIR_MODE)
             return path
-    raise _conflict("no directory for HAL's sockets could be made in XDG_RUNTIME_DIR or /tmp", "make /tmp writable")
+    raise _conflict("no directory for HAL's sockets could be created in XDG_RUNTIME_DIR or /tmp", "make /tmp writable")
 
 
 def _denied(message: str, hint: str) -> Exception:

@@ -1,6 +1,6 @@
-"""Which process is meant: a pid together with the time that it began, and pid files that hold both.
+"""Identify a process by its pid together with its start time; pid files hold both.
 
-A pid alone may since have been given to another process. Standard library only and cheap to import.
+A pid alone may since have been reused for another process. Standard library only and cheap to import.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MAX_PID_FILE_BYTES: Final = 4096
 
 
 class ProcessIdentity(NamedTuple):
-    """A process, and when it began, so that another one that was given the same pid later is not mistaken for it."""
+    """A process and its start time, so that a later process with the same pid is not mistaken for it."""
 
     pid: int
     start_ticks: int
@@ -35,13 +35,13 @@ def boot_id() -> str:
 
 
 def start_ticks(pid: int) -> int | None:
-    """When process `pid` began, in clock ticks since boot; None when there is no such process or it is a zombie."""
+    """When process `pid` started, in clock ticks since boot; None if there is no such process or it is a zombie."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             text = file.read(MAX_PID_FILE_BYTES)
     except (FileNotFoundError, ProcessLookupError):
         return None
-    # The name in parentheses may itself hold spaces and parentheses: count fields from the last one.
+    # The name in parentheses may itself contain spaces and parentheses: count fields from the last one.
     fields = text[text.rindex(b")") + 2 :].split()
     return None if fields[0] in (b"Z", b"X", b"x") else int(fields[19])
 
@@ -60,16 +60,16 @@ def identify(pid: int | None = None) -> ProcessIdentity:
 
 
 def alive(process: ProcessIdentity | None) -> bool:
-    """That very process still runs (not a zombie, and not a later process with its pid)."""
+    """Whether that very process still runs (not a zombie, and not a later process with its pid)."""
     if process is None or start_ticks(process.pid) != process.start_ticks:
         return False
     return not process.boot_id or process.boot_id == boot_id()
 
 
 def kill(process: ProcessIdentity, signal_number: int) -> bool:
-    """Send a signal to that very process and to no other; False when it is gone.
+    """Send a signal to that very process and to no other; False if it has ended.
 
-    A pidfd is opened first and the start time compared after, so no pid can be recycled in between.
+    A pidfd is opened first and the start time compared afterwards, so no pid can be recycled in between.
 
     Raises:
         DeniedError: it belongs to another user.
@@ -96,7 +96,7 @@ def kill(process: ProcessIdentity, signal_number: int) -> bool:
 
 
 def wait_gone(process: ProcessIdentity, timeout_s: float) -> bool:
-    """Wait until that process has ended, at most `timeout_s`; whether it has. Blocks."""
+    """Wait until that process has ended, at most `timeout_s`; returns whether it has. Blocks."""
     import select
 
     try:
@@ -114,7 +114,7 @@ def wait_gone(process: ProcessIdentity, timeout_s: float) -> bool:
 
 
 def write_pid_file(path: Path, process: ProcessIdentity | None = None) -> ProcessIdentity:
-    """Note the process (this one by default) in a pid file, at once and whole."""
+    """Write the process (this one by default) to a pid file, atomically."""
     import json
 
     process = process or identify()
@@ -123,7 +123,7 @@ def write_pid_file(path: Path, process: ProcessIdentity | None = None) -> Proces
 
 
 def read_pid_file(path: Path) -> ProcessIdentity | None:
-    """What the pid file names, alive or not; None when there is no file, or it is not one."""
+    """Read the process in a pid file, alive or not; None if there is no file, or it is malformed."""
     import json
 
     try:
@@ -136,13 +136,13 @@ def read_pid_file(path: Path) -> ProcessIdentity | None:
 
 
 def running(path: Path) -> ProcessIdentity | None:
-    """The process that the pid file names, if it still runs."""
+    """Return the process that the pid file names, if it still runs."""
     process = read_pid_file(path)
     return process if alive(process) else None
 
 
 def remove_pid_file(path: Path) -> None:
-    """Remove this process's own pid file; one that a successor has written stays."""
+    """Remove this process's own pid file; one written by a successor stays."""
     process = read_pid_file(path)
     if process is not None and process.pid == os.getpid():
         path.unlink(missing_ok=True)

@@ -1,9 +1,8 @@
-"""What a daemon takes from whoever started it, and what it passes on: variables by name, umask, limits.
+"""What a daemon keeps of its starter's environment, and what it passes on: variables by name, umask, limits.
 
-The shell of `hal up` may hold passwords and tokens of its owner, a umask of 000, an unlimited size of core files. Every
-process of the same user can read the environment of another in /proc, so what a daemon does not need is left out
-before it starts; and nothing of a daemon's memory can be read or dumped by other processes of its user.
-Standard library only.
+The shell of `hal up` may hold passwords and tokens of its owner, a umask of 000, and an unlimited core file size. Every
+process of the same user can read the environment of another in /proc, so what a daemon does not need is removed before
+it starts; and other processes of its user can neither read nor dump a daemon's memory. Standard library only.
 """
 
 from __future__ import annotations
@@ -39,15 +38,15 @@ NAMES: Final = frozenset(
 )
 """Variables that a daemon keeps."""
 PREFIXES: Final = ("LC_", "XDG_", "PYTHON", "NUMBA_", "COVERAGE_", "COV_CORE_", "CUDA_", "NVIDIA_")
-"""How the names of others that it keeps begin."""
+"""Prefixes of further variables that it keeps."""
 DATABASE_PREFIXES: Final = ("PG",)
-"""Of those that only the controller keeps: how it reaches PostgreSQL."""
+"""Prefixes that only the controller keeps: how it connects to PostgreSQL."""
 KEEP_VARIABLE: Final = "HAL_KEEP_ENV"
-"""Names that are kept, too, with commas between them; one that ends with * is the beginning of names."""
+"""Further names to keep, separated by commas; one that ends with * is a prefix."""
 CORE_VARIABLE: Final = "HAL_CORE_LIMIT"
-"""The size of core files that the starter allowed, for the steps: daemons write none."""
+"""The core file size that the starter allowed, for the steps: daemons write none."""
 SCRIPT_NAMES: Final = frozenset({"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR"})
-"""Variables that a site's scripts (prolog, epilog, health check) see, beside LC_* and what HAL says to them."""
+"""Variables that a site's scripts (prolog, epilog, health check) see, besides LC_* and those that HAL sets."""
 DAEMON_UMASK: Final = 0o077
 STEP_UMASK: Final = 0o022
 """Of steps and of a site's scripts, whatever the umask of HAL's starter was."""
@@ -55,11 +54,11 @@ PR_SET_DUMPABLE: Final = 4
 
 
 def daemon_environment(environ: Mapping[str, str], *, database: bool = False) -> dict[str, str]:
-    """What a daemon started from there sees.
+    """Select the environment of a daemon.
 
     Args:
         environ: of its starter.
-        database: it speaks to the store.
+        database: it connects to the store.
     """
     asked = [name.strip() for name in environ.get(KEEP_VARIABLE, "").split(",") if name.strip()]
     names = NAMES | {name for name in asked if not name.endswith("*")}
@@ -70,12 +69,13 @@ def daemon_environment(environ: Mapping[str, str], *, database: bool = False) ->
 
 
 def script_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """What a site's script sees of its daemon's environment."""
+    """Select what a site's script sees of its daemon's environment."""
     return {name: value for name, value in environ.items() if name in SCRIPT_NAMES or name.startswith("LC_")}
 
 
-def settle_daemon(*, database: bool = False) -> None:
-    """Make this process what a daemon is: few variables, private files, no core file, memory that nobody else reads.
+def confine_daemon(*, database: bool = False) -> None:
+    """Give this process a daemon's settings: few variables, private files, no core file, memory that no other
+    process reads.
 
     Called first, however it was started; its children inherit the variables.
     """

@@ -1,8 +1,8 @@
-"""The Runtime: everything that a shell (controller, agent, broker) may ask of the world outside it.
+"""The Runtime: everything that a daemon (controller, agent, broker) may ask of the outside.
 
 Two implementations: `real` (asyncio on uvloop, the kernel's clocks and sockets) and `virtual` (asyncio under virtual
-time, deterministic for a seed). A shell is written against these Protocols and against asyncio's own primitives that
-need no outside (Task, Queue, Event, Future, timeout, gather); it never imports time, random, socket, subprocess,
+time, deterministic for a seed). Daemons are written against these Protocols and against the asyncio primitives that
+need no outside (Task, Queue, Event, Future, timeout, gather); they never import time, random, socket, subprocess,
 threading or os for an effect. All times are integers in milliseconds.
 """
 
@@ -47,9 +47,9 @@ __all__ = [
 T = TypeVar("T")
 
 MAX_CONNECTIONS: Final = 20_000
-"""Accepted connections of one listener; one more is told Goodbye."""
+"""Accepted connections of one listener; any further connection is closed with a Goodbye."""
 MAX_BLOCKING_CALLS: Final = 10_000
-"""Calls that may wait in one lane of `run_blocking`; beyond it OverloadedError."""
+"""Calls that may wait in one lane of `run_blocking`; beyond that, OverloadedError."""
 CONNECT_TIMEOUT_MS: Final = 5_000
 
 
@@ -63,7 +63,7 @@ class UnixAddress(NamedTuple):
 
 
 class TcpAddress(NamedTuple):
-    """A TCP port; what crosses it is TLS 1.3, with the credentials of both ends."""
+    """A TCP port; the connection is TLS 1.3, with the credentials of both ends."""
 
     host: str
     port: int
@@ -76,17 +76,17 @@ Address = UnixAddress | TcpAddress
 
 
 class Credentials(NamedTuple):
-    """What this side of a TCP connection shows, and whom it believes: paths of PEM files, read at each use."""
+    """What this side of a TCP connection presents, and whom it trusts: paths of PEM files, read at each use."""
 
     authority: Path | None = None
-    """The authority that the other end's certificate must be from. None, when dialling: whoever answers is
-    believed, so nothing secret may be said."""
+    """The authority that must have signed the other end's certificate. None, when connecting: any server is trusted,
+    so nothing secret may be sent."""
     certificate: Path | None = None
-    """Its own certificate and private key, in one file; None, when dialling: it shows none."""
+    """Its own certificate and private key, in one file; None, when connecting: it presents none."""
 
 
 class Lane(StrEnum):
-    """Which thread a blocking call runs on. Calls of one lane run in the order they were made."""
+    """The thread on which a blocking call runs. Calls of one lane run in the order in which they were made."""
 
     WRITER = "writer"
     """The one thread that writes to the store."""
@@ -95,7 +95,7 @@ class Lane(StrEnum):
     FLUSH = "flush"
     """The one thread that waits for the disk, beside the writer."""
     DECODE = "decode"
-    """The one thread that decodes and checks large bodies of requests, beside the loop."""
+    """The one thread that decodes and checks large request bodies, beside the loop."""
     LEASE = "lease"
     """The one thread that renews the leader's lease, beside the writer."""
 
@@ -104,20 +104,20 @@ class Timer(Protocol):
     """A call that is due later."""
 
     def cancel(self) -> None:
-        """The call will not happen; harmless when it has."""
+        """Cancel the call; harmless if it has already run."""
 
 
 class Watch(Protocol):
-    """Watches one call at a time."""
+    """Watches one call at a time for taking too long."""
 
     def begin(self) -> None:
-        """A call begins."""
+        """Start watching a call."""
 
     def end(self) -> None:
-        """It came back."""
+        """Stop watching: the call returned."""
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop the watch for good."""
 
 
 class Connection(Protocol):
@@ -125,11 +125,11 @@ class Connection(Protocol):
 
     @property
     def peer(self) -> Peer | None:
-        """Who is there, as the kernel says; None for TCP."""
+        """The other process, as the kernel reports it; None for TCP."""
 
     @property
     def certified(self) -> CertifiedName | None:
-        """Who is there, as its certificate says; None on a Unix socket, and for one that has shown none."""
+        """The name in the other end's certificate; None on a Unix socket, and if it presented none."""
 
     @property
     def label(self) -> str:
@@ -137,7 +137,7 @@ class Connection(Protocol):
 
     @property
     def closed(self) -> bool:
-        """Nothing can be sent any more (frames that came before may still be received)."""
+        """Nothing more can be sent (frames that arrived before may still be received)."""
 
     @property
     def close_reason(self) -> str:
@@ -145,44 +145,45 @@ class Connection(Protocol):
 
     @property
     def fault(self) -> str:
-        """What the other end sent that is no frame, in words; it ended the connection. '' where it sent none."""
+        """A description of what the other end sent that is not a frame, which ended the connection; '' if it did
+        not."""
 
     def send_nowait(self, frame: AnyFrame) -> None:
         """Queue a frame; all frames queued in one turn of the loop leave in one write.
 
         Raises:
-            OverloadedError: more than `MAX_OUTGOING_BYTES` wait already; the frame was not queued.
+            OverloadedError: more than `MAX_OUTGOING_BYTES` are already queued; the frame was not queued.
             UnreachableError: the connection is closed; the frame was not queued.
-            FrameTooLongError: it is over the wire's limit; the frame was not queued.
+            FrameTooLongError: it exceeds the wire's limit; the frame was not queued.
         """
 
     async def send(self, frame: AnyFrame) -> None:
-        """As `send_nowait`, but first wait while the other end does not read fast enough. Errors as there."""
+        """As `send_nowait`, but first wait while the other end does not read fast enough. Raises the same errors."""
 
     async def receive(self, timeout_ms: int | None = None) -> AnyFrame | None:
-        """The next frame; None when the connection has closed and all that came before was received.
+        """Return the next frame; None when the connection has closed and everything before was received.
 
-        One task at a time may wait. A malformed frame from the other end closes the connection (logged, and told to it
-        with a Goodbye), so it shows here as None.
+        One task at a time may wait. A malformed frame from the other end closes the connection (it is logged, and
+        reported to the other end with a Goodbye), so it appears here as None.
 
         Raises:
-            TimedOutError: nothing came for `timeout_ms`; the connection is as it was.
+            TimedOutError: nothing arrived for `timeout_ms`; the connection is unchanged.
         """
 
     def close(self) -> None:
-        """Write what is queued, then close. Harmless when closed."""
+        """Write what is queued, then close. Harmless if closed."""
 
     def abort(self) -> None:
         """Close at once; what is queued is dropped."""
 
     async def wait_closed(self) -> None:
-        """Until nothing is left of it."""
+        """Wait until the connection is fully closed."""
 
 
 OnConnect = Callable[[Connection], Awaitable[None]]
-"""Serves one accepted connection; it is closed when this returns. A HALError that it raises is logged and told to the
-other end with a Goodbye of its code; any other exception is logged as a fault and ends the connection only, for the
-other end may have brought it about."""
+"""Serves one accepted connection; it is closed when this returns. A HALError that it raises is logged and sent to
+the other end in a Goodbye with its code; any other exception is logged as a fault and ends only this connection,
+because the other end may have caused it."""
 
 
 class Listener(Protocol):
@@ -193,17 +194,17 @@ class Listener(Protocol):
 
     @property
     def connections(self) -> int:
-        """How many are open."""
+        """How many connections are open."""
 
-    def renewed(self) -> None:
-        """Read the credentials again: connections from now on use them. Nothing on a Unix socket."""
+    def reload_credentials(self) -> None:
+        """Read the credentials again; later connections use them. Does nothing on a Unix socket."""
 
     async def close(self) -> None:
-        """Accept nothing more and close what was accepted."""
+        """Stop accepting, and close what was accepted."""
 
 
 class Process(Protocol):
-    """A process that was started. It goes on when the starter dies."""
+    """A process that was started. It outlives its starter."""
 
     @property
     def identity(self) -> ProcessIdentity: ...
@@ -212,18 +213,19 @@ class Process(Protocol):
     def running(self) -> bool: ...
 
     async def wait(self, timeout_ms: int | None = None) -> int:
-        """Until it has ended; its exit code, or minus the signal that ended it.
+        """Wait for its end; returns its exit code, or minus the signal that ended it.
 
         Raises:
             TimedOutError: it still runs after `timeout_ms`.
         """
 
     def kill(self, signal_number: int = 9) -> bool:
-        """Signal it; False when it is gone already."""
+        """Send it a signal; False if it has already ended."""
 
 
 class Logger(Protocol):
-    """Structured log: an event in plain words and named values. Values under names like token or secret are hidden."""
+    """Structured log: an event in plain words and named values. Values whose names suggest a secret (token,
+    password) are hidden."""
 
     def debug(self, event: str, **values: Any) -> None: ...
 
@@ -234,18 +236,18 @@ class Logger(Protocol):
     def error(self, event: str, **values: Any) -> None: ...
 
     def exception(self, event: str, **values: Any) -> None:
-        """An error together with the exception that is being handled."""
+        """Log an error together with the exception that is being handled."""
 
     def bind(self, **values: Any) -> Logger:
-        """A logger that adds these values to every line."""
+        """Return a logger that adds these values to every line."""
 
 
 class Runtime(Protocol):
-    """One process's door to the outside."""
+    """One process's access to the outside."""
 
     @property
     def name(self) -> str:
-        """What this process is: `controller`, `agent-n1`; names its log and pid file."""
+        """The name of this process: `controller`, `agent-n1`; used for its log and pid file."""
 
     @property
     def paths(self) -> Home:
@@ -259,71 +261,72 @@ class Runtime(Protocol):
 
     @property
     def boot_id(self) -> str:
-        """Of the host; another one after each boot."""
+        """Of the host; it changes with each boot."""
 
     # ── time ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def now_ms(self) -> int:
-        """The wall clock, since 1970. It may jump either way: the controller keeps its own that does not go back."""
+        """The wall clock, since 1970. It may jump either way; the controller derives a clock that never goes back."""
 
     def boot_ms(self) -> int:
-        """CLOCK_BOOTTIME: since the host booted, suspended time included. Never goes back."""
+        """CLOCK_BOOTTIME: since the host booted, including suspended time. Never goes back."""
 
     def monotonic_ms(self) -> int:
-        """CLOCK_MONOTONIC: for spans. Never goes back; stands still while the host is suspended."""
+        """CLOCK_MONOTONIC: for durations. Never goes back; stands still while the host is suspended."""
 
     def monotonic_ns(self) -> int:
-        """As `monotonic_ms`, fine enough to measure one call."""
+        """As `monotonic_ms`, precise enough to measure one call."""
 
     def watch(self, late: Callable[[float], None]) -> Watch:
-        """What looks from another thread whether a call of the loop comes back; `late` is told there, after seconds."""
+        """Return a watch that checks from another thread whether a call of the loop returns; it calls `late` there
+        with the seconds."""
 
     async def sleep(self, ms: int) -> None:
-        """Wait; 0 lets others run once."""
+        """Wait; 0 lets other tasks run once."""
 
     def call_later(self, ms: int, call: Callable[[], object]) -> Timer:
-        """Call a plain function in `ms` milliseconds. An exception in it fails the process."""
+        """Call a function in `ms` milliseconds. An exception in it fails the process."""
 
     # ── tasks ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def spawn_task(self, work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
-        """Run a coroutine in the background; the runtime holds on to it.
+        """Run a coroutine in the background; the runtime keeps a reference to it.
 
-        An exception that leaves it (other than its own cancellation) is logged and fails the process: a shell with a
-        dead part must not go on as if nothing had happened. To have an error as a value, catch it inside, or use
+        An exception that leaves it (other than its own cancellation) is logged and fails the process: a daemon with a
+        dead part must not continue as if nothing had happened. To get an error as a value, catch it inside, or use
         `asyncio.create_task` and await the task.
         """
 
     async def run_blocking(self, call: Callable[[], T], lane: Lane = Lane.WRITER) -> T:
-        """Run a blocking call on the lane's own thread and give back what it returns or raises.
+        """Run a blocking call on the lane's own thread; returns or raises what it does.
 
         Cancelling the caller does not stop a call that has begun: it runs to its end and its result is dropped.
 
         Raises:
-            OverloadedError: `MAX_BLOCKING_CALLS` wait in this lane already.
+            OverloadedError: `MAX_BLOCKING_CALLS` already wait in this lane.
         """
 
     @property
     def stopping(self) -> asyncio.Event:
-        """Set when the process was asked to end (SIGTERM, SIGINT, `stop`): `main` should return soon."""
+        """Set when the process was asked to stop (SIGTERM, SIGINT, `stop`): `main` should return soon."""
 
     def stop(self, reason: str) -> None:
-        """Ask this process to end, as SIGTERM does."""
+        """Ask this process to stop, as SIGTERM does."""
 
     def fail(self, reason: str, error: BaseException | None = None) -> None:
-        """End this process with an error exit code, now: a fault was found."""
+        """End this process now, with an error exit code, because a fault was found."""
 
     # ── transport ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def listen(self, address: Address, on_connect: OnConnect, credentials: Credentials | None = None) -> Listener:
         """Serve an address.
 
-        On a Unix socket, peers of another user (except root) are told Goodbye with code `denied`. On TCP, whoever shows
-        a certificate of another authority is cut off; one that shows none is served, with `certified` None, but only
-        briefly (`hal.wire.strangers`).
+        On a Unix socket, peers of another user (except root) receive a Goodbye with code `denied`. On TCP, a peer with
+        a certificate of another authority is disconnected; one without a certificate is served, with `certified` None,
+        but only briefly (`hal.wire.strangers`).
 
         Args:
-            credentials: for TCP, and needed there: both files.
+            credentials: required for TCP, both files.
         Raises:
             ConflictError: another live process serves it, or it cannot be served here.
         """
@@ -331,13 +334,13 @@ class Runtime(Protocol):
     async def connect(
         self, address: Address, timeout_ms: int = CONNECT_TIMEOUT_MS, credentials: Credentials | None = None
     ) -> Connection:
-        """Dial.
+        """Connect to an address.
 
         Args:
-            credentials: for TCP, and needed there.
+            credentials: required for TCP.
         Raises:
-            UnreachableError: nobody answers there, or what answers speaks no TLS 1.3.
-            DeniedError: who answers is neither this user nor root; on TCP, no controller of that authority.
+            UnreachableError: nobody answers there, or the server does not speak TLS 1.3.
+            DeniedError: the server is neither this user nor root; on TCP, not a controller of that authority.
         """
 
     # ── the rest of the world ─────────────────────────────────────────────────────────────────────────────────────
@@ -346,7 +349,7 @@ class Runtime(Protocol):
         """The process's random numbers: seeded, the same object each time. Not for secrets."""
 
     def new_id(self) -> str:
-        """32 hex digits that nobody else has or can guess: ids of traces and commits, tokens of attempts and joins."""
+        """32 hex digits, unique and unguessable: ids of traces and commits, tokens of attempts and joins."""
 
     async def start_process(
         self,
@@ -356,16 +359,17 @@ class Runtime(Protocol):
         cwd: Path | None = None,
         output: Path | None = None,
     ) -> Process:
-        """Start a process of its own session that outlives this one; stdout and stderr are appended to `output`.
+        """Start a process in a session of its own that outlives this one; stdout and stderr are appended to
+        `output`.
 
         Args:
             argv: program and arguments; the program is looked up in PATH.
-            env: its whole environment; this process's when None.
-            cwd: working directory; `/` when None.
+            env: its whole environment; this process's if None.
+            cwd: working directory; `/` if None.
             output: file, or None for /dev/null.
         Raises:
             NotFoundError: there is no such program.
-            DeniedError: it may not be run.
+            DeniedError: it may not be executed.
         """
 
     async def run_script(
@@ -376,15 +380,15 @@ class Runtime(Protocol):
         timeout_ms: int,
         began: Callable[[ProcessIdentity], None] | None = None,
     ) -> ScriptEnd:
-        """Run a short program to its end; it is killed after `timeout_ms`, and when the caller is cancelled.
+        """Run a short program to its end; it is killed after `timeout_ms`, and if the caller is cancelled.
 
         Args:
             env: added to this process's environment.
-            began: told which process it is: should this one be killed meanwhile, the next can end it.
+            began: called with the started process, so that a successor can kill it if this process dies meanwhile.
         Raises:
             NotFoundError: there is no such program.
-            DeniedError: it may not be run.
+            DeniedError: it may not be executed.
         """
 
     def end_script(self, process: ProcessIdentity) -> None:
-        """Kill a program that an earlier process of this kind had run, should it still run."""
+        """Kill a program that an earlier instance of this daemon had started, if it still runs."""

@@ -1,7 +1,7 @@
-"""Which compiled kernels stay in a cache: those of the newest versions of their sources, and what may be in use.
+"""Which versions of compiled kernels a cache keeps: those of the newest sources, and those that may be in use.
 
-A cache holds one directory for each version, `kernels-` and 16 hex digits (hal.core.kernels.jit). In it lies a stamp
-for each Python, whose time says when a process last used them, and which a controller keeps locked while it runs.
+A cache holds one directory per version, `kernels-` and 16 hex digits (hal.core.kernels.structures.jit). It contains a
+stamp for each Python; its time is that of the last use, and a running controller keeps it locked.
 """
 
 from __future__ import annotations
@@ -20,27 +20,28 @@ from typing import Final
 from hal.runtime.privacy import others_may_write
 
 KEPT: Final = 4
-"""Versions that stay however long they have not been used."""
+"""Versions that are kept however long they have not been used."""
 UNUSED_S: Final = 7 * 86_400
-"""Others go once nothing in them was read or written for so long."""
+"""Other versions are removed after nothing in them was read or written for this long."""
 STAMPS: Final = "all-of-python-*"
 UNMAPPED_UID: Final = 65_534
-"""What the machine's root is called in a container that does not know it: owner of what lies above a home there."""
+"""How the machine's root appears in a container that does not map it: the owner of the directories above a home
+there."""
 _VERSION: Final = re.compile(r"kernels-[0-9a-f]{16}")
 _GOING: Final = ".going"
 
 
 def check_cache(cache: Path) -> None:
-    """What lies in a cache of kernels is run as whoever loads it: nobody else may be able to put it there.
+    """Check that nobody else can write to a cache of kernels, because whoever loads it executes its contents.
 
-    Looked at are the directory with all above it, as named and as links lead, and what is in it.
+    Checks the directory, everything above it (both as named and with links resolved), and its contents.
 
     Raises:
         DeniedError: a part of it belongs to another user, or others may write to it.
     """
     named, real = Path(os.path.abspath(cache)), Path(os.path.realpath(cache))
     for place in {*named.parents, *real.parents}:
-        # In a directory like /tmp others cannot rename what is ours.
+        # In a directory like /tmp, others cannot rename what is ours.
         _check_place(cache, place, sticky=True)
     for top in {named, real}:
         _check_place(cache, top, sticky=False)
@@ -52,10 +53,10 @@ def check_cache(cache: Path) -> None:
 def _check_place(cache: Path, place: Path, *, sticky: bool) -> None:
     try:
         info = os.lstat(place)
-    except OSError:  # not there yet, or gone meanwhile; what cannot be looked at cannot be loaded
+    except OSError:  # does not exist yet, or was removed meanwhile; what cannot be accessed cannot be loaded
         return
     if stat.S_ISLNK(info.st_mode):
-        safe = True  # whoever may change it may write to its directory, and where it leads is looked at, too
+        safe = True  # whoever may change a link may write to its directory, and its target is checked too
     else:
         safe = not others_may_write(info) or (sticky and bool(info.st_mode & stat.S_ISVTX))
     if safe and info.st_uid in (0, os.geteuid(), *((UNMAPPED_UID,) if sticky else ())):
@@ -63,23 +64,24 @@ def _check_place(cache: Path, place: Path, *, sticky: bool) -> None:
     from hal.core.model.errors import DeniedError
 
     raise DeniedError(
-        f"the kernel cache {cache} is not used: others may write to {place}, and what is in a cache is run",
-        hint=f"make it yours and private (chmod go-w {place}), or name another directory with HAL_CACHE",
+        f"the kernel cache {cache} is not used: others may write to {place}, and HAL executes what is in a cache",
+        hint=f"make it yours and private (chmod go-w {place}), or choose another directory with HAL_CACHE",
     )
 
 
 def mark_used(stamp: Path) -> None:
-    """These kernels count as used now. Without a stamp, or where it may not be changed, nothing happens."""
+    """Record that these kernels are used now. Does nothing if there is no stamp, or it may not be changed."""
     with contextlib.suppress(OSError):
         os.utime(stamp)
 
 
 @contextlib.contextmanager
-def in_use(stamp: Path) -> Iterator[None]:
-    """Nobody takes these kernels away until the block ends, or the process: it may load more of them at any time.
+def hold_kernels(stamp: Path) -> Iterator[None]:
+    """Keep these kernels from being removed until the block or the process ends: it may load more of them at any
+    time.
 
-    At the end of the block they count as used once more. Where an exclusive lock needs a descriptor that can be written
-    to, as on NFS, nobody gets one, and nothing is ever taken away.
+    At the end of the block, their use is recorded again. Where an exclusive lock needs a writable descriptor, as on
+    NFS, nobody gets one, and nothing is ever removed.
     """
     with contextlib.ExitStack() as held:
         with contextlib.suppress(OSError):  # not compiled into a cache: there is nothing to keep
@@ -90,19 +92,19 @@ def in_use(stamp: Path) -> Iterator[None]:
         yield
 
 
-def forget_old(stamp: Path) -> list[Path]:
-    """Take away what the cache keeps of old versions; returns the directories that went.
+def remove_old_versions(stamp: Path) -> list[Path]:
+    """Remove old versions from the cache; returns the removed directories.
 
     Args:
-        stamp: that of the version just compiled, which stays.
+        stamp: of the version just compiled, which is kept.
 
-    Beside it and the newest (`KEPT` in all), those that were used within `UNUSED_S` or are held by a process stay. What
-    may not be removed stays, too.
+    The newest versions are kept (`KEPT` in all), and those that were used within `UNUSED_S` or are locked by a process.
+    What may not be removed is kept too.
     """
     cache = stamp.parent.parent
     gone = []
     with contextlib.suppress(OSError):
-        for path in sorted(cache.glob(f"kernels-*{_GOING}")):  # whoever was at it did not come to the end
+        for path in sorted(cache.glob(f"kernels-*{_GOING}")):  # the process that was removing it did not finish
             if _is_version(path, _GOING):
                 shutil.rmtree(path, ignore_errors=True)
         others = [path for path in sorted(cache.iterdir()) if _is_version(path) and path != stamp.parent]
@@ -119,7 +121,7 @@ def _is_version(path: Path, ending: str = "") -> bool:
 
 
 def _last_used_s(version: Path) -> float:
-    """Since 1970. Of directories only changes count: looking into them, as here, is no use."""
+    """Since 1970. For directories only changes count, because reading them, as here, is no use."""
     last_s = version.stat().st_mtime
     for directory, _, names in os.walk(version):
         last_s = max(last_s, Path(directory).stat().st_mtime)
@@ -130,7 +132,7 @@ def _last_used_s(version: Path) -> float:
 
 
 def _removed(version: Path) -> bool:
-    """Renamed first, so that who comes meanwhile finds all of it or nothing."""
+    """Rename before removing, so that a concurrent reader finds all of it or nothing."""
     going = version.with_name(version.name + _GOING)
     with contextlib.ExitStack() as held, contextlib.suppress(OSError):
         for stamp in version.glob(STAMPS):

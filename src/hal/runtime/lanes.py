@@ -1,4 +1,4 @@
-"""Blocking calls off the loop: one thread a lane, calls in order, a bounded number waiting."""
+"""Blocking calls off the loop: one thread per lane, calls in order, a bounded number waiting."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class BlockingLanes:
         self._running: dict[asyncio.Future[Any], None] = {}
 
     async def run(self, call: Callable[[], T], lane: Lane) -> T:
-        """Run it on the lane's thread.
+        """Run a call on the lane's thread.
 
         Raises:
-            OverloadedError: `MAX_BLOCKING_CALLS` wait there.
+            OverloadedError: `MAX_BLOCKING_CALLS` already wait there.
         """
         if self._waiting[lane] >= MAX_BLOCKING_CALLS:
             raise OverloadedError(f"{self._waiting[lane]} blocking calls wait in the {lane} lane")
@@ -33,14 +33,14 @@ class BlockingLanes:
         if thread is None:
             thread = self._threads[lane] = ThreadPoolExecutor(1, thread_name_prefix=f"hal-{lane}")
         self._waiting[lane] += 1
-        # Counted down when the call ends, not when its caller does: a cancelled caller's call still runs.
+        # Decremented when the call ends, not when its caller does: a cancelled caller's call still runs.
         future = asyncio.get_running_loop().run_in_executor(thread, call)
         self._running[future] = None
         future.add_done_callback(lambda done: self._finished(lane, done))
         return await asyncio.shield(future)
 
     async def close(self) -> None:
-        """Drop the calls that wait, and wait for those that run."""
+        """Drop waiting calls, and wait for those that run."""
         for thread in self._threads.values():
             thread.shutdown(wait=False, cancel_futures=True)
         if self._running:
@@ -50,4 +50,5 @@ class BlockingLanes:
         self._waiting[lane] -= 1
         self._running.pop(done, None)
         if not done.cancelled():
-            done.exception()  # Looked at, so that the loop does not report it when the caller was cancelled.
+            # Retrieve the exception, so that the loop does not report it when the caller was cancelled.
+            done.exception()

@@ -1,4 +1,4 @@
-"""How many lines of a log somebody outside may cause: a bucket that fills up again; what is beyond it is counted."""
+"""How many log lines an outside source may cause: a token bucket; what exceeds it is counted."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Any, Final
 from hal.runtime.interface import Logger
 
 LINES: Final = 30
-"""At once."""
+"""In a burst."""
 LINES_PER_S: Final = 0.2
-"""In the long run."""
+"""Sustained."""
 MAX_SOURCES: Final = 1_024
-"""Sources of lines that are told apart; whoever was not heard for longest is forgotten."""
+"""Sources that are tracked separately; the one that was silent for longest is forgotten."""
 
 
 class Bucket:
-    """A budget that fills up again at a steady rate, up to its size."""
+    """A token bucket: refills at a steady rate, up to its size."""
 
     __slots__ = ("_at_ms", "_left", "_now_ms", "_per_s", "_size")
 
     def __init__(self, now_ms: Callable[[], int], size: int, per_s: float) -> None:
-        """`now_ms`: a clock that does not go back."""
+        """`now_ms`: a clock that never goes back."""
         self._now_ms = now_ms
         self._size = size
         self._per_s = per_s
@@ -30,7 +30,7 @@ class Bucket:
         self._at_ms = now_ms()
 
     def take(self, cost: int = 1) -> bool:
-        """Spend so much; False, and nothing is spent, when it is not there."""
+        """Spend `cost`; False, and nothing is spent, if the budget does not cover it."""
         now_ms = self._now_ms()
         self._left = min(self._left + (now_ms - self._at_ms) * self._per_s / 1_000, float(self._size))
         self._at_ms = now_ms
@@ -41,7 +41,7 @@ class Bucket:
 
 
 class BudgetedLog:
-    """A log within a budget; how many lines were left out is a line of its own, before the next that is written."""
+    """A log within a budget; the number of omitted lines is logged before the next line that is written."""
 
     def __init__(self, log: Logger, now_ms: Callable[[], int], *, lines: int = LINES) -> None:
         self._log = log
@@ -68,13 +68,13 @@ class BudgetedLog:
             self._left_out += 1
             return False
         if self._left_out:
-            self._log.warning("lines of this kind were left out", lines=self._left_out)
+            self._log.warning("lines of this kind were omitted", lines=self._left_out)
             self._left_out = 0
         return True
 
 
 class BudgetedLogs:
-    """A log in which each source of lines has a budget of its own: a user, a node, all strangers together."""
+    """A log in which each source of lines has its own budget: a user, a node, all strangers together."""
 
     def __init__(self, log: Logger, now_ms: Callable[[], int]) -> None:
         self._log = log
@@ -85,7 +85,7 @@ class BudgetedLogs:
         return len(self._of)
 
     def of(self, source: str) -> BudgetedLog:
-        """The log of that source."""
+        """The log of one source."""
         found = self._of.get(source)
         if found is None:
             if len(self._of) >= MAX_SOURCES:

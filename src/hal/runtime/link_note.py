@@ -1,6 +1,7 @@
-"""How an agent's connection to its controller is: a line in HAL_HOME, for `hal up` and `hal agent`, who wait for it.
+"""The state of an agent's connection to its controller: a line in HAL_HOME, for `hal up` and `hal agent`, which wait
+for it.
 
-Standard library only. The line counts only while its writer runs.
+Standard library only. The line is valid only while its writer runs.
 """
 
 from __future__ import annotations
@@ -20,29 +21,29 @@ _REFUSED: Final = "refused "
 
 
 class LinkNote(NamedTuple):
-    """Whether the agent is connected, and to whom, or why not."""
+    """Whether the agent is connected, and to which controller, or why not."""
 
     connected: bool
     text: str
     refused: bool = False
-    """The controller will not take this node in until a person does something."""
+    """The controller does not accept this node until a person acts."""
 
 
-def note_link(home: Home, node: str, note: LinkNote) -> None:
+def write_link_note(home: Home, node: str, note: LinkNote) -> None:
     """Replace the line."""
     word = _UP if note.connected else _REFUSED if note.refused else _DOWN
     line = " ".join((word, note.text))[:MAX_CHARS]
-    with contextlib.suppress(OSError):  # a full disk costs the line, not the connection
+    with contextlib.suppress(OSError):  # a full disk loses the line, not the connection
         write_private(home.run_dir / f"agent-{node}.link", " ".join(line.split()) + "\n")
 
 
-def forget_link(home: Home, node: str) -> None:
-    """What an agent of before has noted says nothing about the next."""
+def remove_link_note(home: Home, node: str) -> None:
+    """Remove the line: a former agent's state says nothing about the next."""
     (home.run_dir / f"agent-{node}.link").unlink(missing_ok=True)
 
 
-def read_link(home: Home, node: str) -> LinkNote | None:
-    """What the running agent of that node has noted; None when none runs, or it has noted nothing yet."""
+def read_link_note(home: Home, node: str) -> LinkNote | None:
+    """Read what the running agent of that node has recorded; None if none runs, or it has recorded nothing yet."""
     try:
         line = read_regular(home.run_dir / f"agent-{node}.link", MAX_CHARS).decode()
     except (OSError, UnicodeDecodeError):

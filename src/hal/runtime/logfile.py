@@ -1,7 +1,7 @@
-"""A log file that is bounded in size: full, it is set aside and a new one begun; the oldest goes.
+"""A log file of bounded size: when full, it is rotated; the oldest file is removed.
 
-Standard library only, so that the keeper uses it too. A disk that is full costs log lines, never the process: lines
-that could not be written are counted and the count is told when writing works again.
+Standard library only, so that the keeper can use it too. A full disk loses log lines, never the process: lines that
+could not be written are counted, and the count is logged when writing works again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from hal.runtime.regular_files import open_own
 MAX_LOG_BYTES: Final = 16 << 20
 """Size of one log file."""
 MAX_LOG_FILES: Final = 4
-"""How many are kept, the one being written included."""
+"""How many files are kept, including the current one."""
 
 
 class LogFile:
@@ -26,7 +26,7 @@ class LogFile:
     def __init__(self, path: Path, *, max_bytes: int = MAX_LOG_BYTES, max_files: int = MAX_LOG_FILES) -> None:
         self.path = path
         self.dropped = 0
-        """Lines that could not be written since the last that could."""
+        """Lines that could not be written since the last one that could."""
         self._max_bytes = max_bytes
         self._max_files = max_files
         self._lock = threading.Lock()
@@ -35,7 +35,7 @@ class LogFile:
         self._reopen()
 
     def write_line(self, line: str) -> None:
-        """Append one line of JSON (its end of line is added); what would act on a terminal is written as escapes."""
+        """Append one line of JSON (the newline is added); characters that would act on a terminal are escaped."""
         data = printable_json(line).replace("\n", "\\n").encode("utf-8", "backslashreplace") + b"\n"
         with self._lock:
             try:
@@ -49,7 +49,7 @@ class LogFile:
                 self.dropped += 1
 
     def close(self) -> None:
-        """Write no more."""
+        """Close the file."""
         with self._lock:
             if self._fd >= 0:
                 os.close(self._fd)

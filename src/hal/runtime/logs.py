@@ -1,6 +1,6 @@
-"""Structured logs: one JSON object a line, into a bounded file, secrets hidden by the name of their key.
+"""Structured logs: one JSON object per line, in a bounded file; secrets are hidden by the name of their key.
 
-What the standard library's loggers say (uvicorn, SQLAlchemy, Alembic) goes to the same file.
+Lines of the standard library's loggers (uvicorn, SQLAlchemy, Alembic) go to the same file.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
 
 def open_log(file: LogFile, process: str, *, level: str = "info") -> Logger:
-    """The process's logger, writing into `file`; also takes over the standard library's logging.
+    """Create the process's logger, which writes to `file`; it also captures the standard library's logging.
 
     Args:
-        file: where lines go.
+        file: destination.
         process: `controller`, `agent-n1`, …; on every line.
         level: the least severe level that is written: debug, info, warning or error.
     """
@@ -73,7 +73,7 @@ def _hidden(key: Any, value: Any, depth: int) -> Any:
     if isinstance(value, str):
         if len(value) > MAX_VALUE_CHARS:
             value = f"{value[:MAX_VALUE_CHARS]}… ({len(value)} characters)"
-        # File names may hold what is no UTF-8.
+        # File names may contain invalid UTF-8.
         return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode()
     return value
 
@@ -84,12 +84,13 @@ def _render(_logger: Any, _method: str, values: MutableMapping[str, Any]) -> str
     try:
         return msgspec.json.encode(line, enc_hook=str).decode()
     except (TypeError, ValueError, OverflowError):
-        # Some value cannot be JSON (an enormous integer, text inside a set): a log line must not fail its writer.
+        # Some value cannot be encoded as JSON (an enormous integer, text inside a set): a log line must not fail its
+        # writer.
         return msgspec.json.encode({key: ascii(value) for key, value in line.items()}).decode()
 
 
 class _Lines:
-    """What structlog calls with a rendered line."""
+    """The object that structlog calls with a rendered line."""
 
     def __init__(self, file: LogFile) -> None:
         self._file = file
@@ -101,7 +102,7 @@ class _Lines:
 
 
 class _Forwarding(logging.Handler):
-    """The standard library's records, as lines of our own log."""
+    """Forwards the standard library's records as lines of our log."""
 
     def __init__(self, logger: Logger) -> None:
         super().__init__()

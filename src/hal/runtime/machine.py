@@ -1,7 +1,7 @@
-"""What this machine is made of, read from /proc and /sys; GPUs are `gpus`' part.
+"""The hardware of this machine, read from /proc and /sys; GPUs are in `gpus`.
 
-What cannot be read is left out: facts are for people and labels, nothing depends on their being there. Reads some
-dozens of small files, once for each time that an agent dials.
+What cannot be read is left out: facts are for people and labels, nothing depends on them. Reads some dozens of small
+files, each time an agent connects.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from hal.core.model.facts import MAX_PARTS, MAX_TEXT, CpuFacts, DiskFacts, Facts
 from hal.runtime.gpus import read_gpus
 
 MAX_FILE_BYTES: Final = 4 << 20
-"""Of one file that is read: /proc/cpuinfo of a large machine has about 1 MiB."""
+"""Largest file that is read: /proc/cpuinfo of a large machine has about 1 MiB."""
 NO_DISKS: Final = frozenset({"squashfs", "iso9660", "fuse.snapfuse"})
-"""File systems on devices that are no disks to write to."""
+"""File systems on devices that are not disks to write to."""
 
 _NODE: Final = re.compile(r"node([0-9]+)\Z")
 _ESCAPED: Final = re.compile(r"\\([0-7]{3})")
 
 
 def read_machine(home: Path, root: Path = Path("/")) -> Facts:
-    """All of it, without a domain.
+    """Read all facts except the domain.
 
     Args:
-        home: its file system is told too, whatever it is.
-        root: where /proc, /sys and /etc lie; a test brings recorded ones.
+        home: its file system is included, whatever its type.
+        root: the directory that contains /proc, /sys and /etc; tests pass recorded ones.
     """
     release, told = _release(root), os.uname()
     memory = _fields(_text(root / "proc/meminfo")).get("MemTotal", "")
@@ -48,7 +48,7 @@ def read_machine(home: Path, root: Path = Path("/")) -> Facts:
 
 
 def host_name() -> str:
-    """What this machine calls itself."""
+    """The host name of this machine."""
     return os.uname().nodename
 
 
@@ -66,7 +66,7 @@ def _bounded(text: str) -> str:
 
 
 def _fields(text: str) -> dict[str, str]:
-    """`name: value` lines."""
+    """Parse `name: value` lines."""
     found = {}
     for line in text.splitlines():
         name, colon, value = line.partition(":")
@@ -76,7 +76,7 @@ def _fields(text: str) -> dict[str, str]:
 
 
 def _kib(text: str) -> int:
-    """`16384 kB` in bytes; 0 when it is not that."""
+    """Convert `16384 kB` to bytes; 0 if the text has another form."""
     number = text.partition(" ")[0]
     return int(number) << 10 if number.isascii() and number.isdigit() else 0
 
@@ -117,7 +117,7 @@ def _numa(root: Path) -> Iterator[NumaFacts]:
 
 
 def _disks(root: Path, home: Path) -> Iterator[DiskFacts]:
-    """One for each device that is mounted, where it is mounted first; and that of HAL_HOME."""
+    """One entry per mounted device, at its first mount point; and the device of HAL_HOME."""
     seen: set[int] = set()
     holding = ""
     mounts = [line.split(" ") for line in _text(root / "proc/self/mounts").splitlines()]
@@ -151,12 +151,12 @@ def _disks(root: Path, home: Path) -> Iterator[DiskFacts]:
 
 
 def _unescaped(text: str) -> str:
-    """A path of /proc/self/mounts: blanks are octal there."""
+    """Decode a path of /proc/self/mounts, in which blanks are octal."""
     return _ESCAPED.sub(lambda found: chr(int(found[1], 8)), text)
 
 
 def _kind(root: Path, number: int) -> str:
-    """Of a device by its number: of a partition, that of the disk around it."""
+    """The kind of a device by its number; for a partition, that of its disk."""
     try:
         place = (root / f"sys/dev/block/{os.major(number)}:{os.minor(number)}").resolve(strict=True)
     except OSError:
@@ -169,7 +169,7 @@ def _kind(root: Path, number: int) -> str:
 
 
 class Space(NamedTuple):
-    """What is left on the file system of a directory."""
+    """The free space of the file system of a directory."""
 
     free_bytes: int
     """For a process that is not root."""
@@ -177,7 +177,7 @@ class Space(NamedTuple):
 
 
 def space_at(path: Path) -> Space | None:
-    """Of the file system around the path; None when it does not answer."""
+    """Read the free space of the file system of a path; None if it does not answer."""
     try:
         found = os.statvfs(path)
     except OSError:
@@ -186,6 +186,6 @@ def space_at(path: Path) -> Space | None:
 
 
 def memory_available_bytes(root: Path = Path("/")) -> int | None:
-    """What programs could still get; None when the kernel does not say."""
+    """How much memory programs can still allocate; None if the kernel does not report it."""
     fields = _fields(_text(root / "proc/meminfo"))
     return _kib(fields["MemAvailable"]) if "MemAvailable" in fields else None

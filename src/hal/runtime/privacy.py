@@ -17,18 +17,18 @@ PRIVATE_FILE_MODE: Final = 0o600
 
 
 def make_private(path: Path) -> None:
-    """Make the directory if missing, with mode 0700 whatever the umask."""
+    """Create the directory if missing, with mode 0700 whatever the umask."""
     path.mkdir(mode=PRIVATE_DIR_MODE, parents=True, exist_ok=True)
-    # Not where a link leads: a step may have put it here, and what it names is not ours to close to others.
+    # Do not follow a link: a step may have put it here, and its target is not ours to change.
     if stat.S_IMODE(path.stat().st_mode) & 0o077 and not path.is_symlink():
         path.chmod(PRIVATE_DIR_MODE)
 
 
 def write_private(path: Path, text: str, *, durable: bool = False) -> None:
-    """Write a file of mode 0600 in one step: a reader sees the old text or the new one, never a part.
+    """Write a file of mode 0600 atomically: a reader sees the old text or the new one, never a part.
 
     Args:
-        durable: when this returns the new text survives a power failure.
+        durable: the new text survives a power failure once this returns.
     """
     scratch = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}")
     fd = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_FILE_MODE)
@@ -40,7 +40,7 @@ def write_private(path: Path, text: str, *, durable: bool = False) -> None:
                 os.fsync(file.fileno())
         try:
             scratch.replace(path)
-        except IsADirectoryError:  # a step put it there: no start may wait for a person to remove it
+        except IsADirectoryError:  # a step put it there: no start may depend on a person removing it
             set_aside(path)
             scratch.replace(path)
         if durable:
@@ -51,7 +51,7 @@ def write_private(path: Path, text: str, *, durable: bool = False) -> None:
 
 
 def is_private(path: Path, owner: int | None = None) -> bool:
-    """It is a directory (no link to one), ours (or that user's), and closed to everybody else."""
+    """Whether it is a directory (not a link to one), owned by us (or by that user), and closed to everybody else."""
     try:
         info = os.lstat(path)
     except OSError:
@@ -64,11 +64,11 @@ def is_private(path: Path, owner: int | None = None) -> bool:
 
 
 def check_secret(path: Path) -> None:
-    """A key that HAL keeps is for its owner's eyes only: who has read it may speak in its name. One that is not there
+    """Check that a key file of HAL is private, because whoever has read it can act in HAL's name. A missing file
     passes.
 
     Raises:
-        DeniedError: it belongs to somebody else, or others may read or change it.
+        DeniedError: it belongs to another user, or others may read or change it.
     """
     from hal.core.model.errors import DeniedError
 
@@ -78,13 +78,13 @@ def check_secret(path: Path) -> None:
         return
     if info.st_uid not in (0, os.geteuid()) or stat.S_IMODE(info.st_mode) & 0o077:
         raise DeniedError(
-            f"{path} is not private: others may know what is in it",
+            f"{path} is not private: others may know its contents",
             hint=f"replace it; or if you are sure that nobody has read it: chmod 600 {path}",
         )
 
 
 def others_may_write(info: os.stat_result) -> bool:
-    """Somebody beside its owner and root may write there; a group that has nobody else in it is nobody else."""
+    """Whether anybody but its owner and root may write there; a group with no other member does not count."""
     mode = stat.S_IMODE(info.st_mode)
     return bool(mode & 0o002 or (mode & 0o020 and not _is_private_group(info.st_gid)))
 

@@ -1,4 +1,4 @@
-"""The life of one HAL process: its log, its pid file, its signals, its orderly end."""
+"""The life of one HAL process: its log, pid file, signals, and orderly end."""
 
 from __future__ import annotations
 
@@ -19,34 +19,34 @@ from hal.runtime.identity import remove_pid_file, running, write_pid_file
 from hal.runtime.interface import Logger
 from hal.runtime.logfile import LogFile
 from hal.runtime.logs import open_log
-from hal.runtime.real import RealRuntime
+from hal.runtime.real_runtime import RealRuntime
 from hal.runtime.startup import EXIT_BAD_INPUT, EXIT_STORE
 
 SHUTDOWN_S: Final = 10.0
-"""How long `main` and what it left in the background may take to end after the process was asked to; then it exits."""
+"""How long `main` and its background tasks may take to end after the process was asked to stop; then it exits."""
 EXIT_CONFLICT: Final = 6
 EXIT_FAULT: Final = 70
 """Exit code after a fault of HAL itself (EX_SOFTWARE)."""
 
 MAX_DESCRIPTORS: Final = 65_536
-"""Open descriptors that a process asks for which many others dial."""
+"""Open descriptors that a process with many incoming connections requests."""
 
 Main = Callable[[RealRuntime], Awaitable[int | None]]
 
 
 def run(name: str, home: Home, main: Main, *, log_level: str = "info", seed: int | None = None) -> int:
-    """Run `main(runtime)` as this process's one task until it returns or the process is asked to end.
+    """Run `main(runtime)` as this process's one task until it returns or the process is asked to stop.
 
-    Takes the pid file `run/NAME.pid` (removed at the end), logs to `log/NAME.log`, sets `runtime.stopping` on SIGTERM
-    and SIGINT. A background task that crashes ends the process with `EXIT_FAULT`; what was told to a terminal or to
-    the process's output file is one line.
+    Writes the pid file `run/NAME.pid` (removed at the end), logs to `log/NAME.log`, sets `runtime.stopping` on SIGTERM
+    and SIGINT. A background task that crashes ends the process with `EXIT_FAULT`; the terminal or the process's output
+    file gets one line.
 
     Args:
         name: `controller`, `agent-NODE`: names the pid file and the log.
         home: created if missing.
         main: returns the exit code; None is 0.
         log_level: debug, info, warning or error.
-        seed: of `runtime.random()`; the kernel's when None.
+        seed: of `runtime.random()`; the kernel's if None.
     Returns: the exit code for `sys.exit`.
     """
     try:
@@ -66,9 +66,9 @@ def run(name: str, home: Home, main: Main, *, log_level: str = "info", seed: int
 
 
 def allow_many_connections() -> int:
-    """Raise this process's limit of open descriptors as far as the system lets it; the limit.
+    """Raise this process's limit of open descriptors as far as the system allows; returns the limit.
 
-    Login shells give 1,024 to every program, for the sake of those that use select(); each agent is a connection.
+    Login shells limit every program to 1,024 for the sake of those that use select(); each agent is a connection.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MAX_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(MAX_DESCRIPTORS, hard)
@@ -88,7 +88,7 @@ def claim_pid_file(home: Home, name: str) -> None:
     with home.locked():
         other = running(path)
         if other is not None and other.pid != os.getpid():
-            raise ConflictError(f"{name} runs already as process {other.pid}", hint="hal status shows what runs")
+            raise ConflictError(f"{name} is already running as process {other.pid}", hint="hal status shows what runs")
         write_pid_file(path)
 
 

@@ -1,9 +1,9 @@
-"""Opening files in directories where a job can write: through no link, without waiting, and regular files only.
+"""Open files in directories where a job can write: following no link, without blocking, and regular files only.
 
-A job can put a FIFO (whose open waits for the other end), a link to another file, a socket or a device in the place of
-any file that its user may replace. Nothing of that may stop a daemon or make it write elsewhere. O_NOFOLLOW,
-O_NONBLOCK (also against file leases, whose break an open waits for) and a look at what was opened keep that; a new file
-is created exclusively, so that nothing that was there is written to.
+A job can replace any file that its user may replace by a FIFO (whose open waits for the other end), a link to another
+file, a socket or a device. None of this may block a daemon or make it write elsewhere. O_NOFOLLOW, O_NONBLOCK (also
+against file leases, whose break an open waits for) and a check of what was opened prevent it; a new file is created
+exclusively, so that an existing file is never written to.
 
 Standard library only and cheap to import: helpers, which run without site packages, use it too.
 """
@@ -21,14 +21,14 @@ StrPath = str | os.PathLike[str]
 PRIVATE_MODE: Final = 0o600
 READ_BYTES: Final = 1 << 16
 SET_ASIDE: Final = ".set-aside-"
-"""Added, with a random word, to the name of what lay in the place of a file of HAL's own."""
+"""Added, with a random word, to the name of an unexpected file found in place of one of HAL's own."""
 _SURE: Final = os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 _IN_THE_WAY: Final = (errno.ELOOP, errno.ENXIO, errno.EISDIR, errno.ENODEV, errno.ENOTDIR)
-"""What open(2) answers when something else than a file (or a directory) is there."""
+"""Errors of open(2) when something other than a file (or a directory) is there."""
 
 
 class NotRegularError(OSError):
-    """Something else than the file lies in its place: a FIFO, link, socket, device, directory; `strerror` says what."""
+    """Something other than the file is at its path: a FIFO, link, socket, device or directory; `strerror` names it."""
 
 
 def open_regular(
@@ -39,16 +39,16 @@ def open_regular(
     dir_fd: int | None = None,
     follow: bool = False,
 ) -> int:
-    """A descriptor of the regular file; never waits.
+    """Open a regular file and return its descriptor; never blocks.
 
     Args:
-        flags: O_CREAT among them: what is created is ours; what was there must be regular.
-        follow: where people may keep a link of their own (hal.toml, a program); what it leads to must be regular.
+        flags: with O_CREAT, a created file is ours; an existing one must be regular.
+        follow: for paths where people may keep a link of their own (hal.toml, a program); its target must be regular.
     Raises:
         NotRegularError: something else is there.
         OSError: as open(2).
     """
-    with contextlib.suppress(FileNotFoundError):  # first a look: to open a device may already do something
+    with contextlib.suppress(FileNotFoundError):  # check first: opening a device may already have an effect
         _check(path, os.stat(path, dir_fd=dir_fd, follow_symlinks=follow).st_mode, dir_fd)
     try:
         fd = os.open(path, flags | _SURE | (0 if follow else os.O_NOFOLLOW), mode, dir_fd=dir_fd)
@@ -65,7 +65,8 @@ def open_regular(
 
 
 def create_regular(path: StrPath, flags: int, mode: int = PRIVATE_MODE, *, dir_fd: int | None = None) -> int:
-    """A descriptor of a new, empty file. A regular file of that name is removed first; nothing is written to it.
+    """Create a new, empty file and return its descriptor. A regular file of that name is removed first, never
+    written to.
 
     Raises:
         NotRegularError: something else is there.
@@ -83,7 +84,8 @@ def create_regular(path: StrPath, flags: int, mode: int = PRIVATE_MODE, *, dir_f
 def create_scratch(
     path: StrPath, mode: int = PRIVATE_MODE, *, flags: int = os.O_WRONLY, dir_fd: int | None = None
 ) -> int:
-    """A descriptor of a new, empty file that is to be renamed; whatever lay there is removed, and not looked at.
+    """Create a new, empty file that will be renamed, and return its descriptor; whatever was there is removed
+    unseen.
 
     Raises:
         OSError: as open(2) and unlink(2): a directory is there.
@@ -94,7 +96,7 @@ def create_scratch(
 
 
 def open_directory(path: StrPath, *, dir_fd: int | None = None, flags: int = os.O_PATH) -> int:
-    """A descriptor of the directory.
+    """Open a directory and return its descriptor.
 
     Raises:
         NotRegularError: something else is there.
@@ -109,7 +111,7 @@ def open_directory(path: StrPath, *, dir_fd: int | None = None, flags: int = os.
 
 
 def read_regular(path: StrPath, limit: int, *, dir_fd: int | None = None, follow: bool = False) -> bytes:
-    """At most the first `limit` bytes.
+    """Read at most the first `limit` bytes.
 
     Raises:
         NotRegularError: something else is there.
@@ -126,13 +128,13 @@ def read_regular(path: StrPath, limit: int, *, dir_fd: int | None = None, follow
 
 
 def open_own(path: StrPath, flags: int) -> int:
-    """A descriptor of a file of HAL's own (a log, a lock), made when there is none.
+    """Open a file of HAL's own (a log, a lock), created if there is none, and return its descriptor.
 
-    Whatever else lies in its place is set aside, so that a start does not fail until a person has removed it; but
-    /dev/null may stand for a file that nobody wants.
+    Anything else at its path is set aside, so that a start does not depend on a person removing it; but /dev/null may
+    stand for an unwanted file.
 
     Raises:
-        OSError: as open(2); also that it could not be set aside.
+        OSError: as open(2); also if it could not be set aside.
     """
     flags |= os.O_CREAT
     try:
@@ -142,26 +144,26 @@ def open_own(path: StrPath, flags: int) -> int:
             return os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         set_aside(path)
         fd = open_regular(path, flags)
-    os.set_blocking(fd, True)  # others may get it as their output
+    os.set_blocking(fd, True)  # another process may receive it as its output
     return fd
 
 
 def set_aside(path: StrPath) -> None:
-    """Give what lies there a name that nothing has, for people to look at. Only in a private directory of this user, as
-    all of HAL's are: what lies elsewhere is not ours to rename, however it came to be asked for.
+    """Rename what is there to a new, unused name, for people to examine. Only in a private directory of this user,
+    as all of HAL's are: a file elsewhere is not ours to rename.
 
     Raises:
-        NotRegularError: it lies elsewhere.
+        NotRegularError: it is elsewhere.
         OSError: as rename(2).
     """
     info = os.stat(os.path.dirname(path) or ".")
     if info.st_uid != os.geteuid() or info.st_mode & 0o077:
-        raise NotRegularError(errno.EINVAL, "something else lies in the place of the file; remove it", os.fspath(path))
+        raise NotRegularError(errno.EINVAL, "something else is in the place of the file; remove it", os.fspath(path))
     os.rename(path, f"{os.fspath(path)}{SET_ASIDE}{os.urandom(4).hex()}")
 
 
 def kind_of(mode: int) -> str:
-    """What a file of that mode is, for people."""
+    """The kind of a file of that mode, for people."""
     kinds = (
         (stat.S_ISREG, "a regular file"),
         (stat.S_ISDIR, "a directory"),
@@ -178,7 +180,7 @@ def _check(path: StrPath, mode: int, dir_fd: int | None = None) -> None:
 
 
 def _in_its_place(path: StrPath, dir_fd: int | None, error: OSError, wanted: str = "file") -> OSError:
-    """The error in words; `error` itself when it is about another part of the path."""
+    """The error with a description; `error` itself if it is about another part of the path."""
     try:
         mode = os.stat(path, dir_fd=dir_fd, follow_symlinks=False).st_mode
     except OSError:
@@ -191,4 +193,4 @@ def _not_regular(path: StrPath, mode: int, dir_fd: int | None, wanted: str) -> N
     if dir_fd is not None:
         with contextlib.suppress(OSError):
             whole = os.path.join(os.readlink(f"/proc/self/fd/{dir_fd}"), whole)
-    return NotRegularError(errno.EINVAL, f"{kind_of(mode)} lies in the place of the {wanted}", whole)
+    return NotRegularError(errno.EINVAL, f"{kind_of(mode)} is in the place of the {wanted}", whole)

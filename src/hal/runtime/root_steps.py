@@ -1,4 +1,4 @@
-"""Whether a daemon of root may run other users' steps: they would be root. Standard library only."""
+"""Whether a root daemon may run other users' steps, which would run as root. Standard library only."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ import os
 from typing import Final
 
 VARIABLE: Final = "HAL_STEPS_RUN_AS_ROOT"
-"""Set and not 0, it says what `steps_run_as_root` under `[access]` says."""
+"""Set and not 0, it has the meaning of `steps_run_as_root` under `[access]`."""
 SETTING: Final = "steps_run_as_root"
 ROOT: Final = "root"
 
 
 def allowed(setting: bool) -> bool:
-    """Whoever starts this daemon has said that everybody's steps may be root's.
+    """Whether the operator has allowed everybody's steps to run as root.
 
     Args:
-        setting: what hal.toml says.
+        setting: the value in hal.toml.
     """
     return setting or os.environ.get(VARIABLE, "") not in ("", "0")
 
 
 def only_root(setting: bool) -> bool:
-    """This daemon is root's, and only root's own steps are to run."""
+    """Whether this daemon runs as root and only root's own steps may run."""
     return os.geteuid() == 0 and not allowed(setting)
 
 
@@ -32,6 +32,6 @@ def refusal(user: str) -> str:
 
 
 HINT: Final = (
-    "start HAL as a user without rights, or let everybody who may submit be root: steps_run_as_root = true under "
+    "start HAL as an unprivileged user, or let everybody who may submit act as root: steps_run_as_root = true under "
     "[access] in hal.toml"
 )

@@ -1,4 +1,4 @@
-"""Running a short program to its end: its exit code and the end of what it wrote, within a time."""
+"""Run a short program to its end: returns its exit code and the end of its output, within a time limit."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from hal.core.model.errors import DeniedError, NotFoundError, TimedOutError
 from hal.runtime.identity import ProcessIdentity, alive
 from hal.runtime.inheritance import STEP_UMASK, script_environment
 from hal.runtime.script_end import ScriptEnd
-from hal.runtime.started import StartedProcess
+from hal.runtime.started_process import StartedProcess
 
 OUTPUT_BYTES: Final = 4_096
-"""Of a program's output, the newest are kept."""
+"""The newest bytes of a program's output are kept."""
 READ_BYTES: Final = 65_536
 KILLED_MS: Final = 5_000
-"""How long a killed program may take to be gone; one that the kernel cannot end is left to itself."""
+"""How long a killed program may take to end; one that the kernel cannot end is abandoned."""
 
 
 async def run_script(
@@ -30,22 +30,22 @@ async def run_script(
     timeout_ms: int,
     began: Callable[[ProcessIdentity], None] | None = None,
 ) -> ScriptEnd:
-    """Run it in a session of its own, in `/`, stdin from /dev/null. Cancelled: killed.
+    """Run a program in a session of its own, in `/`, stdin from /dev/null. Killed if the caller is cancelled.
 
     Args:
         argv: program and arguments.
         env: added to the few variables of this process that a script may see.
-        began: told which process it is.
+        began: called with the started process.
     Raises:
         NotFoundError: there is no such program.
-        DeniedError: it may not be run.
+        DeniedError: it may not be executed.
     """
     loop = asyncio.get_running_loop()
     child, reading = _start(argv, env)
     output = bytearray()
 
     def read() -> bool:
-        """Whether more may come."""
+        """Read available output; returns whether more may come."""
         try:
             data = os.read(reading, READ_BYTES)
         except BlockingIOError:
@@ -79,14 +79,14 @@ async def run_script(
 
 
 def end_script(process: ProcessIdentity) -> None:
-    """Kill what a process that is dead left running: that very program, with the processes of its group."""
+    """Kill a program that a dead process left running: that very program, with the processes of its group."""
     if alive(process):
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
 
 
 def _start(argv: Sequence[str], env: Mapping[str, str]) -> tuple[subprocess.Popen[bytes], int]:
-    """The child, and where its output can be read without waiting."""
+    """The child, and a descriptor from which its output can be read without blocking."""
     reading, writing = os.pipe2(os.O_CLOEXEC)
     os.set_blocking(reading, False)
     try:
@@ -112,7 +112,7 @@ def _start(argv: Sequence[str], env: Mapping[str, str]) -> tuple[subprocess.Pope
 
 
 def _kill(started: StartedProcess) -> None:
-    """With the processes that it started: while it runs nobody else has the number of its group."""
+    """Kill the program and its descendants: while it runs, its group id cannot be reused."""
     if started.running:
         os.killpg(started.identity.pid, signal.SIGKILL)
 

@@ -1,4 +1,4 @@
-"""How a short program ended: the same value from the real and from the virtual runtime."""
+"""The end of a short program: the same value from the real and the virtual runtime."""
 
 from __future__ import annotations
 
@@ -13,4 +13,4 @@ class ScriptEnd(NamedTuple):
     output: str
     """The end of what it wrote to stdout and stderr."""
     timed_out: bool = False
-    """It took too long and was killed, with all of its session's first process group."""
+    """It exceeded its time and was killed, with the first process group of its session."""

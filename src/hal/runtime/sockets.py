@@ -1,4 +1,4 @@
-"""Unix sockets: serving a path without stealing it from a live process, and who is at the other end."""
+"""Unix sockets: serve a path without stealing it from a live process, and identify the other end."""
 
 from __future__ import annotations
 
@@ -22,44 +22,43 @@ _UCRED: Final = struct.Struct("3i")
 
 
 def bind_public(path: Path) -> socket.socket:
-    """As `bind_unix`, but every user of the machine may connect; the directory must be one where none of them can put
-    a socket of their own in its place.
+    """As `bind_unix`, but every user of the machine may connect; none of them may be able to replace the socket in
+    its directory.
 
     Raises:
-        DeniedError: others may write to the directory, or it belongs to somebody else.
+        DeniedError: others may write to the directory, or it belongs to another user.
         as `bind_unix`.
     """
     try:
         info = path.parent.stat()
     except FileNotFoundError:
-        raise NotFoundError(f"{path.parent} does not exist", hint=f"make it: mkdir -m 755 {path.parent}") from None
+        raise NotFoundError(f"{path.parent} does not exist", hint=f"create it: mkdir -m 755 {path.parent}") from None
     if info.st_uid not in (0, os.geteuid()) or stat.S_IMODE(info.st_mode) & 0o022:
         raise DeniedError(
             f"{path.parent} can be written to by others, who could put a socket of their own there",
-            hint=f"make a directory of your own: mkdir -m 755 {path.parent / 'hal'}",
+            hint=f"create a directory of your own: mkdir -m 755 {path.parent / 'hal'}",
         )
     return bind_unix(path, mode=0o666)
 
 
 def bind_unix(path: Path, *, mode: int = 0o600) -> socket.socket:
-    """A listening socket at `path`, readable and writable by this user only; a dead one left there is replaced.
+    """Create a listening socket at `path`, readable and writable by this user only; a dead one is replaced.
 
     The inode identifies the socket later (`unlink_unix`).
 
     Args:
         mode: of the socket's file.
-
     Raises:
-        ConflictError: a live process serves it, or what lies there is no socket.
+        ConflictError: a live process serves it, or something other than a socket is there.
         NotFoundError: its directory does not exist.
-        DeniedError: it may not be made there.
+        DeniedError: it may not be created there.
     """
     if len(os.fsencode(path)) > MAX_SOCKET_PATH_BYTES:
         raise ConflictError(f"{path} is too long for a socket", hint=f"at most {MAX_SOCKET_PATH_BYTES} bytes")
     _clear_dead(path)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
     try:
-        # Nobody else can connect between bind and chmod: the directory is private, or everybody may.
+        # Nobody else can connect between bind and chmod: the directory is private, or everybody may connect.
         listener.bind(str(path))
         path.chmod(mode)
         listener.listen(BACKLOG)
@@ -76,7 +75,7 @@ def bind_unix(path: Path, *, mode: int = 0o600) -> socket.socket:
 
 
 def unlink_unix(path: Path, inode: int) -> None:
-    """Remove the socket file if it is still the one with that inode."""
+    """Remove the socket file if it still has that inode."""
     try:
         if os.lstat(path).st_ino == inode:
             path.unlink()
@@ -85,8 +84,8 @@ def unlink_unix(path: Path, inode: int) -> None:
 
 
 def peer_of(fd: int) -> Peer:
-    """The process that connected (or, on the side that dialled, the one that listens), as the kernel recorded it."""
-    borrowed = socket.socket(fileno=fd)  # takes no descriptor of its own: there may be none left
+    """The process that connected (or, on the connecting side, the one that listens), as the kernel recorded it."""
+    borrowed = socket.socket(fileno=fd)  # uses no descriptor of its own: there may be none left
     try:
         return peer_of_socket(borrowed)
     finally:
@@ -94,21 +93,21 @@ def peer_of(fd: int) -> Peer:
 
 
 def peer_of_socket(sock: socket.socket) -> Peer:
-    """The same, of a socket at hand."""
+    """As `peer_of`, for a socket object."""
     pid, uid, gid = _UCRED.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))
     return Peer(pid, uid, gid)
 
 
 def unread_bytes(fd: int) -> int:
-    """What the kernel holds of that socket's writes, as it counts: what the other end has not read, or not received."""
+    """Bytes written to that socket that the kernel still holds: the other end has not read, or not received, them."""
     try:
         return int.from_bytes(fcntl.ioctl(fd, termios.TIOCOUTQ, bytes(4)), sys.byteorder)
     except OSError:
         return 0
 
 
-def may_speak(peer: Peer) -> bool:
-    """Only this user and root may."""
+def is_trusted_peer(peer: Peer) -> bool:
+    """Whether the peer may connect: only this user and root."""
     return peer.uid in (0, os.geteuid())
 
 
@@ -118,7 +117,7 @@ def _clear_dead(path: Path) -> None:
     except (FileNotFoundError, NotADirectoryError):
         return
     if not stat.S_ISSOCK(info.st_mode):
-        raise ConflictError(f"{path} exists and is no socket", hint="remove it")
+        raise ConflictError(f"{path} exists and is not a socket", hint="remove it")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(PROBE_TIMEOUT_S)
         try:
@@ -127,7 +126,7 @@ def _clear_dead(path: Path) -> None:
             unlink_unix(path, info.st_ino)
             return
         except (TimeoutError, BlockingIOError):
-            pass  # A full backlog or a stopped process: somebody holds it.
+            pass  # A full backlog or a stopped process: somebody serves it.
         except PermissionError as error:
             raise DeniedError(f"{path} belongs to somebody else") from error
-    raise ConflictError(f"{path} is served by another process", hint="is HAL running already?")
+    raise ConflictError(f"{path} is served by another process", hint="is HAL already running?")

@@ -1,6 +1,6 @@
-"""How far a controller that is starting has come: a line in HAL_HOME, for those whom it cannot answer yet.
+"""The progress of a starting controller: a line in HAL_HOME, for clients that it cannot answer yet.
 
-Standard library only. The line counts only while its writer runs: a controller that was killed leaves it behind.
+Standard library only. The line is valid only while its writer runs: a killed controller leaves it behind.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from hal.runtime.privacy import write_private
 from hal.runtime.regular_files import read_regular
 
 EXIT_BAD_INPUT: Final = 2
-"""Exit code of a daemon when what a person wrote (hal.toml, an option) is malformed."""
+"""Exit code of a daemon when input from a person (hal.toml, an option) is malformed."""
 EXIT_STORE: Final = 7
 """… when the store cannot be opened, or is not the one that was used."""
 FILE: Final = "starting"
 MAX_CHARS: Final = 200
-"""Longest line that is believed."""
+"""Longest line that is accepted."""
 
 
 @contextlib.contextmanager
-def told(home: Home) -> Iterator[Callable[[str], None]]:
-    """Gives a function that replaces the line; at the end the line is gone, however the start went."""
+def report_stages(home: Home) -> Iterator[Callable[[str], None]]:
+    """Yield a function that replaces the line; at the end the line is removed, whether or not the start succeeded."""
     path = home.run_dir / FILE
 
     def say(text: str) -> None:
-        with contextlib.suppress(OSError):  # a full disk costs the line, not the start
+        with contextlib.suppress(OSError):  # a full disk loses the line, not the start
             write_private(path, f"{text}\n")
 
     try:
@@ -38,8 +38,8 @@ def told(home: Home) -> Iterator[Callable[[str], None]]:
         path.unlink(missing_ok=True)
 
 
-def stage(home: Home) -> str:
-    """What a controller that is starting is doing; '' when none is starting."""
+def read_stage(home: Home) -> str:
+    """The stage of a starting controller; '' if none is starting."""
     try:
         text = read_regular(home.run_dir / FILE, MAX_CHARS).decode().strip()
     except (OSError, UnicodeDecodeError):

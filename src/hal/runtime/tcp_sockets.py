@@ -1,4 +1,4 @@
-"""Listening sockets of TCP. Apart from `sockets`, which the keeper imports: it has no event loop."""
+"""Listening sockets of TCP. Separate from `sockets`, which the keeper imports: the keeper has no event loop."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from hal.runtime.sockets import BACKLOG
 
 
 async def bind_tcp(host: str, port: int) -> list[socket.socket]:
-    """Listening sockets at all addresses of a host.
+    """Create listening sockets at all addresses of a host.
 
     Raises:
-        OSError: the port is taken, or the host is none of this machine.
+        OSError: the port is taken, or the host is not an address of this machine.
     """
     found = await asyncio.get_running_loop().getaddrinfo(
         host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE | socket.AI_ADDRCONFIG

@@ -1,7 +1,7 @@
-"""TLS 1.3 contexts of both sides, what a verified certificate says, and a failed handshake in words.
+"""TLS 1.3 contexts of both sides, the contents of a verified certificate, and explanations of failed handshakes.
 
 Every certificate comes from HAL's own authority (`hal.runtime.authority`); the machine's own list of authorities is
-never asked. Sessions are not resumed: each connection is verified anew.
+never used. Sessions are not resumed: each connection is verified again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from hal.runtime.interface import Credentials, TcpAddress
 from hal.wire.peer import CertifiedName
 
 CONTROLLER_HOST: Final = "controller.hal"
-"""DNS name in every controller's certificate; what is dialled does not matter."""
+"""DNS name in every controller's certificate; the address that was dialled does not matter."""
 URI_PREFIX: Final = "hal://"
 _PEM_HINT: Final = "certificate and key as PEM, the key without a password"
 _NOT_YET_VALID: Final = 9
@@ -25,7 +25,8 @@ _EXPIRED: Final = 10
 
 
 def server_context(credentials: Credentials) -> ssl.SSLContext:
-    """For a listener. A dialler may show no certificate; one that it shows must come from the authority.
+    """Create the context of a listener. A client may present no certificate; one that it presents must come from the
+    authority.
 
     Raises:
         DeniedError: a file cannot be read or used.
@@ -40,8 +41,8 @@ def server_context(credentials: Credentials) -> ssl.SSLContext:
 
 
 class RestContext:
-    """For REST: HAL's own certificate; where the site has one, that for whoever does not ask for `CONTROLLER_HOST`, as
-    controllers do among themselves, and clients that believe HAL's authority."""
+    """For REST: HAL's own certificate; if the site has one, that is for clients that do not ask for
+    `CONTROLLER_HOST`, which other controllers and clients that trust HAL's authority do."""
 
     def __init__(self, own: Path, site: tuple[Path, Path] | None) -> None:
         """
@@ -60,7 +61,7 @@ class RestContext:
         self.reload()
 
     def reload(self) -> None:
-        """Read the files again; what cannot be used leaves all as it was.
+        """Read the files again; if they cannot be used, nothing changes.
 
         Raises:
             DeniedError: a file cannot be read or used.
@@ -83,12 +84,12 @@ class RestContext:
 
 
 def _no_password() -> str:
-    """For a key that wants one: without this OpenSSL asks on the terminal, and waits."""
+    """Password callback: without it, OpenSSL would prompt on the terminal and wait."""
     return ""
 
 
 def _plain_server_context() -> ssl.SSLContext:
-    """It asks for no certificate: who is there, a token says."""
+    """A context that requests no certificate: clients are identified by a token."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.num_tickets = 0
@@ -96,7 +97,7 @@ def _plain_server_context() -> ssl.SSLContext:
 
 
 def client_context(credentials: Credentials) -> ssl.SSLContext:
-    """For a dialler.
+    """Create the context of a client.
 
     Raises:
         DeniedError: a file cannot be read or used.
@@ -112,7 +113,7 @@ def client_context(credentials: Credentials) -> ssl.SSLContext:
 
 
 def load(context: ssl.SSLContext, credentials: Credentials) -> None:
-    """Read the files into the context; again, when they were renewed: connections made from then on use them.
+    """Read the files into the context; call it again when they are renewed, for later connections.
 
     Raises:
         DeniedError: a file cannot be read or used.
@@ -124,12 +125,12 @@ def load(context: ssl.SSLContext, credentials: Credentials) -> None:
         path = credentials.certificate
         if path is not None:
             context.load_cert_chain(path)
-    except OSError as error:  # ssl.SSLError is one
+    except OSError as error:  # includes ssl.SSLError
         raise DeniedError(f"{path} cannot be used: {error.strerror or error}") from error
 
 
 def certified_name(certificate: dict[str, Any] | None) -> CertifiedName | None:
-    """What a verified certificate says, as `SSLSocket.getpeercert` gives it; None when none was shown."""
+    """The name in a verified certificate, as `SSLSocket.getpeercert` returns it; None if none was presented."""
     if not certificate:
         return None
     for kind, text in certificate.get("subjectAltName", ()):
@@ -140,7 +141,7 @@ def certified_name(certificate: dict[str, Any] | None) -> CertifiedName | None:
 
 
 def dial_error(address: TcpAddress, error: OSError, now_ms: int) -> HALError:
-    """Why a dial failed, and what to do.
+    """Explain why a connection failed, and what to do.
 
     Args:
         now_ms: this machine's clock.
@@ -148,22 +149,22 @@ def dial_error(address: TcpAddress, error: OSError, now_ms: int) -> HALError:
     where = str(address)
     if isinstance(error, ssl.SSLCertVerificationError):
         if error.verify_code in (_NOT_YET_VALID, _EXPIRED):
-            valid = "not valid yet" if error.verify_code == _NOT_YET_VALID else "not valid any more"
+            valid = "not valid yet" if error.verify_code == _NOT_YET_VALID else "no longer valid"
             clock = datetime.fromtimestamp(now_ms / 1000, UTC).isoformat(timespec="seconds")
             return DeniedError(
                 f"the certificate of {where} is {valid} by this machine's clock, which says {clock}",
                 hint="set the clocks of both machines right (chrony, ntpd)",
             )
         return DeniedError(
-            f"{where} is no controller of this HAL: {error.verify_message}",
+            f"{where} is not a controller of this HAL: {error.verify_message}",
             hint="check --controller; join with a token of that HAL",
         )
     if isinstance(error, ssl.SSLError):
         return UnreachableError(
-            f"{where} does not speak HAL's TLS 1.3: {error.reason or error}",
-            hint="the port of `hal up --wire` is meant, not that of REST",
+            f"{where} does not use HAL's TLS 1.3: {error.reason or error}",
+            hint="give the port of `hal up --wire`, not that of REST",
         )
     return UnreachableError(
         f"nobody serves {where}: {error.strerror or error}",
-        hint="is the controller up (`hal up --wire 0.0.0.0`), and no firewall between?",
+        hint="is the controller up (`hal up --wire 0.0.0.0`), and is there no firewall in between?",
     )

@@ -1,8 +1,8 @@
 """An asyncio event loop under virtual time: when nothing is ready, the clock jumps to the next timer.
 
-Deterministic: the order of callbacks follows from the order in which they were asked for, never from the machine.
-Every callback belongs to the virtual process in whose context it was asked for; a dead process's callbacks are kept
-and not run (nothing of it runs any more, its `finally` blocks neither), a paused one's run when it goes on.
+Deterministic: the order of callbacks follows from the order in which they were scheduled, never from the machine. Every
+callback belongs to the virtual process in whose context it was scheduled; a dead process's callbacks are kept and not
+run (nothing of it runs any more, not even its `finally` blocks), a paused one's run when it resumes.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 MAX_STEPS_AT_ONE_INSTANT: Final = 1_000_000
-"""More callbacks than this without the clock moving: something spins."""
+"""Callbacks at one instant beyond which something must be spinning."""
 UNWINDING_ROUNDS: Final = 200
 
 
 class SimulationStuckError(Exception):
-    """Nothing can ever happen again, or something spins; the text says which and who waits."""
+    """Nothing can ever happen again, or something spins; the text says which, and lists who waits."""
 
 
 class ProcessKilledError(BaseException):
@@ -38,10 +38,10 @@ class Owner(Protocol):
         """Whether the callback may run now; if not, the owner has kept it."""
 
     def crashed(self, error: BaseException) -> None:
-        """A callback raised."""
+        """Handle an exception raised by a callback."""
 
     def began(self, task: asyncio.Task[Any]) -> None:
-        """A task was made in its context."""
+        """Register a task created in its context."""
 
 
 OWNER: ContextVar[Owner | None] = ContextVar("hal_virtual_process", default=None)
@@ -49,14 +49,14 @@ OWNER: ContextVar[Owner | None] = ContextVar("hal_virtual_process", default=None
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
-    """See the module. Time begins at 0 and is in seconds, as asyncio wants it."""
+    """The event loop of a simulation. Time begins at 0 and is in seconds, as asyncio requires."""
 
     def __init__(self) -> None:
         super().__init__()
         self._now_s = 0.0
         self._steps = 0
         self._steps_then = 0
-        self._selector = self  # BaseEventLoop asks its selector to wait; waiting is what is virtual here.
+        self._selector = self  # BaseEventLoop asks its selector to wait; here, waiting is virtual.
         self._clock_resolution = 1e-9
         self.stray: list[BaseException] = []
         """Exceptions that reached nobody: raised in callbacks outside every process, or of tasks never awaited."""
@@ -74,7 +74,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     # ── what BaseEventLoop asks of its selector and of its subclass ───────────────────────────────────────────────
 
     def select(self, timeout: float | None) -> list[Any]:
-        """'Wait' for `timeout` seconds: the clock jumps."""
+        """Advance the clock by `timeout` seconds instead of waiting."""
         if timeout is None:
             waiting = ", ".join(sorted(task.get_name() for task in asyncio.all_tasks(self))) or "nobody"
             raise SimulationStuckError(f"nothing is due and nothing can happen any more; waiting: {waiting}")
@@ -86,10 +86,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return []
 
     def _process_events(self, event_list: list[Any]) -> None:
-        """No descriptors, no events."""
+        """Do nothing: there are no descriptors."""
 
     def _write_to_self(self) -> None:
-        """Nobody sleeps in a system call."""
+        """Do nothing: nobody sleeps in a system call."""
 
     # ── callbacks belong to processes ─────────────────────────────────────────────────────────────────────────────
 
@@ -109,11 +109,15 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return super().call_at(when, self._run, callback, args, context=context)
 
     def run_in_executor(self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
-        """Raises: RuntimeError; a thread would make the run depend on the machine."""
+        """Refuse: a thread would make the run depend on the machine.
+
+        Raises:
+            RuntimeError: always.
+        """
         raise RuntimeError("threads cannot be simulated: use Runtime.run_blocking")
 
     def unwind(self, tasks: list[asyncio.Task[Any]]) -> None:
-        """Cancel these tasks, and any other, until they have ended, so that no coroutine is left half-way."""
+        """Cancel these tasks, and any other, until they have ended, so that no coroutine is left unfinished."""
         for _ in range(UNWINDING_ROUNDS):
             left = [task for task in {*tasks, *asyncio.all_tasks(self)} if not task.done()]
             if not left:

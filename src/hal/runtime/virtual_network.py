@@ -1,7 +1,7 @@
 """The virtual network: byte streams between virtual processes, with seeded delays, splits, cuts and partitions.
 
-Bytes of one direction arrive in order. What a process had written before it was killed still arrives, then the end of
-the stream, as with a socket of the kernel. Between hosts a partition holds everything back until it is healed, as TCP
+Bytes of one direction arrive in order. What a process wrote before it was killed still arrives, followed by the end of
+the stream, as with a socket of the kernel. Between hosts, a partition holds everything back until it is healed, as TCP
 would; a cut breaks connections at once.
 """
 
@@ -15,32 +15,32 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hal.core.model.errors import ConflictError, DeniedError, UnreachableError
 from hal.runtime.interface import Address, Credentials, OnConnect, TcpAddress
-from hal.runtime.listening import report_fault, serve_connection
+from hal.runtime.unix_listener import report_fault, serve_connection
 from hal.wire.connection import WRITE_HIGH_BYTES, FrameConnection
 from hal.wire.peer import Peer
 
 if TYPE_CHECKING:
-    from hal.runtime.virtual import VirtualHost, VirtualWorld
     from hal.runtime.virtual_process import VirtualProcess
+    from hal.runtime.virtual_world import VirtualHost, VirtualWorld
 
 
 class Conditions(NamedTuple):
-    """How the virtual network and disk behave. Delays are drawn anew each time, in microseconds, bounds included."""
+    """How the virtual network and disk behave. Delays are drawn each time, in microseconds, bounds included."""
 
     local_us: tuple[int, int] = (20, 400)
     """Through a socket of one host."""
     remote_us: tuple[int, int] = (100, 3_000)
     """Between hosts."""
     blocking_us: tuple[int, int] = (50, 3_000)
-    """A blocking call: once before it takes effect and once more before its caller hears of it."""
+    """A blocking call: once before it takes effect and once more before its caller gets the result."""
     start_us: tuple[int, int] = (5_000, 80_000)
-    """From starting a process to its first line."""
+    """From starting a process to its first instruction."""
     stall_chance: float = 0.01
     """How often a delay is a hundred times as long."""
     split_chance: float = 0.1
-    """How often bytes written together arrive in two pieces."""
+    """How often bytes written together arrive in two parts."""
     again_chance: float = 0.0
-    """How often, between hosts, earlier frames are sent once more before the next."""
+    """How often, between hosts, earlier frames are repeated before the next."""
 
 
 KEPT_WRITES: Final = 40
@@ -59,9 +59,9 @@ class VirtualTransport(asyncio.Transport):
         self._label = label
         self._peer: VirtualTransport | None = None
         self._in_flight: deque[bytes | None] = deque()
-        """Towards this end, oldest first; None is the end of the stream."""
+        """On their way to this end, oldest first; None is the end of the stream."""
         self._due = 0
-        """How many of these should have arrived (a paused reader, a partition)."""
+        """How many of these are due but not delivered (a paused reader, a partition)."""
         self._unread_bytes = 0
         self._last_arrival_s = 0.0
         self._reading = True
@@ -70,7 +70,7 @@ class VirtualTransport(asyncio.Transport):
         self._closed = False
         self._lost = False
         self._fresh = True
-        """Nothing was written yet: what comes first, a hello or its answer, is never repeated."""
+        """Nothing was written yet: the first write, a hello or its answer, is never repeated."""
 
     def join(self, peer: VirtualTransport) -> None:
         """Make these two the ends of one stream."""
@@ -78,7 +78,7 @@ class VirtualTransport(asyncio.Transport):
 
     @property
     def joined(self) -> bool:
-        """It has another end."""
+        """Whether it has another end."""
         return self._peer is not None
 
     @property
@@ -138,7 +138,7 @@ class VirtualTransport(asyncio.Transport):
     # ── what the network does ─────────────────────────────────────────────────────────────────────────────────────
 
     def expect(self, piece: bytes | None) -> None:
-        """These bytes are on their way here."""
+        """Queue bytes that are on their way here."""
         loop = self._network.loop
         self._in_flight.append(piece)
         self._unread_bytes += len(piece or b"")
@@ -148,7 +148,7 @@ class VirtualTransport(asyncio.Transport):
         loop.call_at(self._last_arrival_s, self._one_more, context=self._network.context)
 
     def arrive(self) -> None:
-        """Hand over what is due, as far as the reader reads and no partition holds it back."""
+        """Deliver what is due, as far as the reader reads and no partition holds it back."""
         while self._due and self._reading and not self._lost and not self._held_back():
             self._due -= 1
             piece = self._in_flight.popleft()
@@ -163,7 +163,7 @@ class VirtualTransport(asyncio.Transport):
                 self._unread_bytes -= len(piece)
 
     def break_off(self) -> None:
-        """The network has broken this connection: this end hears of it, nothing that was on its way arrives."""
+        """Break this connection by the network: this end is notified, and nothing on its way arrives."""
         self._closed = True
         self._in_flight.clear()
         self._due = 0
@@ -172,7 +172,7 @@ class VirtualTransport(asyncio.Transport):
         )
 
     def die(self) -> None:
-        """The owner was killed: the kernel closes its end."""
+        """Close this end because its owner was killed, as the kernel would."""
         if not self._closed:
             self._closed = True
             if self._peer is not None:
@@ -228,8 +228,8 @@ class VirtualListener:
     def connections(self) -> int:
         return len(self._open)
 
-    def renewed(self) -> None:
-        """They are looked up at each connection."""
+    def reload_credentials(self) -> None:
+        """Do nothing: credentials are looked up at each connection."""
 
     async def close(self) -> None:
         self._network.unlisten(self)
@@ -239,7 +239,7 @@ class VirtualListener:
             await connection.wait_closed()
 
     def accept(self, dialled: VirtualTransport, dialler: VirtualProcess, credentials: Credentials | None) -> None:
-        """In the serving process's context: make its end and serve it."""
+        """Create and serve the server's end, in the serving process's context."""
         if dialled.is_closing():
             return
         self._accepted += 1
@@ -285,7 +285,11 @@ class VirtualNetwork:
         on_connect: OnConnect,
         credentials: Credentials | None,
     ) -> VirtualListener:
-        """Raises: ConflictError: a live process of that host serves it."""
+        """Serve an address.
+
+        Raises:
+            ConflictError: a live process of that host serves it.
+        """
         key = self._key(process.host, address)
         if key in self._listeners:
             raise ConflictError(f"{address} is served by another process", hint="is HAL running already?")
@@ -293,7 +297,7 @@ class VirtualNetwork:
         return listener
 
     def unlisten(self, listener: VirtualListener) -> None:
-        """The address is free again."""
+        """Free the address."""
         key = self._key(listener.process.host, listener.address)
         if self._listeners.get(key) is listener:
             del self._listeners[key]
@@ -301,9 +305,11 @@ class VirtualNetwork:
     async def connect(
         self, process: VirtualProcess, address: Address, timeout_ms: int, credentials: Credentials | None
     ) -> FrameConnection:
-        """Raises:
-        UnreachableError: nobody serves it, or a partition is in between.
-        DeniedError: who serves it has no certificate, and one is asked for.
+        """Connect to an address.
+
+        Raises:
+            UnreachableError: nobody serves it, or there is a partition in between.
+            DeniedError: the server has no certificate, and one is required.
         """
         key = self._key(process.host, address)
         await asyncio.sleep(self.delay_s(key[0] == process.host.name))
@@ -315,7 +321,7 @@ class VirtualNetwork:
             raise UnreachableError(f"nobody serves {address}: connection refused", hint="is HAL running?")
         certified = listener.process.host.certified(listener.credentials)
         if certified is None and credentials is not None and credentials.authority is not None:
-            raise DeniedError(f"{address} is no controller of this HAL: it has no certificate")
+            raise DeniedError(f"{address} is not a controller of this HAL: it has no certificate")
         log = process.runtime.log
         connection = FrameConnection(
             address_name(address), on_fault=lambda faulty, reason: report_fault(log, faulty, reason)
@@ -324,7 +330,7 @@ class VirtualNetwork:
         self.keep(transport)
         self.note(process.name, "connect", str(address))
         self.loop.call_soon(listener.accept, transport, process, credentials, context=listener.process.context)
-        # The kernel accepts before the server does: bytes may be written at once; they wait for the server's end.
+        # The kernel accepts before the server does: bytes may be written at once, and wait for the server's end.
         transport.pause_reading()
         deadline_s = self.loop.time() + timeout_ms / 1000
         while not transport.joined:
@@ -341,7 +347,7 @@ class VirtualNetwork:
         return connection
 
     def close_process(self, process: VirtualProcess) -> None:
-        """It is dead: its addresses are free, its streams end."""
+        """Free the addresses of a dead process, and end its streams."""
         for listener in [one for one in self._listeners.values() if one.process is process]:
             self.unlisten(listener)
         for transport in [one for one in self._transports if one.process is process]:
@@ -349,44 +355,44 @@ class VirtualNetwork:
 
     # ── faults ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def part(self, one: str, other: str) -> None:
+    def partition(self, one: str, other: str) -> None:
         """Hold back everything between two hosts until `heal`."""
         self.block(one, other)
         self.block(other, one)
 
     def block(self, source: str, target: str) -> None:
-        """Hold back what goes from one host to another until `heal`; nobody can connect in either direction."""
+        """Hold back everything from one host to another until `heal`; nobody can connect in either direction."""
         self._blocked.add((source, target))
 
     def slow(self, source: str, target: str, seconds: float) -> None:
-        """What goes from one host to another takes so much longer from now on."""
+        """Delay everything from one host to another by this much from now on."""
         self._slow_s[(source, target)] = seconds
 
     def heal(self, one: str, other: str) -> None:
-        """Let through what was held back, in order."""
+        """Deliver what was held back, in order."""
         self._blocked -= {(one, other), (other, one)}
         for transport in list(self._transports):
             self.loop.call_soon(transport.arrive, context=transport.process.context)
 
     def cut(self, one: str, other: str) -> None:
-        """Break every connection between two hosts (or within one, when both are the same)."""
+        """Break every connection between two hosts (or within one, if both are the same)."""
         for transport in [t for t in self._transports if t.hosts == frozenset({one, other})]:
             transport.break_off()
 
     def mix(self, hosts: Sequence[str]) -> None:
-        """From now on what one of these hosts sent may be repeated by another, and what was sent to one, to another:
-        frames of a former connection come late, when the other end has turned to somebody else."""
+        """Let frames of one of these hosts be repeated by another, and frames to one be repeated to another: frames
+        of a former connection arrive late, when the other end is connected to somebody else."""
         self._mixed.update(dict.fromkeys(hosts, hosts[0]))
 
     def parted(self, hosts: frozenset[str]) -> bool:
         return any(hosts == {source, target} for source, target in self._blocked)
 
     def blocked(self, source: str, target: str) -> bool:
-        """Whether what goes this way is held back."""
+        """Whether this direction is held back."""
         return (source, target) in self._blocked
 
     def again(self, source: str, target: str, raw: bytes, *, first: bool) -> list[bytes]:
-        """What is sent again before these frames: whole frames of earlier connections, in any order."""
+        """Choose what is repeated before these frames: whole frames of earlier connections, in any order."""
         if not self.conditions.again_chance or source == target or first:
             return []
         ends = self._mixed.get(source, source), self._mixed.get(target, target)
@@ -400,24 +406,24 @@ class VirtualNetwork:
     # ── inside ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def slowness_s(self, source: VirtualTransport | None, target: VirtualTransport) -> float:
-        """How much longer than usual the next bytes to that end take."""
+        """The extra delay of the next bytes to that end."""
         if not self._slow_s or source is None:
             return 0.0
         return self._slow_s.get((source.process.host.name, target.process.host.name), 0.0)
 
     def delay_s(self, same_host: bool) -> float:
-        """How long the next bytes take."""
+        """The delay of the next bytes."""
         return self.draw_s(self.conditions.local_us if same_host else self.conditions.remote_us)
 
     def draw_s(self, bounds_us: tuple[int, int]) -> float:
-        """A seeded delay within the bounds; sometimes a hundred times as long."""
+        """Draw a delay within the bounds; sometimes a hundred times as long."""
         delay_us = self._rng.randint(*bounds_us)
         if self._rng.random() < self.conditions.stall_chance:
             delay_us *= 100
         return delay_us / 1_000_000
 
     def split(self, data: bytes) -> list[bytes]:
-        """The pieces in which they arrive."""
+        """Split data into the parts in which it arrives."""
         if len(data) < 2 or self._rng.random() >= self.conditions.split_chance:
             return [data]
         at = self._rng.randrange(1, len(data))

@@ -1,7 +1,7 @@
-"""A process of the virtual world, and the Runtime that its shell sees.
+"""A process of the virtual world, and the Runtime that its daemon sees.
 
-Killed, it stops between two callbacks: nothing of it runs any more. Its tasks are kept, unfinished, until the world is
-closed, because Python would run their `finally` blocks when it collects them.
+When killed, it stops between two callbacks: nothing of it runs any more. Its tasks are kept, unfinished, until the
+world is closed, because Python would run their `finally` blocks when collecting them.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 from hal.core.model.errors import HALError, NotFoundError, OverloadedError, TimedOutError, UnreachableError
+from hal.runtime.call_watch import Unwatched
 from hal.runtime.home import Home
 from hal.runtime.identity import ProcessIdentity
 from hal.runtime.interface import (
@@ -32,10 +33,9 @@ from hal.runtime.interface import (
 )
 from hal.runtime.script_end import ScriptEnd
 from hal.runtime.virtual_loop import OWNER, ProcessKilledError
-from hal.runtime.watch import Unwatched
 
 if TYPE_CHECKING:
-    from hal.runtime.virtual import VirtualHost, VirtualWorld
+    from hal.runtime.virtual_world import VirtualHost, VirtualWorld
 
 T = TypeVar("T")
 
@@ -49,7 +49,7 @@ _Kept = tuple[Callable[..., object], tuple[Any, ...]]
 
 
 class VirtualProcess:
-    """See the module. Made by `VirtualWorld.start`; to its starter it is a `Process` of the interface."""
+    """A simulated process, created by `VirtualWorld.start`; to its starter it is a `Process` of the interface."""
 
     def __init__(self, world: VirtualWorld, host: VirtualHost, name: str, main: Main, *, pid: int) -> None:
         self.world = world
@@ -58,9 +58,9 @@ class VirtualProcess:
         self.main = main
         self.pid = pid
         self.exit_code: int | None = None
-        """None while it runs; minus the signal when it was killed."""
+        """None while it runs; minus the signal if it was killed."""
         self.steps = 0
-        """Callbacks of it that have run."""
+        """How many of its callbacks have run."""
         self.paused = False
         self.context = Context()
         self.context.run(OWNER.set, self)
@@ -98,7 +98,7 @@ class VirtualProcess:
         return self.exit_code
 
     def kill(self, signal_number: int = SIGKILL) -> bool:
-        """SIGKILL ends it at this very point; any other signal asks it to stop. False when it had ended."""
+        """Send a signal: SIGKILL ends it at this very point, any other asks it to stop. False if it had ended."""
         if not self.running:
             return False
         if signal_number == SIGKILL:
@@ -110,42 +110,43 @@ class VirtualProcess:
     # ── what a simulation does to it ──────────────────────────────────────────────────────────────────────────────
 
     def kill_after(self, steps: int) -> None:
-        """Kill it when so many more of its callbacks have run: between any two awaits, also between a blocking call's
-        effect and its caller's hearing of it."""
+        """Kill it after this many more of its callbacks: between any two awaits, also between a blocking call's
+        effect and its result."""
         self._kill_at_step = self.steps + steps
 
     def pause_after(self, steps: int) -> None:
-        """Pause it when so many more of its callbacks have run: before a blocking call that it has asked for, say."""
+        """Pause it after this many more of its callbacks, for example before a blocking call that it has requested."""
         self._pause_at_step = self.steps + steps
 
     def die_here(self) -> NoReturn:
         """Kill it in the middle of its own callback: for fakes that it calls (a journal, a spawner).
 
-        Raises: ProcessKilledError, which its code must not catch; anything it does while unwinding is not undone.
+        Raises:
+            ProcessKilledError: its code must not catch it; effects while unwinding are not undone.
         """
         self.kill()
         raise ProcessKilledError(self.name)
 
     def terminate(self) -> None:
-        """As SIGTERM: `stopping` is set; after `SHUTDOWN_MS` it is killed."""
+        """Send SIGTERM: `stopping` is set; after `SHUTDOWN_MS` it is killed."""
         loop = self.world.loop
         loop.call_soon(self.runtime.stop, "SIGTERM", context=self.context)
         loop.call_at(loop.time() + SHUTDOWN_MS / 1000, self.kill, context=self.world.context)
 
     def pause(self) -> None:
-        """As SIGSTOP: nothing of it runs, its connections stay."""
+        """Send SIGSTOP: nothing of it runs, its connections stay open."""
         self.paused = True
 
     def resume(self) -> None:
-        """As SIGCONT: what was due meanwhile runs now, in order."""
+        """Send SIGCONT: what became due meanwhile runs now, in order."""
         self.paused, self._pause_at_step = False, -1
         self._replay()
 
     async def ask(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Run a coroutine inside the process, as a request to it, and give its answer.
+        """Run a coroutine inside the process, like a request to it; returns its result.
 
         Raises:
-            UnreachableError: the process ended before it answered; whether it has done it is not known.
+            UnreachableError: the process ended before it answered; whether it acted is unknown.
         """
         answer: asyncio.Future[T] = self.world.loop.create_future()
         ended = asyncio.ensure_future(self.wait())
@@ -165,13 +166,13 @@ class VirtualProcess:
             await asyncio.wait((answer, ended), return_when=asyncio.FIRST_COMPLETED)
         finally:
             ended.cancel()
-            answered = answer.done() or not answer.cancel()  # what it would say later, nobody hears
+            answered = answer.done() or not answer.cancel()  # nobody receives a later result
         if not answered:
             raise UnreachableError(f"{self.name} ended before it answered")
         return answer.result()
 
     def on_death(self, call: Callable[[], object]) -> None:
-        """Call this, outside the process, when it has ended in whatever way: what the kernel would tidy up for it."""
+        """Call this, outside the process, once it has ended in any way: models what the kernel would clean up."""
         self._on_death.append(call)
 
     # ── as the loop sees it ───────────────────────────────────────────────────────────────────────────────────────
@@ -201,7 +202,7 @@ class VirtualProcess:
     # ── inside ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def fault(self, reason: str, error: BaseException | None) -> None:
-        """It has found a fault of its own: it ends, and the world will tell."""
+        """End the process because of its own fault; the world reports it."""
         if self.running and not self.world.closing:
             text = f"{self.name}: {reason}" + (f": {type(error).__name__}: {error}" if error else "")
             self.world.note(self.name, "fault", text)
@@ -209,7 +210,7 @@ class VirtualProcess:
             self._end(EXIT_FAULT)
 
     def release(self) -> None:
-        """The world is closing: let what is unfinished run to its end, without effect."""
+        """Let what is unfinished run to its end, without effect, because the world is closing."""
         self._replay()
 
     def _begin(self) -> None:
@@ -293,11 +294,11 @@ class VirtualRuntime:
 
     @property
     def host(self) -> VirtualHost:
-        """Beyond the interface, for what assembles a simulation: the host, with its disk."""
+        """Beyond the interface, for assembling a simulation: the host, with its disk."""
         return self._host
 
     def blocked_calls(self, lane: Lane) -> int:
-        """Beyond the interface: blocking calls that wait or are under way."""
+        """Beyond the interface: blocking calls that wait or run."""
         return self._lane_waiting[lane]
 
     def now_ms(self) -> int:
@@ -393,10 +394,10 @@ class VirtualRuntime:
         return ended if takes_ms <= timeout_ms else ScriptEnd(-9, ended.output, timed_out=True)
 
     def end_script(self, process: ProcessIdentity) -> None:
-        """Nothing is left: scripts of a virtual process end with it."""
+        """Do nothing: scripts of a virtual process end with it."""
 
     async def close(self) -> None:
-        """As the real runtime's: stop serving, cancel what runs in the background."""
+        """As the real runtime's: stop serving, cancel background tasks."""
         for listener in self._listeners:
             await listener.close()
         tasks = list(self._background)
@@ -436,7 +437,7 @@ class VirtualRuntime:
 
 
 class TracedLogger:
-    """A logger whose lines go into the world's trace."""
+    """A logger whose lines go to the world's trace."""
 
     def __init__(self, process: VirtualProcess, bound: Mapping[str, Any]) -> None:
         self._process = process

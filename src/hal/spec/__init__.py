@@ -17,9 +17,16 @@ from hal.core.model.policy_text import policy_schema
 
 def openapi() -> dict[str, Any]:
     """The OpenAPI document of the controller's REST API."""
-    from hal.daemons.controller.openapi import document
+    from hal.daemons.controller.api.table import document
 
     return document()
+
+
+def rest() -> str:
+    """The reference page of the REST API."""
+    from hal.daemons.controller.api.table import page
+
+    return page()
 
 
 def frames() -> str:
@@ -33,6 +40,7 @@ DOCUMENTS: Final[dict[str, Callable[[], dict[str, Any] | str]]] = {
     "jobspec.schema.json": spec_schema,
     "policy.schema.json": policy_schema,
     "openapi/hal-v1.json": openapi,
+    "rest.md": rest,
     "frames.md": frames,
 }
 """What generates each file, by its path below `spec/`."""

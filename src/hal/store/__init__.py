@@ -1,4 +1,4 @@
-"""Durable state: typed row operations in, one transaction a group, and what a restart loads.
+"""Durable state: typed row operations in, one transaction per group, and the rows that a restart loads.
 
 Import names from here.
 """
@@ -52,10 +52,10 @@ from hal.store.operations import (
     PutJoining,
     PutMeta,
     PutNodes,
-    PutSpans,
+    PutTaskRanges,
     RememberIdempotent,
-    Span,
     StepEnd,
+    TaskRangeRow,
 )
 from hal.store.replication import Replication, Standby
 from hal.store.sqlite import MemoryDatabase
@@ -107,12 +107,11 @@ __all__ = [
     "PutJoining",
     "PutMeta",
     "PutNodes",
-    "PutSpans",
+    "PutTaskRanges",
     "RememberIdempotent",
     "Remembered",
     "Replication",
     "Retention",
-    "Span",
     "StaleEpoch",
     "Standby",
     "StepEnd",
@@ -127,6 +126,7 @@ __all__ = [
     "StoreReadOnly",
     "StoreTooNew",
     "StoreUnreachable",
+    "TaskRangeRow",
     "TaskRow",
     "Trimmed",
 ]

@@ -1,8 +1,8 @@
-"""Many rows with one statement, each of which must be found where it is to be changed.
+"""Execute one statement for many rows, and check that each row to change exists.
 
-Statements are compiled once and given to the driver with the rows as they are: SQLAlchemy would copy every row, which
-costs more than SQLite's own work. This is right because no column of the schema needs a conversion. SQLite carries a
-statement out once for each row, PostgreSQL once for all of them (see `recordset`).
+Statements are compiled once and passed to the driver with the rows as they are: SQLAlchemy would copy every row, which
+costs more than SQLite's own work. This is correct because no column of the schema needs a conversion. SQLite executes
+the statement once per row, PostgreSQL once for all rows (see `recordset`).
 """
 
 from __future__ import annotations
@@ -20,46 +20,46 @@ from hal.store.recordset import ROWS, insert_set, overwrite_set, rows_text, set_
 
 T = TypeVar("T")
 Params = dict[str, Any]
-"""One row: a value by column or by parameter of the statement."""
+"""One row: values by column, or by parameter of the statement."""
 
 POSTGRESQL: Final = "postgresql"
 ROWS_AT_ONCE: Final = 2_000
-"""Rows of one statement that are made, written and freed before the next: a list of 100,000 is freed in one call of the
-interpreter, and no other thread has its turn meanwhile."""
+"""Rows that one statement creates, writes and frees before the next: a list of 100,000 is freed in one call of the
+interpreter, during which no other thread runs."""
 
 _JSON: Final = msgspec.json.Encoder()
 
 
-def portions(rows: Sequence[T]) -> Iterator[Sequence[T]]:
-    """So many at once as one statement is given."""
+def batches(rows: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Split rows into slices of the size that one statement takes."""
     return (rows[at : at + ROWS_AT_ONCE] for at in range(0, len(rows), ROWS_AT_ONCE))
 
 
 def json_text(value: Any) -> str:
-    """Compact JSON of plain data."""
+    """Encode plain data as compact JSON."""
     return _JSON.encode(value).decode()
 
 
 def insert_rows(connection: Connection, table: Table, rows: list[Params]) -> None:
-    """Insert whole rows; none is fine."""
+    """Insert whole rows; the list may be empty."""
     if not rows:
         return
     if connection.dialect.name == POSTGRESQL:
-        _set(connection, ("insert", table.name), lambda: insert_set(table), rows)
+        _execute_set(connection, ("insert", table.name), lambda: insert_set(table), rows)
     else:
-        many(connection, _INSERTS[table.name], rows)
+        execute_rows(connection, _INSERTS[table.name], rows)
 
 
 def overwrite_rows(connection: Connection, table: Table, rows: list[Params]) -> None:
-    """Insert whole rows over those with the same keys; of rows with the same key the last stays."""
+    """Insert whole rows, replacing those with the same keys; of several rows with the same key the last wins."""
     if not rows:
         return
     if connection.dialect.name == POSTGRESQL:
         key = [c.name for c in table.primary_key]
         last = {tuple(row[name] for name in key): row for row in rows}
-        _set(connection, ("overwrite", table.name), lambda: overwrite_set(table), list(last.values()))
+        _execute_set(connection, ("overwrite", table.name), lambda: overwrite_set(table), list(last.values()))
     else:
-        many(connection, _OVERWRITES[table.name], rows)
+        execute_rows(connection, _OVERWRITES[table.name], rows)
 
 
 _INSERTS: Final = {table.name: insert(table) for table in schema.metadata.sorted_tables}
@@ -72,14 +72,14 @@ def _overwriting(table: Table) -> sqlite.Insert:
     return statement.on_conflict_do_update(index_elements=key, set_=rest)
 
 
-_OVERWRITES: Final = {schema.task_spans.name: _overwriting(schema.task_spans)}
+_OVERWRITES: Final = {schema.task_ranges.name: _overwriting(schema.task_ranges)}
 
 _SQL: Final[dict[tuple[str, Any], str]] = {}
-"""Compiled statements, by dialect; as many as there are constants that are given to `many` and `first`."""
+"""Compiled statements, by dialect; as many as there are constants passed to `execute_rows` and `first_row`."""
 
 
-def _set(connection: Connection, key: Any, make: Callable[[], Any], rows: list[Params]) -> int:
-    """One statement for all rows; how many it found."""
+def _execute_set(connection: Connection, key: Any, make: Callable[[], Any], rows: list[Params]) -> int:
+    """Execute one statement for all rows; returns how many rows it matched."""
     sql = _SQL.get((POSTGRESQL, key))
     if sql is None:
         sql = _SQL[POSTGRESQL, key] = str(make().compile(dialect=connection.dialect))
@@ -87,25 +87,29 @@ def _set(connection: Connection, key: Any, make: Callable[[], Any], rows: list[P
     return found
 
 
-def many(connection: Connection, statement: Any, rows: list[Params]) -> int:
-    """Carry out a statement, which must be a constant of its module, for each row; returns how many rows it found."""
+def execute_rows(connection: Connection, statement: Any, rows: list[Params]) -> int:
+    """Execute a statement, which must be a constant of its module, for each row; returns how many rows it matched."""
     cursor = _cursor(connection)
     cursor.executemany(_compiled(connection, statement), rows)
     found: int = cursor.rowcount
     return found
 
 
-def first(connection: Connection, statement: Any, params: Params | None = None) -> Sequence[Any] | None:
-    """The first row that a query gives, which must be a constant of its module."""
+def first_row(connection: Connection, statement: Any, params: Params | None = None) -> Sequence[Any] | None:
+    """Return the first row of a query, which must be a constant of its module."""
     row: Sequence[Any] | None = _cursor(connection).execute(_compiled(connection, statement), params or {}).fetchone()
     return row
 
 
-def rows_of(connection: Connection, query: Select[Any], params: Mapping[str, Any], *, very_many: bool = False) -> Any:
-    """The driver's cursor over the rows of a query, which must be a constant of its module; to be closed.
+def open_cursor(
+    connection: Connection, query: Select[Any], params: Mapping[str, Any], *, very_many: bool = False
+) -> Any:
+    """Open the driver's cursor over the rows of a query, which must be a constant of its module.
+
+    The caller closes it.
 
     Args:
-        very_many: they are not to be in memory all at once.
+        very_many: do not hold all rows in memory at once.
     """
     stays_there = very_many and connection.dialect.name == POSTGRESQL
     cursor = connection.connection.cursor(_SERVER_CURSOR) if stays_there else _cursor(connection)
@@ -117,9 +121,10 @@ _SERVER_CURSOR: Final = "hal_rows"
 
 
 def _cursor(connection: Connection) -> Any:
-    """The driver's own cursor in the connection's transaction; its errors are the driver's (see `Database.translated`).
+    """The driver's own cursor in the connection's transaction; its errors are the driver's (see
+    `Database.translated`).
 
-    Half of a small group's time was SQLAlchemy making a result object for each of its dozen statements.
+    SQLAlchemy took half of a small group's time to create a result object for each of its dozen statements.
     """
     return connection.connection.cursor()
 
@@ -141,11 +146,11 @@ def change_rows(
     *,
     lasting: bool = True,
 ) -> None:
-    """Carry out an update or delete for each row, each of which must find exactly one.
+    """Execute an update or delete for each row; each must match exactly one row.
 
     Args:
-        name: what to call a row in an error.
-        key: the parameters that say which row is meant.
+        name: formats a row for an error message.
+        key: the parameters that identify a row.
         lasting: the statement is a constant of its module.
     """
     if not rows:
@@ -153,18 +158,18 @@ def change_rows(
     if not lasting:
         found = connection.execute(statement, rows).rowcount
     elif connection.dialect.name == POSTGRESQL and len({tuple(row[k] for k in key) for row in rows}) == len(rows):
-        found = _set(connection, ("change", statement), lambda: set_based(statement, connection.dialect), rows)
+        found = _execute_set(connection, ("change", statement), lambda: set_based(statement, connection.dialect), rows)
     else:
-        found = many(connection, statement, rows)
+        found = execute_rows(connection, statement, rows)
     if found == len(rows):
         return
     if isinstance(statement, Update):
-        rows = [row for row in rows if not _is_there(connection, statement, {k: row[k] for k in key})]
+        rows = [row for row in rows if not _row_exists(connection, statement, {k: row[k] for k in key})]
     names = ", ".join(name(row) for row in rows[:5])
-    raise GroupRefused(f"{len(rows)} rows to change are not there, have ended, or are named twice: {names}")
+    raise GroupRefused(f"{len(rows)} rows to change do not exist, have ended, or are named twice: {names}")
 
 
-def _is_there(connection: Connection, statement: Update, key: Params) -> bool:
+def _row_exists(connection: Connection, statement: Update, key: Params) -> bool:
     where = statement.whereclause
     assert where is not None
     query = select(literal(1)).select_from(statement.table).where(where)

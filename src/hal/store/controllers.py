@@ -1,7 +1,8 @@
-"""The controllers that share a store: each tells of itself, leader and followers, and nobody decides by it.
+"""The controllers that share a store. Each of them, leader and followers, announces itself; no decision depends on
+it.
 
-What they tell is for people, and for the leader, who takes requests that a follower passes on: the follower shows a
-secret of which the hash lies here. Heard by the database's own clock.
+The rows are for people, and for the leader, which accepts requests forwarded by a follower: the follower presents a
+secret whose hash is stored here. Ages are measured by the database's own clock.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from hal.store.bulk import POSTGRESQL
 from hal.store.database import Database
 
 HEARD_EVERY_MS: Final = 5_000
-"""A controller tells so often that it is there."""
+"""How often a controller announces itself."""
 SILENT_MS: Final = 15_000
-"""One that has told nothing for so long is not there."""
+"""A controller that has announced nothing for this long is considered gone."""
 FORGOTTEN_MS: Final = 600_000
-"""So long it is still listed then."""
+"""How long a silent controller is still listed."""
 MAX_SHOWN: Final = 32
 
 
@@ -30,29 +31,29 @@ class ControllerRow(Struct, frozen=True, kw_only=True):
     """One controller."""
 
     id: str
-    """Its host and HAL_HOME: the same after a restart."""
+    """Derived from its host and HAL_HOME: the same after a restart."""
     version: str = ""
     rest: str = ""
-    """Where people reach it: `unix:PATH` and URLs, separated by spaces."""
+    """Where clients reach it: `unix:PATH` and URLs, separated by spaces."""
     wire: str = ""
-    """Where agents of other machines dial; '' where nowhere."""
+    """Where agents of other machines connect; '' if they cannot."""
     pid: int = 0
     epoch: int = 0
-    """Under which it leads; 0: it follows."""
+    """The epoch of its leadership; 0: it is a follower."""
     since_ms: int = 0
-    """Since when it does that."""
+    """When it became leader or follower."""
     secret_hash: str = ""
-    """SHA-256, in hex, of what it shows with requests that it passes on."""
+    """SHA-256, in hex, of the secret that it presents with requests that it forwards."""
     silent_ms: int = 0
-    """How long ago it told so; not kept."""
+    """Time since its last announcement; computed when read, not stored."""
 
 
 _C: Final = schema.controllers.c
 _KEPT: Final = tuple(name for name in ControllerRow.__struct_fields__ if name != "silent_ms")
 
 
-def tell(connection: Connection, database: Database, row: ControllerRow) -> None:
-    """Insert or replace it, and forget those that have been silent for `FORGOTTEN_MS`."""
+def announce(connection: Connection, database: Database, row: ControllerRow) -> None:
+    """Insert or replace the controller's row, and delete those that have been silent for `FORGOTTEN_MS`."""
     now = database.now_ms()
     old = _C.heard_ms < now - literal(FORGOTTEN_MS, _C.heard_ms.type)
     connection.execute(delete(schema.controllers).where((_C.id == row.id) | old))
@@ -60,13 +61,13 @@ def tell(connection: Connection, database: Database, row: ControllerRow) -> None
     connection.execute(insert(schema.controllers).values(**values, heard_ms=now))
 
 
-def forget(connection: Connection, controller: str) -> None:
-    """It is not listed any more."""
+def forget_controller(connection: Connection, controller: str) -> None:
+    """Delete the row of a controller."""
     connection.execute(delete(schema.controllers).where(_C.id == controller))
 
 
-def read(connection: Connection, database: Database) -> list[ControllerRow]:
-    """All, by id."""
+def read_controllers(connection: Connection, database: Database) -> list[ControllerRow]:
+    """Read all rows, by id."""
     columns = [_C[name] for name in _KEPT]
     query = select(*columns, database.now_ms() - _C.heard_ms).order_by(_C.id).limit(MAX_SHOWN)
     return [
@@ -76,7 +77,7 @@ def read(connection: Connection, database: Database) -> list[ControllerRow]:
 
 
 def claim_fact(connection: Connection, key: str, value: str) -> str:
-    """What the fact is: `value`, unless another was said before, or at the same time by who came first."""
+    """Store a fact unless it is already stored; returns the stored value, which is that of the first writer."""
     add = postgresql.insert if connection.dialect.name == POSTGRESQL else sqlite.insert
     connection.execute(add(schema.meta).values(key=key, value=value).on_conflict_do_nothing())
     return str(connection.execute(select(schema.meta.c.value).where(schema.meta.c.key == key)).scalar_one())

@@ -1,6 +1,6 @@
-"""The connections to one database, whichever it is: transactions to write and to read in, clear errors.
+"""The connections to one database of either kind: transactions for writing and for reading, and readable errors.
 
-`sqlite` and `postgres` say what differs: settings, how a second controller is kept out, what an error of the driver
+`sqlite` and `postgres` implement what differs: settings, how a second controller is kept out, and what a driver's error
 means.
 """
 
@@ -26,17 +26,17 @@ class Database(ABC):
     """The connections to one database."""
 
     driver_errors: ClassVar[tuple[type[Exception], ...]]
-    """What the driver raises where SQLAlchemy is not between."""
+    """The errors that the driver raises where SQLAlchemy is not in between."""
 
-    def __init__(self, writer: Engine, reader: Engine, lease: Engine, place: str) -> None:
+    def __init__(self, writer: Engine, reader: Engine, lease: Engine, location: str) -> None:
         self.writer = writer
         self.reader = reader
         self.lease = lease
         """Renews the lease, beside the writer."""
-        self.place = place
-        """What to call it in errors; never with a password."""
+        self.location = location
+        """Its name in error messages; never contains a password."""
         self.leased = False
-        """Who leads holds a lease that runs out (see `leadership`); else the host's own lock decides."""
+        """True: a leader holds a lease that expires (see `leadership`). False: a lock of the host decides who leads."""
 
     @abstractmethod
     def now_ms(self) -> ColumnElement[int]:
@@ -44,43 +44,43 @@ class Database(ABC):
 
     @abstractmethod
     def flush(self) -> None:
-        """What was committed before this call survives a power failure when it returns. May run beside the writer.
+        """Return once everything committed before this call survives a power failure. May run beside the writer.
 
         Raises:
-            FlushFailed: the disk refused; what it holds now nobody knows.
+            FlushFailed: the disk refused; its contents are unknown.
         """
 
     @abstractmethod
     def lock(self, holder: str) -> None:
-        """Keep every other process of this host from leading, until `close` or until this process is gone.
+        """Keep every other process of this host from leading, until `close` or until this process ends.
 
         Raises:
-            StoreBusy: another one holds it; names it.
+            StoreBusy: another process holds the lock; the message names it.
         """
 
     @abstractmethod
-    def alone(self, connection: Connection) -> None:
-        """Wait, in a transaction that writes, until no other one changes the tables."""
+    def lock_schema(self, connection: Connection) -> None:
+        """Wait, in a writing transaction, until no other connection changes the tables."""
 
     @abstractmethod
     def error_of(self, error: BaseException | None, doing: str) -> StoreError:
-        """The `StoreError` for what the driver said while `doing`."""
+        """The `StoreError` for an error that the driver raised while `doing`."""
 
     @abstractmethod
     def nothing_written(self, error: BaseException | None) -> bool:
-        """Whether this error of COMMIT itself leaves no doubt that nothing became durable."""
+        """Whether this error of COMMIT proves that nothing became durable."""
 
     @abstractmethod
     def close(self) -> None:
-        """Close all connections and let go of the lock."""
+        """Close all connections and release the lock."""
 
     def replication(self, connection: Connection) -> Replication:
-        """Who copies this database, as far as its server says; nobody, where there is no server."""
+        """The standbys that copy this database, as far as its server shows them; none where there is no server."""
         return Replication()
 
     @contextmanager
     def writing(self, doing: str) -> Iterator[Connection]:
-        """A transaction of the one who writes; it is committed at the end, rolled back on any error.
+        """Open the writer's transaction; it is committed at the end, and rolled back on any error.
 
         Raises:
             CommitUnknown: COMMIT failed in a way that leaves open whether it is durable.
@@ -95,30 +95,30 @@ class Database(ABC):
                 if self.nothing_written(error.orig):
                     raise known from error
                 raise CommitUnknown(
-                    f"{known.message}; whether it is durable is not known", hint="look the commit id up"
+                    f"{known.message}; it is not known whether the commit is durable", hint="look up the commit id"
                 ) from error
 
     @contextmanager
     def renewing(self, doing: str) -> Iterator[Connection]:
-        """A short transaction that never waits for the writer."""
+        """Open a short transaction that never waits for the writer."""
         with self.translated(doing), self.lease.connect() as connection, connection.begin():
             yield connection
 
     @contextmanager
     def reading(self, doing: str) -> Iterator[Connection]:
-        """One consistent view of what is committed."""
+        """Open a consistent view of what is committed."""
         with self.translated(doing), self.reader.connect() as connection, connection.begin():
             yield connection
 
     @contextmanager
     def translated(self, doing: str) -> Iterator[None]:
-        """Turns the driver's errors into `StoreError`s that say what was being done and what to do next."""
+        """Turn the driver's errors into `StoreError`s that name the operation and the next step for the person."""
         try:
             yield
         except DBAPIError as error:
             raise self.error_of(error.orig, doing) from error
         except SQLAlchemyError as error:
-            raise StoreError(f"{doing}: the store {self.place} failed ({type(error).__name__}: {error})") from error
+            raise StoreError(f"{doing}: the store {self.location} failed ({type(error).__name__}: {error})") from error
         except self.driver_errors as error:
             raise self.error_of(error, doing) from error
         except (UnicodeEncodeError, OverflowError) as error:

@@ -1,4 +1,4 @@
-"""What can go wrong with the store, and whose turn it is then.
+"""What can go wrong with the store, and who has to act.
 
 Every `StoreError` that `Store.commit` raises, except `CommitUnknown`, means that nothing of the group was written.
 """
@@ -9,19 +9,19 @@ from hal.core.model import InternalError, StoreError
 
 
 class NotAStore(StoreError):
-    """The file is not a database, is damaged, or holds somebody else's tables."""
+    """The file is not a database, is damaged, or holds tables of another program."""
 
 
 class StoreMissing(StoreError):
-    """There is no store at that place, and it was not to be created, or cannot be."""
+    """There is no store at that location, and it was not to be created, or cannot be."""
 
 
 class StoreAbsent(StoreMissing):
-    """Nobody has made a store at that place, and it was not to be created."""
+    """No store was ever created at that location, and none was to be created."""
 
 
 class StoreLost(StoreMissing):
-    """The store that this HAL used is gone, is empty, is another one, or lacks groups that were committed."""
+    """The store that this HAL used is missing or empty, is another one, or lacks groups that were committed."""
 
 
 class StoreReadOnly(StoreError):
@@ -29,7 +29,7 @@ class StoreReadOnly(StoreError):
 
 
 class StoreFull(StoreError):
-    """The disk (or the limit that was set for the store) is full."""
+    """The disk, or the size limit set for the store, is full."""
 
 
 class StoreTooNew(StoreError):
@@ -37,32 +37,33 @@ class StoreTooNew(StoreError):
 
 
 class StoreBusy(StoreError):
-    """Another controller has this store."""
+    """Another controller uses this store."""
 
 
 class StoreLed(StoreBusy):
-    """Another controller's lease holds: this one may wait as a follower."""
+    """Another controller's lease is current; this one may wait as a follower."""
 
 
 class StoreUnreachable(StoreError):
-    """The database's server does not answer, or the connection to it was lost before COMMIT was sent."""
+    """The database's server does not answer, or the connection was lost before COMMIT was sent."""
 
 
 class StaleEpoch(StoreError):
-    """Another controller has taken over since: this one must step down, not try again."""
+    """Another controller has become leader: this one must step down instead of retrying."""
 
 
 class GroupRefused(StoreError):
-    """The group contradicts what is stored (a row twice, or an update of a row that is not there): a fault of HAL."""
+    """The group contradicts what is stored (a duplicate row, or an update of a row that does not exist): a bug in
+    HAL."""
 
 
 class CommitUnknown(StoreError):
-    """The group may or may not be durable: look its commit id up (`commit_known`) before anything else is decided."""
+    """The group may or may not be durable: look up its commit id (`commit_known`) before anything else is decided."""
 
 
 class FlushFailed(InternalError):
-    """The disk refused to flush what was committed. Not a `StoreError`: the group is written, and no later flush that
-    succeeds says anything of this one, so the process must end and start again from what the disk holds."""
+    """The disk refused to flush what was committed. Not a `StoreError`: the group is written, and the success of a
+    later flush proves nothing about this one. The process must end and restart from what the disk holds."""
 
 
 __all__ = [

@@ -1,9 +1,10 @@
-"""The mark: what a controller remembers of its store beside it, so that a lost store is not taken for a new one.
+"""The mark: what a controller remembers about its store outside it, so that a lost store is not mistaken for a new
+one.
 
-Two lines in HAL_HOME: which HAL the store belongs to, the newest group that was committed and the last job's id; and
-the newest group that was flushed. They are written in place after each commit and flush, never flushed themselves: a
-few microseconds. A store with another identity, or with fewer groups than the mark, is refused until a person says what
-is to happen.
+Two lines in HAL_HOME: the identity of the store, the newest committed group and the id of the last job; and the newest
+flushed group. They are written in place after each commit and flush and never flushed themselves, which costs a few
+microseconds. A store with another identity, or with fewer groups than the mark, is refused until a person decides what
+to do.
 """
 
 from __future__ import annotations
@@ -17,32 +18,32 @@ from typing import Final, NamedTuple
 from hal.store.errors import StoreLost
 
 INSTANCE: Final = "instance"
-"""What the store keeps its identity under: 32 hex digits, made at the first start."""
+"""The key of the store's identity: 32 hex digits, created at the first start."""
 LINE_BYTES: Final = 128
 NONE: Final = "-"
 _WAYS_OUT: Final = (
-    "put the right one back, or `hal restore FILE` from a backup; `hal up --new-store` goes on with what is there now, "
-    "and what is missing is lost"
+    "put the right one back, or run `hal restore FILE` with a backup; `hal up --new-store` continues with what is "
+    "there now, and what is missing is lost"
 )
 
 
 class Seen(NamedTuple):
-    """What the mark says."""
+    """The contents of the mark."""
 
     instance: str = ""
-    """Empty: nothing yet, or a person has said that the store may be another one."""
+    """Empty: nothing is recorded yet, or a person has accepted another store."""
     boot_id: str = NONE
-    """Boot of this host in which `committed` was true: a power failure may take back what was not flushed."""
+    """Boot id of this host when `committed` was written: a power failure may undo what was not flushed."""
     committed: int = 0
     """Number of the newest group that was committed."""
     flushed: int = 0
     """Number of the newest group that was flushed."""
     last_job: int = 0
-    """Largest id of any job: never given out again, not even by a store that was restored."""
+    """Largest id of any job: never assigned again, not even by a restored store."""
 
 
 class StoreMark:
-    """The file. The thread that commits writes its first line, the one that flushes the second."""
+    """The file. The thread that commits writes its first line, the one that flushes writes the second."""
 
     def __init__(self, path: Path, boot_id: str) -> None:
         self._path = path
@@ -52,68 +53,68 @@ class StoreMark:
 
     @property
     def seen(self) -> Seen:
-        """What it says; nothing where there is none, or where it cannot be read."""
+        """The contents; empty where there is no mark, or where it cannot be read."""
         return self._commits._replace(flushed=self._flushed)
 
-    def check(self, place: str, instance: str, newest: int, *, flushes: bool) -> None:
-        """Whether a store is the one that is remembered, and as new.
+    def check(self, location: str, instance: str, newest: int, *, flushes: bool) -> None:
+        """Check that a store is the remembered one, and as recent.
 
         Args:
-            place: what to call it.
+            location: its name in error messages.
             instance: its identity; '': it has none yet.
             newest: number of its newest group.
             flushes: commits survive a power failure only once they are flushed.
         Raises:
-            StoreLost: it is another one, or an older state of it.
+            StoreLost: it is another store, or an older state of the same one.
         """
         seen = self.seen
         if not seen.instance:
             return
         if instance != seen.instance:
             what = f"belongs to another HAL ({instance[:8]})" if instance else "is empty"
-            raise StoreLost(f"the store {place} {what}: it is not the one that this HAL used", hint=_WAYS_OUT)
+            raise StoreLost(f"the store {location} {what}: it is not the one that this HAL used", hint=_WAYS_OUT)
         least = seen.committed if seen.boot_id == self._boot_id or not flushes else seen.flushed
         if newest < least:
             raise StoreLost(
-                f"the store {place} is older than what this HAL has written: it ends with group {newest}, not {least}; "
-                f"an old copy, or its log (…-wal) was removed",
+                f"the store {location} is older than what this HAL has written: it ends with group {newest}, not "
+                f"{least}; it is an old copy, or its log (…-wal) was removed",
                 hint=_WAYS_OUT,
             )
 
-    def gone(self, place: str) -> StoreLost:
-        """The error for a store that is not there although one was used."""
-        return StoreLost(f"the store {place} that this HAL used is gone", hint=_WAYS_OUT)
+    def missing_store_error(self, location: str) -> StoreLost:
+        """The error for a store that does not exist although one was used."""
+        return StoreLost(f"the store {location} that this HAL used is gone", hint=_WAYS_OUT)
 
-    def committed(self, number: int, *, instance: str = "", last_job: int = 0) -> None:
-        """That group is committed.
+    def record_commit(self, number: int, *, instance: str = "", last_job: int = 0) -> None:
+        """Record that a group is committed.
 
         Args:
-            instance: the store's identity, where the group says it.
-            last_job: largest id of a job that the group made; 0: none.
+            instance: the store's identity, if the group sets it.
+            last_job: largest id of a job that the group creates; 0: none.
         """
         before = self._commits
         self._write_commits(
             Seen(instance or before.instance, self._boot_id, number, last_job=max(before.last_job, last_job))
         )
 
-    def flushed(self, number: int) -> None:
-        """All groups up to that one are flushed."""
+    def record_flush(self, number: int) -> None:
+        """Record that all groups up to this one are flushed."""
         if number != self._flushed:
             self._write_flushed(number)
 
-    def adopt(self, instance: str, newest: int) -> None:
-        """A store was opened: it is the one from now on, if none was before."""
+    def remember(self, instance: str, newest: int) -> None:
+        """Remember a store that was opened, if none is remembered yet."""
         if instance and not self._commits.instance:
             self._write_commits(self._commits._replace(instance=instance, committed=newest))
             self._write_flushed(newest)
 
     def accept_another(self) -> None:
-        """The next store that is opened is taken as it is: a person says so. Ids of jobs go on."""
+        """Accept the next store that is opened as it is, because a person asked for it. Job ids continue."""
         self._write_commits(Seen(last_job=self._commits.last_job))
         self._write_flushed(0)
 
     def close(self) -> None:
-        """Write no more."""
+        """Close the file; nothing is written afterwards."""
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
@@ -127,7 +128,7 @@ class StoreMark:
         self._write(str(number), LINE_BYTES)
 
     def _write(self, line: str, at: int) -> None:
-        """In place, a line of always the same length; a disk that refuses leaves an older mark, which demands less."""
+        """Write a line of fixed length in place; a disk that refuses leaves an older mark, which demands less."""
         with contextlib.suppress(OSError):
             if self._fd is None:
                 self._fd = _open(self._path, os.O_RDWR | os.O_CREAT)
@@ -135,7 +136,7 @@ class StoreMark:
 
 
 def _read(path: Path) -> tuple[Seen, int]:
-    """Both lines; nothing where there is no mark, or where it cannot be read."""
+    """Read both lines; empty where there is no mark, or where it cannot be read."""
     with contextlib.suppress(OSError, ValueError):
         fd = _open(path, os.O_RDONLY)
         try:

@@ -1,7 +1,7 @@
-"""Bringing a database to the schema of this HAL: Alembic's migrations, run from the program.
+"""Migrate a database to the schema of this HAL, by running Alembic's migrations from the program.
 
-A current database is recognised by one query, without importing Alembic; anything else is migrated inside the caller's
-transaction, so a crash leaves the former schema whole.
+A current database is recognised by one query, without importing Alembic. Any other is migrated inside the caller's
+transaction, so a crash leaves the former schema intact.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ HEAD: Final = "0008"
 """Revision of `schema`; revisions are four digits and ascend."""
 
 FIRST_WITH_LEASE: Final = "0006"
-"""From this revision on the leader's row has a lease."""
+"""From this revision on, the leader's row has a lease."""
 
 VERSION_TABLE: Final = "alembic_version"
 MIGRATIONS: Final = Path(__file__).parent / "migrations"
 
 
 def revision_of(connection: Connection) -> str:
-    """The revision of a database; '' when it is empty.
+    """Read the revision of a database; '' when it is empty.
 
     Raises:
         NotAStore: it holds tables, but not HAL's.
@@ -34,7 +34,7 @@ def revision_of(connection: Connection) -> str:
         if tables:
             raise NotAStore(
                 f"the database holds tables that are not HAL's ({', '.join(sorted(tables)[:5])})",
-                hint="name another file, or move this one away",
+                hint="choose another file, or move this one away",
             )
         return ""
     found = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalar()
@@ -42,10 +42,11 @@ def revision_of(connection: Connection) -> str:
 
 
 def migrate(connection: Connection) -> bool:
-    """Bring the database to `HEAD`, in the transaction that is open on the connection; whether anything was done.
+    """Migrate the database to `HEAD` in the connection's open transaction.
 
+    Returns: whether anything was done.
     Raises:
-        NotAStore: it holds somebody else's tables.
+        NotAStore: it holds tables of another program.
         StoreTooNew: a newer HAL wrote it.
     """
     found = revision_of(connection)

@@ -1,8 +1,8 @@
-"""What may be written to the store: typed row operations, gathered into one group that is committed as a whole.
+"""What can be written to the store: typed row operations, gathered into one group that is committed as a whole.
 
-Values only. A row type is the same for writing and for reading, so what `load` gives back equals what was committed.
-Times are milliseconds since 1970; amounts are base units. Operations are carried out in the order in which they stand
-in the group; an operation on a row that does not exist is a fault and undoes the whole group.
+Values only. The same row types are used for writing and for reading, so `load` returns what was committed. Times are
+milliseconds since 1970; amounts are in base units. Operations are executed in the order of the group; an operation on a
+row that does not exist is a bug, and the whole group is rolled back.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from hal.core.model import AttemptState, EventKind, JobSpec, NodeState, TaskStat
 from hal.core.model.facts import Facts
 
 MAX_EVENT_JOBS: Final = 1_000
-"""How many jobs an event lists when it is read; all of them can be asked for by job."""
+"""How many jobs of an event are listed when it is read; `events` with a job finds every event about that job."""
 
 
 # ── rows ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class JobRow(Struct, frozen=True, gc=False):
-    """A job: its spec, what of it may change, and how far it has come."""
+    """A job: its spec, the fields of it that can change, and its progress."""
 
     id: int
     """Ascending from 1 in submission order."""
@@ -43,31 +43,31 @@ class JobRow(Struct, frozen=True, gc=False):
     start_ms: int | None = None
     """First start of any of its tasks."""
     end_ms: int | None = None
-    """When its last task ended; None while it lives: `load` gives the jobs that have none."""
+    """When its last task ended; None while it is live: `load` returns the jobs that have none."""
     hold: bool = False
-    """The job as a whole is held: its tasks that return to pending are held too."""
+    """The job as a whole is held: tasks that return to pending are held too."""
     trace_id: str = ""
     reason: str = ""
     pending: int = 0
-    """Tasks waiting, those held not counted."""
+    """Pending tasks, without held ones."""
     held: int = 0
     active: int = 0
-    """Tasks with an attempt that has not ended, running ones included."""
+    """Tasks with an attempt that has not ended, including running ones."""
     running: int = 0
     succeeded: int = 0
     failed: int = 0
     timed_out: int = 0
     cancelled: int = 0
     exit_code: int | None = None
-    """Of the single task, or the largest of the array's."""
+    """Of the single task, or the largest of an array's tasks."""
     restarts: int = 0
-    """How often it was requeued."""
+    """How often the job was requeued."""
     version: int = 1
-    """Raised by one with every change of the row; ignored when writing."""
+    """Incremented with every change of the row; ignored when writing."""
 
 
 class JobProgress(Struct, frozen=True, gc=False):
-    """How far a job has come: all of these columns are set."""
+    """The progress of a job; all of these columns are set."""
 
     id: int
     state: TaskState
@@ -88,7 +88,7 @@ class JobProgress(Struct, frozen=True, gc=False):
 
 
 class JobEdit(Struct, frozen=True, kw_only=True):
-    """What a person changed of a job: only the fields that are set."""
+    """What a person changed in a job; only the fields that are set."""
 
     id: int
     spec: JobSpec | UnsetType = UNSET
@@ -101,8 +101,8 @@ class JobEdit(Struct, frozen=True, kw_only=True):
     hold: bool | UnsetType = UNSET
 
 
-class Span(Struct, frozen=True, order=True, gc=False):
-    """A run of tasks of one job that are alike: without an active attempt, and not ended through one."""
+class TaskRangeRow(Struct, frozen=True, order=True, gc=False):
+    """A range of equal tasks of one job: without an active attempt, and not ended through one."""
 
     job: int
     first: int
@@ -110,11 +110,11 @@ class Span(Struct, frozen=True, order=True, gc=False):
     state: TaskState
     """pending, held, cancelled or failed."""
     attempt: int = 1
-    """Number that the next attempt of these tasks will have."""
+    """Number of these tasks' next attempt."""
     retries: int = 0
-    """Retries that these tasks have used up."""
+    """Retries that these tasks have used."""
     eligible_ms: int = 0
-    """Not before this instant (back-off); 0: when the job is eligible."""
+    """Earliest start (back-off); 0: when the job is eligible."""
     reason: str = ""
 
 
@@ -130,8 +130,8 @@ class StepEnd(Struct, frozen=True, array_like=True):
     usage: dict[str, int] | None = None
 
 
-class Taking(Struct, frozen=True, omit_defaults=True):
-    """When and for whom an attempt was last taken back."""
+class Preemption(Struct, frozen=True, omit_defaults=True):
+    """When and for whom an attempt was last preempted."""
 
     mode: str = ""
     """requeue, suspend, checkpoint, cancel."""
@@ -139,16 +139,16 @@ class Taking(Struct, frozen=True, omit_defaults=True):
     qos: str = ""
     """Of that job."""
     lent_by: str = ""
-    """It had borrowed what this account (or user) had lent to its cohort; "": it had not."""
+    """The account (or user) whose quota it had borrowed within the cohort; "": it had not borrowed."""
     at_ms: int = 0
     due_ms: int = 0
-    """When it is out at the latest."""
+    """When it must have stopped at the latest."""
     since_ms: int = 0
-    """Suspended since; 0: it is not."""
+    """Suspended since; 0: it is not suspended."""
     times: int = 0
     """How often it was suspended."""
     paused_ms: int = 0
-    """How long it was suspended before."""
+    """How long it had been suspended before."""
 
 
 class AttemptRow(Struct, frozen=True, gc=False):
@@ -163,9 +163,9 @@ class AttemptRow(Struct, frozen=True, gc=False):
     token: str
     allocated_ms: int
     retries: int = 0
-    """Retries that the task had used up when this attempt began."""
+    """Retries that the task had used when this attempt began."""
     credit: bool = False
-    """Handed to its node ahead of time: it holds no resources yet."""
+    """Sent to its node ahead of time: it holds no resources yet."""
     started_ms: int | None = None
     ended_ms: int | None = None
     cause: str = ""
@@ -175,26 +175,27 @@ class AttemptRow(Struct, frozen=True, gc=False):
     message: str = ""
     steps: tuple[StepEnd, ...] = ()
     """Ranks that have ended so far."""
-    taking: Taking | None = None
+    preemption: Preemption | None = None
+    """In the column `taking`."""
 
 
 class AttemptMark(Struct, frozen=True, gc=False):
-    """An attempt that goes on in another state."""
+    """A live attempt whose state changes."""
 
     job: int
     task: int
     attempt: int
     state: AttemptState
     started_ms: int | None = None
-    """None leaves it as it is."""
+    """None keeps the stored value."""
     steps: tuple[StepEnd, ...] | None = None
-    """None leaves them as they are."""
+    """None keeps the stored value."""
     cause: str | None = None
-    """Why it is being ended, so that a restarted controller knows; None leaves it as it is."""
+    """Why it is being ended, so that a restarted controller knows; None keeps the stored value."""
     credit: bool = False
     """Still on credit."""
-    taking: Taking | None = None
-    """None leaves it as it is."""
+    preemption: Preemption | None = None
+    """None keeps the stored value."""
 
 
 class AttemptEnd(Struct, frozen=True, gc=False):
@@ -211,27 +212,27 @@ class AttemptEnd(Struct, frozen=True, gc=False):
     usage: dict[str, int] | None = None
     message: str = ""
     started_ms: int | None = None
-    """None leaves it as it is."""
+    """None keeps the stored value."""
     steps: tuple[StepEnd, ...] | None = None
-    """None leaves them as they are."""
+    """None keeps the stored value."""
 
 
 class Closure(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One thing that keeps new work away from a node, until whoever put it there takes it away."""
+    """One reason that keeps new work away from a node, until its author removes it."""
 
     source: str
     """`person`; each source has at most one on a node."""
     reason: str = ""
-    """In words."""
+    """Free text."""
     by: str = ""
-    """The person, where one did it."""
+    """The person, if a person did it."""
     since_ms: int
     drain: bool = False
-    """The node is to become empty; until it is, it drains."""
+    """The node is to become empty; until then, it drains."""
 
 
 class NodeAbout(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is kept of a node beside its columns."""
+    """What is stored about a node outside its own columns."""
 
     closures: tuple[Closure, ...] = ()
     facts: Facts = Facts()
@@ -247,35 +248,35 @@ class NodeRow(Struct, frozen=True):
     state: NodeState = NodeState.UP
     boot_id: str = ""
     reason: str = ""
-    """Why it is unreachable or down; what keeps work away from a node that is heard, `about` says."""
+    """Why it is unreachable or down; what keeps work away from a reachable node is in `about`."""
     last_seen_ms: int = 0
     notes: tuple[str, ...] = ()
     about: NodeAbout = NodeAbout()
 
 
 class PolicyRow(Struct, frozen=True, kw_only=True):
-    """One version of the policy, and who made it the one that holds."""
+    """One version of the policy, and who applied it."""
 
     version: int
     """Ascending from 1."""
     at_ms: int
     user: str = ""
-    """Empty: taken in from hal.toml."""
+    """Empty: imported from hal.toml."""
     note: str = ""
     document: str = ""
     """Canonical JSON; '' in listings."""
 
 
 class JoinTokenRow(Struct, frozen=True, kw_only=True):
-    """A token with which one machine may join, once."""
+    """A token with which one machine can join, once."""
 
     id: str
     secret_hash: str
     """SHA-256 of its secret, in hex."""
     node: str = ""
-    """The only node that may join with it; '' for any that is new."""
+    """The only node that may join with it; '': any new node."""
     user: str = ""
-    """Who made it."""
+    """Who created it."""
     created_ms: int
     expires_ms: int
     used_ms: int | None = None
@@ -285,7 +286,7 @@ class JoinTokenRow(Struct, frozen=True, kw_only=True):
 
 
 class CertificateRow(Struct, frozen=True, kw_only=True):
-    """A certificate that a node was given."""
+    """A certificate that was issued to a node."""
 
     serial: str
     """Lower-case hex digits."""
@@ -296,14 +297,14 @@ class CertificateRow(Struct, frozen=True, kw_only=True):
 
 
 class NewEvent(Struct, frozen=True, kw_only=True):
-    """An entry for the feed; its sequence number is given by the commit."""
+    """An entry for the feed; the commit assigns its sequence number."""
 
     at_ms: int
     kind: EventKind
     cause: str = ""
     trace_id: str = ""
     jobs: tuple[int, ...] | list[int] | range = ()
-    """All jobs it is about, in any order, however many."""
+    """All jobs that it is about, in any order, however many."""
     payload: dict[str, Any] = {}
 
 
@@ -328,14 +329,15 @@ class EditJobs(Struct, frozen=True):
     rows: list[JobEdit]
 
 
-class PutSpans(Struct, frozen=True):
-    """Spans of any jobs: those in `drop` (job, first) go, then those in `put` are written over what starts there.
+class PutTaskRanges(Struct, frozen=True):
+    """Write ranges of any jobs: first delete those in `drop` (job, first), then write those in `put`, replacing
+    ranges with the same first task.
 
-    Starting the first 10 of 100 tasks: `drop=[(7, 0)], put=[Span(7, 10, 90, …)]`.
+    Starting the first 10 of 100 tasks: `drop=[(7, 0)], put=[TaskRangeRow(7, 10, 90, …)]`.
     """
 
     drop: list[tuple[int, int]] = []
-    put: list[Span] = []
+    put: list[TaskRangeRow] = []
 
 
 class InsertAttempts(Struct, frozen=True):
@@ -345,7 +347,7 @@ class InsertAttempts(Struct, frozen=True):
 
 
 class MarkAttempts(Struct, frozen=True):
-    """Attempts that go on."""
+    """Live attempts whose state changes."""
 
     rows: list[AttemptMark]
 
@@ -363,19 +365,19 @@ class PutNodes(Struct, frozen=True):
 
 
 class DropNodes(Struct, frozen=True):
-    """Nodes that are forgotten."""
+    """Delete nodes."""
 
     names: list[str]
 
 
 class AppendPolicy(Struct, frozen=True):
-    """The next version of the policy; it holds from now on."""
+    """The next version of the policy; it applies from now on."""
 
     row: PolicyRow
 
 
 class PutJoining(Struct, frozen=True):
-    """Insert or replace join tokens and certificates, and forget others by id and serial number."""
+    """Insert or replace join tokens and certificates, and delete others by id and serial number."""
 
     tokens: tuple[JoinTokenRow, ...] = ()
     certificates: tuple[CertificateRow, ...] = ()
@@ -384,7 +386,7 @@ class PutJoining(Struct, frozen=True):
 
 
 class PutMeta(Struct, frozen=True):
-    """Small facts by name; None forgets one."""
+    """Small facts by name; None deletes one."""
 
     values: Mapping[str, str | None]
 
@@ -396,11 +398,11 @@ class AppendEvents(Struct, frozen=True):
 
 
 class RememberIdempotent(Struct, frozen=True):
-    """The answer that was given to a request with this idempotency key; the first answer stays."""
+    """The response to a request with this idempotency key; the first response is kept."""
 
     key: str
     fingerprint: str
-    """Digest of the request: the same key with another request is the caller's mistake."""
+    """Digest of the request: the same key with a different request is an error of the caller."""
     response: bytes
 
 
@@ -408,7 +410,7 @@ Operation = (
     InsertJobs
     | ProgressJobs
     | EditJobs
-    | PutSpans
+    | PutTaskRanges
     | InsertAttempts
     | MarkAttempts
     | EndAttempts
@@ -427,9 +429,9 @@ class Group(Struct):
     """What is committed as a whole, or not at all."""
 
     commit_id: str
-    """Chosen by the caller, unique; by it the outcome of a commit can be looked up."""
+    """Chosen by the caller, unique; the outcome of a commit can be looked up by it."""
     now_ms: int
-    """The instant of the decision; never before that of an earlier group."""
+    """The instant of the decision; never earlier than that of a previous group."""
     operations: list[Operation] = []
 
     def add(self, *operations: Operation) -> None:
@@ -446,4 +448,4 @@ class Committed(Struct, frozen=True):
     last_seq: int
     """Sequence number of the newest event after the commit."""
     number: int = 0
-    """Its own, ascending from 1 without gaps."""
+    """Its own number, ascending from 1 without gaps."""

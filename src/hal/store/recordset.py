@@ -1,8 +1,9 @@
-"""Many rows with one statement on PostgreSQL: the rows go as one JSON text, and the statement reads them as a table.
+"""One statement for many rows on PostgreSQL: the rows are passed as one JSON text, which the statement reads as a
+table.
 
-A statement a row costs the server 30 µs and the driver as much, each; a set costs a few µs a row, one parameter and
-one round trip. `set_based` makes such a statement of one that was written for a single row: each of its parameters
-becomes a column of the table of rows.
+A statement per row costs the server 30 µs and the driver as much; a set costs a few µs per row, one parameter and one
+round trip. `set_based` converts a statement written for a single row: each of its parameters becomes a column of the
+table of rows.
 """
 
 from __future__ import annotations
@@ -33,14 +34,14 @@ from sqlalchemy.sql.visitors import replacement_traverse
 from sqlalchemy.types import Text, TypeEngine
 
 ROWS: Final = "the_rows"
-"""The one parameter of a statement of `set_based` and `insert_set`."""
+"""The only parameter of a statement of `set_based` or `insert_set`."""
 
 _JSON: Final = msgspec.json.Encoder()
 _NUL: Final = b"\\u0000"
 
 
 def rows_text(rows: list[dict[str, Any]]) -> str:
-    """The parameter for these rows. PostgreSQL's text holds no NUL: it is stored as U+FFFD."""
+    """Encode these rows as the parameter. PostgreSQL's text cannot contain NUL, which is stored as U+FFFD."""
     encoded = _JSON.encode(rows)
     if _NUL in encoded:
         encoded = _JSON.encode([{name: without_nul(value) for name, value in row.items()} for row in rows])
@@ -48,17 +49,17 @@ def rows_text(rows: list[dict[str, Any]]) -> str:
 
 
 def without_nul(value: Any) -> Any:
-    """Text with U+FFFD for NUL; all else as it is."""
+    """Replace NUL in text by U+FFFD; other values are returned unchanged."""
     return value.replace("\0", "\ufffd") if isinstance(value, str) else value
 
 
 def insert_set(table: Table) -> Insert:
-    """Insert whole rows."""
+    """The statement that inserts whole rows."""
     return insert(table).from_select([c.name for c in table.c], _records(table))
 
 
 def overwrite_set(table: Table) -> Insert:
-    """Insert whole rows over those with the same keys."""
+    """The statement that inserts whole rows, replacing those with the same keys."""
     key = [c.name for c in table.primary_key]
     statement = postgresql.insert(table).from_select([c.name for c in table.c], _records(table))
     rest = {c.name: statement.excluded[c.name] for c in table.c if c.name not in key}
@@ -77,8 +78,8 @@ def _record(types: Mapping[str, TypeEngine[Any]]) -> Any:
 
 
 def set_based(statement: Update | Delete, dialect: Dialect) -> Update | Delete:
-    """The statement for all rows at once; it counts those it found. A row that is named twice counts once."""
-    # Compiled, each parameter has the type of the column it goes with.
+    """Convert a statement to one for all rows; it counts the rows that it matched. A row named twice counts once."""
+    # When compiled, each parameter has the type of its column.
     compiled = statement.compile(dialect=dialect)
     assert isinstance(compiled, SQLCompiler)
     wanted = {name: bind.type for name, bind in compiled.binds.items() if bind.required}

@@ -1,6 +1,7 @@
-"""Who copies a PostgreSQL database, and whether what HAL promised survives the loss of its server.
+"""The standbys of a PostgreSQL database, and whether HAL's guarantees survive the loss of its server.
 
-HAL's promises are those of COMMIT: where a standby takes over, only what a synchronous one has acknowledged is kept.
+HAL's guarantees are those of COMMIT: when a standby takes over, only what a synchronous standby has acknowledged is
+kept.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ from msgspec import Struct
 from sqlalchemy import Connection, text
 
 SYNCHRONOUS: Final = frozenset({"sync", "quorum"})
-"""What `pg_stat_replication.sync_state` says of a standby that commits wait for."""
+"""Values of `pg_stat_replication.sync_state` for a standby that commits wait for."""
 NOT_WAITING: Final = frozenset({"off", "local"})
 """Values of `synchronous_commit` under which commits wait for no standby."""
 MAX_STANDBYS: Final = 32
 
-# A base backup under way is no standby, and who reads changes logically is none either.
+# Neither a base backup in progress nor a logical subscriber is a standby.
 _STANDBYS: Final = text(
     "SELECT r.application_name, r.state, r.sync_state FROM pg_stat_replication r "
     "LEFT JOIN pg_replication_slots s ON s.active_pid = r.pid "
@@ -28,7 +29,7 @@ _MAY_SEE: Final = text("SELECT pg_has_role(current_user, 'pg_read_all_stats', 'U
 
 
 class Standby(Struct, frozen=True):
-    """One server that copies this one."""
+    """One server that copies this database."""
 
     name: str
     state: str
@@ -38,26 +39,26 @@ class Standby(Struct, frozen=True):
 
 
 class Replication(Struct, frozen=True, kw_only=True):
-    """All of them."""
+    """All standbys of a database."""
 
     standbys: tuple[Standby, ...] = ()
     hidden: int = 0
-    """Standbys of which this user may see nothing but that they are there."""
+    """Standbys whose details this user may not see."""
     waits: bool = True
-    """Commits wait for the synchronous ones."""
+    """Commits wait for the synchronous standbys."""
 
     def warnings(self) -> list[str]:
-        """What people should know, one sentence each."""
+        """Warnings for people, one sentence each."""
         if self.hidden:
             return [
-                f"{self.hidden} standby(s) copy the database; whether one is synchronous cannot be seen by HAL's user: "
+                f"{self.hidden} standby(s) copy the database; HAL's user cannot see whether one is synchronous: "
                 "GRANT pg_read_all_stats TO it"
             ]
         names = ", ".join(one.name or "(no name)" for one in self.standbys)
         if self.standbys and not any(one.synchronous for one in self.standbys):
             return [
-                f"no standby of the database is synchronous ({names}): what was answered last is lost when its server "
-                "is; set synchronous_standby_names"
+                f"no standby of the database is synchronous ({names}): the last answered requests are lost "
+                "if its server is; set synchronous_standby_names"
             ]
         if self.standbys and not self.waits:
             return [
@@ -68,7 +69,7 @@ class Replication(Struct, frozen=True, kw_only=True):
 
 
 def read_replication(connection: Connection) -> Replication:
-    """What the server of this connection says."""
+    """Read the standbys from the server of this connection."""
     rows = connection.execute(_STANDBYS).all()
     waits = connection.execute(_COMMITS).scalar() not in NOT_WAITING
     if rows and not connection.execute(_MAY_SEE).scalar():

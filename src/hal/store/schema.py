@@ -1,7 +1,7 @@
-"""The tables. Portable between SQLite and PostgreSQL; `migrations/` creates them, a test compares the two.
+"""The tables. Portable between SQLite and PostgreSQL; `migrations/` creates them, and a test compares the two.
 
-Times are milliseconds since 1970, JSON is text, states are their names. Cost: rows follow the number of jobs and of
-attempts, never the number of waiting tasks (`task_spans`).
+Times are milliseconds since 1970, JSON is text, states are their names. Cost: the number of rows follows the number of
+jobs and attempts, never the number of pending tasks (`task_ranges`).
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ job_labels = Table(
     sqlite_with_rowid=False,
 )
 
-task_spans = Table(
+task_ranges = Table(
     "task_spans",
     metadata,
     Column("job_id", INT, ForeignKey("jobs.id"), primary_key=True, autoincrement=False),
@@ -153,7 +153,7 @@ policies = Table(
     Column("note", Text, nullable=False),
     Column("document", Text, nullable=False),
 )
-"""Every version of the policy that is kept, as canonical JSON; the newest is the one that holds."""
+"""Every stored version of the policy, as canonical JSON; the newest applies."""
 
 join_tokens = Table(
     "join_tokens",
@@ -168,7 +168,7 @@ join_tokens = Table(
     Column("used_by", Text, nullable=False),
     Column("revoked_ms", INT),
 )
-"""Of a token only the SHA-256 of its secret is kept."""
+"""Of a token, only the SHA-256 of its secret is stored."""
 
 certificates = Table(
     "certificates",
@@ -179,7 +179,7 @@ certificates = Table(
     Column("expires_ms", INT, nullable=False),
     Column("revoked_ms", INT),
 )
-"""Those that this HAL's authority has issued to nodes and that have not expired."""
+"""The unexpired certificates that this HAL's authority has issued to nodes."""
 
 events = Table(
     "events",
@@ -194,7 +194,8 @@ events = Table(
     Column("job_max", INT, nullable=False),
     Column("payload", Text, nullable=False),
 )
-"""`jobs` is a list of runs [first, last], so that a block of any size stays one small row; 0 in min and max: none."""
+"""`jobs` is a list of ranges [first, last], so that an event about any number of jobs is one small row; `job_min`
+and `job_max` are 0 when it is about none."""
 
 commits = Table(
     "commits",
@@ -205,7 +206,7 @@ commits = Table(
     Column("first_seq", INT, nullable=False),
     Column("last_seq", INT, nullable=False),
 )
-"""In commit order. The newest is never trimmed: it says where sequence and time go on."""
+"""In commit order. The newest is never trimmed: sequence numbers and time continue from it."""
 
 idempotency = Table(
     "idempotency",
@@ -227,8 +228,8 @@ leader = Table(
     Column("rest", Text, nullable=False, server_default=text("''")),
     Column("wire", Text, nullable=False, server_default=text("''")),
 )
-"""One row, id 1; read inside every commit. `expires_ms` is of the database's own clock; `rest` and `wire` say where
-people and agents reach the leader."""
+"""One row, id 1; read inside every commit. `expires_ms` is by the database's own clock; `rest` and `wire` are where
+clients and agents reach the leader."""
 
 controllers = Table(
     "controllers",
@@ -243,7 +244,8 @@ controllers = Table(
     Column("heard_ms", INT, nullable=False),
     Column("secret_hash", Text, nullable=False),
 )
-"""Those that share this store, leader and followers, each told by itself; not part of any group (see `controllers`)."""
+"""The controllers that share this store, leader and followers. Each announces itself, outside any group (see
+`controllers`)."""
 
 meta = Table(
     "meta",

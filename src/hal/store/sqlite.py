@@ -1,7 +1,7 @@
-"""SQLite: its settings, the lock that keeps a second controller of this host out, its errors in our words.
+"""SQLite: its settings, the lock that keeps out a second controller of this host, and its errors in HAL's words.
 
-WAL mode: a commit survives the death of any process at once, and a power failure once `flush` has returned; readers on
-connections of their own never wait for the writer.
+WAL mode: a commit survives the death of any process at once, and a power failure once `flush` has returned. Readers use
+connections of their own and never wait for the writer.
 """
 
 from __future__ import annotations
@@ -37,20 +37,22 @@ _NOW_MS: Final[ColumnElement[int]] = literal_column(
 BUSY_TIMEOUT_S: Final = 5
 """How long a connection waits for another process's lock."""
 WAL_KEPT_BYTES: Final = 64 << 20
-"""To which the write-ahead log is cut back after a checkpoint."""
+"""The size to which the write-ahead log is truncated after a checkpoint."""
 CACHE_KIB: Final = 16 << 10
-DAMAGED: Final = "move it away; then `hal restore FILE` from a backup, or `hal up --new-store`: what it held is lost"
+DAMAGED: Final = (
+    "move it away; then run `hal restore FILE` with a backup, or `hal up --new-store`, which loses what it held"
+)
 
 
 class MemoryDatabase:
-    """A database in memory that outlives the Store opened on it: what the disk of a virtual host keeps.
+    """A database in memory that outlives the Store opened on it, like the disk of a virtual host.
 
-    Opening a Store on it again is what a process does that was killed and started anew: whatever was not committed is
-    rolled back. One Store at a time, one thread at a time.
+    Opening a Store on it again models a process that was killed and restarted: whatever was not committed is rolled
+    back. One Store at a time, one thread at a time.
     """
 
     _empty: bytes = b""
-    """A migrated, empty database: thousands of virtual hosts are made from it without running migrations."""
+    """A migrated, empty database: thousands of virtual hosts are copied from it without running migrations."""
 
     def __init__(self, clock: Callable[[], int] | None = None) -> None:
         """
@@ -64,12 +66,12 @@ class MemoryDatabase:
             self.connection.deserialize(MemoryDatabase._empty)
 
     def roll_back(self) -> None:
-        """Forget what was not committed."""
+        """Discard what was not committed."""
         if self.connection.in_transaction:
             self.connection.rollback()
 
     def keep_as_empty(self) -> None:
-        """Remember this freshly migrated database as the one that new ones are made from."""
+        """Keep a copy of this freshly migrated database as the origin of new ones."""
         if not MemoryDatabase._empty:
             MemoryDatabase._empty = self.connection.serialize()
 
@@ -79,29 +81,29 @@ class SqliteDatabase(Database):
 
     driver_errors = (sqlite3.Error,)
 
-    def __init__(self, writer: Engine, reader: Engine, place: str, path: Path | None) -> None:
-        super().__init__(writer, reader, writer, place)
+    def __init__(self, writer: Engine, reader: Engine, location: str, path: Path | None) -> None:
+        super().__init__(writer, reader, writer, location)
         self.clock: Callable[[], int] | None = None
-        """That of a database that several hosts reach."""
+        """The connection that renews the lease of a database that several hosts reach."""
         self.path = path
-        """Its file, when it has one."""
+        """Its file, if it has one."""
         self._lock: int | None = None
         self._log: int | None = None
         self._file: os.stat_result | None = None
-        """The file that is open, once something was flushed."""
+        """The open file, once something was flushed."""
 
     def now_ms(self) -> ColumnElement[int]:
-        """See `Database`."""
+        """SQLite's clock, or the one of a memory database, as an SQL expression."""
         return _NOW_MS if self.clock is None else literal(self.clock())
 
     def flush(self) -> None:
-        """What was committed before this call survives a power failure when it returns. May run beside the writer.
+        """Return once everything committed before this call survives a power failure. May run beside the writer.
 
         The write-ahead log is one file for as long as a connection is open, and recovery reads every whole commit in
         it, so flushing that file is what synchronous=FULL does at each commit.
 
         Raises:
-            FlushFailed: the disk refused, or the files were removed or replaced; what it holds now nobody knows.
+            FlushFailed: the disk refused, or the files were removed or replaced; what the disk holds is unknown.
         """
         if self.path is None:
             return
@@ -120,20 +122,20 @@ class SqliteDatabase(Database):
             replaced = True
         except OSError as error:
             raise FlushFailed(
-                f"flushing the store {self.place}: {error.strerror}",
-                hint="the disk is failing; the controller must start again from what it holds",
+                f"flushing the store {self.location}: {error.strerror}",
+                hint="the disk is failing; the controller must restart from what it holds",
             ) from error
         if replaced:
             raise FlushFailed(
-                f"the store {self.place} was removed or replaced while HAL ran: what is written now would be lost",
-                hint="start HAL again: `hal up` says what can be done",
+                f"the store {self.location} was removed or replaced while HAL ran: further writes would be lost",
+                hint="start HAL again: `hal up` shows what can be done",
             )
 
     def lock(self, holder: str) -> None:
-        """Keep every other process from leading on this file until `close`, or until this process is gone.
+        """Keep every other process from leading on this file until `close`, or until this process ends.
 
         Raises:
-            StoreBusy: another one holds it; names it.
+            StoreBusy: another process holds the lock; the message names it.
         """
         if self.path is None or self._lock is not None:
             return
@@ -148,32 +150,32 @@ class SqliteDatabase(Database):
             other = os.read(descriptor, 512).decode(errors="replace").strip() or "another process"
             os.close(descriptor)
             raise StoreBusy(
-                f"the store {self.place} is in use by {other}",
+                f"the store {self.location} is in use by {other}",
                 hint="stop that controller first (`hal down`), or use another HAL_HOME",
             ) from None
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, holder.encode(), 0)
         self._lock = descriptor
 
-    def alone(self, connection: Connection) -> None:
-        """The write lock is held."""
+    def lock_schema(self, connection: Connection) -> None:
+        """Do nothing: the transaction already holds the write lock."""
 
     def error_of(self, error: BaseException | None, doing: str) -> StoreError:
-        """See `Database`."""
-        return store_error(error, doing, self.place)
+        """The `StoreError` for an error that the driver raised while `doing`."""
+        return store_error(error, doing, self.location)
 
     def nothing_written(self, error: BaseException | None) -> bool:
-        """See `Database`."""
+        """Whether this error of COMMIT proves that nothing became durable."""
         name = getattr(error, "sqlite_errorname", "") or ""
         return name.startswith(("SQLITE_FULL", "SQLITE_BUSY", "SQLITE_CONSTRAINT", "SQLITE_READONLY"))
 
     def close(self) -> None:
-        """Close all connections and let go of the lock."""
+        """Close all connections and release the lock."""
         if self._log is not None:
             os.close(self._log)
             self._log = None
         if self.path is not None:
-            # A connection in memory belongs to its MemoryDatabase, which outlives this.
+            # A connection in memory belongs to its MemoryDatabase, which outlives this object.
             self.reader.dispose()
             self.writer.dispose()
         if self._lock is not None:
@@ -182,7 +184,7 @@ class SqliteDatabase(Database):
 
 
 def open_memory(where: MemoryDatabase | None) -> SqliteDatabase:
-    """On a database in memory; None: one of its own, gone when closed."""
+    """Open a database in memory; None: a new one, gone when closed."""
     kept = MemoryDatabase() if where is None else where
     kept.roll_back()
     database = _in_memory(lambda: kept.connection, "in memory")
@@ -191,7 +193,7 @@ def open_memory(where: MemoryDatabase | None) -> SqliteDatabase:
 
 
 def open_file(path: Path, *, create: bool, max_bytes: int | None) -> SqliteDatabase:
-    """The connections to a file that need not have any table yet.
+    """Open the connections to a file; it need not contain any table yet.
 
     Raises:
         StoreError: it cannot be opened.
@@ -199,13 +201,13 @@ def open_file(path: Path, *, create: bool, max_bytes: int | None) -> SqliteDatab
     if not path.exists() and not create:
         raise StoreAbsent(f"there is no store at {path}", hint="`hal up` creates one")
     if path.is_dir():
-        raise NotAStore(f"{path} is a directory", hint="name the database file")
+        raise NotAStore(f"{path} is a directory", hint="give the path of the database file")
     if not path.parent.is_dir():
-        raise StoreMissing(f"there is no directory {path.parent} for the store")
-    # SQLite would say that it cannot open the file: its log and lock lie beside it.
-    for place in (path.parent, path):
-        if place.exists() and not os.access(place, os.R_OK | os.W_OK, effective_ids=True):
-            raise StoreReadOnly(f"the store {path} cannot be written: no permission for {place}", hint="who owns it?")
+        raise StoreMissing(f"the directory {path.parent} for the store does not exist")
+    # SQLite would report that it cannot open the file: it needs its log and lock beside it.
+    for checked in (path.parent, path):
+        if checked.exists() and not os.access(checked, os.R_OK | os.W_OK, effective_ids=True):
+            raise StoreReadOnly(f"the store {path} cannot be written: no permission for {checked}", hint="who owns it?")
     mode = "rwc" if create else "rw"
     uri = f"file:{quote(str(path))}?mode={mode}"
 
@@ -225,8 +227,9 @@ def open_file(path: Path, *, create: bool, max_bytes: int | None) -> SqliteDatab
         return opened
 
     shared = ("foreign_keys=ON", f"cache_size=-{CACHE_KIB}", "temp_store=MEMORY")
-    # WAL before synchronous: the mode is a property of the file, the rest of the connection. NORMAL leaves it to
-    # `flush` when the log reaches the disk; all else (checkpoints, the log's header) SQLite flushes as with FULL.
+    # WAL before synchronous: the mode is a property of the file, the rest are properties of the connection. With
+    # NORMAL, `flush` decides when the log reaches the disk; all else (checkpoints, the log's header) is flushed as with
+    # FULL.
     cut = f"journal_size_limit={WAL_KEPT_BYTES}"
     writes: tuple[str, ...] = ("journal_mode=WAL", "synchronous=NORMAL", cut, *shared)
     if max_bytes is not None:
@@ -243,34 +246,38 @@ def open_file(path: Path, *, create: bool, max_bytes: int | None) -> SqliteDatab
     return SqliteDatabase(writer, reader, str(path), path)
 
 
-def store_error(error: BaseException | None, doing: str, place: str) -> StoreError:
-    """The `StoreError` for what the driver said while `doing`."""
+def store_error(error: BaseException | None, doing: str, location: str) -> StoreError:
+    """The `StoreError` for an error that the driver raised while `doing`."""
     name = getattr(error, "sqlite_errorname", "") or ""
     text = " ".join(str(error).split())
     if name == "SQLITE_FULL":
         return StoreFull(
-            f"{doing}: no space left for the store {place}", hint="free some space; nothing of this was written"
+            f"{doing}: no space left for the store {location}", hint="free some space; nothing of this was written"
         )
     if name.startswith(("SQLITE_READONLY", "SQLITE_PERM", "SQLITE_AUTH")):
-        return StoreReadOnly(f"{doing}: the store {place} cannot be written ({text})", hint="check who owns the file")
+        return StoreReadOnly(
+            f"{doing}: the store {location} cannot be written ({text})", hint="check who owns the file"
+        )
     if name.startswith(("SQLITE_NOTADB", "SQLITE_CORRUPT", "SQLITE_FORMAT")):
-        return NotAStore(f"{doing}: {place} is not a database, or is damaged ({text})", hint=DAMAGED)
+        return NotAStore(f"{doing}: {location} is not a database, or is damaged ({text})", hint=DAMAGED)
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
         return StoreBusy(
-            f"{doing}: another process has locked the store {place} for more than {BUSY_TIMEOUT_S} s",
+            f"{doing}: another process has locked the store {location} for more than {BUSY_TIMEOUT_S} s",
             hint="find who else has the file open",
         )
     if name.startswith("SQLITE_CANTOPEN"):
-        return StoreMissing(f"{doing}: the store {place} cannot be opened ({text})", hint="check path and permissions")
+        return StoreMissing(
+            f"{doing}: the store {location} cannot be opened ({text})", hint="check path and permissions"
+        )
     if name.startswith("SQLITE_CONSTRAINT"):
         return GroupRefused(f"{doing}: contradicts what is stored ({text})")
-    return StoreError(f"{doing}: the store {place} failed ({name or type(error).__name__}: {text})")
+    return StoreError(f"{doing}: the store {location} failed ({name or type(error).__name__}: {text})")
 
 
-def _in_memory(connect: Callable[[], sqlite3.Connection], place: str) -> SqliteDatabase:
+def _in_memory(connect: Callable[[], sqlite3.Connection], location: str) -> SqliteDatabase:
     connect().execute("PRAGMA foreign_keys=ON").close()
     engine = _engine(connect, begin="BEGIN IMMEDIATE", pool=StaticPool)
-    return SqliteDatabase(engine, engine, place, None)
+    return SqliteDatabase(engine, engine, location, None)
 
 
 def _engine(connect: Callable[[], sqlite3.Connection], *, begin: str, pool: Any, **options: Any) -> Engine:

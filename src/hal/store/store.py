@@ -1,8 +1,9 @@
-"""The Store: durable truth. One group is one transaction: rows, events and the commit's own id, or nothing of it.
+"""The Store: durable truth. One group is one transaction: rows, events and the commit id are written together or not
+at all.
 
-Synchronous. Writing calls (`take_leadership`, `commit`, `trim`) come from one thread at a time; reading calls from any,
-on connections of their own, and never wait for the writer. What `commit` has returned for survives the death of every
-process; with `flush`, which `commit` calls unless told otherwise, a power failure too.
+Synchronous. Calls that write (`take_leadership`, `commit`, `trim`) come from one thread at a time. Calls that read may
+come from any thread, use their own connections, and never wait for the writer. A group survives the death of every
+process once `commit` has returned, and a power failure once it is flushed, which `commit` does by default.
 """
 
 from __future__ import annotations
@@ -15,15 +16,16 @@ from msgspec.structs import replace
 from sqlalchemy import Connection, bindparam, delete, func, select
 
 from hal.core.model import AttemptState, Event, TaskState
-from hal.store import controllers, leadership, read, schema
-from hal.store.bulk import first, insert_rows
+from hal.store import controllers, leadership, queries, schema
+from hal.store.bulk import first_row, insert_rows
 from hal.store.controllers import ControllerRow
 from hal.store.database import Database
+from hal.store.database_url import open_database
 from hal.store.errors import StoreAbsent, StoreError, StoreMissing
 from hal.store.leadership import Claim, Leader
 from hal.store.mark import INSTANCE, StoreMark
 from hal.store.migrate import FIRST_WITH_LEASE, HEAD, migrate, revision_of
-from hal.store.opening import open_database
+from hal.store.operation_rows import write
 from hal.store.operations import (
     AttemptRow,
     Committed,
@@ -34,20 +36,19 @@ from hal.store.operations import (
     PolicyRow,
     PutJoining,
     PutMeta,
-    Span,
+    TaskRangeRow,
 )
 from hal.store.replication import Replication
 from hal.store.sqlite import MemoryDatabase
-from hal.store.tasks import task, tasks
+from hal.store.task_pages import task, tasks
 from hal.store.views import JobFilter, Loaded, Remembered, Retention, TaskRow, Trimmed
-from hal.store.write import write
 
 TRIMMED_AT_ONCE: Final = 10_000
-"""Rows of each kind that one call of `trim` removes: so long the writer is kept from committing."""
+"""Rows of each kind that one call of `trim` removes; bounds how long it blocks commits."""
 
 
 class Store:
-    """One open store. Made by `Store.open`."""
+    """One open store, created by `Store.open`."""
 
     def __init__(self, database: Database, mark: StoreMark | None = None) -> None:
         self._database = database
@@ -64,14 +65,14 @@ class Store:
         max_bytes: int | None = None,
         mark: StoreMark | None = None,
     ) -> Store:
-        """Open a store and bring its tables up to date.
+        """Open a store and migrate its tables to this HAL's schema.
 
         Args:
             where: a path, `sqlite:////path/to/file`, `sqlite://` (in memory, gone when closed), a MemoryDatabase, or
                 `postgresql://USER@HOST/DATABASE`.
-            create: make it when it is not there.
+            create: create the store if it does not exist.
             max_bytes: the file never grows beyond this; a commit that needs more raises `StoreFull`.
-            mark: what is remembered of it; kept up to date.
+            mark: what is remembered about the store; kept up to date.
         Raises:
             StoreLost: it is not the store that the mark remembers, or an older state of it.
             StoreError: not a store, not accessible, or written by a newer HAL; nothing was changed.
@@ -80,122 +81,123 @@ class Store:
         try:
             database = open_database(where, create=create and not used, max_bytes=max_bytes)
         except StoreAbsent as error:
-            raise (mark.gone(str(where)) if used and mark is not None else error) from None
+            raise (mark.missing_store_error(str(where)) if used and mark is not None else error) from None
         try:
-            # Most stores are current: that is found out without waiting for the write lock of another process.
+            # Most stores are current: check without waiting for the write lock of another process.
             with database.reading("opening") as connection:
                 found = revision_of(connection)
             if not found and used and mark is not None:
-                raise mark.gone(database.place)
+                raise mark.missing_store_error(database.location)
             if not found and not create:
-                raise StoreMissing(f"there is no store in {database.place}", hint="`hal up` creates one")
+                raise StoreMissing(f"there is no store in {database.location}", hint="`hal up` creates one")
             if found != HEAD:
                 with database.writing("creating the tables") as connection:
-                    database.alone(connection)
+                    database.lock_schema(connection)
                     found = revision_of(connection)
                     if FIRST_WITH_LEASE <= found < HEAD:
-                        leadership.put_out(connection, database)
+                        leadership.end_leadership(connection, database)
                     migrate(connection)
                 if isinstance(where, MemoryDatabase):
                     where.keep_as_empty()
             if mark is not None:
                 with database.reading("reading its identity") as connection:
-                    instance = read.meta(connection, INSTANCE) or ""
-                    newest = (first(connection, _NEWEST_COMMIT) or (0,))[0]
-                mark.check(database.place, instance, newest, flushes=not database.leased)
-                mark.adopt(instance, newest)
+                    instance = queries.read_meta(connection, INSTANCE) or ""
+                    newest = (first_row(connection, _NEWEST_COMMIT) or (0,))[0]
+                mark.check(database.location, instance, newest, flushes=not database.leased)
+                mark.remember(instance, newest)
         except StoreError:
             database.close()
             raise
         return cls(database, mark)
 
     def close(self) -> None:
-        """Close; what is committed stays, and another process may lead."""
+        """Close; committed data stays, and another process may lead."""
         self._database.close()
 
     # ── leading and writing ───────────────────────────────────────────────────────────────────────────────────────
 
     @property
-    def place(self) -> str:
-        """What to call it; without a password."""
-        return self._database.place
+    def location(self) -> str:
+        """Its name in messages; contains no password."""
+        return self._database.location
 
     @property
     def leased(self) -> bool:
-        """Who leads must `renew`, and may act only while its lease holds; else a lock of the host keeps others out."""
+        """True: the leader must `renew`, and may act only while its lease is valid. False: a lock of the host keeps
+        others out."""
         return self._database.leased
 
     def take_leadership(self, claim: Claim | str, now_ms: int, *, own: int = 0, past: int = 0) -> int:
-        """Become the one who writes; every former leader's commits fail from now on.
+        """Become leader; commits of every former leader fail from now on.
 
         Args:
-            claim: who this is; a text is its name for people.
+            claim: who becomes leader; a text is its name for people.
             own: the epoch that this process holds now, to be followed by another.
-            past: an epoch that the new one is to be above.
-        Returns: the new epoch, above every former one.
+            past: the new epoch must be greater than this one.
+        Returns: the new epoch, greater than every former one.
         Raises:
-            StoreBusy: another one holds this store; the message says which.
-            StaleEpoch: another has led since `own`.
+            StoreBusy: another process holds this store; the message names it.
+            StaleEpoch: there has been another leader since `own`.
         """
         claim = Claim(claim) if isinstance(claim, str) else claim
         self._database.lock(claim.holder[: leadership.MAX_HOLDER_BYTES])
         with self._database.writing("taking leadership") as connection:
-            epoch = leadership.take(connection, self._database, claim, now_ms, own, past)
+            epoch = leadership.take_leadership(connection, self._database, claim, now_ms, own, past)
         self._database.flush()
         return epoch
 
     def renew(self, epoch: int) -> None:
-        """The lease of that epoch holds for `LEASE_MS` from now. Any thread; never waits for the writer.
+        """Extend the lease of that epoch to `LEASE_MS` from now. Any thread; never waits for the writer.
 
         Raises:
-            StaleEpoch: another has taken over.
+            StaleEpoch: another controller has become leader.
             StoreError: it could not be renewed now.
         """
         with self._database.renewing("renewing the lease") as connection:
-            leadership.renew(connection, self._database, epoch)
+            leadership.renew_lease(connection, self._database, epoch)
 
     def resign(self, epoch: int) -> None:
-        """Give the lease up, so that a follower need not wait for its end. Nothing may be written afterwards.
+        """End the lease, so that a follower need not wait for it to expire. Nothing may be written afterwards.
 
-        Raises:
-            as `renew`.
+        Raises: as `renew`.
         """
         with self._database.renewing("giving up the lease") as connection:
-            leadership.renew(connection, self._database, epoch, 0)
+            leadership.renew_lease(connection, self._database, epoch, 0)
 
     def leader(self) -> Leader:
-        """Who leads, judged by the database's clock."""
+        """Read who leads, judged by the database's clock."""
         with self._database.reading("asking who leads") as connection:
-            return leadership.look(connection, self._database)
+            return leadership.read_leader(connection, self._database)
 
     # ── the controllers that share it ─────────────────────────────────────────────────────────────────────────────
 
-    def tell(self, row: ControllerRow) -> None:
-        """A controller says that it is there; in no group, for a follower does it too. Any thread.
+    def announce(self, row: ControllerRow) -> None:
+        """Record that a controller is alive; outside any group, because followers do it too. Any thread.
 
         Raises:
             StoreError: it could not be written now.
         """
-        with self._database.renewing("telling of this controller") as connection:
-            controllers.tell(connection, self._database, row)
+        with self._database.renewing("announcing this controller") as connection:
+            controllers.announce(connection, self._database, row)
 
     def forget_controller(self, controller: str) -> None:
-        """It has stopped in good order."""
-        with self._database.renewing("telling that this controller stops") as connection:
-            controllers.forget(connection, controller)
+        """Remove a controller that has stopped in good order."""
+        with self._database.renewing("recording that this controller stops") as connection:
+            controllers.forget_controller(connection, controller)
 
     def controllers(self) -> list[ControllerRow]:
-        """All that have told of themselves lately, by id; at most `controllers.MAX_SHOWN`."""
+        """List the controllers that have announced themselves recently, by id; at most `controllers.MAX_SHOWN`."""
         with self._database.reading("listing controllers") as connection:
-            return controllers.read(connection, self._database)
+            return controllers.read_controllers(connection, self._database)
 
     def replication(self) -> Replication:
-        """Who copies this database."""
+        """Read which standbys copy this database."""
         with self._database.reading("asking about replication") as connection:
             return self._database.replication(connection)
 
     def claim_fact(self, key: str, value: str) -> str:
-        """A fact that is said once: what was said first, which is `value` if nothing was. Any thread.
+        """Store a fact that is set only once; returns the stored value, which is `value` if there was none. Any
+        thread.
 
         Raises:
             StoreError: it could not be written now.
@@ -204,14 +206,14 @@ class Store:
             return controllers.claim_fact(connection, key, value)
 
     def commit(self, group: Group, *, epoch: int, flush: bool = True) -> Committed:
-        """Write a group as a whole. A group whose commit id is durable already is not written again.
+        """Write a group as a whole. A group whose commit id is already durable is not written again.
 
         Args:
-            flush: False leaves it to a later `flush` that the group survives a power failure.
+            flush: False leaves the flush to a later call of `flush`; until then a power failure may lose the group.
         Raises:
-            FlushFailed: the group is written, but the disk refused to flush it: start again from what is there.
-            StaleEpoch: another leader has taken over: nothing was written; step down.
-            CommitUnknown: the group may be durable or not: look it up with `commit_known`.
+            FlushFailed: the group is written, but the disk refused to flush it: restart from what is there.
+            StaleEpoch: another controller has become leader: nothing was written; step down.
+            CommitUnknown: it is unknown whether the group is durable: look it up with `commit_known`.
             StoreError: any other: nothing was written.
         """
         database = self._database
@@ -232,7 +234,7 @@ class Store:
             elif isinstance(operation, PutMeta):
                 instance = operation.values.get(INSTANCE) or instance
         self._newest = committed.number
-        mark.committed(committed.number, instance=instance, last_job=last_job)
+        mark.record_commit(committed.number, instance=instance, last_job=last_job)
 
     def flush(self) -> None:
         """Make what was committed before this call survive a power failure. Any thread.
@@ -243,10 +245,11 @@ class Store:
         newest = self._newest
         self._database.flush()
         if self._mark is not None and newest:
-            self._mark.flushed(newest)
+            self._mark.record_flush(newest)
 
     def commit_known(self, commit_id: str) -> bool:
-        """Whether that group is durable. True is final; False is final once the commit has returned or failed."""
+        """Look up whether that group is durable. True is final; False is final once the commit has returned or
+        failed."""
         with self._database.reading("looking up a commit") as connection:
             return _committed(connection, commit_id) is not None
 
@@ -254,9 +257,9 @@ class Store:
         """Remove what retention does not keep, oldest first, at most `TRIMMED_AT_ONCE` of each kind.
 
         Args:
-            keys_before_ms: idempotency keys written before are too old; None: `now_ms` and retention say which.
+            keys_before_ms: remove idempotency keys written before this; None: derived from `now_ms` and retention.
 
-        The newest commit always stays, so sequence numbers go on even when no event is left.
+        The newest commit is always kept, so sequence numbers continue even when no event is left.
         """
         with self._database.writing("trimming") as connection:
             leadership.check_epoch(connection, epoch)
@@ -275,21 +278,22 @@ class Store:
     # ── reading ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def load(self, *, in_columns: bool = False) -> Loaded:
-        """Everything that lives, as of the newest commit.
+        """Load all live jobs and nodes, as of the newest commit.
 
         Args:
-            in_columns: give jobs that wait as they were submitted as `Loaded.untouched`: a tenth of time and memory.
+            in_columns: return jobs that are unchanged since submission as `Loaded.pending_columns`: a tenth of the time
+                and memory.
         """
         with self._database.reading("loading") as connection:
-            loaded = read.load(connection, in_columns=in_columns)
+            loaded = queries.load(connection, in_columns=in_columns)
         if self._mark is not None and self._mark.seen.last_job > loaded.last_job_id:
             return replace(loaded, last_job_id=self._mark.seen.last_job)
         return loaded
 
     def job(self, job_id: int) -> JobRow | None:
-        """One job, ended or not."""
+        """Read one job, ended or not."""
         with self._database.reading("reading a job") as connection:
-            return read.job(connection, job_id)
+            return queries.read_job(connection, job_id)
 
     def jobs(
         self,
@@ -299,44 +303,44 @@ class Store:
         limit: int = 100,
         newest_first: bool = True,
     ) -> list[JobRow]:
-        """A page of jobs by id.
+        """Read a page of jobs by id.
 
         Args:
-            after: id of the last job of the page before.
+            after: id of the last job of the previous page.
         """
         with self._database.reading("listing jobs") as connection:
-            return read.jobs(connection, wanted or JobFilter(), after, limit, newest_first)
+            return queries.read_jobs(connection, wanted or JobFilter(), after, limit, newest_first)
 
     def counts(self) -> dict[TaskState, int]:
-        """Jobs by state; a state without a job is missing."""
+        """Count jobs by state; a state without a job is missing."""
         with self._database.reading("counting jobs") as connection:
-            return read.counts(connection)
+            return queries.count_jobs(connection)
 
     def tasks(
         self, job_id: int, states: Iterable[TaskState] = (), *, after: int | None = None, limit: int = 100
     ) -> list[TaskRow]:
-        """A page of a job's tasks in ascending order, computed.
+        """Compute a page of a job's tasks in ascending order.
 
         Args:
-            after: number of the last task of the page before.
+            after: number of the last task of the previous page.
         """
         with self._database.reading("listing tasks") as connection:
             return tasks(connection, job_id, tuple(states), after, limit)
 
     def task(self, job_id: int, number: int) -> TaskRow | None:
-        """One task; None when there is none of that number."""
+        """Read one task; None when there is none with that number."""
         with self._database.reading("reading a task") as connection:
             return task(connection, job_id, number)
 
-    def spans(self, job_id: int) -> list[Span]:
-        """All spans of a job, ended or not, in order."""
-        with self._database.reading("listing spans") as connection:
-            return read.spans(connection, job_id)
+    def ranges(self, job_id: int) -> list[TaskRangeRow]:
+        """Read all ranges of a job, ended or not, in order."""
+        with self._database.reading("listing ranges") as connection:
+            return queries.read_ranges(connection, job_id)
 
     def succeeded(self, job_id: int) -> tuple[tuple[int, int], ...]:
-        """Tasks of a job that succeeded, as runs [first, end)."""
+        """Read which tasks of a job succeeded, as ranges [first, end)."""
         with self._database.reading("reading which tasks succeeded") as connection:
-            return read.succeeded(connection, job_id)
+            return queries.read_succeeded(connection, job_id)
 
     def attempts(
         self,
@@ -347,65 +351,65 @@ class Store:
         after: tuple[int, int] | None = None,
         limit: int = 100,
     ) -> list[AttemptRow]:
-        """A page of a job's attempts by (task, attempt), ended ones included.
+        """Read a page of a job's attempts by (task, attempt), including ended ones.
 
         Args:
-            after: (task, attempt) of the last one of the page before.
+            after: (task, attempt) of the last one of the previous page.
         """
         with self._database.reading("listing attempts") as connection:
-            return read.attempts(connection, job_id, task, states, after, limit)
+            return queries.read_attempts(connection, job_id, task, states, after, limit)
 
     def events(self, after_seq: int = 0, *, limit: int = 1_000, job: int | None = None) -> list[Event]:
-        """The feed after a sequence number, oldest first; with `job`, what is about that job."""
+        """Read the feed after a sequence number, oldest first; with `job`, only what is about that job."""
         with self._database.reading("reading events") as connection:
-            return read.events(connection, after_seq, limit, job)
+            return queries.read_events(connection, after_seq, limit, job)
 
     def first_seq(self) -> int:
-        """Sequence number of the oldest event that is kept; 0 when none is."""
+        """Read the sequence number of the oldest event kept; 0 when there is none."""
         with self._database.reading("reading events") as connection:
-            return read.first_seq(connection)
+            return queries.read_first_seq(connection)
 
     def last_seq(self) -> int:
-        """Sequence number of the newest event; 0 before the first."""
+        """Read the sequence number of the newest event; 0 before the first."""
         with self._database.reading("reading events") as connection:
-            return read.newest(connection)[1]
+            return queries.read_newest(connection)[1]
 
     def nodes(self) -> list[NodeRow]:
-        """All nodes as they were last written."""
+        """Read all nodes as last written."""
         with self._database.reading("listing nodes") as connection:
-            return read.nodes(connection)
+            return queries.read_nodes(connection)
 
     def policy(self, version: int | None = None) -> PolicyRow | None:
-        """That version of the policy, or the newest; None when it is not kept or never was."""
+        """Read that version of the policy, or the newest; None if it is not kept or never existed."""
         with self._database.reading("reading a policy") as connection:
-            return read.policy(connection, version)
+            return queries.read_policy(connection, version)
 
     def policies(self, *, before: int | None = None, limit: int = 100) -> list[PolicyRow]:
-        """A page of versions of the policy, newest first, without their documents.
+        """Read a page of versions of the policy, newest first, without their documents.
 
         Args:
-            before: the last version of the page before.
+            before: the last version of the previous page.
         """
         with self._database.reading("listing policies") as connection:
-            return read.policies(connection, before, limit)
+            return queries.read_policies(connection, before, limit)
 
     def joining(self) -> PutJoining:
-        """All join tokens and certificates of nodes."""
+        """Read all join tokens and certificates of nodes."""
         with self._database.reading("reading join tokens") as connection:
-            return read.joining(connection)
+            return queries.read_join_credentials(connection)
 
     def idempotent(self, key: str) -> Remembered | None:
-        """The answer that was given to the request with that idempotency key, while it is kept."""
+        """Read the response to the request with that idempotency key, while it is kept."""
         with self._database.reading("looking up an idempotency key") as connection:
-            return read.remembered(connection, key)
+            return queries.read_response(connection, key)
 
     def meta(self, key: str) -> str | None:
-        """A small fact by name."""
+        """Read a small fact by name."""
         with self._database.reading("reading meta") as connection:
-            return read.meta(connection, key)
+            return queries.read_meta(connection, key)
 
     def facts(self, prefix: str) -> dict[str, str]:
-        """All small facts whose names begin so."""
+        """Read all small facts whose names begin with `prefix`."""
         m = schema.meta.c
         with self._database.reading("reading meta") as connection:
             query = select(m.key, m.value).where(m.key.startswith(prefix, autoescape=True))
@@ -420,12 +424,12 @@ _NEWEST_COMMIT: Final = select(_C.number, _C.last_seq, _C.at_ms).where(
 
 
 def _committed(connection: Connection, commit_id: str) -> Committed | None:
-    row = first(connection, _COMMITTED, {"the_id": commit_id})
+    row = first_row(connection, _COMMITTED, {"the_id": commit_id})
     return None if row is None else Committed(*row)
 
 
 def _write_group(connection: Connection, group: Group) -> Committed:
-    number, before, at_ms = first(connection, _NEWEST_COMMIT) or (0, 0, 0)
+    number, before, at_ms = first_row(connection, _NEWEST_COMMIT) or (0, 0, 0)
     last = before
     for operation in group.operations:
         last = write(connection, operation, group.now_ms, last)

@@ -1,4 +1,4 @@
-"""What the store gives back: everything that a controller starts from, pages of lists, and what retention keeps.
+"""What the store returns: everything that a controller starts from, pages of lists, and what retention keeps.
 
 Values only.
 """
@@ -10,15 +10,15 @@ from typing import Final
 from msgspec import Struct
 
 from hal.core.model import TaskState
-from hal.store.operations import AttemptRow, JobRow, NodeRow, PolicyRow, Span
-from hal.store.untouched import Untouched
+from hal.store.operations import AttemptRow, JobRow, NodeRow, PolicyRow, TaskRangeRow
+from hal.store.pending_columns import PendingColumns
 
 MAX_PAGE: Final = 10_000
-"""Longest page that a list gives."""
+"""Longest page that a list returns."""
 
 
 class Loaded(Struct, frozen=True, kw_only=True):
-    """What lives: the state from which a controller goes on."""
+    """The live state, from which a controller continues."""
 
     epoch: int
     """Of the newest leader; 0 before the first."""
@@ -27,19 +27,19 @@ class Loaded(Struct, frozen=True, kw_only=True):
     last_job_id: int
     """Largest job id ever given; 0 before the first."""
     now_ms: int
-    """Instant of the newest commit: time must not be earlier than that."""
+    """Instant of the newest commit; time must not be earlier."""
     jobs: list[JobRow]
-    """Jobs that have not ended, by ascending id; without those in `untouched`."""
-    untouched: tuple[Untouched, ...] = ()
-    """By ascending id; empty, unless columns were asked for."""
-    spans: dict[int, list[Span]]
-    """Of these jobs, by job, in order of their first task."""
+    """Jobs that have not ended, by ascending id; without those in `pending_columns`."""
+    pending_columns: tuple[PendingColumns, ...] = ()
+    """By ascending id; empty unless columns were requested."""
+    ranges: dict[int, list[TaskRangeRow]]
+    """Of these jobs, by job, ordered by first task."""
     attempts: dict[int, list[AttemptRow]]
-    """Of these jobs, those that have not ended, by job, in order."""
+    """Of these jobs, the attempts that have not ended, by job, in order."""
     ended_dependencies: dict[int, JobRow]
     """Ended jobs that these jobs' dependencies name by id."""
     succeeded: dict[int, tuple[tuple[int, int], ...]] = {}
-    """Of arrays among all these whose tasks ended in several ways: runs [first, end) of tasks that succeeded."""
+    """Of arrays among all these whose tasks ended in several ways: ranges [first, end) of tasks that succeeded."""
     nodes: list[NodeRow]
     policy: PolicyRow | None
     """The newest version; None before the first."""
@@ -47,7 +47,7 @@ class Loaded(Struct, frozen=True, kw_only=True):
 
 
 class JobFilter(Struct, frozen=True, kw_only=True):
-    """Which jobs to list; what is empty does not restrict."""
+    """Which jobs to list; an empty field does not restrict."""
 
     states: tuple[TaskState, ...] = ()
     user: str = ""
@@ -55,11 +55,11 @@ class JobFilter(Struct, frozen=True, kw_only=True):
     name: str = ""
     account: str = ""
     labels: dict[str, str] = {}
-    """All must match; an empty value asks only whether the label is there."""
+    """All must match; an empty value only requires that the label exists."""
 
 
 class TaskRow(Struct, frozen=True):
-    """One task, computed from spans and attempts."""
+    """One task, computed from ranges and attempts."""
 
     job: int
     task: int
@@ -82,7 +82,7 @@ class TaskRow(Struct, frozen=True):
 
 
 class Remembered(Struct, frozen=True):
-    """An answer that was given before."""
+    """A stored response to an earlier request."""
 
     fingerprint: str
     response: bytes
@@ -90,20 +90,20 @@ class Remembered(Struct, frozen=True):
 
 
 class Retention(Struct, frozen=True, kw_only=True):
-    """How much of the past is kept; an entry that any of its limits excludes goes."""
+    """How much of the past is kept; an entry that exceeds any limit is removed."""
 
     events_ms: int = 30 * 86_400_000
     events_count: int = 1_000_000
     commits_count: int = 10_000
     idempotency_ms: int = 86_400_000
     idempotency_count: int = 1_000_000
-    """Newest keys that are kept, however young the others are."""
+    """The newest keys to keep, however young the others are."""
     policies_count: int = 1_000
-    """Versions of the policy; the newest always stays."""
+    """Versions of the policy; the newest is always kept."""
 
 
 class Trimmed(Struct, frozen=True):
-    """What one call of `trim` has removed."""
+    """What one call of `trim` removed."""
 
     events: int
     commits: int

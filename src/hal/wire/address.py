@@ -1,4 +1,4 @@
-"""Where a controller listens, as people write it: `HOST`, `HOST:PORT`, `[IPV6]:PORT`. Pure."""
+"""The address where a controller listens, as people write it: `HOST`, `HOST:PORT`, `[IPV6]:PORT`. Pure."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Final
 from hal.core.model.errors import SpecError, shown
 
 DEFAULT_PORT: Final = 7_422
-"""Where a controller listens for agents of other machines, unless told otherwise."""
+"""Default port of a controller for agents of other machines."""
 MAX_CONTROLLERS: Final = 16
 
 _ADDRESS: Final = re.compile(r"(?:\[([0-9A-Fa-f:.]{2,45})\]|([A-Za-z0-9]([A-Za-z0-9._-]{0,252})))(?::([0-9]{1,5}))?")
 
 
-def host_and_port(text: str, field: str = "--controller") -> tuple[str, int]:
-    """The two parts; the default port where none is given.
+def parse_address(text: str, field: str = "--controller") -> tuple[str, int]:
+    """Parse an address; without a port, the default port is used.
 
     Raises:
-        SpecError: neither.
+        SpecError: it is neither HOST nor HOST:PORT.
     """
     found = _ADDRESS.fullmatch(text.strip())
     port = DEFAULT_PORT if found is None or found[4] is None else int(found[4])
@@ -27,18 +27,18 @@ def host_and_port(text: str, field: str = "--controller") -> tuple[str, int]:
     return found[1] or found[2], port
 
 
-def written(host: str, port: int) -> str:
-    """The address as text that `host_and_port` reads back."""
+def format_address(host: str, port: int) -> str:
+    """Format an address as text that `parse_address` reads back."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def controllers(text: str) -> tuple[str, ...]:
-    """Several, separated by commas, each with its port.
+def parse_controllers(text: str) -> tuple[str, ...]:
+    """Parse several addresses, separated by commas, each with its port.
 
     Raises:
-        SpecError: none, too many, or one that is no address.
+        SpecError: there are none or too many, or one is not an address.
     """
     parts = [part for part in text.split(",") if part.strip()]
     if not 1 <= len(parts) <= MAX_CONTROLLERS:
         raise SpecError(f"--controller: {len(parts)} addresses", hint=f"between 1 and {MAX_CONTROLLERS}")
-    return tuple(dict.fromkeys(written(*host_and_port(part)) for part in parts))
+    return tuple(dict.fromkeys(format_address(*parse_address(part)) for part in parts))

@@ -1,7 +1,7 @@
-"""What a number, a text or a list in a frame may be at most: part of its type, so that decoding checks it.
+"""The bounds of numbers, texts and lists in frames. They are part of the types, so that decoding checks them.
 
-A frame that holds anything else is malformed, whoever sent it. What depends on more than the frame itself (whose step
-it is, which epoch is known) is checked by the receiver.
+A frame that exceeds a bound is malformed, whoever sent it. What depends on more than the frame itself (to whom a step
+belongs, which epoch is known) is checked by the receiver.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import Annotated, Final
 from msgspec import Meta
 
 MAX_AMOUNT: Final = (1 << 60) - 1
-"""Of a resource in base units, and of a span in milliseconds that commands name; the engine's own limit."""
+"""Of a resource in base units, and of a duration in milliseconds in commands; the engine's own limit."""
 MAX_COUNT: Final = 1 << 53
-"""Of what reports count, instants in milliseconds included: exact in every language's numbers."""
+"""Of counts in reports, including instants in milliseconds: exact in every language's numbers."""
 MAX_ITEMS: Final = 2_000
-"""Steps in one frame; HAL itself puts at most 1,000 into one."""
+"""Steps in one frame; HAL itself sends at most 1,000 in one."""
 MAX_HELD: Final = 65_536
 """Steps of a node in a hello."""
 MAX_TEXT: Final = 1 << 16
@@ -23,7 +23,7 @@ MAX_TEXT: Final = 1 << 16
 MAX_NAME: Final = 256
 """Characters of a name or a code."""
 MAX_PEM: Final = 1 << 14
-"""Characters of a certificate, or of a request for one."""
+"""Characters of a certificate, or of a signing request."""
 MAX_FEATURES: Final = 64
 MAX_NOTES: Final = 256
 """Remarks of a node about itself."""
@@ -36,10 +36,11 @@ MAX_CHECKS: Final = 256
 """Failing checks of a node."""
 MAX_SIGNAL: Final = 64
 MAX_EPOCH_AHEAD: Final = 100_000
-"""How far above the highest epoch that is known one is believed: so often a leader may have changed unheard. A
-controller passes what a node has seen up to there, so no node that was lied to is lost for good."""
+"""How far above the highest known epoch another one is accepted, because leadership may have changed unnoticed that
+often. A controller exceeds epochs that a node has seen up to this bound, so a node that received false ones is not
+lost for good."""
 MAX_FIRST_EPOCH: Final = 1 << 40
-"""The same for whoever knows none yet."""
+"""The same for an end that knows no epoch yet."""
 LONGEST_LEASE_MS: Final = 86_400_000
 """As in hal.toml (`[leases]`)."""
 MAX_LOAD: Final = 1e9
@@ -49,7 +50,7 @@ Amount = Annotated[int, Meta(ge=0, le=MAX_AMOUNT)]
 Count = Annotated[int, Meta(ge=0, le=MAX_COUNT)]
 """Something counted, or an instant in milliseconds."""
 LeaseMs = Annotated[int, Meta(ge=0, le=LONGEST_LEASE_MS)]
-"""How long a lease runs, or a heartbeat or credit lasts."""
+"""Duration of a lease, a heartbeat or a credit."""
 Offset = Annotated[int, Meta(ge=-MAX_COUNT, le=MAX_COUNT)]
 """In an output; negative: from its end."""
 Pid = Annotated[int, Meta(ge=0, le=(1 << 31) - 1)]

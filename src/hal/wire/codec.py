@@ -1,6 +1,6 @@
-"""Frames to bytes and back: a 4-byte little-endian length, then that many bytes of MessagePack.
+"""Encode and decode frames: a 4-byte little-endian length, then that many bytes of MessagePack.
 
-No asyncio and no I/O, so that the keeper's own loop uses it too. About 1 µs a small frame.
+No asyncio and no I/O, so that the keeper's own loop uses it too. About 1 µs per small frame.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from hal.wire.frames import MAX_FRAME_BYTES, AnyFrame
 
 LENGTH_BYTES = 4
 MAX_COMPLAINT = 300
-"""Characters of what is said of a frame that cannot be decoded: its own text may be in it, and is sent back."""
+"""Characters of a message about a frame that cannot be decoded: it may quote the frame's own text, and is sent back."""
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[AnyFrame] = msgspec.msgpack.Decoder(AnyFrame)
 
 
 def encode(frame: AnyFrame) -> bytes:
-    """The frame as it crosses the wire, length first.
+    """Encode a frame as it crosses the wire, length first.
 
     Raises:
-        FrameTooLongError: its body would be over `MAX_FRAME_BYTES`; split it. Nothing was sent.
+        FrameTooLongError: its body would exceed `MAX_FRAME_BYTES`; split it. Nothing was sent.
     """
     buffer = bytearray(LENGTH_BYTES)
     _encoder.encode_into(frame, buffer, LENGTH_BYTES)
@@ -37,7 +37,8 @@ def encode(frame: AnyFrame) -> bytes:
 
 
 class FrameDecoder:
-    """Turns the bytes of one connection, in whatever pieces they come, into frames. Holds at most one frame's bytes."""
+    """Decodes the bytes of one connection, in whatever chunks they arrive, into frames. Holds at most one frame's
+    bytes."""
 
     __slots__ = ("_broken", "_buffer")
 
@@ -47,16 +48,17 @@ class FrameDecoder:
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes of a frame that has not come in full; not 0 at the end of a stream means that it was cut off."""
+        """Bytes of an incomplete frame; not 0 at the end of a stream means that a frame was cut off."""
         return len(self._buffer)
 
     def feed(self, data: bytes | bytearray | memoryview) -> list[AnyFrame]:
-        """The frames that are complete with these bytes, in order; often none, or many.
+        """Return the frames completed by these bytes, in order; often none, or many.
 
         Raises:
-            FrameTooLongError: a length over `MAX_FRAME_BYTES` came; its body is not waited for.
-            MalformedFrameError: a body is not one of the frames. `error.frames` holds the good frames before it. After
-                an error the decoder refuses everything: the place where the next frame begins is not known.
+            FrameTooLongError: a length over `MAX_FRAME_BYTES` arrived; its body is not awaited.
+            MalformedFrameError: a body is not one of the frames. `error.frames` holds the good frames before it.
+
+        After an error the decoder refuses everything, because the start of the next frame is unknown.
         """
         if self._broken:
             raise MalformedFrameError(self._broken)
@@ -89,7 +91,7 @@ class FrameDecoder:
                     frames.append(_decoder.decode(view[body : body + size]))
                 except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                     complaint = one_line(str(error), MAX_COMPLAINT)
-                    text = f"a frame of {size} bytes is none that this version knows: {complaint}"
+                    text = f"a frame of {size} bytes is not a known frame: {complaint}"
                     self._broken = text
                     raise MalformedFrameError(text, frames=tuple(frames)) from error
                 at = body + size

@@ -1,8 +1,9 @@
-"""One end of a connection that carries frames: reads many at once, writes all of one turn of the loop together.
+"""One end of a connection that carries frames: reads many at once, writes all frames of one turn of the loop
+together.
 
 An asyncio protocol above any asyncio transport: a Unix socket or TLS in production, the virtual network in simulations,
-so all run this very code. Everything that waits is bounded. Bytes that are no frame end the connection with a Goodbye
-and one call of `on_fault`; they never raise into the loop.
+so all of them run this code. Everything that waits is bounded. Bytes that are not a frame end the connection with a
+Goodbye and one call of `on_fault`; they never raise into the loop.
 """
 
 from __future__ import annotations
@@ -19,28 +20,28 @@ from hal.wire.frames import AnyFrame, Goodbye
 from hal.wire.peer import CertifiedName, Peer
 
 MAX_OUTGOING_BYTES: Final = 64 << 20
-"""What may wait to be written on one connection; beyond it `send_nowait` raises OverloadedError."""
+"""Bytes that may wait to be written on one connection; beyond that, `send_nowait` raises OverloadedError."""
 MAX_INCOMING_FRAMES: Final = 1_024
-"""Decoded frames that may wait for `receive`; beyond it no more is read from the other end."""
+"""Decoded frames that may wait for `receive`; beyond that, nothing more is read from the other end."""
 MAX_INCOMING_BYTES: Final = 16 << 20
-"""What these may have taken on the wire; beyond it no more is read until all of them were received."""
+"""Size on the wire of these frames; beyond that, nothing more is read until all of them were received."""
 WRITE_HIGH_BYTES: Final = 1 << 20
 """`send` waits while more than this waits in the transport."""
 CLOSE_LINGER_S: Final = 5.0
-"""How long `close` waits for the other end to read what is queued before the rest is dropped."""
+"""How long `close` waits for the other end to read what is queued; then the rest is dropped."""
 
 
 Notify = Callable[["FrameConnection"], None]
 
 
 class FrameConnection(asyncio.Protocol):
-    """Frames over one transport; see `hal.runtime.interface.Connection` for what its users may do.
+    """Frames over one transport; see `hal.runtime.interface.Connection` for its contract.
 
     Args:
         label: for logs.
-        on_open: called once the transport is there.
-        on_closed: called once nothing is left of it.
-        on_fault: called with the reason when the other end sent what is no frame.
+        on_open: called once the transport is connected.
+        on_closed: called once the connection is fully closed.
+        on_fault: called with the reason when the other end sent something that is not a frame.
     """
 
     def __init__(
@@ -59,7 +60,7 @@ class FrameConnection(asyncio.Protocol):
         self._decoder = FrameDecoder()
         self._incoming: deque[AnyFrame] = deque()
         self._incoming_bytes = 0
-        """That came since nothing waited."""
+        """Size of the frames that arrived since the queue was last empty."""
         self._outgoing: list[bytes] = []
         self._outgoing_bytes = 0
         self._waiter: asyncio.Future[None] | None = None
@@ -98,7 +99,7 @@ class FrameConnection(asyncio.Protocol):
             raise UnreachableError(f"{self._label} is closed: {self._reason or 'not open yet'}")
         waiting = self._outgoing_bytes + self.transport.get_write_buffer_size()
         if waiting > MAX_OUTGOING_BYTES:
-            raise OverloadedError(f"{self._label}: {waiting} bytes wait for the other end to read them")
+            raise OverloadedError(f"{self._label}: {waiting} bytes are waiting for the other end to read them")
         data = encode(frame)
         if not self._outgoing:
             self._loop.call_soon(self._flush)
@@ -156,7 +157,7 @@ class FrameConnection(asyncio.Protocol):
         await self._gone.wait()
 
     def refuse(self, code: str, reason: str, hint: str = "") -> None:
-        """Tell the other end why, and close."""
+        """Send the other end the reason, and close."""
         if not self._closing:
             self._outgoing.append(encode(Goodbye(code=code, reason=reason, hint=hint)))
             self.close(reason)
@@ -164,7 +165,7 @@ class FrameConnection(asyncio.Protocol):
     # ── what the transport calls ──────────────────────────────────────────────────────────────────────────────────
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports are transports by shape, not by inheritance.
+        # uvloop's transports match by structure, not by inheritance.
         self.transport = stream = cast(asyncio.Transport, transport)
         stream.set_write_buffer_limits(high=WRITE_HIGH_BYTES)
         if self._on_open is not None:
@@ -195,7 +196,7 @@ class FrameConnection(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         cut_off = self._decoder.pending_bytes
-        self._end(f"the other end closed inside a frame ({cut_off} bytes of it came)" if cut_off else "closed there")
+        self._end(f"the other end closed inside a frame ({cut_off} bytes of it arrived)" if cut_off else "closed there")
         return False
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -239,4 +240,4 @@ class FrameConnection(asyncio.Protocol):
 
     def _expire(self, timeout_ms: int) -> None:
         if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_exception(TimedOutError(f"{self._label}: nothing came for {timeout_ms} ms"))
+            self._waiter.set_exception(TimedOutError(f"{self._label}: nothing arrived for {timeout_ms} ms"))

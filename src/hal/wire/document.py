@@ -1,4 +1,4 @@
-"""The text of spec/frames.md: the wire in words, tables and examples, from the frames' own declarations.
+"""The text of spec/frames.md: the wire in prose, tables and examples, from the frames' declarations.
 
 `python -m hal.spec` writes it, with the other generated files.
 """
@@ -23,8 +23,8 @@ from hal.wire.strangers import HANDSHAKE_MS, MAX_STRANGERS, STRANGER_MS
 _INTRODUCTION: Final = f"""\
 # The wire: frames between controllers, agents and keepers
 
-This file is generated from `src/hal/wire/frames.py`; write it anew with `make spec`.
-With it a client can be written in any language that has MessagePack and Unix sockets or TLS 1.3.
+For authors of agents and keepers, in any language with MessagePack and Unix sockets or TLS 1.3. This file is generated
+from `src/hal/wire/frames.py`; run `make spec` to generate it again.
 
 Versions described here: {WIRE_VERSION_MIN} to {WIRE_VERSION}.
 
@@ -38,73 +38,73 @@ A connection is a stream of frames in each direction. A frame is
 | length | body: one MessagePack map with text keys |
 
 The key `t` holds the frame's type, one of those below; the other keys are its fields, in any order. A field with a
-default may be left out. A field that is not known is ignored; a type that is not known, a field of the wrong kind, a
-value outside the bounds that this file states, a missing field without a default, or a length over the limit ends the
-connection: the receiver sends `goodbye` and closes, and a controller closes the node to new work (`quarantine`) until a
-person opens it. Nothing is waited for or kept of a frame whose length is over the limit. Closing the stream inside a
-frame drops that frame.
+default may be left out. An unknown field is ignored. An unknown type, a field of the wrong kind, a value outside the
+bounds in this file, a missing field without a default, or a length over the limit ends the connection: the receiver
+sends `goodbye` and closes, and a controller closes the node to new work (`quarantine`) until a person opens it. The
+receiver neither waits for nor keeps any part of a frame whose length is over the limit. If the stream closes inside a
+frame, that frame is dropped.
 
 A *struct* inside a frame is a MessagePack map like the frame itself (without `t`), or, where this file says *array*, a
-MessagePack array of its fields in the order of the table; trailing fields with defaults may be left out, further
-elements are ignored. Integers are signed and fit 64 bits. Text is UTF-8. Times are milliseconds: `…_ms` since 1970
-unless the name has `boot` (since the host booted, suspended time included) or names a span. Amounts are in base units:
-cpu and gpu in thousandths, memory in bytes. An attempt token is of one attempt of one HAL
-only: it fences effects outside of HAL, it is no secret.
+MessagePack array of its fields in the order of the table; trailing fields with defaults may be left out, and
+additional elements are ignored. Integers are signed and fit 64 bits. Text is UTF-8. Times are milliseconds: `…_ms` is
+since 1970 unless the name contains `boot` (since the host booted, including suspended time) or names a duration.
+Amounts are in base units: cpu and gpu in thousandths, memory in bytes. An attempt token belongs to one attempt of one
+HAL: it fences effects outside HAL and is not a secret.
 
 ## Connections
 
-| who dials | whom | where |
+| dialler | listener | address |
 |---|---|---|
 | agent | controller | `wire.sock` in the socket directory that `HAL_HOME/run/socket-dir` names |
 | agent | keeper | `keeper-NODE.sock` there |
-| agent on another machine | controller | TLS 1.3 over TCP, port 7422 unless told otherwise |
+| agent on another machine | controller | TLS 1.3 over TCP, port 7422 by default |
 
 Sockets are Unix stream sockets of mode 0600 in a directory of mode 0700. The listener asks the kernel who dialled
-(SO_PEERCRED); anybody but its own user and root gets a `goodbye` with code `denied`. The dialler checks the listener
-the same way.
+(SO_PEERCRED); any user but its own and root gets a `goodbye` with code `denied`. The dialler checks the listener the
+same way.
 
-Over TCP both ends show certificates of the HAL's own authority, TLS 1.3 or newer, without resumption:
+Over TCP both ends present certificates of the HAL's own authority, TLS 1.3 or newer, without resumption:
 
-- The controller's has the DNS name `controller.hal` (the dialler asks for that name, whatever host it dials), the URI
-  `hal://controller/NAME`, and is for server authentication. A node's has the URI `hal://agent/NODE` and is for client
-  authentication only, so that no node can pass for a controller. An agent may send `hello` only with the name of its
-  certificate; another name, a certificate that was revoked, or one whose serial number the controller has not issued
+- The controller's certificate has the DNS name `controller.hal` (the dialler asks for that name, whatever host it
+  dials), the URI `hal://controller/NAME`, and is for server authentication. A node's has the URI `hal://agent/NODE` and
+  is for client authentication only, so that no node can pose as a controller. An agent may send `hello` only with the
+  name in its certificate. Another name, a revoked certificate, or one whose serial number the controller has not issued
   gets a `goodbye` with code `denied`.
-- A side that shows no certificate may send `read-authority` or `join` and nothing else. A certificate of another
-  authority, or one whose time is over, ends the TLS handshake. A handshake may take {HANDSHAKE_MS} ms; a connection
+- A side without a certificate may send `read-authority` or `join` and nothing else. A certificate of another
+  authority, or an expired one, ends the TLS handshake. A handshake may take {HANDSHAKE_MS} ms; a connection
   without a certificate is closed after {STRANGER_MS} ms, and there are at most {MAX_STRANGERS} of them (the oldest
-  makes room).
+  is closed for a new one).
 - Joining: a join token is `hal1.ID.SECRET.FINGERPRINT`. FINGERPRINT is the SHA-256 of the authority's certificate
-  (DER) in base64url without padding. Dial, believing nothing; send `read-authority`; compare the fingerprint of the
-  `authority` that comes; close. Dial again, verifying the controller's certificate against it and its name; send
-  `join` with `ID.SECRET` and a certificate signing request (P-256, P-384 or Ed25519); keep what `joined` brings.
-- Renewing: `renew` at two thirds of the certificate's time, on the live connection, with a fresh key.
-- `goodbye` with code `not-leader`: dial the address in `reason`, or the next one known where it is empty.
+  (DER) in base64url without padding. Dial, trusting nothing; send `read-authority`; compare the fingerprint of the
+  `authority` that arrives; close. Dial again, verifying the controller's certificate against it and its name; send
+  `join` with `ID.SECRET` and a certificate signing request (P-256, P-384 or Ed25519); store the contents of `joined`.
+- Renewing: send `renew` after two thirds of the certificate's lifetime, on the live connection, with a fresh key.
+- `goodbye` with code `not-leader`: dial the address in `reason`, or the next known one if it is empty.
 
 1. The dialler sends `hello` first. The listener answers `welcome`, or `goodbye` and closes.
-2. Versions: each side speaks a range. The highest version in both is used and named in `welcome`. No overlap: `goodbye`
-   with code `version`, naming both ranges. Features: those that both name.
-3. The agent sends `heartbeat` every `heartbeat_ms` of the welcome, with the stamp that its keeper gave when asked; the
-   controller answers `heartbeat-ack` with the same stamp, and the lease of that keeper runs from it. A controller takes
-   an agent that is silent for three heartbeats for unreachable.
-4. Either side may send `goodbye` and close at any time. An agent that lost its controller, or its keeper, dials again,
-   waiting from 50 ms, doubling to 2 s, each time between half and all of that by chance. An agent that hears nothing of
-   its controller for five heartbeats dials again. The newest connection of a node replaces the one before.
-5. Nothing is numbered on a connection, and nothing is resumed by number: what must not be lost has a name of its own.
-   Hello says every step that the keeper holds; the controller compares, sends starts and stops that never arrived
-   again, and has what is not held any more as lost. An exit is repeated on every new connection until an `exits-ack`
-   names it; a start, stop or exit that comes twice changes nothing, since attempts are never numbered twice. So after
-   any break both sides reach the state that they would have reached without it, whichever frames were lost, repeated or
-   overtaken by those of a newer connection. (A sequence number would only spare what is sent twice.)
-6. Bounds: a receiver keeps at most {MAX_INCOMING_FRAMES} frames that it has not handled, then it reads no more and the
-   sender feels it through the stream's own flow control; a sender keeps at most {MAX_OUTGOING_BYTES} bytes that were
-   not written, then it gives the connection up. Work is bounded by *credit*: beyond the places that a node has, a
-   controller sends tasks only with a `credit_ms` (about 100 ms of work for each place, at most 32 tasks); those that
-   have not begun by then come back (`credit-over`), and earlier when they are asked for (`recall`).
+2. Versions: each side supports a range. The highest version in both is used and named in `welcome`. Without overlap:
+   `goodbye` with code `version`, naming both ranges. Features: those that both name.
+3. The agent sends `heartbeat` every `heartbeat_ms` of the welcome, with a stamp that it requested from its keeper; the
+   controller answers `heartbeat-ack` with the same stamp, and the lease of that keeper runs from it. To a controller,
+   an agent that is silent for three heartbeats is unreachable.
+4. Either side may send `goodbye` and close at any time. An agent that lost its controller, or its keeper, dials again
+   after 50 ms, doubling to 2 s, each time a random part between half and all of that. An agent that receives nothing
+   from its controller for five heartbeats dials again. The newest connection of a node replaces the one before.
+5. Frames have no numbers, and nothing is resumed by number: everything that must not be lost has a name of its own.
+   `hello` lists every step that the keeper holds. The controller compares, repeats starts and stops that never arrived,
+   and counts steps that are no longer held as lost. An exit is repeated on every new connection until an `exits-ack`
+   names it. A repeated start, stop or exit changes nothing, because attempt numbers are never reused. So after any
+   break both sides reach the state that they would have reached without it, whichever frames were lost, repeated or
+   overtaken by those of a newer connection. (A sequence number would only save the repetitions.)
+6. Bounds: a receiver keeps at most {MAX_INCOMING_FRAMES} unhandled frames, then it stops reading, and the stream's own
+   flow control stops the sender. A sender keeps at most {MAX_OUTGOING_BYTES} unwritten bytes, then it closes the
+   connection. Work is bounded by *credit*: beyond the slots of a node, a controller sends tasks only with a `credit_ms`
+   (about 160 ms of work for each slot, at most 64 tasks). Those that have not begun by then are returned
+   (`credit-over`), or earlier on request (`recall`).
 
-After the hello, frames in one direction are handled in the order in which they were sent; there is no reply order
-between frames except that `done` and `log-chunk` name what they answer. All commands and reports may be repeated; the
-descriptions below say why that is harmless.
+After the hello, frames in one direction are handled in the order in which they were sent. Replies have no fixed order;
+`done` and `log-chunk` name what they answer. All commands and reports may be repeated; the descriptions below say why
+that is harmless.
 
 ## Frames
 """
@@ -120,7 +120,7 @@ _SECTIONS: Final = {
 
 
 def document() -> str:
-    """The whole text of spec/frames.md."""
+    """Build the whole text of spec/frames.md."""
     parts = [_INTRODUCTION]
     examples = {type(example): example for example in EXAMPLES}
     for kind in get_args(AnyFrame):
@@ -154,7 +154,7 @@ def _table(kind: type[msgspec.Struct]) -> str:
     lines = ["| field | type | default | meaning |", "|---|---|---|---|"]
     info = shapes.type_info(kind)
     if not isinstance(info, shapes.StructType):
-        raise TypeError(f"{kind.__name__} is no struct")
+        raise TypeError(f"{kind.__name__} is not a struct")
     for field in info.fields:
         default = "" if field.required else f"`{_plain(_default(field))}`"
         meaning = " ".join(comments.get(field.name, "").split())
@@ -202,7 +202,7 @@ def _at_most(most: int | None) -> str:
 
 
 def _number(value: int) -> str:
-    """A bound as people write it: large ones by the power of two."""
+    """Format a bound for people: large ones by the power of two."""
     if value < 0:
         return f"-{_number(-value)}"
     if value >= 1 << 16 and value & (value - 1) == 0:
@@ -261,7 +261,7 @@ def _doc(kind: type[Any]) -> str:
 
 
 def _field_comments(kind: type[Any]) -> dict[str, str]:
-    """The text under each field of the class in its source: `name: type` and then a string."""
+    """Read the docstring under each field of the class from its source: `name: type` and then a string."""
     module = sys.modules[kind.__module__]
     comments: dict[str, str] = {}
     for node in ast.parse(inspect.getsource(module)).body:

@@ -1,6 +1,6 @@
-"""What can go wrong between two ends of the wire.
+"""Errors between two ends of the wire.
 
-Pure. The codes travel in `Goodbye` frames.
+Pure. The codes are sent in `Goodbye` frames.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from hal.core.model.errors import HALError
 
 
 class WireError(HALError):
-    """The other end did not keep to the wire; the connection is of no more use."""
+    """The other end violated the protocol; the connection is no longer usable."""
 
     code = "wire"
 
 
 class MalformedFrameError(WireError):
-    """Bytes came that are no frame.
+    """Bytes arrived that are not a frame.
 
     Attributes:
-        frames: the good frames that were decoded from the same bytes before the bad one, in order.
+        frames: the good frames decoded from the same bytes before the bad one, in order.
     """
 
     code = "malformed-frame"
@@ -31,7 +31,8 @@ class MalformedFrameError(WireError):
 
 
 class FrameTooLongError(MalformedFrameError):
-    """A frame is longer than `MAX_FRAME_BYTES`: read, it is refused before its body; written, it is not sent."""
+    """A frame is longer than `MAX_FRAME_BYTES`: a received one is refused before its body, an outgoing one is not
+    sent."""
 
     code = "frame-too-long"
 

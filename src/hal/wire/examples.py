@@ -1,4 +1,4 @@
-"""One example of every frame, for the wire's description and for the tests of clients in other languages.
+"""One example of each frame, for the wire's description and for tests of clients in other languages.
 
 Pure values.
 """
@@ -90,7 +90,7 @@ EXAMPLES: tuple[AnyFrame, ...] = (
         ),
     ),
     Welcome(role=Role.CONTROLLER, version=1, epoch=4, heartbeat_ms=2_000, lease_ms=60_000),
-    Goodbye(code="version", reason="no wire version in common: this side speaks 1, the other side 2 to 3"),
+    Goodbye(code="version", reason="no wire version in common: this side supports 1, the other side 2 to 3"),
     ReadAuthority(),
     Authority(certificate=_PEM.format("CERTIFICATE")),
     Join(

@@ -1,4 +1,4 @@
-"""The frames of HAL's one internal wire: what controllers, agents and keepers say to each other.
+"""The frames of HAL's one internal wire: the messages between controllers, agents and keepers.
 
 Values only; `codec` turns them into bytes, `connection` moves them. Every frame is a msgspec Struct tagged by its type
 name; frames carry many items each, payloads stay opaque. Times: `*_ms` is milliseconds since 1970 unless the name says
@@ -17,6 +17,7 @@ from msgspec import Meta, Struct
 from hal.core.lifecycle.gates import GateState
 from hal.core.model import AttemptId, StepId
 from hal.core.model.facts import Facts
+from hal.core.model.grace import DEFAULT_GRACE_MS
 from hal.wire.bounds import (
     MAX_CHECKS,
     MAX_FEATURES,
@@ -58,7 +59,7 @@ class Frame(Struct, frozen=True, kw_only=True, tag_field="t", tag=_tag):
 
 
 class Role(StrEnum):
-    """Who is speaking."""
+    """The kind of process at one end."""
 
     CONTROLLER = "controller"
     AGENT = "agent"
@@ -66,18 +67,18 @@ class Role(StrEnum):
 
 
 class HeldStep(Struct, frozen=True, array_like=True, gc=False):
-    """A step that a keeper holds, as told at hello."""
+    """A step that a keeper holds, as reported at hello."""
 
     step: StepId
     running: bool
-    """False: it waits to be spawned, or its exit waits to be acknowledged."""
+    """False: it waits to be spawned, or its exit is not acknowledged yet."""
     pid: Pid
-    """Of its first process; 0 when not spawned yet."""
+    """Process id of its first process; 0 if not spawned yet."""
     started_ms: Count
-    """When it was spawned; 0 when not yet."""
+    """When it was spawned; 0 if not yet."""
     allocated_ms: Count = 0
-    """`started_at_ms` of its start: of two attempts of one id, which a store that was restored may give, it says which
-    this is. 0: not told."""
+    """`started_at_ms` of its start. It distinguishes two attempts with one id, which can exist after a store was
+    restored. 0: unknown."""
 
 
 Capacity = Annotated[dict[Name, Amount], Meta(max_length=MAX_RESOURCES)]
@@ -88,45 +89,45 @@ Steps = Annotated[tuple[StepId, ...], Meta(max_length=MAX_ITEMS)]
 
 
 class Hello(Frame, frozen=True, kw_only=True):
-    """First frame of the side that dialled."""
+    """The first frame from the side that dialled."""
 
     role: Role
-    """Who dials."""
+    """The kind of process that dials."""
     versions: tuple[Version, Version]
-    """Lowest and highest wire version it speaks."""
+    """Lowest and highest wire version that it supports."""
     features: Annotated[tuple[Name, ...], Meta(max_length=MAX_FEATURES)] = ()
-    """Names of what it can do beyond its wire versions."""
+    """Names of what it supports beyond its wire versions."""
     name: Name = ""
     """The node's name (agent, keeper)."""
     boot_id: Name = ""
-    """Another one after each boot of the node: what ran in an earlier one is lost."""
+    """A new value after each boot of the node: steps of an earlier boot are lost."""
     pid: Pid = 0
-    """Of the speaker."""
+    """Process id of the sender."""
     epoch: Count = 0
     """Highest leader epoch it has seen."""
     capacity: Capacity = {}
     """What the node offers, by resource name, in base units."""
     labels: Labels = {}
-    """Of the node, for constraints."""
+    """Labels of the node, for constraints."""
     facts: Facts = Facts()
-    """What an agent's node is made of."""
+    """Hardware and system of an agent's node."""
     notes: Notes = ()
-    """What this node cannot do, in words for people (`cpu limits: cgroup not writable`)."""
+    """What this node cannot do, for people (`cpu limits: cgroup not writable`)."""
     held: Held = ()
-    """An agent tells the controller what its keeper holds."""
+    """From an agent to the controller: the steps that its keeper holds."""
 
 
 class Welcome(Frame, frozen=True, kw_only=True):
-    """The answer: versions agreed, times to keep to. The fields from `name` on are a keeper's, as in `Hello`."""
+    """The answer: agreed versions, and times. The fields from `name` on are a keeper's, as in `Hello`."""
 
     role: Role
-    """Who answers."""
+    """The kind of process that answers."""
     version: Version
-    """The wire version that both sides speak from now on."""
+    """The wire version that both sides use from now on."""
     features: Annotated[tuple[Name, ...], Meta(max_length=MAX_FEATURES)] = ()
     """Those that both sides named."""
     epoch: Count = 0
-    """A controller's own; of a keeper, the highest that it has seen."""
+    """From a controller its own; from a keeper the highest that it has seen."""
     heartbeat_ms: LeaseMs = 2_000
     """How often the agent sends `Heartbeat`."""
     lease_ms: LeaseMs = 60_000
@@ -138,66 +139,67 @@ class Welcome(Frame, frozen=True, kw_only=True):
     labels: Labels = {}
     notes: Notes = ()
     held: Held = ()
-    """A keeper tells the agent that dialled it what it holds."""
+    """From a keeper to the agent that dialled it: the steps that it holds."""
 
 
 class Goodbye(Frame, frozen=True, kw_only=True):
-    """The speaker closes, and why."""
+    """The sender closes the connection, and why."""
 
     code: Name = ""
     """Stable name of an error (`denied`, `version`, `malformed-frame`, `frame-too-long`, `overloaded`), or `removed`
-    (the node was; its agent dials again only when it is started again), `stopping` (a keeper that takes its agent
-    along), `quarantined` (the node told what cannot be), `not-leader` (another controller leads), or empty."""
+    (the node was removed; its agent dials again only after it is restarted), `stopping` (a keeper that stops together
+    with its agent), `quarantined` (the node sent what cannot be true), `not-leader` (another controller leads), or
+    empty."""
     reason: Text = ""
-    """For people; with `not-leader` the `HOST:PORT` of the controller that leads, or empty where that is not known."""
+    """For people; with `not-leader` the `HOST:PORT` of the controller that leads, or empty if unknown."""
     hint: Text = ""
-    """What a person may do about it."""
+    """What a person can do about it."""
 
 
 # ── joining: the only frames of a side that shows no certificate ─────────────────────────────────────────────────────
 
 
 class ReadAuthority(Frame, frozen=True, kw_only=True):
-    """Which authority do your certificates come from? Asked on a connection of its own, before anything is believed."""
+    """Ask for the authority of the other side's certificates, on a separate connection, before trusting anything."""
 
 
 class Authority(Frame, frozen=True, kw_only=True):
-    """The answer to `ReadAuthority`. Whoever asked compares the SHA-256 of its DER form with the fingerprint in the
-    join token, closes, and dials again, now believing this authority only."""
+    """The answer to `ReadAuthority`. The receiver compares the SHA-256 of its DER form with the fingerprint in the
+    join token, closes, and dials again, now trusting this authority only."""
 
     certificate: Pem
-    """Of the authority, in PEM."""
+    """The authority's certificate, in PEM."""
 
 
 class Join(Frame, frozen=True, kw_only=True):
-    """A machine asks to become a node; first frame of a connection whose other end was verified."""
+    """A machine asks to become a node: the first frame of a connection whose other end was verified."""
 
     versions: tuple[Version, Version]
-    """Lowest and highest wire version it speaks."""
+    """Lowest and highest wire version that it supports."""
     name: Name
-    """The node that it wants to be."""
+    """The node's requested name."""
     token: Name
     """ID and secret of the join token (`ID.SECRET`), without its fingerprint."""
     request: Pem
-    """A certificate signing request (PKCS #10) in PEM; of it only the public key is used."""
+    """A certificate signing request (PKCS #10) in PEM; only its public key is used."""
 
 
 class Joined(Frame, frozen=True, kw_only=True):
-    """The answer to `Join` and to `Renew`: from now on this certificate is shown when dialling."""
+    """The answer to `Join` and to `Renew`: the agent presents this certificate from now on when it dials."""
 
     name: Name
-    """The only name under which it may speak."""
+    """The only name that it may use."""
     certificate: Pem
-    """In PEM."""
+    """The node's certificate, in PEM."""
     authority: Pem
     """Certificate of the authority, in PEM."""
     expires_ms: Count
-    """When the certificate ends. It is renewed when two thirds of its time are over."""
+    """When the certificate expires. It is renewed after two thirds of its lifetime."""
 
 
 class Renew(Frame, frozen=True, kw_only=True):
-    """An agent asks for its next certificate, over its live connection; answered with `Joined`. The former one stays
-    valid until it ends."""
+    """An agent asks for its next certificate, over its live connection; the answer is `Joined`. The former one stays
+    valid until it expires."""
 
     request: Pem
     """As in `Join`, with a fresh key."""
@@ -211,42 +213,42 @@ class Heartbeat(Frame, frozen=True, kw_only=True):
     with its own heartbeat."""
 
     stamp_boot_ms: Count
-    """The keeper's stamp when it was asked: its boot clock, and an offset that is another one in each boot. The ack
-    echoes it, and the lease runs from it; to others it is a number above 0."""
+    """The keeper's stamp when it was asked: its boot clock plus an offset that differs in each boot. The ack echoes
+    it, and the lease runs from it; for others it is just a number above 0."""
     epoch: Count = 0
     """Highest leader epoch that the keeper has seen."""
     running: Count = 0
-    """Steps that run on the node."""
+    """Number of steps that run on the node."""
     load: Load = 0.0
     """Load average of the node over a minute."""
 
 
 class HeartbeatAck(Frame, frozen=True, kw_only=True):
-    """Controller to agent to keeper: the lease that counts from `stamp_boot_ms` is renewed."""
+    """Controller to agent to keeper: the lease is renewed and runs from `stamp_boot_ms`."""
 
     stamp_boot_ms: Count
     """As in the heartbeat that it answers."""
     epoch: Count
-    """Of the controller that renews; a keeper that saw a higher one takes no lease from it."""
+    """Epoch of the controller that renews; a keeper that saw a higher one ignores it."""
     lease_ms: LeaseMs = 0
-    """How long the lease runs from the stamp; 0: as the keeper was started."""
+    """How long the lease runs from the stamp; 0: the keeper's start-up default."""
     now_ms: Count = 0
-    """The controller's clock when it answered; 0 from one that does not tell."""
+    """The controller's clock when it answered; 0: not given."""
 
 
 class FailingCheck(Struct, frozen=True, array_like=True, gc=False):
-    """A health check of a node that fails."""
+    """A failing health check of a node."""
 
     name: Name
     reason: Text
-    """For people, of the moment in which it began to fail."""
+    """For people: why it failed when it began to fail."""
     since_ms: Count
-    """When that was, by the node's clock."""
+    """When it began to fail, by the node's clock."""
 
 
 class Health(Frame, frozen=True, kw_only=True):
-    """Agent to controller, feature `health`: all checks of the node that fail; what is not named passes. Sent after
-    each hello once every check was run, and when something has changed. While one fails nothing new starts there."""
+    """Agent to controller, feature `health`: all failing checks of the node; all others pass. Sent after each hello
+    once every check has run, and after each change. While a check fails, nothing new starts there."""
 
     failing: Annotated[tuple[FailingCheck, ...], Meta(max_length=MAX_CHECKS)] = ()
 
@@ -255,35 +257,35 @@ class Health(Frame, frozen=True, kw_only=True):
 
 
 class StepTemplate(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """What many steps of one start frame share."""
+    """What several steps of one start frame have in common."""
 
     command: tuple[str, ...] = ()
-    """Program and arguments; empty when there is a script."""
+    """Program and arguments; empty if there is a script."""
     script: str = ""
     """Text of a script, beginning with `#!`."""
     env: dict[str, str] = {}
-    """Everything the step sees beside what the keeper adds (HAL_* of the single step)."""
+    """All variables of the step, except those that the keeper adds (HAL_* of the single step)."""
     workdir: str = ""
-    """Absolute; the step's own directory when empty."""
+    """Absolute path; if empty, the step's own directory."""
     cpu_milli: Amount = 0
     """Thousandths of a cpu; 0: no limit."""
     memory_bytes: Amount = 0
     """0: no limit."""
     walltime_ms: Amount = 0
-    """How long it may run from its spawn; 0: no limit."""
+    """How long it may run after its spawn; 0: no limit."""
     signal: Name = ""
     """Sent `signal_before_ms` before the walltime ends (`USR1`); empty: none."""
     signal_before_ms: Amount = 0
-    grace_ms: Amount = 10_000
+    grace_ms: Amount = DEFAULT_GRACE_MS
     """Between SIGTERM and SIGKILL."""
     output_bytes: Amount = 64 << 20
-    """Largest kept size of each of stdout and stderr; older output is rotated away."""
+    """How much of each of stdout and stderr is kept; older output is rotated away."""
     guard: bool = False
-    """True for on_node_lost=requeue: the step dies with the keeper and with its lease."""
+    """True for on_node_lost=requeue: the step ends with its keeper and with its lease."""
     user: Name = ""
-    """On whose behalf; empty: the controller does not say."""
+    """The user who submitted the job; empty: not given."""
     key: Name = ""
-    """With the attempt's token it is the step's credential, HAL_STEP_TOKEN; empty: it has none."""
+    """Together with the attempt's token, the step's credential HAL_STEP_TOKEN; empty: it has none."""
 
 
 class StepStart(Struct, frozen=True, array_like=True, gc=False):
@@ -291,38 +293,38 @@ class StepStart(Struct, frozen=True, array_like=True, gc=False):
 
     step: StepId
     template: Count
-    """Position in the frame's `templates`."""
+    """Index into the frame's `templates`."""
     token: Text
-    """The attempt's token, for fencing of outside effects."""
+    """The attempt's token, for fencing effects outside HAL."""
     nodes: tuple[Name, ...]
     """All nodes of the attempt, in rank order."""
     array_index: Amount
-    """What HAL_ARRAY_INDEX says."""
+    """The value of HAL_ARRAY_INDEX."""
     array_count: Count
-    """How many tasks the job has."""
+    """The number of tasks of the job."""
     started_at_ms: Count
     """When the controller allocated it; the walltime counts from the spawn."""
     credit_ms: LeaseMs = 0
-    """0: it has a place and begins at once. Else it waits for the place of a step of its job that ends on this node;
-    when none has come after so long it is refused (`credit-over`)."""
+    """0: it has a slot and begins at once. Otherwise it waits this long for the slot of a step of its job that ends
+    on this node, and is then refused (`credit-over`)."""
 
 
 class Start(Frame, frozen=True, kw_only=True):
     """Start these steps. A keeper without a current lease, or that saw a higher epoch, refuses them all.
 
-    A step that the keeper already holds, or has reported the exit of, is not started again: the frame may be repeated.
-    Steps on credit (`credit_ms`) wait in the order of the frames; a step that ends passes its place to the first of its
-    job, unless it was stopped for other work (`preempted`), and its exit says to which.
+    A step that the keeper holds, or whose exit it has reported, is not started again, so the frame may be repeated.
+    Steps on credit (`credit_ms`) wait in the order of the frames. A step that ends passes its slot to the first waiting
+    step of its job, which its exit names, unless it was stopped for other work (`preempted`).
     """
 
     epoch: Count
-    """Of the controller that commands; a keeper that saw a higher one refuses. So in every command."""
+    """Epoch of the commanding controller; a keeper that saw a higher one refuses. The same in every command."""
     stamp_boot_ms: Count
-    """Lease stamp: the newest keeper stamp that the controller acknowledged."""
+    """Lease stamp: the newest keeper stamp that the controller has acknowledged."""
     lease_ms: LeaseMs = 0
-    """How long that lease runs; 0: as the keeper was started."""
+    """How long that lease runs; 0: the keeper's start-up default."""
     templates: Annotated[tuple[StepTemplate, ...], Meta(max_length=MAX_ITEMS)]
-    """What steps have in common, each said once."""
+    """What steps have in common, each sent once."""
     steps: Annotated[tuple[StepStart, ...], Meta(max_length=MAX_ITEMS)]
 
 
@@ -332,24 +334,24 @@ class Signal(Frame, frozen=True, kw_only=True):
     epoch: Count
     steps: Steps
     name: Name
-    """Without SIG: `USR1`."""
+    """Its name without SIG: `USR1`."""
 
 
 class StopReason(StrEnum):
-    """Why a step is being ended."""
+    """Why a step is ended."""
 
     CANCELLED = "cancelled"
     """A person asked for it."""
     TIMED_OUT = "timed-out"
-    """The controller's clock says that its walltime is over."""
+    """Its walltime is over by the controller's clock."""
     PREEMPTED = "preempted"
-    """Other work takes its place."""
+    """Other work needs its resources."""
     UNKNOWN = "unknown"
     """The database does not know this attempt."""
     SIBLING = "sibling"
-    """Another step of the gang has ended badly."""
+    """Another step of the gang has failed."""
     FENCED = "fenced"
-    """A keeper's own, of guarded steps: its lease has lapsed, or the keeper that started them is dead."""
+    """Set by a keeper, for guarded steps: its lease has lapsed, or the keeper that started them is dead."""
 
 
 class Stop(Frame, frozen=True, kw_only=True):
@@ -358,25 +360,25 @@ class Stop(Frame, frozen=True, kw_only=True):
     epoch: Count
     steps: Steps
     reason: StopReason
-    grace_ms: Amount = 10_000
+    grace_ms: Amount = DEFAULT_GRACE_MS
 
 
 class Recall(Frame, frozen=True, kw_only=True):
-    """Give back those of these steps that wait on credit; each is refused (`recalled`). The others are left alone."""
+    """Return those of these steps that wait on credit; each is refused (`recalled`). The others are not affected."""
 
     epoch: Count
     steps: Steps
 
 
 class Suspend(Frame, frozen=True, kw_only=True):
-    """Stop these steps from running, keeping their memory. Their walltime does not count meanwhile."""
+    """Suspend these steps; they keep their memory, and their walltime does not count meanwhile."""
 
     epoch: Count
     steps: Steps
 
 
 class Resume(Frame, frozen=True, kw_only=True):
-    """Let suspended steps run again."""
+    """Resume suspended steps."""
 
     epoch: Count
     steps: Steps
@@ -388,40 +390,40 @@ class Resize(Frame, frozen=True, kw_only=True):
     epoch: Count
     steps: Steps
     cpu_milli: Amount = 0
-    """0 leaves it as it is."""
+    """0 leaves it unchanged."""
     memory_bytes: Amount = 0
-    """0 leaves it as it is."""
+    """0 leaves it unchanged."""
     walltime_ms: Amount = 0
-    """New walltime, from the step's start; 0 leaves it as it is."""
+    """New walltime, counted from the step's start; 0 leaves it unchanged."""
 
 
 class Checkpoint(Frame, frozen=True, kw_only=True):
-    """End these steps for other work (`preempted`), but let them save their state before: `name` is the signal that
-    means it. SIGTERM follows after `grace_ms`, SIGKILL after the grace of the step's template."""
+    """End these steps for other work (`preempted`), after they had time to save their state: the signal `name` asks
+    for it. SIGTERM follows after `grace_ms`, SIGKILL after the grace of the step's template."""
 
     epoch: Count
     steps: Steps
     name: Name = "USR2"
     grace_ms: Amount = 60_000
-    """How long saving may take; a step that has saved its state ends before by itself."""
+    """How long saving may take; a step that has saved its state ends earlier by itself."""
 
 
 class Prepare(Frame, frozen=True, kw_only=True):
-    """Make these steps' work directories and output files ready before they start."""
+    """Create these steps' work directories and output files before they start."""
 
     epoch: Count
     steps: Steps
 
 
 class Done(Frame, frozen=True, kw_only=True):
-    """What became of a command that has no report of its own (signal, suspend, resume, resize, checkpoint, prepare)."""
+    """The result of a command without a report of its own (signal, suspend, resume, resize, checkpoint, prepare)."""
 
     command: Name
-    """Tag of the frame it answers."""
+    """Type of the frame that it answers."""
     steps: Steps = ()
-    """Steps it was done for."""
+    """Steps for which it succeeded."""
     failed: Annotated[tuple[tuple[StepId, Text], ...], Meta(max_length=MAX_ITEMS)] = ()
-    """Steps it could not be done for, and why."""
+    """Steps for which it failed, and why."""
 
 
 # ── reports: keeper → agent → controller ──────────────────────────────────────────────────────────────────────────
@@ -432,13 +434,13 @@ class StepStarted(Struct, frozen=True, array_like=True, gc=False):
 
     step: StepId
     pid: Pid
-    """Of its first process."""
+    """Process id of its first process."""
     at_ms: Count
-    """When."""
+    """When it was spawned."""
 
 
 class Started(Frame, frozen=True, kw_only=True):
-    """These steps run now."""
+    """These steps have started."""
 
     steps: Annotated[tuple[StepStarted, ...], Meta(max_length=MAX_ITEMS)]
 
@@ -449,11 +451,10 @@ class Refusal(Struct, frozen=True, array_like=True, gc=False):
     step: StepId
     code: Name
     """`no-lease`, `old-epoch`, `overloaded`, `stopping`, `journal-full`, `not-supported`, `malformed` (it names a
-    template that the frame lacks), `not-started` (the keeper died before it spawned it, or this
-    node could make no process), `not-held` (it was stopped before it came, or a stop names a step never seen),
-    `already-ended` (its exit was acknowledged), `credit-over` (no place came free for it in time), `recalled` (as it
-    was asked), `prolog-failed` (the node's prolog did; the node is to be closed), `foreign-user` (steps run as root
-    there, and its user is another)."""
+    template that the frame lacks), `not-started` (the keeper died before it spawned it, or this node could not create
+    a process), `not-held` (it was stopped before it arrived, or a stop names an unknown step), `already-ended` (its
+    exit was acknowledged), `credit-over` (no slot came free for it in time), `recalled` (on request), `prolog-failed`
+    (the node's prolog failed; the node must be closed), `foreign-user` (steps run as root there, for another user)."""
     message: Text
     """For people."""
 
@@ -466,20 +467,20 @@ class Refused(Frame, frozen=True, kw_only=True):
 
 
 class StepGate(Struct, frozen=True, array_like=True, gc=False):
-    """A step that stands at a gate of its node."""
+    """A step at a gate of its node."""
 
     step: StepId
     gate: Name
-    """`prolog` (no process of it began yet) or `epilog` (all of them are gone)."""
+    """`prolog` (none of its processes has begun) or `epilog` (all of them are gone)."""
     state: GateState
-    """`waiting`: its script is to run now; `failed`: it ended badly, took too long, or could not be started."""
+    """`waiting`: its script must still run; `failed`: it failed, took too long, or could not be started."""
     reason: Text = ""
-    """For people, of one that failed."""
+    """For people: why it failed."""
 
 
 class Gates(Frame, frozen=True, kw_only=True):
-    """Agent to controller, feature `gates`: told before the `Refused` or `Exits` of the same steps, and again after
-    each hello. A node of which a prolog or an epilog failed is to be closed."""
+    """Agent to controller, feature `gates`: sent before the `Refused` or `Exits` of the same steps, and again after
+    each hello. The controller closes a node on which a prolog or an epilog failed."""
 
     gates: Annotated[tuple[StepGate, ...], Meta(max_length=MAX_ITEMS)]
 
@@ -488,21 +489,21 @@ class ExitCause(StrEnum):
     """Why a step ended."""
 
     EXITED = "exited"
-    """By itself, with an exit code."""
+    """It ended by itself, with an exit code."""
     SIGNALLED = "signalled"
-    """By a signal that HAL did not send."""
+    """A signal that HAL did not send ended it."""
     TIMED_OUT = "timed-out"
     """Its walltime was over."""
     CANCELLED = "cancelled"
-    """A stop asked for it."""
+    """A stop requested it."""
     PREEMPTED = "preempted"
-    """A stop asked for it, for other work."""
+    """A stop requested it, for other work."""
     OUT_OF_MEMORY = "out-of-memory"
-    """Its memory limit, or the node's memory, ended it."""
+    """It exceeded its memory limit, or the node ran out of memory."""
     LOST = "lost"
     """The keeper cannot know how it ended (its helper died too, or the host rebooted)."""
     SPAWN_FAILED = "spawn-failed"
-    """There is no such program or directory, or it may not be run; `code` is 127 or 126."""
+    """There is no such program or directory, or it is not executable; `code` is 127 or 126."""
 
 
 class Usage(Struct, frozen=True, array_like=True, gc=False):
@@ -523,21 +524,21 @@ class StepExit(Struct, frozen=True, array_like=True, gc=False):
     step: StepId
     cause: ExitCause
     code: ExitCode
-    """Exit code; 128 + signal when signalled."""
+    """Exit code; 128 + signal if a signal ended it."""
     signal: SignalNumber
     """Number of the signal that ended it, or 0."""
     started_ms: Count
-    """When it was spawned; 0 when it never was."""
+    """When it was spawned; 0 if it never was."""
     ended_ms: Count
     usage: Usage
     message: Text
     """For people: why the spawn failed, which limit was hit; or empty."""
     next: StepId | None = None
-    """The step on credit that got its place; without one the place is free."""
+    """The step on credit that got its slot; nil: the slot is free."""
 
 
 class Exits(Frame, frozen=True, kw_only=True):
-    """These steps ended, in the order in which they did. Repeated until acknowledged."""
+    """These steps ended, in this order. Repeated until acknowledged."""
 
     exits: Annotated[tuple[StepExit, ...], Meta(max_length=MAX_ITEMS)]
 
@@ -549,7 +550,7 @@ class ExitsAck(Frame, frozen=True, kw_only=True):
 
 
 class Sample(Struct, frozen=True, array_like=True, gc=False):
-    """What a running step uses now."""
+    """Current use of a running step."""
 
     step: StepId
     rss_bytes: Count
@@ -559,7 +560,7 @@ class Sample(Struct, frozen=True, array_like=True, gc=False):
 
 
 class Samples(Frame, frozen=True, kw_only=True):
-    """Lossy: may be dropped at any time."""
+    """Current use of running steps. Lossy: may be dropped at any time."""
 
     samples: Annotated[tuple[Sample, ...], Meta(max_length=MAX_ITEMS)]
 
@@ -568,7 +569,7 @@ class Samples(Frame, frozen=True, kw_only=True):
 
 
 class Stream(StrEnum):
-    """Which output."""
+    """An output of a step."""
 
     STDOUT = "stdout"
     STDERR = "stderr"
@@ -578,13 +579,13 @@ class ReadLog(Frame, frozen=True, kw_only=True):
     """Read a part of a step's output."""
 
     request: Count
-    """Chosen by the asker, echoed in the answer."""
+    """Chosen by the sender, echoed in the answer."""
     step: StepId
     stream: Stream
     offset: Offset
-    """From the start of the output ever written; negative counts from its end."""
+    """Counted from the start of all output ever written; negative: from its end."""
     limit: Count = 1 << 18
-    """Most bytes to answer with."""
+    """Maximum number of bytes in the answer."""
 
 
 class LogChunk(Frame, frozen=True, kw_only=True):
@@ -594,14 +595,14 @@ class LogChunk(Frame, frozen=True, kw_only=True):
     step: StepId
     stream: Stream
     offset: Count
-    """Where `data` begins; larger than asked when older output was rotated away."""
+    """Where `data` begins; larger than requested if older output was rotated away."""
     data: bytes
     size: Count
     """Bytes ever written so far."""
     ended: bool
     """The step has ended and nothing will be added."""
     error: Text = ""
-    """Why there is no data, for people; or empty."""
+    """For people: why there is no data; or empty."""
 
 
 class Forget(Frame, frozen=True, kw_only=True):

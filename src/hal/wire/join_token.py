@@ -12,7 +12,7 @@ _TOKEN: Final = re.compile(r"hal1\.([0-9a-f]{8})\.([0-9a-f]{32})\.([A-Za-z0-9_-]
 
 
 class JoinToken(NamedTuple):
-    """Its parts."""
+    """The parts of a join token."""
 
     id: str
     secret: str
@@ -21,26 +21,26 @@ class JoinToken(NamedTuple):
 
     @property
     def text(self) -> str:
-        """As people pass it on."""
+        """The token's text."""
         return f"{PREFIX}.{self.id}.{self.secret}.{self.fingerprint}"
 
     @property
     def proof(self) -> str:
-        """What the controller is told."""
+        """The part that is sent to the controller."""
         return f"{self.id}.{self.secret}"
 
 
 def read_join_token(text: str) -> JoinToken:
-    """The parts of a token.
+    """Parse a join token.
 
     Raises:
-        SpecError: it is none, or a part of one. The text is not repeated: it may be a secret.
+        SpecError: it is not a join token, or incomplete. The message does not quote the text, which may be a secret.
     """
     found = _TOKEN.fullmatch(text.strip())
     if found is None:
         whole = text.strip().startswith(f"{PREFIX}.")
         raise SpecError(
-            "--join: the join token is incomplete" if whole else "--join: this is no join token",
+            "--join: the join token is incomplete" if whole else "--join: this is not a join token",
             hint="`hal token create` on the controller's machine prints one; copy all of it",
         )
     return JoinToken(found[1], found[2], found[3])

@@ -1,4 +1,4 @@
-"""Who is at the other end of a connection. Imports nothing, so that the keeper may use it."""
+"""The identity of the other end of a connection. Imports nothing, so that the keeper may use it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Peer(NamedTuple):
-    """As the kernel says (SO_PEERCRED)."""
+    """As reported by the kernel (SO_PEERCRED)."""
 
     pid: int
     uid: int
@@ -14,7 +14,7 @@ class Peer(NamedTuple):
 
 
 class CertifiedName(NamedTuple):
-    """As the certificate of the other end says, which this HAL's authority has signed."""
+    """As stated in the other end's certificate, which this HAL's authority has signed."""
 
     role: str
     """`agent` or `controller`."""

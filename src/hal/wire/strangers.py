@@ -1,4 +1,4 @@
-"""How much is granted to an end of a TCP connection that has not shown a certificate yet. Pure constants."""
+"""Limits for a TCP client that has not presented a certificate yet. Pure constants."""
 
 from __future__ import annotations
 
@@ -11,4 +11,4 @@ STRANGER_MS: Final = 10_000
 MAX_STRANGERS: Final = 256
 """Connections of one listener in their handshake, or without a certificate."""
 STRANGER_GRACE_MS: Final = 1_000
-"""When there are so many, the oldest is closed for the next one once it is this old."""
+"""When the limit is reached, the oldest is closed for the next one once it is this old."""

@@ -13,9 +13,9 @@ import numpy as np
 from hypothesis import strategies as st
 
 from hal.core.engine import State
+from hal.core.engine.checks.invariants import check_invariants
 from hal.core.engine.classes import ClassSpec, OwnerSpec
 from hal.core.engine.events import END, INF, AttemptsEnded, JobsSubmitted, submit_rows
-from hal.core.engine.invariants import check_invariants
 from hal.core.engine.scheduler import Scheduler
 from hal.core.engine.views import rows_of_run, running
 from tests.core.engine.reference_victims import Amounts, Running
@@ -79,7 +79,7 @@ def runs_of(state: State, jobs: Sequence[Before], leave: Callable[[str], tuple[s
                 mode=mode,
                 grace_ms=grace_ms,
                 request=tuple((name, amount) for name, amount in job.request.items() if amount),
-                nodes=tuple(state.row_name(row) for row in rows_of_run(state, int(run["run"]))),
+                nodes=tuple(state.node_name(row) for row in rows_of_run(state, int(run["run"]))),
                 start_ms=int(run["start_ms"]),
                 end_ms=int(run["end_ms"]),
                 attempt=int(run["attempt"]),

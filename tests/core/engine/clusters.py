@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from hal.core.engine import State
+from hal.core.engine import State, new_state
 from hal.core.engine.classes import ClassSpec, OwnerSpec, Requirement
 from hal.core.engine.config import EngineConfig
 from hal.core.engine.events import END, AttemptsEnded, JobsSubmitted, NodesChanged, NodeSpec, submit_rows
@@ -31,7 +31,7 @@ class Starts:
 
 def engine(config: EngineConfig, *nodes: NodeSpec) -> tuple[State, Starts, Scheduler]:
     """An engine of these nodes."""
-    state = State(config)
+    state = new_state(config)
     sink = Starts()
     scheduler = Scheduler(state, sink)
     scheduler.feed(NodesChanged(nodes))
@@ -65,5 +65,5 @@ def ended(*jobs: int) -> AttemptsEnded:
 def places(state: State) -> dict[int, list[str]]:
     """The nodes of each running job."""
     return {
-        int(run["job"]): [state.row_name(row) for row in rows_of_run(state, int(run["run"]))] for run in running(state)
+        int(run["job"]): [state.node_name(row) for row in rows_of_run(state, int(run["run"]))] for run in running(state)
     }

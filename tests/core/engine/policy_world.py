@@ -19,8 +19,8 @@ from typing import Any, Final
 import numpy as np
 from msgspec.structs import replace
 
-from hal.core.engine import State
-from hal.core.engine.bookings import BookingSpec
+from hal.core.engine import State, new_state
+from hal.core.engine.checks.invariants import check_invariants
 from hal.core.engine.classes import ClassSpec, Match, OwnerSpec, Requirement
 from hal.core.engine.config import Backfill, EngineConfig
 from hal.core.engine.events import (
@@ -45,11 +45,11 @@ from hal.core.engine.events import (
     submit_rows,
     update_rows,
 )
-from hal.core.engine.invariants import check_invariants
 from hal.core.engine.plan import START, Plan
 from hal.core.engine.scheduler import MOST_IDLE, Scheduler, Step
+from hal.core.engine.tables.bookings import BookingSpec
 from hal.core.engine.views import reservations, reserved_rows, rows_of_run, running
-from hal.core.kernels import layout as L
+from hal.core.kernels.structures import layout as L
 from hal.core.model import Duration
 from hal.core.model.policy import (
     Account,
@@ -251,7 +251,7 @@ class PolicyWorld:
         }
 
     def _watched(self, name: str) -> Watched:
-        state = State(self._configs(self.config)[name])
+        state = new_state(self._configs(self.config)[name])
         sink = Plans()
         return Watched(name, state, Scheduler(state, sink), sink.plans)
 
@@ -267,7 +267,7 @@ class PolicyWorld:
     def step(self, one: Watched) -> None:
         """One slice of one engine."""
         if one.name == "with nothing kept":
-            one.state._new_timelines()
+            one.state.renew_timelines()
             one.state.rewire()
         with alarm():
             one.step = one.scheduler.step(self.now)
@@ -314,7 +314,7 @@ class PolicyWorld:
             lines.append(("resume", int(move["job"]), int(move["task"]), int(move["attempt"]), None))
         for start in plan.starts:
             rows = plan.rows[start["row_offset"] : start["row_offset"] + start["row_count"]]
-            names = tuple(state.row_name(int(row)) for row in rows)
+            names = tuple(state.node_name(int(row)) for row in rows)
             lines.append(("start", int(start["job"]), int(start["task"]), int(start["attempt"]), names))
         return lines
 
@@ -391,16 +391,16 @@ class PolicyWorld:
             return
         state = self.engines[0].state
         promises = [row for row in reservations(state) if row["entry"] >= 0]
-        kept = {state.row_name(row) for row in reserved_rows(state).tolist() if row >= 0}
+        kept = {state.node_name(row) for row in reserved_rows(state).tolist() if row >= 0}
         free = {name: dict(node.capacity) for name, node in self.nodes.items()}
         for run in running(state):
-            spec = state.class_specs[int(run["class_id"])]
+            spec = state.catalogue.class_specs[int(run["class_id"])]
             assert spec is not None
             for row in rows_of_run(state, int(run["run"])):
-                if state.row_names[row] in free:
+                if state.nodes.names[row] in free:
                     for resource, amount in spec.request.items():
                         if not (int(run["state"]) == L.RUN_SUSPENDED and resource == "cpu"):
-                            have = free[state.row_names[row]]
+                            have = free[state.nodes.names[row]]
                             have[resource] = have.get(resource, 0) - amount
         booked = {name for booking in self.bookings if booking.end_ms > self.now for name in booking.nodes}
         claimed = {(int(run["job"]), int(run["task"])) for run in running(state) if int(run["state"]) == L.RUN_CLAIM}

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from hal.core.engine import State
 from hal.core.engine.config import Backfill
 from hal.core.engine.views import reservations, reserved_rows
-from hal.core.kernels.layout import KIND_CLAIM, KIND_PROMISE
+from hal.core.kernels.structures.layout import KIND_CLAIM, KIND_RESERVED
 from tests.core.engine.model_cluster import INF, Cluster, Task
 
 Name = tuple[int, int]
@@ -85,9 +85,9 @@ def promised_now(state: State, cluster: Cluster) -> list[Promised]:
     rows = reserved_rows(state)
     promised = []
     for row in reservations(state):
-        if row["entry"] >= 0 and row["kind"] == KIND_PROMISE:
+        if row["entry"] >= 0 and row["kind"] == KIND_RESERVED:
             first = int(row["row_offset"])
-            nodes = [state.row_name(k) for k in rows[first : first + int(row["row_count"])].tolist()]
+            nodes = [state.node_name(k) for k in rows[first : first + int(row["row_count"])].tolist()]
             task = cluster.tasks[int(row["job"]), int(row["task"])]
             promised.append(Promised(task, int(row["start_ms"]), nodes))
     return promised

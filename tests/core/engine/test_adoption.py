@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hal.core.engine import EngineError, State
+from hal.core.engine import EngineError, State, new_state
+from hal.core.engine.checks.digest import state_digest
+from hal.core.engine.checks.invariants import check_invariants
 from hal.core.engine.config import Backfill, EngineConfig
-from hal.core.engine.digest import state_digest
 from hal.core.engine.events import (
     ADOPT,
     INF,
@@ -18,7 +19,6 @@ from hal.core.engine.events import (
     NodeSpec,
     submit_rows,
 )
-from hal.core.engine.invariants import check_invariants
 from hal.core.engine.scheduler import Scheduler
 from hal.core.engine.views import pending, rows_of_run, running
 from tests.core.engine.clusters import Starts, ended, engine, job, places
@@ -36,14 +36,14 @@ def adopted(old: State) -> AllocationsAdopted:
         for name in ("job", "task", "attempt", "priority", "submit_ms", "start_ms", "walltime_ms", "planned_ms"):
             row[name] = run[name]
         row["class_index"] = len(classes)
-        classes.append(old.class_specs[run["class_id"]])
+        classes.append(old.catalogue.class_specs[run["class_id"]])
         row["owner_index"] = run["owner_id"]
-        held = [[node.name for node in NODES].index(old.row_name(r)) for r in rows_of_run(old, int(run["run"]))]
+        held = [[node.name for node in NODES].index(old.node_name(r)) for r in rows_of_run(old, int(run["run"]))]
         row["row_offset"], row["row_count"] = len(node_index), len(held)
         node_index += held
     names = tuple(node.name for node in NODES)
     kinds = tuple(spec for spec in classes if spec is not None)
-    return AllocationsAdopted(rows, np.array(node_index, np.int64), names, kinds, tuple(old.owners))
+    return AllocationsAdopted(rows, np.array(node_index, np.int64), names, kinds, tuple(old.shares.owner_specs))
 
 
 def submitted(old: State) -> JobsSubmitted:
@@ -55,8 +55,8 @@ def submitted(old: State) -> JobsSubmitted:
     rows["walltime_ms"], rows["planned_ms"] = entries["walltime_ms"], entries["planned_ms"]
     rows["class_index"] = np.arange(len(entries))
     rows["owner_index"] = entries["owner_id"]
-    specs = [old.class_specs[class_id] for class_id in entries["class_id"]]
-    return JobsSubmitted(rows, tuple(spec for spec in specs if spec is not None), tuple(old.owners))
+    specs = [old.catalogue.class_specs[class_id] for class_id in entries["class_id"]]
+    return JobsSubmitted(rows, tuple(spec for spec in specs if spec is not None), tuple(old.shares.owner_specs))
 
 
 @pytest.mark.parametrize("backfill", list(Backfill))
@@ -81,7 +81,7 @@ def test_a_restarted_engine_goes_on_as_the_first_would_have(backfill: Backfill) 
     scheduler.run(1_000)
     scheduler.run(2_000)
     scheduler.feed(ClockAdvanced(2_000))
-    new = State(config)
+    new = new_state(config)
     new_sink = Starts()
     restarted = Scheduler(new, new_sink)
     for event in (NodesChanged(NODES), ClockAdvanced(2_000), adopted(old), submitted(old)):

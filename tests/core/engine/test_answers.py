@@ -9,7 +9,7 @@ from hal.core.engine import EngineError, cycle
 from hal.core.engine.classes import ClassSpec, Match, Requirement
 from hal.core.engine.config import Backfill, EngineConfig
 from hal.core.engine.events import END, INF, AttemptsEnded, JobsSubmitted, NodesChanged, NodeSpec, submit_rows
-from hal.core.engine.explain import explain, fits_ever
+from hal.core.engine.why.explain import explain, fits_ever
 from hal.core.model.verdict import Reason
 from tests.core.engine.clusters import ended, engine, job
 
@@ -115,7 +115,7 @@ def test_each_kind_of_waiting_has_its_reason() -> None:
     assert (begin.reason, begin.starts_at_ms, begin.message) == (Reason.BEGIN_AT, 5_000, "may start in 4s")
     assert explain(state, 3, 0).reason is Reason.DEPENDENCY
     running = explain(state, 1, 0)
-    assert (running.reason, running.message) == (Reason.NONE, "all its tasks run")
+    assert (running.reason, running.message) == (Reason.NONE, "all its tasks are running")
     rows = np.zeros(1, END)
     rows["job"], rows["attempt"], rows["requeue"], rows["eligible_ms"] = 1, 1, 1, 9_000
     scheduler.feed(AttemptsEnded(rows))

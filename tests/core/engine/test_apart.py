@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from hal.core.engine import State
+from hal.core.engine import new_state
+from hal.core.engine.checks.invariants import check_invariants
 from hal.core.engine.classes import ClassSpec, Match, OwnerSpec, Requirement
 from hal.core.engine.config import Backfill, EngineConfig
 from hal.core.engine.events import END, INF, AttemptsEnded, JobsSubmitted, NodesChanged, NodeSpec, submit_rows
-from hal.core.engine.invariants import check_invariants
 from hal.core.engine.plan import Plan
 from hal.core.engine.scheduler import Scheduler
 from hal.core.model import Resources
@@ -49,7 +49,7 @@ class Cluster:
     """An engine whose attempts end by themselves; keeps when and where each of my jobs started."""
 
     def __init__(self, **config: Any) -> None:
-        self.state = State(EngineConfig(policy=POLICY, claim_after_ms=INF, **config))
+        self.state = new_state(EngineConfig(policy=POLICY, claim_after_ms=INF, **config))
         self.scheduler = Scheduler(self.state, self)
         self.scheduler.feed(NodesChanged(NODES))
         self.now = 0
@@ -62,7 +62,7 @@ class Cluster:
         """A sink: my jobs run for as long as they do, those of others for five, whatever their limits."""
         for start in plan.starts:
             job, first = int(start["job"]), int(start["row_offset"])
-            where = [self.state.row_name(row) for row in plan.rows[first : first + int(start["row_count"])].tolist()]
+            where = [self.state.node_name(row) for row in plan.rows[first : first + int(start["row_count"])].tolist()]
             run = 5
             if job in self.mine:
                 run = self.mine[job].run

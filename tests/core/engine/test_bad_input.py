@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from hal.core.engine import EngineError, State, apply, cycle
+from hal.core.engine import EngineError, State, apply, cycle, new_state
+from hal.core.engine.checks.digest import state_digest
+from hal.core.engine.checks.invariants import check_invariants
 from hal.core.engine.classes import ClassSpec, OwnerSpec
 from hal.core.engine.config import Backfill, EngineConfig
-from hal.core.engine.digest import state_digest
 from hal.core.engine.events import (
     ADOPT,
     END,
@@ -35,7 +36,6 @@ from hal.core.engine.events import (
     submit_rows,
     update_rows,
 )
-from hal.core.engine.invariants import check_invariants
 from hal.core.engine.views import running
 
 NODES = tuple(NodeSpec(name, {"cpu": 4}) for name in "abc")
@@ -46,7 +46,7 @@ HIGH = 1 << 17
 
 def some_engine(tasks: list[int], backfill: Backfill, started: bool) -> State:
     """Jobs 10, 20, … of these many tasks, some of which run, some of which wait."""
-    state = State(EngineConfig(backfill=backfill))
+    state = new_state(EngineConfig(backfill=backfill))
     apply(state, NodesChanged(NODES))
     rows = submit_rows(len(tasks))
     rows["job"] = 10 * np.arange(1, len(tasks) + 1)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hal.core.engine import EngineError
-from hal.core.engine.bookings import BookingSpec
+from hal.core.engine.checks.invariants import check_invariants
 from hal.core.engine.classes import ClassSpec, Match, OwnerSpec, Requirement
 from hal.core.engine.config import Backfill, EngineConfig
 from hal.core.engine.events import (
@@ -26,11 +26,11 @@ from hal.core.engine.events import (
     submit_rows,
     update_rows,
 )
-from hal.core.engine.explain import explain
-from hal.core.engine.invariants import check_invariants
-from hal.core.engine.probing import Prober
+from hal.core.engine.rules.configuration import new_state
 from hal.core.engine.scheduler import Scheduler
-from hal.core.engine.state import State
+from hal.core.engine.tables.bookings import BookingSpec
+from hal.core.engine.why.explain import explain
+from hal.core.engine.why.probing import Prober
 from hal.core.model.verdict import Reason, Sooner
 from tests.core.engine.clusters import ended, engine, job, places
 
@@ -104,7 +104,7 @@ class World:
     def __init__(self, jobs: list[Work], booked: list[tuple[BookingSpec, int]], config: EngineConfig) -> None:
         self.jobs = jobs
         self.booked = booked
-        self.state = State(config)
+        self.state = new_state(config)
         self.scheduler = Scheduler(self.state, self)
         self.now = 0
         self.starts: list[Start] = []
@@ -116,7 +116,7 @@ class World:
         for start in plan.starts:
             first = int(start["row_offset"])
             rows = plan.rows[first : first + int(start["row_count"])].tolist()
-            one = Start(int(start["job"]), self.now, tuple(self.state.row_name(row) for row in rows))
+            one = Start(int(start["job"]), self.now, tuple(self.state.node_name(row) for row in rows))
             self.ends[one.job] = self.now + self.jobs[one.job].run
             self.judge(one)
             self.starts.append(one)
@@ -125,7 +125,7 @@ class World:
         """A start is lawful when its limit meets no booking but its own, and its own holds it, or ends it."""
         work = self.jobs[start.job]
         for name in start.nodes:
-            row = self.state.row_of(name)
+            row = self.state.node_index(name)
             there = [known.spec for known in self.state.bookings.all if row in known.rows]
             there = [spec for spec in there if spec.end_ms > self.now]
             mine = [spec for spec in there if work.booking and spec.serves == work.booking]
@@ -462,7 +462,7 @@ def test_a_walltime_is_not_made_longer_into_a_booking() -> None:
     ("spec", "says"),
     [
         (BookingSpec("", 1, 2, ("n0",)), "a name is needed"),
-        (BookingSpec("b", 2, 2, ("n0",)), "start 2 must lie before end 2"),
+        (BookingSpec("b", 2, 2, ("n0",)), "start 2 must be before end 2"),
         (BookingSpec("b", 1, 2), "either nodes or a count above 0 is needed"),
         (BookingSpec("b", 1, 2, ("n0",), 1), "either nodes or a count above 0 is needed"),
         (BookingSpec("b", 1, 2, ("n0", "n0")), "names a node twice"),

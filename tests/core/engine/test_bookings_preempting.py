@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from hal.core.engine.bookings import BookingSpec
 from hal.core.engine.classes import ClassSpec, OwnerSpec
 from hal.core.engine.config import EngineConfig
 from hal.core.engine.events import BookingsChanged, JobsSubmitted, submit_rows
+from hal.core.engine.tables.bookings import BookingSpec
 from hal.core.model.policy import Policy, PreemptMode
 from tests.core.engine.clusters import engine, places
 from tests.core.engine.test_preempting import SECOND, A, B, config, full, job, over, play, qos, taken

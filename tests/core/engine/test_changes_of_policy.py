@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from hal.core.engine import State
+from hal.core.engine.checks.invariants import check_invariants
 from hal.core.engine.config import Backfill, EngineConfig
 from hal.core.engine.events import ConfigChanged, NodeSpec, StartsRefused
-from hal.core.engine.invariants import check_invariants
 from hal.core.engine.scheduler import Scheduler
 from tests.core.engine.clusters import Starts, ended, engine, job, places
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from hal.core.engine.checks.invariants import check_invariants
 from hal.core.engine.config import Backfill, EngineConfig
 from hal.core.engine.events import INF, NodeSpec
-from hal.core.engine.invariants import check_invariants
 from hal.core.engine.views import reservations
-from hal.core.kernels.layout import KIND_CLAIM
+from hal.core.kernels.structures.layout import KIND_CLAIM
 from tests.core.engine.clusters import ended, engine, job, places
 
 A, B = NodeSpec("a", {"cpu": 4}), NodeSpec("b", {"cpu": 4})

@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hal.core.engine import State, apply, cycle
+from hal.core.engine import State, apply, cycle, new_state
+from hal.core.engine.checks.digest import state_digest as digest
+from hal.core.engine.checks.invariants import check_invariants
 from hal.core.engine.classes import ClassSpec
 from hal.core.engine.config import Backfill, EngineConfig
 from hal.core.engine.cycling import learn
-from hal.core.engine.digest import state_digest as digest
 from hal.core.engine.events import (
     ADOPT,
     AllocationsAdopted,
@@ -21,15 +22,14 @@ from hal.core.engine.events import (
     PlanAssumed,
     submit_rows,
 )
-from hal.core.engine.invariants import check_invariants
 from hal.core.engine.plan import Plan
 from hal.core.engine.scheduler import MOST_LEARNT, Scheduler
 from hal.core.engine.views import reservations, reserved_rows
-from hal.core.kernels import layout as L
-from hal.core.kernels.conservative import ATTEMPT_WORK, LINE_SHIFT, ROW_WORK
+from hal.core.kernels.passes.cold_timelines import ATTEMPT_WORK, LINE_SHIFT, NODE_WORK
+from hal.core.kernels.structures import layout as L
 
 NODES = 80
-A_ROW = ROW_WORK + 2 * ATTEMPT_WORK
+A_FIRST = NODE_WORK + 2 * ATTEMPT_WORK
 A_LINE = NODES >> LINE_SHIFT
 WHOLE = 1 << 40
 KINDS = (ClassSpec({"cpu": 2}), ClassSpec({"cpu": 4}), ClassSpec({"cpu": 3}, 7))
@@ -38,7 +38,7 @@ MINUTE_MS = 60_000
 
 def full(slice_work: int) -> State:
     """Two attempts on every node, all ending at different times; 30 jobs wait, a third gangs. Nothing is planned."""
-    state = State(EngineConfig(backfill=Backfill.EASY))
+    state = new_state(EngineConfig(backfill=Backfill.EASY))
     apply(state, NodesChanged(tuple(NodeSpec(f"n{k}", {"cpu": 4}) for k in range(NODES))))
     rows = submit_rows(2 * NODES)
     rows["job"] = np.arange(1, 2 * NODES + 1)
@@ -74,7 +74,7 @@ def learnt(state: State, now_ms: int = 1) -> list[int]:
     """The work of each slice that only learns, until none is left that is worth a slice."""
     works = []
     while learn(state, now_ms):
-        works.append(int(state.ticks[L.TICK_WORK]))
+        works.append(int(state.pass_record[L.PASS_WORK]))
         assert len(works) < 1_000
     return works
 
@@ -91,8 +91,8 @@ def test_what_it_does_not_know_it_learns_in_slices_that_decide_nothing(slice_wor
     before = digest(state)
     works = learnt(state)
     assert digest(state) == before
-    assert sum(works) >= NODES * A_ROW + len(KINDS) * A_LINE - slice_work
-    assert all(work < slice_work + max(A_ROW, A_LINE) for work in works)
+    assert sum(works) >= NODES * A_FIRST + len(KINDS) * A_LINE - slice_work
+    assert all(work < slice_work + max(A_FIRST, A_LINE) for work in works)
     whole_pass(state)
     whole_pass(reference)
     assert promises(state) == promises(reference)
@@ -100,7 +100,7 @@ def test_what_it_does_not_know_it_learns_in_slices_that_decide_nothing(slice_wor
 
 def begun_again(slice_work: int, at_once: int) -> State:
     """As a controller begins: nodes first, then so many attempts on each, then what waits."""
-    state = State(EngineConfig(backfill=Backfill.CONSERVATIVE, slice_work=slice_work))
+    state = new_state(EngineConfig(backfill=Backfill.CONSERVATIVE, slice_work=slice_work))
     names = tuple(f"n{k}" for k in range(NODES))
     apply(state, NodesChanged(tuple(NodeSpec(name, {"cpu": at_once}) for name in names)))
     rows = np.zeros(at_once * NODES, ADOPT)
@@ -122,7 +122,7 @@ def begun_again(slice_work: int, at_once: int) -> State:
 def test_a_controller_that_begins_again_learns_however_much_runs(at_once: int) -> None:
     """Room for what is kept is made when more runs than was known of when the nodes came."""
     state, reference = begun_again(100, at_once), begun_again(WHOLE, at_once)
-    assert sum(learnt(state)) >= NODES * (ROW_WORK + at_once * ATTEMPT_WORK)
+    assert sum(learnt(state)) >= NODES * (NODE_WORK + at_once * ATTEMPT_WORK)
     assert state.counts[L.COUNT_STALE] == 0
     whole_pass(state)
     whole_pass(reference)
@@ -143,9 +143,9 @@ def test_a_promise_that_cannot_be_kept_is_noticed_after_it_has_learnt(slice_work
         rows = submit_rows(1)
         rows["job"] = 2_000
         apply(state, JobsSubmitted(rows, (ClassSpec({"cpu": 1, "gpu": 1}),)))
-        apply(state, NodesChanged((NodeSpec(state.row_name(row), {"cpu": 4}, health=Health.DOWN),)))
+        apply(state, NodesChanged((NodeSpec(state.node_name(row), {"cpu": 4}, health=Health.DOWN),)))
         if work < WHOLE:
-            assert sum(learnt(state, 2)) >= (NODES - 1) * A_ROW
+            assert sum(learnt(state, 2)) >= (NODES - 1) * A_FIRST
             assert state.counts[L.COUNT_STALE] == 1
             assert state.counts[L.COUNT_LINES] == len(KINDS)
         whole_pass(state, 2)

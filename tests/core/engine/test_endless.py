@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from hal.core.engine import State
-from hal.core.engine.bookings import BookingSpec
+from hal.core.engine import new_state
+from hal.core.engine.checks.invariants import check_invariants
 from hal.core.engine.classes import ClassSpec, Match, OwnerSpec, Requirement
 from hal.core.engine.config import Backfill, EngineConfig
 from hal.core.engine.events import INF, BookingsChanged, JobsSubmitted, NodesChanged, NodeSpec, submit_rows
-from hal.core.engine.invariants import check_invariants
 from hal.core.engine.scheduler import MOST_IDLE, REST_MS, Scheduler
+from hal.core.engine.tables.bookings import BookingSpec
 from hal.core.model.policy import Policy, PreemptMode, Qos
 from tests.core.engine.clusters import Starts
 from tests.core.engine.policy_world import alarm
@@ -49,7 +49,7 @@ def test_a_claim_that_finds_rows_later_leaves_the_promises_beside_it(
     """Jobs 1, 2 and array 3 wait for the booking, 4 for its end. Two fit at once; the third would begin when it ends:
     it claims rows of which there are none at first. Its place for them was given to its neighbour, and when rows came
     both were on one chain, which led round for ever."""
-    state = State(EngineConfig(backfill=backfill, claim_after_ms=claim_after_ms))
+    state = new_state(EngineConfig(backfill=backfill, claim_after_ms=claim_after_ms))
     sink = Starts()
     scheduler = Scheduler(state, sink)
     scheduler.feed(NodesChanged((NodeSpec("n", {"cpu": 8, "memory": 4, "gpu": 2}),)))
@@ -80,7 +80,7 @@ def test_a_search_in_vain_is_not_repeated_while_nothing_happens(backfill: Backfi
     Each job asks for a node of its own pool, so that under EASY there are many first ones.
     """
     qos = {"urgent": Qos(name="urgent", preempts=("low",)), "low": Qos(name="low", preempt_mode=PreemptMode.REQUEUE)}
-    state = State(EngineConfig(backfill=backfill, policy=Policy(qos=qos), reservations=1 << 20))
+    state = new_state(EngineConfig(backfill=backfill, policy=Policy(qos=qos), reservations=1 << 20))
     scheduler = Scheduler(state, Starts())
     scheduler.feed(NodesChanged(tuple(NodeSpec(f"n{k}", {"cpu": 4}, {"own": f"{k % 64}"}) for k in range(waiting))))
     for node in range(waiting):
@@ -100,7 +100,7 @@ def test_a_search_in_vain_is_not_repeated_while_nothing_happens(backfill: Backfi
 def test_an_engine_that_is_woken_for_nothing_rests() -> None:
     """One attempt outlives its plan and nobody says that it ended; what waits is planned right after it, and again each
     time that moves: a wake-up every few milliseconds, for ever. After MOST_IDLE of them there is one a second."""
-    state = State(EngineConfig(backfill=Backfill.CONSERVATIVE))
+    state = new_state(EngineConfig(backfill=Backfill.CONSERVATIVE))
     scheduler = Scheduler(state, Starts())
     scheduler.feed(NodesChanged((NodeSpec("n", {"cpu": 4}),)))
     for job in (1, 2, 3):

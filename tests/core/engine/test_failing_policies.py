@@ -10,8 +10,9 @@ import pytest
 from numpy.typing import NDArray
 
 from hal.core.engine import State
+from hal.core.engine.checks.digest import state_digest
+from hal.core.engine.checks.invariants import check_invariants
 from hal.core.engine.config import Backfill, EngineConfig
-from hal.core.engine.digest import state_digest
 from hal.core.engine.errors import PolicyFault
 from hal.core.engine.events import (
     ConfigChanged,
@@ -23,15 +24,15 @@ from hal.core.engine.events import (
     NodeSpec,
     update_rows,
 )
-from hal.core.engine.explain import explain
-from hal.core.engine.faults import is_out, without
-from hal.core.engine.invariants import check_invariants
+from hal.core.engine.plugins.faults import is_out, without
 from hal.core.engine.policies import register
+from hal.core.engine.rules.configuration import new_state
 from hal.core.engine.scheduler import Scheduler
 from hal.core.engine.state import FIRST_SLOTS
 from hal.core.engine.views import running
+from hal.core.engine.why.explain import explain
 from hal.core.interfaces import NodeView, Request
-from hal.core.kernels.layout import RUN_ON
+from hal.core.kernels.structures.layout import RUN_ON
 from hal.core.model import Reason
 from hal.core.model.policy import Policy
 from tests.core.engine.clusters import Starts, ended, job, places
@@ -67,7 +68,7 @@ class Told:
     def __init__(self, config: EngineConfig, *nodes: NodeSpec) -> None:
         self.faults: list[PolicyFault] = []
         self.sink = Starts()
-        self.state = State(config)
+        self.state = new_state(config)
         self.scheduler = Scheduler(self.state, self.sink, self.faults.append)
         self.play(0, NodesChanged(nodes))
 
@@ -150,7 +151,7 @@ def test_what_follows_a_failure_is_what_follows_the_event_that_it_becomes(settin
 def test_without_anybody_to_tell_a_failure_is_an_error() -> None:
     """A replay of a log, and whoever applies events by hand, want to know."""
     POLICIES["order"].left = 0
-    state = State(USED["order"])
+    state = new_state(USED["order"])
     with pytest.raises(PolicyFault, match="test-fails-order"):
         Scheduler(state, Starts()).feed(job(1, 1))
 
@@ -175,7 +176,7 @@ def test_a_failed_filter_keeps_what_it_said_and_admits_nothing_new() -> None:
     assert places(told.state) == {1: ["a"]}
     verdict = explain(told.state, 2, 1)
     assert verdict.reason is Reason.CONSTRAINTS
-    assert verdict.message.startswith("filter 'test-fails-filter' has failed and never said where such jobs may run")
+    assert verdict.message.startswith("filter 'test-fails-filter' failed before it decided where such jobs may run")
     told.play(2, job(3, 2), job(4, 2), job(5, 2))
     assert places(told.state) == {1: ["a"], 3: ["a"], 4: ["b"], 5: ["b"]}
     told.play(3, ended(4, 5), NodesChanged((NodeSpec("d", {"cpu": 4}),), ("b",)), job(6, 2))
@@ -196,13 +197,13 @@ def test_what_a_failed_filter_said_holds_when_many_other_kinds_have_come_and_gon
     for number in range(2, 6 * FIRST_SLOTS):
         told.play(number, job(number, 5 + number))
         told.play(number, JobsCancelled(np.array([number])))
-    assert len(told.state.shape_ids) <= 3 * FIRST_SLOTS, "what is gone was swept"
+    assert len(told.state.catalogue.shape_ids) <= 3 * FIRST_SLOTS, "what is gone was swept"
     told.play(1_000, job(1_000, 2))
     assert places(told.state) == {1_000: ["a"]}
     told.play(1_001, ended(1_000))
     POLICIES["filter"].left = ENDLESS
     told.play(1_002, ConfigChanged(USED["filter"]))
-    assert {key[1] for key in told.state.masks} <= set(told.state.shape_ids)
+    assert {key[1] for key in told.state.plugins.masks} <= set(told.state.catalogue.shape_ids)
 
 
 def test_a_change_of_policy_asks_it_again() -> None:

@@ -6,15 +6,15 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hal.core.engine import State
+from hal.core.engine import State, new_state
 from hal.core.engine.classes import ClassSpec, Match, OwnerSpec, Requirement
 from hal.core.engine.config import Backfill, EngineConfig
 from hal.core.engine.events import JobsSubmitted, NodesChanged, NodeSpec, submit_rows
-from hal.core.engine.explain import explain
-from hal.core.engine.foresight import BY_WALLTIMES
 from hal.core.engine.scheduler import Scheduler
 from hal.core.engine.views import pending, rows_of_run, running
-from hal.core.kernels import layout as L
+from hal.core.engine.why.explain import explain
+from hal.core.engine.why.foresight import BY_WALLTIMES
+from hal.core.kernels.structures import layout as L
 from hal.core.model.policy import Limit, Policy
 from hal.core.model.resources import Resources
 from hal.core.model.verdict import Reason
@@ -39,7 +39,7 @@ JOBS = st.lists(
 
 def busy(jobs: list[tuple[int, int, int, int]], config: EngineConfig) -> State:
     """These jobs (class, owner, priority, hours) on three nodes, after one pass."""
-    state = State(config)
+    state = new_state(config)
     scheduler = Scheduler(state, Starts())
     scheduler.feed(NodesChanged(NODES))
     rows = submit_rows(len(jobs))
@@ -53,7 +53,7 @@ def busy(jobs: list[tuple[int, int, int, int]], config: EngineConfig) -> State:
 
 def spec_of(state: State, class_id: int) -> ClassSpec:
     """The class of a row of `pending` or `running`."""
-    spec = state.class_specs[class_id]
+    spec = state.catalogue.class_specs[class_id]
     assert spec is not None
     return spec
 
@@ -68,9 +68,11 @@ def plain_position(state: State, job: int) -> int:
     """Those that come first, among those that share a node with the job."""
     where = {int(entry["job"]): entry for entry in pending(state)}
     place = {}
-    for slot in np.flatnonzero(state.entries[:, L.E_WHERE] == L.WHERE_BUCKET).tolist():
-        key = int(state.entries[slot, L.E_KEY] + state.buckets[state.entries[slot, L.E_BUCKET], L.B_OFFSET])
-        place[int(state.entries[slot, L.E_JOB])] = (key, int(state.entries[slot, L.E_JOB]))
+    for slot in np.flatnonzero(state.work.entries[:, L.E_WHERE] == L.WHERE_BUCKET).tolist():
+        key = int(
+            state.work.entries[slot, L.E_KEY] + state.work.buckets[state.work.entries[slot, L.E_BUCKET], L.B_OFFSET]
+        )
+        place[int(state.work.entries[slot, L.E_JOB])] = (key, int(state.work.entries[slot, L.E_JOB]))
     nodes = {
         other: {node.name for node in NODES if could(node, spec_of(state, entry["class_id"]), node.capacity)}
         for other, entry in where.items()
@@ -85,9 +87,9 @@ def plain_forecast(state: State, spec: ClassSpec) -> int | None:
     for run in running(state):
         given = spec_of(state, run["class_id"])
         for row in rows_of_run(state, int(run["run"])):
-            ends.append((int(run["end_ms"]), state.row_name(row), given.request))
+            ends.append((int(run["end_ms"]), state.node_name(row), given.request))
             for name, amount in given.request.items():
-                left[state.row_name(row)][name] -= amount
+                left[state.node_name(row)][name] -= amount
     for end in sorted({end for end, _, _ in ends}):
         for at, name, request in ends:
             if at == end:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from hal.core.engine.checks.invariants import check_invariants
 from hal.core.engine.classes import ClassSpec, OwnerSpec
 from hal.core.engine.config import Backfill, EngineConfig
 from hal.core.engine.events import JobsSubmitted, NodeSpec, submit_rows
-from hal.core.engine.invariants import check_invariants
 from hal.core.model.policy import Discipline, Limit, Policy, Queue
 from tests.core.engine.clusters import ended, engine, job, places
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from hal.core.engine import EngineError, State
-from hal.core.engine.bookings import BookingSpec
+from hal.core.engine import EngineError, new_state
+from hal.core.engine.checks.invariants import check_invariants
 from hal.core.engine.classes import ClassSpec, OwnerSpec
 from hal.core.engine.config import Backfill, EngineConfig
 from hal.core.engine.events import (
@@ -25,10 +25,9 @@ from hal.core.engine.events import (
     NodeSpec,
     submit_rows,
 )
-from hal.core.engine.explain import explain
-from hal.core.engine.invariants import check_invariants
-from hal.core.engine.licences import licence_rows
 from hal.core.engine.scheduler import Scheduler
+from hal.core.engine.tables.bookings import BookingSpec
+from hal.core.engine.why.explain import explain
 from hal.core.model.policy import Policy
 from hal.core.model.verdict import Reason
 from tests.core.engine.clusters import ended, engine
@@ -80,7 +79,7 @@ class World:
         self.booked = booked
         self.ends: dict[int, int] = {}
         self.lasts: dict[int, int] = {}
-        self.state = State(chosen)
+        self.state = new_state(chosen)
         self.scheduler = Scheduler(self.state, self)
         self.now = 0
         self.starts: list[tuple[int, int, tuple[int, ...]]] = []
@@ -328,7 +327,7 @@ def test_a_total_that_changes_holds_from_then_on() -> None:
     assert sink.jobs() == [1]
     scheduler.feed(ConfigChanged(EngineConfig(policy=Policy(licences={"matlab": 2}), order="fcfs")))
     scheduler.run(0)
-    assert [(row.name, row.total, row.used) for row in licence_rows(state)] == [
+    assert [(row.name, row.total, row.used) for row in state.licences.rows()] == [
         ("idl", 0, 0), ("matlab", 2, 3), ("nag", 0, 0)
     ]  # fmt: skip
     assert explain(state, 3, 0).message == "licence nag: 0 of 0 free, 1 needed"
@@ -348,5 +347,5 @@ def test_without_a_policy_nobody_counts_licences() -> None:
 def test_an_amount_that_is_none_is_refused() -> None:
     """The whole event is."""
     _state, _sink, scheduler = engine(config(), *NODES)
-    with pytest.raises(EngineError, match="licence 'matlab': 0 is no amount above 0"):
+    with pytest.raises(EngineError, match="licence 'matlab': 0 is not an amount above 0"):
         scheduler.feed(licensed(1, 0, 100))

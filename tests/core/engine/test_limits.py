@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hal.core.engine import State
+from hal.core.engine import State, new_state
+from hal.core.engine.checks.invariants import check_invariants
 from hal.core.engine.classes import ClassSpec, OwnerSpec
 from hal.core.engine.config import Backfill, EngineConfig
 from hal.core.engine.events import (
@@ -23,10 +24,10 @@ from hal.core.engine.events import (
     StartsRefused,
     submit_rows,
 )
-from hal.core.engine.invariants import check_invariants
+from hal.core.engine.rules.owners import owner_ids_in_use
 from hal.core.engine.scheduler import Scheduler
 from hal.core.engine.views import ledger_rows, reservations, running
-from hal.core.kernels.layout import REASON_LEDGER
+from hal.core.kernels.structures.layout import REASON_LEDGER
 from hal.core.model.policy import Account, Limit, Policy
 from hal.core.model.resources import Resources
 from hal.core.model.units import Duration
@@ -37,7 +38,7 @@ HOUR_MS = 3_600_000
 
 def cluster(policy: Policy, cpus: int = 8, **config: Any) -> tuple[State, Starts, Scheduler]:
     """One node of this many cpus."""
-    state = State(EngineConfig(order="priority", policy=policy, **config))
+    state = new_state(EngineConfig(order="priority", policy=policy, **config))
     sink = Starts()
     scheduler = Scheduler(state, sink)
     scheduler.feed(NodesChanged((NodeSpec("n", {"cpu": cpus, "gpu": cpus}),)))
@@ -158,7 +159,7 @@ def test_what_was_used_is_not_forgotten_with_its_owner() -> None:
         scheduler.feed(job(number, 1, user=f"u{number}", walltime_ms=1_000))
         scheduler.run(HOUR_MS)
         scheduler.feed(end(number, at_ms=HOUR_MS))
-    assert "ada" not in {owner.user for _row, owner in state.owner_ids_in_use()}
+    assert "ada" not in {owner.user for _row, owner in owner_ids_in_use(state)}
     scheduler.feed(job(500, 1, user="ada", walltime_ms=1_000))
     scheduler.feed(job(501, 1, user="bob", walltime_ms=1_000))
     scheduler.run(HOUR_MS)

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from hal.core.engine import cycle
+from hal.core.engine.checks.invariants import check_invariants
 from hal.core.engine.classes import Match, Requirement
 from hal.core.engine.config import Backfill, EngineConfig
 from hal.core.engine.events import END, AttemptsEnded, Health, NodesChanged, NodeSpec
-from hal.core.engine.explain import explain
-from hal.core.engine.invariants import check_invariants
+from hal.core.engine.why.explain import explain
 from hal.core.model import Constraint, Operator
 from hal.core.model.verdict import Reason
 from tests.core.engine.clusters import ended, engine, job, places
@@ -24,21 +24,21 @@ def test_a_node_that_left_takes_nothing_new_and_keeps_its_row_until_it_is_empty(
     state, _sink, scheduler = engine(EngineConfig(backfill=backfill), A)
     scheduler.feed(job(1, 1))
     scheduler.run(0)
-    row = state.row_of("a")
+    row = state.node_index("a")
     scheduler.feed(NodesChanged(removed=("a",)))
     scheduler.feed(job(2, 1))
     scheduler.run(1)
     check_invariants(state)
     with pytest.raises(KeyError):
-        state.row_of("a")
+        state.node_index("a")
     assert explain(state, 2, 1).reason in (Reason.IMPOSSIBLE, Reason.NODES_DOWN)
     scheduler.feed(NodesChanged((B,)))
-    assert state.row_of("b") != row
+    assert state.node_index("b") != row
     scheduler.feed(ended(1))
     scheduler.feed(NodesChanged((NodeSpec("c", {"cpu": 1}),)))
     scheduler.run(2)
     check_invariants(state)
-    assert state.row_of("c") == row
+    assert state.node_index("c") == row
     assert places(state) == {2: ["b"]} or places(state) == {2: ["c"]}
 
 
@@ -93,7 +93,7 @@ def test_a_cycle_that_is_repeated_moves_the_same_promise(backfill: Backfill) -> 
     scheduler.feed(NodesChanged(removed=("a",)))
     plans = [cycle(state, 1) for _ in range(3)]
     assert len({(plan.reservations.tobytes(), plan.reservation_rows.tobytes()) for plan in plans}) == 1
-    assert [state.row_name(int(row)) for row in plans[0].reservation_rows] == ["b"]
+    assert [state.node_name(int(row)) for row in plans[0].reservation_rows] == ["b"]
 
 
 def test_a_smaller_node_may_owe_more_than_it_has() -> None:

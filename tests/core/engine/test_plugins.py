@@ -10,11 +10,11 @@ import pytest
 from numpy.typing import NDArray
 
 from hal.core.engine import EngineError, cycle
+from hal.core.engine.checks.digest import state_digest
+from hal.core.engine.checks.invariants import check_invariants
 from hal.core.engine.classes import Match, Requirement
 from hal.core.engine.config import Backfill, EngineConfig
-from hal.core.engine.digest import state_digest
 from hal.core.engine.events import ConfigChanged, JobsCancelled, JobsUpdated, NodesChanged, NodeSpec, update_rows
-from hal.core.engine.invariants import check_invariants
 from hal.core.engine.policies import register
 from hal.core.interfaces import BucketView, ClusterView, JobView, NodeView, PolicyInfo, Request
 from tests.core.engine.clusters import ended, engine, job, places
@@ -199,7 +199,7 @@ def test_filters_hold_for_nodes_that_join_and_shapes_that_were_forgotten() -> No
     scheduler.run(1)
     assert places(state) == {301: ["a"]}
     check_invariants(state)
-    assert len(state.csets) < 200
+    assert len(state.catalogue.sets) < 200
 
 
 @pytest.mark.parametrize("constraints", [(), (Requirement("rack", Match.ABSENT),)])

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hal.core.engine import State
+from hal.core.engine import State, new_state
+from hal.core.engine.checks.invariants import check_invariants
 from hal.core.engine.classes import ClassSpec, OwnerSpec
 from hal.core.engine.config import Backfill, EngineConfig
 from hal.core.engine.errors import EngineError
@@ -24,9 +25,8 @@ from hal.core.engine.events import (
     NodeSpec,
     submit_rows,
 )
-from hal.core.engine.invariants import check_invariants
-from hal.core.engine.qos import MODE_NAMES
 from hal.core.engine.scheduler import Scheduler
+from hal.core.engine.tables.qos import MODE_NAMES
 from hal.core.engine.views import running
 from hal.core.model import Duration
 from hal.core.model.policy import Policy, PreemptMode, Qos
@@ -253,7 +253,7 @@ def test_qos_that_take_from_each_other_are_refused() -> None:
         }
     )
     with pytest.raises(EngineError, match="QOS 'a' preempts itself"):
-        State(EngineConfig(policy=loop))
+        new_state(EngineConfig(policy=loop))
 
 
 def test_a_search_in_slices_finds_what_one_slice_finds() -> None:

@@ -9,16 +9,16 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from hal.core.engine.checks.digest import state_digest
+from hal.core.engine.checks.invariants import check_invariants
 from hal.core.engine.classes import ClassSpec, OwnerSpec
 from hal.core.engine.config import Backfill, EngineConfig
-from hal.core.engine.digest import state_digest
 from hal.core.engine.events import END, AttemptsEnded, JobsSubmitted, NodeSpec, submit_rows
-from hal.core.engine.invariants import check_invariants
 from hal.core.engine.plan import Plan
-from hal.core.engine.qos import MODE_NAMES
 from hal.core.engine.scheduler import Scheduler
+from hal.core.engine.tables.qos import MODE_NAMES
 from hal.core.engine.views import running
-from hal.core.kernels.layout import RUN_CLAIM
+from hal.core.kernels.structures.layout import RUN_CLAIM
 from hal.core.model import Duration
 from hal.core.model.policy import Policy, PreemptMode, Qos
 from tests.core.engine.clusters import engine

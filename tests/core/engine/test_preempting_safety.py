@@ -12,8 +12,8 @@ from hal.core.engine.classes import OwnerSpec
 from hal.core.engine.config import Backfill, EngineConfig
 from hal.core.engine.events import NodeSpec
 from hal.core.engine.policies import LEAST_LOST, register
-from hal.core.engine.qos import LAST_GRACE_MS
 from hal.core.engine.scheduler import Scheduler
+from hal.core.engine.tables.qos import LAST_GRACE_MS
 from hal.core.engine.views import rows_of_run, running
 from hal.core.interfaces import PolicyInfo, RunView
 from hal.core.model import Duration
@@ -130,7 +130,7 @@ def test_safety_victims_are_lawful_needed_and_found_where_there_are_any(
 def honour(state: State, scheduler: Scheduler, victims: list[Running]) -> None:
     """The victims leave one after the other while others ask for everything: the claim's owner gets its nodes."""
     (claim,) = [run for run in running(state) if run["job"] == ASKER]
-    promised = sorted(state.row_name(row) for row in rows_of_run(state, int(claim["run"])))
+    promised = sorted(state.node_name(row) for row in rows_of_run(state, int(claim["run"])))
     crowd(scheduler, OwnerSpec(qos="plain"))
     ended = [run for run in victims if run.mode != "suspend"]
     clear(scheduler, ended, int(claim["due_ms"]), held=False, then=lambda: None)

@@ -16,7 +16,7 @@ from hal.core.engine.classes import ClassSpec, OwnerSpec
 from hal.core.engine.config import Backfill, EngineConfig
 from hal.core.engine.events import JobsSubmitted, NodeSpec, submit_rows
 from hal.core.engine.policies import LEAST_LOST, register
-from hal.core.engine.state import State
+from hal.core.engine.rules.configuration import new_state
 from hal.core.interfaces import PolicyInfo, RunView
 from hal.core.model.policy import Limit, Policy, PreemptMode, Qos, Reclaim
 from hal.core.model.resources import Resources
@@ -99,10 +99,16 @@ def test_it_is_asked_once_a_search_in_however_many_slices(said: Said) -> None:
 @pytest.mark.parametrize(
     ("answer", "says"),
     [
-        (lambda runs: np.zeros(7), r"preempt 'test-said': price\(\) gave an array of shape \(7,\); \(2,\) is needed"),
+        (
+            lambda runs: np.zeros(7),
+            r"preempt 'test-said': price\(\) returned an array of shape \(7,\); \(2,\) is needed",
+        ),
         (lambda runs: runs.qos, "price.*dtype <U3; floats are needed"),
-        (lambda runs: runs.wasted * np.nan, "price.*gave nan for job 1: a price is 0 or more, inf where it is never"),
-        (lambda runs: -runs.wasted, r"price.*gave -\d+.0 for job 1"),
+        (
+            lambda runs: runs.wasted * np.nan,
+            "price.*returned nan for job 1: a price is 0 or more, inf where it is never",
+        ),
+        (lambda runs: -runs.wasted, r"price.*returned -\d+.0 for job 1"),
         (lambda runs: runs.gpus, r"price\(\) raised AttributeError"),
     ],
 )
@@ -123,7 +129,7 @@ def test_an_unknown_name_is_refused_with_those_that_there_are() -> None:
     with pytest.raises(
         EngineError, match=r"\[engine\] preempt: no policy 'cheap' for preempt/1: known are .*least-lost"
     ):
-        State(config(preempt="cheap"))
+        new_state(config(preempt="cheap"))
 
 
 def test_a_plugin_may_not_hide_the_built_in() -> None:

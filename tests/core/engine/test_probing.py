@@ -8,16 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hal.core.engine import State
+from hal.core.engine.checks.digest import state_digest
+from hal.core.engine.checks.invariants import check_invariants
 from hal.core.engine.classes import ClassSpec, Elsewhere, OwnerSpec
 from hal.core.engine.config import Backfill, EngineConfig
-from hal.core.engine.digest import state_digest
 from hal.core.engine.events import INF, JobsUpdated, NodesChanged, NodeSpec, update_rows
-from hal.core.engine.invariants import check_invariants
-from hal.core.engine.playing import MOST_INSTANTS
-from hal.core.engine.probing import MAX_PROBES, Prober
 from hal.core.engine.scheduler import Scheduler
-from hal.core.engine.shadow import Shadow
 from hal.core.engine.views import pending, running
+from hal.core.engine.why.playing import MOST_INSTANTS
+from hal.core.engine.why.probing import MAX_PROBES, Prober
+from hal.core.engine.why.shadow import Shadow
 from hal.core.model.policy import Limit, Policy, Queue
 from hal.core.model.resources import Resources
 from hal.core.model.units import Duration, parse_duration
@@ -132,7 +132,7 @@ def test_nothing_that_changes_in_place_is_in_both(backfill: Backfill) -> None:
     other = Shadow().of(state)
     parts = {name: (value, getattr(other, name)) for name, value in vars(state).items()}
     for name, (mine, its) in list(parts.items()):
-        if type(mine).__module__.startswith("hal.core.engine") and hasattr(mine, "__dict__"):
+        if type(mine).__module__.startswith(("hal.core.engine", "hal.core.kernels")) and hasattr(mine, "__dict__"):
             parts |= {f"{name}.{field}": (value, getattr(its, field)) for field, value in vars(mine).items()}
     for name, (mine, its) in parts.items():
         if name not in ("calls", "_kernels") and (isinstance(mine, list | dict) or hasattr(mine, "__dict__")):

@@ -15,7 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hal.core.engine import State, apply, cycle
+from hal.core.engine import apply, cycle, new_state
+from hal.core.engine.checks.invariants import check_invariants
 from hal.core.engine.classes import ClassSpec, Match, Requirement
 from hal.core.engine.config import Backfill, EngineConfig
 from hal.core.engine.events import (
@@ -29,8 +30,7 @@ from hal.core.engine.events import (
     PlanAssumed,
     submit_rows,
 )
-from hal.core.engine.invariants import check_invariants
-from hal.core.kernels.timelines import FEW_ROWS
+from hal.core.kernels.timelines.lines import FEW_NODES
 from tests.core.engine.model_cluster import Cluster, Node, Task
 from tests.core.engine.promise_judge import PromiseJudge, promised_now
 
@@ -102,7 +102,7 @@ class Replay:
 
     def __init__(self, jobs: list[Work], config: EngineConfig, nodes: tuple[NodeSpec, ...] = NODES) -> None:
         self.jobs = jobs
-        self.state = State(config)
+        self.state = new_state(config)
         apply(self.state, NodesChanged(nodes))
         self.cluster = Cluster({node.name: Node(dict(node.capacity), dict(node.labels)) for node in nodes})
         self.started: dict[int, tuple[int, tuple[str, ...]]] = {}
@@ -155,7 +155,7 @@ class Replay:
             for start in plan.starts:
                 first = int(start["row_offset"])
                 rows = plan.rows[first : first + int(start["row_count"])].tolist()
-                names = tuple(self.state.row_name(row) for row in rows)
+                names = tuple(self.state.node_name(row) for row in rows)
                 self.cluster.start(int(start["job"]), 0, int(start["attempt"]), names, now)
                 self.started[int(start["job"])] = now, names
             if plan.changes:
@@ -307,7 +307,7 @@ def test_conservative_places_gangs_on_many_nodes_as_its_definition_does(
     jobs: list[Work], slice_work: int, parking: bool
 ) -> None:
     """The same on so many nodes that for each kind of job it is kept when each of them comes to hold it."""
-    assert len(WIDE_NODES) > FEW_ROWS
+    assert len(WIDE_NODES) > FEW_NODES
     config = EngineConfig(backfill=Backfill.CONSERVATIVE, slice_work=slice_work, parking=parking, claim_after_ms=INF)
     replay = Replay(jobs, config, WIDE_NODES)
     replay.run(lambda before, now: None)

@@ -8,14 +8,14 @@ import msgspec
 import numpy as np
 import pytest
 
-from hal.core.engine import State
+from hal.core.engine import State, new_state
+from hal.core.engine.checks.invariants import check_invariants
 from hal.core.engine.classes import ClassSpec, OwnerSpec
 from hal.core.engine.config import Backfill, EngineConfig
 from hal.core.engine.events import JobsCancelled, JobsSubmitted, NodesChanged, NodeSpec, submit_rows
-from hal.core.engine.explain import explain
-from hal.core.engine.invariants import check_invariants
 from hal.core.engine.scheduler import Scheduler
 from hal.core.engine.views import ledger_rows
+from hal.core.engine.why.explain import explain
 from hal.core.model.policy import Limit, Policy, PreemptMode, Qos, Queue, Reclaim
 from hal.core.model.resources import Resources
 from hal.core.model.units import Duration
@@ -44,7 +44,7 @@ def job(number: int, cpu: int, account: str, *, gang: int = 1, qos: str = "", **
 
 def cluster(rules: Policy, *cpus: int, **config: Any) -> tuple[State, Starts, Scheduler]:
     """Nodes of so many cpus."""
-    state = State(EngineConfig(order="fcfs", policy=rules, **config))
+    state = new_state(EngineConfig(order="fcfs", policy=rules, **config))
     sink = Starts()
     scheduler = Scheduler(state, sink)
     scheduler.feed(NodesChanged(tuple(NodeSpec(f"n{place}", {"cpu": cpu}) for place, cpu in enumerate(cpus))))
@@ -81,6 +81,13 @@ def test_what_was_lent_comes_back_from_who_would_lose_least(backfill: Backfill) 
     assert used(state)["blue"] == 4
     play(scheduler, 200 * SECOND)
     assert used(state)[""] <= 12
+
+
+def test_a_single_cpu_comes_back_too() -> None:
+    """The least that can be asked for: one of red's jobs leaves for it."""
+    _state, sink, scheduler = lent()
+    play(scheduler, 100 * SECOND, job(4, 1, "blue"))
+    assert taken(sink) == [(3, "requeue", 4)]
 
 
 def test_without_it_what_was_lent_comes_back_as_tasks_end() -> None:
@@ -220,7 +227,7 @@ def test_why_tells_who_has_to_give_back() -> None:
     play(scheduler, 100 * SECOND, job(4, 4, "blue"))
     told = explain(state, 4, 101 * SECOND)
     assert told.message == (
-        "gets back what it had lent to its cohort: 1 attempt (job 3) that borrowed it is taken back, out within 29s"
+        "reclaims quota that its cohort has borrowed: 1 attempt (job 3) is preempted for it, gone within 29s"
     )
     assert told.starts_at_ms == 130 * SECOND
 
@@ -232,7 +239,7 @@ def test_why_tells_that_what_was_lent_is_protected() -> None:
     play(scheduler, 10 * SECOND, job(2, 4, "blue"))
     told = explain(state, 2, 11 * SECOND)
     assert told.message.startswith("cohort 'colours' together may use ")
-    assert told.helps == ("it is this job's own part, which others borrow: it is taken back as soon as it may be",)
+    assert told.helps == ("others have borrowed this job's own quota; it is reclaimed as soon as possible",)
 
 
 def test_a_claim_that_falls_gives_the_quota_back() -> None:

@@ -6,12 +6,12 @@ from collections import Counter
 
 import pytest
 
+from hal.core.engine.checks.digest import state_digest
 from hal.core.engine.classes import ClassSpec, OwnerSpec
 from hal.core.engine.config import Backfill
-from hal.core.engine.digest import state_digest
 from hal.core.engine.events import JobsSubmitted, submit_rows
 from hal.core.engine.views import running
-from hal.core.kernels.layout import RUN_CLAIM
+from hal.core.kernels.structures.layout import RUN_CLAIM
 from hal.core.model import Duration
 from hal.core.model.policy import Limit, Policy, PreemptMode, Qos, Reclaim
 from hal.core.model.resources import Resources

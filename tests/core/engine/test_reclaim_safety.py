@@ -14,7 +14,7 @@ from hal.core.engine.config import Backfill, EngineConfig
 from hal.core.engine.events import NodeSpec
 from hal.core.engine.scheduler import Scheduler
 from hal.core.engine.views import running
-from hal.core.kernels.layout import RUN_CLAIM
+from hal.core.kernels.structures.layout import RUN_CLAIM
 from hal.core.model import Duration
 from hal.core.model.policy import Limit, Policy, PreemptMode, Qos, Reclaim
 from hal.core.model.resources import Resources
@@ -172,7 +172,7 @@ def honour(
 
     def within() -> None:
         used = sum(
-            int(state.class_specs[int(run["class_id"])].request["cpu"]) * int(run["nodes"])  # type: ignore[union-attr]
+            int(state.catalogue.class_specs[int(run["class_id"])].request["cpu"]) * int(run["nodes"])  # type: ignore[union-attr]
             for run in running(state)
             if run["state"] != RUN_CLAIM and account[int(run["job"])] in COHORT
         )

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from hal.core.engine.events import NodesChanged, NodeSpec
-from hal.core.engine.explain import explain
-from hal.core.engine.priority import priority_of
+from hal.core.engine.why.explain import explain
+from hal.core.engine.why.priority import priority_of
 from hal.core.model.policy import Account, Limit, Policy, Qos, Queue, Weights
 from hal.core.model.resources import Resources
 from hal.core.model.units import Duration
@@ -51,8 +51,8 @@ def test_hours_say_what_is_left_and_when_the_period_ends() -> None:
     verdict = explain(state, 2, 0)
     assert (verdict.reason, verdict.starts_at_ms) == (Reason.LIMIT, 24 * HOUR_MS)
     assert "has 1 cpu-hours left of 2; this asks for 2, and the next period begins in 1d" in verdict.message
-    assert verdict.helps == ("a shorter walltime asks for less",)
-    assert explain(state, 3, 0).helps == ("a walltime lets it be counted",)
+    assert verdict.helps == ("a shorter walltime needs less",)
+    assert explain(state, 3, 0).helps == ("give the job a walltime",)
 
 
 def test_a_shut_queue_says_when_it_opens() -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hal.core.engine import State, apply, cycle
+from hal.core.engine import State, apply, cycle, new_state
+from hal.core.engine.checks.invariants import check_invariants
 from hal.core.engine.classes import ClassSpec, OwnerSpec
 from hal.core.engine.events import (
     END,
@@ -20,12 +21,11 @@ from hal.core.engine.events import (
     submit_rows,
     update_rows,
 )
-from hal.core.engine.invariants import check_invariants
 from hal.core.engine.views import pending, reservations, reserved_rows, rows_of_run, running
-from hal.core.kernels import layout as L
-from hal.core.kernels.releases import FEW_ROWS, WALK
+from hal.core.kernels.nodes.releases import FEW_NODES, WALK
+from hal.core.kernels.structures import layout as L
 
-NODES, CORES = 2 * FEW_ROWS, 8
+NODES, CORES = 2 * FEW_NODES, 8
 SMALL = (ClassSpec({"cpu": 1}), ClassSpec({"cpu": 2}), ClassSpec({"cpu": 3}, nodes=2))
 OWNERS = (OwnerSpec(),)
 HEAD = 1_000_000
@@ -39,7 +39,7 @@ def test_the_promise_is_that_of_all_releases(gang: int, seed: int) -> None:
     The formula: the first instant at which enough rows are whole, and of the rows that are whole then the latest ones.
     """
     draw = np.random.default_rng(seed)
-    state = State()
+    state = new_state()
     apply(state, NodesChanged(tuple(NodeSpec(f"n{k}", {"cpu": CORES}) for k in range(NODES))))
     submit(state, small_jobs(1, 6 * NODES, draw))
     go(state, 0)
@@ -71,7 +71,7 @@ def test_the_promise_is_that_of_all_releases(gang: int, seed: int) -> None:
         start_ms, promised = formula(state, gang, now)
         assert (int(promise["job"]), int(promise["start_ms"])) == (HEAD, start_ms)
         assert sorted(reserved_rows(state).tolist()) == sorted(promised)
-        extra = state.reserved[: len(promised), L.Q_EXTRA]
+        extra = state.work.reserved[: len(promised), L.Q_EXTRA]
         assert extra.tolist() == [0] * gang
     assert gang < 100 or state.ticks[L.TICK_READY] == 1
     check_invariants(state)

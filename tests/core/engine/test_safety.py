@@ -13,10 +13,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from hal.core.engine import State, apply, cycle
+from hal.core.engine import State, apply, cycle, new_state
+from hal.core.engine.checks.digest import state_digest
+from hal.core.engine.checks.invariants import check_invariants
 from hal.core.engine.classes import ClassSpec, Match, OwnerSpec, Requirement
 from hal.core.engine.config import Backfill, EngineConfig
-from hal.core.engine.digest import state_digest
 from hal.core.engine.events import (
     ADOPT,
     END,
@@ -40,7 +41,6 @@ from hal.core.engine.events import (
     submit_rows,
     update_rows,
 )
-from hal.core.engine.invariants import check_invariants
 from tests.core.engine.model_cluster import Cluster, Node, Task
 from tests.core.engine.promise_judge import Promised, PromiseJudge, could_start_beside, promised_now
 
@@ -123,7 +123,7 @@ class EngineSafety(RuleBasedStateMachine):
         self.max_reservations = max_reservations
         configs = self.configs(backfill, order, placement)
         self.config = self.first_config = configs["as configured"]
-        self.states = {name: State(config) for name, config in configs.items()}
+        self.states = {name: new_state(config) for name, config in configs.items()}
         self.promises = {name: PromiseJudge() for name in configs}
         for number in range(count):
             self.node_joins(f"n{number}", data.draw(st.sampled_from(CAPACITIES)), data.draw(st.sampled_from(LABELS)))
@@ -432,7 +432,7 @@ class EngineSafety(RuleBasedStateMachine):
                 assert np.array_equal(getattr(plan, column), getattr(again, column)), f"{name}: unequal plans"
             for s in plan.starts:
                 rows = plan.rows[s["row_offset"] : s["row_offset"] + s["row_count"]]
-                names = tuple(state.row_name(int(r)) for r in rows)
+                names = tuple(state.node_name(int(r)) for r in rows)
                 starts.append((int(s["job"]), int(s["task"]), int(s["attempt"]), names))
             if plan.changes:
                 if name == "as configured":
@@ -462,7 +462,7 @@ class EngineSafety(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         if hasattr(self, "config"):
-            replayed = State(self.first_config)
+            replayed = new_state(self.first_config)
             for event in self.log:
                 apply(replayed, event)
             assert state_digest(replayed) == state_digest(self.states["as configured"])

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hal.core.engine import EngineError, State, apply
+from hal.core.engine import EngineError, State, apply, new_state
+from hal.core.engine.checks.digest import state_digest
+from hal.core.engine.checks.invariants import check_invariants
 from hal.core.engine.classes import ClassSpec, Match, OwnerSpec, Requirement
 from hal.core.engine.config import Backfill, EngineConfig
-from hal.core.engine.digest import state_digest
 from hal.core.engine.events import (
     END,
     AttemptsEnded,
@@ -25,11 +26,10 @@ from hal.core.engine.events import (
     StartsRefused,
     submit_rows,
 )
-from hal.core.engine.explain import explain, fits_ever
-from hal.core.engine.invariants import check_invariants
 from hal.core.engine.plan import Plan
 from hal.core.engine.scheduler import Scheduler
-from hal.core.kernels.layout import INF
+from hal.core.engine.why.explain import explain, fits_ever
+from hal.core.kernels.structures.layout import INF
 from hal.core.model import HALError
 from hal.core.model.verdict import Reason
 
@@ -50,7 +50,7 @@ class Starts:
 
 def cluster(config: EngineConfig | None = None) -> tuple[State, Starts, Scheduler]:
     """Two nodes: a has 4 cpu, b has 2 cpu and a label."""
-    state = State(config or EngineConfig())
+    state = new_state(config or EngineConfig())
     sink = Starts(state)
     scheduler = Scheduler(state, sink)
     scheduler.feed(NodesChanged((NodeSpec("a", {"cpu": 4}), NodeSpec("b", {"cpu": 2}, {"rack": "r1"}))))
@@ -181,7 +181,18 @@ def test_slots_are_used_again() -> None:
         scheduler.run(job)
         scheduler.feed(ended(job))
         if job in (10, 2_000):
-            sizes.append([len(t) for t in (state.entries, state.runs, state.pieces, state.buckets, state.job_index)])
+            sizes.append(
+                [
+                    len(t)
+                    for t in (
+                        state.work.entries,
+                        state.work.runs,
+                        state.work.pieces,
+                        state.work.buckets,
+                        state.work.job_index,
+                    )
+                ]
+            )
     assert sizes[0] == sizes[1]
     assert len(sink.jobs()) == 2_000
 

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hal.core.engine import State
+from hal.core.engine import State, new_state
+from hal.core.engine.checks.invariants import check_invariants
 from hal.core.engine.classes import ClassSpec, Match, OwnerSpec, Requirement
 from hal.core.engine.config import Backfill, EngineConfig
 from hal.core.engine.events import (
@@ -23,7 +24,6 @@ from hal.core.engine.events import (
     SharesLoaded,
     submit_rows,
 )
-from hal.core.engine.invariants import check_invariants
 from hal.core.engine.scheduler import Scheduler
 from hal.core.engine.views import running, share_rows
 from hal.core.model.policy import Account, Discipline, FairShare, Limit, Policy, Qos, Queue, Weights
@@ -204,7 +204,7 @@ def test_points_add_up_and_age_never_stops() -> None:
     """A QOS is worth its points; a job that waited longer than that is worth in hours goes first."""
     policy = Policy(qos={"high": Qos(name="high", priority=1)}, weights=Weights(age=10.0, qos=100.0))
     for waited_hours, first in ((9, 2), (11, 1)):
-        state = State(EngineConfig(order="priority", policy=policy))
+        state = new_state(EngineConfig(order="priority", policy=policy))
         sink = Starts()
         scheduler = Scheduler(state, sink)
         scheduler.feed(NodesChanged((NodeSpec("n", {"cpu": 1}),)))

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hal.core.engine import State
+from hal.core.engine import new_state
+from hal.core.engine.checks.invariants import check_invariants
 from hal.core.engine.classes import ClassSpec, OwnerSpec
 from hal.core.engine.config import EngineConfig
 from hal.core.engine.errors import EngineError
 from hal.core.engine.events import JobsSubmitted, NodeSpec, submit_rows
-from hal.core.engine.invariants import check_invariants
-from hal.core.engine.qos import MODE_NAMES, Standings
-from hal.core.kernels import layout as L
+from hal.core.engine.tables.qos import MODE_NAMES, Standings
+from hal.core.kernels.structures import layout as L
 from hal.core.model import Duration, SpecError
 from hal.core.model.policy import Policy, PreemptMode, Qos, Queue
 from hal.core.model.policy_check import MAX_STANDINGS, check_policy
@@ -46,8 +46,8 @@ def test_nobody_takes_from_himself_through_others(
     queues: list[tuple[int, int]], qos: list[tuple[int, int]], modes: list[PreemptMode]
 ) -> None:
     """Whatever queues and QOS say, as long as neither goes in a circle by itself: their table has no circle."""
-    state = State(EngineConfig(order="priority", policy=policy_of(queues, qos, modes)))
-    takes = state.qos[:, L.K_TAKES :] != 0
+    state = new_state(EngineConfig(order="priority", policy=policy_of(queues, qos, modes)))
+    takes = state.shares.qos[:, L.STANDING_TAKES :] != 0
     reach = takes.copy()
     for _ in range(len(takes).bit_length()):
         reach |= reach @ reach
@@ -119,7 +119,7 @@ def test_a_queue_that_takes_from_itself_is_refused() -> None:
     with pytest.raises(SpecError, match=r"queues\.\w\.preempts: a queue may not preempt itself: (a > b > a|b > a > b)"):
         check_policy(policy)
     with pytest.raises(EngineError, match="queue 'a' preempts itself"):
-        State(EngineConfig(order="priority", policy=policy))
+        new_state(EngineConfig(order="priority", policy=policy))
 
 
 def test_too_many_pairs_of_queues_and_qos_are_refused() -> None:

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hal.core.engine import State, apply, cycle
+from hal.core.engine import apply, cycle, new_state
+from hal.core.engine.checks.invariants import check_invariants
 from hal.core.engine.classes import ClassSpec
 from hal.core.engine.config import Backfill, EngineConfig
 from hal.core.engine.events import (
@@ -21,7 +22,6 @@ from hal.core.engine.events import (
     PlanAssumed,
     submit_rows,
 )
-from hal.core.engine.invariants import check_invariants
 
 MACHINE = 6
 
@@ -115,7 +115,7 @@ def conservative_textbook(jobs: list[Work]) -> list[int]:
 
 def engine(jobs: list[Work], backfill: Backfill, *, nodes: bool = False, parking: bool = True) -> list[int]:
     """Start times by the engine, driven as a replay drives it."""
-    state = State(EngineConfig(backfill=backfill, parking=parking))
+    state = new_state(EngineConfig(backfill=backfill, parking=parking))
     if nodes:
         apply(state, NodesChanged(tuple(NodeSpec(f"n{k}", {"cpu": 1}) for k in range(MACHINE))))
         classes = tuple(ClassSpec({"cpu": 1}, nodes=k + 1) for k in range(MACHINE))

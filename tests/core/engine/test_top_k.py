@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hal.core.engine import State, apply, cycle
+from hal.core.engine import apply, cycle, new_state
+from hal.core.engine.checks.invariants import check_invariants
 from hal.core.engine.classes import ClassSpec, Match, Requirement
 from hal.core.engine.config import Backfill, EngineConfig
 from hal.core.engine.events import (
@@ -23,7 +24,6 @@ from hal.core.engine.events import (
     PlanAssumed,
     submit_rows,
 )
-from hal.core.engine.invariants import check_invariants
 
 MANY = 1 << 20
 LAST_MS = 4_000
@@ -54,7 +54,7 @@ def works(kinds: list[ClassSpec], priorities: list[int], most: int = 25) -> st.S
 
 def starts_of(jobs: dict[int, Work], nodes: tuple[NodeSpec, ...], **config: Any) -> dict[int, tuple[int, list[str]]]:
     """When and where each job starts, by its id."""
-    state = State(EngineConfig(claim_after_ms=INF, **config))
+    state = new_state(EngineConfig(claim_after_ms=INF, **config))
     apply(state, NodesChanged(nodes))
     kinds: tuple[ClassSpec, ...] = ()
     for job in jobs.values():
@@ -85,7 +85,7 @@ def starts_of(jobs: dict[int, Work], nodes: tuple[NodeSpec, ...], **config: Any)
             for start in plan.starts:
                 first = int(start["row_offset"])
                 where = plan.rows[first : first + int(start["row_count"])].tolist()
-                started[int(start["job"])] = now, sorted(state.row_name(row) for row in where)
+                started[int(start["job"])] = now, sorted(state.node_name(row) for row in where)
             if plan.changes:
                 apply(state, PlanAssumed(plan))
             check_invariants(state)

@@ -10,7 +10,7 @@ from typing import Any
 from hal.core.engine import State
 from hal.core.engine.classes import ClassSpec, OwnerSpec
 from hal.core.engine.views import pending, reservations, reserved_rows, rows_of_run, running
-from hal.core.kernels import layout as L
+from hal.core.kernels.structures import layout as L
 from tests.core.kernels.reference_state import ASIDE, IN_LINE, ON_TIMER, Amounts, Line, Promise, Task
 
 WHERE = {L.WHERE_BUCKET: IN_LINE, L.WHERE_TIMER: ON_TIMER, L.WHERE_ASIDE: ASIDE}
@@ -18,7 +18,7 @@ WHERE = {L.WHERE_BUCKET: IN_LINE, L.WHERE_TIMER: ON_TIMER, L.WHERE_ASIDE: ASIDE}
 
 def kind_of(state: State, class_id: int) -> ClassSpec:
     """The class of an id."""
-    spec = state.class_specs[class_id]
+    spec = state.catalogue.class_specs[class_id]
     assert spec is not None, f"class {class_id} was forgotten and is in use"
     return spec
 
@@ -33,7 +33,7 @@ def waiting(state: State) -> dict[Task, tuple[Any, ...]]:
                 int(entry["attempt"]),
                 kind.shape_key(),
                 kind.nodes,
-                state.owners[entry["owner_id"]],
+                state.shares.owner_specs[entry["owner_id"]],
                 int(entry["priority"]),
                 int(entry["submit_ms"]),
                 int(entry["eligible_ms"]),
@@ -54,7 +54,7 @@ def running_tasks(state: State) -> dict[Task, tuple[Any, ...]]:
             int(run["attempt"]),
             kind.shape_key(),
             kind.nodes,
-            state.owners[run["owner_id"]],
+            state.shares.owner_specs[run["owner_id"]],
             int(run["priority"]),
             int(run["submit_ms"]),
             int(run["walltime_ms"]),
@@ -68,17 +68,20 @@ def running_tasks(state: State) -> dict[Task, tuple[Any, ...]]:
 
 def free(state: State, row: int) -> Amounts:
     """What a row has left, without zeros."""
-    amounts = {name: int(state.free[row, r]) for r, name in enumerate(state.resources)}
+    amounts = {name: int(state.nodes.free[row, r]) for r, name in enumerate(state.nodes.resources)}
     return {name: amount for name, amount in amounts.items() if amount}
 
 
 def fits(state: State) -> dict[Any, tuple[ClassSpec, tuple[int, int]]]:
     """For each shape: an example of it, on how many rows it fits now, on how many it ever could."""
     found: dict[Any, tuple[ClassSpec, tuple[int, int]]] = {}
-    for key, shape in state.shape_ids.items():
-        example = state.shape_specs[shape]
+    for key, shape in state.catalogue.shape_ids.items():
+        example = state.catalogue.shape_specs[shape]
         assert example is not None
-        found[key] = example, (int(state.shapes[shape, L.S_FIT]), int(state.shapes[shape, L.S_EVER]))
+        found[key] = (
+            example,
+            (int(state.catalogue.shapes[shape, L.S_FIT]), int(state.catalogue.shapes[shape, L.S_EVER])),
+        )
     return found
 
 
@@ -91,23 +94,23 @@ def in_order(tree: Any, root: int) -> list[int]:
 
 def tasks_of(state: State, slot: int) -> range:
     """The tasks of a waiting entry."""
-    first = int(state.entries[slot, L.E_FIRST])
-    return range(first, first + int(state.entries[slot, L.E_TASKS]))
+    first = int(state.work.entries[slot, L.E_FIRST])
+    return range(first, first + int(state.work.entries[slot, L.E_TASKS]))
 
 
 def lines(state: State, *, shortest_first: bool = False) -> dict[Line, list[Task]]:
     """Each bucket's tasks in the order in which a cycle looks at them."""
     found: dict[Line, list[Task]] = {}
-    for bucket in state.active[: int(state.meta[L.M_ACTIVE])].tolist():
-        kind = kind_of(state, int(state.buckets[bucket, L.B_CLASS]))
-        owner: OwnerSpec = state.owners[state.buckets[bucket, L.B_OWNER]]
-        tree, root = (state.by_time, L.B_TIME_ROOT) if shortest_first else (state.rank, L.B_ROOT)
+    for bucket in state.work.active[: int(state.meta[L.M_ACTIVE])].tolist():
+        kind = kind_of(state, int(state.work.buckets[bucket, L.B_CLASS]))
+        owner: OwnerSpec = state.shares.owner_specs[state.work.buckets[bucket, L.B_OWNER]]
+        tree, root = (state.work.by_time, L.B_TIME_ROOT) if shortest_first else (state.work.rank, L.B_ROOT)
         found[kind.shape_key(), kind.nodes, owner] = [
-            (int(state.entries[slot, L.E_JOB]), task)
-            for slot in in_order(tree, int(state.buckets[bucket, root]))
+            (int(state.work.entries[slot, L.E_JOB]), task)
+            for slot in in_order(tree, int(state.work.buckets[bucket, root]))
             for task in range(
-                int(state.entries[slot, L.E_FIRST]),
-                int(state.entries[slot, L.E_FIRST] + state.entries[slot, L.E_TASKS]),
+                int(state.work.entries[slot, L.E_FIRST]),
+                int(state.work.entries[slot, L.E_FIRST] + state.work.entries[slot, L.E_TASKS]),
             )
         ]
     return found
@@ -116,8 +119,8 @@ def lines(state: State, *, shortest_first: bool = False) -> dict[Line, list[Task
 def timers(state: State) -> list[tuple[int, int, int]]:
     """What enters its bucket by itself, in order: instant, job, task."""
     return [
-        (int(state.rank[slot, L.T_KEY]), int(state.entries[slot, L.E_JOB]), task)
-        for slot in in_order(state.rank, int(state.meta[L.M_TIMER_ROOT]))
+        (int(state.work.rank[slot, L.T_KEY]), int(state.work.entries[slot, L.E_JOB]), task)
+        for slot in in_order(state.work.rank, int(state.meta[L.M_TIMER_ROOT]))
         for task in tasks_of(state, slot)
     ]
 
@@ -125,11 +128,11 @@ def timers(state: State) -> list[tuple[int, int, int]]:
 def releases(state: State) -> list[tuple[int, int, int]]:
     """Planned ends in order: instant, job, task."""
     listed = [
-        (int(state.ends[slot, L.T_KEY]), int(state.runs[slot, L.R_JOB]), int(state.runs[slot, L.R_TASK]))
-        for slot in in_order(state.ends, int(state.meta[L.M_END_ROOT]))
+        (int(state.work.ends[slot, L.T_KEY]), int(state.work.runs[slot, L.R_JOB]), int(state.work.runs[slot, L.R_TASK]))
+        for slot in in_order(state.work.ends, int(state.meta[L.M_END_ROOT]))
     ]
     assert listed == sorted(listed)
-    waiting = state.runs[state.unlisted[1, : int(state.meta[L.M_UNLISTED])]]
+    waiting = state.work.runs[state.work.unlisted[1, : int(state.meta[L.M_UNLISTED])]]
     return sorted(listed + [tuple(map(int, run)) for run in waiting[:, [L.R_END, L.R_JOB, L.R_TASK]]])
 
 

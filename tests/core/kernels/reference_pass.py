@@ -13,7 +13,7 @@ from typing import Final
 
 from hal.core.engine.config import Backfill
 from hal.core.engine.events import INF
-from hal.core.kernels.layout import KIND_BLOCK, KIND_NEVER, KIND_PROMISE
+from hal.core.kernels.structures.layout import KIND_BLOCK, KIND_NEVER, KIND_RESERVED
 from tests.core.kernels.reference_state import Amounts, Node, Promise, ReferenceState, Task, Work, holds, less
 
 SHORT, FREE, EXTRA = 0, 1, 2
@@ -137,7 +137,7 @@ class _Easy(_Pass):
         return next((one for one in self.promised if row in one.left), None)
 
     def ends_before(self, work: Work, one: Promised) -> bool:
-        return one.promise.kind == KIND_PROMISE and self.now + work.planned_ms <= one.promise.start_ms
+        return one.promise.kind == KIND_RESERVED and self.now + work.planned_ms <= one.promise.start_ms
 
     def choose(self, work: Work) -> list[int]:
         """The rows that it would get, fewer than it needs when it may not start."""
@@ -177,7 +177,7 @@ class _Easy(_Pass):
                 rows = [row for _at, row in sorted(freed, reverse=True)] + sorted(fits_now, reverse=True)
                 rows = rows[: work.kind.nodes]
                 left = {row: less(there[row], work.kind.request) for row in rows}
-                return Promised(work, Promise(at, KIND_PROMISE, rows), left)
+                return Promised(work, Promise(at, KIND_RESERVED, rows), left)
         return Promised(work, Promise(INF, KIND_NEVER, []))
 
 
@@ -207,7 +207,7 @@ class _Conservative(_Pass):
             served.add(work.name)
             if sum(self.compete(work, other) for other in ahead) < most:
                 ahead.append(work)
-                promises[work.name] = Promise(at, KIND_PROMISE if at < INF else KIND_NEVER, rows)
+                promises[work.name] = Promise(at, KIND_RESERVED if at < INF else KIND_NEVER, rows)
                 end = min(at + work.planned_ms, INF)
                 self.places += [(at, end, row, work.kind.request) for row in rows if row >= 0]
         return Decision(self.starts, promises)

@@ -13,12 +13,15 @@ from hal.core.engine.applying import apply
 from hal.core.engine.classes import ClassSpec
 from hal.core.engine.config import EngineConfig
 from hal.core.engine.events import NodesChanged, NodeSpec
+from hal.core.engine.rules.configuration import new_state
+from hal.core.engine.rules.interning import intern_classes
 from hal.core.engine.state import State
-from hal.core.kernels import layout as L
-from hal.core.kernels.jit import kernel
-from hal.core.kernels.memory import tables
-from hal.core.kernels.placing import SCORE_ONE, choose
-from hal.core.kernels.rows import BLOCK, ROOM_BITS, give_row, promise_row, settle_counts, take_later
+from hal.core.kernels.nodes.rows import give_node, reserve_node, settle_counts, take_later
+from hal.core.kernels.passes.placing import SCORE_ONE, choose_nodes
+from hal.core.kernels.structures import layout as L
+from hal.core.kernels.structures.jit import kernel
+from hal.core.kernels.structures.layout import BLOCK, ROOM_BITS
+from hal.core.kernels.structures.memory import tables
 
 NODES = 2 * BLOCK + 40
 CAPACITIES = (
@@ -43,11 +46,16 @@ steps = st.lists(
 
 
 @kernel
-def _choose(
-    at: Any, promises: Any, promised: Any, promised_rows: int, shape: int, nodes: int, end: int, out: Any, stamp: int
-) -> int:
-    t = tables(at)
-    return choose(at, promises, promised, promised_rows, shape, nodes, end, out, 0, t.scratch[6], stamp, False)
+def _choose(at: Any, shape: int, nodes: int, end: int) -> int:
+    return choose_nodes(tables(at), shape, nodes, end)
+
+
+def choose(state: State, shape: int, nodes: int, end: int, stamp: int) -> list[int]:
+    """The nodes that a slice of this stamp chooses, when it has started something already."""
+    state.pass_record[L.PASS_STARTS] = 1
+    state.pass_record[L.PASS_STAMP] = stamp
+    found = _choose(state.at, shape, nodes, end)
+    return [int(node) for node in state.outputs.start_nodes[:found]]
 
 
 @kernel
@@ -59,12 +67,12 @@ def _take(at: Any, row: int, shape: int) -> None:
 
 @kernel
 def _give(at: Any, row: int, shape: int) -> None:
-    give_row(tables(at), row, shape)
+    give_node(tables(at), row, shape)
 
 
 @kernel
 def _promise(at: Any, row: int, place: int) -> None:
-    promise_row(tables(at), row, place)
+    reserve_node(tables(at), row, place)
 
 
 @pytest.mark.parametrize("capacities", [CAPACITIES[:1], CAPACITIES])
@@ -75,21 +83,19 @@ def test_best_rows_are_those_of_looking_at_every_row(
 ) -> None:
     """Least (tier, -score, row) of all rows that fit, by the exact score, after takes, gives and promises anywhere."""
     draw = np.random.default_rng(seed)
-    state = State(EngineConfig(placement="best-fit"))
+    state = new_state(EngineConfig(placement="best-fit"))
     apply(state, NodesChanged(tuple(NodeSpec(f"n{k}", capacities[k % len(capacities)]) for k in range(NODES))))
-    shapes = [int(state.classes[class_id, L.C_SHAPE]) for class_id in state.intern_classes(CLASSES)]
+    shapes = [int(state.catalogue.classes[class_id, L.C_SHAPE]) for class_id in intern_classes(state, CLASSES)]
     held: list[tuple[int, int]] = []
-    promises = np.zeros((2, L.RESERVATION_SIZE), np.int64)
+    promises, promised = state.scratch.planned, state.scratch.planned_nodes
     promises[0, L.V_START], promises[1, L.V_KIND] = 1_000, L.KIND_CLAIM
-    promised = np.zeros((NODES, L.Q_EXTRA + len(state.resources)), np.int64)
     count = 0
-    out = np.zeros(NODES, np.int64)
     for what, which in steps:
         shape, nodes = shapes[which], CLASSES[which].nodes
         end = int(draw.choice((500, 1_000, 5_000)))
         expected = exact(state, promises, promised[:count], shape, nodes, end)
-        found = _choose(state.at, promises, promised, count, shape, nodes, end, out, 1)
-        assert out[:found].tolist() == expected
+        state.counts[L.COUNT_RESERVED] = count
+        assert choose(state, shape, nodes, end, 1) == expected
         if what == "take":
             rows = expected
         elif what == "burst":  # so many that they are followed block by block
@@ -106,9 +112,9 @@ def test_best_rows_are_those_of_looking_at_every_row(
             held = held[len(held) // 2 :]
         if what == "promise":
             row = int(draw.integers(0, NODES))
-            if state.rows[row, L.W_PROMISED] < 0:
+            if state.nodes.rows[row, L.W_RESERVED] < 0:
                 promised[count, : L.Q_EXTRA] = row, int(draw.integers(0, 2))
-                promised[count, L.Q_EXTRA :] = state.free[row] - state.request[:, shape]
+                promised[count, L.Q_EXTRA :] = state.nodes.free[row] - state.catalogue.request[:, shape]
                 _promise(state.at, row, count)
                 count += 1
 
@@ -119,19 +125,16 @@ def test_first_rows_are_those_of_looking_at_every_row(steps: list[tuple[str, int
     """Groups of rows that are passed over as one hold no row that fits, however much is taken in a cycle; what is given
     back, which begins another cycle, is seen."""
     draw = np.random.default_rng(seed)
-    state = State(EngineConfig(placement="first-fit"))
+    state = new_state(EngineConfig(placement="first-fit"))
     apply(state, NodesChanged(tuple(NodeSpec(f"n{k}", CAPACITIES[k % len(CAPACITIES)]) for k in range(NODES))))
-    shapes = [int(state.classes[class_id, L.C_SHAPE]) for class_id in state.intern_classes(CLASSES)]
+    shapes = [int(state.catalogue.classes[class_id, L.C_SHAPE]) for class_id in intern_classes(state, CLASSES)]
     held: list[tuple[int, int]] = []
-    out = np.zeros(NODES, np.int64)
-    no_promises, no_rows = np.zeros((1, L.RESERVATION_SIZE), np.int64), np.zeros((1, L.Q_EXTRA + 3), np.int64)
     stamp = 1
     for what, which in steps:
         for each in (which, *range(len(CLASSES))):
             shape, nodes = shapes[each], CLASSES[each].nodes
             expected = [row for row in range(NODES) if fits(state, row, shape)][:nodes]
-            found = _choose(state.at, no_promises, no_rows, 0, shape, nodes, 1_000, out, stamp)
-            assert out[:found].tolist() == expected
+            assert choose(state, shape, nodes, 1_000, stamp) == expected
         rows: list[int] = []
         if what == "take":
             rows = [row for row in range(NODES) if fits(state, row, shapes[which])][: CLASSES[which].nodes]
@@ -153,21 +156,21 @@ def test_first_rows_are_those_of_looking_at_every_row(steps: list[tuple[str, int
 
 
 def fits(state: State, row: int, shape: int) -> bool:
-    return bool((state.free[row] >= state.request[:, shape]).all())
+    return bool((state.nodes.free[row] >= state.catalogue.request[:, shape]).all())
 
 
 def exact(state: State, promises: Any, promised: Any, shape: int, nodes: int, end: int) -> list[int]:
     """All rows that fit, by (tier, -score, row), as plain Python computes them."""
     ranked = []
-    request = state.request[:, shape]
+    request = state.catalogue.request[:, shape]
     for row in range(NODES):
         if not fits(state, row, shape):
             continue
         tier = 1
-        place = int(state.rows[row, L.W_PROMISED])
+        place = int(state.nodes.rows[row, L.W_RESERVED])
         if place >= 0:
-            promise = promises[promised[place, L.Q_PROMISE]]
-            if promise[L.V_KIND] == L.KIND_PROMISE and end <= promise[L.V_START]:
+            promise = promises[promised[place, L.Q_RESERVATION]]
+            if promise[L.V_KIND] == L.KIND_RESERVED and end <= promise[L.V_START]:
                 tier = 0
             elif (promised[place, L.Q_EXTRA :] >= request).all():
                 tier = 2
@@ -175,7 +178,7 @@ def exact(state: State, promises: Any, promised: Any, shape: int, nodes: int, en
                 continue
         left = [
             (int(free) - int(asked)) / int(whole)
-            for free, asked, whole in zip(state.free[row], request, state.capacity[row], strict=True)
+            for free, asked, whole in zip(state.nodes.free[row], request, state.nodes.capacity[row], strict=True)
             if asked > 0
         ]
         score = int(np.floor((1.0 - min([1.0, *left])) * SCORE_ONE + 0.5))

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from numpy.typing import NDArray
 
-from hal.core.engine import State, apply, cycle
+from hal.core.engine import apply, cycle, new_state
+from hal.core.engine.checks.invariants import check_invariants
 from hal.core.engine.classes import ClassSpec, Match, OwnerSpec, Requirement
 from hal.core.engine.config import Backfill, EngineConfig
 from hal.core.engine.events import (
@@ -43,7 +44,6 @@ from hal.core.engine.events import (
     StartsRefused,
     update_rows,
 )
-from hal.core.engine.invariants import check_invariants
 from hal.core.engine.policies import register
 from hal.core.engine.views import pending
 from hal.core.interfaces import BucketView, ClusterView, JobView, PolicyInfo
@@ -129,7 +129,7 @@ class Kernels(RuleBasedStateMachine):
     @initialize(**POLICIES, count=st.integers(1, 4), data=st.data())
     def begin(self, count: int, data: Any, **policy: Any) -> None:
         config = EngineConfig(claim_after_ms=INF, **policy)
-        self.state = State(config)
+        self.state = new_state(config)
         self.reference = ReferenceState(config)
         for _ in range(count):
             self.another_node(data.draw(st.sampled_from(CAPACITIES)), data.draw(st.sampled_from(LABELS)))
@@ -139,7 +139,7 @@ class Kernels(RuleBasedStateMachine):
         self.reference.apply(event)
         for node in self.reference.nodes:
             if node.row < 0:
-                node.row = self.state.row_of(node.name)
+                node.row = self.state.node_index(node.name)
         self.compare()
 
     def pick(self, number: int, tasks: dict[Task, Work]) -> list[Work]:

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hal.core.engine.state import State
-from hal.core.kernels import layout as L
-from hal.core.kernels.jit import kernel
-from hal.core.kernels.memory import address_block, tables
-from hal.core.kernels.placing import tightness
-from hal.core.kernels.rows import compete, give_row, recount, take_row
+from hal.core.engine.rules.configuration import new_state
+from hal.core.kernels.nodes.rows import compete, give_node, recount, take_node
+from hal.core.kernels.passes.placing import tightness
+from hal.core.kernels.structures import layout as L
+from hal.core.kernels.structures.jit import kernel
+from hal.core.kernels.structures.memory import address_block, tables
 
 ROWS, SHAPES = 4, 5
 
@@ -24,12 +24,12 @@ changes = st.lists(st.tuples(st.booleans(), st.integers(0, ROWS - 1), st.integer
 
 @kernel
 def _take(at: Any, row: int, shape: int) -> None:
-    take_row(tables(at), row, shape)
+    take_node(tables(at), row, shape)
 
 
 @kernel
 def _give(at: Any, row: int, shape: int) -> None:
-    give_row(tables(at), row, shape)
+    give_node(tables(at), row, shape)
 
 
 @kernel
@@ -51,7 +51,7 @@ def test_kept_counts_equal_counting_anew(
 ) -> None:
     """After any takes and gives, also below zero: S_FIT is the NumPy count and no fitting row lies before S_FROM."""
     meta = np.zeros(L.META_SIZE, np.int64)
-    meta[[L.M_RESOURCES, L.M_ROWS, L.M_SHAPES, L.M_CSETS]] = resources, ROWS, SHAPES, csets
+    meta[[L.M_RESOURCES, L.M_NODES, L.M_SHAPES, L.M_CSETS]] = resources, ROWS, SHAPES, csets
     table = st.lists(amounts, min_size=ROWS * resources, max_size=ROWS * resources)
     capacity = np.array(data.draw(table), np.int64).reshape(ROWS, resources)
     free = capacity.copy()
@@ -62,9 +62,9 @@ def test_kept_counts_equal_counting_anew(
     shapes = np.zeros((SHAPES, L.SHAPE_SIZE), np.int64)
     shapes[:, L.S_CSET] = np.arange(SHAPES) % csets
     all_tables = (
-        State()
+        new_state()
         .tables()
-        ._replace(
+        .replaced(
             meta=meta,
             shapes=shapes,
             request=request,
@@ -103,5 +103,5 @@ def test_best_fit_scores_the_tightest_wanted_resource(spare: list[tuple[int, int
     capacity = np.array([[left + asked + used for left, used, asked in spare]], np.int64)
     shares = [left / (left + asked + used) for left, used, asked in spare if asked]
     expected = int(np.floor((1.0 - min([1.0, *shares])) * 1_000_000 + 0.5))
-    all_tables = State().tables()._replace(free=free, capacity=capacity, request=request)
+    all_tables = new_state().tables().replaced(free=free, capacity=capacity, request=request)
     assert _tightness(address_block(all_tables), 0, 0, len(spare)) == expected

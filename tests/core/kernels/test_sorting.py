@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hal.core.kernels.easy import heap_down, heap_order
-from hal.core.kernels.sorting import sort_many, sort_pairs
+from hal.core.kernels.passes.candidates import order_candidates, sink_candidate
+from hal.core.kernels.structures.sorting import sort_many, sort_pairs
 
 pairs = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 50)), max_size=40)
 
@@ -63,11 +63,11 @@ def test_a_heap_hands_out_lane_then_key_then_job(items: list[tuple[int, int, int
     """Popping everything gives the sorted order."""
     heap = np.array([[*item, k] for k, item in enumerate(items)], np.int64)
     size = len(items)
-    heap_order(heap, size)
+    order_candidates(heap, size)
     popped = []
     while size:
         popped.append(tuple(heap[0, :3].tolist()))
         size -= 1
         heap[0] = heap[size]
-        heap_down(heap, size, 0)
+        sink_candidate(heap, size, 0)
     assert popped == sorted(items)

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hal.core.kernels.tables import drop_hashed, find_one, find_two, give_slot, put_hashed, rehash, take_slot
+from hal.core.kernels.structures.slots import drop_hashed, find_one, find_two, give_slot, put_hashed, rehash, take_slot
 
 ROOM = 16
 

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hal.core.kernels import layout as L
-from hal.core.kernels.treap import (
+from hal.core.kernels.structures import layout as L
+from hal.core.kernels.structures.treap import (
     mix,
     tree_build,
     tree_first,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from hal.core.model import SpecError
-from hal.core.model.facts import CpuFacts, Facts, GpuFacts, as_word, automatic_labels, check_domain
-from hal.core.model.node_config import NodeSection, checked
+from hal.core.model.facts import CpuFacts, Facts, GpuFacts, automatic_labels, check_domain, label_word
+from hal.core.model.node_config import NodeSection, check_node_section
 
 
 def test_what_is_known_of_a_node_is_a_label() -> None:
@@ -63,9 +63,9 @@ def test_a_bad_domain_path_is_refused(text: str) -> None:
 def test_bad_labels_are_refused(labels: dict[str, str], match: str) -> None:
     """Nobody can pretend to be another node."""
     with pytest.raises(SpecError, match=match):
-        checked(NodeSection(labels=labels))
+        check_node_section(NodeSection(labels=labels))
 
 
 def test_a_model_is_a_word() -> None:
     """Lower case, with dashes for all else."""
-    assert as_word("Intel(R) Xeon(R) Gold 6338 CPU @ 2.00GHz") == "intel-r-xeon-r-gold-6338-cpu-2.00ghz"
+    assert label_word("Intel(R) Xeon(R) Gold 6338 CPU @ 2.00GHz") == "intel-r-xeon-r-gold-6338-cpu-2.00ghz"

@@ -10,7 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hal.core.model import Duration, SpecError
-from hal.core.model.occurrences import DAY_MS, PERIOD_MS, Occurrence, current, expand, meet, occurrences
+from hal.core.model.occurrences import (
+    DAY_MS,
+    PERIOD_MS,
+    Occurrence,
+    current_occurrence,
+    expand,
+    first_overlap,
+    occurrences,
+)
 from hal.core.model.policy import Booking, Repeat
 from hal.core.model.policy_hours import DAYS, MINUTE_MS, WEEK_MS, is_open, next_close_ms, next_open_ms, parse_hours
 
@@ -41,7 +49,7 @@ def test_a_daily_booking_is_expanded_to_the_horizon_and_until_its_end() -> None:
         until_ms=at("2030-01-06T10:00"),
     )
     assert [o.number for o in expand([ends], at("2030-01-05T10:30"))] == [4, 5]
-    assert current(ends, at("2030-01-06T11:00")) is None
+    assert current_occurrence(ends, at("2030-01-06T11:00")) is None
 
 
 def test_a_single_booking_is_seen_however_far_ahead_and_the_earliest_are_given() -> None:
@@ -76,7 +84,7 @@ def test_safety_two_bookings_meet_exactly_when_some_occurrences_do(a: Booking, b
         return list(islice(occurrences(booking, 0), 100))
 
     pairs = [(x, y) for x in first(a) for y in first(b) if x.start_ms < y.end_ms and y.start_ms < x.end_ms]
-    found = meet(a, b)
+    found = first_overlap(a, b)
     assert (found is not None) is bool(pairs)
     if found is not None:
         assert found in pairs

@@ -9,9 +9,9 @@ import pytest
 
 from hal.core.model import ConflictError, NotFoundError, SpecError
 from hal.core.model.policy import Account, Policy, Queue
-from hal.core.model.policy_change import Difference, Do, Kind, Operation, changed, differences
+from hal.core.model.policy_change import Difference, Do, Kind, Operation, apply_operations, differences
 from hal.core.model.policy_check import MAX_DEPTH, check_policy
-from hal.core.model.policy_scope import Owner, below, ledger, lineage
+from hal.core.model.policy_scope import Owner, is_within, ledger, lineage
 from hal.core.model.policy_text import policy_from_plain, policy_schema, policy_to_plain
 
 FULL: dict[str, Any] = {
@@ -93,42 +93,42 @@ def test_accounts_may_be_a_list_of_names() -> None:
         ({"queues": {"x": {"nodes": ["="]}}}, "queues.x"),
         ({"queues": {"x": {"on_node_lost": "explode"}}}, "on_node_lost"),
         ({"queues": {"x": {"name": "y"}}}, "queues.x.name"),
-        ({"accounts": {"a": {"parent": "b"}, "b": {"parent": "a"}}}, "above itself: a > b > a"),
+        ({"accounts": {"a": {"parent": "b"}, "b": {"parent": "a"}}}, "its own ancestor: a > b > a"),
         ({"accounts": {"a": {"parent": "x"}}}, "accounts.a.parent: 'x' is not an account"),
         ({"accounts": ["a", "a"]}, "named twice"),
         ({"accounts": {"a": {"weight": -1}}}, "accounts.a.weight"),
         ({"qos": {"a": {"preempts": ["b"]}, "b": {"preempts": ["a"]}}}, "may not preempt itself: a > b > a"),
         ({"qos": {"a": {"preempts": ["a"]}}}, "may not preempt itself: a > a"),
         ({"qos": {"a": {"grace": "2d"}}}, "qos.a.grace"),
-        ({"limits": {"l": {}}}, "limits.l: limits nothing"),
+        ({"limits": {"l": {}}}, "limits.l: has no limit"),
         ({"limits": {"l": {"queue": "defualt", "running": 1}}}, "did you mean 'default'"),
         ({"limits": {"l": {"running": -1}}}, "limits.l.running"),
         ({"limits": {"l": {"running": 1, "cohort": "c"}}}, "limits.l.cohort"),
         ({"limits": {"l": {"running": 1, "borrow": {"cpu": 1}}}}, "limits.l.borrow"),
-        ({"limits": {"l": {"running": 1, "reclaim": "preempt"}}}, "limits.l.reclaim: from nobody"),
+        ({"limits": {"l": {"running": 1, "reclaim": "preempt"}}}, "limits.l.reclaim: has no `cohort`"),
         ({"limits": {"l": {"resources": {"cpu": 1}, "cohort": "c", "reclaim": "soon"}}}, "reclaim"),
         ({"licences": {"m": -1}}, "licences.m"),
-        ({"licences": {"m m": 1}}, "not a name of a licence"),
-        ({"bookings": {"b": {"users": ["ann"]}}}, "books nothing"),
-        ({"bookings": {"b": {"nodes": ["n1"]}}}, "is for nobody"),
+        ({"licences": {"m m": 1}}, "not a licence name"),
+        ({"bookings": {"b": {"users": ["ann"]}}}, "reserves nothing"),
+        ({"bookings": {"b": {"nodes": ["n1"]}}}, "nobody may use it"),
         ({"bookings": {"b": {"nodes": ["n1"], "count": 1, "users": ["ann"]}}}, "both `nodes` and `count`"),
         ({"bookings": {"b": {"nodes": ["n1", "n1"], "users": ["ann"]}}}, "named twice"),
         ({"bookings": {"b": {"count": 1, "users": ["ann"], "duration": 0}}}, "bookings.b.duration"),
         ({"bookings": {"b": {"count": 1, "users": ["ann"], "duration": "25h", "repeat": "daily"}}}, "at most 1d"),
-        ({"bookings": {"b": {"count": 1, "users": ["ann"], "until_ms": 9}}}, "comes only once"),
+        ({"bookings": {"b": {"count": 1, "users": ["ann"], "until_ms": 9}}}, "does not repeat"),
         (
             {"bookings": {"b": {"count": 1, "users": ["ann"], "start_ms": 9, "until_ms": 8, "repeat": "daily"}}},
             "bookings.b.until_ms: 1970-01-01 00:00 UTC is before it begins",
         ),
-        ({"bookings": {"b": {"count": 1, "users": ["ann"], "maintenance": True}}}, "maintenance is for nobody"),
+        ({"bookings": {"b": {"count": 1, "users": ["ann"], "maintenance": True}}}, "maintenance has no users"),
         ({"bookings": {"b": {"licences": {"matlab": 11}, "users": ["ann"]}}}, "bookings.b.licences.matlab: 11"),
         ({"bookings": {"b": {"licences": {"matlap": 1}, "users": ["ann"]}}}, "did you mean 'matlab'"),
         ({"bookings": {"b": {"start": "tomorrow"}}}, "bookings.b.start: is not an instant"),
-        ({"bookings": {"b": {"start": "2030-01-01", "start_ms": 1}}}, "given as start_ms too"),
+        ({"bookings": {"b": {"start": "2030-01-01", "start_ms": 1}}}, "also given as start_ms"),
         ({"weights": {"age": float("nan")}}, "weights.age: nan"),
         ({"weights": {"age": -1}}, "weights.age"),
         ({"fairshare": {"half_life": 0}}, "fairshare.half_life"),
-        ({"fairshare": {"charge": {"cores": 1}}}, "is called 'cpu'"),
+        ({"fairshare": {"charge": {"cores": 1}}}, "must be written 'cpu'"),
     ],
 )
 def test_a_mistake_is_named(change: dict[str, Any], says: str) -> None:
@@ -191,8 +191,8 @@ def test_a_job_falls_into_the_ledgers_of_all_scopes_that_match() -> None:
     }
     assert set(found(Owner("other", "", "ann", ""))) == {"any"}
     assert list(lineage("ml", policy.accounts)) == ["ml", "org"]
-    assert below("ml", ("org",), policy.accounts)
-    assert not below("org", ("ml",), policy.accounts)
+    assert is_within("ml", ("org",), policy.accounts)
+    assert not is_within("org", ("ml",), policy.accounts)
 
 
 # ── changes ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -204,7 +204,7 @@ def op(do: str, kind: str, name: str = "", **entry: Any) -> Operation:
 
 def test_operations_change_one_entry_each() -> None:
     """Add, put, set (null is the default), delete; weights and licences too; the version is left alone."""
-    policy = changed(
+    policy = apply_operations(
         check_policy(Policy(version=7)),
         [
             op("add", "queue", "short", max_walltime="15m", priority=3),
@@ -222,7 +222,7 @@ def test_operations_change_one_entry_each() -> None:
     )
     assert (policy.licences, policy.weights.age, policy.users) == ({"matlab": 4}, 5.0, ("u",))
     assert policy.bookings["b"].start_ms == 1_893_542_400_000
-    without = changed(
+    without = apply_operations(
         policy, [op("delete", "booking", "b"), op("delete", "licence", "matlab"), op("delete", "weights")]
     )
     assert (without.bookings, without.licences, without.weights.age) == ({}, {}, 1.0)
@@ -231,7 +231,7 @@ def test_operations_change_one_entry_each() -> None:
 @pytest.mark.parametrize(
     ("operation", "error", "says"),
     [
-        (op("add", "queue", "default"), ConflictError, "is there already"),
+        (op("add", "queue", "default"), ConflictError, "already exists"),
         (op("set", "queue", "defualt", priority=1), NotFoundError, "did you mean 'default'"),
         (op("delete", "qos", "x"), NotFoundError, "there is no qos 'x'"),
         (op("delete", "queue", "default"), ConflictError, "always exists"),
@@ -240,8 +240,8 @@ def test_operations_change_one_entry_each() -> None:
             SpecError,
             "'mll' is not an account; did you mean 'ml'? (declared: ml)",
         ),
-        (op("put", "queue"), SpecError, "names none"),
-        (op("put", "weights", "x"), SpecError, "names nothing"),
+        (op("put", "queue"), SpecError, "has no name"),
+        (op("put", "weights", "x"), SpecError, "take no name"),
         (op("put", "licence", "m", total="x"), SpecError, "licences.m"),
         (op("set", "account", "org", wait=1), SpecError, "did you mean 'weight'"),
         (op("add", "user", "u", weight=1), SpecError, "no fields"),
@@ -251,7 +251,7 @@ def test_an_operation_that_cannot_be_done_changes_nothing(operation: Operation, 
     """It names the entry, and the nearest one there is."""
     policy = policy_from_plain({"accounts": {"org": {}, "ml": {"parent": "org"}}})
     with pytest.raises(error) as caught:
-        changed(policy, [op("add", "queue", "new"), operation])
+        apply_operations(policy, [op("add", "queue", "new"), operation])
     assert says in str(caught.value)
 
 
@@ -260,14 +260,14 @@ def test_an_operation_that_cannot_be_done_changes_nothing(operation: Operation, 
     [
         ("org", SpecError, "account 'org' cannot be removed: accounts.ml.parent: 'org' is not an account"),
         ("ml orgg", NotFoundError, "there is no account 'orgg'; did you mean 'org'? (declared: ml, org)"),
-        ("ml ml", ConflictError, "account 'ml' is deleted by an operation before"),
+        ("ml ml", ConflictError, "account 'ml' is deleted by an earlier operation"),
     ],
 )
 def test_a_removal_that_is_refused_tells_what_is_there(names: str, error: type, says: str) -> None:
     """All of what was there still is, also what an operation before the refused one would have taken out."""
     policy = policy_from_plain({"accounts": {"org": {}, "ml": {"parent": "org"}}})
     with pytest.raises(error) as caught:
-        changed(policy, [op("delete", "account", name) for name in names.split()])
+        apply_operations(policy, [op("delete", "account", name) for name in names.split()])
     assert says in str(caught.value)
 
 
@@ -279,7 +279,7 @@ def test_a_refused_removal_names_some_and_advises_no_other_name(more: int, named
         {"accounts": {"phys": {}, "phys2": {}, "kid": {"parent": "phys"}, **{name: {} for name in others}}}
     )
     with pytest.raises(SpecError) as caught:
-        changed(policy, [op("delete", "account", name) for name in ("phys", *others)])
+        apply_operations(policy, [op("delete", "account", name) for name in ("phys", *others)])
     removed = ", ".join(f"account '{name}'" for name in ("phys", *others[:4]))
     why = "accounts.kid.parent: 'phys' is not an account"
     assert caught.value.message == f"{removed}{named} cannot be removed: {why}"

@@ -116,7 +116,7 @@ def test_a_file_may_hold_several_jobs(kind: str, text: str) -> None:
         ("json", "[]", "no job in it"),
         ("json", "{}", "no job in it"),
         ("json", "5", "a job is a table of fields"),
-        ("json", '{"jobs": [{"command": ["a"]}], "name": "x"}', "beside `jobs` there is name"),
+        ("json", '{"jobs": [{"command": ["a"]}], "name": "x"}', "there are fields beside `jobs`: name"),
         ("json", '{"jobs": []}', "no job in it"),
         (
             "json",
@@ -143,7 +143,7 @@ def test_a_file_may_hold_several_jobs(kind: str, text: str) -> None:
         ("yaml", "[" * 100_000, "not YAML"),
         ("yaml", "{a: " * 100_000, "not YAML"),
         ("yaml", "- " * 5_000 + "a", "not YAML"),
-        ("yaml", "command: &a [*a]", "an alias refers to what it stands in"),
+        ("yaml", "command: &a [*a]", "an alias refers to its own container"),
         ("yaml", "command: *nowhere", "not YAML"),
         ("yaml", "\x00", "not YAML"),
         ("yaml", "name: \x07", "not YAML"),
@@ -162,7 +162,7 @@ def test_a_yaml_bomb_is_refused_before_it_unfolds() -> None:
     """Nine levels of ten aliases would be a thousand million values."""
     levels = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     levels += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 10)]
-    with pytest.raises(SpecError, match="aliases unfold to more than 2000000 values"):
+    with pytest.raises(SpecError, match="aliases expand to more than 2000000 values"):
         specs_from_text("\n".join(levels), kind="yaml")
 
 

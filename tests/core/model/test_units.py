@@ -214,7 +214,7 @@ def test_an_amount_too_fine_too_large_or_of_something_else_is_refused(name: str,
     [
         ({"cpus": 1, "cpu": 2}, "'cpu' is given twice"),
         ("cpu=1,cores=2", "'cpu' is given twice"),
-        ("2GiB", "names no resource"),
+        ("2GiB", "does not name a resource"),
         ("cpu", "is not NAME=AMOUNT"),
         ("cpu=", "is not an amount"),
         ("=4", "is not a resource name"),
@@ -229,7 +229,7 @@ def test_an_amount_too_fine_too_large_or_of_something_else_is_refused(name: str,
     ],
 )
 def test_malformed_resources_are_refused(value: object, message: str) -> None:
-    """A unit alone names no resource; a resource counts once under all its names."""
+    """A unit alone does not name a resource; a resource counts once under all its names."""
     with pytest.raises(SpecError, match=message):
         Resources.parse(value)
 

@@ -56,7 +56,7 @@ def test_the_section_of_the_node_is_read_beside_everything_else(tmp_path: Path) 
         ('[node.checks.x]\ncommand = ["true"]\n', "absolute path"),
         ('[node.checks.x]\ncommand = ["/x"]\ntimeout = "2h"\n', "node.checks.x.timeout: out of range"),
         ('[node.checks.x]\ncommand = ["/x"]\nfailures = 0\n', "node.checks.x.failures: out of range"),
-        ('[node]\ndomain = "a b"\n', "'a b' is no name"),
+        ('[node]\ndomain = "a b"\n', "'a b' is not a valid name"),
     ],
 )
 def test_a_section_that_makes_no_sense_is_one_error(text: str, match: str, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from hal.core.model.units import Duration
 from hal.daemons.agent.health import Condition, NodeChecks
 from hal.runtime.interface import Runtime
 from hal.runtime.script_end import ScriptEnd
-from hal.runtime.virtual import VirtualWorld
+from hal.runtime.virtual_world import VirtualWorld
 from hal.wire.frames import Health
 
 SECOND = 1_000
@@ -175,10 +175,10 @@ def test_a_clock_that_differs_beyond_doubt_fails(
     async def work(watch: Watch) -> None:
         await watch.for_s(1)
         now_ms = world.host("n1").now_ms()
-        watch.checks.controller_says(now_ms + skew_ms, sent_before_ms)
+        watch.checks.compare_clocks(now_ms + skew_ms, sent_before_ms)
         assert watch.names == [[]]
-        watch.checks.controller_says(now_ms + skew_ms, sent_before_ms)
-        watch.checks.controller_says(now_ms, sent_before_ms)
+        watch.checks.compare_clocks(now_ms + skew_ms, sent_before_ms)
+        watch.checks.compare_clocks(now_ms, sent_before_ms)
 
     watch = watching(world, NodeSection(), work)
     told = [health.failing[0].reason for health in watch.told if health.failing]

@@ -11,14 +11,15 @@ from typing import Any
 
 import httpx
 
-from hal.daemons.controller.api.serving import RestServer
+from hal.daemons.controller.api.server.rest_server import RestServer
 from hal.daemons.controller.config import Config
-from hal.daemons.controller.controller import Controller, ControllerApi
+from hal.daemons.controller.controller import Controller
+from hal.daemons.controller.service.controller_api import ControllerApi
 from hal.runtime.home import Home
 from hal.runtime.interface import UnixAddress
 from hal.runtime.logfile import LogFile
 from hal.runtime.logs import open_log
-from hal.runtime.real import RealRuntime
+from hal.runtime.real_runtime import RealRuntime
 from hal.store import Store
 from tests.daemons.controller.scripted_agent import ScriptedAgent
 
@@ -43,7 +44,7 @@ class Running:
         """A node that has joined and is up."""
         agent = ScriptedAgent(self.runtime, UnixAddress(self.runtime.paths.wire_socket()), name, **settings)
         await agent.join()
-        await self.until(lambda: any(n.name == name and n.state == "up" for n in self.api.nodes()))
+        await self.until(lambda: any(n.name == name and n.state == "up" for n in self.api.nodes.all()))
         self.agents.append(agent)
         return agent
 

@@ -62,7 +62,7 @@ def test_a_job_waits_for_its_booking_and_is_ended_with_it(hal_home: Path) -> Non
         await change(hal, booked("course", hal.runtime.now_ms() + 200, "1s", users=["alice"]))
         inside, other = await hal.submit({**SLEEP, "booking": "course", "user": "alice"}, {**SLEEP, "walltime": "1h"})
         view = await hal.ended(inside)
-        assert (view["state"], view["reason"]) == ("timed-out", "its time limit ended it (booking 'course' was over)")
+        assert (view["state"], view["reason"]) == ("timed-out", "it reached its time limit (booking 'course' was over)")
         await hal.until(lambda: [step.job for step in agent.started] == [int(inside), int(other)])
 
     on_controller(hal_home, body)

@@ -120,7 +120,7 @@ def test_requeue_by_filter_takes_ended_jobs_when_the_filter_names_ends(hal_home:
         again = {StepId(int(job), 0, 2, 0) for job in (jobs[0], jobs[2])}
         await agent.until(lambda a: again <= set(a.running))
         answer = await hal.http.post("/v1/jobs/cancel", json={"filter": {}})
-        assert (answer.status_code, answer.json()["detail"]) == (400, "filter: no condition in it")
+        assert (answer.status_code, answer.json()["detail"]) == (400, "filter: has no condition")
 
     on_controller(hal_home, body)
 
@@ -189,7 +189,7 @@ def test_a_restarted_controller_goes_on_where_it_was(hal_home: Path) -> None:
             (job,) = await first.submit(SLEEP)
             await agent.until(lambda a: bool(a.running))
             (step,) = agent.running
-            await first.until(lambda: first.api.nodes()[0].running == 1)
+            await first.until(lambda: first.api.nodes.all()[0].running == 1)
         assert agent.goodbye is not None
         async with running(hal_home) as second:
             stranger = StepId(77, 0, 1, 0)
@@ -239,7 +239,7 @@ def test_what_only_a_fenced_node_could_hold_is_refused(hal_home: Path) -> None:
             await first.agent("n1")
             large = await first.agent("n2", cpu_milli=8_000)
             await large.leave()
-            await first.until(lambda: first.api.node("n2").state == "unreachable")
+            await first.until(lambda: first.api.nodes.get("n2").state == "unreachable")
             (waiting,) = await first.submit(wide)
             assert (await first.http.post("/v1/nodes/n2/fence")).json()["state"] == "down"
             await refused(first)
@@ -278,7 +278,7 @@ def test_safety_another_node_of_the_same_name_is_refused(hal_home: Path) -> None
             assert not await other.try_to_join(), "one that does not say which it is was taken for another"
             assert first.started == [StepId(int(job), 0, 1, 0)]
             await first.leave()
-            await hal.until(lambda: hal.api.node("n1").state == "unreachable")
+            await hal.until(lambda: hal.api.nodes.get("n1").state == "unreachable")
             await hal.http.post("/v1/nodes/n1/fence")
             await other.join()
             await hal.until(lambda: bool(other.started))
@@ -361,7 +361,7 @@ def test_a_start_that_was_lost_on_the_way_is_repeated_when_the_node_returns(hal_
         agent = await hal.agent()
         agent.deaf = True
         (job,) = await hal.submit(TRUE)
-        await hal.until(lambda: hal.api.nodes()[0].running == 1)
+        await hal.until(lambda: hal.api.nodes.all()[0].running == 1)
         await agent.leave()
         agent.deaf = False
         await agent.join()

@@ -69,7 +69,7 @@ def test_a_token_for_any_node_takes_nobodys_name() -> None:
 def test_no_machine_joins_as_a_node_of_the_controllers_own() -> None:
     """Two nodes under one name would push each other out; one that has joined before may, also when it was revoked."""
     membership = with_token("n1")
-    with pytest.raises(ConflictError, match="node 'n1' has not joined: it is one of a controller's own machine"):
+    with pytest.raises(ConflictError, match="node 'n1' has not joined: it belongs to a controller's own machine"):
         membership.check_token("t1", "secret", "n1", NOW_MS, known=True)
     membership.apply(PutJoining((), (certificate("n1", "aa"),)))
     membership.apply(membership.revoke_node("n1", NOW_MS))
@@ -91,7 +91,7 @@ def test_a_certificate_speaks_for_its_own_node_only() -> None:
     membership = with_token()
     join(membership, "n1", "aa")
     membership.check_certificate("aa", "n1", "n1", NOW_MS)
-    with pytest.raises(DeniedError, match="may not speak as 'n2'"):
+    with pytest.raises(DeniedError, match="is not valid for 'n2'"):
         membership.check_certificate("aa", "n1", "n2", NOW_MS)
     with pytest.raises(DeniedError, match="was not issued"):
         membership.check_certificate("bb", "n1", "n1", NOW_MS)

@@ -20,7 +20,7 @@ from hal.core.engine.events import (
 )
 from hal.core.engine.plan import START, Rows, StartRows
 from hal.core.model import Outlook, Reason, TaskState, Verdict
-from hal.planes.tasks.table import JobTable
+from hal.planes.tasks.table.table import JobTable
 
 Task = tuple[int, int]
 
@@ -108,11 +108,11 @@ class PendingModel:
     def check(self, table: JobTable) -> None:
         """The engine knows exactly the tasks that the plane thinks it does."""
         waiting = {
-            (job.id, task): span.attempt
+            (job.id, task): task_range.attempt
             for job in table.jobs.values()
-            for span in (job.fed if job.window else job.spans)
-            if span.state is TaskState.PENDING and job.eligible_of(span) < INF
-            for task in range(span.first, span.end)
+            for task_range in (job.fed if job.window else job.ranges)
+            if task_range.state is TaskState.PENDING and job.eligible_of(task_range) < INF
+            for task in range(task_range.first, task_range.end)
         }
         assert {task: attempt for task, (attempt, _) in self.pending.items()} == waiting
         jobs = table.jobs.values()

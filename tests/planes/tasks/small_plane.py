@@ -26,16 +26,16 @@ class SmallPlane:
         self.engine = PendingModel()
         self.plane = TaskPlane(check_policy(policy or Policy()), self.engine, rules=rules)
         for name in self.names:
-            self.plane.node_joined(Arrival(name=name, capacity={"cpu": 64_000}, boot_id="b1"), self.now_ms)
+            self.plane.record_arrival(Arrival(name=name, capacity={"cpu": 64_000}, boot_id="b1"), self.now_ms)
         self.commit()
 
     def commit(self) -> Change:
         change = self.plane.seal(self.now_ms)
-        self.plane.durable()
+        self.plane.keep()
         for event in change.engine:
             self.engine.apply(event)
-        check_table(self.plane.table)
-        self.engine.check(self.plane.table)
+        check_table(self.plane._table)
+        self.engine.check(self.plane._table)
         return change
 
     def submit(self, *jobs: dict[str, Any], ended: dict[int, EndedJob] | None = None) -> list[int]:
@@ -48,7 +48,7 @@ class SmallPlane:
         width = {job: self.live(job).spec.nodes for job, _ in tasks}
         starts, rows = self.engine.plan(list(tasks), width)
         self.engine.assume(starts)
-        self.plane.assumed(starts, rows, self.names.__getitem__, 1, self.now_ms, credit=credit)
+        self.plane.allocate(starts, rows, self.names.__getitem__, 1, self.now_ms, credit=credit)
         return self.commit()
 
     def end(
@@ -64,8 +64,8 @@ class SmallPlane:
         attempt = self.live(job).active[task]
         step = StepId(job, task, attempt.attempt, rank)
         report = StepExit(step, cause, code, 0, self.now_ms, self.now_ms, Usage(1, 1, 10 * (rank + 1), 0, 0), message)
-        self.plane.exited(attempt.nodes[rank], [report], self.now_ms)
+        self.plane.record_exits(attempt.nodes[rank], [report], self.now_ms)
         return self.commit()
 
     def live(self, job: int) -> LiveJob:
-        return self.plane.table.jobs[job]
+        return self.plane._table.jobs[job]

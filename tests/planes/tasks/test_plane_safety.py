@@ -22,8 +22,8 @@ from msgspec.structs import replace
 from hal.core.model import AttemptState, Failed, HALError, JobSpec, TaskState, spec_from_plain
 from hal.core.model.policy import Policy
 from hal.planes.tasks import Arrival, EndedJob, EndedTask, JobPatch, Submitter, TaskPlane, check_table
-from hal.planes.tasks.jobs import MAX_OBJECTS
-from hal.planes.tasks.submission import UnknownJobs
+from hal.planes.tasks.admission.submission import UnknownJobs
+from hal.planes.tasks.table.jobs_by_id import MAX_OBJECTS
 from hal.store import Group, MemoryDatabase, Store
 from hal.wire.frames import ExitCause, Refusal, StepExit, StepStarted, Usage
 from tests.planes.tasks.pending_model import PendingModel
@@ -80,14 +80,14 @@ class PlaneMachine(RuleBasedStateMachine):
         self.epoch = self.store.take_leadership("test", self.now_ms)
         self.engine = PendingModel()
         self.plane = TaskPlane(Policy(), self.engine)
-        self.plane.table.jobs.max_objects = self.max_objects
+        self.plane._table.jobs.max_objects = self.max_objects
         for event in self.plane.load(self.store.load(in_columns=True)):
             self.engine.apply(event)
 
     def join(self, name: str, held: tuple[Any, ...] = ()) -> None:
         boot_id = f"boot{self.boots[name]}"
         arrival = Arrival(name=name, capacity={"cpu": 64_000}, boot_id=boot_id, held=held, credit=name == "n1")
-        self.plane.node_joined(arrival, self.now_ms)
+        self.plane.record_arrival(arrival, self.now_ms)
 
     def commit(self, *, fails: bool = False) -> None:
         change = self.plane.seal(self.now_ms)
@@ -98,7 +98,7 @@ class PlaneMachine(RuleBasedStateMachine):
         if not change.empty:
             group = Group(f"{self.epoch}-{self.commits}", self.now_ms, change.operations)
             self.store.commit(group, epoch=self.epoch)
-        self.plane.durable()
+        self.plane.keep()
         for event in change.engine:
             self.engine.apply(event)
 
@@ -106,7 +106,7 @@ class PlaneMachine(RuleBasedStateMachine):
 
     @rule(plain=st.lists(specs, min_size=1, max_size=3), data=st.data(), fails=st.booleans())
     def submit(self, plain: list[dict[str, Any]], data: st.DataObject, fails: bool) -> None:
-        before = self.plane.table.next_id
+        before = self.plane._table.next_id
         batch = [self._spec(raw, place, data) for place, raw in enumerate(plain)]
         ended: dict[int, EndedJob] = {}
         try:
@@ -189,10 +189,10 @@ class PlaneMachine(RuleBasedStateMachine):
             for t in self.store.tasks(job, limit=10_000)
             if t.state.ended and t.attempt
         ]
-        if job not in self.plane.table.jobs:
+        if job not in self.plane._table.jobs:
             if task is not None and task >= row.tasks:
                 return
-            self.plane.revive(row, self.store.spans(job), self.store.succeeded(job) if row.spec.array else ())
+            self.plane.revive(row, self.store.ranges(job), self.store.succeeded(job) if row.spec.array else ())
         self.plane.requeue(job, task, ended, BY, self.now_ms)
 
     @rule(data=st.data(), fails=st.booleans(), credit=st.booleans())
@@ -201,11 +201,11 @@ class PlaneMachine(RuleBasedStateMachine):
         if not ready:
             return
         chosen = sorted(data.draw(st.sets(st.sampled_from(ready), min_size=1, max_size=4)))
-        width = {job: self.plane.table.jobs[job].spec.nodes for job, _ in chosen}
+        width = {job: self.plane._table.jobs[job].spec.nodes for job, _ in chosen}
         starts, rows = self.engine.plan(chosen, width)
         if not fails:
             self.engine.assume(starts)
-        self.plane.assumed(starts, rows, NODES.__getitem__, self.epoch, self.now_ms, credit=credit)
+        self.plane.allocate(starts, rows, NODES.__getitem__, self.epoch, self.now_ms, credit=credit)
         self.commit(fails=fails)
 
     @rule(data=st.data(), fails=st.booleans(), end=st.sampled_from(ENDS), began=st.booleans())
@@ -220,7 +220,7 @@ class PlaneMachine(RuleBasedStateMachine):
         heir = data.draw(st.none() | st.sampled_from(heirs)) if heirs else None
         report = StepExit(step, cause, code, 0, at_ms, self.now_ms, Usage(5, 1, 100, 0, 0), "", heir)
         for _ in range(2):  # told twice: the second changes nothing
-            self.plane.exited(node, [report], self.now_ms)
+            self.plane.record_exits(node, [report], self.now_ms)
         self.commit(fails=fails)
 
     @rule(data=st.data(), fails=st.booleans())
@@ -228,7 +228,7 @@ class PlaneMachine(RuleBasedStateMachine):
         steps = self._steps()
         if steps:
             node, step = data.draw(st.sampled_from(steps))
-            self.plane.started(node, [StepStarted(step, 7, self.now_ms)], self.now_ms)
+            self.plane.record_starts(node, [StepStarted(step, 7, self.now_ms)], self.now_ms)
             self.commit(fails=fails)
 
     @rule(
@@ -240,7 +240,7 @@ class PlaneMachine(RuleBasedStateMachine):
         steps = self._steps()
         if steps:
             node, step = data.draw(st.sampled_from(steps))
-            self.plane.refused(node, [Refusal(step, code, "no")], self.now_ms)
+            self.plane.record_refusals(node, [Refusal(step, code, "no")], self.now_ms)
             self.commit(fails=fails)
 
     @rule(name=st.sampled_from(NODES), boots=st.booleans(), fails=st.booleans())
@@ -252,10 +252,10 @@ class PlaneMachine(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(NODES), gone=st.booleans(), fails=st.booleans())
     def silence(self, name: str, gone: bool, fails: bool) -> None:
-        self.plane.node_silent(name, "not heard", self.now_ms, self.now_ms)
+        self.plane.record_silence(name, "not heard", self.now_ms, self.now_ms)
         if gone:
             with contextlib.suppress(HALError):
-                self.plane.node_gone(name, BY, self.now_ms)
+                self.plane.fence_node(name, BY, self.now_ms)
         self.commit(fails=fails)
 
     @rule(ms=st.sampled_from([1, 2_000, 60_000]))
@@ -265,10 +265,10 @@ class PlaneMachine(RuleBasedStateMachine):
     @rule()
     def restart(self) -> None:
         """The controller dies and starts again from rows: an equal plane, and an engine that knows the same."""
-        before = self.plane.table
+        before = self.plane._table
         self.store.close()
         self.start()
-        after = self.plane.table
+        after = self.plane._table
         # What an array's limit lets through is chosen anew: a back-off may have passed.
         fed = {job: replace(live, fed=()) for job, live in after.jobs.items()}
         assert fed == {job: replace(live, fed=()) for job, live in before.jobs.items()}
@@ -279,7 +279,7 @@ class PlaneMachine(RuleBasedStateMachine):
     def _steps(self) -> list[tuple[str, Any]]:
         return [
             place
-            for job in self.plane.table.jobs.values()
+            for job in self.plane._table.jobs.values()
             for attempt in job.active.values()
             for place in attempt.steps_left(job.id)
         ]
@@ -288,8 +288,8 @@ class PlaneMachine(RuleBasedStateMachine):
 
     @invariant()
     def safety_table_and_engine_agree(self) -> None:
-        check_table(self.plane.table)
-        self.engine.check(self.plane.table)
+        check_table(self.plane._table)
+        self.engine.check(self.plane._table)
 
     @invariant()
     def safety_no_task_is_lost_or_doubled(self) -> None:
@@ -297,7 +297,7 @@ class PlaneMachine(RuleBasedStateMachine):
         for job_id in self.submitted:
             row = self.store.job(job_id)
             assert row is not None
-            assert (row.end_ms is None) == (job_id in self.plane.table.jobs)
+            assert (row.end_ms is None) == (job_id in self.plane._table.jobs)
             tasks = self.store.tasks(job_id, limit=10_000)
             assert [t.task for t in tasks] == list(range(row.tasks))
             states = Counter(t.state for t in tasks)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from hal.core.engine.events import JobsCancelled
 from hal.core.model import TaskState, spec_from_plain
 from hal.planes.tasks import Work
-from hal.planes.tasks.draft import MAX_ROWS_A_BLOCK, MAX_WITHDRAWN_A_BLOCK
-from hal.planes.tasks.leftovers import Leftovers
-from hal.planes.tasks.live import LiveJob
+from hal.planes.tasks.discarded import Discarded
+from hal.planes.tasks.live.job import LiveJob
 from hal.planes.tasks.slices import A_SLICE, CHEAP_A_SLICE, FREED_A_SLICE, finished
-from hal.planes.tasks.table import SETTLED_A_SLICE
+from hal.planes.tasks.table.engine_feed import MAX_ROWS_A_BLOCK, MAX_WITHDRAWN_A_BLOCK
+from hal.planes.tasks.table.propagation import STEPS_A_SLICE
 from hal.store.views import JobFilter
 from tests.planes.tasks.small_plane import BY, SmallPlane
 
@@ -18,7 +18,7 @@ MANY = 2_000
 
 def most_at_once(plane: SmallPlane, work: Work[object]) -> int:
     """How many jobs the slice of that work changed that changed most."""
-    draft = plane.plane.table.draft
+    draft = plane.plane._table.draft
     most, seen = 0, len(draft.jobs_before)
     while True:
         over = next(work, work) is work
@@ -31,11 +31,11 @@ def test_what_ends_because_a_job_ended_ends_in_slices() -> None:
     """(H5) Each turn ends at most a slice of the jobs that can never start now: 60,000 were ended in one turn."""
     plane = SmallPlane()
     first, *_ = plane.submit({"name": "first", "hold": True}, *[{"dependencies": ["first"]}] * MANY)
-    ended, most, seen = plane.plane.table.draft.ended_jobs, 0, 0
+    ended, most, seen = plane.plane._table.draft.ended_jobs, 0, 0
     for _ in plane.plane.cancelling(first, None, BY, 1_000):
         most, seen = max(most, len(ended) - seen), len(ended)
     assert seen == 1 + MANY
-    assert most <= SETTLED_A_SLICE
+    assert most <= STEPS_A_SLICE
 
 
 def test_jobs_of_a_filter_are_looked_for_in_slices() -> None:
@@ -50,13 +50,13 @@ def test_jobs_of_a_filter_are_looked_for_in_slices() -> None:
 
 def test_what_is_of_no_more_use_is_freed_in_slices_also_where_somebody_holds_its_list() -> None:
     """Lists are emptied in place; what is little is left alone."""
-    leftovers = Leftovers()
+    discarded = Discarded()
     many, few = list(range(2 * FREED_A_SLICE + 1)), [1]
-    leftovers.add(many)
-    leftovers.add(few)
+    discarded.add(many)
+    discarded.add(few)
     left = []
-    while leftovers:
-        leftovers.free_some()
+    while discarded:
+        discarded.free_some()
         left.append(len(many))
     assert left == [FREED_A_SLICE + 1, 1, 0]
     assert few == [1]
@@ -69,7 +69,7 @@ def test_a_commit_that_failed_is_undone_in_slices() -> None:
     plane.plane.submit(specs, BY, 1_000)
     plane.plane.seal(1_000)
     assert sum(1 for _ in plane.plane.undoing()) >= MANY // A_SLICE
-    assert len(plane.plane.table.jobs) == 0
+    assert len(plane.plane._table.jobs) == 0
 
 
 def test_a_job_that_thousands_wait_for_ends_in_slices() -> None:
@@ -78,7 +78,7 @@ def test_a_job_that_thousands_wait_for_ends_in_slices() -> None:
     first, *others = plane.submit({"name": "first", "hold": True}, *[{"dependencies": ["first"]}] * MANY)
     assert most_at_once(plane, plane.plane.cancelling(first, None, BY, 1_000)) <= A_SLICE + 1
     change = plane.plane.seal(1_000)
-    plane.plane.durable()
+    plane.plane.keep()
     assert len(change.ended) == 1 + len(others)
     assert {job.state for job in change.ended} == {TaskState.CANCELLED}
 
@@ -101,9 +101,9 @@ def test_a_fragmented_array_is_cancelled_and_its_rows_are_made_in_slices() -> No
     for task in range(0, 2 * MANY, 2):
         plane.plane.cancel(job, task, BY, 1_000)
     assert sum(1 for _ in plane.plane.sealing(1_000)) >= 2 * MANY // A_SLICE
-    plane.plane.durable()
-    live = plane.plane.table.jobs[job]
-    assert len(live.spans) == 2 * MANY
+    plane.plane.keep()
+    live = plane.plane._table.jobs[job]
+    assert len(live.ranges) == 2 * MANY
     assert sum(1 for _ in plane.plane.cancelling(job, None, BY, 1_000)) >= 2 * MANY // A_SLICE
     assert live.state is TaskState.CANCELLED
 

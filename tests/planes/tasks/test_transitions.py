@@ -11,8 +11,8 @@ from hal.planes.tasks import Arrival, EndedTask
 from hal.store.operations import AppendEvents
 from hal.wire.frames import ExitCause, HeldStep, Refusal, StepExit, StepStarted, Usage
 from tests.core.lifecycle.witness import AUTOMATA, witnessed
+from tests.planes.tasks.attempts.test_preemption import moves
 from tests.planes.tasks.small_plane import BY, SmallPlane
-from tests.planes.tasks.test_taking_back import moves
 
 GATED = "no plane registers a gate yet: prolog and epilog (a real cluster), staging (data), installing (binaries)"
 GOODBYE = "no node says goodbye yet: an agent that leaves in good order"
@@ -117,13 +117,13 @@ def attempts_end_in_every_way() -> None:
     job, refused, impossible = plane.submit({"retries": 1}, {}, {})
     plane.start((job, 0), (refused, 0), (impossible, 0))
     plane.end(job, code=1)
-    plane.plane.refused("n1", [Refusal(StepId(refused, 0, 1, 0), "overloaded", "full")], 1_000)
-    plane.plane.refused("n1", [Refusal(StepId(impossible, 0, 1, 0), "bad-workdir", "no such directory")], 1_000)
+    plane.plane.record_refusals("n1", [Refusal(StepId(refused, 0, 1, 0), "overloaded", "full")], 1_000)
+    plane.plane.record_refusals("n1", [Refusal(StepId(impossible, 0, 1, 0), "bad-workdir", "no such directory")], 1_000)
     plane.commit()
     (gang,) = plane.submit({"nodes": 2})
     plane.start((gang, 0))
     begun(plane, gang)
-    plane.plane.refused("n2", [Refusal(StepId(gang, 0, 1, 1), "overloaded", "full")], 1_000)
+    plane.plane.record_refusals("n2", [Refusal(StepId(gang, 0, 1, 1), "overloaded", "full")], 1_000)
     plane.commit()
     plane.end(gang, code=143, cause=ExitCause.CANCELLED)
 
@@ -148,16 +148,16 @@ def people_run_again() -> None:
 def nodes_fall_silent_return_and_are_lost() -> None:
     """With attempts that had begun, that had not, and that were being stopped."""
     plane = SmallPlane(nodes=1)
-    plane.plane.node_silent("n1", "not heard", 1_000, 900)
-    plane.plane.node_heard("n1", 1_000)
+    plane.plane.record_silence("n1", "not heard", 1_000, 900)
+    plane.plane.record_return("n1", 1_000)
     jobs = plane.submit({}, {}, {})
     plane.start(*((job, 0) for job in jobs))
     begun(plane, jobs[1])
     plane.plane.cancel(jobs[2], None, BY, 1_000)
-    plane.plane.node_silent("n1", "not heard", 1_000, 900)
-    plane.plane.node_gone("n1", BY, 1_000)
+    plane.plane.record_silence("n1", "not heard", 1_000, 900)
+    plane.plane.fence_node("n1", BY, 1_000)
     plane.commit()
-    plane.plane.node_joined(Arrival(name="n1", capacity={"cpu": 64_000}, boot_id="b2"), 1_000)
+    plane.plane.record_arrival(Arrival(name="n1", capacity={"cpu": 64_000}, boot_id="b2"), 1_000)
     plane.commit()
 
 
@@ -172,18 +172,18 @@ def nodes_are_closed_opened_emptied_and_forgotten() -> None:
     plane.plane.uncordon("n1", BY)
     plane.plane.cordon("n1", "", BY, 1_000)
     for _ in range(2):
-        plane.plane.node_silent("n1", "not heard", 1_000, 900)
-        plane.plane.node_heard("n1", 1_000)
+        plane.plane.record_silence("n1", "not heard", 1_000, 900)
+        plane.plane.record_return("n1", 1_000)
         plane.plane.cordon("n1", "", BY, 1_000, drain=True)
     plane.commit()
     plane.end(job)
-    plane.plane.node_removed("n1", BY)
+    plane.plane.remove_node("n1", BY)
     for name in ("n2", "n3"):
         plane.plane.cordon(name, "", BY, 1_000)
-        plane.plane.node_silent(name, "not heard", 1_000, 900)
-        plane.plane.node_gone(name, BY, 1_000)
-    plane.plane.node_removed("n2", BY)
-    plane.plane.node_joined(Arrival(name="n3", capacity={"cpu": 64_000}, boot_id="b2"), 1_000)
+        plane.plane.record_silence(name, "not heard", 1_000, 900)
+        plane.plane.fence_node(name, BY, 1_000)
+    plane.plane.remove_node("n2", BY)
+    plane.plane.record_arrival(Arrival(name="n3", capacity={"cpu": 64_000}, boot_id="b2"), 1_000)
     plane.commit()
 
 
@@ -193,8 +193,8 @@ def a_gang_loses_a_node_while_its_siblings_are_stopped() -> None:
     (gang,) = plane.submit({"nodes": 2})
     plane.start((gang, 0))
     plane.end(gang, code=5)
-    plane.plane.node_silent("n2", "not heard", 1_000, 900)
-    plane.plane.node_gone("n2", BY, 1_000)
+    plane.plane.record_silence("n2", "not heard", 1_000, 900)
+    plane.plane.fence_node("n2", BY, 1_000)
     plane.commit()
 
 
@@ -205,13 +205,13 @@ def work_is_suspended_and_goes_on() -> None:
     plane.start(*((job, 0) for job in jobs))
     for job in jobs:
         begun(plane, job)
-    plane.plane.taken_back(moves(*jobs, mode="suspend"), 1_000)
+    plane.plane.preempt(moves(*jobs, mode="suspend"), 1_000)
     plane.commit()
-    plane.plane.goes_on(moves(jobs[0]), 2_000)
+    plane.plane.resume(moves(jobs[0]), 2_000)
     plane.plane.cancel(jobs[1], None, BY, 1_000)
     plane.commit()
-    plane.plane.node_silent("n1", "not heard", 1_000, 900)
-    plane.plane.node_gone("n1", BY, 1_000)
+    plane.plane.record_silence("n1", "not heard", 1_000, 900)
+    plane.plane.fence_node("n1", BY, 1_000)
     plane.commit()
 
 
@@ -231,7 +231,7 @@ def begun(plane: SmallPlane, job: int, rank: int = 0) -> None:
     """A process of its first task runs."""
     attempt = plane.live(job).active[0]
     report = StepStarted(StepId(job, 0, attempt.attempt, rank), 7, 1_000)
-    plane.plane.started(attempt.nodes[rank], [report], 1_000)
+    plane.plane.record_starts(attempt.nodes[rank], [report], 1_000)
     plane.commit()
 
 
@@ -256,7 +256,7 @@ def test_a_returning_node_tells_which_attempts_had_begun() -> None:
         HeldStep(StepId(begins, 0, 1, 0), running=True, pid=7, started_ms=900),
         HeldStep(StepId(waits, 0, 1, 0), running=True, pid=0, started_ms=0),
     )
-    plane.plane.node_joined(Arrival(name="n1", capacity={"cpu": 64_000}, boot_id="b1", held=held), 1_000)
+    plane.plane.record_arrival(Arrival(name="n1", capacity={"cpu": 64_000}, boot_id="b1", held=held), 1_000)
     change = plane.commit()
     states = {job: plane.live(job).active[0].state.value for job in (begins, waits)}
     assert states == {begins: "running", waits: "allocated"}
@@ -279,7 +279,7 @@ def test_of_one_commit_the_feed_tells_a_start_before_its_end() -> None:
     usage = Usage(0, 0, 0, 0, 0)
     for job, started_ms in ((first, 0), (second, 950)):
         report = StepExit(StepId(job, 0, 1, 0), ExitCause.EXITED, 0, 0, started_ms, 1_000, usage, "")
-        plane.plane.exited("n1", [report], 1_000)
+        plane.plane.record_exits("n1", [report], 1_000)
     change = plane.commit()
     events = [
         event for operation in change.operations if isinstance(operation, AppendEvents) for event in operation.events

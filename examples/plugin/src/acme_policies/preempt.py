@@ -1,4 +1,4 @@
-"""Near the end: spare the work that has little left to do; what is about to end is never taken back."""
+"""Near the end: spare the work that has little left to do; what is about to end is never preempted."""
 
 import numpy as np
 

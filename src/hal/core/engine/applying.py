@@ -10,9 +10,6 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from hal.core.engine.accounts import renew, set_charge
-from hal.core.engine.answers import keys_of
-from hal.core.engine.bookings import check_bookings, runs_into, set_bookings, settle_bookings
 from hal.core.engine.errors import EngineError
 from hal.core.engine.events import (
     ADOPT,
@@ -42,15 +39,24 @@ from hal.core.engine.events import (
     StartsRefused,
 )
 from hal.core.engine.plan import MOVE, START, Plan
-from hal.core.engine.predictions import NO_JOBS, Predictions, edits, slots_of
-from hal.core.engine.qos import check_qos
+from hal.core.engine.plugins.answers import keys_of
+from hal.core.engine.rules.admission import admit_nodes, use_filters
+from hal.core.engine.rules.booked_nodes import runs_into, set_bookings, settle_bookings
+from hal.core.engine.rules.configuration import policies_of, use_config
+from hal.core.engine.rules.interning import intern_classes, intern_owners
+from hal.core.engine.rules.policy_tables import load_hours, load_use, renew
+from hal.core.engine.rules.predictions import edits, slots_of
 from hal.core.engine.state import NO_KEYS, State
+from hal.core.engine.tables.bookings import check_bookings
+from hal.core.engine.tables.qos import check_qos
+from hal.core.engine.tables.work import NO_JOBS, Predictions
 from hal.core.engine.views import Cluster, job_view, job_view_of_entries, job_view_of_runs
 from hal.core.interfaces.order import Order
 from hal.core.interfaces.policy import JobView
-from hal.core.kernels import layout as L
-from hal.core.kernels.layout import M_VERSION, OK
-from hal.core.kernels.pending import (
+from hal.core.kernels.rules.shares import renew_offsets
+from hal.core.kernels.structures import layout as L
+from hal.core.kernels.structures.layout import M_VERSION, OK
+from hal.core.kernels.work.pending import (
     CHANGE_CANCEL,
     CHANGE_ELIGIBLE,
     CHANGE_HOLD,
@@ -59,8 +65,7 @@ from hal.core.kernels.pending import (
     CHANGE_UPDATE,
     rebuild,
 )
-from hal.core.kernels.running import retime
-from hal.core.kernels.shares import renew_offsets
+from hal.core.kernels.work.running import retime
 
 _REFUSALS: Final = {
     L.BAD_CLASS: "class_index is not an index into the event's classes",
@@ -71,7 +76,7 @@ _REFUSALS: Final = {
     L.BAD_LIVE: "the task waits or runs already; a job id is used once",
     L.BAD_UNKNOWN: "no such attempt is running (it ended before, was refused, or never was assumed)",
     L.BAD_TIME: "walltime_ms must be at least 0",
-    L.BAD_ROW: "an attempt must name as many nodes as its class has",
+    L.BAD_NODES: "an attempt must name as many nodes as its class has",
 }
 
 
@@ -84,6 +89,23 @@ def apply(state: State, event: Event) -> None:
     _APPLY[type(event)](state, event)
     if state.path[L.FAULT]:
         state.check_bounds()
+
+
+def _call(state: State, event: str, rows: Any, count: int, kernel: str, *arguments: Any) -> None:
+    """Call a kernel of an event (see `_settle`)."""
+    _settle(state, state.calls[kernel](state.at, *arguments), event, rows, count, kernel, *arguments)
+
+
+def _settle(state: State, outcome: int, event: str, rows: Any, count: int, kernel: str, *arguments: Any) -> None:
+    """Where a kernel asked for larger tables, make them, with room for `count` more records, and call it again.
+
+    Raises EngineError when it refuses one of the event's `rows`: nothing was changed.
+    """
+    while outcome != OK:
+        if outcome > L.GROW_BUCKETS:
+            raise _refused(state, event, rows, outcome)
+        state.grow(outcome, count)
+        outcome = state.calls[kernel](state.at, *arguments)
 
 
 def _refused(state: State, event: str, rows: Any, outcome: int) -> EngineError:
@@ -111,26 +133,23 @@ def _jobs_submitted(state: State, event: JobsSubmitted) -> None:
     rows = _block(event.rows, SUBMIT, "JobsSubmitted")
     classes = event.classes
     owners = event.owners
-    class_ids = state._seen_class_ids if classes is state._seen_classes else state.intern_classes(classes)
-    owner_ids = state._seen_owner_ids if owners is state._seen_owners else state.intern_owners(owners)
-    keys = NO_KEYS if state.order is None else _plugin_keys(state, rows, class_ids, owner_ids)
+    class_ids = state.catalogue.seen_ids if classes is state.catalogue.seen else intern_classes(state, classes)
+    owner_ids = state.shares.seen_ids if owners is state.shares.seen else intern_owners(state, owners)
+    keys = NO_KEYS if state.plugins.order is None else _plugin_keys(state, rows, class_ids, owner_ids)
     # Jobs ascend in a block and over the engine's life, so only a block that begins with an older one can be at fault.
-    if rows.shape[0] and rows["job"][0] <= state.newest_job:
+    if rows.shape[0] and rows["job"][0] <= state.work.newest_job:
         _check_not_running(state, rows)
-    while True:
-        outcome = state.calls["submit"](state.at, rows, class_ids, owner_ids, keys)
-        if outcome == OK:
-            if rows.shape[0]:
-                state.newest_job = max(state.newest_job, int(rows["job"][-1]))
-            return
-        if outcome > L.GROW_BUCKETS:
-            raise _refused(state, "JobsSubmitted", rows, outcome)
-        state.grow(outcome, rows.shape[0])
+    outcome = state.calls["submit"](state.at, rows, class_ids, owner_ids, keys)
+    if outcome != OK:
+        count = rows.shape[0]
+        _settle(state, outcome, "JobsSubmitted", rows, count, "submit", rows, class_ids, owner_ids, keys)
+    if rows.shape[0]:
+        state.work.newest_job = max(state.work.newest_job, int(rows["job"][-1]))
 
 
 def _check_not_running(state: State, rows: Any) -> None:
     """Raise EngineError when a submitted task runs already. The kernel looks only at what waits."""
-    runs = state.runs[: int(state.meta[L.M_RUN_TOP])]
+    runs = state.work.runs[: int(state.meta[L.M_RUN_TOP])]
     runs = runs[(runs[:, L.R_NODES] > 0) & np.isin(runs[:, L.R_JOB], rows["job"])]
     if not runs.shape[0]:
         return
@@ -143,11 +162,11 @@ def _check_not_running(state: State, rows: Any) -> None:
 
 
 def _plugin_keys(state: State, rows: Any, class_ids: Any, owner_ids: Any) -> Any:
-    assert state.order is not None
+    assert state.plugins.order is not None
     for name, ids, outcome in (("class_index", class_ids, L.BAD_CLASS), ("owner_index", owner_ids, L.BAD_OWNER)):
         if rows.shape[0] and (rows[name].min() < 0 or rows[name].max() >= ids.shape[0]):
             raise EngineError(f"JobsSubmitted: {_REFUSALS[outcome]}; the event was not applied")
-    return keys_of(state.order, job_view(state, rows, class_ids, owner_ids), Cluster(state))
+    return keys_of(state.plugins.order, job_view(state, rows, class_ids, owner_ids), Cluster(state))
 
 
 def _check_attempt_numbers(rows: Any, event: str) -> None:
@@ -160,13 +179,9 @@ def _check_attempt_numbers(rows: Any, event: str) -> None:
 def _attempts_ended(state: State, event: AttemptsEnded) -> None:
     rows = _block(event.rows, END, "AttemptsEnded")
     _check_attempt_numbers(rows, "AttemptsEnded")
-    while True:
-        outcome = state.calls["end"](state.at, rows)
-        if outcome == OK:
-            return
-        if outcome > L.GROW_BUCKETS:
-            raise _refused(state, "AttemptsEnded", rows, outcome)
-        state.grow(outcome, rows.shape[0])
+    outcome = state.calls["end"](state.at, rows)
+    if outcome != OK:
+        _settle(state, outcome, "AttemptsEnded", rows, rows.shape[0], "end", rows)
 
 
 def _plan_assumed(state: State, event: PlanAssumed) -> None:
@@ -190,20 +205,18 @@ def _plan_assumed(state: State, event: PlanAssumed) -> None:
     if plan.replans:
         promises = plan.promises
         promised = plan.promised
-        if len(promises) > len(state.reservations) or len(promised) > len(state.reserved):
+        if len(promises) > len(state.work.reservations) or len(promised) > len(state.work.reserved):
             state.grow_reservations(len(promises), len(promised))
     else:
         promises = promised = _NO_TABLE
-    while True:
-        outcome = state.calls["assume"](
-            state.at, starts, plan.rows, plan.now_ms, plan.replans, promises, promised, complete, plan.resumed,
-            plan.pass_wake, plan.pass_inserts,
-        )  # fmt: skip
-        if outcome == OK:
-            break
-        if outcome > L.GROW_BUCKETS:
-            raise _refused(state, "PlanAssumed", starts, outcome)
-        state.grow(outcome, max(starts.shape[0], plan.rows.shape[0]))
+    arguments = (
+        starts, plan.rows, plan.now_ms, plan.replans, promises, promised, complete, plan.resumed, plan.pass_wake,
+        plan.pass_inserts,
+    )  # fmt: skip
+    outcome = state.calls["assume"](state.at, *arguments)
+    if outcome != OK:
+        count = max(starts.shape[0], plan.rows.shape[0])
+        _settle(state, outcome, "PlanAssumed", starts, count, "assume", *arguments)
     if plan.full and plan.cursor is not None and plan.cursor.begins_anew:
         # It had given promises up and not yet made them again: the pass that begins anew has to look at everybody.
         state.meta[L.M_PARKED_WAKE] = -1
@@ -212,22 +225,16 @@ def _plan_assumed(state: State, event: PlanAssumed) -> None:
 
 
 def _moves_assumed(state: State, plan: Plan) -> None:
-    while True:
-        outcome = state.calls["take_back"](state.at, plan.moves, plan.rows, plan.now_ms)
-        if outcome == OK:
-            return
-        if outcome > L.GROW_BUCKETS:
-            raise _refused(state, "PlanAssumed", plan.moves.view(MOVE).reshape(-1), outcome)
-        state.grow(outcome, max(plan.moves.shape[0], plan.rows.shape[0]))
+    moves = plan.moves
+    count = max(moves.shape[0], plan.rows.shape[0])
+    _call(state, "PlanAssumed", moves.view(MOVE).reshape(-1), count, "apply_moves", moves, plan.rows, plan.now_ms)
 
 
-def fall_claims(state: State, jobs: Any, *, everyone: bool = False) -> None:
+def cancel_claims(state: State, jobs: Any, *, everyone: bool = False) -> None:
     """Give up the claims of these jobs (part of `apply`): their tasks wait again, as what is about to change."""
-    while state.meta[L.M_CLAIMS]:
-        outcome = state.calls["fall"](state.at, _column(jobs), everyone)
-        if outcome == OK:
-            return
-        state.grow(outcome, int(state.meta[L.M_CLAIMS]))
+    claims = int(state.meta[L.M_CLAIMS])
+    if claims:
+        _call(state, "", jobs, claims, "cancel", _column(jobs), everyone)
 
 
 _NO_TABLE: Final = np.zeros((0, 2), np.int64)
@@ -236,21 +243,15 @@ _NO_TABLE: Final = np.zeros((0, 2), np.int64)
 def _starts_refused(state: State, event: StartsRefused) -> None:
     starts = _block(event.starts, START, "StartsRefused")
     _check_attempt_numbers(starts, "StartsRefused")
-    while True:
-        outcome = state.calls["refuse"](state.at, starts, int(event.new_attempt))
-        if outcome == OK:
-            return
-        if outcome > L.GROW_BUCKETS:
-            raise _refused(state, "StartsRefused", starts, outcome)
-        state.grow(outcome, starts.shape[0])
+    _call(state, "StartsRefused", starts, starts.shape[0], "refuse", starts, int(event.new_attempt))
 
 
 def _allocations_adopted(state: State, event: AllocationsAdopted) -> None:
     rows = _block(event.rows, ADOPT, "AllocationsAdopted")
-    unknown = sorted({name for name in event.nodes if name not in state.row_by_name})
+    unknown = sorted({name for name in event.nodes if name not in state.nodes.by_name})
     if unknown:
         raise EngineError(f"AllocationsAdopted: unknown nodes {', '.join(unknown)}: apply NodesChanged for them first")
-    row_of = np.array([state.row_by_name[name] for name in event.nodes] or [0], np.int64)
+    row_of = np.array([state.nodes.by_name[name] for name in event.nodes] or [0], np.int64)
     index = _column(event.node_index)
     if index.shape[0] and (index.min() < 0 or index.max() >= len(event.nodes)):
         raise EngineError("AllocationsAdopted: node_index holds an index outside nodes; the event was not applied")
@@ -261,19 +262,14 @@ def _allocations_adopted(state: State, event: AllocationsAdopted) -> None:
         if rows.shape[0] and (rows[name].min() < 0 or rows[name].max() >= count):
             raise EngineError(f"AllocationsAdopted: {name} is out of range; the event was not applied")
     _check_adopted(rows, index)
-    class_ids = state.intern_classes(event.classes)
-    owner_ids = state.intern_owners(event.owners)
+    class_ids = intern_classes(state, event.classes)
+    owner_ids = intern_owners(state, event.owners)
     keys = NO_KEYS
-    if state.order is not None:
-        keys = keys_of(state.order, job_view(state, rows, class_ids, owner_ids), Cluster(state))
-    while True:
-        outcome = state.calls["adopt"](state.at, rows, row_of[index], class_ids, owner_ids, keys)
-        if outcome == OK:
-            state.newest_job = max(state.newest_job, int(rows["job"].max(initial=-1)))
-            return
-        if outcome > L.GROW_BUCKETS:
-            raise _refused(state, "AllocationsAdopted", rows, outcome)
-        state.grow(outcome, max(rows.shape[0], index.shape[0]))
+    if state.plugins.order is not None:
+        keys = keys_of(state.plugins.order, job_view(state, rows, class_ids, owner_ids), Cluster(state))
+    count = max(rows.shape[0], index.shape[0])
+    _call(state, "AllocationsAdopted", rows, count, "adopt", rows, row_of[index], class_ids, owner_ids, keys)
+    state.work.newest_job = max(state.work.newest_job, int(rows["job"].max(initial=-1)))
 
 
 def _check_adopted(rows: Any, index: Any) -> None:
@@ -303,12 +299,8 @@ def _attempt_name(row: Any) -> str:
 
 
 def _change(state: State, what: int, jobs: Any, one: Any = NO_KEYS, two: Any = NO_KEYS, three: Any = NO_KEYS) -> None:
-    fall_claims(state, jobs)
-    while True:
-        outcome = state.calls["change"](state.at, what, _column(jobs), one, two, three)
-        if outcome == OK:
-            return
-        state.grow(outcome, len(jobs))
+    cancel_claims(state, jobs)
+    _call(state, "", jobs, len(jobs), "change", what, _column(jobs), one, two, three)
 
 
 def _jobs_eligible(state: State, event: JobsEligible) -> None:
@@ -350,16 +342,16 @@ def _jobs_updated(state: State, event: JobsUpdated) -> None:
     live, rekeyed = _rekeyed(state, jobs, priority, wall, planned)
     _check_bookings_stand(state, live, jobs, wall)
     if state.meta[L.M_CLAIMS]:
-        fall_claims(state, jobs)
+        cancel_claims(state, jobs)
         live, rekeyed = _rekeyed(state, jobs, priority, wall, planned)
     _change(state, CHANGE_UPDATE, jobs, priority, wall, planned)
     if live.shape[0]:
         place = {int(job): k for k, job in enumerate(jobs)}
-        which = [place[int(job)] for job in state.runs[live, L.R_JOB]]
+        which = [place[int(job)] for job in state.work.runs[live, L.R_JOB]]
         changed = np.stack([priority[which], wall[which], planned[which]], axis=1)
         retime(state.at, live, np.ascontiguousarray(changed))
     if rekeyed.running.shape[0]:
-        state.runs[live, L.R_KEY] = rekeyed.running
+        state.work.runs[live, L.R_KEY] = rekeyed.running
     if rekeyed.waiting.shape[0]:
         _change(state, CHANGE_REKEY, rekeyed.jobs, rekeyed.waiting)
 
@@ -367,14 +359,16 @@ def _jobs_updated(state: State, event: JobsUpdated) -> None:
 def _rekeyed(state: State, jobs: Any, priority: Any, wall: Any, planned: Any) -> tuple[Any, _Rekeyed]:
     """Runs of these jobs, and the keys that a plugin's order gives the jobs once they are edited."""
     top = int(state.meta[L.M_RUN_TOP])
-    live = np.flatnonzero((state.runs[:top, L.R_NODES] > 0) & np.isin(state.runs[:top, L.R_JOB], jobs))
-    if state.order is None:
+    live = np.flatnonzero((state.work.runs[:top, L.R_NODES] > 0) & np.isin(state.work.runs[:top, L.R_JOB], jobs))
+    if state.plugins.order is None:
         return live, _Rekeyed(NO_KEYS, NO_KEYS, NO_KEYS)
     slots = _one_entry_of_each(state, jobs)
     entries = _edited(job_view_of_entries(state, slots), jobs, priority, wall, planned)
     runs = _edited(job_view_of_runs(state, live), jobs, priority, wall, planned)
     return live, _Rekeyed(
-        entries.job, keys_of(state.order, entries, Cluster(state)), keys_of(state.order, runs, Cluster(state))
+        entries.job,
+        keys_of(state.plugins.order, entries, Cluster(state)),
+        keys_of(state.plugins.order, runs, Cluster(state)),
     )
 
 
@@ -382,12 +376,12 @@ def _runtimes_predicted(state: State, event: RuntimesPredicted) -> None:
     jobs, planned = _column(event.jobs), _column(event.planned_ms)
     if jobs.shape != planned.shape or np.unique(jobs).size != jobs.size or (planned < 1).any():
         raise EngineError("RuntimesPredicted: each job once, with a time of at least 1 ms; the event was not applied")
-    if event.version <= state.predictions.version:
+    if event.version <= state.work.predictions.version:
         return
-    rows = edits(state, jobs, planned, state.predictions.jobs)
+    rows = edits(state, jobs, planned, state.work.predictions.jobs)
     if len(rows):
         _jobs_updated(state, JobsUpdated(rows))
-    state.predictions = Predictions(event.version, np.sort(jobs), event.expires_ms)
+    state.work.predictions = Predictions(event.version, np.sort(jobs), event.expires_ms)
     state.meta[M_VERSION] += 1
 
 
@@ -408,12 +402,12 @@ def _check_bookings_stand(state: State, live: Any, jobs: Any, wall: Any) -> None
         return
     asked = dict(zip(jobs.tolist(), wall.tolist(), strict=True))
     for run in live.tolist():
-        wall_ms = asked[int(state.runs[run, L.R_JOB])]
+        wall_ms = asked[int(state.work.runs[run, L.R_JOB])]
         booking = runs_into(state, run, min(wall_ms, L.INF)) if wall_ms != L.KEEP else None
         if booking is not None:
             raise EngineError(
-                f"JobsUpdated: job {int(state.runs[run, L.R_JOB])} runs on nodes of booking {booking.name!r}, which "
-                f"starts at {booking.start_ms}: its walltime cannot reach beyond; the event was not applied"
+                f"JobsUpdated: job {int(state.work.runs[run, L.R_JOB])} runs on nodes of booking {booking.name!r}, "
+                f"which starts at {booking.start_ms}: its walltime cannot reach beyond; the event was not applied"
             )
 
 
@@ -427,8 +421,10 @@ class _Rekeyed(NamedTuple):
 
 def _one_entry_of_each(state: State, jobs: Any) -> Any:
     """Slots of waiting entries: the others of a job differ in nothing that an order sees but their attempts."""
-    slots = np.flatnonzero((state.entries[:, L.E_WHERE] != L.WHERE_FREE) & np.isin(state.entries[:, L.E_JOB], jobs))
-    return slots[np.unique(state.entries[slots, L.E_JOB], return_index=True)[1]]
+    slots = np.flatnonzero(
+        (state.work.entries[:, L.E_WHERE] != L.WHERE_FREE) & np.isin(state.work.entries[:, L.E_JOB], jobs)
+    )
+    return slots[np.unique(state.work.entries[slots, L.E_JOB], return_index=True)[1]]
 
 
 def _edited(view: JobView, jobs: Any, priority: Any, wall: Any, planned: Any) -> JobView:
@@ -453,12 +449,12 @@ def _clock_advanced(state: State, event: ClockAdvanced) -> None:
         settle_bookings(state)
     if state.accounts is not None:
         renew(state, state.clock_ms)
-    predictions = state.predictions
+    predictions = state.work.predictions
     if predictions.expires_ms <= state.clock_ms:
         rows = edits(state, NO_JOBS, NO_JOBS, predictions.jobs)
         if len(rows):
             _jobs_updated(state, JobsUpdated(rows))
-        state.predictions = Predictions(predictions.version)
+        state.work.predictions = Predictions(predictions.version)
 
 
 def _bookings_changed(state: State, event: BookingsChanged) -> None:
@@ -467,28 +463,28 @@ def _bookings_changed(state: State, event: BookingsChanged) -> None:
 
 
 def _config_changed(state: State, event: ConfigChanged) -> None:
-    order, _score, _preempt, filters = state.policies_of(event.config)
+    order, _score, _preempt, filters = policies_of(event.config)
     check_qos(event.config.policy)
     slots, live, keys, keys_of_runs = _all_keys(state, order)
     if state.meta[L.M_CLAIMS]:
-        fall_claims(state, NO_KEYS, everyone=True)
+        cancel_claims(state, NO_KEYS, everyone=True)
         slots, live, keys, keys_of_runs = _all_keys(state, order)
     stopped = frozenset(event.config.stopped)
-    if filters != state.filters or stopped != state.stopped:
-        state.use_filters(filters, stopped)
-    state.use_config(event.config)
+    if filters != state.plugins.filters or stopped != state.plugins.stopped:
+        use_filters(state, filters, stopped)
+    use_config(state, event.config)
     state.rewire()
     # What runs may wait again one day: at the place that this order gives it.
     retime(state.at, live, np.full((live.shape[0], 3), L.KEEP, np.int64))
     if keys_of_runs.shape[0]:
-        state.runs[live, L.R_KEY] = keys_of_runs
-    for place in range(int(state.meta[L.M_PROMISED])):
-        state.rows[state.reserved[place, L.Q_ROW], L.W_PROMISED] = -1
+        state.work.runs[live, L.R_KEY] = keys_of_runs
+    for place in range(int(state.meta[L.M_RESERVED])):
+        state.nodes.rows[state.work.reserved[place, L.Q_NODE], L.W_RESERVED] = -1
     state.meta[L.M_RESERVATIONS] = 0
-    state.meta[L.M_PROMISED] = 0
+    state.meta[L.M_RESERVED] = 0
     state.use_time_index()
     # Offsets belong to the order that gave them; an order plugin gives new ones when the next pass begins.
-    state.buckets[:, L.B_OFFSET] = 0
+    state.work.buckets[:, L.B_OFFSET] = 0
     rebuild(state.at, slots, keys)
     if state.meta[L.M_ORDER] == L.ORDER_PRIORITY:
         renew_offsets(state.at, state.clock_ms)
@@ -497,8 +493,8 @@ def _config_changed(state: State, event: ConfigChanged) -> None:
 
 def _all_keys(state: State, order: Order | None) -> tuple[Any, Any, Any, Any]:
     """All waiting entries and all runs, and the keys that an order plugin gives them."""
-    slots = np.flatnonzero(state.entries[: int(state.meta[L.M_ENTRY_TOP]), L.E_WHERE] != L.WHERE_FREE)
-    live = np.flatnonzero(state.runs[: int(state.meta[L.M_RUN_TOP]), L.R_NODES] > 0)
+    slots = np.flatnonzero(state.work.entries[: int(state.meta[L.M_ENTRY_TOP]), L.E_WHERE] != L.WHERE_FREE)
+    live = np.flatnonzero(state.work.runs[: int(state.meta[L.M_RUN_TOP]), L.R_NODES] > 0)
     if order is None:
         return slots, live, NO_KEYS, NO_KEYS
     return (
@@ -514,29 +510,28 @@ def _shares_loaded(state: State, event: SharesLoaded) -> None:
         if not 0.0 <= units < float("inf"):
             raise EngineError(f"SharesLoaded: {units} units for user {user!r} of {account!r}; nothing was applied")
     if state.accounts is not None:
-        state.accounts.load(state, event.use, event.at_ms)
-        state.accounts.load_hours(state, event.hours)
+        load_use(state, event.use, event.at_ms)
+        load_hours(state, event.hours)
     state.meta[M_VERSION] += 1
 
 
 def _nodes_changed(state: State, event: NodesChanged) -> None:
     _check_nodes(state, event)
     state.intern_resources([name for node in event.nodes for name, amount in node.capacity.items() if amount])
-    state.grow_rows(len(state.row_names) + len(event.nodes))
-    before = _nodes_now(state) if state.filters else None
+    state.make_room_for_nodes(len(state.nodes.names) + len(event.nodes))
+    before = _nodes_now(state) if state.plugins.filters else None
     touched = [_remove_node(state, name) for name in event.removed]
     touched += [_put_node(state, node) for node in event.nodes]
-    state.meta[L.M_ROWS] = len(state.row_names)
+    state.meta[L.M_NODES] = len(state.nodes.names)
     try:
-        state.admit(touched)
+        admit_nodes(state, touched)
     except EngineError:
         if before is not None:
             _put_back(state, before)
         raise
-    state.touch(range(len(state.row_names)) if state.filters else touched)
+    state.touch(range(len(state.nodes.names)) if state.plugins.filters else touched)
     state.recount(0, int(state.meta[L.M_SHAPES]))
-    if state.accounts is not None:
-        set_charge(state)
+    state.set_charge()
     state.wake_all()
     state.meta[M_VERSION] += 1
     if state.bookings.all:
@@ -544,30 +539,30 @@ def _nodes_changed(state: State, event: NodesChanged) -> None:
 
 
 def _remove_node(state: State, name: str) -> int:
-    row = state.row_by_name.pop(name)
-    state.rows[row, L.W_STATE] = L.ROW_GONE
-    state.row_labels[row] = {}
-    state.forget_row(row)
-    state.free[row] -= state.capacity[row]
-    state.capacity[row] = 0
+    row = state.nodes.by_name.pop(name)
+    state.nodes.rows[row, L.W_STATE] = L.NODE_GONE
+    state.nodes.labels[row] = {}
+    state.plugins.forget_node(row)
+    state.nodes.free[row] -= state.nodes.capacity[row]
+    state.nodes.capacity[row] = 0
     return row
 
 
 def _put_node(state: State, node: NodeSpec) -> int:
-    row = state.row_by_name.get(node.name, -1)
+    row = state.nodes.by_name.get(node.name, -1)
     if row < 0:
-        row = _free_row(state)
-        state.row_by_name[node.name] = row
-        state.row_names[row] = node.name
-    used = state.capacity[row] - state.free[row]
-    state.capacity[row] = 0
+        row = _free_node(state)
+        state.nodes.by_name[node.name] = row
+        state.nodes.names[row] = node.name
+    used = state.nodes.capacity[row] - state.nodes.free[row]
+    state.nodes.capacity[row] = 0
     for resource, amount in node.capacity.items():
         if amount:
-            state.capacity[row, state.resources.index(resource)] = amount
-    state.free[row] = state.capacity[row] - used
-    state.row_labels[row] = dict(node.labels)
-    state.row_health[row] = str(node.health)
-    state.rows[row, L.W_STATE] = L.ROW_UP if node.health is Health.UP else L.ROW_CLOSED
+            state.nodes.capacity[row, state.nodes.resources.index(resource)] = amount
+    state.nodes.free[row] = state.nodes.capacity[row] - used
+    state.nodes.labels[row] = dict(node.labels)
+    state.nodes.health[row] = str(node.health)
+    state.nodes.rows[row, L.W_STATE] = L.NODE_UP if node.health is Health.UP else L.NODE_CLOSED
     return row
 
 
@@ -583,23 +578,23 @@ class _Nodes(NamedTuple):
 
 
 def _nodes_now(state: State) -> _Nodes:
-    tables = (state.free.copy(), state.capacity.copy(), state.rows.copy())
+    tables = (state.nodes.free.copy(), state.nodes.capacity.copy(), state.nodes.rows.copy())
     return _Nodes(
-        tables, list(state.row_names), list(state.row_labels), list(state.row_health), dict(state.row_by_name),
-        dict(state.masks),
+        tables, list(state.nodes.names), list(state.nodes.labels), list(state.nodes.health), dict(state.nodes.by_name),
+        dict(state.plugins.masks),
     )  # fmt: skip
 
 
 def _put_back(state: State, before: _Nodes) -> None:
-    state.free[:], state.capacity[:], state.rows[:] = before.tables
-    state.row_names, state.row_labels, state.row_health = before.names, before.labels, before.health
-    state.row_by_name, state.masks = before.by_name, before.masks
-    state.meta[L.M_ROWS] = len(state.row_names)
+    state.nodes.free[:], state.nodes.capacity[:], state.nodes.rows[:] = before.tables
+    state.nodes.names, state.nodes.labels, state.nodes.health = before.names, before.labels, before.health
+    state.nodes.by_name, state.plugins.masks = before.by_name, before.masks
+    state.meta[L.M_NODES] = len(state.nodes.names)
 
 
 def _check_nodes(state: State, event: NodesChanged) -> None:
     for name in event.removed:
-        if name not in state.row_by_name:
+        if name not in state.nodes.by_name:
             raise EngineError(f"NodesChanged: node {name!r} cannot leave, it is not here; the event was not applied")
     names = [node.name for node in event.nodes]
     if (
@@ -621,17 +616,17 @@ def _check_node(node: NodeSpec) -> None:
             )
 
 
-def _free_row(state: State) -> int:
+def _free_node(state: State) -> int:
     """A tombstone that nothing runs on any more, else a new row."""
-    rows = len(state.row_names)
-    if len(state.row_by_name) < rows:
-        taken = set(state.row_by_name.values())
+    rows = len(state.nodes.names)
+    if len(state.nodes.by_name) < rows:
+        taken = set(state.nodes.by_name.values())
         for row in range(rows):
-            if row not in taken and state.rows[row, L.W_PIECES] == 0:
+            if row not in taken and state.nodes.rows[row, L.W_PIECES] == 0:
                 return row
-    state.row_names.append("")
-    state.row_labels.append({})
-    state.row_health.append("")
+    state.nodes.names.append("")
+    state.nodes.labels.append({})
+    state.nodes.health.append("")
     return rows
 
 

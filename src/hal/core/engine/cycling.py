@@ -1,7 +1,7 @@
 """`cycle(state, now_ms)`: what to start now, as a Plan; the state is as it was afterwards.
 
-Pure; equal inputs give equal plans. One kernel call a slice. The outputs are slices of arenas that are never written
-twice, so a plan stays valid and nothing is copied.
+Pure; equal inputs give equal plans. One kernel call a slice, described by the state's pass record: the cursor goes in,
+what the slice gave comes out by name. A plan owns slices of tables that are never written twice (see `outputs`).
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from hal.core.engine.answers import offsets_of, scores_of
 from hal.core.engine.classes import ClassSpec
 from hal.core.engine.plan import (
-    NO_PROMISED,
-    NO_PROMISES,
+    NO_RESERVATIONS,
+    NO_RESERVED,
     NO_ROWS,
     NO_STARTS,
     NO_VERDICTS,
     Cursor,
     Plan,
 )
+from hal.core.engine.plugins.answers import offsets_of, scores_of
 from hal.core.engine.preempting import (
     PHASE_RESUME,
     PHASE_SEARCH,
@@ -32,9 +32,38 @@ from hal.core.engine.preempting import (
 )
 from hal.core.engine.state import State
 from hal.core.engine.views import Cluster, bucket_view, node_view, request_of
-from hal.core.kernels import easy
-from hal.core.kernels import layout as L
-from hal.core.kernels.rows import BLOCK, BLOCK_BITS, TOUCHED, follow_rows
+from hal.core.kernels.nodes.rows import follow_rows
+from hal.core.kernels.structures import layout as L
+from hal.core.kernels.structures.layout import (
+    BLOCK,
+    BLOCK_BITS,
+    PASS_CHANGES,
+    PASS_EPOCH,
+    PASS_FIRST_NODE,
+    PASS_FIRST_RESERVATION,
+    PASS_FIRST_RESERVED,
+    PASS_FIRST_START,
+    PASS_FIRST_VERDICT,
+    PASS_FULL,
+    PASS_INSERTS,
+    PASS_JOB,
+    PASS_KEY,
+    PASS_LANE,
+    PASS_NODES,
+    PASS_REPLANS,
+    PASS_RESERVATIONS,
+    PASS_RESERVED,
+    PASS_STARTS,
+    PASS_STOP,
+    PASS_TASK,
+    PASS_VERDICTS,
+    PASS_VERSION,
+    PASS_WAKE,
+    PASS_WORK,
+    PLANNED,
+    STOP_RESTART,
+    TOUCHED,
+)
 
 
 def cycle(
@@ -58,99 +87,96 @@ def cycle(
     """
     if cursor is not None and cursor.begins_anew:
         cursor = None
-    if cursor is not None and cursor.phase:
-        return between_slices(state, now_ms, cursor, state.config.slice_work if budget is None else budget)
-    if cursor is None and state.meta[L.M_CLAIMS]:
-        moved = settle_claims(state, now_ms)
-        if moved is not None:
-            return moved
-    if cursor is None and state.meta[L.M_RECLAIM]:
-        lender, _wake_ms = next_lender(state, now_ms)
-        if lender is not None:
-            return between_slices(state, now_ms, lender, state.config.slice_work if budget is None else budget)
     if budget is None:
         budget = state.config.slice_work
-    elif budget < 1:
-        budget = 1
+    if cursor.phase if cursor is not None else state.meta[L.M_CLAIMS] or state.meta[L.M_RECLAIM]:
+        plan = _plan_between_slices(state, now_ms, cursor, budget)
+        if plan is not None:
+            return plan
     limit = state.config.slice_starts
     if max_starts is not None and max_starts < limit:
         limit = max_starts if max_starts > 1 else 1
-    if state.order is not None and cursor is None:
+    if state.plugins.order is not None and cursor is None:
         _set_offsets(state, now_ms)
-    if state.score is not None:
+    if state.plugins.score is not None:
         _score_rows(state)
-    start_at, row_at, verdict_at = state.start_at, state.row_at, state.verdict_at
-    promise_at, promised_at = state.promise_at, state.promised_at
-    if (
-        start_at > state.start_last
-        or row_at > state.row_last
-        or verdict_at > state.verdict_last
-        or promise_at > state.promise_last
-        or promised_at > state.promise_last
-    ):
-        state.room_for_plan()
-        start_at, row_at, verdict_at = state.start_at, state.row_at, state.verdict_at
-        promise_at, promised_at = state.promise_at, state.promised_at
-    if cursor is None:
-        place = _WITH_SUSPENDED if state.meta[L.M_SUSPENDED] else _FROM_THE_TOP
-    else:
-        place = (
-            True,
-            cursor.full,
-            cursor.pass_wake,
-            cursor.pass_inserts,
-            cursor.lane,
-            cursor.key,
-            cursor.job,
-            cursor.task,
-            int(state.meta[L.M_SUSPENDED] > 0 and not cursor.attended),
-        )
+    given = _run_slice(state, now_ms, cursor, budget if budget > 1 else 1, limit)
+    return _plan_of_slice(state, now_ms, cursor, given)
+
+
+def _plan_between_slices(state: State, now_ms: int, cursor: Cursor | None, budget: int) -> Plan | None:
+    """What comes before the slice: a search that the pass was stopped for, claims that start, what was lent."""
+    if cursor is not None:
+        return between_slices(state, now_ms, cursor, budget)
+    if state.meta[L.M_CLAIMS]:
+        moved = settle_claims(state, now_ms)
+        if moved is not None:
+            return moved
+    if state.meta[L.M_RECLAIM]:
+        lender, _wake_ms = next_lender(state, now_ms)
+        if lender is not None:
+            return between_slices(state, now_ms, lender, budget)
+    return None
+
+
+def _run_slice(state: State, now_ms: int, cursor: Cursor | None, budget: int, limit: int) -> list[int]:
+    """The pass record of the slice. What is too small for it is made larger first: by doubling, so a few times."""
+    resumed = cursor is not None
+    attends = bool(state.meta[L.M_SUSPENDED]) and not (cursor is not None and cursor.attended)
     while True:
-        (
-            started, used, replans, promises, promised, refusals, unfinished, lane, key, job, task, wake_ms, work,
-            pass_wake, pass_inserts, full, changes, version,
-        ) = state.cycle_call(
-            state.at, state.start_arena, start_at, state.row_arena, row_at, state.promise_arena, promise_at,
-            state.promised_arena, promised_at, state.verdict_arena, verdict_at, now_ms, budget, limit, *place,
-        )  # fmt: skip
-        if started >= 0 or state.path[L.FAULT]:
-            break
-        state.grow_profile()
-        promise_at, promised_at = state.promise_at, state.promised_at
-    if state.path[L.FAULT]:
-        state.check_bounds()
-    starts, rows, reservations, table, verdicts = NO_STARTS, NO_ROWS, NO_PROMISES, NO_PROMISED, NO_VERDICTS
-    if started:
-        state.start_at = start_at + started
-        state.row_at = row_at + used
-        starts = state.start_arena[start_at : start_at + started]
-        rows = state.row_arena[row_at : row_at + used]
+        if cursor is not None:
+            state.pass_record[L.PASS_LANE : L.PASS_FULL + 1] = (
+                cursor.lane, cursor.key, cursor.job, cursor.task, cursor.pass_wake, cursor.pass_inserts, cursor.full
+            )  # fmt: skip
+        outcome = state.cycle_call(state.at, now_ms, budget, limit, resumed, attends)
+        if state.path[L.FAULT]:
+            state.check_bounds()
+        if outcome == PLANNED:
+            given: list[int] = state.given.tolist()
+            return given
+        state.room_for_slice(outcome)
+
+
+def _plan_of_slice(state: State, now_ms: int, cursor: Cursor | None, given: list[int]) -> Plan:
+    """The plan that a pass record describes: slices of the output tables, and where the pass goes on."""
+    outputs = state.outputs
+    starts, rows, reservations, table, verdicts = NO_STARTS, NO_ROWS, NO_RESERVATIONS, NO_RESERVED, NO_VERDICTS
+    if given[PASS_STARTS]:
+        first = given[PASS_FIRST_START]
+        starts = outputs.start_records[first : first + given[PASS_STARTS]]
+        first = given[PASS_FIRST_NODE]
+        rows = outputs.start_nodes[first : first + given[PASS_NODES]]
+    replans = given[PASS_REPLANS] == 1
     if replans:
-        state.promise_at = promise_at + promises
-        state.promised_at = promised_at + promised
-        reservations = state.promise_arena[promise_at : promise_at + promises]
-        table = state.promised_arena[promised_at : promised_at + promised]
-    if refusals:
-        state.verdict_at = verdict_at + refusals
-        verdicts = state.verdict_arena[verdict_at : verdict_at + refusals]
-    going_on = None
-    if unfinished:
+        first = given[PASS_FIRST_RESERVATION]
+        reservations = outputs.plan_reservations[first : first + given[PASS_RESERVATIONS]]
+        first = given[PASS_FIRST_RESERVED]
+        table = outputs.plan_nodes[first : first + given[PASS_RESERVED]]
+    if given[PASS_VERDICTS]:
+        first = given[PASS_FIRST_VERDICT]
+        verdicts = outputs.verdict_records[first : first + given[PASS_VERDICTS]]
+    changes = given[PASS_CHANGES] == 1
+    full = given[PASS_FULL] == 1
+    stop = given[PASS_STOP]
+    onward = None
+    if stop:
         wake_ms = now_ms
-        attended = cursor is not None and cursor.attended
-        going_on = Cursor(
-            -1 if unfinished == easy.STOP_ANEW else lane, key, job, task, pass_wake, pass_inserts, full == 1,
-            phase=_PHASES[unfinished], attended=attended,
+        onward = Cursor(
+            -1 if stop == STOP_RESTART else given[PASS_LANE], given[PASS_KEY], given[PASS_JOB], given[PASS_TASK],
+            given[PASS_EPOCH], given[PASS_INSERTS], full, phase=_PHASES[stop],
+            attended=cursor is not None and cursor.attended,
         )  # fmt: skip
         # A new pass must not go on with the count of starts of the one before it: the plan is worth assuming for that.
-        changes = changes or int(cursor is None and state.meta[L.M_PASS_STARTS] > 0)
+        changes = changes or bool(cursor is None and state.meta[L.M_PASS_STARTS] > 0)
     else:
+        wake_ms = given[PASS_WAKE]
         if state.meta[L.M_CLAIMS]:
             wake_ms = min(wake_ms, claims_wake_ms(state))
         if state.meta[L.M_RECLAIM]:
-            wake_ms = min(wake_ms, _reclaim_wake_ms(state, now_ms, started))
+            wake_ms = min(wake_ms, _reclaim_wake_ms(state, now_ms, given[PASS_STARTS]))
     return Plan(
-        now_ms, version, changes == 1, starts, rows, replans == 1, reservations, table, verdicts, wake_ms, going_on,
-        work, pass_wake, pass_inserts, cursor is not None, full == 1,
+        now_ms, given[PASS_VERSION], changes, starts, rows, replans, reservations, table, verdicts, wake_ms, onward,
+        given[PASS_WORK], given[PASS_EPOCH], given[PASS_INSERTS], cursor is not None, full,
     )  # fmt: skip
 
 
@@ -162,16 +188,13 @@ def learn(state: State, now_ms: int) -> bool:
     """
     if not state.conservative:
         return False
-    state.room_for_plan()
     budget = state.config.slice_work
     while True:
-        work = state.calls["learn"](
-            state.at, state.promise_arena, state.promise_at, state.promised_arena, state.promised_at, now_ms, budget
-        )
+        work = state.calls["learn"](state.at, now_ms, budget)
         state.check_bounds()
         if work >= 0:
             return bool(2 * work >= budget)
-        state.grow_profile()
+        state.room_for_slice(L.GROW_TIMELINES)
 
 
 def _reclaim_wake_ms(state: State, now_ms: int, started: int) -> int:
@@ -182,57 +205,62 @@ def _reclaim_wake_ms(state: State, now_ms: int, started: int) -> int:
 
 MOST_LINES_KEPT: Final = 64
 """Answers about shapes that are gone, beyond as many as there are shapes, before all are asked for anew."""
-_FROM_THE_TOP: Final = (False, False, 0, 0, 0, 0, 0, 0, 0)
-_WITH_SUSPENDED: Final = (False, False, 0, 0, 0, 0, 0, 0, 1)
-_PHASES: Final = {1: 0, easy.STOP_ANEW: 0, easy.STOP_SEARCH: PHASE_SEARCH, easy.STOP_RESUME: PHASE_RESUME}
+_PHASES: Final = {
+    L.STOP_BUDGET: 0,
+    L.STOP_RESTART: 0,
+    L.STOP_SEARCH: PHASE_SEARCH,
+    L.STOP_RESUME: PHASE_RESUME,
+}
 
 
 def _set_offsets(state: State, now_ms: int) -> None:
     """Ask an order plugin how far each waiting bucket stands from its keys."""
-    assert state.order is not None
-    buckets = state.active[: int(state.meta[L.M_ACTIVE])]
+    assert state.plugins.order is not None
+    buckets = state.work.active[: int(state.meta[L.M_ACTIVE])]
     if buckets.shape[0]:
-        offsets = offsets_of(state.order, bucket_view(state, buckets), Cluster(state), now_ms)
-        state.buckets[buckets, L.B_OFFSET] = offsets
+        offsets = offsets_of(state.plugins.order, bucket_view(state, buckets), Cluster(state), now_ms)
+        state.work.buckets[buckets, L.B_OFFSET] = offsets
 
 
 def _score_rows(state: State) -> None:
     """Ask a score plugin, once a slice: about shapes that are new here, and where it reads what is free, about rows
     that were touched since it last was asked."""
-    score = state.score
+    score = state.plugins.score
     assert score is not None
-    rows = len(state.row_names)
-    if state.scored_at < 0 or len(state.scored_shapes) > MOST_LINES_KEPT + 2 * len(state.shape_ids):
-        state.shapes[:, L.S_SCORES] = -1
-        state.scored_shapes = []
+    rows = len(state.nodes.names)
+    if state.plugins.scored_at < 0 or len(state.plugins.scored_shapes) > MOST_LINES_KEPT + 2 * len(
+        state.catalogue.shape_ids
+    ):
+        state.catalogue.shapes[:, L.S_SCORES] = -1
+        state.plugins.scored_shapes = []
         follow_rows(state.at)
-    elif score.info.reads_free and state.scored_shapes:
+    elif score.info.reads_free and state.plugins.scored_shapes:
         touched = _touched_rows(state)
         if touched.shape[0]:
             view = node_view(state, touched)
-            for line, shape in enumerate(state.scored_shapes):
-                if state.shapes[shape, L.S_SCORES] != line:
+            for line, shape in enumerate(state.plugins.scored_shapes):
+                if state.catalogue.shapes[shape, L.S_SCORES] != line:
                     continue  # its place belongs to another shape now
-                state.scores[line, touched] = scores_of(score, request_of(state, _spec(state, shape)), view)
+                state.scratch.scores[line, touched] = scores_of(score, request_of(state, _spec(state, shape)), view)
             _touch(state, touched)
-    state.scored_at = int(state.ticks[L.TICK_TOUCHED])
-    buckets = state.active[: int(state.meta[L.M_ACTIVE])]
-    waiting = np.unique(state.classes[state.buckets[buckets, L.B_CLASS], L.C_SHAPE])
-    fresh = waiting[state.shapes[waiting, L.S_SCORES] < 0].tolist()
+    state.plugins.scored_at = int(state.ticks[L.TICK_TOUCHED])
+    buckets = state.work.active[: int(state.meta[L.M_ACTIVE])]
+    waiting = np.unique(state.catalogue.classes[state.work.buckets[buckets, L.B_CLASS], L.C_SHAPE])
+    fresh = waiting[state.catalogue.shapes[waiting, L.S_SCORES] < 0].tolist()
     if not fresh:
         return
-    state.room_for_scores(len(state.scored_shapes) + len(fresh))
+    state.room_for_scores(len(state.plugins.scored_shapes) + len(fresh))
     view = node_view(state)
     for shape in fresh:
-        line = len(state.scored_shapes)
-        state.scores[line, :rows] = scores_of(score, request_of(state, _spec(state, shape)), view)
-        state.shapes[shape, L.S_SCORES] = line
-        state.shapes[shape, L.S_FOLLOWED] = -1
-        state.scored_shapes.append(shape)
+        line = len(state.plugins.scored_shapes)
+        state.scratch.scores[line, :rows] = scores_of(score, request_of(state, _spec(state, shape)), view)
+        state.catalogue.shapes[shape, L.S_SCORES] = line
+        state.catalogue.shapes[shape, L.S_FOLLOWED] = -1
+        state.plugins.scored_shapes.append(shape)
 
 
 def _spec(state: State, shape: int) -> ClassSpec:
-    spec = state.shape_specs[shape]
+    spec = state.catalogue.shape_specs[shape]
     assert spec is not None
     return spec
 
@@ -240,11 +268,11 @@ def _spec(state: State, shape: int) -> ClassSpec:
 def _touched_rows(state: State) -> NDArray[np.int64]:
     """Rows touched since the plugin was last asked: one by one, or all of the touched blocks when these were many."""
     place = int(state.ticks[L.TICK_TOUCHED])
-    if place - state.scored_at <= TOUCHED:
-        return np.unique(state.touched[np.arange(state.scored_at, place) & (TOUCHED - 1)])
-    blocks = np.flatnonzero(state.block_touched >= state.scored_at)
+    if place - state.plugins.scored_at <= TOUCHED:
+        return np.unique(state.scratch.touched[np.arange(state.plugins.scored_at, place) & (TOUCHED - 1)])
+    blocks = np.flatnonzero(state.scratch.block_touched >= state.plugins.scored_at)
     rows = (blocks[:, None] * BLOCK + np.arange(BLOCK)).ravel()
-    return rows[rows < len(state.row_names)]
+    return rows[rows < len(state.nodes.names)]
 
 
 def _touch(state: State, rows: NDArray[np.int64]) -> None:
@@ -252,6 +280,6 @@ def _touch(state: State, rows: NDArray[np.int64]) -> None:
     place = int(state.ticks[L.TICK_TOUCHED])
     last = place + rows.shape[0]
     ring = np.arange(max(place, last - TOUCHED), last)
-    state.touched[ring & (TOUCHED - 1)] = rows[rows.shape[0] - ring.shape[0] :]
-    state.block_touched[rows >> BLOCK_BITS] = last - 1
+    state.scratch.touched[ring & (TOUCHED - 1)] = rows[rows.shape[0] - ring.shape[0] :]
+    state.scratch.block_touched[rows >> BLOCK_BITS] = last - 1
     state.ticks[L.TICK_TOUCHED] = last

@@ -18,8 +18,8 @@ class EngineFault(EngineError):
 
     def __init__(self, what: str) -> None:
         super().__init__(
-            f"engine: {what} led round and was cut off at its bound; this state decides nothing more: build the engine "
-            "again from what is stored (a controller does so by itself), and report it with the output of hal diagnose"
+            f"engine: {what} did not end and was stopped at its bound; this state is not used any more: rebuild the "
+            "engine from what is stored (a controller does so by itself), and report it with the output of hal diagnose"
         )
 
 

@@ -15,23 +15,23 @@ from typing import Final, TypeAlias
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-from hal.core.engine.bookings import BookingSpec
 from hal.core.engine.classes import ClassSpec, OwnerSpec
 from hal.core.engine.config import EngineConfig
 from hal.core.engine.plan import START, Plan, Rows, StartRows
-from hal.core.kernels.layout import INF, KEEP
+from hal.core.engine.tables.bookings import BookingSpec
+from hal.core.kernels.structures.arrays import Ints, Records
+from hal.core.kernels.structures.layout import INF, KEEP
 
-SubmitRows: TypeAlias = NDArray[np.void]
+SubmitRows: TypeAlias = Records
 """Shape (J,), dtype `SUBMIT`: one row for a run of alike tasks of one job."""
-EndRows: TypeAlias = NDArray[np.void]
+EndRows: TypeAlias = Records
 """Shape (J,), dtype `END`: one row for each attempt that ended."""
-AdoptRows: TypeAlias = NDArray[np.void]
+AdoptRows: TypeAlias = Records
 """Shape (J,), dtype `ADOPT`: one row for each attempt that runs already."""
-UpdateRows: TypeAlias = NDArray[np.void]
+UpdateRows: TypeAlias = Records
 """Shape (J,), dtype `UPDATE`: one row for each edited job."""
-JobIds: TypeAlias = NDArray[np.int64]
+JobIds: TypeAlias = Ints
 """Shape (J,): job ids."""
 
 SUBMIT: Final = np.dtype(
@@ -77,7 +77,7 @@ ADOPT: Final = np.dtype(
         ("row_offset", np.int64),  # the attempt's node indices are node_index[row_offset : row_offset + row_count]
         ("row_count", np.int64),
         ("deadline_ms", np.int64),  # 0 or INF = none
-        ("state", np.int64),  # hal.core.kernels.layout RUN_ON, RUN_GOING (told to end), RUN_SUSPENDED
+        ("state", np.int64),  # hal.core.kernels.structures.layout RUN_ON, RUN_GOING (told to end), RUN_SUSPENDED
         ("due_ms", np.int64),  # going: when it is out at the latest; suspended: since when
         ("taken", np.int64),  # how often it was suspended
     ]
@@ -151,7 +151,7 @@ class JobsEligible(msgspec.Struct, frozen=True):
     """Pending tasks of these jobs become eligible at `eligible_ms` (a dependency was met, a begin-at was set)."""
 
     jobs: JobIds
-    eligible_ms: NDArray[np.int64]
+    eligible_ms: Ints
 
 
 class JobsHeld(msgspec.Struct, frozen=True):
@@ -173,8 +173,8 @@ class JobsCancelled(msgspec.Struct, frozen=True):
     """
 
     jobs: JobIds
-    first_task: NDArray[np.int64] | None = None
-    tasks: NDArray[np.int64] | None = None
+    first_task: Ints | None = None
+    tasks: Ints | None = None
 
 
 class JobsUpdated(msgspec.Struct, frozen=True):
@@ -196,14 +196,14 @@ class RuntimesPredicted(msgspec.Struct, frozen=True):
 
     version: int
     jobs: JobIds
-    planned_ms: NDArray[np.int64]
+    planned_ms: Ints
     expires_ms: int = INF
 
 
 class EstimatesCorrected(msgspec.Struct, frozen=True):
     """Attempts that run longer than was expected, and how long they are expected to run now (dtype CORRECTION)."""
 
-    rows: NDArray[np.void]
+    rows: Records
 
 
 class PlanAssumed(msgspec.Struct, frozen=True, gc=False):

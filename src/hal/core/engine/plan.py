@@ -9,17 +9,17 @@ from typing import Final, TypeAlias
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-from hal.core.kernels.layout import A_OP, MOVE_SIZE, OP_CLAIM, OP_FALL, OP_RESUME, OP_TAKE
+from hal.core.kernels.structures.arrays import Ints, Records
+from hal.core.kernels.structures.layout import A_OP, MOVE_SIZE, OP_CANCEL, OP_CLAIM, OP_PREEMPT, OP_RESUME
 
-StartRows: TypeAlias = NDArray[np.void]
+StartRows: TypeAlias = Records
 """Shape (S,), dtype `START`, in the order decided."""
-ReservationRows: TypeAlias = NDArray[np.void]
+ReservationRows: TypeAlias = Records
 """Shape (K,), dtype `RESERVATION`, in rank order."""
-VerdictRows: TypeAlias = NDArray[np.void]
+VerdictRows: TypeAlias = Records
 """Shape (V,), dtype `VERDICT`: jobs that the slice looked at and refused, at most MAX_VERDICTS."""
-Rows: TypeAlias = NDArray[np.int64]
+Rows: TypeAlias = Ints
 """Shape (G,): node rows (or indices of nodes)."""
 
 START: Final = np.dtype(
@@ -43,7 +43,7 @@ RESERVATION: Final = np.dtype(
         ("class_id", np.int64),
         ("row_offset", np.int64),  # the promised rows are plan.reservation_rows[row_offset : row_offset + row_count]
         ("row_count", np.int64),
-        ("kind", np.int64),  # hal.core.kernels.layout KIND_PROMISE, KIND_CLAIM, KIND_BLOCK, KIND_NEVER
+        ("kind", np.int64),  # hal.core.kernels.structures.layout KIND_RESERVED, KIND_CLAIM, KIND_BLOCK, KIND_NEVER
         ("dirty", np.int64),  # 1 = the next pass plans it anew
         ("held", np.int64),  # under conservative: 0 = work of better rank came and it is yet to be made anew
         ("behind", np.int64),  # under conservative: 1 = it looks at all nodes when an event wakes it
@@ -53,19 +53,19 @@ VERDICT: Final = np.dtype(
     [
         ("job", np.int64),
         ("task", np.int64),
-        ("reason", np.int64),  # hal.core.kernels.layout REASON_*
+        ("reason", np.int64),  # hal.core.kernels.structures.layout REASON_*
         ("short_rows", np.int64),  # distinct nodes lacking now (resources), else 0
     ]
 )
 
 MOVE: Final = np.dtype(
     [
-        ("op", np.int64),  # hal.core.kernels.layout OP_*
+        ("op", np.int64),  # hal.core.kernels.structures.layout OP_*
         ("slot", np.int64),  # engine-internal
         ("job", np.int64),
         ("task", np.int64),
         ("attempt", np.int64),
-        ("mode", np.int64),  # of what is taken back: hal.core.kernels.layout MODE_*
+        ("mode", np.int64),  # of what is taken back: hal.core.kernels.structures.layout MODE_*
         ("grace_ms", np.int64),
         ("for_job", np.int64),  # whom it is taken back for, -1
         ("for_task", np.int64),
@@ -78,11 +78,11 @@ MOVE: Final = np.dtype(
 
 NO_STARTS: Final = np.zeros(0, START)
 NO_ROWS: Final = np.zeros(0, np.int64)
-NO_PROMISES: Final = np.zeros((0, len(RESERVATION.names or ())), np.int64)
+NO_RESERVATIONS: Final = np.zeros((0, len(RESERVATION.names or ())), np.int64)
 NO_VERDICTS: Final = np.zeros(0, VERDICT)
-NO_PROMISED: Final = np.zeros((0, 2), np.int64)
+NO_RESERVED: Final = np.zeros((0, 2), np.int64)
 NO_MOVES: Final = np.zeros((0, MOVE_SIZE), np.int64)
-for _empty in (NO_STARTS, NO_ROWS, NO_PROMISES, NO_VERDICTS, NO_PROMISED, NO_MOVES):
+for _empty in (NO_STARTS, NO_ROWS, NO_RESERVATIONS, NO_VERDICTS, NO_RESERVED, NO_MOVES):
     _empty.setflags(write=False)
 
 
@@ -138,8 +138,8 @@ class Plan(msgspec.Struct, frozen=True, gc=False):
     starts: StartRows
     rows: Rows
     replans: bool
-    promises: NDArray[np.int64]
-    promised: NDArray[np.int64]
+    promises: Ints
+    promised: Ints
     verdicts: VerdictRows
     wake_ms: int
     cursor: Cursor | None
@@ -148,31 +148,31 @@ class Plan(msgspec.Struct, frozen=True, gc=False):
     pass_inserts: int
     resumed: bool = False
     full: bool = False
-    moves: NDArray[np.int64] = NO_MOVES
+    moves: Ints = NO_MOVES
     """What is taken back, claimed, given up and resumed: shape (M, 13), see `MOVE`."""
 
     @property
-    def preemptions(self) -> NDArray[np.void]:
+    def preemptions(self) -> Records:
         """Running attempts that are told to leave, or suspended (dtype MOVE)."""
-        return self._moves(OP_TAKE)
+        return self._moves(OP_PREEMPT)
 
     @property
-    def resumes(self) -> NDArray[np.void]:
+    def resumes(self) -> Records:
         """Suspended attempts that go on (dtype MOVE)."""
         return self._moves(OP_RESUME)
 
     @property
-    def claims(self) -> NDArray[np.void]:
+    def claims(self) -> Records:
         """Waiting tasks whose rows are being cleared (dtype MOVE); their rows are in `rows`."""
         return self._moves(OP_CLAIM)
 
     @property
-    def fallen(self) -> NDArray[np.void]:
+    def fallen(self) -> Records:
         """Claims that are given up (dtype MOVE): their tasks wait as before."""
-        return self._moves(OP_FALL)
+        return self._moves(OP_CANCEL)
 
-    def _moves(self, op: int) -> NDArray[np.void]:
-        wanted: NDArray[np.void] = self.moves[self.moves[:, A_OP] == op].view(MOVE).reshape(-1)
+    def _moves(self, op: int) -> Records:
+        wanted: Records = self.moves[self.moves[:, A_OP] == op].view(MOVE).reshape(-1)
         return wanted
 
     @property

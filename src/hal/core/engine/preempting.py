@@ -12,11 +12,10 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from hal.core.engine.answers import prices_of
 from hal.core.engine.plan import (
     NO_MOVES,
-    NO_PROMISED,
-    NO_PROMISES,
+    NO_RESERVATIONS,
+    NO_RESERVED,
     NO_ROWS,
     NO_STARTS,
     NO_VERDICTS,
@@ -26,10 +25,12 @@ from hal.core.engine.plan import (
     Rows,
     StartRows,
 )
+from hal.core.engine.plugins.answers import prices_of
 from hal.core.engine.state import State
 from hal.core.engine.views import run_view
-from hal.core.kernels import layout as L
-from hal.core.kernels.victims import FOUND, UNFINISHED
+from hal.core.kernels.preemption.victims import FOUND, UNFINISHED
+from hal.core.kernels.structures import layout as L
+from hal.core.kernels.structures.arrays import Table
 
 PHASE_SEARCH: Final = 1
 PHASE_RESUME: Final = 2
@@ -80,7 +81,8 @@ def settle_claims(state: State, now_ms: int) -> Plan | None:
     begun = moves[moves[:, L.A_OP] == L.OP_START]
     starts = np.zeros(begun.shape[0], START)
     for name, column in (
-        ("job", L.A_JOB), ("task", L.A_TASK), ("attempt", L.A_ATTEMPT), ("row_offset", L.A_ROW), ("row_count", L.A_ROWS)
+        ("job", L.A_JOB), ("task", L.A_TASK), ("attempt", L.A_ATTEMPT), ("row_offset", L.A_FIRST),
+        ("row_count", L.A_NODES),
     ):  # fmt: skip
         starts[name] = begun[:, column]
     starts["entry"] = -1
@@ -89,13 +91,13 @@ def settle_claims(state: State, now_ms: int) -> Plan | None:
 
 def claims_wake_ms(state: State) -> int:
     """When the next claim falls unless its rows come free before; INF without claims."""
-    runs = state.runs[: int(state.meta[L.M_RUN_TOP])]
+    runs = state.work.runs[: int(state.meta[L.M_RUN_TOP])]
     due = runs[(runs[:, L.R_NODES] > 0) & (runs[:, L.R_STATE] == L.RUN_CLAIM), L.R_DUE]
     return int(due.min(initial=L.INF - state.config.claim_patience_ms - 1)) + state.config.claim_patience_ms + 1
 
 
 def _rows_claimed(state: State) -> int:
-    runs = state.runs[: int(state.meta[L.M_RUN_TOP])]
+    runs = state.work.runs[: int(state.meta[L.M_RUN_TOP])]
     return int(runs[(runs[:, L.R_STATE] == L.RUN_CLAIM), L.R_NODES].sum())
 
 
@@ -113,86 +115,76 @@ def _search(state: State, now_ms: int, cursor: Cursor, budget: int) -> Plan:
         place, restarts = 0, restarts + 1
     if place == 0:
         seen = state.version
-        if state.preempt is not None:
+        if state.plugins.preempt is not None:
             _ask_prices(state, now_ms, lent=cursor.phase != PHASE_SEARCH)
     if restarts > MAX_RESTARTS:
         budget = UNCUT
     lent = int(cursor.phase != PHASE_SEARCH)
-    victims = np.zeros((2, max(int(state.meta[L.M_RUN_TOP]), 1)), np.int64)
-    chosen = np.zeros(max(len(state.row_names), 1), np.int64)
-    outcome, place, count, entry, due_ms, youth_ms, work = state.calls["seek"](
-        state.at,
-        cursor.job,
-        cursor.task,
-        now_ms,
-        place,
-        budget,
-        lent,
-        victims,
-        chosen,
-        np.zeros_like(victims),
-    )
+    outcome = state.calls["seek"](state.at, cursor.job, cursor.task, now_ms, place, budget, lent)
     state.check_bounds()
+    work = int(state.pass_record[L.PASS_WORK])
+    found = state.search_record
     if outcome == UNFINISHED:
-        onward = msgspec.structs.replace(cursor, row=place, seen=seen, restarts=restarts)
+        onward = msgspec.structs.replace(cursor, row=int(found[L.SEEK_NODE]), seen=seen, restarts=restarts)
         return _plan(state, now_ms, onward, work)
     goes_on = msgspec.structs.replace(cursor, phase=0, row=0, seen=-1, restarts=0)
     if cursor.phase == PHASE_LENDER:
         goes_on = ANEW
     if outcome == FOUND:
-        slots = victims[1, :count]
-        moves, rows = _moves(state, cursor, slots, entry, chosen, due_ms)
-        if due_ms <= now_ms:
+        moves, rows = _moves(state, cursor)
+        if found[L.SEEK_DUE] <= now_ms:
             goes_on = ANEW  # all of it is free at once: what is claimed starts first
         return _plan(state, now_ms, goes_on, work, moves=moves, rows=rows)
     if cursor.phase == PHASE_SEARCH and state.meta[L.M_RECLAIM]:
         return _plan(state, now_ms, msgspec.structs.replace(goes_on, phase=PHASE_LENT), work)
     moves = np.zeros((1, L.MOVE_SIZE), np.int64)
     moves[0, [L.A_OP, L.A_JOB, L.A_TASK, L.A_FOR_JOB, L.A_AT]] = (
-        L.OP_SEARCHED, cursor.job, cursor.task, NO_JOB, youth_ms
+        L.OP_SEARCHED, cursor.job, cursor.task, NO_JOB, found[L.SEEK_YOUTH]
     )  # fmt: skip
     return _plan(state, now_ms, goes_on, work, moves=moves)
 
 
 def _ask_prices(state: State, now_ms: int, *, lent: bool) -> None:
     """Ask a preempt plugin, once a search, about all that some QOS, or a limit that reclaims, lets be taken back."""
-    assert state.preempt is not None
-    runs = state.runs[: int(state.meta[L.M_RUN_TOP])]
-    qos = state.owner_table[state.buckets[runs[:, L.R_BUCKET], L.B_OWNER], L.O_QOS]
+    assert state.plugins.preempt is not None
+    runs = state.work.runs[: int(state.meta[L.M_RUN_TOP])]
+    qos = state.shares.owners[state.work.buckets[runs[:, L.R_BUCKET], L.B_OWNER], L.O_QOS]
     may_go = (runs[:, L.R_NODES] > 0) & (runs[:, L.R_STATE] == L.RUN_ON)
     if not state.meta[L.M_RECLAIM]:
-        may_go &= state.qos[qos, L.K_MODE] != L.MODE_OFF
+        may_go &= state.shares.qos[qos, L.STANDING_MODE] != L.MODE_OFF
     slots = np.flatnonzero(may_go)
-    state.runs[slots, L.R_PRICE] = prices_of(state.preempt, run_view(state, slots, now_ms, lent), now_ms)
+    state.work.runs[slots, L.R_PRICE] = prices_of(state.plugins.preempt, run_view(state, slots, now_ms, lent), now_ms)
 
 
-def _moves(
-    state: State, cursor: Cursor, slots: Rows, entry: int, chosen: Rows, due_ms: int
-) -> tuple[np.ndarray[tuple[int, int], np.dtype[np.int64]], Rows]:
-    """Victims in order of (job, task), then the claim."""
-    runs = state.runs[slots]
+def _moves(state: State, cursor: Cursor) -> tuple[Table, Rows]:
+    """What the search found: victims in order of (job, task), then the claim; and the nodes that it claims."""
+    found = state.search_record
+    slots = state.scratch.victims[1, : found[L.SEEK_COUNT]]
+    entry = found[L.SEEK_ENTRY]
+    runs = state.work.runs[slots]
     order = np.lexsort((runs[:, L.R_TASK], runs[:, L.R_JOB]))
     slots, runs = slots[order], runs[order]
-    qos = state.owner_table[state.buckets[runs[:, L.R_BUCKET], L.B_OWNER], L.O_QOS]
+    qos = state.shares.owners[state.work.buckets[runs[:, L.R_BUCKET], L.B_OWNER], L.O_QOS]
     moves = np.zeros((slots.shape[0] + 1, L.MOVE_SIZE), np.int64)
     taken, claim = moves[:-1], moves[-1]
-    taken[:, L.A_OP] = L.OP_TAKE
+    taken[:, L.A_OP] = L.OP_PREEMPT
     taken[:, L.A_SLOT] = slots
     taken[:, L.A_JOB] = runs[:, L.R_JOB]
     taken[:, L.A_TASK] = runs[:, L.R_TASK]
     taken[:, L.A_ATTEMPT] = runs[:, L.R_ATTEMPT]
-    taken[:, L.A_MODE] = state.qos[qos, L.K_MODE]
+    taken[:, L.A_MODE] = state.shares.qos[qos, L.STANDING_MODE]
     taken[:, L.A_LENT] = int(cursor.phase != PHASE_SEARCH)
     if cursor.phase != PHASE_SEARCH:
         taken[np.isin(taken[:, L.A_MODE], (L.MODE_OFF, L.MODE_SUSPEND)), L.A_MODE] = L.MODE_REQUEUE
-    taken[:, L.A_GRACE] = np.where(taken[:, L.A_MODE] == L.MODE_SUSPEND, 0, state.qos[qos, L.K_GRACE])
+    taken[:, L.A_GRACE] = np.where(taken[:, L.A_MODE] == L.MODE_SUSPEND, 0, state.shares.qos[qos, L.STANDING_GRACE])
     taken[:, L.A_FOR_JOB] = cursor.job
     taken[:, L.A_FOR_TASK] = cursor.task
-    gang = int(state.classes[state.buckets[state.entries[entry, L.E_BUCKET], L.B_CLASS], L.C_NODES])
-    claim[[L.A_OP, L.A_SLOT, L.A_JOB, L.A_TASK, L.A_ATTEMPT, L.A_FOR_JOB, L.A_AT, L.A_ROWS]] = (
-        L.OP_CLAIM, entry, cursor.job, cursor.task, state.entries[entry, L.E_ATTEMPT], NO_JOB, due_ms, gang
+    gang = int(found[L.SEEK_GANG])
+    claim[[L.A_OP, L.A_SLOT, L.A_JOB, L.A_TASK, L.A_ATTEMPT, L.A_FOR_JOB, L.A_AT, L.A_NODES]] = (
+        L.OP_CLAIM, entry, cursor.job, cursor.task, state.work.entries[entry, L.E_ATTEMPT], NO_JOB,
+        found[L.SEEK_DUE], gang,
     )  # fmt: skip
-    return moves, chosen[:gang].copy()
+    return moves, state.scratch.scratch[L.SCRATCH_CHOSEN, :gang].copy()
 
 
 def _plan(
@@ -201,11 +193,11 @@ def _plan(
     cursor: Cursor,
     work: int,
     *,
-    moves: np.ndarray[tuple[int, int], np.dtype[np.int64]] = NO_MOVES,
+    moves: Table = NO_MOVES,
     rows: Rows = NO_ROWS,
     starts: StartRows = NO_STARTS,
 ) -> Plan:
     return Plan(
-        now_ms, state.version, len(moves) > 0, starts, rows, False, NO_PROMISES, NO_PROMISED, NO_VERDICTS, now_ms,
+        now_ms, state.version, len(moves) > 0, starts, rows, False, NO_RESERVATIONS, NO_RESERVED, NO_VERDICTS, now_ms,
         cursor, work, cursor.pass_wake, cursor.pass_inserts, resumed=True, moves=moves,
     )  # fmt: skip

@@ -24,11 +24,11 @@ from hal.core.engine.events import (
     NodesChanged,
     PlanAssumed,
 )
-from hal.core.engine.faults import without
 from hal.core.engine.plan import Cursor, Plan
-from hal.core.engine.predictions import next_look_ms, overdue
+from hal.core.engine.plugins.faults import without
+from hal.core.engine.rules.predictions import next_look_ms, overdue
 from hal.core.engine.state import State
-from hal.core.kernels.layout import A_OP, OP_SEARCHED
+from hal.core.kernels.structures.layout import A_OP, OP_SEARCHED
 
 MOST_LEARNT = 100
 """So many slices in a row may only learn; then a pass decides with what it has, however much happens in between."""
@@ -118,8 +118,31 @@ class Scheduler:
         return change if event is None else event
 
     def _step(self, now_ms: int) -> Step:
+        self._catch_up(now_ms)
+        resumes = self._cursor is not None
+        fast = resumes and self._news
+        if not resumes and self._learns_first(now_ms):
+            return Step(more=True, wake_ms=now_ms, starts=0)
+        plan = self._plan_fast(now_ms) if fast else self._plan_onward(now_ms)
+        if not resumes:
+            self._idle = 0 if now_ms - self._began_ms > 2 * REST_MS else self._idle + 1
+            self._began_ms = now_ms
+        if len(plan.starts) > 0 or _moves_something(plan):
+            self._idle = 0
+        if plan.changes:
+            apply(self.state, PlanAssumed(plan))
+            if len(plan.starts) or len(plan.moves):
+                self.sink.accept(plan)
+        more = self._cursor is not None or self._news or (fast and plan.cursor is not None)
+        wake_ms = now_ms if more else min(plan.wake_ms, next_look_ms(self.state, now_ms))
+        if self._idle > MOST_IDLE and self._cursor is None and wake_ms < now_ms + REST_MS:
+            self._news = False
+            return Step(more=False, wake_ms=now_ms + REST_MS, starts=0, rests=True)
+        return Step(more=more, wake_ms=wake_ms, starts=len(plan.starts))
+
+    def _catch_up(self, now_ms: int) -> None:
+        """Apply what time alone has brought: timers, shares and turns as they now are, estimates that were outlived."""
         state = self.state
-        config = state.config
         if state.next_timer_ms() <= now_ms or (self._cursor is None and state.offsets_moved):
             apply(state, ClockAdvanced(now_ms))
             self._news = True
@@ -127,42 +150,33 @@ class Scheduler:
         if late is not None:
             apply(state, EstimatesCorrected(late))
             self._news = True
-        resumes = self._cursor is not None
-        fast = resumes and self._news
-        if fast:
-            plan = cycle(state, now_ms, budget=min(config.fast_work, config.slice_work), max_starts=config.fast_starts)
+
+    def _learns_first(self, now_ms: int) -> bool:
+        """Whether, before a new pass, a slice was taken that only learns."""
+        if self._learns and self._learnt < MOST_LEARNT and learn(self.state, now_ms):
+            self._learnt += 1
+            return True
+        return False
+
+    def _plan_fast(self, now_ms: int) -> Plan:
+        """The fast lane: a few starts from the top of the order, while an unfinished pass waits with its cursor."""
+        config = self.state.config
+        plan = cycle(self.state, now_ms, budget=min(config.fast_work, config.slice_work), max_starts=config.fast_starts)
+        self._news = False
+        return plan
+
+    def _plan_onward(self, now_ms: int) -> Plan:
+        """A slice of a new pass, or of the one that is unfinished; the cursor moves on."""
+        self._learnt = 0
+        plan = cycle(self.state, now_ms, cursor=self._cursor)
+        if self._cursor is None:
             self._news = False
-        else:
-            if self._learns and not resumes and self._learnt < MOST_LEARNT and learn(state, now_ms):
-                self._learnt += 1
-                return Step(more=True, wake_ms=now_ms, starts=0)
-            self._learnt = 0
-            plan = cycle(state, now_ms, cursor=self._cursor)
-            if not resumes:
-                self._news = False
-            self._cursor = plan.cursor
-            if plan.cursor is not None and plan.cursor.begins_anew:
-                self._cursor, self._news = None, True
-            elif plan.cursor is None and plan.wake_ms <= now_ms:
-                self._news = True  # something is to be looked for between this pass and the next
-        decides = len(plan.starts) > 0 or _moves_something(plan)
-        if not resumes:
-            self._idle = 0 if now_ms - self._began_ms > 2 * REST_MS else self._idle + 1
-            self._began_ms = now_ms
-        if decides:
-            self._idle = 0
-        if plan.changes:
-            apply(state, PlanAssumed(plan))
-            if len(plan.starts) or len(plan.moves):
-                self.sink.accept(plan)
-        more = self._cursor is not None or self._news
-        if fast and plan.cursor is not None:
-            more = True
-        wake_ms = now_ms if more else min(plan.wake_ms, next_look_ms(state, now_ms))
-        if self._idle > MOST_IDLE and self._cursor is None and wake_ms < now_ms + REST_MS:
-            self._news = False
-            return Step(more=False, wake_ms=now_ms + REST_MS, starts=0, rests=True)
-        return Step(more=more, wake_ms=wake_ms, starts=len(plan.starts))
+        self._cursor = plan.cursor
+        if plan.cursor is not None and plan.cursor.begins_anew:
+            self._cursor, self._news = None, True
+        elif plan.cursor is None and plan.wake_ms <= now_ms:
+            self._news = True  # something is to be looked for between this pass and the next
+        return plan
 
     def run(self, now_ms: int, most_slices: int = 1_000) -> Step:
         """Steps until nothing is left to do at `now_ms`, at most `most_slices` of them."""

@@ -9,18 +9,19 @@ from typing import Any, Final
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-from hal.core.engine.accounts import LedgerName, fair_factor
 from hal.core.engine.classes import ClassSpec, OwnerSpec
 from hal.core.engine.plan import RESERVATION
+from hal.core.engine.rules.policy_tables import fair_factor
 from hal.core.engine.state import State
+from hal.core.engine.tables.accounts import LedgerName
 from hal.core.interfaces.labels import Labels
 from hal.core.interfaces.policy import BucketView, JobView, NodeView, Request, RunView
-from hal.core.kernels import layout as L
-from hal.core.kernels.jit import plain
-from hal.core.kernels.ledgers import ask_of
-from hal.core.kernels.victims import MOST_ELAPSED_MS, MOST_LOST, WEIGHT_OF_A_ROW
+from hal.core.kernels.preemption.node_prices import MOST_ELAPSED_MS, MOST_LOST, WEIGHT_OF_A_NODE
+from hal.core.kernels.rules.ledgers import ask_of
+from hal.core.kernels.structures import layout as L
+from hal.core.kernels.structures.arrays import Amounts, Ints, Records
+from hal.core.kernels.structures.jit import plain
 
 PENDING: Final = np.dtype(
     [
@@ -42,7 +43,7 @@ RUNNING: Final = np.dtype(
 )  # fmt: skip
 
 
-def job_view(state: State, rows: Any, class_ids: NDArray[np.int64], owner_ids: NDArray[np.int64]) -> JobView:
+def job_view(state: State, rows: Any, class_ids: Ints, owner_ids: Ints) -> JobView:
     """Submitted (or adopted) rows as an order plugin sees them."""
     planned = np.where(rows["planned_ms"] < 0, rows["walltime_ms"], rows["planned_ms"])
     classes = class_ids[rows["class_index"]]
@@ -53,16 +54,16 @@ def job_view(state: State, rows: Any, class_ids: NDArray[np.int64], owner_ids: N
         eligible_ms=rows["eligible_ms"] if "eligible_ms" in rows.dtype.names else rows["submit_ms"],
         walltime_ms=rows["walltime_ms"],
         planned_ms=planned,
-        nodes=state.classes[classes, L.C_NODES],
+        nodes=state.catalogue.classes[classes, L.C_NODES],
         class_id=classes,
         owner_id=owner_ids[rows["owner_index"]],
     )
 
 
-def job_view_of_entries(state: State, slots: NDArray[np.int64]) -> JobView:
+def job_view_of_entries(state: State, slots: Ints) -> JobView:
     """Waiting entries as an order plugin sees them."""
-    table = state.entries[slots]
-    classes = state.buckets[table[:, L.E_BUCKET], L.B_CLASS]
+    table = state.work.entries[slots]
+    classes = state.work.buckets[table[:, L.E_BUCKET], L.B_CLASS]
     return JobView(
         job=table[:, L.E_JOB],
         priority=table[:, L.E_PRIORITY],
@@ -70,16 +71,16 @@ def job_view_of_entries(state: State, slots: NDArray[np.int64]) -> JobView:
         eligible_ms=table[:, L.E_ELIGIBLE],
         walltime_ms=table[:, L.E_WALL],
         planned_ms=table[:, L.E_PLANNED],
-        nodes=state.classes[classes, L.C_NODES],
+        nodes=state.catalogue.classes[classes, L.C_NODES],
         class_id=classes,
-        owner_id=state.buckets[table[:, L.E_BUCKET], L.B_OWNER],
+        owner_id=state.work.buckets[table[:, L.E_BUCKET], L.B_OWNER],
     )
 
 
-def job_view_of_runs(state: State, slots: NDArray[np.int64]) -> JobView:
+def job_view_of_runs(state: State, slots: Ints) -> JobView:
     """Running attempts as an order plugin sees them, for the day that their tasks wait again."""
-    table = state.runs[slots]
-    classes = state.buckets[table[:, L.R_BUCKET], L.B_CLASS]
+    table = state.work.runs[slots]
+    classes = state.work.buckets[table[:, L.R_BUCKET], L.B_CLASS]
     return JobView(
         job=table[:, L.R_JOB],
         priority=table[:, L.R_PRIORITY],
@@ -87,27 +88,27 @@ def job_view_of_runs(state: State, slots: NDArray[np.int64]) -> JobView:
         eligible_ms=table[:, L.R_ELIGIBLE],
         walltime_ms=table[:, L.R_WALL],
         planned_ms=table[:, L.R_PLANNED],
-        nodes=state.classes[classes, L.C_NODES],
+        nodes=state.catalogue.classes[classes, L.C_NODES],
         class_id=classes,
-        owner_id=state.buckets[table[:, L.R_BUCKET], L.B_OWNER],
+        owner_id=state.work.buckets[table[:, L.R_BUCKET], L.B_OWNER],
     )
 
 
-def bucket_view(state: State, buckets: NDArray[np.int64]) -> BucketView:
+def bucket_view(state: State, buckets: Ints) -> BucketView:
     """Buckets as an order plugin sees them."""
-    table = state.buckets[buckets]
+    table = state.work.buckets[buckets]
     return BucketView(
         class_id=table[:, L.B_CLASS].copy(), owner_id=table[:, L.B_OWNER].copy(), waiting=table[:, L.B_COUNT].copy()
     )
 
 
-def run_view(state: State, slots: NDArray[np.int64], now_ms: int, lent: bool = False) -> RunView:
+def run_view(state: State, slots: Ints, now_ms: int, lent: bool = False) -> RunView:
     """Running attempts as a preempt plugin sees them; `lent`: where what they borrowed is taken back."""
-    table = state.runs[slots]
-    buckets = state.buckets[table[:, L.R_BUCKET]]
-    owner_ids, classes = buckets[:, L.B_OWNER], state.classes[buckets[:, L.B_CLASS]]
+    table = state.work.runs[slots]
+    buckets = state.work.buckets[table[:, L.R_BUCKET]]
+    owner_ids, classes = buckets[:, L.B_OWNER], state.catalogue.classes[buckets[:, L.B_CLASS]]
     seen, which = np.unique(owner_ids, return_inverse=True)
-    owners = [state.owners[owner] for owner in seen.tolist()]
+    owners = [state.shares.owner_specs[owner] for owner in seen.tolist()]
     return RunView(
         job=table[:, L.R_JOB],
         task=table[:, L.R_TASK],
@@ -121,29 +122,29 @@ def run_view(state: State, slots: NDArray[np.int64], now_ms: int, lent: bool = F
         start_ms=table[:, L.R_START],
         walltime_ms=table[:, L.R_WALL],
         end_ms=table[:, L.R_END],
-        taken=table[:, L.R_ATTEMPT] - 1 + table[:, L.R_TAKEN],
-        wasted=_wasted(state, table, state.owner_table[owner_ids, L.O_QOS], classes[:, L.C_SHAPE], now_ms, lent),
+        taken=table[:, L.R_ATTEMPT] - 1 + table[:, L.R_PREEMPTED],
+        wasted=_wasted(state, table, state.shares.owners[owner_ids, L.O_QOS], classes[:, L.C_SHAPE], now_ms, lent),
         nodes=table[:, L.R_NODES],
-        resources=tuple(state.resources),
-        amounts=state.request[: len(state.resources), classes[:, L.C_SHAPE]],
+        resources=tuple(state.nodes.resources),
+        amounts=state.catalogue.request[: len(state.nodes.resources), classes[:, L.C_SHAPE]],
     )
 
 
-def _wasted(
-    state: State, runs: NDArray[np.int64], qos: NDArray[np.int64], shapes: NDArray[np.int64], now_ms: int, lent: bool
-) -> NDArray[np.float64]:
+def _wasted(state: State, runs: Ints, qos: Ints, shapes: Ints, now_ms: int, lent: bool) -> Amounts:
     """What `victims.lost` says of each, in seconds of the whole of the largest node; in columns.
 
     Where lent quota is taken back, what could be suspended is requeued: it would lose its whole time.
     """
-    largest = np.maximum(state.capacity[: len(state.row_names)].max(axis=0, initial=0), 1)[: len(state.resources), None]
-    shares = state.request[: len(state.resources)][:, shapes] * WEIGHT_OF_A_ROW // largest
-    weights = np.clip(shares.max(axis=0, initial=1), 1, WEIGHT_OF_A_ROW)
+    largest = np.maximum(state.nodes.capacity[: len(state.nodes.names)].max(axis=0, initial=0), 1)[
+        : len(state.nodes.resources), None
+    ]
+    shares = state.catalogue.request[: len(state.nodes.resources)][:, shapes] * WEIGHT_OF_A_NODE // largest
+    weights = np.clip(shares.max(axis=0, initial=1), 1, WEIGHT_OF_A_NODE)
     elapsed = np.maximum(now_ms - runs[:, L.R_START], 0)
-    mode = state.qos[qos, L.K_MODE]
-    elapsed = np.where(mode == L.MODE_CHECKPOINT, np.minimum(elapsed, state.qos[qos, L.K_GRACE]), elapsed)
+    mode = state.shares.qos[qos, L.STANDING_MODE]
+    elapsed = np.where(mode == L.MODE_CHECKPOINT, np.minimum(elapsed, state.shares.qos[qos, L.STANDING_GRACE]), elapsed)
     elapsed = np.where((mode == L.MODE_SUSPEND) & (not lent), 0, np.minimum(elapsed, MOST_ELAPSED_MS))
-    lost: NDArray[np.float64] = np.minimum(elapsed * weights * runs[:, L.R_NODES], MOST_LOST) / L.PRICE_ONE
+    lost: Amounts = np.minimum(elapsed * weights * runs[:, L.R_NODES], MOST_LOST) / L.PRICE_ONE
     return lost
 
 
@@ -156,57 +157,57 @@ class Cluster:
     @property
     def resources(self) -> tuple[str, ...]:
         """Names, by resource index."""
-        return tuple(self._state.resources)
+        return tuple(self._state.nodes.resources)
 
-    def capacity(self) -> NDArray[np.int64]:
+    def capacity(self) -> Ints:
         """Shape (R,): what the nodes that are up have together."""
-        rows = len(self._state.row_names)
-        up = self._state.rows[:rows, L.W_STATE] == L.ROW_UP
-        total: NDArray[np.int64] = self._state.capacity[:rows][up].sum(axis=0)[: len(self._state.resources)]
+        rows = len(self._state.nodes.names)
+        up = self._state.nodes.rows[:rows, L.W_STATE] == L.NODE_UP
+        total: Ints = self._state.nodes.capacity[:rows][up].sum(axis=0)[: len(self._state.nodes.resources)]
         return total
 
     def request(self, class_id: int) -> Request:
         """What a task of the class takes on each of its nodes. Raises KeyError for a class that is not in use."""
-        spec = self._state.class_specs[class_id]
+        spec = self._state.catalogue.class_specs[class_id]
         if spec is None:
             raise KeyError(class_id)
         return request_of(self._state, spec)
 
     def owner(self, owner_id: int) -> OwnerSpec:
         """Queue, account, user and QOS of an owner."""
-        return self._state.owners[owner_id]
+        return self._state.shares.owner_specs[owner_id]
 
 
-def node_view(state: State, some: NDArray[np.int64] | None = None) -> NodeView:
+def node_view(state: State, some: Ints | None = None) -> NodeView:
     """All rows, or some of them, as resource-major float32 columns."""
-    rows = np.arange(len(state.row_names)) if some is None else some
-    labels = state.row_labels if some is None else [state.row_labels[row] for row in some.tolist()]
+    rows = np.arange(len(state.nodes.names)) if some is None else some
+    labels = state.nodes.labels if some is None else [state.nodes.labels[row] for row in some.tolist()]
     return NodeView(
         rows=rows.shape[0],
-        resources=tuple(state.resources),
-        free=np.ascontiguousarray(state.free[rows].T, np.float32),
-        capacity=np.ascontiguousarray(state.capacity[rows].T, np.float32),
-        up=state.rows[rows, L.W_STATE] == L.ROW_UP,
+        resources=tuple(state.nodes.resources),
+        free=np.ascontiguousarray(state.nodes.free[rows].T, np.float32),
+        capacity=np.ascontiguousarray(state.nodes.capacity[rows].T, np.float32),
+        up=state.nodes.rows[rows, L.W_STATE] == L.NODE_UP,
         labels=Labels(labels),
     )
 
 
 def request_of(state: State, spec: ClassSpec) -> Request:
     """A class's request by resource index."""
-    amounts = np.zeros(len(state.resources), np.int64)
+    amounts = np.zeros(len(state.nodes.resources), np.int64)
     for name, amount in spec.request.items():
         if amount:
-            amounts[state.resources.index(name)] = amount
+            amounts[state.nodes.resources.index(name)] = amount
     return Request(amounts=amounts, wanted=tuple(np.flatnonzero(amounts).tolist()))
 
 
-def pending(state: State) -> NDArray[np.void]:
+def pending(state: State) -> Records:
     """Waiting entries (dtype PENDING) sorted by (job, first task); a copy. `where`: layout WHERE_*."""
     top = int(state.meta[L.M_ENTRY_TOP])
-    table = state.entries[:top]
+    table = state.work.entries[:top]
     table = table[table[:, L.E_WHERE] != L.WHERE_FREE]
     out = np.zeros(table.shape[0], PENDING)
-    buckets = state.buckets[table[:, L.E_BUCKET]]
+    buckets = state.work.buckets[table[:, L.E_BUCKET]]
     for name, column in (
         ("job", L.E_JOB), ("first_task", L.E_FIRST), ("tasks", L.E_TASKS), ("attempt", L.E_ATTEMPT),
         ("priority", L.E_PRIORITY), ("submit_ms", L.E_SUBMIT), ("eligible_ms", L.E_ELIGIBLE), ("held", L.E_HELD),
@@ -218,21 +219,21 @@ def pending(state: State) -> NDArray[np.void]:
     return out[np.lexsort((out["first_task"], out["job"]))]
 
 
-def running(state: State) -> NDArray[np.void]:
+def running(state: State) -> Records:
     """Whatever holds rows (dtype RUNNING) sorted by (job, task); a copy.
 
     `state`: layout RUN_*: attempts, and claims of tasks that wait for rows to be cleared. `due_ms`: when what is told
     to leave, or the rows of a claim, will be out at the latest; since when an attempt is suspended.
     """
     top = int(state.meta[L.M_RUN_TOP])
-    slots = np.flatnonzero(state.runs[:top, L.R_NODES] > 0)
-    table = state.runs[slots]
+    slots = np.flatnonzero(state.work.runs[:top, L.R_NODES] > 0)
+    table = state.work.runs[slots]
     out = np.zeros(table.shape[0], RUNNING)
-    buckets = state.buckets[table[:, L.R_BUCKET]]
+    buckets = state.work.buckets[table[:, L.R_BUCKET]]
     for name, column in (
         ("job", L.R_JOB), ("task", L.R_TASK), ("attempt", L.R_ATTEMPT), ("priority", L.R_PRIORITY),
         ("submit_ms", L.R_SUBMIT), ("walltime_ms", L.R_WALL), ("planned_ms", L.R_PLANNED), ("start_ms", L.R_START),
-        ("end_ms", L.R_END), ("nodes", L.R_NODES), ("state", L.R_STATE), ("taken", L.R_TAKEN), ("for_job", L.R_FOR),
+        ("end_ms", L.R_END), ("nodes", L.R_NODES), ("state", L.R_STATE), ("taken", L.R_PREEMPTED), ("for_job", L.R_FOR),
     ):  # fmt: skip
         out[name] = table[:, column]
     out["due_ms"] = np.where(out["state"] == L.RUN_SUSPENDED, table[:, L.R_SINCE], table[:, L.R_DUE])
@@ -246,32 +247,32 @@ def running(state: State) -> NDArray[np.void]:
 def rows_of_run(state: State, run: int) -> list[int]:
     """The rows that a running attempt holds, in rank order (`run` from `running`)."""
     rows = []
-    piece = int(state.runs[run, L.R_PIECE])
+    piece = int(state.work.runs[run, L.R_PIECE])
     while piece >= 0:
-        rows.append(int(state.pieces[piece, L.P_ROW]))
-        piece = int(state.pieces[piece, L.P_NEXT])
+        rows.append(int(state.work.pieces[piece, L.P_NODE]))
+        piece = int(state.work.pieces[piece, L.P_NEXT])
     return rows
 
 
 def runs_of_row(state: State, row: int) -> list[int]:
     """The running attempts that hold a row, the latest first (`run` as in `running`)."""
     runs = []
-    piece = int(state.rows[row, L.W_ATTEMPTS]) - 1
+    piece = int(state.nodes.rows[row, L.W_ATTEMPTS]) - 1
     while piece >= 0:
-        runs.append(int(state.pieces[piece, L.P_RUN]))
-        piece = int(state.pieces[piece, L.P_ON_ROW]) - 1
+        runs.append(int(state.work.pieces[piece, L.P_RUN]))
+        piece = int(state.work.pieces[piece, L.P_ON_ROW]) - 1
     return runs
 
 
-def reservations(state: State) -> NDArray[np.void]:
+def reservations(state: State) -> Records:
     """What waiting jobs are promised (dtype RESERVATION); a copy. Rows: `reserved_rows`."""
-    table = state.reservations[: int(state.meta[L.M_RESERVATIONS])].copy()
+    table = state.work.reservations[: int(state.meta[L.M_RESERVATIONS])].copy()
     return table.view(RESERVATION).reshape(-1)
 
 
-def reserved_rows(state: State) -> NDArray[np.int64]:
+def reserved_rows(state: State) -> Ints:
     """The promised rows that `reservations` points into; a copy."""
-    return state.reserved[: int(state.meta[L.M_PROMISED]), L.Q_ROW].copy()
+    return state.work.reserved[: int(state.meta[L.M_RESERVED]), L.Q_NODE].copy()
 
 
 class LedgerRow(msgspec.Struct, frozen=True):
@@ -293,12 +294,12 @@ def claimed_amounts(state: State) -> dict[int, int]:
     if not state.meta[L.M_CLAIMS]:
         return claimed
     tables = state.tables()
-    runs = state.runs[: int(state.meta[L.M_RUN_TOP])]
+    runs = state.work.runs[: int(state.meta[L.M_RUN_TOP])]
     for run in runs[(runs[:, L.R_NODES] > 0) & (runs[:, L.R_STATE] == L.RUN_CLAIM)]:
-        bucket = state.buckets[run[L.R_BUCKET]]
-        owner = state.owner_table[bucket[L.B_OWNER]]
+        bucket = state.work.buckets[run[L.R_BUCKET]]
+        owner = state.shares.owners[bucket[L.B_OWNER]]
         first, last = int(owner[L.O_LEDGER]), int(owner[L.O_LEDGER] + owner[L.O_LEDGERS])
-        for ledger in state.owner_ledgers[first:last].tolist():
+        for ledger in state.shares.owner_ledgers[first:last].tolist():
             ask = plain(ask_of)(tables, ledger, int(bucket[L.B_CLASS]), int(run[L.R_WALL]))
             claimed[ledger] = claimed.get(ledger, 0) + (ask if ask < L.INF else 0)
     return claimed
@@ -311,7 +312,7 @@ def ledger_rows(state: State) -> list[LedgerRow]:
     out = []
     claimed = claimed_amounts(state)
     for name, row in sorted(state.accounts.ledger_ids.items()):
-        entry = state.ledgers[row]
+        entry = state.shares.ledgers[row]
         shift = int(entry[L.G_SHIFT])
         out.append(
             LedgerRow(
@@ -347,7 +348,7 @@ def share_rows(state: State) -> list[ShareRow]:
     if state.accounts is None:
         return []
     fair_factor(state, 0)
-    nodes, use = state.share_nodes, state.share_use
+    nodes, use = state.shares.share_nodes, state.shares.share_use
     shrunk = 2.0 ** -((state.clock_ms - int(state.meta[L.M_SHARE_ZERO])) / max(int(state.meta[L.M_HALF_LIFE]), 1))
     out = []
     for path, node in sorted(state.accounts.node_ids.items()):

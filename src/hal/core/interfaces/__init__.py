@@ -1,4 +1,4 @@
-"""One small Protocol for each decision that a plugin may take, each with an interface version."""
+"""One small Protocol for each decision that a plugin can make, each with an interface version."""
 
 from hal.core.interfaces.admit import Admit, refusal
 from hal.core.interfaces.filter import Filter

@@ -1,4 +1,4 @@
-"""What may be submitted: an Admit is a site's own rule for jobs. Interface version admit/1."""
+"""Admission: an Admit is a site's own rule for submitted jobs. Interface version admit/1."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ INTERFACE: Final = "admit/1"
 
 
 class Admit(Protocol):
-    """Called once for each job of a submission, a dry run, and a change that concerns where or how long a job runs.
+    """Called once for each job of a submission or dry run, and for a change of where or how long a job runs.
 
-    Pure and quick: no I/O, no clock, nothing remembered; the controller does nothing else meanwhile. A rule must let
-    pass what it made itself (`check(check(spec))` is `check(spec)`): a changed job is asked about again.
+    Pure and fast: no I/O, no clock, no memory; the controller does nothing else meanwhile. A rule must accept its own
+    result unchanged (`check(check(spec))` is `check(spec)`), because a changed job is checked again.
     """
 
     info: PolicyInfo
 
     def check(self, spec: JobSpec) -> JobSpec | Verdict:
-        """The job as it shall be, often `spec` itself; or the refusal (see `refusal`).
+        """Return the job to submit, often `spec` itself, or a refusal (see `refusal`).
 
         Args:
             spec: well formed, with its user and the defaults of its queue (walltime, QOS, rule for failed dependencies)
-                filled in; frozen. Queue, account and QOS are not yet known to be allowed: what comes back is judged.
-        Returns: another value of any field but `user`; it must be well formed again.
+                filled in; frozen. Queue, account and QOS have not been authorised yet: the result is.
+        Returns: a job that may differ in any field but `user`; it must be well formed.
         """
         ...
 
 
 def refusal(message: str, *helps: str) -> Verdict:
-    """A refusal at submission: one sentence for whoever submits, and what would be accepted instead."""
+    """Create a refusal at submission: one sentence for the submitter, and what would be accepted instead."""
     return Verdict(job=0, reason=Reason.ADMISSION, message=message, helps=helps)

@@ -1,4 +1,4 @@
-"""Where not: a Filter excludes rows for a request. Interface version filter/1."""
+"""Feasibility: a Filter excludes nodes for a request. Interface version filter/1."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ INTERFACE: Final = "filter/1"
 
 
 class Filter(Protocol):
-    """Static: called when a shape is new or nodes changed; it must not depend on what is free."""
+    """Static: called when a shape is new or nodes changed; it must not depend on free resources."""
 
     info: PolicyInfo
 
     def mask(self, request: Request, view: NodeView) -> NDArray[np.bool_]:
-        """Shape (rows,): True where the request may run."""
+        """Return shape (rows,): True where the request may run."""
         ...

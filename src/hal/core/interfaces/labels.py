@@ -1,6 +1,6 @@
-"""Labels of nodes as columns: what a Score or a Filter asks of the nodes it is shown.
+"""Labels of nodes as columns, for a Score or a Filter.
 
-Pure. O(rows) a question.
+Pure. O(rows) per call.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from numpy.typing import NDArray
 
 
 class Labels:
-    """The labels of some rows."""
+    """The labels of the nodes of a view."""
 
     def __init__(self, rows: Sequence[dict[str, str]]) -> None:
         self._rows = rows
 
     def has(self, key: str, *values: str) -> NDArray[np.bool_]:
-        """Shape (rows,): True where the node has the label, with one of `values` if any are named."""
+        """Return shape (rows,): True where the node has the label, with one of `values` if any are given."""
         return np.array([key in row and (not values or row[key] in values) for row in self._rows], np.bool_)
 
     def number(self, key: str, default: float = 0.0) -> NDArray[np.float32]:
-        """Shape (rows,): the label's value as a number (a price, watts), `default` where it is none."""
+        """Return shape (rows,): the label's value as a number (a price, watts), `default` where it is not one."""
         return np.array([_number(row.get(key), default) for row in self._rows], np.float32)
 
     def at(self, rows: Sequence[int]) -> Labels:
-        """The labels of these rows, in this order."""
+        """Return the labels of these rows, in this order."""
         return Labels([self._rows[row] for row in rows])
 
 

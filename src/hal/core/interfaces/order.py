@@ -1,4 +1,4 @@
-"""Who is first: an Order turns waiting jobs into keys. Interface version order/2."""
+"""Order: an Order turns waiting jobs into sort keys. Interface version order/2."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ INTERFACE: Final = "order/2"
 
 
 class Order(Protocol):
-    """The order inside a bucket never changes while jobs wait; ties go by job id."""
+    """The order within a bucket never changes while jobs wait; ties are broken by job id."""
 
     info: PolicyInfo
 
     def key(self, jobs: JobView, view: ClusterView) -> NDArray[np.int64]:
-        """Shape (J,), smaller first, |key| < 2**60. Called when jobs are submitted or edited, never in a cycle."""
+        """Return shape (J,), smaller first, |key| < 2**60. Called when jobs are submitted or edited, never in a
+        cycle."""
         ...
 
     def offset(self, buckets: BucketView, view: ClusterView, now_ms: int) -> NDArray[np.int64]:
-        """Shape (B,), added to the keys of each bucket; called once for each new pass."""
+        """Return shape (B,), added to the keys of each bucket; called once for each new pass."""
         ...

@@ -1,4 +1,4 @@
-"""What every plugin says about itself, and the views that plugins read.
+"""What every plugin declares about itself, and the views that plugins read.
 
 Pure values. The engine checks `interface` when a plugin is registered and refuses another version.
 """
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from hal.core.interfaces.labels import Labels
 
 GROUP: Final = "hal.policies"
-"""The entry point group by which packages name their policies."""
+"""The entry point group under which packages register their policies."""
 
 
 class PolicyInfo(msgspec.Struct, frozen=True):
@@ -45,9 +45,9 @@ class JobView(msgspec.Struct, frozen=True):
 class RunView(msgspec.Struct, frozen=True):
     """Running attempts as read-only columns of equal length A (int64; times in ms, INF = never).
 
-    queue, account, user, qos: texts, "" = none. taken: how often its task was taken back or tried before. wasted: what
-    is lost if it is taken back now, in seconds of the whole of the largest node (float64). nodes: on how many it runs,
-    with `amounts[r]` of resource r on each, shape (A,), base units. end_ms: when it ends by its plan.
+    queue, account, user, qos: texts, "" = none. taken: how often its task was preempted or tried before. wasted: what
+    would be lost if it were preempted now, in seconds of the whole largest node (float64). nodes: how many nodes it
+    runs on, with `amounts[r]` of resource r on each, shape (A,), base units. end_ms: its planned end.
     """
 
     job: NDArray[np.int64]
@@ -70,7 +70,7 @@ class RunView(msgspec.Struct, frozen=True):
 
 
 class BucketView(msgspec.Struct, frozen=True):
-    """Buckets with waiting jobs as read-only columns of equal length B: class, owner, entries that wait in each."""
+    """Buckets with waiting jobs as read-only columns of equal length B: class, owner, number of waiting entries."""
 
     class_id: NDArray[np.int64]
     owner_id: NDArray[np.int64]
@@ -78,7 +78,7 @@ class BucketView(msgspec.Struct, frozen=True):
 
 
 class Owner(Protocol):
-    """Whose work it is."""
+    """The owner of work."""
 
     @property
     def queue(self) -> str: ...
@@ -91,7 +91,7 @@ class Owner(Protocol):
 
 
 class ClusterView(Protocol):
-    """What an Order may look up while it answers; not to be kept."""
+    """What an Order may look up during a call; do not keep it."""
 
     @property
     def resources(self) -> tuple[str, ...]:
@@ -99,22 +99,22 @@ class ClusterView(Protocol):
         ...
 
     def capacity(self) -> NDArray[np.int64]:
-        """Shape (R,): what the nodes that are up have together."""
+        """Shape (R,): the total of the nodes that are up."""
         ...
 
     def request(self, class_id: int) -> Request:
-        """What a task of the class takes on each of its nodes."""
+        """Return what a task of the class uses on each of its nodes."""
         ...
 
     def owner(self, owner_id: int) -> Owner:
-        """Queue, account, user and QOS of an owner."""
+        """Return queue, account, user and QOS of an owner."""
         ...
 
 
 class NodeView(msgspec.Struct, frozen=True):
-    """Rows as read-only resource-major float32 columns: `free[r]`, `capacity[r]`, each shape (rows,).
+    """Nodes as read-only resource-major float32 columns: `free[r]`, `capacity[r]`, each shape (rows,).
 
-    up: True where new work may start. labels: what the nodes say of themselves. A view may hold some rows only.
+    up: True where new work may start. labels: the nodes' labels. A view may contain only some of the nodes.
     """
 
     rows: int
@@ -126,7 +126,7 @@ class NodeView(msgspec.Struct, frozen=True):
 
 
 class Request(msgspec.Struct, frozen=True):
-    """What an attempt takes on one row: amounts by resource index, shape (R,), base units."""
+    """What an attempt uses on one node: amounts by resource index, shape (R,), base units."""
 
     amounts: NDArray[np.int64]
     wanted: tuple[int, ...]

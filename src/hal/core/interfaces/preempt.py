@@ -1,4 +1,4 @@
-"""Whose running work is taken back first: a Preempt says what each attempt costs. Interface version preempt/1."""
+"""Preemption: a Preempt returns the cost of preempting each running attempt. Interface version preempt/1."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ INTERFACE: Final = "preempt/1"
 
 
 class Preempt(Protocol):
-    """Called once for each search for work to take back. Who may be taken from is said by QOS and queue.
+    """Called once for each search for victims. QOS and queues determine who may be preempted.
 
-    Where any limit has `reclaim = "preempt"`, all running work is shown: what borrowed may be taken back whatever its
-    QOS says, `preempt_mode = "off"` is no protection from that.
+    If any limit has `reclaim = "preempt"`, all running work is shown: work on borrowed quota may be preempted whatever
+    its QOS says; `preempt_mode = "off"` does not protect it.
     """
 
     info: PolicyInfo
 
     def price(self, runs: RunView, now_ms: int) -> NDArray[np.float64]:
-        """Shape (A,), 0 or more: what it costs to take each attempt back now; inf: it is never taken.
+        """Return shape (A,), 0 or more: the cost of preempting each attempt now; inf: it is never preempted.
 
-        Prices of the victims of one search are added up, and the cheapest way that the search finds is taken; `wasted`
-        is what HAL itself would say. Rounded to 1e-6 and cut at 10**9; of equals the one that frees more goes first.
+        Prices of the victims of one search are added up, and the cheapest set that the search finds is preempted; HAL's
+        own price is `wasted`. Rounded to 1e-6 and capped at 10**9; of equals, the one that frees more is preempted
+        first.
         """
         ...

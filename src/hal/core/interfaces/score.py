@@ -1,4 +1,4 @@
-"""Where: a Score prefers rows for a request. Interface version score/1."""
+"""Placement: a Score ranks nodes for a request. Interface version score/1."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ INTERFACE: Final = "score/1"
 
 
 class Score(Protocol):
-    """Called once for each shape that waits, and slice; never for a single decision."""
+    """Called once for each waiting shape and slice; never for a single decision."""
 
     info: PolicyInfo
 
     def score(self, request: Request, view: NodeView) -> NDArray[np.float32]:
-        """Shape (rows,), 0..1, higher is better; rounded to 1e-6, ties by row; rows that cannot hold it are ignored."""
+        """Return shape (rows,), 0..1, higher is better; rounded to 1e-6, ties by row; rows without enough room are
+        ignored."""
         ...

@@ -11,18 +11,19 @@ from typing import Final
 
 import numpy as np
 
-from hal.core.engine.state import NO_KEYS, State
-from hal.core.kernels.jit import bind
-from hal.core.kernels.ledgers import recharge
-from hal.core.kernels.pending import rebuild
-from hal.core.kernels.rows import recount
-from hal.core.kernels.running import retime
-from hal.core.kernels.shares import rebase_shares, renew_factors, renew_offsets
-from hal.core.kernels.tables import look_up, rehash
+from hal.core.engine.rules.configuration import new_state
+from hal.core.engine.state import NO_KEYS
+from hal.core.kernels.nodes.rows import recount
+from hal.core.kernels.rules.ledgers import recharge
+from hal.core.kernels.rules.shares import rebase_shares, renew_factors, renew_offsets
+from hal.core.kernels.structures.jit import bind
+from hal.core.kernels.structures.slots import look_up, rehash
+from hal.core.kernels.work.pending import rebuild
+from hal.core.kernels.work.running import retime
 
 SHARES: Final = (
-    ("easy", "submit", "change", "advance", "end", "refuse", "assume", "adopt", "take_back"),
-    ("conservative", "learn", "note", "fall", "ready", "resumable", "seek", "lender"),
+    ("easy", "submit", "change", "advance", "end", "refuse", "assume", "adopt", "apply_moves"),
+    ("conservative", "learn", "note", "cancel", "ready", "resumable", "seek", "lender"),
 )
 """All kernels in two parts that take about as long to compile: an install step on two cores runs a process for each."""
 STEPS: Final = sum(map(len, SHARES)) + 10
@@ -31,12 +32,12 @@ STEPS: Final = sum(map(len, SHARES)) + 10
 
 def compile_all(report: Callable[[str], None] | None = None, *, share: int | None = None) -> None:
     """Compile (or load) every kernel, or one of SHARES; `report` gets one line before each that names it."""
-    s = State(on_compile=report, kernels=SHARES[0] + SHARES[1] if share is None else SHARES[share])
+    s = new_state(on_compile=report, kernels=SHARES[0] + SHARES[1] if share is None else SHARES[share])
     table = np.zeros((0, 3), np.int64)
     for kernel, arguments in (
         (recount, (s.at, 0, 0)),
-        (rehash, (s.job_index, s.entries, NO_KEYS, 0, False)),
-        (look_up, (s.job_index, s.entries, 0, 0)),
+        (rehash, (s.work.job_index, s.work.entries, NO_KEYS, 0, False)),
+        (look_up, (s.work.job_index, s.work.entries, 0, 0)),
         (rebuild, (s.at, NO_KEYS, NO_KEYS)),
         (retime, (s.at, NO_KEYS, table)),
         (recharge, (s.at,)),

@@ -1,4 +1,4 @@
-"""Which state may follow which: the automata of tasks, jobs, attempts, nodes and gates, and the rules around them.
+"""The automata of tasks, jobs, attempts, nodes and gates, and the rules around them.
 
 Pure. Import names from here. States are assigned nowhere else.
 """

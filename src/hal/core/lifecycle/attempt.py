@@ -2,9 +2,9 @@
 
 Pure data. The rules:
 
-1. An attempt exists from its allocation; it ends once, and an end is final.
-2. What ran is finalised before it ends (running or suspended → finalising → an end). Where nothing ran, finalising is
-   skipped: allocated and preparing may be refused or fail at once.
+1. An attempt exists from its allocation on; it ends once, and its end is final.
+2. An attempt that ran is finalised before it ends (running or suspended → finalising → an end). If nothing ran,
+finalising is skipped: allocated and preparing may be refused or fail at once.
 3. A node that is lost or declared gone, and a cancel with nothing left to finalise, end it from any state.
 4. Refused: no process of it ever existed; so it is never refused once it is running.
 """

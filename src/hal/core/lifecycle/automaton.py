@@ -1,6 +1,6 @@
-"""Automata as data: which state follows which, by which event; anything not declared is an error.
+"""Automata as data: which state follows which, on which event; an undeclared transition is an error.
 
-Pure. `transition` is the only way from one state to another; it costs one dictionary look-up.
+Pure. `transition` is the only way from one state to another; it costs one dictionary lookup.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ Step = tuple[str, str]
 
 
 class LifecycleError(InternalError):
-    """A transition that is not declared was attempted: a fault of the code that attempted it.
+    """An undeclared transition was attempted: a bug in the code that attempted it.
 
     Attributes:
         automaton: its name.
-        state: the state in which the event came.
+        state: the state in which the event occurred.
         event: the event.
         history: the steps that led there, as far as they were given.
     """
@@ -49,7 +49,8 @@ class LifecycleError(InternalError):
 class Automaton(Generic[S, E]):
     """A named, immutable transition table.
 
-    `witness` is told of each transition that is taken (state, event); tests set it to see which ones code really takes.
+    `witness` is called with each transition taken (state, event); tests set it to record which ones the code really
+    takes.
     """
 
     __slots__ = ("initial", "name", "table", "witness")
@@ -57,7 +58,7 @@ class Automaton(Generic[S, E]):
     def __init__(self, name: str, *, initial: frozenset[S], table: Mapping[S, Mapping[E, S]]) -> None:
         self.name = name
         self.initial = initial
-        """States in which a thing may come into being."""
+        """Initial states."""
         self.witness: Callable[[S, E], object] | None = None
         self.table: Mapping[tuple[S, E], S] = MappingProxyType(
             {(state, event): after for state, row in table.items() for event, after in row.items()}
@@ -73,10 +74,10 @@ class Automaton(Generic[S, E]):
 
 
 def transition(automaton: Automaton[S, E], state: S, event: E, history: Iterable[Step] = ()) -> S:
-    """The state that follows.
+    """Return the next state.
 
     Args:
-        history: what happened before, oldest first; only read for the error.
+        history: earlier steps, oldest first; only used for the error.
     Raises:
         LifecycleError: the transition is not declared.
     """
@@ -89,10 +90,10 @@ def transition(automaton: Automaton[S, E], state: S, event: E, history: Iterable
 
 
 def walk(automaton: Automaton[S, E], state: S, events: Iterable[E], history: Iterable[Step] = ()) -> S:
-    """The state after several events at once (`PREPARE, START` when no gate has to be waited for).
+    """Return the state after several events at once (`PREPARE, START` if no gate has to be waited for).
 
     Raises:
-        LifecycleError: one of them is not declared where it comes; its history includes those before it.
+        LifecycleError: one of them is not declared in its state; the history includes those before it.
     """
     past = list(history)
     for event in events:

@@ -1,15 +1,16 @@
-"""Gates: steps that a plane adds to a task's way (provision, stage in, install; stage out), with deadline and policy.
+"""Gates: steps that a plane adds to a task's lifecycle (provision, stage in, install; stage out), with deadline and
+policy.
 
 Pure. The rules:
 
-1. Gates stand on preparing (before the processes start) and on finalising (after they have ended). All gates of a phase
-   open at the same time when the task enters it, and the task goes on when none is waiting.
-2. A gate answers passed or failed. Without an answer by its deadline it has expired, which counts as failed. What comes
-   after that, or after the task was cancelled, is late and changes nothing; a repeated answer changes nothing either.
-   Passed after failed, or failed after passed, is a fault of the plane.
+1. Gates belong to preparing (before the processes start) or finalising (after they have ended). All gates of a phase
+open at the same time when the task enters it, and the task proceeds when none is waiting.
+2. A gate is answered with passed or failed. Without an answer by its deadline it has expired, which counts as failed.
+An answer after that, or after the task was cancelled, is late and changes nothing; nor does a repeated answer. Passed
+after failed, or failed after passed, is a bug of the plane.
 3. A failed gate does what its policy says: `fail` ends the attempt as failed (a retry may follow), `requeue` returns
-   the task to pending without counting a retry, `ignore` goes on as if it had passed. Of several, fail is stronger
-   than requeue, and either is acted on at once, without waiting for the others.
+the task to pending without counting a retry, `ignore` proceeds as if it had passed. Fail is stronger than requeue, and
+either takes effect at once, without waiting for the other gates.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ MAX_GATES: Final = 64
 
 
 class GatePhase(StrEnum):
-    """Where a gate stands; the names are those of the task's states."""
+    """The phase that a gate belongs to; named like the task's states."""
 
     PREPARING = "preparing"
     FINALISING = "finalising"
@@ -43,16 +44,16 @@ class GatePolicy(StrEnum):
 
 
 class GateState(StrEnum):
-    """Of one gate of one attempt."""
+    """The state of one gate of one attempt."""
 
     WAITING = "waiting"
-    """It has not answered."""
+    """It has not been answered."""
     PASSED = "passed"
     FAILED = "failed"
     EXPIRED = "expired"
-    """It did not answer by its deadline, which counts as failed."""
+    """It was not answered by its deadline, which counts as failed."""
     ABANDONED = "abandoned"
-    """Nobody waits for it any more."""
+    """The attempt no longer waits for it."""
 
 
 class GateEvent(StrEnum):
@@ -96,12 +97,12 @@ class Gate(Struct, frozen=True, kw_only=True):
 
 
 class GateRegister(Struct, frozen=True):
-    """All gates, in the order in which they were registered."""
+    """All gates, in the order of registration."""
 
     gates: tuple[Gate, ...] = ()
 
     def add(self, gate: Gate) -> GateRegister:
-        """A register with one more gate.
+        """Return a register with one more gate.
 
         Raises:
             InternalError: its name is empty or taken, its deadline is not positive, or the register is full.
@@ -111,17 +112,17 @@ class GateRegister(Struct, frozen=True):
         if gate.deadline_ms <= 0:
             raise InternalError(f"gate '{gate.name}': a deadline of {gate.deadline_ms} ms; it must be positive")
         if len(self.gates) >= MAX_GATES:
-            raise InternalError(f"gate '{gate.name}': there are {MAX_GATES} gates already, the most that are allowed")
+            raise InternalError(f"gate '{gate.name}': there are already {MAX_GATES} gates, the maximum")
         return GateRegister((*self.gates, gate))
 
     def enter(self, phase: GatePhase, now_ms: int) -> GateWatch:
-        """The watch over the gates of a phase that an attempt enters now."""
+        """Open the gates of a phase that an attempt enters now."""
         gates = tuple(gate for gate in self.gates if gate.phase is phase)
         return GateWatch(gates, now_ms, (GateState.WAITING,) * len(gates), ("",) * len(gates))
 
 
 class GateDecision(StrEnum):
-    """What the gates say about going on."""
+    """What the gates decide about proceeding."""
 
     WAIT = "wait"
     GO = "go"
@@ -130,7 +131,7 @@ class GateDecision(StrEnum):
 
 
 class GateVerdict(Struct, frozen=True):
-    """The decision, with the gate that made it and why (empty for wait and go)."""
+    """The decision, with the gate that caused it and why (empty for wait and go)."""
 
     decision: GateDecision
     gate: str = ""
@@ -138,7 +139,7 @@ class GateVerdict(Struct, frozen=True):
 
 
 class GateWatch(Struct, frozen=True):
-    """The gates of one phase of one attempt; every change gives a new watch."""
+    """The gates of one phase of one attempt; every change returns a new watch."""
 
     gates: tuple[Gate, ...]
     since_ms: int
@@ -146,15 +147,15 @@ class GateWatch(Struct, frozen=True):
     reasons: tuple[str, ...]
 
     def passed(self, name: str) -> GateWatch:
-        """That gate has answered: go on."""
+        """Record that a gate was answered with passed."""
         return self._after(self._position(name), GateEvent.PASS)
 
     def failed(self, name: str, reason: str) -> GateWatch:
-        """That gate has answered: it could not be done, and why."""
+        """Record that a gate was answered with failed, and why."""
         return self._after(self._position(name), GateEvent.FAIL, reason)
 
     def expired(self, now_ms: int) -> GateWatch:
-        """The watch at `now_ms`: gates whose deadline has passed have expired."""
+        """Return the watch at `now_ms`: gates whose deadline has passed have expired."""
         watch = self
         for position, gate in enumerate(self.gates):
             if self.states[position] is GateState.WAITING and now_ms - self.since_ms >= gate.deadline_ms:
@@ -162,7 +163,7 @@ class GateWatch(Struct, frozen=True):
         return watch
 
     def abandoned(self) -> GateWatch:
-        """The task has been cancelled: nobody waits for these gates any more."""
+        """Stop waiting for these gates, because the task was cancelled."""
         watch = self
         for position, state in enumerate(self.states):
             if state is GateState.WAITING:
@@ -171,13 +172,13 @@ class GateWatch(Struct, frozen=True):
 
     @property
     def deadline_ms(self) -> int | None:
-        """The next instant at which a gate expires; None when none is waiting."""
+        """The next instant at which a gate expires; None if none is waiting."""
         waiting = (g.deadline_ms for g, s in zip(self.gates, self.states, strict=True) if s is GateState.WAITING)
         soonest = min(waiting, default=None)
         return None if soonest is None else self.since_ms + soonest
 
     def verdict(self) -> GateVerdict:
-        """Whether the task may go on; what was abandoned while it waited never does."""
+        """Decide whether the task may proceed; with gates that were abandoned while waiting, it never does."""
         bad = [
             (gate, reason)
             for gate, state, reason in zip(self.gates, self.states, self.reasons, strict=True)
@@ -196,7 +197,7 @@ class GateWatch(Struct, frozen=True):
             if gate.name == name:
                 return position
         known = ", ".join(gate.name for gate in self.gates) or "none"
-        raise InternalError(f"gate '{name}' does not stand on this phase", hint=f"those that do: {known}")
+        raise InternalError(f"gate '{name}' does not belong to this phase", hint=f"gates of this phase: {known}")
 
     def _after(self, position: int, event: GateEvent, reason: str = "") -> GateWatch:
         before = self.states[position]

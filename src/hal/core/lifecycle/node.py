@@ -2,12 +2,12 @@
 
 Pure data. The rules:
 
-1. New steps start only on a node that is up. A cordoned node keeps its steps; a draining one is emptied and is
-   cordoned when the last has left.
-2. A node that is not heard is unreachable: its steps stay (on_node_lost: wait) and nothing new starts there. It returns
-   to what it was (RETURN, RETURN_CORDONED, RETURN_DRAINING: the shell keeps which of them applies).
+1. New steps start only on a node that is up. A cordoned node keeps its steps; a draining one is emptied, and becomes
+cordoned when the last step has ended.
+2. A silent node is unreachable: its steps stay (on_node_lost: wait) and nothing new starts there. It returns to its
+former state (RETURN, RETURN_CORDONED, RETURN_DRAINING: the caller remembers which of them applies).
 3. Down: it said goodbye, or a person or a provider declared it gone; its attempts have ended as lost. It may return.
-4. Removed is an end; a node of that name that dials again is a new node.
+4. Removed is an end; a node of that name that connects again is a new node.
 """
 
 from __future__ import annotations

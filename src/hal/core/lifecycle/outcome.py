@@ -1,14 +1,15 @@
-"""What follows from the end of an attempt: the task's end, or another try and when.
+"""What follows from the end of an attempt: the end of the task, or another attempt and when.
 
 Pure. The rules:
 
 1. Success ends the task as succeeded, a cancel as cancelled, the time limit as timed-out: a task that was too slow once
-   is not tried again by itself, it would hold its nodes for another whole limit.
-2. A failure, and running out of memory, is tried again while retries are left, after the spec's back-off; then failed.
-3. Refused, preempted and lost attempts are not the task's fault: pending again, no retry counted. After a refusal or a
-   loss the task waits a little longer each time, so that a node that refuses or loses everything is not asked in a
-   loop; what a node gave back before its credit was used waits no longer than its turn.
-4. No task is tried more than MAX_ATTEMPTS times, whoever's fault it is: then it failed.
+is not retried automatically, because it would hold its nodes for another whole limit.
+2. A failure, or running out of memory, is retried while retries are left, after the spec's back-off; then the task has
+failed.
+3. Refused, preempted and lost attempts are not the task's fault: it is pending again, and no retry is counted. After a
+refusal or a loss the task waits a little longer each time, so that a node that refuses or loses everything is not used
+in a loop; a task that a node returned before its credit was used waits only for its turn.
+4. No task has more than MAX_ATTEMPTS attempts, whatever ended them: then it has failed.
 """
 
 from __future__ import annotations
@@ -20,33 +21,34 @@ from msgspec import Struct
 from hal.core.model import AttemptState, InternalError, JobSpec, TaskState
 
 MAX_ATTEMPTS: Final = 10_000
-"""Tries of one task, those that count as retries and those that do not."""
+"""Attempts of one task, those that count as retries and those that do not."""
 AGAIN_DELAY_MS: Final = 250
-"""Wait after the first attempt that was refused or lost; doubles with each attempt of the task."""
+"""Delay after the first attempt that was refused or lost; doubles with each attempt of the task."""
 AGAIN_DELAY_MAX_MS: Final = 30_000
 PROLOG_FAILED: Final = "prolog-failed"
-"""Refusal of a start whose node's prolog failed. The node takes nothing more, so another may have the task at once."""
+"""Refusal of a start because the node's prolog failed. The node accepts nothing more, so another may run the task at
+once."""
 GIVEN_BACK: Final = frozenset({"credit-over", "recalled", PROLOG_FAILED})
-"""Refusals after which nothing is waited for; those of starts on credit, where nothing was wrong, too."""
+"""Refusals without a delay: of starts on credit, and those where nothing was wrong."""
 
 REFUSAL_CODES_OF_THE_TASK: Final = frozenset({"spawn-failed", "bad-workdir", "foreign-user"})
-"""Refusals that the task would meet on every node: they are failures of the task."""
+"""Refusals that the task would get on every node: they are failures of the task."""
 
 
 class Next(Struct, frozen=True):
-    """What becomes of the task."""
+    """What happens to the task next."""
 
     state: TaskState
     """An end, or pending for another attempt."""
     delay_ms: int = 0
-    """How long the next attempt waits."""
+    """Delay of the next attempt."""
     counts_as_retry: bool = False
     reason: str = ""
     """For people: why it is tried again, or why it is not."""
 
 
 def after_attempt(spec: JobSpec, attempt: int, retries_used: int, outcome: AttemptState, *, refusal: str = "") -> Next:
-    """What follows when attempt number `attempt` (from 1) of a task has ended as `outcome`.
+    """Decide what follows when attempt number `attempt` (from 1) of a task has ended as `outcome`.
 
     Args:
         retries_used: retries counted before this attempt.
@@ -60,7 +62,7 @@ def after_attempt(spec: JobSpec, attempt: int, retries_used: int, outcome: Attem
         case AttemptState.CANCELLED:
             return Next(TaskState.CANCELLED)
         case AttemptState.TIMED_OUT:
-            return Next(TaskState.TIMED_OUT, reason="its time limit ended it")
+            return Next(TaskState.TIMED_OUT, reason="it reached its time limit")
         case AttemptState.FAILED | AttemptState.OUT_OF_MEMORY:
             return _after_failure(spec, attempt, retries_used, outcome)
         case AttemptState.REFUSED | AttemptState.PREEMPTED | AttemptState.LOST:
@@ -72,10 +74,10 @@ def after_attempt(spec: JobSpec, attempt: int, retries_used: int, outcome: Attem
 
 
 def attempt_end(cause: str, exit_code: int) -> AttemptState:
-    """How a step with that exit cause and code ends its attempt.
+    """Return how a step with that exit cause and code ends its attempt.
 
     Args:
-        cause: as the wire's ExitCause says it.
+        cause: a value of the wire's ExitCause.
     Raises:
         InternalError: an unknown cause.
     """
@@ -90,7 +92,7 @@ def attempt_end(cause: str, exit_code: int) -> AttemptState:
 
 
 def refusal_end(code: str) -> AttemptState:
-    """How a refused start ends its attempt: `failed` where the task itself is the reason, else `refused`."""
+    """Return how a refused start ends its attempt: `failed` if the task itself is the reason, else `refused`."""
     return AttemptState.FAILED if code in REFUSAL_CODES_OF_THE_TASK else AttemptState.REFUSED
 
 
@@ -117,9 +119,9 @@ TASK_STATE_OF: Final[dict[AttemptState, TaskState]] = {
     AttemptState.TIMED_OUT: TaskState.TIMED_OUT,
     AttemptState.CANCELLED: TaskState.CANCELLED,
 }
-"""The state of a task whose latest attempt is in that state, when the task does not wait for another one.
+"""The state of a task by that of its latest attempt, if the task does not wait for another one.
 
-Refused, preempted and lost are missing: after these a task waits, or has failed without an attempt of its own to blame.
+Refused, preempted and lost are missing: after these a task waits, or has failed for a reason other than the attempt.
 """
 
 

@@ -1,7 +1,8 @@
 """The state of a job from the states of its tasks.
 
-Pure. While a task lives, the job is what its furthest live task is (running before allocated before pending); held only
-when every live task is held. When all have ended, the worst end is the job's: failed, timed-out, cancelled, succeeded.
+Pure. While a task is live, the job has the state of its furthest live task (running before allocated before pending);
+it is held only if every live task is held. When all have ended, the worst end is the job's: failed, timed-out,
+cancelled, succeeded.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from hal.core.model import InternalError, TaskState
 
 
 class TaskCounts(Struct, gc=False):
-    """How many tasks of a job are in each state; fields are named as the states (timed-out: `timed_out`)."""
+    """How many tasks of a job are in each state; fields are named like the states (timed-out: `timed_out`)."""
 
     pending: int = 0
     held: int = 0
@@ -44,12 +45,12 @@ class TaskCounts(Struct, gc=False):
         return self.live + self.succeeded + self.failed + self.timed_out + self.cancelled
 
     def of(self, state: TaskState) -> int:
-        """How many are in that state."""
+        """Number of tasks in that state."""
         count: int = getattr(self, _FIELDS[state])
         return count
 
     def move(self, before: TaskState | None, after: TaskState, count: int = 1) -> None:
-        """`count` tasks go from one state to another (None: they are new).
+        """Move `count` tasks from one state to another (None: they are new).
 
         Raises:
             InternalError: fewer than `count` are in `before`.
@@ -80,7 +81,7 @@ _FURTHEST_FIRST: Final = (
 
 
 def job_state(counts: TaskCounts) -> TaskState:
-    """The job's state.
+    """Return the job's state.
 
     Raises:
         InternalError: there is no task at all.
@@ -88,4 +89,4 @@ def job_state(counts: TaskCounts) -> TaskState:
     for state in _FURTHEST_FIRST:
         if counts.of(state):
             return state
-    raise InternalError("a job without any task has no state")
+    raise InternalError("a job without tasks has no state")

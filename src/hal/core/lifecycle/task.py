@@ -3,15 +3,15 @@
 Pure data. The rules:
 
 1. A task waits as pending or held; only a pending one is allocated.
-2. The way to its processes is pending → allocated → preparing → running, none skipped: where no gate is registered on
-   preparing, PREPARE and START come together.
-3. What ran is finalised before it ends: running or suspended → finalising → an end (or pending again). Where nothing
-   ran, finalising is skipped: allocated and preparing may fail at once.
-4. Any state that is not an end can be cancelled, at once when there is nothing to finalise (its node is gone).
+2. The way to its processes is pending → allocated → preparing → running, none skipped: if no gate is registered on
+preparing, PREPARE and START come together.
+3. A task that ran is finalised before it ends: running or suspended → finalising → an end (or pending again). If
+nothing ran, finalising is skipped: allocated and preparing may fail at once.
+4. Any state that is not an end can be cancelled, at once if there is nothing to finalise (its node is gone).
 5. A refused start returns allocated → pending. A requeue (retry after a failure, lost node, preemption, a person's
-   wish) returns any active state to pending, for a new attempt.
-6. Pending and held tasks fail or are cancelled without an attempt when a dependency or an admission rule says so.
-7. An end is final but for one thing: a person's requeue, which begins a new attempt.
+request) returns any active state to pending, for a new attempt.
+6. Pending and held tasks fail or are cancelled without an attempt because of a dependency or an admission rule.
+7. An end is final, with one exception: a person's requeue, which begins a new attempt.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The frozen values that every part of HAL speaks: ids, units, resources, job, node, event, verdict.
+"""The frozen values that all of HAL uses: ids, units, resources, job, node, event, verdict.
 
 Pure. Import names from here. Reading specs from text (`specs_from_text`) loads its parsers on first use.
 """
@@ -59,6 +59,7 @@ from hal.core.model.states import AttemptState, NodeState, TaskState
 from hal.core.model.units import (
     Duration,
     format_amount,
+    format_distinctly,
     format_duration,
     format_size,
     parse_amount,
@@ -67,7 +68,6 @@ from hal.core.model.units import (
     plural,
     readable_amount,
     resource_name,
-    told_apart,
 )
 from hal.core.model.verdict import Findings, Outlook, Reason, Sooner, Verdict
 
@@ -119,6 +119,7 @@ __all__ = [
     "enc_hook",
     "error_from_code",
     "format_amount",
+    "format_distinctly",
     "format_duration",
     "format_size",
     "from_json",
@@ -142,7 +143,6 @@ __all__ = [
     "specs_from_text",
     "to_json",
     "to_plain",
-    "told_apart",
 ]
 
 

@@ -1,7 +1,8 @@
-"""Plain data and JSON to values and back, with errors that help.
+"""Convert plain data and JSON to values and back, with helpful errors.
 
-Pure. An unknown field is refused with the nearest valid name; a value of the wrong kind is refused with the path to it.
-Encoding is canonical (fields as declared, tables by key, defaults left out): equal checked specs give equal bytes.
+Pure. An unknown field is refused with the nearest valid name; a value of the wrong kind is refused with its path.
+Encoding is canonical (fields in declared order, tables sorted by key, defaults omitted): equal checked specs give equal
+bytes.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from hal.core.model.complaints import AT, in_words
+from hal.core.model.complaints import AT, explain_complaint
 from hal.core.model.dependency import parse_dependencies
 from hal.core.model.errors import SpecError, shown
 from hal.core.model.job import MAX_RETRIES, MAX_TASKS, ArrayRange, Constraint, JobSpec, check_spec
@@ -22,12 +23,12 @@ from hal.core.model.units import MAX_AMOUNT, Duration, parse_duration
 T = TypeVar("T")
 
 MAX_SPEC_BYTES: Final = 16 << 20
-"""Largest text accepted as one file of jobs."""
+"""Largest text accepted as a file of jobs."""
 MAX_NESTING: Final = 16
 """Deepest table inside a spec."""
 
 MAX_DIGITS: Final = 19
-"""Of a count of licences, one more than any that is accepted."""
+"""Of an amount of licences: one more than any accepted amount has."""
 
 _SCALARS = frozenset({str, int, float, bool, type(None)})
 
@@ -42,14 +43,14 @@ def enc_hook(value: Any) -> Any:
 
 
 def dec_hook(kind: type, value: Any) -> Any:
-    """msgspec's hook for the model's own types; accepts what people write."""
+    """msgspec's hook for the model's own types; accepts the forms that people write."""
     try:
         if kind is Duration:
             return parse_duration(value, field="duration")
         if kind is Resources:
             return Resources.parse(value)
     except SpecError as error:
-        # msgspec adds the path to ValueErrors only; `convert` finds the SpecError behind it.
+        # msgspec adds the path to ValueErrors only; `convert` unwraps the SpecError behind it.
         raise ValueError(error.message) from error
     raise NotImplementedError(f"{kind.__name__} has no JSON form")
 
@@ -76,17 +77,17 @@ _ENCODER: Final = msgspec.json.Encoder(enc_hook=enc_hook, order="deterministic")
 
 
 _SPEC: Final = msgspec.json.Decoder(JobSpec, dec_hook=dec_hook)
-"""Made when this is imported, so that what msgspec gathers of these types is there before threads need it: two that
-gather it at the same moment can end the process (msgspec 0.22)."""
+"""Created at import, so that what msgspec collects about these types exists before threads need it: two threads that
+collect it at the same moment can crash the process (msgspec 0.22)."""
 
 
 def to_json(value: Any) -> bytes:
-    """Canonical JSON of any value of the model."""
+    """Encode any value of the model as canonical JSON."""
     return _ENCODER.encode(value)
 
 
 def from_json(data: bytes | str, kind: type[T]) -> T:
-    """The value of that type in a JSON text.
+    """Decode a JSON text to a value of that type.
 
     Raises:
         SpecError: not JSON, or not a `kind`; names the field.
@@ -101,7 +102,7 @@ def from_json(data: bytes | str, kind: type[T]) -> T:
 
 
 def convert(raw: Any, kind: type[T]) -> T:
-    """The value of that type in plain data (dicts, lists, numbers, text).
+    """Convert plain data (dicts, lists, numbers, text) to a value of that type.
 
     Raises:
         SpecError: names the field, what was found there, and the nearest valid name for an unknown one.
@@ -112,16 +113,16 @@ def convert(raw: Any, kind: type[T]) -> T:
         cause = error.__cause__.__cause__ if error.__cause__ else None
         if isinstance(cause, SpecError):
             raise SpecError(_placed(str(error), cause.message), hint=cause.hint) from error
-        raise SpecError(in_words(str(error), kind)) from error
+        raise SpecError(explain_complaint(str(error), kind)) from error
 
 
 def to_plain(value: Any) -> Any:
-    """Plain data (dicts, lists, numbers, text) of a value of the model; what YAML and tables are made from."""
+    """Convert a value of the model to plain data (dicts, lists, numbers, text), from which YAML and tables are made."""
     return msgspec.json.decode(to_json(value))
 
 
 def spec_from_plain(raw: Any) -> JobSpec:
-    """A checked spec from plain data as people write it (`array: 0-99`, `constraints: ['gpu=a100']` …).
+    """Build a checked spec from plain data as people write it (`array: 0-99`, `constraints: ['gpu=a100']` …).
 
     Raises:
         SpecError: malformed; nothing is partly accepted.
@@ -134,7 +135,7 @@ def spec_from_plain(raw: Any) -> JobSpec:
 
 
 def spec_schema() -> dict[str, Any]:
-    """JSON Schema (draft 2020-12) of what people may write as a job."""
+    """JSON Schema (draft 2020-12) of a job as people may write it."""
     schema = msgspec.json.schema(_with_plain_defaults(JobSpec), schema_hook=schema_hook)
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     schema["title"] = "HAL job specification"
@@ -193,7 +194,7 @@ def _or(*kinds: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 
 def parse_constraint(text: str) -> Constraint:
-    """`gpu=a100`, `gpu=a100|h100`, `rack!=r1`, `ssd` (has it), `!ssd` (has it not).
+    """Parse `gpu=a100`, `gpu=a100|h100`, `rack!=r1`, `ssd` (has the label), `!ssd` (lacks it).
 
     Raises:
         SpecError: none of these.
@@ -219,7 +220,7 @@ def parse_constraint(text: str) -> Constraint:
 
 
 def parse_licences(value: str | Iterable[Any]) -> dict[str, int]:
-    """`matlab:2,ansys` or `['matlab:2', 'ansys']`: amounts by name, one where no amount is given.
+    """Parse `matlab:2,ansys` or `['matlab:2', 'ansys']`: amounts by name, 1 if none is given.
 
     Raises:
         SpecError: not NAME or NAME:N, or a name given twice.
@@ -236,7 +237,7 @@ def parse_licences(value: str | Iterable[Any]) -> dict[str, int]:
 
 
 def _with_plain_defaults(kind: type[msgspec.Struct]) -> type[msgspec.Struct]:
-    """The same struct with its defaults as people write them: a schema's defaults must be plain data."""
+    """Copy a struct with its defaults as people write them: a schema's defaults must be plain data."""
     fields: list[tuple[str, Any, Any]] = []
     for field in msgspec.structs.fields(kind):
         nested = isinstance(field.type, type) and issubclass(field.type, msgspec.Struct)
@@ -253,7 +254,7 @@ def _with_plain_defaults(kind: type[msgspec.Struct]) -> type[msgspec.Struct]:
 
 
 def _loosened(raw: Mapping[Any, Any]) -> dict[str, Any]:
-    """What people write brought to the declared shape; everything else is left for `convert` to judge."""
+    """Convert what people write to the declared form; everything else is left for `convert` to check."""
     out = {str(key): value for key, value in raw.items()}
     if isinstance(out.get("array"), int | str):
         out["array"] = ArrayRange.parse(out["array"])
@@ -301,7 +302,7 @@ def _dependency(table: Mapping[Any, Any]) -> dict[Any, Any]:
 
 
 def _instant_ms(value: str | datetime) -> int:
-    """From ISO text or TOML's own type. A zone must be in it: the controller may stand elsewhere."""
+    """Parse ISO text or TOML's own type. The zone is required: the controller may be in another one."""
     try:
         instant = datetime.fromisoformat(value) if isinstance(value, str) else value
     except ValueError:

@@ -1,4 +1,4 @@
-"""What msgspec says about a wrong value, in the words that people use for values, with what would be right.
+"""Translate msgspec's validation messages into terms that people use, with what would be valid.
 
 Pure.
 """
@@ -16,11 +16,11 @@ import msgspec
 from hal.core.model.errors import shown
 
 AT: Final = re.compile(r"(.*) - at `\$?\.?(.*)`$", re.DOTALL)
-"""A complaint and the path to what it is about."""
+"""A message and the path that it is about."""
 _UNKNOWN: Final = re.compile(r"contains unknown field `(.*?)`(?: - at `(.*)`)?$", re.DOTALL)
 
 MAX_COMPARED: Final = 100
-"""Characters of an unknown name up to which it is compared with those that there are."""
+"""Unknown names up to this length are compared with the valid ones."""
 
 _KINDS: Final = {
     "int": "a whole number",
@@ -32,7 +32,7 @@ _KINDS: Final = {
     "object": "a table",
 }
 _FOUND: Final = {**_KINDS, "float": "a fraction", "int": "a number"}
-"""What was written: a number that is no whole one is a fraction."""
+"""The value that was found: a number that is not whole is a fraction."""
 _BOUND: Final = re.compile(r"expected `(?:int|float)` (<=|>=|<|>) (\S+)")
 _LENGTH: Final = re.compile(r"expected `(\w+)` of length (<=|>=) (\S+)")
 _KIND: Final = re.compile(r"expected `([^`]+)`(?:, got `([^`]+)`)?")
@@ -41,24 +41,24 @@ _ENUM: Final = re.compile(r"invalid enum value (.*)", re.DOTALL)
 _LIMITS: Final = {"<=": "at most", ">=": "at least", "<": "less than", ">": "more than"}
 
 
-def in_words(text: str, kind: Any) -> str:
-    """The complaint for people.
+def explain_complaint(text: str, kind: Any) -> str:
+    """Format a message for people.
 
     Args:
         text: of a `msgspec.ValidationError`.
-        kind: what was to be made of the data.
+        kind: the type that the data was converted to.
     """
     unknown = _UNKNOWN.search(text)
     if unknown:
         return _unknown_field(unknown.group(1), (unknown.group(2) or "$").removeprefix("$").removeprefix("."), kind)
     match = AT.match(text)
     complaint, path = (match.group(1), match.group(2)) if match else (text, "")
-    said = _said(f"{complaint[:1].lower()}{complaint[1:]}", lambda: _kind_at(kind, path))
+    said = _complaint_text(f"{complaint[:1].lower()}{complaint[1:]}", lambda: _kind_at(kind, path))
     return f"{path}: {said}" if path else said
 
 
 def _unknown_field(name: str, path: str, kind: Any) -> str:
-    import difflib  # only where an error is explained: it is slow to import
+    import difflib  # imported only when an error is explained, because it is slow to import
 
     valid = sorted(
         {field.encode_name for one in _structs(_kind_at(kind, path)) for field in msgspec.structs.fields(one)}
@@ -68,7 +68,7 @@ def _unknown_field(name: str, path: str, kind: Any) -> str:
     return f"unknown field '{shown(name)}'{f' in {shown(path)}' if path else ''}{advice}"
 
 
-def _said(complaint: str, kind: Callable[[], Any]) -> str:
+def _complaint_text(complaint: str, kind: Callable[[], Any]) -> str:
     if bound := _BOUND.fullmatch(complaint):
         return f"must be {_LIMITS[bound.group(1)]} {bound.group(2)}"
     if length := _LENGTH.fullmatch(complaint):
@@ -89,7 +89,7 @@ def _is_enum(kind: Any) -> bool:
 
 
 def _kind_at(kind: Any, path: str) -> Any:
-    """The type that `path` (as msgspec prints it: `a.b[...].c`) leads to."""
+    """Return the type that `path` (as msgspec prints it: `a.b[...].c`) leads to."""
     for step in filter(None, re.split(r"\.(?!\.|\])|(?=\[)", path)):
         kind = _step_into(kind, step)
     return kind

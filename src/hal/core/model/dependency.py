@@ -17,15 +17,15 @@ from msgspec import Meta, Struct
 from hal.core.model.errors import SpecError, shown
 
 MAX_DEPENDENCIES: Final = 10_000
-"""Dependencies of one job, those inside of `any_of` counted one by one."""
+"""Dependencies of one job, counting each one inside `any_of`."""
 
 
 class DependencyKind(StrEnum):
     """When a dependency is met.
 
-    `after`: the other job has started, or ended without. `afterany`: it has ended. `afterok`: all its tasks succeeded.
-    `afternotok`: it has ended and they did not. `aftercorr`: task i of this array waits for the success of task i of
-    the other. `singleton`: every job of the same name and user that was submitted before has ended.
+    `after`: the other job has started, or has ended without starting. `afterany`: it has ended. `afterok`: all its
+    tasks succeeded. `afternotok`: it has ended, and not all its tasks succeeded. `aftercorr`: task i of this array
+    waits for the success of task i of the other. `singleton`: every earlier job of the same name and user has ended.
     """
 
     AFTER = "after"
@@ -37,7 +37,7 @@ class DependencyKind(StrEnum):
 
 
 class Failed(StrEnum):
-    """What becomes of a job whose dependency can no longer be met: it is cancelled, held, or runs all the same."""
+    """What happens to a job whose dependency can no longer be met: it is cancelled, held, or runs anyway."""
 
     CANCEL = "cancel"
     HOLD = "hold"
@@ -45,7 +45,7 @@ class Failed(StrEnum):
 
 
 class Dependency(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
-    """This job waits for another one (`job` and `kind`), or for the first of several (`any_of`)."""
+    """This job waits for another job (`job` and `kind`), or for one of several (`any_of`)."""
 
     job: Annotated[str, Meta(description="job id, or the name of a job in the same submission")] = ""
     kind: DependencyKind = DependencyKind.AFTEROK
@@ -53,29 +53,29 @@ class Dependency(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
 
     @property
     def alternatives(self) -> tuple[Dependency, ...]:
-        """Those of which one must be met: itself, where there is no choice."""
+        """The dependencies of which one must be met: itself, if there is no choice."""
         return self.any_of or (self,)
 
     def __str__(self) -> str:
-        """As people write it."""
+        """The form in which people write it."""
         if self.any_of:
             return f"({' | '.join(map(str, self.any_of))})"
         return self.kind.value if self.kind is DependencyKind.SINGLETON else f"{self.kind}:{self.job}"
 
 
 def dependencies_text(dependencies: Iterable[Dependency]) -> str:
-    """`afterok:12 & (afterany:13 | afternotok:14)`"""
+    """Format dependencies: `afterok:12 & (afterany:13 | afternotok:14)`."""
     return " & ".join(map(str, dependencies))
 
 
 def each_dependency(dependencies: Iterable[Dependency]) -> Iterator[Dependency]:
-    """Every single one, those inside of `any_of` too."""
+    """Iterate over every single dependency, including those inside `any_of`."""
     for entry in dependencies:
         yield from entry.alternatives
 
 
 def canonical_dependencies(dependencies: tuple[Dependency, ...]) -> tuple[Dependency, ...]:
-    """The same, a choice of one as that one, and none given twice in one choice.
+    """Return the canonical form: a choice of one becomes that one, and none is repeated within a choice.
 
     Raises:
         SpecError: an entry that is neither a dependency nor a choice, or more than `MAX_DEPENDENCIES`.
@@ -90,11 +90,12 @@ def canonical_dependencies(dependencies: tuple[Dependency, ...]) -> tuple[Depend
             continue
         if entry.job or entry.kind is not DependencyKind.AFTEROK:
             raise SpecError(
-                "dependencies: an entry with any_of has job or kind beside it", hint="put them into any_of, or apart"
+                "dependencies: an entry with any_of also has job or kind",
+                hint="put them into any_of, or into another entry",
             )
         if any(inner.any_of for inner in entry.any_of):
             raise SpecError(
-                "dependencies: any_of inside of any_of", hint="one list is enough: one of all of them must be met"
+                "dependencies: any_of inside any_of", hint="use one list: one of all its entries must be met"
             )
         members = tuple(dict.fromkeys(entry.any_of))
         out.append(members[0] if len(members) == 1 else Dependency(any_of=members))
@@ -110,13 +111,13 @@ _EXAMPLE: Final = "write it like afterok:12 & (afterany:13 | afternotok:14)"
 
 
 def parse_dependencies(text: str) -> tuple[Dependency, ...]:
-    """What a text says: terms joined by `&` (or `,`), each one dependency or a choice in brackets.
+    """Parse terms joined by `&` (or `,`), each one dependency or a choice in brackets.
 
-    `42` is `afterok:42`; `afterok:12:13` names two jobs by id, both of which are meant. A text that only joins by `|`
-    (or `?`) is one choice. `&` and `|` are never mixed without brackets.
+    `42` is `afterok:42`; `afterok:12:13` names two jobs by id, and means both. A text that joins only by `|` (or `?`)
+    is one choice. `&` and `|` are never mixed without brackets.
 
     Raises:
-        SpecError: an unknown kind, a missing bracket, mixed operators; says what stands where.
+        SpecError: an unknown kind, a missing bracket, or mixed operators; names the position.
     """
     tokens = _tokens(text)
     parser = _Parser(text, tokens)
@@ -128,7 +129,7 @@ def _tokens(text: str) -> list[str]:
     found, at = [], 0
     while at < len(stripped):
         match = _TOKEN.match(stripped, at)
-        assert match is not None  # whatever is no operator and no space is a word
+        assert match is not None  # anything that is neither operator nor space is a word
         found.append(_SAME.get(match.group(1), match.group(1)) if match.group(1) else match.group(2))
         at = match.end()
     return found
@@ -152,7 +153,7 @@ class _Parser:
         while self._at < len(self._tokens):
             operator = self._take()
             if operator not in ("&", "|"):
-                raise self._error(f"'{shown(operator)}' stands where & or | is expected")
+                raise self._error(f"'{shown(operator)}' found where & or | is expected")
             if joined and operator != joined:
                 raise self._error("& and | are mixed", "put what belongs together in brackets: a & (b | c)")
             joined = operator
@@ -162,7 +163,7 @@ class _Parser:
         if joined != "|":
             return found
         if not alone or any(entry.any_of for entry in found):
-            raise self._error("| joins more than single jobs", "write (a | b) & (a | c) for a | (b & c)")
+            raise self._error("| can only join single jobs", "write (a | b) & (a | c) for a | (b & c)")
         return [Dependency(any_of=tuple(found))]
 
     def _group(self) -> list[Dependency]:
@@ -173,13 +174,15 @@ class _Parser:
         while True:
             term = self._term()
             if len(term) > 1:
-                raise self._error("several ids in one term of a choice", "name them apart: afterok:12 | afterok:13")
+                raise self._error(
+                    "several ids in one term of a choice", "name them separately: afterok:12 | afterok:13"
+                )
             members += term
             token = self._take()
             if token == ")":
                 return [Dependency(any_of=tuple(members))]
             if token != "|":
-                found = f"'{shown(token)}' stands where | or ) is expected" if token else "a bracket is not closed"
+                found = f"'{shown(token)}' found where | or ) is expected" if token else "a bracket is not closed"
                 raise self._error(found, "inside of brackets only | is allowed")
 
     def _term(self) -> list[Dependency]:

@@ -1,6 +1,6 @@
-"""Every error that HAL raises on purpose, by whose fault it is and what the person can do next.
+"""Every error that HAL raises on purpose, by who caused it, with what the person can do next.
 
-Pure. `code` is stable and travels in REST problem documents and wire frames; the exit code of the CLI follows from the
+Pure. `code` is stable and is sent in REST problem documents and wire frames; the exit code of the CLI follows from the
 class (see docs/cli.md).
 """
 
@@ -9,11 +9,11 @@ from __future__ import annotations
 from hal.core.model.printable import printable
 
 MAX_SHOWN = 80
-"""Longest piece of somebody's input that an error repeats."""
+"""Longest excerpt of somebody's input in an error."""
 
 
 def shown(value: object) -> str:
-    """What was written, cut to a length that fits into an error."""
+    """Format an input value, cut to a length that fits into an error."""
     if isinstance(value, int) and value.bit_length() > 256:
         # str() refuses such numbers.
         return f"a number of {value.bit_length()} bits"
@@ -22,7 +22,7 @@ def shown(value: object) -> str:
 
 
 def one_line(text: str, most: int) -> str:
-    """A text that somebody else made, as one line of at most so many characters, without control characters."""
+    """Format foreign text as one line of at most this many characters, without control characters."""
     if len(text) > most:
         text = text[: most - 1] + "…"
     return text if text.isprintable() else "".join(sign if sign.isprintable() else " " for sign in text)
@@ -32,8 +32,8 @@ class HALError(Exception):
     """Base of all of HAL's own errors.
 
     Attributes:
-        code: stable, kebab-case name of the kind of error; what scripts match on.
-        hint: one sentence that says what to do next, or ''.
+        code: stable, kebab-case name of the kind of error; scripts match on it.
+        hint: one sentence with the next step, or ''.
     """
 
     code = "error"
@@ -48,13 +48,13 @@ class HALError(Exception):
 
 
 class SpecError(HALError):
-    """What the user asked for is malformed or can never be met. Nothing was stored."""
+    """The user's request is malformed or can never be met. Nothing was stored."""
 
     code = "invalid-spec"
 
 
 class NotFoundError(HALError):
-    """The job, task, node, queue or file that was named does not exist."""
+    """The named job, task, node, queue or file does not exist."""
 
     code = "not-found"
 
@@ -66,19 +66,19 @@ class DeniedError(HALError):
 
 
 class ConflictError(HALError):
-    """The thing named is in a state in which this cannot be done (cancelling an ended job, say)."""
+    """The named object is in a state in which this cannot be done (for example, cancelling an ended job)."""
 
     code = "conflict"
 
 
 class UnreachableError(HALError):
-    """No HAL answered where one was expected."""
+    """No HAL answered at the address."""
 
     code = "unreachable"
 
 
 class TimedOutError(HALError):
-    """The caller's own deadline passed before the thing waited for happened."""
+    """The caller's own deadline passed first."""
 
     code = "timed-out"
 
@@ -96,7 +96,7 @@ class StoreError(HALError):
 
 
 class InternalError(HALError):
-    """A fault of HAL itself; the message says what was being done."""
+    """A bug in HAL itself; the message names the operation."""
 
     code = "internal"
 
@@ -119,5 +119,6 @@ ERRORS_BY_CODE: dict[str, type[HALError]] = {
 
 
 def error_from_code(code: str, message: str, hint: str = "") -> HALError:
-    """The error of that code, in words that act on no terminal; an unknown code (a newer peer) gives a `HALError`."""
+    """Create the error of that code, with text that is safe to print; an unknown code (a newer peer) gives a
+    `HALError`."""
     return ERRORS_BY_CODE.get(code, HALError)(printable(message, lines=True), hint=printable(hint, lines=True))

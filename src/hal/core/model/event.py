@@ -1,6 +1,6 @@
 """The durable event: what happened, why, and what it belongs to.
 
-Pure. One event is written in the same transaction as the rows it changed; watchers and audit read the feed in commit
+Pure. An event is written in the same transaction as the rows it changed; watchers and audit read the feed in commit
 order. The feed is never used to rebuild state.
 """
 
@@ -40,13 +40,13 @@ class Event(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One entry of the feed."""
 
     sequence: int
-    """Position in commit order, from 1, without reuse."""
+    """Position in commit order, from 1, never reused."""
     at_ms: int
     kind: EventKind
     cause: str = ""
-    """Who or what: `user:alice`, `engine`, `node:n1`, `retry`, `dependency`."""
+    """Who or what caused it: `user:alice`, `engine`, `node:n1`, `retry`, `dependency`."""
     trace_id: str = ""
-    """The request that set it off; the same in every event that follows from it."""
+    """The request that caused it; the same in every event that follows from it."""
     jobs: tuple[int, ...] = ()
     """Jobs it is about (at most the first 1,000 of a large block; `payload` says how many)."""
     payload: dict[str, Any] = {}

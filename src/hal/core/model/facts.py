@@ -1,7 +1,7 @@
-"""What a node is made of, as its agent found it out; and the labels that follow from that.
+"""The hardware and system of a node, as its agent found them; and the labels that follow from them.
 
-Pure values. Nothing is placed by facts: labels and capacity are what a job can ask for. Every text and list is bounded
-by whoever makes them (`MAX_TEXT`, `MAX_PARTS`), and again by who hears of them (`bounded`).
+Pure values. Facts never decide a placement: a job can ask for labels and capacity. Every text and list is bounded by
+its sender (`MAX_TEXT`, `MAX_PARTS`), and again by its receiver (`bound_facts`).
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ from msgspec import Struct
 from hal.core.model.errors import SpecError, one_line
 
 MAX_TEXT: Final = 128
-"""Characters of one name that a machine gives itself."""
+"""Most characters of a name that a machine reports."""
 MAX_PARTS: Final = 64
-"""Disks, NUMA nodes, GPUs of one node that are told."""
+"""Most disks, NUMA nodes and GPUs of one node that are reported."""
 MAX_TOLD: Final = 1_024
-"""Characters of a text that a node tells; of a domain path, say."""
+"""Most characters of a text that a node reports, for example a domain path."""
 MAX_AMOUNT: Final = 1 << 53
 MAX_DOMAINS: Final = 8
 """Levels of a domain path."""
 AUTOMATIC: Final = "hal."
-"""Labels that begin so are made by HAL."""
+"""The prefix of labels that HAL makes."""
 
 _LEVEL: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?\Z")
 _NOT_A_WORD: Final = re.compile(r"[^a-z0-9._]+")
 
 
 class CpuFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The processors of the machine; 0 where it does not say."""
+    """The processors of the machine; 0 where unknown."""
 
     model: str = ""
-    """As it calls itself."""
+    """Name of the model, as the processor reports it."""
     sockets: int = 0
     cores: int = 0
     """Of all sockets."""
@@ -59,31 +59,31 @@ class DiskFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     file_system: str = ""
     """Its type: `ext4`."""
     kind: str = ""
-    """`nvme`, `ssd`, `hdd`, or empty where the machine does not say."""
+    """`nvme`, `ssd`, `hdd`, or empty if unknown."""
     size_bytes: int = 0
     free_bytes: int = 0
     """When the agent dialled."""
 
 
 class GpuFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One GPU, as NVML tells it."""
+    """One GPU, as NVML reports it."""
 
     index: int
     model: str = ""
     memory_bytes: int = 0
     uuid: str = ""
     numa: int = -1
-    """NUMA node that it is near to; -1: not known."""
+    """The nearest NUMA node; -1: unknown."""
 
 
 class Facts(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a node is made of. A share of a machine has the facts of the whole machine."""
+    """The hardware and system of a node. A share of a machine has the facts of the whole machine."""
 
     node_id: str = ""
-    """Made at random when the node began: whoever says the node's name with another one is another node."""
+    """Random, made at the node's first start: an agent with the same name and another id is another node."""
     home_id: str = ""
-    """Digest of which directory of which machine its HAL_HOME is: within one boot, the same node although its `node_id`
-    was lost."""
+    """Digest of the machine and directory of its HAL_HOME: it identifies the node within one boot if its `node_id` was
+    lost."""
     system: str = ""
     """Name and version of the operating system."""
     system_id: str = ""
@@ -91,18 +91,18 @@ class Facts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     kernel: str = ""
     architecture: str = ""
     host: str = ""
-    """Name that the machine gives itself."""
+    """Host name of the machine."""
     cpu: CpuFacts = CpuFacts()
     memory_bytes: int = 0
     numa: tuple[NumaFacts, ...] = ()
     disks: tuple[DiskFacts, ...] = ()
     gpus: tuple[GpuFacts, ...] = ()
     domain: str = ""
-    """Where it stands, from the widest to the closest: `dc1/rack3`."""
+    """Location, from the widest level to the narrowest: `dc1/rack3`."""
 
 
-def bounded(facts: Facts) -> Facts:
-    """The same, kept within what a machine can be: texts of one line, so many parts, amounts that are some."""
+def bound_facts(facts: Facts) -> Facts:
+    """Return the same facts within bounds: texts of one line, at most MAX_PARTS parts, plausible amounts."""
     return Facts(
         **_bounded(facts),
         cpu=CpuFacts(**_bounded(facts.cpu)),
@@ -113,7 +113,7 @@ def bounded(facts: Facts) -> Facts:
 
 
 def _bounded(part: Struct) -> dict[str, Any]:
-    """Its texts and numbers."""
+    """Bound its texts and numbers."""
     found: dict[str, Any] = {}
     for name in part.__struct_fields__:
         value = getattr(part, name)
@@ -125,31 +125,31 @@ def _bounded(part: Struct) -> dict[str, Any]:
 
 
 def check_domain(path: str) -> str:
-    """A domain path without surrounding slashes: `dc1/rack3`; '' is none.
+    """Normalise a domain path: without surrounding slashes, like `dc1/rack3`; '' is none.
 
     Raises:
-        SpecError: too deep, or a level that is no plain name.
+        SpecError: too deep, or a level that is not a plain name.
     """
     levels = path.strip("/").split("/") if path.strip("/") else []
     if len(levels) > MAX_DOMAINS:
         raise SpecError(f"domain: '{path}' has {len(levels)} levels; at most {MAX_DOMAINS} are allowed")
     for level in levels:
         if not _LEVEL.match(level):
-            raise SpecError(f"domain: '{level}' is no name", hint="letters, digits, '.', '_', '-': dc1/rack3")
+            raise SpecError(f"domain: '{level}' is not a valid name", hint="letters, digits, '.', '_', '-': dc1/rack3")
     return "/".join(levels)
 
 
 def automatic_labels(node: str, facts: Facts) -> dict[str, str]:
     """Labels that constraints can use on any node: `hal.node`, `hal.host`, `hal.os`, `hal.arch`, `hal.cpu`, `hal.gpu`,
-    `hal.domain`, with `hal.domain.1`, `hal.domain.2` … for its levels. What is not known has no label."""
+    `hal.domain`, with `hal.domain.1`, `hal.domain.2` … for its levels. An unknown fact has no label."""
     models = {gpu.model for gpu in facts.gpus}
     found = {
         "node": node,
         "host": facts.host,
         "os": facts.system_id,
         "arch": facts.architecture,
-        "cpu": as_word(facts.cpu.model),
-        "gpu": as_word(models.pop()) if len(models) == 1 else "",
+        "cpu": label_word(facts.cpu.model),
+        "gpu": label_word(models.pop()) if len(models) == 1 else "",
         "domain": facts.domain,
     }
     levels = facts.domain.split("/") if facts.domain else []
@@ -157,6 +157,6 @@ def automatic_labels(node: str, facts: Facts) -> dict[str, str]:
     return {f"{AUTOMATIC}{key}": text for key, text in found.items() if text}
 
 
-def as_word(text: str) -> str:
-    """A name as a label's value: `NVIDIA H200` is `nvidia-h200`."""
+def label_word(text: str) -> str:
+    """Turn a name into a label's value: `NVIDIA H200` becomes `nvidia-h200`."""
     return _NOT_A_WORD.sub("-", text.lower()).strip("-")

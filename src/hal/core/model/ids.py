@@ -29,7 +29,7 @@ Rank = Annotated[int, Meta(ge=0, le=MAX_NUMBER)]
 
 
 class AttemptId(msgspec.Struct, frozen=True, array_like=True, order=True):
-    """One try at running one task."""
+    """One attempt at running one task."""
 
     job: JobNumber
     task: TaskIndex
@@ -56,7 +56,7 @@ class StepId(msgspec.Struct, frozen=True, array_like=True, order=True):
 
 
 def parse_task_ref(text: str) -> tuple[int, int | None]:
-    """`'42'` is (42, None), a whole job; `'42.7'` is (42, 7), one task.
+    """Parse a job or task: `'42'` is (42, None), a whole job; `'42.7'` is (42, 7), one task.
 
     Raises:
         SpecError: the text is neither.
@@ -68,12 +68,12 @@ def parse_task_ref(text: str) -> tuple[int, int | None]:
 
 
 def parse_attempt_id(text: str) -> AttemptId:
-    """The inverse of `str(AttemptId)`.
+    """Parse the inverse of `str(AttemptId)`.
 
     Raises:
-        SpecError: not three numbers with dots between them.
+        SpecError: not three numbers separated by dots.
     """
     match = _ATTEMPT.fullmatch(text)
     if match is None:
-        raise SpecError(f"'{shown(text)}' is not an attempt", hint="write 42.7.1 for the first try of task 7 of job 42")
+        raise SpecError(f"'{shown(text)}' is not an attempt", hint="write 42.7.1 for attempt 1 of task 7 of job 42")
     return AttemptId(*(int(part) for part in match.groups()))

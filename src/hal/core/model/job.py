@@ -1,7 +1,7 @@
-"""JobSpec: what a person submits, and the rules it must meet before anything is stored.
+"""JobSpec: what a user submits, and the rules that it must meet before anything is stored.
 
-Pure. Decoding accepts what people write (`walltime: 90m`, `request: {cpu: 4, memory: 1.5GiB}`, `array: 0-99`);
-encoding gives it back in one canonical form, so `decode(encode(spec)) == spec` exactly.
+Pure. Decoding accepts what people write (`walltime: 90m`, `request: {cpu: 4, memory: 1.5GiB}`, `array: 0-99`); encoding
+returns one canonical form, so `decode(encode(spec)) == spec` exactly.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
-from hal.core.model.complaints import in_words
+from hal.core.model.complaints import explain_complaint
 from hal.core.model.dependency import (
     Dependency,
     DependencyKind,
@@ -33,23 +33,23 @@ MAX_NODES: Final = 100_000
 """Widest gang."""
 MAX_RETRIES: Final = 1_000
 MAX_PRIORITY: Final = 100_000
-"""Farthest from 0 that a priority may be; well inside what the engine's order key can hold."""
+"""Largest absolute value of a priority; well within what the engine's order key can hold."""
 MAX_SCRIPT_BYTES: Final = 4 << 20
 MAX_ENV_BYTES: Final = 1 << 20
 MAX_COMMAND_BYTES: Final = 1 << 20
 MAX_WORD_BYTES: Final = (128 << 10) - 1
-"""Longest argument, and `NAME=value` of a variable, that Linux passes to a program."""
+"""Longest argument, or `NAME=value` of a variable, that Linux passes to a program."""
 MAX_PATH_BYTES: Final = 4_095
 MAX_ARRAY_INDEX: Final = 1 << 53
-"""Largest HAL_ARRAY_INDEX; every JSON reader holds it exactly."""
+"""Largest HAL_ARRAY_INDEX; every JSON reader represents it exactly."""
 MAX_LABELS: Final = 64
 MAX_LICENCES: Final = 64
-"""Different licences that one job may name."""
+"""Licences that one job may name."""
 MAX_CONSTRAINTS: Final = 64
 MAX_CONSTRAINT_VALUES: Final = 1_000
 
 SIGNALS: Final = ("HUP", "INT", "QUIT", "USR1", "USR2", "TERM", "CONT", "WINCH", "ALRM", "URG")
-"""What a job may ask to be sent before its limit."""
+"""Signals that a job may request before its limit."""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@/+-]{0,127}")
 _LICENCE: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_./-]{0,62}[A-Za-z0-9])?")
@@ -70,7 +70,8 @@ class ArrayRange(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
 
     @classmethod
     def parse(cls, value: object) -> ArrayRange:
-        """`100` (tasks 0-99), `'1-100'`, `'0-98:2'`, `'0-99%8'` (8 at once), or the table this class prints.
+        """Parse `100` (tasks 0-99), `'1-100'`, `'0-98:2'`, `'0-99%8'` (8 at once), or the table that this class
+        encodes to.
 
         Raises:
             SpecError: none of these, empty, or longer than `MAX_TASKS`.
@@ -81,7 +82,7 @@ class ArrayRange(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
             try:
                 return msgspec.convert(dict(value), cls).check()
             except msgspec.ValidationError as error:
-                raise SpecError(f"array: {in_words(str(error), cls)}") from error
+                raise SpecError(f"array: {explain_complaint(str(error), cls)}") from error
         if isinstance(value, bool) or not isinstance(value, int | str):
             raise SpecError(f"array: expected a count or a range like '0-99', got {shown(value)}")
         match = _ARRAY.fullmatch(shown(value).strip())
@@ -93,7 +94,7 @@ class ArrayRange(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
             first, last, step = int(match.group(1)), int(match.group(2)), int(match.group(3) or 1)
             if last < first or step < 1:
                 hint = "write the smaller index first" if step else "the step behind ':' is at least 1"
-                raise SpecError(f"array: '{shown(value)}' holds no task", hint=hint)
+                raise SpecError(f"array: '{shown(value)}' has no task", hint=hint)
             count = (last - first) // step + 1
         if not 1 <= count <= MAX_TASKS:
             raise SpecError(f"array: {count} tasks; between 1 and {MAX_TASKS} are allowed")
@@ -105,17 +106,17 @@ class ArrayRange(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
         return cls(count=count, first=first, step=step, max_running=max_running).check()
 
     def check(self) -> ArrayRange:
-        """Itself, when every index is in range.
+        """Return the range itself if every index is within bounds.
 
         Raises:
-            SpecError: the last index, or the step, is above `MAX_ARRAY_INDEX`.
+            SpecError: the last index, or the step, exceeds `MAX_ARRAY_INDEX`.
         """
         if max(self.index(self.count - 1), self.step) > MAX_ARRAY_INDEX:
             raise SpecError(f"array: an index or step is above {MAX_ARRAY_INDEX}")
         return self
 
     def index(self, task: int) -> int:
-        """What HAL_ARRAY_INDEX says in task `task`."""
+        """The value of HAL_ARRAY_INDEX in task `task`."""
         return self.first + task * self.step
 
 
@@ -129,7 +130,7 @@ class Operator(StrEnum):
 
 
 class Constraint(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A label that a node must (not) have. `values` is for `in` and `not-in`."""
+    """A condition on a label of a node. `values` is used by `in` and `not-in` only."""
 
     label: str
     op: Operator = Operator.IN
@@ -146,9 +147,9 @@ class Constraint(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
 
 
 class Retries(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """How often a failed task is tried again, and how long to wait before each try.
+    """How often a failed task is retried, and the delay before each retry.
 
-    The wait before retry n (from 1) is min(backoff · factor**(n-1), longest).
+    The delay before retry n (from 1) is min(backoff · factor**(n-1), longest).
     """
 
     max: Annotated[int, Meta(ge=0, le=MAX_RETRIES)] = 0
@@ -163,25 +164,25 @@ class Retries(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
 
 
 class LimitSignal(Struct, frozen=True, forbid_unknown_fields=True):
-    """A signal sent to the job some time before its walltime ends, so that it can save its work."""
+    """A signal that is sent to the job before its walltime ends, so that it can save its work."""
 
     before: Duration
     name: str = "USR1"
 
 
 class OnNodeLost(StrEnum):
-    """What happens to a task whose node is no longer heard (see docs/failures)."""
+    """What happens to a task whose node is unreachable (see docs/failures)."""
 
     WAIT = "wait"
-    """It goes on there, and runs nowhere else until the node returns or a person declares it gone."""
+    """It stays there, and runs nowhere else until the node returns or a person declares the node gone."""
     REQUEUE = "requeue"
-    """Its node ends it when it cannot reach the controller; once that is certain to have happened it waits again."""
+    """Its node ends it if it cannot reach the controller; once that has certainly happened, it waits again."""
 
 
 class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
-    """What a person submits: one or more tasks that are alike."""
+    """What a user submits: one task, or an array of tasks."""
 
-    name: Annotated[str, Meta(description="for people; not unique")] = ""
+    name: Annotated[str, Meta(description="for people; need not be unique")] = ""
     queue: str = "default"
     account: str = ""
     user: str = ""
@@ -199,11 +200,11 @@ class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     walltime: Duration | None = None
     dependencies: Annotated[tuple[Dependency, ...], Meta(description="all of them must be met")] = ()
     on_dependency_failed: Annotated[
-        Failed | None, Meta(description="when a dependency can no longer be met; unset: as the queue says")
+        Failed | None, Meta(description="what happens if a dependency can no longer be met; unset: the queue's setting")
     ] = None
     begin_at_ms: Annotated[int, Meta(ge=0, le=MAX_AMOUNT, description="not before this instant (ms since 1970)")] = 0
     deadline_ms: Annotated[
-        int, Meta(ge=0, le=MAX_AMOUNT, description="to have ended by this instant (ms since 1970); 0: none")
+        int, Meta(ge=0, le=MAX_AMOUNT, description="the instant by which it should have ended (ms since 1970); 0: none")
     ] = 0
     hold: bool = False
     env: dict[str, str] = {}
@@ -212,7 +213,8 @@ class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     labels: dict[str, str] = {}
     constraints: tuple[Constraint, ...] = ()
     on_node_lost: Annotated[
-        OnNodeLost | None, Meta(description="when the node of a task is not heard any more; unset: as the queue says")
+        OnNodeLost | None,
+        Meta(description="what happens if the node of a task is unreachable; unset: the queue's setting"),
     ] = None
     signal: LimitSignal | None = None
     inputs: tuple[Any, ...] = ()
@@ -222,24 +224,24 @@ class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
 
     @property
     def tasks(self) -> int:
-        """How many tasks the array has; 1 without one."""
+        """Number of tasks of the array; 1 without an array."""
         return self.array.count if self.array else 1
 
     @property
     def title(self) -> str:
-        """The name, or the program it runs."""
+        """The name, or else the program."""
         if self.name:
             return self.name
         return self.command[0].rsplit("/", 1)[-1] if self.command else "script"
 
 
 def check_spec(spec: JobSpec) -> JobSpec:
-    """An equal spec, in the form whose encoding is canonical, when it is well formed in itself.
+    """Return the spec in canonical form, if it is valid in itself.
 
-    Nothing about queues or machines is asked here.
+    Queues and nodes are not checked here.
 
     Raises:
-        SpecError: naming the field and what to write instead.
+        SpecError: names the field and what to write instead.
     """
     _check_program(spec)
     for field in ("queue", "account", "user", "qos", "booking", "name"):
@@ -251,13 +253,13 @@ def check_spec(spec: JobSpec) -> JobSpec:
     if spec.array is not None:
         spec.array.check()
     if not spec.request:
-        raise SpecError("request: asks for nothing", hint="a task needs at least some cpu, like cpu = 0.1")
+        raise SpecError("request: no resource is given", hint="a task needs at least some cpu, like cpu = 0.1")
     _check_licences(spec.licences)
     _check_env(spec.env)
     _check_labels(spec)
     spec = _check_dependencies(spec)
     if spec.walltime is not None and spec.walltime <= 0:
-        raise SpecError("walltime: must be longer than nothing", hint="leave it out for the queue's default")
+        raise SpecError("walltime: must be longer than 0", hint="leave it out for the queue's default")
     if spec.signal is not None:
         if spec.signal.name not in SIGNALS:
             raise SpecError(f"signal: '{shown(spec.signal.name)}' is not one of {', '.join(SIGNALS)}")
@@ -268,12 +270,12 @@ def check_spec(spec: JobSpec) -> JobSpec:
 
 
 def is_licence(text: str) -> bool:
-    """Whether it may name a licence."""
+    """Whether the text is valid as the name of a licence."""
     return _LICENCE.fullmatch(text) is not None
 
 
 def is_name(text: str) -> bool:
-    """Whether it may name a job, queue, account, user and the like."""
+    """Whether the text is valid as the name of a job, queue, account, user and the like."""
     return _NAME.fullmatch(text) is not None
 
 
@@ -286,7 +288,7 @@ def _check_program(spec: JobSpec) -> None:
     sizes = [_bytes_of(word, "command") for word in spec.command]
     if sum(sizes) > MAX_COMMAND_BYTES or max(sizes, default=0) > MAX_WORD_BYTES:
         raise SpecError(
-            f"command: a word is longer than {MAX_WORD_BYTES} bytes, or all are longer than {MAX_COMMAND_BYTES}",
+            f"command: a word exceeds {MAX_WORD_BYTES} bytes, or all words together exceed {MAX_COMMAND_BYTES}",
             hint="pass long texts in a file, or use `script`",
         )
     if spec.script and not spec.script.startswith("#!"):
@@ -294,7 +296,7 @@ def _check_program(spec: JobSpec) -> None:
     if _bytes_of(spec.script, "script") > MAX_SCRIPT_BYTES:
         raise SpecError(f"script: longer than {MAX_SCRIPT_BYTES} bytes", hint="put it in a file and run that")
     if spec.workdir and not spec.workdir.startswith("/"):
-        raise SpecError(f"workdir: '{shown(spec.workdir)}' is not absolute", hint="write the whole path, from /")
+        raise SpecError(f"workdir: '{shown(spec.workdir)}' is not absolute", hint="write the absolute path, from /")
     if _bytes_of(spec.workdir, "workdir") > MAX_PATH_BYTES:
         raise SpecError(f"workdir: longer than {MAX_PATH_BYTES} bytes")
 
@@ -304,7 +306,7 @@ def _check_licences(licences: Mapping[str, int]) -> None:
         raise SpecError(f"licences: {len(licences)} names; at most {MAX_LICENCES} are allowed")
     for name, amount in licences.items():
         if not is_licence(name):
-            raise SpecError(f"licences: '{shown(name)}' is not a licence's name", hint="letters, digits and _ . / -")
+            raise SpecError(f"licences: '{shown(name)}' is not a licence name", hint="letters, digits and _ . / -")
         if not 1 <= amount <= MAX_AMOUNT:
             raise SpecError(f"licences.{name}: {shown(amount)} is out of range", hint="at least 1; or leave it out")
 
@@ -321,7 +323,7 @@ def _check_env(env: Mapping[str, str]) -> None:
             raise SpecError(f"env: '{shown(key)}' is longer than {MAX_WORD_BYTES} bytes", hint="put it in a file")
         total += size
     if total > MAX_ENV_BYTES:
-        raise SpecError(f"env: longer than {MAX_ENV_BYTES} bytes", hint="put what is long in a file")
+        raise SpecError(f"env: longer than {MAX_ENV_BYTES} bytes", hint="put long values in a file")
 
 
 def _check_labels(spec: JobSpec) -> None:
@@ -336,7 +338,7 @@ def _check_labels(spec: JobSpec) -> None:
 
 
 def check_constraints(constraints: tuple[Constraint, ...], field: str = "constraints") -> None:
-    """Every condition is well formed and none has too many values.
+    """Check that every condition is well formed and none has too many values.
 
     Raises:
         SpecError: names `field` and the condition.
@@ -369,13 +371,13 @@ def _check_dependencies(spec: JobSpec) -> JobSpec:
         if dependency.kind is DependencyKind.SINGLETON:
             if dependency.job:
                 raise SpecError(
-                    "dependencies: singleton names no job", hint="it waits for all of the same name and user"
+                    "dependencies: singleton takes no job", hint="it waits for all jobs of the same name and user"
                 )
             if not spec.name:
-                raise SpecError("dependencies: singleton needs a name to go by", hint="give the job a name")
+                raise SpecError("dependencies: singleton needs a job name", hint="give the job a name")
             continue
         if not dependency.job:
-            raise SpecError("dependencies: an entry names no job", hint="give it a job, or any_of with some")
+            raise SpecError("dependencies: an entry names no job", hint="give it a job, or any_of with several")
         if not is_name(dependency.job):
             raise SpecError(
                 f"dependencies: '{shown(dependency.job)}' is neither a job nor a name",
@@ -385,21 +387,21 @@ def _check_dependencies(spec: JobSpec) -> JobSpec:
             raise SpecError(f"dependencies: job '{spec.name}' would wait for itself")
         if dependency.kind is DependencyKind.AFTERCORR and spec.array is None:
             raise SpecError(
-                f"dependencies: {dependency} goes task by task, and this job is no array",
+                f"dependencies: {dependency} pairs tasks one by one, and this job is not an array",
                 hint=f"write afterok:{dependency.job}, or make it an array of the same length",
             )
     return spec if entries == spec.dependencies else msgspec.structs.replace(spec, dependencies=entries)
 
 
 def _bytes_of(text: str, field: str) -> int:
-    """Length of what is passed to a program, which must be UTF-8 without NUL."""
+    """Return the length of what is passed to a program, which must be UTF-8 without NUL."""
     if "\0" in text:
         raise SpecError(f"{field}: a NUL character cannot be passed to a program")
     try:
         return len(text.encode())
     except UnicodeEncodeError:
         raise SpecError(
-            f"{field}: '{shown(text)}' is not valid Unicode", hint="HAL keeps text as UTF-8; rename what it names"
+            f"{field}: '{shown(text)}' is not valid Unicode", hint="HAL stores text as UTF-8; rename the file"
         ) from None
 
 
@@ -409,9 +411,9 @@ def _defaults(kind: type[Struct]) -> tuple[tuple[str, Any], ...]:
 
 
 def _canonical(value: S) -> S:
-    """The same value with each field that equals its default being the default itself.
+    """Return the same value, with each field that equals its default being the default object itself.
 
-    msgspec leaves out a default only when it is the very object; equal specs must give equal bytes.
+    msgspec omits a default only if it is the identical object; equal specs must give equal bytes.
     """
     changes: dict[str, Any] = {}
     for name, default in _defaults(type(value)):

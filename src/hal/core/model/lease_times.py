@@ -1,6 +1,6 @@
-"""How long leases run, and when a node that is not heard has certainly ended what it must not go on with.
+"""How long leases are valid, and when a silent node has certainly ended its guarded steps.
 
-Pure. The times of one HAL are set in hal.toml (`[leases]`); docs/failures.md says what they mean for people.
+Pure. The times of one HAL are set in hal.toml (`[leases]`); docs/failures.md explains them.
 """
 
 from __future__ import annotations
@@ -10,43 +10,44 @@ from typing import Final
 from msgspec import Struct
 
 from hal.core.model.errors import SpecError
+from hal.core.model.grace import DEFAULT_GRACE_MS
 from hal.core.model.units import format_duration
 
 DRIFT_PER_MILLE: Final = 1_020
-"""Clocks of two machines may run apart by two in a hundred: what one waits for the other is so much longer."""
+"""Clocks of two machines may drift apart by two percent: what one waits for the other is longer by this much."""
 MIN_MS: Final = 50
 MAX_MS: Final = 86_400_000
 HEARTBEATS_A_LEASE: Final = 3
-"""A lease that ends after fewer heartbeats would lapse because one of them was late."""
+"""A lease shorter than this many heartbeats would lapse because one of them was late."""
 
 
 class LeaseTimes(Struct, frozen=True, kw_only=True):
-    """What agents, keepers and controllers agree on, in milliseconds."""
+    """The times that agents, keepers and controllers agree on, in milliseconds."""
 
     heartbeat_ms: int = 2_000
-    """How often an agent tells its keeper's stamp."""
+    """How often an agent sends its keeper's stamp."""
     node_ms: int = 60_000
-    """L: how long a keeper's lease runs from its stamp."""
+    """L: how long a keeper's lease is valid from its stamp."""
     leader_ms: int = 3_000
-    """E: how long a controller's lease runs."""
-    kill_ms: int = 10_000
+    """E: how long a controller's lease is valid."""
+    kill_ms: int = DEFAULT_GRACE_MS
     """How long a keeper may take to notice that its lease has lapsed and to end its steps."""
     slack_ms: int = 15_540
-    """On top of the sum; the default makes it 90 s."""
+    """Added to the sum; the default makes it 90 s."""
 
     @property
     def lost_after_ms(self) -> int:
-        """T: so long after the last acknowledgement that was sent to it a node runs nothing guarded any more."""
+        """T: how long after the last acknowledgement sent to it a node may still run guarded steps."""
         return lost_after(self, self.node_ms)
 
 
 def lost_after(times: LeaseTimes, node_ms: int) -> int:
-    """T = 1.02 · (L + E + kill) + slack in ms, rounded up, where a lease of `node_ms` may have been given."""
+    """Compute T = 1.02 · (L + E + kill) + slack in ms, rounded up, for the longest lease granted, `node_ms`."""
     return -(-DRIFT_PER_MILLE * (node_ms + times.leader_ms + times.kill_ms) // 1000) + times.slack_ms
 
 
 def check_lease_times(times: LeaseTimes) -> LeaseTimes:
-    """The same times.
+    """Check the times and return them.
 
     Raises:
         SpecError: one is out of range, or a lease would lapse between two heartbeats; names the field of hal.toml.

@@ -1,4 +1,4 @@
-"""Nodes and what is held on them.
+"""Nodes and the resources held on them.
 
 Pure values.
 """
@@ -31,4 +31,4 @@ class Allocation(Struct, frozen=True, kw_only=True):
     per_node: Resources
     since_ms: int
     until_ms: int
-    """Planned end (start + walltime); the engine's infinity when there is none."""
+    """Planned end (start + walltime); the engine's infinity if there is none."""

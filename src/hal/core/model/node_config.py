@@ -1,7 +1,6 @@
-"""`[node]` of hal.toml: what the nodes of this machine are told beside their command lines.
+"""`[node]` of hal.toml: settings of this machine's nodes beside their command lines.
 
-Pure: reading the file is the caller's part. The controller checks the section as it checks the rest of the file; agents
-and keepers use it.
+Pure: the caller reads the file. The controller checks the section with the rest of the file; agents and keepers use it.
 """
 
 from __future__ import annotations
@@ -19,22 +18,22 @@ MAX_LABELS: Final = 64
 MAX_LABEL: Final = 256
 """Characters of a label's value; its key may have 63."""
 MAX_CHECKS: Final = 32
-"""Checks of a site."""
+"""Health checks of a site."""
 SHORTEST_EVERY_MS: Final = 1_000
 """Checks are not run more often."""
 SCRIPT_TIMEOUT_MS: Final = 300_000
-"""How long a prolog or an epilog may take where the site does not say."""
+"""How long a prolog or an epilog may take by default."""
 LONGEST_SCRIPT_MS: Final = 86_400_000
 MAX_SCRIPT_WORDS: Final = 64
 """Words of the command line of a prolog or an epilog."""
 BUILT_IN: Final = frozenset({"disk", "read-only", "memory", "clock"})
-"""Checks of HAL's own."""
+"""The names of HAL's own checks."""
 
 _CHECK: Final = re.compile(r"[a-z0-9]([a-z0-9._-]{0,62})?\Z")
 
 
 class HealthSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """`[node.health]`: bounds of HAL's own checks."""
+    """`[node.health]`: limits of HAL's own checks."""
 
     every: Duration = Duration(30_000)
     disk_free: str = "16MiB"
@@ -42,7 +41,7 @@ class HealthSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     memory_free: str = "0"
     """Least available memory of the machine; 0: not checked."""
     clock_skew: Duration = Duration(5_000)
-    """How far the clock may be from the controller's; 0: not checked."""
+    """Largest difference between this clock and the controller's; 0: not checked."""
 
     @property
     def disk_free_bytes(self) -> int:
@@ -54,30 +53,30 @@ class HealthSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class CheckSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """`[node.checks.NAME]`: a program of the site; the node is healthy while it ends with 0."""
+    """`[node.checks.NAME]`: a program of the site; the node is healthy while it exits with 0."""
 
     command: tuple[str, ...]
     every: Duration = Duration(60_000)
-    """From the end of one run to the beginning of the next."""
+    """From the end of one run to the start of the next."""
     timeout: Duration = Duration(10_000)
     """A run that takes longer is killed and has failed."""
     failures: int = 1
-    """So many runs must fail one after the other; of the first run, one."""
+    """Consecutive failed runs before the check fails; for the first run, one."""
 
 
 class NodeSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """`[node]`"""
 
     domain: str = ""
-    """Where the machine stands: `dc1/rack3`."""
+    """Location of the machine: `dc1/rack3`."""
     labels: dict[str, str] = {}
-    """Of each node, beside those of its command line, which win."""
+    """Labels of each node; those on its command line take precedence."""
     health: HealthSection = HealthSection()
     checks: dict[str, CheckSection] = {}
     prolog: tuple[str, ...] = ()
     """Program and arguments, run before the first process of an attempt begins on the node; empty: none."""
     epilog: tuple[str, ...] = ()
-    """The same, after its last process there is gone."""
+    """The same, run after its last process there has ended."""
     prolog_timeout: Duration = Duration(SCRIPT_TIMEOUT_MS)
     """A run that takes longer is killed and has failed."""
     epilog_timeout: Duration = Duration(SCRIPT_TIMEOUT_MS)
@@ -86,8 +85,8 @@ class NodeSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
 NO_NODE_SECTION: Final = NodeSection()
 
 
-def checked(section: NodeSection) -> NodeSection:
-    """The section, if it makes sense.
+def check_node_section(section: NodeSection) -> NodeSection:
+    """Check the section and return it.
 
     Raises:
         SpecError: names the field.
@@ -95,7 +94,7 @@ def checked(section: NodeSection) -> NodeSection:
     check_domain(section.domain)
     check_labels(section.labels, "node.labels")
     health = section.health
-    if health.disk_free_bytes < 0 or health.memory_free_bytes < 0:  # parsed here, so that they are known to be amounts
+    if health.disk_free_bytes < 0 or health.memory_free_bytes < 0:  # parsed here to check that they are valid amounts
         raise SpecError("node.health: a negative amount")
     if health.every < SHORTEST_EVERY_MS:
         raise SpecError("node.health.every: too often", hint="at least 1s")
@@ -137,10 +136,10 @@ def _check_check(name: str, check: CheckSection) -> None:
 
 
 def check_labels(labels: dict[str, str], field: str) -> dict[str, str]:
-    """Labels that a person gives a node.
+    """Check labels that a person gives a node.
 
     Raises:
-        SpecError: too many, too long, or one that HAL makes itself.
+        SpecError: too many, too long, or one that HAL sets itself.
     """
     if len(labels) > MAX_LABELS:
         raise SpecError(f"{field}: {len(labels)} labels; at most {MAX_LABELS} are allowed")

@@ -1,4 +1,4 @@
-"""When a booking holds: its concrete occurrences within a horizon, and whether those of two bookings ever meet.
+"""When a booking applies: its occurrences within a horizon, and whether those of two bookings ever overlap.
 
 Pure. Occurrence k of a booking is [start + k · period, start + k · period + duration); one that does not repeat has
 only k = 0. Periods are days and weeks of UTC, so a change to summer time moves nothing.
@@ -19,13 +19,13 @@ DAY_MS: Final = 86_400_000
 HORIZON_MS: Final = 14 * DAY_MS
 """How far ahead recurring bookings are expanded."""
 MAX_OCCURRENCES: Final = 10_000
-"""Most that one expansion gives: the earliest."""
+"""Most occurrences that one expansion returns: the earliest."""
 
 PERIOD_MS: Final = {Repeat.ONCE: 0, Repeat.DAILY: DAY_MS, Repeat.WEEKLY: WEEK_MS}
 
 
 class Occurrence(Struct, frozen=True, order=True):
-    """One time that a booking holds: [start_ms, end_ms). `number` counts from 0 at the booking's first start."""
+    """One occurrence of a booking: [start_ms, end_ms). `number` counts from 0 at the booking's first start."""
 
     start_ms: int
     end_ms: int
@@ -34,12 +34,12 @@ class Occurrence(Struct, frozen=True, order=True):
 
     @property
     def name(self) -> str:
-        """Unique among all occurrences: `maintenance` of one that comes once, else `maintenance#12`."""
+        """Unique among all occurrences: `maintenance` if it does not repeat, else `maintenance#12`."""
         return f"{self.booking}#{self.number}" if self.number else self.booking
 
 
 def occurrences(booking: Booking, from_ms: int) -> Iterator[Occurrence]:
-    """Those that end after `from_ms`, in order; without end when the booking repeats without end."""
+    """Generate those that end after `from_ms`, in order; endless if the booking repeats without end."""
     period, duration = PERIOD_MS[booking.repeat], int(booking.duration)
     number = 0
     if period:
@@ -58,9 +58,9 @@ def occurrences(booking: Booking, from_ms: int) -> Iterator[Occurrence]:
 def expand(
     bookings: Iterable[Booking], now_ms: int, *, horizon_ms: int = HORIZON_MS, limit: int = MAX_OCCURRENCES
 ) -> tuple[Occurrence, ...]:
-    """All that have not ended and begin before `now_ms + horizon_ms`, by start; the earliest `limit` of them.
+    """Return all that have not ended and begin before `now_ms + horizon_ms`, by start; the earliest `limit` of them.
 
-    An occurrence that does not repeat is given however far ahead it is: a long job that starts today must see it.
+    An occurrence that does not repeat is included however far ahead it is: a long job that starts today must see it.
     """
     until_ms = now_ms + horizon_ms
     single = [b for b in bookings if b.repeat is Repeat.ONCE]
@@ -71,16 +71,16 @@ def expand(
     return tuple(islice(heapq.merge(*streams), limit))
 
 
-def current(booking: Booking, now_ms: int) -> Occurrence | None:
-    """The occurrence that holds now, or else the next one; None when all are over."""
+def current_occurrence(booking: Booking, now_ms: int) -> Occurrence | None:
+    """Return the current occurrence, or else the next one; None if all are over."""
     return next(occurrences(booking, now_ms), None)
 
 
-def meet(a: Booking, b: Booking) -> tuple[Occurrence, Occurrence] | None:
-    """The first occurrences of two bookings that overlap in time; None when none ever do.
+def first_overlap(a: Booking, b: Booking) -> tuple[Occurrence, Occurrence] | None:
+    """Return the first occurrences of two bookings that overlap in time; None if none ever do.
 
-    Exact without expanding: one period divides the other, so where two occurrences meet, so do two of which one is
-    among the first week of its booking.
+    Exact without expanding: one period divides the other, so if any two occurrences overlap, so do two of which one is
+    in the first week of its booking.
     """
     if _never_meet(a, b):
         return None
@@ -88,7 +88,8 @@ def meet(a: Booking, b: Booking) -> tuple[Occurrence, Occurrence] | None:
 
 
 def _never_meet(a: Booking, b: Booking) -> bool:
-    """Seen at a glance: two single times apart, or times of day (or week) apart on every day (or week)."""
+    """Whether they cannot overlap at a glance: two single occurrences apart, or times of day (or week) apart on
+    every day (or week)."""
     period = min(PERIOD_MS[a.repeat], PERIOD_MS[b.repeat])
     if period:
         ahead = (b.start_ms - a.start_ms) % period
@@ -99,7 +100,7 @@ def _never_meet(a: Booking, b: Booking) -> bool:
 
 
 def _meet_from(a: Booking, b: Booking) -> tuple[Occurrence, Occurrence] | None:
-    """An occurrence of the first week of `a` that meets one of `b`."""
+    """Find an occurrence in the first week of `a` that overlaps one of `b`."""
     for one in islice(occurrences(a, a.start_ms), max(1, WEEK_MS // (PERIOD_MS[a.repeat] or WEEK_MS))):
         other = next(occurrences(b, one.start_ms), None)
         if other is not None and other.start_ms < one.end_ms:

@@ -1,4 +1,4 @@
-"""Policy: who goes first, who may use how much, what is booked. One frozen value, versioned as a whole.
+"""Policy: who goes first, how much each may use, what is booked. One frozen value, versioned as a whole.
 
 Pure. The store keeps every version; the plane admits by it; the engine decides by it (`EngineConfig.policy`). Names of
 people's own tree: an account has a parent (organisation, project, …); users are the leaves below the account that
@@ -25,7 +25,7 @@ WEEK_MS: Final = 7 * 86_400_000
 
 
 class Discipline(StrEnum):
-    """How the jobs of one queue stand to each other; between queues, priority points decide.
+    """The order of the jobs of one queue; between queues, priority points decide.
 
     PRIORITY: all factors. FIFO: order of submission. ROUND_ROBIN: users in turn. DEADLINE: earliest deadline first.
     """
@@ -37,7 +37,7 @@ class Discipline(StrEnum):
 
 
 class PreemptMode(StrEnum):
-    """What happens to a running task when somebody it may not hold up needs its resources."""
+    """What happens to a running task that is preempted."""
 
     OFF = "off"
     REQUEUE = "requeue"
@@ -49,9 +49,10 @@ class PreemptMode(StrEnum):
 class Weights(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """Priority points: each factor times its weight, summed. Higher goes first.
 
-    age: points an hour of waiting, never capped, so nothing starves. fairshare: points at factor 1 (0..1). qos, queue,
-    priority: points for each unit of the QOS's, queue's, job's priority. size: points a cpu asked for (may be
-    negative). deadline: points for a job whose latest start is now, halved for each hour it is later at eligibility.
+    age: points for each hour of waiting, never capped, so nothing starves. fairshare: points at factor 1 (0..1). qos,
+    queue, priority: points for each unit of the QOS's, queue's, job's priority. size: points for each cpu requested
+    (may be negative). deadline: points of a job whose latest start is now, halved for each hour between its
+    eligibility and its latest start.
     """
 
     age: float = 1.0
@@ -64,16 +65,16 @@ class Weights(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
 
 
 class Queue(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What holds for the jobs of one queue."""
+    """The rules for the jobs of one queue."""
 
     name: str = DEFAULT_QUEUE
     description: str = ""
     priority: int = 0
     order: Discipline = Discipline.PRIORITY
     strict: bool = False
-    """True: nothing of this queue overtakes its first job that waits for resources."""
+    """True: no job of this queue overtakes its first waiting job, whatever that one waits for."""
     weights: Weights | None = None
-    """Instead of the site's."""
+    """Used instead of the site's."""
     default_walltime: Duration | None = None
     max_walltime: Duration | None = None
     max_tasks: int | None = None
@@ -84,43 +85,43 @@ class Queue(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
     """The only accounts (with all below them) that may use it; empty: all."""
     users: tuple[str, ...] = ()
     nodes: tuple[Constraint, ...] = ()
-    """The node pool: labels that a node must (not) have; added to every job's constraints."""
+    """The node pool: conditions on node labels, added to every job's constraints."""
     hours: tuple[str, ...] = ()
     """When its jobs may start, in UTC, like `mon-fri 18:00-08:00`; empty: always."""
     open: bool = True
-    """False: nothing new is accepted; what was accepted still runs."""
+    """False: nothing new is accepted; jobs accepted before still run."""
     on_node_lost: OnNodeLost = OnNodeLost.WAIT
     on_dependency_failed: Failed = Failed.CANCEL
     preempts: tuple[str, ...] = ()
-    """Queues whose running tasks may be taken back for its jobs."""
+    """Queues whose running tasks may be preempted for its jobs."""
     preempt_mode: PreemptMode = PreemptMode.OFF
-    """How its own running tasks are taken back, where their QOS does not say."""
+    """How its own running tasks are preempted, unless their QOS says."""
     grace: Duration = Duration(30_000)
-    """Time between the signal and the end when one is taken back as the queue says."""
+    """Time between the signal and the end when a task is preempted in the queue's mode."""
 
 
 class Qos(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A quality of service: a rank, what it may take from whom, and what it costs."""
+    """A quality of service: a rank, what it may preempt, and what it costs."""
 
     name: str = ""
     description: str = ""
     priority: int = 0
     preempts: tuple[str, ...] = ()
-    """QOS whose running tasks may be taken back for its jobs."""
+    """QOS whose running tasks may be preempted for its jobs."""
     preempt_mode: PreemptMode = PreemptMode.OFF
-    """How its own running tasks are taken back."""
+    """How its own running tasks are preempted."""
     grace: Duration = Duration(30_000)
-    """Time between the signal and the end when it is taken back."""
+    """Time between the signal and the end when a task is preempted."""
     usage_factor: Annotated[float, Meta(ge=0.0, le=1000.0)] = 1.0
-    """Multiplies what its jobs are charged."""
+    """Multiplies the charge of its jobs."""
     max_walltime: Duration | None = None
     accounts: tuple[str, ...] = ()
     users: tuple[str, ...] = ()
 
 
-def taking_part(entries: Mapping[str, Queue] | Mapping[str, Qos]) -> set[str]:
-    """Which of these take part in preemption: who takes, is named by who takes, or says how its own is taken back (how
-    long it has to leave matters to reclaim, too)."""
+def preempting_entries(entries: Mapping[str, Queue] | Mapping[str, Qos]) -> set[str]:
+    """The entries that take part in preemption: those that preempt, those that others may preempt, and those with a
+    mode or grace of their own (the grace matters to reclaim, too)."""
     part = {other for entry in entries.values() for other in entry.preempts} & entries.keys()
     for name, entry in entries.items():
         if entry.preempts or entry.preempt_mode is not PreemptMode.OFF or entry.grace != Qos().grace:
@@ -129,7 +130,7 @@ def taking_part(entries: Mapping[str, Queue] | Mapping[str, Qos]) -> set[str]:
 
 
 class Account(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A node of the tree of shares: organisation, project, …; users are leaves below it."""
+    """An account in the tree of shares (organisation, project, …); users are leaves below it."""
 
     name: str = ""
     description: str = ""
@@ -137,24 +138,24 @@ class Account(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     weight: Annotated[float, Meta(ge=0.0, le=1e9)] = 1.0
     """Its share among its siblings."""
     users: dict[str, float] = {}
-    """Users with a weight of their own (others: 1); where `closed`, the only users."""
+    """Users with a weight of their own (others: 1); of a `closed` account, the only users."""
     closed: bool = False
 
 
 class Reclaim(StrEnum):
-    """How what a limit has lent to its cohort comes back when it has work."""
+    """How quota that others in the cohort have borrowed from a limit returns when it has work."""
 
     WAIT = "wait"
     """As tasks end."""
     PREEMPT = "preempt"
-    """Running tasks of those who borrow are taken back."""
+    """Running tasks of borrowers are preempted."""
 
 
 class Limit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """An upper bound for everything within a scope. A job is within when it matches all named parts of the scope.
+    """An upper bound for everything within a scope. A job is within it if it matches all named parts of the scope.
 
-    Scope: "" = any, a name, or "*" = a bound of this size for each name. An account's scope holds all below it; "*"
-    means each account that jobs name.
+    Scope: "" = any, a name, or "*" = a bound of this size for each name. An account's scope includes everything below
+    it; "*" means each account that jobs name.
     """
 
     name: str = ""
@@ -167,7 +168,7 @@ class Limit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
     pending: Annotated[int, Meta(ge=0)] | None = None
     """Tasks that wait; more are refused at submission."""
     resources: Resources | None = None
-    """In use at once, over all nodes."""
+    """Amounts in use at once, over all nodes."""
     hours: Resources | None = None
     """Resource-hours in each period: amounts that may be held for one hour."""
     period: Duration = Duration(30 * 86_400_000)
@@ -176,15 +177,15 @@ class Limit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
     max_nodes: Annotated[int, Meta(ge=1)] | None = None
     max_walltime: Duration | None = None
     cohort: str = ""
-    """Limits of one cohort lend each other the `resources` that they do not use."""
+    """Limits of one cohort share the `resources` that they do not use."""
     borrow: Resources | None = None
-    """The most that is borrowed; None: all that is unused in the cohort."""
+    """The most that it may borrow; None: everything that is unused in the cohort."""
     reclaim: Reclaim = Reclaim.WAIT
-    """How what it has lent comes back when it has work."""
+    """How its borrowed quota returns when it has work."""
 
 
 class Repeat(StrEnum):
-    """How often a booking comes again."""
+    """How often a booking repeats."""
 
     ONCE = "once"
     DAILY = "daily"
@@ -192,7 +193,7 @@ class Repeat(StrEnum):
 
 
 class Booking(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Resources set aside for a time, for somebody or (maintenance) nobody."""
+    """Resources set aside for a time, for certain users or (maintenance) for nobody."""
 
     name: str = ""
     description: str = ""
@@ -211,16 +212,16 @@ class Booking(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     maintenance: bool = False
     """Nobody may use it; it may overlap other bookings."""
     early: bool = False
-    """Its users' jobs may use its nodes before it starts, as far as nothing else is there."""
+    """Jobs of its users may use its nodes before it starts, if these are free."""
     overlap: bool = False
     """It may share nodes with other bookings."""
 
 
 class FairShare(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """How use is weighed and forgotten.
+    """How use is charged, and how it decays.
 
     charge: units for each cpu, GPU, GiB of memory and whole other resource held for a second.
-    dominant: charge the largest of the parts (each over what the cluster has) instead of their sum.
+    dominant: charge the largest part instead of the sum, each as a fraction of the whole cluster.
     """
 
     half_life: Duration = Duration(WEEK_MS)
@@ -229,14 +230,14 @@ class FairShare(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, o
 
 
 class Policy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """All of it. Every table is by name."""
+    """The whole policy. Every table is by name."""
 
     version: int = 0
     queues: dict[str, Queue] = field(default_factory=lambda: {DEFAULT_QUEUE: Queue()})
     accounts: dict[str, Account] = {}
-    """Once one is declared, no other may be named."""
+    """Once one is declared, jobs may name declared accounts only."""
     users: tuple[str, ...] = ()
-    """The users there are; empty: any name."""
+    """The known users; empty: any name."""
     qos: dict[str, Qos] = {}
     limits: dict[str, Limit] = {}
     bookings: dict[str, Booking] = {}

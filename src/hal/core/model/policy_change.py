@@ -1,7 +1,7 @@
-"""Changing a policy: typed operations on one entry each, and what differs between two policies.
+"""Change a policy: typed operations on one entry each, and the differences between two policies.
 
-Pure. `changed` takes all operations or none; the result has been checked as a whole, so an entry that another one still
-names cannot be taken out. The version is the caller's business.
+Pure. `apply_operations` applies all operations or none; the result is checked as a whole, so an entry that another one
+still names cannot be removed. The caller sets the version.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from hal.core.model.policy_check import check_policy, near, without_near
 from hal.core.model.policy_text import TABLES, entry_from_plain
 
 MAX_OPERATIONS: Final = 1_000
-"""In one change."""
+"""Operations in one change."""
 MAX_NAMED: Final = 5
-"""Entries that an error names."""
+"""Entries that an error lists."""
 
 
 class Kind(StrEnum):
-    """What an operation is about."""
+    """The kind of entry that an operation changes."""
 
     QUEUE = "queue"
     ACCOUNT = "account"
@@ -40,7 +40,7 @@ class Kind(StrEnum):
 
 
 class Do(StrEnum):
-    """What is done: ADD something new, PUT it whether it is there or not, SET some fields of it, DELETE it."""
+    """What is done: ADD a new entry, PUT one whether it exists or not, SET some of its fields, DELETE it."""
 
     ADD = "add"
     PUT = "put"
@@ -61,12 +61,12 @@ class Operation(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, o
 
 
 class Difference(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One field that differs; `before` or `after` null: the entry is not there."""
+    """One field that differs; `before` or `after` null: the entry does not exist."""
 
     entry: str
     """`queues.short`, `weights`"""
     field: str = ""
-    """Empty: the whole entry came or went."""
+    """Empty: the whole entry was added or removed."""
     before: Any = None
     after: Any = None
 
@@ -82,16 +82,16 @@ TABLE: Final = {
 _SINGLE: Final[dict[Kind, type[Weights] | type[FairShare]]] = {Kind.WEIGHTS: Weights, Kind.FAIRSHARE: FairShare}
 
 
-def changed(policy: Policy, operations: Sequence[Operation]) -> Policy:
-    """The policy after all operations, in order.
+def apply_operations(policy: Policy, operations: Sequence[Operation]) -> Policy:
+    """Return the policy after all operations, in order.
 
     Raises:
-        NotFoundError: an entry to set or delete is not there; names the nearest.
-        ConflictError: an entry to add is there already.
+        NotFoundError: an entry to set or delete does not exist; names the nearest.
+        ConflictError: an entry to add already exists.
         SpecError: malformed, or the parts no longer fit together.
     """
     if not operations:
-        raise SpecError("operations: there is none")
+        raise SpecError("operations: none are given")
     if len(operations) > MAX_OPERATIONS:
         raise SpecError(f"operations: {len(operations)}; at most {MAX_OPERATIONS} are allowed")
     made = policy
@@ -106,17 +106,17 @@ def changed(policy: Policy, operations: Sequence[Operation]) -> Policy:
         more = f" and {len(operations) - MAX_NAMED} more" if len(operations) > MAX_NAMED else ""
         raise SpecError(
             f"{names}{more} cannot be removed: {without_near(error.message)}",
-            hint="change what names it first, or remove both at once",
+            hint="change what refers to it first, or remove both at once",
         ) from error
 
 
 def _done(policy: Policy, operation: Operation, before: Policy) -> Policy:
-    """The policy after one of several operations; `before` all of them it was another one."""
+    """Return the policy after one of several operations; `before` is the policy before all of them."""
     kind, name = operation.kind, operation.name
     if kind in _SINGLE:
         return _single(policy, operation)
     if not name:
-        raise SpecError(f"operations: {operation.op} {kind} names none", hint="give its `name`")
+        raise SpecError(f"operations: {operation.op} {kind} has no name", hint="give its `name`")
     if kind is Kind.LICENCE:
         return _licence(policy, operation, before)
     if kind is Kind.USER:
@@ -127,7 +127,7 @@ def _done(policy: Policy, operation: Operation, before: Policy) -> Policy:
     at = f"{table}.{name}"
     if operation.op is Do.DELETE:
         if kind is Kind.QUEUE and name == DEFAULT_QUEUE:
-            raise ConflictError("queue 'default' always exists", hint="`set` gives its fields their defaults back")
+            raise ConflictError("queue 'default' always exists", hint="`set` can reset its fields to their defaults")
         del entries[name]
     else:
         fields = dict(operation.entry)
@@ -139,7 +139,7 @@ def _done(policy: Policy, operation: Operation, before: Policy) -> Policy:
 
 
 def _merged(entry: Struct, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The entry's plain fields with those given over them; null takes one out."""
+    """Merge the given fields into the entry's plain fields; null removes one."""
     plain: dict[str, Any] = to_plain(entry)
     for field, value in fields.items():
         # A booking's instants may be given in two forms.
@@ -153,9 +153,9 @@ def _merged(entry: Struct, fields: Mapping[str, Any]) -> dict[str, Any]:
 def _single(policy: Policy, operation: Operation) -> Policy:
     kind = operation.kind
     if operation.name:
-        raise SpecError(f"operations: {kind} are the only ones; '{shown(operation.name)}' names nothing")
+        raise SpecError(f"operations: {kind} take no name, got '{shown(operation.name)}'")
     if operation.op is Do.ADD:
-        raise ConflictError(f"{kind} are there already", hint="`set` some of them, or `put` them all")
+        raise ConflictError(f"{kind} already exist", hint="`set` some of them, or `put` them all")
     made = _SINGLE[kind]
     fields = {} if operation.op is Do.DELETE else dict(operation.entry)
     if operation.op is Do.SET:
@@ -189,18 +189,18 @@ def _user(policy: Policy, operation: Operation, before: Policy) -> Policy:
 
 
 def _check_presence(operation: Operation, entries: Mapping[str, Any], before: Mapping[str, Any]) -> None:
-    """before: what was there before the first operation, and is when one of them is refused."""
+    """Check against `before`: the entries before the first operation, and those when one of them is refused."""
     kind, name = operation.kind, operation.name
     if operation.op is Do.ADD and name in entries:
-        raise ConflictError(f"{kind} '{name}' is there already", hint="`set` changes some of its fields")
+        raise ConflictError(f"{kind} '{name}' already exists", hint="`set` changes some of its fields")
     if operation.op in (Do.SET, Do.DELETE) and name not in entries:
         if name in before:
-            raise ConflictError(f"{kind} '{name}' is deleted by an operation before", hint="name it once")
+            raise ConflictError(f"{kind} '{name}' is deleted by an earlier operation", hint="name it once")
         raise NotFoundError(f"there is no {kind} '{shown(name)}'{near(name, before)}", hint=known_text(kind, before))
 
 
 def known_text(kind: Kind, entries: Mapping[str, Any]) -> str:
-    """`declared: a, b and 3 more`"""
+    """Format the known names: `declared: a, b and 3 more`."""
     names = sorted(entries)
     more = f" and {len(names) - 20} more" if len(names) > 20 else ""
     return f"declared: {', '.join(names[:20])}{more}" if names else f"no {kind} is declared"
@@ -210,7 +210,7 @@ def known_text(kind: Kind, entries: Mapping[str, Any]) -> str:
 
 
 def differences(before: Policy, after: Policy) -> list[Difference]:
-    """What differs, by entry and field; values as people write them, null for a default that is not shown."""
+    """Return what differs, by entry and field; values as people write them, null for a default that is not shown."""
     out: list[Difference] = []
     for table in TABLES:
         out.extend(_of_table(table, getattr(before, table), getattr(after, table)))

@@ -1,7 +1,8 @@
-"""Whether the parts of a policy fit together: names, references, ranges, trees without cycles, bookings kept apart.
+"""Check that the parts of a policy fit together: names, references, ranges, trees without cycles, no overlapping
+bookings.
 
-Pure. Every mistake is one `SpecError` that names the entry, its field, what stands there, and the nearest valid name.
-O(entries), and bookings that name the same node in pairs.
+Pure. Every mistake is one `SpecError` that names the entry, its field, its value, and the nearest valid name.
+O(entries), and pairs of bookings that name the same node.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from msgspec.structs import replace
 
 from hal.core.model.errors import SpecError, shown
 from hal.core.model.job import MAX_NODES, MAX_PRIORITY, MAX_TASKS, check_constraints, is_licence, is_name
-from hal.core.model.occurrences import DAY_MS, PERIOD_MS, meet
+from hal.core.model.occurrences import DAY_MS, PERIOD_MS, first_overlap
 from hal.core.model.policy import (
     DEFAULT_QUEUE,
     EACH,
@@ -30,7 +31,7 @@ from hal.core.model.policy import (
     Reclaim,
     Repeat,
     Weights,
-    taking_part,
+    preempting_entries,
 )
 from hal.core.model.policy_hours import parse_hours
 from hal.core.model.policy_scope import MAX_DEPTH
@@ -47,12 +48,12 @@ MAX_BOOKINGS: Final = 1_000
 MAX_LICENCES: Final = 1_000
 MAX_DESCRIPTION: Final = 1_000
 MAX_WEIGHT: Final = 1e12
-"""Farthest from 0 that a weight of priority may be."""
+"""Largest absolute value of a priority weight."""
 MAX_CHARGE: Final = 1e9
 MAX_GRACE_MS: Final = DAY_MS
 MAX_BOOKING_MS: Final = 366 * DAY_MS
 MAX_INSTANT_MS: Final = 253_402_300_799_000
-"""The end of the year 9999, which is as far as calendars print."""
+"""The end of the year 9999, the last that calendars print."""
 
 _NAME_HINT: Final = "letters, digits and _ . : @ / + -, at most 128"
 
@@ -60,10 +61,11 @@ E = TypeVar("E", Queue, Account, Qos, Limit, Booking)
 
 
 def check_policy(policy: Policy) -> Policy:
-    """The same policy, each entry carrying its own name and the queue `default` present, when its parts fit together.
+    """Return the policy with each entry carrying its own name and the queue `default` present, if its parts fit
+    together.
 
     Raises:
-        SpecError: naming the entry and field, and what to write instead.
+        SpecError: names the entry and field, and what to write instead.
     """
     queues = dict(policy.queues)
     queues.setdefault(DEFAULT_QUEUE, Queue())
@@ -96,7 +98,7 @@ def check_policy(policy: Policy) -> Policy:
 
 
 def _named(table: str, entries: Mapping[str, E], most: int) -> dict[str, E]:
-    """The entries with their own names filled in."""
+    """Return the entries with their own names filled in."""
     if len(entries) > most:
         raise SpecError(f"{table}: {len(entries)} entries; at most {most} are allowed")
     out: dict[str, E] = {}
@@ -104,7 +106,7 @@ def _named(table: str, entries: Mapping[str, E], most: int) -> dict[str, E]:
         if not is_name(name):
             raise SpecError(f"{table}: '{shown(name)}' is not a name", hint=_NAME_HINT)
         if entry.name not in ("", name, DEFAULT_QUEUE if isinstance(entry, Queue) else name):
-            raise SpecError(f"{table}.{name}.name: says '{shown(entry.name)}'", hint="leave it out")
+            raise SpecError(f"{table}.{name}.name: is '{shown(entry.name)}'", hint="leave it out")
         out[name] = entry if entry.name == name else replace(entry, name=name)
         if len(entry.description if not isinstance(entry, Limit) else "") > MAX_DESCRIPTION:
             raise SpecError(f"{table}.{name}.description: longer than {MAX_DESCRIPTION} characters")
@@ -120,18 +122,18 @@ _NEAR: Final = "; did you mean "
 
 
 def near(value: str, names: Iterable[str]) -> str:
-    """`; did you mean 'short'?`, or nothing when no name is like it."""
+    """Return `; did you mean 'short'?`, or nothing if no name is similar."""
     found = difflib.get_close_matches(value, list(names), n=1, cutoff=0.6)
     return f"{_NEAR}'{found[0]}'?" if found else ""
 
 
 def without_near(message: str) -> str:
-    """The message of a check without what `near` has put at its end: what was taken away is no misspelling."""
+    """Remove from a check's message what `near` appended: a removed entry is not a misspelling."""
     return message.partition(_NEAR)[0]
 
 
 def _refers(at: str, kind: str, names: Iterable[str], known: Collection[str], *, own: str = "") -> None:
-    """own: the name of the entry itself where it is of that kind: nobody is advised to let it refer to itself."""
+    """Check references; `own`: the name of the entry itself if it is of that kind, so that it is not suggested."""
     for name in names:
         if name not in known:
             others = sorted(set(known) - {own})
@@ -145,7 +147,7 @@ _A: Final = {"queue": "a queue", "account": "an account", "user": "a user", "qos
 
 
 def _refers_accounts(at: str, names: Iterable[str], policy: Policy) -> None:
-    """While no account is declared any name is one."""
+    """Check account names; while no account is declared, any name is valid."""
     if policy.accounts:
         _refers(at, "account", names, policy.accounts)
     _are_names(at, names)
@@ -165,7 +167,7 @@ def _are_names(at: str, names: Iterable[str]) -> None:
 
 def _positive(at: str, value: Duration | None) -> None:
     if value is not None and value <= 0:
-        raise SpecError(f"{at}: must be longer than nothing", hint="give a time like 30m, or leave it out")
+        raise SpecError(f"{at}: must be longer than 0", hint="give a time like 30m, or leave it out")
 
 
 # ── accounts and users ────────────────────────────────────────────────────────────────────────────────────────────
@@ -189,7 +191,7 @@ def _check_account(account: Account, at: str, policy: Policy) -> None:
 
 
 def _check_tree(accounts: Mapping[str, Account]) -> None:
-    """No account is above itself, and none lies deeper than `MAX_DEPTH`."""
+    """Check that no account is its own ancestor, and none is deeper than `MAX_DEPTH`."""
     depth: dict[str, int] = {"": 0}
     for start in accounts:
         path: list[str] = []
@@ -197,7 +199,7 @@ def _check_tree(accounts: Mapping[str, Account]) -> None:
         while at not in depth:
             if at in path:
                 circle = " > ".join([*path[path.index(at) :], at])
-                raise SpecError(f"accounts.{at}.parent: the account is above itself: {circle}")
+                raise SpecError(f"accounts.{at}.parent: the account is its own ancestor: {circle}")
             path.append(at)
             at = accounts[at].parent
         for name in reversed(path):
@@ -221,8 +223,9 @@ def _check_qos(qos: Qos, at: str, policy: Policy) -> None:
 
 
 def _check_standings(policy: Policy) -> None:
-    """Who may take from whom is looked up for each queue with each QOS that take part in preemption."""
-    queues, qualities = len(taking_part(policy.queues)), len(taking_part(policy.qos))
+    """Bound the table that says who may preempt whom, which has an entry for each pair of a queue and a QOS that
+    take part in preemption."""
+    queues, qualities = len(preempting_entries(policy.queues)), len(preempting_entries(policy.qos))
     if (1 + queues) * (1 + qualities) > MAX_STANDINGS:
         raise SpecError(
             f"queues, qos: {queues} queues and {qualities} QOS take part in preemption; together they may make "
@@ -232,7 +235,7 @@ def _check_standings(policy: Policy) -> None:
 
 
 def _check_preemption(table: Mapping[str, Qos] | Mapping[str, Queue], kind: str, a_kind: str) -> None:
-    """Nobody may take back, through others, what is its own: that would never come to rest."""
+    """Check that nobody can preempt its own kind through others, which would never come to rest."""
     done: set[str] = set()
     for start in table:
         path: list[str] = []
@@ -247,7 +250,7 @@ def _check_preemption(table: Mapping[str, Qos] | Mapping[str, Queue], kind: str,
             if at in path:
                 circle = " > ".join([*path[path.index(at) :], at])
                 raise SpecError(
-                    f"{kind}.{at}.preempts: {a_kind} may not preempt itself: {circle}", hint="take one of these out"
+                    f"{kind}.{at}.preempts: {a_kind} may not preempt itself: {circle}", hint="remove one of these"
                 )
             if at not in done:
                 path.append(at)
@@ -300,7 +303,7 @@ def _check_limit(limit: Limit, at: str, policy: Policy) -> None:
     if limit.user not in ("", EACH):
         _refers_users(f"{at}.user", [limit.user], policy)
     if all(getattr(limit, name) is None for name in _BOUNDS):
-        raise SpecError(f"{at}: limits nothing", hint=f"give one of `{'`, `'.join(_BOUNDS)}`")
+        raise SpecError(f"{at}: has no limit", hint=f"give one of `{'`, `'.join(_BOUNDS)}`")
     for name in ("running", "pending"):
         if getattr(limit, name) is not None:
             _number(f"{at}.{name}", getattr(limit, name), 0, MAX_AMOUNT)
@@ -308,17 +311,15 @@ def _check_limit(limit: Limit, at: str, policy: Policy) -> None:
         _number(f"{at}.max_nodes", limit.max_nodes, 1, MAX_NODES)
     _positive(f"{at}.max_walltime", limit.max_walltime)
     if limit.period <= 0:
-        raise SpecError(f"{at}.period: must be longer than nothing")
+        raise SpecError(f"{at}.period: must be longer than 0")
     if limit.cohort:
         _are_names(f"{at}.cohort", [limit.cohort])
         if limit.resources is None:
-            raise SpecError(
-                f"{at}.cohort: has no `resources` to lend or borrow", hint="give `resources`, or no `cohort`"
-            )
+            raise SpecError(f"{at}.cohort: has no `resources` to share", hint="give `resources`, or no `cohort`")
     elif limit.reclaim is not Reclaim.WAIT:
-        raise SpecError(f"{at}.reclaim: from nobody", hint="name the `cohort` whose limits lend to each other")
+        raise SpecError(f"{at}.reclaim: has no `cohort`", hint="name the `cohort` whose limits share their quota")
     elif limit.borrow is not None:
-        raise SpecError(f"{at}.borrow: from nobody", hint="name the `cohort` whose limits lend to each other")
+        raise SpecError(f"{at}.borrow: has no `cohort`", hint="name the `cohort` whose limits share their quota")
 
 
 # ── licences and bookings ─────────────────────────────────────────────────────────────────────────────────────────
@@ -329,7 +330,7 @@ def _check_licences(licences: Mapping[str, int]) -> None:
         raise SpecError(f"licences: {len(licences)} names; at most {MAX_LICENCES} are allowed")
     for name, amount in licences.items():
         if not is_licence(name):
-            raise SpecError(f"licences: '{shown(name)}' is not a name of a licence", hint="letters, digits and _ . / -")
+            raise SpecError(f"licences: '{shown(name)}' is not a licence name", hint="letters, digits and _ . / -")
         _number(f"licences.{name}", amount, 0, MAX_AMOUNT)
 
 
@@ -338,29 +339,29 @@ def _check_booking(booking: Booking, at: str, policy: Policy) -> None:
     _positive(f"{at}.duration", booking.duration)
     longest = PERIOD_MS[booking.repeat] or MAX_BOOKING_MS
     if booking.duration > longest:
-        every = f"comes again every {format_duration(longest)}" if booking.repeat is not Repeat.ONCE else "is too long"
+        every = f"repeats every {format_duration(longest)}" if booking.repeat is not Repeat.ONCE else "is too long"
         raise SpecError(f"{at}.duration: {booking.duration}; it {every}", hint=f"at most {format_duration(longest)}")
     if booking.until_ms:
         if booking.repeat is Repeat.ONCE:
-            raise SpecError(f"{at}.until_ms: it comes only once", hint="give `repeat`, daily or weekly, too")
+            raise SpecError(f"{at}.until_ms: it does not repeat", hint="give `repeat`, daily or weekly, too")
         if booking.until_ms < booking.start_ms:
             until, start = instant_text(booking.until_ms), instant_text(booking.start_ms)
             raise SpecError(f"{at}.until_ms: {until} is before it begins, {start}", hint="give a later instant")
         _number(f"{at}.until_ms", booking.until_ms, booking.start_ms, MAX_INSTANT_MS)
     _check_booked(booking, at, policy)
     if booking.maintenance and (booking.accounts or booking.users):
-        raise SpecError(f"{at}: maintenance is for nobody", hint="leave out `accounts` and `users`, or `maintenance`")
+        raise SpecError(f"{at}: maintenance has no users", hint="leave out `accounts` and `users`, or `maintenance`")
     if not (booking.maintenance or booking.accounts or booking.users):
-        raise SpecError(f"{at}: is for nobody", hint="name `accounts` or `users`, or say `maintenance = true`")
+        raise SpecError(f"{at}: nobody may use it", hint="name `accounts` or `users`, or set `maintenance = true`")
     _refers_accounts(f"{at}.accounts", booking.accounts, policy)
     _refers_users(f"{at}.users", booking.users, policy)
 
 
 def _check_booked(booking: Booking, at: str, policy: Policy) -> None:
     if booking.nodes and booking.count:
-        raise SpecError(f"{at}: both `nodes` and `count` are given", hint="name the nodes, or say how many")
+        raise SpecError(f"{at}: both `nodes` and `count` are given", hint="name the nodes, or give a count")
     if not (booking.nodes or booking.count or booking.licences):
-        raise SpecError(f"{at}: books nothing", hint="give `nodes`, a `count` of nodes, or `licences`")
+        raise SpecError(f"{at}: reserves nothing", hint="give `nodes`, a `count` of nodes, or `licences`")
     _are_names(f"{at}.nodes", booking.nodes)
     if len(set(booking.nodes)) < len(booking.nodes):
         raise SpecError(f"{at}.nodes: a node is named twice")
@@ -368,14 +369,15 @@ def _check_booked(booking: Booking, at: str, policy: Policy) -> None:
     _number(f"{at}.count", booking.count, 0, MAX_NODES)
     check_constraints(booking.constraints, f"{at}.constraints")
     if booking.constraints and not booking.count:
-        raise SpecError(f"{at}.constraints: choose among nodes for a `count`", hint="leave them out beside `nodes`")
+        raise SpecError(f"{at}.constraints: apply to a `count` of nodes", hint="leave them out beside `nodes`")
     _refers(f"{at}.licences", "licence", booking.licences, policy.licences)
     for name, amount in booking.licences.items():
         _number(f"{at}.licences.{name}", amount, 1, policy.licences[name])
 
 
 def _check_meetings(bookings: Mapping[str, Booking]) -> None:
-    """No two bookings hold the same named node at once, unless one of them may overlap or is maintenance."""
+    """Check that no two bookings reserve the same named node at once, unless one of them may overlap or is
+    maintenance."""
     of_node: dict[str, list[Booking]] = {}
     tried: set[tuple[str, str]] = set()
     for booking in bookings.values():
@@ -390,18 +392,18 @@ def _check_meetings(bookings: Mapping[str, Booking]) -> None:
 
 
 def _check_meeting(a: Booking, b: Booking, node: str) -> None:
-    found = meet(a, b)
+    found = first_overlap(a, b)
     if found is None:
         return
     at_ms = max(found[0].start_ms, found[1].start_ms)
     raise SpecError(
         f"bookings.{b.name}: would hold node {node} together with booking '{a.name}' at {instant_text(at_ms)}",
-        hint="move or shorten one of them, or say `overlap = true`",
+        hint="move or shorten one of them, or set `overlap = true`",
     )
 
 
 def instant_text(at_ms: int) -> str:
-    """`2026-12-24 18:00 UTC`"""
+    """Format an instant: `2026-12-24 18:00 UTC`."""
     return datetime.fromtimestamp(at_ms // 1000, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
@@ -415,12 +417,12 @@ def _check_weights(weights: Weights, at: str) -> None:
 
 def _check_fairshare(fairshare: FairShare) -> None:
     if fairshare.half_life <= 0:
-        raise SpecError("fairshare.half_life: must be longer than nothing")
+        raise SpecError("fairshare.half_life: must be longer than 0")
     if len(fairshare.charge) > MAX_RESOURCES:
         raise SpecError(f"fairshare.charge: {len(fairshare.charge)} resources; at most {MAX_RESOURCES} are allowed")
     for name, charge in fairshare.charge.items():
         if resource_name(name) != name:
-            raise SpecError(f"fairshare.charge: '{shown(name)}' is called '{resource_name(name)}' here")
+            raise SpecError(f"fairshare.charge: '{shown(name)}' must be written '{resource_name(name)}'")
         _number(f"fairshare.charge.{name}", charge, 0, MAX_CHARGE)
 
 

@@ -1,7 +1,7 @@
-"""Open hours of a queue: `mon-fri 18:00-08:00`, `sat,sun`, and the instant at which they next open or close. UTC.
+"""Open hours of a queue: `mon-fri 18:00-08:00`, `sat,sun`, and the instant when they next open or close. UTC.
 
-Pure. Hours repeat every week; an instant is open when any of the windows holds it. A window that ends before it begins
-ends on the day after, so `fri 18:00-08:00` is open on Saturday morning. O(windows), parsed once for equal texts.
+Pure. Hours repeat every week; an instant is open if any window contains it. A window that ends before it begins ends on
+the next day, so `fri 18:00-08:00` is open on Saturday morning. O(windows), parsed once for equal texts.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ WEEK_MIN: Final = 7 * DAY_MIN
 MINUTE_MS: Final = 60_000
 WEEK_MS: Final = WEEK_MIN * MINUTE_MS
 MAX_WINDOWS: Final = 64
-"""Texts that the hours of one queue may have."""
+"""Windows of one queue's hours."""
 REMEMBERED: Final = 1_024
 
 _MONDAY_MS: Final = 4 * DAY_MIN * MINUTE_MS
@@ -28,15 +28,15 @@ _TIMES: Final = re.compile(r"([0-9]{1,2}):([0-9]{2})\s*-\s*([0-9]{1,2}):([0-9]{2
 _HINT: Final = "write it like 'mon-fri 18:00-08:00', 'sat,sun' or '22:00-24:00'; times are UTC"
 
 Windows = tuple[tuple[int, int], ...]
-"""Minutes since Monday 00:00, [from, to), disjoint, ascending, not touching; empty: never. One that runs over the end
+"""Minutes since Monday 00:00, [from, to), disjoint, ascending, not touching; empty: never. One that crosses the end
 of the week is two."""
 
 
 def parse_hours(hours: tuple[str, ...], *, field: str = "hours") -> Windows:
-    """The windows of the week; no text at all is always open.
+    """Parse the windows of the week; without any text it is always open.
 
     Raises:
-        SpecError: a text that is no window, or more than `MAX_WINDOWS`.
+        SpecError: a text that is not a window, or more than `MAX_WINDOWS`.
     """
     if len(hours) > MAX_WINDOWS:
         raise SpecError(f"{field}: {len(hours)} windows; at most {MAX_WINDOWS} are allowed")
@@ -47,27 +47,27 @@ def parse_hours(hours: tuple[str, ...], *, field: str = "hours") -> Windows:
 
 
 def is_open(hours: tuple[str, ...], at_ms: int) -> bool:
-    """Whether `at_ms` (since 1970) lies in one of the windows."""
+    """Whether `at_ms` (since 1970) is in one of the windows."""
     minute = _minute(at_ms)
     return any(begin <= minute < end for begin, end in _windows(hours))
 
 
 def next_open_ms(hours: tuple[str, ...], at_ms: int) -> int:
-    """The first instant from `at_ms` on that is open; `at_ms` itself when it is."""
+    """Return the first open instant from `at_ms` on; `at_ms` itself if it is open."""
     if is_open(hours, at_ms):
         return at_ms
     return _next(at_ms, [begin for begin, _ in _windows(hours)])
 
 
 def next_close_ms(hours: tuple[str, ...], at_ms: int) -> int | None:
-    """The first instant from `at_ms` on that is not open; None when there is none, as hours that are always open."""
+    """Return the first closed instant from `at_ms` on; None if there is none, because the hours are always open."""
     if not is_open(hours, at_ms):
         return at_ms
     windows = _windows(hours)
     if windows == ((0, WEEK_MIN),):
         return None
     begins = {begin for begin, _ in windows}
-    # Where one window ends as the week does and another begins with it, the two are one.
+    # If one window ends with the week and another begins with it, the two are one.
     return _next(at_ms, [end % WEEK_MIN for _, end in windows if end % WEEK_MIN not in begins])
 
 
@@ -91,23 +91,23 @@ def _windows(hours: tuple[str, ...]) -> Windows:
 
 
 def _parsed(text: str) -> list[tuple[int, int]]:
-    """Of one text: a window for each of its days; its end may lie in the next week."""
+    """Parse one text: a window for each of its days; its end may be in the next week."""
     words = text.strip().lower()
     times = _TIMES.search(words)
     days_text = words[: times.start()].strip() if times else words
     if times is not None and times.end() != len(words):
-        raise SpecError(f"'{shown(text)}' is not a window of time", hint=_HINT)
+        raise SpecError(f"'{shown(text)}' is not a time window", hint=_HINT)
     begin, end = 0, DAY_MIN
     if times is not None:
         begin, end = (_clock(times.group(i), times.group(i + 1), text) for i in (1, 3))
         if begin == end:
-            raise SpecError(f"'{shown(text)}' begins and ends at once", hint="a whole day is 00:00-24:00")
+            raise SpecError(f"'{shown(text)}' begins and ends at the same time", hint="a whole day is 00:00-24:00")
         if begin == DAY_MIN:
             raise SpecError(f"'{shown(text)}' begins at the end of a day", hint="24:00 can only be an end")
         if end < begin:
             end += DAY_MIN
     elif not days_text:
-        raise SpecError("an empty text is not a window of time", hint=_HINT)
+        raise SpecError("an empty text is not a time window", hint=_HINT)
     return [(day * DAY_MIN + begin, day * DAY_MIN + end) for day in _days(days_text, text)]
 
 
@@ -118,7 +118,7 @@ def _days(names: str, text: str) -> list[int]:
     for part in names.split(","):
         first, dash, last = (word.strip() for word in part.partition("-"))
         if first not in DAYS or (dash and last not in DAYS):
-            raise SpecError(f"'{shown(text)}' is not a window of time", hint=_HINT)
+            raise SpecError(f"'{shown(text)}' is not a time window", hint=_HINT)
         begin = DAYS.index(first)
         count = (DAYS.index(last) - begin) % 7 + 1 if dash else 1
         found.extend((begin + step) % 7 for step in range(count))
@@ -137,7 +137,7 @@ def _minute(at_ms: int) -> int:
 
 
 def _next(at_ms: int, minutes: list[int]) -> int:
-    """The first instant after `at_ms` at which one of these minutes of the week begins."""
+    """Return the first instant after `at_ms` at which one of these minutes of the week begins."""
     week_ms = (at_ms - _MONDAY_MS) // WEEK_MS * WEEK_MS + _MONDAY_MS
     ordered = sorted(minute * MINUTE_MS for minute in minutes)
     at = bisect_right(ordered, at_ms - week_ms)

@@ -1,4 +1,4 @@
-"""Who is within what: the account tree from below, and the scope of a limit as the ledger that a job falls into.
+"""Scopes: the account tree seen from below, and the ledger of a limit that a job counts in.
 
 Pure. O(depth of the account tree).
 """
@@ -15,11 +15,11 @@ MAX_DEPTH = 32
 """Levels of the account tree."""
 
 Ledger = tuple[str, str, str, str]
-"""Queue, account, user, QOS: a name where the limit has one ledger for each, '' where it does not look."""
+"""Queue, account, user, QOS: a name where the limit has one ledger for each, '' where it does not distinguish."""
 
 
 class Owner(Struct, frozen=True):
-    """Whose work it is, and where it waits."""
+    """The owner of work, and the queue it waits in."""
 
     queue: str
     account: str
@@ -28,7 +28,7 @@ class Owner(Struct, frozen=True):
 
 
 def lineage(account: str, accounts: Mapping[str, Account]) -> Iterator[str]:
-    """The account and all above it, itself first; nothing for ''. An undeclared one has nothing above it."""
+    """Return the account and all its ancestors, itself first; nothing for ''. An undeclared one has no ancestors."""
     for _ in range(MAX_DEPTH):
         if not account:
             return
@@ -37,16 +37,17 @@ def lineage(account: str, accounts: Mapping[str, Account]) -> Iterator[str]:
         account = found.parent if found is not None else ""
 
 
-def below(account: str, wanted: tuple[str, ...], accounts: Mapping[str, Account]) -> bool:
-    """Whether the account is one of `wanted` or lies below one of them."""
+def is_within(account: str, wanted: tuple[str, ...], accounts: Mapping[str, Account]) -> bool:
+    """Whether the account is one of `wanted` or a descendant of one."""
     return any(name in wanted for name in lineage(account, accounts))
 
 
 def ledger(limit: Limit, owner: Owner, accounts: Mapping[str, Account]) -> Ledger | None:
-    """The ledger of the limit in which the owner's work counts; None when it is outside of the limit's scope.
+    """Return the ledger of the limit in which the owner's work counts; None if the work is outside the limit's
+    scope.
 
-    A named part of the scope must match (an account: it or one above); `*` makes one ledger for each name, and work
-    without such a name (no account, no QOS) is outside.
+    A named part of the scope must match (an account: itself or an ancestor); `*` makes one ledger for each name, and
+    work without such a name (no account, no QOS) is outside.
     """
     account = ""
     if limit.account == EACH:
@@ -61,14 +62,14 @@ def ledger(limit: Limit, owner: Owner, accounts: Mapping[str, Account]) -> Ledge
 
 
 def _part(scope: str, name: str) -> str | None:
-    """'' where any will do, the name where each has its own ledger, None where it does not match."""
+    """Return '' if any name matches, the name if each has its own ledger, None if it does not match."""
     if scope == EACH:
         return name or None
     return "" if not scope or scope == name else None
 
 
-def named(limit: Limit, found: Ledger) -> str:
-    """The ledger as people read it: `user bob in queue short`."""
+def ledger_text(limit: Limit, found: Ledger) -> str:
+    """Format the ledger for people: `user bob in queue short`."""
     queue, account, user, qos = found
     words = [
         f"user {user or limit.user}" if limit.user else "",

@@ -1,7 +1,7 @@
-"""A policy and its entries from plain data as people write them in TOML and JSON, and their JSON Schema.
+"""Read a policy and its entries from plain data as people write them in TOML and JSON; their JSON Schema.
 
-Pure. Accepted beside the declared form: `accounts` as a list of names; conditions on nodes as text (`gpu=a100`);
-`start` and `until` of a booking as an instant (`2026-12-24T18:00`, UTC where it names no zone) instead of `start_ms`
+Pure. Accepted besides the declared form: `accounts` as a list of names; conditions on nodes as text (`gpu=a100`);
+`start` and `until` of a booking as an instant (`2026-12-24T18:00`, UTC unless it names a zone) instead of `start_ms`
 and `until_ms`.
 """
 
@@ -36,7 +36,7 @@ _CONDITIONS: Final = {Queue: "nodes", Booking: "constraints"}
 
 
 def policy_from_plain(raw: Any) -> Policy:
-    """A checked policy from plain data.
+    """Build a checked policy from plain data.
 
     Raises:
         SpecError: malformed, or its parts do not fit together; names entry and field.
@@ -56,7 +56,7 @@ def policy_from_plain(raw: Any) -> Policy:
 
 
 def entry_from_plain(raw: Any, kind: type[T], at: str) -> T:
-    """One entry, `at` being what errors call it; whether it fits into a policy is for `check_policy`.
+    """Build one entry; `at` is its name in errors. `check_policy` checks whether it fits into a policy.
 
     Raises:
         SpecError: malformed.
@@ -71,7 +71,7 @@ def entry_from_plain(raw: Any, kind: type[T], at: str) -> T:
 
 
 def policy_to_plain(policy: Policy) -> dict[str, Any]:
-    """Plain data that `policy_from_plain` reads to the same policy; its version is left out."""
+    """Convert a policy to plain data that `policy_from_plain` reads back; its version is omitted."""
     plain: dict[str, Any] = to_plain(policy)
     plain.pop("version", None)
     for table in TABLES:
@@ -81,7 +81,7 @@ def policy_to_plain(policy: Policy) -> dict[str, Any]:
 
 
 def parse_instant_ms(value: object, field: str) -> int:
-    """Milliseconds since 1970 from a datetime or its ISO text; UTC where it names no zone.
+    """Parse a datetime or its ISO text to milliseconds since 1970; UTC unless it names a zone.
 
     Raises:
         SpecError: neither.
@@ -98,7 +98,7 @@ def parse_instant_ms(value: object, field: str) -> int:
 
 
 def policy_schema() -> dict[str, Any]:
-    """JSON Schema (draft 2020-12) of what people may write as a policy."""
+    """JSON Schema (draft 2020-12) of a policy as people may write it."""
     schema = msgspec.json.schema(_with_plain_defaults(Policy), schema_hook=schema_hook)
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     schema["title"] = "HAL policy"
@@ -130,7 +130,7 @@ def _declared(names: list[Any] | tuple[Any, ...]) -> dict[str, Any]:
 
 
 def _loosened(raw: Any, kind: type[Struct], at: str) -> Any:
-    """What people write brought to the declared shape; everything else is left for `convert` to judge."""
+    """Convert what people write to the declared form; everything else is left for `convert` to check."""
     if not isinstance(raw, Mapping):
         return raw
     out = {str(key): value for key, value in raw.items()}
@@ -141,13 +141,13 @@ def _loosened(raw: Any, kind: type[Struct], at: str) -> Any:
         for short, field in _INSTANTS.items():
             if short in out:
                 if field in out:
-                    raise SpecError(f"{at}.{short}: is given as {field} too", hint="give it once")
+                    raise SpecError(f"{at}.{short}: is also given as {field}", hint="give it once")
                 out[field] = parse_instant_ms(out.pop(short), f"{at}.{short}")
     return out
 
 
 def _with_plain_defaults(kind: type[Struct]) -> type[Struct]:
-    """The same struct with its defaults as people write them: a schema's defaults must be plain data."""
+    """Copy a struct with its defaults as people write them: a schema's defaults must be plain data."""
     fields: list[tuple[str, Any, Any]] = []
     for field in msgspec.structs.fields(kind):
         default: Any = msgspec.NODEFAULT
@@ -168,7 +168,7 @@ _PLAIN_TYPES: dict[type[Struct], type[Struct]] = {}
 
 
 def _plain_type(kind: Any) -> Any:
-    """The type with the structs of a policy inside it replaced by theirs with plain defaults."""
+    """Replace the structs of a policy inside the type by those with plain defaults."""
     if kind in (Queue, Qos, Account, Limit, Booking, Weights, FairShare):
         if kind not in _PLAIN_TYPES:
             _PLAIN_TYPES[kind] = _with_plain_defaults(kind)

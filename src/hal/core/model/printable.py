@@ -1,8 +1,8 @@
-r"""Text that cannot act: what somebody else wrote, as a terminal, a log or a picture may show it.
+r"""Make foreign text safe to show in a terminal, a log or a picture.
 
-Pure. Characters that steer a terminal, change the order or the end of a line, or cannot be seen are written as escapes
-(`\x1b`, `\u202e`); letters, marks and signs of every script stay as they are. A joiner or a variation selector stays
-where a script or an emoji needs it, and is escaped where it only hides. Sources: ECMA-48 (C0, C1), UAX 9 (bidi
+Pure. Characters that control a terminal, change the order or the end of a line, or are invisible are written as escapes
+(`\x1b`, `\u202e`); letters, marks and signs of every script are kept. A joiner or a variation selector is kept where a
+script or an emoji needs it, and is escaped where it only hides something. Sources: ECMA-48 (C0, C1), UAX 9 (bidi
 controls), UTS 39 and RFC 5892, appendix A (joiners).
 """
 
@@ -24,15 +24,15 @@ _NEVER: Final = (
 _ODD: Final = re.compile(f"[{_NEVER}{_JOINERS}{_SELECTORS}]")
 _UNSEEN: Final = re.compile(f"[{_JOINERS}{_SELECTORS}]")
 _VIRAMA: Final = 9
-"""Combining class of the signs behind which a joiner is part of how a word is written."""
+"""Combining class of the signs after which a joiner is part of a word's spelling."""
 _NAMED: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def printable(text: str, *, lines: bool = False) -> str:
-    """The text with everything that acts or hides written as escapes.
+    """Escape everything in a text that acts on a terminal or hides something.
 
     Args:
-        lines: ends of lines and tabs stay.
+        lines: keep line ends and tabs.
     """
     if text.isascii() and text.isprintable():
         return text
@@ -68,7 +68,7 @@ def _escaped_in_json(found: re.Match[str]) -> str:
 
 
 def _belongs(found: re.Match[str]) -> bool:
-    """A joiner or selector that stands where text needs it."""
+    """Whether a joiner or selector is where its text needs it."""
     char, text, at = found[0], found.string, found.start()
     if not _UNSEEN.match(char) or not at:
         return False
@@ -76,7 +76,7 @@ def _belongs(found: re.Match[str]) -> bool:
     if char in _JOINERS:
         if unicodedata.combining(before) == _VIRAMA:
             return True
-        # The sign for `as a picture` may stand between, as in the emoji of a heart on fire.
+        # The emoji variation selector may stand between, as in the emoji of a heart on fire.
         return _carries(before) and _carries(after)
     if before in "0123456789#*":
         return after == "\u20e3"  # a keycap

@@ -1,7 +1,7 @@
-"""A set of named resource amounts: what a request asks per node, what a node has, what an allocation holds.
+"""A set of named resource amounts: the request per node, the capacity of a node, the content of an allocation.
 
 Pure and immutable. Amounts are integers in base units (see `units`); names are sorted, zero amounts are dropped, so
-equal sets are equal values and hash alike.
+equal sets are equal values with equal hashes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from hal.core.model.errors import SpecError, shown
 from hal.core.model.units import format_amount, is_size_unit, parse_amount, resource_name
 
 MAX_RESOURCES = 64
-"""How many different resources one request or node may name."""
+"""How many resources one request or node may name."""
 
 
 class Resources(Mapping[str, int]):
@@ -21,12 +21,14 @@ class Resources(Mapping[str, int]):
     __slots__ = ("_amounts",)
 
     def __init__(self, amounts: Mapping[str, int] | None = None) -> None:
-        """Takes amounts already in base units; zeros are dropped."""
+        """Args:
+        amounts: in base units; zeros are dropped.
+        """
         self._amounts: dict[str, int] = {name: n for name, n in sorted((amounts or {}).items()) if n}
 
     @classmethod
     def parse(cls, value: object, *, field: str = "request") -> Resources:
-        """From a mapping `{'cpu': 4, 'memory': '1.5GiB'}` or text `'cpu=4,memory=1.5GiB'` or `'4cpu'`.
+        """Parse a mapping `{'cpu': 4, 'memory': '1.5GiB'}` or text `'cpu=4,memory=1.5GiB'` or `'4cpu'`.
 
         Raises:
             SpecError: a name or amount is malformed, or a resource is named twice.
@@ -48,7 +50,7 @@ class Resources(Mapping[str, int]):
         return cls(amounts)
 
     def plain(self) -> dict[str, str]:
-        """What people write: `{'cpu': '4', 'memory': '1.5GiB'}`."""
+        """The form that people write: `{'cpu': '4', 'memory': '1.5GiB'}`."""
         return {name: format_amount(name, n) for name, n in self._amounts.items()}
 
     def __getitem__(self, name: str) -> int:
@@ -83,7 +85,7 @@ def _pairs(text: str, field: str) -> dict[str, object]:
             if not digits or not name:
                 raise SpecError(f"{field}: '{shown(part)}' is not NAME=AMOUNT", hint="write it like cpu=4,memory=2GiB")
             if is_size_unit(name):
-                raise SpecError(f"{field}: '{shown(part)}' names no resource", hint=f"write memory={part}")
+                raise SpecError(f"{field}: '{shown(part)}' does not name a resource", hint=f"write memory={part}")
         key = resource_name(name)
         if key in pairs:
             raise SpecError(f"{field}: '{key}' is given twice")

@@ -1,6 +1,6 @@
-"""The states of jobs, tasks, attempts and nodes; `hal.core.lifecycle` alone says which may follow which.
+"""The states of jobs, tasks, attempts and nodes; `hal.core.lifecycle` alone defines which may follow which.
 
-Pure. The values are what is stored, sent and shown.
+Pure. The values are stored, sent and shown.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from enum import StrEnum
 
 
 class TaskState(StrEnum):
-    """Of a task, and of a job (whose state follows from those of its tasks: `lifecycle.job_state`)."""
+    """The state of a task, or of a job (which follows from those of its tasks: `lifecycle.job_state`)."""
 
     PENDING = "pending"
     HELD = "held"
@@ -25,12 +25,12 @@ class TaskState(StrEnum):
 
     @property
     def ended(self) -> bool:
-        """No state follows by itself; only a person's requeue leaves it."""
+        """No other state follows, except by a person's requeue."""
         return self in ENDED_TASK_STATES
 
     @property
     def active(self) -> bool:
-        """Holds resources on nodes."""
+        """It holds resources on nodes."""
         return self in ACTIVE_TASK_STATES
 
 
@@ -41,7 +41,7 @@ ACTIVE_TASK_STATES = frozenset(
 
 
 class AttemptState(StrEnum):
-    """Of one try at running a task."""
+    """The state of one attempt at running a task."""
 
     ALLOCATED = "allocated"
     PREPARING = "preparing"
@@ -59,7 +59,7 @@ class AttemptState(StrEnum):
 
     @property
     def ended(self) -> bool:
-        """No state follows."""
+        """No other state follows."""
         return self in ENDED_ATTEMPT_STATES
 
 
@@ -78,7 +78,7 @@ ENDED_ATTEMPT_STATES = frozenset(
 
 
 class NodeState(StrEnum):
-    """Of a node: whether new steps may start on it and whether its agent is heard."""
+    """The state of a node: whether new steps may start on it, and whether its agent is connected."""
 
     UP = "up"
     CORDONED = "cordoned"

@@ -1,7 +1,8 @@
-"""The credential of a step: how it is made and read.
+"""The credential of a step: how it is made and parsed.
 
-Pure. `halstep_ATTEMPT_KEY`: the attempt's own token, which is no secret, and a key of its job that only who knows this
-HAL's secret can make. So nothing of it is stored, and a job's steps are given it once, with what they have in common.
+Pure. `halstep_ATTEMPT_KEY`: the attempt's own token, which is not a secret, and a key of its job that can only be
+computed with this HAL's secret. So nothing of it is stored, and the key is sent once per job, in the template of its
+steps.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ _MAX_DIGITS: Final = 18
 
 
 class AttemptName(NamedTuple):
-    """What the token of an attempt says."""
+    """The parts of an attempt's token."""
 
     instance: str
     job: int
@@ -25,7 +26,7 @@ class AttemptName(NamedTuple):
 
 
 def job_key(secret: str, job: int) -> str:
-    """The key of a job's steps.
+    """Compute the key of a job's steps.
 
     Args:
         secret: of this HAL.
@@ -34,12 +35,12 @@ def job_key(secret: str, job: int) -> str:
 
 
 def step_token(attempt_token: str, key: str) -> str:
-    """What a step shows."""
+    """Build the credential that a step presents."""
     return f"{PREFIX}{attempt_token}_{key}"
 
 
 def read_step_token(text: str) -> tuple[str, str] | None:
-    """The attempt's token and the key; None: it is no step's credential."""
+    """Split a credential into the attempt's token and the key; None if it is not a step's credential."""
     if not text.startswith(PREFIX) or len(text) > MAX_CHARS:
         return None
     attempt_token, _, key = text.removeprefix(PREFIX).rpartition("_")
@@ -47,7 +48,7 @@ def read_step_token(text: str) -> tuple[str, str] | None:
 
 
 def read_attempt_token(text: str) -> AttemptName | None:
-    """`INSTANCE-JOB.TASK.ATTEMPT-EPOCH.TERM`; None: it is not that."""
+    """Parse `INSTANCE-JOB.TASK.ATTEMPT-EPOCH.TERM`; None if it has another form."""
     parts = text.split("-")
     numbers = parts[1].split(".") if len(parts) == 3 else []
     if len(numbers) != 3 or any(not one.isascii() or not one.isdigit() or len(one) > _MAX_DIGITS for one in numbers):

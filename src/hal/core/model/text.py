@@ -1,8 +1,8 @@
-"""Job specs as text: TOML, YAML and JSON read to the same plain data, so that the same job reads the same in each.
+"""Read job specs from text: TOML, YAML and JSON give the same plain data for the same job.
 
-Pure. Stricter than the readers it uses: a key given twice is refused (they would keep the last), YAML follows the 1.2
-core schema (`on`, `1:30` and `2024-01-01` are text, as in the other two), and what would unfold to more than
-`MAX_VALUES` values or nests deeper than `MAX_NESTING` is refused before it is unfolded.
+Pure. Stricter than the readers it uses: a repeated key is refused (they would keep the last), YAML follows the 1.2 core
+schema (`on`, `1:30` and `2024-01-01` are text, as in the other two), and what would expand to more than `MAX_VALUES`
+values or is nested deeper than `MAX_NESTING` is refused before it is expanded.
 """
 
 from __future__ import annotations
@@ -21,27 +21,29 @@ from hal.core.model.job import JobSpec
 from hal.core.model.printable import printable
 
 MAX_VALUES: Final = 2_000_000
-"""Values in one text, those repeated by YAML aliases counted each time."""
+"""Values in one text; those repeated by YAML aliases are counted each time."""
 MAX_KEY_PARTS: Final = 64
 """Parts of a dotted key of TOML."""
 _ENDS_KEY: Final = frozenset("=,[]{}\n")
-"""Outside of text, each ends the key that it follows."""
+"""Outside text, each of these ends the key before it."""
 
 
 def specs_from_text(text: str, *, kind: str) -> list[JobSpec]:
-    """The jobs in a file: one job, a list of jobs, or a table with a list named `jobs`.
+    """Read the jobs in a file: one job, a list of jobs, or a table with a list named `jobs`.
 
     Args:
         text: the file's text.
         kind: 'toml', 'yaml' or 'json'.
     Raises:
-        SpecError: not that format, no job in it, or a job that is malformed (its place in the list is named).
+        SpecError: not that format, no job in it, or a malformed job (its position in the list is named).
     """
     raw = plain_from_text(text, kind=kind)
     if isinstance(raw, dict) and "jobs" in raw:
         if len(raw) > 1:
             others = ", ".join(shown(key) for key in raw if key != "jobs")
-            raise SpecError(f"beside `jobs` there is {others}", hint="put every field into the jobs themselves")
+            raise SpecError(
+                f"there are fields beside `jobs`: {others}", hint="put every field into the jobs themselves"
+            )
         raw = raw["jobs"]
     items = raw if isinstance(raw, list) else [raw]
     if not items or raw is None or raw == {}:
@@ -58,9 +60,9 @@ def specs_from_text(text: str, *, kind: str) -> list[JobSpec]:
 
 
 def yaml_from_plain(plain: Any) -> str:
-    """YAML that `plain_from_text` reads back to the same data, letters of every script as they are."""
-    # PyYAML loses the rarer line breaks and the byte order mark when it may write them as they are, and writes as they
-    # are some that act on a terminal.
+    """Write YAML that `plain_from_text` reads back to the same data, keeping letters of every script."""
+    # PyYAML loses the rarer line breaks and the byte order mark if it may write them unescaped, and writes some
+    # characters unescaped that act on a terminal.
     plainly = json.dumps(plain, ensure_ascii=False)
     rare = printable(plainly) != plainly
     written: str = yaml.dump(plain, Dumper=_Dumper, sort_keys=False, allow_unicode=not rare, default_flow_style=False)
@@ -68,7 +70,7 @@ def yaml_from_plain(plain: Any) -> str:
 
 
 def plain_from_text(text: str, *, kind: str) -> Any:
-    """Plain data (dicts, lists, numbers, text) from TOML, YAML or JSON.
+    """Read plain data (dicts, lists, numbers, text) from TOML, YAML or JSON.
 
     Raises:
         SpecError: not that format, too large, or nested too deeply.
@@ -83,7 +85,7 @@ def plain_from_text(text: str, *, kind: str) -> Any:
     except RecursionError as error:
         raise SpecError(f"{kind.upper()} is nested too deeply", hint=f"at most {MAX_NESTING} levels") from error
     except (yaml.YAMLError, ValueError) as error:
-        # ValueError is the base of the errors of tomllib and json, and what int() says of far too many digits.
+        # ValueError is the base of the errors of tomllib and json, and what int() raises for far too many digits.
         raise SpecError(f"not {kind.upper()}: {' '.join(str(error).split())}") from error
 
 
@@ -93,7 +95,7 @@ def plain_from_text(text: str, *, kind: str) -> Any:
 def _read_json(text: str) -> Any:
     raw = json.loads(text, object_pairs_hook=_table, parse_constant=_refuse_constant)
     if "\\ud" in text.lower():
-        # Half a surrogate pair is the only text that JSON can write and UTF-8 cannot hold.
+        # Half a surrogate pair is the only text that JSON can express and UTF-8 cannot.
         json.dumps(raw, ensure_ascii=False).encode()
     return raw
 
@@ -140,10 +142,10 @@ _TOML_TOKEN: Final = re.compile(
 
 
 def _check_keys(text: str) -> None:
-    """Refuse dotted keys of very many parts, for which tomllib takes the square of their number in time.
+    """Refuse dotted keys of very many parts, for which tomllib needs time quadratic in their number.
 
     Raises:
-        SpecError: one of more than `MAX_KEY_PARTS`.
+        SpecError: a key has more than `MAX_KEY_PARTS`.
     """
     if text.count(".") < MAX_KEY_PARTS:
         return
@@ -164,7 +166,8 @@ def _check_keys(text: str) -> None:
 _CoreLoader: Any = type(
     "_CoreLoader", (getattr(yaml, "CSafeLoader", yaml.SafeLoader),), {"yaml_implicit_resolvers": {}}
 )
-# The writer quotes what either YAML takes for something else than text: to this reader `0E0` is a number, too.
+# The writer quotes everything that either YAML version reads as something other than text: to this reader, `0E0` is a
+# number too.
 _Dumper: Any = type("_Dumper", (yaml.SafeDumper,), {})
 
 for _tag, _pattern, _first in (
@@ -190,19 +193,19 @@ def _read_yaml(text: str) -> Any:
         if node is None:
             return None
         if _unfolded(node, {}) > MAX_VALUES:
-            raise ValueError(f"its aliases unfold to more than {MAX_VALUES} values")
+            raise ValueError(f"its aliases expand to more than {MAX_VALUES} values")
         return loader.construct_document(node)
     finally:
         loader.dispose()
 
 
 def _check_depth(text: str) -> None:
-    """Refuse deep nesting before the composer, which recurses outside of Python's own limit, sees it."""
+    """Refuse deep nesting before the composer, which recurses outside Python's own limit, sees it."""
     depth = 0
     for event in yaml.parse(text, Loader=_CoreLoader):
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
-            # A list of jobs, or a table with one, is around the job itself.
+            # The list of jobs, or the table with one, surrounds the job itself.
             if depth > MAX_NESTING + 2:
                 raise ValueError(f"nested deeper than {MAX_NESTING} levels")
         elif isinstance(event, yaml.CollectionEndEvent):
@@ -210,10 +213,10 @@ def _check_depth(text: str) -> None:
 
 
 def _unfolded(node: yaml.Node, known: dict[int, int]) -> int:
-    """How many values a node stands for once its aliases are followed; checks keys and cycles on the way."""
+    """Count the values that a node stands for once its aliases are followed; checks keys and cycles on the way."""
     size = known.get(id(node))
     if size == 0:
-        raise ValueError(f"an alias refers to what it stands in (line {node.start_mark.line + 1})")
+        raise ValueError(f"an alias refers to its own container (line {node.start_mark.line + 1})")
     if size is not None:
         return size
     known[id(node)] = 0

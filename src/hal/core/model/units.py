@@ -1,8 +1,8 @@
-"""Durations, sizes and resource amounts: what people write, and the integers in base units that HAL computes with.
+"""Durations, sizes and resource amounts: the forms that people write, and the integers in base units that HAL uses.
 
 Pure. Base units: time in milliseconds, cpu in millicores, memory and every other byte-like resource in bytes, gpu in
 milli-devices, any other named resource in whole units. Parsing is exact (decimal arithmetic, never floats from text);
-`parse(print(x)) == x` for every value. Digits are those of ASCII.
+`parse(print(x)) == x` for every value. Digits are ASCII.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _DURATION_PART: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(ms|s|m|h|d|w)")
 _EXACT_DURATION: Final = re.compile(
     r"(?=[0-9])(?:([0-9]+)d)?(?:([0-9]+)h)?(?:([0-9]+)m(?!s))?(?:([0-9]+)s)?(?:([0-9]+)ms)?"
 )
-"""What `format_duration` writes."""
+"""The form that `format_duration` writes."""
 _EXACT_UNITS_MS: Final = (86_400_000, 3_600_000, 60_000, 1_000, 1)
 _CLOCK: Final = re.compile(r"(?:([0-9]+)-)?([0-9]+):([0-9]{1,2})(?::([0-9]{1,2}))?")
 MAX_NUMBER_CHARS: Final = 64
-"""Longest text of one number or duration; every value in range has a shorter one."""
+"""Longest text of a number or duration; every value in range has a shorter one."""
 REMEMBERED: Final = 4_096
-"""How many texts of numbers are kept with what they mean."""
+"""How many texts of numbers are cached with their values."""
 
 _SIZE_UNITS: Final = {
     "": 1,
@@ -58,7 +58,7 @@ _SIZE_UNITS: Final = {
 _NUMBER: Final = re.compile(r"([+-]?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,3}(?![0-9A-Za-z]))?)\s*([A-Za-z]*)")
 
 MILLI_RESOURCES: Final = frozenset({"cpu", "gpu"})
-"""Resources counted in thousandths, so that half a core or half a device can be asked for."""
+"""Resources counted in thousandths, so that half a core or half a device can be requested."""
 
 BYTE_RESOURCES: Final = frozenset({"memory", "disk"})
 """Resources counted in bytes."""
@@ -68,7 +68,7 @@ _PLURALS: Final = {"cpus": "cpu", "cores": "cpu", "core": "cpu", "gpus": "gpu", 
 
 
 class Duration(int):
-    """A span of time in milliseconds that prints as people write it (`90m`, `1d2h`)."""
+    """A duration in milliseconds that prints as people write it (`90m`, `1d2h`)."""
 
     __slots__ = ()
 
@@ -80,10 +80,10 @@ class Duration(int):
 
 
 def parse_duration(value: object, *, field: str = "duration") -> Duration:
-    """Milliseconds from `90m`, `1d2h`, `1.5h`, `250ms`, `02:30:00`, `1-12:00:00`, or a number of seconds.
+    """Parse `90m`, `1d2h`, `1.5h`, `250ms`, `02:30:00`, `1-12:00:00`, or a number of seconds to milliseconds.
 
     Raises:
-        SpecError: the text is not a duration, or it is negative or beyond `MAX_AMOUNT`.
+        SpecError: the text is not a duration, or it is negative or exceeds `MAX_AMOUNT`.
     """
     if isinstance(value, Duration):
         return value
@@ -101,7 +101,7 @@ def parse_duration(value: object, *, field: str = "duration") -> Duration:
 
 
 def format_duration(ms: int) -> str:
-    """The shortest exact form: `1d2h`, `90m` as `1h30m`, `250ms`; `0s` for nothing."""
+    """Format the shortest exact form: `1d2h`, `90m` as `1h30m`, `250ms`; `0s` for nothing."""
     if ms == 0:
         return "0s"
     out: list[str] = []
@@ -114,12 +114,13 @@ def format_duration(ms: int) -> str:
 
 
 def format_wait(ms: int) -> str:
-    """A time that passes while it is read: as `format_duration`, from a minute on without fractions of a second."""
+    """Format a time that passes while it is read: as `format_duration`, but from a minute on without fractions of a
+    second."""
     return format_duration(ms if ms < _DURATION_UNITS_MS["m"] else ms - ms % 1000)
 
 
 def parse_size(value: object, *, field: str = "memory") -> int:
-    """Bytes from `1.5GiB`, `512M` (decimal, as SI says), `4096`, or an integer number of bytes.
+    """Parse `1.5GiB`, `512M` (decimal, as in SI), `4096`, or an integer number of bytes.
 
     Raises:
         SpecError: not a size, negative, fractional in bytes, or out of range.
@@ -131,7 +132,7 @@ def parse_size(value: object, *, field: str = "memory") -> int:
 
 
 def format_size(amount: int) -> str:
-    """The largest binary unit that is exact to two decimals, else bytes: `1.5GiB`, `512MiB`, `1000B`."""
+    """Format in the largest binary unit that is exact to two decimals, else bytes: `1.5GiB`, `512MiB`, `1000B`."""
     for unit in ("PiB", "TiB", "GiB", "MiB", "KiB"):
         scale = _SIZE_UNITS[unit.lower()]
         if abs(amount) >= scale and (amount * 100) % scale == 0:
@@ -140,7 +141,7 @@ def format_size(amount: int) -> str:
 
 
 def readable_amount(name: str, amount: int) -> str:
-    """For people to read: a size to one decimal (`1.9GiB` for 1953125KiB), everything else as `format_amount`."""
+    """Format for people: a size to one decimal (`1.9GiB` for 1953125KiB), everything else as `format_amount`."""
     if name not in BYTE_RESOURCES:
         return format_amount(name, amount)
     for unit in ("PiB", "TiB", "GiB", "MiB", "KiB"):
@@ -151,8 +152,8 @@ def readable_amount(name: str, amount: int) -> str:
     return f"{amount}B"
 
 
-def told_apart(name: str, one: int, other: int) -> tuple[str, str]:
-    """Both as `readable_amount`; exactly where they differ but would read alike."""
+def format_distinctly(name: str, one: int, other: int) -> tuple[str, str]:
+    """Format both as `readable_amount`, or exactly if they differ but would read alike."""
     texts = readable_amount(name, one), readable_amount(name, other)
     if texts[0] == texts[1] and one != other:
         return format_amount(name, one), format_amount(name, other)
@@ -160,17 +161,17 @@ def told_apart(name: str, one: int, other: int) -> tuple[str, str]:
 
 
 def plural(count: int, noun: str) -> str:
-    """`1 task`, `3 tasks`, `1,000 tasks`"""
+    """Format a count with its noun: `1 task`, `3 tasks`, `1,000 tasks`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def is_size_unit(text: str) -> bool:
-    """Whether it is a unit of bytes, like GiB."""
+    """Whether the text is a unit of bytes, like GiB."""
     return text.strip().lower() in _SIZE_UNITS
 
 
 def resource_name(text: str) -> str:
-    """The canonical name of a resource (`cpus` is `cpu`, `mem` is `memory`).
+    """Return the canonical name of a resource (`cpus` is `cpu`, `mem` is `memory`).
 
     Raises:
         SpecError: not a name (lower-case letter, then up to 62 of a-z 0-9 . _ / -).
@@ -186,12 +187,13 @@ def resource_name(text: str) -> str:
 
 
 def parse_amount(name: str, value: object, *, field: str = "") -> int:
-    """An amount of resource `name` in base units: `4`, `0.5`, `4cpu`, `500m` (cpu, gpu), `1.5GiB` (bytes), `2` (else).
+    """Parse an amount of resource `name` to base units: `4`, `0.5`, `4cpu`, `500m` (cpu, gpu), `1.5GiB` (bytes), `2`
+    (else).
 
     Args:
-        name: canonical resource name; decides the unit.
-        value: what the person wrote.
-        field: what to call it in an error; the name when empty.
+        name: canonical resource name; determines the unit.
+        value: the input.
+        field: its name in an error; the resource's name if empty.
     Raises:
         SpecError: not an amount of that resource, negative, too fine or too large.
     """
@@ -209,7 +211,7 @@ def parse_amount(name: str, value: object, *, field: str = "") -> int:
 
 
 def format_amount(name: str, amount: int) -> str:
-    """What `parse_amount` reads back to the same integer: `4`, `0.5`, `1.5GiB`."""
+    """Format an amount that `parse_amount` reads back to the same integer: `4`, `0.5`, `1.5GiB`."""
     if name in BYTE_RESOURCES:
         return format_size(amount)
     if name in MILLI_RESOURCES:
@@ -218,7 +220,7 @@ def format_amount(name: str, amount: int) -> str:
 
 
 def _text(value: object, field: str, expected: str) -> str:
-    """The number as text; a float as the shortest text that reads back as it."""
+    """Return the number as text; a float as the shortest text that reads back as it."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise SpecError(f"{field}: expected {expected}, got {shown(value)}")
     text = shown(value) if isinstance(value, int) else str(value).strip()
@@ -227,10 +229,10 @@ def _text(value: object, field: str, expected: str) -> str:
     return text
 
 
-# A submission of many jobs says the same few durations and amounts again and again.
+# A submission of many jobs repeats the same few durations and amounts.
 @lru_cache(maxsize=REMEMBERED)
 def _milliseconds(text: str) -> Fraction | int | None:
-    """A duration in lower case; None when it is none."""
+    """Parse a duration in lower case; None if it is not one."""
     exact = _EXACT_DURATION.fullmatch(text)
     if exact:
         return sum(int(count) * unit for count, unit in zip(exact.groups(), _EXACT_UNITS_MS, strict=True) if count)
@@ -251,7 +253,7 @@ def _milliseconds(text: str) -> Fraction | int | None:
 
 @lru_cache(maxsize=REMEMBERED)
 def _number(text: str) -> tuple[Fraction | None, str]:
-    """(number, unit in lower case) of `1.5GiB`; None when it does not begin with a number."""
+    """Split `1.5GiB` into (number, unit in lower case); None if it does not begin with a number."""
     match = _NUMBER.fullmatch(text)
     return (Fraction(match.group(1)), match.group(2).lower()) if match else (None, "")
 

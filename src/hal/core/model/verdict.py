@@ -1,4 +1,4 @@
-"""Verdict: why something did not start, how short it is, when it is forecast to start, and what would help.
+"""Verdict: why something did not start, how much is missing, when it is forecast to start, and what would help.
 
 Pure. A refusal is a value with a named reason, never an exception.
 """
@@ -17,22 +17,22 @@ class Reason(StrEnum):
     RESOURCES = "resources"
     """No set of nodes has enough free now."""
     PRIORITY = "priority"
-    """Jobs ahead of it are promised what it needs."""
+    """What it needs is reserved for jobs ahead of it."""
     DEPENDENCY = "dependency"
     HELD = "held"
     MAX_RUNNING = "max-running"
-    """As many tasks of its array run as may run at once."""
+    """As many tasks of its array are running as may run at once."""
     BEGIN_AT = "begin-at"
     BACKOFF = "back-off"
     CONSTRAINTS = "constraints"
     """Nodes that match its constraints exist but are not up, or none matches now."""
     NODES_DOWN = "nodes-down"
     IMPOSSIBLE = "impossible"
-    """No node could ever give it."""
+    """No set of nodes could ever hold it."""
     LIMIT = "limit"
     """A limit of its account, user, queue or QOS is used up."""
     BOOKING = "booking"
-    """It would run into a booking that is not its own, or its own has not begun."""
+    """It would run into another booking, or its own booking has not begun."""
     LICENCE = "licence"
     """Too little of a licence is free."""
     HOURS = "hours"
@@ -40,13 +40,13 @@ class Reason(StrEnum):
     STRICT = "strict"
     """Its queue keeps a strict order, and a job ahead of it waits."""
     ADMISSION = "admission"
-    """A rule of the site refuses the job: only at submission, never of a job that waits."""
+    """A rule of the site refuses the job. Only at submission, never for a waiting job."""
     NOT_CONSIDERED = "not-considered"
     """Submitted since the last pass."""
 
 
 class Sooner(Struct, frozen=True, kw_only=True):
-    """A change of the job after which the engine, asked with all else as it is, starts it at once."""
+    """A change of the job with which the engine, all else being equal, would start it at once."""
 
     field: str
     """`nodes`, `walltime` or `queue`."""
@@ -55,10 +55,11 @@ class Sooner(Struct, frozen=True, kw_only=True):
 
 
 class Outlook(Struct, frozen=True, kw_only=True):
-    """What a copy of the engine showed of a waiting job: which changes start it now, and when it starts as it is.
+    """The result of playing a copy of the engine forward for a waiting job: which changes start it now, and when it
+    starts as it is.
 
-    starts_at_ms: the instant at which it started when the engine was played forward; with `started` False the last
-    instant that was played, before which it does not start.
+    starts_at_ms: the instant at which it started in the copy; if `started` is False, the last instant that was played,
+    before which it does not start.
     """
 
     sooner: tuple[Sooner, ...] = ()
@@ -67,10 +68,10 @@ class Outlook(Struct, frozen=True, kw_only=True):
 
 
 class Findings(Struct, frozen=True, kw_only=True):
-    """The answer to 'why is it not running?': what the engine says, what REST passes on, what clients read."""
+    """The answer to 'why is it not running?': produced by the engine, returned by REST, read by clients."""
 
     reason: str
-    """A `Reason`; to a client of an older version perhaps one that it does not know."""
+    """A `Reason`; a newer HAL may use one that a client does not know."""
     message: str
     """One sentence for people, with the numbers."""
     resource: str = ""
@@ -79,19 +80,19 @@ class Findings(Struct, frozen=True, kw_only=True):
     available: int = 0
     """The most that one node (or the needed number of nodes) has free now, base units."""
     node: str = ""
-    """Where that is."""
+    """The node with that amount."""
     starts_at_ms: int | None = None
-    """Forecast start; None when nothing known will let it start."""
+    """Forecast start; None if nothing known will let it start."""
     basis: str = ""
     """What the forecast rests on: `reservation`, `walltimes of running jobs`, `back-off`."""
     forecast_at_ms: int | None = None
-    """Of when the forecast is; None where it is no forecast but a fact, or there is none."""
+    """The time of the forecast; None if it is a fact rather than a forecast, or if there is none."""
     position: int | None = None
     """How many jobs ahead of it compete for the same resources."""
     helps: tuple[str, ...] = ()
-    """What to do so that it starts sooner, as sentences or commands."""
+    """What would make it start sooner, as sentences or commands."""
     sooner: tuple[Sooner, ...] = ()
-    """The smallest change of each kind that would let it start now, tried on a copy of the engine."""
+    """The smallest change of each kind that would let it start now, tested on a copy of the engine."""
 
 
 class Verdict(Findings, frozen=True, kw_only=True, omit_defaults=True):

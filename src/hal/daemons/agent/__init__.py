@@ -1,1 +1,1 @@
-"""The agent: one per node; it speaks to the controller for the keeper, which holds the running processes."""
+"""The agent: one per node; it connects the controller with the keeper, which holds the running processes."""

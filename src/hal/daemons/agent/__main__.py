@@ -17,20 +17,20 @@ from hal.daemons.agent.arguments import NodeArguments, parse_arguments
 from hal.daemons.agent.gate_notes import GateFiles
 from hal.daemons.agent.health import Condition
 from hal.daemons.agent.node_file import read_node_section
-from hal.daemons.agent.node_id import home_id, node_id
+from hal.daemons.agent.node_id import identify_home, read_node_id
 from hal.runtime.authority import NodeIdentity
 from hal.runtime.home import Home
-from hal.runtime.inheritance import settle_daemon
+from hal.runtime.inheritance import confine_daemon
 from hal.runtime.interface import Runtime, TcpAddress, UnixAddress
-from hal.runtime.link_note import note_link
+from hal.runtime.link_note import write_link_note
 from hal.runtime.machine import memory_available_bytes, read_machine, space_at
 from hal.runtime.process import run
 from hal.runtime.startup import EXIT_BAD_INPUT
-from hal.wire.address import host_and_port
+from hal.wire.address import parse_address
 
 
 def main(argv: list[str]) -> int:
-    """Run; the process's exit code."""
+    """Run the agent; returns the process's exit code."""
     arguments = parse_arguments("hal-agent", argv)
     home = Home(arguments.home)
     try:
@@ -40,18 +40,20 @@ def main(argv: list[str]) -> int:
         return EXIT_BAD_INPUT
 
     async def serve(runtime: Runtime) -> int:
-        return await Agent(runtime, settings_of(arguments, section, runtime.paths, runtime.new_id)).run()
+        return await Agent(runtime, build_settings(arguments, section, runtime.paths, runtime.new_id)).run()
 
     return run(f"agent-{arguments.node}", home, serve)
 
 
-def settings_of(arguments: NodeArguments, section: NodeSection, home: Home, new_id: Callable[[], str]) -> AgentSettings:
-    """What the agent of a node is told: of the controller of this home, or of those of another machine."""
+def build_settings(
+    arguments: NodeArguments, section: NodeSection, home: Home, new_id: Callable[[], str]
+) -> AgentSettings:
+    """Build the settings of a node's agent: for the controller of this home, or for those of another machine."""
     domain = arguments.domain or check_domain(section.domain)
     id_file = home.node(arguments.node).id_file
 
     def facts() -> Facts:
-        known = {"node_id": node_id(id_file, new_id), "home_id": home_id(home.root)}
+        known = {"node_id": read_node_id(id_file, new_id), "home_id": identify_home(home.root)}
         return replace(read_machine(home.root), domain=domain, **known)
 
     def condition() -> Condition:
@@ -68,11 +70,11 @@ def settings_of(arguments: NodeArguments, section: NodeSection, home: Home, new_
         section=section,
         condition=condition,
         gate_notes=GateFiles(home.node(arguments.node).gates),
-        on_link=partial(note_link, home, arguments.node),
+        on_link=partial(write_link_note, home, arguments.node),
     )
     if not arguments.controllers:
         return here
-    first, *others = (TcpAddress(*host_and_port(one)) for one in arguments.controllers)
+    first, *others = (TcpAddress(*parse_address(one)) for one in arguments.controllers)
     return here._replace(
         controller=first,
         others=tuple(others),
@@ -81,5 +83,5 @@ def settings_of(arguments: NodeArguments, section: NodeSection, home: Home, new_
 
 
 if __name__ == "__main__":
-    settle_daemon()
+    confine_daemon()
     sys.exit(main(sys.argv[1:]))

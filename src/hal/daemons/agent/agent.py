@@ -1,9 +1,9 @@
-"""The agent of one node: speaks to the controller for the keeper. It relays, and holds no truth.
+"""The agent of one node: it relays between controller and keeper, and keeps no state that must not be lost.
 
-Frames from the controller go to the keeper, reports of the keeper to the controller, those of one turn of the loop
-together. Whenever either connection is new the keeper is asked again what it holds, so a controller that is dialled
-always hears it first, and every unacknowledged exit after it. Both ends are dialled for ever, with back-off; a keeper
-that is dead is started again. Runs on the real and on the virtual Runtime.
+Frames from the controller go to the keeper, reports of the keeper go to the controller, those of one turn of the loop
+together. Whenever either connection is new, the agent asks the keeper again what it holds, so a new connection to a
+controller always begins with that, followed by every unacknowledged exit. Both connections are retried for ever, with
+back-off; a dead keeper is restarted. Runs on the real and on the virtual Runtime.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from hal.core.model.errors import (
 )
 from hal.core.model.facts import Facts, automatic_labels
 from hal.core.model.node_config import NO_NODE_SECTION, NodeSection
-from hal.daemons.agent.dialling import Backoff, Controllers
+from hal.daemons.agent.certificate_renewal import CertificateRenewal
+from hal.daemons.agent.dialler import Backoff, Controllers
 from hal.daemons.agent.gate_notes import GateNotes
-from hal.daemons.agent.gating import NodeGates
 from hal.daemons.agent.health import Condition, NodeChecks
-from hal.daemons.agent.renewing import Renewing
+from hal.daemons.agent.node_gates import NodeGates
 from hal.runtime.authority import NodeIdentity
 from hal.runtime.interface import Address, Connection, Lane, Process, Runtime
 from hal.runtime.line_budget import BudgetedLog
@@ -56,20 +56,20 @@ from hal.wire.frames import (
 ANSWER_MS: Final = 5_000
 """How long either end may take to answer a hello."""
 MISSED_HEARTBEATS: Final = 5
-"""An end that is silent for so many heartbeats is dialled again."""
+"""An end that is silent for this many heartbeats is reconnected."""
 MAX_ITEMS: Final = 1_000
 """Exits, starts or refusals in one frame."""
 MAX_EARLY_FRAMES: Final = 10_000
-"""Reports that wait for the controller's answer to a hello; exits beyond it come again by themselves."""
+"""Reports that wait for the controller's answer to a hello; further exits are repeated by the keeper."""
 KEEPER_START_MS: Final = (200, 10_000)
-"""A dead keeper is started again after the first; after each start that does not help, twice as long, to the second."""
+"""First and longest delay before a dead keeper is restarted; it doubles with each restart that does not help."""
 
 
 class NotLeaderError(HALError):
-    """That controller does not lead.
+    """The controller is not the leader.
 
     Attributes:
-        leader: `HOST:PORT` of the one that does, or ''.
+        leader: `HOST:PORT` of the leader, or ''.
     """
 
     code = NOT_LEADER
@@ -80,7 +80,7 @@ class NotLeaderError(HALError):
 
 
 class AgentSettings(NamedTuple):
-    """What one agent is told."""
+    """The settings of one agent."""
 
     node: str
     controller: Address
@@ -88,18 +88,18 @@ class AgentSettings(NamedTuple):
     keeper_argv: Sequence[str]
     """How to start the node's keeper."""
     facts: Callable[[], Facts] = Facts
-    """Reads what the node is made of; it may block."""
+    """Reads the node's hardware; it may block."""
     others: Sequence[Address] = ()
-    """Further controllers; one of all leads."""
+    """Further controllers; one of them leads."""
     identity: NodeIdentity | None = None
-    """What the node was given when it joined; None where it dials a Unix socket."""
+    """The identity that the node received when it joined; None if it connects to a Unix socket."""
     on_link: Callable[[LinkNote], None] = lambda note: None
-    """Told when the connection to the controller has come or gone."""
+    """Called when the connection to the controller is established or lost."""
     section: NodeSection = NO_NODE_SECTION
     condition: Callable[[], Condition] | None = None
-    """Reads how the machine is; it may block. Without it there are no health checks."""
+    """Reads the machine's condition; it may block. None: no health checks."""
     gate_notes: GateNotes | None = None
-    """What is remembered of steps whose prolog began; without it there is neither prolog nor epilog."""
+    """Notes of steps whose prolog has begun. None: neither prolog nor epilog."""
 
 
 class Agent:
@@ -109,28 +109,28 @@ class Agent:
         self._runtime = runtime
         self._settings = settings
         self._log = BudgetedLog(runtime.log, runtime.monotonic_ms)
-        """What the keeper causes: a step of the same user can end it, or play the agent to it."""
+        """The log of what the keeper causes: a step of the same user can kill it, or impersonate the agent to it."""
         self._controllers_log = BudgetedLog(runtime.log, runtime.monotonic_ms)
-        """What controllers cause."""
+        """The log of what controllers cause."""
         self._keeper: Connection | None = None
         self._controller: Connection | None = None
         """Set while reports may be sent to it."""
         self._welcome: asyncio.Future[Welcome] | None = None
-        """Waits for the keeper to say what it holds."""
+        """Waits for the keeper's list of held steps."""
         self._early: list[AnyFrame] | None = None
-        """Reports that came after that, before the controller has answered."""
+        """Reports that arrived after that list, before the controller's answer."""
         self._refusals: list[Refusal] = []
         self._started: list[StepStarted] = []
         self._exits: list[StepExit] = []
         self._flush_due = False
         self._says_health = False
-        """The controller that is there wants to hear of checks."""
+        """Whether the connected controller supports health reports."""
         self._removed = False
-        """A person removed this node: it joins again only when its agent is started again."""
+        """A person removed this node: it joins again only when its agent is restarted."""
         self._checks: NodeChecks | None = None
         self._gates = self._gates_of(settings)
         self._hears_gates = False
-        """The controller that is there wants to hear of prologs and epilogs."""
+        """Whether the connected controller supports prologs and epilogs."""
         self._asked_ms = 0
         """When the newest heartbeat was sent, by the monotonic clock."""
         self._keeper_process: Process | None = None
@@ -144,7 +144,7 @@ class Agent:
         return NodeGates(self._runtime, settings.node, section, notes, self._to_controller)
 
     async def run(self) -> int:
-        """Serve until asked to stop; the exit code."""
+        """Serve until asked to stop; returns the exit code."""
         tasks = []
         if self._settings.condition is not None:
             self._checks = NodeChecks(
@@ -162,7 +162,7 @@ class Agent:
         return 0
 
     async def _serve(self) -> None:
-        """Keeper first; while it is there, the controller."""
+        """Connect to the keeper first; while it is connected, to the controller."""
         backoff = Backoff(self._runtime.random())
         while not self._runtime.stopping.is_set():
             try:
@@ -179,7 +179,7 @@ class Agent:
             self._log.info("the keeper is there", keeper=welcome.pid, held=len(welcome.held))
             self._keeper = keeper
             if self._gates is not None:
-                await self._gates.keeper_is(keeper, welcome.held, welcome.lease_ms)
+                await self._gates.attach_keeper(keeper, welcome.held, welcome.lease_ms)
             reading = asyncio.ensure_future(self._read_keeper(keeper))
             speaking = asyncio.ensure_future(self._speak_to_controller(keeper))
             try:
@@ -187,7 +187,7 @@ class Agent:
             finally:
                 self._keeper = None
                 if self._gates is not None:
-                    self._gates.keeper_gone()
+                    self._gates.detach_keeper()
                 for task in (reading, speaking):
                     task.cancel()
                 keeper.abort()
@@ -210,7 +210,7 @@ class Agent:
         )
 
     async def _start_keeper(self, error: HALError) -> None:
-        """Start the keeper when nobody answers there; a moment later than noticed, and ever more rarely in vain."""
+        """Start the keeper if nobody answers at its socket; with increasing delays while this does not help."""
         now_ms = self._runtime.monotonic_ms()
         if not isinstance(error, UnreachableError):
             self._log.error("the keeper cannot be spoken to", error=str(error))
@@ -229,7 +229,7 @@ class Agent:
             self._log.error("the keeper cannot be started", error=str(failure))
 
     async def _read_keeper(self, keeper: Connection) -> None:
-        """Until its connection closes: pass on what it reports."""
+        """Forward the keeper's reports until its connection closes."""
         while (frame := await keeper.receive()) is not None:
             if isinstance(frame, Welcome):
                 if self._welcome is not None and not self._welcome.done():
@@ -238,7 +238,7 @@ class Agent:
             elif isinstance(frame, Goodbye):
                 self._log.info("the keeper says goodbye", code=frame.code, reason=frame.reason)
                 if frame.code == "stopping":
-                    self._runtime.stop("the keeper of this node was told to end")
+                    self._runtime.stop("the keeper of this node was asked to end")
                 return
             else:
                 if isinstance(frame, Heartbeat):
@@ -248,14 +248,15 @@ class Agent:
                     self._to_controller(told)
 
     def _to_controller(self, frame: AnyFrame) -> None:
-        """Report it; nothing where no controller is there: all that matters is told again to the next."""
+        """Report to the controller; do nothing without a connection: everything important is repeated to the next
+        one."""
         if self._controller is not None:
             self._report(frame)
         elif self._early is not None and len(self._early) < MAX_EARLY_FRAMES:
             self._early.append(frame)
 
     def _report(self, frame: AnyFrame) -> None:
-        """Send to the controller; reports of one turn of the loop go in one frame of each kind."""
+        """Queue a report for the controller; those of one turn of the loop go in one frame of each kind."""
         match frame:
             case Exits():
                 self._exits += frame.exits
@@ -265,7 +266,7 @@ class Agent:
                 self._refusals += frame.steps
             case Gates():
                 if self._hears_gates:
-                    self._flush()  # what is told of a gate comes after that the step had begun
+                    self._flush()  # a gate's report follows the report that the step has begun
                     self._send_up(frame)
                 return
             case _:
@@ -291,7 +292,7 @@ class Agent:
         self._exits.clear()
 
     def _tell_health(self, health: Health) -> None:
-        """Which checks fail; told again after each hello."""
+        """Send which checks fail; repeated after each hello."""
         if self._says_health:
             self._send_up(health)
 
@@ -304,7 +305,7 @@ class Agent:
         except UnreachableError:
             self._controller = None
         except OverloadedError as error:
-            # It does not read: let go; all that matters is told again to the next connection.
+            # The controller does not read: disconnect; everything important is repeated on the next connection.
             self._controllers_log.warning("the controller does not read its frames", error=str(error))
             self._controller = None
             controller.abort()
@@ -312,7 +313,7 @@ class Agent:
     # ── the controller ────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _speak_to_controller(self, keeper: Connection) -> None:
-        """Dial, relay, and dial again, as long as the keeper is there."""
+        """Connect, relay, and reconnect, as long as the keeper is connected."""
         settings = self._settings
         backoff = Backoff(self._runtime.random())
         controllers = Controllers([settings.controller, *settings.others])
@@ -321,7 +322,7 @@ class Agent:
         while not keeper.closed:
             if self._removed:
                 self._runtime.log.error(
-                    "this node was removed and does not join by itself; start its agent again for that"
+                    "this node was removed and does not rejoin by itself; restart its agent to rejoin"
                 )
                 await self._runtime.stopping.wait()
                 return
@@ -350,13 +351,13 @@ class Agent:
                 self._controller = self._early = None
                 self._forget_reports()
                 if self._gates is not None:
-                    self._gates.controller_gone()
+                    self._gates.detach_controller()
                 if controller is not None:
                     controller.abort()
             await self._runtime.sleep(backoff.next_ms())
 
     async def _greet(self, controller: Connection, keeper: Connection) -> int:
-        """Say hello with what the keeper holds now; the heartbeat that the controller wants."""
+        """Send a hello with what the keeper holds now; returns the heartbeat interval that the controller requests."""
         self._early = None
         self._welcome = asyncio.get_running_loop().create_future()
         await keeper.send(self._hello())
@@ -365,12 +366,12 @@ class Agent:
                 holds = await self._welcome
         except TimeoutError:
             keeper.abort()
-            raise TimedOutError(f"the keeper did not say in {ANSWER_MS} ms what it holds") from None
+            raise TimedOutError(f"the keeper did not list its steps within {ANSWER_MS} ms") from None
         facts = await self._runtime.run_blocking(self._settings.facts, Lane.READER)
         labels = {**automatic_labels(self._settings.node, facts), **self._settings.section.labels, **holds.labels}
         features = set(holds.features) - {HEALTH, GATES} | ({HEALTH} if self._checks is not None else set())
         if self._gates is not None:
-            # A place goes on to another step only when the epilog of the one that had it has ended.
+            # A slot passes to another step only when the epilog of the step that had it has ended.
             self._gates.holds(holds.held)
             features = features - {CREDIT} | {GATES}
         await controller.send(
@@ -401,13 +402,15 @@ class Agent:
         for frame in early:
             self._report(frame)
         if self._gates is not None:
-            self._gates.controller_is(welcome.epoch)
+            self._gates.attach_controller(welcome.epoch)
         return welcome.heartbeat_ms
 
     async def _relay(self, controller: Connection, keeper: Connection, heartbeat_ms: int) -> None:
-        """Until the controller's connection closes or it falls silent."""
+        """Relay until the controller's connection closes or it falls silent."""
         identity = self._settings.identity
-        renewing = None if identity is None else Renewing(self._runtime, identity, controller, self._controllers_log)
+        renewing = (
+            None if identity is None else CertificateRenewal(self._runtime, identity, controller, self._controllers_log)
+        )
         beating = asyncio.ensure_future(self._beat(keeper, heartbeat_ms))
         try:
             while (frame := await controller.receive(MISSED_HEARTBEATS * heartbeat_ms)) is not None:
@@ -418,7 +421,7 @@ class Agent:
                         raise NotLeaderError(frame.reason)
                     return
                 if isinstance(frame, HeartbeatAck) and self._checks is not None:
-                    self._checks.controller_says(frame.now_ms, self._runtime.monotonic_ms() - self._asked_ms)
+                    self._checks.compare_clocks(frame.now_ms, self._runtime.monotonic_ms() - self._asked_ms)
                 if isinstance(frame, Joined):
                     if renewing is not None:
                         renewing.joined(frame)
@@ -441,11 +444,11 @@ class Agent:
 
 
 def _welcome_of(frame: AnyFrame | None, who: str) -> Welcome:
-    """The welcome itself.
+    """Return the welcome.
 
     Raises:
         UnreachableError: the connection closed instead.
-        HALError: it said goodbye instead, or spoke out of turn.
+        HALError: the other end sent a goodbye or an unexpected frame instead.
     """
     if isinstance(frame, Welcome):
         return frame
@@ -456,6 +459,6 @@ def _welcome_of(frame: AnyFrame | None, who: str) -> Welcome:
     if frame is None:
         raise UnreachableError(
             f"{who} closed the connection before it answered",
-            hint="over the network that is how a certificate is refused: has it expired, or is the clock wrong?",
+            hint="a refused certificate looks like this: has it expired, or is the clock wrong?",
         )
     raise MalformedFrameError(f"{who} answered a hello with a {type(frame).__name__} frame")

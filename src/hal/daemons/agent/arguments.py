@@ -1,4 +1,4 @@
-"""The command line that an agent and its keeper share: either can start the other with the same words.
+"""The command line that an agent and its keeper share: either can start the other with the same arguments.
 
 Imports little: the keeper stays small.
 """
@@ -15,14 +15,14 @@ from hal.core.model.node_config import check_labels
 from hal.core.model.units import resource_name
 from hal.runtime.gpus import read_gpus
 from hal.runtime.home import check_node_name
-from hal.wire.address import controllers
+from hal.wire.address import parse_controllers
 
 MAX_PROCESSES: Final = 4_096
-"""Processes and threads that a step may have, unless the node is told otherwise."""
+"""Processes and threads that a step may have by default."""
 
 
 class NodeArguments(NamedTuple):
-    """What one node's agent and keeper are told."""
+    """The arguments of one node's agent and keeper."""
 
     home: str
     node: str
@@ -33,15 +33,15 @@ class NodeArguments(NamedTuple):
     """0: one per cpu."""
     lease_ms: int = 60_000
     max_processes: int = MAX_PROCESSES
-    """Of each step; 0: as many as the kernel gives."""
+    """Of each step; 0: the kernel's limit."""
     with_agent: bool = True
     domain: str = ""
-    """Where the machine stands, from the widest to the closest."""
+    """Location of the machine, from the widest level to the narrowest."""
     controllers: tuple[str, ...] = ()
-    """`HOST:PORT` of each controller of another machine; none: that of this home."""
+    """`HOST:PORT` of each controller of another machine; empty: the controller of this home."""
 
     def words(self) -> list[str]:
-        """The command line that says this."""
+        """Return the equivalent command line."""
         words = ["--home", self.home, "--node", self.node, "--helpers", str(self.helpers)]
         words += ["--lease-ms", str(self.lease_ms), "--max-processes", str(self.max_processes)]
         for name, amount in self.capacity.items():
@@ -56,7 +56,7 @@ class NodeArguments(NamedTuple):
 
 
 def parse_arguments(program: str, argv: list[str]) -> NodeArguments:
-    """What the words say; what they leave out is found out from the machine. Ends the process on bad words."""
+    """Parse the command line; defaults come from the machine. Ends the process on invalid arguments."""
     parser = argparse.ArgumentParser(prog=program, allow_abbrev=False)
     parser.add_argument("--home", required=True, help="HAL_HOME")
     parser.add_argument("--node", required=True, help="the node's name")
@@ -80,7 +80,7 @@ def parse_arguments(program: str, argv: list[str]) -> NodeArguments:
         capacity = {resource_name(name): int(amount) for name, amount in map(_pair, found.resource)}
         labels = check_labels(dict(map(_pair, found.label)), "--label")
         domain = check_domain(found.domain)
-        addresses = controllers(",".join(found.controller)) if found.controller else ()
+        addresses = parse_controllers(",".join(found.controller)) if found.controller else ()
     except (ValueError, SpecError) as error:
         parser.error(str(error))
     if found.cpu_milli or "cpu" not in capacity:

@@ -1,7 +1,7 @@
-"""What an agent notes of steps that stand at its node's gates, for the agent that follows it: one small file a step.
+"""The notes that an agent keeps of steps at its node's gates, for its successor: one small file per step.
 
-A note is there from before a step's prolog begins until its epilog has ended. It holds what scripts of that step see,
-and which process the last of them is. Notes of an earlier boot say nothing any more.
+A note exists from before a step's prolog begins until its epilog has ended. It holds the environment of the step's
+scripts, and the process of the newest script. Notes of an earlier boot are obsolete.
 """
 
 from __future__ import annotations
@@ -21,42 +21,42 @@ from hal.runtime.regular_files import read_regular
 
 SUFFIX: Final = ".gate"
 MAX_NOTE_BYTES: Final = 16 << 20
-"""A note holds the environment of a step's scripts."""
+"""Largest note: it holds the environment of a step's scripts."""
 
 
 class GateNote(Struct, frozen=True, kw_only=True):
-    """Of one step."""
+    """The note of one step."""
 
     step: StepId
     boot_id: str
     env: dict[str, str]
-    """What its scripts see."""
+    """The environment of its scripts."""
     script: ProcessIdentity | None = None
-    """The newest of its scripts; it may have ended."""
+    """The process of its newest script, which may have ended."""
 
 
 class GateNotes(Protocol):
-    """Where they are kept."""
+    """The notes of one node."""
 
     def load(self) -> Sequence[GateNote]:
-        """All of them; what cannot be read is left out."""
+        """Load all notes; unreadable ones are skipped."""
 
     def save(self, note: GateNote) -> None:
-        """Keep it, in place of the one of before.
+        """Save a note, replacing the former one.
 
         Raises:
-            OSError: the disk is full, say.
+            OSError: for example, the disk is full.
         """
 
     def drop(self, step: StepId) -> None:
-        """Forget it; harmless when there is none."""
+        """Delete the note; harmless if there is none."""
 
 
 class GateFiles:
     """Notes as files of one directory."""
 
     def __init__(self, directory: Path) -> None:
-        """It is made when the first note is kept."""
+        """The directory is created when the first note is saved."""
         self._directory = directory
 
     def load(self) -> Sequence[GateNote]:

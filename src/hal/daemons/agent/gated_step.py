@@ -1,4 +1,4 @@
-"""One step that stands at a gate of its node: how far it has come, and what its scripts see. Pure."""
+"""One step at a gate of its node: its progress, and the environment of its scripts. Pure."""
 
 from __future__ import annotations
 
@@ -10,40 +10,41 @@ from hal.core.model import StepId
 from hal.wire.frames import Refusal, StepExit, StepStart, StepTemplate, StopReason
 
 TOLD: Final[tuple[str, ...]] = ("HAL_JOB_NAME", "HAL_QUEUE", "HAL_ACCOUNT", "HAL_USER")
-"""Of a job's variables those that HAL itself has set. Its own are not for programs of the site: PATH may be one."""
+"""Variables of a job that HAL itself has set. The job's own are not passed to the site's programs: PATH may be one
+of them."""
 
 
 class Phase(Enum):
-    """How far it has come."""
+    """The progress of a gated step."""
 
     ENTERING = "entering"
     """Its prolog runs, or is about to."""
     PASSED = "passed"
-    """Its prolog has succeeded while no controller was there to confirm the start."""
+    """Its prolog succeeded while no controller was connected to confirm the start."""
     HELD = "held"
-    """The keeper has its start."""
+    """The keeper has received its start."""
     LEAVING = "leaving"
     """Its epilog runs, or is about to."""
 
 
 class Asked(NamedTuple):
-    """A start, by the controller that is there."""
+    """A start that the connected controller requested."""
 
     template: StepTemplate
     start: StepStart
 
 
 class Burial(NamedTuple):
-    """It is never to begin: the keeper is told so first, and its refusal goes to the controller."""
+    """A step that must never begin: the keeper is told first, and its refusal goes to the controller."""
 
     reason: StopReason
     code: str
-    """Told in place of the keeper's own code and words."""
+    """Sent in place of the keeper's own code and message."""
     message: str
 
 
 class GatedStep:
-    """What the agent knows of it."""
+    """What the agent knows about a gated step."""
 
     __slots__ = ("asked", "ends", "env", "phase", "script", "step", "work")
 
@@ -52,16 +53,16 @@ class GatedStep:
         self.env = env
         self.phase = phase
         self.asked: Asked | None = None
-        """None where the controller that is there has not asked for it (again)."""
+        """None if the connected controller has not requested it (again)."""
         self.ends: StepExit | Refusal | Burial | None = None
-        """What is told when it has left; None: nothing, nobody asks."""
+        """What to report when it has left; None: nothing, because nobody asks."""
         self.script = ""
         """The gate whose script runs."""
         self.work: asyncio.Task[None] | None = None
 
 
 def bare_env(step: StepId, node: str, home: str) -> dict[str, str]:
-    """What scripts see of a step of which nothing but its id is known."""
+    """Build the environment of scripts for a step of which only the id is known."""
     return {
         "HAL_NODE": node,
         "HAL_HOME": home,
@@ -74,8 +75,8 @@ def bare_env(step: StepId, node: str, home: str) -> dict[str, str]:
 
 
 def step_env(asked: Asked, node: str, home: str) -> dict[str, str]:
-    """What scripts see of a step: variables of the step itself, by the same names, but not its token (by which its
-    processes are found) and nothing that its job brings along."""
+    """Build the environment of a step's scripts: the step's own variables, by the same names, but neither its token
+    (by which its processes are found) nor anything set by its job."""
     template, start = asked
     env = {name: template.env[name] for name in TOLD if name in template.env}
     for name, there in (

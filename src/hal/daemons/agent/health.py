@@ -1,8 +1,8 @@
 """Health checks of one node: HAL's own (disk, read-only file system, memory, clock) and programs of the site.
 
-Each check has a verdict: it passes, or it fails with the reason of the moment in which it began to fail. When all have
-been run once, and whenever one changes, the agent tells the controller all that fail; the controller lets nothing start
-on the node until nothing fails. Load is no check: a busy node is a healthy one.
+Each check passes, or fails with the reason at the moment when it began to fail. When all have run once, and whenever
+one changes, the agent reports all failing checks to the controller, which starts nothing on the node until none fails.
+Load is not a check: a busy node is healthy.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ from typing import Final, NamedTuple
 
 from hal.core.model.node_config import BUILT_IN, CheckSection, NodeSection
 from hal.core.model.units import format_amount
-from hal.daemons.agent.script_outcome import outcome_of, printable
+from hal.daemons.agent.script_outcome import printable, run_site_program
 from hal.runtime.interface import Lane, Runtime
 from hal.runtime.line_budget import BudgetedLog
 from hal.wire.frames import FailingCheck, Health
 
 AGAIN_MS: Final = 5_000
-"""After one of HAL's own checks has failed they are looked at again this soon."""
+"""After one of HAL's own checks has failed, they run again this soon."""
 
 
 CLOCK_ANSWERS: Final = 2
-"""So many answers in a row must differ: one may have been on its way while both clocks were set."""
+"""This many consecutive answers must differ: one may have been on its way while both clocks were set."""
 
 
 class Condition(NamedTuple):
-    """How the machine is; None where it does not say."""
+    """The condition of the machine; None where unknown."""
 
     disk_free_bytes: int | None = None
     """Of HAL_HOME's file system."""
     read_only: bool = False
-    """That file system may not be written to."""
+    """That file system is read-only."""
     memory_free_bytes: int | None = None
 
 
@@ -50,42 +50,43 @@ class NodeChecks:
         """Nothing runs before `run`.
 
         Args:
-            condition: reads how the machine is; it may block.
-            changed: gets all that fails, whenever that is another set.
+            condition: reads the machine's condition; it may block.
+            changed: called with all failing checks, whenever that set changes.
         """
         self._runtime = runtime
         self._log = BudgetedLog(runtime.log, runtime.monotonic_ms)
-        """A step that fills a disk and empties it again causes a line each time."""
+        """A step that repeatedly fills and empties a disk causes a log line each time."""
         self._node = node
         self._section = section
         self._condition = condition
         self._changed = changed
         self._failing: dict[str, FailingCheck] = {}
         self._failures: dict[str, int] = {}
-        """Runs that failed since the last that did not."""
+        """Consecutive failed runs."""
         self._unknown = {"disk", *section.checks}
-        """Checks that were never run."""
+        """Checks that have never run."""
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run the checks until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._own())
             for name, check in self._section.checks.items():
                 group.create_task(self._program(name, check))
 
     def health(self) -> Health | None:
-        """All that fails; None before each check was run once, when what was told before still holds."""
+        """Return all failing checks; None before each check has run once, while the former report remains valid."""
         if self._unknown:
             return None
         return Health(failing=tuple(self._failing[name] for name in sorted(self._failing)))
 
-    def controller_says(self, controller_ms: int, took_ms: int) -> None:
-        """The controller told its time in an answer that came `took_ms` after the question."""
+    def compare_clocks(self, controller_ms: int, took_ms: int) -> None:
+        """Compare clocks: the controller sent its time in an answer that arrived `took_ms` after the question."""
         bound_ms, now_ms = int(self._section.health.clock_skew), self._runtime.now_ms()
         if not bound_ms or not controller_ms:
             return
         sent_ms = now_ms - took_ms
-        # It was that time there at some instant between sending and now: only what lies outside of these is skew.
+        # The controller's clock was read at some instant between question and answer: only a difference beyond that is
+        # skew.
         behind_ms, ahead_ms = controller_ms - now_ms, sent_ms - controller_ms
         skew_ms, word = max((behind_ms, "behind"), (ahead_ms, "ahead of"))
         reason = f"the clock is {skew_ms / 1000:.1f} s {word} the controller's; {bound_ms / 1000:g} s are allowed"
@@ -109,7 +110,7 @@ class NodeChecks:
     async def _program(self, name: str, check: CheckSection) -> None:
         env = {"HAL_NODE": self._node, "HAL_HOME": str(self._runtime.paths.root), "HAL_CHECK": name}
         while True:
-            ended = await outcome_of(self._runtime, check.command, env, check.timeout)
+            ended = await run_site_program(self._runtime, check.command, env, check.timeout)
             self._verdict(name, ended.reason, check.failures)
             await self._runtime.sleep(int(check.every))
 

@@ -1,4 +1,4 @@
-"""`[node]` of HAL_HOME/hal.toml, read by agents and keepers; the rest of the file is the controller's.
+"""`[node]` of HAL_HOME/hal.toml, read by agents and keepers; the rest of the file is for the controller.
 
 Imports little: the keeper stays small.
 """
@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from hal.core.model.codec import convert
 from hal.core.model.errors import SpecError
-from hal.core.model.node_config import NO_NODE_SECTION, NodeSection, checked
+from hal.core.model.node_config import NO_NODE_SECTION, NodeSection, check_node_section
 from hal.runtime.regular_files import read_regular
 from hal.runtime.root_steps import SETTING
 
@@ -19,25 +19,25 @@ MAX_CONFIG_BYTES: Final = 1 << 20
 
 
 def read_node_section(path: Path) -> NodeSection:
-    """The section; without a file, or without one in it, an empty one.
+    """Read the section; empty without a file, or without the section in it.
 
     Raises:
-        SpecError: the file is no TOML, or the section makes no sense; names the field.
+        SpecError: the file is not TOML, or the section is invalid; names the field.
     """
     raw = _read(path)
     if "node" not in raw:
         return NO_NODE_SECTION
     try:
-        return checked(convert(raw["node"], NodeSection))
+        return check_node_section(convert(raw["node"], NodeSection))
     except SpecError as error:
         raise SpecError(f"{path}: node: {error.message}", hint=error.hint or "see docs/config.md") from error
 
 
 def steps_run_as_root(path: Path) -> bool:
-    """Whether `[access]` lets other users' steps run as root here.
+    """Whether `[access]` allows other users' steps to run as root here.
 
     Raises:
-        SpecError: the file is no TOML.
+        SpecError: the file is not TOML.
     """
     section = _read(path).get("access")
     return isinstance(section, dict) and section.get(SETTING) is True

@@ -1,7 +1,7 @@
-"""By what a node is known again: a word made at random at its first start, kept under HAL_HOME/nodes/NODE.
+"""The identity of a node: a random word created at its first start, stored under HAL_HOME/nodes/NODE.
 
-Its name does not tell it from a node of the same name in another HAL_HOME, whose work would be taken for work that was
-lost. Where the word was removed, the node is still known within the same boot by the directory that its HAL_HOME is.
+Its name does not distinguish it from a node of the same name in another HAL_HOME, whose work would be taken for lost
+work. If the word was removed, the node is still recognised within the same boot by the directory of its HAL_HOME.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ MAX_CHARS: Final = 64
 MACHINE_ID: Final = Path("/etc/machine-id")
 
 
-def node_id(file: Path, make: Callable[[], str]) -> str:
-    """What the file says, made when there is none; '' where the disk does not let it. Blocking.
+def read_node_id(file: Path, make: Callable[[], str]) -> str:
+    """Read the word in the file, created if there is none; '' if the disk does not allow that. Blocking.
 
     Args:
-        make: gives a random word.
+        make: creates a random word.
     """
     try:
         try:
@@ -38,8 +38,8 @@ def node_id(file: Path, make: Callable[[], str]) -> str:
     return known
 
 
-def home_id(home: Path) -> str:
-    """Which directory of which machine that is, as 32 hex digits; '' where it cannot be told. Blocking."""
+def identify_home(home: Path) -> str:
+    """Identify a directory of a machine, as 32 hex digits; '' if that is not possible. Blocking."""
     try:
         info = os.stat(home)
         machine = MACHINE_ID.read_text().strip() if MACHINE_ID.exists() else os.uname().nodename

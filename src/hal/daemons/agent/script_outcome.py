@@ -1,4 +1,4 @@
-"""One run of a program of the site (a health check, a prolog, an epilog), and in words why it failed."""
+"""The outcome of one run of a site's program (a health check, a prolog, an epilog), and an explanation if it failed."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from hal.runtime.identity import ProcessIdentity
 from hal.runtime.interface import Runtime
 
 MAX_REASON: Final = 300
-"""Characters of a reason; of a program's output the last line is told."""
+"""Characters of a reason; the last line of a program's output is quoted."""
 
 
 class Outcome(NamedTuple):
     """How a run ended."""
 
     reason: str = ""
-    """Why it failed, in one line; '' when it did not."""
+    """Why it failed, in one line; '' if it succeeded."""
 
 
-async def outcome_of(
+async def run_site_program(
     runtime: Runtime,
     command: Sequence[str],
     env: Mapping[str, str],
     timeout: Duration,
     began: Callable[[ProcessIdentity], None] | None = None,
 ) -> Outcome:
-    """Run it to its end.
+    """Run a program to its end.
 
     Args:
-        began: told which process it is, once it runs.
+        began: called with its process, once it runs.
     """
     try:
         ended = await runtime.run_script(command, env=env, timeout_ms=int(timeout), began=began)
@@ -47,5 +47,5 @@ async def outcome_of(
 
 
 def printable(reason: str) -> str:
-    """The reason as it is told: its end, without control characters."""
+    """Shorten the reason to its end, without control characters."""
     return "".join(sign for sign in reason[-MAX_REASON:] if sign.isprintable())

@@ -9,24 +9,22 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from hal.core.model import InternalError, SpecError
+from hal.core.model import InternalError
 from hal.runtime import root_steps, startup
 from hal.runtime.home import Home, find_home
-from hal.runtime.inheritance import settle_daemon
+from hal.runtime.inheritance import confine_daemon
 from hal.runtime.interface import Runtime, UnixAddress
-from hal.runtime.kernel_cache import check_cache, in_use, mark_used
+from hal.runtime.kernel_cache import check_cache, hold_kernels, mark_used
 from hal.runtime.process import allow_many_connections, run
-from hal.runtime.regular_files import read_regular
 
 if TYPE_CHECKING:
     from hal.daemons.controller.config import Config
 
 CACHE_VARIABLE = "NUMBA_CACHE_DIR"
-MAX_CONFIG_BYTES: Final = 16 << 20
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -34,8 +32,8 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="hal-controller", description=__doc__)
     parser.add_argument("--home", help="HAL_HOME")
     parser.add_argument("--listen", default="", metavar="HOST:PORT", help="also serve REST on TCP, with a token")
-    parser.add_argument("--wire", default="", metavar="HOST:PORT", help="listen there for agents of other machines")
-    parser.add_argument("--new-store", action="store_true", help="take whatever store is there as this HAL's own")
+    parser.add_argument("--wire", default="", metavar="HOST:PORT", help="listen here for agents of other machines")
+    parser.add_argument("--new-store", action="store_true", help="accept an empty or older store as this HAL's own")
     parser.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
     asked = parser.parse_args(argv)
     home = find_home(asked.home)
@@ -51,25 +49,25 @@ async def serve(runtime: Runtime, *, home: Home, listen: str, wire: str = "", ne
         new_store: the store may be another one than the one that was used before.
     """
     with ExitStack() as starting:
-        tell = starting.enter_context(startup.told(home))
+        tell = starting.enter_context(startup.report_stages(home))
         config = await _prepared(runtime, home, listen, wire, tell)
         tell("loading its jobs")
-        from hal.core.kernels.jit import stamp_of_all
+        from hal.core.kernels.structures.jit import stamp_of_all
+        from hal.daemons.controller.api.server.front import RestFront
         from hal.daemons.controller.config import reached, serves_tls
-        from hal.daemons.controller.front import RestFront
-        from hal.daemons.controller.office import Office
-        from hal.daemons.controller.presence import Presence
-        from hal.daemons.controller.reading import VERSION
-        from hal.daemons.controller.sharing_authority import shared_authority
+        from hal.daemons.controller.elector import LeaderElector
+        from hal.daemons.controller.following.presence import Presence
+        from hal.daemons.controller.following.shared_authority import shared_authority
+        from hal.daemons.controller.service.status import VERSION
         from hal.runtime.machine import host_name
         from hal.store import Store, StoreMark
 
         # Kernels that another policy needs are loaded when it comes.
-        with in_use(stamp_of_all()):
+        with hold_kernels(stamp_of_all()):
             agents = UnixAddress(home.wire_socket())
             mark = StoreMark(home.store_mark, runtime.boot_id)
             if new_store:
-                runtime.log.warning("the store that is there is taken as this HAL's own", former=mark.seen.instance)
+                runtime.log.warning("the existing store was accepted as this HAL's own", former=mark.seen.instance)
                 mark.accept_another()
             open_store = partial(Store.open, config.store_url or home.database, mark=mark)
             front = RestFront(runtime, config, home)
@@ -77,10 +75,10 @@ async def serve(runtime: Runtime, *, home: Home, listen: str, wire: str = "", ne
             presence = Presence(runtime, host=host, version=VERSION, rest=front.rest, wire=wired, secret=front.secret)
             needed = config.wire is not None or serves_tls(config)
             authority = partial(shared_authority, open_store, home.authority, runtime.now_ms(), needed=needed)
-            office = Office(
+            elector = LeaderElector(
                 runtime, config, agents, open_store, front, starting.close, presence=presence, authority=authority
             )
-            await office.hold()
+            await elector.run()
     return 0
 
 
@@ -88,17 +86,18 @@ async def _prepared(runtime: Runtime, home: Home, listen: str, wire: str, tell: 
     """Its configuration, once everything is loaded that a leader needs."""
     tell("reading its configuration")
     choose_cache(home)
-    from hal.core.kernels.jit import stamp_of_all
-    from hal.daemons.controller import warming
+    from hal.core.kernels.structures.jit import stamp_of_all
+    from hal.daemons.controller.startup import kernel_loading
 
     mark_used(stamp_of_all())
-    if not warming.compiled():
+    if not kernel_loading.compiled():
         runtime.log.warning("compiling the scheduling kernels; this takes two or three minutes, once")
         sys.stdout.write("compiling the scheduling kernels; this takes two or three minutes, once\n")
         sys.stdout.flush()
-    from hal.daemons.controller.api.listeners import user_name
+    from hal.daemons.controller.api.server.listeners import user_name
     from hal.daemons.controller.config import read_config, with_addresses
-    from hal.daemons.controller.plugins import load_policies
+    from hal.daemons.controller.startup.config_file import config_text
+    from hal.daemons.controller.startup.plugins import load_policies
     from hal.runtime.machine import host_name
 
     config = with_addresses(read_config(config_text(home)), listen, wire)
@@ -112,7 +111,7 @@ async def _prepared(runtime: Runtime, home: Home, listen: str, wire: str, tell: 
     if policies:
         runtime.log.info("policies were loaded", names=policies)
     # Beside the loop, so that a controller that compiles can be asked to stop.
-    await runtime.run_blocking(partial(warming.warm, config.engine, tell))
+    await runtime.run_blocking(partial(kernel_loading.warm, config.engine, tell))
     return config
 
 
@@ -124,25 +123,11 @@ def choose_cache(home: Home) -> None:
         InternalError: too late: numba read it when it was imported.
     """
     if "numba" in sys.modules:
-        raise InternalError("numba was imported before the place of its cache was chosen")
+        raise InternalError("numba was imported before its cache directory was chosen")
     os.environ.setdefault(CACHE_VARIABLE, str(home.cache))
     check_cache(Path(os.environ[CACHE_VARIABLE]))
 
 
-def config_text(home: Home) -> str:
-    """The text of hal.toml; empty when there is none.
-
-    Raises:
-        SpecError: it cannot be read.
-    """
-    try:
-        return read_regular(home.config, MAX_CONFIG_BYTES, follow=True).decode()
-    except FileNotFoundError:
-        return ""
-    except (OSError, UnicodeDecodeError) as error:
-        raise SpecError(f"{home.config} cannot be read: {error}") from error
-
-
 if __name__ == "__main__":
-    settle_daemon(database=True)
+    confine_daemon(database=True)
     sys.exit(main())

@@ -17,14 +17,14 @@ from msgspec.structs import replace
 from hal.core.engine.config import Backfill, EngineConfig
 from hal.core.model import Duration, SpecError, StoreError, convert, parse_duration
 from hal.core.model.lease_times import LeaseTimes, check_lease_times
-from hal.core.model.node_config import NO_NODE_SECTION, NodeSection, checked
+from hal.core.model.node_config import NO_NODE_SECTION, NodeSection, check_node_section
 from hal.core.model.policy import Policy
 from hal.core.model.policy_text import policy_from_plain
 from hal.daemons.controller.access.audit import MAX_AUDIT_BYTES
 from hal.daemons.controller.access.settings import AccessSection, check_access
 from hal.store import LEASE_MS, Retention
-from hal.store.opening import HOW_TO_WRITE, parsed
-from hal.wire.address import DEFAULT_PORT, host_and_port, written
+from hal.store.database_url import HOW_TO_WRITE, parse_url
+from hal.wire.address import DEFAULT_PORT, format_address, parse_address
 
 MAX_CONFIG_BYTES = 1 << 20
 LEAST_AUDIT_BYTES = 1 << 20
@@ -197,7 +197,7 @@ def read_config(text: str) -> Config:
 
 
 def _checked(file: ConfigFile) -> Config:
-    checked(file.node)
+    check_node_section(file.node)
     for field in ("max_request_bytes", "max_user_request_bytes"):
         if not 1 << 10 <= getattr(file.server, field) <= 1 << 30:
             raise SpecError(f"server.{field}: out of range", hint="between 1024 and 1073741824")
@@ -262,7 +262,7 @@ def _store_url(text: str) -> str:
     if not text:
         return ""
     try:
-        url = parsed(text)
+        url = parse_url(text)
     except StoreError as error:
         raise SpecError(f"store.url: {error.message}", hint=error.hint) from None
     if not url.database:
@@ -294,7 +294,7 @@ def _host(text: str) -> str:
     Raises:
         SpecError: no host's name or address.
     """
-    return host_and_port(f"{text}:{DEFAULT_PORT}", "server.address")[0] if text else ""
+    return parse_address(f"{text}:{DEFAULT_PORT}", "server.address")[0] if text else ""
 
 
 def with_addresses(config: Config, tcp: str, wire: str) -> Config:
@@ -334,7 +334,7 @@ def _site_certificate(section: ServerSection) -> tuple[Path, Path] | None:
         raise SpecError("server.plain_tcp: excludes tls and tls_cert", hint="leave one of them out")
     files = Path(section.tls_cert), Path(section.tls_key)
     if section.tls_cert and not all(file.is_absolute() for file in files):
-        raise SpecError("server.tls_cert, server.tls_key: are no absolute paths", hint="like /etc/hal/cert.pem")
+        raise SpecError("server.tls_cert, server.tls_key: are not absolute paths", hint="like /etc/hal/cert.pem")
     return files if section.tls_cert else None
 
 
@@ -347,7 +347,7 @@ def reached(listening: tuple[str, int] | None, address: str) -> str:
     if listening is None or not listening[1]:
         return ""
     host = address if listening[0] in ANY_HOST else listening[0]
-    return written(host, listening[1]) if host else ""
+    return format_address(host, listening[1]) if host else ""
 
 
 def is_loopback(host: str) -> bool:

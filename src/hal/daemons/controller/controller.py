@@ -1,4 +1,4 @@
-"""The controller put together: store, plane, engine, loop, agents; and the object that REST and simulations call.
+"""The controller put together: store, plane, engine, loop, agents; and the API that REST and simulations call.
 
 Runs on any Runtime: no clock, socket or thread of its own. REST is attached by `__main__` only.
 """
@@ -13,29 +13,24 @@ from hal.core.engine.events import SharesLoaded
 from hal.core.engine.policies import admit_named
 from hal.core.model import HALError, NodeState, NotFoundError
 from hal.daemons.controller.access.tokens import TokenBook
-from hal.daemons.controller.agents import Agents
-from hal.daemons.controller.changing import Changing
-from hal.daemons.controller.changing_nodes import ChangingNodes
-from hal.daemons.controller.clock import Clock
-from hal.daemons.controller.committing import Committer, OpenStore
 from hal.daemons.controller.config import Config, is_loopback, reached, rest_url, serves_tls
-from hal.daemons.controller.deciding import Engine
-from hal.daemons.controller.flushing import Flusher
-from hal.daemons.controller.key_age import KeyAge
-from hal.daemons.controller.loop import ControlLoop
-from hal.daemons.controller.membership import Joining
-from hal.daemons.controller.node_door import NodeDoor
-from hal.daemons.controller.node_waiters import NodeWaiters
-from hal.daemons.controller.outputs import Outputs
-from hal.daemons.controller.parts import Parts
-from hal.daemons.controller.policies import Policies
-from hal.daemons.controller.policy_faults import PolicyFaults
-from hal.daemons.controller.policy_start import TAKEN_IN, PolicyStart, policy_at_start
-from hal.daemons.controller.presence import Presence
-from hal.daemons.controller.reading import Reading, read_authority
-from hal.daemons.controller.share_memory import REMEMBER_EVERY_MS, SHARES, HoursMemory, from_text, to_text
-from hal.daemons.controller.tokening import Tokening
-from hal.daemons.controller.watching import Waiters, Watchers
+from hal.daemons.controller.cycle.clock import Clock
+from hal.daemons.controller.cycle.committer import Committer, OpenStore
+from hal.daemons.controller.cycle.control_loop import ControlLoop
+from hal.daemons.controller.cycle.engine import Engine
+from hal.daemons.controller.cycle.flusher import Flusher
+from hal.daemons.controller.cycle.key_age import KeyAge
+from hal.daemons.controller.cycle.policy_faults import PolicyFaults
+from hal.daemons.controller.cycle.share_memory import REMEMBER_EVERY_MS, SHARES, HoursMemory, from_text, to_text
+from hal.daemons.controller.following.presence import Presence
+from hal.daemons.controller.nodes.admission import NodeAdmission
+from hal.daemons.controller.nodes.agents import Agents
+from hal.daemons.controller.service.controller_api import ControllerApi
+from hal.daemons.controller.service.feed import Watchers
+from hal.daemons.controller.service.parts import Parts
+from hal.daemons.controller.service.status import read_authority
+from hal.daemons.controller.service.waiters import JobWaiters, NodeWaiters
+from hal.daemons.controller.startup.policy_start import TAKEN_IN, PolicyStart, policy_at_start
 from hal.planes.tasks import Change, TaskPlane, job_row
 from hal.runtime.interface import Address, Credentials, Listener, Runtime
 from hal.store import Committed, PutMeta, StoreError
@@ -46,19 +41,6 @@ LEASE_GRANTED = "node-lease-ms"
 """What the store keeps the longest lease under that a keeper may hold."""
 MAX_TRIMS = 100
 """Bounded removals in a row, between which commits go first."""
-
-
-class ControllerApi(Changing, ChangingNodes, Policies, Reading, Outputs, Tokening, Joining):
-    """Everything that may be asked of a controller, in process."""
-
-    def __init__(self, parts: Parts) -> None:
-        Changing.__init__(self, parts)
-        ChangingNodes.__init__(self, parts)
-        Policies.__init__(self, parts)
-        Reading.__init__(self, parts)
-        Outputs.__init__(self, parts)
-        Tokening.__init__(self, parts)
-        Joining.__init__(self, parts)
 
 
 class Controller:
@@ -80,17 +62,19 @@ class Controller:
         self._engine = Engine(config.engine, faults, runtime)
         rules = tuple(admit_named(name) for name in config.admit)
         self._plane = TaskPlane(config.policy, self._engine, config.engine, rules)
-        self._node_door = NodeDoor(runtime, self._clock, config, self._plane, self._committer, lambda: self._loop.inbox)
+        self._node_admission = NodeAdmission(
+            runtime, self._clock, config, self._plane, self._committer, lambda: self._loop.inbox
+        )
         self._agents = Agents(
             runtime,
             self._clock,
             self._plane,
             self._committer,
             lambda: self._loop.inbox,
-            self._node_door,
+            self._node_admission,
             config.leases,
         )
-        self._waiters, self._watchers, self._node_waiters = Waiters(), Watchers(), NodeWaiters()
+        self._waiters, self._watchers, self._node_waiters = JobWaiters(), Watchers(), NodeWaiters()
         self._flusher = Flusher(runtime, self._committer)
         self._loop = ControlLoop(
             runtime, self._clock, self._plane, self._engine, self._committer, self._flusher, self, self._agents.lied
@@ -98,7 +82,7 @@ class Controller:
         self._listener: Listener | None = None
         self._tokens = TokenBook()
         self._keeping: asyncio.Task[None] | None = None
-        self._telling: asyncio.Task[None] | None = None
+        self._reporting: asyncio.Task[None] | None = None
         self.api = ControllerApi(
             Parts(
                 runtime=runtime,
@@ -108,7 +92,7 @@ class Controller:
                 committer=self._committer,
                 flusher=self._flusher,
                 agents=self._agents,
-                node_door=self._node_door,
+                node_admission=self._node_admission,
                 loop=self._loop,
                 waiters=self._waiters,
                 watchers=self._watchers,
@@ -116,7 +100,7 @@ class Controller:
                 faults=faults,
                 access=config.access,
                 tokens=self._tokens,
-                presence=presence,
+                own_row=lambda: presence.row if presence is not None else None,
                 steps_of=config.steps_of,
                 runs_as=config.runs_as,
                 rest=rest_url(config),
@@ -139,9 +123,9 @@ class Controller:
         await self._committer.open(self._clock.now_ms(), rest=rest, wire=wire)
         self._keeping = self._runtime.spawn_task(self._keep_lease(), "keep-lease")
         if self._presence is not None:
-            self._presence.is_now(self._committer.epoch)
-            telling = self._presence.keep_telling(lambda: self._committer.store, lambda: self._committer.epoch)
-            self._telling = self._runtime.spawn_task(telling, "tell-presence")
+            self._presence.set_epoch(self._committer.epoch)
+            reporting = self._presence.keep_announcing(lambda: self._committer.store, lambda: self._committer.epoch)
+            self._reporting = self._runtime.spawn_task(reporting, "report-presence")
         # All that is loaded lives on: looking for garbage while a million jobs are made only takes time.
         gc.disable()
         try:
@@ -156,14 +140,14 @@ class Controller:
         finally:
             gc.enable()
         granted_ms = int(loaded.meta.get(LEASE_GRANTED, 0))
-        self._plane.table.reached_at = _reached_at(self._config, self._runtime)
+        self._plane.set_addresses(_reached_at(self._config, self._runtime))
         await self._begin(policy, over, granted_ms)
-        self._agents.leases.take_office(self._plane.table.nodes, granted_ms)
+        self._agents.leases.count_from_election(self._plane.nodes, granted_ms)
         self._listener = await self._runtime.listen(address, self._agents.serve, credentials)
         joining = await self._runtime.run_blocking(self._committer.store.joining)
-        await self._node_door.open(joining, self._agents.serve)
+        await self._node_admission.open(joining, self._agents.serve)
         self._runtime.log.info(
-            "leading", epoch=self._committer.epoch, jobs=len(self._plane.table.jobs), nodes=len(loaded.nodes)
+            "leading", epoch=self._committer.epoch, jobs=self._plane.live_count, nodes=len(loaded.nodes)
         )
 
     async def _begin(self, policy: PolicyStart, over: list[str], granted_ms: int) -> None:
@@ -171,26 +155,26 @@ class Controller:
         forget; `granted_ms`: the longest lease that an earlier controller may have given to a keeper."""
         now_ms = self._clock.now_ms()
         plane = self._plane
-        for name, row in list(plane.table.nodes.items()):
+        for name, row in list(plane.nodes.items()):
             if row.state is not NodeState.UNREACHABLE:
-                plane.node_silent(name, "the controller was started again", now_ms, row.last_seen_ms)
+                plane.record_silence(name, "the controller was started again", now_ms, row.last_seen_ms)
         if policy.take_in:
             before = plane.policy.version
             plane.change_policy(self._config.policy, None, now_ms, "hal.toml")
-            plane.also(PutMeta({TAKEN_IN: policy.digest}))
+            plane.add_operations(PutMeta({TAKEN_IN: policy.digest}))
             if before:
-                self._runtime.log.warning("the policy of hal.toml was taken in", over_version=before)
+                self._runtime.log.warning("the policy of hal.toml was imported", over_version=before)
         if over:
-            plane.also(PutMeta(dict.fromkeys(over)))
+            plane.add_operations(PutMeta(dict.fromkeys(over)))
         if granted_ms < self._config.leases.node_ms:
-            plane.also(PutMeta({LEASE_GRANTED: str(self._config.leases.node_ms)}))
+            plane.add_operations(PutMeta({LEASE_GRANTED: str(self._config.leases.node_ms)}))
         plane.identify(self._runtime.new_id(), self._runtime.new_id() + self._runtime.new_id())
-        plane.controller_started(self._committer.epoch)
+        plane.note_controller_start(self._committer.epoch)
         change = plane.seal(now_ms)
         committed = await self._committer.commit(change.operations, now_ms)
         await self._runtime.run_blocking(self._committer.store.flush)
         self._watchers.committed(change.operations, committed)
-        plane.durable()
+        plane.keep()
         self._engine.feed(change.engine)
 
     async def _keep_lease(self) -> None:
@@ -238,22 +222,22 @@ class Controller:
         await self._let_go()
 
     async def _let_go(self) -> None:
-        for task in (self._keeping, self._telling):
+        for task in (self._keeping, self._reporting):
             if task is not None:
                 task.cancel()
         if self._listener is not None:
             await self._listener.close()
-        await self._node_door.close()
+        await self._node_admission.close()
         await self._committer.close()
 
     # ── effects ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def committed(self, change: Change) -> None:
-        """See `loop.Effects`."""
+        """See `control_loop.Effects`."""
         self._agents.deliver(change.orders)
 
     def flushed(self, change: Change, committed: Committed | None) -> None:
-        """See `loop.Effects`."""
+        """See `control_loop.Effects`."""
         self._agents.deliver_elsewhere(change.orders)
         # Not before the orders of this group and of those before it: a start among them may wait for a stamp.
         self._agents.leases.lost(change.lost)
@@ -266,7 +250,7 @@ class Controller:
             self._watchers.committed(change.operations, committed)
 
     def awaited(self, change: Change) -> bool:
-        """See `loop.Effects`."""
+        """See `control_loop.Effects`."""
         if self._agents.any_elsewhere(change.orders) or self._node_waiters.wanted(change.operations):
             return True
         return any(self._waiters.wanted(job.id) for job in change.ended)
@@ -282,22 +266,22 @@ class Controller:
             try:
                 await self._loop.inbox.call(partial(self._keep_use, use))
             except HALError as error:
-                self._runtime.log.warning("what accounts used was not kept", reason=str(error))
+                self._runtime.log.warning("the use of accounts was not saved", reason=str(error))
             else:
                 kept = use
 
     def _keep_use(self, use: SharesLoaded, now_ms: int) -> None:
-        self._plane.also(PutMeta({SHARES: to_text(use)}))
+        self._plane.add_operations(PutMeta({SHARES: to_text(use)}))
 
     async def _outlive_leases(self) -> None:
-        """When T has passed since taking office, only leases that this controller gave can hold."""
+        """When T has passed since taking the leadership, only leases that this controller gave can hold."""
         leases = self._agents.leases
         if leases.lost_after_ms == self._config.leases.lost_after_ms:
             return
         await self._runtime.sleep(leases.lost_after_ms)
         text = str(self._config.leases.node_ms)
         self._loop.inbox.report_nowait(
-            "", "leases outlived", lambda now_ms: self._plane.also(PutMeta({LEASE_GRANTED: text}))
+            "", "leases outlived", lambda now_ms: self._plane.add_operations(PutMeta({LEASE_GRANTED: text}))
         )
         leases.outlived()
 

@@ -1,7 +1,8 @@
-"""What runs in a replay: since when, what is left of it, and every span of time in which a job held its processors.
+"""The running jobs of a replay: since when, what is left of them, and every period in which a job held its
+processors.
 
-Pure. A job runs in one leg unless the policy takes it back: suspended it goes on where it was, asked to leave it goes
-at the end of its grace. O(log n) a leg.
+Pure. A job runs in one leg unless it is preempted: a suspended job resumes where it was, one asked to stop ends at the
+end of its grace. O(log n) per leg.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hal.core.engine.events import INF
-from hal.core.kernels.layout import MODE_CANCEL, MODE_CHECKPOINT, MODE_REQUEUE, MODE_SUSPEND
+from hal.core.kernels.structures.layout import MODE_CANCEL, MODE_CHECKPOINT, MODE_REQUEUE, MODE_SUSPEND
 
 IntArray = NDArray[np.int64]
 
@@ -23,7 +24,7 @@ _MILLI: Final = 1000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Held:
-    """Spans in which jobs held processors, by job and time; arrays of shape (H,), places of jobs and seconds."""
+    """Periods in which jobs held processors, by job and time; arrays of shape (H,), indexes of jobs and seconds."""
 
     job: IntArray
     begin_s: IntArray
@@ -32,7 +33,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """An attempt that has ended. requeue: taken back, and its task waits again. cancelled: taken back for good."""
+    """An attempt that has ended. requeue: preempted, and its task waits again. cancelled: preempted for good."""
 
     at: int
     attempt: int
@@ -41,40 +42,40 @@ class Ended:
 
 
 class Legs:
-    """The running jobs of one replay; jobs are places 0..J-1, times milliseconds of one clock."""
+    """The running jobs of one replay; jobs are indexes 0..J-1, times milliseconds of one clock."""
 
     def __init__(self, run_ms: list[int], origin_ms: int) -> None:
         self._run_ms = run_ms
         self._origin_ms = origin_ms
         self._left = list(run_ms)
         self._since = [-1] * len(run_ms)
-        """When the leg that goes on began; -1: none does."""
+        """When the current leg began; -1: none is running."""
         self._attempt = [1] * len(run_ms)
         self._turn: dict[int, int] = {}
-        """Of jobs that were taken back: which of their ends still counts."""
+        """For preempted jobs: which of their scheduled ends still counts."""
         self._mode: dict[int, int] = {}
-        """Of jobs that are asked to leave: how."""
+        """For jobs asked to stop: the preemption mode."""
         self._times: list[int] = []
         self._due: dict[int, list[tuple[int, int]]] = {}
         self._spans: list[tuple[int, int, int]] = []
         self.end_ms = [-1] * len(run_ms)
         self.taken = 0
-        """How often a running job was taken back."""
+        """How often a running job was preempted."""
         self.lost_ms: dict[int, int] = {}
-        """By job: time that it ran for nothing."""
+        """By job: time that it ran in vain."""
 
     @property
     def next_ms(self) -> int:
-        """When the next leg may end; INF when nothing runs."""
+        """When the next leg may end; INF if nothing runs."""
         return self._times[0] if self._times else INF
 
     def begin(self, at: int, now_ms: int) -> None:
-        """A start, or a suspended job goes on."""
+        """Start a leg: a job starts, or a suspended job resumes."""
         self._since[at] = now_ms
         self._end_at(at, now_ms + self._left[at])
 
     def take(self, at: int, mode: int, grace_ms: int, now_ms: int) -> None:
-        """The job is told to leave, or stands still from now on."""
+        """Preempt a job: ask it to stop, or suspend it from now on."""
         self.taken += 1
         if mode == MODE_SUSPEND:
             self._turn[at] = self._turn.get(at, 0) + 1
@@ -88,7 +89,7 @@ class Legs:
             self._end_at(at, leaves)
 
     def pop(self, now_ms: int) -> list[Ended]:
-        """What ends at the instant `next_ms`."""
+        """Return what ends at the instant `next_ms`."""
         heapq.heappop(self._times)
         out: list[Ended] = []
         for at, turn in self._due.pop(now_ms):
@@ -110,14 +111,14 @@ class Legs:
         return out
 
     def held(self, until_ms: int) -> Held:
-        """All spans until then; what still runs has held its processors so far."""
+        """Return all periods until then; running jobs have held their processors so far."""
         spans = [*self._spans, *((at, since, until_ms) for at, since in enumerate(self._since) if since >= 0)]
         table = np.array(sorted(spans), np.int64).reshape(-1, 3)
         begin, end = ((table[:, column] - self._origin_ms) // _MILLI for column in (1, 2))
         return Held(table[:, 0], begin, end)
 
     def foreseen_end_ms(self, at: int) -> int:
-        """When it ended; of a job that still runs, when it will unless it is taken back; -1 of another."""
+        """Return when it ended; for a running job, when it will end unless it is preempted; otherwise -1."""
         if self.end_ms[at] < 0 <= self._since[at]:
             return self._since[at] + self._left[at]
         return self.end_ms[at]

@@ -1,7 +1,7 @@
-"""Limits judged beside the engine: what each has in use, counted from starts and ends alone.
+"""Limits checked independently of the engine: the usage of each, counted from starts and ends alone.
 
 Pure. It shares the meaning of scopes with the engine (`hal.core.model.policy_scope`) and none of its tables, so that
-`--check` finds what the engine's own ledgers could hide. Also counts who waits, for the limits on that.
+`--check` finds what the engine's own ledgers could hide. Also counts waiting jobs, for the limits on these.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from hal.core.engine.classes import ClassSpec, OwnerSpec
 from hal.core.model import InternalError, format_amount
 from hal.core.model.policy import Limit, Policy
 from hal.core.model.policy_hours import is_open
-from hal.core.model.policy_scope import Ledger, ledger, named
-from hal.daemons.twin.admitting import owner_of
+from hal.core.model.policy_scope import Ledger, ledger, ledger_text
+from hal.daemons.twin.site_admission import owner_of
 
 Key = tuple[str, Ledger]
-"""Name of a limit, and which of its ledgers."""
+"""Name of a limit, and one of its ledgers."""
 
 
 class WaitingCount:
-    """How many jobs wait within each limit on `pending`."""
+    """The number of jobs waiting within each limit on `pending`."""
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
@@ -30,25 +30,26 @@ class WaitingCount:
 
     @property
     def asks(self) -> bool:
-        """Whether any limit looks at what waits."""
+        """Whether any limit applies to waiting jobs."""
         return bool(self._limits)
 
     def refuses(self, owner: OwnerSpec) -> str:
-        """Which limit is full for one more job of the owner, in words; '' when it may wait, and then it is counted."""
+        """Return which limit is full for one more job of the owner, in words; if it is '', the job may wait, and is
+        counted."""
         keys = self._keys_of(owner)
         for name, found in keys:
             limit = self._policy.limits[name]
             if self._counts.get((name, found), 0) >= (limit.pending or 0):
-                return f"limit '{name}': {named(limit, found)} may have {limit.pending} waiting"
+                return f"limit '{name}': {ledger_text(limit, found)} may have {limit.pending} waiting"
         self._add(keys, 1)
         return ""
 
     def started(self, owner: OwnerSpec) -> None:
-        """One of the owner's jobs waits no more."""
+        """Record that one of the owner's jobs no longer waits."""
         self._add(self._keys_of(owner), -1)
 
     def returns(self, owner: OwnerSpec) -> None:
-        """One of the owner's jobs waits again by itself, even beyond a limit."""
+        """Record that one of the owner's jobs waits again by itself, even beyond a limit."""
         self._add(self._keys_of(owner), 1)
 
     def _add(self, keys: Iterable[Key], jobs: int) -> None:
@@ -63,7 +64,7 @@ class WaitingCount:
 
 
 class LimitWatch:
-    """What runs within each limit; a start beyond one is an InternalError that names it."""
+    """The usage of each limit by running jobs; a start beyond a limit is an InternalError that names it."""
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
@@ -74,7 +75,11 @@ class LimitWatch:
         self._cohorts: dict[tuple[str, str], int] = {}
 
     def started(self, owner: OwnerSpec, request: ClassSpec, now_ms: int) -> None:
-        """Count a start. Raises InternalError when it goes beyond a limit, or its queue is shut."""
+        """Count a start.
+
+        Raises:
+            InternalError: it exceeds a limit, or its queue is closed.
+        """
         queue = self._policy.queues.get(owner.queue)
         if queue is not None and queue.hours and not is_open(queue.hours, now_ms):
             raise InternalError(f"queue '{owner.queue}' started a job outside of its hours, at {now_ms} ms")
@@ -83,11 +88,11 @@ class LimitWatch:
             self._judge(key, request)
 
     def resumed(self, owner: OwnerSpec, request: ClassSpec) -> None:
-        """Count what goes on after it stood still: nobody is refused that, even where its place was given away."""
+        """Count a resumed job: resuming is never refused, even if its slot was given away."""
         self._count(owner, request, 1)
 
     def ended(self, owner: OwnerSpec, request: ClassSpec) -> None:
-        """Count an end, or what stands still."""
+        """Count an end, or a suspension."""
         self._count(owner, request, -1)
 
     def _count(self, owner: OwnerSpec, request: ClassSpec, sign: int) -> None:
@@ -104,15 +109,16 @@ class LimitWatch:
     def _judge(self, key: Key, request: ClassSpec) -> None:
         limit = self._policy.limits[key[0]]
         if limit.running is not None and self._running[key] > limit.running:
-            raise InternalError(f"limit '{key[0]}' ({named(limit, key[1])}): {self._running[key]} run at once")
+            raise InternalError(f"limit '{key[0]}' ({ledger_text(limit, key[1])}): {self._running[key]} run at once")
         for resource, amount in (limit.resources or {}).items():
-            # What asks for nothing of a resource may start however much of it is in use.
+            # A job that requests none of a resource may start however much of it is in use.
             if not request.request.get(resource):
                 continue
             used, most = self._used[key, resource], _most(limit, resource, amount)
             if most is not None and used > most:
                 raise InternalError(
-                    f"limit '{key[0]}' ({named(limit, key[1])}): {format_amount(resource, used)} {resource} in use"
+                    f"limit '{key[0]}' ({ledger_text(limit, key[1])}): {format_amount(resource, used)} {resource} "
+                    "in use"
                 )
             if limit.cohort and self._cohorts[limit.cohort, resource] > self._of_cohort(limit.cohort, resource):
                 raise InternalError(f"cohort '{limit.cohort}' uses more {resource} than its limits together")
@@ -129,7 +135,7 @@ class LimitWatch:
 
 
 def _most(limit: Limit, resource: str, amount: int) -> int | None:
-    """The most of a resource that one ledger may have in use; None where it may borrow anything."""
+    """Return the most of a resource that one ledger may use; None if it may borrow without limit."""
     if not limit.cohort:
         return amount
     return None if limit.borrow is None else amount + limit.borrow.get(resource, 0)

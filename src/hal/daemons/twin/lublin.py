@@ -1,6 +1,6 @@
-"""The Lublin-Feitelson model of rigid parallel jobs: sizes, run times and arrivals drawn as the paper says.
+"""The Lublin-Feitelson model of rigid parallel jobs: sizes, run times and arrivals drawn as described in the paper.
 
-Pure given its generator of random numbers. O(jobs). Source: U. Lublin and D. G. Feitelson, 'The workload on parallel
+Pure given its random number generator. O(jobs). Source: U. Lublin and D. G. Feitelson, 'The workload on parallel
 supercomputers: modeling the characteristics of rigid jobs', J. Parallel and Distributed Computing 63(11), 2003;
 parameter values as published with the model (Parallel Workloads Archive).
 """
@@ -17,17 +17,17 @@ IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
 
 LOG_RUN_MAX = 12.0
-"""Run times above exp(12) s (45 h) are drawn again."""
+"""Run times above exp(12) s (45 h) are redrawn."""
 
 LOG_GAP_MAX = 13.0
-"""Gaps between arrivals above exp(13) s (5 days) are drawn again."""
+"""Gaps between arrivals above exp(13) s (5 days) are redrawn."""
 
 SLOTS_PER_DAY = 48
 SLOT_S = 1800
 DAY_S = SLOTS_PER_DAY * SLOT_S
 
 _CYCLE_FIRST_SLOT = 11
-"""The gamma of the daily cycle describes the slots from this one on; later ones wrap round to the next morning."""
+"""The gamma of the daily cycle describes the slots from this one on; later ones wrap around to the next morning."""
 
 _REDRAWS_MAX = 1000
 
@@ -77,11 +77,11 @@ KINDS = {
         gap_a=6.5510 * 0.9797, gap_b=0.6621, cycle_a=8.9186, cycle_b=3.6680,
     ),
 }  # fmt: skip
-"""The paper's three fits: the whole log, and its batch and interactive jobs apart (128-node machines)."""
+"""The paper's three fits: the whole log, and its batch and interactive jobs separately (128-node machines)."""
 
 
 def draw_sizes(kind: JobKind, jobs: int, cpus: int, random: np.random.Generator) -> IntArray:
-    """Processors of each job, shape (jobs,), 1..cpus."""
+    """Draw the processors of each job, shape (jobs,), 1..cpus."""
     high = max(math.log2(cpus) - kind.high_below, 0.0)
     low = min(kind.low, high)
     med = min(max(math.log2(cpus) - kind.med_below, low), high)
@@ -97,7 +97,7 @@ def draw_sizes(kind: JobKind, jobs: int, cpus: int, random: np.random.Generator)
 
 
 def draw_runs(kind: JobKind, size: IntArray, random: np.random.Generator) -> IntArray:
-    """Run time of each job in whole seconds, >= 1, given the jobs' sizes; same shape."""
+    """Draw the run time of each job in whole seconds, >= 1, given the jobs' sizes; same shape."""
     first = np.clip(kind.slope * size + kind.intercept, 0.0, 1.0)
     log_run = np.empty(size.size)
     todo = np.arange(size.size)
@@ -112,7 +112,8 @@ def draw_runs(kind: JobKind, size: IntArray, random: np.random.Generator) -> Int
 
 
 def draw_gaps(kind: JobKind, jobs: int, random: np.random.Generator) -> FloatArray:
-    """Gaps between arrivals in seconds of *working time*, shape (jobs,): the daily cycle is not in them yet."""
+    """Draw gaps between arrivals in seconds of *working time*, shape (jobs,): they do not include the daily cycle
+    yet."""
     log_gap = np.empty(jobs)
     todo = np.arange(jobs)
     for _ in range(_REDRAWS_MAX):
@@ -124,7 +125,7 @@ def draw_gaps(kind: JobKind, jobs: int, random: np.random.Generator) -> FloatArr
 
 
 def daily_cycle(kind: JobKind) -> FloatArray:
-    """Relative arrival rate in each half hour from midnight, shape (SLOTS_PER_DAY,), mean 1.
+    """Return the relative arrival rate in each half hour from midnight, shape (SLOTS_PER_DAY,), mean 1.
 
     Slot s (counted from 1, up to 48, then on into the next morning) has the part cdf(s + 1/2) - cdf(s - 1/2) of
     gamma(cycle_a, cycle_b).
@@ -138,7 +139,7 @@ def daily_cycle(kind: JobKind) -> FloatArray:
 
 
 def arrivals(gaps_s: FloatArray, rate: FloatArray) -> FloatArray:
-    """Arrival times in seconds after midnight of the first day, shape (J,), rising.
+    """Return arrival times in seconds after midnight of the first day, shape (J,), ascending.
 
     A gap is used up faster in busy half hours: the arrival is where the integral of `rate` reaches the sum of gaps.
     """

@@ -1,4 +1,4 @@
-"""The machine that a log is replayed on, how a job of p processors lies on it, and the names of the policies.
+"""The machine on which a log is replayed, how a job of p processors is placed on it, and the names of the policies.
 
 Pure; imports nothing heavy, so that the command line can check its arguments before it loads the engine.
 """
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 POLICIES: Final = ("fcfs", "easy", "easy-sjbf", "conservative")
-"""Policies that a log can be replayed under, by the names that people type."""
+"""Policies under which a log can be replayed, by the names that people type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Machine:
 
     @classmethod
     def pool(cls, procs: int) -> Machine:
-        """One node with all processors: any free processors will do for any job."""
+        """Return one node with all processors: any free processors suit any job."""
         return cls(nodes=1, cpus_per_node=procs)
 
     @property
@@ -30,7 +30,7 @@ class Machine:
         return self.nodes * self.cpus_per_node
 
     def shape_of(self, procs: int) -> tuple[int, int]:
-        """(nodes, processors on each) of a job: on one node if it fits there, else whole nodes, rounded up.
+        """Return (nodes, processors on each) of a job: on one node if it fits there, else whole nodes, rounded up.
 
         A job of 10 processors on nodes of 4 holds three nodes and uses 10 of their 12 processors.
         """

@@ -1,4 +1,4 @@
-"""What a replay was worth: bounded slowdown, waits, utilisation, makespan, over all jobs and per user.
+"""The figures of a replay: bounded slowdown, waits, utilisation, makespan, over all jobs and per user.
 
 Pure. Definitions (also in docs/simulate.md):
 - bounded slowdown = max(1, (wait + run) / max(run, TAU_S)) with TAU_S = 10 s (Feitelson et al., JSSPP 1997);
@@ -19,15 +19,15 @@ IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
 
 TAU_S = 10
-"""Runs shorter than this count as this long, so that one short job cannot dominate a mean."""
+"""Shorter runs count as this long, so that one short job cannot dominate a mean."""
 
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
     """Figures of one replay (or of one user's jobs in it). Times in seconds; `utilization` in 0..1.
 
-    Of one user, `utilization` is the part of the machine that the user's jobs used over the span of the whole replay,
-    and `makespan_s` runs from the user's first submit to the user's last end.
+    For one user, `utilization` is the fraction of the machine that the user's jobs used over the duration of the whole
+    replay, and `makespan_s` runs from the user's first submit to the user's last end.
     """
 
     jobs: int
@@ -48,7 +48,7 @@ class Metrics:
 
 
 def bounded_slowdown(wait_s: IntArray, run_s: IntArray) -> FloatArray:
-    """Bounded slowdown of each job; shapes (J,), seconds in, a factor >= 1 out."""
+    """Compute the bounded slowdown of each job; shapes (J,), seconds in, a factor >= 1 out."""
     return np.maximum(1.0, (wait_s + run_s) / np.maximum(run_s, TAU_S))
 
 
@@ -61,10 +61,10 @@ def judge(
     machine_procs: int,
     span_s: int | None = None,
 ) -> Metrics:
-    """Figures over the given jobs; all arrays of shape (J,), J > 0.
+    """Compute figures over the given jobs; all arrays of shape (J,), J > 0.
 
     Args:
-        span_s: the time over which utilisation is taken; default: these jobs' own makespan.
+        span_s: the duration for utilisation; default: these jobs' own makespan.
     """
     wait_s, run_s = start_s - submit_s, end_s - start_s
     slowdown = bounded_slowdown(wait_s, run_s)
@@ -91,7 +91,7 @@ def judge(
 def judge_by_user(
     user: IntArray, submit_s: IntArray, start_s: IntArray, end_s: IntArray, procs: IntArray, *, machine_procs: int
 ) -> dict[int, Metrics]:
-    """The same figures for each user number, by falling processor-seconds (ties by number)."""
+    """Compute the same figures for each user number, by descending processor-seconds (ties by number)."""
     span_s = int(end_s.max() - submit_s.min())
     order = np.argsort(user, kind="stable")
     numbers, first = np.unique(user[order], return_index=True)

@@ -1,7 +1,7 @@
-"""Draws a comparison of replays: waits and utilisation over time, how waits are spread, mean bounded slowdowns.
+"""Plot a comparison of replays: waits and utilisation over time, the distribution of waits, mean bounded slowdowns.
 
-Shell (writes a file). Uses matplotlib without pyplot, so no display and no global state; an SVG of the same results
-has the same bytes.
+Writes a file. Uses matplotlib without pyplot, so no display and no global state; an SVG of the same results has the
+same bytes.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def _label(result: ReplayResult) -> str:
 
 
 def _mean_waits(result: ReplayResult, edges: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Mean wait of the jobs submitted in each bin; NaN where none was."""
+    """Return the mean wait of the jobs submitted in each bin; NaN if there were none."""
     wait_s = (result.start_s - result.submit_s).astype(np.float64)
     jobs, _ = np.histogram(result.submit_s, edges)
     total, _ = np.histogram(result.submit_s, edges, weights=wait_s)
@@ -106,7 +106,8 @@ def _mean_waits(result: ReplayResult, edges: NDArray[np.float64]) -> NDArray[np.
 
 
 def _utilisation(result: ReplayResult, edges: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Used part of the machine in each bin, exactly: differences of the integral of processors in use."""
+    """Return the used fraction of the machine in each bin, exactly: differences of the integral of processors in
+    use."""
     at = np.concatenate([result.start_s, result.end_s])
     change = np.concatenate([result.procs, -result.procs])
     order = np.argsort(at, kind="stable")
@@ -119,7 +120,7 @@ def _utilisation(result: ReplayResult, edges: NDArray[np.float64]) -> NDArray[np
 def _use_strip(
     axes: Axes, result: ReplayResult, edges: NDArray[np.float64], clock: NDArray[np.float64], colour: str
 ) -> None:
-    """One policy's utilisation as an area, with its name and mean beside it."""
+    """Draw one policy's utilisation as an area, with its name and mean beside it."""
     axes.stairs(_utilisation(result, edges), clock, color=colour, fill=True, alpha=0.85)
     axes.set_ylim(0, 1)
     axes.set_yticks([0, 1])
@@ -156,7 +157,7 @@ def _dress_spread(axes: Axes) -> None:
 
 
 def short(seconds: float) -> str:
-    """A time for a label: its largest unit, three digits that count."""
+    """Format a time for a label: its largest unit, three significant digits."""
     for size, unit in ((DAY_S, "d"), (HOUR_S, "h"), (_MINUTE_S, "min")):
         if seconds >= size:
             return f"{seconds / size:.3g} {unit}"
@@ -164,7 +165,7 @@ def short(seconds: float) -> str:
 
 
 def _slowdown_bars(axes: Axes, results: Sequence[ReplayResult]) -> None:
-    """Means on a logarithmic scale from 1, which is 'nobody waited'."""
+    """Draw means on a logarithmic scale from 1, which means that nobody waited."""
     means = [result.metrics().mean_bounded_slowdown for result in results]
     places = np.arange(len(results))
     axes.set_xscale("log")

@@ -1,4 +1,4 @@
-"""Whose jobs the jobs of a log are: queue, account and user of each, from the log's numbers or dealt out by a seed.
+"""The owners of a log's jobs: queue, account and user of each, from the log's numbers or assigned by a seed.
 
 Pure given the seed. O(jobs). A log in the Standard Workload Format has numbers for users, groups and queues: they
 become the names `u7`, `g3` and `q2`, unless the header names the queue or group.
@@ -22,17 +22,17 @@ from hal.daemons.twin.swf import Workload
 IntArray = NDArray[np.int64]
 
 UNKNOWN_USER: Final = "unknown"
-"""Who submitted where the log does not say."""
+"""The user if the log does not name one."""
 USERS_PER_ACCOUNT: Final = 5
-"""Users that are made up below an account where neither log nor policy names any."""
+"""Users that are invented below an account if neither log nor policy names any."""
 ACCOUNTS_MAX: Final = 10_000
-"""Accounts that may be made up."""
+"""Accounts that can be invented."""
 NAMES_SHOWN: Final = 10
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Population:
-    """Queue, account and user of each job as places in tables of names; index arrays have the shape (J,)."""
+    """Queue, account and user of each job as indexes into tables of names; index arrays have the shape (J,)."""
 
     queues: tuple[str, ...]
     accounts: tuple[str, ...]
@@ -43,15 +43,15 @@ class Population:
 
 
 @dataclass(frozen=True, slots=True)
-class Dealing:
-    """Who is dealt the jobs: account -> its part of the processor-seconds, and the users that it has."""
+class Assignment:
+    """How jobs are assigned: account -> its fraction of the processor-seconds, and its users."""
 
     parts: dict[str, float]
     users: dict[str, tuple[str, ...]]
 
 
 def of_log(workload: Workload, groups: Mapping[int, str], queues: Mapping[int, str]) -> Population:
-    """As the log says it. `groups` and `queues` are the header's names by number."""
+    """Read the owners from the log. `groups` and `queues` are the header's names by number."""
     account, accounts = _named(workload.group, workload.jobs, groups, "g", "")
     queue, queue_names = _named(workload.queue, workload.jobs, queues, "q", DEFAULT_QUEUE)
     user, users = _named(workload.user, workload.jobs, {}, "u", UNKNOWN_USER)
@@ -59,25 +59,25 @@ def of_log(workload: Workload, groups: Mapping[int, str], queues: Mapping[int, s
 
 
 def has_groups(workload: Workload) -> bool:
-    """Whether the log says to which group any of its jobs belongs."""
+    """Whether the log gives the group of any of its jobs."""
     return workload.group is not None and bool((workload.group >= 0).any())
 
 
 def in_queue(population: Population, queue: str) -> Population:
-    """The same people, all jobs in one queue."""
+    """Return the same owners with all jobs in one queue."""
     of = np.zeros(population.queue.size, np.int64)
     return Population((queue,), population.accounts, population.users, of, population.account, population.user)
 
 
-def dealt(workload: Workload, population: Population, dealing: Dealing, seed: int) -> Population:
-    """Accounts dealt out: each user of the log to one account, or each job where the log knows no users.
+def assign_accounts(workload: Workload, population: Population, assignment: Assignment, seed: int) -> Population:
+    """Assign accounts: each user of the log to one account, or each job if the log knows no users.
 
-    Users come in an order drawn by `seed`; each goes to the account that is farthest behind its part of the
-    processor-seconds. Where there are no users, jobs are drawn one by one, and users below the account evenly.
+    Users are taken in an order drawn by `seed`; each goes to the account that is farthest behind its fraction of the
+    processor-seconds. Without users, jobs are drawn one by one, and users below the account evenly.
     """
     random = np.random.Generator(np.random.PCG64(seed))
-    names = tuple(dealing.parts)
-    part = np.array([dealing.parts[name] for name in names], np.float64)
+    names = tuple(assignment.parts)
+    part = np.array([assignment.parts[name] for name in names], np.float64)
     part /= part.sum()
     if bool((workload.user >= 0).any()):
         work = workload.procs.astype(np.float64) * workload.run_s
@@ -96,19 +96,21 @@ def dealt(workload: Workload, population: Population, dealing: Dealing, seed: in
     users: list[str] = []
     user = np.zeros(workload.jobs, np.int64)
     for place, name in enumerate(names):
-        mine = dealing.users[name]
+        mine = assignment.users[name]
         rows = np.flatnonzero(account == place)
         user[rows] = len(users) + (drawn[rows] * len(mine)).astype(np.int64)
         users.extend(mine)
     return Population(population.queues, names, tuple(users), population.queue, account.astype(np.int64), user)
 
 
-def dealing_of(text: str, policy: Policy) -> Dealing:
-    """Who is dealt the jobs, as people write it: `policy`, a number, or `physics=1,biology=2`.
+def parse_assignment(text: str, policy: Policy) -> Assignment:
+    """Parse how jobs are assigned: `policy`, a number, or `physics=1,biology=2`.
 
-    `policy`: the accounts that the policy declares and that have no account below them, alike. A number: so many
-    made-up ones, a1, a2, … With `=`: their parts of the processor-seconds.
-    Raises: SpecError when it is none of these, or the policy does not declare an account.
+    `policy`: the accounts that the policy declares and that have no account below them, equally. A number: that many
+    invented ones, a1, a2, … With `=`: their fractions of the processor-seconds.
+
+    Raises:
+        SpecError: it is none of these, or the policy does not declare an account.
     """
     if text == "policy":
         parents = {account.parent for account in policy.accounts.values()}
@@ -117,18 +119,22 @@ def dealing_of(text: str, policy: Policy) -> Dealing:
             raise SpecError("--accounts policy: no account is declared", hint="give a number or NAME=PART,…")
     elif text.isascii() and text.isdigit():
         if not 1 <= int(text[:9]) <= ACCOUNTS_MAX:
-            raise SpecError(f"--accounts {shown(text)}: from 1 to {ACCOUNTS_MAX} accounts can be made up")
+            raise SpecError(f"--accounts {shown(text)}: from 1 to {ACCOUNTS_MAX} accounts can be invented")
         parts = {f"a{number}": 1.0 for number in range(1, int(text) + 1)}
     else:
         parts = _parts(text)
     if policy.accounts:
         check_known("account", list(parts), policy.accounts, "--accounts")
     users = {name: _users_below(name, policy) for name in parts}
-    return Dealing(parts, users)
+    return Assignment(parts, users)
 
 
 def check_known(kind: str, names: Sequence[str], declared: Mapping[str, object], where: str, hint: str = "") -> None:
-    """Raise SpecError unless the policy declares every one of these names."""
+    """Check that the policy declares every one of these names.
+
+    Raises:
+        SpecError: it does not.
+    """
     unknown = [name for name in names if name not in declared]
     if not unknown:
         return
@@ -167,7 +173,7 @@ def _parts(text: str) -> dict[str, float]:
 def _named(
     numbers: IntArray | None, jobs: int, names: Mapping[int, str], letter: str, unknown: str
 ) -> tuple[IntArray, tuple[str, ...]]:
-    """Places in a table of names, and the table; numbers below 0 are `unknown`."""
+    """Convert numbers to indexes into a table of names; numbers below 0 are `unknown`."""
     if numbers is None:
         return np.zeros(jobs, np.int64), (unknown,)
     found, place = np.unique(np.maximum(numbers, -1), return_inverse=True)

@@ -1,8 +1,8 @@
-"""Replays a workload on the production engine under virtual time: feeds it what the log says, writes down its starts.
+"""Replay a workload on the production engine under virtual time: submit the log's jobs, record their starts.
 
-Shell of the engine; reads no clock and decides nothing: what starts, and when, is what `cycle` plans. Event order of
-one second of the log: ends, then submits in order, then one cycle. O(1) Python steps an instant; memory: the log's
-columns and the running jobs' ends.
+It reads no clock and decides nothing: what starts, and when, is planned by `cycle`. Event order of one second of the
+log: ends, then submits in order, then one cycle. O(1) Python steps per instant; memory: the log's columns and the
+running jobs' ends.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from hal.core.engine import State, apply, cycle
+from hal.core.engine import apply, cycle, new_state
+from hal.core.engine.checks.invariants import check_invariants
 from hal.core.engine.classes import ClassSpec, OwnerSpec
 from hal.core.engine.config import Backfill, EngineConfig
 from hal.core.engine.events import (
@@ -30,7 +31,6 @@ from hal.core.engine.events import (
     SubmitRows,
     submit_rows,
 )
-from hal.core.engine.invariants import check_invariants
 from hal.core.model.errors import InternalError
 from hal.daemons.twin.machine import Machine
 from hal.daemons.twin.metrics import Metrics, judge, judge_by_user
@@ -44,27 +44,29 @@ CONFIGS: Final = {
     "easy-sjbf": EngineConfig(order="fcfs", backfill=Backfill.EASY_SJBF),
     "conservative": EngineConfig(order="fcfs", backfill=Backfill.CONSERVATIVE),
 }
-"""What each policy name of `hal.daemons.twin.machine.POLICIES` means to the engine."""
+"""The engine configuration of each policy in `hal.daemons.twin.machine.POLICIES`."""
 
 REPORT_EVERY = 1 << 12
 """Instants between two calls of `report`."""
 
 IDLE_WAKES_MAX = 1 << 20
-"""Cycles in a row that the engine may ask for without an event of the log and without a start: beyond it, it spins."""
+"""Consecutive cycles that the engine may request without an event of the log and without a start; beyond that, it
+spins."""
 
 _MILLI = 1000
 
 Report = Callable[[int], None]
-"""Called now and then with the number of jobs submitted so far."""
+"""Called periodically with the number of jobs submitted so far."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReplayResult:
-    """What one policy made of a workload; arrays of shape (J,), in the workload's order, in seconds of the log.
+    """The outcome of a workload under one policy; arrays of shape (J,), in the workload's order, in seconds of the
+    log.
 
     Attributes:
         cycles: how many cycles the engine ran.
-        peak_live: most jobs waiting or running at one instant.
+        peak_live: the most jobs waiting or running at one instant.
     """
 
     policy: str
@@ -80,11 +82,11 @@ class ReplayResult:
     peak_live: int
 
     def metrics(self) -> Metrics:
-        """Figures over all jobs."""
+        """Return the figures over all jobs."""
         return judge(self.submit_s, self.start_s, self.end_s, self.procs, machine_procs=self.machine.procs)
 
     def metrics_by_user(self) -> dict[int, Metrics]:
-        """Figures for each user number of the log."""
+        """Return the figures for each user number of the log."""
         return judge_by_user(
             self.user, self.submit_s, self.start_s, self.end_s, self.procs, machine_procs=self.machine.procs
         )
@@ -102,22 +104,25 @@ def replay(
 ) -> ReplayResult:
     """Run the whole workload through the engine.
 
+    One function, because its loop reads top-down: ends, submits, cycle, next instant.
+
     Args:
-        policy: a key of CONFIGS; with `config` any name.
-        config: another configuration, with plugins perhaps.
+        policy: a key of CONFIGS; any name if `config` is given.
+        config: another configuration, perhaps with plugins.
         clairvoyant: the engine plans with the true run times instead of the limits.
         check: verify the whole state after every cycle (slow).
         report: progress, about every REPORT_EVERY instants.
-    Raises: InternalError when the engine leaves jobs waiting for ever, or asks to be called without end.
+    Raises:
+        InternalError: the engine leaves jobs waiting for ever, or asks to be called without end.
     """
     jobs = workload.jobs
-    state = State(CONFIGS[policy] if config is None else config)
+    state = new_state(CONFIGS[policy] if config is None else config)
     apply(state, NodesChanged(nodes=node_specs(machine)))
     submits, classes = _submits(workload, machine, clairvoyant)
     owners = (OwnerSpec(),)
     ends = _ends(jobs)
     next_group = _next_groups(workload.submit_s).tolist()
-    # Job numbers count from 1, so lists by number have an unused place 0. Times in here are milliseconds.
+    # Job numbers count from 1, so index 0 of lists by number is unused. Times in here are milliseconds.
     submit_ms = [*(workload.submit_s * _MILLI).tolist(), INF]
     run_ms = [0, *(workload.run_s * _MILLI).tolist()]
     start_ms = [-1] * (jobs + 1)
@@ -194,7 +199,7 @@ def replay(
 
 
 def load_kernels() -> None:
-    """Compile or load every kernel that a replay uses, so that the first replay's time is its own."""
+    """Compile or load every kernel that a replay uses, so that the first replay's time excludes it."""
     one = np.ones(3, np.int64)
     tiny = Workload(
         id=one, submit_s=np.array([0, 0, 1]), run_s=2 * one, limit_s=3 * one, procs=one, user=one, skipped={}
@@ -205,7 +210,7 @@ def load_kernels() -> None:
 
 
 def node_specs(machine: Machine) -> tuple[NodeSpec, ...]:
-    """The machine as the engine hears of it: `pool`, or n1, n2, …"""
+    """Describe the machine to the engine: `pool`, or n1, n2, …"""
     if machine.nodes == 1:
         return (NodeSpec("pool", {"cpu": machine.cpus_per_node * _MILLI}),)
     capacity = {"cpu": machine.cpus_per_node * _MILLI}
@@ -213,7 +218,7 @@ def node_specs(machine: Machine) -> tuple[NodeSpec, ...]:
 
 
 def _submits(workload: Workload, machine: Machine, clairvoyant: bool) -> tuple[SubmitRows, tuple[ClassSpec, ...]]:
-    """One submit row for each job, numbered from 1 in the order of the log, and the classes they index."""
+    """Build one submit row for each job, numbered from 1 in the order of the log, and the classes that they index."""
     sizes, class_index = np.unique(workload.procs, return_inverse=True)
     classes = []
     for procs in sizes.tolist():
@@ -237,5 +242,5 @@ def _ends(jobs: int) -> EndRows:
 
 
 def _next_groups(submit_s: IntArray) -> IntArray:
-    """For each job that is the first of its second: the index of the first job of a later second; shape (J,)."""
+    """For each job that is the first of its second, return the index of the first job of a later second; shape (J,)."""
     return np.searchsorted(submit_s, submit_s, side="right")

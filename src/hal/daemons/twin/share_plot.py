@@ -1,6 +1,6 @@
-"""Draws what policies gave to accounts over time: use as fair-share remembers it against targets, the machine, waits.
+"""Plot what policies gave to accounts over time: decayed usage against targets, the machine, waits.
 
-Shell (writes a file). One row of pictures for each policy. An SVG of the same runs has the same bytes.
+Writes a file. One row of plots for each policy. An SVG of the same runs has the same bytes.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 from numpy.typing import NDArray
 
-from hal.daemons.twin.by_account import Party, Used, by_account, by_user
+from hal.daemons.twin.account_figures import Party, Used, by_account, by_user
 from hal.daemons.twin.plot import COLOURS, DAY_S, HOUR_S, INK, STYLE, short
-from hal.daemons.twin.under_policy import PolicyRun
+from hal.daemons.twin.policy_replay import PolicyRun
 
 FloatArray = NDArray[np.float64]
 
 BINS = 120
 """Bins of the time axis."""
 DRAWN = 8
-"""Accounts with a colour of their own, the ones that used most; the others are drawn together."""
+"""Accounts with a colour of their own, those with the highest usage; the others are drawn together."""
 _OTHERS = "others"
 _PALETTE = (*COLOURS, "#7a5195", "#4d4d4d", "#bdbdbd")
 
@@ -64,7 +64,7 @@ def plot_shares(runs: Sequence[PolicyRun], title: str, path: Path) -> None:
 
 
 def _whose(run: PolicyRun) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-    """Accounts, or users where no job names an account."""
+    """Return the accounts, or the users if no job names an account."""
     if any(run.people.accounts):
         return run.people.account, run.people.accounts
     return run.people.user, run.people.users
@@ -84,7 +84,7 @@ def _most_used(parties: Sequence[Sequence[Party]]) -> list[str]:
 
 
 def _used_by(run: PolicyRun, names: Sequence[str], edges: FloatArray) -> FloatArray:
-    """Processor-seconds of each of `names` in each bin, exactly; shape (N, BINS)."""
+    """Return the processor-seconds of each of `names` in each bin, exactly; shape (N, BINS)."""
     whose, table = _whose(run)
     place = {name: at for at, name in enumerate(names)}
     last = len(names) - 1
@@ -106,7 +106,7 @@ def _draw_shares(
     edges: FloatArray,
     clock: FloatArray,
 ) -> None:
-    """Decayed use as parts of its sum, as fair-share sees it, and each target as a dashed line."""
+    """Draw decayed usage as fractions of its sum, as fair-share sees it, and each target as a dashed line."""
     half_life_s = max(int(run.site.policy.fairshare.half_life) / 1000.0, 1.0)
     kept = 2.0 ** (-(edges[1] - edges[0]) / half_life_s)
     decayed = np.zeros(used.shape)
@@ -127,7 +127,7 @@ def _draw_shares(
 
 
 def _draw_machine(axes: Axes, run: PolicyRun, used: FloatArray, edges: FloatArray, clock: FloatArray) -> None:
-    """Who used which part of the machine."""
+    """Draw who used which fraction of the machine."""
     parts = used / (np.diff(edges) * run.machine.procs)
     axes.stackplot(clock[:-1], parts, colors=_PALETTE[: len(parts)], step="post", linewidth=0)
     axes.set_ylim(0, 1)
@@ -137,7 +137,7 @@ def _draw_machine(axes: Axes, run: PolicyRun, used: FloatArray, edges: FloatArra
 
 
 def _draw_waits(axes: Axes, parties: Sequence[Party], names: Sequence[str], longest: float) -> None:
-    """Mean wait of each account that has a colour."""
+    """Draw the mean wait of each account that has a colour."""
     wait = {party.name: party.mean_wait_s for party in parties}
     shown = [name for name in names if wait.get(name) is not None]
     values = [wait[name] or 0.0 for name in shown]

@@ -1,8 +1,8 @@
-"""Reads logs in the Standard Workload Format, strictly, and turns them into the jobs that are replayed.
+"""Read logs in the Standard Workload Format, strictly, and convert them to the jobs to replay.
 
-Shell (reads files); everything after the bytes are in memory is pure. Cost: about 0.4 s for 200,000 lines. Format:
-https://www.cs.huji.ac.il/labs/parallel/workload/swf.html; extended logs (more than 18 columns) are read by their
-first 18.
+Reads files; everything after that is pure. Cost: about 0.4 s for 200,000 lines. Format:
+https://www.cs.huji.ac.il/labs/parallel/workload/swf.html; extended logs (more than 18 columns) are read by their first
+18.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from hal.daemons.twin.swf_lines import BadLine, LogRows, parse_lines
 IntArray = NDArray[np.int64]
 
 MAX_LOG_BYTES = 4 << 30
-"""Largest log read, after unpacking: a guard against a file that unpacks without end."""
+"""Largest log read, uncompressed: a guard against a file that expands without end."""
 
 MAX_SUBMIT_S = 10**11
-"""Latest submit, as far as a line of a log may say it too."""
+"""Latest submit that is replayed; a line of a log may not exceed it either."""
 
 _PACKED = {
     b"BZh": "bzip2",
@@ -41,7 +41,7 @@ _LEADING_INTEGER = re.compile(r"\s*(\d{1,11})(?![\d.])")
 
 
 class LogError(SpecError):
-    """A workload log that cannot be read or replayed; the message names the file and what is wrong with it."""
+    """A workload log that cannot be read or replayed; the message names the file and the problem."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,13 +67,13 @@ class Log:
 
     @property
     def unix_start_s(self) -> int:
-        """The instant of submit time 0, in seconds since 1970; 0 where the header does not say (UnixStartTime)."""
+        """The instant of submit time 0, in seconds since 1970; 0 if the header does not give it (UnixStartTime)."""
         match = _LEADING_INTEGER.match(self.header.get("UnixStartTime", ""))
         return int(match.group(1)) if match else 0
 
     @property
     def machine_procs(self) -> int | None:
-        """Processors of the machine as the header says: MaxProcs, else MaxNodes; None when it says neither."""
+        """Processors of the machine according to the header: MaxProcs, else MaxNodes; None if it gives neither."""
         for key in ("MaxProcs", "MaxNodes"):
             match = _LEADING_INTEGER.match(self.header.get(key, ""))
             if match and int(match.group(1)) > 0:
@@ -110,14 +110,16 @@ class Workload:
 
 
 def read_log(path: str | Path, stream: BinaryIO | None = None) -> Log:
-    """Read a log, plain or gzip-compressed (told by its first bytes, not by its name).
+    """Read a log, plain or gzip-compressed (detected by its first bytes, not by its name).
 
     Args:
-        path: the file; only its name in messages when `stream` is given.
+        path: the file; only its name in messages if `stream` is given.
         stream: bytes to read instead of the file (standard input).
-    Raises: NotFoundError when there is no such file, DeniedError when it may not be read, LogError when there is
-        nothing to replay in it: a directory, empty, truncated while compressed, binary, or without one well-formed
-        line.
+    Raises:
+        NotFoundError: there is no such file.
+        DeniedError: it may not be read.
+        LogError: there is nothing to replay in it: a directory, empty, truncated while compressed, binary, or without
+            one well-formed line.
     """
     name = str(path)
     data = _unpacked(_all_bytes(path, stream), name)
@@ -212,9 +214,9 @@ def _all_bytes(path: str | Path, stream: BinaryIO | None) -> bytes:
         with open(path, "rb") as file:
             return file.read(MAX_LOG_BYTES + 1)
     except FileNotFoundError:
-        raise NotFoundError(f"there is no file '{path}'", hint="name a workload log, or - for standard input") from None
+        raise NotFoundError(f"there is no file '{path}'", hint="give a workload log, or - for standard input") from None
     except PermissionError:
-        raise DeniedError(f"the file '{path}' may not be read", hint=f"see: ls -l {path}") from None
+        raise DeniedError(f"the file '{path}' cannot be read", hint=f"see: ls -l {path}") from None
     except IsADirectoryError:
         raise LogError(f"{path} is a directory", hint="give one log file, .swf or .swf.gz") from None
     except OSError as error:
@@ -230,9 +232,9 @@ def _unpacked(data: bytes, name: str) -> bytes:
             with gzip.GzipFile(fileobj=io.BytesIO(data)) as packed:
                 data = packed.read(MAX_LOG_BYTES + 1)
         except EOFError:
-            raise LogError(f"{name} is truncated: its gzip stream ends early", hint="fetch it again") from None
+            raise LogError(f"{name} is truncated: its gzip stream ends early", hint="download it again") from None
         except (OSError, zlib.error) as error:
-            raise LogError(f"{name} is not a sound gzip file: {error}", hint="fetch it again") from None
+            raise LogError(f"{name} is not a sound gzip file: {error}", hint="download it again") from None
     if len(data) > MAX_LOG_BYTES:
         raise LogError(f"{name} is larger than {MAX_LOG_BYTES >> 30} GiB unpacked", hint="split it")
     return data
@@ -246,7 +248,7 @@ def _header(data: bytes) -> dict[str, str]:
 
 
 def _numbered(data: bytes) -> tuple[dict[int, str], dict[int, str]]:
-    """The header's names of queues and of groups, by number; the first of each number."""
+    """Read the header's names of queues and of groups, by number; the first of each number."""
     names: dict[bytes, dict[int, str]] = {b"Queue": {}, b"Group": {}}
     for match in _NUMBERED_LINE.finditer(data):
         names[match.group(1)].setdefault(int(match.group(2)), match.group(3).decode("utf-8", "replace"))

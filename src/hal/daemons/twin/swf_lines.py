@@ -1,8 +1,9 @@
-"""Turns the text of a log into columns: plain lines in bulk, every other line one by one with a reason if it is bad.
+"""Convert the text of a log to columns: plain lines in bulk, every other line one by one, with a reason if it is
+bad.
 
-Pure. A line is plain when its columns are whole numbers (fractions allowed in columns that are not read); the bulk
-way decodes the nine columns that matter straight from the bytes, exactly, about 40 ns a column. The careful way
-gives the same values for the same line (a property test holds it to that).
+Pure. A line is plain if its columns are whole numbers (fractions allowed in columns that are not read); the bulk path
+decodes the nine columns that matter straight from the bytes, exactly, about 40 ns per column. The careful path gives
+the same values for the same line (checked by a property test).
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ BAD_LINES_KEPT = 20
 """Bad lines whose number and reason are kept; the others are only counted."""
 
 CHUNK_BYTES = 4 << 20
-"""Text taken apart at once: bounds the scratch memory to about 20 times that."""
+"""Text processed at once: bounds the scratch memory to about 20 times that."""
 
 _PLAIN_DIGITS = 11
 _LARGEST = 10**11
-"""Largest number read: 3,000 years in seconds; keeps every sum of times and amounts far inside 64 bits."""
+"""Largest number read: 3,000 years in seconds; keeps every sum of times and amounts well within 64 bits."""
 
 _SHOWN_CHARACTERS = 24
 _NUMBER = re.compile(rb"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\Z")
@@ -37,7 +38,7 @@ _READ = {0: "job number", 1: "submit time", 3: "run time", 4: "allocated process
 """Column index -> its name, for the columns that are read, in the order of LogRows after `line`."""
 
 _LABELS = (12, 14)
-"""Columns in which a number that cannot be one is read as 'not known', never as a bad line: they only say whose."""
+"""Columns in which an invalid number is read as 'unknown', never as a bad line: they only identify owners."""
 
 _SPACE = np.zeros(256, np.bool_)
 _SPACE[[9, 10, 11, 12, 13, 32]] = True
@@ -70,7 +71,8 @@ class LogRows:
 
 
 def parse_lines(data: bytes, chunk_bytes: int = CHUNK_BYTES) -> tuple[LogRows, tuple[BadLine, ...], int]:
-    """Columns of all well-formed job lines, the first BAD_LINES_KEPT bad lines, and how many bad lines there are.
+    """Return the columns of all well-formed job lines, the first BAD_LINES_KEPT bad lines, and the number of bad
+    lines.
 
     Comments (first character ';') and blank lines are neither.
     """
@@ -100,7 +102,7 @@ def parse_lines(data: bytes, chunk_bytes: int = CHUNK_BYTES) -> tuple[LogRows, t
 
 
 def careful_line(text: bytes) -> list[int] | str:
-    """The columns that are read of one line, or what is wrong with it (the first thing found)."""
+    """Return the columns of one line that are read, or the first problem found in it."""
     tokens = text.split()
     if len(tokens) < COLUMNS:
         return f"{len(tokens)} columns where {COLUMNS} are expected"
@@ -128,7 +130,7 @@ def _shown(token: bytes) -> str:
 
 
 def _chunk_end(data: bytes, position: int, chunk_bytes: int) -> int:
-    """Where the chunk that begins at `position` ends: after a line end, or at the end of the data."""
+    """Return where the chunk that begins at `position` ends: after a line end, or at the end of the data."""
     if len(data) - position <= chunk_bytes:
         return len(data)
     end = data.rfind(b"\n", position, position + chunk_bytes)
@@ -138,7 +140,7 @@ def _chunk_end(data: bytes, position: int, chunk_bytes: int) -> int:
 
 
 def _plain_block(chunk: bytes, lines_before: int) -> tuple[IntArray, list[tuple[int, bytes]], int]:
-    """Decode the plain lines of a chunk; hand back the others as (line number, text), and the number of lines."""
+    """Decode the plain lines of a chunk; return the others as (line number, text), and the number of lines."""
     if not chunk.endswith(b"\n"):
         chunk += b"\n"
     text = np.frombuffer(chunk, np.uint8)
@@ -180,9 +182,9 @@ def _plain_block(chunk: bytes, lines_before: int) -> tuple[IntArray, list[tuple[
 def _unread_fraction(
     text: ByteArray, strange: IntArray, token_start: IntArray, first_token: IntArray, line_end: IntArray
 ) -> NDArray[np.bool_]:
-    """Which of the strange characters are the one decimal point of a number in a column that is not read.
+    """Find which of the strange characters are the one decimal point of a number in a column that is not read.
 
-    Average CPU times are fractions in many logs; without this each such line would be read the slow way.
+    Average CPU times are fractions in many logs; without this, each such line would take the slow path.
     """
     if not strange.size:
         return np.zeros(0, np.bool_)
@@ -198,7 +200,7 @@ def _unread_fraction(
 
 
 def _decoded(text: ByteArray, start: IntArray, length: IntArray) -> IntArray:
-    """The integers written at those places: an optional minus, then digits."""
+    """Decode the integers at these positions: an optional minus, then digits."""
     negative = text[start] == ord("-")
     at = start + negative
     digits = length - negative

@@ -1,4 +1,4 @@
-"""Makes a synthetic log: Lublin-Feitelson jobs brought to an offered load, with users and rounded-up time limits.
+"""Generate a synthetic log: Lublin-Feitelson jobs scaled to an offered load, with users and rounded-up time limits.
 
 Pure given the seed: the same parameters and seed give the same bytes (with the same numpy). O(jobs).
 """
@@ -21,13 +21,13 @@ LIMITS_S = np.array(
     + [3600 * h for h in (1, 1.5, 2, 3, 4, 6, 8, 10, 12, 16, 18, 20, 24, 30, 36, 48)],
     np.int64,
 )
-"""The limits that people type; the longest is above the longest run the model draws."""
+"""The limits that people typically request; the longest exceeds the longest run that the model draws."""
 
 USER_EXPONENT = 1.0
 """User k submits in proportion to 1 / k ** USER_EXPONENT (a Zipf law)."""
 
 SHARE_USED_MIN = 0.1
-"""People ask for run / share, share uniform in [SHARE_USED_MIN, 1], then round up to one of LIMITS_S."""
+"""People request run / share, share uniform in [SHARE_USED_MIN, 1], rounded up to one of LIMITS_S."""
 
 JOBS_MAX = 10_000_000
 CPUS_MAX = 10**11
@@ -39,7 +39,7 @@ _RECORD = "{} {} -1 {} {} -1 -1 {} {} -1 1 {} -1 -1 1 -1 -1 -1\n"
 
 @dataclass(frozen=True, slots=True)
 class WorkloadSpec:
-    """What is asked of the generator. `load`: offered load, see `offered_load`. `kind`: one of lublin.KINDS."""
+    """Parameters of the generator. `load`: offered load, see `offered_load`. `kind`: one of lublin.KINDS."""
 
     jobs: int
     cpus: int
@@ -78,16 +78,16 @@ class GeneratedJobs:
 
 
 def offered_load(submit_s: IntArray, run_s: IntArray, procs: IntArray, cpus: int) -> float:
-    """Processor-seconds asked for / (processors x time from first to last submit); infinite for one instant."""
+    """Compute processor-seconds requested / (processors x time from first to last submit); infinite for one instant."""
     span_s = int(submit_s[-1] - submit_s[0])
     return float((run_s.astype(np.float64) * procs).sum()) / (cpus * span_s) if span_s else float("inf")
 
 
 def generate(spec: WorkloadSpec) -> GeneratedJobs:
-    """Draw the jobs. The load is reached by stretching the gaps *before* the daily cycle is put on them.
+    """Draw the jobs. The load is reached by stretching the gaps *before* the daily cycle is applied to them.
 
-    So a day keeps its 24 hours at any load. With very few jobs, or a load that would need submits closer together
-    than the daily cycle allows in whole seconds, the load is met as nearly as whole seconds permit.
+    So a day keeps its 24 hours at any load. With very few jobs, or a load that would require submits closer together
+    than the daily cycle allows in whole seconds, the load is met as closely as whole seconds permit.
     """
     random = np.random.Generator(np.random.PCG64(spec.seed))
     kind = KINDS[spec.kind]
@@ -106,7 +106,8 @@ def generate(spec: WorkloadSpec) -> GeneratedJobs:
 
 
 def write_swf(jobs: GeneratedJobs, spec: WorkloadSpec) -> bytes:
-    """The log as text in the Standard Workload Format 2.2. Nothing in it depends on when or where it was made."""
+    """Format the log in the Standard Workload Format 2.2. Its content does not depend on when or where it was
+    generated."""
     header = "".join(
         f"; {line}\n"
         for line in (
@@ -135,7 +136,8 @@ def write_swf(jobs: GeneratedJobs, spec: WorkloadSpec) -> bytes:
 
 
 def _arrivals_spanning(gaps_s: FloatArray, rate: FloatArray, span_s: float) -> FloatArray:
-    """Arrivals whose last is `span_s` after the first: the factor on the gaps after the first is found by halving."""
+    """Compute arrivals whose last is `span_s` after the first: the factor on the gaps after the first is found by
+    bisection."""
     if gaps_s.size == 1:
         return arrivals(gaps_s, rate)
     later = np.cumsum(gaps_s[1:])

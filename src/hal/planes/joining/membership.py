@@ -37,7 +37,7 @@ MAX_ENDED: Final = 1_000
 
 
 class TokenState(StrEnum):
-    """What a token is good for."""
+    """The state of a token."""
 
     OPEN = "open"
     USED = "used"
@@ -94,7 +94,7 @@ class Membership:
             )
         waiting = sum(state_of(token, now_ms) is TokenState.OPEN for token in self._tokens.values())
         if waiting >= MAX_TOKENS:
-            raise OverloadedError(f"{waiting} join tokens wait to be used", hint="revoke some: hal token list")
+            raise OverloadedError(f"{waiting} join tokens are not used yet", hint="revoke some: hal token list")
         token = JoinTokenRow(
             id=token_id, secret_hash=secret_hash, node=node, user=user, created_ms=now_ms, expires_ms=now_ms + life_ms
         )
@@ -114,7 +114,7 @@ class Membership:
         if state is TokenState.USED:
             raise ConflictError(
                 f"token {token_id} was used: node '{token.used_by}' joined with it",
-                hint=f"`hal node revoke {token.used_by}` takes back the node's certificates",
+                hint=f"`hal node revoke {token.used_by}` revokes the node's certificates",
             )
         if state is not TokenState.OPEN:
             raise ConflictError(f"token {token_id} is {state} already")
@@ -136,7 +136,8 @@ class Membership:
         state = state_of(token, now_ms)
         if state is TokenState.USED:
             raise DeniedError(
-                f"the join token {token_id} was used already, by node '{token.used_by}'", hint=f"once each; {again}"
+                f"the join token {token_id} was used already, by node '{token.used_by}'",
+                hint=f"a token works once; {again}",
             )
         if state is not TokenState.OPEN:
             late = f" {format_duration(now_ms - token.expires_ms)} ago" if state is TokenState.EXPIRED else ""
@@ -163,8 +164,8 @@ class Membership:
         """
         if known and not self._of_node.get(node):
             raise ConflictError(
-                f"node '{shown(node)}' has not joined: it is one of a controller's own machine (hal up)",
-                hint="choose another name; or, where that node is gone: `hal node rm`, then join as it",
+                f"node '{shown(node)}' has not joined: it belongs to a controller's own machine (hal up)",
+                hint="choose another name; or, if that node is gone: `hal node remove`, then join under its name",
             )
 
     # ── certificates ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -198,7 +199,7 @@ class Membership:
             DeniedError: it may not; says why.
         """
         if certified != node:
-            raise DeniedError(f"a certificate of node '{shown(certified)}' may not speak as '{shown(node)}'")
+            raise DeniedError(f"a certificate of node '{shown(certified)}' is not valid for '{shown(node)}'")
         again = f"join again: `hal token create --node {node}`"
         row = self._certificates.get(serial)
         if row is None or row.node != node:

@@ -1,14 +1,15 @@
 """TaskPlane: submission, the life of jobs, dependencies and nodes as one object without I/O.
 
 Pure: time, tokens and rows of other jobs are passed in. Calls are staged in memory; `seal` gives what to commit, then
-`durable` or `undo` says how the commit went, and only then the next call may be made. The engine is read (does it fit,
+`keep` or `undo` says how the commit went, and only then the next call may be made. The engine is read (does it fit,
 why does it wait), never changed: its events come out of `seal`.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from hal.core.engine.config import EngineConfig
 from hal.core.engine.events import Event
@@ -17,25 +18,32 @@ from hal.core.interfaces.admit import Admit
 from hal.core.model import EventKind, JobSpec, TaskState, Verdict
 from hal.core.model.policy import Policy
 from hal.core.model.policy_change import Difference
-from hal.planes.tasks import attempts, closing, control, gates, loading, nodes, starting, submission, taking_back
-from hal.planes.tasks.booking_ends import end_with_bookings
-from hal.planes.tasks.control import EndedTask, EndedTasks, JobPatch
-from hal.planes.tasks.dependencies import EndedJob
-from hal.planes.tasks.draft import Change
-from hal.planes.tasks.engine_view import EngineView
-from hal.planes.tasks.leftovers import Leftovers
-from hal.planes.tasks.live import LiveJob
-from hal.planes.tasks.nodes import Arrival
-from hal.planes.tasks.policy_change import change_policy
-from hal.planes.tasks.runs import Runs
+from hal.planes.tasks.admission import submission
+from hal.planes.tasks.admission.policy_change import change_policy
+from hal.planes.tasks.attempts import allocation, gate_reports, preemption, reconciliation, reports
+from hal.planes.tasks.attempts.booking_ends import end_with_bookings
+from hal.planes.tasks.attempts.preemption import Moves
+from hal.planes.tasks.engine.view import EngineView
+from hal.planes.tasks.jobs import commands, requeues, tallies, updates
+from hal.planes.tasks.jobs.explanation import why
+from hal.planes.tasks.jobs.requeues import EndedTask, EndedTasks
+from hal.planes.tasks.jobs.tallies import QueueTally
+from hal.planes.tasks.jobs.updates import JobPatch
+from hal.planes.tasks.live import node as node_rows
+from hal.planes.tasks.live.job import LiveJob
+from hal.planes.tasks.live.standings import EndedJob
+from hal.planes.tasks.live.task_sets import TaskSet
+from hal.planes.tasks.nodes import arrivals, closures
+from hal.planes.tasks.nodes.arrivals import Arrival
 from hal.planes.tasks.slices import Work, finished
-from hal.planes.tasks.submission import Submitter
-from hal.planes.tasks.table import STEP_SECRET, JobTable
-from hal.planes.tasks.taking_back import Moves
-from hal.planes.tasks.why import why
+from hal.planes.tasks.submitter import Submitter
+from hal.planes.tasks.table import restart
+from hal.planes.tasks.table.commit import keep, sealing, undoing
+from hal.planes.tasks.table.draft import Change
+from hal.planes.tasks.table.propagation import settle, settling
+from hal.planes.tasks.table.table import STEP_SECRET, JobTable
 from hal.store.mark import INSTANCE
-from hal.store.operations import JobRow, NodeRow, Operation, PutMeta
-from hal.store.operations import Span as SpanRow
+from hal.store.operations import JobRow, NodeRow, Operation, PutMeta, TaskRangeRow
 from hal.store.views import JobFilter, Loaded
 from hal.wire.frames import FailingCheck, Refusal, StepExit, StepGate, StepStarted
 
@@ -46,13 +54,16 @@ MAX_DEPENDANTS = 1_000
 
 
 class TaskPlane:
-    """The task plane of one controller."""
+    """The task plane of one controller: what daemons may ask and tell it; they reach no further.
+
+    A method whose name is a gerund (`submitting`) does in slices what the other one does at once.
+    """
 
     def __init__(
         self, policy: Policy, engine: EngineView, config: EngineConfig | None = None, rules: Sequence[Admit] = ()
     ) -> None:
         """Under a policy that was checked; `config` is what the engine decides by beside it, `rules` are the site's."""
-        self.table = JobTable(policy, config or EngineConfig(), rules)
+        self._table = JobTable(policy, config or EngineConfig(), rules)
         self._engine = engine
 
     # ── groups ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -60,84 +71,106 @@ class TaskPlane:
     def load(self, loaded: Loaded, policy: Policy | None = None) -> list[Event]:
         """Start from rows, under that policy; the events that bring an empty engine to the same point."""
         if policy is not None:
-            self.table.policy = policy
-        return loading.load(self.table, loaded)
+            self._table.policy = policy
+        return restart.load(self._table, loaded)
 
     def seal(self, now_ms: int) -> Change:
-        """What was staged since the last commit; `durable` or `undo` must be called before anything else."""
+        """What was staged since the last commit; `keep` or `undo` must be called before anything else."""
         return finished(self.sealing(now_ms))
 
     def sealing(self, now_ms: int) -> Work[Change]:
         """`seal`, in slices."""
-        return self.table.sealing(now_ms)
+        return sealing(self._table, now_ms)
 
     @property
     def unsettled(self) -> bool:
         """Whether something that follows from what was staged is left to `settling`."""
-        return self.table.unsettled
+        return bool(self._table.worklist)
 
     def settling(self) -> Work[None]:
         """What follows from what was staged, in slices; to be done before anything else is staged."""
-        return self.table.settling()
+        return settling(self._table)
 
-    def durable(self) -> None:
+    def keep(self) -> None:
         """The sealed change was committed."""
-        self.table.durable()
+        keep(self._table)
 
     @property
     def crowded(self) -> bool:
-        """Whether there is memory to be given back: `durable` does some of it, also after nothing was staged."""
-        return self.table.jobs.crowded
+        """Whether there is memory to be given back: `keep` does some of it, also after nothing was staged."""
+        return self._table.jobs.crowded
 
     def undo(self) -> None:
         """The sealed change was not committed: everything is as it was before."""
-        self.table.undo()
+        finished(self.undoing())
 
     def undoing(self) -> Work[None]:
         """`undo`, in slices."""
-        return self.table.undoing()
+        return undoing(self._table)
+
+    def discard(self, values: list[Any]) -> None:
+        """What is of no more use, to be freed in slices, between groups."""
+        self._table.discarded.add(values)
 
     @property
-    def leftovers(self) -> Leftovers:
-        """What is to be freed in slices, between groups."""
-        return self.table.leftovers
+    def has_discarded(self) -> bool:
+        """Whether there is anything to be freed."""
+        return bool(self._table.discarded)
+
+    def free_discarded(self) -> None:
+        """Free one slice of it."""
+        self._table.discarded.free_some()
 
     def engine_events(self) -> list[Event]:
         """What brings an empty engine to where the plane is; nothing may be staged."""
-        return loading.engine_events(self.table)
+        return restart.engine_events(self._table)
 
     def take_engine_events(self) -> list[Event]:
         """What has been staged for the engine so far; after an `undo` it must begin anew (`engine_events`)."""
-        finished(self.table.settling())
-        self.table.refill_all()
-        return self.table.draft.feed.take()
+        finished(self.settling())
+        self._table.refill_all()
+        return self._table.draft.feed.take()
 
-    def also(self, *operations: Operation) -> None:
+    def add_operations(self, *operations: Operation) -> None:
         """Further rows of the same transaction."""
-        self.table.draft.other.extend(operations)
+        self._table.draft.other.extend(operations)
 
-    def controller_started(self, epoch: int) -> None:
+    def note_controller_start(self, epoch: int) -> None:
         """Note it in the feed."""
-        attempts_count = sum(len(self.table.jobs[job].active) for job in self.table.busy)
-        self.table.draft.note(
+        attempts_count = sum(len(self._table.jobs[job].active) for job in self._table.busy)
+        self._table.draft.note(
             EventKind.CONTROLLER_STARTED,
             "controller",
             "",
             epoch=epoch,
-            jobs=len(self.table.jobs),
+            jobs=len(self._table.jobs),
             attempts=attempts_count,
         )
+
+    @property
+    def instance(self) -> str:
+        """Which HAL this is: random, kept from its first start on."""
+        return self._table.instance
+
+    @property
+    def step_secret(self) -> str:
+        """By which this HAL knows its steps."""
+        return self._table.step_secret
+
+    def set_addresses(self, variables: dict[str, str]) -> None:
+        """Variables that say to a step where this HAL is reached from other machines."""
+        self._table.reached_at = variables
 
     def identify(self, fresh: str, secret: str) -> None:
         """This HAL is `fresh` (32 random hex digits) for good, unless an earlier start has named it already; so with
         the secret by which it knows its steps. Tokens of attempts that begin from now on end differently."""
-        self.table.term = f".{fresh[:TERM_DIGITS]}"
-        if not self.table.step_secret:
-            self.table.step_secret = secret
-            self.also(PutMeta({STEP_SECRET: secret}))
-        if not self.table.instance:
-            self.table.instance = fresh
-            self.also(PutMeta({INSTANCE: fresh}))
+        self._table.term = f".{fresh[:TERM_DIGITS]}"
+        if not self._table.step_secret:
+            self._table.step_secret = secret
+            self.add_operations(PutMeta({STEP_SECRET: secret}))
+        if not self._table.instance:
+            self._table.instance = fresh
+            self.add_operations(PutMeta({INSTANCE: fresh}))
 
     # ── people ────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -163,73 +196,78 @@ class TaskPlane:
         dry_run: bool = False,
     ) -> Work[list[LiveJob]]:
         """`submit`, in slices."""
-        return submission.submitting(self.table, self._engine, specs, by, now_ms, ended=ended, dry_run=dry_run)
+        return submission.submitting(self._table, self._engine, specs, by, now_ms, ended=ended, dry_run=dry_run)
 
     def cancel(self, job: int, task: int | None, by: Submitter, now_ms: int) -> TaskState:
-        """See `control.cancel`."""
+        """See `commands.cancel`."""
         return finished(self.cancelling(job, task, by, now_ms))
 
     def cancelling(self, job: int, task: int | None, by: Submitter, now_ms: int) -> Work[TaskState]:
         """`cancel`, in slices."""
-        return control.cancel(self.table, job, task, by, now_ms)
+        return commands.cancel(self._table, job, task, by, now_ms)
 
     def hold(self, job: int, task: int | None, by: Submitter, now_ms: int) -> TaskState:
-        """See `control.hold`."""
+        """See `commands.hold`."""
         return finished(self.holding(job, task, by, now_ms))
 
     def holding(self, job: int, task: int | None, by: Submitter, now_ms: int) -> Work[TaskState]:
         """`hold`, in slices."""
-        return control.hold(self.table, job, task, by, now_ms)
+        return commands.hold(self._table, job, task, by, now_ms)
 
     def release(self, job: int, task: int | None, by: Submitter, now_ms: int) -> TaskState:
-        """See `control.release`."""
+        """See `commands.release`."""
         return finished(self.releasing(job, task, by, now_ms))
 
     def releasing(self, job: int, task: int | None, by: Submitter, now_ms: int) -> Work[TaskState]:
         """`release`, in slices."""
-        return control.release(self.table, job, task, by, now_ms)
+        return commands.release(self._table, job, task, by, now_ms)
 
     def update(self, job: int, patch: JobPatch, by: Submitter, now_ms: int) -> LiveJob:
-        """See `control.update`."""
+        """See `updates.update`."""
         return finished(self.updating(job, patch, by, now_ms))
 
     def updating(self, job: int, patch: JobPatch, by: Submitter, now_ms: int) -> Work[LiveJob]:
         """`update`, in slices."""
-        return control.update(self.table, self._engine, job, patch, by, now_ms)
+        return updates.update(self._table, self._engine, job, patch, by, now_ms)
 
     def requeue(
         self, job: int, task: int | None, ended: EndedTasks | Iterable[EndedTask], by: Submitter, now_ms: int
     ) -> TaskState:
-        """See `control.requeue`."""
+        """See `requeues.requeue`."""
         known = ended if isinstance(ended, EndedTasks) else EndedTasks(ended)
         return finished(self.requeueing(job, task, known, by, now_ms))
 
     def requeueing(self, job: int, task: int | None, ended: EndedTasks, by: Submitter, now_ms: int) -> Work[TaskState]:
         """`requeue`, in slices."""
-        return control.requeue(self.table, job, task, ended, by, now_ms)
+        return requeues.requeue(self._table, job, task, ended, by, now_ms)
 
-    def revive(self, row: JobRow, spans: list[SpanRow], succeeded: Runs | None = None) -> None:
-        """Let a job that has ended live again; `requeue` must follow in the same draft. See `loading.revive`."""
-        loading.revive(self.table, row, spans, succeeded)
+    def revive(self, row: JobRow, ranges: list[TaskRangeRow], succeeded: TaskSet | None = None) -> None:
+        """Let a job that has ended live again; `requeue` must follow in the same draft. See `restart.revive`."""
+        restart.revive(self._table, row, ranges, succeeded)
 
     def matching(self, wanted: JobFilter) -> Work[list[int]]:
         """Live jobs that match, in slices."""
-        return control.matching(self.table, wanted)
+        return self._table.jobs.matching(wanted)
 
     # ── policy ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     @property
     def policy(self) -> Policy:
         """The policy as it was last committed."""
-        return self.table.committed_policy
+        return self._table.committed_policy
+
+    @property
+    def staged_policy(self) -> Policy:
+        """The policy as it is staged."""
+        return self._table.policy
 
     def change_policy(self, policy: Policy, by: Submitter | None, now_ms: int, note: str = "") -> list[Difference]:
         """See `policy_change.change_policy`."""
-        return change_policy(self.table, policy, by, now_ms, note)
+        return change_policy(self._table, policy, by, now_ms, note)
 
     # ── decisions ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def assumed(
+    def allocate(
         self,
         starts: StartRows,
         rows: Rows,
@@ -239,113 +277,160 @@ class TaskPlane:
         *,
         credit: bool = False,
     ) -> int:
-        """The engine's starts become attempts; see `starting.allocate`. The engine must hear what comes of credit."""
-        return starting.allocate(self.table, starts, rows, row_name, epoch, now_ms, credit=credit)
+        """The engine's starts become attempts; see `allocation.allocate`. The engine must hear what comes of credit."""
+        return allocation.allocate(self._table, starts, rows, row_name, epoch, now_ms, credit=credit)
 
     def end_with_bookings(self, now_ms: int) -> int:
         """See `booking_ends.end_with_bookings`."""
-        return end_with_bookings(self.table, now_ms)
+        return end_with_bookings(self._table, now_ms)
 
-    def taken_back(self, moves: Moves, now_ms: int) -> int:
-        """Running attempts leave, or are suspended, for other work; see `taking_back.take_back`."""
-        return taking_back.take_back(self.table, moves, now_ms)
+    def preempt(self, moves: Moves, now_ms: int) -> int:
+        """Running attempts leave, or are suspended, for other work; see `preemption.preempt`."""
+        return preemption.preempt(self._table, moves, now_ms)
 
-    def goes_on(self, moves: Moves, now_ms: int) -> int:
-        """Suspended attempts go on; see `taking_back.let_go_on`."""
-        return taking_back.let_go_on(self.table, moves, now_ms)
+    def resume(self, moves: Moves, now_ms: int) -> int:
+        """Suspended attempts go on; see `preemption.resume`."""
+        return preemption.resume(self._table, moves, now_ms)
 
     # ── nodes ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def started(self, node: str, steps: Sequence[StepStarted], now_ms: int) -> None:
-        """See `attempts.started`."""
-        attempts.started(self.table, node, steps, now_ms)
+    def record_starts(self, node: str, steps: Sequence[StepStarted], now_ms: int) -> None:
+        """See `reports.record_starts`."""
+        self._settle(reports.record_starts(self._table, node, steps, now_ms), node, now_ms)
 
-    def exited(self, node: str, exits: Sequence[StepExit], now_ms: int) -> None:
-        """See `attempts.exited`."""
-        attempts.exited(self.table, node, exits, now_ms)
-        closing.drained(self.table)
+    def record_exits(self, node: str, exits: Sequence[StepExit], now_ms: int) -> None:
+        """See `reports.record_exits`."""
+        self._settle(reports.record_exits(self._table, node, exits, now_ms), node, now_ms)
+        closures.close_drained(self._table)
 
-    def refused(self, node: str, refusals: Sequence[Refusal], now_ms: int) -> None:
-        """See `attempts.refused`."""
-        attempts.refused(self.table, node, refusals, now_ms)
-        closing.drained(self.table)
+    def record_refusals(self, node: str, refusals: Sequence[Refusal], now_ms: int) -> None:
+        """See `reports.record_refusals`."""
+        self._settle(reports.record_refusals(self._table, node, refusals, now_ms), node, now_ms)
+        closures.close_drained(self._table)
 
-    def node_joined(self, arrival: Arrival, now_ms: int) -> NodeRow:
-        """See `nodes.joined`."""
-        row = nodes.joined(self.table, arrival, now_ms)
-        closing.drained(self.table)
+    def record_gates(self, name: str, gates: Sequence[StepGate], now_ms: int) -> None:
+        """See `gate_reports.record_gates`."""
+        self._settle(gate_reports.record_gates(self._table, name, gates, now_ms), name, now_ms)
+
+    def record_arrival(self, arrival: Arrival, now_ms: int) -> NodeRow:
+        """A node dialled, new or back again; see `arrivals.record_arrival`, `reconciliation.reconcile`."""
+        row, restarted = arrivals.record_arrival(self._table, arrival, now_ms)
+        if restarted:
+            reconciliation.lose_all(self._table, row.name, "restarted while it ran", now_ms)
+        reconciliation.reconcile(self._table, arrival, now_ms)
+        closures.close_drained(self._table)
         return row
 
-    def node_silent(self, name: str, reason: str, now_ms: int, last_seen_ms: int) -> None:
-        """See `nodes.silent`."""
-        nodes.silent(self.table, name, reason, now_ms, last_seen_ms)
+    def record_silence(self, name: str, reason: str, now_ms: int, last_seen_ms: int) -> None:
+        """See `arrivals.record_silence`."""
+        arrivals.record_silence(self._table, name, reason, now_ms, last_seen_ms)
 
-    def node_lease_over(self, name: str, silent_ms: int, now_ms: int) -> None:
-        """See `nodes.lease_over`."""
-        nodes.lease_over(self.table, name, silent_ms, now_ms)
+    def end_node_lease(self, name: str, silent_ms: int, now_ms: int) -> None:
+        """See `reconciliation.end_lease`."""
+        reconciliation.end_lease(self._table, name, silent_ms, now_ms)
 
-    def node_heard(self, name: str, now_ms: int) -> None:
-        """See `nodes.heard`."""
-        nodes.heard(self.table, name, now_ms)
+    def record_return(self, name: str, now_ms: int) -> None:
+        """See `arrivals.record_return`."""
+        arrivals.record_return(self._table, name, now_ms)
 
-    def node_gone(self, name: str, by: Submitter, now_ms: int) -> NodeRow:
-        """See `nodes.fence`."""
-        row = nodes.fence(self.table, name, by, now_ms)
-        closing.drained(self.table)
+    def fence_node(self, name: str, by: Submitter, now_ms: int) -> NodeRow:
+        """A person declares that the node is gone: its attempts are lost, their tasks wait again. See
+        `arrivals.fence_node`."""
+        row = arrivals.fence_node(self._table, name, by)
+        reconciliation.lose_fenced(self._table, name, row.reason, now_ms)
+        closures.close_drained(self._table)
         return row
+
+    def _settle(self, jobs: Iterable[LiveJob], node: str, now_ms: int) -> None:
+        for job in jobs:
+            settle(self._table, job, now_ms, f"node:{node}")
 
     def cordon(self, name: str, reason: str, by: Submitter, now_ms: int, *, drain: bool = False) -> NodeRow:
-        """See `closing.cordon`."""
-        return closing.cordon(self.table, name, reason, by, now_ms, drain=drain)
+        """See `closures.cordon`."""
+        return closures.cordon(self._table, name, reason, by, now_ms, drain=drain)
 
     def uncordon(self, name: str, by: Submitter) -> NodeRow:
-        """See `closing.uncordon`."""
-        return closing.uncordon(self.table, name, by)
+        """See `closures.uncordon`."""
+        return closures.uncordon(self._table, name, by)
 
-    def node_health(self, name: str, failing: Sequence[FailingCheck], now_ms: int) -> None:
-        """See `closing.checks_told`."""
-        closing.checks_told(self.table, name, failing, now_ms)
+    def record_checks(self, name: str, failing: Sequence[FailingCheck], now_ms: int) -> None:
+        """See `closures.record_checks`."""
+        closures.record_checks(self._table, name, failing, now_ms)
 
-    def node_lied(self, name: str, reason: str, now_ms: int) -> None:
-        """See `closing.quarantine`."""
-        closing.quarantine(self.table, name, reason, now_ms)
+    def quarantine_node(self, name: str, reason: str, now_ms: int) -> None:
+        """See `closures.quarantine`."""
+        closures.quarantine(self._table, name, reason, now_ms)
 
-    def quarantined(self, name: str) -> bool:
+    def is_quarantined(self, name: str) -> bool:
         """Whether the node is closed because it lied."""
-        row = self.table.nodes.get(name)
-        return row is not None and closing.is_quarantined(row)
+        row = self._table.nodes.get(name)
+        return row is not None and node_rows.is_quarantined(row)
 
-    def node_gates(self, name: str, told: Sequence[StepGate], now_ms: int) -> None:
-        """See `gates.gates_told`."""
-        gates.gates_told(self.table, name, told, now_ms)
+    def remove_node(self, name: str, by: Submitter) -> None:
+        """See `closures.remove`."""
+        closures.remove(self._table, name, by)
 
-    def node_removed(self, name: str, by: Submitter) -> None:
-        """See `closing.remove`."""
-        closing.remove(self.table, name, by)
-
-    def drains(self, name: str) -> bool:
+    def is_draining(self, name: str) -> bool:
         """Whether the node is to become empty and is not yet."""
-        row = self.table.nodes.get(name)
+        row = self._table.nodes.get(name)
         return (
-            row is not None and any(one.drain for one in row.about.closures) and closing.holding(self.table, name) > 0
+            row is not None and any(one.drain for one in row.about.closures) and closures.holding(self._table, name) > 0
         )
 
     def node_reason(self, name: str) -> str:
-        """See `closing.reason_of`."""
-        return closing.reason_of(self.table.nodes[name])
+        """See `live.node.reason_of`."""
+        return node_rows.reason_of(self._table.nodes[name])
 
     # ── reading ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def job(self, job: int) -> LiveJob | None:
         """The live job as it was last committed; not to be changed."""
-        return self.table.committed(job)
+        return self._table.committed(job)
+
+    def staged_job(self, job: int) -> LiveJob | None:
+        """The live job as it is staged; not to be changed."""
+        return self._table.jobs.peek(job)
+
+    def is_live(self, job: int) -> bool:
+        """Whether it lives, as it is staged."""
+        return self._table.is_live(job)
+
+    @property
+    def live_count(self) -> int:
+        """How many jobs live."""
+        return len(self._table.jobs)
+
+    def live_jobs(self) -> Iterator[int]:
+        """Ids of live jobs; none may come or go meanwhile."""
+        return iter(self._table.jobs)
+
+    def running_jobs(self) -> Iterator[LiveJob]:
+        """Jobs with active attempts; not to be changed."""
+        return (self._table.jobs[job] for job in self._table.busy)
+
+    def tally_states(self) -> dict[TaskState, int]:
+        """See `tallies.tally_states`."""
+        return tallies.tally_states(self._table)
+
+    def tally_queues(self) -> dict[str, QueueTally]:
+        """See `tallies.tally_queues`."""
+        return tallies.tally_queues(self._table)
+
+    def tally_nodes(self) -> dict[str, int]:
+        """See `tallies.tally_nodes`."""
+        return tallies.tally_nodes(self._table)
+
+    @property
+    def nodes(self) -> Mapping[str, NodeRow]:
+        """All nodes by name, as they are staged; not to be changed."""
+        return self._table.nodes
 
     def dependants(self, job: int) -> list[int]:
         """Live jobs that wait and name this one, the first `MAX_DEPENDANTS` by id."""
-        table = self.table
+        table = self._table
         known = (other for other in table.dependants.get(job, ()) if table.committed(other) is not None)
         return heapq.nsmallest(MAX_DEPENDANTS, known)
 
     def why(self, job: LiveJob, now_ms: int) -> Verdict:
         """Why its waiting tasks do not start."""
-        return why(self.table, self._engine, job, now_ms)
+        return why(self._table, self._engine, job, now_ms)

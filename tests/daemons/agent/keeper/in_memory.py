@@ -187,7 +187,7 @@ class Bench:
         return self.send(Start(epoch=epoch, stamp_boot_ms=stamp, templates=(template,), steps=starts))
 
     def tell(self, *events: SpawnerEvent) -> list[AnyFrame]:
-        self.core.happened(events, self.now)
+        self.core.handle_events(events, self.now)
         return self.turn()
 
     def spawn(self, *steps: StepId) -> list[AnyFrame]:

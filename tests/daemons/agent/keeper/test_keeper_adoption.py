@@ -37,7 +37,7 @@ class Watch:
         self.journal = HelperJournal(path)
         self.journal.read()
         self.orphans = Orphans(Descriptors(), self.events, lambda steps: {ONE: mark}, lambda: [os.getpid()], [])
-        self.orphans.tell(finished=self._never, over=lambda step: None, began=self.began.append)
+        self.orphans.set_callbacks(finished=self._never, over=lambda step: None, began=self.began.append)
         self.orphans.follow(ONE, self.journal, None)
 
     def look(self, later_ms: int) -> None:

@@ -66,7 +66,7 @@ def spawned(bench: Bench, step: StepId) -> Spawned:
     return Spawned(step, 100 + step.task, bench.now.wall_ms, bench.boot_ms)
 
 
-def passed_on(bench: Bench, step: StepId, heir: StepId) -> tuple[SpawnerEvent, SpawnerEvent]:
+def pass_slot(bench: Bench, step: StepId, heir: StepId) -> tuple[SpawnerEvent, SpawnerEvent]:
     return ended(bench, step, heir), spawned(bench, heir)
 
 
@@ -75,9 +75,9 @@ def test_places_that_went_on_at_a_helper_are_told_as_they_went() -> None:
     bench = chain()
     assert bench.spawner.ahead == [SECOND, THIRD]
     bench.spawner.ahead.clear()
-    told = bench.tell(*passed_on(bench, HEAD, SECOND), *passed_on(bench, SECOND, THIRD))
+    told = bench.tell(*pass_slot(bench, HEAD, SECOND), *pass_slot(bench, SECOND, THIRD))
     assert bench.spawner.ahead == [FOURTH]
-    told += bench.tell(*passed_on(bench, THIRD, FOURTH))
+    told += bench.tell(*pass_slot(bench, THIRD, FOURTH))
     told += bench.tell(ended(bench, FOURTH))
     assert exits(told) == [(HEAD, SECOND), (SECOND, THIRD), (THIRD, FOURTH), (FOURTH, None)]
     assert bench.spawner.launched == [HEAD]
@@ -98,7 +98,7 @@ def test_what_waits_at_a_helper_is_asked_back_and_refused_only_when_it_came_back
     told = bench.send(Recall(epoch=1, steps=(SECOND, THIRD, FOURTH)))
     assert refusals(told) == {FOURTH: "recalled"}
     assert bench.spawner.recalled == [SECOND, THIRD]
-    told = bench.tell(*passed_on(bench, HEAD, SECOND), Unspawned(THIRD))
+    told = bench.tell(*pass_slot(bench, HEAD, SECOND), Unspawned(THIRD))
     assert refusals(told) == {THIRD: "recalled"}
     assert exits(told) == [(HEAD, SECOND)]
     assert exits(bench.tell(ended(bench, SECOND))) == [(SECOND, None)]
@@ -142,7 +142,7 @@ def test_a_place_that_had_gone_on_before_it_was_taken_away_is_given_up_by_whoeve
     """Two tasks further: the last one makes room, as the first was to."""
     bench = chain()
     bench.send(Stop(epoch=1, steps=(HEAD,), reason=StopReason.PREEMPTED))
-    told = bench.tell(*passed_on(bench, HEAD, SECOND), *passed_on(bench, SECOND, THIRD))
+    told = bench.tell(*pass_slot(bench, HEAD, SECOND), *pass_slot(bench, SECOND, THIRD))
     assert bench.spawner.signals == [(HEAD, signal.SIGTERM), (THIRD, signal.SIGTERM)]
     told += bench.end(THIRD, -15)
     assert [(one.step, one.cause, one.next) for one in whole_exits(told)] == [
@@ -158,7 +158,7 @@ def test_a_cancelled_step_that_waits_ends_when_it_has_come_back() -> None:
     told = bench.send(Stop(epoch=1, steps=(SECOND, THIRD, FOURTH), reason=StopReason.CANCELLED))
     assert bench.spawner.recalled == [SECOND, THIRD]
     assert exits(told) == [(FOURTH, None)]
-    told = bench.tell(*passed_on(bench, HEAD, SECOND), Unspawned(THIRD))
+    told = bench.tell(*pass_slot(bench, HEAD, SECOND), Unspawned(THIRD))
     assert exits(told) == [(HEAD, SECOND), (THIRD, None)]
     assert bench.spawner.signals == [(SECOND, signal.SIGTERM)]
 
@@ -176,7 +176,7 @@ def test_the_next_keeper_tells_of_places_that_went_on_after_the_last_one_died() 
     again.records = bench.journal.records
     bench = Bench(again)
     bench.attach()
-    told = bench.tell(*passed_on(bench, HEAD, SECOND), Unspawned(THIRD))
+    told = bench.tell(*pass_slot(bench, HEAD, SECOND), Unspawned(THIRD))
     told += bench.tell(ended(bench, SECOND))
     assert exits(told) == [(HEAD, SECOND), (SECOND, None)]
 

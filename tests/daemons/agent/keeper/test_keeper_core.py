@@ -129,7 +129,7 @@ def test_what_was_sent_to_an_earlier_boot_says_nothing_to_this_one() -> None:
     bench.attach()
     assert refusals(bench.start(ONE, stamp=before.stamp)) == {ONE: "no-lease"}
     lease = Lease(60_000, bench.boot_id)
-    lease.renewed(before.stamp, 0, bench.now)
+    lease.renew(before.stamp, 0, bench.now)
     assert lease.lapsed(bench.now)
 
 

@@ -231,7 +231,7 @@ def test_a_start_without_a_current_lease_or_of_an_older_leader_is_refused(keeper
     refusal = keeper.until_frame(Refused).steps[0]
     assert (refusal.code, refusal.message) == (
         "old-epoch",
-        "a leader of epoch 5 was heard; this start is of epoch 4",
+        "this keeper has seen a leader of epoch 5; this start is of epoch 4",
     )
     assert keeper.survivors() == []
 

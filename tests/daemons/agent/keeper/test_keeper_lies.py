@@ -18,8 +18,8 @@ from hal.wire.errors import MalformedFrameError
 from hal.wire.frames import Goodbye, HeartbeatAck, Hello, Resume, Role, StepTemplate, Stop, StopReason
 from tests.daemons.agent.keeper.driving import Keeper
 from tests.daemons.agent.keeper.in_memory import Bench, MemoryJournal
-from tests.daemons.controller.lies import COMMANDS, about
-from tests.daemons.controller.lying_node import raw
+from tests.daemons.controller.nodes.lies import COMMANDS, about
+from tests.daemons.controller.nodes.lying_node import raw
 
 LIVE, NEXT = StepId(1, 0, 1, 0), StepId(9, 0, 1, 0)
 
@@ -68,7 +68,7 @@ def test_an_epoch_that_nobody_can_have_is_not_believed(ahead: int) -> None:
         Stop(epoch=bad, steps=(LIVE,), reason=StopReason.CANCELLED),
     ):
         answers = bench.send(frame)
-        assert any(isinstance(one, Goodbye) and "not believed" in one.reason for one in answers)
+        assert any(isinstance(one, Goodbye) and "implausible" in one.reason for one in answers)
     assert bench.core.epoch == 7
     assert [one.epoch for one in bench.journal.records if isinstance(one, EpochSeen)][-1] == 7
     bench.start(NEXT, epoch=7 + MAX_EPOCH_AHEAD)

@@ -24,7 +24,7 @@ from hal.daemons.agent.keeper.journal import FileJournal
 from hal.daemons.agent.keeper.outputs import MAX_OFFSET, OutputFiles
 from hal.daemons.agent.keeper.ports import Booted
 from hal.daemons.agent.node_file import read_node_section
-from hal.daemons.agent.node_id import node_id
+from hal.daemons.agent.node_id import read_node_id
 from hal.wire.frames import Stream
 
 STEP = StepId(1, 0, 1, 0)
@@ -307,7 +307,7 @@ def test_a_step_whose_output_was_planted_fails_and_says_why(
     (steps / "1").mkdir(parents=True)
     plant(steps / "1" / name, victim)
     with pytest.raises(
-        CannotSpawnError, match=f"its output cannot be made: .*/1/{name}: .* lies in the place"
+        CannotSpawnError, match=f"its output cannot be created: .*/1/{name}: .* is in the place"
     ) as error:
         helper.open_outputs("1.0.1.0", f"{steps}/1/0.1.0", [])
     assert error.value.code == 126
@@ -321,7 +321,7 @@ def test_a_step_whose_directory_was_planted_fails_and_says_why(
     """A link leads the output of nobody elsewhere."""
     steps.mkdir()
     plant(steps / "1", victim)
-    with pytest.raises(CannotSpawnError, match=r"/steps/1: .* lies in the place of the directory"):
+    with pytest.raises(CannotSpawnError, match=r"/steps/1: .* is in the place of the directory"):
         helper.open_outputs("1.0.1.0", f"{steps}/1/0.1.0", [])
 
 
@@ -329,7 +329,7 @@ def test_a_link_in_the_place_of_all_steps_gets_no_output(helper: Helper, steps: 
     """Neither that of the next job, nor that of a job whose directory was deleted."""
     (tmp_path / "elsewhere").mkdir()
     steps.symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(CannotSpawnError, match=r"/steps: a symbolic link lies in the place of the directory"):
+    with pytest.raises(CannotSpawnError, match=r"/steps: a symbolic link is in the place of the directory"):
         helper.open_outputs("1.0.1.0", f"{steps}/1/0.1.0", [])
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
@@ -422,7 +422,7 @@ def test_planted_notes_of_the_agent_are_passed_over(tmp_path: Path, victim: Path
     plant(tmp_path / "1.0.1.0.gate", victim)
     assert list(GateFiles(tmp_path).load()) == []
     plant(tmp_path / "id", victim)
-    assert node_id(tmp_path / "id", lambda: "word") == ""
+    assert read_node_id(tmp_path / "id", lambda: "word") == ""
     os.mkfifo(tmp_path / "hal.toml")
-    with pytest.raises(Exception, match="cannot be read: a FIFO lies in the place of the file"):
+    with pytest.raises(Exception, match="cannot be read: a FIFO is in the place of the file"):
         read_node_section(tmp_path / "hal.toml")

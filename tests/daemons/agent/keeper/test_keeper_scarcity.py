@@ -57,7 +57,7 @@ def test_a_node_out_of_processes_refuses_the_start(few_processes: Path, tmp_path
             told += keeper.until_frame(Refused).steps
         assert {one.step for one in told} == {ONE, TWO}
         assert {one.code for one in told} == {"not-started"}
-        assert "can make no more processes" in told[0].message
+        assert "cannot create more processes" in told[0].message
         assert keeper.exits == {}
         (few_processes / "pids.max").write_text("max")
         assert keeper.run(StepTemplate(command=("true",)), THREE).code == 0

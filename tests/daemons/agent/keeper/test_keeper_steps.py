@@ -146,7 +146,7 @@ def test_a_missing_work_directory_is_named(keeper: Keeper) -> None:
 @pytest.mark.parametrize(
     ("content", "mode", "message"),
     [
-        ("#!/bin/sh\n", 0o644, "may not be run: it is not executable (mode 0644)"),
+        ("#!/bin/sh\n", 0o644, "cannot be run: it is not executable (mode 0644)"),
         ("#!/no/such/interpreter\n", 0o755, "cannot be run: its interpreter '/no/such/interpreter' does not exist"),
         ("#!/bin/sh\r\ntrue\r\n", 0o755, "ends with a carriage return (Windows line ends)"),
         ("just text\n", 0o755, "is neither a program nor a script that names its interpreter (#!)"),

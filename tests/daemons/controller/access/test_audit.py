@@ -228,7 +228,7 @@ def test_a_copy_goes_to_syslog_and_never_waits(tmp_path: Path) -> None:
         for _ in range(2_000):  # far more than a socket holds
             wrote(log, "mallory")
         assert machine.recv(4_096).startswith(b"<86>hal-audit[")
-    assert b"(1 lines before this were not taken)" in first
+    assert b"(1 lines before this were dropped)" in first
     assert b'"user":"bob"' in first
     assert log.page(limit=1)[0].sequence == 2_002
     log.close()

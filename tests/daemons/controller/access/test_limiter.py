@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hal.client.backoff import LONGEST_TURN_S, Turn
+from hal.client.transport.backoff import LONGEST_TURN_S, Turn
 from hal.daemons.controller.access.limiter import MAX_IDENTITIES, Limiter, TooManyError
 from hal.daemons.controller.access.settings import AccessSection
 from hal.daemons.controller.config import Config
 from tests.daemons.controller.access.people import person, until_too_many, with_secret
+from tests.daemons.controller.api.test_rest import problem
 from tests.daemons.controller.running import LIMIT_S, Running, on_controller
-from tests.daemons.controller.test_rest import problem
 
 ASKS = st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 3_000)), max_size=200)
 

@@ -11,8 +11,8 @@ from hal.daemons.controller.access.roles import Role
 from hal.daemons.controller.access.tokens import META, Token, TokenBook, digest_of, row_of, secret_text
 from hal.store import Store
 from tests.daemons.controller.access.people import make_token, person, with_secret
+from tests.daemons.controller.api.test_rest import problem
 from tests.daemons.controller.running import Running, on_controller
-from tests.daemons.controller.test_rest import problem
 
 HOUR_MS = 3_600_000
 
@@ -58,7 +58,7 @@ def test_a_token_is_shown_once_and_kept_as_a_hash(hal_home: Path) -> None:
                 "192.0.2.7",
                 made["token"]["id"],
             )
-        await hal.until(lambda: hal.api.tokens()[0].used_ms is not None)
+        await hal.until(lambda: hal.api.tokens.all()[0].used_ms is not None)
         listed = (await hal.http.get("/v1/api-tokens")).json()["tokens"]
         assert [(one["user"], one["note"], one["used_ms"] % HOUR_MS) for one in listed] == [("bob", "laptop", 0)]
         assert made["secret"].rpartition("_")[2] not in str(listed)
@@ -90,7 +90,7 @@ def test_what_opens_nothing_is_401_and_says_why(hal_home: Path) -> None:
                 answer = await http.get("/v1/version")
                 assert word in problem(answer, 401, "unauthorized")["detail"]
                 assert answer.headers["www-authenticate"] == "Bearer"
-        await hal.until(lambda: [one.state for one in hal.api.tokens() if one.user == "eve"] == ["expired"])
+        await hal.until(lambda: [one.state for one in hal.api.tokens.all() if one.user == "eve"] == ["expired"])
         async with with_secret(hal, eve["secret"]) as http:
             assert "has expired" in problem(await http.get("/v1/jobs"), 401, "unauthorized")["detail"]
         problem(await hal.http.post("/v1/api-tokens/nothing/revoke"), 404, "not-found")
@@ -113,7 +113,7 @@ def test_a_token_that_makes_no_sense_is_refused(hal_home: Path) -> None:
             {},
         ):
             problem(await hal.http.post("/v1/api-tokens", json=wrong), 400, "invalid-spec")
-        assert hal.api.tokens() == []
+        assert hal.api.tokens.all() == []
 
     on_controller(hal_home, body)
 
@@ -127,7 +127,7 @@ def test_revoking_is_durable_before_it_is_answered(hal_home: Path) -> None:
             await http.get("/v1/jobs")
             await hal.http.post(f"/v1/api-tokens/{made['token']['id']}/revoke")
         await hal.http.post("/v1/jobs", json={"command": ["x"]})
-        assert [one.state for one in hal.api.tokens()] == ["revoked"]
+        assert [one.state for one in hal.api.tokens.all()] == ["revoked"]
 
     on_controller(hal_home, body)
     store = Store.open(hal_home / "db" / "hal.sqlite")

@@ -20,7 +20,7 @@ from hal.core.interfaces.order import Order
 from hal.core.interfaces.policy import PolicyInfo
 from hal.core.interfaces.preempt import Preempt
 from hal.core.interfaces.score import Score
-from hal.core.kernels.layout import ORDER_FCFS, ORDER_PRIORITY, ORDER_SJF, PLACE_BEST, PLACE_FIRST
+from hal.core.kernels.structures.layout import ORDER_FCFS, ORDER_PRIORITY, ORDER_SJF, PLACE_BEST, PLACE_FIRST
 
 ORDER_KERNELS: Final = {"fcfs": ORDER_FCFS, "sjf": ORDER_SJF, "priority": ORDER_PRIORITY}
 """priority: the policy's points and disciplines. fcfs: priority, then job id.

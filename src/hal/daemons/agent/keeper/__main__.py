@@ -26,7 +26,7 @@ from hal.daemons.agent.keeper.watch import read_clocks
 from hal.daemons.agent.node_file import steps_run_as_root
 from hal.runtime.home import Home, NodePaths
 from hal.runtime.identity import boot_id, remove_pid_file, write_pid_file
-from hal.runtime.inheritance import settle_daemon
+from hal.runtime.inheritance import confine_daemon
 from hal.runtime.logfile import LogFile
 from hal.runtime.regular_files import open_own
 from hal.runtime.root_steps import only_root
@@ -138,5 +138,5 @@ class Log:
 
 
 if __name__ == "__main__":
-    settle_daemon()
+    confine_daemon()
     sys.exit(main(sys.argv[1:]))

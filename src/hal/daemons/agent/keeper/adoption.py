@@ -173,7 +173,7 @@ class Orphans:
         self._over: Callable[[StepId], None] = _unset
         self._began: Callable[[Spawned], None] = _unset
 
-    def tell(
+    def set_callbacks(
         self,
         *,
         finished: Callable[[Ended], None],
@@ -336,4 +336,4 @@ def _lives(journal: HelperJournal) -> bool:
 
 
 def _unset(what: object) -> None:
-    raise AssertionError("Orphans.tell was not called")
+    raise AssertionError("Orphans.set_callbacks was not called")

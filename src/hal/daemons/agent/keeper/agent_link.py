@@ -10,18 +10,18 @@ from pathlib import Path
 from typing import Final
 
 from hal.daemons.agent.keeper.watch import Watcher
-from hal.runtime.sockets import bind_unix, may_speak, peer_of, unlink_unix
+from hal.runtime.sockets import bind_unix, is_trusted_peer, peer_of, unlink_unix
 from hal.wire.codec import FrameDecoder, encode
 from hal.wire.errors import FrameTooLongError, MalformedFrameError
 from hal.wire.frames import AnyFrame, Goodbye, Hello
 
 READ_BYTES: Final = 1 << 16
-"""At once; a larger buffer is mapped and unmapped anew for each message, however small it is."""
+"""Bytes read at once; a larger buffer would be mapped and unmapped for each message, however small it is."""
 MAX_OUTGOING_BYTES: Final = 32 << 20
-"""An agent that leaves more unread is let go; it dials again."""
+"""An agent that leaves more unread is disconnected; it reconnects."""
 MAX_FRAMES_PER_TURN: Final = 1_000
 MAX_GREETING: Final = 8
-"""Connections that have not said hello yet; one more replaces the oldest."""
+"""Connections that have not sent a hello yet; one more replaces the oldest."""
 
 
 class AgentConnection:
@@ -41,7 +41,7 @@ class AgentConnection:
     def send(self, frames: list[AnyFrame]) -> None:
         """Queue and write; closes a connection whose other end does not read."""
         for frame in frames:
-            with contextlib.suppress(FrameTooLongError):  # no frame that the core makes is; a log chunk is bounded
+            with contextlib.suppress(FrameTooLongError):  # the core creates no such frame; a log chunk is bounded
                 self._outgoing += encode(frame)
         self.flush()
         if len(self._outgoing) > MAX_OUTGOING_BYTES:
@@ -95,7 +95,7 @@ class AgentConnection:
 
 
 class AgentLink:
-    """The listening socket and whoever is connected."""
+    """The listening socket and the connected agent."""
 
     def __init__(self, path: Path, watcher: Watcher) -> None:
         """Serve the path.
@@ -113,7 +113,8 @@ class AgentLink:
         watcher.watch(self._listener.fileno(), self._accept)
 
     def take(self) -> tuple[bool, list[AnyFrame]]:
-        """Whether the agent of before is gone, and the frames that came since (a new agent's begin with its hello)."""
+        """Return whether the former agent has disconnected, and the frames since then (a new agent's begin with its
+        hello)."""
         gone, self._replaced = self._replaced, False
         if self._agent is None:
             return gone, []
@@ -126,7 +127,7 @@ class AgentLink:
 
     @property
     def pending(self) -> bool:
-        """`take` has more to give."""
+        """Whether `take` has more to return."""
         return self._replaced or (self._agent is not None and bool(self._agent.frames or not self._agent.open))
 
     def send(self, frames: list[AnyFrame]) -> None:
@@ -146,8 +147,10 @@ class AgentLink:
             accepted, _ = self._listener.accept()
         except (BlockingIOError, ConnectionAbortedError):
             return
-        if not may_speak(peer_of(accepted.fileno())):
-            refusal = encode(Goodbye(code="denied", reason="only the user that runs this keeper, and root, may speak"))
+        if not is_trusted_peer(peer_of(accepted.fileno())):
+            refusal = encode(
+                Goodbye(code="denied", reason="only the user that runs this keeper, and root, may connect")
+            )
             with contextlib.suppress(OSError):
                 accepted.send(refusal)
             accepted.close()

@@ -1,4 +1,4 @@
-"""The agent's process, kept alive by the keeper: started, and started again with bounded back-off when it has died."""
+"""The agent's process, kept alive by the keeper: started, and restarted with bounded back-off when it has died."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from hal.runtime.identity import ProcessIdentity, kill, running
 from hal.runtime.regular_files import open_own
 
 RESTART_MS: Final = (100, 10_000)
-"""First and longest wait before it is started again."""
+"""First and longest delay before a restart."""
 HEALTHY_MS: Final = 30_000
-"""One that lived this long is started again at once, and the wait begins anew."""
+"""An agent that lived this long is restarted at once, and the delay is reset."""
 LOOK_MS: Final = 1_000
-"""How often an agent that this keeper did not start is looked for."""
+"""How often to look for an agent that this keeper did not start."""
 
 
 class AgentProcess:
@@ -28,9 +28,9 @@ class AgentProcess:
         self._pid_file = pid_file
         self._output = output
         self._pid = 0
-        """Of the child of this process, while it runs."""
+        """The child's pid, while it runs."""
         self._found: ProcessIdentity | None = None
-        """One that somebody else started."""
+        """An agent that somebody else started."""
         self._started_ms = 0
         self._delay_ms = 0
         self.next_ms = 0
@@ -46,7 +46,7 @@ class AgentProcess:
             return
         try:
             sink = open_own(self._output, os.O_WRONLY | os.O_APPEND)
-        except OSError:  # no room, or something in its place that cannot be set aside
+        except OSError:  # no space, or something in its place that cannot be set aside
             sink = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
         try:
             actions = (
@@ -62,7 +62,7 @@ class AgentProcess:
             os.close(sink)
 
     def child_ended(self, pid: int, now: Instant) -> bool:
-        """Whether that child was the agent."""
+        """Handle the end of a child; returns whether it was the agent."""
         if pid != self._pid:
             return False
         self._pid = 0

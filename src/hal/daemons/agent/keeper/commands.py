@@ -1,6 +1,7 @@
 """Commands that neither start nor end a step: signal, suspend, resume, resize, checkpoint, prepare, logs, forget.
 
-Each but the last two is answered by one `Done` that names the steps it was done for and those it was not, and why.
+Each but the last two is answered by one `Done` that lists the steps for which it succeeded, and those for which it
+failed, with the reason.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ Split = tuple[list[HeldStep], list[tuple[StepId, str]]]
 
 
 class Commands:
-    """Carries them out over the ledger's steps."""
+    """Executes commands on the ledger's steps."""
 
     def __init__(
         self,
@@ -51,15 +52,16 @@ class Commands:
         self._endings = endings
 
     def received(self, frame: AnyFrame, now: Instant) -> None:
-        """Carry it out; a frame that is no command for a keeper is passed over."""
+        """Execute a command; a frame that is not a command for a keeper is ignored."""
         match frame:
             case Signal() | Suspend() | Resume() | Resize() | Checkpoint() | Prepare():
                 command = type(frame).__name__.lower()
                 if frame.epoch < self._ledger.epoch:
-                    text = f"a leader of epoch {self._ledger.epoch} was heard; this command is of epoch {frame.epoch}"
+                    seen = self._ledger.epoch
+                    text = f"this keeper has seen a leader of epoch {seen}; this command is of epoch {frame.epoch}"
                     self._reports.done(command, [], [(step, text) for step in frame.steps])
                     return
-                self._ledger.saw_epoch(frame.epoch)
+                self._ledger.record_epoch(frame.epoch)
                 self._reports.done(command, *self._carry_out(frame, now))
             case ReadLog():
                 self._read_log(frame)

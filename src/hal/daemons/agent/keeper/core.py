@@ -1,4 +1,4 @@
-"""The keeper's decisions: which start is taken on, when a step is signalled, stopped and killed, what is reported.
+"""The keeper's decisions: which starts are accepted, when a step is signalled, stopped and killed, what is reported.
 
 Synchronous, without I/O or clocks of its own: frames and spawner events in, frames and spawner calls out, an `Instant`
 with every call. The same class runs in the real loop (`loop`) and, with fake processes, under virtual time. A turn is:
@@ -16,7 +16,7 @@ from hal.daemons.agent.keeper.commands import Commands
 from hal.daemons.agent.keeper.credit import CREDIT_OVER, RECALLED, Credit
 from hal.daemons.agent.keeper.endings import Endings
 from hal.daemons.agent.keeper.environment import step_env
-from hal.daemons.agent.keeper.guarding import Guarding
+from hal.daemons.agent.keeper.guarded_steps import GuardedSteps
 from hal.daemons.agent.keeper.lease import Lease
 from hal.daemons.agent.keeper.ledger import MAX_BATCH, MAX_HELD, Ledger
 from hal.daemons.agent.keeper.ports import (
@@ -77,7 +77,7 @@ ALREADY_ENDED: Final = "already-ended"
 
 
 class KeeperCore:
-    """All that one keeper decides."""
+    """All decisions of one keeper."""
 
     def __init__(
         self,
@@ -107,13 +107,13 @@ class KeeperCore:
         self._next_maintenance_ms = 0
         self._commands = Commands(self._ledger, spawner, outputs, self._reports, self._endings)
         self._lease = Lease(config.lease_ms, boot_id)
-        self._guarding = Guarding(self._ledger, self._endings, self._lease)
+        self._guarded_steps = GuardedSteps(self._ledger, self._endings, self._lease)
 
     # ── what the shell asks ───────────────────────────────────────────────────────────────────────────────────────
 
     @property
     def epoch(self) -> int:
-        """Highest leader epoch heard."""
+        """The highest leader epoch seen."""
         return self._ledger.epoch
 
     @property
@@ -133,17 +133,17 @@ class KeeperCore:
 
     @property
     def durable(self) -> bool:
-        """Every end that `happened` was told of is in the journal: its helper need not keep it."""
+        """Whether every end passed to `handle_events` is in the journal, so that its helper need not keep it."""
         return self._ledger.durable
 
     def output_bounds(self) -> list[tuple[StepId, int]]:
-        """Running steps, each with how many bytes of each of its outputs are to be kept."""
+        """The running steps, each with how many bytes of each of its outputs are kept."""
         return [(step, held.template.output_bytes) for step, held in self._endings.running.items()]
 
     def recover(self, now: Instant) -> None:
-        """Called once, first: take over what the journal names."""
+        """Take over what the journal names. Called once, first."""
         missing = self._ledger.load(now)
-        self._guarding.recover(missing, now)
+        self._guarded_steps.recover(missing, now)
         for held in self._ledger.steps.values():
             if held.exit is not None:
                 self._reports.exited(held)
@@ -167,14 +167,14 @@ class KeeperCore:
         )
 
     def detached(self, now: Instant) -> None:
-        """The agent's connection has ended."""
+        """Handle the end of the agent's connection."""
         self._reports.detach()
 
     def received(self, frame: AnyFrame, now: Instant) -> None:
-        """A frame from the agent."""
-        self._guarding.look(now)
+        """Handle a frame from the agent."""
+        self._guarded_steps.look(now)
         epoch = getattr(frame, "epoch", 0)
-        if epoch > self._ledger.epoch and (text := self._ledger.unbelievable(epoch)):
+        if epoch > self._ledger.epoch and (text := self._ledger.explain_implausible_epoch(epoch)):
             if isinstance(frame, Hello):
                 self._reports.attach()
             self._reports.frame(Goodbye(code="malformed-frame", reason=text))
@@ -200,9 +200,9 @@ class KeeperCore:
             case _:
                 self._commands.received(frame, now)
 
-    def happened(self, events: Sequence[SpawnerEvent], now: Instant) -> None:
-        """What the spawner tells, in the order in which it happened."""
-        self._guarding.look(now)  # first: what ended under a lease that has lapsed has not ended by itself
+    def handle_events(self, events: Sequence[SpawnerEvent], now: Instant) -> None:
+        """Handle the spawner's events, in the order in which they happened."""
+        self._guarded_steps.look(now)  # first: what ended under a lapsed lease has not ended by itself
         exits: list[tuple[HeldStep, StepExit]] = []
         returned: list[HeldStep] = []
         for event in events:
@@ -214,8 +214,8 @@ class KeeperCore:
                     self._spawned(held, event, now)
                 case Ended() | Gone() | SpawnFailed() | Vanished():
                     if isinstance(event, Ended | SpawnFailed) and event.heir is not None:
-                        self._inherited(held, event.heir)
-                    exit_ = self._endings.told(held, event, now)
+                        self._record_heir(held, event.heir)
+                    exit_ = self._endings.record_end_event(held, event, now)
                     if exit_ is not None:
                         exits.append((held, exit_))
                 case Noted():
@@ -230,9 +230,9 @@ class KeeperCore:
                     else:
                         held.phase = Phase.QUEUED
                         self._queue.appendleft(held.step)
-        self._taken_back(returned, now)
+        self._handle_unstarted(returned, now)
         self._endings.finish(exits)
-        self._endings.follow_places([held for held, _ in exits], now)
+        self._endings.stop_heirs([held for held, _ in exits], now)
 
     def stop_all(self, now: Instant) -> None:
         """End every step and start none any more: `hal down --kill`."""
@@ -241,10 +241,10 @@ class KeeperCore:
         self._endings.stop(steps, StopReason.CANCELLED, STOP_ALL_GRACE_MS, now, note="HAL was shut down with --kill")
 
     def wake(self, now: Instant) -> None:
-        """Do what has come due, launch what there is room for."""
-        self._guarding.look(now)
-        self._endings.limits(now)
-        self._give_back(self._credit.over(now), CREDIT_OVER)
+        """Do what is due, and launch what there is room for."""
+        self._guarded_steps.look(now)
+        self._endings.apply_limits(now)
+        self._return_waiting(self._credit.over(now), CREDIT_OVER)
         self._launch()
         self._launch_ahead()
         if now.boot_ms >= self._next_sample_ms:
@@ -263,12 +263,12 @@ class KeeperCore:
             self._endings.timers.next_ms(),
             self._reports.next_ms(now),
             self._credit.next_ms(),
-            self._guarding.next_ms(),
+            self._guarded_steps.next_ms(),
         ]
         return max(now.boot_ms, min(time for time in times if time is not None))
 
     def take_frames(self, now: Instant) -> list[AnyFrame]:
-        """What to send to the agent now."""
+        """Return the frames to send to the agent now."""
         return self._reports.take(now)
 
     # ── the agent ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -280,7 +280,7 @@ class KeeperCore:
         except VersionError as error:
             self._reports.frame(Goodbye(code=error.code, reason=str(error)))
             return
-        self._ledger.saw_epoch(hello.epoch)
+        self._ledger.record_epoch(hello.epoch)
         held = tuple(
             HeldReport(held.step, held.active, held.pid, held.started_ms, held.start.started_at_ms)
             for held in self._ledger.steps.values()
@@ -303,13 +303,13 @@ class KeeperCore:
         )
 
     def _acknowledged(self, ack: HeartbeatAck, now: Instant) -> None:
-        """The controller has heard a stamp: the lease counts from it. A leader that was replaced renews nothing."""
+        """The controller has seen a stamp: the lease runs from it. A former leader renews nothing."""
         if ack.epoch >= self._ledger.epoch:
-            self._ledger.saw_epoch(ack.epoch)
+            self._ledger.record_epoch(ack.epoch)
             self._renew(ack.stamp_boot_ms, ack.lease_ms, now)
 
     def _renew(self, stamp_boot_ms: int, lease_ms: int, now: Instant) -> None:
-        self._lease.renewed(stamp_boot_ms, lease_ms, now)
+        self._lease.renew(stamp_boot_ms, lease_ms, now)
         self._spawner.extend_lease(self._lease.until_boot_ms)
 
     def _acknowledge(self, steps: Sequence[StepId]) -> None:
@@ -326,7 +326,7 @@ class KeeperCore:
     def _start(self, frame: Start, now: Instant) -> None:
         refusal = self._refusal(frame, now)
         if refusal is None:
-            self._ledger.saw_epoch(frame.epoch)
+            self._ledger.record_epoch(frame.epoch)
             self._renew(frame.stamp_boot_ms, frame.lease_ms, now)
         fresh: dict[int, dict[StepId, StepStart]] = {}
         room = MAX_HELD - len(self._ledger.steps)
@@ -337,12 +337,12 @@ class KeeperCore:
             elif code := self._ledger.refusal_of(start.step):
                 self._reports.refuse(start.step, code, _text_of(code))
             elif refusal is not None:
-                self._turn_down([start.step], *refusal)
+                self._refuse_for_good([start.step], *refusal)
             elif not 0 <= start.template < len(frame.templates):
-                self._turn_down([start.step], "malformed", f"the frame has no template {start.template}")
+                self._refuse_for_good([start.step], "malformed", f"the frame has no template {start.template}")
             elif room <= 0:
-                text = f"this keeper holds {MAX_HELD} steps already; send it again when some have ended"
-                self._turn_down([start.step], "overloaded", text)
+                text = f"this keeper already holds {MAX_HELD} steps; send it again when some have ended"
+                self._refuse_for_good([start.step], "overloaded", text)
             else:
                 steps = fresh.setdefault(start.template, {})
                 room -= start.step not in steps
@@ -350,23 +350,23 @@ class KeeperCore:
         for position, starts in fresh.items():
             if self.config.only_root and frame.templates[position].user != root_steps.ROOT:
                 text = f"{root_steps.refusal(frame.templates[position].user)}; {root_steps.HINT}"
-                self._turn_down(list(starts), "foreign-user", text)
+                self._refuse_for_good(list(starts), "foreign-user", text)
                 continue
             try:
                 taken = self._ledger.accept(list(starts.values()), frame.templates[position])
             except JournalFullError as error:
-                self._turn_down(list(starts), "journal-full", f"the keeper's journal cannot be written: {error}")
+                self._refuse_for_good(list(starts), "journal-full", f"the keeper's journal cannot be written: {error}")
                 continue
-            self._guarding.taken(taken)
+            self._guarded_steps.taken(taken)
             for held in taken:
                 if held.start.credit_ms > 0:
                     self._credit.wait(held, now)
                 else:
                     self._queue.append(held.step)
 
-    def _turn_down(self, steps: Sequence[StepId], code: str, message: str) -> None:
-        """They are not started now, nor ever: whoever hears that will start another attempt, and this frame may come
-        again."""
+    def _refuse_for_good(self, steps: Sequence[StepId], code: str, message: str) -> None:
+        """Refuse steps for good: the controller will start another attempt when it receives this, and this frame may
+        be repeated."""
         self._ledger.drop(steps, code)
         for step in steps:
             self._reports.refuse(step, code, message)
@@ -375,7 +375,7 @@ class KeeperCore:
         if frame.epoch < self._ledger.epoch:
             return (
                 "old-epoch",
-                f"a leader of epoch {self._ledger.epoch} was heard; this start is of epoch {frame.epoch}",
+                f"this keeper has seen a leader of epoch {self._ledger.epoch}; this start is of epoch {frame.epoch}",
             )
         if text := self._lease.refusal(frame.stamp_boot_ms, frame.lease_ms, now):
             return "no-lease", text
@@ -384,14 +384,14 @@ class KeeperCore:
         return None
 
     def _repeat(self, held: HeldStep) -> None:
-        """A start that came again: say again what is known."""
+        """Answer a repeated start with what is known."""
         if held.phase is Phase.RUNNING or (held.phase is Phase.ENDING and held.pid):
             self._reports.started(held, asked=True)
         elif held.phase is Phase.ENDED:
             self._reports.exited(held)
 
     def _launch(self) -> None:
-        self._queue.extend(self._credit.take_placed())
+        self._queue.extend(self._credit.take_steps_with_slot())
         room = self._spawner.room() if self._queue else 0
         launches: list[Launch] = []
         while self._queue and len(launches) < room:
@@ -403,10 +403,10 @@ class KeeperCore:
             self._spawner.launch(launches)
 
     def _launch_ahead(self) -> None:
-        """Hand on what waits for a place to where steps of its job run."""
+        """Send steps that wait for a slot ahead to where steps of their job run."""
         for job in self._credit.jobs():
             room = self._spawner.room_ahead(job)
-            handed = self._credit.hand_on(job, room) if room > 0 else []
+            handed = self._credit.take_for_spawner(job, room) if room > 0 else []
             if handed:
                 launches = [self._launch_of(held) for held in handed]
                 self._spawner.launch_ahead(launches, [held.credit_until_boot_ms for held in handed])
@@ -424,7 +424,7 @@ class KeeperCore:
         held.phase, held.recipe = Phase.RUNNING, None
         held.pid, held.started_ms, held.started_boot_ms = event.pid, event.wall_ms, event.boot_ms
         self._reports.started(held)
-        self._endings.begun(held, now)
+        self._endings.record_start(held, now)
 
     def _never_started(
         self, held: HeldStep, message: str, exits: list[tuple[HeldStep, StepExit]], now: Instant
@@ -433,21 +433,25 @@ class KeeperCore:
             exits.append((held, self._endings.unspawned(held, now)))
             return
         if not self._reports.attached:
-            self._ledger.drop([held.step], "")  # nobody hears of it: who asks again has not heard a refusal
+            # Not reported: whoever asks again has not received a refusal.
+            self._ledger.drop([held.step], "")
             return
-        self._turn_down([held.step], "not-started", message or "the keeper was restarted before it spawned this step")
+        self._refuse_for_good(
+            [held.step], "not-started", message or "the keeper was restarted before it spawned this step"
+        )
 
     # ── credit ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _recall(self, frame: Recall) -> None:
         if frame.epoch < self._ledger.epoch:
             return
-        self._ledger.saw_epoch(frame.epoch)
+        self._ledger.record_epoch(frame.epoch)
         waiting = [held for step in frame.steps if (held := self._ledger.steps.get(step)) and held.on_credit]
-        self._give_back(waiting, RECALLED)
+        self._return_waiting(waiting, RECALLED)
 
-    def _give_back(self, waiting: Sequence[HeldStep], code: str) -> None:
-        """These wait for a place no more and never begin; of those that were handed on, what has not begun yet."""
+    def _return_waiting(self, waiting: Sequence[HeldStep], code: str) -> None:
+        """Refuse steps that wait for a slot, which never begin; of those that were sent ahead, the ones that have
+        not begun yet."""
         ahead = [held for held in waiting if self._credit.is_ahead(held)]
         for held in ahead:
             held.back = held.back or code
@@ -456,35 +460,35 @@ class KeeperCore:
         here = [held for held in waiting if not self._credit.is_ahead(held)]
         for held in here:
             self._credit.forget(held)
-        self._turn_down([held.step for held in here], code, _text_of(code))
+        self._refuse_for_good([held.step for held in here], code, _text_of(code))
 
-    def _inherited(self, ended: HeldStep, heir: StepId) -> None:
-        """A place went on without our doing."""
+    def _record_heir(self, ended: HeldStep, heir: StepId) -> None:
+        """Record that a slot was passed on by a helper."""
         ended.heir = heir
         held = self._ledger.steps.get(heir)
         if held is not None:
             self._credit.forget(held)
 
-    def _taken_back(self, returned: Sequence[HeldStep], now: Instant) -> None:
-        """What was handed on has not begun: it goes back for good, or waits here again."""
+    def _handle_unstarted(self, returned: Sequence[HeldStep], now: Instant) -> None:
+        """A step that was sent ahead has not begun: it is refused for good, or waits here again."""
         again = []
         for held in returned:
             code = held.back or (CREDIT_OVER if now.boot_ms > held.credit_until_boot_ms else "")
             if code:
                 self._credit.forget(held)
-                self._turn_down([held.step], code, _text_of(code))
+                self._refuse_for_good([held.step], code, _text_of(code))
             else:
                 again.append(held)
-        self._credit.take_back(again)
+        self._credit.return_unstarted(again)
 
     # ── stopping ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _stop_frame(self, frame: Stop, now: Instant) -> None:
         if frame.epoch < self._ledger.epoch:
-            text = f"a leader of epoch {self._ledger.epoch} was heard; this stop is of epoch {frame.epoch}"
+            text = f"this keeper has seen a leader of epoch {self._ledger.epoch}; this stop is of epoch {frame.epoch}"
             self._reports.done("stop", [], [(step, text) for step in frame.steps])
             return
-        self._ledger.saw_epoch(frame.epoch)
+        self._ledger.record_epoch(frame.epoch)
         unknown = []
         for step in frame.steps:
             held = self._ledger.steps.get(step)
@@ -492,11 +496,11 @@ class KeeperCore:
             if held is None and not code:
                 unknown.append(step)
             elif held is None:
-                # The refusal of before may have been lost with whoever was to hear it.
+                # The former refusal may have been lost with its receiver.
                 self._reports.refuse(step, code, _text_of(code))
             elif held is not None and held.exit is not None:
                 self._reports.exited(held)
-        self._turn_down(unknown, "not-held", "this keeper has no process of it, and will start none")
+        self._refuse_for_good(unknown, "not-held", "this keeper has no process of it, and will start none")
         self._endings.stop(frame.steps, frame.reason, frame.grace_ms, now)
 
     # ── watching ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -516,7 +520,7 @@ class KeeperCore:
 
 
 def _text_of(code: str) -> str:
-    """Of a refusal that is told again."""
+    """The message of a repeated refusal."""
     return _REFUSAL_TEXTS.get(code, "an earlier start of this step was refused")
 
 
@@ -524,5 +528,5 @@ _REFUSAL_TEXTS: Final = {
     ALREADY_ENDED: "this step has ended and its exit was acknowledged",
     "not-held": "this step was stopped before its start arrived",
     CREDIT_OVER: "no step of its job that runs on this node has ended in time",
-    RECALLED: "it was asked back before it began",
+    RECALLED: "it was recalled before it began",
 }

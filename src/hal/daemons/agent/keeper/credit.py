@@ -1,10 +1,10 @@
-"""Steps on credit: handed to the node ahead of time, each waits here for the place of a step of its job that ends.
+"""Steps on credit: sent to the node ahead of time, each waits here for the slot of a step of its job that ends.
 
-Pure. A place is what the controller's engine gave a step of that job on this node: it goes on inside the node, so that
-short tasks follow each other without asking. The first of those that wait are handed on to the spawner, where steps of
-their job run: there a place goes on without asking the keeper either. Nothing waits longer than its credit lasts.
-Whoever got a place is named in the exit of the step that had it, so the controller knows who has which whatever dies
-meanwhile (docs/decisions/0014, 0024).
+Pure. A slot is what the controller's engine allocated to a step of that job on this node: it is passed on inside the
+node, so that short tasks follow each other without asking the controller. The first of the waiting steps are sent ahead
+to the spawner, where steps of their job run: there a slot is passed on without asking the keeper either. Nothing waits
+longer than its credit lasts. A step's exit names the step that got its slot, so the controller knows who has which slot
+whatever dies meanwhile (docs/decisions/0014, 0024).
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ from hal.wire.frames import StopReason
 
 CREDIT_OVER: Final = "credit-over"
 RECALLED: Final = "recalled"
-"""Codes of the refusals with which a step on credit is given back; the same attempt is never begun after one."""
+"""Codes of refusals of steps on credit; the same attempt is never begun after one."""
 
 
 class Credit:
-    """The steps on credit that wait, by job; bounded by what the ledger holds."""
+    """The waiting steps on credit, by job; bounded by what the ledger holds."""
 
     def __init__(self) -> None:
         self._lanes: dict[int, dict[StepId, HeldStep]] = {}
-        """In the order in which they came."""
+        """In order of arrival."""
         self._due: list[tuple[int, StepId]] = []
-        """When which credit ends, by the boot clock; entries of steps that wait no more are skipped."""
+        """When each credit ends, by the boot clock; entries of steps that no longer wait are skipped."""
         self._placed: list[StepId] = []
         self._ahead: dict[StepId, HeldStep] = {}
-        """Handed on to the spawner; none of them is known to have begun."""
+        """Sent ahead to the spawner; none of them is known to have begun."""
         self._barred: dict[int, set[StepId]] = {}
-        """Steps whose place is taken away for other work, by job: while one runs nothing of the job is handed on."""
+        """Steps whose slot is being preempted, by job: while one runs, nothing of the job is sent ahead."""
 
     def wait(self, held: HeldStep, now: Instant) -> None:
-        """It waits from now on."""
+        """Add a waiting step."""
         held.on_credit, held.credit_until_boot_ms = True, now.boot_ms + held.start.credit_ms
         self._lanes.setdefault(held.step.job, {})[held.step] = held
         heapq.heappush(self._due, (held.credit_until_boot_ms, held.step))
 
-    def pass_on(self, ended: HeldStep) -> StepId | None:
-        """A step that had a place has ended: who gets it, or has it; nobody when it was taken away for other work."""
+    def pass_slot_on(self, ended: HeldStep) -> StepId | None:
+        """Pass on the slot of a step that has ended; returns who gets it, or has it; nobody if it was preempted."""
         if ended.heir is not None:
             return ended.heir
         lane = self._lanes.get(ended.step.job)
@@ -57,7 +57,7 @@ class Credit:
         return heir.step
 
     def forget(self, held: HeldStep) -> None:
-        """It waits no more."""
+        """Remove a step that no longer waits."""
         held.on_credit = False
         self._ahead.pop(held.step, None)
         lane = self._lanes.get(held.step.job)
@@ -66,13 +66,13 @@ class Credit:
             if not lane:
                 del self._lanes[held.step.job]
 
-    def take_placed(self) -> list[StepId]:
-        """Steps that got a place since the last call, in order: they can begin."""
+    def take_steps_with_slot(self) -> list[StepId]:
+        """Return the steps that got a slot since the last call, in order: they can begin."""
         placed, self._placed = self._placed, []
         return placed
 
     def over(self, now: Instant) -> list[HeldStep]:
-        """Steps whose credit has ended without a place."""
+        """Return the steps whose credit has ended without a slot."""
         found = []
         while self._due and self._due[0][0] <= now.boot_ms:
             _, step = heapq.heappop(self._due)
@@ -84,11 +84,12 @@ class Credit:
     # ── what is handed on ─────────────────────────────────────────────────────────────────────────────────────────
 
     def jobs(self) -> list[int]:
-        """Jobs of which steps wait here that may be handed on."""
+        """Return the jobs with waiting steps that may be sent ahead."""
         return [job for job in self._lanes if job not in self._barred] if self._lanes else []
 
-    def hand_on(self, job: int, room: int) -> list[HeldStep]:
-        """The first that wait, for the spawner; those that are to end with their keeper never go ahead of it."""
+    def take_for_spawner(self, job: int, room: int) -> list[HeldStep]:
+        """Return the first waiting steps, for the spawner; those that must end with their keeper are never sent
+        ahead of it."""
         lane = self._lanes.get(job, {})
         handed = [held for held in islice(lane.values(), room) if not held.template.guard]
         for held in handed:
@@ -99,18 +100,18 @@ class Credit:
         return handed
 
     def is_ahead(self, held: HeldStep) -> bool:
-        """It was handed on, and is not known to have begun."""
+        """Whether it was sent ahead and is not known to have begun."""
         return held.step in self._ahead
 
-    def take_back(self, returned: Sequence[HeldStep]) -> None:
-        """These were handed on, have not begun, and wait here again: before all others of their job."""
+    def return_unstarted(self, returned: Sequence[HeldStep]) -> None:
+        """Return steps that were sent ahead and have not begun to the front of their job's queue."""
         for held in reversed(returned):
             self._ahead.pop(held.step, None)
             held.phase = Phase.QUEUED
             self._lanes[held.step.job] = {held.step: held, **self._lanes.get(held.step.job, {})}
 
     def bar(self, steps: Iterable[StepId]) -> list[StepId]:
-        """The places of these are taken away for other work: what was handed on and could inherit one."""
+        """The slots of these steps are being preempted; returns what was sent ahead and could inherit one."""
         jobs = set()
         for step in steps:
             self._barred.setdefault(step.job, set()).add(step)
@@ -118,7 +119,7 @@ class Credit:
         return [step for step in self._ahead if step.job in jobs]
 
     def allow(self, step: StepId) -> None:
-        """It has ended: what waits of its job may be handed on again."""
+        """A step with a preempted slot has ended: waiting steps of its job may be sent ahead again."""
         barred = self._barred.get(step.job)
         if barred is not None:
             barred.discard(step)
@@ -126,7 +127,7 @@ class Credit:
                 del self._barred[step.job]
 
     def next_ms(self) -> int | None:
-        """When a credit ends next, by the boot clock."""
+        """When the next credit ends, by the boot clock."""
         while self._due and not self._waits(self._due[0][1]):
             heapq.heappop(self._due)
         return self._due[0][0] if self._due else None

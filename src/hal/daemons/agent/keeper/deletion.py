@@ -1,4 +1,4 @@
-"""Deleting the files of attempts that are forgotten, some at a time: a directory may hold any number of files."""
+"""Delete the files of forgotten attempts, some at a time: a directory may hold any number of files."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from hal.core.model import AttemptId
 from hal.runtime.regular_files import open_directory
 
 MAX_DELETED_PER_TURN: Final = 100
-"""Files deleted before the loop looks at its sockets again."""
+"""Files deleted before the loop returns to its sockets."""
 MAX_LOOKED_PER_TURN: Final = 2_000
-"""Names of files looked at before that."""
+"""File names examined before that."""
 
 
 class Deletions:
-    """What is to be deleted in the directories of jobs below one directory."""
+    """The pending deletions in the directories of jobs below one directory."""
 
     def __init__(self, root: str) -> None:
         self._root = root
         self._doomed: dict[int, set[str]] = {}
-        """By job: the attempts, as the names of their files begin (`T.A`)."""
+        """By job: the attempts, as prefixes of file names (`T.A`)."""
         self._begun: _Directory | None = None
 
     def add(self, attempts: Sequence[AttemptId]) -> None:
-        """Delete the files of these."""
+        """Delete the files of these attempts."""
         for attempt in attempts:
             self._doomed.setdefault(attempt.job, set()).add(f"{attempt.task}.{attempt.attempt}")
 
     def advance(self) -> bool:
-        """Go on for a turn; whether there is more to do."""
+        """Continue for one turn; returns whether there is more to do."""
         looks, deletions = MAX_LOOKED_PER_TURN, MAX_DELETED_PER_TURN
         while looks > 0 and deletions > 0:
             if self._begun is None:
@@ -42,7 +42,7 @@ class Deletions:
                 looks -= 1
                 try:
                     self._begun = _Directory(self._root, job, wanted)
-                except OSError:  # it is gone, or no directory of ours: nothing in it is
+                except OSError:  # it does not exist, or is not a directory of ours: nothing in it is ours
                     continue
             name = self._begun.next_name()
             looks -= 1
@@ -55,12 +55,11 @@ class Deletions:
 
 
 class _Directory:
-    """The directory of one job, being looked through."""
+    """The directory of one job, while it is examined."""
 
     def __init__(self, root: str, job: int, wanted: Iterable[str]) -> None:
-        """
-        Raises:
-            OSError: it cannot be opened, or something else lies in its place.
+        """Raises:
+        OSError: it cannot be opened, or something else is in its place.
         """
         self._name = str(job)
         self._wanted = frozenset(wanted)
@@ -74,7 +73,7 @@ class _Directory:
             raise
 
     def next_name(self) -> str | None:
-        """Of the next file; None: there is none, or the disk does not tell."""
+        """Return the name of the next file; None: there is none, or the disk does not answer."""
         try:
             entry = next(self._entries, None)
         except OSError:
@@ -82,15 +81,16 @@ class _Directory:
         return entry.name if entry is not None else None
 
     def delete(self, name: str) -> bool:
-        """Whether the file was of what is to go; T.A.R.stdout: the attempt is what stands before the second dot."""
+        """Delete a file if it belongs to a forgotten attempt; T.A.R.stdout: the attempt is the part before the
+        second dot."""
         if ".".join(name.split(".", 2)[:2]) not in self._wanted:
             return False
-        with contextlib.suppress(OSError):  # a directory that a job has made here stays
+        with contextlib.suppress(OSError):  # a directory that a job has created here stays
             os.unlink(name, dir_fd=self._fd)
         return True
 
     def close(self) -> None:
-        """The directory goes with its last file."""
+        """Close it; the directory is removed with its last file."""
         self._entries.close()
         with contextlib.suppress(OSError):  # the job has other attempts here
             os.rmdir(self._name, dir_fd=self._root)

@@ -1,4 +1,5 @@
-"""How steps end: by themselves, at their limit, when told to; what is left of them is killed; then the one exit report.
+"""How steps end: by themselves, at their limit, or on request; their remnants are killed; then follows one exit
+report.
 
 Pure, as `core`, of which it is a part: the exit is journalled before it is reported, and it is reported only when no
 process of the step is left.
@@ -31,13 +32,13 @@ from hal.daemons.agent.keeper.timers import Due, Timers
 from hal.wire.frames import StepExit, StopReason
 
 LEFTOVER_GRACE_MS: Final = 500
-"""How long processes that a step left behind may go on (a `tee` that still writes) before they are killed."""
+"""How long processes that a step left behind may run (a `tee` that still writes) before they are killed."""
 
 EndEvent = Ended | Gone | SpawnFailed | Vanished
 
 
 def signal_number(name: str) -> int:
-    """Of `USR1` or `SIGUSR1`; 0 when there is no such signal."""
+    """Return the number of `USR1` or `SIGUSR1`; 0 if there is no such signal."""
     full = name.upper() if name.upper().startswith("SIG") else f"SIG{name.upper()}"
     number = getattr(signal, full, 0) if not full.startswith("SIG_") else 0
     return int(number) if isinstance(number, signal.Signals) else 0
@@ -48,7 +49,7 @@ class Endings:
 
     def __init__(self, ledger: Ledger, spawner: Spawner, outputs: Outputs, reports: Reports, credit: Credit) -> None:
         self.running: dict[StepId, HeldStep] = {}
-        """Steps with a first process, those that began first come first."""
+        """Steps with a first process, ordered by their start."""
         self.timers = Timers()
         self._ledger = ledger
         self._spawner = spawner
@@ -58,8 +59,8 @@ class Endings:
 
     # ── ends that the spawner tells ───────────────────────────────────────────────────────────────────────────────
 
-    def told(self, held: HeldStep, event: EndEvent, now: Instant) -> StepExit | None:
-        """The exit, if this was the last that had to happen; `finish` takes it."""
+    def record_end_event(self, held: HeldStep, event: EndEvent, now: Instant) -> StepExit | None:
+        """Handle an event of a step's end; returns the exit if it was the last one expected, for `finish`."""
         match event:
             case Ended():
                 return self._first_ended(held, event, now)
@@ -86,8 +87,8 @@ class Endings:
             self._kill_at(held, now.boot_ms + LEFTOVER_GRACE_MS)
         return None
 
-    def begun(self, held: HeldStep, now: Instant) -> None:
-        """Its first process runs: its limit counts; a stop that came before it is carried out."""
+    def record_start(self, held: HeldStep, now: Instant) -> None:
+        """Handle the start of its first process: its limit runs; a stop that arrived before is executed."""
         self.running[held.step] = held
         if held.stop is not None:
             if held.term_boot_ms:
@@ -98,17 +99,18 @@ class Endings:
         self.retime(held)
 
     def finish(self, exits: Sequence[tuple[HeldStep, StepExit]]) -> None:
-        """These steps are over: journal, then report. The place of each goes on to a step on credit, if one waits."""
+        """Journal and report the ends of these steps. The slot of each is passed on to a step on credit, if one
+        waits."""
         if not exits:
             return
         final: list[StepExit] = []
-        # First those that end without ever having had a place: none of them may inherit one now.
+        # First those that end without ever having had a slot: none of them may inherit one now.
         placeless = {held.step for held, _ in exits if held.on_credit}
         for held, _ in exits:
             self._credit.forget(held)
             self._credit.allow(held.step)
         for held, exit_ in exits:
-            heir = None if held.step in placeless else self._credit.pass_on(held)
+            heir = None if held.step in placeless else self._credit.pass_slot_on(held)
             held.exit = exit_ if heir is None else replace(exit_, next=heir)
             held.phase, held.recipe, held.ended = Phase.ENDED, None, None
             self.running.pop(held.step, None)
@@ -120,7 +122,7 @@ class Endings:
     # ── ends that are brought about ───────────────────────────────────────────────────────────────────────────────
 
     def stop(self, steps: Sequence[StepId], reason: StopReason, grace_ms: int, now: Instant, *, note: str = "") -> None:
-        """Begin to end these, for that reason; those that are being ended already only sooner, if at all."""
+        """Begin to end these steps, for that reason; those already being ended can only be ended sooner."""
         unspawned: list[tuple[HeldStep, StepExit]] = []
         begun: list[HeldStep] = []
         grace_ms = max(0, grace_ms)
@@ -129,7 +131,7 @@ class Endings:
             if held is None or not held.active:
                 continue
             if held.phase is Phase.ENDING and held.stop is None:
-                # It has ended by itself, which its exit will say; only what it left behind is hurried.
+                # It has ended by itself, which its exit will report; only its remnants are killed sooner.
                 self._kill_at(held, min(held.kill_boot_ms, now.boot_ms + grace_ms))
             elif held.stop is None:
                 held.stop, held.stop_grace_ms = reason, grace_ms
@@ -156,15 +158,15 @@ class Endings:
         self.finish(unspawned)
 
     def _recall_heirs(self, begun: Sequence[HeldStep], reason: StopReason) -> None:
-        """Before any of these hears of its end: what was handed on and is not to begin any more."""
+        """Before these steps are signalled: recall what was sent ahead and must not begin any more."""
         back = [held.step for held in begun if self._credit.is_ahead(held)]
         if reason is StopReason.PREEMPTED:
             back += self._credit.bar(held.step for held in begun if held.phase is not Phase.QUEUED)
         if back:
             self._spawner.recall(back)
 
-    def follow_places(self, ended: Sequence[HeldStep], now: Instant) -> None:
-        """A place that was taken away for other work had gone on just before: whoever has it now makes room too."""
+    def stop_heirs(self, ended: Sequence[HeldStep], now: Instant) -> None:
+        """A preempted slot had just been passed on: whoever has it now is stopped too."""
         for held in ended:
             if held.stop is not StopReason.PREEMPTED or held.heir is None:
                 continue
@@ -194,7 +196,7 @@ class Endings:
         self._spawner.signal([held.step for held in steps], number)
 
     def suspend(self, steps: Sequence[HeldStep], now: Instant) -> None:
-        """These running steps stand still; their walltime does not count meanwhile."""
+        """Suspend these running steps; their walltime does not count meanwhile."""
         ids = [held.step for held in steps]
         fresh = [held for held in steps if not held.suspended_boot_ms]
         if fresh:
@@ -205,7 +207,7 @@ class Endings:
             self._spawner.signal(ids, signal.SIGSTOP)
 
     def resume(self, steps: Sequence[HeldStep], now: Instant) -> None:
-        """They go on; what was left of their walltime is left."""
+        """Resume them with the rest of their walltime."""
         stood = [held for held in steps if held.suspended_boot_ms]
         for held in stood:
             held.paused_ms += max(0, now.boot_ms - held.suspended_boot_ms)
@@ -218,18 +220,18 @@ class Endings:
             self._spawner.signal([held.step for held in steps], signal.SIGCONT)
 
     def _terminate(self, held: HeldStep) -> None:
-        """The time to save its state is over."""
+        """End it: the time to save its state is over."""
         if held.term_boot_ms:
             held.term_boot_ms = 0
             self._spawner.signal([held.step], SIGTERM)
 
     def unspawned(self, held: HeldStep, now: Instant) -> StepExit:
-        """The exit of a step that is stopped before it had a process; its outputs are there to be read, and empty."""
+        """Create the exit of a step that is stopped before it had a process; its outputs are readable, and empty."""
         self._outputs.prepare(held.step)
         return exit_unspawned(held, now)
 
-    def limits(self, now: Instant) -> None:
-        """Signals before limits, limits, and kills that have come due."""
+    def apply_limits(self, now: Instant) -> None:
+        """Send due signals before limits, stops at limits, and kills."""
         signals: dict[int, list[StepId]] = {}
         over: dict[int, list[StepId]] = {}
         kills: list[StepId] = []
@@ -246,7 +248,7 @@ class Endings:
             elif held.phase is not Phase.RUNNING or held.stop is not None or not held.walltime_ms:
                 continue
             elif held.suspended_boot_ms:
-                continue  # it is timed anew when it goes on
+                continue  # its timer is set when it resumes
             elif due is Due.LIMIT and held.limit_boot_ms <= now.boot_ms:
                 over.setdefault(held.template.grace_ms, []).append(step)
             elif due is Due.LIMIT_SIGNAL and not held.limit_signal_sent:
@@ -263,7 +265,7 @@ class Endings:
             self._spawner.kill(kills)
 
     def retime(self, held: HeldStep) -> None:
-        """The step's limit has become known or has changed."""
+        """Set the timer again, because the step's limit has become known or has changed."""
         if not held.walltime_ms or held.phase is not Phase.RUNNING:
             return
         limit = held.limit_boot_ms
@@ -282,7 +284,7 @@ class Endings:
 
 
 def _left_text(held: HeldStep, gone: Gone) -> str:
-    """What a step left behind, when it ended by itself."""
+    """Describe what a step that ended by itself left behind."""
     if not gone.killed or held.stop is not None:
         return ""
     what = "1 process it left behind was" if gone.killed == 1 else f"{gone.killed} processes it left behind were"

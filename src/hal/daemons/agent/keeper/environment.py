@@ -1,4 +1,4 @@
-"""The variables that a step sees: the template's, under them defaults, over them the HAL_* of the single step.
+"""The variables of a step: the template's, with defaults below them and the HAL_* of the single step above them.
 
 Pure. docs/keeper.md lists them for users.
 """
@@ -14,18 +14,18 @@ from hal.wire.frames import StepStart, StepTemplate
 
 DEFAULT_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 INHERITED: Final = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TMPDIR", "TZ")
-"""Variables that a step gets from the keeper's own environment when its template has none."""
+"""Variables that a step gets from the keeper's own environment if its template does not set them."""
 
 
 def default_env(environ: Mapping[str, str], *, user: str, home_dir: str) -> dict[str, str]:
-    """What lies under every step's variables, from the keeper's own environment."""
+    """Build the defaults of every step's variables, from the keeper's own environment."""
     env = {"PATH": DEFAULT_PATH, "HOME": home_dir, "USER": user, "LOGNAME": user, "SHELL": "/bin/sh", "TMPDIR": "/tmp"}
     env.update((name, environ[name]) for name in INHERITED if environ.get(name))
     return env
 
 
 def template_env(template: StepTemplate, config: KeeperConfig) -> dict[str, str]:
-    """What all steps of a template see; `step_env` of the single step goes over it."""
+    """Build the variables of all steps of a template; `step_env` of the single step overrides them."""
     env = {"HAL_USER": config.user}
     if template.cpu_milli:
         env["HAL_CPUS"] = cores(template.cpu_milli)
@@ -40,7 +40,7 @@ def template_env(template: StepTemplate, config: KeeperConfig) -> dict[str, str]
 
 
 def step_env(start: StepStart, directory: str, key: str) -> dict[str, str]:
-    """The variables of one step alone; `directory` is where its outputs lie, `key` its template's."""
+    """Build the variables of one step alone; `directory` is where its outputs are, `key` its template's."""
     prefix = f"{directory}/{output_prefix(start.step)}"
     job, task, attempt, rank = start.step.job, start.step.task, start.step.attempt, start.step.rank
     return {
@@ -61,6 +61,6 @@ def step_env(start: StepStart, directory: str, key: str) -> dict[str, str]:
 
 
 def cores(milli: int) -> str:
-    """2000 is `2`, 500 is `0.5`."""
+    """Format millicores: 2000 is `2`, 500 is `0.5`."""
     whole, part = divmod(milli, 1000)
     return f"{whole}.{part:03d}".rstrip("0").rstrip(".")

@@ -1,19 +1,20 @@
-"""A guard: starts a helper so that it, and every process that comes of what it spawns, dies with the keeper.
+"""A guard: starts a helper so that it, and every process descended from its steps, dies with the keeper.
 
 Run as a script with `python -I -S`, standard library only: `guard.py KEEPER_PID JOURNAL LEASE`, the keeper's socket as
-file descriptor 0; LEASE is a descriptor of the memory in which the keeper writes until when its lease runs (see
+file descriptor 0; LEASE is a descriptor of the memory in which the keeper writes the end of its lease (see
 `lease_memory`). It waits for its helper, and ends with it.
 
 As root, helper and steps live in a PID namespace of their own (with its own /proc), of which the helper is the init:
-when it dies the kernel kills all of them, whatever they have forked or detached. The guard gets SIGKILL when the keeper
-dies (PR_SET_PDEATHSIG, which is kept over exec and is tied to the thread that started us: the keeper has only one), the
-helper gets it when the guard dies. Without the right to make namespaces the guard adopts all that its helper's steps
-leave (PR_SET_CHILD_SUBREAPER), and when keeper or helper is gone it kills its descendants until none is left.
+when it dies, the kernel kills all of them, whatever they have forked or detached. The guard gets SIGKILL when the
+keeper dies (PR_SET_PDEATHSIG, which is kept over exec and is tied to the thread that started us: the keeper has only
+one), the helper gets it when the guard dies. Without the right to create namespaces, the guard adopts all that its
+helper's steps leave (PR_SET_CHILD_SUBREAPER), and when keeper or helper has died, it kills its descendants until none
+is left.
 
-A keeper that is there may stand still (SIGSTOP, a call that never returns) beyond its lease, and its tasks are given to
-other nodes then. So the guard looks itself, at least once a second: a little after the lease has lapsed it kills what
-the keeper should have killed. Should the guard be made to stand still too, a timer of the kernel kills it a little
-later (SIGKILL ends also what is stopped), and what is in its namespace with it.
+A live keeper may stand still (SIGSTOP, a call that never returns) beyond its lease, and its tasks are then given to
+other nodes. So the guard itself checks at least once a second: a little after the lease has lapsed, it kills what the
+keeper should have killed. If the guard is stopped too, a timer of the kernel kills it a little later (SIGKILL also ends
+what is stopped), and with it what is in its namespace.
 """
 
 from __future__ import annotations
@@ -40,14 +41,14 @@ NO_NAMESPACE = 71
 """Exit code of the inner stage when its /proc could not be mounted."""
 KILL_LOOK_S = 0.01
 MAX_KILL_LOOKS = 1_000
-"""Looks for descendants that SIGKILL has not ended yet."""
+"""How often to look for descendants that SIGKILL has not ended yet."""
 READ_BYTES = 4096
 LOOK_MS = 1_000
-"""Longest time between two looks at the lease."""
+"""Longest time between two checks of the lease."""
 LAPSE_MARGIN_MS = 500
-"""A keeper that is well ends its steps at once when its lease lapses; the guard waits that long for it."""
+"""A healthy keeper ends its steps at once when its lease lapses; the guard waits this long for it."""
 STILL_MS = 1_000
-"""The guard is killed by its timer when it has not looked for so long after that."""
+"""The guard is killed by its timer if it has not checked for this long after that."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -57,7 +58,7 @@ class KeeperGoneError(Exception):
 
 
 class Lease:
-    """The keeper's, as far as it has told; and the timer that kills this process when nobody looks at it."""
+    """The keeper's lease, as far as it has been written; and the timer that kills this process if nobody checks it."""
 
     def __init__(self, fd: int) -> None:
         self._number = memoryview(mmap.mmap(fd, 8, access=mmap.ACCESS_READ)).cast("q")
@@ -65,7 +66,7 @@ class Lease:
         self._timer = Timer()
 
     def lapsed_ms(self) -> int:
-        """How long it has lapsed, the margin taken off; below 0: how long it lasts."""
+        """How long ago the lease lapsed, less the margin; below 0: how long it lasts."""
         now_ms = time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
         end_ms = self._number[0] + LAPSE_MARGIN_MS
         self._timer.set(max(end_ms, now_ms + LOOK_MS) + STILL_MS)
@@ -73,11 +74,12 @@ class Lease:
 
 
 class Timer:
-    """Sends SIGKILL to this process at an instant of the boot clock, running or stopped; not on an old C library."""
+    """Sends SIGKILL to this process at an instant of the boot clock, running or stopped; not available on an old C
+    library."""
 
     def __init__(self) -> None:
         self._id = ctypes.c_void_p()
-        # struct sigevent: a value, the signal, SIGEV_SIGNAL, and room for the rest
+        # struct sigevent: a value, the signal, SIGEV_SIGNAL, and padding
         event = (ctypes.c_int * 16)(0, 0, int(signal.SIGKILL), 0)
         try:
             call("timer_create", time.CLOCK_BOOTTIME, ctypes.byref(event), ctypes.byref(self._id))
@@ -94,7 +96,7 @@ class Timer:
 
 
 def main(argv: list[str]) -> int:
-    """Either stage; the exit code."""
+    """Run either stage; returns the exit code."""
     if argv[1] == "inner":
         return inner(int(argv[2]), int(argv[3]), argv[4:])
     return outer(int(argv[1]), argv[2], Lease(int(argv[3])))
@@ -102,7 +104,7 @@ def main(argv: list[str]) -> int:
 
 def outer(keeper: int, journal: str, lease: Lease) -> int:
     """Wait for a helper that dies with us, as we die with the keeper."""
-    call("prctl", PR_SET_DUMPABLE, 0, 0, 0, 0)  # no step takes us over, or the keeper's socket out of us
+    call("prctl", PR_SET_DUMPABLE, 0, 0, 0, 0)  # no step can trace us, or take the keeper's socket from us
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _keeper_gone)
@@ -130,7 +132,7 @@ def outer(keeper: int, journal: str, lease: Lease) -> int:
 
 
 def _in_namespace(helper: list[str], lease: Lease) -> int:
-    """Its exit code; `NO_NAMESPACE` when this process may not make one."""
+    """Run it in a namespace; returns its exit code, or `NO_NAMESPACE` if this process may not create one."""
     proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     mine = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -139,7 +141,7 @@ def _in_namespace(helper: list[str], lease: Lease) -> int:
     except OSError as error:
         print(f"guard: no PID namespace: {error}", file=sys.stderr)  # noqa: T201
         return NO_NAMESPACE
-    # From here on SIGKILL: the namespace dies with its init without any doing of ours.
+    # From here on SIGKILL suffices: the namespace dies with its init.
     die_with_parent(signal.SIGKILL)
     status = _wait_for(_start_inner(proc, helper), lease, proc)
     os.close(proc)
@@ -154,7 +156,7 @@ def _start_inner(proc: int, helper: list[str]) -> int:
     """Start the helper through a stage that ties it to us.
 
     Args:
-        proc: of the namespace's outside; -1: there is no namespace.
+        proc: the /proc outside the namespace; -1: there is no namespace.
     """
     ours, theirs = os.pipe2(os.O_CLOEXEC)
     for fd in (theirs, ours) if proc < 0 else (theirs, ours, proc):
@@ -166,16 +168,16 @@ def _start_inner(proc: int, helper: list[str]) -> int:
 
 
 def inner(alive: int, proc: int, helper: list[str]) -> int:
-    """Die with the guard; become the helper, or say why not.
+    """Die with the guard; become the helper, or report why not.
 
     Args:
         alive: the read end of a pipe that the guard holds open.
-        proc: the outside's /proc, when this is the init of a namespace; else -1.
+        proc: the outside's /proc, if this is the init of a namespace; else -1.
     """
     die_with_parent(signal.SIGKILL)
     poll = select.poll()
     poll.register(alive, 0)
-    died = bool(poll.poll(0))  # before it could have taken us along
+    died = bool(poll.poll(0))  # the guard died before PR_SET_PDEATHSIG was set
     os.close(alive)
     try:
         if proc >= 0:
@@ -188,10 +190,11 @@ def inner(alive: int, proc: int, helper: list[str]) -> int:
 
 
 def _wait_for(pid: int, lease: Lease, proc: int = -1) -> int:
-    """Its exit code; what it leaves is waited for with it. When the lease has lapsed it is killed, if it has steps.
+    """Wait for its end; returns its exit code; its orphans are reaped too. When the lease has lapsed, it is killed
+    if it has steps.
 
     Args:
-        proc: the /proc of our own namespace, where another was mounted over it; -1: it is where it was.
+        proc: the /proc of our own namespace, if another was mounted over it; -1: /proc itself.
     """
     fd = os.pidfd_open(pid)
     poll = select.poll()
@@ -211,7 +214,7 @@ def _wait_for(pid: int, lease: Lease, proc: int = -1) -> int:
 
 
 def kill_descendants() -> None:
-    """Until none is left, or the kernel does not let go of one."""
+    """Kill all descendants, until none is left or the kernel does not end one."""
     for _ in range(MAX_KILL_LOOKS):
         with contextlib.suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
@@ -226,7 +229,7 @@ def kill_descendants() -> None:
 
 
 def descendants(of: int, proc: int = -1) -> list[int]:
-    """All processes below that one, as that /proc (-1: the one that is mounted) has them."""
+    """Return all descendants of a process, according to that /proc (-1: the mounted one)."""
     parents: dict[int, int] = {}
     root = proc if proc >= 0 else os.open("/proc", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     for name in os.listdir(root):
@@ -248,15 +251,15 @@ def descendants(of: int, proc: int = -1) -> list[int]:
 
 
 def die_with_parent(number: int) -> None:
-    """Get that signal when the thread that started this process ends."""
+    """Receive that signal when the thread that started this process ends."""
     call("prctl", PR_SET_PDEATHSIG, int(number), 0, 0, 0)
 
 
 def call(name: str, *arguments: object) -> None:
-    """A function of the C library that answers 0.
+    """Return a function of the C library that returns 0 on success.
 
     Raises:
-        OSError: it answered something else.
+        OSError: when it returns something else.
     """
     if getattr(_libc, name)(*arguments):
         number = ctypes.get_errno()

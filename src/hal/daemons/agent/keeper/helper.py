@@ -1,4 +1,5 @@
-"""One helper: a tiny process that spawns steps, waits for them, and journals what it saw before it tells its keeper.
+"""One helper: a tiny process that spawns steps, waits for them, and journals their ends before it reports to its
+keeper.
 
 Run as a script with `python -I -S`, without packages but `hal.runtime.regular_files`, which needs none (about 10 MiB,
 most of it shared): `helper.py JOURNAL recorder PID`, started by a `recorder`, the keeper's socket as file descriptor 0.
@@ -6,16 +7,16 @@ It outlives its keeper: when the socket closes it spawns nothing more, waits for
 helper of guarded steps (`helper.py JOURNAL PROC`, started by `guard`) ends with its keeper instead, and they with it;
 PROC is a descriptor of the /proc outside its PID namespace, or -1 without one.
 
-It may hold steps ahead of time, each of which waits for the place of a step of its job that ends here: such a step is
-begun at once, and the keeper hears of several ends and beginnings together. What waits is given back when it is asked
-for; it is dropped with the keeper's socket.
+It may hold steps that were sent ahead, each of which waits for the slot of a step of its job that ends here: such a
+step is begun at once, and the keeper gets several ends and starts in one message. A waiting step is returned on
+request; all are dropped with the keeper's socket.
 
 Messages, both ways, are marshalled lists of tuples after a 4-byte little-endian length (see `spawner`, which speaks the
 other side). The journal is lines of text, appended with one write each; a line without its end is torn and does not
 count:
 
-    H pid start_ticks boot_id version recorder start_ticks    first line; 0 0: nobody sees our steps end but we
-    I step slot [after]      about to spawn; slot: its cgroup, or -; after: the step whose place it has
+    H pid start_ticks boot_id version recorder start_ticks    first line; 0 0: only this process sees our steps end
+    I step slot [after]      about to spawn; slot: its cgroup, or -; after: the step whose slot it inherited
     P step pid wall_ms boot_ms mark      mark: the hard limit that all processes of the step have, or 0
     F seq step code wall_ms message      no process could be made: the job's fault
     U step                   no process could be made: this node's fault; it may run elsewhere
@@ -51,28 +52,28 @@ CORE_VARIABLE = "HAL_CORE_LIMIT"
 """The size of core files that steps may write, unless they raise it; as in `hal.runtime.inheritance`."""
 KEEPER_FD = 0
 READ_BYTES = 1 << 16
-"""At once; a larger buffer is mapped and unmapped anew for each message, however small it is."""
+"""Bytes read at once; a larger buffer would be mapped and unmapped for each message, however small it is."""
 LEAST_PORTION_BYTES = 1 << 11
-"""The kernel lists children in portions of a page; a shorter one is the last."""
+"""The kernel lists children in chunks of a page; a shorter one is the last."""
 MAX_JOURNAL_BYTES = 1 << 20
-"""A journal that has grown beyond this (and beyond twice what lives) is rewritten."""
+"""A journal that exceeds this (and twice its live content) is rewritten."""
 MAX_CGROUP_FDS = 256
 MAX_DIRECTORY_FDS = 64
 """Directories of jobs' files that are held open."""
 MAX_INTERPRETER_BYTES = 256
 FLUSH_EVERY = 4
-"""Spawns after which the keeper is told, when more wait."""
+"""Spawns after which the keeper gets a report, if more are waiting."""
 MAX_UNTOLD = 16
-"""Messages that nobody waits for after which the keeper is told nevertheless: eight ends, each with a beginning."""
+"""Messages without urgency after which the keeper gets a report nevertheless: eight ends, each with a start."""
 COMPANY_MS = 10
 """How long such a message may wait for others."""
 MARK_TOP_US = 1 << 62
-"""Every mark is below this: as a limit of real-time CPU, which is what it is to the kernel, it is as good as none."""
+"""Every mark is below this: as a limit of real-time CPU, which it is to the kernel, it has no effect."""
 STAY_MS = 10
 """How long this process may stay in the cgroup of a short step that it has spawned."""
 
 LIMITS = (resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE, resource.RLIMIT_AS, resource.RLIMIT_NPROC)
-"""Looked at before each spawn: four short calls."""
+"""Checked before each spawn: four short calls."""
 
 _DEFAULT_SIGNALS = (
     signal.SIGHUP,
@@ -88,11 +89,11 @@ _DEFAULT_SIGNALS = (
     signal.SIGTTOU,
     signal.SIGXFSZ,
 )
-"""Python ignores some, a starter like nohup others; a step begins with none ignored."""
+"""Python ignores some signals, a starter like nohup others; a step begins with none ignored."""
 
 
 class CannotSpawnError(Exception):
-    """A fault of the job: exit code and text for people."""
+    """A fault of the job: exit code and message."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -101,13 +102,13 @@ class CannotSpawnError(Exception):
 
 
 class CannotSpawnHereError(Exception):
-    """This node's fault: it has run out of something, or its disks fail. Another attempt may go well."""
+    """This node's fault: it lacks a resource, or its disks fail. Another attempt may succeed."""
 
 
 NODE_ERRORS = frozenset(
     {
-        errno.EBADF,  # descriptors that its limit forbids
-        errno.EAGAIN,  # as many processes as this user, its cgroup or the kernel may have
+        errno.EBADF,  # descriptors forbidden by its limit
+        errno.EAGAIN,  # as many processes as this user, its cgroup or the kernel allows
         errno.ENOMEM,
         errno.EMFILE,
         errno.ENFILE,
@@ -127,11 +128,11 @@ NODE_ERRORS = frozenset(
         errno.EREMOTEIO,
     }
 )
-"""Of a spawn, a work directory, a script: the fault of the node, not of the job."""
+"""Errors of a spawn, a work directory or a script that are the fault of the node, not of the job."""
 
 
 class Journal:
-    """The helper's own journal: what it holds can be rebuilt from what runs and what the keeper has not confirmed."""
+    """The helper's own journal: its content can be rebuilt from what runs and what the keeper has not confirmed."""
 
     def __init__(self, path: str, pid: int, proc: int = -1, recorder: int = 0) -> None:
         self.path = path
@@ -150,7 +151,7 @@ class Journal:
         self.write(self._first)
 
     def write(self, text: str) -> bool:
-        """Append; False when the disk is full. What could not be written is tried again with the next lines."""
+        """Append; False if the disk is full. What could not be written is retried with the next lines."""
         data = (("\n" if self._torn else "") + self._lost + text).encode("utf-8", "surrogateescape")
         try:
             written = os.write(self._fd, data)
@@ -165,11 +166,11 @@ class Journal:
         return not self._torn
 
     def give_up(self) -> None:
-        """The lines that could not be written are not to be written any more."""
+        """Drop the lines that could not be written."""
         self._lost = ""
 
     def rewrite(self, text: str) -> None:
-        """Replace the whole; on a full disk it stays as it is."""
+        """Replace the whole journal; on a full disk it stays as it is."""
         scratch = self.path + ".new"
         try:
             fd = create_scratch(scratch, flags=os.O_WRONLY | os.O_APPEND)
@@ -186,7 +187,7 @@ class Journal:
 
 
 class Recipe:
-    """What the steps of one template share."""
+    """What the steps of one template have in common."""
 
     def __init__(self, plain: dict[str, Any]) -> None:
         self.argv: list[str] = plain["argv"]
@@ -194,45 +195,45 @@ class Recipe:
         self.env: dict[str, str] = plain["env"]
         self.workdir: str = plain["workdir"]
         self.program = ""
-        """Where argv[0] was found, when it was looked up."""
+        """Where argv[0] was found, once it was looked up."""
 
 
 class Helper:
-    """The process's whole state."""
+    """The whole state of a helper process."""
 
     def __init__(self, journal: Journal, proc: int = -1) -> None:
         self.journal = journal
         self._proc = proc
-        """The /proc of whoever reads pids that this process tells; -1: our own."""
+        """The /proc of the reader of pids that this process reports; -1: our own."""
         self.running: dict[int, str] = {}
         """Step by pid of its first process."""
         self.marks: dict[int, int] = {}
-        """Its mark, by the same."""
+        """Its mark, by the same pid."""
         self.begun: dict[int, str] = {}
-        """Journal lines of what runs, by pid."""
+        """Journal lines of running steps, by pid."""
         self.unconfirmed: dict[int, str] = {}
         """Journal lines of ends, by number, until the keeper has them in its own journal."""
         self.recipes: dict[int, Recipe] = {}
         self.orders: list[tuple[tuple[Any, ...], str]] = []
-        """What can begin, each with the step whose place it has, or ''."""
+        """Orders that can begin, each with the step whose slot it inherits, or ''."""
         self.ahead: dict[str, dict[str, tuple[Any, ...]]] = {}
-        """Orders that wait for a place, by job, in the order in which they came."""
+        """Orders that wait for a slot, by job, in order of arrival."""
         self.moves: dict[int, list[tuple[str, str]]] = {}
-        """Cgroups of what runs, by pid."""
+        """Cgroups of running steps, by pid."""
         self.closed = False
         self._mark = MARK_TOP_US
-        """Of the step spawned last."""
+        """Mark of the step spawned last."""
         self._seq = 0
         self._told: list[tuple[Any, ...]] = []
         self._urgent = False
         self._due_ns = 0
-        """When what was told is sent at the latest, by the monotonic clock."""
+        """When queued messages must be sent, by the monotonic clock."""
         self._ways_back: list[str] = []
-        """Out of the cgroups of a step, in which this process still is."""
+        """Moves out of a step's cgroups, in which this process still is."""
         self._within: list[tuple[str, str]] = []
         """The cgroups of that step."""
         self._leave_ns = 0
-        """When it leaves them at the latest."""
+        """When it must leave them."""
         self._ears = select.poll()
         self._ears.register(KEEPER_FD, select.POLLIN)
         self._buffer = bytearray()
@@ -250,7 +251,7 @@ class Helper:
     # ── the keeper's side ─────────────────────────────────────────────────────────────────────────────────────────
 
     def listen(self) -> None:
-        """Take what the keeper has sent; its end closes us to new steps."""
+        """Read what the keeper has sent; at the end of its stream, accept no more steps."""
         try:
             data = os.read(KEEPER_FD, READ_BYTES)
         except ConnectionError:
@@ -296,7 +297,7 @@ class Helper:
             self.tidy()
 
     def tell(self, *message: Any) -> None:
-        """Queue a message that somebody waits for; `flush` sends all."""
+        """Queue an urgent message; `flush` sends all."""
         self._told.append(message)
         self._urgent = True
 
@@ -307,7 +308,7 @@ class Helper:
         self._told.append(message)
 
     def settle(self) -> int | None:
-        """Do what has come due: tell the keeper, leave a step's cgroups; how long the rest may wait, in ms."""
+        """Do what is due: report to the keeper, leave a step's cgroups; returns how long the rest may wait, in ms."""
         if not self._told and not self._ways_back:
             return None
         now_ns = time.monotonic_ns()
@@ -333,7 +334,7 @@ class Helper:
                 self.close()
 
     def close(self) -> None:
-        """The keeper is gone: what it ordered and was not begun is dropped, for its successor to know."""
+        """The keeper is gone: drop what it ordered and was not begun, so that its successor knows."""
         if not self.closed:
             self.closed = True
             self.orders.clear()
@@ -344,11 +345,11 @@ class Helper:
     # ── spawning ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def begin(self, order: tuple[Any, ...], after: str = "") -> None:
-        """Spawn one step: journal that it is about to be, spawn, journal its pid.
+        """Spawn one step: journal that it is about to be spawned, spawn it, journal its pid.
 
         Args:
             order: what the keeper sent.
-            after: the step that ended here and whose place it has; "": the keeper gave it one.
+            after: the step that ended here and whose slot it inherits; "": the keeper gave it a slot.
         """
         self.check_limits()
         step, recipe_id, env, prefix, slot, moves, may_stay = order[:7]
@@ -363,7 +364,7 @@ class Helper:
         failure: CannotSpawnError | CannotSpawnHereError | None = None
         opened: list[int] = []
         try:
-            out, err = self.open_outputs(step, prefix, opened)  # first: also a step that cannot start has outputs
+            out, err = self.open_outputs(step, prefix, opened)  # first: even a step that cannot start has outputs
             program, argv = self.prepare(recipe, prefix)
             merged = recipe.env | env
             actions = (
@@ -403,20 +404,21 @@ class Helper:
         (self.mention if after else self.tell)("P", step, told, wall_ms, boot_ms, mark)
 
     def check_limits(self) -> None:
-        """Steps inherit ours, which any process of the same user can lower for good: another helper takes our place."""
+        """Check our limits, which steps inherit and which any process of the same user can lower for good: if so,
+        another helper replaces us."""
         if own_limits() != self._limits:
             self.flush()
             sys.exit("helper: a step has changed its limits; another helper takes its place")
 
     def prepare(self, recipe: Recipe, prefix: str) -> tuple[str, list[str]]:
-        """Go to the work directory; where the program is, and its arguments."""
+        """Enter the work directory; returns the program's path and its arguments."""
         try:
             if recipe.workdir:
                 os.chdir(recipe.workdir)
             else:
                 try:
                     os.chdir(recipe.env["HOME"])
-                except OSError:  # nobody asked for it: a user without a home still runs
+                except OSError:  # not requested by the job: a user without a home can still run
                     os.chdir("/")
         except OSError as error:
             where = f"work directory '{recipe.workdir}'"
@@ -448,15 +450,15 @@ class Helper:
         return recipe.program, recipe.argv
 
     def set_mark(self, boot_ns: int) -> int:
-        """Give this process, and so what it spawns next, a hard limit that no other step of this boot has.
+        """Give this process, and thereby what it spawns next, a hard limit that no other step of this boot has.
 
-        A step's processes inherit it, whatever they fork, execute, detach or hide from; who is not root cannot raise
-        it again. It is by time and goes down with each step, since we cannot raise ours either.
+        A step's processes inherit it, whatever they fork, execute, detach or hide from; only root can raise it again.
+        It is derived from the time and decreases with each step, because we cannot raise ours either.
         """
         mark = min(MARK_TOP_US - boot_ns, self._mark - 1)
         try:
             resource.setrlimit(resource.RLIMIT_RTTIME, (mark, mark))
-        except (OSError, ValueError):  # a lower limit was put upon us
+        except (OSError, ValueError):  # somebody has lowered our limit
             return 0
         self._mark = mark
         return mark
@@ -475,33 +477,33 @@ class Helper:
             raise explain(error, program) from None
 
     def open_outputs(self, step: str, prefix: str, opened: list[int]) -> tuple[int, int]:
-        """stdout and stderr for appending; /dev/null, with a note for the exit report, where the disk has no room.
+        """Open stdout and stderr for appending; /dev/null, with a note for the exit report, if the disk is full.
 
         Raises:
-            CannotSpawnError: something else than a file of HAL lies in their place.
+            CannotSpawnError: something other than a file of HAL is in their place.
         """
         try:
             for name in ("stdout", "stderr"):
                 opened.append(self.create(prefix, name, os.O_WRONLY | os.O_APPEND, 0o600))
         except NotRegularError as error:
-            raise CannotSpawnError(126, f"its output cannot be made: {in_the_way(error)}") from None
+            raise CannotSpawnError(126, f"its output cannot be created: {in_the_way(error)}") from None
         except OSError as error:
             self.tell("N", step, f"its output was not kept: {prefix}: {error.strerror}")
         return (opened[0] if opened else self._null), (opened[1] if len(opened) > 1 else self._null)
 
     def create(self, prefix: str, ending: str, flags: int, mode: int) -> int:
-        """A new file of a step; its directory is made by the first step of its job here."""
+        """Create a file of a step; the first step of a job here creates its directory."""
         where, _, name = prefix.rpartition("/")
         try:
             return create_regular(f"{name}.{ending}", flags, mode, dir_fd=self.directory(where))
-        except FileNotFoundError:  # the directory was deleted since it was opened
+        except FileNotFoundError:  # the directory was deleted after it was opened
             fd = self._directories.pop(where, None)
             if fd is not None:
                 os.close(fd)
             return create_regular(f"{name}.{ending}", flags, mode, dir_fd=self.directory(where))
 
     def directory(self, path: str) -> int:
-        """Of a job's files, open: what a job puts in its place later is not entered."""
+        """Open the directory of a job's files; it stays the same one, whatever a job puts in its place later."""
         fd = self._directories.get(path)
         if fd is not None:
             return fd
@@ -538,8 +540,8 @@ class Helper:
     def leave(self) -> None:
         """Move back: a helper must not be counted, or killed, with a step.
 
-        From a cgroup without a memory limit it goes straight to that of the next step when a short one follows another:
-        a move takes the lock of all forks of the machine.
+        If a short step follows another, it moves from a cgroup without a memory limit directly to that of the next
+        step: a move takes the lock of all forks of the machine.
         """
         for place in self._ways_back:
             with contextlib.suppress(OSError):  # its own cgroup was removed: it stays where it is
@@ -569,10 +571,10 @@ class Helper:
     # ── what waits for a place ────────────────────────────────────────────────────────────────────────────────────
 
     def heir_of(self, step: str) -> tuple[Any, ...] | None:
-        """The order that gets the place of a step that has ended; what has waited too long is given back."""
+        """Return the order that inherits the slot of a step that has ended; what has waited too long is returned."""
         if job_of(step) not in self.ahead or self.journal.error:
             return None
-        while not self.closed and self._ears.poll(0):  # what was asked back before the step ended is not begun
+        while not self.closed and self._ears.poll(0):  # what was recalled before the step ended is not begun
             self.listen()
         boot_ms = time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
         for waiting in list(self.ahead.get(job_of(step), ())):
@@ -583,13 +585,13 @@ class Helper:
         return None
 
     def inherit(self, order: tuple[Any, ...], after: str) -> None:
-        """Begin a step in the place of one that ended; not when the keeper has gone meanwhile."""
+        """Begin a step in the slot of one that ended; not if the keeper has gone meanwhile."""
         if not self.closed:
             self.begin(order, after)
             os.chdir("/")
 
     def forget(self, step: str) -> tuple[Any, ...] | None:
-        """The order of a step that waits for a place, which it does no more."""
+        """Remove the order of a step that no longer waits for a slot."""
         lane = self.ahead.get(job_of(step))
         order = lane.pop(step, None) if lane else None
         if not lane:
@@ -599,7 +601,8 @@ class Helper:
     # ── ends ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def reap(self) -> None:
-        """Journal and tell the ends of steps, begin those that inherit; orphans of steps are taken along."""
+        """Journal and report the ends of steps, and begin those that inherit a slot; orphans of steps are reaped
+        too."""
         ended: list[tuple[str, int, int, Any, bool, int]] = []
         me = os.getpid()
         while True:
@@ -657,7 +660,8 @@ class Helper:
             self.inherit(order, after)
 
     def strays(self) -> list[tuple[int, int]]:
-        """Session and mark of our children that no step began with: what ended steps left behind, adopted by us."""
+        """Return session and mark of our children that are not first processes of steps: remnants of ended steps
+        that we adopted."""
         if self._children >= 0:
             os.lseek(self._children, 0, os.SEEK_SET)
             data = os.read(self._children, READ_BYTES)
@@ -671,7 +675,7 @@ class Helper:
         return [(session_of(pid), mark_of(pid)) for pid in children if pid not in self.running]
 
     def tidy(self) -> None:
-        """Rewrite the journal once most of it is of no more use."""
+        """Rewrite the journal once most of it is obsolete."""
         if self.journal.size > MAX_JOURNAL_BYTES and not self.closed:
             live = "".join(self.begun.values()) + "".join(self.unconfirmed.values())
             if len(live) * 2 < self.journal.size:
@@ -679,22 +683,22 @@ class Helper:
 
 
 def in_the_way(error: NotRegularError) -> str:
-    """What lies where a file of the step belongs, and what to do."""
+    """Describe what is in the place of a file of the step, and what to do."""
     return f"{error.filename}: {error.strerror}; remove it and submit the job again"
 
 
 def job_of(step: str) -> str:
-    """What stands before the first dot of a step's id."""
+    """Return the part of a step's id before the first dot."""
     return step.partition(".")[0]
 
 
 def is_inhabited(moves: list[tuple[str, str]], me: int, *, inside: bool) -> bool:
-    """Whether anybody is in these cgroups of a step, or in one that was made in them.
+    """Whether any process is in these cgroups of a step, or in one created inside them.
 
     Args:
         moves: as for `Helper.enter`; the first leads to where processes are counted, if they are.
         me: this process, which does not count.
-        inside: it is in there.
+        inside: whether it is in there.
     """
     if not moves:
         return False
@@ -709,7 +713,7 @@ def is_inhabited(moves: list[tuple[str, str]], me: int, *, inside: bool) -> bool
 
 
 def inhabitants(members: str) -> set[int]:
-    """The pids in a `cgroup.procs` file; none when it cannot be read."""
+    """Read the pids in a `cgroup.procs` file; none if it cannot be read."""
     try:
         fd = os.open(members, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -723,10 +727,10 @@ def inhabitants(members: str) -> set[int]:
 
 
 def find_program(name: str, path: str) -> str:
-    """Where PATH has it.
+    """Find a program in PATH.
 
     Raises:
-        CannotSpawnError: nowhere.
+        CannotSpawnError: it is not there.
     """
     found = ""
     for directory in path.split(":"):
@@ -736,12 +740,12 @@ def find_program(name: str, path: str) -> str:
                 return candidate
             found = found or candidate
     if found:
-        raise CannotSpawnError(126, f"'{found}' may not be run: it is not executable")
+        raise CannotSpawnError(126, f"'{found}' cannot be run: it is not executable")
     raise CannotSpawnError(127, f"no such program '{name}'; looked in PATH={path}")
 
 
 def shebang(path: str) -> list[str]:
-    """The interpreter that a script's first line names, with its argument; [] when it names none."""
+    """Return the interpreter in a script's first line, with its argument; [] if there is none."""
     try:
         first = read_regular(path, MAX_INTERPRETER_BYTES, follow=True).split(b"\n", 1)[0]
     except OSError:
@@ -753,11 +757,11 @@ def shebang(path: str) -> list[str]:
 
 
 def explain(error: OSError | ValueError, program: str) -> CannotSpawnError | CannotSpawnHereError:
-    """What a failed spawn means, in words, with the exit code that shells give it where it is the job's fault."""
+    """Explain a failed spawn, with the exit code that shells give it if it is the job's fault."""
     number = getattr(error, "errno", 0)
     name = f"'{program}'"
     if number in (errno.EAGAIN, errno.ENOMEM):
-        return CannotSpawnHereError(f"this node can make no more processes: {error}")
+        return CannotSpawnHereError(f"this node cannot create more processes: {error}")
     if number in NODE_ERRORS:
         return CannotSpawnHereError(f"{name} cannot be run on this node: {error}")
     if number in (errno.ENOENT, errno.ENOTDIR):
@@ -776,9 +780,9 @@ def explain(error: OSError | ValueError, program: str) -> CannotSpawnError | Can
             mode = os.stat(program).st_mode
             if not mode & 0o111:
                 return CannotSpawnError(
-                    126, f"{name} may not be run: it is not executable (mode {stat.S_IMODE(mode):04o})"
+                    126, f"{name} cannot be run: it is not executable (mode {stat.S_IMODE(mode):04o})"
                 )
-        return CannotSpawnError(126, f"{name} may not be run: permission denied")
+        return CannotSpawnError(126, f"{name} cannot be run: permission denied")
     if number == errno.ENOEXEC:
         return CannotSpawnError(126, f"{name} is neither a program nor a script that names its interpreter (#!)")
     if number == errno.E2BIG:
@@ -787,12 +791,12 @@ def explain(error: OSError | ValueError, program: str) -> CannotSpawnError | Can
 
 
 def own_limits() -> list[tuple[int, int]]:
-    """Those of this process that its steps inherit and that could keep them from working."""
+    """Return the limits of this process that its steps inherit and that could keep them from working."""
     return [resource.getrlimit(which) for which in LIMITS]
 
 
 def outside_pid(proc: int, pid: int) -> int:
-    """The pid, in the namespace of that /proc, of a child that was not waited for yet."""
+    """Return the pid, in the namespace of that /proc, of a child that was not reaped yet."""
     fd = os.pidfd_open(pid)
     try:
         info = os.open(f"self/fdinfo/{fd}", os.O_RDONLY | os.O_CLOEXEC, dir_fd=proc)
@@ -806,7 +810,7 @@ def outside_pid(proc: int, pid: int) -> int:
 
 
 def begun_ticks(pid: int) -> int:
-    """When a process began, in clock ticks since the boot; 0 when there is none."""
+    """Return when a process began, in clock ticks since the boot; 0 if it does not exist."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return int(file.read(READ_BYTES).rsplit(b")", 1)[1].split()[19])
@@ -815,7 +819,7 @@ def begun_ticks(pid: int) -> int:
 
 
 def session_of(pid: int) -> int:
-    """Of a process; its own pid when it is gone."""
+    """Return a process's session; its own pid if it is gone."""
     try:
         return os.getsid(pid)
     except OSError:
@@ -823,7 +827,7 @@ def session_of(pid: int) -> int:
 
 
 def mark_of(pid: int) -> int:
-    """The hard limit of a process by which its step is known; -1 when it is gone, or has none."""
+    """Return the hard limit that marks a process's step; -1 if the process is gone or has none."""
     try:
         return resource.prlimit(pid, resource.RLIMIT_RTTIME)[1]
     except (OSError, ValueError):
@@ -845,14 +849,14 @@ def _posix_spawn(program: str, argv: list[str], env: dict[str, str], actions: tu
 
 
 def allow_core_files(size: str) -> None:
-    """As large as whoever started HAL allowed; the daemons between wrote none."""
+    """Restore the core file size that HAL's starter allowed; the daemons in between wrote none."""
     with contextlib.suppress(OSError, ValueError):
         hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
         resource.setrlimit(resource.RLIMIT_CORE, (int(size), hard))
 
 
 def main(argv: list[str]) -> None:
-    """Serve the keeper at file descriptor 0 until it is gone and every step has ended, or is to end with it."""
+    """Serve the keeper at file descriptor 0 until it is gone and every step has ended, or must end with it."""
     guarded = len(argv) == 3
     recorder = int(argv[3]) if len(argv) > 3 else 0
     proc = int(argv[2]) if guarded else -1
@@ -862,7 +866,7 @@ def main(argv: list[str]) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
-    libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)  # what one job's step was given is not for another's to read
+    libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)  # one job's step environment must not be readable by another
     os.umask(STEP_UMASK)
     allow_core_files(os.environ.get(CORE_VARIABLE, ""))
     for number in (signal.SIGINT, signal.SIGHUP):

@@ -1,4 +1,4 @@
-"""Reading what a helper journalled: how far each of its steps came. The lines are described in `helper`."""
+"""Read a helper's journal: the progress of each of its steps. The lines are described in `helper`."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ BLOCK_BYTES: Final = 512
 """Unit of the block counts of getrusage."""
 NO_SLOT: Final = "-"
 MAX_JOURNAL_BYTES: Final = 16 << 20
-"""Read of a journal at most; a helper rewrites its own long before."""
+"""Largest part of a journal that is read; a helper rewrites its own long before."""
 MAX_PID: Final = (1 << 22) - 1
-"""The kernel's own bound."""
+"""The kernel's own limit."""
 MAX_MARK: Final = 1 << 62
 STATUSES: Final = range(-64, 256)
 """Exit codes, and signals as negative numbers."""
 
 
 class SeenStep(NamedTuple):
-    """What the journal says about one step."""
+    """What the journal contains about one step."""
 
     slot: str = NO_SLOT
-    """The cgroup it was to be spawned in."""
+    """The cgroup in which it was to be spawned."""
     spawned: Spawned | None = None
     end: Ended | SpawnFailed | None = None
 
 
 class HelperJournal:
-    """One helper's journal, as far as it has been read; read again, only what was added.
+    """One helper's journal, as far as it has been read; a further read returns only what was added.
 
-    Steps can write to it, too: a line with numbers that no helper writes is passed over.
+    Steps can write to it too: a line with numbers that no helper writes is ignored.
     """
 
     def __init__(self, path: Path) -> None:
@@ -48,18 +48,18 @@ class HelperJournal:
         self.start_ticks = 0
         self.boot_id = ""
         self.recorder = ProcessIdentity(0, 0)
-        """Who sees its steps end when it has died."""
+        """The process that sees its steps end after the helper has died."""
         self.closed = False
-        """Nothing more will be spawned by it."""
+        """The helper will spawn nothing more."""
         self.steps: dict[StepId, SeenStep] = {}
         self._read = 0
         self._rest = b""
 
     def read(self) -> None:
-        """Take in what was added; a last line without its end waits for it.
+        """Read what was added; a last line without its end is left for later.
 
         Raises:
-            NotRegularError: it is no file, so no helper's journal.
+            NotRegularError: it is not a file, so not a helper's journal.
             OSError: it cannot be read.
         """
         fd = open_regular(self.path)
@@ -73,14 +73,15 @@ class HelperJournal:
             try:
                 self._take(words)
             except (ValueError, IndexError):
-                continue  # torn by a full disk, and written again after it; or no line of a helper's
+                continue  # torn by a full disk and written again afterwards; or not a helper's line
 
     def writers(self) -> tuple[ProcessIdentity, ProcessIdentity]:
-        """The helper, and its recorder; pid 0: there is none."""
+        """The helper and its recorder; pid 0: there is none."""
         return ProcessIdentity(self.pid, self.start_ticks), self.recorder
 
     def read_what_is_there(self) -> bool:
-        """As `read`; whether it is still the journal that was begun there: a step may have removed or replaced it."""
+        """As `read`; returns whether it is still the journal that was begun there: a step may have removed or
+        replaced it."""
         try:
             self.read()
         except OSError:
@@ -88,9 +89,8 @@ class HelperJournal:
         return self.pid > 0
 
     def _take(self, words: list[str]) -> None:
-        """
-        Raises:
-            ValueError, IndexError: no helper writes that.
+        """Raises:
+        ValueError, IndexError: no helper writes that.
         """
         match words[0]:
             case "H":
@@ -122,14 +122,14 @@ class HelperJournal:
                 self.closed = True
 
     def _inherits(self, heir: StepId, ended: StepId) -> None:
-        """It has the place of that step, of whose end a rewritten journal may know nothing any more."""
+        """Record that it inherits the slot of a step, whose end a rewritten journal may no longer contain."""
         seen = self.steps.get(ended)
         if seen is not None and seen.end is not None:
             self.steps[ended] = seen._replace(end=replace(seen.end, heir=heir))
 
 
 def step_of(key: str) -> StepId:
-    """The inverse of `str(StepId)`, of whose making the key is."""
+    """Parse the inverse of `str(StepId)`, with which the key was created."""
     job, task, attempt, rank = key.split(".")
     return StepId(int(job), int(task), int(attempt), int(rank))
 
@@ -153,6 +153,6 @@ def _status(word: str) -> int:
 
 
 def usage_of(numbers: tuple[int, ...]) -> Usage:
-    """From user ms, system ms, maximum RSS in KiB, blocks in, blocks out (as getrusage has them)."""
+    """Convert user ms, system ms, maximum RSS in KiB, blocks in, blocks out (as getrusage has them)."""
     user_ms, system_ms, rss_kib, read_blocks, written_blocks = numbers
     return Usage(user_ms, system_ms, rss_kib << 10, read_blocks * BLOCK_BYTES, written_blocks * BLOCK_BYTES)

@@ -1,4 +1,4 @@
-"""The keeper's end of one helper: starting its process, messages to and from it, what it has not yet answered."""
+"""The keeper's end of one helper: starting its process, messages to and from it, and what it has not answered yet."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ RECORDER_SCRIPT: Final = str(Path(__file__).with_name("recorder.py"))
 GUARD_SCRIPT: Final = str(Path(__file__).with_name("guard.py"))
 GUARD_LEASE_FD: Final = 3
 MAX_OUTSTANDING: Final = 8
-"""Launches that one helper has been given and not answered."""
+"""Launches that one helper has received and not answered."""
 MAX_AHEAD: Final = 16
-"""Steps that wait at one helper for a place: two batches of what it tells together."""
+"""Steps that wait for a slot at one helper: two batches of what it reports together."""
 MAX_RECIPES: Final = 64
 """Templates that a helper remembers."""
 CONFIRM_EVERY: Final = 64
-"""Ends after which a helper is told that it need not remember them."""
+"""Ends after which a helper is told that it can forget them."""
 READ_BYTES: Final = 1 << 16
-"""At once; a larger buffer is mapped and unmapped anew for each message, however small it is."""
+"""Bytes read at once; a larger buffer would be mapped and unmapped for each message, however small it is."""
 
 Receive = Callable[["HelperLink", tuple[Any, ...]], None]
 
@@ -40,37 +40,38 @@ class HelperLink:
         """Start it.
 
         Args:
-            lease_fd: of the memory that says until when the lease runs: its steps die with it, and all of it with
-                this process; -1: it outlives both.
+            lease_fd: of the memory with the end of the lease: its steps die with the lease, and all of it with this
+                process; -1: it outlives both.
         Raises:
-            OSError: no process or no descriptor could be made.
+            OSError: no process or no descriptor could be created.
         """
         self.journal = journal
         self.outstanding: dict[StepId, Launch] = {}
-        """Given, and neither spawned nor failed yet."""
+        """Sent, and neither spawned nor failed yet."""
         self.ahead: dict[StepId, Launch] = {}
-        """Given to wait for the place of a step of its job."""
+        """Sent ahead, to wait for the slot of a step of its job."""
         self._recalled: set[StepId] = set()
-        """Of those, what was asked back."""
+        """Of those, the recalled ones."""
         self.places: Counter[int] = Counter()
         """Steps that run or are about to, by job."""
         self.running: dict[StepId, int] = {}
-        """Pid by step, of those whose end it has not told."""
+        """Pid by step, of those whose end it has not reported."""
         self.strays = False
-        """It has children that no step of it began with: what ended steps left behind."""
+        """It has children that are not first processes of steps: remnants of ended steps."""
         self.taken_seq = 0
-        """Number of the last end that it told."""
+        """Number of the last end that it reported."""
         self.confirmed_seq = 0
         self.unsettled: dict[StepId, int] = {}
-        """Ends that it told, by step, of which the keeper's own journal says nothing yet: something is left of them."""
+        """Reported ends, by step, that the keeper's own journal does not contain yet, because something is left of
+        the step."""
         self.heard = False
-        """It has said something since this was last put back."""
+        """It has sent something since this was last reset."""
         self.silent_looks = 0
-        """Looks since it was asked for an echo and has said nothing; 0: it was not asked."""
+        """Checks since it was asked for an echo and has sent nothing; 0: it was not asked."""
         self.good_looks = 0
-        """Looks at which it had said something, or had nothing to say."""
+        """Checks at which it had sent something, or had nothing to send."""
         self.wakes = 0
-        """How often it was made to go on, of late."""
+        """How often it was recently sent SIGCONT."""
         self.open = True
         self.ended = False
         """The helper has died: its end of the socket is closed."""
@@ -81,7 +82,7 @@ class HelperLink:
         self._incoming = bytearray()
         self._outgoing = bytearray()
         self._messages: list[tuple[Any, ...]] = []
-        """Queued, sent together."""
+        """Queued messages, sent together."""
         ours, theirs = socket.socketpair()
         with theirs:
             ours.setblocking(False)
@@ -102,15 +103,15 @@ class HelperLink:
                 ours.close()
                 raise
         self.worker = self.pid
-        """Pid of the helper itself, once it has told; `pid` is that of its recorder or guard."""
+        """Pid of the helper itself, once reported; `pid` is that of its recorder or guard."""
         self.greeted = False
-        """It has told: before that it spawns nothing."""
+        """Whether it has reported its pid: before that, it spawns nothing."""
         watcher.watch(ours.fileno(), self.ready)
 
     def launch(
         self, launch: Launch, env: dict[str, str], prefix: str, slot: str, moves: Sequence[tuple[str, str]]
     ) -> None:
-        """Order one step; `env` is its template's, complete; `prefix` begins its files' paths."""
+        """Order one step; `env` is its template's, complete; `prefix` is the beginning of its files' paths."""
         recipe = self._recipe(launch.template, env)
         self.outstanding[launch.step] = launch
         self.places[launch.step.job] += 1
@@ -127,7 +128,7 @@ class HelperLink:
         moves: Sequence[tuple[str, str]],
         until_boot_ms: int,
     ) -> None:
-        """Order one step that waits until a step of its job has ended here."""
+        """Order one step that waits here until a step of its job has ended."""
         recipe = self._recipe(launch.template, env)
         self.ahead[launch.step] = launch
         stays = not launch.template.memory_bytes
@@ -135,7 +136,7 @@ class HelperLink:
 
     @property
     def busy(self) -> bool:
-        """It has something to tell of, sooner or later."""
+        """Whether it will have something to report."""
         return bool(self.running or self.outstanding or self.ahead)
 
     def ask(self) -> None:
@@ -144,7 +145,7 @@ class HelperLink:
         self.flush()
 
     def recall(self, steps: Sequence[StepId]) -> None:
-        """Ask back those of these that wait."""
+        """Recall those of these steps that wait."""
         waiting = [step for step in steps if step in self.ahead and step not in self._recalled]
         if waiting:
             self._recalled.update(waiting)
@@ -152,22 +153,22 @@ class HelperLink:
             self.flush()
 
     def returned(self, step: StepId) -> None:
-        """It waits here no more, and has not begun."""
+        """Handle a step that no longer waits here, and has not begun."""
         self.ahead.pop(step, None)
         self._recalled.discard(step)
-        if self.outstanding.pop(step, None) is not None:  # it got a place here while its return was on the way
+        if self.outstanding.pop(step, None) is not None:  # it got a slot here while its return was on the way
             self._one_place_less(step.job)
 
-    def passed_on(self, step: StepId, heir: StepId | None, *, free: bool = True) -> StepId | None:
-        """A step has ended here, or failed to start.
+    def pass_slot(self, step: StepId, heir: StepId | None, *, free: bool = True) -> StepId | None:
+        """Handle a step that has ended here, or failed to start.
 
         Args:
             step: which.
-            heir: who has its place now, as the helper tells; None: nobody waited there.
-            free: nothing is left of the step, so that its place may go on.
+            heir: who has its slot now, as the helper reports; None: nobody waited there.
+            free: nothing is left of the step, so that its slot may be passed on.
 
-        Returns:
-            Who gets the place: also one that was on its way to the helper as the step ended; None when it is free.
+        Returns: who gets the slot, including a step that was on its way to the helper when the step ended; None if it
+        is free.
         """
         self.outstanding.pop(step, None)
         self.running.pop(step, None)
@@ -191,7 +192,7 @@ class HelperLink:
             self.recall([waiting for waiting in self.ahead if waiting.job == job])
 
     def confirm(self) -> None:
-        """Every end that it told and that is settled is in the keeper's journal; it hears that when they are many."""
+        """Tell the helper, once there are many, which of its reported ends are in the keeper's journal."""
         settled_seq = min(self.unsettled.values(), default=self.taken_seq + 1) - 1
         if self.open and settled_seq - self.confirmed_seq >= CONFIRM_EVERY:
             self.confirmed_seq = settled_seq
@@ -199,7 +200,7 @@ class HelperLink:
             self.flush()
 
     def flush(self) -> None:
-        """Send what is queued; what does not fit waits until it does."""
+        """Send what is queued; what does not fit waits."""
         if not (self._outgoing or self._messages) or not self.open:
             return
         if self._messages:
@@ -214,11 +215,11 @@ class HelperLink:
             self._watcher.watch(self._socket.fileno(), self.ready, write=True)
             return
         except ConnectionError:
-            return  # its end is told by its exit, after what it still said was read
+            return  # its end is reported by its exit, after the rest of its messages was read
         self._watcher.watch(self._socket.fileno(), self.ready)
 
     def ready(self) -> None:
-        """Read what it has said; send what waits."""
+        """Read what it has sent; send what waits."""
         try:
             while True:
                 data = self._socket.recv(READ_BYTES)
@@ -248,7 +249,7 @@ class HelperLink:
         self.flush()
 
     def close(self) -> None:
-        """Let it go: it spawns nothing more, and ends when its steps have."""
+        """Disconnect: it spawns nothing more, and ends when its steps have ended."""
         if self.open:
             self.open = False
             self._watcher.unwatch(self._socket.fileno())
@@ -263,7 +264,7 @@ class HelperLink:
             _, (old, _) = self._recipes.popitem(last=False)
             self._queue("D", old)
         self._recipe_count += 1
-        # The template itself is kept, so that its id stays its own.
+        # The template itself is kept, so that its id stays unique.
         self._recipes[id(template)] = (self._recipe_count, template)
         plain = {
             "argv": list(template.command),

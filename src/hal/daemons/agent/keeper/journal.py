@@ -1,8 +1,8 @@
-"""The keeper's journal on disk: records after each other, each with its length and checksum.
+"""The keeper's journal on disk: consecutive records, each with its length and checksum.
 
-Durable against the death of the process: an append is one write; no fsync, because after a crash of the host nothing
-of a step is left to be found. A torn end (the process died in the write) is cut off when it is loaded; a record that
-is damaged in the middle sets the file aside (`.damaged`) and is said in `notes`, and so does what is no file.
+It survives the death of the process: an append is one write. There is no fsync, because after a crash of the host
+nothing of a step is left. A torn end (the process died in the write) is cut off when the file is loaded; a record
+damaged in the middle, or something that is not a file, is set aside (`.damaged`) and mentioned in `notes`.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class FileJournal:
         os.close(self._fd)
 
     def _cut(self, data: bytes, at: int) -> None:
-        """Cut off what is no record; whatever is more than one torn record is kept aside for people to look at."""
+        """Cut off invalid data; anything more than one torn record is set aside for people to examine."""
         size = int.from_bytes(data[at : at + 4], "little") if len(data) - at >= HEAD_BYTES else len(data)
         if at + HEAD_BYTES + size < len(data):
             aside = self.path.with_suffix(".damaged")

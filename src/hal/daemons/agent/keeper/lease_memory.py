@@ -1,6 +1,6 @@
-"""Where a keeper writes until when its lease runs, for guards to read: shared memory, so that it costs no call.
+"""The end of a keeper's lease, written for guards to read: in shared memory, so that it costs no system call.
 
-What stops the keeper (SIGSTOP, a call that never returns) stops the writing, and guards end what they guard.
+Whatever stops the keeper (SIGSTOP, a call that never returns) also stops the writing, and guards end their steps.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ class LeaseMemory:
     """One number: the last millisecond of the lease, by the boot clock; 0: there was no lease yet."""
 
     def __init__(self) -> None:
-        """
-        Raises:
-            OSError: the kernel has no more memory or descriptors for it.
+        """Raises:
+        OSError: the kernel lacks memory or descriptors for it.
         """
         self.fd = os.memfd_create("hal-lease", os.MFD_CLOEXEC)
         """Guards inherit it."""
@@ -26,5 +25,5 @@ class LeaseMemory:
         self._number = memoryview(mmap.mmap(self.fd, SIZE_BYTES)).cast("q")
 
     def write(self, until_boot_ms: int) -> None:
-        """The lease runs until then."""
+        """Write the end of the lease."""
         self._number[0] = until_boot_ms

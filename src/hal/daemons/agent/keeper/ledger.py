@@ -1,7 +1,7 @@
-"""What the keeper remembers and its journal holds: the steps it has, the ends it saw, the epoch; kept in step.
+"""What the keeper remembers and its journal contains, kept consistent: its steps, their ends, the epoch.
 
-Every change is appended to the journal before anything is done about it. Memory is bounded by `MAX_HELD` steps and
-`MAX_TOMBSTONES` ids of steps that are over.
+Every change is appended to the journal before any action. Memory is bounded by `MAX_HELD` steps and `MAX_TOMBSTONES`
+ids of steps that have ended.
 """
 
 from __future__ import annotations
@@ -34,15 +34,16 @@ from hal.wire.bounds import MAX_EPOCH_AHEAD, MAX_FIRST_EPOCH
 from hal.wire.frames import StepExit, StepStart, StepTemplate, StopReason
 
 MAX_HELD: Final = 50_000
-"""Steps that one keeper holds, exits that wait for their acknowledgement included; one more is refused."""
+"""Steps that one keeper holds, including those whose exits are not acknowledged; one more is refused."""
 MAX_TOMBSTONES: Final = 16_384
-"""Ids of steps that are over, so that a start that comes again is refused."""
+"""Ids of ended steps, so that a repeated start is refused."""
 COMPACT_BYTES: Final = 4 << 20
-"""A journal smaller than this is left as it is; a larger one is rewritten once it has doubled."""
+"""A smaller journal is never rewritten; a larger one is rewritten once it has doubled."""
 MAX_BATCH: Final = 1_000
 """Steps in one record and in one frame."""
 MAX_UNWRITTEN: Final = 100_000
-"""Records that wait for the disk; beyond, the oldest are given up (their helpers' journals still have the ends)."""
+"""Records that wait for the disk; beyond that, the oldest are dropped (their helpers' journals still contain the
+ends)."""
 
 
 class Ledger:
@@ -61,9 +62,10 @@ class Ledger:
     # ── after a restart ───────────────────────────────────────────────────────────────────────────────────────────
 
     def load(self, now: Instant) -> list[HeldStep]:
-        """Read the journal; the steps of this boot whose end it does not name, to be looked for.
+        """Read the journal; returns the steps of this boot whose end it does not contain, to be looked for.
 
-        Steps of an earlier boot whose end it does not name are lost: their exits are made here.
+        Steps of an earlier boot whose end it does not contain are lost: their exits are created here. One `match` over
+        the kinds of records, each with a line or two: splitting it would hide that all of them are handled.
         """
         same_boot = False
         for record in self._journal.load():
@@ -119,10 +121,10 @@ class Ledger:
     # ── changes ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def accept(self, starts: Sequence[StepStart], template: StepTemplate) -> list[HeldStep]:
-        """Take these steps on.
+        """Accept these steps.
 
         Raises:
-            JournalFullError: none was taken.
+            JournalFullError: none was accepted.
         """
         bare = msgspec.structs.replace(template, command=(), script="", env={}, workdir="")
         self._flush()
@@ -133,15 +135,16 @@ class Ledger:
         self.steps.update((held.step, held) for held in taken)
         return taken
 
-    def unbelievable(self, epoch: int) -> str:
-        """Why no leader can have that epoch; '' when one may. It would shut out every true one for good."""
+    def explain_implausible_epoch(self, epoch: int) -> str:
+        """Return why no leader can have that epoch; '' if one may. Accepting it would lock out every true leader for
+        good."""
         most = self.epoch + MAX_EPOCH_AHEAD if self.epoch else MAX_FIRST_EPOCH
         if epoch <= most:
             return ""
-        return f"epoch {epoch} is not believed: this keeper has heard {self.epoch}, and takes at most {most}"
+        return f"epoch {epoch} is implausible: this keeper has seen {self.epoch}, and accepts at most {most}"
 
-    def saw_epoch(self, epoch: int) -> None:
-        """A leader of that epoch was heard; older ones are refused from now on."""
+    def record_epoch(self, epoch: int) -> None:
+        """Record a leader's epoch; older ones are refused from now on."""
         if epoch > self.epoch:
             self.epoch = epoch
             self._write([EpochSeen(epoch)])
@@ -156,18 +159,18 @@ class Ledger:
         self._write([Suspended(tuple(steps), boot_ms)])
 
     def resumed(self, steps: Sequence[HeldStep]) -> None:
-        """What each has stood still is in it already."""
+        """Each step's total suspended time is already recorded in it."""
         self._write([Resumed(held.step, held.paused_ms) for held in steps])
 
     def resized(self, step: StepId, walltime_ms: int) -> None:
         self._write([Resized(step, walltime_ms)])
 
     def exited(self, exits: Sequence[StepExit]) -> None:
-        """These steps are over; their exits are kept until `drop`."""
+        """Record the ends of these steps; their exits are kept until `drop`."""
         self._write([Exited(tuple(exits[at : at + MAX_BATCH])) for at in range(0, len(exits), MAX_BATCH)])
 
     def drop(self, steps: Iterable[StepId], code: str) -> None:
-        """Forget these; a start that names one again is refused with `code`, unless that is ''."""
+        """Forget these steps; a start that names one again is refused with `code`, unless that is ''."""
         dropped = tuple(steps)
         if not dropped:
             return
@@ -177,14 +180,14 @@ class Ledger:
         self._write([Dropped(dropped, code)])
 
     def refusal_of(self, step: StepId) -> str:
-        """The code with which a start of this step is refused, or ''."""
+        """Return the code with which a start of this step is refused, or ''."""
         return self._tombstones.get(step, "")
 
     # ── the journal ───────────────────────────────────────────────────────────────────────────────────────────────
 
     @property
     def durable(self) -> bool:
-        """All that was told is in the journal; False while its disk is full."""
+        """Whether everything is in the journal; False while its disk is full."""
         return not self._unwritten
 
     def maintain(self) -> None:
@@ -197,10 +200,10 @@ class Ledger:
             self._full(error)
 
     def compact(self) -> None:
-        """The journal now holds only what is live.
+        """Rewrite the journal with only its live content.
 
         Raises:
-            JournalFullError: it holds what it held before.
+            JournalFullError: it is unchanged.
         """
         self._journal.replace(list(self._live_records()))
         self._unwritten.clear()

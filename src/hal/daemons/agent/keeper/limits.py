@@ -1,11 +1,11 @@
-"""Limits of memory, CPU and processes of steps by cgroup, version 1 or 2, where this user may make cgroups; else words.
+"""Memory, CPU and process limits of steps by cgroup, version 1 or 2, if this user may create cgroups; otherwise a
+note.
 
-A step gets a cgroup of its own, a *slot*: its helper moves itself in, spawns, and moves back (5 to 30 µs a move). Slots
-are made under the keeper's own cgroup and used again by later steps of equal limits, unless anything in them is not
-what was set: what a step changed, left behind or made in its slot ends with the slot. CPU is a quota: 1500 millicores
-is at most 150 ms of CPU time in 100 ms, however idle the node; and a weight in proportion. Processes are limited for
-every step, also for one that asks for nothing.
-Source: the kernel's Documentation/admin-guide/cgroup-v1 and cgroup-v2.rst.
+A step gets a cgroup of its own, a *slot*: its helper moves itself in, spawns, and moves back (5 to 30 µs per move).
+Slots are created under the keeper's own cgroup and reused by later steps with equal limits, unless any setting in them
+has changed: what a step changed, left behind or created in its slot ends with the slot. CPU is a quota: 1500 millicores
+is at most 150 ms of CPU time in 100 ms, however idle the node; and a proportional weight. Processes are limited for
+every step, even one that requests nothing. Source: the kernel's Documentation/admin-guide/cgroup-v1 and cgroup-v2.rst.
 """
 
 from __future__ import annotations
@@ -23,33 +23,35 @@ from hal.daemons.agent.keeper.slot import Settings, Slot, nested_places
 
 QUOTA_PERIOD_US: Final = 100_000
 MIN_QUOTA_US: Final = 1_000
-"""The kernel's own least quota."""
+"""The kernel's own minimum quota."""
 MIN_MEMORY_BYTES: Final = 6 << 20
-"""The least memory limit that is set: below about 1 MiB the kernel ends the helper before it has spawned the step."""
+"""The smallest memory limit that is set: below about 1 MiB the kernel kills the helper before it has spawned the
+step."""
 MAX_FREE_SLOTS: Final = 64
 """Empty slots that are kept for later steps."""
 MAX_REST_PART: Final = 16
-"""A slot in which more than a 16th of its limit is still in use (files in /dev/shm, cached ones) is not used again."""
+"""A slot in which more than a 16th of its limit is still in use (files in /dev/shm, cached ones) is not reused."""
 SHARES_PER_CORE: Final = 1_024
 WEIGHT_PER_CORE: Final = 100
 MIN_PROCESSES: Final = 8
-"""The least such limit: the helper that spawns the step counts for a moment, too."""
+"""The smallest such limit: the helper that spawns the step counts for a moment, too."""
 MAX_OPEN_FILES: Final = 640
-"""Descriptors kept for reading settings of slots again."""
+"""Descriptors kept for reading slots' settings again."""
 MAX_BUSY_SLOTS: Final = 64
-"""Slots that could not be removed yet and are tried again; of more than these the next keeper takes care."""
+"""Slots that could not be removed yet and are retried; the next keeper removes any beyond this."""
 TAG: Final = re.compile(r"(s[0-9]{1,18}):([0-9]{1,18})")
-"""Of a slot in a helper's journal, which steps can write to, too: no path is made of anything else."""
+"""The form of a slot's name in a helper's journal, which steps can write to as well: no path is built from anything
+else."""
 MAX_NAMES: Final = 10_000
-"""Names of slots that are tried: of so many a step may have made cgroups beforehand."""
+"""Names of slots that are tried: a step may have created cgroups with that many names beforehand."""
 PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 UNITS: Final = {"pids": "process", "memory": "memory", "cpu": "cpu"}
-"""By controller: what it limits, in words. The first is what a helper asks who is left of a step."""
+"""By controller: what it limits, for messages. A helper asks the first one which processes are left of a step."""
 CONTROLLERS: Final = tuple(UNITS)
 
 
 def cgroup_name(home: str, node: str) -> str:
-    """Name of a keeper's directory: the same for each keeper of a node of a HAL_HOME."""
+    """Return the name of a keeper's directory: the same for each keeper of a node of a HAL_HOME."""
     return f"hal-{zlib.crc32(home.encode()):08x}-{node}"
 
 
@@ -64,30 +66,31 @@ class Cgroups:
         root: Path = Path("/sys/fs/cgroup"),
         own: str | None = None,
     ) -> None:
-        """Find out what can be limited; makes the keeper's own directories.
+        """Detect what can be limited; creates the keeper's own directories.
 
         Args:
-            name: of the directory made under the keeper's cgroup; the same for each keeper of a node of a HAL_HOME.
-            max_processes: of each step; 0: as many as the kernel gives.
+            name: of the directory created under the keeper's cgroup; the same for each keeper of a node of a HAL_HOME.
+            max_processes: of each step; 0: the kernel's limit.
             root: where cgroup file systems are mounted.
-            own: text of /proc/self/cgroup; read when None.
+            own: text of /proc/self/cgroup; read if None.
         """
         self.notes: list[str] = []
         self.version = 0
         self._bases: dict[str, Path] = {}
-        """By controller: the directory under which slots are made."""
+        """By controller: the directory in which slots are created."""
         self._homes: dict[str, Path] = {}
-        """By controller: where helpers belong when they spawn nothing."""
+        """By controller: where helpers are while they spawn nothing."""
         self._max_processes = max(MIN_PROCESSES, max_processes) if max_processes else 0
         self._free: list[Slot] = []
         self._busy: list[Slot] = []
-        """Slots that are not used again and could not be removed yet."""
+        """Slots that are not reused and could not be removed yet."""
         self._open_files = 0
         self._count = 0
         self._detect(name, root, Path("/proc/self/cgroup").read_text() if own is None else own)
 
     def moves(self, slot: Slot) -> list[tuple[str, str]]:
-        """For each of the slot's cgroups: the file to write to in order to move in, and the one to move back out."""
+        """Return for each of the slot's cgroups: the file to write to in order to move in, and the one to move back
+        out."""
         pairs = {path: self._homes[controller] for controller, path in slot.directories.items()}
         return [(f"{path}/cgroup.procs", f"{home}/cgroup.procs") for path, home in pairs.items()]
 
@@ -97,7 +100,7 @@ class Cgroups:
     # ── slots ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def acquire(self, cpu_milli: int, memory_bytes: int) -> Slot | None:
-        """An empty slot with these limits (0: none); None when nothing asked for can be limited here.
+        """Return an empty slot with these limits (0: none); None if nothing requested can be limited here.
 
         Raises:
             OSError: the kernel refused.
@@ -114,9 +117,9 @@ class Cgroups:
         return slot
 
     def release(self, slot: Slot) -> None:
-        """The slot's step is over; a slot in which somebody still is, is removed when they have gone.
+        """Release the slot of an ended step; a slot with processes in it is removed when they have gone.
 
-        What the step left in memory would count against the next one: such a slot is removed.
+        A slot is also removed if the step left memory in use, which would count against the next one.
         """
         left = self._in_use(slot) * MAX_REST_PART > max(MIN_MEMORY_BYTES, slot.memory_bytes)
         if left or slot.settings is None or not slot.is_empty() or not slot.is_plain():
@@ -127,7 +130,7 @@ class Cgroups:
         self._free.append(slot)
 
     def _take_free(self, asked: tuple[int, int, int]) -> Slot | None:
-        """A slot that was used before and is as it was made; those that are not, are removed."""
+        """Return a used slot that still has its original settings; others are removed."""
         position = 0
         while position < len(self._free):
             if self._free[position].asks != asked:
@@ -140,7 +143,7 @@ class Cgroups:
         return None
 
     def _settings_of(self, slot: Slot) -> Settings | None:
-        """What is set in it now; None when it cannot be read."""
+        """Read its settings; None if they cannot be read."""
         held = slot.open_files
         try:
             found = slot.read_settings()
@@ -163,7 +166,7 @@ class Cgroups:
             del self._busy[:-MAX_BUSY_SLOTS]
 
     def known(self, tag: str) -> Slot | None:
-        """The slot that a helper's journal names, if it still exists."""
+        """Return the slot that a helper's journal names, if it still exists."""
         match = TAG.fullmatch(tag)
         if match is None:
             return None
@@ -176,11 +179,11 @@ class Cgroups:
         return slot
 
     def out_of_memory(self, slot: Slot) -> bool:
-        """Its memory limit has ended a process since the slot was acquired."""
+        """Whether its memory limit has killed a process since the slot was acquired."""
         return "memory" in slot.directories and self._kills(slot) > slot.seen_kills
 
     def resize(self, slot: Slot, cpu_milli: int, memory_bytes: int) -> str:
-        """Change limits (0 leaves one as it is); '' or why it could not."""
+        """Change limits (0 leaves one unchanged); returns '' or why it failed."""
         slot.settings = None
         try:
             self._limit(slot, cpu_milli, memory_bytes)
@@ -190,7 +193,7 @@ class Cgroups:
         return ""
 
     def sweep(self, keep: set[str]) -> None:
-        """Remove slots that an earlier keeper left behind, those named in `keep` excepted, and those in use."""
+        """Remove slots that an earlier keeper left behind, except those in `keep` and those in use."""
         for base in set(self._bases.values()):
             for entry in _entries(base):
                 if entry.is_dir() and entry.name.startswith("s") and entry.name not in keep:
@@ -198,7 +201,7 @@ class Cgroups:
                     self._count = max(self._count, int(entry.name[1:] or 0) if entry.name[1:].isdigit() else 0)
 
     def close(self) -> None:
-        """Remove what is empty; a slot whose step goes on stays for the next keeper."""
+        """Remove what is empty; a slot whose step still runs stays for the next keeper."""
         for slot in self._free:
             self._close(slot)
         self._free.clear()
@@ -221,7 +224,7 @@ class Cgroups:
                 self._make_directories(slot)
             except FileExistsError:
                 continue  # of a step that an earlier keeper began
-            except FileNotFoundError:  # a step has removed what slots are made in
+            except FileNotFoundError:  # a step has removed the directory of slots
                 self._make_bases()
                 self._make_directories(slot)
             try:
@@ -232,12 +235,11 @@ class Cgroups:
                 self._remove(slot)
                 raise
             return slot
-        raise OSError(errno.EEXIST, f"{MAX_NAMES} cgroups that this keeper has not made are there")
+        raise OSError(errno.EEXIST, f"there are {MAX_NAMES} cgroups that this keeper has not created")
 
     def _make_bases(self) -> None:
-        """
-        Raises:
-            OSError: they cannot be made.
+        """Raises:
+        OSError: they cannot be created.
         """
         for controller, base in self._bases.items():
             base.mkdir(exist_ok=True)
@@ -247,9 +249,8 @@ class Cgroups:
                 _write_if_there(base / "memory.use_hierarchy", 1)
 
     def _make_directories(self, slot: Slot) -> None:
-        """
-        Raises:
-            OSError: one of them cannot be made, or is there; none of them was made then.
+        """Raises:
+        OSError: one of them cannot be created, or already exists; none was created then.
         """
         made: list[Path] = []
         try:
@@ -295,19 +296,19 @@ class Cgroups:
             wanted = max(MIN_MEMORY_BYTES, memory_bytes)
             path = slot.directories["memory"] / ("memory.limit_in_bytes" if one else "memory.max")
             if not wanted - PAGE_BYTES < int(path.read_text().replace("max", "-1")) <= wanted:
-                raise OSError(errno.EIO, f"a limit of {wanted} bytes was not taken", str(path))
+                raise OSError(errno.EIO, f"a limit of {wanted} bytes was not accepted", str(path))
         if cpu_milli and "cpu" in slot.directories:
             quota = max(MIN_QUOTA_US, cpu_milli * QUOTA_PERIOD_US // 1000)
             path = slot.directories["cpu"] / ("cpu.cfs_quota_us" if one else "cpu.max")
             if path.read_text().split()[0] != str(quota):
-                raise OSError(errno.EIO, f"a quota of {quota} us was not taken", str(path))
+                raise OSError(errno.EIO, f"a quota of {quota} us was not accepted", str(path))
         if slot.max_processes and "pids" in slot.directories:
             path = slot.directories["pids"] / "pids.max"
             if path.read_text().strip() != str(slot.max_processes):
-                raise OSError(errno.EIO, f"a limit of {slot.max_processes} processes was not taken", str(path))
+                raise OSError(errno.EIO, f"a limit of {slot.max_processes} processes was not accepted", str(path))
 
     def _in_use(self, slot: Slot) -> int:
-        """Bytes that its memory limit counts; 0 for a slot without one."""
+        """Return the bytes that its memory limit counts; 0 for a slot without one."""
         if not slot.memory_bytes:
             return 0
         file = "memory.current" if self.version == 2 else "memory.usage_in_bytes"
@@ -368,7 +369,8 @@ class Cgroups:
         self._make_bases()
 
     def _detect_v2(self, name: str, home: Path) -> None:
-        """Slots need controllers handed down; a cgroup that hands down may hold no processes, so we move aside."""
+        """Detect version 2. Slots need delegated controllers; a cgroup that delegates may not contain processes, so
+        we move aside."""
         try:
             offered = (home / "cgroup.controllers").read_text().split()
             usable = [controller for controller in CONTROLLERS if controller in offered]
@@ -411,7 +413,7 @@ def _entries(base: Path) -> list[Path]:
 
 
 def _remove_tree(place: Path) -> None:
-    """An empty cgroup, and those that were made in it."""
+    """Remove an empty cgroup, and those created inside it."""
     for path in (*reversed(nested_places(str(place))), str(place)):
         with contextlib.suppress(OSError):
             os.rmdir(path)
@@ -426,13 +428,13 @@ def _write(path: Path, value: object) -> None:
 
 
 def _write_if_there(path: Path, value: object) -> None:
-    """Settings that some kernels lack, and that some refuse once set."""
+    """Write a setting that some kernels lack, and that some refuse once set."""
     with contextlib.suppress(OSError):
         _write(path, value)
 
 
 def _write_both_ways(limit: Path, with_swap: Path, value: int) -> None:
-    """memory+swap may not be below memory: which goes first depends on whether the limit grows."""
+    """Set memory and memory+swap, which must not be below memory: the order depends on whether the limit grows."""
     _write_if_there(with_swap, value)
     _write(limit, value)
     _write_if_there(with_swap, value)

@@ -1,7 +1,7 @@
 """The keeper's process: one thread, one selector; it wakes at least once a second and then reads the boot clock.
 
-A turn: ready descriptors, children that ended, what the spawner learned → core → journal → helpers and agent. Signals:
-SIGTERM and SIGINT hand over (steps go on under their helpers), SIGUSR1 ends every step first.
+A turn: ready descriptors, ended children, the spawner's events → core → journal → helpers and agent. Signals: SIGTERM
+and SIGINT hand over (steps continue under their helpers), SIGUSR1 ends every step first.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from hal.wire.frames import Goodbye, Usage
 PR_SET_CHILD_SUBREAPER: Final = 36
 BOUND_EVERY_MS: Final = 1_000
 BOUND_BUSY_MS: Final = 200
-"""How often outputs are held to their bound; more often while one writes fast."""
+"""How often outputs are trimmed to their bound; more often while one grows fast."""
 ACK_WAIT_MS: Final = 2_000
-"""How long the exits of a shutdown wait for the controller."""
+"""How long a shutdown waits for the controller to acknowledge exits."""
 KILL_WAIT_MS: Final = 20_000
 """Longest shutdown with SIGUSR1."""
 
@@ -53,14 +53,14 @@ class Descriptors:
             self._selector.unregister(fd)
 
     def wait(self, timeout_ms: int) -> None:
-        """Wait for any of them and call what is ready."""
+        """Wait for any descriptor and call its handler if it is ready."""
         for key, _ in self._selector.select(timeout_ms / 1000):
-            if self._selector.get_map().get(key.fd) is key:  # not unwatched by one before it
+            if self._selector.get_map().get(key.fd) is key:  # not unwatched by an earlier handler
                 key.data()
 
 
 class KeeperLoop:
-    """Runs until it is told to end."""
+    """Runs until it is asked to end."""
 
     def __init__(
         self,
@@ -97,12 +97,12 @@ class KeeperLoop:
             self._descriptors.wait(self._timeout_ms(now))
             now = read_clocks()
             self._turn(now)
-        self._link.send([Goodbye(code="stopping", reason="the keeper was told to end")])
+        self._link.send([Goodbye(code="stopping", reason="the keeper was asked to end")])
         if self._agent is not None:
             self._agent.stop()
         self._link.close()
         self._spawner.close()
-        self._log("ended: its steps go on" if self._core.active_steps else "ended: no step is left")
+        self._log("ended: its steps continue" if self._core.active_steps else "ended: no step is left")
 
     def _turn(self, now: Instant) -> None:
         self._reap(now)
@@ -128,7 +128,7 @@ class KeeperLoop:
     def _tell_core(self, now: Instant) -> None:
         events = self._spawner.take_events()
         if events:
-            self._core.happened(events, now)
+            self._core.handle_events(events, now)
 
     def _timeout_ms(self, now: Instant) -> int:
         if self._link.pending or self._deleting:
@@ -201,7 +201,7 @@ class KeeperLoop:
 
 
 def become_subreaper() -> None:
-    """Processes whose parent dies become ours: those of a helper that was killed are still seen to end.
+    """Adopt processes whose parent dies: those of a killed helper are still seen to end.
 
     Raises:
         OSError: the kernel refused.

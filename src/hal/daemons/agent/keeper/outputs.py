@@ -1,13 +1,13 @@
-"""The output files of steps: read by the byte ever written, bounded in size, deleted when asked.
+"""The output files of steps: read by the position of bytes ever written, bounded in size, deleted on request.
 
-A step writes to its files itself, appending. When a file has grown over its bound, the oldest part is given back to the
-file system (a hole is punched; positions in the file stay what they were), so the newest bytes are kept whoever
-writes and whether or not the keeper lives. Once nothing writes any more the hole is cut out of the file (where the
-file system can do that: ext4, xfs) and a small file beside it, `….stdout.kept`, says where its first byte was. Where no
-hole can be punched the file is emptied instead.
+A step appends to its files itself. When a file exceeds its bound, the oldest part is returned to the file system (a
+hole is punched; file positions stay the same), so the newest bytes are kept whoever writes and whether or not the
+keeper lives. Once nothing writes any more, the hole is cut out of the file (if the file system supports that: ext4,
+xfs), and a small file beside it, `….stdout.kept`, records where its first byte was. If no hole can be punched, the file
+is emptied instead.
 
-Steps can write to the directories, so nothing there is taken for what it was when it was made: files are opened from
-the open directory of their job, through no link and without waiting, and only regular files of this user with one name
+Steps can write to the directories, so nothing there is trusted to be unchanged: files are opened relative to the open
+directory of their job, following no link and without blocking, and only regular files of this user with a single name
 are read or shortened (see `hal.runtime.regular_files`).
 """
 
@@ -42,11 +42,11 @@ COLLAPSE_RANGE: Final = 8
 BLOCK_BYTES: Final = 4096
 """Holes begin and end at multiples of this (larger blocks of a file system only make them smaller)."""
 MAX_OFFSET: Final = (1 << 53) - 1
-"""Of an output's bytes; more than a file system holds, and what every reader of JSON can count to."""
+"""Largest size of an output in bytes; more than a file system holds, and exactly representable in every JSON reader."""
 MAX_NOTE_BYTES: Final = 64
 OTHER_NAME: Final = "the file has another name besides (a hard link)"
 NO_SPACE_BYTES: Final = 2 * BLOCK_BYTES
-"""A file system with less free is full."""
+"""A file system with less free space is considered full."""
 _UNSUPPORTED: Final = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -54,7 +54,7 @@ _libc.fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c
 
 
 class _Extent(NamedTuple):
-    """Of one output, counted in bytes ever written."""
+    """The extent of one output, counted in bytes ever written."""
 
     first: int
     """The oldest byte that is kept."""
@@ -67,9 +67,8 @@ class OutputFiles:
     """The `Outputs` of one node, under HAL_HOME/nodes/NODE/steps."""
 
     def __init__(self, root: Path) -> None:
-        """
-        Args:
-            root: may be a link to another disk; one that appears in its place later is not followed.
+        """Args:
+        root: may be a link to another disk; one that appears in its place later is not followed.
         """
         self._root = str(root.resolve() if root.is_symlink() else root)
         self._deletions = Deletions(self._root)
@@ -98,7 +97,7 @@ class OutputFiles:
         return ""
 
     def _open_directory(self, step: StepId) -> int:
-        """Of its job's files: that very directory, not one to which a link leads."""
+        """Open the directory of its job's files: that very directory, not one to which a link leads."""
         root = open_directory(self._root)
         try:
             return open_directory(str(step.job), dir_fd=root)
@@ -123,11 +122,11 @@ class OutputFiles:
     # ── bounding ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def bound(self, steps: Iterable[tuple[StepId, int]]) -> bool:
-        """Give back what is over the bound of each of these running steps; whether one of them writes fast."""
+        """Trim each of these running steps' outputs to its bound; returns whether one of them grows fast."""
         busy = False
         for step, bound_bytes in steps:
             for stream in Stream:
-                # What is no output any more is the step's own doing: its exit says so.
+                # Something that is no longer an output is the step's own doing: its exit reports it.
                 with contextlib.suppress(OSError):
                     info = os.lstat(self._path(step, stream))
                     if info.st_size > bound_bytes and stat.S_ISREG(info.st_mode):
@@ -141,7 +140,7 @@ class OutputFiles:
             try:
                 info = os.lstat(path)
                 if not stat.S_ISREG(info.st_mode):
-                    remarks.append(f"{stream} was not kept: {kind_of(info.st_mode)} lies in the place of the file")
+                    remarks.append(f"{stream} was not kept: {kind_of(info.st_mode)} is in the place of the file")
                     continue
                 if info.st_nlink > 1:
                     remarks.append(f"{stream} is neither shown nor bounded: {OTHER_NAME}")
@@ -167,7 +166,7 @@ class OutputFiles:
         return "; ".join(remarks)
 
     def _trim(self, step: StepId, stream: Stream, bound_bytes: int) -> int:
-        """Give back the oldest bytes over the bound; how many."""
+        """Remove the oldest bytes over the bound; returns how many."""
         path = self._path(step, stream)
         with _Output(self._open_directory(step), os.path.basename(path), os.O_RDWR) as output:
             extent = output.extent()
@@ -194,19 +193,18 @@ class OutputFiles:
         self._deletions.add(attempts)
 
     def work(self) -> bool:
-        """Delete some of what is to be forgotten; whether there is more."""
+        """Delete some of the forgotten files; returns whether there is more."""
         return self._deletions.advance()
 
 
 class _Output:
-    """One output file and the directory that it lies in, open."""
+    """One open output file, and its open directory."""
 
     def __init__(self, directory: int, name: str, flags: int) -> None:
-        """
-        Args:
+        """Args:
             directory: a descriptor; closed with this.
         Raises:
-            NotRegularError: it is no file of this user, or has another name besides.
+            NotRegularError: it is not a file of this user, or has another name besides.
             OSError: as open(2).
         """
         self._directory = directory
@@ -239,7 +237,7 @@ class _Output:
         info = os.fstat(self.fd)
         state, base, kept = self._noted()
         if state == "cut" and info.st_size != kept:
-            base = 0  # the note was written, the file not yet cut
+            base = 0  # the note was written, the file not cut yet
         hole = 0
         if info.st_blocks * 512 < info.st_size:
             try:
@@ -253,7 +251,7 @@ class _Output:
         return _Extent(base + hole, base + info.st_size, base)
 
     def cut(self) -> int:
-        """Cut the hole out of a file to which nothing is written any more; how many bytes were dropped in all."""
+        """Cut the hole out of a file that is no longer written to; returns how many bytes were dropped in all."""
         extent = self.extent()
         hole = (extent.first - extent.base) // BLOCK_BYTES * BLOCK_BYTES
         if 0 < hole < extent.size - extent.base and extent.base == 0:
@@ -263,7 +261,7 @@ class _Output:
         return extent.first
 
     def note(self, state: str, base: int, kept: int) -> None:
-        """Keep beside the file how many bytes are missing at its begin."""
+        """Record beside the file how many bytes are missing at its beginning."""
         scratch = f"{self._name}.kept.new"
         fd = create_scratch(scratch, dir_fd=self._directory)
         try:
@@ -290,7 +288,7 @@ def _in_words(path: str, error: OSError) -> str:
 
 
 def _allocate(fd: int, mode: int, offset: int, length: int) -> bool:
-    """fallocate(2); False where the file system has no such thing."""
+    """Call fallocate(2); False if the file system does not support it."""
     if _libc.fallocate(fd, mode, offset, length) == 0:
         return True
     number = ctypes.get_errno()

@@ -1,4 +1,5 @@
-"""What the keeper's core asks of the world: a spawner of processes, a journal, output files; and what they tell it.
+"""The interfaces of the keeper's core: a spawner of processes, a journal, output files; and the events that they
+report.
 
 Values and Protocols only. The real ones are in `spawner`, `journal` and `outputs`; the whole-system simulation supplies
 its own, so the same core runs there under virtual time.
@@ -16,16 +17,16 @@ from hal.wire.frames import Sample, StepExit, StepStart, StepTemplate, StopReaso
 
 
 class Instant(NamedTuple):
-    """One reading of both clocks; every call into the core carries one."""
+    """One reading of both clocks; every call to the core carries one."""
 
     wall_ms: int
-    """Since 1970: what reports carry."""
+    """Since 1970; used in reports."""
     boot_ms: int
-    """CLOCK_BOOTTIME, suspended time included: what leases and limits are judged by."""
+    """CLOCK_BOOTTIME, including suspended time; used for leases and limits."""
 
 
 class KeeperConfig(Struct, frozen=True, kw_only=True):
-    """What one keeper is told when it starts."""
+    """The settings of one keeper."""
 
     node: str
     home: str
@@ -34,11 +35,11 @@ class KeeperConfig(Struct, frozen=True, kw_only=True):
     """By resource name, base units."""
     labels: Mapping[str, str] = {}
     lease_ms: int = 60_000
-    """A start is refused when its lease stamp is older."""
+    """A start is refused if its lease stamp is older."""
     user: str = ""
-    """Who the steps run as."""
+    """The user that steps run as."""
     only_root: bool = False
-    """That is root, and other users' steps are refused."""
+    """That user is root, and other users' steps are refused."""
 
 
 # ── what a spawner is asked ───────────────────────────────────────────────────────────────────────────────────────
@@ -50,7 +51,7 @@ class Launch(Struct, frozen=True, array_like=True):
     start: StepStart
     template: StepTemplate
     env: Mapping[str, str]
-    """The HAL_* variables of this step alone; the template's env lies under them."""
+    """The HAL_* variables of this step alone; they override the template's env."""
 
     @property
     def step(self) -> StepId:
@@ -58,7 +59,7 @@ class Launch(Struct, frozen=True, array_like=True):
 
 
 class Adoption(Struct, frozen=True, array_like=True):
-    """A step that the journal of an earlier keeper on this boot names and whose end is not journalled."""
+    """A step that the journal of an earlier keeper of this boot names and whose end is not journalled."""
 
     step: StepId
     token: str
@@ -66,7 +67,7 @@ class Adoption(Struct, frozen=True, array_like=True):
     cpu_milli: int = 0
     output_bytes: int = 0
     guard: bool = False
-    """It is to have died with its keeper; the core kills what is left."""
+    """It should have died with its keeper; the core kills what is left."""
 
 
 # ── what a spawner tells ──────────────────────────────────────────────────────────────────────────────────────────
@@ -81,23 +82,23 @@ class Spawned(Struct, frozen=True, array_like=True):
     boot_ms: int
     """The walltime counts from here."""
     mark: int = 0
-    """The hard limit by which all its processes are known; 0: they have none."""
+    """The hard limit that marks all its processes; 0: they have none."""
 
 
 class SpawnFailed(Struct, frozen=True, array_like=True):
-    """No process could be made: a fault of the job (no such program, no such directory)."""
+    """No process could be created because of the job (no such program, no such directory)."""
 
     step: StepId
     code: int
-    """127: there is no such program; 126: it is there and cannot be run."""
+    """127: there is no such program; 126: it exists and cannot be run."""
     message: str
     wall_ms: int
     heir: StepId | None = None
-    """Which of the steps that waited for a place has its place now: begun, or about to be."""
+    """The waiting step that has its slot now: begun, or about to be."""
 
 
 class Noted(Struct, frozen=True, array_like=True):
-    """Something for the step's exit report: its output could not be kept, a limit could not be set."""
+    """A remark for the step's exit report: its output could not be kept, a limit could not be set."""
 
     step: StepId
     message: str
@@ -114,14 +115,14 @@ class Ended(Struct, frozen=True, array_like=True):
     out_of_memory: bool = False
     """Its memory limit ended at least one of its processes."""
     leftover: bool = False
-    """Other processes of the step are, or may be, alive: the core asks for `watch` or `kill` and waits for `Gone`."""
+    """Other processes of the step may be alive: the core calls `watch` or `kill` and waits for `Gone`."""
     message: str = ""
     heir: StepId | None = None
-    """Which of the steps that waited for a place has its place now; nothing is left over then."""
+    """The waiting step that has its slot now; nothing is left over then."""
 
 
 class Gone(Struct, frozen=True, array_like=True):
-    """The answer to `watch` and `kill`: no process of the step is left, or (`message`) what could not be ended."""
+    """The answer to `watch` and `kill`: no process of the step is left, or (`message`) which could not be killed."""
 
     step: StepId
     killed: int = 0
@@ -138,14 +139,14 @@ class Vanished(Struct, frozen=True, array_like=True):
 
 
 class NeverStarted(Struct, frozen=True, array_like=True):
-    """No process of the step was spawned, and none will be (an answer to `adopt`; or this node could not, just now)."""
+    """No process of the step was spawned, and none will be (an answer to `adopt`; or this node could not spawn one)."""
 
     step: StepId
     message: str = ""
 
 
 class Unspawned(Struct, frozen=True, array_like=True):
-    """The helper that was to spawn the step died before it tried, or gave it back: the core may launch it again."""
+    """The helper that was to spawn the step died before it tried, or returned it: the core may launch it again."""
 
     step: StepId
 
@@ -154,63 +155,64 @@ SpawnerEvent = Spawned | SpawnFailed | Noted | Ended | Gone | Vanished | NeverSt
 
 
 class Spawner(Protocol):
-    """Makes and ends processes. No call waits; what comes of it is an event, handed to `KeeperCore.happened`."""
+    """Creates and kills processes. No call waits; results are events, passed to `KeeperCore.handle_events`."""
 
     def room(self) -> int:
-        """How many more launches it takes now; it tells by events when it has room again."""
+        """How many more launches it accepts now; events follow when it has room again."""
 
     def launch(self, launches: Sequence[Launch]) -> None:
         """Spawn these; each gives `Spawned` then `Ended`, or `SpawnFailed`, or `Unspawned`, or `Vanished`."""
 
     def extend_lease(self, until_boot_ms: int) -> None:
-        """The lease runs until then: guarded steps are ended after it, also when this keeper stands still."""
+        """Set the end of the lease: guarded steps are killed after it, even if this keeper stands still."""
 
     def room_ahead(self, job: int) -> int:
         """How many more steps of that job may wait where others of it run."""
 
     def launch_ahead(self, launches: Sequence[Launch], until_boot_ms: Sequence[int]) -> None:
-        """Spawn these as soon as a step of their job ends where they wait: its end names its heir. Not after that time.
+        """Spawn these as soon as a step of their job ends where they wait: its end names its heir. Not after that
+        time.
 
-        Each gives what `launch` gives, or `Unspawned` when it has not begun and will not: it was recalled, its time was
-        over, its helper died.
+        Each gives what `launch` gives, or `Unspawned` if it has not begun and will not: it was recalled, its time was
+        over, or its helper died.
         """
 
     def recall(self, steps: Sequence[StepId]) -> None:
-        """`Unspawned` is wanted for those of these that wait for a place and have not begun.
+        """Request `Unspawned` for those of these that wait for a slot and have not begun.
 
-        Whatever is signalled after it ends where this is known: nobody of these inherits from it.
+        A step signalled afterwards ends where this is known: none of these inherits its slot.
         """
 
     def signal(self, steps: Sequence[StepId], number: int) -> None:
         """Send a signal to every process of these steps."""
 
     def watch(self, steps: Sequence[StepId]) -> None:
-        """`Gone` is wanted for each of these once none of its processes is left; their first process has ended."""
+        """Request `Gone` for each of these once none of its processes is left; their first process has ended."""
 
     def kill(self, steps: Sequence[StepId]) -> None:
         """SIGKILL every process of these steps until none is left.
 
-        Where the first process had ended before, one `Gone` answers (also after `watch`: one in all); where it still
-        runs, its `Ended` is the answer, and `leftover` says whether more is to be done.
+        If the first process had ended before, one `Gone` answers (one in all, even after `watch`); if it still runs,
+        its `Ended` is the answer, and `leftover` shows whether there is more to do.
         """
 
     def resize(self, step: StepId, *, cpu_milli: int, memory_bytes: int) -> str:
-        """Change the limits of a running step (0 leaves one as it is); the answer is '' or why it could not."""
+        """Change the limits of a running step (0 leaves one unchanged); returns '' or why it failed."""
 
     def sample(self, steps: Sequence[StepId]) -> list[Sample]:
-        """What these running steps use now, all their processes together."""
+        """Return the current use of these running steps, all their processes together."""
 
     def adopt(self, steps: Sequence[Adoption]) -> None:
-        """Find what became of these: `NeverStarted`, `Spawned` and later `Ended`, or `Vanished`.
+        """Find out what became of these: `NeverStarted`, `Spawned` and later `Ended`, or `Vanished`.
 
-        Called once, first, also with none: what an earlier keeper on this boot left and nobody names is ended.
+        Called once, first, even with none: remnants of an earlier keeper of this boot that nobody names are killed.
         """
 
 
 def output_prefix(step: StepId) -> str:
-    """How the names of the step's files begin: `T.A.R`, then `.stdout`, `.stderr`, `.script`.
+    """Return the beginning of the step's file names: `T.A.R`, then `.stdout`, `.stderr`, `.script`.
 
-    The files of a job's steps share one directory: a directory a step would cost as much as both its files.
+    The files of a job's steps share one directory: a directory per step would cost as much as both its files.
     """
     return f"{step.task}.{step.attempt}.{step.rank}"
 
@@ -228,16 +230,17 @@ class Outputs(Protocol):
     """The output files of the steps of this node."""
 
     def directory(self, step: StepId) -> str:
-        """Where the step's files lie, under the names that `output_prefix` begins; absolute."""
+        """Return the directory of the step's files, whose names begin with `output_prefix`; absolute."""
 
     def prepare(self, step: StepId) -> str:
-        """Make the files; '' or why it could not."""
+        """Create the files; returns '' or why it failed."""
 
     def read(self, step: StepId, stream: Stream, offset: int, limit: int) -> LogPart:
-        """At most `limit` bytes from `offset` (from the first byte ever written; negative: from the end)."""
+        """Read at most `limit` bytes from `offset` (from the first byte ever written; negative: from the end)."""
 
     def settle(self, step: StepId, bound_bytes: int) -> str:
-        """The step has ended and nothing writes any more: tidy up; what was lost, in words, or ''."""
+        """Finish the outputs of an ended step, to which nothing writes any more; returns a note on what was lost, or
+        ''."""
 
     def forget(self, attempts: Sequence[AttemptId]) -> None:
         """Delete the outputs of these attempts."""
@@ -247,21 +250,21 @@ class Outputs(Protocol):
 
 
 class Booted(Struct, frozen=True, array_like=True, tag=1):
-    """First record: the boot in which the records after it were written."""
+    """First record: the boot in which the following records were written."""
 
     boot_id: str
 
 
 class EpochSeen(Struct, frozen=True, array_like=True, tag=2):
-    """Highest leader epoch heard."""
+    """The highest leader epoch seen."""
 
     epoch: int
 
 
 class Accepted(Struct, frozen=True, array_like=True, tag=3):
-    """These steps were taken on; written before any of them is launched.
+    """These steps were accepted; written before any of them is launched.
 
-    The template's command, script and env are left out: a journal is for finding and ending processes, never for
+    The template's command, script and env are omitted: a journal is for finding and ending processes, never for
     starting them again.
     """
 
@@ -270,7 +273,7 @@ class Accepted(Struct, frozen=True, array_like=True, tag=3):
 
 
 class Stopping(Struct, frozen=True, array_like=True, tag=4):
-    """A stop is under way: SIGTERM was sent at `boot_ms`, SIGKILL follows at `kill_boot_ms`."""
+    """A stop is in progress: SIGTERM was sent at `boot_ms`, SIGKILL follows at `kill_boot_ms`."""
 
     steps: tuple[StepId, ...]
     reason: StopReason
@@ -284,7 +287,7 @@ class Exited(Struct, frozen=True, array_like=True, tag=5):
 
 
 class Dropped(Struct, frozen=True, array_like=True, tag=6):
-    """Steps that need not be remembered."""
+    """Steps that need no longer be remembered."""
 
     steps: tuple[StepId, ...]
     code: str
@@ -292,28 +295,29 @@ class Dropped(Struct, frozen=True, array_like=True, tag=6):
 
 
 class Resized(Struct, frozen=True, array_like=True, tag=7):
-    """A running step's walltime is now this long, from its spawn."""
+    """The new walltime of a running step, from its spawn."""
 
     step: StepId
     walltime_ms: int
 
 
 class Suspended(Struct, frozen=True, array_like=True, tag=8):
-    """These steps stand still since then; their walltime does not count meanwhile."""
+    """These steps have been suspended since then; their walltime does not count meanwhile."""
 
     steps: tuple[StepId, ...]
     boot_ms: int
 
 
 class Resumed(Struct, frozen=True, array_like=True, tag=9):
-    """A step goes on; it has stood still for so long in all."""
+    """A step was resumed; its total suspended time so far."""
 
     step: StepId
     paused_ms: int
 
 
 class Checkpointing(Struct, frozen=True, array_like=True, tag=10):
-    """Steps that save their state before they make room: SIGTERM follows at `term_boot_ms`, SIGKILL at the other."""
+    """Steps that save their state before they are preempted: SIGTERM follows at `term_boot_ms`, SIGKILL at
+    `kill_boot_ms`."""
 
     steps: tuple[StepId, ...]
     term_boot_ms: int
@@ -324,28 +328,28 @@ Record = Booted | EpochSeen | Accepted | Stopping | Exited | Dropped | Resized |
 
 
 class JournalFullError(Exception):
-    """Nothing could be appended (disk full, file system read-only); nothing was: the text says why."""
+    """Nothing was appended (disk full, file system read-only); the message gives the reason."""
 
 
 class Journal(Protocol):
-    """What survives the death of the keeper's process."""
+    """The state that survives the death of the keeper's process."""
 
     def load(self) -> list[Record]:
-        """All records since the last `replace`, oldest first; a torn last record is left out."""
+        """Return all records since the last `replace`, oldest first, without a torn last record."""
 
     def append(self, records: Sequence[Record]) -> None:
-        """Durable against the death of the process on return, all or none.
+        """Append all or none; on return they survive the death of the process.
 
         Raises:
             JournalFullError: nothing was appended.
         """
 
     def replace(self, records: Sequence[Record]) -> None:
-        """The journal now holds exactly these, atomically.
+        """Replace the whole content atomically.
 
         Raises:
-            JournalFullError: it holds what it held before.
+            JournalFullError: the content is unchanged.
         """
 
     def size_bytes(self) -> int:
-        """How large it is; the core replaces it by what is live when it has grown."""
+        """Its size; the core rewrites it with its live content when it has grown."""

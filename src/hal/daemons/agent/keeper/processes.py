@@ -1,10 +1,10 @@
-"""Which processes belong to which step: by cgroup, session, an inherited mark, environment, descent, elimination.
+"""Find the step that a process belongs to: by cgroup, session, an inherited mark, environment, descent, elimination.
 
 A step begins a session of its own. A process may leave that session (setsid), lose its parents and clear its
 environment; it still has the hard limit (RLIMIT_RTTIME, of no other use) that its helper gave to that step alone, and
-that only root can raise. One that has lowered even that is an orphan of the helper that belongs to no step for certain:
-it is taken for one of any step that ends there and began before it. Reading one process costs about 20 µs, so many
-steps are looked for in one pass.
+that only root can raise. One that has lowered even that limit is an orphan of the helper that certainly belongs to no
+particular step: it is attributed to any step that ends there and began before it. Reading one process costs about 20
+µs, so many steps are searched for in one pass.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 MAX_ENVIRON_BYTES: Final = 1 << 21
 START_SLACK_MS: Final = 20
-"""How far a process's start in /proc (clock ticks) may lie before the clock that was read before its spawn."""
+"""How far a process's start in /proc (clock ticks) may be before the clock that was read before its spawn."""
 MAX_SPAWN_MS: Final = 60_000
 """Longest time from that clock to the process's start, on a machine under load."""
 KERNEL_THREAD: Final = 0x0020_0000
-"""PF_KTHREAD, among a process's flags. In a container pid 2 is a process like others."""
+"""PF_KTHREAD, among a process's flags. In a container, pid 2 is an ordinary process."""
 MARK_TOP_US: Final = 1 << 62
-"""A mark is this less the nanoseconds since the boot at the spawn; as `helper` makes it."""
+"""A mark is this less the nanoseconds since boot at the spawn; `helper` computes it."""
 
 
 MARKING: Final = (b"HAL_ATTEMPT_TOKEN=", b"HAL_NODE_RANK=", b"HAL_NODE=", b"HAL_HOME=")
@@ -46,41 +46,41 @@ class ProcessInfo(NamedTuple):
     parent: int
     session: int
     cpu_ticks: int
-    """Of itself and of its children that it has waited for."""
+    """Of itself and of its children that it has reaped."""
     start_ticks: int
     rss_bytes: int
     flags: int = 0
-    """The kernel's, of which `KERNEL_THREAD` is one."""
+    """The kernel's flags, of which `KERNEL_THREAD` is one."""
 
 
 def marking(home: str, node: str, token: str, rank: int) -> frozenset[bytes]:
-    """The entries of a step's first environment that mark it."""
+    """Return the entries of a step's start environment that mark it."""
     return frozenset(
         name + os.fsencode(str(value)) for name, value in zip(MARKING, (token, rank, node, home), strict=True)
     )
 
 
 class Mark(NamedTuple):
-    """How the processes of one step are known."""
+    """The marks of one step's processes."""
 
     environment: frozenset[bytes]
-    """Entries that its first environment has and no other step's has all of; empty: not known by it."""
+    """Entries that together occur only in this step's start environment; empty: not marked by it."""
     pid: int = 0
-    """Of the first process, which leads the session; 0: not known."""
+    """Pid of the first process, which leads the session; 0: unknown."""
     boot_ms: int = 0
-    """Read just before the first process was spawned; 0: not known."""
+    """Read just before the first process was spawned; 0: unknown."""
     cgroup_pids: tuple[int, ...] = ()
     """Members of the step's own cgroup."""
     limit: int = 0
-    """The hard limit that only its processes have; 0: not known."""
+    """The hard limit that only its processes have; 0: unknown."""
     helper: int = 0
-    """Pid of its helper, which is the parent of what has lost its own; 0: dead, or not known."""
+    """Pid of its helper, which is the parent of its orphans; 0: dead, or unknown."""
     inhabited: bool = False
-    """The kernel counts somebody in its cgroup, who may have another pid whenever processes are read."""
+    """The kernel counts a process in its cgroup, which may have another pid each time processes are read."""
 
 
 class Others(NamedTuple):
-    """How processes of steps that are not looked for are known, so that they are left alone."""
+    """The marks of all other steps, so that their processes are left alone."""
 
     pids: frozenset[int]
     """First processes."""
@@ -92,11 +92,11 @@ class Others(NamedTuple):
 NO_OTHERS: Final = Others(frozenset(), frozenset(), frozenset())
 LEFT_LOOKS: Final = 3
 MAX_CHASES: Final = 200
-"""Looks at once for what forks away faster than all processes can be read."""
+"""Attempts in a row to catch what forks faster than all processes can be read."""
 
 
 def read_process(pid: int) -> ProcessInfo | None:
-    """None when there is none."""
+    """Read a process; None if it does not exist."""
     try:
         with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
             data = file.read(4096)
@@ -122,13 +122,13 @@ def all_processes() -> dict[int, ProcessInfo]:
 def members(
     marks: Mapping[StepId, Mark], spare: Iterable[int] = (), others: Others | None = None
 ) -> dict[StepId, list[ProcessInfo]]:
-    """The living processes of each of these steps; [] for a step that has none left.
+    """Return the living processes of each of these steps; [] for a step that has none left.
 
     Args:
-        marks: how the processes of each step are known.
+        marks: the marks of each step.
         spare: pids of HAL's own processes here: never a member, whatever cgroup they pass through.
-        others: of the steps that are not looked for; given when these are to be ended, so that what may be theirs and
-            is certainly nobody else's is theirs, too.
+        others: the marks of all other steps; given if these are to be killed, so that ambiguous processes that are
+            certainly not another step's are included.
     """
     table = all_processes()
     for pid in spare:
@@ -167,7 +167,7 @@ def members(
 
 
 def same_start(info: ProcessInfo | None, boot_ms: int, *, absent: bool = False) -> bool:
-    """Whether that process is the one spawned just after `boot_ms`; `absent` is the answer when there is none."""
+    """Whether that process is the one spawned just after `boot_ms`; `absent` is the answer if there is none."""
     if info is None:
         return absent
     started = info.start_ticks * 1000 // TICKS_PER_S
@@ -175,7 +175,8 @@ def same_start(info: ProcessInfo | None, boot_ms: int, *, absent: bool = False) 
 
 
 def send(processes: Iterable[ProcessInfo], number: int) -> int:
-    """Signal those very processes; to how many it went. Those of another user (a step may run sudo) get nothing."""
+    """Signal those very processes; returns how many were signalled. Those of another user (a step may run sudo) are
+    skipped."""
     reached = 0
     for info in processes:
         with contextlib.suppress(DeniedError):
@@ -184,7 +185,7 @@ def send(processes: Iterable[ProcessInfo], number: int) -> int:
 
 
 def hard_limit(pid: int) -> int:
-    """By which a step's processes are marked; 0 when it cannot be read."""
+    """Return the hard limit that marks a step's processes; 0 if it cannot be read."""
     try:
         return resource.prlimit(pid, resource.RLIMIT_RTTIME)[1]
     except (OSError, ValueError):
@@ -192,9 +193,9 @@ def hard_limit(pid: int) -> int:
 
 
 def chase(mark: Mark) -> int:
-    """Kill orphans of a step at the moment at which they are found, until there are none; how many times one was hit.
+    """Kill orphans of a step as soon as they are found, until there are none; returns how many were hit.
 
-    What forks and ends again and again has another pid each time all processes have been read.
+    A process that forks and exits again and again has another pid each time all processes have been read.
     """
     hits = 0
     for _ in range(MAX_CHASES if mark.limit and mark.helper else 0):
@@ -209,7 +210,7 @@ def chase(mark: Mark) -> int:
 
 
 def is_left(mark: Mark) -> bool:
-    """Whether there may be a process of it although reading all processes has found none."""
+    """Whether there may be a process of it although reading all processes found none."""
     if mark.inhabited:
         return True
     looks = LEFT_LOOKS if mark.limit and mark.helper else 0
@@ -217,7 +218,7 @@ def is_left(mark: Mark) -> bool:
 
 
 def _kill_marked(pid: int, limit: int) -> bool:
-    """Whether that process was there, and still had that mark once we had hold of it."""
+    """Kill a process that still has that mark once we hold its pidfd; returns whether it did."""
     try:
         fd = os.pidfd_open(pid)
     except OSError:
@@ -234,7 +235,8 @@ def _kill_marked(pid: int, limit: int) -> bool:
 
 
 def child_pids(pid: int) -> Sequence[int]:
-    """Children of a process, zombies included; of this process's table only where the kernel offers the list."""
+    """Return the children of a process, including zombies; works for this process only, if the kernel provides the
+    list."""
     try:
         with open(f"/proc/{pid}/task/{pid}/children", "rb") as file:
             return [int(child) for child in file.read().split()]
@@ -243,7 +245,7 @@ def child_pids(pid: int) -> Sequence[int]:
 
 
 def _inherit(pid: int, table: Mapping[int, ProcessInfo], owner: dict[int, StepId]) -> None:
-    """A process belongs to whom its nearest owned ancestor belongs to."""
+    """Attribute a process to the owner of its nearest owned ancestor."""
     path: list[int] = []
     at = pid
     while at in table and at not in owner and len(path) <= len(table):
@@ -257,7 +259,8 @@ def _inherit(pid: int, table: Mapping[int, ProcessInfo], owner: dict[int, StepId
 def _eliminate(
     marks: Mapping[StepId, Mark], table: Mapping[int, ProcessInfo], owner: dict[int, StepId], others: Others
 ) -> None:
-    """Orphans of helpers, and what descends from them, that no step is known to have: of one of these that may."""
+    """Attribute orphans of helpers, and their descendants, that belong to no known step, to one of these that may
+    own them."""
     by_helper: dict[int, list[tuple[int, StepId]]] = {}
     firsts = set(others.pids)
     for step, mark in marks.items():
@@ -282,7 +285,7 @@ def _eliminate(
 
 
 def _may_be_first(info: ProcessInfo, limit: int, started_ms: int) -> bool:
-    """A step that is being spawned at this moment, of which its helper has not told yet."""
+    """Whether it is the first process of a step that is just being spawned and that its helper has not reported yet."""
     if info.session == info.parent:  # not even in a session of its own
         return True
     marked_ms = (MARK_TOP_US - limit) // 1_000_000
@@ -290,7 +293,7 @@ def _may_be_first(info: ProcessInfo, limit: int, started_ms: int) -> bool:
 
 
 def slot_of(pid: int) -> str:
-    """Name of the innermost cgroup of any kind that is named like a slot; '' when there is none."""
+    """Return the name of the innermost cgroup with a slot's name; '' if there is none."""
     try:
         with open(f"/proc/{pid}/cgroup", "rb", buffering=0) as file:
             text = file.read(MAX_ENVIRON_BYTES).decode(errors="replace")

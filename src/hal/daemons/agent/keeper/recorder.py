@@ -1,7 +1,7 @@
-"""A recorder: starts a helper, and sees how its steps end should the helper die, also when the keeper dies with it.
+"""A recorder: starts a helper, and records how its steps end if the helper dies, even if the keeper dies with it.
 
 Run as a script with `python -I -S`, standard library only: `recorder.py JOURNAL`, with the keeper's socket as file
-descriptor 0, which it hands on. It does nothing while the helper lives. When the helper has died its steps are this
+descriptor 0, which it passes on. It does nothing while the helper lives. When the helper has died, its steps are this
 process's children (PR_SET_CHILD_SUBREAPER): it appends their ends to the helper's journal, as the helper would have,
 for whichever keeper reads it. It ends when it has no child any more.
 """
@@ -16,7 +16,7 @@ import stat
 import sys
 import time
 
-TYPE_CHECKING = False  # typing is a second module to load
+TYPE_CHECKING = False  # typing is one more module to load
 if TYPE_CHECKING:
     import resource
 
@@ -24,19 +24,19 @@ PR_SET_DUMPABLE = 4
 PR_SET_CHILD_SUBREAPER = 36
 KEEPER_FD = 0
 RETRY_S = 1.0
-"""A journal on a full disk is tried again after this."""
+"""A journal on a full disk is retried after this."""
 MAX_JOURNAL_BYTES = 16 << 20
 MAX_PID_DIGITS = 7
 
 
 def main(argv: list[str]) -> int:
-    """Start the helper and wait; the exit code."""
+    """Start the helper and wait; returns the exit code."""
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
         print(f"recorder: no subreaper: {os.strerror(ctypes.get_errno())}", file=sys.stderr)  # noqa: T201
-    libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)  # no step takes it over, or the keeper's socket out of it
+    libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)  # no step can trace it, or take the keeper's socket from it
     script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "helper.py")
     helper = os.posix_spawn(
         sys.executable,
@@ -69,11 +69,11 @@ def main(argv: list[str]) -> int:
 
 
 def unended(journal: str) -> dict[int, str]:
-    """Steps by the pid of their first process, of which the helper's journal names no end."""
+    """Return the steps, by the pid of their first process, whose end the helper's journal does not contain."""
     found: dict[str, int] = {}
     data = b""
     fd = open_journal(journal, os.O_RDONLY)
-    if fd >= 0:  # else a step removed it: the next keeper ends what it does not know
+    if fd >= 0:  # otherwise a step removed it: the next keeper kills what it does not know
         with contextlib.suppress(OSError):
             data = os.read(fd, MAX_JOURNAL_BYTES)
         os.close(fd)
@@ -87,9 +87,9 @@ def unended(journal: str) -> dict[int, str]:
 
 
 def open_journal(path: str, flags: int) -> int:
-    """A descriptor of it; -1 when it is gone, or a step has put something else than a file there.
+    """Open the journal; -1 if it is gone, or a step has put something other than a file there.
 
-    `hal.runtime.regular_files` would do as much, and loads modules that a process as small as this one has no use for.
+    `hal.runtime.regular_files` does the same, and loads modules that such a small process does not need.
     """
     try:
         fd = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -102,7 +102,7 @@ def open_journal(path: str, flags: int) -> int:
 
 
 def end_line(step: str, status: int, usage: resource.struct_rusage) -> str:
-    """As a helper writes it; something may be left of the step, as nobody has looked."""
+    """Format an end as a helper does; something may be left of the step, because nobody has checked."""
     wall_ms = time.time_ns() // 1_000_000
     numbers = (
         round(usage.ru_utime * 1000),
@@ -115,7 +115,7 @@ def end_line(step: str, status: int, usage: resource.struct_rusage) -> str:
 
 
 def append(journal: str, lines: str) -> bool:
-    """Whether they are in it, or never can be: who removed it wants to know of no end."""
+    """Append lines; returns whether they are in it, or never can be, because it was removed."""
     fd = open_journal(journal, os.O_WRONLY | os.O_APPEND)
     if fd < 0:
         return True

@@ -1,8 +1,8 @@
-"""What the keeper has to tell its agent: gathered for a moment, taken as few frames; exits until acknowledged.
+"""The keeper's reports to its agent: batched for a moment, sent as few frames; exits are kept until acknowledged.
 
-Nothing is gathered while no agent is attached, except exits, which wait. Exits are told in the order in which steps
-ended: one may name a step whose own exit follows (`next`). What nobody waits for, starts and exits whose place has gone
-on to another step, waits `COMPANY_MS` for company; everything else takes along what waits.
+While no agent is connected, only exits are kept. Exits are reported in the order in which steps ended: one may name a
+step whose own exit follows (`next`). What nobody waits for, starts and exits whose slot was passed on to another step,
+waits up to `COMPANY_MS` to be batched; everything else is sent at once, with what waits.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from hal.wire.frames import AnyFrame, Done, Exits, Refusal, Refused, Started, St
 REPEAT_MS: Final = 5_000
 """An exit that is not acknowledged is sent again after this."""
 COMPANY_MS: Final = 40
-"""How long what nobody waits for may wait."""
+"""How long a report that nobody waits for may be delayed."""
 
 
 class Reports:
-    """Frames for the agent, in an order that makes sense to it: answers, refusals, starts, exits."""
+    """Frames for the agent, ordered: answers, refusals, starts, exits."""
 
     def __init__(self) -> None:
         self.attached = False
@@ -32,17 +32,17 @@ class Reports:
         self._refusals: list[Refusal] = []
         self._started: dict[StepId, StepStarted] = {}
         self._exits: OrderedDict[StepId, HeldStep] = OrderedDict()
-        """Unacknowledged, in the order in which the steps ended."""
+        """Unacknowledged exits, in the order in which the steps ended."""
         self._unsent: dict[StepId, HeldStep] = {}
-        """Those of them that are to be told in the next frames, in that order."""
+        """Those of them to be reported in the next frames, in that order."""
         self._urgent = False
         self._due_ms = 0
-        """When what waits is told, by the boot clock; 0: nothing waits."""
+        """When delayed reports are sent, by the boot clock; 0: none are waiting."""
         self._repeat_ms = 0
-        """When the unacknowledged exits are told again, by the boot clock; 0: none was told."""
+        """When the unacknowledged exits are repeated, by the boot clock; 0: none was sent."""
 
     def attach(self) -> None:
-        """A new agent listens: it is told every exit again."""
+        """Report every exit again, to a new agent."""
         self.detach()
         self.attached = True
         self._tell_all_again()
@@ -55,7 +55,7 @@ class Reports:
 
     @property
     def unacknowledged(self) -> int:
-        """How many exits wait."""
+        """How many exits are unacknowledged."""
         return len(self._exits)
 
     def frame(self, frame: AnyFrame) -> None:
@@ -67,17 +67,17 @@ class Reports:
             self._refusals.append(Refusal(step, code, message))
 
     def started(self, held: HeldStep, *, asked: bool = False) -> None:
-        """Tell that it runs; at once when that was asked."""
+        """Report that a step runs; at once if `asked`."""
         self._urgent = self._urgent or asked
         if self.attached:
             self._started[held.step] = StepStarted(held.step, held.pid, held.started_ms)
 
     def exited(self, held: HeldStep) -> None:
-        """Tell this exit, again if it was told before."""
+        """Report an exit, even if it was reported before."""
         assert held.exit is not None
         self._exits[held.step] = held
         self._unsent[held.step] = held
-        # Whoever waits for a free place, or for a repeated answer, waits for this one.
+        # Whoever waits for a free slot, or for a repeated answer, waits for this exit.
         self._urgent = self._urgent or held.exit.next is None
 
     def acknowledged(self, step: StepId) -> None:
@@ -90,7 +90,7 @@ class Reports:
         self.frame(Done(command=command, steps=tuple(steps), failed=tuple(failed)))
 
     def next_ms(self, now: Instant) -> int | None:
-        """When something is due to be told, by the boot clock."""
+        """When the next report is due, by the boot clock."""
         if not self.attached:
             return None
         if self._unsent or self._started:
@@ -98,7 +98,7 @@ class Reports:
         return self._repeat_ms if self._exits and self._repeat_ms else None
 
     def take(self, now: Instant) -> list[AnyFrame]:
-        """The frames to send now; at most `MAX_BATCH` exits a turn."""
+        """Return the frames to send now; at most `MAX_BATCH` exits per turn."""
         if not self.attached:
             return []
         if self._repeat_ms and now.boot_ms >= self._repeat_ms:
@@ -114,7 +114,7 @@ class Reports:
         if not self._urgent and (not self._due_ms or now.boot_ms < self._due_ms):
             self._due_ms = self._due_ms or now.boot_ms + COMPANY_MS
             return frames
-        # An exit says when its step began: no second report of that.
+        # An exit contains when its step began: no second report is needed.
         started = [report for step, report in self._started.items() if step not in self._unsent]
         self._started = {}
         frames += (Started(steps=tuple(part)) for part in _batches(started))

@@ -1,7 +1,7 @@
-"""One slot: the cgroups that a step has to itself, what is set in them, who is in them, and their end.
+"""One slot: the cgroups of one step, their settings, members and removal.
 
-What a slot was set to is read back before it is used again: a step that may write to cgroup files (every step of a
-keeper of root, or of one whose cgroup was delegated) could have changed anything in it.
+A slot's settings are read back before it is reused: a step that may write to cgroup files (every step of a root keeper,
+or of one whose cgroup was delegated) could have changed anything in it.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Final
 
 READ_BYTES: Final = 1 << 12
-"""Read at once of a list of pids."""
+"""Bytes read at once of a list of pids."""
 SETTING_BYTES: Final = 64
-"""Read of a file in which something is set."""
+"""Bytes read of a settings file."""
 MAX_NESTED: Final = 4_096
-"""Cgroups that a step has made in its own, of which anything is read or removed at a time."""
+"""Cgroups created by a step in its own, of which any are read or removed at a time."""
 FREEZER: Final = "/sys/fs/cgroup/freezer"
 EMPTY_LINKS: Final = 2
-"""Links of a directory in which there is none."""
+"""Links of a directory without subdirectories."""
 SETTINGS: Final = {
     "memory": (
         "memory.limit_in_bytes",
@@ -49,7 +49,7 @@ SETTINGS: Final = {
     ),
     "pids": ("pids.max",),
 }
-"""By controller: the files of both versions of cgroups in which something may be set."""
+"""By controller: the settings files of both versions of cgroups."""
 COMMON: Final = (
     "notify_on_release",
     "cgroup.freeze",
@@ -58,18 +58,18 @@ COMMON: Final = (
     "cgroup.max.descendants",
     "cgroup.type",
 )
-"""Such files of any cgroup."""
+"""Settings files of any cgroup."""
 
 COUNTING: Final = "memory.oom_control"
 """Its first line is a setting; in the others the kernel counts."""
 COUNTING_BYTES: Final = len("oom_kill_disable 0\n")
 
 Settings = tuple[bytes, ...]
-"""What each such file says."""
+"""The content of each settings file."""
 
 
 class Slot:
-    """The cgroups of one step at a time: one directory (v2), or one a controller (v1)."""
+    """The cgroups of one step at a time: one directory (v2), or one per controller (v1)."""
 
     __slots__ = (
         "_count",
@@ -96,25 +96,25 @@ class Slot:
         self.memory_bytes = memory_bytes
         self.max_processes = max_processes
         self.asks = (cpu_milli, memory_bytes, max_processes)
-        """Slots of equal limits are as good as each other."""
+        """Slots of equal limits are interchangeable."""
         self.seen_kills = 0
-        """Processes that its memory limit had ended before this step began."""
+        """Processes that its memory limit had killed before this step began."""
         self.settings: Settings | None = None
-        """As it was set; None: not known, so it is not used again."""
+        """Its original settings; None: unknown, so it is not reused."""
         self._files: list[tuple[int, int]] = []
-        """Open files of its settings, each with how much of it is read: a sixth of the cost of opening it again."""
+        """Open settings files, each with how much of it is read: a sixth of the cost of opening it again."""
         self._count = -1
-        """An open file that counts who is in it and below it; -1: none."""
+        """An open file that counts its members and those below it; -1: none."""
 
     @property
     def tag(self) -> str:
-        """How a helper's journal names it; `Cgroups.known` is the inverse."""
+        """Its name in a helper's journal; `Cgroups.known` is the inverse."""
         return f"{self.name}:{self.seen_kills}"
 
     # ── what is set ───────────────────────────────────────────────────────────────────────────────────────────────
 
     def read_settings(self) -> Settings:
-        """What is set now.
+        """Read its current settings.
 
         Raises:
             OSError: a cgroup of it is gone.
@@ -125,11 +125,11 @@ class Slot:
 
     @property
     def open_files(self) -> int:
-        """Descriptors that it holds."""
+        """The number of descriptors that it holds."""
         return len(self._files) + (self._count >= 0)
 
     def close(self) -> None:
-        """Give its descriptors back; they are opened again when needed."""
+        """Close its descriptors; they are opened again when needed."""
         for fd, _ in self._files:
             os.close(fd)
         self._files.clear()
@@ -153,7 +153,7 @@ class Slot:
     # ── who is in it ──────────────────────────────────────────────────────────────────────────────────────────────
 
     def is_empty(self) -> bool:
-        """No process is in it."""
+        """Whether no process is in it."""
         try:
             if self._count >= 0:
                 return os.pread(self._count, SETTING_BYTES, 0) == b"0\n"
@@ -162,14 +162,14 @@ class Slot:
         return not self.pids()
 
     def is_plain(self) -> bool:
-        """No cgroup was made in it."""
+        """Whether no cgroup was created in it."""
         try:
             return all(os.stat(place).st_nlink == EMPTY_LINKS for place in self.places)
         except OSError:
             return False
 
     def is_inhabited(self) -> bool:
-        """Whether somebody is in it for certain, or below it: also who has no pid for long enough to be read."""
+        """Whether a process is certainly in it, or below it, even one whose pid never lasts long enough to be read."""
         place = self.directories.get("pids")
         if place is None:
             return bool(self.pids())
@@ -179,7 +179,7 @@ class Slot:
             return False  # its step has removed it
 
     def pids(self) -> tuple[int, ...]:
-        """Who is in it, and in cgroups that were made in it."""
+        """Return the processes in it, and in cgroups created in it."""
         found: dict[int, None] = {}
         for place in self.places:
             found.update(dict.fromkeys(_members(place)))
@@ -190,10 +190,10 @@ class Slot:
         return tuple(found)
 
     def kill(self, spare: Collection[int]) -> None:
-        """From now on nothing in it can fork; where the kernel offers it, all in it is killed at once.
+        """Prevent forks in it from now on; if the kernel supports it, kill everything in it at once.
 
         Args:
-            spare: HAL's own processes: one of them may be on its way through.
+            spare: HAL's own processes: one of them may be passing through.
         """
         place = self.directories.get("pids")
         if place is not None:
@@ -204,7 +204,7 @@ class Slot:
                 _write_if_there(f"{path}/cgroup.kill", b"1")
 
     def remove(self) -> bool:
-        """Remove it with what was made in it; whether nothing of it is left."""
+        """Remove it with the cgroups created in it; returns whether nothing of it is left."""
         self.close()
         for place in self.places:
             for path in (*reversed(nested_places(place)), place):
@@ -214,7 +214,7 @@ class Slot:
 
 
 def thaw(pid: int) -> None:
-    """Let a process go on that was frozen in a cgroup of version 1 that is not ours: SIGKILL would not end it."""
+    """Thaw a process that was frozen in a version 1 cgroup that is not ours: SIGKILL would not end it."""
     for line in _read(f"/proc/{pid}/cgroup").splitlines():
         _, names, path = line.split(b":", 2)
         if names == b"freezer" and line not in _read("/proc/self/cgroup").splitlines():
@@ -228,7 +228,7 @@ def _read(path: str) -> bytes:
 
 
 def nested_places(place: str) -> list[str]:
-    """The cgroups below that one, outer ones first; at most `MAX_NESTED`."""
+    """Return the cgroups below that one, outer ones first; at most `MAX_NESTED`."""
     found: list[str] = []
     level = [place]
     while level and len(found) < MAX_NESTED:
@@ -242,8 +242,8 @@ def nested_places(place: str) -> list[str]:
 
 
 def _members(place: str) -> list[int]:
-    # Asked at the end of each step: no more than the three calls that it takes. Version 1 keeps a list for as long as
-    # somebody has it open, so the file is opened each time.
+    # Called at the end of each step: only the three necessary system calls. Version 1 keeps the list for as long as the
+    # file is open, so it is opened each time.
     try:
         fd = os.open(f"{place}/cgroup.procs", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

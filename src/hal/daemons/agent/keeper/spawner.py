@@ -1,7 +1,8 @@
-"""The real spawner: a few helpers started beforehand, the ends they tell, and all signals to steps' processes.
+"""The real spawner: a few helpers started beforehand, the ends that they report, and all signals to steps'
+processes.
 
-It watches over what helpers leave behind when they die: their steps become this process's children (it is a
-subreaper), so their ends are still seen. Taking over from an earlier keeper is `adoption`'s.
+It supervises what helpers leave behind when they die: their steps become this process's children (it is a subreaper),
+so their ends are still seen. Taking over from an earlier keeper is in `adoption`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ from msgspec.structs import replace
 from hal.core.model import StepId
 from hal.daemons.agent.keeper import processes
 from hal.daemons.agent.keeper.adoption import Orphans, adopt_journals, find_helper
-from hal.daemons.agent.keeper.clearing import Clearing
 from hal.daemons.agent.keeper.environment import default_env, template_env
 from hal.daemons.agent.keeper.helper_journal import NO_SLOT, HelperJournal, SeenStep, step_of, usage_of
 from hal.daemons.agent.keeper.helper_link import MAX_AHEAD, MAX_OUTSTANDING, HelperLink
@@ -41,6 +41,7 @@ from hal.daemons.agent.keeper.ports import (
     output_prefix,
 )
 from hal.daemons.agent.keeper.processes import Mark, Others
+from hal.daemons.agent.keeper.remnants import Remnants
 from hal.daemons.agent.keeper.slot import Slot
 from hal.daemons.agent.keeper.strangers import Known, Strangers
 from hal.daemons.agent.keeper.watch import Watcher, read_clocks
@@ -49,19 +50,20 @@ from hal.wire.frames import Sample, Usage
 
 MAX_HELPERS: Final = 16
 RESPAWN_MS: Final = (100, 5_000)
-"""A helper that died is replaced after this, doubling up to the second, while helpers keep dying."""
+"""First and longest delay before a dead helper is replaced; it doubles while helpers keep dying."""
 HEALTHY_MS: Final = 10_000
-"""After this without a death the doubling begins anew."""
+"""After this long without a death the delay is reset."""
 STOP_PASSES: Final = 5
-"""Looks for processes that were born while their step was being suspended."""
+"""Passes over processes that were born while their step was being suspended."""
 STRAY_LOOK_MS: Final = 50
 LOOK_AT_HELPERS_MS: Final = 1_000
 WAKE_LOOKS: Final = 5
-"""Looks at a busy helper that does not answer after which it is made to go on, should it have been stopped."""
+"""Checks of a busy helper that does not answer after which it gets SIGCONT, in case it was stopped."""
 MAX_SILENT_LOOKS: Final = 15
-"""Looks after which it is killed, for it hangs. Looks count and not time, which goes on while a host is suspended."""
+"""Checks after which it is killed, because it hangs. Checks are counted, not time, which passes while a host is
+suspended."""
 MAX_WAKES: Final = 2
-"""So often it is made to go on; who is stopped again and again is killed. One is forgotten after GOOD_LOOKS."""
+"""How often it gets SIGCONT; one that is stopped again and again is killed. One is forgotten after GOOD_LOOKS."""
 GOOD_LOOKS: Final = 60
 MAX_GUARDS: Final = 4
 """Helpers of guarded steps: each is two processes."""
@@ -90,7 +92,7 @@ class HelperSpawner:
         self._watcher = watcher
         self._cgroups = cgroups
         self._wanted = max(1, min(MAX_HELPERS, helpers))
-        # Each step that waits has its slot already.
+        # Each waiting step already has its slot.
         self._ahead = min(MAX_AHEAD, MAX_FREE_SLOTS // self._wanted)
         self._log_fd = log_fd
         self._default_env = default_env(environ, user=config.user, home_dir=environ.get("HOME") or "/")
@@ -98,31 +100,31 @@ class HelperSpawner:
         self._events: list[SpawnerEvent] = []
         self._links: dict[int, HelperLink] = {}
         self._guards: dict[int, HelperLink] = {}
-        """Helpers of guarded steps, started when the first of these comes."""
+        """Helpers of guarded steps, started when the first guarded step arrives."""
         self.notes: list[str] = []
-        """What people should know of how it took over."""
+        """Notes for people on how it took over."""
         self._lease = LeaseMemory()
         self._serial = 0
         self._marks: dict[StepId, Mark] = {}
         self._slots: dict[StepId, Slot] = {}
         self._ended: set[StepId] = set()
-        """Steps whose first process has ended while others may live."""
+        """Steps whose first process has ended while others may be alive."""
         self._next_stray_ms = 0
         self._next_helper_look_ms = 0
         self._unknown_exits: dict[int, tuple[int, Usage, int]] = {}
         self._finished_journals: list[Path] = []
-        """Of dead helpers; deleted when all they hold is in the keeper's own journal."""
+        """Journals of dead helpers; deleted when all their content is in the keeper's own journal."""
         self._respawn_ms = 0
         self._respawn_delay_ms = RESPAWN_MS[0]
         self._last_death_ms = 0
-        self._clearing = Clearing(self._marks_of, self._own_pids, self._others_than)
+        self._remnants = Remnants(self._marks_of, self._own_pids, self._others_than)
         self._orphans = Orphans(watcher, self._events, self._marks_of, self._own_pids, self._finished_journals)
-        self._orphans.tell(finished=self._finished, over=self._over, began=self._began)
+        self._orphans.set_callbacks(finished=self._finished, over=self._over, began=self._began)
 
     # ── for the loop ──────────────────────────────────────────────────────────────────────────────────────────────
 
     def start_helpers(self, now: Instant) -> None:
-        """Bring helpers up to their number; one that cannot be started is tried again later."""
+        """Start missing helpers; one that cannot be started is retried later."""
         while len(self._links) < self._wanted and now.boot_ms >= self._respawn_ms:
             if not self._start_helper(now.boot_ms, guarded=False):
                 return
@@ -142,16 +144,16 @@ class HelperSpawner:
         return True
 
     def take_events(self) -> list[SpawnerEvent]:
-        """What has happened since the last call, in order."""
+        """Return what has happened since the last call, in order."""
         events = self._events[:]
         self._events.clear()
         return events
 
     def confirm(self) -> None:
-        """All events taken so far are in the keeper's journal: helpers need not remember them.
+        """Confirm that all events taken so far are in the keeper's journal: helpers may forget them.
 
         The end of a step that left processes behind is journalled only when those are gone: until then it must stay
-        where a next keeper would find it, or that one would believe that the step was never started.
+        where a next keeper would find it, or that one would conclude that the step was never started.
         """
         for link in self._all():
             link.confirm()
@@ -163,7 +165,7 @@ class HelperSpawner:
         self._finished_journals.clear()
 
     def turn(self, now: Instant) -> None:
-        """What has come due: looks at what is being cleared, at orphans, at missing helpers."""
+        """Do what is due: checks of remnants, of orphans, and of missing helpers."""
         for pid in [pid for pid, link in self._links.items() if link.ended]:
             self._helper_died(self._links.pop(pid), now)
         self.start_helpers(now)
@@ -172,17 +174,17 @@ class HelperSpawner:
             self._next_helper_look_ms = now.boot_ms + LOOK_AT_HELPERS_MS
             self._look_at_helpers()
         self._end_strays(now)
-        for gone in self._clearing.look(now.boot_ms):
-            self._clearing.end(gone.step)
+        for gone in self._remnants.look(now.boot_ms):
+            self._remnants.end(gone.step)
             if gone.step in self._ended:
                 self._over(gone.step)
                 self._events.append(gone)
-            elif gone.message:  # its first process is stuck in the kernel: its exit, should it come, will say so
+            elif gone.message:  # its first process is stuck in the kernel: its exit, if there is one, will report that
                 self._events.append(Noted(gone.step, gone.message))
 
     def next_ms(self) -> int | None:
         """When `turn` is needed next, by the boot clock."""
-        times = [self._clearing.next_ms(), self._orphans.next_ms(), self._next_helper_look_ms or None]
+        times = [self._remnants.next_ms(), self._orphans.next_ms(), self._next_helper_look_ms or None]
         if len(self._links) < self._wanted or 0 < len(self._guards) < min(self._wanted, MAX_GUARDS):
             times.append(self._respawn_ms)
         if any(link.strays and self._without_steps(link) for link in self._all()):
@@ -190,10 +192,10 @@ class HelperSpawner:
         return min((time for time in times if time is not None), default=None)
 
     def child_ended(self, pid: int, status: int, usage: Usage, now: Instant) -> None:
-        """A child of this process was waited for: a helper, or a step's process that a dead helper left."""
+        """Handle a reaped child of this process: a helper, or a step's process that a dead helper left."""
         link = self._links.pop(pid, None)
         if link is not None and (helper := find_helper(link.journal)):
-            link.pid = helper  # its recorder died: it goes on without
+            link.pid = helper  # its recorder died: the helper continues without it
             self._links[helper] = link
             return
         link = link or self._guards.pop(pid, None)
@@ -205,7 +207,7 @@ class HelperSpawner:
                 del self._unknown_exits[next(iter(self._unknown_exits))]
 
     def close(self) -> None:
-        """Let the helpers go; those with steps wait for them."""
+        """Disconnect the helpers; those with steps wait for them."""
         for link in self._all():
             link.close()
         self._cgroups.close()
@@ -231,7 +233,7 @@ class HelperSpawner:
         self._lease.write(until_boot_ms)
 
     def room_ahead(self, job: int) -> int:
-        # Filled up from the half: what is sent is sent together.
+        # Refilled from half: orders are sent together.
         waiting = (len(link.ahead) for link in self._links.values() if link.places[job])
         return sum(self._ahead - count for count in waiting if count <= self._ahead // 2)
 
@@ -251,7 +253,8 @@ class HelperSpawner:
             link.recall(steps)
 
     def _provided(self, launch: Launch) -> tuple[dict[str, str], str, str, Sequence[tuple[str, str]]]:
-        """Its template's environment, how its files' paths begin, its slot: its name, and the ways in and out."""
+        """Return its template's environment, the beginning of its files' paths, and its slot: its name, and the
+        moves in and out."""
         step = launch.step
         slot: Slot | None = None
         try:
@@ -277,7 +280,7 @@ class HelperSpawner:
             reached.update(info.pid for info in fresh)
 
     def watch(self, steps: Sequence[StepId]) -> None:
-        self._clearing.begin(steps, force=False, now_ms=read_clocks().boot_ms)
+        self._remnants.begin(steps, force=False, now_ms=read_clocks().boot_ms)
 
     def kill(self, steps: Sequence[StepId]) -> None:
         for step in steps:
@@ -285,11 +288,11 @@ class HelperSpawner:
             slot = self._slots.get(step)
             if slot is not None:
                 slot.kill(self._own_pids())
-        self._clearing.begin(steps, force=True, now_ms=read_clocks().boot_ms)
+        self._remnants.begin(steps, force=True, now_ms=read_clocks().boot_ms)
 
     def _kill_first(self, step: StepId) -> None:
-        """Its first process, if it is still the one that was begun: a shell that may not fork any more ends by itself,
-        with a code that says nothing."""
+        """Kill its first process, if it is still the one that was begun: a shell that cannot fork any more would end
+        by itself, with a meaningless code."""
         mark = self._marks.get(step)
         info = processes.read_process(mark.pid) if mark is not None and mark.pid else None
         if mark is not None and info is not None and processes.same_start(info, mark.boot_ms):
@@ -298,7 +301,7 @@ class HelperSpawner:
     def resize(self, step: StepId, *, cpu_milli: int, memory_bytes: int) -> str:
         slot = self._slots.get(step)
         if slot is None:
-            return "it was started without limits; they cannot be given to it now"
+            return "it was started without limits; they cannot be added now"
         return self._cgroups.resize(slot, cpu_milli, memory_bytes)
 
     def sample(self, steps: Sequence[StepId]) -> list[Sample]:
@@ -336,7 +339,7 @@ class HelperSpawner:
             processes.send(alive, signal.SIGKILL)
 
     def _end_strangers(self, taken: Iterable[StepId], journals: Iterable[HelperJournal]) -> set[frozenset[bytes]]:
-        """End what runs here and no journal names, before anything is started beside it; how it is marked."""
+        """Kill what runs here and no journal names, before anything is started beside it; returns its marks."""
         journals = list(journals)
         known = Known(
             frozenset(self._marks[step].environment for step in taken),
@@ -371,7 +374,7 @@ class HelperSpawner:
         elif kind == "X":
             _, seq, key, status, wall_ms, numbers, leftover, next_key = message
             step = step_of(key)
-            heir = link.passed_on(step, step_of(next_key) if next_key else None, free=not leftover)
+            heir = link.pass_slot(step, step_of(next_key) if next_key else None, free=not leftover)
             link.taken_seq = seq
             link.strays = link.strays or bool(leftover)
             self._finished(Ended(step, status, usage_of(numbers), wall_ms, leftover=bool(leftover), heir=heir))
@@ -380,13 +383,13 @@ class HelperSpawner:
         elif kind == "F":
             _, seq, key, code, text, wall_ms, next_key = message
             step = step_of(key)
-            heir = link.passed_on(step, step_of(next_key) if next_key else None)
+            heir = link.pass_slot(step, step_of(next_key) if next_key else None)
             link.taken_seq = seq
             self._over(step)
             self._events.append(SpawnFailed(step, code, text, wall_ms, heir))
         elif kind == "U":
             step = step_of(message[1])
-            link.passed_on(step, None, free=False)
+            link.pass_slot(step, None, free=False)
             self._over(step)
             self._events.append(NeverStarted(step, message[2]))
         elif kind == "G":
@@ -405,9 +408,9 @@ class HelperSpawner:
         self._events.append(spawned)
 
     def _finished(self, ended: Ended) -> None:
-        """The first process of a step has ended."""
+        """Handle the end of a step's first process."""
         step = ended.step
-        self._clearing.end(step)
+        self._remnants.end(step)
         slot = self._slots.get(step)
         killed = slot is not None and self._cgroups.out_of_memory(slot)
         self._events.append(replace(ended, out_of_memory=killed))
@@ -417,19 +420,19 @@ class HelperSpawner:
             self._over(step)
 
     def _over(self, step: StepId) -> None:
-        """No process of it is left."""
+        """Finish: no process of the step is left."""
         if step in self._ended:
             self._ended.discard(step)
             for link in self._all():
                 link.unsettled.pop(step, None)
         self._marks.pop(step, None)
-        self._clearing.end(step)
+        self._remnants.end(step)
         slot = self._slots.pop(step, None)
         if slot is not None:
             self._cgroups.release(slot)
 
     def _end_strays(self, now: Instant) -> None:
-        """Kill what carries no mark (a daemon that cleared its environment) once no step that it may be of is left."""
+        """Kill what carries no mark (a daemon that cleared its environment) once no step that may own it is left."""
         if now.boot_ms < self._next_stray_ms:
             return
         for link in self._all():
@@ -441,7 +444,8 @@ class HelperSpawner:
                 self._next_stray_ms = now.boot_ms + STRAY_LOOK_MS
 
     def _look_at_helpers(self) -> None:
-        """A step can stop the helper that began it, or have it wait for a work directory: nobody else may wait, too."""
+        """Check the helpers: a step can stop the helper that began it, or make it wait for a work directory; others
+        must not wait too."""
         for link in self._all():
             if link.heard or not link.busy:
                 link.heard, link.silent_looks = False, 0
@@ -462,18 +466,18 @@ class HelperSpawner:
         return not link.running and not link.outstanding and not self._ended
 
     def _helper_died(self, link: HelperLink, now: Instant) -> None:
-        """Its steps are its recorder's children now, or ours; what it was given and had not begun can be given to
-        another."""
+        """Handle a dead helper: its steps are its recorder's children now, or ours; orders that it had not begun can
+        be given to another."""
         link.ready()
         link.close()
         self._back_off(now.boot_ms)
         for step, mark in self._marks.items():
             if mark.helper == link.worker:
-                self._marks[step] = mark._replace(helper=0)  # its pid may soon be another's
+                self._marks[step] = mark._replace(helper=0)  # its pid may soon be reused
         journal = HelperJournal(link.journal)
         whole = journal.read_what_is_there() or not link.greeted
         for step in [*link.running, *link.outstanding, *link.ahead]:
-            # It may run although a journal with which a step has meddled does not name it: nothing runs twice.
+            # It may run although a journal that a step has tampered with does not name it: nothing runs twice.
             if step in journal.steps or step in link.running or not whole:
                 self._take_over(step, journal)
             else:
@@ -482,14 +486,14 @@ class HelperSpawner:
         self._orphans.keep(journal)
 
     def _take_over(self, step: StepId, journal: HelperJournal) -> None:
-        """Go on with a step whose helper is dead, or was an earlier keeper's."""
+        """Take over a step whose helper is dead, or was an earlier keeper's."""
         seen = journal.steps.get(step, SeenStep())
         mark = self._marks[step]
         if isinstance(seen.end, SpawnFailed) and not mark.pid:
             self._over(step)
             self._events.append(seen.end)
             return
-        if mark.pid:  # as its helper told
+        if mark.pid:  # as its helper reported
             spawned: Spawned | None = Spawned(step, mark.pid, 0, mark.boot_ms, mark.limit)
         else:
             spawned = seen.spawned or self._orphans.find_first(step, mark)
@@ -524,7 +528,7 @@ class HelperSpawner:
         return marks
 
     def _others_than(self, steps: Iterable[StepId]) -> Others:
-        """How what belongs to all steps but these is known."""
+        """Return the marks of everything that belongs to other steps than these."""
         asked = set(steps)
         marks = [mark for step, mark in self._marks.items() if step not in asked]
         return Others(
@@ -543,7 +547,8 @@ class HelperSpawner:
         return [*self._links.values(), *self._guards.values()]
 
     def _started_guards(self) -> dict[int, HelperLink]:
-        """The helpers of guarded steps, at least one; none when it cannot be started, or the last has just died."""
+        """Return the helpers of guarded steps, at least one; none if it cannot be started, or the last one has just
+        died."""
         if not self._guards:
             boot_ms = read_clocks().boot_ms
             if boot_ms >= self._respawn_ms:
@@ -551,7 +556,7 @@ class HelperSpawner:
         return self._guards
 
     def _env_of(self, launch: Launch) -> dict[str, str]:
-        """The template's environment, complete; computed once for the many steps of one frame."""
+        """Return the template's environment, complete; computed once for the many steps of one frame."""
         known = self._envs.get(id(launch.template))
         if known is None:
             if len(self._envs) >= MAX_HELPERS:
@@ -562,6 +567,6 @@ class HelperSpawner:
 
 
 def _send_to(pid: int, number: int) -> None:
-    """To a helper, which is this process's child, or its child's."""
+    """Signal a helper, which is this process's child, or its child's."""
     with contextlib.suppress(OSError):
         os.kill(pid, number)

@@ -1,4 +1,4 @@
-"""One step as the keeper holds it: how far it has come, how it is being ended, and the exit report it gives.
+"""One step as the keeper holds it: its progress, how it is being ended, and its exit report.
 
 Pure. A step is queued → launched → running → ending → ended; the keeper forgets it when its exit is acknowledged.
 """
@@ -21,15 +21,15 @@ SIGKILL: Final = 9
 
 
 class Phase(IntEnum):
-    """How far a held step has come."""
+    """The progress of a held step."""
 
     QUEUED = 0
     """Accepted; waits for a helper."""
     LAUNCHED = 1
-    """Handed to the spawner (or, after a restart of the keeper, being looked for)."""
+    """Passed to the spawner (or, after a restart of the keeper, being looked for)."""
     RUNNING = 2
     ENDING = 3
-    """The first process has ended; others of the step may live."""
+    """The first process has ended; others of the step may be alive."""
     ENDED = 4
     """The exit waits for its acknowledgement."""
 
@@ -44,12 +44,12 @@ class HeldStep(Struct, kw_only=True):
     """The whole template, until a process runs."""
     phase: Phase = Phase.QUEUED
     on_credit: bool = False
-    """It waits for the place of another step of its job (see `credit`), here or handed over."""
+    """It waits for the slot of another step of its job (see `credit`), here or sent ahead."""
     credit_until_boot_ms: int = 0
     back: str = ""
-    """The code with which it is refused if it comes back without having begun; '': it waits here again."""
+    """The code with which it is refused if it is returned without having begun; '': it waits here again."""
     heir: StepId | None = None
-    """Who got its place where both of them ran."""
+    """The step that got its slot where both ran."""
     adopted: bool = False
     """Taken over from an earlier keeper."""
     pid: int = 0
@@ -60,15 +60,15 @@ class HeldStep(Struct, kw_only=True):
     stop: StopReason | None = None
     stop_grace_ms: int = 0
     kill_boot_ms: int = 0
-    """When SIGKILL is due; 0: not."""
+    """When SIGKILL is due; 0: it is not."""
     killed: bool = False
-    """SIGKILL was asked for while the first process ran."""
+    """SIGKILL was requested while the first process ran."""
     term_boot_ms: int = 0
-    """It saves its state before it is ended: SIGTERM is due then; 0: not."""
+    """It saves its state before it is ended: when SIGTERM is due; 0: it is not."""
     suspended_boot_ms: int = 0
-    """It stands still since then; 0: it does not."""
+    """Suspended since; 0: it is not."""
     paused_ms: int = 0
-    """How long it stood still before that; its walltime does not count meanwhile."""
+    """How long it was suspended before; its walltime did not count meanwhile."""
     ended: Ended | None = None
     sampled_rss_bytes: int = 0
     notes: tuple[str, ...] = ()
@@ -80,12 +80,12 @@ class HeldStep(Struct, kw_only=True):
 
     @property
     def limit_boot_ms(self) -> int:
-        """When its walltime is over, if it goes on without standing still."""
+        """When its walltime is over, unless it is suspended."""
         return self.started_boot_ms + self.walltime_ms + self.paused_ms
 
     @property
     def active(self) -> bool:
-        """A process of it may exist, or come to exist."""
+        """Whether a process of it may exist, or come to exist."""
         return self.phase is not Phase.ENDED
 
 
@@ -107,7 +107,7 @@ _STOP_TEXT: Final = {
 
 
 def exit_of_ended(held: HeldStep, ended: Ended, *, remarks: tuple[str, ...] = ()) -> StepExit:
-    """The report of a step whose first process was seen to end and of which nothing is left."""
+    """Create the exit of a step whose first process was seen to end and of which nothing is left."""
     number = -ended.status if ended.status < 0 else 0
     code = 128 + number if number else ended.status
     texts: list[str] = []
@@ -132,24 +132,24 @@ def exit_of_ended(held: HeldStep, ended: Ended, *, remarks: tuple[str, ...] = ()
 
 
 def exit_unspawned(held: HeldStep, now: Instant) -> StepExit:
-    """The report of a step that was stopped before it had a process."""
+    """Create the exit of a step that was stopped before it had a process."""
     reason = held.stop or StopReason.CANCELLED
     text = f"{_stop_text(held)} before its process was started"
     return _exit(held, _STOP_CAUSE[reason], 128 + SIGTERM, SIGTERM, now.wall_ms, now.wall_ms, Usage(), text)
 
 
 def exit_spawn_failed(held: HeldStep, code: int, message: str, wall_ms: int) -> StepExit:
-    """The report of a step for which no process could be made."""
+    """Create the exit of a step for which no process could be created."""
     return _exit(held, ExitCause.SPAWN_FAILED, code, 0, wall_ms, wall_ms, Usage(), message)
 
 
 def exit_lost(held: HeldStep, message: str, wall_ms: int) -> StepExit:
-    """The report of a step that nobody saw end."""
+    """Create the exit of a step whose end nobody saw."""
     return _exit(held, ExitCause.LOST, 128 + SIGKILL, SIGKILL, held.started_ms or wall_ms, wall_ms, Usage(), message)
 
 
 def exit_unseen(held: HeldStep, message: str, wall_ms: int) -> StepExit:
-    """The report of a step that was being stopped and whose end nobody saw: it ended for that reason."""
+    """Create the exit of a step that was being stopped and whose end nobody saw: it ended for that reason."""
     cause = _STOP_CAUSE[held.stop or StopReason.CANCELLED]
     text = f"{_stop_text(held)}; {message}"
     return _exit(held, cause, 128 + SIGKILL, SIGKILL, held.started_ms or wall_ms, wall_ms, Usage(), text)

@@ -1,8 +1,10 @@
-"""Processes of this node's steps that no journal names: a journal was removed, or cut off. They are ended first.
+"""Strangers: processes of this node's steps that no journal names, because one was removed or truncated. They are
+killed first.
 
-Nobody would ever report what such a step does, and its task runs again, here or elsewhere, as soon as this keeper says
-what it holds. So a keeper looks for them before it starts anything: by what marks a step's processes in their first
-environment, by the cgroups of this node's slots, and by helpers whose own journal is gone, with all that they spawned.
+Nobody would ever report what such a step does, and its task runs again, here or elsewhere, as soon as this keeper
+reports what it holds. So a keeper looks for them before it starts anything: by the marks in the start environment of
+steps' processes, by the cgroups of this node's slots, and by helpers whose own journal is gone, with everything that
+they spawned.
 """
 
 from __future__ import annotations
@@ -31,33 +33,32 @@ class Known(NamedTuple):
     """What journals name."""
 
     marks: frozenset[frozenset[bytes]]
-    """Of steps, in their environment."""
+    """The marks of steps, in their environment."""
     journals: frozenset[bytes]
-    """Paths of journals of helpers."""
+    """Paths of helpers' journals."""
     helpers: frozenset[int]
-    """Pids of those that write these journals, and of their recorders."""
+    """Pids of the processes that write these journals, and of their recorders."""
     slots: frozenset[bytes]
     """Names of slots."""
 
 
 class Strangers:
-    """What is looked for on one node."""
+    """The strangers of one node."""
 
     def __init__(self, home: str, node: str, journals: str, slots: str) -> None:
-        """
-        Args:
-            home: HAL_HOME.
-            journals: directory of this node's journals.
-            slots: name of the directory of its slots.
+        """Args:
+        home: HAL_HOME.
+        journals: directory of this node's journals.
+        slots: name of the directory of its slots.
         """
         self._node = frozenset((b"HAL_HOME=" + os.fsencode(home), b"HAL_NODE=" + os.fsencode(node)))
         self._journal = os.fsencode(journals) + b"/helper-"
         self._slot = f"/{slots}/s".encode()
         self.left: list[int] = []
-        """Pids of what could not be ended."""
+        """Pids of processes that could not be killed."""
 
     def end(self, known: Known) -> set[frozenset[bytes]]:
-        """Kill them until none is left, at most for `MAX_END_MS`; how those are marked that were found."""
+        """Kill them until none is left, at most for `MAX_END_MS`; returns the marks of those that were found."""
         found: set[frozenset[bytes]] = set()
         until_ms = read_clocks().boot_ms + MAX_END_MS
         while alive := self._find(known, found):
@@ -78,7 +79,7 @@ class Strangers:
         if pid in known.helpers:
             return False
         words = _read(pid, "cmdline").split(b"\0")
-        # A command line is its process's own to write: it makes nobody known.
+        # A process can write its own command line: it proves nothing.
         if any(word.endswith(SCRIPTS) for word in words[:MAX_SCRIPT_WORD]) and any(
             word.startswith(self._journal) and word not in known.journals for word in words
         ):
@@ -95,7 +96,7 @@ class Strangers:
 
 
 def _with_ancestors(pid: int, table: Mapping[int, ProcessInfo]) -> set[int]:
-    """Ourselves and whoever started us: a person may have done that from within a step."""
+    """Return ourselves and our ancestors: a person may have started us from within a step."""
     found: set[int] = set()
     while pid in table and pid not in found:
         found.add(pid)
@@ -104,7 +105,7 @@ def _with_ancestors(pid: int, table: Mapping[int, ProcessInfo]) -> set[int]:
 
 
 def _is_below(pid: int, strange: Collection[int], table: Mapping[int, ProcessInfo]) -> bool:
-    """Whether it is a stranger, or descends from one."""
+    """Whether it is a stranger, or a descendant of one."""
     seen: set[int] = set()
     while pid in table and pid not in seen:
         if pid in strange:

@@ -1,4 +1,5 @@
-"""When something is due for which step, by the boot clock: a heap whose stale entries are skipped when they come up."""
+"""When something is due for which step, by the boot clock: a heap whose stale entries are skipped when they are
+popped."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from hal.core.model import StepId
 
 
 class Due(IntEnum):
-    """What is due."""
+    """What can be due."""
 
     LIMIT_SIGNAL = 0
     LIMIT = 1
@@ -19,7 +20,7 @@ class Due(IntEnum):
 
 
 class Timers:
-    """At most four entries a step live; whether an entry still holds is the asker's to judge."""
+    """At most four entries per live step; the caller judges whether an entry is still valid."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, StepId]] = []
@@ -31,7 +32,7 @@ class Timers:
         return self._heap[0][0] if self._heap else None
 
     def pop(self, boot_ms: int) -> Iterator[tuple[Due, StepId]]:
-        """What has come due by then, earliest first."""
+        """Remove and return what is due by then, earliest first."""
         while self._heap and self._heap[0][0] <= boot_ms:
             _, due, step = heapq.heappop(self._heap)
             yield Due(due), step
@@ -40,6 +41,6 @@ class Timers:
         return len(self._heap)
 
     def keep(self, steps: Container[StepId]) -> None:
-        """Throw away the entries of all other steps."""
+        """Discard the entries of all other steps."""
         self._heap = [entry for entry in self._heap if entry[2] in steps]
         heapq.heapify(self._heap)

@@ -1,4 +1,4 @@
-"""What the parts of the keeper ask of its loop: the clocks, and to be told when a descriptor can be read or written."""
+"""What the parts of the keeper need from its loop: the clocks, and notification when a descriptor is ready."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from hal.daemons.agent.keeper.ports import Instant
 
 
 def read_clocks() -> Instant:
-    """Both clocks, now."""
+    """Read both clocks."""
     return Instant(time.time_ns() // 1_000_000, time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000)
 
 
 class Watcher(Protocol):
-    """Descriptors that the loop waits for."""
+    """The descriptors that the loop waits for."""
 
     def watch(self, fd: int, ready: Callable[[], None], *, write: bool = False) -> None:
-        """Call `ready` whenever the descriptor can be read, or (with `write`) read or written."""
+        """Call `ready` whenever the descriptor is readable, or (with `write`) readable or writable."""
 
     def unwatch(self, fd: int) -> None:
-        """No more; harmless when it was not watched."""
+        """Stop watching; harmless if it was not watched."""

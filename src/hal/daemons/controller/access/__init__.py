@@ -1,1 +1,1 @@
-"""Who may do what: roles and their rights, tokens, limits, and the audit log. See docs/access.md."""
+"""Who may do what: identities, roles and their rights, tokens, limits, and the audit log. See docs/access.md."""

@@ -54,7 +54,7 @@ MAX_STREAKS: Final = 1_024
 
 
 class Entry(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One request that changed something, tried to, or was refused."""
+    """One request that changed something, failed, or was refused."""
 
     sequence: int
     """Ascending from 1."""

@@ -62,7 +62,7 @@ def check_access(section: AccessSection) -> AccessSection:
             if not is_name(name):
                 raise SpecError(f"access.{field}: '{name}' is not a user's name", hint="list login names")
     if section.socket and not section.socket.startswith("/"):
-        raise SpecError("access.socket: is no absolute path", hint="like /run/hal/api.sock")
+        raise SpecError("access.socket: is not an absolute path", hint="like /run/hal/api.sock")
     if not 1 <= section.max_token_days <= MAX_TOKEN_DAYS:
         raise SpecError("access.max_token_days: out of range", hint=f"between 1 and {MAX_TOKEN_DAYS}")
     for field in ("requests_per_s", "burst", "at_once"):

@@ -31,7 +31,6 @@ USE_STEP_MS: Final = 3_600_000
 """The last use is kept to the hour."""
 MIN_LIFE_MS: Final = 1_000
 ID_DIGITS: Final = 12
-SECRET_DIGITS: Final = 64
 
 
 class Token(Struct, frozen=True, kw_only=True, omit_defaults=True):

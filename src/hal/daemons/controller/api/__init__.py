@@ -1,1 +1,1 @@
-"""REST `/v1`: Litestar routes over the controller's API, problem documents, the server on a Unix socket."""
+"""REST: what is asked over HTTP, from the socket to the service that answers it."""

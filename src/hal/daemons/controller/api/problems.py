@@ -22,38 +22,21 @@ from hal.core.model import (
 )
 from hal.daemons.controller.access.identity import UnauthorizedError, Visit
 from hal.daemons.controller.access.limiter import TooManyError
-from hal.daemons.controller.api.forwarding import BrokeOffError, NoLeaderError
-from hal.daemons.controller.problem import Problem
+from hal.daemons.controller.api.errors import (
+    BrokeOffError,
+    EndingError,
+    HeadersError,
+    NoLeaderError,
+    TooLargeError,
+    TooSlowError,
+)
+from hal.daemons.controller.api.problem import Problem
 from hal.runtime.line_budget import BudgetedLogs
 
 PROBLEM_JSON = "application/problem+json"
 RETRY_AFTER_S = 1
 TYPE_BASE = "https://hal-scheduler.dev/problems/"
 """Prefix of `type`; an identifier, not a page that must exist."""
-
-
-class TooLargeError(SpecError):
-    """The request's body is longer than allowed."""
-
-    code = "too-large"
-
-
-class HeadersError(SpecError):
-    """More headers than a request may have."""
-
-    code = "too-large"
-
-
-class TooSlowError(TimedOutError):
-    """The request did not come in the time that it may take: nothing was done."""
-
-    code = "too-slow"
-
-
-class EndingError(UnreachableError):
-    """The controller ends before it has answered: it may have been done."""
-
-    code = "ending"
 
 
 STATUS: dict[type[HALError], tuple[int, str]] = {

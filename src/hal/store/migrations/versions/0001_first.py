@@ -1,4 +1,4 @@
-"""The first tables: jobs, spans, attempts, nodes, the event feed, commits, leader.
+"""The first tables: jobs, task ranges (`task_spans`), attempts, nodes, the event feed, commits, leader.
 
 Revises: nothing
 """

@@ -1,4 +1,4 @@
-"""Versions of the policy; what was declared in hal.toml is a part of them, so its own tables go.
+"""Versions of the policy. They contain what hal.toml declared, so the tables for that are dropped.
 
 Revises: 0001
 """
@@ -15,7 +15,7 @@ INT = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 
 
 def upgrade() -> None:
-    """The controller takes hal.toml in as version 1 when it starts."""
+    """The controller imports hal.toml as version 1 when it starts."""
     op.create_table(
         "policies",
         sa.Column("version", INT, primary_key=True, autoincrement=False),

@@ -1,4 +1,4 @@
-"""Attempts on credit: handed to their node before a place is free there.
+"""Attempts on credit: sent to their node before a slot is free there.
 
 Revises: 0002
 """
@@ -13,7 +13,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """No attempt of before was one."""
+    """No earlier attempt was on credit."""
     op.add_column(
         "attempts",
         sa.Column("credit", sa.Boolean(create_constraint=False), nullable=False, server_default=sa.false()),

@@ -1,4 +1,4 @@
-"""When and for whom an attempt was taken back.
+"""When and for whom an attempt was preempted.
 
 Revises: 0003
 """
@@ -13,10 +13,10 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """What runs now was never taken back."""
+    """No attempt has been preempted so far."""
     op.add_column("attempts", sa.Column("taking", sa.Text))
 
 
 def downgrade() -> None:
-    """Who was taken back, and how long it was suspended, is lost."""
+    """Lose which attempts were preempted, and how long they were suspended."""
     op.drop_column("attempts", "taking")

@@ -1,4 +1,4 @@
-"""What keeps new work away from a node, and what its agent told about it.
+"""What keeps new work away from a node, and the facts that its agent reported.
 
 Revises: 0004
 """
@@ -13,10 +13,10 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Nothing keeps work away from the nodes that are known."""
+    """Nothing keeps work away from the known nodes."""
     op.add_column("nodes", sa.Column("about", sa.Text, nullable=False, server_default="{}"))
 
 
 def downgrade() -> None:
-    """Who closed a node, and why, is lost."""
+    """Lose who closed a node, and why."""
     op.drop_column("nodes", "about")

@@ -1,4 +1,4 @@
-"""The leader's lease, and where the leader is reached.
+"""The leader's lease, and where the leader can be reached.
 
 Revises: 0005
 """
@@ -15,7 +15,8 @@ INT = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 
 
 def upgrade() -> None:
-    """Who led before has no lease: it is over. The row is there from now on, so that takers can lock it."""
+    """A former leader has no lease, so its leadership has ended. The row exists from now on, so that takers can lock
+    it."""
     op.add_column("leader", sa.Column("expires_ms", INT, nullable=False, server_default=sa.text("0")))
     for name in ("rest", "wire"):
         op.add_column("leader", sa.Column(name, sa.Text, nullable=False, server_default=sa.text("''")))

@@ -1,4 +1,4 @@
-"""Join tokens, and the certificates that nodes were given.
+"""Join tokens, and the certificates issued to nodes.
 
 Revises: 0006
 """
@@ -15,7 +15,7 @@ INT = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 
 
 def upgrade() -> None:
-    """Nobody has joined over the network before."""
+    """Nobody has joined over the network so far."""
     op.create_table(
         "join_tokens",
         sa.Column("id", sa.Text, primary_key=True),
@@ -39,6 +39,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Every node of another machine has to join anew."""
+    """Every node on another machine must join again."""
     op.drop_table("certificates")
     op.drop_table("join_tokens")

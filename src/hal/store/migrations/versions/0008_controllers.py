@@ -1,4 +1,4 @@
-"""The controllers that share a store, each told by itself.
+"""The controllers that share a store; each announces itself.
 
 Revises: 0007
 """
@@ -15,7 +15,7 @@ INT = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 
 
 def upgrade() -> None:
-    """They tell of themselves when they are started."""
+    """Controllers announce themselves when they start."""
     op.create_table(
         "controllers",
         sa.Column("id", sa.Text, primary_key=True),
@@ -31,5 +31,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Nothing of it is needed to run jobs."""
+    """Drop the table; it is not needed to run jobs."""
     op.drop_table("controllers")

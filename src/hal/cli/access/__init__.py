@@ -1,0 +1,1 @@
+"""Commands on identities: who you are to HAL, API tokens, the audit log."""

@@ -1,0 +1,226 @@
+"""`hal login`, `hal logout`, `hal whoami`: which HAL later commands use, and as whom."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from hal.cli.kit import exit_codes
+from hal.cli.kit.command import command, pass_screen
+from hal.cli.kit.screen import Screen
+
+if TYPE_CHECKING:
+    from hal.client.addresses.address import Address
+    from hal.client.addresses.endpoints import Endpoint
+    from hal.client.addresses.login import Login
+    from hal.client.rest.access_calls import WhoInfo
+
+MAX_TOKEN_CHARS: Final = 1_000
+DIAL_S: Final = 10.0
+
+
+@command(
+    "login",
+    examples="""
+    hal login https://hal.example.org:4250            # ask for the token
+    hal login https://head:4250 --fingerprint sha256:9f2c…   # shown by hal status on that machine
+    hal login https://a:4250,https://b:4250 < token   # several controllers of one HAL; read the token
+    hal login unix:///run/hal/api.sock                # on this machine, without a token
+    hal login --plain http://10.0.0.2:4250 < token    # without encryption, on a trusted network
+    """,
+)
+@click.argument("there", metavar="URL[,URL…]")
+@click.option(
+    "--fingerprint",
+    metavar="SHA256",
+    help="Fingerprint of that HAL's authority (default: trust this machine's; on a terminal, ask).",
+)
+@pass_screen
+def login(screen: Screen, there: str, fingerprint: str | None) -> int:
+    """Later commands use the HAL at URL, with a token that only you can read.
+
+    The token is asked for, or read from standard input. --home, --url, $HAL_URL and $HAL_HOME override the login.
+    """
+    from hal.client.addresses.login import Login, keep_login
+
+    if there.startswith("unix:"):
+        if fingerprint:
+            raise click.UsageError("--fingerprint: a socket has none; leave the option out")
+        kept = Login(url=there, served_by=_server_of(screen, _unix(there)))
+    else:
+        from hal.client.addresses.address import Address
+        from hal.client.addresses.endpoints import read_endpoints
+
+        endpoints = read_endpoints(there)
+        url, plain = ",".join(endpoint.url for endpoint in endpoints), screen.unencrypted
+        authority = _authority(screen, endpoints, fingerprint)
+        served_by = None if plain else _server_of(screen, Address(endpoints=endpoints))
+        kept = Login(url=url, token=_token(screen), authority=authority, plain=plain, served_by=served_by)
+    who = _who(screen, kept)
+    file = keep_login(kept)
+    screen.note(f"logged in at {kept.url} as {who.user} ({who.role}); saved in {file}")
+    return exit_codes.OK
+
+
+def _unix(url: str) -> Address:
+    from hal.client.addresses.address import Address
+
+    return Address(socket_path=url.removeprefix("unix:").removeprefix("//"))
+
+
+def _server_of(screen: Screen, address: Address) -> int | None:
+    """User id of whoever serves it on this machine, the only one trusted from then on; None: TLS identifies it.
+
+    Raises:
+        DeniedError: it is on another machine, and http:// would send the token unencrypted.
+        UnreachableError: nobody serves it.
+        ConflictError: several do, and they are not of one user.
+    """
+    from hal.client.addresses.address import find_server
+    from hal.core.model import ConflictError
+
+    found = {
+        find_server(address, endpoint)
+        for endpoint in address.endpoints or (None,)
+        if endpoint is None or not endpoint.tls
+    }
+    if len(found) > 1:
+        raise ConflictError("these URLs are served by several users of this machine", hint="name the URLs of one HAL")
+    uid = next(iter(found), None)
+    if uid is not None and uid not in (0, os.geteuid()):
+        screen.note(f"{address.named} is served by user {_user_name(uid)}; from now on no other user is trusted there")
+    return uid
+
+
+def _user_name(uid: int) -> str:
+    import pwd
+
+    try:
+        return f"{pwd.getpwuid(uid).pw_name} (user id {uid})"
+    except KeyError:
+        return f"id {uid}"
+
+
+def _who(screen: Screen, kept: Login) -> WhoInfo:
+    """Who the caller is there, according to the controllers that answer now.
+
+    Raises:
+        UnreachableError: none does.
+        DeniedError: the token, or whoever answers, is not good.
+    """
+    from hal.client.addresses.address import Address
+    from hal.client.addresses.endpoints import read_endpoints
+    from hal.client.rest import access_calls
+    from hal.client.sync_client import Client
+    from hal.core.model import UnreachableError
+
+    if kept.url.startswith("unix:"):
+        with Client(replace(_unix(kept.url), served_by=kept.served_by)) as client:
+            return client.call(access_calls.who_am_i())
+    found: WhoInfo | None = None
+    silent: list[UnreachableError] = []
+    for endpoint in read_endpoints(kept.url):
+        address = Address(
+            endpoints=(endpoint,),
+            token=kept.token,
+            authority=kept.authority,
+            plain=kept.plain,
+            served_by=kept.served_by,
+        )
+        with Client(address, reconnect_s=0.0) as client:
+            try:
+                found = client.call(access_calls.who_am_i())
+            except UnreachableError as error:
+                silent.append(error)
+    if found is None:
+        raise (
+            silent[0]
+            if len(silent) == 1
+            else UnreachableError("; ".join(error.message for error in silent), hint=silent[0].hint)
+        )
+    for one in silent:
+        screen.note(f"saved, although it does not answer now: {one.message}")
+    return found
+
+
+def _authority(screen: Screen, endpoints: tuple[Endpoint, ...], given: str | None) -> str:
+    """The certificate of the authority to trust; '' if this machine's authorities have signed, or nothing is encrypted.
+
+    Raises:
+        DeniedError: neither, and the fingerprint was not given or confirmed.
+        UnreachableError: no controller answers.
+    """
+    from hal.client.addresses.address import Address
+    from hal.client.addresses.trust import fetch_authority, fingerprint_of, pinned, read_fingerprint
+    from hal.core.model import DeniedError, UnreachableError
+
+    secured = [endpoint for endpoint in endpoints if endpoint.tls]
+    if not secured:
+        if given:
+            raise click.UsageError("--fingerprint needs an https:// URL")
+        return ""
+    wanted = read_fingerprint(given) if given else ""
+    last: UnreachableError | None = None
+    for endpoint in secured:
+        try:
+            if wanted:
+                return pinned(endpoint, wanted)
+            Address(endpoints=(endpoint,)).connect(DIAL_S, endpoint).close()
+            return ""
+        except UnreachableError as error:
+            last = error
+        except DeniedError as error:
+            if wanted or not screen.interactive:
+                raise
+            certificate = fetch_authority(endpoint)
+            screen.note(f"{error.message}")
+            screen.note(f"the authority of that HAL has the fingerprint {fingerprint_of(certificate)}")
+            if not click.confirm("is that what `hal status` shows on the controller's machine?", err=True):
+                raise
+            return certificate
+    raise last or UnreachableError("no controller answers")
+
+
+@command("logout", examples="hal logout")
+@pass_screen
+def logout(screen: Screen) -> int:
+    """The token stays valid; to revoke it, use `hal api-token revoke`."""
+    from hal.client.addresses.login import forget_login
+
+    screen.note("logged out" if forget_login() else "you were not logged in")
+    return exit_codes.OK
+
+
+@command("whoami", output=True, examples="hal whoami")
+@pass_screen
+def whoami(screen: Screen) -> None:
+    """The user, the role, and what the token is restricted to."""
+    from hal.cli.kit.formats import instant
+    from hal.client.rest import access_calls
+
+    who = screen.client.call(access_calls.who_am_i())
+    shown = {
+        "User": who.user,
+        "Role": who.role,
+        "From": who.peer,
+        "Token": who.token,
+        "Expires": instant(who.expires_ms) if who.expires_ms is not None else "",
+        "Accounts": ", ".join(who.accounts),
+        "Queues": ", ".join(who.queues),
+        "Access": "read-only" if who.read_only else "",
+    }
+    screen.show(who, lambda: screen.fields(shown))
+
+
+def _token(screen: Screen) -> str:
+    if screen.interactive:
+        text = str(click.prompt("token", hide_input=True, err=True))
+    else:
+        text = screen.stdin.read(MAX_TOKEN_CHARS)
+    text = text.strip()
+    if not text or not text.isascii() or not text.isprintable() or " " in text:
+        raise click.UsageError("no token was given; an administrator creates one with `hal api-token create`")
+    return text

@@ -1,0 +1,1 @@
+"""Commands on jobs: submit them, look at them, act on them, read their output."""

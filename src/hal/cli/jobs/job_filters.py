@@ -1,0 +1,58 @@
+"""Options that select jobs, in listings and in actions on many jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_FILTERS = (
+    click.option("-s", "--state", multiple=True, metavar="STATE", help="Only jobs in this state; repeatable."),
+    click.option("-u", "--user", help="Only jobs of this user."),
+    click.option("-Q", "--queue", help="Only jobs in this queue."),
+    click.option("-n", "--name", help="Only jobs with this name."),
+    click.option("-A", "--account", help="Only jobs of this account."),
+    click.option("-l", "--label", multiple=True, metavar="K[=V]", help="Only jobs with this label; repeatable."),
+)
+
+
+def filter_options(function: F) -> F:
+    """Add the options that select jobs; the function takes them as `**which`, and `filters_from` reads them."""
+    for option in reversed(_FILTERS):
+        function = option(function)
+    return function
+
+
+def filters_from(which: Mapping[str, Any]) -> dict[str, Any]:
+    """The filters that were given.
+
+    Raises:
+        click.UsageError: a state that does not exist.
+    """
+    chosen = {name: value for name, value in which.items() if value}
+    if "state" in chosen:
+        chosen["state"] = [checked_state(text) for part in chosen["state"] for text in part.split(",") if text]
+    return chosen
+
+
+def checked_state(text: str) -> str:
+    """The state of that name.
+
+    Raises:
+        click.UsageError: there is none; names the nearest.
+    """
+    import difflib
+
+    from hal.core.model import TaskState
+
+    known = [state.value for state in TaskState]
+    wanted = text.strip().lower().replace("_", "-")
+    if wanted in known:
+        return wanted
+    near = difflib.get_close_matches(wanted, known, n=1)
+    raise click.UsageError(
+        f"'{text}' is not a job state{f'; did you mean {near[0]}?' if near else ''} (states: {', '.join(known)})"
+    )

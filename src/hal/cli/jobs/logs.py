@@ -1,0 +1,158 @@
+"""`hal logs`: print the output of a job, its stdout on stdout and its stderr on stderr."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from typing import TYPE_CHECKING, BinaryIO
+
+import click
+
+from hal.cli.kit.command import command, pass_screen
+from hal.cli.kit.screen import Screen
+
+if TYPE_CHECKING:
+    from hal.client.job import Job
+
+
+@command(
+    "logs",
+    examples="""
+    hal logs 42
+    hal logs -f 42                # until the task ends
+    hal logs 42.7 --stderr        # of task 7
+    hal logs 42 --rank 2 --tail 20
+    hal logs 42 --raw             # byte for byte, whoever owns the job
+    """,
+)
+@click.argument("job", metavar="JOB[.TASK]")
+@click.option("-f", "--follow", is_flag=True, help="Keep printing until the task has ended.")
+@click.option("--stderr", "only_err", is_flag=True, help="Only its stderr, printed on stdout.")
+@click.option("--stream", type=click.Choice(["stdout", "stderr", "both"]), help="Stream to print (default: both).")
+@click.option("--task", type=click.IntRange(0), metavar="T", help="Task of an array (default: 0).")
+@click.option("--rank", type=click.IntRange(0), default=0, metavar="R", help="Rank within a gang (default: 0).")
+@click.option("--attempt", type=click.IntRange(1), metavar="N", help="Attempt to print (default: the latest).")
+@click.option("--tail", type=click.IntRange(0), metavar="N", help="Only the last N lines.")
+@click.option("--raw", is_flag=True, help="Print byte for byte on a terminal, too, even for jobs of other users.")
+@pass_screen
+def logs(
+    screen: Screen,
+    job: str,
+    follow: bool,
+    only_err: bool,
+    stream: str | None,
+    task: int | None,
+    rank: int,
+    attempt: int | None,
+    tail: int | None,
+    raw: bool,
+) -> None:
+    """The job's stdout goes to stdout, its stderr to stderr. Outputs are bounded; the newest bytes are kept.
+
+    On a terminal, escape sequences in the output of other users' jobs are shown as text.
+    """
+    from hal.core.model import parse_task_ref
+
+    number, position = parse_task_ref(job)
+    if position is not None and task is not None:
+        raise click.UsageError(f"the task is named twice, by {job} and by --task {task}; name it once")
+    if only_err and stream not in (None, "stderr"):
+        raise click.UsageError(f"--stderr and --stream {stream} cannot be combined")
+    chosen = "stderr" if only_err else stream or "both"
+    handle = screen.client.job(number)
+    which = position if position is not None else task
+    if which is None:
+        which = 0
+        if handle.info.tasks > 1:
+            screen.note(
+                f"job {number} has {handle.info.tasks} tasks; this is task 0 (the next one: hal logs {number}.1)"
+            )
+    out = sys.stdout.buffer
+    targets = {"stdout": out, "stderr": out if chosen == "stderr" else sys.stderr.buffer}
+    foreign = not raw and _is_foreign(screen, handle)
+    streams = ["stdout", "stderr"] if chosen == "both" else [chosen]
+    copies = [_Copy(handle, name, which, rank, attempt, tail, follow, targets[name], foreign) for name in streams]
+    if not follow:
+        for copy in copies:
+            copy()
+    else:
+        _copy_together(copies)
+    if gone := [copy.dropped for copy in copies if copy.dropped]:
+        screen.note(f"task {number}.{which}: the oldest {' and '.join(gone)} were dropped (outputs are bounded)")
+
+
+def _is_foreign(screen: Screen, job: Job) -> bool:
+    """Whether a terminal shows the output of another user's job."""
+    if not screen.out.isatty() and not screen.err.isatty():
+        return False
+    from hal.client.rest import access_calls
+
+    return screen.client.call(access_calls.who_am_i()).user != job.info.user
+
+
+class _Copy:
+    """Copies one stream here."""
+
+    def __init__(
+        self,
+        job: Job,
+        stream: str,
+        task: int,
+        rank: int,
+        attempt: int | None,
+        tail: int | None,
+        follow: bool,
+        to: BinaryIO,
+        foreign: bool,
+    ) -> None:
+        self._job, self._stream, self._task, self._rank = job, stream, task, rank
+        self._attempt, self._tail, self._follow, self._to = attempt, tail, follow, to
+        self._follower = job.follower(stream, task=task, rank=rank, attempt=attempt)
+        from hal.cli.jobs.output_streams import ForTerminal
+
+        self._terminal = ForTerminal() if foreign and to.isatty() else None
+        self.error: Exception | None = None
+
+    def __call__(self) -> None:
+        tail_bytes = None
+        if self._tail is not None:
+            from hal.cli.jobs.output_streams import Source, offset_of_last_lines
+
+            source = Source(self._task, self._rank, self._stream)
+            tail_bytes = offset_of_last_lines(self._job.client, self._job.id, source, self._attempt, self._tail)
+        for piece in self._follower.pieces(follow=self._follow, tail_bytes=tail_bytes):
+            self._to.write(piece if self._terminal is None else self._terminal.shown(piece))
+            self._to.flush()
+        if self._terminal is not None:
+            self._to.write(self._terminal.shown(b"", last=True))
+            self._to.flush()
+
+    @property
+    def dropped(self) -> str:
+        """How much of the stream is no longer kept, for people; '' if all of it was printed."""
+        from hal.core.model import readable_amount
+
+        gone = self._follower.dropped
+        return f"{readable_amount('disk', gone)} of its {self._stream}" if gone else ""
+
+    def in_thread(self) -> None:
+        from hal.core.model import HALError
+
+        try:
+            self()
+        except (HALError, BrokenPipeError) as error:
+            self.error = error
+
+
+def _copy_together(copies: list[_Copy]) -> None:
+    threads = [threading.Thread(target=copy.in_thread, daemon=True) for copy in copies]
+    for thread in threads:
+        thread.start()
+    try:
+        for thread in threads:
+            thread.join()
+    except KeyboardInterrupt:
+        return
+    for copy in copies:
+        if copy.error is not None:
+            raise copy.error

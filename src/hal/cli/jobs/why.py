@@ -1,0 +1,87 @@
+"""`hal why`: explain what keeps a job from running, when it should start, and what would help."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from hal.cli.kit.command import command, pass_screen
+from hal.cli.kit.screen import Screen
+
+if TYPE_CHECKING:
+    from hal.client.rest.views import TaskInfo, WhyInfo
+
+WAITING = ("pending", "held", "suspended")
+"""States of a task to which its job's answer applies."""
+
+
+@command(
+    "why",
+    output=True,
+    examples="""
+    hal why 42
+    hal why 42.7
+    hal why 42 -o json
+    """,
+)
+@click.argument("job", metavar="JOB[.TASK]")
+@pass_screen
+def why(screen: Screen, job: str) -> None:
+    """Shows what it waits for, when it is forecast to start, and the smallest change that would help.
+
+    For an array, the answer is about its first pending task.
+    """
+    from hal.core.model import parse_task_ref
+
+    number, task = parse_task_ref(job)
+    found = screen.client.job(number)
+    answer = (None if task is None else _does_not_wait(found.task(task))) or found.why()
+    screen.show(answer, lambda: _render(screen, answer))
+
+
+def _does_not_wait(task: TaskInfo) -> WhyInfo | None:
+    """The answer for a task that runs or has ended; None for one that waits: its job has the answer."""
+    from hal.client.rest.views import WhyInfo
+
+    if task.state in WAITING:
+        return None
+    ended = f" ({task.reason})" if task.reason else ""
+    return WhyInfo(
+        job=task.job,
+        state=task.state,
+        reason="none",
+        message=f"task {task.task} is not waiting: it is {task.state}{ended}",
+    )
+
+
+def _render(screen: Screen, answer: WhyInfo) -> None:
+    from hal.cli.kit.formats import instant
+    from hal.core.model import format_distinctly
+
+    screen.line(answer.message)
+    wanted, free = format_distinctly(answer.resource, answer.asked, answer.available)
+    counted = bool(answer.resource and answer.asked)  # resource-hours are in the message only
+    asked = f"{answer.resource} {wanted}" if counted else ""
+    there = free if counted else ""
+    where = f" on {answer.node}" if answer.node and there else ""
+    forecast = instant(answer.starts_at_ms)
+    screen.fields(
+        {
+            "reason": answer.reason if answer.reason != "none" else "",
+            "requested": asked,
+            "free now": f"{there}{where}",
+            "jobs ahead": "" if answer.position is None else str(answer.position) if answer.position else "none",
+            "start": f"{forecast}{_basis(answer)}" if forecast else "",
+        }
+    )
+    for change in answer.helps:
+        screen.line(f"would help: {change}")
+
+
+def _basis(answer: WhyInfo) -> str:
+    """What the forecast is based on, and how old it is."""
+    from hal.cli.kit.formats import instant
+
+    of_when = instant(answer.forecast_at_ms)
+    return f" ({answer.basis}{f'; as of {of_when}' if of_when else ''})" if answer.basis else ""

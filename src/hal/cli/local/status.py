@@ -1,0 +1,244 @@
+"""`hal status`: show what runs, what is missing, and what to do about it."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from hal.cli.kit import exit_codes
+from hal.cli.kit.command import command, pass_screen
+from hal.cli.kit.screen import Screen
+
+if TYPE_CHECKING:
+    from hal.client.rest.views import ControllerInfo, HealthInfo, NodeInfo
+    from hal.client.sync_client import Client
+    from hal.runtime.home import Home
+
+_EXIT_CODES = {"running": exit_codes.OK, "following": exit_codes.OK, "degraded": exit_codes.OVERLOADED}
+PATIENCE_S = 3.0
+"""How long to wait for a controller that does not answer, or for a leader."""
+CONTROLLER_COLUMNS = ("CONTROLLER", "STATE", "SINCE", "VERSION", "ADDRESS")
+NODE_COLUMNS = ("NODE", "STATE", "CPU", "MEMORY", "RUNNING", "REASON")
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """Something that is wrong, and what to do about it."""
+
+    what: str
+    do: str = ""
+
+
+class Report(msgspec.Struct, kw_only=True):
+    """The status, as it is printed."""
+
+    where: str
+    controller: str = "not running"
+    version: str = ""
+    pid: int | None = None
+    nodes: list[Any] = []
+    jobs: dict[str, int] = {}
+    lost_after_ms: int = 0
+    problems: list[Problem] = []
+    store: str = ""
+    leader: str = ""
+    controllers: list[Any] = []
+    rest: str = ""
+    fingerprint: str = ""
+    """Of the authority of this HAL; empty unless it is on this machine."""
+
+
+@command(
+    "status",
+    output=True,
+    examples="""
+    hal status
+    hal status -o json | jq '.problems'
+    """,
+)
+@pass_screen
+def status(screen: Screen) -> int:
+    """Shows the controller, the nodes, the jobs by state, and what to do about problems.
+
+    The exit code is 5 if no controller answers, 7 if it answers but cannot store anything (such as on a full disk).
+    """
+    from hal.client.sync_client import Client
+    from hal.core.model import UnreachableError
+    from hal.runtime.startup import read_stage
+
+    address = screen.address
+    report = Report(where=address.named)
+    if address.home:
+        from hal.cli.local.processes import controller
+
+        with contextlib.suppress(UnreachableError):
+            address.path()  # raises if the home is not ours
+
+        identity = controller(address.home).identity
+        report.pid = identity.pid if identity else None
+    try:
+        with Client(address, reconnect_s=PATIENCE_S) as client:
+            _look(screen, client, report)
+    except UnreachableError as error:
+        doing = read_stage(address.home) if address.home else ""
+        report.controller = f"starting: {doing}" if doing else "not answering" if report.pid else "not running"
+        report.problems.append(Problem(error.message, error.hint))
+        report.problems += [] if doing else _left_over(screen)
+    screen.show(report, lambda: _render(screen, report))
+    return _EXIT_CODES.get(report.controller, exit_codes.UNREACHABLE)
+
+
+def _fingerprint(home: Home) -> str:
+    from hal.cli.local.up import own_fingerprint
+
+    return own_fingerprint(home)
+
+
+def _look(screen: Screen, client: Client, report: Report) -> None:
+    """Fill the report with what the controller reports.
+
+    Raises:
+        UnreachableError: it does not answer.
+    """
+    home = screen.address.home
+    health = client.health()
+    report.controller = "running" if health.status == "ok" else health.status
+    report.version = health.version
+    report.store = health.store
+    report.leader = health.leader
+    report.rest = health.rest
+    report.fingerprint = _fingerprint(home) if home else ""
+    report.jobs = _jobs_by_state(health)
+    report.lost_after_ms = health.lost_after_ms
+    report.problems += [Problem(text) for text in health.warnings]
+    _look_at_controllers(client, report)
+    _look_at_nodes(client, report)
+
+
+def _look_at_controllers(client: Client, report: Report) -> None:
+    """Add the controllers that share the database, and warnings about them."""
+    from hal.client.rest import calls
+    from hal.core.model import HALError
+
+    try:
+        found = client.call(calls.controllers())
+    except HALError as error:
+        report.problems.append(Problem(f"controllers cannot be listed: {error.message}", error.hint))
+        return
+    report.controllers = list(found.controllers)
+    report.problems += [Problem(text) for text in found.warnings]
+    report.problems += [
+        Problem(f"controller {one.name} is silent", "check its machine, and start it there: hal up")
+        for one in found.controllers
+        if one.state == "silent"
+    ]
+
+
+def _look_at_nodes(client: Client, report: Report) -> None:
+    """Add the nodes as the leader sees them; a follower without a leader adds that as a problem.
+
+    Raises:
+        UnreachableError: it no longer answers.
+    """
+    from hal.core.model import UnreachableError
+
+    try:
+        nodes = client.nodes()
+    except UnreachableError as error:
+        if report.controller != "following":
+            raise
+        report.problems.append(Problem(error.message, error.hint))
+        return
+    report.nodes = nodes
+    report.problems += _node_problems(nodes)
+
+
+def _jobs_by_state(health: HealthInfo) -> dict[str, int]:
+    return {state: count for state, count in health.jobs.items() if count}
+
+
+def _node_problems(nodes: list[NodeInfo]) -> list[Problem]:
+    from hal.core.model import NodeState
+
+    if not nodes:
+        return [Problem("there are no nodes, so no job can start", "start one: hal up")]
+    return [
+        Problem(
+            f"node {node.name} is {node.state}{f': {node.reason}' if node.reason else ''}",
+            "start it again: hal up" if node.state in (NodeState.UNREACHABLE, NodeState.DOWN) else "",
+        )
+        for node in nodes
+        if node.state is not NodeState.UP
+    ]
+
+
+def _left_over(screen: Screen) -> list[Problem]:
+    """What else of HAL still runs here when no controller does."""
+    home = screen.address.home
+    if home is None:
+        return []
+    from hal.cli.local.processes import nodes_with_processes, steps_in_processes
+    from hal.core.model import plural
+
+    found = []
+    if names := nodes_with_processes(home):
+        found.append(
+            Problem(f"keepers of nodes {', '.join(names)} are running", "use them again: hal up; stop them: hal down")
+        )
+    if steps := steps_in_processes(home):
+        found.append(Problem(f"{plural(steps, 'step')} running", "use HAL again: hal up; end them: hal down --kill"))
+    return found
+
+
+def _controller_row(one: ControllerInfo) -> tuple[str, ...]:
+    from hal.cli.kit.formats import instant
+
+    return one.name, one.state, instant(one.since_ms), one.version, one.rest.split()[-1] if one.rest else ""
+
+
+def _render(screen: Screen, report: Report) -> None:
+    from hal.cli.kit.formats import used
+    from hal.core.model import NodeState, format_duration
+
+    running = report.controller in _EXIT_CODES
+    pid = f" (process {report.pid})" if report.pid else ""
+    version = f", version {report.version}" if report.version else ""
+    jobs = ", ".join(f"{count} {state}" for state, count in report.jobs.items()) or "none pending or running"
+    screen.fields(
+        {
+            "HAL": report.where,
+            "controller": f"{report.controller}{pid}{version}",
+            "leader": report.leader,
+            "store": report.store,
+            "REST": report.rest,
+            "authority": report.fingerprint,
+            "jobs": jobs if running and report.controller != "following" else "",
+        }
+    )
+    if report.lost_after_ms and any(node.state is NodeState.UNREACHABLE for node in report.nodes):
+        after = format_duration(report.lost_after_ms)
+        screen.line(
+            f"a node that is unreachable for {after} loses its tasks with on_node_lost: requeue; the others wait for it"
+        )
+    if len(report.controllers) > 1:
+        screen.line()
+        screen.table(CONTROLLER_COLUMNS, [_controller_row(one) for one in report.controllers])
+    if report.nodes:
+        screen.line()
+        rows = [
+            (
+                node.name,
+                node.state.value,
+                used(node.capacity, node.free, "cpu"),
+                used(node.capacity, node.free, "memory"),
+                str(node.running),
+                node.reason,
+            )
+            for node in report.nodes
+        ]
+        screen.table(NODE_COLUMNS, rows)
+    if report.problems:
+        screen.line()
+    for problem in report.problems:
+        screen.line(f"! {problem.what}{f' → {problem.do}' if problem.do else ''}")

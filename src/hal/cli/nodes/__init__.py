@@ -1,0 +1,1 @@
+"""Commands on nodes, and the tokens with which machines join."""

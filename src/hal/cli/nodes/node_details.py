@@ -1,0 +1,55 @@
+"""The details of one node: its hardware, why it is closed, what it cannot do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from hal.core.model import plural, readable_amount
+
+if TYPE_CHECKING:
+    from hal.client.rest.views import NodeInfo
+    from hal.core.model.facts import DiskFacts, GpuFacts, NumaFacts
+
+
+def details(node: NodeInfo) -> dict[str, str]:
+    """Names and texts, in the order in which they are shown; '' for what is unknown."""
+    facts = node.facts
+    cpu = facts.cpu
+    counts = [(cpu.sockets, "socket"), (cpu.cores, "core"), (cpu.threads, "thread")]
+    return {
+        "system": ", ".join(filter(None, (facts.system, facts.kernel, facts.architecture))),
+        "host": facts.host,
+        "domain": facts.domain,
+        "cpu": ", ".join(filter(None, (cpu.model, *(plural(count, noun) for count, noun in counts if count)))),
+        "memory": size(facts.memory_bytes) if facts.memory_bytes else "",
+        "NUMA": _lines(map(_numa, facts.numa)),
+        "disks": _lines(map(_disk, facts.disks)),
+        "GPUs": _lines(map(_gpu, facts.gpus)),
+        "labels": _lines(f"{key}={value}" for key, value in sorted(node.labels.items())),
+        "closed": node.reason,
+        "notes": _lines(node.notes),
+    }
+
+
+def size(amount: int) -> str:
+    """`1.5TiB`"""
+    return readable_amount("memory", amount)
+
+
+def _lines(texts: Iterable[str]) -> str:
+    return "; ".join(texts)
+
+
+def _numa(one: NumaFacts) -> str:
+    return f"{one.id}: cpus {one.cpus}, {size(one.memory_bytes)}"
+
+
+def _disk(one: DiskFacts) -> str:
+    kind = " ".join(filter(None, (one.kind, one.file_system)))
+    return f"{one.path} ({kind}) {size(one.free_bytes)} free of {size(one.size_bytes)}"
+
+
+def _gpu(one: GpuFacts) -> str:
+    near = f", NUMA {one.numa}" if one.numa >= 0 else ""
+    return f"{one.index}: {one.model}, {size(one.memory_bytes)}{near}, {one.uuid}"

@@ -1,0 +1,100 @@
+"""`hal token`: the tokens with which other machines join this HAL as nodes."""
+
+from __future__ import annotations
+
+import socket
+
+import click
+
+from hal.cli.kit.command import command, pass_screen
+from hal.cli.kit.lazy_group import NounGroup
+from hal.cli.kit.screen import Screen
+
+COLUMNS = ("ID", "STATE", "NODE", "CREATED", "EXPIRES", "USER", "USED BY")
+
+token = NounGroup(
+    "token",
+    help="With a token one machine can join HAL as a node, once and for a limited time.",
+    epilog="Example: hal token create; then on the other machine: hal agent --join TOKEN --controller HOST",
+)
+
+
+@command(
+    "create",
+    output=True,
+    examples="""
+    hal token create                   # for any new node, for one hour
+    hal token create --expires-in 10m
+    hal token create --node n7         # only for n7, even if it is known already
+    """,
+)
+@click.option("--expires-in", metavar="TIME", help="Time for which it is valid (default: 1h, at most 7d).")
+@click.option("--node", metavar="NAME", help="Only this node may join with it (default: any new node).")
+@pass_screen
+def create(screen: Screen, expires_in: str | None, node: str | None) -> None:
+    """Create a join token and print it.
+
+    One machine can join with it, once. Whoever has the token can become a node, so keep it private.
+    """
+    from hal.client.rest import joining_calls
+
+    made = screen.client.call(joining_calls.create_token(expires_in=expires_in or "", node=node or ""))
+
+    def render() -> None:
+        screen.line(made.token)
+        name = f" --name {made.node}" if made.node else ""
+        # Not the token itself: the command lines of a machine are everybody's to read.
+        screen.note(
+            f"on the other machine, run: hal agent --join - --controller {here(made.wire)}{name} (it reads the token)"
+        )
+
+    screen.show(made, render)
+
+
+@command("list", output=True, examples="hal token list")
+@pass_screen
+def list_tokens(screen: Screen) -> None:
+    """List join tokens.
+
+    Those that were used, revoked or have expired are listed for one more day.
+    """
+    from hal.cli.kit.formats import instant
+    from hal.client.rest import joining_calls
+
+    found = screen.client.call(joining_calls.tokens())
+    rows = [
+        (one.id, one.state, one.node or "any", instant(one.created_ms), instant(one.expires_ms), one.user, one.used_by)
+        for one in found
+    ]
+
+    def render() -> None:
+        if rows:
+            screen.table(COLUMNS, rows)
+        else:
+            screen.note("there are no join tokens; create one: hal token create")
+
+    screen.show(found, render)
+
+
+@command("revoke", output=True, examples="hal token revoke 5f3a09c1")
+@click.argument("token_id", metavar="ID")
+@pass_screen
+def revoke(screen: Screen, token_id: str) -> None:
+    """Revoke a join token.
+
+    If a machine has joined with it already, see `hal node revoke`.
+    """
+    from hal.client.rest import joining_calls
+
+    revoked = screen.client.call(joining_calls.revoke_token(token_id))
+    screen.show(revoked, lambda: screen.line(f"{revoked.id} {revoked.state}"))
+
+
+def here(wire: str) -> str:
+    """The address under which another machine reaches this controller: this machine's name in place of 0.0.0.0."""
+    host, _, port = wire.rpartition(":")
+    return f"{socket.gethostname()}:{port}" if host in ("0.0.0.0", "[::]", "") else wire
+
+
+for one in (create, list_tokens, revoke):
+    token.add_command(one)

@@ -1,0 +1,344 @@
+"""The asyncio client. `sync_client.py` is generated from this file by tools/sync_client.py: edit this one only."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
+
+from hal.client.addresses.address import Address, find_address
+from hal.client.async_job import AsyncJob
+from hal.client.flows.async_completion import as_ended
+from hal.client.flows.async_player import AsyncPlayer
+from hal.client.flows.steps import DRAIN_ROUND_S, Steps, controlled, emptied, followed_events, paged, past_events
+from hal.client.rest import calls
+from hal.client.rest.calls import Call, Page
+from hal.client.rest.outcome import ids_of
+from hal.client.rest.views import (
+    EventInfo,
+    HealthInfo,
+    JobInfo,
+    LedgerInfo,
+    NodeInfo,
+    Outcome,
+    PriorityInfo,
+    QueueInfo,
+    ShareInfo,
+)
+from hal.client.specs import JobOptions
+from hal.client.submission import SpecLike, sort_out
+from hal.client.transport.async_http import AsyncConnections
+from hal.client.transport.exchange import RECONNECT_S
+
+if TYPE_CHECKING:
+    from hal.client.rest.policy_views import LicenceInfo, PolicyChange, PolicyInfo
+    from hal.core.model.policy_change import Operation
+
+T = TypeVar("T")
+
+
+class AsyncClient:
+    """A connection to one HAL. Make it with `await hal.aconnect()`, and close it or use it as a context manager.
+
+    A controller that is restarted is waited for (`RECONNECT_S`); every error derives from `hal.HALError`.
+    """
+
+    def __init__(self, address: Address | None = None, *, reconnect_s: float = RECONNECT_S) -> None:
+        """Open no connection yet.
+
+        Args:
+            address: default: as `hal.connect()` finds it.
+            reconnect_s: how long a controller that answered before is waited for when it stops answering.
+        """
+        self.connections = AsyncConnections(address or find_address(), reconnect_s=reconnect_s)
+
+    async def __aenter__(self) -> AsyncClient:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def __repr__(self) -> str:
+        return f"AsyncClient({self.address.named!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A pickled client holds its address, token included; the copy has connections of its own."""
+        return _restored, (self.address, self.connections.reconnect_s)
+
+    @property
+    def address(self) -> Address:
+        """The HAL that it talks to."""
+        return self.connections.address
+
+    async def aclose(self) -> None:
+        """Close its connections; every later call is refused."""
+        await self.connections.aclose()
+
+    # ── jobs ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @overload
+    async def submit(
+        self,
+        what: str | Sequence[str] | SpecLike | None = None,
+        *,
+        idempotency_key: str | None = None,
+        **options: Unpack[JobOptions],
+    ) -> AsyncJob: ...
+
+    @overload
+    async def submit(self, what: Sequence[SpecLike], *, idempotency_key: str | None = None) -> list[AsyncJob]: ...
+
+    async def submit(
+        self,
+        what: str | Sequence[str] | SpecLike | Sequence[SpecLike] | None = None,
+        *,
+        idempotency_key: str | None = None,
+        **options: Unpack[JobOptions],
+    ) -> AsyncJob | list[AsyncJob]:
+        """Submit one job (a command with keywords, or a whole spec) or several (a list of specs, all or none).
+
+        Args:
+            what: program and arguments; text for /bin/sh; a `JobSpec`; plain data as in a spec file; or a list of the
+                last two. None with `script=`.
+            idempotency_key: a second submission with the same key returns the jobs of the first.
+            options: the keywords of `hal.JobOptions`, which docs/python.md describes.
+        Raises:
+            SpecError: malformed, or it can never run; nothing was submitted.
+            UnreachableError, OverloadedError: nothing was submitted.
+        """
+        submission = sort_out(what, options, environ=os.environ, workdir=os.getcwd())
+        answer = await self.call(calls.submit(submission.specs, key=idempotency_key))
+        jobs = [AsyncJob(self, job) for job in ids_of(answer)]
+        return jobs if submission.many else jobs[0]
+
+    async def check(
+        self, what: str | Sequence[str] | SpecLike | Sequence[SpecLike], **options: Unpack[JobOptions]
+    ) -> None:
+        """Check what `submit` would submit, without submitting it.
+
+        Raises:
+            SpecError: it would be refused.
+        """
+        submission = sort_out(what, options, environ=os.environ, workdir=os.getcwd())
+        await self.call(calls.submit(submission.specs, dry_run=True))
+
+    async def job(self, job_id: str | int) -> AsyncJob:
+        """Find a job by its id.
+
+        Raises:
+            NotFoundError: there is none.
+        """
+        job = AsyncJob(self, str(job_id))
+        await job.refresh()
+        return job
+
+    def jobs(self, *, limit: int | None = None, **filters: Any) -> AsyncIterator[JobInfo]:
+        """List jobs, newest first, page by page as they are consumed.
+
+        Args:
+            limit: stop after so many.
+            filters: state (a list means any of them), user, queue, name, account, label (a list or dict: all).
+        """
+        return self.paged(lambda size, cursor: calls.jobs(calls.filters_of(filters), limit=size, cursor=cursor), limit)
+
+    async def wait_all(self, jobs: Iterable[AsyncJob | str | int], timeout: float | None = None) -> list[JobInfo]:
+        """Wait until all of these jobs have ended.
+
+        Args:
+            timeout: seconds for all together; None: no limit.
+        Returns: in the given order.
+        Raises:
+            TimedOutError: not all have ended by then; they continue.
+        """
+        ids = [str(job) for job in jobs]
+        ends = {info.id: info async for info in self.as_ended(ids, timeout)}
+        return [ends[one] for one in ids]
+
+    def as_ended(self, jobs: Iterable[AsyncJob | str | int], timeout: float | None = None) -> AsyncIterator[JobInfo]:
+        """Give each of these jobs as soon as it has ended, in the order in which they end.
+
+        Args:
+            timeout: seconds for all together; None: no limit.
+        Raises:
+            TimedOutError: not all have ended by then; they continue.
+        """
+        return as_ended(self.connections, list(dict.fromkeys(str(job) for job in jobs)), timeout)
+
+    async def cancel(self, *ids: str | int, **filters: Any) -> list[Outcome]:
+        """Cancel jobs (`42`) and tasks (`42.7`) by id, or all that a filter selects; one outcome for each."""
+        return await self.drive(controlled("cancel", ids, filters))
+
+    async def hold(self, *ids: str | int, **filters: Any) -> list[Outcome]:
+        """Hold jobs, so that what has not started does not start."""
+        return await self.drive(controlled("hold", ids, filters))
+
+    async def release(self, *ids: str | int, **filters: Any) -> list[Outcome]:
+        """Release held jobs."""
+        return await self.drive(controlled("release", ids, filters))
+
+    async def requeue(self, *ids: str | int, **filters: Any) -> list[Outcome]:
+        """Stop running tasks and let them, or ended ones, run again as a new attempt."""
+        return await self.drive(controlled("requeue", ids, filters))
+
+    # ── nodes ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def nodes(self) -> list[NodeInfo]:
+        """List all nodes, by name."""
+        return list(await self.call(calls.nodes()))
+
+    async def node(self, name: str) -> NodeInfo:
+        """Find a node by its name.
+
+        Raises:
+            NotFoundError: there is none of that name.
+        """
+        return await self.call(calls.node(name))
+
+    async def fence(self, name: str) -> NodeInfo:
+        """Declare a node lost: its attempts are lost and their tasks run again. Nothing may run there any more.
+
+        Raises:
+            ConflictError: it is up.
+        """
+        return await self.call(calls.fence(name))
+
+    async def cordon(self, *names: str, reason: str = "") -> list[Outcome]:
+        """Close nodes to new work until they are uncordoned; what runs continues. One outcome for each."""
+        return list(await self.call(calls.control_nodes("cordon", names, reason)))
+
+    async def uncordon(self, *names: str) -> list[Outcome]:
+        """Open nodes to new work, unless something other than a person keeps them closed (`detail` names it)."""
+        return list(await self.call(calls.control_nodes("uncordon", names)))
+
+    async def drain(self, *names: str, reason: str = "") -> list[Outcome]:
+        """Close nodes to new work so that they become empty; `wait_drained` waits for that."""
+        return list(await self.call(calls.control_nodes("drain", names, reason)))
+
+    async def wait_drained(
+        self, name: str, timeout: float | None = None, *, seen: Callable[[NodeInfo], None] = lambda node: None
+    ) -> NodeInfo:
+        """Wait until a node holds nothing any more, or is no longer being drained; `seen` gets it each second.
+
+        Raises:
+            TimedOutError: it still holds something after `timeout` seconds.
+            NotFoundError: there is no such node, or no longer.
+        """
+        return await self.drive(emptied(name, timeout, clock=time.monotonic, seen=seen, round_s=DRAIN_ROUND_S))
+
+    async def remove_nodes(self, *names: str) -> list[Outcome]:
+        """Remove nodes that are lost or closed, and hold nothing. One that connects again is a new node."""
+        return list(await self.call(calls.control_nodes("remove", names)))
+
+    # ── policy ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def queues(self) -> list[QueueInfo]:
+        """List all queues."""
+        return list(await self.call(calls.queues()))
+
+    async def policy(self, version: int | None = None) -> PolicyInfo:
+        """Read the active policy, or that version of it.
+
+        Raises:
+            NotFoundError: the version is not kept.
+        """
+        from hal.client.rest import policy_calls
+
+        return await self.call(policy_calls.policy(version))
+
+    async def change_policy(
+        self, *operations: Operation, version: int | None = None, dry_run: bool = False, note: str = ""
+    ) -> PolicyChange:
+        """Apply all of these operations to the policy in one commit, or none.
+
+        Args:
+            version: only if this version is active; None: whichever is.
+            dry_run: change nothing; the answer holds what would change, and what that means for live jobs.
+        Raises:
+            ConflictError: another version is active, or an entry to add exists already.
+            SpecError, NotFoundError: it cannot be done; nothing was changed.
+        """
+        from hal.client.rest import policy_calls
+
+        return await self.call(policy_calls.change_policy(operations, version=version, dry_run=dry_run, note=note))
+
+    async def put_policy(
+        self, policy: Mapping[str, Any], *, version: int, dry_run: bool = False, note: str = ""
+    ) -> PolicyChange:
+        """Replace that version of the policy by another policy (plain data, as in hal.toml).
+
+        Raises: as `change_policy`.
+        """
+        from hal.client.rest import policy_calls
+
+        return await self.call(policy_calls.put_policy(policy, version=version, dry_run=dry_run, note=note))
+
+    async def licences(self) -> list[LicenceInfo]:
+        """List licences: total, used, booked, free."""
+        from hal.client.rest import policy_calls
+
+        return list(await self.call(policy_calls.licences()))
+
+    async def shares(self) -> list[ShareInfo]:
+        """Read the tree of shares: what accounts and users are entitled to, and what they have used."""
+        return list(await self.call(calls.shares()))
+
+    async def ledgers(self) -> list[LedgerInfo]:
+        """Read how much of each limit is in use."""
+        return list(await self.call(calls.ledgers()))
+
+    async def priority(self, job: int) -> PriorityInfo:
+        """Read the priority of a pending job, factor by factor.
+
+        Raises:
+            NotFoundError: no such job.
+            ConflictError: it does not wait for resources.
+        """
+        return await self.call(calls.priority(job))
+
+    # ── the controller ────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def health(self) -> HealthInfo:
+        """Read the controller's health."""
+        return await self.call(calls.health())
+
+    async def version(self) -> dict[str, Any]:
+        """Read the controller's version."""
+        return await self.call(calls.version())
+
+    def events(
+        self, after: int | None = None, *, follow: bool = False, job: str | int | None = None
+    ) -> AsyncIterator[EventInfo]:
+        """Read the durable feed of events, in commit order.
+
+        Args:
+            after: begin behind this sequence number; None: from the first kept one, or with `follow` from now on.
+            follow: do not end, but wait for more; resumes by itself after a restart of the controller.
+            job: only events about this job.
+        """
+        job_id = "" if job is None else str(job)
+        if not follow:
+            return AsyncPlayer(self.connections).items(past_events(after or 0, job_id))
+        feed = followed_events(
+            after, job_id, address=self.address, reconnect_s=self.connections.reconnect_s, clock=time.monotonic
+        )
+        return AsyncPlayer(self.connections).items(feed)
+
+    async def call(self, call: Call[T]) -> T:
+        """Send one call of REST /v1 and read its answer."""
+        return call.read(await self.connections.send(call.request))
+
+    async def drive(self, steps: Steps[T]) -> T:
+        """Send the calls that it yields, one after the other; returns its result."""
+        return await AsyncPlayer(self.connections).result(steps)
+
+    def paged(self, call: Callable[[int, str], Call[Page[T]]], limit: int | None) -> AsyncIterator[T]:
+        """Read the items of all pages of a listing; `call` gets a page's size and the cursor of the page before."""
+        return AsyncPlayer(self.connections).items(paged(call, limit))
+
+
+def _restored(address: Address, reconnect_s: float) -> AsyncClient:
+    return AsyncClient(address, reconnect_s=reconnect_s)

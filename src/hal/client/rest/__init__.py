@@ -1,0 +1,1 @@
+"""The calls of REST /v1, and the values that they return."""

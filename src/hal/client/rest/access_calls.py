@@ -1,0 +1,112 @@
+"""The calls of REST /v1 about access: who one is, and API tokens; apart from `calls`: few programs need them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+from hal.client.rest.calls import Call, get, list_reader, reader
+from hal.client.rest.views import View
+from hal.client.transport.exchange import Request
+from hal.core.model import to_json
+
+
+class WhoInfo(View, frozen=True, kw_only=True):
+    """Who the caller is to a HAL."""
+
+    user: str
+    role: str
+    peer: str = ""
+    token: str = ""
+    """Id of the token that was shown; empty: the kernel named the user."""
+    expires_ms: int | None = None
+    accounts: tuple[str, ...] = ()
+    queues: tuple[str, ...] = ()
+    read_only: bool = False
+
+
+class TokenInfo(View, frozen=True, kw_only=True):
+    """A token, without its secret."""
+
+    id: str
+    user: str
+    role: str
+    state: str
+    """`live`, `expired` or `revoked`."""
+    created_ms: int = 0
+    created_by: str = ""
+    expires_ms: int = 0
+    revoked_ms: int | None = None
+    used_ms: int | None = None
+    """To the hour; None: never."""
+    note: str = ""
+    accounts: tuple[str, ...] = ()
+    queues: tuple[str, ...] = ()
+    read_only: bool = False
+
+
+class TokenMade(View, frozen=True, kw_only=True):
+    """A new token and its secret, which is never shown again."""
+
+    secret: str
+    token: TokenInfo
+
+
+class AuditEntry(View, frozen=True, kw_only=True):
+    """One request that changed something, tried to, or was refused."""
+
+    sequence: int
+    at_ms: int
+    user: str = ""
+    """Empty: unknown."""
+    role: str = ""
+    peer: str = ""
+    token: str = ""
+    method: str = ""
+    path: str = ""
+    status: int = 0
+    """Of the HTTP answer; 0: the connection broke before one."""
+    refused: str = ""
+    targets: tuple[str, ...] = ()
+    more: int = 0
+    trace_id: str = ""
+    times: int = 1
+    """How many requests it stands for, of a streak of refusals."""
+    since_ms: int = 0
+    """Of a streak: when it began."""
+
+
+AUDIT_WAIT_S = 25.0
+"""How long one request waits for the next entry."""
+
+
+def who_am_i() -> Call[WhoInfo]:
+    """GET /v1/whoami"""
+    return Call(get("/v1/whoami"), reader(WhoInfo))
+
+
+def tokens() -> Call[tuple[TokenInfo, ...]]:
+    """GET /v1/api-tokens"""
+    return Call(get("/v1/api-tokens"), list_reader("tokens", TokenInfo))
+
+
+def create_token(fields: Mapping[str, Any]) -> Call[TokenMade]:
+    """POST /v1/api-tokens"""
+    # Sent twice, it would make two.
+    return Call(Request("POST", "/v1/api-tokens", body=to_json(dict(fields)), repeatable=False), reader(TokenMade))
+
+
+def revoke_token(token_id: str) -> Call[TokenInfo]:
+    """POST /v1/api-tokens/{id}/revoke: twice is as once."""
+    return Call(Request("POST", f"/v1/api-tokens/{quote(token_id, safe='')}/revoke"), reader(TokenInfo))
+
+
+def audit(
+    *, user: str = "", since_ms: int = 0, limit: int = 100, after: int | None = None, wait_s: float = 0.0
+) -> Call[tuple[AuditEntry, ...]]:
+    """GET /v1/audit: newest first; with `after` oldest first, waiting up to `wait_s` for the first."""
+    query = {"limit": str(limit)} | ({"user": user} if user else {}) | ({"since_ms": str(since_ms)} if since_ms else {})
+    if after is not None:
+        query |= {"after": str(after), "wait_s": f"{wait_s:g}"}
+    return Call(Request("GET", "/v1/audit", query=query, wait_s=wait_s), list_reader("entries", AuditEntry))

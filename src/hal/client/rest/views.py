@@ -1,0 +1,307 @@
+"""What the controller reports: jobs, tasks, attempts, nodes, queues, events, as typed frozen values.
+
+Pure. Times are milliseconds since 1970 (`*_ms`), None where it has not happened; amounts are in base units (millicores,
+bytes, milli-devices). Fields of a newer controller that this version does not know are ignored.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+from hal.core.model import AttemptState, Duration, Findings, NodeState, Resources, TaskState
+from hal.core.model.facts import Facts
+
+
+class View(Struct, frozen=True, kw_only=True):
+    """Base of what is read from the controller."""
+
+
+class JobInfo(View, frozen=True, kw_only=True):
+    """A job as it was when it was read."""
+
+    id: str
+    state: TaskState
+    name: str = ""
+    queue: str = ""
+    account: str = ""
+    user: str = ""
+    priority: int = 0
+    tasks: int = 1
+    """How many tasks its array has; 1 without one."""
+    counts: dict[str, int] = {}
+    """Tasks by state, where there are any; `allocated` are those that hold resources and have no processes yet or any
+    more."""
+    nodes: int = 1
+    """Distinct nodes that each task holds at once."""
+    request: Resources = Resources()
+    """Per node."""
+    walltime: Duration | None = None
+    submit_ms: int = 0
+    eligible_ms: int | None = None
+    start_ms: int | None = None
+    end_ms: int | None = None
+    exit_code: int | None = None
+    """Of its task; the largest over the tasks of an array."""
+    reason: str = ""
+    """Why it waits, or why it ended as it did."""
+    restarts: int = 0
+    """Attempts beyond the first of each task."""
+    held: bool = False
+    labels: dict[str, str] = {}
+    trace_id: str = ""
+    spec: dict[str, Any] | None = None
+    """What was submitted, as plain data; not in listings."""
+    dependants: tuple[str, ...] = ()
+    """Jobs that wait and name this one, the first 1,000; not in listings."""
+
+    def __post_init__(self) -> None:
+        # REST tells `active` (all that hold resources) beside `running`, which is a part of it: here each counts once.
+        active = self.counts.pop("active", 0)
+        if idle := active - self.counts.get("running", 0):
+            self.counts["allocated"] = max(0, idle)
+        for state in [state for state, count in self.counts.items() if not count]:
+            del self.counts[state]
+
+    @property
+    def ended(self) -> bool:
+        """No state follows."""
+        return self.state.ended
+
+
+class AttemptInfo(View, frozen=True, kw_only=True):
+    """One try at running a task; tries count from 1."""
+
+    attempt: int
+    state: AttemptState
+    nodes: tuple[str, ...] = ()
+    token: str = ""
+    allocated_ms: int | None = None
+    start_ms: int | None = None
+    end_ms: int | None = None
+    cause: str = ""
+    exit_code: int | None = None
+    signal: int | None = None
+    message: str = ""
+    usage: dict[str, Any] = {}
+
+
+class TaskInfo(View, frozen=True, kw_only=True):
+    """One element of a job's array, by position from 0."""
+
+    job: str
+    task: int
+    state: TaskState
+    attempt: int | None = None
+    """Its latest try, from 1; None or 0 before the first."""
+    retries: int = 0
+    """How many of its tries were retries after a failure."""
+    nodes: tuple[str, ...] = ()
+    """Where that try runs or ran, in rank order."""
+    start_ms: int | None = None
+    end_ms: int | None = None
+    exit_code: int | None = None
+    signal: int | None = None
+    cause: str = ""
+    message: str = ""
+    reason: str = ""
+    """Why it waits."""
+    usage: dict[str, Any] = {}
+    attempts: tuple[AttemptInfo, ...] = ()
+    """All its tries; only when one task is asked for."""
+
+    @property
+    def id(self) -> str:
+        """`42.7`"""
+        return f"{self.job}.{self.task}"
+
+    @property
+    def ended(self) -> bool:
+        """No state follows."""
+        return self.state.ended
+
+
+class ClosureInfo(View, frozen=True, kw_only=True):
+    """One thing that keeps new work away from a node."""
+
+    source: str
+    """`person`, or what closed it."""
+    reason: str = ""
+    by: str = ""
+    """The person, where one did it."""
+    since_ms: int = 0
+    drain: bool = False
+    """It is to become empty."""
+
+
+class NodeInfo(View, frozen=True, kw_only=True):
+    """One machine, or the share of a machine that one agent offers."""
+
+    name: str
+    state: NodeState
+    capacity: dict[str, int] = {}
+    free: dict[str, int] = {}
+    labels: dict[str, str] = {}
+    reason: str = ""
+    last_seen_ms: int | None = None
+    running: int = 0
+    """Steps on it now."""
+    notes: tuple[str, ...] = ()
+    """What it cannot do, in words."""
+    connected: bool = True
+    """Its agent is connected now."""
+    boot_id: str = ""
+    closures: tuple[ClosureInfo, ...] = ()
+    """What keeps new work away from it."""
+    facts: Facts = Facts()
+    """What it is made of; only when one node is asked for."""
+
+    @property
+    def drains(self) -> bool:
+        """It is to become empty and is not yet."""
+        return self.running > 0 and any(one.drain for one in self.closures)
+
+
+class QueueInfo(View, frozen=True, kw_only=True):
+    """One queue; numbers of tasks of jobs that have not ended."""
+
+    name: str
+    open: bool = True
+    description: str = ""
+    jobs: int = 0
+    pending: int = 0
+    running: int = 0
+    held: int = 0
+    default_walltime: Duration | None = None
+    max_walltime: Duration | None = None
+
+
+class EventInfo(View, frozen=True, kw_only=True):
+    """One entry of the durable feed (docs/events.md lists kinds and payloads)."""
+
+    sequence: int
+    at_ms: int
+    kind: str
+    cause: str = ""
+    trace_id: str = ""
+    jobs: tuple[str | int, ...] = ()
+    payload: dict[str, Any] = {}
+
+
+class WhyInfo(Findings, frozen=True, kw_only=True):
+    """Why a job has not started, or what became of it."""
+
+    job: str
+    state: str = ""
+
+
+class Outcome(View, frozen=True, kw_only=True):
+    """What became of one id in a request that named several."""
+
+    id: str
+    ok: bool = True
+    state: str = ""
+    code: str = ""
+    """Of the error when not `ok`."""
+    detail: str = ""
+    hint: str = ""
+
+
+class LogPart(View, frozen=True, kw_only=True):
+    """A piece of an output file."""
+
+    data: bytes
+    offset: int
+    """Of the first byte of `data`, counted over everything that was ever written."""
+    size: int
+    """Bytes written so far."""
+    ended: bool
+    """Nothing more will be written."""
+
+
+class HealthInfo(View, frozen=True, kw_only=True):
+    """How the controller is."""
+
+    status: str
+    version: str = ""
+    jobs: dict[str, int] = {}
+    """Live jobs by state."""
+    lost_after_ms: int = 0
+    """How long after a node was last heard its tasks with `on_node_lost: requeue` run elsewhere."""
+    warnings: tuple[str, ...] = ()
+    rest: str = ""
+    """Where people reach this controller from elsewhere; empty: nowhere."""
+    wire: str = ""
+    """Where agents of other machines dial, `HOST:PORT`; empty: nowhere."""
+    store: str = ""
+    """Where its state is kept; without a password."""
+    leader: str = ""
+    """The leader, reported by a controller that follows (`status` is `following`)."""
+
+
+class ControllerInfo(View, frozen=True, kw_only=True):
+    """One of the controllers that share a database."""
+
+    name: str
+    """Its host and HAL_HOME."""
+    state: str
+    """`leads`, `follows`, or `silent`: not heard for a while."""
+    version: str = ""
+    rest: str = ""
+    """Where people reach it: its socket, and its URL."""
+    wire: str = ""
+    pid: int = 0
+    since_ms: int = 0
+    """Since when it leads, or follows."""
+    silent_ms: int = 0
+    """How long ago it last reported."""
+
+
+class ControllersInfo(View, frozen=True, kw_only=True):
+    """All controllers, and what is to be known of the database that they share."""
+
+    controllers: tuple[ControllerInfo, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+class ShareInfo(View, frozen=True, kw_only=True):
+    """A node of the tree of shares: an account, or (`user` not None) a user below one. Parts are 0..1."""
+
+    path: tuple[str, ...] = ()
+    user: str | None = None
+    weight: float = 1.0
+    target: float = 0.0
+    used: float = 0.0
+    units: float = 0.0
+    factor: float = 0.0
+
+
+class LedgerInfo(View, frozen=True, kw_only=True):
+    """How much of a limit is used; base units, for `hours` base-unit-seconds."""
+
+    limit: str = ""
+    cohort: str = ""
+    scope: str = ""
+    what: str = ""
+    resource: str = ""
+    used: int = 0
+    limit_amount: int = 0
+    own: int = 0
+    ends_ms: int | None = None
+
+
+class PriorityInfo(View, frozen=True, kw_only=True):
+    """A waiting job's priority in points, factor by factor."""
+
+    job: int = 0
+    discipline: str = ""
+    total: float = 0.0
+    age: float = 0.0
+    fairshare: float = 0.0
+    fair_factor: float = 0.0
+    qos: float = 0.0
+    queue: float = 0.0
+    priority: float = 0.0
+    size: float = 0.0
+    deadline: float = 0.0

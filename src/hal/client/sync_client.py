@@ -1,0 +1,343 @@
+"""The sync client; thread-safe.
+
+Generated from async_client.py by tools/sync_client.py: edit that file.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
+
+from hal.client.addresses.address import Address, find_address
+from hal.client.flows.completion import as_ended
+from hal.client.flows.player import Player
+from hal.client.flows.steps import DRAIN_ROUND_S, Steps, controlled, emptied, followed_events, paged, past_events
+from hal.client.job import Job
+from hal.client.rest import calls
+from hal.client.rest.calls import Call, Page
+from hal.client.rest.outcome import ids_of
+from hal.client.rest.views import (
+    EventInfo,
+    HealthInfo,
+    JobInfo,
+    LedgerInfo,
+    NodeInfo,
+    Outcome,
+    PriorityInfo,
+    QueueInfo,
+    ShareInfo,
+)
+from hal.client.specs import JobOptions
+from hal.client.submission import SpecLike, sort_out
+from hal.client.transport.exchange import RECONNECT_S
+from hal.client.transport.http import Connections
+
+if TYPE_CHECKING:
+    from hal.client.rest.policy_views import LicenceInfo, PolicyChange, PolicyInfo
+    from hal.core.model.policy_change import Operation
+
+T = TypeVar("T")
+
+
+class Client:
+    """A connection to one HAL. Make it with `hal.connect()`, and close it or use it as a context manager.
+
+    A controller that is restarted is waited for (`RECONNECT_S`); every error derives from `hal.HALError`.
+    """
+
+    def __init__(self, address: Address | None = None, *, reconnect_s: float = RECONNECT_S) -> None:
+        """Open no connection yet.
+
+        Args:
+            address: default: as `hal.connect()` finds it.
+            reconnect_s: how long a controller that answered before is waited for when it stops answering.
+        """
+        self.connections = Connections(address or find_address(), reconnect_s=reconnect_s)
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Client({self.address.named!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A pickled client holds its address, token included; the copy has connections of its own."""
+        return _restored, (self.address, self.connections.reconnect_s)
+
+    @property
+    def address(self) -> Address:
+        """The HAL that it talks to."""
+        return self.connections.address
+
+    def close(self) -> None:
+        """Close its connections; every later call is refused."""
+        self.connections.close()
+
+    # ── jobs ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @overload
+    def submit(
+        self,
+        what: str | Sequence[str] | SpecLike | None = None,
+        *,
+        idempotency_key: str | None = None,
+        **options: Unpack[JobOptions],
+    ) -> Job: ...
+
+    @overload
+    def submit(self, what: Sequence[SpecLike], *, idempotency_key: str | None = None) -> list[Job]: ...
+
+    def submit(
+        self,
+        what: str | Sequence[str] | SpecLike | Sequence[SpecLike] | None = None,
+        *,
+        idempotency_key: str | None = None,
+        **options: Unpack[JobOptions],
+    ) -> Job | list[Job]:
+        """Submit one job (a command with keywords, or a whole spec) or several (a list of specs, all or none).
+
+        Args:
+            what: program and arguments; text for /bin/sh; a `JobSpec`; plain data as in a spec file; or a list of the
+                last two. None with `script=`.
+            idempotency_key: a second submission with the same key returns the jobs of the first.
+            options: the keywords of `hal.JobOptions`, which docs/python.md describes.
+        Raises:
+            SpecError: malformed, or it can never run; nothing was submitted.
+            UnreachableError, OverloadedError: nothing was submitted.
+        """
+        submission = sort_out(what, options, environ=os.environ, workdir=os.getcwd())
+        answer = self.call(calls.submit(submission.specs, key=idempotency_key))
+        jobs = [Job(self, job) for job in ids_of(answer)]
+        return jobs if submission.many else jobs[0]
+
+    def check(self, what: str | Sequence[str] | SpecLike | Sequence[SpecLike], **options: Unpack[JobOptions]) -> None:
+        """Check what `submit` would submit, without submitting it.
+
+        Raises:
+            SpecError: it would be refused.
+        """
+        submission = sort_out(what, options, environ=os.environ, workdir=os.getcwd())
+        self.call(calls.submit(submission.specs, dry_run=True))
+
+    def job(self, job_id: str | int) -> Job:
+        """Find a job by its id.
+
+        Raises:
+            NotFoundError: there is none.
+        """
+        job = Job(self, str(job_id))
+        job.refresh()
+        return job
+
+    def jobs(self, *, limit: int | None = None, **filters: Any) -> Iterator[JobInfo]:
+        """List jobs, newest first, page by page as they are consumed.
+
+        Args:
+            limit: stop after so many.
+            filters: state (a list means any of them), user, queue, name, account, label (a list or dict: all).
+        """
+        return self.paged(lambda size, cursor: calls.jobs(calls.filters_of(filters), limit=size, cursor=cursor), limit)
+
+    def wait_all(self, jobs: Iterable[Job | str | int], timeout: float | None = None) -> list[JobInfo]:
+        """Wait until all of these jobs have ended.
+
+        Args:
+            timeout: seconds for all together; None: no limit.
+        Returns: in the given order.
+        Raises:
+            TimedOutError: not all have ended by then; they continue.
+        """
+        ids = [str(job) for job in jobs]
+        ends = {info.id: info for info in self.as_ended(ids, timeout)}
+        return [ends[one] for one in ids]
+
+    def as_ended(self, jobs: Iterable[Job | str | int], timeout: float | None = None) -> Iterator[JobInfo]:
+        """Give each of these jobs as soon as it has ended, in the order in which they end.
+
+        Args:
+            timeout: seconds for all together; None: no limit.
+        Raises:
+            TimedOutError: not all have ended by then; they continue.
+        """
+        return as_ended(self.connections, list(dict.fromkeys(str(job) for job in jobs)), timeout)
+
+    def cancel(self, *ids: str | int, **filters: Any) -> list[Outcome]:
+        """Cancel jobs (`42`) and tasks (`42.7`) by id, or all that a filter selects; one outcome for each."""
+        return self.drive(controlled("cancel", ids, filters))
+
+    def hold(self, *ids: str | int, **filters: Any) -> list[Outcome]:
+        """Hold jobs, so that what has not started does not start."""
+        return self.drive(controlled("hold", ids, filters))
+
+    def release(self, *ids: str | int, **filters: Any) -> list[Outcome]:
+        """Release held jobs."""
+        return self.drive(controlled("release", ids, filters))
+
+    def requeue(self, *ids: str | int, **filters: Any) -> list[Outcome]:
+        """Stop running tasks and let them, or ended ones, run again as a new attempt."""
+        return self.drive(controlled("requeue", ids, filters))
+
+    # ── nodes ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def nodes(self) -> list[NodeInfo]:
+        """List all nodes, by name."""
+        return list(self.call(calls.nodes()))
+
+    def node(self, name: str) -> NodeInfo:
+        """Find a node by its name.
+
+        Raises:
+            NotFoundError: there is none of that name.
+        """
+        return self.call(calls.node(name))
+
+    def fence(self, name: str) -> NodeInfo:
+        """Declare a node lost: its attempts are lost and their tasks run again. Nothing may run there any more.
+
+        Raises:
+            ConflictError: it is up.
+        """
+        return self.call(calls.fence(name))
+
+    def cordon(self, *names: str, reason: str = "") -> list[Outcome]:
+        """Close nodes to new work until they are uncordoned; what runs continues. One outcome for each."""
+        return list(self.call(calls.control_nodes("cordon", names, reason)))
+
+    def uncordon(self, *names: str) -> list[Outcome]:
+        """Open nodes to new work, unless something other than a person keeps them closed (`detail` names it)."""
+        return list(self.call(calls.control_nodes("uncordon", names)))
+
+    def drain(self, *names: str, reason: str = "") -> list[Outcome]:
+        """Close nodes to new work so that they become empty; `wait_drained` waits for that."""
+        return list(self.call(calls.control_nodes("drain", names, reason)))
+
+    def wait_drained(
+        self, name: str, timeout: float | None = None, *, seen: Callable[[NodeInfo], None] = lambda node: None
+    ) -> NodeInfo:
+        """Wait until a node holds nothing any more, or is no longer being drained; `seen` gets it each second.
+
+        Raises:
+            TimedOutError: it still holds something after `timeout` seconds.
+            NotFoundError: there is no such node, or no longer.
+        """
+        return self.drive(emptied(name, timeout, clock=time.monotonic, seen=seen, round_s=DRAIN_ROUND_S))
+
+    def remove_nodes(self, *names: str) -> list[Outcome]:
+        """Remove nodes that are lost or closed, and hold nothing. One that connects again is a new node."""
+        return list(self.call(calls.control_nodes("remove", names)))
+
+    # ── policy ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def queues(self) -> list[QueueInfo]:
+        """List all queues."""
+        return list(self.call(calls.queues()))
+
+    def policy(self, version: int | None = None) -> PolicyInfo:
+        """Read the active policy, or that version of it.
+
+        Raises:
+            NotFoundError: the version is not kept.
+        """
+        from hal.client.rest import policy_calls
+
+        return self.call(policy_calls.policy(version))
+
+    def change_policy(
+        self, *operations: Operation, version: int | None = None, dry_run: bool = False, note: str = ""
+    ) -> PolicyChange:
+        """Apply all of these operations to the policy in one commit, or none.
+
+        Args:
+            version: only if this version is active; None: whichever is.
+            dry_run: change nothing; the answer holds what would change, and what that means for live jobs.
+        Raises:
+            ConflictError: another version is active, or an entry to add exists already.
+            SpecError, NotFoundError: it cannot be done; nothing was changed.
+        """
+        from hal.client.rest import policy_calls
+
+        return self.call(policy_calls.change_policy(operations, version=version, dry_run=dry_run, note=note))
+
+    def put_policy(
+        self, policy: Mapping[str, Any], *, version: int, dry_run: bool = False, note: str = ""
+    ) -> PolicyChange:
+        """Replace that version of the policy by another policy (plain data, as in hal.toml).
+
+        Raises: as `change_policy`.
+        """
+        from hal.client.rest import policy_calls
+
+        return self.call(policy_calls.put_policy(policy, version=version, dry_run=dry_run, note=note))
+
+    def licences(self) -> list[LicenceInfo]:
+        """List licences: total, used, booked, free."""
+        from hal.client.rest import policy_calls
+
+        return list(self.call(policy_calls.licences()))
+
+    def shares(self) -> list[ShareInfo]:
+        """Read the tree of shares: what accounts and users are entitled to, and what they have used."""
+        return list(self.call(calls.shares()))
+
+    def ledgers(self) -> list[LedgerInfo]:
+        """Read how much of each limit is in use."""
+        return list(self.call(calls.ledgers()))
+
+    def priority(self, job: int) -> PriorityInfo:
+        """Read the priority of a pending job, factor by factor.
+
+        Raises:
+            NotFoundError: no such job.
+            ConflictError: it does not wait for resources.
+        """
+        return self.call(calls.priority(job))
+
+    # ── the controller ────────────────────────────────────────────────────────────────────────────────────────────
+
+    def health(self) -> HealthInfo:
+        """Read the controller's health."""
+        return self.call(calls.health())
+
+    def version(self) -> dict[str, Any]:
+        """Read the controller's version."""
+        return self.call(calls.version())
+
+    def events(
+        self, after: int | None = None, *, follow: bool = False, job: str | int | None = None
+    ) -> Iterator[EventInfo]:
+        """Read the durable feed of events, in commit order.
+
+        Args:
+            after: begin behind this sequence number; None: from the first kept one, or with `follow` from now on.
+            follow: do not end, but wait for more; resumes by itself after a restart of the controller.
+            job: only events about this job.
+        """
+        job_id = "" if job is None else str(job)
+        if not follow:
+            return Player(self.connections).items(past_events(after or 0, job_id))
+        feed = followed_events(
+            after, job_id, address=self.address, reconnect_s=self.connections.reconnect_s, clock=time.monotonic
+        )
+        return Player(self.connections).items(feed)
+
+    def call(self, call: Call[T]) -> T:
+        """Send one call of REST /v1 and read its answer."""
+        return call.read(self.connections.send(call.request))
+
+    def drive(self, steps: Steps[T]) -> T:
+        """Send the calls that it yields, one after the other; returns its result."""
+        return Player(self.connections).result(steps)
+
+    def paged(self, call: Callable[[int, str], Call[Page[T]]], limit: int | None) -> Iterator[T]:
+        """Read the items of all pages of a listing; `call` gets a page's size and the cursor of the page before."""
+        return Player(self.connections).items(paged(call, limit))
+
+
+def _restored(address: Address, reconnect_s: float) -> Client:
+    return Client(address, reconnect_s=reconnect_s)

@@ -1,0 +1,1 @@
+"""How requests are sent and answers read: retries, the two transports, their bounds."""

@@ -1,0 +1,1 @@
+"""What tests and simulations ask of a whole state: whether it contradicts itself, and whether two are equal."""

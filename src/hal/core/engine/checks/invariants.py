@@ -1,0 +1,347 @@
+"""`check_invariants(state)`: whether all tables tell one story; used after each step of every simulation and test.
+
+Pure and slow (O(state)); plain NumPy and Python, so that it shares nothing with the kernels that it checks.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+
+from hal.core.engine.classes import ClassSpec
+from hal.core.engine.rules.booked_nodes import trespassers
+from hal.core.engine.state import State
+from hal.core.engine.views import pending, running, runs_of_row
+from hal.core.kernels.structures import layout as L
+from hal.core.kernels.structures.arrays import Mask
+from hal.core.kernels.structures.memory import address_block
+
+
+class InvariantError(AssertionError):
+    """The engine's tables contradict one another: a fault of the engine, not of its caller."""
+
+
+def _require(holds: bool, message: str) -> None:
+    if not holds:
+        raise InvariantError(message)
+
+
+def check_invariants(state: State) -> None:
+    """Raise InvariantError, saying what is wrong, unless every table agrees with every other."""
+    _check_addresses(state)
+    _check_amounts(state)
+    _check_tasks(state)
+    _check_buckets(state)
+    _check_fits(state)
+    _check_ends(state)
+    _check_promises(state)
+    _check_taking_back(state)
+    for job, task, booking in trespassers(state):
+        raise InvariantError(f"job {job} task {task} runs on nodes of booking {booking!r} without a right to be there")
+    _check_licences(state)
+    if state.meta[L.M_TIMELINES]:
+        _check_timelines(state)
+
+
+def _check_addresses(state: State) -> None:
+    block = address_block(state.tables())
+    if isinstance(block, np.ndarray):
+        _require(bool((block == state.at).all()), "a table was replaced and kernels still see the old one")
+
+
+def _check_amounts(state: State) -> None:
+    # Plain lists: a month of simulation asks this a hundred thousand times.
+    rows = len(state.nodes.names)
+    runs = running(state)
+    pieces = state.work.pieces[: int(state.meta[L.M_PIECE_TOP])].tolist()
+    held: list[int] = []
+    holders: list[int] = []
+    firsts = state.work.runs[runs["run"], L.R_PIECE].tolist()
+    for place, (piece, nodes) in enumerate(zip(firsts, runs["nodes"].tolist(), strict=True)):
+        mine = []
+        while piece >= 0:
+            mine.append(pieces[piece][L.P_NODE])
+            piece = pieces[piece][L.P_NEXT]
+        if len(mine) != nodes or len(set(mine)) != nodes:
+            raise InvariantError(f"{_named(runs[place])} holds rows {mine}, it has {nodes} nodes")
+        held += mine
+        holders += [place] * nodes
+    amounts = (
+        state.catalogue.request[:, state.catalogue.classes[runs["class_id"], L.C_SHAPE]]
+        .T[:, : state.nodes.free.shape[1]]
+        .copy()
+    )
+    if state.meta[L.M_CPU] >= 0:
+        amounts[runs["state"] == L.RUN_SUSPENDED, state.meta[L.M_CPU]] = 0
+    used = np.zeros_like(state.nodes.free[:rows])
+    np.add.at(used, held, amounts[holders])
+    _require(
+        bool((state.nodes.free[:rows] == state.nodes.capacity[:rows] - used).all()),
+        "free is not capacity less what runs",
+    )
+    counted = np.bincount(np.array(held, np.int64), minlength=rows)
+    _require(bool((state.nodes.rows[:rows, L.W_PIECES] == counted).all()), "the count of attempts on a row is wrong")
+    there = []
+    for row, piece in enumerate((state.nodes.rows[:rows, L.W_ATTEMPTS] - 1).tolist()):
+        while piece >= 0:
+            there.append((row, pieces[piece][L.P_RUN]))
+            piece = pieces[piece][L.P_ON_ROW] - 1
+    known = zip(held, runs["run"][holders].tolist(), strict=True)
+    _require(sorted(there) == sorted(known), "rows do not know the attempts on them")
+
+
+def _named(run: np.void) -> str:
+    return f"job {run['job']} task {run['task']}"
+
+
+def _check_tasks(state: State) -> None:
+    waiting, attempts = pending(state), running(state)
+    _require(int(waiting["tasks"].sum()) == state.pending_tasks, "the count of waiting tasks is wrong")
+    _require(len(waiting) == int(state.meta[L.M_ENTRIES]), "the count of entries is wrong")
+    _require(bool((waiting["tasks"] >= 1).all()), "an entry is empty")
+    spans: dict[int, list[tuple[int, int]]] = {}
+    for job, first, tasks in zip(*(waiting[name].tolist() for name in ("job", "first_task", "tasks")), strict=True):
+        spans.setdefault(job, []).append((first, first + tasks))
+    for job, parts in spans.items():
+        last = -1
+        for first, end in sorted(parts):
+            if first < last:
+                raise InvariantError(f"job {job}: task {first} waits twice")
+            last = end
+    _require(len(attempts) == state.running_attempts, "the count of running attempts is wrong")
+    live = list(zip(attempts["job"].tolist(), attempts["task"].tolist(), strict=True))
+    twice = [task for task, count in Counter(live).items() if count > 1]
+    if twice:
+        raise InvariantError(f"job and task {twice} run twice")
+    for job, task in live:
+        if any(first <= task < end for first, end in spans.get(job, ())):
+            raise InvariantError(f"job {job} task {task} both waits and runs")
+
+
+def _check_taking_back(state: State) -> None:
+    runs = running(state)
+    for place, kind, name in ((L.M_CLAIMS, L.RUN_CLAIM, "claims"), (L.M_SUSPENDED, L.RUN_SUSPENDED, "suspended runs")):
+        _require(int((runs["state"] == kind).sum()) == int(state.meta[place]), f"the count of {name} is wrong")
+    for run in runs[(runs["state"] == L.RUN_SUSPENDED) & (runs["end_ms"] != L.INF)]:
+        raise InvariantError(f"{_named(run)} is suspended and planned to end")
+    for run in runs[(runs["state"] == L.RUN_GOING) & (runs["end_ms"] > runs["due_ms"])]:
+        raise InvariantError(f"{_named(run)} was told to end and is planned to end later")
+
+
+def _in_order(tree: np.ndarray[tuple[int, int], np.dtype[np.int64]], root: int) -> list[int]:
+    """Slots of a tree in order; checks the heap order and the least walltimes on the way."""
+    order: list[int] = []
+    stack: list[int] = []
+    at = root
+    while at >= 0 or stack:
+        while at >= 0:
+            stack.append(at)
+            at = int(tree[at, L.T_LEFT])
+        at = stack.pop()
+        order.append(at)
+        least = int(tree[at, L.T_WALL])
+        for side in (L.T_LEFT, L.T_RIGHT):
+            child = int(tree[at, side])
+            if child >= 0:
+                _require(bool(tree[child, L.T_RANDOM] <= tree[at, L.T_RANDOM]), "a tree is out of heap order")
+                least = min(least, int(tree[child, L.T_MIN]))
+        _require(least == tree[at, L.T_MIN], f"the least walltime at slot {at} is wrong")
+        at = int(tree[at, L.T_RIGHT])
+    keys = [tuple(tree[slot, : L.T_TIE + 1].tolist()) for slot in order]
+    _require(keys == sorted(set(keys)), "a tree is out of order")
+    return order
+
+
+def _check_buckets(state: State) -> None:
+    meta = state.meta
+    top = int(meta[L.M_ENTRY_TOP])
+    where = state.work.entries[:top, L.E_WHERE]
+    seen: set[int] = set()
+    for place in range(int(meta[L.M_ACTIVE])):
+        bucket = int(state.work.active[place])
+        _require(bool(state.work.buckets[bucket, L.B_ACTIVE] == place), f"bucket {bucket} does not know its place")
+        order = _in_order(state.work.rank, int(state.work.buckets[bucket, L.B_ROOT]))
+        _require(len(order) == state.work.buckets[bucket, L.B_COUNT] > 0, f"bucket {bucket} counts wrongly")
+        _require(order[0] == state.work.buckets[bucket, L.B_HEAD], f"bucket {bucket} has another head")
+        head = state.work.entries[order[0], [L.E_KEY, L.E_JOB]]
+        kept = state.work.buckets[bucket, [L.B_HEAD_KEY, L.B_HEAD_JOB]]
+        _require(bool((head == kept).all()), f"bucket {bucket} places its head wrongly")
+        least = state.work.rank[state.work.buckets[bucket, L.B_ROOT], L.T_MIN]
+        _require(bool(state.work.buckets[bucket, L.B_LEAST] == least), f"bucket {bucket} has another least walltime")
+        for slot in order:
+            _require(bool(state.work.entries[slot, L.E_BUCKET] == bucket), f"entry {slot} is in a bucket not its own")
+            _require(
+                bool(state.work.rank[slot, L.T_TIE] == state.work.entries[slot, L.E_FIRST]),
+                f"entry {slot} lies wrongly",
+            )
+        if meta[L.M_BY_TIME]:
+            timed = _in_order(state.work.by_time, int(state.work.buckets[bucket, L.B_TIME_ROOT]))
+            _require(set(timed) == set(order), f"bucket {bucket}: the two indexes differ")
+        seen.update(order)
+    _require(seen == set(np.flatnonzero(where == L.WHERE_BUCKET).tolist()), "buckets do not hold the eligible work")
+    timers = _in_order(state.work.rank, int(meta[L.M_TIMER_ROOT]))
+    _require(set(timers) == set(np.flatnonzero(where == L.WHERE_TIMER).tolist()), "the timer holds other work")
+    refs: Counter[int] = Counter(state.work.entries[:top][where != L.WHERE_FREE][:, L.E_BUCKET].tolist())
+    runs = state.work.runs[: int(meta[L.M_RUN_TOP])]
+    refs.update(runs[runs[:, L.R_NODES] > 0][:, L.R_BUCKET].tolist())
+    for bucket, count in refs.items():
+        _require(bool(state.work.buckets[bucket, L.B_REFS] == count), f"bucket {bucket} counts its references wrongly")
+
+
+def _check_licences(state: State) -> None:
+    """What is held is what running attempts want."""
+    held: Counter[str] = Counter()
+    for run in running(state):
+        spec = state.catalogue.class_specs[int(run["class_id"])]
+        assert spec is not None
+        held.update(spec.licences)
+    for row in state.licences.rows():
+        _require(row.used == held[row.name], f"licence {row.name}: {held[row.name]} are held, counted {row.used}")
+
+
+def _check_fits(state: State) -> None:
+    rows = len(state.nodes.names)
+    resources = state.nodes.free.shape[1]
+    alike: dict[tuple[tuple[str, str], ...], list[int]] = {}
+    for row, labels in enumerate(state.nodes.labels[:rows]):
+        alike.setdefault(tuple(labels.items()), []).append(row)
+    for shape, spec in enumerate(state.catalogue.shape_specs):
+        if spec is None:
+            continue
+        admitted = _admitted(state, spec, shape, list(alike.values()))
+        wanted = state.catalogue.request[:, shape][:resources]
+        open_now = admitted.copy()
+        open_now[state.bookings.closed_rows(spec.booking, state.clock_ms, rows)] = False
+        now = np.flatnonzero(open_now & (state.nodes.free[:rows] >= wanted).all(axis=1))
+        ever = int((admitted & (state.nodes.capacity[:rows] >= wanted).all(axis=1)).sum())
+        _require(
+            now.size == state.catalogue.shapes[shape, L.S_FIT],
+            f"{spec.request}: fits on {now.size} rows, counted otherwise",
+        )
+        _require(
+            ever == state.catalogue.shapes[shape, L.S_EVER],
+            f"{spec.request}: could fit on {ever} rows, counted otherwise",
+        )
+        _require(
+            not now.size or bool(now[0] >= state.catalogue.shapes[shape, L.S_FROM]),
+            f"{spec.request}: first-fit would miss a row",
+        )
+
+
+def _admitted(state: State, spec: ClassSpec, shape: int, alike: list[list[int]]) -> Mask:
+    """Which rows may ever take it; `alike`: rows that have the same labels."""
+    rows = len(state.nodes.names)
+    if state.plugins.filters:
+        return np.asarray(state.nodes.allowed[state.catalogue.shapes[shape, L.S_CSET], :rows] != 0)
+    admitted = np.asarray(state.nodes.rows[:rows, L.W_STATE] == L.NODE_UP)
+    for group in alike if spec.constraints else ():
+        if not all(requirement.holds(state.nodes.labels[group[0]]) for requirement in spec.constraints):
+            admitted[group] = False
+    if spec.booking and not state.bookings.anywhere(spec.booking):
+        mine = state.bookings.rows_of(spec.booking)
+        admitted[[row for row in range(rows) if row not in mine]] = False
+    return admitted
+
+
+def _check_ends(state: State) -> None:
+    order = _in_order(state.work.ends, int(state.meta[L.M_END_ROOT]))
+    runs = state.work.runs[: int(state.meta[L.M_RUN_TOP])]
+    finite = np.flatnonzero((runs[:, L.R_NODES] > 0) & (runs[:, L.R_END] < L.INF))
+    unlisted = state.work.unlisted[1, : int(state.meta[L.M_UNLISTED])].tolist()
+    _require(len(set(unlisted)) == len(unlisted), "a planned end is listed twice")
+    _require(set(order).isdisjoint(unlisted), "a planned end is in the tree and waits to be entered")
+    _require(
+        set(order) | set(unlisted) == set(finite.tolist()),
+        "the projected releases are not those of the running attempts",
+    )
+    for slot in order:
+        _require(
+            bool(state.work.ends[slot, L.T_KEY] == state.work.runs[slot, L.R_END]),
+            f"run {slot} is released at another time",
+        )
+
+
+def _check_promises(state: State) -> None:
+    table = state.work.reservations[: int(state.meta[L.M_RESERVATIONS])]
+    for k, promise in enumerate(table):
+        slot = int(promise[L.V_ENTRY])
+        if slot >= 0:
+            _require(bool(state.work.entries[slot, L.E_JOB] == promise[L.V_JOB]), f"reservation {k} is of another job")
+            _require(
+                bool(state.work.entries[slot, L.E_RESERVED] == k), f"job {promise[L.V_JOB]} does not know its promise"
+            )
+    if state.meta[L.M_BACKFILL] != L.BACKFILL_CONSERVATIVE:
+        promised = state.work.reserved[: int(state.meta[L.M_RESERVED]), L.Q_NODE].tolist()
+        _require(len(set(promised)) == len(promised), "a row is promised twice")
+        marked = np.flatnonzero(state.nodes.rows[:, L.W_RESERVED] >= 0).tolist()
+        _require(sorted(promised) == marked, "rows do not know who is promised them")
+
+
+def _check_timelines(state: State) -> None:
+    """Every timeline that is not to be built anew says what attempts and promises say, or less where it was merged."""
+    stale = state.timelines.stale[: int(state.counts[L.COUNT_STALE])].tolist()
+    if state.counts[L.COUNT_COLD]:
+        return
+    _require(
+        sorted(stale) == np.flatnonzero(state.nodes.rows[:, L.W_STALE]).tolist(), "rows do not know that they are stale"
+    )
+    freed = state.work.freed[: int(state.meta[L.M_FREED])].tolist()
+    _require(
+        sorted(freed) == np.flatnonzero(state.nodes.rows[:, L.W_FREED]).tolist(), "rows do not know that they came free"
+    )
+    promises = _held_promises(state)
+    for row in range(len(state.nodes.names)):
+        if state.nodes.rows[row, L.W_STALE] or state.nodes.rows[row, L.W_LATE]:
+            continue
+        changes = [
+            (int(state.work.runs[run, L.R_END]), _shape_of_run(state, run), 1)
+            for run in runs_of_row(state, row)
+            if state.work.runs[run, L.R_END] < L.INF
+        ]
+        changes += promises.get(row, [])
+        points = _points_of_row(state, row)
+        times = sorted({points[0][0], *(time for time, _, _ in changes), *(time for time, _ in points)})
+        for time in times:
+            truth = state.nodes.free[row].copy()
+            for at, shape, sign in changes:
+                if at <= time:
+                    truth += sign * state.catalogue.request[: truth.shape[0], shape]
+            said = next(amounts for at, amounts in reversed(points) if at <= time)
+            holds = (said <= truth).all() if state.nodes.rows[row, L.W_MERGED] else (said == truth).all()
+            _require(bool(holds), f"row {row} is said to have {said} at {time}, it has {truth}")
+        last = bool((points[-1][1] == truth).all())
+        _require(last, f"row {row} is said to have {points[-1][1]} in the end, it has {truth}")
+
+
+def _shape_of_run(state: State, run: int) -> int:
+    return int(state.catalogue.classes[state.work.buckets[state.work.runs[run, L.R_BUCKET], L.B_CLASS], L.C_SHAPE])
+
+
+def _points_of_row(state: State, row: int) -> list[tuple[int, np.ndarray[tuple[int], np.dtype[np.int64]]]]:
+    profile = state.timelines.profile
+    points = []
+    at = row
+    while at >= 0:
+        points.append((int(profile[at, L.POINT_TIME]), profile[at, L.POINT_SIZE :]))
+        at = int(profile[at, L.POINT_NEXT])
+    return points
+
+
+def _held_promises(state: State) -> dict[int, list[tuple[int, int, int]]]:
+    """Of each row: when promises that count take (-1) and give back (1) which shape."""
+    changes: dict[int, list[tuple[int, int, int]]] = {}
+    for promise in state.work.reservations[: int(state.meta[L.M_RESERVATIONS])]:
+        if promise[L.V_ENTRY] < 0 or not promise[L.V_HELD] or promise[L.V_KIND] == L.KIND_NEVER:
+            continue
+        shape = int(state.catalogue.classes[promise[L.V_CLASS], L.C_SHAPE])
+        claim = promise[L.V_KIND] == L.KIND_CLAIM
+        begin = -L.INF if claim else int(promise[L.V_START])
+        end = L.INF if claim else begin + int(promise[L.V_PLANNED])
+        first = int(promise[L.V_FIRST])
+        for row in state.work.reserved[first : first + int(promise[L.V_NODES]), L.Q_NODE].tolist():
+            spans = changes.setdefault(row, [])
+            spans.append((begin, shape, -1))
+            if end < L.INF:
+                spans.append((end, shape, 1))
+    return changes

@@ -1,0 +1,129 @@
+"""A configuration as the numbers and plugins that the engine works with; the one place where a state begins.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from hal.core.engine.config import Backfill, EngineConfig
+from hal.core.engine.policies import (
+    ORDER_KERNELS,
+    PLACEMENT_KERNELS,
+    PREEMPT_KERNELS,
+    filter_named,
+    order_named,
+    preempt_named,
+    score_named,
+)
+from hal.core.engine.rules.licensing import set_totals
+from hal.core.engine.rules.owners import owner_ids_in_use, plain_owner
+from hal.core.engine.rules.policy_tables import set_policy
+from hal.core.engine.state import State
+from hal.core.engine.tables.qos import MODES, Standings, check_qos
+from hal.core.interfaces.filter import Filter
+from hal.core.interfaces.order import Order
+from hal.core.interfaces.preempt import Preempt
+from hal.core.interfaces.score import Score
+from hal.core.kernels.structures import layout as L
+from hal.core.kernels.structures.declared import SEARCHED_ENTRIES, STANDINGS
+from hal.core.model.policy import Policy, PreemptMode, Qos, Reclaim
+
+BACKFILL_KERNELS: Final = {
+    Backfill.NONE: L.BACKFILL_NONE,
+    Backfill.EASY: L.BACKFILL_EASY,
+    Backfill.EASY_SJBF: L.BACKFILL_SJBF,
+    Backfill.TOP_K: L.BACKFILL_CONSERVATIVE,
+    Backfill.CONSERVATIVE: L.BACKFILL_CONSERVATIVE,
+}
+
+
+def new_state(
+    config: EngineConfig | None = None,
+    *,
+    on_compile: Callable[[str], None] | None = None,
+    kernels: tuple[str, ...] | None = None,
+) -> State:
+    """An empty state. The first of a process loads the kernels, reporting each to `on_compile` before it does.
+
+    kernels: bind these only, for `compile_all`; such a state cannot plan.
+    """
+    state = State(config or EngineConfig(), on_compile=on_compile, kernels=kernels)
+    use_config(state, state.config)
+    state.rewire()
+    return state
+
+
+def policies_of(config: EngineConfig) -> tuple[Order | None, Score | None, Preempt | None, list[Filter]]:
+    """The plugins that a configuration names; changes nothing. Raises EngineError for an unknown policy name."""
+    return (
+        None if config.order in ORDER_KERNELS else order_named(config.order),
+        None if config.placement in PLACEMENT_KERNELS else score_named(config.placement),
+        None if config.preempt in PREEMPT_KERNELS else preempt_named(config.preempt),
+        [filter_named(name) for name in config.filters],
+    )
+
+
+def use_config(state: State, config: EngineConfig) -> None:
+    """Set the policy scalars (part of `apply(ConfigChanged)`). Raises EngineError for an unknown policy name."""
+    plugins = state.plugins
+    plugins.order, plugins.score, plugins.preempt, plugins.filters = policies_of(config)
+    plugins.stopped = frozenset(config.stopped)
+    state.meta[L.M_PRICED] = int(plugins.preempt is not None)
+    state.config = config
+    state.meta[L.M_ORDER] = ORDER_KERNELS.get(config.order, L.ORDER_PLUGIN)
+    state.meta[L.M_PLACEMENT] = PLACEMENT_KERNELS.get(config.placement, L.PLACE_PLUGIN)
+    state.meta[L.M_BACKFILL] = BACKFILL_KERNELS[config.backfill]
+    state.meta[L.M_BY_TIME] = int(config.backfill is Backfill.EASY_SJBF)
+    state.conservative = bool(state.meta[L.M_BACKFILL] == L.BACKFILL_CONSERVATIVE)
+    state.meta[L.M_TIMELINES] = int(state.conservative)
+    state.renew_timelines()
+    state.meta[L.M_PARKING] = int(config.parking)
+    state.meta[L.M_CLAIM_AFTER] = config.claim_after_ms
+    set_totals(state, None if config.policy is None else config.policy.licences)
+    top = config.backfill is Backfill.TOP_K
+    state.meta[L.M_MAX_RESERVATIONS] = config.reservations if top else config.max_reservations
+    state.note_new_nodes()
+    _set_standings(state, config)
+    if config.policy is not None or config.order == "priority":
+        set_policy(state, config.policy or Policy(), list(owner_ids_in_use(state)))
+    elif state.accounts is not None:
+        state.accounts = None
+        state.shares.queues[:] = 0
+        state.meta[L.M_NEXT_EDGE] = L.INF
+        for place in (L.M_RENEWS, L.M_SHARED, L.M_SHARES_MOVED):
+            state.meta[place] = 0
+        for row, _owner in owner_ids_in_use(state):
+            plain_owner(state, row)
+
+
+def _set_standings(state: State, config: EngineConfig) -> None:
+    """Fill the table of standings. Raises EngineError as `check_qos`."""
+    shares = state.shares
+    check_qos(config.policy)
+    standings = Standings(config.policy or Policy())
+    shares.standings = standings
+    shares.standing_ids = {standing: row for row, standing in enumerate(standings.all)}
+    count = len(standings.all)
+    state.allocation.resize({STANDINGS: count}, emptied=True)
+    for standing, row in shares.standing_ids.items():
+        mode, grace_ms = standings.how(standing)
+        shares.qos[row, L.STANDING_MODE] = MODES[mode]
+        shares.qos[row, L.STANDING_GRACE] = grace_ms if row else 0
+        for other, place in shares.standing_ids.items():
+            if standings.takes(standing, other) and standings.how(other)[0] is not PreemptMode.OFF:
+                shares.qos[row, L.STANDING_TAKES + place] = 1
+                shares.qos[row, L.STANDING_PREEMPTS] = 1
+    limits = config.policy.limits.values() if config.policy is not None else ()
+    state.meta[L.M_RECLAIM] = int(any(limit.cohort and limit.reclaim is Reclaim.PREEMPT for limit in limits))
+    if state.meta[L.M_RECLAIM]:
+        shares.qos[0, L.STANDING_GRACE] = int(Qos().grace)  # work without a QOS may have borrowed
+    state.meta[L.M_PREEMPTING] = int(shares.qos[:, L.STANDING_PREEMPTS].any() or state.meta[L.M_RECLAIM])
+    searched = state.work.entries.shape[0] if state.meta[L.M_PREEMPTING] else 1
+    state.allocation.resize({SEARCHED_ENTRIES: searched}, emptied=True)
+    state.meta[L.M_SEARCH_EVERY] = config.preempt_every_ms
+    state.meta[L.M_MIN_RUN] = config.min_run_ms
+    state.meta[L.M_PATIENCE] = config.claim_patience_ms
+    state.meta[L.M_MOST_CLAIMS] = config.most_claims

@@ -1,0 +1,40 @@
+"""Classes, shapes and constraint sets that are in use, by value and by number. Purely names: `interning` fills them.
+
+Pure. What nobody refers to is forgotten under pressure, and its number is used again.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hal.core.engine.classes import ClassSpec
+from hal.core.kernels.structures.arrays import Ints
+from hal.core.kernels.structures.declared import CatalogueTables
+
+
+class Catalogue(CatalogueTables):
+    """The part of a `State` that knows kinds of work. A list by number holds None where the number is free."""
+
+    def __init__(self, no_ids: Ints) -> None:
+        self.sets: list[ClassSpec | None] = [ClassSpec({})]
+        """By constraint set: a class that has it. Set 0 asks for nothing."""
+        self.set_ids: dict[tuple[Any, ...], int] = {(): 0}
+        """Constraint set by requirements, booking, and the shape where filters look at it."""
+        self.set_free: list[int] = []
+        """Constraint sets to be used again."""
+        self.shape_ids: dict[tuple[Any, ...], int] = {}
+        """Shape by `ClassSpec.shape_key`."""
+        self.shape_specs: list[ClassSpec | None] = []
+        """By shape: a class that has it."""
+        self.shape_free: list[int] = []
+        """Shapes to be used again."""
+        self.class_ids: dict[tuple[int, int], int] = {}
+        """Class by shape and number of nodes."""
+        self.class_specs: list[ClassSpec | None] = []
+        """By class."""
+        self.class_free: list[int] = []
+        """Classes to be used again."""
+        self.seen: tuple[ClassSpec, ...] | None = None
+        """The classes of the last event, by identity: most events name the same tuple."""
+        self.seen_ids: Ints = no_ids
+        """Their numbers."""

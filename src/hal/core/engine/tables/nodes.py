@@ -1,0 +1,55 @@
+"""Nodes: what they are called, what they have, what is free on them, and which constraint set each of them meets.
+
+Pure. O(nodes) where something is worked out again for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from hal.core.engine.classes import ClassSpec
+from hal.core.kernels.structures import layout as L
+from hal.core.kernels.structures.declaration import Room
+from hal.core.kernels.structures.declared import NODE_BLOCKS, NODE_GROUPS, NODES, NodeTables
+
+
+class Nodes(NodeTables):
+    """The nodes' part of a `State`. A node keeps its index; one that left is a tombstone until its work has ended."""
+
+    def __init__(self) -> None:
+        self.resources: list[str] = []
+        """Names, by resource index: the second index of `free` and `capacity`. Only ever longer."""
+        self.names: list[str] = []
+        """By node index; of a tombstone the name that it had."""
+        self.labels: list[dict[str, str]] = []
+        """By node index; replaced, never changed in place."""
+        self.health: list[str] = []
+        """By node index: a value of `events.Health`."""
+        self.by_name: dict[str, int] = {}
+        """Node index of every node that is here, without tombstones."""
+
+    def rooms_for(self, count: int) -> dict[Room, int]:
+        """Rooms for `count` nodes, where there is not room for as many."""
+        room = self.free.shape[0]
+        return {NODES: max(count, 2 * room)} if count > room else {}
+
+    def following_rooms(self) -> dict[Room, int]:
+        """Blocks and groups of nodes: as many as there is room for nodes."""
+        nodes = self.free.shape[0]
+        return {NODE_BLOCKS: (nodes + L.BLOCK - 1) // L.BLOCK, NODE_GROUPS: (nodes >> L.ROOM_BITS) + 1}
+
+    def admit(self, some: Iterable[int], constraint_set: int, spec: ClassSpec, booked: set[int] | None) -> None:
+        """Work out which of some nodes a constraint set admits: up, labels as required, and if so booked.
+
+        booked: the only nodes on which a booking's jobs may run; None = they may run on any.
+        """
+        nodes = np.asarray(some if isinstance(some, range) else list(some), np.int64)
+        self.allowed[constraint_set, nodes] = self.rows[nodes, L.W_STATE] == L.NODE_UP
+        if spec.constraints:
+            for node in nodes.tolist():
+                if not all(part.holds(self.labels[node]) for part in spec.constraints):
+                    self.allowed[constraint_set, node] = 0
+        if booked is not None:
+            self.allowed[constraint_set, [node for node in nodes.tolist() if node not in booked]] = 0

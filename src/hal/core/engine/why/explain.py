@@ -1,0 +1,291 @@
+"""Why a job does not run, and what could never run: asked of the same tables that decide.
+
+Pure, O(state) a question; reads reservations first and falls back to the projected releases of running attempts.
+"""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+
+from hal.core.engine.classes import ClassSpec
+from hal.core.engine.errors import EngineError
+from hal.core.engine.state import State
+from hal.core.engine.views import rows_of_run
+from hal.core.engine.why.booked import kept_off
+from hal.core.engine.why.foresight import RESERVED, admitted, entries_of, forecast, position
+from hal.core.engine.why.licensed import unlicensed
+from hal.core.engine.why.refused import refused
+from hal.core.kernels.structures import layout as L
+from hal.core.kernels.structures.arrays import Rows
+from hal.core.model.units import format_distinctly, format_duration, format_wait, plural
+from hal.core.model.verdict import Reason, Verdict
+
+MAX_LISTED = 5
+"""Nodes or jobs that a message names."""
+
+
+class Impossible(msgspec.Struct, frozen=True):
+    """Why no set of nodes that ever joined could hold a request.
+
+    resource: the one that fails ("" = labels). asked: per node. largest: the most that a matching node has: `node`.
+    nodes_that_fit: how many nodes could hold the whole request; `nodes` are asked for.
+    """
+
+    resource: str
+    asked: int
+    largest: int
+    node: str
+    nodes: int
+    nodes_that_fit: int
+    message: str
+
+
+def fits_ever(state: State, spec: ClassSpec) -> Impossible | None:
+    """None when enough known nodes, up or not, could hold the request when empty; else which constraint fails."""
+    rows = _known_rows(state)
+    matching = [row for row in rows if all(part.holds(state.nodes.labels[row]) for part in spec.constraints)]
+    if len(matching) < spec.nodes and len(matching) < len(rows):
+        wanted = ", ".join(
+            f"{part.key} {part.match.value} {' '.join(part.values)}".strip() for part in spec.constraints
+        )
+        return Impossible(
+            "", 0, 0, "", spec.nodes, len(matching),
+            f"{len(matching)} of {plural(len(rows), 'node')} match {wanted}; {spec.nodes} asked for",
+        )  # fmt: skip
+    if len(matching) < spec.nodes:
+        return Impossible(
+            "", 0, 0, "", spec.nodes, len(matching),
+            f"{plural(spec.nodes, 'distinct node')} asked for; there {'is only' if len(matching) == 1 else 'are'} "
+            f"{len(matching) or 'none'}",
+        )  # fmt: skip
+    fitting = set(matching)
+    worst: tuple[int, str, int, int, str] | None = None
+    for name, asked in spec.request.items():
+        amounts = {row: _capacity(state, row, name) for row in matching}
+        enough = {row for row in matching if amounts[row] >= asked}
+        fitting &= enough
+        best = max(matching, key=lambda row: amounts[row])
+        if len(enough) < spec.nodes and (worst is None or len(enough) < worst[0]):
+            worst = (len(enough), name, asked, amounts[best], state.nodes.names[best])
+    if worst is not None:
+        count, name, asked, largest, node = worst
+        each = f" on each of {spec.nodes} nodes" if spec.nodes > 1 else ""
+        have = {0: "no node has", 1: "1 node has"}.get(count, f"{count} nodes have")
+        wanted, most = format_distinctly(name, asked, largest)
+        there = f"{have} that much; the largest, {node}, has {most}" if largest else "no node has any"
+        return Impossible(
+            name, asked, largest, node, spec.nodes, len(fitting), f"{wanted} {name}{each} asked for; {there}"
+        )
+    if len(fitting) < spec.nodes:
+        best = max(matching, key=lambda row: sum(_capacity(state, row, n) >= a for n, a in spec.request.items()))
+        name = next(n for n, a in spec.request.items() if _capacity(state, best, n) < a)
+        asked, largest = spec.request[name], _capacity(state, best, name)
+        wanted, most = format_distinctly(name, asked, largest)
+        have = {0: "no node has", 1: "1 node has"}.get(len(fitting), f"{len(fitting)} nodes have")
+        return Impossible(
+            name, asked, largest, state.nodes.names[best], spec.nodes, len(fitting),
+            f"{have} all that is asked for at once, {spec.nodes} needed; {state.nodes.names[best]} "
+            f"comes nearest and has {most} of {wanted} {name}",
+        )  # fmt: skip
+    return None
+
+
+def explain(state: State, job: int, now_ms: int) -> Verdict:
+    """Why the first waiting tasks of a job do not run. Raises EngineError for a job that neither waits nor runs."""
+    claimed = _claimed(state, job, now_ms) if state.meta[L.M_CLAIMS] else None
+    if claimed is not None:
+        return claimed
+    slots = entries_of(state, job)
+    if not slots.shape[0]:
+        runs = state.work.runs[: int(state.meta[L.M_RUN_TOP])]
+        if ((runs[:, L.R_NODES] > 0) & (runs[:, L.R_JOB] == job)).any():
+            return Verdict(job=job, reason=Reason.NONE, message="all its tasks are running")
+        raise EngineError(f"job {job} neither waits nor runs in the engine: it has ended, or was never submitted")
+    waiting = slots[state.work.entries[slots, L.E_WHERE] == L.WHERE_BUCKET]
+    candidates = waiting if waiting.shape[0] else slots
+    slot = int(candidates[np.argmin(state.work.entries[candidates, L.E_FIRST])])
+    entry = state.work.entries[slot]
+    if entry[L.E_WHERE] != L.WHERE_BUCKET:
+        return _not_eligible(job, entry, now_ms)
+    class_id = int(state.work.buckets[entry[L.E_BUCKET], L.B_CLASS])
+    spec = state.catalogue.class_specs[class_id]
+    assert spec is not None
+    shape = int(state.catalogue.classes[class_id, L.C_SHAPE])
+    booked = kept_off(state, job, slot, spec, now_ms)
+    if booked is not None:
+        return _placed(state, booked, slot, shape, now_ms)
+    if state.catalogue.shapes[shape, L.S_EVER] < spec.nodes:
+        silent = state.plugins.unasked(spec.shape_key())
+        if silent:
+            return Verdict(
+                job=job, reason=Reason.CONSTRAINTS, helps=("hal status",),
+                message=f"filter '{silent[0]}' failed before it decided where such jobs may run: none of them "
+                "starts until it works again",
+            )  # fmt: skip
+        impossible = fits_ever(state, spec)
+        if impossible is not None:
+            return Verdict(
+                job=job, reason=Reason.IMPOSSIBLE, message=impossible.message, resource=impossible.resource,
+                asked=impossible.asked, available=impossible.largest, node=impossible.node,
+            )  # fmt: skip
+        up = int(state.catalogue.shapes[shape, L.S_EVER])
+        return Verdict(
+            job=job, reason=Reason.NODES_DOWN, asked=0,
+            message=f"needs {plural(spec.nodes, 'node')}; of those that could hold it "
+            f"{up or 'none'} {'is' if up < 2 else 'are'} up",
+        )  # fmt: skip
+    ruled = refused(state, job, slot, spec, now_ms)
+    if ruled is not None:
+        return ruled
+    licence = unlicensed(state, job, slot, spec, now_ms)
+    if licence is not None:
+        return _placed(state, licence, slot, shape, now_ms)
+    ahead = position(state, slot, shape)
+    starts_at_ms, basis = forecast(state, slot, spec, shape, now_ms)
+    fit = int(state.catalogue.shapes[shape, L.S_FIT])
+    if fit >= spec.nodes:
+        return _overtaken(state, job, slot, shape, spec, now_ms, ahead, starts_at_ms, basis)
+    resource, asked, available, node = _shortage(state, spec, shape)
+    helps = (f"{plural(fit, 'node')} instead of {spec.nodes} would fit now",) if 0 < fit < spec.nodes else ()
+    wanted, most = format_distinctly(resource, asked, available)
+    what = plural(asked, "node") if resource == "nodes" else f"{wanted} {resource}"
+    message = f"waits for {what}; the most free is {most}{f' on {node}' if node else ''}"
+    if spec.nodes > 1:
+        have = {0: "no node has", 1: "1 node has"}.get(fit, f"{fit} nodes have")
+        message = f"waits for {what} on each of {spec.nodes} nodes; {have} all it needs free now"
+    return Verdict(
+        job=job, reason=Reason.RESOURCES, resource=resource, asked=asked, available=available, node=node,
+        message=message,
+        starts_at_ms=starts_at_ms, basis=basis, forecast_at_ms=_of_when(state, basis, now_ms), position=ahead,
+        helps=helps,
+    )  # fmt: skip
+
+
+def _claimed(state: State, job: int, now_ms: int) -> Verdict | None:
+    """For a job whose place is being cleared: who has to leave, and until when."""
+    runs = state.work.runs[: int(state.meta[L.M_RUN_TOP])]
+    live = runs[:, L.R_NODES] > 0
+    mine = np.flatnonzero(live & (runs[:, L.R_JOB] == job) & (runs[:, L.R_STATE] == L.RUN_CLAIM))
+    if not mine.shape[0]:
+        return None
+    first = int(mine[np.argmin(runs[mine, L.R_DUE])])
+    due = int(runs[first, L.R_DUE])
+    names = [state.nodes.names[row] for row in rows_of_run(state, first)]
+    going = runs[live & (runs[:, L.R_FOR] == job) & (runs[:, L.R_STATE] == L.RUN_GOING)]
+    leaving = going[:, L.R_JOB]
+    others = sorted(set(leaving.tolist()))
+    who = f"{plural(len(leaving), 'attempt')} ({_listed([f'job {other}' for other in others])})" if others else "work"
+    wait = format_wait(max(due - now_ms, 0))
+    if others and _had_borrowed(state, runs[first], going):
+        return Verdict(
+            job=job, reason=Reason.LIMIT,
+            message=f"reclaims quota that its cohort has borrowed: {who} "
+            f"{'is' if len(leaving) == 1 else 'are'} preempted for it, gone within {wait}",
+            starts_at_ms=max(due, now_ms), basis="preemption for this job",
+        )  # fmt: skip
+    return Verdict(
+        job=job, reason=Reason.RESOURCES, asked=len(names),
+        message=f"waits for {_listed(names)} to be cleared: {who} preempted for it, gone within {wait}",
+        starts_at_ms=max(due, now_ms), basis="preemption for this job",
+    )  # fmt: skip
+
+
+def _placed(state: State, verdict: Verdict, slot: int, shape: int, now_ms: int) -> Verdict:
+    """The same with how many go before it, and of when its forecast is."""
+    return msgspec.structs.replace(
+        verdict, position=position(state, slot, shape), forecast_at_ms=_of_when(state, verdict.basis, now_ms)
+    )
+
+
+def _had_borrowed(state: State, claim: Rows, going: Rows) -> bool:
+    """Whether work leaves for a claim that its QOS could not take from: it had borrowed what is the claim's."""
+    takes = state.shares.qos[_qos_of(state, claim[None, :])[0], L.STANDING_TAKES :]
+    return bool((takes[_qos_of(state, going)] == 0).any())
+
+
+def _qos_of(state: State, runs: Rows) -> Rows:
+    owners: Rows = state.shares.owners[state.work.buckets[runs[:, L.R_BUCKET], L.B_OWNER], L.O_QOS]
+    return owners
+
+
+def _listed(names: list[str]) -> str:
+    shown = ", ".join(names[:MAX_LISTED])
+    return shown if len(names) <= MAX_LISTED else f"{shown} and {len(names) - MAX_LISTED} more"
+
+
+def _not_eligible(job: int, entry: Rows, now_ms: int) -> Verdict:
+    if entry[L.E_HELD]:
+        return Verdict(job=job, reason=Reason.HELD, message="held; `hal release` releases it")
+    eligible = int(entry[L.E_ELIGIBLE])
+    if eligible >= L.INF:
+        return Verdict(job=job, reason=Reason.DEPENDENCY, message="waits for jobs that it depends on")
+    again = entry[L.E_ATTEMPT] > 1
+    wait = format_wait(max(eligible - now_ms, 0))
+    return Verdict(
+        job=job, reason=Reason.BACKOFF if again else Reason.BEGIN_AT,
+        message=f"attempt {int(entry[L.E_ATTEMPT])} may start in {wait}" if again else f"may start in {wait}",
+        starts_at_ms=eligible, basis="back-off" if again else "begin-at",
+    )  # fmt: skip
+
+
+def _overtaken(
+    state: State, job: int, slot: int, shape: int, spec: ClassSpec, now_ms: int, ahead: int,
+    starts_at_ms: int | None,
+    basis: str,
+) -> Verdict:  # fmt: skip
+    """It fits now and does not run: it is new, or what fits is promised to jobs ahead."""
+    if not state.meta[L.M_RESERVATIONS]:
+        return Verdict(
+            job=job, reason=Reason.NOT_CONSIDERED, message="fits now; the next pass considers it", starts_at_ms=now_ms,
+            basis="free now", position=ahead,
+        )  # fmt: skip
+    promises = state.work.reservations[: int(state.meta[L.M_RESERVATIONS])]
+    others = promises[(promises[:, L.V_KIND] == L.KIND_RESERVED) & (promises[:, L.V_ENTRY] != slot)]
+    until = int(others[:, L.V_START].max(initial=-1))
+    planned = int(state.work.entries[slot, L.E_PLANNED])
+    helps: tuple[str, ...] = ()
+    if until > now_ms and planned > until - now_ms and state.config.backfill != "none":
+        helps = (f"a walltime of at most {format_duration(until - now_ms)} could let it start now",)
+    fit = int(state.catalogue.shapes[shape, L.S_FIT])
+    return Verdict(
+        job=job, reason=Reason.PRIORITY,
+        message=f"fits on {plural(fit, 'node')} now ({spec.nodes} needed), but what "
+        "it needs is reserved for jobs ahead of it",
+        starts_at_ms=starts_at_ms, basis=basis, forecast_at_ms=_of_when(state, basis, now_ms), position=ahead,
+        helps=helps,
+    )  # fmt: skip
+
+
+def _of_when(state: State, basis: str, now_ms: int) -> int | None:
+    """Of when a forecast is: a reservation holds since the last pass, the rest is worked out for this question."""
+    return (state.clock_ms if basis == RESERVED else now_ms) if basis else None
+
+
+def _known_rows(state: State) -> list[int]:
+    return [row for row in range(len(state.nodes.names)) if state.nodes.rows[row, L.W_STATE] != L.NODE_GONE]
+
+
+def _capacity(state: State, row: int, resource: str) -> int:
+    return (
+        int(state.nodes.capacity[row, state.nodes.resources.index(resource)])
+        if resource in state.nodes.resources
+        else 0
+    )
+
+
+def _shortage(state: State, spec: ClassSpec, shape: int) -> tuple[str, int, int, str]:
+    """The resource that the fewest rows have free enough: (name, asked, most free, where)."""
+    rows = admitted(state, shape)
+    worst: tuple[int, str, int, int, str] | None = None
+    for name, asked in spec.request.items():
+        if not asked:
+            continue
+        free = state.nodes.free[rows, state.nodes.resources.index(name)]
+        enough = int((free >= asked).sum())
+        best = int(np.argmax(free))
+        if worst is None or enough < worst[0]:
+            worst = (enough, name, asked, int(free[best]), state.nodes.names[rows[best]])
+    if worst is None:
+        return "nodes", spec.nodes, int(state.catalogue.shapes[shape, L.S_FIT]), ""
+    return worst[1], worst[2], max(worst[3], 0), worst[4]

@@ -1,0 +1,163 @@
+"""Choosing nodes by timelines: for a start now, for a reservation later, for a claim; how long a start may last.
+
+Pure but for scratch. O(nodes) a choice, by the lines of the shape (see timelines).
+"""
+
+from __future__ import annotations
+
+from hal.core.kernels.nodes.rows import fits
+from hal.core.kernels.passes.earlier_starts import LOOK_SHIFT
+from hal.core.kernels.passes.placing import SCORE_ONE, TIER_EXTRA, TIER_FREE, TIER_SHORT, tightness
+from hal.core.kernels.rules.booked import booked_start, select
+from hal.core.kernels.structures.bounds import leads_on
+from hal.core.kernels.structures.jit import inner
+from hal.core.kernels.structures.layout import (
+    COUNT_LOG,
+    COUNT_RESERVED,
+    INF,
+    KIND_RESERVED,
+    M_BOOKINGS,
+    M_NODES,
+    M_PLACEMENT,
+    M_RESOURCES,
+    PASS_FIRST_NODE,
+    PASS_NODES,
+    PASS_NOW,
+    PASS_WALL,
+    PASS_WORK,
+    PLACE_BEST,
+    PLACE_FIRST,
+    Q_CHAIN,
+    Q_RESERVATION,
+    S_BLOCK_STAMP,
+    S_BLOCKED,
+    S_CSET,
+    S_FIT,
+    S_SCORES,
+    S_UNTIL,
+    SCRATCH_CANDIDATES,
+    SCRATCH_CHOSEN,
+    SCRATCH_VALUES,
+    TICK,
+    V_KIND,
+    V_START,
+    W_RESERVED,
+)
+from hal.core.kernels.structures.memory import Tables
+from hal.core.kernels.timelines.lines import line_of
+from hal.core.kernels.timelines.node_intervals import came_free, free_until, may_hold, next_start, pick
+
+
+@inner
+def longest_start(t: Tables, shape: int, nodes: int) -> int:
+    """The longest planned time with which a class may start now beside all reservations; -1 none, INF any. Exact."""
+    if t.shapes[shape, S_FIT] < nodes:
+        return -1
+    if (
+        nodes == 1
+        and t.shapes[shape, S_BLOCK_STAMP] == t.ticks[TICK]
+        and t.shapes[shape, S_BLOCKED] == t.counts[COUNT_LOG]
+    ):
+        return int(t.shapes[shape, S_UNTIL])
+    now = t.pass_record[PASS_NOW]
+    line = line_of(t, shape)
+    values = t.scratch[SCRATCH_VALUES]
+    count = 0
+    for node in range(t.meta[M_NODES]):
+        until = free_until(t, line, node, shape, now)
+        if until > now:
+            values[count] = -until
+            count += 1
+    t.pass_record[PASS_WORK] += 1 + (t.meta[M_NODES] >> LOOK_SHIFT)
+    longest = -1
+    if count >= nodes:
+        until = -select(values, count, nodes - 1)
+        longest = INF if until >= INF else until - now
+    if nodes == 1:
+        t.shapes[shape, S_BLOCK_STAMP] = t.ticks[TICK]
+        t.shapes[shape, S_BLOCKED] = t.counts[COUNT_LOG]
+        t.shapes[shape, S_UNTIL] = longest
+    return int(longest)
+
+
+@inner
+def choose_later(t: Tables, line: int, shape: int, nodes: int, planned: int, begin: int) -> None:
+    """Nodes for a reservation (SCRATCH_CHOSEN): of those that hold the shape from `begin` on, those free latest."""
+    ranks = t.scratch[SCRATCH_VALUES]
+    candidates = t.scratch[SCRATCH_CANDIDATES]
+    count = 0
+    for k in range(may_hold(t, line, begin + 1)):
+        node = candidates[k]
+        if next_start(t, line, node, shape, begin, planned, begin + 1) == begin:
+            ranks[count] = -came_free(t, line, node, shape, begin)
+            candidates[count] = node
+            count += 1
+    pick(t, count, nodes, False, t.scratch[SCRATCH_CHOSEN], 0)
+
+
+@inner
+def choose_now(t: Tables, line: int, shape: int, nodes: int, planned: int) -> None:
+    """Nodes for the next start: first those reserved for others from its end on, then the others, by score or index."""
+    now = t.pass_record[PASS_NOW]
+    resources = t.meta[M_RESOURCES]
+    ranks = t.scratch[SCRATCH_VALUES]
+    candidates = t.scratch[SCRATCH_CANDIDATES]
+    end = min(now + planned, INF)
+    count = 0
+    for k in range(may_hold(t, line, now + 1)):
+        node = candidates[k]
+        if next_start(t, line, node, shape, now, planned, now + 1) != now:
+            continue
+        tier = _tier(t, node, end)
+        score = 0
+        if t.meta[M_PLACEMENT] == PLACE_BEST:
+            score = tightness(t, node, shape, resources)
+        elif t.meta[M_PLACEMENT] != PLACE_FIRST:
+            score = t.scores[t.shapes[shape, S_SCORES], node]
+        ranks[count] = tier * 4 * SCORE_ONE - score
+        candidates[count] = node
+        count += 1
+    pick(t, count, nodes, True, t.start_nodes, t.pass_record[PASS_FIRST_NODE] + t.pass_record[PASS_NODES])
+
+
+@inner
+def _tier(t: Tables, node: int, end: int) -> int:
+    """What a start until `end` would use of a node: what is reserved from then on only, what nobody has reserved, or
+    what is left beside a reservation."""
+    tier = TIER_FREE
+    place = t.rows[node, W_RESERVED]
+    if place >= 0:
+        tier = TIER_SHORT
+        passed = 0
+        while leads_on(t, place, passed, t.counts[COUNT_RESERVED]):
+            passed += 1
+            reservation = t.planned_nodes[place, Q_RESERVATION]
+            if t.planned[reservation, V_KIND] != KIND_RESERVED or end > t.planned[reservation, V_START]:
+                tier = TIER_EXTRA
+            place = t.planned_nodes[place, Q_CHAIN]
+    return tier
+
+
+@inner
+def choose_claim(t: Tables, shape: int, nodes: int) -> int:
+    """Nodes for a job whose time is never: first those that fit now, then those that could; none that is booked.
+
+    In scratch (SCRATCH_CHOSEN). Returns how many were found.
+    """
+    now = t.pass_record[PASS_NOW]
+    out = t.scratch[SCRATCH_CHOSEN]
+    resources = t.meta[M_RESOURCES]
+    cset = t.shapes[shape, S_CSET]
+    found = 0
+    for later in range(2):
+        for node in range(t.meta[M_NODES]):
+            if (
+                found < nodes
+                and t.allowed[cset, node] != 0
+                and fits(t, t.capacity, node, shape, resources)
+                and fits(t, t.free, node, shape, resources) == (later == 0)
+                and (t.meta[M_BOOKINGS] == 0 or booked_start(t, node, shape, now, t.pass_record[PASS_WALL]) == now)
+            ):
+                out[found] = node
+                found += 1
+    return found

@@ -1,0 +1,533 @@
+"""Whose running work to preempt so that one waiting job can start: evict and replay over a bounded set of candidates.
+
+Pure. A candidate runs, its QOS may be taken from and is not protected by its youth. What it costs to clear a node is
+worked out in `node_prices`. A gang counts on each of its nodes with its part, and once it is chosen, all its nodes are
+cleared. The cheapest nodes are taken; then, from the one that loses most, every victim without which enough nodes still
+fit is let be. Nobody is preempted for a job that would start by itself within the time that they are given to leave.
+O(runs on the nodes + nodes log nodes + victims x nodes of a gang); where what was lent is preempted, with O(runs log
+runs + nodes that they hold) beside it, in the last slice.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from hal.core.kernels.nodes.ends import ends_root
+from hal.core.kernels.nodes.releases import project_release
+from hal.core.kernels.nodes.rows import fits
+from hal.core.kernels.preemption.lending import (
+    borrows,
+    find_lent,
+    full_beside_cohorts,
+    give_back,
+    gives_lent,
+    still_lent,
+)
+from hal.core.kernels.preemption.node_prices import (
+    clear,
+    count_fitting,
+    find_largest,
+    fits_by,
+    is_going,
+    leaves,
+    lend,
+    look_at,
+    may_lose,
+    mode_of,
+    pick,
+    price_of,
+    qos_of,
+    shape_of,
+)
+from hal.core.kernels.preemption.searched import waiting_entry
+from hal.core.kernels.rules.ledgers import full_ledger, lends
+from hal.core.kernels.rules.licences import licences_now
+from hal.core.kernels.structures.bounds import goes_on, leads_on
+from hal.core.kernels.structures.jit import inner, kernel
+from hal.core.kernels.structures.layout import (
+    B_CLASS,
+    B_OFFSET,
+    B_OWNER,
+    C_NODES,
+    C_SHAPE,
+    E_BUCKET,
+    E_JOB,
+    E_KEY,
+    E_WALL,
+    INF,
+    KIND_BLOCK,
+    KIND_RESERVED,
+    M_NODES,
+    M_RESERVATIONS,
+    M_RESOURCES,
+    M_RUN_TOP,
+    MAX_CANDIDATES,
+    MODE_SUSPEND,
+    O_QOS,
+    P_NEXT,
+    P_NODE,
+    P_ON_ROW,
+    P_RUN,
+    PASS_NOW,
+    PASS_WALL,
+    PASS_WORK,
+    Q_NODE,
+    R_DUE,
+    R_END,
+    R_MARK,
+    R_NODES,
+    R_OFFERED,
+    R_PIECE,
+    R_STATE,
+    RUN_ON,
+    S_EVER,
+    S_FIT,
+    SCRATCH_CHOSEN,
+    SCRATCH_ORDER,
+    SCRATCH_PRICES,
+    SEARCH_COST,
+    SEARCH_JOBS,
+    SEARCH_KEPT,
+    SEARCH_YOUTH,
+    SEEK_COUNT,
+    SEEK_DUE,
+    SEEK_ENTRY,
+    SEEK_GANG,
+    SEEK_NODE,
+    SEEK_OFFERED,
+    SEEK_QOS,
+    SEEK_SHAPE,
+    SEEK_STAMP,
+    SEEK_YOUTH,
+    STANDING_GRACE,
+    STANDING_PREEMPTS,
+    T_KEY,
+    T_RIGHT,
+    TICK,
+    TICK_SEARCH,
+    V_FIRST,
+    V_JOB,
+    V_KEY,
+    V_KIND,
+    V_NODES,
+    V_START,
+    W_ATTEMPTS,
+)
+from hal.core.kernels.structures.memory import Tables, tables
+from hal.core.kernels.structures.sorting import sort_pairs
+from hal.core.kernels.structures.treap import tree_descend
+
+FOUND: Final = 0
+NOTHING: Final = 1
+UNFINISHED: Final = 2
+
+
+@kernel
+def seek(at: Any, job: int, task: int, now: int, node: int, budget: int, lent: int) -> int:
+    """Search for a waiting task, from a node on (0 = a new search). Returns FOUND, NOTHING or UNFINISHED.
+
+    Args:
+        budget: work of this slice (attempts looked at); a node is finished whatever the budget.
+        lent: 0 = from those from whom the QOS of the task may take; 1 = from those who borrowed what is its own.
+
+    The search record says where to go on (SEEK_NODE), how many victims were found (SEEK_COUNT; their runs are in
+    victims[1]), the entry, the nodes that it gets (SCRATCH_CHOSEN), when all are free at the latest, and when work that
+    is too young now is old enough.
+    """
+    t = tables(at)
+    t.pass_record[PASS_NOW] = now
+    t.pass_record[PASS_WORK] = 0
+    if not _begin_search(t, waiting_entry(t, job, task), lent):
+        t.pass_record[PASS_WORK] = 1
+        return NOTHING
+    if node == 0:
+        t.ticks[TICK] += 1
+        t.ticks[TICK_SEARCH] = t.ticks[TICK]
+    t.search_record[SEEK_STAMP] = t.ticks[TICK_SEARCH]
+    t.search_record[SEEK_OFFERED] = t.ticks[TICK_SEARCH] if lent != 0 else 0
+    if node == 0 and lent != 0:
+        _offer_lent(t)
+    for row in range(node, t.meta[M_NODES]):
+        if row > node and t.pass_record[PASS_WORK] >= budget:
+            t.search_record[SEEK_NODE] = row
+            return UNFINISHED
+        t.pass_record[PASS_WORK] += 1
+        look_at(t, row)
+    count, fitting = _choose_victims(t)
+    for row in range(t.meta[M_NODES]):
+        t.search_record[SEEK_YOUTH] = min(t.search_record[SEEK_YOUTH], t.search[row, SEARCH_YOUTH])
+    gang = t.search_record[SEEK_GANG]
+    if fitting < gang or count <= 0:
+        return NOTHING
+    kept = _spare_needless(t, count, fitting)
+    if kept == 0 or _choose_nodes(t) < gang:
+        return NOTHING
+    t.search_record[SEEK_COUNT] = kept
+    t.search_record[SEEK_DUE] = _latest_free(t, kept)
+    if _starts_by_itself(t) and (lent == 0 or _comes_back(t)):
+        return NOTHING
+    return FOUND
+
+
+@inner
+def _begin_search(t: Tables, entry: int, lent: int) -> bool:
+    """Describe the search in its record. Returns whether it may find something."""
+    s = t.search_record
+    s[SEEK_NODE] = 0
+    s[SEEK_COUNT] = 0
+    s[SEEK_ENTRY] = entry
+    s[SEEK_DUE] = t.pass_record[PASS_NOW]
+    s[SEEK_YOUTH] = INF
+    if entry < 0:
+        return False
+    bucket = t.entries[entry, E_BUCKET]
+    wall = t.entries[entry, E_WALL]
+    class_id = t.buckets[bucket, B_CLASS]
+    s[SEEK_SHAPE] = t.classes[class_id, C_SHAPE]
+    s[SEEK_GANG] = t.classes[class_id, C_NODES]
+    s[SEEK_QOS] = t.owners[t.buckets[bucket, B_OWNER], O_QOS]
+    # It starts when its victims have left: no booking may be nearer than that.
+    t.pass_record[PASS_WALL] = min(wall + _longest_grace(t), INF)
+    if not licences_now(t, s[SEEK_SHAPE]) or t.shapes[s[SEEK_SHAPE], S_EVER] < s[SEEK_GANG]:
+        return False
+    if lent == 0 and (t.qos[s[SEEK_QOS], STANDING_PREEMPTS] == 0 or full_ledger(t, bucket, wall) >= 0):
+        return False
+    if lent != 0 and (not lends(t, bucket) or full_beside_cohorts(t, bucket, wall)):
+        return False
+    find_largest(t)
+    return True
+
+
+@inner
+def _choose_victims(t: Tables) -> tuple[int, int]:
+    """Mark victims until enough nodes, and cohorts, have room: (victims, nodes that fit then)."""
+    count, fitting = _take_nodes(t)
+    if t.search_record[SEEK_OFFERED] > 0:
+        more = _take_lent(t, count) if fitting >= t.search_record[SEEK_GANG] else -1
+        count = more if more >= 0 else _take_one_lent(t)
+        fitting = count_fitting(t)
+    return count, fitting
+
+
+@inner
+def _spare_needless(t: Tables, count: int, fitting: int) -> int:
+    """From the one that loses most, let every victim be without whom enough nodes still fit; how many are left."""
+    gang = t.search_record[SEEK_GANG]
+    offered = t.search_record[SEEK_OFFERED]
+    bucket = t.entries[t.search_record[SEEK_ENTRY], E_BUCKET]
+    sort_pairs(t.victims[0], t.victims[1], count)
+    for k in range(count - 1, -1, -1):
+        run = t.victims[1, k]
+        change = clear(t, run, -1)
+        lend(t, run, -1)
+        if fitting + change >= gang and not (offered > 0 and still_lent(t, bucket, offered)):
+            fitting += change
+            t.victims[1, k] = -1
+        else:
+            clear(t, run, 1)
+            lend(t, run, 1)
+    kept = 0
+    for k in range(count):
+        if t.victims[1, k] >= 0:
+            t.victims[0, kept] = t.victims[0, k]
+            t.victims[1, kept] = t.victims[1, k]
+            kept += 1
+    return kept
+
+
+@inner
+def _starts_by_itself(t: Tables) -> bool:
+    """Whether enough nodes come free, by when the victims would have left, without any."""
+    shape = t.search_record[SEEK_SHAPE]
+    gang = t.search_record[SEEK_GANG]
+    now = t.pass_record[PASS_NOW]
+    until = t.search_record[SEEK_DUE]
+    t.ticks[TICK] += 1
+    stamp = t.ticks[TICK]
+    there = t.shapes[shape, S_FIT]
+    depth = tree_descend(t.ends, ends_root(t), t.path, 0)
+    seen = 0
+    while goes_on(t, depth > 0 and there < gang, seen, t.ends.shape[0]):
+        seen += 1
+        run = t.path[depth - 1]
+        if t.ends[run, T_KEY] > until:
+            break
+        depth = tree_descend(t.ends, t.ends[run, T_RIGHT], t.path, depth - 1)
+        if t.ends[run, T_KEY] <= now and not is_going(t, run):
+            continue  # it outlives its plan: nobody knows when it ends
+        piece = t.runs[run, R_PIECE]
+        walked = 0
+        while leads_on(t, piece, walked, t.pieces.shape[0]):
+            walked += 1
+            t.pass_record[PASS_WORK] += 1
+            if project_release(t, shape, t.pieces[piece, P_NODE], shape_of(t, run), stamp):
+                there += 1
+            piece = t.pieces[piece, P_NEXT]
+    return bool(there >= gang)
+
+
+@inner
+def _latest_free(t: Tables, count: int) -> int:
+    """When the last of the chosen nodes is free at the latest."""
+    shape = t.search_record[SEEK_SHAPE]
+    now = t.pass_record[PASS_NOW]
+    due = now
+    for k in range(count):
+        if mode_of(t, t.victims[1, k]) != MODE_SUSPEND:
+            due = max(due, now + t.qos[qos_of(t, t.victims[1, k]), STANDING_GRACE])
+    for k in range(t.search_record[SEEK_GANG]):
+        node = t.scratch[SCRATCH_CHOSEN, k]
+        if not fits(t, t.free, node, shape, t.meta[M_RESOURCES]):
+            piece = t.rows[node, W_ATTEMPTS]
+            walked = 0
+            while leads_on(t, piece - 1, walked, t.pieces.shape[0]):
+                walked += 1
+                run = t.pieces[piece - 1, P_RUN]
+                piece = t.pieces[piece - 1, P_ON_ROW]
+                if is_going(t, run):
+                    due = max(due, t.runs[run, R_DUE])
+                elif leaves(t, run):
+                    due = max(due, t.runs[run, R_END])
+    return int(due)
+
+
+@inner
+def _choose_nodes(t: Tables) -> int:
+    """Nodes for the job: those that are free now come first, then the others that were cleared; how many were found."""
+    shape = t.search_record[SEEK_SHAPE]
+    gang = t.search_record[SEEK_GANG]
+    resources = t.meta[M_RESOURCES]
+    found = 0
+    for later in range(2):
+        for node in range(t.meta[M_NODES]):
+            if (
+                found < gang
+                and t.search[node, SEARCH_COST] >= 0
+                and fits_by(t, node, 0)
+                and fits(t, t.free, node, shape, resources) == (later == 0)
+            ):
+                t.scratch[SCRATCH_CHOSEN, found] = node
+                found += 1
+    return found
+
+
+@inner
+def _take_nodes(t: Tables) -> tuple[int, int]:
+    """Mark victims until enough nodes are cleared, the cheapest nodes first: (victims, nodes that fit then)."""
+    gang = t.search_record[SEEK_GANG]
+    prices = t.scratch[SCRATCH_PRICES]
+    order = t.scratch[SCRATCH_ORDER]
+    rows = 0
+    fitting = 0
+    for node in range(t.meta[M_NODES]):
+        if t.search[node, SEARCH_COST] >= 0:
+            prices[rows] = t.search[node, SEARCH_COST] * (MAX_CANDIDATES * 2) + t.search[node, SEARCH_JOBS]
+            order[rows] = node
+            rows += 1
+            if fits_by(t, node, 0):
+                fitting += 1
+    sort_pairs(prices, order, rows)
+    count = 0
+    for place in range(rows):
+        if fitting >= gang:
+            break
+        node = order[place]
+        if fits_by(t, node, 0):
+            continue
+        taken = pick(t, node)
+        # Picking asked for no other node, so the picks stay as they are while their victims are marked.
+        for k in range(taken):
+            if t.picks[3, k] == 1:
+                run = t.picks[1, k]
+                t.runs[run, R_MARK] = t.search_record[SEEK_STAMP]
+                t.victims[0, count] = price_of(t, run, mode_of(t, run))
+                t.victims[1, count] = run
+                count += 1
+                lend(t, run, 1)
+                fitting += clear(t, run, 1)
+    return count, fitting
+
+
+@inner
+def _offer_lent(t: Tables) -> None:
+    """Offer what others borrowed of the cohorts of a waiting task; keep it off nodes reserved for who ranks before."""
+    entry = t.search_record[SEEK_ENTRY]
+    stamp = t.search_record[SEEK_STAMP]
+    bucket = t.entries[entry, E_BUCKET]
+    find_lent(t, bucket, stamp)
+    t.pass_record[PASS_WORK] += 3 * t.meta[M_RUN_TOP]
+    for run in range(t.meta[M_RUN_TOP]):
+        if t.runs[run, R_NODES] > 0 and is_going(t, run):
+            give_back(t, run, 1)
+    for run in range(t.meta[M_RUN_TOP]):
+        if t.runs[run, R_NODES] > 0 and t.runs[run, R_STATE] == RUN_ON and borrows(t, run, stamp):
+            t.runs[run, R_OFFERED] = stamp
+    for run in range(t.meta[M_RUN_TOP]):
+        if t.runs[run, R_NODES] > 0 and t.runs[run, R_OFFERED] == stamp and leaves(t, run):
+            give_back(t, run, 1)
+    _keep_reserved(t)
+
+
+@inner
+def _keep_reserved(t: Tables) -> None:
+    """Mark the nodes that are reserved for who ranks before: the search leaves them alone."""
+    entry = t.search_record[SEEK_ENTRY]
+    stamp = t.search_record[SEEK_STAMP]
+    ends = min(t.pass_record[PASS_NOW] + t.pass_record[PASS_WALL], INF)
+    key = t.entries[entry, E_KEY] + t.buckets[t.entries[entry, E_BUCKET], B_OFFSET]
+    for k in range(t.meta[M_RESERVATIONS]):
+        before = t.reservations[k, V_KEY]
+        if before > key or (before == key and t.reservations[k, V_JOB] >= t.entries[entry, E_JOB]):
+            continue
+        if t.reservations[k, V_KIND] == KIND_RESERVED and ends <= t.reservations[k, V_START]:
+            continue
+        if t.reservations[k, V_KIND] == KIND_BLOCK:
+            t.pass_record[PASS_WORK] += t.meta[M_NODES]
+            for node in range(t.meta[M_NODES]):
+                t.search[node, SEARCH_KEPT] = stamp
+        first = t.reservations[k, V_FIRST]
+        t.pass_record[PASS_WORK] += 1 + t.reservations[k, V_NODES]
+        for i in range(first, first + t.reservations[k, V_NODES]):
+            t.search[t.reserved[i, Q_NODE], SEARCH_KEPT] = stamp
+
+
+@inner
+def _list_lent(t: Tables) -> int:
+    """What may be taken of what was offered and is not marked, those that lose least first: victims[2:]; how many."""
+    offered = t.search_record[SEEK_OFFERED]
+    size = 0
+    for run in range(t.meta[M_RUN_TOP]):
+        t.pass_record[PASS_WORK] += 1
+        if t.runs[run, R_NODES] == 0 or t.runs[run, R_OFFERED] != offered or t.runs[run, R_MARK] == offered:
+            continue
+        if t.runs[run, R_STATE] != RUN_ON or leaves(t, run):
+            continue
+        if not may_lose(t, run, -1):
+            continue
+        t.victims[2, size] = price_of(t, run, mode_of(t, run))
+        t.victims[3, size] = run
+        size += 1
+    sort_pairs(t.victims[2], t.victims[3], size)
+    return size
+
+
+@inner
+def _take_lent(t: Tables, count: int) -> int:
+    """Mark victims until a waiting task's cohorts lack nothing: those that lose least, or one that is cheaper alone.
+
+    Returns how many victims there are then; -1 when what may be taken is not enough.
+    """
+    offered = t.search_record[SEEK_OFFERED]
+    bucket = t.entries[t.search_record[SEEK_ENTRY], E_BUCKET]
+    if not still_lent(t, bucket, offered):
+        return count
+    size = _list_lent(t)
+    alone = _find_alone(t, size) if count == 0 else -1
+    price = 0
+    begin = count
+    for k in range(size):
+        if not still_lent(t, bucket, offered):
+            break
+        t.pass_record[PASS_WORK] += 1
+        run = t.victims[3, k]
+        if borrows(t, run, offered) and gives_lent(t, run, offered):
+            give_back(t, run, 1)
+            t.victims[0, count] = t.victims[2, k]
+            t.victims[1, count] = run
+            price += t.victims[2, k]
+            count += 1
+    if alone >= 0 and t.victims[2, alone] <= price:
+        for k in range(begin, count):
+            give_back(t, t.victims[1, k], -1)
+        t.victims[0, begin] = t.victims[2, alone]
+        t.victims[1, begin] = t.victims[3, alone]
+        give_back(t, t.victims[3, alone], 1)
+        count = begin + 1
+    for k in range(begin, count):
+        t.runs[t.victims[1, k], R_MARK] = offered
+        clear(t, t.victims[1, k], 1)
+    return -1 if still_lent(t, bucket, offered) else count
+
+
+@inner
+def _find_alone(t: Tables, size: int) -> int:
+    """The first of what is listed that gives back enough alone, -1."""
+    offered = t.search_record[SEEK_OFFERED]
+    bucket = t.entries[t.search_record[SEEK_ENTRY], E_BUCKET]
+    for k in range(size):
+        t.pass_record[PASS_WORK] += 1
+        run = t.victims[3, k]
+        if borrows(t, run, offered):
+            give_back(t, run, 1)
+            enough = not still_lent(t, bucket, offered)
+            give_back(t, run, -1)
+            if enough:
+                return k
+    return -1
+
+
+@inner
+def _let_all_be(t: Tables) -> None:
+    """Nobody is marked any more."""
+    offered = t.search_record[SEEK_OFFERED]
+    t.pass_record[PASS_WORK] += t.meta[M_RUN_TOP]
+    for run in range(t.meta[M_RUN_TOP]):
+        if t.runs[run, R_NODES] > 0 and t.runs[run, R_MARK] == offered:
+            t.runs[run, R_MARK] = 0
+            give_back(t, run, -1)
+            clear(t, run, -1)
+
+
+@inner
+def _take_one_lent(t: Tables) -> int:
+    """The one that loses least of those that make room alone, in the cohorts and on nodes; how many (1 or 0).
+
+    O(runs log runs + nodes + nodes that the candidates hold).
+    """
+    offered = t.search_record[SEEK_OFFERED]
+    _let_all_be(t)
+    there = count_fitting(t)
+    size = _list_lent(t)
+    for k in range(size):
+        run = t.victims[3, k]
+        t.pass_record[PASS_WORK] += 1
+        if not borrows(t, run, offered):
+            continue
+        give_back(t, run, 1)
+        if not still_lent(t, t.entries[t.search_record[SEEK_ENTRY], E_BUCKET], offered):
+            if there + clear(t, run, 1) >= t.search_record[SEEK_GANG]:
+                t.victims[0, 0] = t.victims[2, k]
+                t.victims[1, 0] = run
+                return 1
+            clear(t, run, -1)
+        give_back(t, run, -1)
+    return 0
+
+
+@inner
+def _comes_back(t: Tables) -> bool:
+    """Whether what the cohorts lack comes back, by when the victims would have left, without any."""
+    offered = t.search_record[SEEK_OFFERED]
+    bucket = t.entries[t.search_record[SEEK_ENTRY], E_BUCKET]
+    now = t.pass_record[PASS_NOW]
+    until = t.search_record[SEEK_DUE]
+    find_lent(t, bucket, offered)
+    depth = tree_descend(t.ends, ends_root(t), t.path, 0)
+    seen = 0
+    while goes_on(t, depth > 0 and still_lent(t, bucket, offered), seen, t.ends.shape[0]):
+        seen += 1
+        run = t.path[depth - 1]
+        if t.ends[run, T_KEY] > until:
+            break
+        depth = tree_descend(t.ends, t.ends[run, T_RIGHT], t.path, depth - 1)
+        if t.ends[run, T_KEY] > now or is_going(t, run):
+            give_back(t, run, 1)
+    return not still_lent(t, bucket, offered)
+
+
+@inner
+def _longest_grace(t: Tables) -> int:
+    grace = 0
+    for qos in range(t.qos.shape[0]):
+        grace = max(grace, t.qos[qos, STANDING_GRACE])
+    return grace

@@ -1,0 +1,1 @@
+"""What each node will have free, and when, kept from cycle to cycle for conservative backfill."""

@@ -1,0 +1,1 @@
+"""Events on what waits and what runs: submitted, edited, started, ended, adopted."""

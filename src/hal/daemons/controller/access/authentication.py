@@ -1,0 +1,173 @@
+"""Who comes in: the kernel names peers of Unix sockets, a token names those of TCP.
+
+Pure apart from what it is given. Rights are another matter: `roles`.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from typing import Any, Final
+
+from msgspec import Struct
+
+from hal.core.model import DeniedError
+from hal.daemons.controller.access.identity import Identity, UnauthorizedError
+from hal.daemons.controller.access.roles import Role
+from hal.daemons.controller.access.settings import AccessSection
+from hal.daemons.controller.access.step_credentials import StepCredentials
+from hal.daemons.controller.access.tokens import Token, TokenBook
+
+HOME_TOKEN: Final = "home"
+"""Stands for the token in HAL_HOME/token where a token's id is told."""
+ROOT_UID: Final = 0
+
+
+class LocalPeer(Struct, frozen=True):
+    """Who connected to a Unix socket."""
+
+    uid: int
+    user: str
+    private: bool
+    """It is the socket in HAL's own directory, which only the owner and root reach."""
+    attempt: str = ""
+    """Token of the attempt in which the process runs that connected, as far as can be seen."""
+
+
+class Authenticator:
+    """Turns what a connection and its headers say into an identity."""
+
+    def __init__(
+        self,
+        settings: AccessSection,
+        book: TokenBook,
+        *,
+        owner: LocalPeer,
+        home_token: str,
+        now_ms: Callable[[], int],
+        used: Callable[[Token], None],
+        steps: StepCredentials,
+    ) -> None:
+        """
+        Args:
+            owner: who started this HAL.
+            home_token: text of HAL_HOME/token; empty: there is none.
+            used: told of every use of a token.
+            steps: knows the steps that ask.
+        """
+        self._settings = settings
+        self._book = book
+        self._owner = owner
+        self._home_token = home_token.encode()
+        self._now_ms = now_ms
+        self._used = used
+        self._steps = steps
+
+    def local(self, peer: LocalPeer, headers: Mapping[bytes, bytes]) -> Identity:
+        """Who is at a Unix socket: what a step runs is its submitter's, whoever the kernel says that it is.
+
+        Raises:
+            DeniedError: nobody whom hal.toml names.
+            UnauthorizedError: a step that has ended.
+        """
+        where = f"uid {peer.uid}"
+        step = self._steps.shown(_bearer(headers), where)
+        if step is None and peer.attempt:
+            step = self._steps.identity(peer.attempt, where)
+        if step is not None:
+            return step
+        if peer.uid in (ROOT_UID, self._owner.uid):
+            return Identity(user=peer.user, role=Role.ADMIN, peer=where, inside=True)
+        role = None if peer.private else self._settings.role_of(peer.user)
+        if role is None:
+            raise DeniedError(
+                f"user '{peer.user}' has no role on this HAL",
+                hint=f"ask {self._owner.user} to name you under [access] in hal.toml",
+            )
+        return Identity(user=peer.user, role=role, peer=where)
+
+    def remote(self, headers: Mapping[bytes, bytes], peer: str) -> Identity:
+        """Who shows a token over TCP.
+
+        Raises:
+            UnauthorizedError: no token, or one that opens nothing; says which.
+        """
+        text = _bearer(headers)
+        if not text:
+            raise _refused("over TCP a bearer token is needed")
+        step = self._steps.shown(text, peer)
+        if step is not None:
+            return step
+        if self._home_token and hmac.compare_digest(text.encode(), self._home_token):
+            return Identity(user=self._owner.user, role=Role.ADMIN, peer=peer, token=HOME_TOKEN, inside=True)
+        token = self._book.shown(text)
+        if token is None:
+            raise _refused("the bearer token is wrong")
+        if token.revoked_ms is not None:
+            raise _refused(f"token {token.id} was revoked")
+        if not token.live(self._now_ms()):
+            raise _refused(f"token {token.id} has expired")
+        self._used(token)
+        return Identity(
+            user=token.user,
+            role=token.role,
+            peer=peer,
+            token=token.id,
+            scope=token.scope,
+            expires_ms=token.expires_ms,
+        )
+
+    def identify(self, state: Mapping[str, Any], headers: Mapping[bytes, bytes], client: Any) -> Identity:
+        """Who sends a request.
+
+        Args:
+            state: what the connection knows; `peer` on a Unix socket.
+            client: host and port of the other end, over TCP.
+        Raises: as `local` and `remote`.
+        """
+        peer: LocalPeer | None = state.get("peer")
+        return self.local(peer, headers) if peer is not None else self.remote(headers, address_of(client))
+
+    def still_opens(self, identity: Identity) -> bool:
+        """What was shown opens something now, too."""
+        if identity.step:
+            return self._steps.lives(identity.step)
+        if not identity.token or identity.token == HOME_TOKEN:
+            return True
+        token = self._book.get(identity.token)
+        return token is not None and token.live(self._now_ms())
+
+    def watching_changes(self, changed: Callable[[], None]) -> AbstractContextManager[None]:
+        """As `TokenBook.watched`."""
+        return self._book.watched(changed)
+
+    def stranger(self, state: Mapping[str, Any], client: Any) -> Identity:
+        """Whoever asks for what is open to all: nobody, with the least role; on a Unix socket the kernel says who."""
+        peer: LocalPeer | None = state.get("peer")
+        if peer is not None:
+            return self.local(peer, {})
+        return Identity(user="", role=Role.USER, peer=address_of(client))
+
+    def origin(self, state: Mapping[str, Any], client: Any) -> str:
+        """Where a request comes from, whoever sends it."""
+        peer: LocalPeer | None = state.get("peer")
+        return f"uid {peer.uid}" if peer is not None else address_of(client)
+
+
+def _bearer(headers: Mapping[bytes, bytes]) -> str:
+    """The bearer token that is shown; '' for none."""
+    scheme, _, given = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
+    return given.strip() if scheme.lower() == "bearer" else ""
+
+
+def address_of(client: Any) -> str:
+    """The host of a TCP peer."""
+    return str(client[0]) if client else "unknown"
+
+
+def _refused(why: str) -> UnauthorizedError:
+    return UnauthorizedError(
+        why,
+        hint="admins make one with `hal api-token create`, the owner's is in HAL_HOME/token; use it with `hal login`",
+    )

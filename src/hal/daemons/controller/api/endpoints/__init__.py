@@ -1,0 +1,1 @@
+"""The endpoints of REST /v1, by what they are about."""

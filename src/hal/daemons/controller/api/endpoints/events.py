@@ -1,0 +1,146 @@
+"""The endpoint of the feed of events: a page, or a stream that goes on.
+
+A stream is bounded: a buffer for each watcher; who reads too slowly gets a last event `lagged` and is disconnected, to
+come back with `Last-Event-ID`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from typing import Final
+
+import msgspec
+from litestar.response import Stream
+from msgspec import Struct
+
+from hal.core.model import DeniedError, Event, HALError
+from hal.daemons.controller.access.roles import OWNERS
+from hal.daemons.controller.api.answers import page_cursor
+from hal.daemons.controller.api.endpoints.endpoint import INT, LIMIT, TEXT, Endpoint, Param
+from hal.daemons.controller.api.problems import problem_of
+from hal.daemons.controller.api.requests.call import Call
+from hal.daemons.controller.api.requests.ownership import check_job, only_about
+from hal.daemons.controller.api.requests.parameters import MAX_LIMIT, MAX_SEQUENCE, integer, job_id
+from hal.daemons.controller.service.controller_api import ControllerApi
+
+KEEP_ALIVE_S: Final = 15.0
+"""A silent feed says that it lives this often."""
+CATCH_UP_EVENTS: Final = 500
+"""Events read from the store at once before a feed is live."""
+EVENT_STREAM: Final = "text/event-stream"
+Shown = Callable[[Event], Event]
+
+
+class EventsPage(Struct, frozen=True, kw_only=True):
+    """A page of events, oldest first."""
+
+    events: list[Event]
+    cursor: str | None
+
+
+async def list_events(api: ControllerApi, call: Call) -> object:
+    """A page, or the stream."""
+    params = call.params
+    job = job_id(params.text("job")) if params.text("job") else None
+    await _refuse_others(api, call, job)
+    shown = _shown(call, job)
+    if EVENT_STREAM in (call.header("accept") or ""):
+        content = _stream(api, _start(api, call), job, shown)
+        return Stream(content, media_type=EVENT_STREAM, headers={"Cache-Control": "no-store"})
+    limit = params.limit()
+    events = await api.feed.page(params.integer("after", 0, low=0, high=MAX_SEQUENCE), limit, job)
+    cursor = page_cursor([event.sequence for event in events], limit)
+    return EventsPage(events=[shown(event) for event in events], cursor=cursor)
+
+
+async def _refuse_others(api: ControllerApi, call: Call, job: int | None) -> None:
+    if call.visit.own_only and job is None:
+        raise DeniedError(
+            "the whole feed tells of everybody's jobs, which takes the role operator",
+            hint="name one of your jobs: ?job=42, or `hal events --job 42`",
+        )
+    if job is not None:
+        await check_job(call.visit, api.jobs, job, changing=False)
+
+
+def _shown(call: Call, job: int | None) -> Shown:
+    """How an event is shown to the caller."""
+    if job is None or not call.visit.own_only:
+        return lambda event: event
+    return lambda event: only_about(event, job)
+
+
+def _start(api: ControllerApi, call: Call) -> int:
+    """After which event the stream begins: the last one seen, the one asked for, else now."""
+    last = call.header("last-event-id") or call.params.text("after")
+    if last:
+        return integer(last, "Last-Event-ID", low=0, high=MAX_SEQUENCE)
+    return api.feed.last_sequence()
+
+
+async def _stream(api: ControllerApi, after: int, job: int | None, shown: Shown) -> AsyncIterator[bytes]:
+    try:
+        watcher = api.feed.watch(job)
+    except HALError as error:
+        yield _named("error", msgspec.json.encode(problem_of(error)))
+        return
+    try:
+        yield b": the feed begins\n\n"
+        while missed := await api.feed.page(after, min(CATCH_UP_EVENTS, MAX_LIMIT), job):
+            yield b"".join(_event(shown(event)) for event in missed)
+            after = missed[-1].sequence
+        while True:
+            came = await watcher.take(KEEP_ALIVE_S)
+            fresh = [event for event in came if event.sequence > after]
+            if fresh:
+                after = fresh[-1].sequence
+                yield b"".join(_event(shown(event)) for event in fresh)
+            if watcher.lagged:
+                yield _named("lagged", msgspec.json.encode({"after": after}))
+                return
+            if watcher.closed:
+                yield _named("closed", msgspec.json.encode({"after": after}))
+                return
+            if not came:
+                yield b": alive\n\n"
+    finally:
+        api.feed.unwatch(watcher)
+
+
+def _event(event: Event) -> bytes:
+    return b"id: %d\nevent: %b\ndata: %b\n\n" % (
+        event.sequence,
+        event.kind.value.encode(),
+        msgspec.json.encode(event),
+    )
+
+
+def _named(name: str, data: bytes) -> bytes:
+    return b"event: %b\ndata: %b\n\n" % (name.encode(), data)
+
+
+EVENTS: Final = (
+    Endpoint(
+        method="GET",
+        path="/v1/events",
+        handler=list_events,
+        right=OWNERS,
+        name="listEvents",
+        tag="events",
+        summary="Read the feed of events, as a page or as server-sent events",
+        text=(
+            "With `Accept: text/event-stream` the stream does not end: `id` is the sequence number, `event` the kind, "
+            "`data` the event. Resume with `Last-Event-ID`. A reader that is too slow gets `event: lagged` and is "
+            "disconnected."
+        ),
+        params=(
+            Param(name="after", text="only events after this sequence number", schema=INT),
+            Param(name="job", text="only events about this job", schema=TEXT),
+            LIMIT,
+            Param(name="Last-Event-ID", where="header", text="resume a stream after this event", schema=TEXT),
+        ),
+        result=EventsPage,
+        media={EVENT_STREAM: {"type": "string"}},
+        problems=("400", "503"),
+    ),
+)

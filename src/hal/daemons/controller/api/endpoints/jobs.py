@@ -1,0 +1,331 @@
+"""The endpoints about jobs: submit, list, change, control, wait, and why one waits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from hal.core.model import JobSpec, SpecError
+from hal.daemons.controller.access.roles import OWNERS
+from hal.daemons.controller.api.answers import VIEWS_A_SLICE, free, json_answer, page_cursor, sliced_answer
+from hal.daemons.controller.api.endpoints.endpoint import (
+    CURSOR,
+    DEFAULT_WAIT_S,
+    FLAG,
+    INT,
+    JOB,
+    KEY,
+    LIMIT,
+    STATE,
+    TEXT,
+    TIMEOUT,
+    Body,
+    Endpoint,
+    Param,
+    body_of,
+    ref,
+)
+from hal.daemons.controller.api.requests.bodies import beside, specs_of
+from hal.daemons.controller.api.requests.call import Call
+from hal.daemons.controller.api.requests.ownership import (
+    check_owners,
+    check_patch,
+    check_specs,
+    control_some,
+    in_its_queue,
+    narrowed,
+)
+from hal.daemons.controller.api.requests.parameters import JOB_FILTERS, job_filter, key_of
+from hal.daemons.controller.service.controller_api import ControllerApi
+from hal.daemons.controller.service.idempotency import Key
+from hal.daemons.controller.service.jobs.control import Action
+from hal.daemons.controller.service.jobs.jobs import Submitted
+from hal.daemons.controller.service.jobs.views import JobView, TaskView, WhyView
+from hal.daemons.controller.service.outcomes import Outcomes
+from hal.planes.tasks import JobPatch
+
+
+class JobsPage(Struct, frozen=True, kw_only=True):
+    """A page of jobs, newest first; pass `cursor` for the next page, null at the end."""
+
+    jobs: list[JobView]
+    cursor: str | None
+
+
+class TasksPage(Struct, frozen=True, kw_only=True):
+    """A page of tasks in ascending order."""
+
+    tasks: list[TaskView]
+    cursor: str | None
+
+
+class ControlBody(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The jobs and tasks that a request changes."""
+
+    ids: list[str] = []
+    """`42` for a job, `42.7` for its task 7."""
+    filter: dict[str, str] | None = None
+    """Live jobs that match all of state, user, queue, name, account, label; requeue: ended ones too if asked."""
+
+
+# ── submit ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def submit(api: ControllerApi, call: Call) -> object:
+    """All jobs of the body, or none."""
+    dry_run = call.params.flag("dry_run")
+    specs, wanted, key = await beside(api.runtime, call.raw, partial(_submission, call))
+    await check_owners(call.visit, api.jobs, wanted)
+    try:
+        done = await api.jobs.submit(specs, call.submitter, dry_run=dry_run, key=key)
+        call.visit.targets.append(_range_of(done.ids))
+        status = 200 if dry_run else 201
+        if len(done.jobs) <= VIEWS_A_SLICE:
+            return json_answer(done, status)
+        return await sliced_answer(call, api.runtime, replace(done, jobs=[]), "jobs", done.jobs, status)
+    finally:
+        await free(api.runtime, specs)
+
+
+def _submission(call: Call) -> tuple[list[JobSpec], set[int], Key | None]:
+    """What a submission says: its jobs, those of others that they wait for, its key."""
+    specs = in_its_queue(call.visit, specs_of(call.raw))
+    return specs, check_specs(call.visit, specs), key_of(call.request, call.raw, call.visit.identity)
+
+
+def _range_of(ids: Sequence[str]) -> str:
+    """The jobs of a submission, whose ids ascend without a gap."""
+    return ids[0] if len(ids) == 1 else f"{ids[0]}-{ids[-1]}" if ids else ""
+
+
+# ── read and change ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def list_jobs(api: ControllerApi, call: Call) -> object:
+    """A page of those that the caller may see."""
+    limit = call.params.limit()
+    wanted = narrowed(call.visit, call.params.job_filter())
+    found = await api.jobs.page(wanted, call.params.cursor(), limit)
+    return JobsPage(jobs=found, cursor=page_cursor([job.id for job in found], limit))
+
+
+async def get_job(api: ControllerApi, call: Call) -> object:
+    """One."""
+    return await api.jobs.get(call.job)
+
+
+async def update_job(api: ControllerApi, call: Call) -> object:
+    """Change one."""
+    change: JobPatch = call.body
+    check_patch(call.visit, change)
+    return await api.jobs.update(call.job, change, call.submitter)
+
+
+async def wait_for_job(api: ControllerApi, call: Call) -> object:
+    """Its end, or how it is then."""
+    timeout_s = call.params.seconds("timeout_s", DEFAULT_WAIT_S)
+    return await api.jobs.wait(call.job, timeout_s)
+
+
+async def explain_job(api: ControllerApi, call: Call) -> object:
+    """Why it waits."""
+    return await api.jobs.why(call.job)
+
+
+async def list_tasks(api: ControllerApi, call: Call) -> object:
+    """A page of its tasks."""
+    limit = call.params.limit()
+    found = await api.jobs.tasks(call.job, call.params.states(), call.params.cursor(), limit)
+    return TasksPage(tasks=found, cursor=page_cursor([task.task for task in found], limit))
+
+
+async def get_task(api: ControllerApi, call: Call) -> object:
+    """One of its tasks."""
+    return await api.jobs.task(call.job, call.task)
+
+
+# ── control ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def control_jobs(action: Action, api: ControllerApi, call: Call) -> object:
+    """Do it to those that are named or match, as far as they are the caller's."""
+    asked: ControlBody = call.body
+    visit = call.visit
+    unknown = sorted(set(asked.filter or {}) - set(JOB_FILTERS))
+    if unknown:
+        raise SpecError(f"filter: '{unknown[0]}' is not a filter", hint=f"they are {', '.join(JOB_FILTERS)}")
+    wanted = None if asked.filter is None else narrowed(visit, job_filter(asked.filter), changing=True)
+    visit.targets.extend(asked.ids)
+    visit.targets.extend(f"{name}={value}" for name, value in (asked.filter or {}).items())
+    key = key_of(call.request, call.raw, visit.identity)
+
+    async def carry_out(ids: Sequence[str]) -> Outcomes:
+        return await api.jobs.control(action, ids, wanted, call.submitter, key=key)
+
+    return await control_some(visit, api.runtime, api.jobs, asked.ids, carry_out, wanted is not None)
+
+
+# ── the rows ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+_CONTROL_TEXT: Final = {
+    Action.CANCEL: "Waiting tasks are cancelled at once; running ones get SIGTERM, then SIGKILL, then are cancelled.",
+    Action.HOLD: "Waiting tasks do not start until they are released; running ones continue.",
+    Action.RELEASE: "Held tasks wait for resources again, at their old rank.",
+    Action.REQUEUE: (
+        "Run tasks again: running ones are stopped and wait again, ended ones wait again, a back-off ends. "
+        "For a whole job: the tasks that did not succeed, or all if every task succeeded."
+    ),
+}
+_ONE: Final = {"command": ["python3", "train.py"], "request": {"cpu": 4, "memory": "8GiB"}, "walltime": "2h"}
+_ARRAY: Final = {"name": "sweep", "array": "0-999", "script": "#!/bin/sh\nrun --case $HAL_ARRAY_INDEX\n"}
+_FAN_IN: Final = {"name": "report", "command": ["report"], "dependencies": ["afterok:sweep"]}
+
+JOBS: Final = (
+    Endpoint(
+        method="POST",
+        path="/v1/jobs",
+        handler=submit,
+        right=OWNERS,
+        name="submit",
+        tag="jobs",
+        summary="Submit one job or many; all are accepted, or none",
+        text="Responds when the jobs are durable. Jobs of one submission may name each other as dependencies.",
+        params=(Param(name="dry_run", text="check only; store nothing", schema=FLAG), KEY),
+        body=Body(
+            schema={"anyOf": [ref("JobSpec"), ref("JobSpecs")]},
+            examples={"one job": _ONE, "an array and what follows it": {"jobs": [_ARRAY, _FAN_IN]}},
+        ),
+        result=Submitted,
+        status=201,
+        or_status={200: "A dry run: the submission would be accepted"},
+        problems=("400", "409", "413", "503"),
+    ),
+    Endpoint(
+        method="GET",
+        path="/v1/jobs",
+        handler=list_jobs,
+        right=OWNERS,
+        name="listJobs",
+        tag="jobs",
+        summary="List jobs, newest first",
+        params=(
+            STATE,
+            Param(name="user", text="jobs of this user", schema=TEXT),
+            Param(name="queue", text="jobs in this queue", schema=TEXT),
+            Param(name="name", text="jobs with exactly this name", schema=TEXT),
+            Param(name="account", text="jobs of this account", schema=TEXT),
+            Param(
+                name="label",
+                text="comma list of `key` and `key=value`; all must match",
+                schema=TEXT,
+                example="team=blue",
+            ),
+            LIMIT,
+            CURSOR,
+        ),
+        result=JobsPage,
+        problems=("400",),
+    ),
+    Endpoint(
+        method="GET",
+        path="/v1/jobs/{job}",
+        handler=get_job,
+        right=OWNERS,
+        name="getJob",
+        tag="jobs",
+        summary="Show one job, with its spec",
+        params=(JOB,),
+        result=JobView,
+        problems=("400", "404"),
+    ),
+    Endpoint(
+        method="PATCH",
+        path="/v1/jobs/{job}",
+        handler=update_job,
+        right=OWNERS,
+        name="updateJob",
+        tag="jobs",
+        summary="Change a job that has not ended",
+        text="A new walltime also applies to running tasks, counted from their start.",
+        params=(JOB,),
+        body=body_of(JobPatch, {"more time": {"walltime": "4h"}, "hold": {"hold": True}}),
+        result=JobView,
+        problems=("400", "404", "409", "413", "503"),
+    ),
+    Endpoint(
+        method="GET",
+        path="/v1/jobs/{job}/wait",
+        handler=wait_for_job,
+        right=OWNERS,
+        name="waitForJob",
+        tag="jobs",
+        summary="Wait for the job's end",
+        text="Responds as soon as the job has ended, or after `timeout_s` with its current state: check `state`.",
+        params=(JOB, TIMEOUT),
+        result=JobView,
+        problems=("400", "404", "503"),
+    ),
+    Endpoint(
+        method="GET",
+        path="/v1/jobs/{job}/why",
+        handler=explain_job,
+        right=OWNERS,
+        name="whyJob",
+        tag="jobs",
+        summary="Show why a job does not start, when it is forecast to start, and what would help",
+        params=(JOB,),
+        result=WhyView,
+        problems=("400", "404"),
+    ),
+    *(
+        Endpoint(
+            method="POST",
+            path=f"/v1/jobs/{action}",
+            handler=partial(control_jobs, action),
+            right=OWNERS,
+            name=f"{action}Jobs",
+            tag="jobs",
+            summary=f"{action.capitalize()} jobs and tasks, by id or filter",
+            text=f"{text} One outcome for each; a refused one does not affect the others.",
+            params=(KEY,),
+            body=body_of(
+                ControlBody,
+                {
+                    "by id": {"ids": ["42", "43.7"]},
+                    "by filter": {"filter": {"user": "alice", "state": "pending"}},
+                },
+            ),
+            result=Outcomes,
+            problems=("400", "409", "413", "503"),
+        )
+        for action, text in _CONTROL_TEXT.items()
+    ),
+    Endpoint(
+        method="GET",
+        path="/v1/jobs/{job}/tasks",
+        handler=list_tasks,
+        right=OWNERS,
+        name="listTasks",
+        tag="tasks",
+        summary="List the job's tasks, each with its latest attempt",
+        params=(JOB, STATE, LIMIT, CURSOR),
+        result=TasksPage,
+        problems=("400", "404"),
+    ),
+    Endpoint(
+        method="GET",
+        path="/v1/jobs/{job}/tasks/{task}",
+        handler=get_task,
+        right=OWNERS,
+        name="getTask",
+        tag="tasks",
+        summary="Show one task with all its attempts",
+        params=(JOB, Param(name="task", where="path", text="task number, from 0", schema=INT, example=0)),
+        result=TaskView,
+        problems=("400", "404"),
+    ),
+)

@@ -1,0 +1,89 @@
+"""The endpoints about joining: join tokens, and taking a node's certificates back."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hal.daemons.controller.access.roles import ADMINS, OPERATORS
+from hal.daemons.controller.api.endpoints.endpoint import TEXT, Endpoint, Param, body_of
+from hal.daemons.controller.api.requests.call import Call
+from hal.daemons.controller.nodes.admission import JoinTokensList, JoinTokenView, NewJoinToken
+from hal.daemons.controller.service.access.join_tokens import JoinTokenBody
+from hal.daemons.controller.service.controller_api import ControllerApi
+from hal.daemons.controller.service.nodes.views import NodeView
+
+
+async def create_join_token(api: ControllerApi, call: Call) -> object:
+    """Its text is in this answer only."""
+    asked: JoinTokenBody = call.body
+    return await api.join_tokens.create(asked, call.submitter)
+
+
+async def list_join_tokens(api: ControllerApi, call: Call) -> object:
+    """All that are kept."""
+    return api.join_tokens.all()
+
+
+async def revoke_join_token(api: ControllerApi, call: Call) -> object:
+    """Nobody joins with it any more."""
+    return await api.join_tokens.revoke(call.path("token"))
+
+
+async def revoke_node(api: ControllerApi, call: Call) -> object:
+    """Its certificates are good for nothing any more."""
+    await api.nodes.revoke(call.path("name"))
+    return api.nodes.get(call.path("name"))
+
+
+JOINING: Final = (
+    # Admins' only: whoever has such a token is given everybody's jobs.
+    Endpoint(
+        method="POST",
+        path="/v1/tokens",
+        handler=create_join_token,
+        right=ADMINS,
+        name="createJoinToken",
+        tag="nodes",
+        summary="Create a join token, with which one machine can join once",
+        text="Its text is in this response only; the store keeps a hash. It contains the authority's fingerprint.",
+        body=body_of(JoinTokenBody, {"for an hour": {"expires_in": "1h"}, "for one node": {"node": "n7"}}),
+        result=NewJoinToken,
+        status=201,
+        problems=("400", "409", "413", "503"),
+    ),
+    Endpoint(
+        method="GET",
+        path="/v1/tokens",
+        handler=list_join_tokens,
+        right=ADMINS,
+        name="listJoinTokens",
+        tag="nodes",
+        summary="List join tokens, oldest first, without their secrets",
+        result=JoinTokensList,
+    ),
+    Endpoint(
+        method="POST",
+        path="/v1/tokens/{token}/revoke",
+        handler=revoke_join_token,
+        right=ADMINS,
+        name="revokeJoinToken",
+        tag="nodes",
+        summary="Revoke a join token",
+        params=(Param(name="token", where="path", text="id of the token", schema=TEXT, example="5f3a09c1"),),
+        result=JoinTokenView,
+        problems=("404", "409", "503"),
+    ),
+    Endpoint(
+        method="POST",
+        path="/v1/nodes/{name}/revoke",
+        handler=revoke_node,
+        right=OPERATORS,
+        name="revokeNode",
+        tag="nodes",
+        summary="Revoke the certificates of a joined node, and close its connection",
+        text="Its steps stay. The node returns by joining with a token that names it.",
+        params=(Param(name="name", where="path", text="name of the node", schema=TEXT, example="n1"),),
+        result=NodeView,
+        problems=("404", "503"),
+    ),
+)

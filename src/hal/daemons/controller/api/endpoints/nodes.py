@@ -1,0 +1,131 @@
+"""The endpoints about nodes: list, fence, control, wait."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Final
+
+from msgspec import Struct
+
+from hal.daemons.controller.access.roles import EVERYBODY, OPERATORS
+from hal.daemons.controller.api.endpoints.endpoint import DEFAULT_WAIT_S, NODE, TIMEOUT, Endpoint, body_of
+from hal.daemons.controller.api.requests.call import Call
+from hal.daemons.controller.service.controller_api import ControllerApi
+from hal.daemons.controller.service.nodes.nodes import NodeAction, NodesBody
+from hal.daemons.controller.service.nodes.views import NodeView
+from hal.daemons.controller.service.outcomes import Outcomes
+
+
+class NodesList(Struct, frozen=True, kw_only=True):
+    """All nodes by name."""
+
+    nodes: list[NodeView]
+
+
+async def list_nodes(api: ControllerApi, call: Call) -> object:
+    """All of them."""
+    return NodesList(nodes=api.nodes.all())
+
+
+async def get_node(api: ControllerApi, call: Call) -> object:
+    """One."""
+    return api.nodes.get(call.path("name"))
+
+
+async def fence_node(api: ControllerApi, call: Call) -> object:
+    """It is gone for good."""
+    await api.nodes.fence(call.path("name"), call.submitter)
+    return api.nodes.get(call.path("name"))
+
+
+async def wait_for_node(api: ControllerApi, call: Call) -> object:
+    """Until it is empty, or as it is then."""
+    await api.nodes.wait(call.path("name"), call.params.seconds("timeout_s", DEFAULT_WAIT_S))
+    return api.nodes.get(call.path("name"))
+
+
+async def control_nodes(action: NodeAction, api: ControllerApi, call: Call) -> object:
+    """Do it to those that are named."""
+    asked: NodesBody = call.body
+    call.visit.targets.extend(asked.nodes)
+    return await api.nodes.control(action, asked, call.submitter)
+
+
+_ACTIONS: Final[tuple[tuple[NodeAction, str, str, dict[str, Any]], ...]] = (
+    (NodeAction.CORDON, "Close nodes to new work", "Running work continues.", {"reason": "new disk"}),
+    (NodeAction.UNCORDON, "Open closed nodes to new work", "Failing checks keep a node closed.", {}),
+    (NodeAction.DRAIN, "Close nodes to new work until they are empty, then cordon them", "Running work continues.", {}),
+    (
+        NodeAction.REMOVE,
+        "Remove nodes that are gone, or cordoned, and hold nothing",
+        "A removed node that dials again is a new node.",
+        {},
+    ),
+)
+
+NODES: Final = (
+    Endpoint(
+        method="GET",
+        path="/v1/nodes",
+        handler=list_nodes,
+        right=EVERYBODY,
+        name="listNodes",
+        tag="nodes",
+        summary="List all nodes",
+        result=NodesList,
+    ),
+    Endpoint(
+        method="GET",
+        path="/v1/nodes/{name}",
+        handler=get_node,
+        right=EVERYBODY,
+        name="getNode",
+        tag="nodes",
+        summary="Show one node",
+        params=(NODE,),
+        result=NodeView,
+        problems=("404",),
+    ),
+    Endpoint(
+        method="POST",
+        path="/v1/nodes/{name}/fence",
+        handler=fence_node,
+        right=OPERATORS,
+        name="fenceNode",
+        tag="nodes",
+        summary="Declare an unreachable node gone for good",
+        text="Its attempts end as lost and their tasks wait again. Do this only if nothing can be running there.",
+        params=(NODE,),
+        result=NodeView,
+        problems=("404", "409", "503"),
+    ),
+    Endpoint(
+        method="GET",
+        path="/v1/nodes/{name}/wait",
+        handler=wait_for_node,
+        right=EVERYBODY,
+        name="waitForNode",
+        tag="nodes",
+        summary="Wait until a draining node is empty",
+        text="Responds as soon as the node is empty or no longer drains, or after `timeout_s` with its current state.",
+        params=(NODE, TIMEOUT),
+        result=NodeView,
+        problems=("400", "404", "503"),
+    ),
+    *(
+        Endpoint(
+            method="POST",
+            path=f"/v1/nodes/{action}",
+            handler=partial(control_nodes, action),
+            right=OPERATORS,
+            name=f"{action}Nodes",
+            tag="nodes",
+            summary=summary,
+            text=f"{text} One outcome for each; a refused one does not affect the others.",
+            body=body_of(NodesBody, {"two nodes": {"nodes": ["n1", "n2"], **more}}),
+            result=Outcomes,
+            problems=("400", "413", "503"),
+        )
+        for action, summary, text, more in _ACTIONS
+    ),
+)

@@ -1,0 +1,88 @@
+"""REST of a controller that does not lead: lists from the store, its own health; all else is the leader's answer."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import msgspec
+from litestar.types import Receive, Scope, Send
+
+from hal.core.model import HALError
+from hal.daemons.controller.access.identity import Visit
+from hal.daemons.controller.access.step_credentials import StepCredentials
+from hal.daemons.controller.access.tokens import Token, TokenBook
+from hal.daemons.controller.api.errors import WAIT, NoLeaderError
+from hal.daemons.controller.api.follower.forwarding import forward
+from hal.daemons.controller.api.follower.own_answers import OWN, FollowerApi, is_own
+from hal.daemons.controller.api.problems import PROBLEM_JSON, problem_of
+from hal.daemons.controller.api.routes import litestar
+from hal.daemons.controller.following.follower import Follower
+from hal.runtime.authority import authority_file
+from hal.runtime.interface import Runtime
+
+
+class FollowerTokens:
+    """What a follower knows of tokens: what the database had a moment ago. The leader looks again."""
+
+    def __init__(self, follower: Follower) -> None:
+        self._follower = follower
+
+    @property
+    def book(self) -> TokenBook:
+        """All tokens, as of the last look."""
+        return self._follower.tokens
+
+    @property
+    def step_credentials(self) -> StepCredentials:
+        """Knows the steps of this HAL; whose they are, and whether they live, the leader says."""
+        follower = self._follower
+        return StepCredentials(lambda: follower.instance, lambda: follower.step_secret, None)
+
+    def note_use(self, token: Token) -> None:
+        """The leader notes it, where the request is passed on."""
+
+
+class FollowerApp:
+    """An ASGI application, to be wrapped by the guard."""
+
+    def __init__(self, follower: Follower, runtime: Runtime, secret: str, rest: str = "") -> None:
+        """
+        Args:
+            rest: where people reach this controller from elsewhere.
+            secret: by which the leader knows this controller (see `presence`).
+        """
+        self.tokens = FollowerTokens(follower)
+        self._secret = secret
+        self._follower = follower
+        self._runtime = runtime
+        api = FollowerApi(follower, runtime, rest)
+        self._own = litestar(OWN, api, api, runtime)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """See the ASGI specification."""
+        raw = cast("dict[str, Any]", scope)
+        visit: Visit = raw["state"]["visit"]
+        if raw["method"] == "GET" and is_own(raw["path"]) and not visit.identity.step:
+            await self._own(scope, receive, send)
+            return
+        started = False
+
+        async def noted(message: Any) -> None:
+            nonlocal started
+            started = True
+            await send(message)
+
+        try:
+            leader, over = self._follower.leader, self._follower.over
+            if leader is None or not leader.rest or leader.left_ms <= 0:
+                raise NoLeaderError("this controller is a follower, and there is no leader at the moment", hint=WAIT)
+            authority = authority_file(self._runtime.paths.authority)
+            addresses = leader.rest.split()
+            await forward(addresses, self._secret, authority, visit.identity, over, scope, receive, noted)
+        except HALError as error:
+            if started:
+                raise
+            problem = problem_of(error)
+            headers = [(b"content-type", PROBLEM_JSON.encode()), (b"retry-after", b"1")]
+            await send({"type": "http.response.start", "status": problem.status, "headers": headers})
+            await send({"type": "http.response.body", "body": msgspec.json.encode(problem), "more_body": False})

@@ -1,0 +1,228 @@
+"""What a request may be about: a user's own jobs, a token's accounts and queues; the rest is as if it were not there.
+
+The user of a job never changes, so what is found here holds when the request is carried out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, Final, Protocol
+
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from hal.core.model import DeniedError, Event, HALError, JobSpec, SpecError, each_dependency, parse_task_ref
+from hal.core.model.errors import shown
+from hal.daemons.controller.access.identity import Visit, check_scope
+from hal.daemons.controller.service.jobs.owners import Owned
+from hal.daemons.controller.service.jobs.records import MAX_IDS
+from hal.daemons.controller.service.jobs.refusals import no_job
+from hal.daemons.controller.service.outcomes import Outcomes, OutcomeView, outcome_view
+from hal.planes.tasks import CHEAP_A_SLICE, JobPatch, Pace
+from hal.runtime.interface import Runtime
+from hal.store import JobFilter
+
+DEFAULT_QUEUE: Final = JobSpec().queue
+MAX_DIGITS: Final = 18
+"""Of a job id."""
+
+
+class Owners(Protocol):
+    """Knows whose jobs are."""
+
+    async def owners(self, jobs: Iterable[int]) -> dict[int, Owned]:
+        """Those that exist."""
+        ...
+
+
+async def check_job(visit: Visit, jobs: Owners, job: int, *, changing: bool) -> None:
+    """One job, named by the path.
+
+    Raises:
+        NotFoundError: there is none, or it is not the caller's to know of.
+        DeniedError: the token is not for its queue or account.
+    """
+    scoped = changing and _scoped(visit)
+    if not visit.own_only and not scoped:
+        return
+    _refuse(visit, job, (await jobs.owners([job])).get(job), scoped=scoped)
+
+
+def _scoped(visit: Visit) -> bool:
+    return bool(visit.identity.scope.accounts or visit.identity.scope.queues)
+
+
+def _refuse(visit: Visit, job: int, owned: Owned | None, *, scoped: bool) -> None:
+    if owned is not None and visit.own_only and owned.user != visit.identity.user:
+        visit.not_own = True
+        raise no_job(job)
+    if owned is None:
+        raise no_job(job)
+    if scoped:
+        check_scope(visit.identity.scope, queue=owned.queue, account=owned.account, what=f"job {job}: ")
+
+
+def only_about(event: Event, job: int) -> Event:
+    """The event without what it says of other jobs, which may be other people's."""
+    if event.jobs == (job,):
+        return event
+    payload = {
+        name: [item for item in value if _job_of(item) == str(job)] if isinstance(value, list) else value
+        for name, value in event.payload.items()
+    }
+    return replace(event, jobs=(job,), payload=payload)
+
+
+def _job_of(item: Any) -> str:
+    """The job that an entry of a payload's list is about."""
+    first = item.get("id", "") if isinstance(item, dict) else item[0] if isinstance(item, list) and item else item
+    return str(first).partition(".")[0]
+
+
+# ── submitting ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def check_specs(visit: Visit, specs: Sequence[JobSpec]) -> set[int]:
+    """Jobs to be submitted; the jobs that they wait for whose owners are to be looked at (`check_owners`).
+
+    Raises:
+        DeniedError: another user's name, a raised priority, or what the token is not for.
+    """
+    if not visit.own_only and not _scoped(visit):
+        return set()
+    distinct = {id(spec): spec for spec in specs}.values()
+    for spec in distinct:
+        if visit.own_only:
+            _check_user(visit, spec.user, "user")
+            _check_priority(spec.priority)
+        check_scope(visit.identity.scope, queue=spec.queue, account=spec.account)
+    if not visit.own_only:
+        return set()
+    names = {spec.name for spec in distinct if spec.name}
+    return {
+        int(one.job)
+        for spec in distinct
+        for one in each_dependency(spec.dependencies)
+        if one.job not in names and one.job.isascii() and one.job.isdigit() and len(one.job) <= MAX_DIGITS
+    }
+
+
+async def check_owners(visit: Visit, jobs: Owners, wanted: set[int]) -> None:
+    """Jobs that others are to wait for.
+
+    Raises:
+        SpecError: one is not there, as far as the caller may know.
+    """
+    owners = await jobs.owners(wanted) if wanted else {}
+    for job in sorted(wanted):
+        owned = owners.get(job)
+        visit.not_own = owned is not None and owned.user != visit.identity.user
+        if owned is None or owned.user != visit.identity.user:
+            raise SpecError(f"dependencies: there is no job {job}", hint="`hal jobs --all` lists the jobs there are")
+
+
+def in_its_queue(visit: Visit, specs: list[JobSpec]) -> list[JobSpec]:
+    """What a step submits without naming queue and account belongs into those of its own job."""
+    if not visit.identity.step:
+        return specs
+    (queue,), (account,) = visit.identity.scope.queues, visit.identity.scope.accounts
+    put = {
+        id(spec): replace(
+            spec,
+            queue=queue if spec.queue == DEFAULT_QUEUE else spec.queue,
+            account=spec.account or account,
+        )
+        for spec in specs
+    }
+    return [put[id(spec)] for spec in specs]
+
+
+def _check_user(visit: Visit, user: str, field: str) -> None:
+    if user and user != visit.identity.user:
+        raise DeniedError(
+            f"{field}: '{shown(user)}' is somebody else; you are '{visit.identity.user}'",
+            hint="leave it out, or ask an operator",
+        )
+
+
+def _check_priority(priority: int) -> None:
+    if priority > 0:
+        raise DeniedError(
+            f"priority: {priority} is above 0, which only operators may set",
+            hint="lower it to let your other jobs go first, or ask an operator",
+        )
+
+
+def check_patch(visit: Visit, patch: JobPatch) -> None:
+    """A change of one job (whose it is was looked at before).
+
+    Raises:
+        DeniedError: as `check_specs`.
+    """
+    if visit.own_only and patch.priority is not UNSET:
+        _check_priority(patch.priority)
+    check_scope(
+        visit.identity.scope,
+        queue=None if patch.queue is UNSET else patch.queue,
+        account=None if patch.account is UNSET else patch.account,
+    )
+
+
+# ── several at once ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def narrowed(visit: Visit, wanted: JobFilter, *, changing: bool = False) -> JobFilter:
+    """The filter, kept to what the caller may see, or change.
+
+    Raises:
+        DeniedError: it asks for another user's jobs, or for what the token is not for.
+    """
+    if wanted == JobFilter() and changing:
+        return wanted  # no condition at all is refused as a mistake
+    if visit.own_only:
+        _check_user(visit, wanted.user, "user")
+        wanted = replace(wanted, user=visit.identity.user)
+    if changing:
+        scope = visit.identity.scope
+        queue = scope.queues[0] if len(scope.queues) == 1 and not wanted.queue else wanted.queue
+        account = scope.accounts[0] if len(scope.accounts) == 1 and not wanted.account else wanted.account
+        check_scope(scope, queue=queue, account=account, what="filter: ")
+        wanted = replace(wanted, queue=queue, account=account)
+    return wanted
+
+
+async def control_some(
+    visit: Visit,
+    runtime: Runtime,
+    jobs: Owners,
+    ids: Sequence[str],
+    carry_out: Callable[[Sequence[str]], Awaitable[Outcomes]],
+    more: bool,
+) -> Outcomes:
+    """Do it to the ids that the caller may change; the others get the outcome of jobs that are not there.
+
+    Args:
+        runtime: what the loop runs on, which turns in between.
+        carry_out: does it to these ids, and to what a filter names.
+        more: there is a filter.
+    """
+    if (not visit.own_only and not _scoped(visit)) or not ids or len(ids) > MAX_IDS:
+        return await carry_out(ids)
+    refs, pace = [], Pace(CHEAP_A_SLICE)
+    for text in ids:
+        refs.append(parse_task_ref(text))
+        if pace.over():
+            await runtime.sleep(0)
+    owners = await jobs.owners(job for job, _ in refs)
+    refused: dict[int, OutcomeView] = {}
+    for place, (job, task) in enumerate(refs):
+        try:
+            _refuse(visit, job, owners.get(job), scoped=_scoped(visit))
+        except HALError as error:
+            refused[place] = outcome_view(str(job) if task is None else f"{job}.{task}", error)
+        if pace.over():
+            await runtime.sleep(0)
+    mine = [text for place, text in enumerate(ids) if place not in refused]
+    done = iter((await carry_out(mine)).results if mine or more else ())
+    ordered = [refused[place] if place in refused else next(done) for place in range(len(ids))]
+    return Outcomes(results=[*ordered, *done])

@@ -1,0 +1,1 @@
+"""The control loop and what it drives: inbox, engine, commit, flush."""

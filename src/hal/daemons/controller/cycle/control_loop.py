@@ -1,0 +1,335 @@
+"""The loop: inbox → plane → engine → one slice of scheduling → plane → one commit → orders; one flush → answers.
+
+What has ended and what starts in its place are one transaction; nobody is notified before it is committed, and
+people and keepers are answered when it is flushed (see `flusher`). One group is in flight at a time, so everything is
+decided on memory that reflects all earlier groups. Where a commit fails, plane and engine go back to where the last one
+left them. What cannot be staged, or is what a group fails for (see `bisection`), is left out: whoever asked is
+answered, a node that reported it has lied, and nothing else stops. What may be much is done in slices, between which
+the loop turns (connections are served, leases renewed); nothing else is staged until its group is committed. Runs
+unchanged on the virtual Runtime. It holds no decision about scheduling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Protocol, TypeVar, cast
+
+from hal.core.engine.events import INF, JobsCancelled
+from hal.core.model import HALError, InternalError, StoreError, UnreachableError
+from hal.daemons.controller.cycle.bisection import Bisection, Item
+from hal.daemons.controller.cycle.clock import Clock
+from hal.daemons.controller.cycle.committer import Committer
+from hal.daemons.controller.cycle.engine import Engine
+from hal.daemons.controller.cycle.flusher import Flusher
+from hal.daemons.controller.cycle.inbox import Call, Inbox, Report, is_refusal
+from hal.planes.tasks import MAX_WITHDRAWN_A_BLOCK, Change, TaskPlane, Work
+from hal.runtime.interface import Runtime
+from hal.runtime.line_budget import BudgetedLogs
+from hal.store import Committed, GroupRefused, PutMeta, StaleEpoch
+
+T = TypeVar("T")
+
+RETRY_FIRST_MS = 100
+RETRY_LONGEST_MS = 5_000
+"""Between two tries to commit while the store refuses (a full disk)."""
+PROBE_EVERY_MS = 5_000
+"""After a commit that failed an empty one is tried this often, so that all is known to be well when it is again."""
+DEPOSED = "another controller leads now"
+MAX_TURN_NS = 20_000_000
+"""Reports are staged for so long before others have their turn."""
+BLOCKS_A_TURN = 4
+"""Blocks of events that the engine is fed in one turn of the loop; of withdrawals it is one."""
+LONGEST_WAIT_MS = 60_000
+"""The loop looks at the clock at least so often."""
+
+
+class Effects(Protocol):
+    """What follows a commit."""
+
+    def committed(self, change: Change) -> None:
+        """Send orders to this host."""
+
+    def flushed(self, change: Change, committed: Committed | None) -> None:
+        """Send orders to other hosts, acknowledge, tell those who wait and watch."""
+
+    def awaited(self, change: Change) -> bool:
+        """Whether somebody waits for what has changed."""
+
+
+class ControlLoop:
+    """See the module."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        clock: Clock,
+        plane: TaskPlane,
+        engine: Engine,
+        committer: Committer,
+        flusher: Flusher,
+        effects: Effects,
+        lied: Callable[[str, str], None],
+    ) -> None:
+        """`lied`: called with a node that reported what cannot be, and why that is so; nothing of it was taken in."""
+        self.inbox = Inbox()
+        self.trouble = ""
+        """Why nothing can be made durable now; '' when all is well."""
+        self._runtime = runtime
+        self._clock = clock
+        self._plane = plane
+        self._engine = engine
+        self._committer = committer
+        self._flusher = flusher
+        self._effects = effects
+        self._report_lie = lied
+        self._logs = BudgetedLogs(runtime.log, runtime.monotonic_ms)
+        """Of what nodes and, all together, people caused."""
+        self._bisection = Bisection()
+        self._retry_ms = 0
+        self._probe_ms = 0
+        self._stopping = False
+        self._deposed: StaleEpoch | None = None
+        self._more = True
+        self._wake_ms = INF
+
+    async def run(self) -> None:
+        """Until `stop`; the group in flight is finished first.
+
+        Raises:
+            StaleEpoch: another controller has taken over.
+        """
+        while not self._stopping:
+            await self._wait_for_work()
+            if self._stopping:
+                break
+            if not await self._run_group():
+                await self._back_off()
+        if self._deposed is not None:
+            raise self._deposed
+
+    def stop(self, reason: str) -> None:
+        """Finish the group in flight and return from `run`; calls that wait are refused."""
+        self._stopping = True
+        self.inbox.close(reason)
+        self.inbox.filled.set()
+
+    def depose(self, error: StaleEpoch) -> None:
+        """Another controller has taken over: nothing is begun any more, `run` raises."""
+        self._deposed = error
+        self.stop(DEPOSED)
+
+    async def _wait_for_work(self) -> None:
+        while self._plane.has_discarded:
+            self._plane.free_discarded()
+            await self._runtime.sleep(0)
+        if self.inbox or self._more or self._bisection.active:
+            await self._runtime.sleep(0)
+            return
+        self.inbox.filled.clear()
+        longest_ms = PROBE_EVERY_MS if self.trouble else LONGEST_WAIT_MS
+        wait_ms = min(max(self._wake_ms - self._clock.now_ms(), 0), longest_ms)
+        timer = self._runtime.call_later(wait_ms, self.inbox.filled.set)
+        await self.inbox.filled.wait()
+        timer.cancel()
+
+    async def _back_off(self) -> None:
+        self._retry_ms = min(max(self._retry_ms * 2, RETRY_FIRST_MS), RETRY_LONGEST_MS)
+        waited = self._runtime.call_later(self._retry_ms, self.inbox.filled.set)
+        self.inbox.filled.clear()
+        # New calls are not made to wait for the whole back-off: each is one more try.
+        await self.inbox.filled.wait()
+        waited.cancel()
+
+    # ── one group ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _run_group(self) -> bool:
+        """Stage what waits, decide, commit it all; False when the store refused."""
+        now_ms = self._clock.now_ms()
+        taken = self._bisection.take() if self._bisection.active else self.inbox.take()
+        reports, calls = await self._stage(*taken, now_ms)
+        try:
+            await self._decide(now_ms)
+            change = await self._run_slices(self._plane.sealing(now_ms))
+        except Exception as error:
+            if not self._bisection.failed([*reports, *calls], error):
+                raise
+            await self._rebuild()
+            return True
+        committed: Committed | None = None
+        if not change.empty or self._bisection.verifying or (self.trouble and now_ms >= self._probe_ms):
+            try:
+                committed = await self._committer.commit(change.operations, now_ms)
+                await self._committer.lease.held()
+            except StaleEpoch:
+                for call in calls:
+                    call.failed(UnreachableError(DEPOSED))
+                raise
+            except Exception as error:
+                return await self._handle_failed_commit(reports, calls, error)
+        self._plane.keep()
+        self._more = self._more or self._plane.crowded
+        self._engine.hours_kept()
+        self._effects.committed(change)
+        if calls or not change.empty or change.orders or change.lost:
+            urgent = bool(calls) or self._effects.awaited(change)
+            await self._flusher.then(partial(self._answer, calls, change, committed), urgent=urgent)
+        if committed is not None and self.trouble:
+            self._runtime.log.info("commits succeed again")
+            self.trouble, self._retry_ms = "", 0
+        blamed = self._bisection.passed()
+        if blamed is not None:
+            self._leave_out(*blamed)
+        return True
+
+    async def _handle_failed_commit(self, reports: list[Report], calls: list[Call[Any]], error: Exception) -> bool:
+        """Nothing was written; False when that is not for what was in the group.
+
+        Raises:
+            Exception: the error, where it says neither.
+        """
+        items: list[Item] = [*reports, *calls]
+        of_its_values = not isinstance(error, HALError) or type(error) in (GroupRefused, StoreError)
+        if of_its_values and self._bisection.failed(items, error):
+            await self._rebuild()
+            return True
+        if not isinstance(error, StoreError):
+            raise error
+        await self._undo(items, error)
+        return False
+
+    def _answer(self, calls: list[Call[Any]], change: Change, committed: Committed | None) -> None:
+        for call in calls:
+            call.done()
+        self._effects.flushed(change, committed)
+        for some in change.lists():
+            self._plane.discard(some)
+        if self._plane.has_discarded:
+            self.inbox.filled.set()
+
+    async def _run_slices(self, work: Work[T]) -> T:
+        """Do work that is cut into slices; others have their turn in between."""
+        try:
+            while True:
+                next(work)
+                await self._runtime.sleep(0)
+        except StopIteration as end:
+            return cast("T", end.value)
+
+    async def _feed_engine(self) -> None:
+        """Tell the engine what is staged, a few blocks in each turn."""
+        for number, event in enumerate(self._plane.take_engine_events(), 1):
+            self._engine.feed((event,))
+            full = isinstance(event, JobsCancelled) and len(event.jobs) >= MAX_WITHDRAWN_A_BLOCK
+            if full or number % BLOCKS_A_TURN == 0:
+                await self._runtime.sleep(0)
+
+    async def _decide(self, now_ms: int) -> None:
+        """Tell the engine what is staged, and stage what it decides."""
+        await self._feed_engine()
+        if self._engine.bookings_move(now_ms):
+            self._plane.end_with_bookings(now_ms)
+        step = self._engine.step(now_ms)
+        self._more, self._wake_ms = step.more, step.wake_ms
+        epoch, row_name = self._committer.epoch, self._engine.row_name
+        for plan in self._engine.take_plans():
+            self._plane.preempt(plan.preemptions, now_ms)
+            self._plane.resume(plan.resumes, now_ms)
+            self._plane.allocate(plan.starts, plan.rows, row_name, epoch, now_ms, credit=not step.more)
+        await self._feed_engine()
+        hours = self._engine.hours_to_keep()
+        if hours:
+            self._plane.add_operations(PutMeta(hours))
+
+    async def _stage(
+        self, reports: list[Report], calls: list[Call[Any]], now_ms: int
+    ) -> tuple[list[Report], list[Call[Any]]]:
+        """Stage everything; what was refused is answered, what is faulty is left out and the rest staged again."""
+        while True:
+            faulty = await self._try_to_stage(reports, calls, now_ms)
+            if faulty is None:
+                return reports, calls
+            await self._run_slices(self._plane.undoing())
+            reports = [report for report in reports if report is not faulty and not _is_of_same_liar(report, faulty)]
+            calls = [call for call in calls if call is not faulty and not call.answer.done()]
+
+    async def _try_to_stage(self, reports: list[Report], calls: list[Call[Any]], now_ms: int) -> Item | None:
+        turn_ns = 0
+        for report in reports:
+            try:
+                began_ns = self._runtime.monotonic_ns()
+                report.stage(now_ms)
+                spent_ns = self._runtime.monotonic_ns() - began_ns
+                self.inbox.spent(report, spent_ns)
+                turn_ns += spent_ns
+                if self._plane.unsettled:
+                    await self._run_slices(self._plane.settling())
+                if turn_ns > MAX_TURN_NS:
+                    turn_ns = 0
+                    await self._runtime.sleep(0)
+            except Exception as error:
+                self._leave_out(report, error)
+                return report
+        for call in list(calls):
+            if call.answer.done():
+                calls.remove(call)
+                continue
+            try:
+                slices = call.stage(now_ms)
+                if slices is not None:
+                    call.result = await self._run_slices(slices)
+                if self._plane.unsettled:
+                    await self._run_slices(self._plane.settling())
+            except Exception as error:
+                if not isinstance(error, HALError) or not is_refusal(error):
+                    self._leave_out(call, error)
+                    return call
+                call.failed(error)
+                calls.remove(call)
+        return None
+
+    def _leave_out(self, item: Item, error: Exception) -> None:
+        """Nothing of it happens: whoever asked is answered, a node that reported it has lied."""
+        reason = str(error) if isinstance(error, HALError) else f"{type(error).__name__}: {error}"
+        if isinstance(item, Call):
+            log = self._logs.of("")
+            log.error("a request met a fault", reason=reason, exc_info=_unexpected(error))
+            item.failed(error if isinstance(error, HALError) else InternalError(f"the request met a fault: {reason}"))
+        elif item.reported:
+            self.inbox.drop_reported(item.node)
+            self._report_lie(item.node, f"{item.what}: {reason}")
+        else:
+            self._logs.of(item.node).error(
+                "something about a node was left out",
+                node=item.node,
+                report=item.what,
+                reason=reason,
+                exc_info=_unexpected(error),
+            )
+
+    async def _rebuild(self) -> None:
+        """Plane and engine as the last commit left them."""
+        await self._run_slices(self._plane.undoing())
+        self._engine.begin(self._plane.engine_events(), self._clock.now_ms())
+        self._more = True
+
+    async def _undo(self, items: list[Item], error: StoreError) -> None:
+        await self._rebuild()
+        items += self._bisection.abandon()
+        self.inbox.put_back([one for one in items if isinstance(one, Report)])
+        for one in items:
+            if isinstance(one, Call):
+                one.failed(error)
+        self._probe_ms = self._clock.now_ms() + PROBE_EVERY_MS
+        if not self.trouble:
+            self._runtime.log.error("a commit failed; nothing of it has happened", reason=str(error))
+        self.trouble = str(error)
+
+
+def _is_of_same_liar(report: Report, faulty: Item) -> bool:
+    """What a node reported together with what cannot be is reported again when it is heard again."""
+    return isinstance(faulty, Report) and faulty.reported and report.reported and report.node == faulty.node
+
+
+def _unexpected(error: Exception) -> Exception | None:
+    return None if isinstance(error, HALError) else error

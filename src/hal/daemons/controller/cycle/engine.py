@@ -1,0 +1,217 @@
+"""The engine as the controller holds it: fed, stepped, asked; and begun again where a commit failed.
+
+What is staged is fed to the engine before it is committed, so that what ends and what starts in its place are one
+transaction. Where that fails the engine has seen what never happened: it is built again from the plane, which was
+undone (O(live jobs), and rare).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from msgspec.structs import replace
+
+from hal.core.engine import new_state
+from hal.core.engine.classes import ClassSpec, Elsewhere
+from hal.core.engine.config import EngineConfig
+from hal.core.engine.errors import PolicyFault
+from hal.core.engine.events import ClockAdvanced, Event, SharesLoaded
+from hal.core.engine.plan import Plan
+from hal.core.engine.rules.booked_nodes import met_by
+from hal.core.engine.rules.policy_tables import hours_mark, hours_spent, settled_use
+from hal.core.engine.scheduler import Scheduler, Step
+from hal.core.engine.views import LedgerRow, ShareRow, ledger_rows, share_rows
+from hal.core.engine.why.explain import explain, fits_ever
+from hal.core.engine.why.priority import PriorityParts, priority_of
+from hal.core.engine.why.probing import Prober
+from hal.core.model import Outlook, Verdict
+from hal.daemons.controller.cycle.share_memory import HoursMemory
+from hal.planes.tasks import BookingTimes
+from hal.runtime.interface import Runtime
+from hal.store import NodeRow
+
+
+class Engine:
+    """One state, one scheduler, the plans that are not staged yet."""
+
+    def __init__(
+        self,
+        config: EngineConfig,
+        on_fault: Callable[[PolicyFault], None] | None = None,
+        runtime: Runtime | None = None,
+    ) -> None:
+        """
+        Args:
+            on_fault: called with a policy that answers wrongly, see `Scheduler`.
+            runtime: what watches slices from outside, and where what goes wrong is logged; None: nobody does.
+        """
+        self._log = None if runtime is None else runtime.log
+        self._watch = None if runtime is None else runtime.watch(self._report_late)
+        self._rests = False
+        self._config = config
+        self._on_fault = on_fault
+        self._plans: list[Plan] = []
+        self._hours = HoursMemory()
+        self._hours_mark = b""
+        self._prober = Prober()
+        self.state = new_state(config)
+        self._scheduler = Scheduler(self.state, self, on_fault)
+        self._bookings = BookingTimes()
+
+    # ── deciding ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def begin(
+        self,
+        events: Iterable[Event],
+        now_ms: int,
+        use: SharesLoaded | None = None,
+        hours: HoursMemory | None = None,
+    ) -> None:
+        """Forget everything but what was used and start from these; `use`, `hours`: of an earlier controller.
+
+        The clock is set first: use and hours are told as of an instant, and a clock that stands at 1970 would find
+        what has been used since grown beyond all numbers.
+        """
+        settled = use or self.settled_use()
+        self._hours = hours or self._hours
+        self._hours.undone()
+        self._hours_mark = b""
+        self._plans = []
+        self.state = new_state(self._config)
+        self._scheduler = Scheduler(self.state, self, self._on_fault)
+        self._bookings = BookingTimes()
+        self.feed((ClockAdvanced(max(now_ms, settled.at_ms if settled is not None else 0)),))
+        self.feed(events)
+        spent = self._hours.spent()
+        if settled is not None or spent:
+            self.feed((SharesLoaded((), now_ms, spent) if settled is None else replace(settled, hours=spent),))
+
+    def settled_use(self) -> SharesLoaded | None:
+        """What accounts have used with what has ended; None without shares."""
+        accounts = self.state.accounts
+        return None if accounts is None else SharesLoaded(settled_use(self.state), self.state.clock_ms)
+
+    def hours_to_keep(self) -> dict[str, str]:
+        """Facts for the store about hours that have been spent since the last commit."""
+        accounts = self.state.accounts
+        if accounts is None or not accounts.hour_ledgers:
+            return {}
+        mark = hours_mark(self.state)
+        if mark == self._hours_mark:
+            return {}
+        self._hours_mark = mark
+        return self._hours.stage(hours_spent(self.state))
+
+    def hours_kept(self) -> None:
+        """They are durable."""
+        self._hours.committed()
+
+    def feed(self, events: Iterable[Event]) -> None:
+        """Tell it what has happened."""
+        for event in events:
+            self._scheduler.feed(event)
+
+    def bookings_move(self, now_ms: int) -> bool:
+        """Tell it of bookings that changed; whether any did, or has begun or ended since the last step."""
+        moves = self.state.next_booking_ms() <= now_ms
+        news = self._bookings.news(self.state.config.policy, now_ms)
+        if news is not None:
+            # Which ones are over, and which are being held, is a question of the clock.
+            self.feed((ClockAdvanced(now_ms), news))
+        return moves or news is not None
+
+    def step(self, now_ms: int) -> Step:
+        """One slice of scheduling. Raises EngineFault; then only `begin` helps."""
+        if self._watch is None:
+            return self._scheduler.step(now_ms)
+        self._watch.begin()
+        try:
+            step = self._scheduler.step(now_ms)
+        finally:
+            self._watch.end()
+        if step.rests != self._rests:
+            self._rests = step.rests
+            if step.rests:
+                self._report("the engine was asked again and again for nothing; it rests between passes until "
+                             "something happens")  # fmt: skip
+        return step
+
+    def close(self) -> None:
+        """Nothing is decided any more, so nothing is watched."""
+        if self._watch is not None:
+            self._watch.close()
+
+    def _report_late(self, seconds: float) -> None:
+        """On the thread of the watch: a slice has not come back."""
+        self._report(
+            "the engine has not returned from a slice, and no request is answered until it does; if this lasts, choose "
+            "another backfill in [engine] of hal.toml (easy), end this controller with SIGKILL and start it again: all "
+            "work is stored, and running work continues",
+            seconds=round(seconds),
+        )
+
+    def _report(self, what: str, **values: object) -> None:
+        if self._log is not None:
+            config = self.state.config
+            self._log.error(
+                what,
+                backfill=config.backfill.value,
+                order=config.order,
+                waiting=self.state.pending_tasks,
+                running=self.state.running_attempts,
+                nodes=len(self.state.nodes.names),
+                **values,
+            )
+
+    def accept(self, plan: Plan) -> None:
+        """See `hal.core.engine.scheduler.Sink`."""
+        self._plans.append(plan)
+
+    def take_plans(self) -> list[Plan]:
+        """Assumed plans that are not staged yet."""
+        plans, self._plans = self._plans, []
+        return plans
+
+    def row_name(self, row: int) -> str:
+        """The node of a row."""
+        return self.state.node_name(row)
+
+    # ── asking: see `hal.planes.tasks.EngineView` ─────────────────────────────────────────────────────
+
+    def impossible(self, request: ClassSpec) -> str:
+        """Why no nodes could ever give this; '' when some could."""
+        found = fits_ever(self.state, request)
+        return "" if found is None else found.message
+
+    def met_by(self, job: int, walltime_ms: int) -> str:
+        """The booking that running tasks of the job would run into with that walltime; '' when none."""
+        met = met_by(self.state, job, walltime_ms)
+        return "" if met is None else met.name
+
+    def explain(self, job: int, now_ms: int) -> Verdict:
+        """Why the job's waiting tasks do not start."""
+        return explain(self.state, job, now_ms)
+
+    def look(self, job: int, now_ms: int, elsewhere: Sequence[Elsewhere]) -> Outlook | None:
+        """What would let the job start now, and when it starts as it is."""
+        return self._prober.look(self.state, job, now_ms, elsewhere)
+
+    def shares(self) -> list[ShareRow]:
+        """The tree of shares as use now is."""
+        return share_rows(self.state)
+
+    def ledgers(self) -> list[LedgerRow]:
+        """What limits have in use."""
+        return ledger_rows(self.state)
+
+    def priority(self, job: int, now_ms: int) -> PriorityParts:
+        """A waiting job's priority, factor by factor. Raises EngineError when nothing of it waits."""
+        return priority_of(self.state, job, now_ms)
+
+    def free(self, row: NodeRow) -> dict[str, int]:
+        """What no attempt holds on a node; all of it where the engine does not know the node."""
+        place = self.state.nodes.by_name.get(row.name)
+        if place is None:
+            return dict(row.capacity)
+        free, resources = self.state.nodes.free[place], self.state.nodes.resources
+        return {name: max(int(free[resources.index(name)]), 0) for name in row.capacity if name in resources}

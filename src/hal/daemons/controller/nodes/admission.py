@@ -1,0 +1,346 @@
+"""Which machines are admitted as nodes: the TLS listener, join tokens, certificates given, renewed and taken back.
+
+Decisions are those of `hal.planes.joining`; each is one commit of the loop, and nothing is said before it is durable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final, TypeVar
+
+from msgspec import Struct
+
+from hal.core.model import ConflictError, DeniedError, HALError, NodeState, NotFoundError
+from hal.core.model.facts import Facts
+from hal.daemons.controller.config import Config
+from hal.daemons.controller.cycle.clock import Clock
+from hal.daemons.controller.cycle.committer import Committer
+from hal.daemons.controller.cycle.inbox import Inbox
+from hal.daemons.controller.nodes.certified_port import CertifiedPort, open_port
+from hal.planes.joining import Membership, TokenState, hash_of, state_of
+from hal.planes.tasks import TaskPlane
+from hal.runtime.authority import Authority, Issued, open_authority
+from hal.runtime.home import check_node_name
+from hal.runtime.interface import Connection, OnConnect, Runtime
+from hal.runtime.line_budget import BudgetedLogs
+from hal.store import CertificateRow, JoinTokenRow, PutJoining
+from hal.wire.agree import agree_version
+from hal.wire.errors import MalformedFrameError
+from hal.wire.frames import Authority as AuthorityFrame
+from hal.wire.frames import Join, Joined, ReadAuthority, Renew
+from hal.wire.join_token import JoinToken
+
+T = TypeVar("T")
+
+DEFAULT_LIFE_MS: Final = 3_600_000
+ID_DIGITS: Final = 8
+MAX_TOKEN_CHARS: Final = 200
+
+
+class JoinTokenView(Struct, frozen=True, kw_only=True):
+    """A join token, without its secret."""
+
+    id: str
+    state: TokenState
+    node: str
+    """The only node that may join with it; empty: any new one."""
+    user: str
+    """Who made it."""
+    created_ms: int
+    expires_ms: int
+    used_by: str
+    """The node that joined with it."""
+
+
+class NewJoinToken(Struct, frozen=True, kw_only=True):
+    """A new join token; its text is shown only once."""
+
+    token: str
+    id: str
+    node: str
+    expires_ms: int
+    wire: str
+    """Where agents dial, as this controller listens: `HOST:PORT`."""
+
+
+class JoinTokensList(Struct, frozen=True, kw_only=True):
+    """Join tokens, oldest first."""
+
+    tokens: list[JoinTokenView]
+
+
+class NodeAdmission:
+    """See the module."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        clock: Clock,
+        config: Config,
+        plane: TaskPlane,
+        committer: Committer,
+        inbox: Callable[[], Inbox],
+    ) -> None:
+        self._runtime = runtime
+        self._clock = clock
+        self._config = config
+        self._plane = plane
+        self._committer = committer
+        self._inbox = inbox
+        self._logs = BudgetedLogs(runtime.log, runtime.monotonic_ms)
+        self._membership = Membership()
+        self._authority: Authority | None = None
+        self._port: CertifiedPort | None = None
+
+    # ── life ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def open(self, rows: PutJoining, on_connect: OnConnect) -> None:
+        """Take what is durable in, and listen if hal.toml says where.
+
+        Raises:
+            ConflictError: that address cannot be listened on.
+            DeniedError: the authority's files cannot be used.
+        """
+        self._membership.load(rows)
+        if self._config.wire is None:
+            return
+        opened = partial(open_authority, self._runtime.paths.authority, self._runtime.now_ms())
+        authority = await self._runtime.run_blocking(opened)
+        self._authority = authority
+        self._port = await open_port(self._runtime, authority, self._config.wire, on_connect)
+
+    async def close(self) -> None:
+        """Accept nobody more."""
+        if self._port is not None:
+            await self._port.close()
+
+    @property
+    def wire(self) -> str:
+        """Where it listens, as `HOST:PORT`; '' where it does not."""
+        return self._port.address_text if self._port is not None else ""
+
+    # ── people ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def create_token(self, *, node: str, life_ms: int, user: str) -> NewJoinToken:
+        """A token with which one machine joins, once.
+
+        Raises:
+            ConflictError: this controller does not listen for agents, or the node is of its own machine.
+            SpecError: no node's name, or a time out of range.
+            OverloadedError: too many wait already.
+        """
+        authority = self._listening()
+        if node:
+            check_node_name(node)
+        token_id, secret = self._runtime.new_id()[:ID_DIGITS], self._runtime.new_id()
+
+        def decide(now_ms: int) -> PutJoining:
+            self._membership.check_joins(node, known=self._known(node))
+            return self._membership.create(
+                token_id, hash_of(secret), node=node, life_ms=life_ms, user=user, now_ms=now_ms
+            )
+
+        made = await self._commit(decide)
+        text = JoinToken(token_id, secret, authority.fingerprint).text
+        expires_ms = made.tokens[0].expires_ms
+        return NewJoinToken(token=text, id=token_id, node=node, expires_ms=expires_ms, wire=self.wire)
+
+    def tokens(self) -> JoinTokensList:
+        """All that are kept."""
+        now_ms = self._clock.now_ms()
+        return JoinTokensList(tokens=[_token_view(row, now_ms) for row in self._membership.tokens()])
+
+    async def revoke_token(self, token_id: str) -> JoinTokenView:
+        """Nobody joins with it any more.
+
+        Raises:
+            NotFoundError, ConflictError: see `Membership.revoke_token`.
+        """
+        made = await self._commit(partial(self._membership.revoke_token, token_id))
+        return _token_view(made.tokens[0], self._clock.now_ms())
+
+    async def revoke_node(self, node: str) -> None:
+        """No certificate of the node is good any more; whoever calls closes its live connection.
+
+        Raises:
+            NotFoundError: it has none.
+        """
+
+        def decide(now_ms: int) -> PutJoining:
+            change = self._membership.revoke_node(node, now_ms)
+            if not change.certificates:
+                raise NotFoundError(
+                    f"node '{node}' has no certificate that could be revoked",
+                    hint="only nodes that joined with a token have one; `hal nodes` lists all",
+                )
+            return change
+
+        await self._commit(decide)
+        self._runtime.log.warning("the certificates of a node were revoked", node=node)
+
+    def end_membership(self, nodes: Sequence[str], now_ms: int) -> None:
+        """Within a group that removes these nodes: their certificates end with them."""
+        for node in nodes:
+            change = self._membership.revoke_node(node, now_ms)
+            if change.certificates:
+                self._membership.apply(change)
+                self._plane.add_operations(change)
+
+    async def as_it_is_durable(self) -> None:
+        """A group with `end_membership` failed: tokens and certificates are what the store says."""
+        self._membership.load(await self._committer.read(lambda store: store.joining()))
+
+    # ── agents ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def check(self, connection: Connection, node: str) -> None:
+        """Whether whoever is there may speak as `node`; on a Unix socket the kernel has said so already.
+
+        Raises:
+            DeniedError: it may not.
+        """
+        if connection.peer is not None:
+            return
+        certified = connection.certified
+        if certified is None:
+            raise DeniedError("without a certificate nothing but joining is allowed", hint="hal agent --join TOKEN")
+        if certified.role != "agent":
+            raise DeniedError(f"a certificate of a {certified.role} is not valid for a node")
+        if self._authority is not None:
+            self._membership.check_certificate(certified.serial, certified.name, node, self._clock.now_ms())
+        elif certified.name != node:
+            raise DeniedError(f"a certificate of node '{certified.name}' is not valid for '{node}'")
+
+    def check_same(self, connection: Connection, node: str, facts: Facts, boot_id: str) -> None:
+        """Whether a node of a controller's own machine is the one known by that name; others have a certificate.
+
+        One whose word was removed is still the same while its HAL_HOME is the same directory in the same boot: what
+        the keeper of that home, or its successor, holds is what is known to run there.
+
+        Raises:
+            ConflictError: it is another one, whose processes are not those that are known to run there.
+        """
+        row = self._plane.nodes.get(node)
+        if connection.certified is not None or row is None or row.state in (NodeState.REMOVED, NodeState.DOWN):
+            return
+        known = row.about.facts
+        certified = self._membership.has_certificate(node, self._clock.now_ms())
+        if certified or (facts.node_id and known.node_id and facts.node_id != known.node_id):
+            if not certified and facts.home_id and (facts.home_id, boot_id) == (known.home_id, row.boot_id):
+                self._logs.of(node).warning("a node has lost its id and was recognised by its home", node=node)
+                return
+            raise ConflictError(
+                f"there is a node '{node}' already, in another HAL_HOME or on another machine (or this is that node, "
+                f"whose file nodes/{node}/id was removed)",
+                hint=f"give this one another name (hal up --name); or, when nothing of that one runs any more: "
+                f"hal node fence {node}",
+            )
+
+    async def serve_stranger(self, connection: Connection, frame: ReadAuthority | Join) -> None:
+        """One that has no certificate yet: it asks for the authority's, or joins.
+
+        Raises:
+            DeniedError: it may not join; says why.
+            HALError: it cannot now.
+        """
+        authority = self._listening()
+        if isinstance(frame, ReadAuthority):
+            await connection.send(AuthorityFrame(certificate=authority.pem))
+            return
+        agree_version(frame.versions)
+        name = check_node_name(frame.name)
+        token_id, dot, secret = frame.token.partition(".")
+        if not dot or len(frame.token) > MAX_TOKEN_CHARS:
+            raise MalformedFrameError("a join token is ID.SECRET")
+        issued: list[Issued] = []
+
+        def decide(now_ms: int) -> PutJoining:
+            issued.clear()  # a group that failed for something else is decided again
+            token = self._membership.check_token(token_id, secret, name, now_ms, known=self._known(name))
+            issued.append(self._certify(authority, frame.request, name))
+            return self._membership.admitted(token, _certificate_row(issued[0], name, now_ms), now_ms)
+
+        await self._commit(decide)
+        self._runtime.log.info("a node has joined", node=name, token=token_id, connection=connection.label)
+        await connection.send(_joined(issued[0], name, authority))
+
+    async def renew(self, connection: Connection, node: str, frame: Renew) -> None:
+        """The next certificate of a node that speaks already.
+
+        Raises:
+            DeniedError: its present one is no longer good, or it came over a Unix socket and has none.
+        """
+        authority = self._listening()
+        if connection.certified is None:
+            raise DeniedError("a node of this machine has no certificate to renew")
+        issued: list[Issued] = []
+
+        def decide(now_ms: int) -> PutJoining:
+            issued.clear()
+            self.check(connection, node)
+            issued.append(self._certify(authority, frame.request, node))
+            return self._membership.renewed(_certificate_row(issued[0], node, now_ms), now_ms)
+
+        await self._commit(decide)
+        connection.send_nowait(_joined(issued[0], node, authority))
+
+    # ── inside ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _listening(self) -> Authority:
+        if self._authority is None:
+            raise ConflictError(
+                "this HAL does not listen for agents of other machines",
+                hint="restart its controller (jobs continue): hal down --leave; hal up --wire 0.0.0.0",
+            )
+        return self._authority
+
+    def _known(self, node: str) -> bool:
+        row = self._plane.nodes.get(node)
+        return row is not None and row.state is not NodeState.REMOVED
+
+    def _certify(self, authority: Authority, request: str, name: str) -> Issued:
+        # By the clock on the wall: whoever verifies has no other.
+        return authority.certify_node(request, name, self._runtime.now_ms(), self._config.node_certificate_ms)
+
+    async def _commit(self, decide: Callable[[int], PutJoining]) -> PutJoining:
+        """Have it decided in its turn and made durable.
+
+        Raises:
+            HALError: it was refused, or could not be made durable; nothing has changed.
+        """
+        undo: list[PutJoining] = []
+
+        def work(now_ms: int) -> PutJoining:
+            while undo:
+                self._membership.apply(undo.pop())
+            change = decide(now_ms)
+            undo.append(self._membership.apply(change))
+            self._plane.add_operations(change)
+            return change
+
+        try:
+            return await self._inbox().call(work)
+        except HALError:
+            for one in undo:
+                self._membership.apply(one)
+            raise
+
+
+def _token_view(row: JoinTokenRow, now_ms: int) -> JoinTokenView:
+    return JoinTokenView(
+        id=row.id,
+        state=state_of(row, now_ms),
+        node=row.node,
+        user=row.user,
+        created_ms=row.created_ms,
+        expires_ms=row.expires_ms,
+        used_by=row.used_by,
+    )
+
+
+def _certificate_row(issued: Issued, node: str, now_ms: int) -> CertificateRow:
+    return CertificateRow(serial=issued.serial, node=node, issued_ms=now_ms, expires_ms=issued.expires_ms)
+
+
+def _joined(issued: Issued, node: str, authority: Authority) -> Joined:
+    return Joined(name=node, certificate=issued.certificate, authority=authority.pem, expires_ms=issued.expires_ms)

@@ -1,0 +1,612 @@
+"""The connections of agents: who is there, what they report, what they are sent.
+
+A node has at most one connection; a newer one replaces it. Starts wait until the node's keeper has stamped a heartbeat
+(a start carries the newest stamp that was acknowledged); stops and acknowledgements go out at once, or never: a node
+that returns is compared with the database anyway.
+
+A node that tells what cannot be (a frame outside the wire's bounds, a report that cannot be staged or committed) has
+lied: that is left out, its connection ends, it is closed to new work until a person has looked (`quarantine`), and the
+oftener it lies the longer it waits before it is heard again. See `budget` for what it may cost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import NamedTuple
+
+from hal.core.model import (
+    DeniedError,
+    HALError,
+    OverloadedError,
+    SpecError,
+    StepId,
+    StoreError,
+    TimedOutError,
+    UnreachableError,
+    format_duration,
+    one_line,
+)
+from hal.core.model.facts import bound_facts
+from hal.core.model.lease_times import LeaseTimes
+from hal.core.model.units import resource_name
+from hal.daemons.controller.cycle.clock import Clock
+from hal.daemons.controller.cycle.committer import Committer
+from hal.daemons.controller.cycle.inbox import Inbox
+from hal.daemons.controller.nodes.admission import NodeAdmission
+from hal.daemons.controller.nodes.budget import (
+    BARRED_FIRST_MS,
+    BARRED_LONGEST_MS,
+    CHARS_A_WEIGHT,
+    COSTS,
+    FRAMES,
+    FRAMES_A_TURN,
+    FRAMES_PER_S,
+    HELLOS,
+    HELLOS_PER_S,
+    MAX_KEY,
+    MAX_LABEL,
+    MAX_NODES,
+    MAX_NOTE,
+    MAX_NOTES,
+    MAX_RESOURCE_NAMES,
+    RAISES,
+    RAISES_PER_S,
+    WAIT_MS,
+)
+from hal.daemons.controller.nodes.leases import NodeLeases
+from hal.daemons.controller.nodes.order_frames import StartLease, ack_frames, other_frames, start_frames
+from hal.planes.tasks import Arrival, Orders, TaskPlane
+from hal.runtime.home import check_node_name
+from hal.runtime.interface import Connection, Runtime, Timer
+from hal.runtime.line_budget import Bucket, BudgetedLog
+from hal.wire.agree import CREDIT, HEALTH, HELLO_TIMEOUT_MS, QUARANTINED, REMOVED, agree
+from hal.wire.bounds import MAX_COUNT
+from hal.wire.errors import MalformedFrameError
+from hal.wire.frames import (
+    AnyFrame,
+    Done,
+    Exits,
+    Gates,
+    Goodbye,
+    Health,
+    Heartbeat,
+    HeartbeatAck,
+    Hello,
+    Join,
+    LogChunk,
+    ReadAuthority,
+    ReadLog,
+    Refusal,
+    Refused,
+    Renew,
+    Role,
+    Samples,
+    Started,
+    StepStart,
+    StepTemplate,
+    Stream,
+    Welcome,
+)
+
+MISSED_HEARTBEATS = 3
+"""A node that is silent for so many of them is unreachable."""
+LOG_TIMEOUT_MS = 10_000
+MAX_LOG_REQUESTS = 1_000
+"""Reads of outputs under way at one node."""
+STARTED_LATER_MS = 20
+"""How long the report of a start may wait for company."""
+NOT_SENT = "unreachable"
+"""Code of the refusal of a start that never left the controller."""
+
+
+class LogRead(NamedTuple):
+    """A part of an output that a node was asked for."""
+
+    asked: ReadLog
+    answer: asyncio.Future[LogChunk]
+
+    def answered_by(self, chunk: LogChunk) -> bool:
+        """Whether that is what was asked for."""
+        same = chunk.step == self.asked.step and chunk.stream is self.asked.stream
+        return same and len(chunk.data) <= self.asked.limit
+
+
+class Link:
+    """One node's connection, and what waits for it."""
+
+    def __init__(self, name: str, runtime: Runtime) -> None:
+        self.name = name
+        self.log = BudgetedLog(runtime.log.bind(node=name), runtime.monotonic_ms)
+        self.hellos = Bucket(runtime.monotonic_ms, HELLOS, HELLOS_PER_S)
+        self.frames = Bucket(runtime.monotonic_ms, FRAMES, FRAMES_PER_S)
+        self.lies = 0
+        """Since it was last open to work."""
+        self.barred_ms = 0
+        """It is not heard before this, by the monotonic clock."""
+        self.connection: Connection | None = None
+        self.stamp_boot_ms = 0
+        """Newest stamp acknowledged on this connection; 0 before the first."""
+        self.last_heard_ms = 0
+        self.unsent: list[tuple[StepTemplate, StepStart]] = []
+        """Starts that wait for a stamp or a connection."""
+        self.logs: dict[int, LogRead] = {}
+        self.silence: Timer | None = None
+        """Runs while there is no connection and that is not held against the node yet."""
+        self.silent = False
+        """Its silence was reported."""
+        self.elsewhere = False
+        """Another kernel's boot than this process's: a loss of power here does not end its steps."""
+
+    def take_refusals(self) -> list[Refusal]:
+        """What never left this process certainly does not run: it may go elsewhere."""
+        unsent, self.unsent = self.unsent, []
+        return [Refusal(start.step, NOT_SENT, "its node is not heard") for _, start in unsent]
+
+
+class Agents:
+    """All of them."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        clock: Clock,
+        plane: TaskPlane,
+        committer: Committer,
+        inbox: Callable[[], Inbox],
+        node_admission: NodeAdmission,
+        times: LeaseTimes,
+    ) -> None:
+        self._runtime = runtime
+        self._clock = clock
+        self._plane = plane
+        self._committer = committer
+        self._inbox = inbox
+        self._node_admission = node_admission
+        self._links: dict[str, Link] = {}
+        self._log_requests = 0
+        self._raises = Bucket(runtime.monotonic_ms, RAISES, RAISES_PER_S)
+        self._resources: set[str] = set()
+        """Names of what nodes have offered so far."""
+        self.on_lie: Callable[[str, str], None] = lambda node, reason: None
+        """Told once of each node that lied, and how."""
+        self._silence_ms = times.heartbeat_ms * MISSED_HEARTBEATS
+        self.leases = NodeLeases(runtime, times, self._lease_over)
+
+    def connected(self, node: str) -> bool:
+        """Whether the node's agent is on the line."""
+        link = self._links.get(node)
+        return link is not None and link.connection is not None
+
+    def last_heard_ms(self, node: str) -> int:
+        """When a frame of it came last; 0 since this controller started."""
+        link = self._links.get(node)
+        return link.last_heard_ms if link else 0
+
+    # ── telling ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def deliver(self, orders: dict[str, Orders]) -> None:
+        """Send to nodes of this host what a commit has made true: starts, stops, new walltimes."""
+        for node, due in orders.items():
+            link = self._link(node)
+            if not link.elsewhere:
+                self._send_orders(link, due)
+
+    def deliver_elsewhere(self, orders: dict[str, Orders]) -> None:
+        """Send it to nodes of other hosts: these go on when this host loses power, so it must have been flushed."""
+        for node, due in orders.items():
+            link = self._links.get(node)
+            if link is not None and link.elsewhere:
+                self._send_orders(link, due)
+
+    def any_elsewhere(self, orders: dict[str, Orders]) -> bool:
+        """Whether some of it waits for the flush."""
+        return any(node in self._links and self._links[node].elsewhere for node in orders)
+
+    def _send_orders(self, link: Link, due: Orders) -> None:
+        link.unsent.extend((due.templates[start.template], start) for start in due.starts)
+        if due.lost:
+            lost = frozenset(due.lost)
+            link.unsent = [one for one in link.unsent if one[1].step not in lost]
+        if link.silent and link.connection is None:
+            self._report_silence(link, "its agent is not heard")
+        self._send_starts(link)
+        for frame in other_frames(due, self._committer.epoch):
+            self._send(link, frame)
+
+    def acknowledge(self, orders: dict[str, Orders]) -> None:
+        """Tell keepers which exits they may forget: those that a power failure cannot take back."""
+        for node, due in orders.items():
+            link = self._links.get(node)
+            if link is not None:
+                for frame in ack_frames(due):
+                    self._send(link, frame)
+
+    def _send_starts(self, link: Link) -> None:
+        if not link.unsent or link.connection is None or not link.stamp_boot_ms:
+            return
+        unsent, link.unsent = link.unsent, []
+        templates = {start.template: template for template, start in unsent}
+        starts = [start for _, start in unsent]
+        lease = StartLease(self._committer.epoch, link.stamp_boot_ms, self.leases.times.node_ms)
+        for frame in start_frames(templates, starts, lease):
+            self._send(link, frame)
+
+    def _send(self, link: Link, frame: AnyFrame) -> bool:
+        if link.connection is None:
+            return False
+        if not self._committer.lease.holds:
+            # Another may lead by now: nothing is said. The agent dials again, and is sent what holds then.
+            link.connection.abort()
+            return False
+        try:
+            link.connection.send_nowait(frame)
+        except HALError as error:
+            # Its agent dials again and is sent then what it missed here.
+            link.log.warning("a node could not be notified", reason=str(error))
+            link.connection.abort()
+            return False
+        return True
+
+    def forget(self, node: str) -> None:
+        """The node was removed: its agent is notified, and does not dial again by itself."""
+        link = self._links.pop(node, None)
+        if link is None:
+            return
+        self._inbox().forget(node)
+        if link.silence is not None:
+            link.silence.cancel()
+        link.silent = True  # nothing is reported of it any more
+        if link.connection is not None:
+            goodbye = Goodbye(code=REMOVED, reason="this node was removed; start its agent again to let it join again")
+            if self._send(link, goodbye):
+                link.connection.close()
+
+    async def goodbye(self, reason: str) -> None:
+        """Tell all agents that the controller stops."""
+        for link in self._links.values():
+            if link.connection is not None and self._send(link, Goodbye(reason=reason)):
+                link.connection.close()
+
+    def drop_all(self) -> None:
+        """End all connections without a word: another controller leads, and agents look for it."""
+        for link in self._links.values():
+            if link.connection is not None:
+                link.connection.abort()
+
+    # ── one connection ────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def serve(self, connection: Connection) -> None:
+        """One accepted connection, from hello to its end."""
+        hello = await connection.receive(timeout_ms=HELLO_TIMEOUT_MS)
+        if hello is None:
+            self._no_hello(connection)
+            return
+        if isinstance(hello, ReadAuthority | Join):
+            await self._node_admission.serve_stranger(connection, hello)
+            return
+        if not isinstance(hello, Hello) or hello.role is not Role.AGENT:
+            raise MalformedFrameError("the first frame must be the hello of an agent")
+        version, features = agree(hello)
+        check_node_name(hello.name)
+        self._node_admission.check(connection, hello.name)
+        self._node_admission.check_same(connection, hello.name, hello.facts, hello.boot_id)
+        self._check_hello(hello)
+        if hello.epoch > self._committer.epoch:
+            await self._committer.raise_epoch(hello.epoch, self._clock.now_ms())
+        link = self._attach(hello.name, connection)
+        link.elsewhere = hello.boot_id != self._runtime.boot_id
+        link.log.info("a node dialled", boot_id=hello.boot_id, held=len(hello.held))
+        await connection.send(
+            Welcome(
+                role=Role.CONTROLLER,
+                version=version,
+                features=features,
+                epoch=self._committer.epoch,
+                heartbeat_ms=self.leases.times.heartbeat_ms,
+                lease_ms=self.leases.times.node_ms,
+                boot_id=self._runtime.boot_id,
+                pid=self._runtime.pid,
+            )
+        )
+        arrival = Arrival(
+            name=hello.name,
+            capacity=hello.capacity,
+            labels={one_line(key, MAX_KEY): one_line(text, MAX_LABEL) for key, text in hello.labels.items() if key},
+            boot_id=hello.boot_id,
+            notes=tuple(one_line(note, MAX_NOTE) for note in hello.notes[:MAX_NOTES]),
+            held=hello.held,
+            facts=bound_facts(hello.facts),
+            credit=CREDIT in features,
+            checked=HEALTH in features,
+        )
+        joined = partial(self._joined, link, connection, arrival)
+        await self._inbox().report(link.name, "hello", joined, weight=1 + len(hello.held))
+        try:
+            await self._listen(link, connection)
+        except MalformedFrameError as error:
+            self.lied(link.name, str(error))
+        finally:
+            if self._links.get(link.name) is link:
+                self._detach(link, connection)
+
+    def _joined(self, link: Link, connection: Connection, arrival: Arrival, now_ms: int) -> None:
+        if link.connection is connection:
+            # What was not sent yet is found again by the comparison.
+            link.unsent.clear()
+            self._plane.record_arrival(arrival, now_ms)
+
+    async def _listen(self, link: Link, connection: Connection) -> None:
+        looked_at = 0
+        while True:
+            looked_at += 1
+            if looked_at % FRAMES_A_TURN == 0:
+                await self._runtime.sleep(0)
+            try:
+                frame = await connection.receive(timeout_ms=self._silence_ms)
+            except TimedOutError:
+                self._fell_silent(link)
+                continue
+            if frame is None and connection.fault:
+                raise MalformedFrameError(connection.fault)
+            if frame is None or link.connection is not connection:
+                return
+            cost = COSTS.get(type(frame))
+            while cost is not None and not link.frames.take(cost):
+                link.log.warning("a node exceeds its rate and is slowed down", frame=type(frame).__name__)
+                await self._runtime.sleep(WAIT_MS)
+            link.last_heard_ms = self._clock.now_ms()
+            if link.silent:
+                link.silent = False
+                await self._inbox().report(link.name, "it is heard", partial(self._plane.record_return, link.name))
+            if isinstance(frame, Goodbye):
+                link.log.info("a node says goodbye", code=frame.code, reason=frame.reason)
+                return
+            await self._handle_frame(link, frame)
+
+    async def _handle_frame(self, link: Link, frame: AnyFrame) -> None:
+        inbox, node, plane = self._inbox(), link.name, self._plane
+        match frame:
+            case Heartbeat():
+                self._renew_lease(link, frame.stamp_boot_ms)
+            case Started():
+                # Most short steps end before this is due, and their exit says it too: one commit less.
+                started = partial(plane.record_starts, node, frame.steps)
+                await inbox.report(node, "started", started, weight=len(frame.steps), lazy=True)
+                self._runtime.call_later(STARTED_LATER_MS, inbox.wake_for_lazy)
+            case Exits():
+                weight = _weight(len(frame.exits), (one.message for one in frame.exits))
+                await inbox.report(node, "exits", partial(plane.record_exits, node, frame.exits), weight=weight)
+            case Refused():
+                link.log.warning("a node refused starts", steps=len(frame.steps), first=str(frame.steps[:1]))
+                weight = _weight(len(frame.steps), (one.message for one in frame.steps))
+                await inbox.report(node, "refused", partial(plane.record_refusals, node, frame.steps), weight=weight)
+            case LogChunk():
+                read = link.logs.pop(frame.request, None)
+                if read is not None and not read.answered_by(frame):
+                    error = MalformedFrameError(f"it answered the read of an output of {read.asked.step} with another")
+                    if not read.answer.done():
+                        read.answer.set_exception(error)
+                    raise error
+                if read is not None and not read.answer.done():
+                    read.answer.set_result(frame)
+            case Done():
+                if frame.failed:
+                    step, reason = frame.failed[0]
+                    first = f"{step}: {reason}"
+                    link.log.warning("not done", what=frame.command, steps=len(frame.failed), first=first)
+            case Health():
+                health = partial(plane.record_checks, node, frame.failing)
+                await inbox.report(node, "health", health, weight=_weight(1, (one.reason for one in frame.failing)))
+            case Gates():
+                weight = _weight(len(frame.gates), (one.reason for one in frame.gates))
+                await inbox.report(node, "gates", partial(plane.record_gates, node, frame.gates), weight=weight)
+            case Samples():
+                pass
+            case Renew():
+                await self._renew(link, frame)
+            case _:
+                raise MalformedFrameError(f"an agent does not send {type(frame).__name__}")
+
+    async def _renew(self, link: Link, frame: Renew) -> None:
+        connection = link.connection
+        if connection is None:
+            return
+        try:
+            await self._node_admission.renew(connection, link.name, frame)
+            link.log.info("the certificate of a node was renewed")
+        except StoreError as error:
+            # It asks again, and its present certificate has a third of its time left.
+            link.log.warning("a certificate could not be renewed", reason=str(error))
+
+    def dismiss(self, node: str, code: str, reason: str) -> None:
+        """Close the node's connection, telling it why."""
+        link = self._links.get(node)
+        if link is not None and link.connection is not None:
+            self._send(link, Goodbye(code=code, reason=reason))
+            link.connection.close()
+
+    # ── lies ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _check_hello(self, hello: Hello) -> None:
+        """Whether that node may be heard now, and can be what it says.
+
+        Raises:
+            OverloadedError: not now.
+            DeniedError: it cannot be taken in.
+            SpecError: what it offers has no name.
+        """
+        link = self._links.get(hello.name)
+        if link is not None:
+            if not self._plane.is_quarantined(hello.name):
+                link.lies = link.barred_ms = 0
+            left_ms = link.barred_ms - self._runtime.monotonic_ms()
+            if left_ms > 0 or not link.hellos.take():
+                why = "it sent what cannot be true" if left_ms > 0 else "it dials too often"
+                raise OverloadedError(f"node '{hello.name}' is refused for now: {why}", hint="it dials again by itself")
+        elif len(self._links) >= MAX_NODES or len(self._plane.nodes) >= MAX_NODES:
+            raise DeniedError(f"{MAX_NODES} nodes are known already", hint="`hal node remove` those that are gone")
+        if hello.epoch > self._committer.epoch and self._plane.is_quarantined(hello.name):
+            raise DeniedError(
+                f"node '{hello.name}' is in quarantine, and claims epoch {hello.epoch}, which is not accepted",
+                hint=f"if that epoch is right: hal node resume {hello.name}",
+            )
+        if hello.epoch > self._committer.epoch and not self._raises.take():
+            raise OverloadedError(
+                f"node '{hello.name}' has seen epoch {hello.epoch}; that of this store, {self._committer.epoch}, was "
+                "raised too often recently",
+                hint="find the node that claims a false epoch: the controller's log names those that dialled",
+            )
+        for name in hello.capacity:
+            if resource_name(name) != name:
+                raise SpecError(f"capacity: '{one_line(name, MAX_KEY)}' is not a resource name")
+        if len(self._resources | hello.capacity.keys()) > MAX_RESOURCE_NAMES:
+            raise DeniedError(f"nodes offer {MAX_RESOURCE_NAMES} different resources already; this one has more")
+        self._resources.update(hello.capacity)
+
+    def _no_hello(self, connection: Connection) -> None:
+        """It closed, or sent what is no frame: a certificate says whose lie that is."""
+        certified = connection.certified
+        if connection.fault and certified is not None:
+            self._node_admission.check(connection, certified.name)
+            if certified.name in self._plane.nodes:
+                self._link(certified.name)
+                self.lied(certified.name, connection.fault)
+
+    def lied(self, node: str, reason: str) -> None:
+        """The node reported what cannot be: it is closed to new work, and not heard for a while."""
+        link = self._links.get(node)
+        if link is None:
+            return  # it was removed meanwhile
+        link.log.warning("a node sent what cannot be true", reason=reason)
+        if not link.lies and not self._plane.is_quarantined(node):
+            self.on_lie(node, one_line(reason, MAX_NOTE))
+        barred_ms = min(BARRED_FIRST_MS << min(link.lies, 16), BARRED_LONGEST_MS)
+        link.lies += 1
+        link.barred_ms = self._runtime.monotonic_ms() + barred_ms
+        self._inbox().report_nowait(node, "a lie", partial(self._plane.quarantine_node, node, reason))
+        if link.connection is not None and not link.connection.closed:
+            why = f"this node is in quarantine: {one_line(reason, MAX_NOTE)}"
+            self._send(link, Goodbye(code=QUARANTINED, reason=why, hint=f"hal node resume {node}"))
+            link.connection.close()
+
+    # ── leases ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _renew_lease(self, link: Link, stamp_boot_ms: int) -> None:
+        """Acknowledge the stamp: the keeper's lease counts from it, and T from now."""
+        if not self.leases.may_renew(link.name):
+            return
+        ack = HeartbeatAck(
+            stamp_boot_ms=stamp_boot_ms,
+            epoch=self._committer.epoch,
+            lease_ms=self.leases.times.node_ms,
+            now_ms=self._runtime.now_ms(),
+        )
+        self._send(link, ack)
+        self.leases.count_from_now(link.name)
+        link.stamp_boot_ms = stamp_boot_ms
+        self._send_starts(link)
+
+    def _lease_over(self, node: str) -> None:
+        """What is guarded there has ended: its tasks may go elsewhere."""
+        silent_ms = self.leases.lost_after_ms
+        self._link(node).log.warning("a node's lease is over", after_ms=silent_ms)
+        work = partial(self._plane.end_node_lease, node, silent_ms)
+        self._inbox().report_nowait(node, "the end of its lease", work)
+
+    # ── coming and going ──────────────────────────────────────────────────────────────────────────────────────────
+
+    def _link(self, name: str) -> Link:
+        link = self._links.get(name)
+        if link is None:
+            link = self._links[name] = Link(name, self._runtime)
+        return link
+
+    def _attach(self, name: str, connection: Connection) -> Link:
+        link = self._link(name)
+        if link.connection is not None:
+            link.connection.close()
+        if link.silence is not None:
+            link.silence.cancel()
+            link.silence = None
+        link.connection, link.stamp_boot_ms, link.silent = connection, 0, False
+        link.last_heard_ms = self._clock.now_ms()
+        return link
+
+    def _detach(self, link: Link, connection: Connection) -> None:
+        if link.connection is not connection:
+            return
+        link.connection, link.stamp_boot_ms = None, 0
+        for read in link.logs.values():
+            if not read.answer.done():
+                read.answer.set_exception(UnreachableError(f"the connection to node '{link.name}' was lost"))
+        link.logs.clear()
+        link.log.info("a node's connection ended", reason=connection.close_reason)
+        if link.name not in self._plane.nodes and not link.unsent and not link.lies:
+            del self._links[link.name]
+            return
+        link.silence = self._runtime.call_later(self._silence_ms, partial(self._still_away, link))
+
+    def _still_away(self, link: Link) -> None:
+        link.silence = None
+        if link.connection is None:
+            self._report_silence(link, f"its agent has not been heard for {format_duration(self._silence_ms)}")
+
+    def _fell_silent(self, link: Link) -> None:
+        if not link.silent:
+            self._report_silence(link, f"no heartbeat for {format_duration(self._silence_ms)}")
+
+    def _report_silence(self, link: Link, reason: str) -> None:
+        link.silent = True
+        work = partial(self._silent, link, reason, link.take_refusals())
+        self._inbox().report_nowait(link.name, "its silence", work)
+
+    def _silent(self, link: Link, reason: str, refusals: list[Refusal], now_ms: int) -> None:
+        """Nothing new starts there; what it runs is left alone."""
+        if link.silent:
+            self._plane.record_silence(link.name, reason, now_ms, link.last_heard_ms)
+            self._plane.record_refusals(link.name, refusals, now_ms)
+
+    # ── outputs ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def read_log(self, node: str, step: StepId, stream: Stream, offset: int, limit: int) -> LogChunk:
+        """A part of a step's output, read at its node.
+
+        Raises:
+            UnreachableError: the node is not heard.
+            TimedOutError: it did not answer.
+            OverloadedError: too many reads are under way there.
+            HALError: what the node says.
+        """
+        link = self._links.get(node)
+        if link is None or link.connection is None:
+            raise UnreachableError(
+                f"the output of {step} is on node '{node}', which is not connected",
+                hint="it can be read when the node has returned; `hal nodes` shows its state",
+            )
+        if len(link.logs) >= MAX_LOG_REQUESTS:
+            raise OverloadedError(f"{MAX_LOG_REQUESTS} outputs are being read on node '{node}'", hint="try again")
+        self._log_requests += 1
+        request = self._log_requests
+        answer: asyncio.Future[LogChunk] = asyncio.get_running_loop().create_future()
+        offset = max(-MAX_COUNT, min(offset, MAX_COUNT))
+        asked = ReadLog(request=request, step=step, stream=stream, offset=offset, limit=limit)
+        link.logs[request] = LogRead(asked, answer)
+        self._send(link, asked)
+        try:
+            async with asyncio.timeout(LOG_TIMEOUT_MS / 1000):
+                chunk = await answer
+        except TimeoutError:
+            raise TimedOutError(f"node '{node}' did not send the output of {step} in time") from None
+        finally:
+            link.logs.pop(request, None)
+        if chunk.error:
+            error = one_line(chunk.error, MAX_NOTE)
+            raise SpecError(error) if error.startswith("spec:") else HALError(error)
+        return chunk
+
+
+def _weight(items: int, texts: Iterable[str]) -> int:
+    """What a report weighs: its items and what they say."""
+    return max(items + sum(map(len, texts)) // CHARS_A_WEIGHT, 1)

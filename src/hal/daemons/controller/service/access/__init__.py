@@ -1,0 +1,1 @@
+"""API tokens of people and programs, join tokens of machines."""

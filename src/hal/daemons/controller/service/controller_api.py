@@ -1,0 +1,28 @@
+"""Everything that can be asked of a controller, in process, by what it is about: REST and simulations call it."""
+
+from __future__ import annotations
+
+from hal.daemons.controller.service.access.join_tokens import JoinTokens
+from hal.daemons.controller.service.access.tokens import Tokens
+from hal.daemons.controller.service.feed import Feed
+from hal.daemons.controller.service.jobs.jobs import Jobs
+from hal.daemons.controller.service.nodes.nodes import Nodes
+from hal.daemons.controller.service.outputs import Outputs
+from hal.daemons.controller.service.parts import Parts
+from hal.daemons.controller.service.policy.policies import Policies
+from hal.daemons.controller.service.status import Status
+
+
+class ControllerApi:
+    """Of one controller."""
+
+    def __init__(self, parts: Parts) -> None:
+        self.runtime = parts.runtime
+        self.jobs = Jobs(parts)
+        self.nodes = Nodes(parts)
+        self.policy = Policies(parts)
+        self.tokens = Tokens(parts)
+        self.join_tokens = JoinTokens(parts)
+        self.outputs = Outputs(parts)
+        self.feed = Feed(parts.committer, parts.watchers)
+        self.status = Status(parts)

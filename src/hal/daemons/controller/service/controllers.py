@@ -1,0 +1,81 @@
+"""Which controllers there are, as people are told: who leads, who follows, who has fallen silent; and what the database
+that they share warns of."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from msgspec import Struct
+
+from hal.store import SILENT_MS, ControllerRow, Leader, Store
+
+
+class ControllerState(StrEnum):
+    """The role of a controller."""
+
+    LEADS = "leads"
+    FOLLOWS = "follows"
+    SILENT = "silent"
+    """It has told nothing of itself for a while, and did not stop in good order."""
+
+
+class ControllerView(Struct, frozen=True, kw_only=True):
+    """One controller."""
+
+    name: str
+    """Its host and HAL_HOME."""
+    state: ControllerState
+    version: str
+    rest: str
+    """Where people reach it: its socket, and its URL, with a space between."""
+    wire: str
+    """Where agents of other machines dial, `HOST:PORT`; empty: nowhere."""
+    pid: int
+    since_ms: int
+    """Since when it leads, or follows."""
+    silent_ms: int
+    """How long ago it told of itself; they do each 5 s."""
+
+
+class ControllersList(Struct, frozen=True, kw_only=True):
+    """All controllers by name."""
+
+    controllers: list[ControllerView]
+    warnings: list[str]
+    """Of the database that they share: what is lost with its server."""
+
+
+def list_controllers(store: Store, own: ControllerRow | None) -> ControllersList:
+    """All of them. Blocking.
+
+    Args:
+        own: this one, which is the only one where no store is shared.
+    Raises:
+        StoreError: the store does not answer.
+    """
+    if not store.leased:
+        alone = [] if own is None else [_view(own, ControllerState.LEADS)]
+        return ControllersList(controllers=alone, warnings=[])
+    leader = store.leader()
+    views = [_view(row, state_of(row, leader)) for row in store.controllers()]
+    return ControllersList(controllers=views, warnings=store.replication().warnings())
+
+
+def state_of(row: ControllerRow, leader: Leader) -> ControllerState:
+    """What it does. One whose epoch is over would have told so: it is gone, or stopped."""
+    if row.silent_ms >= SILENT_MS or (row.epoch and (row.epoch != leader.epoch or leader.left_ms <= 0)):
+        return ControllerState.SILENT
+    return ControllerState.LEADS if row.epoch else ControllerState.FOLLOWS
+
+
+def _view(row: ControllerRow, state: ControllerState) -> ControllerView:
+    return ControllerView(
+        name=row.id,
+        state=state,
+        version=row.version,
+        rest=row.rest,
+        wire=row.wire,
+        pid=row.pid,
+        since_ms=row.since_ms,
+        silent_ms=row.silent_ms,
+    )

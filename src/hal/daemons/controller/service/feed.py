@@ -1,0 +1,144 @@
+"""The feed of events: pages of it from the store, and watchers, who get events at their commit.
+
+Every watcher has a bounded buffer; one that reads too slowly is told so and disconnected, and resumes by sequence
+number.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Container
+
+from hal.core.model import Event, OverloadedError
+from hal.daemons.controller.cycle.committer import Committer
+from hal.store import MAX_EVENT_JOBS, AppendEvents, Committed, Operation
+
+MAX_WATCHERS = 1_000
+MAX_BUFFERED_EVENTS = 2_000
+"""Events that may wait for one watcher."""
+
+
+class Watcher:
+    """One reader of the feed."""
+
+    def __init__(self, job: int | None) -> None:
+        self._job = job
+        self._events: deque[Event] = deque()
+        self._came = asyncio.Event()
+        self.lagged = False
+        """Its buffer was full: events are missing after the last one it got."""
+        self.closed = False
+
+    def offer(self, event: Event, jobs: Container[int]) -> None:
+        """One more event, if it is about the job that is watched; `jobs` are all that it is about."""
+        if self.lagged or (self._job is not None and self._job not in jobs):
+            return
+        if len(self._events) >= MAX_BUFFERED_EVENTS:
+            self.lagged = True
+        else:
+            self._events.append(event)
+        self._came.set()
+
+    def close(self) -> None:
+        """Nothing more will come."""
+        self.closed = True
+        self._came.set()
+
+    async def take(self, timeout_s: float) -> list[Event]:
+        """What has come; waits up to `timeout_s` for the first."""
+        if not self._events and not self.lagged and not self.closed:
+            self._came.clear()
+            try:
+                async with asyncio.timeout(timeout_s):
+                    await self._came.wait()
+            except TimeoutError:
+                return []
+        events = list(self._events)
+        self._events.clear()
+        return events
+
+
+class Watchers:
+    """All readers of the feed."""
+
+    def __init__(self) -> None:
+        self._all: list[Watcher] = []
+        self.flushed_seq = 0
+        """Sequence number of the newest event that a power failure cannot take back: later ones are told to nobody."""
+
+    def open(self, job: int | None) -> Watcher:
+        """One more.
+
+        Raises:
+            OverloadedError: there are too many.
+        """
+        if len(self._all) >= MAX_WATCHERS:
+            raise OverloadedError(f"{MAX_WATCHERS} readers watch the events already", hint="try again later")
+        watcher = Watcher(job)
+        self._all.append(watcher)
+        return watcher
+
+    def drop(self, watcher: Watcher) -> None:
+        """It has gone."""
+        if watcher in self._all:
+            self._all.remove(watcher)
+
+    def close(self) -> None:
+        """The controller stops."""
+        for watcher in self._all:
+            watcher.close()
+
+    def committed(self, operations: list[Operation], committed: Committed) -> None:
+        """Events that are durable now."""
+        self.flushed_seq = committed.last_seq
+        if not self._all:
+            return
+        sequence = committed.first_seq
+        for operation in operations:
+            if isinstance(operation, AppendEvents):
+                for new in operation.events:
+                    jobs = tuple(new.jobs)
+                    about = frozenset(jobs)
+                    event = Event(
+                        sequence=sequence,
+                        at_ms=new.at_ms,
+                        kind=new.kind,
+                        cause=new.cause,
+                        trace_id=new.trace_id,
+                        jobs=jobs if len(jobs) <= MAX_EVENT_JOBS else jobs[:MAX_EVENT_JOBS],
+                        payload=new.payload,
+                    )
+                    sequence += 1
+                    for watcher in self._all:
+                        watcher.offer(event, about)
+
+
+class Feed:
+    """What can be asked of the feed."""
+
+    def __init__(self, committer: Committer, watchers: Watchers) -> None:
+        self._committer = committer
+        self._watchers = watchers
+
+    async def page(self, after: int, limit: int, job: int | None) -> list[Event]:
+        """Events after a sequence number, oldest first; no further than a power failure leaves it as it is."""
+        flushed = self._watchers.flushed_seq
+        found = await self._committer.read(lambda store: store.events(after, limit=limit, job=job))
+        return [event for event in found if event.sequence <= flushed]
+
+    def last_sequence(self) -> int:
+        """Of the newest event that may be shown."""
+        return self._watchers.flushed_seq
+
+    def watch(self, job: int | None) -> Watcher:
+        """A bounded buffer of the events from now on; `unwatch` it.
+
+        Raises:
+            OverloadedError: there are too many watchers.
+        """
+        return self._watchers.open(job)
+
+    def unwatch(self, watcher: Watcher) -> None:
+        """It is of no more use."""
+        self._watchers.drop(watcher)

@@ -1,0 +1,1 @@
+"""Submitting, controlling and reading jobs."""

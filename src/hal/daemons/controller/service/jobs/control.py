@@ -1,0 +1,191 @@
+"""Cancel, hold, release and requeue: several jobs and tasks in one request, one outcome for each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from functools import partial
+
+import msgspec
+
+from hal.core.model import HALError, InternalError, NotFoundError, OverloadedError, SpecError, TaskState, parse_task_ref
+from hal.daemons.controller.service.idempotency import Idempotency, Key
+from hal.daemons.controller.service.jobs.records import (
+    MAX_IDS,
+    MAX_REQUEUED_TASKS,
+    History,
+    batched,
+    matching_jobs,
+    read_histories,
+    rows_of,
+)
+from hal.daemons.controller.service.jobs.refusals import explained, no_job, no_task
+from hal.daemons.controller.service.outcomes import Outcomes, OutcomeView, outcome_view
+from hal.daemons.controller.service.parts import Parts
+from hal.planes.tasks import CHEAP_A_SLICE, Pace, Submitter, Work
+from hal.store import JobFilter, JobRow, RememberIdempotent
+
+MAX_LOOKUPS = 5
+"""How often a request is tried again because what it was read from has changed since."""
+REFS_A_SLICE = 64
+"""Jobs or tasks of one request that are changed in one turn of the loop."""
+
+
+class Action(StrEnum):
+    """What may be done to several jobs at once."""
+
+    CANCEL = "cancel"
+    HOLD = "hold"
+    RELEASE = "release"
+    REQUEUE = "requeue"
+
+
+class JobControl:
+    """See `control`."""
+
+    def __init__(self, parts: Parts, idempotency: Idempotency) -> None:
+        self._parts = parts
+        self._idempotency = idempotency
+
+    async def control(
+        self,
+        action: Action,
+        ids: Sequence[str],
+        wanted: JobFilter | None,
+        by: Submitter,
+        *,
+        key: Key | None = None,
+    ) -> Outcomes:
+        """Do it to each job or task named and each live job that matches; one outcome for each.
+
+        A requeue takes ended jobs too when the filter's states name ends.
+
+        Raises:
+            SpecError: an id is malformed, or none is named (a filter without any condition would mean all); nothing was
+                done.
+            OverloadedError, StoreError: as `submit`.
+        """
+        if wanted == JobFilter():
+            raise SpecError("filter: has no condition", hint='all live jobs are {"state": "live"}')
+        if not ids and wanted is None:
+            raise SpecError("no job is named", hint="name ids, or a filter")
+        if len(ids) > MAX_IDS:
+            raise SpecError(f"{len(ids)} ids in one request; at most {MAX_IDS} are allowed")
+        refs, pace = [], Pace(CHEAP_A_SLICE)
+        for text in ids:
+            refs.append(parse_task_ref(text))
+            if pace.over():
+                await self._parts.runtime.sleep(0)
+        if key is None:
+            return await self._control(action, refs, wanted, by)
+
+        async def make() -> bytes:
+            return msgspec.json.encode(await self._control(action, refs, wanted, by, key))
+
+        return msgspec.json.decode(await self._idempotency.once(key, make), type=Outcomes)
+
+    async def _control(
+        self,
+        action: Action,
+        refs: list[tuple[int, int | None]],
+        wanted: JobFilter | None,
+        by: Submitter,
+        key: Key | None = None,
+    ) -> Outcomes:
+        plane = self._parts.plane
+        histories: dict[int, History | None] = {}
+        ends = [state for state in wanted.states if state.ended] if wanted is not None else []
+        if wanted is not None and ends and action is Action.REQUEUE:
+            these = msgspec.structs.replace(wanted, states=tuple(ends))
+            found = await self._parts.committer.read(partial(matching_jobs, wanted=these))
+            refs = refs + [(job, None) for job in found]
+
+        def work(now_ms: int) -> Work[Outcomes | list[int]]:
+            named = refs
+            if wanted is not None:
+                found = yield from plane.matching(wanted)
+                named = [*refs, *((job, None) for job in found[:MAX_IDS])][:MAX_IDS]
+            if action is Action.REQUEUE:
+                asked = dict.fromkeys(job for job, _ in named)
+                stale = [job for job in asked if job not in histories or self._stale(job, histories[job])]
+                if stale:
+                    return stale
+            results, pace = [], Pace(REFS_A_SLICE)
+            for job, task in named:
+                results.append((yield from self._one(action, job, task, histories.get(job), by, now_ms)))
+                if pace.over():
+                    yield
+            outcomes = Outcomes(results=results)
+            if key is not None and all(result.ok for result in results):
+                plane.add_operations(RememberIdempotent(key.name, key.fingerprint, msgspec.json.encode(outcomes)))
+            return outcomes
+
+        for _ in range(MAX_LOOKUPS):
+            answer = await self._parts.loop.inbox.call_in_slices(work)
+            if isinstance(answer, Outcomes):
+                return await self._explain_missing(answer)
+            histories.update(dict.fromkeys(answer))
+            for some in batched(answer):
+                histories.update(await self._parts.committer.read(partial(read_histories, jobs=some)))
+        raise OverloadedError("the jobs change too fast to be requeued", hint="try again")
+
+    def _stale(self, job: int, history: History | None) -> bool:
+        """Whether what was read of the job does not agree with what is true now."""
+        live = self._parts.plane.staged_job(job)
+        if history is None:
+            return live is not None
+        if live is None:
+            return history.row.end_ms is None
+        counts = live.counts
+        ended = counts.total - counts.live - live.ended_in_ranges
+        return ended != len(history.ended) or history.row.end_ms is not None
+
+    def _one(
+        self, action: Action, job: int, task: int | None, history: History | None, by: Submitter, now_ms: int
+    ) -> Work[OutcomeView]:
+        plane, name = self._parts.plane, str(job) if task is None else f"{job}.{task}"
+        try:
+            if action is Action.CANCEL:
+                state = yield from plane.cancelling(job, task, by, now_ms)
+            elif action is Action.HOLD:
+                state = yield from plane.holding(job, task, by, now_ms)
+            elif action is Action.RELEASE:
+                state = yield from plane.releasing(job, task, by, now_ms)
+            else:
+                state = yield from self._requeue(job, task, history, by, now_ms)
+        except InternalError:
+            raise
+        except HALError as error:
+            return outcome_view(name, error)
+        return OutcomeView(id=name, ok=True, state=state.value)
+
+    def _requeue(
+        self, job: int, task: int | None, history: History | None, by: Submitter, now_ms: int
+    ) -> Work[TaskState]:
+        plane = self._parts.plane
+        if history is None:
+            raise no_job(job)
+        if task is not None and task >= history.row.tasks:
+            raise no_task(history.row, task)
+        if len(history.ended) > MAX_REQUEUED_TASKS:
+            raise SpecError(
+                f"job {job} has {len(history.ended)} ended tasks; at most {MAX_REQUEUED_TASKS} can run again"
+            )
+        if not plane.is_live(job):
+            plane.revive(history.row, history.ranges, history.succeeded)
+        return (yield from plane.requeueing(job, task, history.ended, by, now_ms))
+
+    async def _explain_missing(self, outcomes: Outcomes) -> Outcomes:
+        """Jobs that are not live have ended, or never were: say which."""
+        unclear = {parse_task_ref(r.id)[0] for r in outcomes.results if r.code == NotFoundError.code}
+        if not unclear:
+            return outcomes
+        rows: dict[int, JobRow | None] = {}
+        for some in batched(sorted(unclear)):
+            found = await self._parts.committer.read(partial(rows_of, jobs=some))
+            rows.update(zip(some, found, strict=True))
+        return Outcomes(
+            results=[
+                explained(result, rows) if result.code == NotFoundError.code else result for result in outcomes.results
+            ]
+        )

@@ -1,0 +1,94 @@
+"""What commands need to know of jobs that are not live: read from the store, a bounded number at a time.
+
+All functions but `batched` block.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct
+
+from hal.core.model import SpecError, TaskState
+from hal.planes.tasks import EndedJob, EndedTask, EndedTasks
+from hal.store import MAX_PAGE, JobFilter, JobRow, Store, TaskRangeRow
+
+MAX_IDS = 10_000
+"""Jobs or tasks named in one request."""
+ROWS_AT_ONCE = 200
+"""Jobs that one call reads from the store."""
+MAX_REQUEUED_TASKS = 100_000
+"""Ended tasks of one job that one request may run again."""
+_ENDS = tuple(state for state in TaskState if state.ended)
+
+
+class History(Struct, frozen=True):
+    """What rows say of a job that is to be run again."""
+
+    row: JobRow
+    ranges: list[TaskRangeRow]
+    ended: EndedTasks
+    succeeded: tuple[tuple[int, int], ...]
+    """Runs of tasks."""
+
+
+def batched(jobs: Sequence[int]) -> Iterator[Sequence[int]]:
+    """So many of them as one call to the store asks for: others have their turn in between."""
+    return (jobs[at : at + ROWS_AT_ONCE] for at in range(0, len(jobs), ROWS_AT_ONCE))
+
+
+def rows_of(store: Store, jobs: Sequence[int]) -> list[JobRow | None]:
+    """The row of each."""
+    return [store.job(job) for job in jobs]
+
+
+def ended_jobs(store: Store, ids: Sequence[int]) -> dict[int, EndedJob]:
+    found = {}
+    for job in ids:
+        row = store.job(job)
+        if row is None:
+            raise SpecError(f"dependencies: there is no job {job}", hint="`hal jobs --all` lists the jobs there are")
+        in_part = row.spec.array is not None and row.state is not TaskState.SUCCEEDED and row.succeeded > 0
+        succeeded = store.succeeded(job) if in_part else ()
+        found[job] = EndedJob(row.id, row.name or row.spec.title, row.state, row.spec.tasks, succeeded)
+    return found
+
+
+def matching_jobs(store: Store, wanted: JobFilter) -> list[int]:
+    """The oldest `MAX_IDS` jobs that match."""
+    found: list[int] = []
+    while len(found) < MAX_IDS:
+        rows = store.jobs(wanted, after=found[-1] if found else None, limit=MAX_PAGE, newest_first=False)
+        found.extend(row.id for row in rows)
+        if len(rows) < MAX_PAGE:
+            break
+    return found[:MAX_IDS]
+
+
+def read_histories(store: Store, jobs: Sequence[int]) -> dict[int, History]:
+    found = {}
+    for job in dict.fromkeys(jobs):
+        row = store.job(job)
+        if row is None:
+            continue
+        ended: list[EndedTask] = []
+        after: int | None = None
+        ranges = store.ranges(job)
+        firsts = [one.first for one in ranges]
+        while len(ended) <= MAX_REQUEUED_TASKS:
+            page = store.tasks(job, _ENDS, after=after, limit=MAX_PAGE)
+            ended.extend(
+                EndedTask(t.task, t.attempt, t.state, t.exit_code) for t in page if not _within(ranges, firsts, t.task)
+            )
+            if len(page) < MAX_PAGE:
+                break
+            after = page[-1].task
+        succeeded = store.succeeded(job) if row.spec.array is not None else ()
+        found[job] = History(row, ranges, EndedTasks(ended), succeeded)
+    return found
+
+
+def _within(ranges: list[TaskRangeRow], firsts: list[int], task: int) -> bool:
+    at = bisect_right(firsts, task) - 1
+    return at >= 0 and task < ranges[at].first + ranges[at].count

@@ -1,0 +1,41 @@
+"""What is said of jobs and tasks that are not there, or have ended.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+from hal.core.model import ConflictError, NotFoundError, TaskState, parse_task_ref
+from hal.daemons.controller.service.outcomes import OutcomeView, outcome_view
+from hal.store import JobRow
+
+_ENDED_WORDS = {
+    TaskState.SUCCEEDED: "succeeded",
+    TaskState.FAILED: "failed",
+    TaskState.TIMED_OUT: "was timed out",
+    TaskState.CANCELLED: "was cancelled",
+}
+
+
+def no_job(job: int) -> NotFoundError:
+    """What is said of a job that is not there, or that the caller is not to know of."""
+    return NotFoundError(f"there is no job {job}", hint="`hal jobs --all` lists the jobs there are")
+
+
+def has_ended(row: JobRow) -> ConflictError:
+    return ConflictError(f"job {row.id} has ended: it {_ENDED_WORDS[row.state]}", hint=f"see `hal show {row.id}`")
+
+
+def no_task(row: JobRow, task: int) -> NotFoundError:
+    return NotFoundError(f"job {row.id} has no task {task}", hint=f"its tasks are 0 to {row.tasks - 1}")
+
+
+def explained(result: OutcomeView, rows: dict[int, JobRow | None]) -> OutcomeView:
+    """An outcome of what was not found among the live jobs, from the rows of all jobs."""
+    job, task = parse_task_ref(result.id)
+    row = rows[job]
+    if row is None:
+        return outcome_view(result.id, no_job(job))
+    if task is not None and task >= row.tasks:
+        return outcome_view(result.id, no_task(row, task))
+    return outcome_view(result.id, has_ended(row)) if row.end_ms else result

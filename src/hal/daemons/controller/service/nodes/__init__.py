@@ -1,0 +1,1 @@
+"""Closing, opening, removing and reading nodes."""

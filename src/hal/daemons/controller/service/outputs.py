@@ -1,0 +1,185 @@
+"""Outputs of steps, read at their nodes: one piece, or all of it as it is written.
+
+Nothing is kept here: a piece is asked for with `ReadLog` and passed on. Following asks again after short pauses that
+grow while nothing comes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from msgspec import Struct
+
+from hal.core.model import NotFoundError, StepId, UnreachableError
+from hal.daemons.controller.service.jobs.refusals import no_job, no_task
+from hal.daemons.controller.service.parts import Parts
+from hal.store import AttemptRow, JobRow, Store
+from hal.wire.frames import LogChunk, Stream
+
+CHUNK_BYTES = 256 << 10
+MAX_PIECE_BYTES = 4 << 20
+"""Longest piece that one request without `follow` gives."""
+FIRST_PAUSE_MS = 20
+LONGEST_PAUSE_MS = 500
+PATIENCE_MS = 120_000
+"""How long a follower waits for a node that is not heard."""
+
+
+class LogRequest(Struct, frozen=True, kw_only=True):
+    """Which output of which step."""
+
+    job: int
+    task: int = 0
+    attempt: int | None = None
+    """None: the latest."""
+    rank: int = 0
+    stream: Stream = Stream.STDOUT
+
+
+class Piece(Struct, frozen=True, kw_only=True):
+    """A part of an output."""
+
+    data: bytes
+    offset: int
+    size: int
+    """Bytes ever written so far."""
+    ended: bool
+    """Nothing will be added."""
+    attempt: int | None = None
+    node: str = ""
+
+
+class _Location(Struct, frozen=True):
+    """Where the output lies."""
+
+    node: str
+    step: StepId
+
+
+class Outputs:
+    """Read and follow them."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    async def read(self, wanted: LogRequest, offset: int, limit: int) -> Piece:
+        """A part of an output; empty while its step has not started.
+
+        Args:
+            offset: from the start of everything ever written; negative counts from the end.
+        Raises:
+            NotFoundError: no such job, task, attempt or rank.
+            UnreachableError: its node is not heard.
+        """
+        location = await self._find(wanted)
+        if location is None:
+            return Piece(data=b"", offset=0, size=0, ended=await self._is_over(wanted))
+        parts: list[bytes] = []
+        first: LogChunk | None = None
+        at, left = offset, min(limit, MAX_PIECE_BYTES)
+        while True:
+            chunk = await self._read(location, wanted.stream, at, min(left, CHUNK_BYTES))
+            first = first or chunk
+            parts.append(chunk.data)
+            at, left = chunk.offset + len(chunk.data), left - len(chunk.data)
+            if not chunk.data or left <= 0 or at >= chunk.size:
+                break
+        return Piece(
+            data=b"".join(parts),
+            offset=first.offset,
+            size=chunk.size,
+            ended=chunk.ended,
+            attempt=location.step.attempt,
+            node=location.node,
+        )
+
+    async def follow(self, wanted: LogRequest, offset: int) -> AsyncIterator[bytes]:
+        """Everything from `offset` on, as it is written, until the step has ended (or never starts).
+
+        It ends early where the step's output was rotated away before it could be read: what follows lies at another
+        offset, which the reader learns by asking again.
+        """
+        location = None
+        pause_ms = FIRST_PAUSE_MS
+        while location is None:
+            over = await self._is_over(wanted)
+            location = await self._find(wanted)
+            if location is None:
+                if over:
+                    return
+                await self._parts.runtime.sleep(pause_ms)
+                pause_ms = min(pause_ms * 2, LONGEST_PAUSE_MS)
+        at, pause_ms, patience_ms = offset, FIRST_PAUSE_MS, PATIENCE_MS
+        while True:
+            try:
+                chunk = await self._read(location, wanted.stream, at, CHUNK_BYTES)
+            except UnreachableError:
+                if patience_ms <= 0:
+                    raise
+                patience_ms -= LONGEST_PAUSE_MS
+                await self._parts.runtime.sleep(LONGEST_PAUSE_MS)
+                continue
+            if chunk.offset > at >= 0:
+                return
+            at = chunk.offset + len(chunk.data)
+            if chunk.data:
+                pause_ms = FIRST_PAUSE_MS
+                yield chunk.data
+            elif chunk.ended:
+                return
+            else:
+                await self._parts.runtime.sleep(pause_ms)
+                pause_ms = min(pause_ms * 2, LONGEST_PAUSE_MS)
+
+    async def _read(self, location: _Location, stream: Stream, offset: int, limit: int) -> LogChunk:
+        return await self._parts.agents.read_log(location.node, location.step, stream, offset, limit)
+
+    async def _is_over(self, wanted: LogRequest) -> bool:
+        """Whether the task will never start (again): its job has ended, or it has itself."""
+        live = self._parts.plane.job(wanted.job)
+        if live is None:
+            return True
+        state = live.task_state(wanted.task)
+        return state is None or state.ended
+
+    async def _find(self, wanted: LogRequest) -> _Location | None:
+        """Where the output lies; None while there is no attempt.
+
+        Raises:
+            NotFoundError: no such job, task, attempt or rank.
+        """
+        live = self._parts.plane.job(wanted.job)
+        active = live.active.get(wanted.task) if live is not None else None
+        if active is not None and wanted.attempt in (None, active.attempt):
+            return _location(wanted, active.attempt, active.nodes)
+        row, attempts = await self._parts.committer.read(lambda store: _attempts(store, wanted))
+        if row is None:
+            raise no_job(wanted.job)
+        if not 0 <= wanted.task < row.tasks:
+            raise no_task(row, wanted.task)
+        if not attempts:
+            if wanted.attempt is not None:
+                raise NotFoundError(f"task {row.id}.{wanted.task} has had no attempt {wanted.attempt}")
+            return None
+        latest = attempts[-1]
+        return _location(wanted, latest.attempt, latest.nodes)
+
+
+def _attempts(store: Store, wanted: LogRequest) -> tuple[JobRow | None, list[AttemptRow]]:
+    """The job, and the attempt that is meant (the latest when none is named)."""
+    row = store.job(wanted.job)
+    task = None if row is None else store.task(wanted.job, wanted.task)
+    number = wanted.attempt if wanted.attempt is not None else (task.attempt if task is not None else 0)
+    if task is None or number < 1:
+        return row, []
+    found = store.attempts(wanted.job, task=wanted.task, after=(wanted.task, number - 1), limit=1)
+    return row, [attempt for attempt in found if attempt.attempt == number]
+
+
+def _location(wanted: LogRequest, attempt: int, nodes: tuple[str, ...]) -> _Location:
+    if not 0 <= wanted.rank < len(nodes):
+        raise NotFoundError(
+            f"attempt {wanted.job}.{wanted.task}.{attempt} has no rank {wanted.rank}",
+            hint=f"its ranks are 0 to {len(nodes) - 1}",
+        )
+    return _Location(nodes[wanted.rank], StepId(wanted.job, wanted.task, attempt, wanted.rank))

@@ -1,0 +1,51 @@
+"""What the API of the controller works with, in one value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from hal.daemons.controller.access.settings import AccessSection
+from hal.daemons.controller.access.tokens import TokenBook
+from hal.daemons.controller.cycle.clock import Clock
+from hal.daemons.controller.cycle.committer import Committer
+from hal.daemons.controller.cycle.control_loop import ControlLoop
+from hal.daemons.controller.cycle.engine import Engine
+from hal.daemons.controller.cycle.flusher import Flusher
+from hal.daemons.controller.cycle.policy_faults import PolicyFaults
+from hal.daemons.controller.nodes.admission import NodeAdmission
+from hal.daemons.controller.nodes.agents import Agents
+from hal.daemons.controller.service.feed import Watchers
+from hal.daemons.controller.service.waiters import JobWaiters, NodeWaiters
+from hal.planes.tasks import TaskPlane
+from hal.runtime.interface import Runtime
+from hal.store import ControllerRow
+
+
+@dataclass(slots=True, frozen=True)
+class Parts:
+    """The parts of one controller."""
+
+    runtime: Runtime
+    clock: Clock
+    plane: TaskPlane
+    engine: Engine
+    committer: Committer
+    flusher: Flusher
+    agents: Agents
+    node_admission: NodeAdmission
+    loop: ControlLoop
+    waiters: JobWaiters
+    watchers: Watchers
+    node_waiters: NodeWaiters
+    faults: PolicyFaults
+    access: AccessSection
+    tokens: TokenBook
+    own_row: Callable[[], ControllerRow | None]
+    """What this controller reports of itself where several share a store."""
+    steps_of: str
+    """The only user whose jobs are taken; empty: anybody's."""
+    runs_as: str
+    """As whom steps run on this machine; empty: not known."""
+    rest: str
+    """Where people reach this controller from elsewhere; '' where nowhere."""

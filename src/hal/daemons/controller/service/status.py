@@ -1,0 +1,130 @@
+"""The health of the controller, the authority to trust, and the list of controllers."""
+
+from __future__ import annotations
+
+from importlib import metadata
+
+from msgspec import Struct
+
+from hal.core.model import NotFoundError
+from hal.daemons.controller.service.controllers import ControllersList, list_controllers
+from hal.daemons.controller.service.parts import Parts
+from hal.runtime import root_steps
+from hal.runtime.authority import MAX_PEM_FILE_BYTES, authority_file, public_fingerprint
+from hal.runtime.interface import Runtime
+from hal.runtime.regular_files import read_regular
+
+VERSION = metadata.version("hal-scheduler")
+
+
+class Status:
+    """Of the whole."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    def health(self) -> Health:
+        """The health of the controller."""
+        plane, loop = self._parts.plane, self._parts.loop
+        jobs = {state.value: count for state, count in plane.tally_states().items()}
+        nodes: dict[str, int] = {}
+        for row in plane.nodes.values():
+            nodes[row.state.value] = nodes.get(row.state.value, 0) + 1
+        warnings = [f"nothing can be made durable: {loop.trouble}"] if loop.trouble else []
+        warnings += self._parts.faults.warnings(self._parts.engine.state.config)
+        warnings += self._exposed()
+        warnings += [f"node {row.name}: {note}" for row in plane.nodes.values() for note in row.notes]
+        return Health(
+            status="degraded" if loop.trouble else "ok",
+            version=VERSION,
+            epoch=self._parts.committer.epoch,
+            pid=self._parts.runtime.pid,
+            now_ms=self._parts.clock.now_ms(),
+            jobs=jobs,
+            nodes=nodes,
+            lost_after_ms=self._parts.agents.leases.lost_after_ms,
+            warnings=warnings,
+            wire=self._parts.node_admission.wire,
+            rest=self._parts.rest,
+            store=self._parts.committer.store.location,
+        )
+
+    def _exposed(self) -> list[str]:
+        """Whose account others are given who may come in: that of whoever runs the steps here."""
+        access, runs_as, now_ms = self._parts.access, self._parts.runs_as, self._parts.clock.now_ms()
+        if not runs_as or self._parts.steps_of:
+            return []
+        ways = []
+        if access.socket and (access.users or access.operators or access.admins):
+            ways.append("every user in [access]")
+        if any(token.live(now_ms) and token.user != runs_as for token in self._parts.tokens.all()):
+            ways.append("every holder of a token")
+        if not ways and access.steps_run_as_root and runs_as == root_steps.ROOT:
+            ways.append("every user who may submit")
+        return [f"steps run as {runs_as}: {' and '.join(ways)} gets that account"] if ways else []
+
+    def authority(self) -> AuthorityView:
+        """That of this HAL.
+
+        Raises:
+            NotFoundError: it has none.
+        """
+        return read_authority(self._parts.runtime)
+
+    async def follower_hashes(self) -> frozenset[str]:
+        """Of the secrets by which followers are known that pass requests on."""
+        rows = await self._parts.committer.read(lambda store: store.controllers())
+        return frozenset(row.secret_hash for row in rows if row.secret_hash)
+
+    async def controllers(self) -> ControllersList:
+        """All controllers that share the store, by name."""
+        own = self._parts.own_row()
+        return await self._parts.committer.read(lambda store: list_controllers(store, own))
+
+
+def read_authority(runtime: Runtime) -> AuthorityView:
+    """The authority of this HAL, for whoever has its fingerprint.
+
+    Raises:
+        NotFoundError: there is none.
+    """
+    try:
+        certificate = read_regular(authority_file(runtime.paths.authority), MAX_PEM_FILE_BYTES, follow=True).decode()
+    except FileNotFoundError:
+        raise NotFoundError("this HAL has no authority: it serves neither TLS nor agents of other machines") from None
+    return AuthorityView(certificate=certificate, fingerprint=public_fingerprint(certificate))
+
+
+class AuthorityView(Struct, frozen=True, kw_only=True):
+    """A HAL's own certificate authority."""
+
+    certificate: str
+    """PEM. It is public; believe it when it has the fingerprint that you were told."""
+    fingerprint: str
+    """`sha256:` and hex digits."""
+
+
+class Health(Struct, frozen=True, kw_only=True):
+    """The health of the controller."""
+
+    status: str
+    """`ok`; `degraded`: it reads, but nothing new can be made durable; `following`: another controller leads."""
+    version: str
+    epoch: int
+    pid: int
+    now_ms: int
+    jobs: dict[str, int]
+    """Live jobs by state."""
+    nodes: dict[str, int]
+    """Nodes by state."""
+    lost_after_ms: int
+    """So long after it was last heard a node has certainly ended tasks that say `on_node_lost: requeue`."""
+    warnings: list[str]
+    wire: str = ""
+    """Where agents of other machines dial, `HOST:PORT`; empty: nowhere."""
+    rest: str = ""
+    """Where people reach this controller from elsewhere; empty: nowhere."""
+    store: str = ""
+    """The database, without its password; the file on SQLite."""
+    leader: str = ""
+    """Told by a follower: who leads, and where."""

@@ -1,0 +1,1 @@
+"""What may be submitted under the policy and the rules of the site, and changes of the policy."""

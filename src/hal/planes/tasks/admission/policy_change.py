@@ -1,0 +1,71 @@
+"""Another policy takes effect: one more version in the store, an event, the engine told, jobs of moved pools told anew.
+
+Pure. O(live jobs) only where a queue's nodes or a limit of waiting tasks changed.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from hal.core.model import EventKind, TaskState, to_json
+from hal.core.model.policy import Policy
+from hal.core.model.policy_change import Difference, differences
+from hal.planes.tasks.submitter import Submitter
+from hal.planes.tasks.table.table import JobTable
+from hal.store.operations import AppendPolicy, PolicyRow
+
+MAX_TOLD = 100
+"""Differences that an event lists."""
+
+
+def change_policy(
+    table: JobTable, policy: Policy, by: Submitter | None, now_ms: int, note: str = ""
+) -> list[Difference]:
+    """Let another policy hold, already checked, as the next version; what differs. No difference: no new version.
+
+    Args:
+        by: who asked for it; None: taken in from hal.toml.
+    """
+    before = table.policy
+    different = differences(before, policy)
+    if before.version and not different:
+        return []
+    after = replace(policy, version=before.version + 1)
+    table.put_policy(after)
+    _move(table, before, after)
+    row = PolicyRow(
+        version=after.version,
+        at_ms=now_ms,
+        user=by.user if by is not None else "",
+        note=note,
+        document=to_json(after).decode(),
+    )
+    table.draft.other.append(AppendPolicy(row))
+    cause = by.cause if by is not None else "hal.toml"
+    table.draft.note(
+        EventKind.POLICY_CHANGED,
+        cause,
+        by.trace_id if by is not None else "",
+        version=after.version,
+        note=note,
+        count=len(different),
+        changes=[{"entry": one.entry, "field": one.field} for one in different[:MAX_TOLD]],
+    )
+    return different
+
+
+def _move(table: JobTable, before: Policy, after: Policy) -> None:
+    """What waits in a queue whose nodes are others now asks for those."""
+    pools = {name: queue.nodes for name, queue in before.queues.items()}
+    moved = {name for name, queue in after.queues.items() if pools.get(name, ()) != queue.nodes}
+    moved |= {name for name, nodes in pools.items() if nodes and name not in after.queues}
+    if not moved:
+        return
+    for job_id in table.jobs.in_queues(moved):
+        job = table.touch(job_id)
+        waiting = [task_range for task_range in job.ranges if task_range.state is TaskState.PENDING]
+        for task_range in waiting:
+            table.leave(job, task_range)
+        job.request = table.class_of(job.spec, job.queue)
+        for task_range in waiting:
+            table.enter(job, task_range)

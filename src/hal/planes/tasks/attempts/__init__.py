@@ -1,0 +1,1 @@
+"""Attempts: from the starts that the engine decides to the ends that nodes report."""

@@ -1,0 +1,149 @@
+"""From the engine's plan to attempts, and to what their nodes are told to start; with it, tasks on credit.
+
+Pure. O(starts), with a range of neighbouring tasks taken out of a job's ranges at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from msgspec.structs import replace
+
+from hal.core.engine.plan import Rows, StartRows
+from hal.core.lifecycle import TASK, TaskEvent, transition
+from hal.core.model import AttemptState, EventKind, InternalError, StepId, TaskState
+from hal.planes.tasks.attempts.credit import CREDIT_MS, credit_now, first_untried
+from hal.planes.tasks.attempts.step_templates import step_template
+from hal.planes.tasks.live.attempt import Attempt
+from hal.planes.tasks.live.job import LiveJob
+from hal.planes.tasks.live.task_ranges import TaskRange, locate, take
+from hal.planes.tasks.submitter import ENGINE
+from hal.planes.tasks.table.propagation import settle
+from hal.planes.tasks.table.table import JobTable
+from hal.wire.frames import StepStart
+
+
+def allocate(
+    table: JobTable,
+    starts: StartRows,
+    rows: Rows,
+    row_name: Callable[[int], str],
+    epoch: int,
+    now_ms: int,
+    *,
+    credit: bool = False,
+) -> int:
+    """A plan's starts as attempts, and orders for their nodes; how many.
+
+    Args:
+        starts: shape (S,), dtype `START`, in the order decided.
+        rows: the engine's node rows that `starts` point into.
+        credit: nothing more can start now, so what waits may be handed over ahead of time (see `credit`).
+    Raises:
+        InternalError: a task does not wait for that attempt.
+    """
+    names = [row_name(row) for row in rows.tolist()]
+    slots: dict[int, list[str]] = {}
+    last_job = 0
+    job: LiveJob | None = None
+    taken: list[int] = []
+    for job_id, task, number, offset, width, _ in starts.tolist():
+        if job is None or job_id != last_job:
+            _take_out(job, taken)
+            job, last_job, taken = table.touch(job_id), job_id, []
+        task_range = locate(job.ranges, task)
+        if task_range is None or task_range.attempt != number:
+            raise InternalError(f"the engine started attempt {number} of {job_id}.{task}, which does not wait for it")
+        nodes = tuple(names[offset : offset + width])
+        _begin_attempt(table, job, task_range, task, nodes, epoch, now_ms)
+        taken.append(task)
+        slots.setdefault(job_id, []).append(nodes[0])
+    _take_out(job, taken)
+    for job_id, nodes_given in slots.items():
+        if credit:
+            _hand_out_credit(table, table.jobs[job_id], nodes_given, epoch, now_ms)
+        settle(table, table.touch(job_id), now_ms, ENGINE)
+    return len(starts)
+
+
+def _begin_attempt(
+    table: JobTable,
+    job: LiveJob,
+    task_range: TaskRange,
+    task: int,
+    nodes: tuple[str, ...],
+    epoch: int,
+    now_ms: int,
+    *,
+    credit: bool = False,
+) -> None:
+    """Make a task of the range an attempt; the caller takes it out of the job's ranges."""
+    number = task_range.attempt
+    attempt = Attempt(
+        task=task,
+        attempt=number,
+        state=AttemptState.ALLOCATED,
+        nodes=nodes,
+        token=f"{table.instance}-{job.id}.{task}.{number}-{epoch:x}{table.term}",
+        allocated_ms=now_ms,
+        retries=task_range.retries,
+        credit=credit,
+    )
+    transition(TASK, task_range.state, TaskEvent.ALLOCATE)
+    job.counts.move(task_range.state, TaskState.ALLOCATED)
+    job.active[task] = attempt
+    table.draft.new_attempts[(job.id, task, number)] = attempt
+    item: dict[str, object] = {"id": f"{job.id}.{task}.{number}", "nodes": nodes}
+    if credit:
+        item["credit"] = True
+    table.draft.note(EventKind.ATTEMPTS_ALLOCATED, ENGINE, job.trace_id, job.id, item)
+    order_start(table, job, attempt)
+
+
+def _hand_out_credit(table: JobTable, job: LiveJob, nodes: list[str], epoch: int, now_ms: int) -> None:
+    """Hand waiting tasks over for the slots that the engine has just given the job, each on one of these nodes."""
+    most = credit_now(table, job, now_ms)
+    for node in nodes if most else ():
+        task_range = first_untried(job, now_ms) if node in table.credit_nodes else None
+        if task_range is None:
+            continue
+        count = min(most, task_range.count)
+        table.leave(job, replace(task_range, count=count))
+        for task in range(task_range.first, task_range.first + count):
+            _begin_attempt(table, job, task_range, task, (node,), epoch, now_ms, credit=True)
+        job.ranges = take(job.ranges, task_range.first, count)
+
+
+def _take_out(job: LiveJob | None, tasks: list[int]) -> None:
+    """Take the tasks out of the job's ranges, a range of neighbours at a time."""
+    if job is None:
+        return
+    start = 0
+    for at in range(1, len(tasks) + 1):
+        if at == len(tasks) or tasks[at] != tasks[at - 1] + 1:
+            job.ranges = take(job.ranges, tasks[start], at - start)
+            if job.window:
+                job.fed = tuple(take(job.fed, tasks[start], at - start))
+            start = at
+
+
+def order_start(table: JobTable, job: LiveJob, attempt: Attempt, only: Collection[StepId] | None = None) -> None:
+    """Tell its nodes to start the attempt.
+
+    Args:
+        only: those of its steps that their node, which has just said what it holds, does not have. The others may have
+            been told before: a repeated start is harmless where it arrives, but one that waits for its node to return
+            would be taken for one that never left.
+    """
+    array = job.spec.array
+    index, count = (array.index(attempt.task), array.count) if array else (attempt.task, 1)
+    credit_ms = CREDIT_MS if attempt.credit else 0
+    for node, step in attempt.steps_left(job.id):
+        if only is not None and step not in only:
+            continue
+        orders = table.draft.order(node)
+        if job.id not in orders.templates:
+            orders.templates[job.id] = step_template(job, table.step_secret, table.reached_at)
+        orders.starts.append(
+            StepStart(step, job.id, attempt.token, attempt.nodes, index, count, attempt.allocated_ms, credit_ms)
+        )

@@ -1,0 +1,194 @@
+"""How an attempt ended that all its steps have left, and what follows for its task: a judgement, applied by the table.
+
+Pure. The result of a gang is that of its worst step. What a node says is kept within what can be: instants between the
+allocation and now, texts of one line and a bounded length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from hal.core.lifecycle import (
+    ATTEMPT,
+    END_EVENTS,
+    AttemptEvent,
+    Next,
+    after_attempt,
+    attempt_end,
+    refusal_end,
+    walk,
+)
+from hal.core.lifecycle.outcome import PROLOG_FAILED
+from hal.core.model import AttemptState, TaskState, one_line
+from hal.planes.tasks.live.attempt import BOOKING_OVER, CANCELLED, EVICTED, PREEMPTING, REQUEUED, SIBLING, Attempt
+from hal.planes.tasks.live.job import LiveJob
+from hal.planes.tasks.table.attempt_changes import AttemptOver
+from hal.store.operations import AttemptEnd, Preemption, StepEnd
+from hal.wire.bounds import MAX_COUNT
+from hal.wire.frames import StepExit
+
+_WORST_FIRST = (
+    AttemptState.LOST,
+    AttemptState.OUT_OF_MEMORY,
+    AttemptState.TIMED_OUT,
+    AttemptState.FAILED,
+    AttemptState.REFUSED,
+    AttemptState.PREEMPTED,
+    AttemptState.CANCELLED,
+    AttemptState.SUCCEEDED,
+)
+"""Of a gang's steps. Lost comes before failed: the ranks that are left often fail because a peer's node went away."""
+
+_SEVERITY = {state: index for index, state in enumerate(_WORST_FIRST)}
+
+MAX_MESSAGE: Final = 2_000
+"""Characters of what a node says about the end of a step."""
+REFUSED_CAUSE = "refused"
+LOST_CAUSE = "lost"
+SPAWN_FAILED_CAUSE = "spawn-failed"
+KEEPERS_WORD = "preempted"
+"""How a keeper's report of an attempt that was preempted begins."""
+
+
+def instant_within(at_ms: int, low: int, high: int) -> int:
+    """A node's clock may differ from ours: what it says is kept between the allocation and now."""
+    return max(low, min(at_ms, high)) if at_ms else high
+
+
+def step_end(report: StepExit, attempt: Attempt, now_ms: int) -> StepEnd:
+    """The end of a step as its node reports it."""
+    return StepEnd(
+        report.step.rank,
+        str(report.cause),
+        report.code,
+        report.signal,
+        instant_within(report.ended_ms, attempt.allocated_ms, now_ms),
+        one_line(report.message, MAX_MESSAGE),
+        msgspec.structs.asdict(report.usage),
+    )
+
+
+def run_site_program(end: StepEnd) -> AttemptState:
+    """How an attempt of this step alone would have ended."""
+    if end.cause == REFUSED_CAUSE:
+        return refusal_end(end.message.partition(":")[0])
+    return attempt_end(end.cause, end.exit_code)
+
+
+def preempted_for(attempt: Attempt) -> str:
+    """For whom it was preempted, in words."""
+    preemption = attempt.preemption or Preemption()
+    if preemption.lent_by:
+        return f"preempted by job {preemption.for_job}: {preemption.lent_by} reclaims its quota"
+    quality = f" (QOS {preemption.qos})" if preemption.qos else ""
+    return f"preempted by job {preemption.for_job}{quality}"
+
+
+def judge_attempt(job: LiveJob, attempt: Attempt, ends: tuple[StepEnd, ...]) -> AttemptOver:
+    """How the attempt ended, all of whose steps have, and what follows for its task."""
+    decisive = min(ends, key=lambda end: _severity(end, attempt))
+    # The attempt is over with its last step, whichever of them decides how it ended, and never before it began.
+    end = replace(decisive, ended_ms=max(*(one.ended_ms for one in ends), attempt.started_ms or 0))
+    state = _ended(attempt.state, _declared(attempt.state, _intended(attempt, run_site_program(decisive))))
+    ran = attempt.started_ms is not None or end.cause == SPAWN_FAILED_CAUSE
+    preempted = attempt.stopping in PREEMPTING and state in (AttemptState.PREEMPTED, AttemptState.CANCELLED)
+    row = AttemptEnd(
+        job=job.id,
+        task=attempt.task,
+        attempt=attempt.attempt,
+        state=state,
+        ended_ms=end.ended_ms,
+        cause=end.cause,
+        exit_code=end.exit_code if ran and end.cause not in (LOST_CAUSE, REFUSED_CAUSE) else None,
+        signal=end.signal or None,
+        usage=_summed(ends),
+        message=_with_preemptor(attempt, end.message) if preempted else end.message,
+        started_ms=attempt.started_ms,
+        steps=ends if len(ends) > 1 else None,
+    )
+    following = _following(job, attempt, state, end, preempted=preempted)
+    return AttemptOver(row, following, _job_reason(job, attempt, following, end))
+
+
+def _following(job: LiveJob, attempt: Attempt, state: AttemptState, end: StepEnd, *, preempted: bool) -> Next:
+    refusal = end.message.partition(":")[0] if end.cause == REFUSED_CAUSE else ""
+    following = after_attempt(job.spec, attempt.attempt, attempt.retries, state, refusal=refusal)
+    if preempted:
+        return replace(following, reason=preempted_for(attempt))
+    if refusal == PROLOG_FAILED and not following.state.ended:
+        reason = end.message.partition(": ")[2]
+        return replace(
+            following, reason=f"the prolog of {attempt.nodes[end.rank]} failed for attempt {attempt.attempt}: {reason}"
+        )
+    return following
+
+
+def _with_preemptor(attempt: Attempt, message: str) -> str:
+    """What its keeper says of an attempt that was preempted, which knows no more than that it was, with for whom."""
+    if not message or message.startswith(KEEPERS_WORD):
+        return preempted_for(attempt) + message.removeprefix(KEEPERS_WORD)
+    return f"{preempted_for(attempt)}; {message}"
+
+
+def _severity(end: StepEnd, attempt: Attempt) -> tuple[int, int, int]:
+    outcome = run_site_program(end)
+    if attempt.stopping == SIBLING and outcome is AttemptState.CANCELLED:
+        # It ended because another one had: that one decides, unless nothing else did.
+        return (len(_SEVERITY) - 2, end.ended_ms, end.rank)
+    return (_SEVERITY[outcome], end.ended_ms, end.rank)
+
+
+def _intended(attempt: Attempt, outcome: AttemptState) -> AttemptState:
+    """What an attempt that was being ended on purpose ends as: a success that came first stays one. One that was not
+    cannot have been preempted, whatever its node says: it is not tried again at once."""
+    if outcome is AttemptState.PREEMPTED and not attempt.stopping:
+        return AttemptState.LOST
+    if outcome is AttemptState.SUCCEEDED or attempt.stopping not in (CANCELLED, REQUEUED, *PREEMPTING):
+        return outcome
+    return AttemptState.CANCELLED if attempt.stopping in (CANCELLED, EVICTED) else AttemptState.PREEMPTED
+
+
+def _declared(state: AttemptState, outcome: AttemptState) -> AttemptState:
+    """A start that is refused when a part of the gang has run already ends as preempted: tried again, not counted."""
+    if outcome is AttemptState.REFUSED and not ATTEMPT.allows(state, AttemptEvent.REFUSE):
+        return AttemptState.PREEMPTED
+    return outcome
+
+
+def _ended(state: AttemptState, outcome: AttemptState) -> AttemptState:
+    event = END_EVENTS[outcome]
+    return walk(ATTEMPT, state, (event,) if ATTEMPT.allows(state, event) else (AttemptEvent.FINALISE, event))
+
+
+def _summed(ends: Sequence[StepEnd]) -> dict[str, int] | None:
+    """What all steps used together; of the memory the largest single step."""
+    total: dict[str, int] = {}
+    for end in ends:
+        for name, amount in (end.usage or {}).items():
+            so_far = total.get(name, 0)
+            total[name] = max(so_far, amount) if name == "max_rss_bytes" else min(so_far + amount, MAX_COUNT)
+    return total or None
+
+
+def _job_reason(job: LiveJob, attempt: Attempt, following: Next, end: StepEnd) -> str | None:
+    """The job's reason after its task has ended; None where that says nothing new."""
+    if not following.state.ended or following.state is TaskState.SUCCEEDED:
+        return None
+    if attempt.stopping == CANCELLED and job.reason:
+        return None  # of a job that was cancelled, who did it says more than that its steps were
+    reason = following.reason or end.cause
+    what = f"task {attempt.task}: " if job.spec.array else ""
+    detail = end.message or (
+        f"signal {end.signal}" if end.signal else f"exit code {end.exit_code}" if end.exit_code else ""
+    )
+    if attempt.stopping in PREEMPTING:
+        return f"{what}{reason}"
+    if attempt.stopping == BOOKING_OVER:
+        detail = f"booking '{job.spec.booking}' was over"
+    if detail.startswith(reason):  # "cancelled", and of it "cancelled before its process was started"
+        return f"{what}{detail}"
+    return f"{what}{reason} ({detail})" if detail else f"{what}{reason}"

@@ -1,0 +1,78 @@
+"""Ending attempts on purpose: the marks on them, and what their nodes are told.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from msgspec.structs import replace
+
+from hal.core.engine.tables.qos import LAST_GRACE_MS
+from hal.core.lifecycle import ATTEMPT, AttemptEvent, transition
+from hal.core.model import AttemptState, StepId
+from hal.core.model.policy import PreemptMode
+from hal.planes.tasks.live.attempt import BOOKING_OVER, CANCELLED, PREEMPTING, REQUEUED, SIBLING, Attempt
+from hal.planes.tasks.live.job import LiveJob
+from hal.planes.tasks.table.attempt_changes import mark_attempt
+from hal.planes.tasks.table.orders import Eviction
+from hal.planes.tasks.table.table import JobTable
+from hal.store.operations import Preemption
+from hal.wire.frames import StopReason
+
+CHECKPOINT_SIGNAL = "USR2"
+"""Asks a program to save its work, where its job names no signal of its own."""
+STOP_REASONS = {
+    CANCELLED: StopReason.CANCELLED,
+    REQUEUED: StopReason.PREEMPTED,
+    SIBLING: StopReason.SIBLING,
+    BOOKING_OVER: StopReason.TIMED_OUT,
+}
+"""What the keeper is told, by why an attempt is being ended."""
+
+
+def stop_attempt(table: JobTable, job: LiveJob, attempt: Attempt, why: str) -> Attempt:
+    """Begin to end an active attempt; it ends when its steps have."""
+    state = attempt.state
+    if state is not AttemptState.FINALISING:
+        state = transition(ATTEMPT, state, AttemptEvent.FINALISE)
+    stopping = mark_attempt(table, job, attempt, replace(attempt, state=state, stopping=why))
+    order_stop(table, job, stopping)
+    return stopping
+
+
+def order_stop(table: JobTable, job: LiveJob, attempt: Attempt, absent: Collection[StepId] = ()) -> None:
+    """Tell its nodes to end what is left of it (again: whoever is being ended already is not hurried).
+
+    Args:
+        absent: steps that their node has just said it does not hold: not asked to save anything, since only a plain
+            stop of what is not held is refused, which ends the step here.
+    """
+    for node, step in attempt.steps_left(job.id):
+        orders = table.draft.order(node)
+        if attempt.stopping in PREEMPTING:
+            eviction = _eviction(job, attempt)
+            orders.evictions.setdefault(replace(eviction, signal="") if step in absent else eviction, []).append(step)
+        else:
+            orders.stops.setdefault(STOP_REASONS[attempt.stopping], []).append(step)
+
+
+def order_suspension(table: JobTable, job: LiveJob, attempt: Attempt) -> None:
+    """Tell its nodes again that it is suspended, or resumed; nothing for one that never was."""
+    if attempt.preemption is None or not attempt.preemption.times:
+        return
+    for node, step in attempt.steps_left(job.id):
+        orders = table.draft.order(node)
+        listed = orders.suspends if attempt.suspended else orders.resumes
+        if step not in listed:
+            listed.append(step)
+
+
+def _eviction(job: LiveJob, attempt: Attempt) -> Eviction:
+    preemption = attempt.preemption or Preemption()
+    grace_ms = max(preemption.due_ms - preemption.at_ms, 0)
+    if preemption.mode != PreemptMode.CHECKPOINT or attempt.started_ms is None:
+        return Eviction(grace_ms=grace_ms)
+    name = job.spec.signal.name if job.spec.signal else CHECKPOINT_SIGNAL
+    return Eviction(name, max(grace_ms - LAST_GRACE_MS, 0))

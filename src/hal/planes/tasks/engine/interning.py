@@ -1,0 +1,80 @@
+"""From specs to the engine's classes and owners, each as one shared value.
+
+Pure. The engine remembers how it interned a tuple of classes by the tuple's identity, so the same tuple is handed over
+until a new class or owner appears.
+"""
+
+from __future__ import annotations
+
+from hal.core.engine.classes import ClassSpec, Match, OwnerSpec, Requirement
+from hal.core.model import JobSpec, Resources
+from hal.core.model.job import Constraint
+from hal.core.model.policy_scope import Owner
+
+MAX_INTERNED = 4_096
+"""Classes (and owners) kept; when more are seen, the table starts again from those of the next events."""
+
+ClassKey = tuple[Resources, int, tuple[Constraint, ...], tuple[Constraint, ...], str, tuple[tuple[str, int], ...]]
+
+
+def requirements(constraints: tuple[Constraint, ...]) -> tuple[Requirement, ...]:
+    """The engine's form of constraints."""
+    return tuple(Requirement(rule.label, Match(rule.op.value), rule.values) for rule in constraints)
+
+
+class Interning:
+    """Shared values for equal requests and owners."""
+
+    def __init__(self) -> None:
+        self._class_of: dict[ClassKey, ClassSpec] = {}
+        self._owner_of: dict[Owner, OwnerSpec] = {}
+        self._class_index: dict[int, int] = {}
+        self._owner_index: dict[int, int] = {}
+        self.classes: tuple[ClassSpec, ...] = ()
+        self.owners: tuple[OwnerSpec, ...] = ()
+
+    def class_of(self, spec: JobSpec, pool: tuple[Constraint, ...] = ()) -> ClassSpec:
+        """What each attempt of a task takes; `pool` says what its queue asks of nodes."""
+        licences = tuple(sorted(spec.licences.items())) if spec.licences else ()
+        key = (spec.request, spec.nodes, spec.constraints, pool, spec.booking, licences)
+        found = self._class_of.get(key)
+        if found is None:
+            if len(self._class_of) >= MAX_INTERNED:
+                self._class_of.clear()
+            rules = requirements(spec.constraints + pool)
+            found = self._class_of[key] = ClassSpec(dict(spec.request), spec.nodes, rules, spec.booking, dict(licences))
+        return found
+
+    def owner_of(self, owner: Owner) -> OwnerSpec:
+        """Whose work it is."""
+        found = self._owner_of.get(owner)
+        if found is None:
+            if len(self._owner_of) >= MAX_INTERNED:
+                self._owner_of.clear()
+            found = self._owner_of[owner] = OwnerSpec(owner.queue, owner.account, owner.user, owner.qos)
+        return found
+
+    def class_index(self, request: ClassSpec) -> int:
+        """Its index in `classes`; added when it is new. Indices hold until `fresh` begins another block."""
+        index = self._class_index.get(id(request))
+        if index is None:
+            index = self._class_index[id(request)] = len(self.classes)
+            self.classes = (*self.classes, request)
+        return index
+
+    def owner_index(self, owner: OwnerSpec) -> int:
+        """Its index in `owners`; added when it is new."""
+        index = self._owner_index.get(id(owner))
+        if index is None:
+            index = self._owner_index[id(owner)] = len(self.owners)
+            self.owners = (*self.owners, owner)
+        return index
+
+    def fresh(self) -> None:
+        """Called between two blocks: start again when the tables have grown beyond their bound."""
+        if len(self.classes) > MAX_INTERNED:
+            self.classes = ()
+            self._class_index.clear()
+        if len(self.owners) > MAX_INTERNED:
+            self.owners = ()
+            self._owner_index.clear()

@@ -1,0 +1,293 @@
+"""'Why is it not running?': what the plane knows (held, dependencies, back-off, ended), else the engine's answer.
+
+Pure. What would let it start sooner is tried by the engine on a copy of its state.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from msgspec.structs import replace
+
+from hal.core.engine.classes import Elsewhere
+from hal.core.engine.events import INF
+from hal.core.model import (
+    AttemptState,
+    Dependency,
+    DependencyKind,
+    Failed,
+    HALError,
+    NodeState,
+    OnNodeLost,
+    Reason,
+    Sooner,
+    TaskState,
+    Verdict,
+    each_dependency,
+    plural,
+)
+from hal.planes.tasks.admission.policy_rules import owner_of
+from hal.planes.tasks.attempts.ends import preempted_for
+from hal.planes.tasks.dependencies.decisions import BY_DEPENDENCY, entry_standing, is_held_by_rule
+from hal.planes.tasks.engine.view import EngineView
+from hal.planes.tasks.jobs.updates import JobPatch, as_changed
+from hal.planes.tasks.live.attempt import PREEMPTING
+from hal.planes.tasks.live.job import LiveJob
+from hal.planes.tasks.live.standings import Phase, Standing
+from hal.planes.tasks.live.task_ranges import TaskRange, startable, summed
+from hal.planes.tasks.nodes.closures import closed_to
+from hal.planes.tasks.nodes.failed_gates import HELD_BY_PROLOG
+from hal.planes.tasks.submitter import Submitter
+from hal.planes.tasks.table.table import JobTable
+
+MAX_NAMED = 5
+"""Most dependencies that the message names."""
+RESERVED = "reservation"
+"""The engine's word for what it has promised."""
+PLAYED = "the engine played forward by walltimes, without new jobs"
+AT_LEAST = "at the earliest: the engine was played forward only this far"
+MAX_QUEUES = 3
+"""Other queues that the engine is asked about."""
+MAX_QUEUES_ASKED = 50
+"""Other queues that admission is asked about."""
+
+
+def why(table: JobTable, engine: EngineView, job: LiveJob, now_ms: int) -> Verdict:
+    """The first thing that keeps the job's waiting tasks from starting; how it goes when none waits."""
+    counts = job.counts
+    if counts.pending == 0 and counts.held == 0:
+        return _unheard(table, job) or Verdict(job=job.id, reason=Reason.NONE, message=_goes_on(job))
+    if is_held_by_rule(job):
+        return Verdict(
+            job=job.id,
+            reason=Reason.HELD,
+            message=f"held by its rule on_dependency_failed: {job.reason.removeprefix(BY_DEPENDENCY).lstrip(': ')}",
+            helps=(f"hal release {job.id}", *_again(table, job)),
+        )
+    if job.waits is not None and job.eligible_ms >= INF:
+        return _dependency(table, job)
+    if counts.pending == 0:
+        ruled = sum(s.count for s in job.ranges if s.state is TaskState.HELD and s.reason == BY_DEPENDENCY)
+        by_prolog = job.reason.startswith(HELD_BY_PROLOG)
+        reason = f" ({job.reason})" if job.reason and (ruled or by_prolog) else ""
+        return Verdict(
+            job=job.id,
+            reason=Reason.HELD,
+            message=f"held: {plural(counts.held, 'task')} until somebody releases {_them(counts.held)}{reason}",
+            helps=(f"hal release {job.id}",),
+        )
+    soonest_ms = summed(job.ranges).soonest_ms
+    if soonest_ms >= INF:
+        return _dependency(table, job)
+    if max(soonest_ms, job.eligible_ms) > now_ms:
+        return _later(job, next(startable(job.ranges, now_ms)), now_ms)
+    if job.window and not job.fed:
+        limit = job.window
+        return Verdict(
+            job=job.id,
+            reason=Reason.MAX_RUNNING,
+            message=f"{plural(len(job.active), 'task')} of it run, and its max_running is {limit}: "
+            f"{plural(counts.pending, 'task')} wait for one of them to end",
+            helps=(f"hal update {job.id} --max-running {limit * 2}",),
+        )
+    return _with_closed_nodes(table, job, _with_changes(table, engine, job, engine.explain(job.id, now_ms), now_ms))
+
+
+def _with_closed_nodes(table: JobTable, job: LiveJob, verdict: Verdict) -> Verdict:
+    """The engine's answer with the nodes that would do and take nothing now, and why."""
+    if verdict.reason not in _NODES_MATTER:
+        return verdict
+    closed = closed_to(table, job)
+    return replace(verdict, message=f"{verdict.message}. {closed}") if closed else verdict
+
+
+def _with_changes(table: JobTable, engine: EngineView, job: LiveJob, verdict: Verdict, now_ms: int) -> Verdict:
+    """The engine's answer with what would let the job start now; advice that was not tried gives way to what was."""
+    if verdict.reason not in _CHANGEABLE:
+        return verdict
+    seen = engine.look(job.id, now_ms, elsewhere(table, job, now_ms))
+    if seen is None:
+        return verdict
+    helps = tuple(_as_advice(job, change) for change in seen.sooner)
+    if not helps and verdict.reason not in (Reason.RESOURCES, Reason.PRIORITY):
+        helps = verdict.helps
+    verdict = replace(verdict, sooner=seen.sooner, helps=helps)
+    if verdict.basis == RESERVED:
+        return verdict
+    if seen.started:
+        return replace(verdict, starts_at_ms=seen.starts_at_ms, basis=PLAYED, forecast_at_ms=now_ms)
+    if seen.starts_at_ms <= max(now_ms, verdict.starts_at_ms or 0):
+        return verdict
+    return replace(verdict, starts_at_ms=seen.starts_at_ms, basis=AT_LEAST, forecast_at_ms=now_ms)
+
+
+def elsewhere(table: JobTable, job: LiveJob, now_ms: int) -> list[Elsewhere]:
+    """The job in the other queues that its owner may use, as it would be there; the first MAX_QUEUES by priority."""
+    found: list[Elsewhere] = []
+    others = sorted(table.policy.queues.values(), key=lambda queue: (-queue.priority, queue.name))
+    for queue in islice((one for one in others if one.name != job.queue and one.open), MAX_QUEUES_ASKED):
+        try:
+            spec = as_changed(table, job, JobPatch(queue=queue.name), Submitter(user=job.user), now_ms)
+        except HALError:
+            continue  # it may not go there
+        request, owner = table.class_of(spec, queue.name), table.interning.owner_of(owner_of(spec))
+        walltime = INF if spec.walltime is None else int(spec.walltime)
+        found.append(Elsewhere(queue.name, request, owner, walltime))
+        if len(found) == MAX_QUEUES:
+            break
+    return found
+
+
+def _as_advice(job: LiveJob, change: Sooner) -> str:
+    first = "its first waiting task" if job.spec.tasks > 1 else "it"
+    if change.field == "nodes":
+        return f"with {plural(int(change.value), 'node')} instead of {job.spec.nodes} {first} would start now"
+    return f"hal update {job.id} --{change.field} {change.value}   # {first} would start now"
+
+
+_CHANGEABLE = (
+    Reason.RESOURCES, Reason.PRIORITY, Reason.LIMIT, Reason.HOURS, Reason.STRICT, Reason.NODES_DOWN, Reason.BOOKING,
+    Reason.LICENCE,
+)  # fmt: skip
+"""What a change of the job may get around."""
+
+_NODES_MATTER = frozenset({Reason.RESOURCES, Reason.NODES_DOWN, Reason.PRIORITY, Reason.CONSTRAINTS})
+"""What another node might change."""
+
+
+def _dependency(table: JobTable, job: LiveJob) -> Verdict:
+    """Which of its dependencies are not met, how far those jobs are, and what follows when it cannot be met."""
+    assert job.waits is not None
+
+    def phase(other: int) -> Phase:
+        return table.committed_or_ended(other).phase
+
+    parts: list[str] = []
+    helps: list[str] = []
+    waiting_for = 0
+    for index, entry in enumerate(job.spec.dependencies):
+        by_task = index in job.waits.by_task
+        if by_task or entry_standing(job.waits, entry, phase) is Standing.WAITING:
+            waiting_for += 1
+            if len(parts) < MAX_NAMED:
+                parts.append(_entry(table, job, entry, helps))
+    more = f"; and {waiting_for - len(parts)} more" if waiting_for > len(parts) else ""
+    what = _IF_NEVER[job.if_never]
+    can_fail = any(one.kind in _CAN_FAIL for one in each_dependency(job.spec.dependencies))
+    return Verdict(
+        job=job.id,
+        reason=Reason.DEPENDENCY,
+        message=f"waits for {'; '.join(parts)}{more}{f'. If that can never be met, {what}' if can_fail else ''}",
+        helps=tuple(helps[:MAX_NAMED]),
+    )
+
+
+def _entry(table: JobTable, job: LiveJob, entry: Dependency, helps: list[str]) -> str:
+    texts: list[str] = []
+    for one in entry.alternatives:
+        if len(texts) == MAX_NAMED:
+            texts.append(f"{len(entry.any_of) - MAX_NAMED} more")
+            break
+        if one.kind is DependencyKind.SINGLETON:
+            first = table.singletons.first(job.key)
+            texts.append(f"all earlier jobs named '{job.name}' of {job.user} (the first is {first})")
+            continue
+        other = table.committed_or_ended(int(one.job))
+        title = other.name or other.spec.title if isinstance(other, LiveJob) else other.title
+        each = " task by task" if one.kind is DependencyKind.AFTERCORR else ""
+        texts.append(f"{one.kind} of job {one.job} ({title}){each}, which is {other.state}")
+        if isinstance(other, LiveJob) and other.state is TaskState.HELD:
+            helps.append(f"hal release {one.job}")
+    return texts[0] if len(texts) == 1 else f"one of ({' | '.join(texts)})"
+
+
+def _again(table: JobTable, job: LiveJob) -> list[str]:
+    """The jobs that would have to run again, as commands."""
+    named = {int(one.job) for one in each_dependency(job.spec.dependencies) if one.job}
+    failed = (other for other in sorted(named) if table.committed_or_ended(other).phase is Phase.FAILED)
+    return [f"hal requeue {other}" for other in islice(failed, MAX_NAMED)]
+
+
+_IF_NEVER = {
+    Failed.CANCEL: "this job is cancelled",
+    Failed.HOLD: "this job is held",
+    Failed.RUN: "this job runs anyway",
+}
+_CAN_FAIL = (DependencyKind.AFTEROK, DependencyKind.AFTERNOTOK, DependencyKind.AFTERCORR)
+
+
+def _later(job: LiveJob, first: TaskRange, now_ms: int) -> Verdict:
+    at_ms = job.eligible_of(first)
+    seconds = (at_ms - now_ms + 999) // 1000
+    if first.eligible_ms <= job.eligible_ms:
+        return Verdict(
+            job=job.id,
+            reason=Reason.BEGIN_AT,
+            message=f"may not start before its begin_at_ms, in {seconds} s",
+            starts_at_ms=at_ms,
+            basis="begin-at",
+        )
+    return Verdict(
+        job=job.id,
+        reason=Reason.BACKOFF,
+        message=f"{first.reason or 'tried again'}: next attempt in {seconds} s",
+        starts_at_ms=at_ms,
+        basis="back-off",
+        helps=(f"hal requeue {job.id}",),
+    )
+
+
+def _goes_on(job: LiveJob) -> str:
+    if job.counts.active == 0:
+        return f"has ended: {job.state}"
+    text = f"nothing waits: {plural(job.counts.active, 'task')} {job.state}{_at_gates(job)}"
+    taken = [attempt for attempt in job.active.values() if attempt.suspended or attempt.stopping in PREEMPTING]
+    if not taken:
+        return text
+    afterwards = "; it resumes when its cpu is free again" if taken[0].suspended else ""
+    return f"{text}; task {taken[0].task} was {preempted_for(taken[0])}{afterwards}"
+
+
+def _at_gates(job: LiveJob) -> str:
+    """Whose nodes run a prolog or an epilog for it."""
+    text = ""
+    for state, what in ((AttemptState.PREPARING, "a prolog"), (AttemptState.FINALISING, "it has ended; an epilog")):
+        there = [one for one in job.active.values() if one.state is state and not one.stopping]
+        nodes = sorted({name for attempt in there for name, _ in attempt.steps_left(job.id)})
+        if nodes:
+            more = f" and {len(nodes) - MAX_NAMED} more" if len(nodes) > MAX_NAMED else ""
+            text += f"; {what} runs on {', '.join(nodes[:MAX_NAMED])}{more}"
+    return text
+
+
+def _unheard(table: JobTable, job: LiveJob) -> Verdict | None:
+    """Of a job of which all that is left is on its way: the nodes that are not heard, and what follows."""
+    names = {name for attempt in job.active.values() for name, _ in attempt.steps_left(job.id)}
+    silent = sorted(name for name in names if table.nodes[name].state is NodeState.UNREACHABLE)
+    if not silent:
+        return None
+    more = f" and {len(silent) - MAX_NAMED} more" if len(silent) > MAX_NAMED else ""
+    if len(silent) == 1:
+        who = f"node {silent[0]} is silent ({table.nodes[silent[0]].reason})"
+    else:
+        who = f"nodes {', '.join(silent[:MAX_NAMED])}{more} are silent"
+    if job.spec.on_node_lost is OnNodeLost.REQUEUE:
+        follows = (
+            "the node itself ends what runs there, which runs again elsewhere when that is certain (`hal status` "
+            "shows when)"
+        )
+    else:
+        follows = (
+            "its steps continue there, and run nowhere else until the node returns (on_node_lost: wait). If nothing "
+            "runs there any more, for example because it was switched off, `hal node fence` moves the work elsewhere"
+        )
+    return Verdict(
+        job=job.id,
+        reason=Reason.NONE,
+        message=f"{_goes_on(job)}; {who}: {follows}",
+        helps=tuple(f"hal node fence {name}   # only when nothing runs there any more" for name in silent[:MAX_NAMED]),
+    )
+
+
+def _them(count: int) -> str:
+    return "it" if count == 1 else "them"

@@ -1,0 +1,1 @@
+"""One live job as a value: its task ranges, its active attempts, how its dependencies stand."""

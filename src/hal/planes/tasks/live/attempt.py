@@ -1,0 +1,69 @@
+"""One try at running one task, as a value.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from hal.core.kernels.structures.layout import RUN_GOING, RUN_ON, RUN_SUSPENDED
+from hal.core.model import AttemptState, StepId
+from hal.store.operations import Preemption, StepEnd
+
+CANCELLED = "cancelled"
+REQUEUED = "requeued"
+SIBLING = "sibling"
+BOOKING_OVER = "booking-over"
+PREEMPTED = "preempted"
+EVICTED = "evicted"
+"""Preempted for other work: its task waits again, or (`evicted`) is cancelled."""
+PREEMPTING = frozenset({PREEMPTED, EVICTED})
+
+
+class Attempt(Struct, frozen=True, kw_only=True, gc=False):
+    """One try at running one task, not ended."""
+
+    task: int
+    attempt: int
+    state: AttemptState
+    nodes: tuple[str, ...]
+    """In rank order."""
+    token: str
+    allocated_ms: int
+    started_ms: int | None = None
+    retries: int = 0
+    """Retries that the task had used before this try."""
+    credit: bool = False
+    """It waits at its node for the slot of another task of its job (see `credit`); the engine does not know of it."""
+    stopping: str = ""
+    """Why it is being ended (`cancelled`, `requeued`, `sibling`, `preempted`, `evicted`,
+    `booking-over`), or empty."""
+    steps: tuple[StepEnd, ...] = ()
+    """The steps that have ended so far."""
+    preemption: Preemption | None = None
+    """When and for whom it was last preempted."""
+
+    @property
+    def suspended(self) -> bool:
+        """It was suspended and not let go on since (also before its processes have begun)."""
+        return self.preemption is not None and self.preemption.since_ms > 0 and not self.stopping
+
+    @property
+    def engine_state(self) -> tuple[int, int, int]:
+        """As an adopted allocation: state, due or since, how often it was suspended."""
+        preemption = self.preemption or Preemption()
+        if self.stopping in PREEMPTING:
+            return RUN_GOING, preemption.due_ms, preemption.times
+        if self.suspended:
+            return RUN_SUSPENDED, preemption.since_ms, preemption.times
+        return RUN_ON, 0, preemption.times
+
+    def step(self, job: int, rank: int) -> StepId:
+        """The id of its processes on its `rank`-th node."""
+        return StepId(job, self.task, self.attempt, rank)
+
+    def steps_left(self, job: int) -> list[tuple[str, StepId]]:
+        """Node and id of each step that has not ended."""
+        done = {end.rank for end in self.steps}
+        return [(node, self.step(job, rank)) for rank, node in enumerate(self.nodes) if rank not in done]

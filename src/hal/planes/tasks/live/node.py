@@ -1,0 +1,56 @@
+"""A node's row: what the engine hears of it, and in words why nothing new starts there.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hal.core.engine.events import Health, NodeSpec
+from hal.core.model import NodeState
+from hal.store.operations import Closure, NodeRow
+
+PERSON: Final = "person"
+"""Source of what a person closed."""
+PROLOG: Final = "prolog"
+EPILOG: Final = "epilog"
+"""Sources of what a program of the site closed that failed for a task: nobody but a person can tell whether the node is
+fit again."""
+QUARANTINE: Final = "quarantine"
+"""Source of what the controller closed because the node told what cannot be true."""
+LIFTED_BY_PEOPLE: Final = frozenset({PERSON, PROLOG, EPILOG, QUARANTINE})
+CHECK: Final = "check "
+"""Sources that begin so are health checks; what closed the node is lifted when the check passes."""
+HEARD: Final = frozenset({NodeState.UP, NodeState.CORDONED, NodeState.DRAINING})
+GONE: Final = frozenset({NodeState.DOWN, NodeState.REMOVED})
+"""The engine knows no such node: nothing is admitted because it could once have held it."""
+_HEALTH: Final = {
+    NodeState.UP: Health.UP,
+    NodeState.CORDONED: Health.CORDONED,
+    NodeState.DRAINING: Health.DRAINING,
+}
+"""What the engine is told; every other state is down to it."""
+
+
+def node_spec(row: NodeRow) -> NodeSpec:
+    """What the engine is told of a node."""
+    return NodeSpec(row.name, row.capacity, row.labels, _HEALTH.get(row.state, Health.DOWN))
+
+
+def reason_of(row: NodeRow) -> str:
+    """Why nothing new starts on the node, in words; '' when it is up."""
+    return "; ".join([row.reason] * bool(row.reason) + [in_words(one) for one in row.about.closures])
+
+
+def in_words(closure: Closure) -> str:
+    """A closure as people read it."""
+    if closure.source != PERSON:
+        return f"{closure.source}: {closure.reason}"
+    what = "drained" if closure.drain else "cordoned"
+    return f"{what} by {closure.by}" + (f": {closure.reason}" if closure.reason else "")
+
+
+def is_quarantined(row: NodeRow) -> bool:
+    """Whether it is closed because it lied."""
+    return any(one.source == QUARANTINE for one in row.about.closures)

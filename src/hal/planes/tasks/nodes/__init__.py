@@ -1,0 +1,1 @@
+"""Nodes: their arrivals and silences, and what keeps new work away from them."""

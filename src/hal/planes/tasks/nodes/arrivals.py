@@ -1,0 +1,103 @@
+"""Nodes as they come, fall silent, return and are declared gone: their rows, and what the engine hears of them.
+
+Pure. What that means for the attempts on them is decided by `attempts.reconciliation`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from hal.core.lifecycle import NODE, NodeEvent, transition
+from hal.core.model import ConflictError, EventKind, NodeState
+from hal.core.model.facts import Facts
+from hal.planes.tasks.live.node import HEARD, node_spec
+from hal.planes.tasks.nodes.closures import node_named, put_node, state_after, unchecked
+from hal.planes.tasks.submitter import Submitter
+from hal.planes.tasks.table.table import JobTable
+from hal.store.operations import NodeAbout, NodeRow
+from hal.wire.frames import HeldStep
+
+
+class Arrival(Struct, frozen=True, kw_only=True):
+    """A node as its agent described it at hello."""
+
+    name: str
+    capacity: dict[str, int]
+    labels: dict[str, str] = {}
+    boot_id: str = ""
+    notes: tuple[str, ...] = ()
+    held: Sequence[HeldStep] = ()
+    facts: Facts = Facts()
+    credit: bool = False
+    """Its keeper takes starts on credit."""
+    checked: bool = False
+    """Its agent will report which health checks fail; until then those that failed before do."""
+
+
+def record_arrival(table: JobTable, arrival: Arrival, now_ms: int) -> tuple[NodeRow, bool]:
+    """A node dialled, new or back again: its row, and whether it was started again since it was last there."""
+    before = table.nodes.get(arrival.name)
+    state, about = NodeState.UP, NodeAbout()
+    if before is not None:
+        state, about = before.state, before.about if arrival.checked else unchecked(before.about)
+    row = NodeRow(
+        name=arrival.name,
+        capacity=arrival.capacity,
+        labels=arrival.labels,
+        state=state,
+        boot_id=arrival.boot_id,
+        last_seen_ms=now_ms,
+        notes=arrival.notes,
+        about=replace(about, facts=replace(arrival.facts, node_id=arrival.facts.node_id or about.facts.node_id)),
+    )
+    if state not in HEARD or (before is not None and about.closures != before.about.closures):
+        row = replace(row, state=state_after(table, row))
+    table.put_node(row)
+    (table.credit_nodes.add if arrival.credit else table.credit_nodes.discard)(row.name)
+    table.draft.feed.node(node_spec(row))
+    cause = f"node:{row.name}"
+    table.draft.note(EventKind.NODE_JOINED, cause, "", node=row.name, boot_id=row.boot_id, capacity=row.capacity)
+    if row.state is not NodeState.UP:
+        put_node(table, row, cause)
+    restarted = before is not None and bool(before.boot_id) and before.boot_id != arrival.boot_id
+    if restarted:
+        table.draft.note(EventKind.NODE_LOST, cause, "", node=row.name, reason="it returned with another boot id")
+    return row, restarted
+
+
+def record_silence(table: JobTable, name: str, reason: str, now_ms: int, last_seen_ms: int) -> None:
+    """Its agent is not heard: nothing new starts there, what runs is left alone."""
+    row = table.nodes.get(name)
+    if row is None or not NODE.allows(row.state, NodeEvent.SILENT):
+        return
+    state = transition(NODE, row.state, NodeEvent.SILENT)
+    put_node(table, replace(row, state=state, reason=reason, last_seen_ms=last_seen_ms), f"node:{name}")
+
+
+def record_return(table: JobTable, name: str, now_ms: int) -> None:
+    """Its agent is heard again on the connection that had fallen silent."""
+    row = table.nodes.get(name)
+    if row is not None and row.state is NodeState.UNREACHABLE:
+        put_node(table, replace(row, state=state_after(table, row), reason="", last_seen_ms=now_ms), f"node:{name}")
+
+
+def fence_node(table: JobTable, name: str, by: Submitter) -> NodeRow:
+    """A person declares that the node is gone and nothing runs there.
+
+    Raises:
+        NotFoundError: no such node.
+        ConflictError: it is gone already, or it is heard (its processes may well run).
+    """
+    row = node_named(table, name)
+    if row.state is not NodeState.UNREACHABLE:
+        raise ConflictError(
+            f"node '{name}' is {row.state}", hint="only a node that is unreachable can be declared gone"
+        )
+    reason = f"declared gone by {by.user}"
+    fenced = replace(row, state=transition(NODE, row.state, NodeEvent.FENCE), reason=reason)
+    changed = put_node(table, fenced, by.cause, by)
+    table.draft.note(EventKind.NODE_LOST, by.cause, by.trace_id, node=name, reason=reason)
+    return changed

@@ -1,0 +1,44 @@
+"""What nodes are told after a commit.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from msgspec import Struct
+
+from hal.core.model import StepId
+from hal.core.model.grace import DEFAULT_GRACE_MS
+from hal.wire.frames import StepStart, StepTemplate, StopReason
+
+
+class Eviction(Struct, frozen=True):
+    """How steps are asked to leave: by `signal`, to save their work within `grace_ms`; or, without, by SIGTERM."""
+
+    signal: str = ""
+    grace_ms: int = DEFAULT_GRACE_MS
+
+
+@dataclass(slots=True)
+class Orders:
+    """What one node is to be told after the commit, in this order."""
+
+    templates: dict[int, StepTemplate] = field(default_factory=dict)
+    """By job."""
+    starts: list[StepStart] = field(default_factory=list)
+    """`template` holds the job's id; whoever frames them puts the position there."""
+    lost: list[StepId] = field(default_factory=list)
+    """Given away without a word of the node: no start of one may leave any more, and what began is ended."""
+    stops: dict[StopReason, list[StepId]] = field(default_factory=dict)
+    recalls: list[StepId] = field(default_factory=list)
+    """Starts on credit that are asked back."""
+    evictions: dict[Eviction, list[StepId]] = field(default_factory=dict)
+    """Steps that leave for other work, by how."""
+    suspends: list[StepId] = field(default_factory=list)
+    resumes: list[StepId] = field(default_factory=list)
+    walltimes: dict[int, list[StepId]] = field(default_factory=dict)
+    """Running steps by their new walltime."""
+    acks: list[StepId] = field(default_factory=list)
+    """Exits that are durable."""

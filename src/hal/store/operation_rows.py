@@ -1,0 +1,161 @@
+"""Write operations to their tables, inside the caller's transaction.
+
+Changing a row that does not exist raises `GroupRefused`, and the caller's transaction is rolled back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec.structs import asdict
+from sqlalchemy import Connection, Table, bindparam, delete, exists, insert, literal, select
+
+from hal.core.model import InternalError, to_json
+from hal.store import schema
+from hal.store.bulk import Params, insert_rows, json_text
+from hal.store.job_rows import edit_jobs, insert_jobs, progress_jobs
+from hal.store.operations import (
+    AppendEvents,
+    AppendPolicy,
+    DropNodes,
+    EditJobs,
+    EndAttempts,
+    InsertAttempts,
+    InsertJobs,
+    MarkAttempts,
+    Operation,
+    ProgressJobs,
+    PutJoining,
+    PutMeta,
+    PutNodes,
+    PutTaskRanges,
+    RememberIdempotent,
+)
+from hal.store.task_rows import end_attempts, insert_attempts, mark_attempts, put_ranges
+
+
+def write(connection: Connection, operation: Operation, now_ms: int, last_seq: int) -> int:
+    """Execute one operation.
+
+    Returns: the sequence number of the newest event afterwards.
+    """
+    match operation:
+        case InsertJobs():
+            insert_jobs(connection, operation)
+        case ProgressJobs():
+            progress_jobs(connection, operation)
+        case EditJobs():
+            edit_jobs(connection, operation)
+        case PutTaskRanges():
+            put_ranges(connection, operation)
+        case InsertAttempts():
+            insert_attempts(connection, operation)
+        case MarkAttempts():
+            mark_attempts(connection, operation)
+        case EndAttempts():
+            end_attempts(connection, operation)
+        case PutNodes():
+            _put_nodes(connection, operation)
+        case DropNodes():
+            _drop_nodes(connection, operation)
+        case AppendPolicy():
+            insert_rows(connection, schema.policies, [asdict(operation.row)])
+        case PutJoining():
+            _put_joining(connection, operation)
+        case PutMeta():
+            _put_meta(connection, operation)
+        case AppendEvents():
+            return _append_events(connection, operation, last_seq)
+        case RememberIdempotent():
+            _remember(connection, operation, now_ms)
+        case _:
+            raise InternalError(f"{type(operation).__name__} is not an operation of the store")
+    return last_seq
+
+
+def _put_meta(connection: Connection, operation: PutMeta) -> None:
+    rows: list[Params] = [{"key": key, "value": value} for key, value in operation.values.items() if value is not None]
+    _replace(connection, schema.meta, "key", rows)
+    gone = [{"the_key": key} for key, value in operation.values.items() if value is None]
+    if gone:
+        connection.execute(delete(schema.meta).where(schema.meta.c.key == bindparam("the_key")), gone)
+
+
+def _put_joining(connection: Connection, operation: PutJoining) -> None:
+    _replace(connection, schema.join_tokens, "id", [asdict(row) for row in operation.tokens])
+    _replace(connection, schema.certificates, "serial", [asdict(row) for row in operation.certificates])
+    for column, gone in (
+        (schema.join_tokens.c.id, operation.forget_tokens),
+        (schema.certificates.c.serial, operation.forget_certificates),
+    ):
+        if gone:
+            forget = delete(column.table).where(column == bindparam("the_key"))
+            connection.execute(forget, [{"the_key": key} for key in gone])
+
+
+def _put_nodes(connection: Connection, operation: PutNodes) -> None:
+    rows: list[Params] = []
+    for row in operation.rows:
+        params = asdict(row)
+        params["state"] = row.state.value
+        for name in ("capacity", "labels", "notes", "about"):
+            params[name] = json_text(params[name])
+        rows.append(params)
+    _replace(connection, schema.nodes, "name", rows)
+
+
+def _drop_nodes(connection: Connection, operation: DropNodes) -> None:
+    connection.execute(
+        delete(schema.nodes).where(schema.nodes.c.name == bindparam("the_name")),
+        [{"the_name": name} for name in operation.names],
+    )
+
+
+def id_ranges(jobs: Iterable[int]) -> list[list[int]]:
+    """Compress numbers into ranges [first, last] of consecutive ones, ascending."""
+    if isinstance(jobs, range) and jobs.step == 1:
+        return [[jobs.start, jobs.stop - 1]] if jobs else []
+    found: list[list[int]] = []
+    for job in sorted(set(jobs)):
+        if found and found[-1][1] == job - 1:
+            found[-1][1] = job
+        else:
+            found.append([job, job])
+    return found
+
+
+def _append_events(connection: Connection, operation: AppendEvents, last_seq: int) -> int:
+    rows: list[Params] = []
+    for seq, entry in enumerate(operation.events, last_seq + 1):
+        about = id_ranges(entry.jobs)
+        rows.append(
+            {
+                "seq": seq,
+                "at_ms": entry.at_ms,
+                "kind": entry.kind.value,
+                "cause": entry.cause,
+                "trace_id": entry.trace_id,
+                "jobs": json_text(about),
+                "job_min": about[0][0] if about else 0,
+                "job_max": about[-1][1] if about else 0,
+                "payload": to_json(entry.payload).decode(),
+            }
+        )
+    insert_rows(connection, schema.events, rows)
+    return last_seq + len(rows)
+
+
+def _remember(connection: Connection, operation: RememberIdempotent, now_ms: int) -> None:
+    table = schema.idempotency
+    absent = ~exists().where(table.c.key == operation.key)
+    values = select(
+        literal(operation.key), literal(now_ms), literal(operation.fingerprint), literal(operation.response)
+    ).where(absent)
+    connection.execute(insert(table).from_select(["key", "at_ms", "fingerprint", "response"], values))
+
+
+def _replace(connection: Connection, table: Table, key: str, rows: list[Params]) -> None:
+    if not rows:
+        return
+    connection.execute(delete(table).where(table.c[key] == bindparam("the_key")), [{"the_key": r[key]} for r in rows])
+    insert_rows(connection, table, list({row[key]: row for row in rows}.values()))

@@ -1,0 +1,76 @@
+"""The end of an attempt at its bounds: the last attempt, the longest wait, refusals with a meaning of their own."""
+
+from __future__ import annotations
+
+import pytest
+
+from hal.core.lifecycle import MAX_ATTEMPTS, TASK_STATE_OF, after_attempt, attempt_end, refusal_end
+from hal.core.model import AttemptState, Duration, InternalError, JobSpec, Retries, TaskState
+
+SPEC = JobSpec(command=("true",), retries=Retries(max=20_000, backoff=Duration(1_000)))
+
+
+@pytest.mark.parametrize("outcome", [AttemptState.FAILED, AttemptState.REFUSED, AttemptState.LOST])
+def test_the_last_attempt_but_one_is_followed_by_another(outcome: AttemptState) -> None:
+    """9,999 of 10,000."""
+    assert after_attempt(SPEC, MAX_ATTEMPTS - 1, 0, outcome).state is TaskState.PENDING
+
+
+@pytest.mark.parametrize("outcome", [AttemptState.FAILED, AttemptState.REFUSED, AttemptState.LOST])
+def test_nothing_follows_the_last_attempt(outcome: AttemptState) -> None:
+    """Whatever retries are left."""
+    assert after_attempt(SPEC, MAX_ATTEMPTS, 0, outcome).state is TaskState.FAILED
+
+
+@pytest.mark.parametrize(("attempt", "delay_ms"), [(7, 16_000), (8, 30_000), (MAX_ATTEMPTS - 1, 30_000)])
+def test_a_lost_task_waits_twice_as_long_each_time_and_half_a_minute_at_most(attempt: int, delay_ms: int) -> None:
+    """250 ms x 64 is 16 s; x 128 would be 32 s."""
+    assert after_attempt(SPEC, attempt, 0, AttemptState.LOST).delay_ms == delay_ms
+
+
+@pytest.mark.parametrize("refusal", ["credit-over", "recalled", "prolog-failed"])
+def test_a_start_that_was_given_back_is_not_waited_for(refusal: str) -> None:
+    """Another node may have the task at once."""
+    assert after_attempt(SPEC, 3, 0, AttemptState.REFUSED, refusal=refusal).delay_ms == 0
+
+
+@pytest.mark.parametrize("refusal", ["spawn-failed", "bad-workdir", "foreign-user"])
+def test_what_every_node_would_refuse_fails_the_task(refusal: str) -> None:
+    """Asking the next node would not help."""
+    assert refusal_end(refusal) is AttemptState.FAILED
+
+
+def test_a_task_is_what_its_latest_attempt_is() -> None:
+    """By the same name, but for the memory that ran out: that is a failure."""
+    named = {attempt: str(task) for attempt, task in TASK_STATE_OF.items()}
+    assert named.pop(AttemptState.OUT_OF_MEMORY) == "failed"
+    assert named == {attempt: str(attempt) for attempt in named}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "reason"),
+    [
+        (AttemptState.SUCCEEDED, ""),
+        (AttemptState.TIMED_OUT, "it reached its time limit"),
+        (AttemptState.FAILED, "attempt 10000 failed"),
+        (AttemptState.OUT_OF_MEMORY, "attempt 10000 ran out of memory"),
+        (AttemptState.LOST, "lost at attempt 10000, the last that is allowed"),
+    ],
+)
+def test_people_are_told_why_a_task_has_ended(outcome: AttemptState, reason: str) -> None:
+    """With the number of the attempt."""
+    assert after_attempt(SPEC, MAX_ATTEMPTS, 0, outcome).reason == reason
+
+
+def test_people_are_told_why_a_task_waits_again() -> None:
+    """A refusal is no failure."""
+    assert after_attempt(SPEC, 2, 0, AttemptState.REFUSED).reason == "attempt 2 was refused"
+
+
+def test_an_unknown_cause_is_answered_with_those_that_are_known() -> None:
+    """Every cause of the wire."""
+    with pytest.raises(InternalError) as refused:
+        attempt_end("evaporated", 0)
+    assert refused.value.hint == (
+        "known: exited, signalled, spawn-failed, timed-out, cancelled, preempted, out-of-memory, lost"
+    )

@@ -1,0 +1,148 @@
+"""Closing, emptying and forgetting nodes over REST, against a real controller."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from hal.core.model.facts import CpuFacts, Facts, GpuFacts
+from tests.daemons.controller.running import Running, on_controller, running
+
+SLEEP = {"command": ["sleep"]}
+
+
+async def act(hal: Running, action: str, *nodes: str, **more: str) -> list[dict[str, Any]]:
+    """One action; the outcomes."""
+    answer = await hal.http.post(f"/v1/nodes/{action}", json={"nodes": list(nodes), **more})
+    assert answer.status_code == 201 or answer.status_code == 200, answer.text
+    results: list[dict[str, Any]] = answer.json()["results"]
+    return results
+
+
+async def node(hal: Running, name: str) -> dict[str, Any]:
+    view: dict[str, Any] = (await hal.http.get(f"/v1/nodes/{name}")).json()
+    return view
+
+
+def test_a_drain_is_waited_for_until_the_last_task_has_ended(hal_home: Path) -> None:
+    """The waiting request is answered by the end of the task; meanwhile new work waits and is told why."""
+
+    async def body(hal: Running) -> None:
+        agent = await hal.agent()
+        await hal.submit(SLEEP)
+        await agent.until(lambda a: bool(a.running))
+        (outcome,) = await act(hal, "drain", "n1", reason="new disk")
+        assert (outcome["ok"], outcome["state"]) == (True, "draining")
+        (waits,) = await hal.submit({"command": ["exit", "0"]})
+        why = (await hal.http.get(f"/v1/jobs/{waits}/why")).json()
+        assert (why["reason"], "n1 is draining (drained by" in why["message"]) == ("nodes-down", True)
+        waiting = asyncio.ensure_future(hal.http.get("/v1/nodes/n1/wait", params={"timeout_s": 30}))
+        await hal.until(lambda: bool(hal.api.nodes.waited_for("n1")))
+        agent.end(next(iter(agent.running)))
+        view = (await waiting).json()
+        assert (view["state"], view["running"], view["closures"][0]["drain"]) == ("cordoned", 0, True)
+        await act(hal, "uncordon", "n1")
+        assert (await hal.ended(waits))["state"] == "succeeded"
+
+    on_controller(hal_home, body)
+
+
+def test_a_refused_node_keeps_no_other_back(hal_home: Path) -> None:
+    """n9 does not exist, n1 is cordoned; a request that names none is refused whole."""
+
+    async def body(hal: Running) -> None:
+        await hal.agent()
+        first, second = await act(hal, "cordon", "n9", "n1", "n9")
+        assert (first["ok"], first["code"], second["ok"], second["state"]) == (False, "not-found", True, "cordoned")
+        answer = await hal.http.post("/v1/nodes/cordon", json={"nodes": []})
+        assert (answer.status_code, "between 1 and" in answer.json()["detail"]) == (400, True)
+        answer = await hal.http.post("/v1/nodes/uncordon", json={"nodes": ["n1"], "reason": "x"})
+        assert (answer.status_code, answer.json()["detail"]) == (400, "reason: not kept by uncordon")
+
+    on_controller(hal_home, body)
+
+
+def test_a_cordon_outlives_the_controller(hal_home: Path) -> None:
+    """A new controller on the same store: the node returns cordoned, with who and why."""
+
+    async def live() -> None:
+        async with running(hal_home) as first:
+            agent = await first.agent()
+            await act(first, "cordon", "n1", reason="new disk")
+            before = await node(first, "n1")
+        async with running(hal_home) as second:
+            agent.moved_to(second.runtime)
+            await agent.join()
+            await second.until(lambda: second.api.nodes.get("n1").state == "cordoned")
+            after = await node(second, "n1")
+            assert (after["reason"], after["closures"]) == (before["reason"], before["closures"])
+            assert before["closures"][0]["reason"] == "new disk"
+
+    asyncio.run(live())
+
+
+def test_a_removed_node_is_told_and_forgotten(hal_home: Path) -> None:
+    """Its agent hears a goodbye with the code `removed`; a restart of the controller does not know it either."""
+
+    async def live() -> None:
+        async with running(hal_home) as first:
+            agent = await first.agent()
+            (refused,) = await act(first, "remove", "n1")
+            assert (refused["ok"], refused["code"]) == (False, "conflict")
+            await act(first, "drain", "n1")
+            (done,) = await act(first, "remove", "n1")
+            assert (done["ok"], done["state"]) == (True, "removed")
+            await agent.until(lambda a: a.goodbye is not None)
+            assert agent.goodbye is not None
+            assert agent.goodbye.code == "removed"
+            assert (await first.http.get("/v1/nodes/n1")).status_code == 404
+            assert (await first.http.get("/v1/nodes/n1/wait")).status_code == 404
+        async with running(hal_home) as second:
+            assert (await second.http.get("/v1/nodes")).json()["nodes"] == []
+            agent.moved_to(second.runtime)
+            await agent.join()
+            await second.until(lambda: second.api.nodes.get("n1").state == "up")
+
+    asyncio.run(live())
+
+
+def test_what_a_node_is_made_of_is_kept_and_told_of_one_node(hal_home: Path) -> None:
+    """Also by a controller that was started again and has not heard of it yet; a list does not repeat it."""
+    facts = Facts(system="Debian", cpu=CpuFacts(threads=8), gpus=(GpuFacts(index=0, model="NVIDIA H200"),))
+
+    async def live() -> None:
+        async with running(hal_home) as first:
+            await first.agent(facts=facts)
+            view = await node(first, "n1")
+            assert "facts" not in (await first.http.get("/v1/nodes")).json()["nodes"][0]
+        async with running(hal_home) as second:
+            again = await node(second, "n1")
+            assert msgspec.convert(again["facts"], Facts) == msgspec.convert(view["facts"], Facts) == facts
+
+    asyncio.run(live())
+
+
+def test_a_failing_check_closes_a_node_and_opens_it_again_over_the_wire(hal_home: Path) -> None:
+    """Work waits meanwhile and is told why; a controller that is started again remembers until the agent speaks."""
+
+    async def live() -> None:
+        async with running(hal_home) as first:
+            agent = await first.agent(features=("health",))
+            agent.says_health("disk")
+            await first.until(lambda: first.api.nodes.get("n1").state == "cordoned")
+            (job,) = await first.submit({"command": ["exit", "0"]})
+            why = (await first.http.get(f"/v1/jobs/{job}/why")).json()
+            assert "n1 is cordoned (check disk: disk is bad)" in why["message"]
+            (outcome,) = await act(first, "uncordon", "n1")
+            assert (outcome["state"], outcome["detail"]) == ("cordoned", "check disk: disk is bad")
+        async with running(hal_home) as second:
+            agent.moved_to(second.runtime)
+            await agent.join()
+            await second.until(lambda: second.api.nodes.get("n1").state == "cordoned")
+            agent.says_health()
+            assert (await second.ended(job))["state"] == "succeeded"
+
+    asyncio.run(live())

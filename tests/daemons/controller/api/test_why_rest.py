@@ -1,0 +1,74 @@
+"""`/why` on a running controller: the smallest change that helps is told, and when it is made the job starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from hal.daemons.controller.config import read_config
+from tests.daemons.controller.api.test_policy_rest import SLEEP
+from tests.daemons.controller.running import Running, on_controller
+
+TWO_QUEUES = """
+[queues.default]
+[queues.short]
+max_walltime = "30m"
+[queues.late]
+priority = 5
+users = ["bob"]
+[limits.one]
+queue = "default"
+running = 1
+"""
+
+
+async def told(hal: Running, job: str) -> dict[str, Any]:
+    """What keeps a job, once the engine has looked at it."""
+    answer: dict[str, Any] = (await hal.http.get(f"/v1/jobs/{job}/why")).json()
+    return answer
+
+
+def test_another_queue_is_told_and_lets_the_job_start(hal_home: Path) -> None:
+    """Its own queue runs one task at once; `late` is not for alice; a job too long for `short` is told nothing."""
+
+    async def body(hal: Running) -> None:
+        agent = await hal.agent(cpu_milli=4_000)
+        await hal.submit({**SLEEP, "user": "alice"})
+        await agent.until(lambda a: len(a.running) == 1)
+        (job, long) = await hal.submit(
+            {**SLEEP, "user": "alice", "walltime": "10m"}, {**SLEEP, "user": "alice", "walltime": "2h"}
+        )
+        why = await told(hal, job)
+        assert (why["reason"], why["sooner"]) == ("limit", [{"field": "queue", "value": "short"}])
+        assert why["helps"] == [f"hal update {job} --queue short   # it would start now"]
+        other = await told(hal, long)
+        assert (other["sooner"], other["starts_at_ms"]) == ([], None)  # what runs has no walltime
+        assert (await hal.http.patch(f"/v1/jobs/{job}", json={"queue": "short"})).status_code == 200
+        await agent.until(lambda a: len(a.running) == 2)
+
+    on_controller(hal_home, body, read_config(TWO_QUEUES))
+
+
+def test_a_walltime_and_a_node_count_are_told(hal_home: Path) -> None:
+    """One of three nodes is busy for an hour, and all are promised: two nodes would do; so would ending by then."""
+
+    async def body(hal: Running) -> None:
+        agents = [await hal.agent(name, cpu_milli=2_000) for name in ("n1", "n2", "n3")]
+        await hal.submit({**SLEEP, "request": {"cpu": 2}, "walltime": "1h"})
+        await hal.until(lambda: any(agent.running for agent in agents))
+        gang, long = await hal.submit(
+            {**SLEEP, "request": {"cpu": 2}, "nodes": 3, "walltime": "1h"},
+            {**SLEEP, "request": {"cpu": 2}, "walltime": "9h"},
+        )
+        why = await told(hal, gang)
+        assert why["sooner"] == [{"field": "nodes", "value": "2"}]
+        assert (why["position"], why["basis"]) == (0, "reservation")
+        assert why["forecast_at_ms"] <= why["starts_at_ms"]
+        why = await told(hal, long)
+        (change,) = why["sooner"]
+        assert (why["reason"], why["position"], change["field"]) == ("priority", 1, "walltime")
+        answer = await hal.http.patch(f"/v1/jobs/{long}", json={"walltime": change["value"]})
+        assert answer.status_code == 200, answer.text
+        await hal.until(lambda: sum(len(agent.running) for agent in agents) == 2)
+
+    on_controller(hal_home, body)
