@@ -57,8 +57,15 @@ def test_a_step_that_begins_after_the_first_look_is_found_by_the_second(watch: W
     watch.look(0)
     assert watch.events == []
     env = {"HAL_ATTEMPT_TOKEN": watch.token, "HAL_NODE_RANK": "0", "HAL_NODE": "n1", "HAL_HOME": watch.home}
-    with subprocess.Popen(["sleep", "600"], env=env | {"PATH": os.environ["PATH"]}, start_new_session=True) as late:
+    pipe = subprocess.PIPE
+    with subprocess.Popen(["/bin/cat"], env=env, start_new_session=True, stdin=pipe, stdout=pipe) as late:
+        assert late.stdin is not None
+        assert late.stdout is not None
         try:
+            # `Popen` returns a moment before the kernel shows the new process's environment.
+            late.stdin.write(b"here\n")
+            late.stdin.flush()
+            assert late.stdout.readline() == b"here\n"
             watch.look(SECOND_LOOK_MS)
             assert [(one.step, one.pid) for one in watch.began] == [(ONE, late.pid)]
             assert watch.events == []
