@@ -42,7 +42,7 @@ class Allocation:
     def __init__(self, owners: Mapping[str, Any]) -> None:
         """owners: by group, whose attributes the tables of that group become."""
         self.owners = dict(owners)
-        rooms = {room.name: room.first for declared in DECLARED.values() for room in declared.rooms()}
+        rooms = {room.name: room.first for declared in DECLARED.values() for room in declared.rooms}
         self.sizes: dict[str, int] = rooms
         self.remade: set[str] = set()
         for declared in DECLARED.values():
@@ -69,7 +69,7 @@ class Allocation:
         changed = {room for room, size in rooms.items() if emptied or size != self.sizes[room.name]}
         self.sizes.update((room.name, size) for room, size in rooms.items())
         for declared in DECLARED.values() if changed else ():
-            if changed.isdisjoint(declared.rooms()):
+            if changed.isdisjoint(declared.rooms):
                 continue
             array = _fresh(declared, declared.size(self.sizes))
             if declared.growth is Growth.KEPT and not emptied:
@@ -89,7 +89,7 @@ class Allocation:
         return remade
 
     def copied(self, owners: Mapping[str, Any], memory: dict[str, Any]) -> Allocation:
-        """An equal allocation for other owners, with room for little more than is in use.
+        """An equal allocation for other owners, with room for little more than is in use; outputs are not there yet.
 
         memory: by table, an array of an earlier copy that may be written over; holds the ones of this copy afterwards.
         """
@@ -97,19 +97,21 @@ class Allocation:
         copy = Allocation.__new__(Allocation)
         copy.owners, copy.sizes, copy.remade = dict(owners), dict(self.sizes), set()
         for declared in DECLARED.values():
-            for room in declared.rooms():
+            for room in declared.rooms:
                 if room.top >= 0:
                     used = -(-(int(meta[room.top]) + COPY_SPARE) // COPY_STEP) * COPY_STEP
                     copy.sizes[room.name] = min(self.sizes[room.name], used)
         for name, declared in DECLARED.items():
-            shape = declared.size(copy.sizes)
-            if declared.growth in (Growth.SCRATCH, Growth.OUTPUT):
-                copy._put(declared, _fresh(declared, shape))
+            if declared.growth is Growth.OUTPUT:
                 continue
+            shape = declared.size(copy.sizes)
             there = memory.get(name)
             if there is None or there.shape != shape:
-                memory[name] = there = zeros_in_lines(shape, declared.dtype)
-            np.copyto(there, self.array(name)[tuple(slice(0, size) for size in shape)])
+                memory[name] = there = _fresh(declared, shape)
+            elif declared.growth is Growth.SCRATCH:
+                _refill(there, declared)
+            if declared.growth is not Growth.SCRATCH:
+                np.copyto(there, self.array(name)[tuple(slice(0, size) for size in shape)])
             copy._put(declared, there)
         copy.remade.clear()
         return copy
@@ -139,3 +141,9 @@ def _fresh(declared: Declaration, shape: tuple[int, ...]) -> Any:
     for column, value in declared.fresh.items():
         array[..., column] = value
     return array
+
+
+def _refill(array: Any, declared: Declaration) -> None:
+    array.fill(0)
+    for column, value in declared.fresh.items():
+        array[..., column] = value

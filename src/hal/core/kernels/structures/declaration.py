@@ -8,7 +8,7 @@ declaration, by name: allocation, growth and copies (`hal.core.engine.tables.all
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, ClassVar, Final, TypeAlias
 
@@ -89,20 +89,16 @@ class Declaration:
     dtype: str
     growth: Growth
     fresh: Mapping[int, int]
+    rooms: tuple[Room, ...] = field(init=False)
+    """The rooms that its shape depends on."""
+
+    def __post_init__(self) -> None:
+        rooms = (part.room if isinstance(part, Extent) else part for part in self.shape if not isinstance(part, int))
+        object.__setattr__(self, "rooms", tuple(rooms))
 
     def size(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
         """Its shape when rooms have these sizes."""
         return tuple(part if isinstance(part, int) else part.of(sizes) for part in self.shape)
-
-    def rooms(self) -> tuple[Room, ...]:
-        """The rooms that its shape depends on."""
-        return tuple(
-            part.room if isinstance(part, Extent) else part for part in self.shape if not isinstance(part, int)
-        )
-
-    def axis_of(self, room: Room) -> int:
-        """The dimension that is exactly a room; -1 where none is."""
-        return self.shape.index(room) if room in self.shape else -1
 
 
 DECLARED: Final[dict[str, Declaration]] = {}

@@ -18,7 +18,10 @@ from typing import Any, Final, TypeVar, cast
 
 import numba
 
+from hal.core.kernels.structures.pipelines import InnerCompiler, InnerDispatcher, KernelCompiler
+
 SOURCES: Final = (
+    "structures/pipelines",
     "structures/jit",
     "structures/arrays",
     "structures/layout",
@@ -95,24 +98,39 @@ def _use_cache_of_these_sources() -> None:
 _use_cache_of_these_sources()
 
 
-def inner(function: _Function) -> _Function:
-    """Compile a function that only kernels call (not cached by itself: it is part of its callers).
+_INNER: Final = {
+    "nopython": True,
+    "boundscheck": None,
+    "error_model": "numpy",
+    "_nrt": False,  # no reference counts: kernels allocate nothing
+    "no_cpython_wrapper": True,
+    "no_cfunc_wrapper": True,
+}
 
-    No reference counts (`_nrt`): kernels allocate nothing, and without them compiling takes half the time.
-    """
-    compiled: Any = _njit(error_model="numpy", _nrt=False)(function)
+
+def inner(function: _Function, **options: bool) -> _Function:
+    """Compile a function that only kernels call (not cached by itself: it is part of its callers)."""
+    if _numba_config.DISABLE_JIT:
+        return function
+    compiled: Any = InnerDispatcher(function, {}, _INNER | options, InnerCompiler)
     return cast(_Function, compiled)
 
 
 def inlined(function: _Function) -> _Function:
     """Like `inner`, and always a part of its callers: for what is short and done for each row."""
-    compiled: Any = _njit(error_model="numpy", _nrt=False, forceinline=True)(function)
-    return cast(_Function, compiled)
+    return inner(function, forceinline=True)
 
 
 def kernel(function: _Function) -> _Function:
     """Compile a function that Python calls, cached on disk."""
-    compiled: Any = _njit(cache=True, error_model="numpy", nogil=True, _nrt=False)(function)
+    compiled: Any = _njit(
+        cache=True,
+        error_model="numpy",
+        nogil=True,
+        _nrt=False,
+        no_cfunc_wrapper=True,
+        pipeline_class=KernelCompiler,
+    )(function)
     return cast(_Function, compiled)
 
 
