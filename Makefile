@@ -13,11 +13,16 @@ ifneq ($(shell cat $(READY) 2>/dev/null),$(CURDIR))
 MOVED := moved
 endif
 
+# A plane is a directory of tests/planes; its name makes the target test-NAME. `all` and `attacks` mean something else.
+PLANES := $(sort $(filter-out __pycache__ all attacks,$(patsubst tests/planes/%/,%,$(wildcard tests/planes/*/))))
+PLANE_TARGETS := $(PLANES:%=test-%)
+
 .DEFAULT_GOAL := help
 .PHONY: help setup kernels demo mutate test test-all test-attacks soak bench bench-engine bench-loop lint format spec clean moved
+.PHONY: $(PLANE_TARGETS)
 
 help: ## list these targets
-	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z][a-z%-]*:.*## / { sub("%", "PLANE", $$1); printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 $(READY): pyproject.toml constraints.txt tools/setup $(MOVED)
 	@tools/setup
@@ -42,6 +47,12 @@ test-all: kernels ## what `make test` leaves out: slow tests, and the engine wit
 
 test-attacks: kernels ## hostile strangers, users, jobs and nodes against a real HAL (part of test-all; as root)
 	$(PY) -m pytest -n 2 tests/attacks
+
+$(PLANE_TARGETS): test-%: kernels
+	$(PY) -m pytest -n 2 -m "not soak" --timeout 900 tests/planes/$*
+
+test-%: ## all tests of one plane (a directory of tests/planes), slow ones too: test-tasks, test-joining
+	@echo "no tests/planes/$*; planes: $(PLANES)" >&2; exit 2
 
 soak: kernels ## tests without a time limit: random crashes for hours; stop with Ctrl-C
 	$(PY) -m pytest -m soak --timeout 0 -s
