@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
+import signal
 import socket
 import tempfile
 from collections.abc import Callable, Iterator
@@ -38,6 +40,8 @@ def squatter(uid: int, bind: Callable[[], socket.socket], *, accepts: bool = Tru
     pid = os.fork()
     if pid == 0:
         try:
+            for fd in (ready, ending, got):  # above all `ending`: while it is open here, its end is not seen here
+                os.close(fd)
             os.setgroups([])
             os.setresgid(uid, uid, uid)
             os.setresuid(uid, uid, uid)
@@ -46,20 +50,32 @@ def squatter(uid: int, bind: Callable[[], socket.socket], *, accepts: bool = Tru
             os._exit(0)
     for fd in (told, end, giving):
         os.close(fd)
+    process = os.pidfd_open(pid)
     try:
+        assert _readable(ready), "the squatter neither listened nor ended"
         assert os.read(ready, 1) == b"!", "the squatter did not listen"
 
         def ended() -> bytes:
             os.write(ending, b"!")
+            assert _readable(process), "the squatter was told to end and did not"
             with os.fdopen(os.dup(got), "rb") as pipe:
                 return pipe.read()
 
         yield ended
     finally:
         os.close(ending)
+        went = _readable(process)
+        if not went:
+            os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
-        os.close(ready)
-        os.close(got)
+        for fd in (process, ready, got):
+            os.close(fd)
+    assert went, "the squatter outlived the test"
+
+
+def _readable(fd: int) -> bool:
+    """Whether it can be read within `DEADLINE_S`, or has ended: a pipe, or a process by its pidfd."""
+    return bool(select.select([fd], [], [], DEADLINE_S)[0])
 
 
 def _squat(server: socket.socket, told: int, end: int, giving: int, accepts: bool) -> None:
