@@ -21,7 +21,7 @@ from hal.core.interfaces import PolicyInfo
 from hal.core.model import JobSpec, SpecError
 from hal.daemons.controller.config import read_config
 from hal.daemons.controller.startup.plugins import load_policies
-from tests.core.engine.failing_policy import ENDLESS, RunsOut
+from tests.core.engine.plugins.failing_policy import ENDLESS, RunsOut
 from tests.daemons.controller.running import Running, on_controller
 
 ANOTHER_QUEUE = {"op": "put", "kind": "queue", "name": "later", "entry": {}}

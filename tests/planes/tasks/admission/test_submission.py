@@ -1,4 +1,4 @@
-"""Submitting: dependencies by name and id, what is refused, and that a refusal leaves nothing behind."""
+"""Submitting: dependencies by name and id, what is refused, and that what failed leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from hal.core.model import ConflictError, Duration, SpecError, TaskState, spec_from_plain
 from hal.core.model.policy import Account, Policy, Queue
 from hal.planes.tasks import EndedJob, UnknownJobs
+from hal.store import InsertJobs
 from tests.planes.tasks.small_plane import BY, SmallPlane
 
 
@@ -143,3 +144,13 @@ def test_a_signal_needs_a_walltime_that_it_comes_before(job: dict[str, Any], que
         assert says in refused(plane, wanted).message
     else:
         assert plane.submit(wanted) == [1]
+
+
+def test_undo_takes_back_ids_jobs_and_nodes() -> None:
+    """After a commit that failed everything is as it was, and the next submission gets the same id."""
+    plane = SmallPlane()
+    plane.plane.submit([spec_from_plain({"command": ["true"]})], BY, 1_000)
+    assert any(isinstance(o, InsertJobs) for o in plane.plane.seal(1_000).operations)
+    plane.plane.undo()
+    assert len(plane.plane._table.jobs) == 0
+    assert plane.submit({}) == [1]

@@ -1,13 +1,13 @@
-"""Attempts and people: what becomes of tasks that end, are stopped, held, tried again."""
+"""Attempts: what becomes of tasks that end, are stopped, are tried again, and of what nodes tell of them."""
 
 from __future__ import annotations
 
 import pytest
 
-from hal.core.model import AttemptState, ConflictError, NotFoundError, Reason, SpecError, StepId, TaskState
+from hal.core.model import AttemptState, Reason, StepId, TaskState
 from hal.core.model.step_token import read_attempt_token
-from hal.planes.tasks import Arrival, JobPatch
-from hal.store import EndAttempts, InsertJobs
+from hal.planes.tasks import Arrival
+from hal.store import EndAttempts
 from hal.wire.frames import ExitCause, HeldStep, Refusal, StepExit, StepStarted, StopReason, Usage
 from tests.planes.tasks.small_plane import BY, SmallPlane
 
@@ -99,18 +99,6 @@ def test_a_node_that_returns_has_only_its_own_missing_steps_started() -> None:
     assert "n1" not in orders or not orders["n1"].starts
 
 
-def test_a_cancel_that_came_too_late_does_not_undo_a_success() -> None:
-    """Stopped after it had exited with 0: succeeded. After it had failed: cancelled, and not tried again."""
-    plane = SmallPlane()
-    good, bad = plane.submit({}, {"retries": 3})
-    plane.start((good, 0), (bad, 0))
-    for job in (good, bad):
-        assert plane.plane.cancel(job, None, BY, 1_000) is TaskState.FINALISING
-        plane.commit()
-    assert plane.end(good).ended[0].state is TaskState.SUCCEEDED
-    assert plane.end(bad, code=1).ended[0].state is TaskState.CANCELLED
-
-
 def test_a_refused_start_is_tried_again_and_not_counted() -> None:
     """The same task, attempt 2, no retry used; the refusal of a bad work directory is the task's own failure."""
     plane = SmallPlane()
@@ -193,74 +181,3 @@ def test_an_attempt_of_the_same_number_allocated_at_another_time_is_another_one(
     assert plane.engine.pending[(other, 0)][0] == 2
     assert plane.end(same).ended
     assert plane.end(untold).ended
-
-
-def test_one_task_of_an_array_is_held_released_and_cancelled_alone() -> None:
-    """Its neighbours keep waiting for resources all the time."""
-    plane = SmallPlane()
-    (job,) = plane.submit({"array": 3})
-    plane.plane.hold(job, 1, BY, 1_000)
-    plane.commit()
-    assert sorted(task for _, task in plane.engine.pending) == [0, 2]
-    plane.plane.release(job, 1, BY, 1_000)
-    plane.plane.cancel(job, 0, BY, 1_000)
-    plane.commit()
-    assert sorted(task for _, task in plane.engine.pending) == [1, 2]
-    with pytest.raises(ConflictError):
-        plane.plane.hold(job, 0, BY, 1_000)
-    with pytest.raises(NotFoundError):
-        plane.plane.cancel(job, 3, BY, 1_000)
-
-
-def test_an_update_tells_the_engine_and_the_running_steps() -> None:
-    """A new walltime of a running job is sent to its node; a moved begin-at waits."""
-    plane = SmallPlane()
-    (job,) = plane.submit({"array": 2, "walltime": "1h"})
-    plane.start((job, 0))
-    from hal.core.model import Duration
-
-    plane.plane.update(job, JobPatch(walltime=Duration(60_000), begin_at_ms=9_000), BY, 1_000)
-    change = plane.commit()
-    assert change.orders["n1"].walltimes == {60_000: [StepId(job, 0, 1, 0)]}
-    assert plane.engine.pending[(job, 1)][1] == 9_000
-    assert plane.plane.why(plane.live(job), 1_000).reason is Reason.BEGIN_AT
-
-
-def test_an_update_beyond_what_a_submission_may_ask_is_refused() -> None:
-    """Priorities reach from -100,000 to 100,000, at submission and afterwards; the job stays as it was."""
-    plane = SmallPlane()
-    (job,) = plane.submit({"priority": 100_000})
-    with pytest.raises(SpecError, match="100001 is out of range"):
-        plane.plane.update(job, JobPatch(priority=100_001), BY, 1_000)
-    with pytest.raises(SpecError, match="'a b' is not a name"):
-        plane.plane.update(job, JobPatch(name="a b"), BY, 1_000)
-    assert plane.commit().empty
-    assert plane.live(job).priority == 100_000
-
-
-def test_undo_takes_back_ids_jobs_and_nodes() -> None:
-    """After a commit that failed everything is as it was, and the next submission gets the same id."""
-    plane = SmallPlane()
-    plane.plane.submit([plane_spec()], BY, 1_000)
-    assert any(isinstance(o, InsertJobs) for o in plane.plane.seal(1_000).operations)
-    plane.plane.undo()
-    assert len(plane.plane._table.jobs) == 0
-    assert plane.submit({}) == [1]
-
-
-def plane_spec() -> object:
-    """A spec to submit."""
-    from hal.core.model import spec_from_plain
-
-    return spec_from_plain({"command": ["true"]})
-
-
-def test_a_cancelled_job_says_who_cancelled_it() -> None:
-    """Its step ends as cancelled afterwards: that does not hide the name."""
-    plane = SmallPlane()
-    (job,) = plane.submit({})
-    plane.start((job, 0))
-    plane.plane.cancel(job, None, BY, plane.now_ms)
-    plane.commit()
-    (ended,) = plane.end(job, code=143, cause=ExitCause.CANCELLED).ended
-    assert (ended.state, ended.reason) == (TaskState.CANCELLED, "cancelled by alice")

@@ -29,7 +29,7 @@ from hal.core.engine.views import running, share_rows
 from hal.core.model.policy import Account, Discipline, FairShare, Limit, Policy, Qos, Queue, Weights
 from hal.core.model.units import Duration
 from tests.core.engine.clusters import Starts, engine
-from tests.core.engine.test_limits import cluster, end, job
+from tests.core.engine.rules.test_limits import cluster, end, job
 
 HOUR_MS = 3_600_000
 

@@ -11,7 +11,7 @@ from hal.core.model.policy import Account, Limit, Policy, Qos, Queue, Weights
 from hal.core.model.resources import Resources
 from hal.core.model.units import Duration
 from hal.core.model.verdict import Reason
-from tests.core.engine.test_limits import HOUR_MS, cluster, job, limits
+from tests.core.engine.rules.test_limits import HOUR_MS, cluster, job, limits
 
 
 def test_a_full_limit_says_who_how_much_and_when() -> None:

@@ -11,8 +11,8 @@ from hal.core.engine.events import NodesChanged, NodeSpec
 from hal.core.engine.rules.configuration import new_state
 from hal.core.engine.rules.interning import intern_classes
 from hal.core.kernels.structures import layout as L
-from tests.core.kernels.test_placing import _promise as reserve_node
-from tests.core.kernels.test_placing import choose
+from tests.core.kernels.passes.test_placing import _promise as reserve_node
+from tests.core.kernels.passes.test_placing import choose
 
 NODES = 4
 PROMISED_ROW = 2

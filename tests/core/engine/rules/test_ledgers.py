@@ -19,7 +19,7 @@ from hal.core.engine.views import ledger_rows
 from hal.core.model.policy import Limit, Policy
 from hal.core.model.resources import Resources
 from hal.core.model.units import Duration
-from tests.core.engine.test_limits import HOUR_MS, cluster, end, job, limits
+from tests.core.engine.rules.test_limits import HOUR_MS, cluster, end, job, limits
 
 DAY_MS = 24 * HOUR_MS
 

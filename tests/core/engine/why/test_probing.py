@@ -23,8 +23,8 @@ from hal.core.model.resources import Resources
 from hal.core.model.units import Duration, parse_duration
 from hal.core.model.verdict import Sooner
 from tests.core.engine.clusters import Starts
-from tests.core.engine.test_foresight import JOBS, busy
-from tests.core.engine.test_limits import HOUR_MS, cluster, end, job
+from tests.core.engine.rules.test_limits import HOUR_MS, cluster, end, job
+from tests.core.engine.why.test_foresight import JOBS, busy
 
 
 def nodes_of(count: int, cpus: int = 4) -> NodesChanged:

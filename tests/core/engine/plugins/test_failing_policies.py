@@ -36,7 +36,7 @@ from hal.core.kernels.structures.layout import RUN_ON
 from hal.core.model import Reason
 from hal.core.model.policy import Policy
 from tests.core.engine.clusters import Starts, ended, job, places
-from tests.core.engine.failing_policy import ENDLESS, RunsOut
+from tests.core.engine.plugins.failing_policy import ENDLESS, RunsOut
 from tests.core.engine.test_preempting import job as job_of_qos
 from tests.core.engine.test_preempting import qos, taken
 

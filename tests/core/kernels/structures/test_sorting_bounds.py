@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hal.core.kernels.structures.sorting import FEW, heap_pairs, sort_many
-from tests.core.kernels.test_sorting import BAD_PIVOTS
+from tests.core.kernels.structures.test_sorting import BAD_PIVOTS
 
 WAITING = 3
 """Words of the scratch for each part that waits: begin, end, divisions left."""
