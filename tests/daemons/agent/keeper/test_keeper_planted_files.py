@@ -18,8 +18,9 @@ from hal.core.model import AttemptId, StepId
 from hal.daemons.agent.gate_notes import GateFiles
 from hal.daemons.agent.keeper import deletion
 from hal.daemons.agent.keeper.adoption import adopt_journals
-from hal.daemons.agent.keeper.helper import CannotSpawnError, Helper, shebang
-from hal.daemons.agent.keeper.helper import Journal as HelpersJournal
+from hal.daemons.agent.keeper.helper_process.programs import shebang
+from hal.daemons.agent.keeper.helper_process.spawn_failures import CannotSpawnError
+from hal.daemons.agent.keeper.helper_process.step_files import StepFiles
 from hal.daemons.agent.keeper.journal import FileJournal
 from hal.daemons.agent.keeper.outputs import MAX_OFFSET, OutputFiles
 from hal.daemons.agent.keeper.ports import Booted
@@ -291,17 +292,15 @@ def test_a_directory_of_many_files_is_looked_through_in_turns(steps: Path, monke
 
 
 @pytest.fixture
-def helper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Helper]:
-    """A helper whose keeper is a pipe that says nothing."""
-    monkeypatch.setattr("hal.daemons.agent.keeper.helper.KEEPER_FD", os.open("/dev/null", os.O_RDWR))
-    (tmp_path / "journal").mkdir()
-    return Helper(HelpersJournal(str(tmp_path / "journal" / "helper-1.log"), os.getpid()))
+def files() -> StepFiles:
+    """The files of a helper that has created none yet."""
+    return StepFiles()
 
 
 @pytest.mark.parametrize("plant", NO_FILES)
 @pytest.mark.parametrize("name", ["0.1.0.stdout", "0.1.0.stderr"])
 def test_a_step_whose_output_was_planted_fails_and_says_why(
-    helper: Helper, steps: Path, victim: Path, plant: Plant, name: str
+    files: StepFiles, steps: Path, victim: Path, plant: Plant, name: str
 ) -> None:
     """By a job that knew the number of the next."""
     (steps / "1").mkdir(parents=True)
@@ -309,79 +308,72 @@ def test_a_step_whose_output_was_planted_fails_and_says_why(
     with pytest.raises(
         CannotSpawnError, match=f"its output cannot be created: .*/1/{name}: .* is in the place"
     ) as error:
-        helper.open_outputs("1.0.1.0", f"{steps}/1/0.1.0", [])
+        files.open_outputs(f"{steps}/1/0.1.0", [])
     assert error.value.code == 126
     assert untouched(victim)
 
 
 @pytest.mark.parametrize("plant", NO_DIRECTORIES)
 def test_a_step_whose_directory_was_planted_fails_and_says_why(
-    helper: Helper, steps: Path, victim: Path, plant: Plant
+    files: StepFiles, steps: Path, victim: Path, plant: Plant
 ) -> None:
     """A link leads the output of nobody elsewhere."""
     steps.mkdir()
     plant(steps / "1", victim)
     with pytest.raises(CannotSpawnError, match=r"/steps/1: .* is in the place of the directory"):
-        helper.open_outputs("1.0.1.0", f"{steps}/1/0.1.0", [])
+        files.open_outputs(f"{steps}/1/0.1.0", [])
 
 
-def test_a_link_in_the_place_of_all_steps_gets_no_output(helper: Helper, steps: Path, tmp_path: Path) -> None:
+def test_a_link_in_the_place_of_all_steps_gets_no_output(files: StepFiles, steps: Path, tmp_path: Path) -> None:
     """Neither that of the next job, nor that of a job whose directory was deleted."""
     (tmp_path / "elsewhere").mkdir()
     steps.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(CannotSpawnError, match=r"/steps: a symbolic link is in the place of the directory"):
-        helper.open_outputs("1.0.1.0", f"{steps}/1/0.1.0", [])
+        files.open_outputs(f"{steps}/1/0.1.0", [])
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
-def test_the_outputs_of_an_attempt_are_new_files(helper: Helper, steps: Path, victim: Path) -> None:
+def test_the_outputs_of_an_attempt_are_new_files(files: StepFiles, steps: Path, victim: Path) -> None:
     """What lay there under their names (a hard link to a victim, a file that somebody holds open) is not written to."""
     (steps / "1").mkdir(parents=True)
     os.link(victim, steps / "1" / "0.1.0.stdout")
     opened: list[int] = []
-    out, _ = helper.open_outputs("1.0.1.0", f"{steps}/1/0.1.0", opened)
-    os.write(out, b"its own")
+    files.open_outputs(f"{steps}/1/0.1.0", opened)
+    os.write(opened[0], b"its own")
     assert (steps / "1" / "0.1.0.stdout").read_bytes() == b"its own"
     assert untouched(victim)
 
 
-def test_a_directory_swapped_after_it_was_opened_gets_nothing(helper: Helper, steps: Path, tmp_path: Path) -> None:
+def test_a_directory_swapped_after_it_was_opened_gets_nothing(files: StepFiles, steps: Path, tmp_path: Path) -> None:
     """The second step of a job writes where the first one did, or fails; never where a link leads."""
-    helper.open_outputs("1.0.1.0", f"{steps}/1/0.1.0", [])
+    files.open_outputs(f"{steps}/1/0.1.0", [])
     (steps / "1").rename(tmp_path / "moved")
     (tmp_path / "elsewhere").mkdir()
     (steps / "1").symlink_to(tmp_path / "elsewhere")
-    helper.open_outputs("1.1.1.0", f"{steps}/1/1.1.0", [])
+    files.open_outputs(f"{steps}/1/1.1.0", [])
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
-def test_a_directory_that_was_deleted_is_made_again(helper: Helper, steps: Path) -> None:
+def test_a_directory_that_was_deleted_is_made_again(files: StepFiles, steps: Path) -> None:
     """Its job's earlier attempts were forgotten, and it with them; or somebody removed all of it."""
-    helper.open_outputs("1.0.1.0", f"{steps}/1/0.1.0", [])
+    files.open_outputs(f"{steps}/1/0.1.0", [])
     for path in (steps / "1").iterdir():
         path.unlink()
     (steps / "1").rmdir()
     steps.rmdir()
-    helper.open_outputs("1.1.1.0", f"{steps}/1/1.1.0", [])
+    files.open_outputs(f"{steps}/1/1.1.0", [])
     assert (steps / "1" / "1.1.0.stdout").is_file()
 
 
 @pytest.mark.parametrize("plant", NO_FILES)
 def test_a_script_whose_place_was_planted_is_written_nowhere(
-    helper: Helper, steps: Path, victim: Path, plant: Plant
+    files: StepFiles, steps: Path, victim: Path, plant: Plant
 ) -> None:
     """`.script` as a FIFO or a link: the step fails."""
-    from hal.daemons.agent.keeper.helper import Recipe
-
     (steps / "1").mkdir(parents=True)
     plant(steps / "1" / "0.1.0.script", victim)
-    recipe = Recipe({"argv": [], "script": "#!/bin/sh\n", "env": {"HOME": "/"}, "workdir": ""})
-    here = os.getcwd()
-    try:
-        with pytest.raises(CannotSpawnError, match="its script cannot be written"):
-            helper.prepare(recipe, f"{steps}/1/0.1.0")
-    finally:
-        os.chdir(here)
+    with pytest.raises(CannotSpawnError, match="its script cannot be written"):
+        files.write_script(f"{steps}/1/0.1.0", "#!/bin/sh\n")
     assert untouched(victim)
 
 

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from hal.core.model import StepId
-from hal.daemons.agent.keeper import helper
+from hal.daemons.agent.keeper.helper_process.programs import explain
+from hal.daemons.agent.keeper.helper_process.spawn_failures import CannotSpawnError, CannotSpawnHereError
 from hal.wire.frames import ExitCause, Refused, StepTemplate
 from tests.daemons.agent.keeper.driving import DEADLINE_S, LOOK_S, Keeper
 
@@ -93,7 +94,7 @@ def test_a_keeper_that_follows_knows_that_the_start_was_refused(few_processes: P
 )
 def test_what_a_node_lacks_is_the_nodes_fault(number: int) -> None:
     """(faults 5) Any of these may go well elsewhere, or later."""
-    assert isinstance(helper.explain(OSError(number, os.strerror(number)), "/bin/true"), helper.CannotSpawnHereError)
+    assert isinstance(explain(OSError(number, os.strerror(number)), "/bin/true"), CannotSpawnHereError)
 
 
 @pytest.mark.parametrize(
@@ -101,4 +102,4 @@ def test_what_a_node_lacks_is_the_nodes_fault(number: int) -> None:
 )
 def test_what_is_wrong_with_the_program_is_the_jobs_fault(number: int) -> None:
     """Arguments that are too long, a program that cannot be run: every node would say the same."""
-    assert isinstance(helper.explain(OSError(number, os.strerror(number)), "/bin/true"), helper.CannotSpawnError)
+    assert isinstance(explain(OSError(number, os.strerror(number)), "/bin/true"), CannotSpawnError)

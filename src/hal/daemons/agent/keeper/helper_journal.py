@@ -1,4 +1,4 @@
-"""Read a helper's journal: the progress of each of its steps. The lines are described in `helper`."""
+"""Read a helper's journal: the progress of each of its steps. `helper_process.journal` describes the lines."""
 
 from __future__ import annotations
 

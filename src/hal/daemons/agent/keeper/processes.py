@@ -31,7 +31,7 @@ MAX_SPAWN_MS: Final = 60_000
 KERNEL_THREAD: Final = 0x0020_0000
 """PF_KTHREAD, among a process's flags. In a container, pid 2 is an ordinary process."""
 MARK_TOP_US: Final = 1 << 62
-"""A mark is this less the nanoseconds since boot at the spawn; `helper` computes it."""
+"""A mark is this less the nanoseconds since boot at the spawn; `helper_process.children` computes it."""
 
 
 MARKING: Final = (b"HAL_ATTEMPT_TOKEN=", b"HAL_NODE_RANK=", b"HAL_NODE=", b"HAL_HOME=")

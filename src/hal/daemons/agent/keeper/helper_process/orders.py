@@ -1,0 +1,85 @@
+"""The orders of the keeper that were not begun: those that can begin, and those sent ahead, which wait for a slot."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hal.daemons.agent.keeper.helper_process.cgroup_moves import Moves
+
+
+class Order:
+    """One step to spawn, as the keeper sent it."""
+
+    __slots__ = ("env", "may_stay", "moves", "prefix", "recipe", "slot", "step", "until_boot_ms")
+
+    def __init__(
+        self,
+        step: str,
+        recipe: int,
+        env: dict[str, str],
+        prefix: str,
+        slot: str,
+        moves: Moves,
+        may_stay: bool,
+        until_boot_ms: int = 0,
+    ) -> None:
+        self.step = step
+        self.recipe = recipe
+        """Number of what it has in common with other steps."""
+        self.env = env
+        self.prefix = prefix
+        """Path of its files without their endings."""
+        self.slot = slot
+        self.moves = moves
+        self.may_stay = may_stay
+        """Whether the helper may stay in its cgroups for a moment."""
+        self.until_boot_ms = until_boot_ms
+        """When its credit ends, by the boot clock, if it was sent ahead."""
+
+
+class Orders:
+    """What waits in this helper."""
+
+    def __init__(self) -> None:
+        self.ready: list[tuple[Order, str]] = []
+        """Orders that can begin, each with the step whose slot it inherits, or ""."""
+        self._ahead: dict[str, dict[str, Order]] = {}
+        """Orders that wait for a slot, by job and step, in order of arrival."""
+
+    def add(self, order: tuple[Any, ...]) -> None:
+        """Add an order that has a slot."""
+        self.ready.append((Order(*order), ""))
+
+    def add_ahead(self, order: tuple[Any, ...]) -> None:
+        """Add an order that waits for the slot of a step of its job."""
+        waiting = Order(*order)
+        self._ahead.setdefault(job_of(waiting.step), {})[waiting.step] = waiting
+
+    def give_slot(self, step: str, after: str) -> None:
+        """Let a waiting order begin in the slot of a step that has ended, as the keeper decided."""
+        order = self.forget(step)
+        if order is not None:
+            self.ready.append((order, after))
+
+    def waiting(self, job: str) -> list[str]:
+        """Return the steps of a job that wait for a slot, in order of arrival."""
+        return list(self._ahead.get(job, ()))
+
+    def forget(self, step: str) -> Order | None:
+        """Remove the order of a step that no longer waits for a slot."""
+        job = job_of(step)
+        lane = self._ahead.get(job)
+        order = lane.pop(step, None) if lane else None
+        if not lane:
+            self._ahead.pop(job, None)
+        return order
+
+    def clear(self) -> None:
+        """Drop all."""
+        self.ready.clear()
+        self._ahead.clear()
+
+
+def job_of(step: str) -> str:
+    """Return the part of a step's id before the first dot."""
+    return step.partition(".")[0]
