@@ -1,0 +1,131 @@
+"""Changes of the cluster: nodes that join, leave, or have another capacity, label or health.
+
+Pure. An event that a filter does not answer for changes nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from hal.core.engine.errors import EngineError
+from hal.core.engine.events import Health, NodesChanged, NodeSpec
+from hal.core.engine.rules.admission import admit_nodes
+from hal.core.engine.rules.booked_nodes import settle_bookings
+from hal.core.engine.state import State
+from hal.core.kernels.structures import layout as L
+from hal.core.kernels.structures.layout import M_VERSION
+
+
+def change_nodes(state: State, event: NodesChanged) -> None:
+    _check_nodes(state, event)
+    state.intern_resources([name for node in event.nodes for name, amount in node.capacity.items() if amount])
+    state.make_room_for_nodes(len(state.nodes.names) + len(event.nodes))
+    before = _nodes_now(state) if state.plugins.filters else None
+    touched = [_remove_node(state, name) for name in event.removed]
+    touched += [_put_node(state, node) for node in event.nodes]
+    state.meta[L.M_NODES] = len(state.nodes.names)
+    try:
+        admit_nodes(state, touched)
+    except EngineError:
+        if before is not None:
+            _put_back(state, before)
+        raise
+    state.touch(range(len(state.nodes.names)) if state.plugins.filters else touched)
+    state.recount(0, int(state.meta[L.M_SHAPES]))
+    state.set_charge()
+    state.wake_all()
+    state.meta[M_VERSION] += 1
+    if state.bookings.all:
+        settle_bookings(state)
+
+
+def _remove_node(state: State, name: str) -> int:
+    row = state.nodes.by_name.pop(name)
+    state.nodes.rows[row, L.W_STATE] = L.NODE_GONE
+    state.nodes.labels[row] = {}
+    state.plugins.forget_node(row)
+    state.nodes.free[row] -= state.nodes.capacity[row]
+    state.nodes.capacity[row] = 0
+    return row
+
+
+def _put_node(state: State, node: NodeSpec) -> int:
+    row = state.nodes.by_name.get(node.name, -1)
+    if row < 0:
+        row = _free_node(state)
+        state.nodes.by_name[node.name] = row
+        state.nodes.names[row] = node.name
+    used = state.nodes.capacity[row] - state.nodes.free[row]
+    state.nodes.capacity[row] = 0
+    for resource, amount in node.capacity.items():
+        if amount:
+            state.nodes.capacity[row, state.nodes.resources.index(resource)] = amount
+    state.nodes.free[row] = state.nodes.capacity[row] - used
+    state.nodes.labels[row] = dict(node.labels)
+    state.nodes.health[row] = str(node.health)
+    state.nodes.rows[row, L.W_STATE] = L.NODE_UP if node.health is Health.UP else L.NODE_CLOSED
+    return row
+
+
+def _free_node(state: State) -> int:
+    """A tombstone that nothing runs on any more, else a new row."""
+    rows = len(state.nodes.names)
+    if len(state.nodes.by_name) < rows:
+        taken = set(state.nodes.by_name.values())
+        for row in range(rows):
+            if row not in taken and state.nodes.rows[row, L.W_PIECES] == 0:
+                return row
+    state.nodes.names.append("")
+    state.nodes.labels.append({})
+    state.nodes.health.append("")
+    return rows
+
+
+class _Nodes(NamedTuple):
+    """All of the nodes' tables, to be put back when a filter refuses to answer."""
+
+    tables: tuple[Any, ...]
+    names: list[str]
+    labels: list[dict[str, str]]
+    health: list[str]
+    by_name: dict[str, int]
+    masks: dict[tuple[str, tuple[object, ...]], Any]
+
+
+def _nodes_now(state: State) -> _Nodes:
+    tables = (state.nodes.free.copy(), state.nodes.capacity.copy(), state.nodes.rows.copy())
+    return _Nodes(
+        tables, list(state.nodes.names), list(state.nodes.labels), list(state.nodes.health), dict(state.nodes.by_name),
+        dict(state.plugins.masks),
+    )  # fmt: skip
+
+
+def _put_back(state: State, before: _Nodes) -> None:
+    state.nodes.free[:], state.nodes.capacity[:], state.nodes.rows[:] = before.tables
+    state.nodes.names, state.nodes.labels, state.nodes.health = before.names, before.labels, before.health
+    state.nodes.by_name, state.plugins.masks = before.by_name, before.masks
+    state.meta[L.M_NODES] = len(state.nodes.names)
+
+
+def _check_nodes(state: State, event: NodesChanged) -> None:
+    for name in event.removed:
+        if name not in state.nodes.by_name:
+            raise EngineError(f"NodesChanged: node {name!r} cannot leave, it is not here; the event was not applied")
+    names = [node.name for node in event.nodes]
+    if (
+        len(set(names)) != len(names)
+        or len(set(event.removed)) != len(event.removed)
+        or set(names) & set(event.removed)
+    ):
+        raise EngineError("NodesChanged: a node is named twice; the event was not applied")
+    for node in event.nodes:
+        _check_node(node)
+
+
+def _check_node(node: NodeSpec) -> None:
+    for resource, amount in node.capacity.items():
+        if not 0 <= amount < L.INF:
+            raise EngineError(
+                f"NodesChanged: node {node.name!r} has {amount} of {resource!r}; amounts are 0..2**60 base units; "
+                "the event was not applied"
+            )
