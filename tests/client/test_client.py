@@ -34,6 +34,7 @@ def test_submit_sends_the_spec_that_the_keywords_mean(serve: Serve, client: Clie
         constraints="gpu=a100|h100",
         retries=2,
         workdir="/tmp",
+        comment="second try",
     )
     spec = server.asked[1].json["jobs"][0]
     assert spec["command"] == ["python", "train.py"]
@@ -43,7 +44,7 @@ def test_submit_sends_the_spec_that_the_keywords_mean(serve: Serve, client: Clie
     assert spec["dependencies"] == [{"job": "42"}, {"job": "7", "kind": "afterany"}]
     assert spec["retries"] == {"max": 2}
     assert spec["constraints"] == [{"label": "gpu", "values": ["a100", "h100"]}]
-    assert spec["workdir"] == "/tmp"
+    assert (spec["workdir"], spec["comment"]) == ("/tmp", "second try")
     assert "PATH" in spec["env"]
 
 

@@ -58,6 +58,12 @@ def test_every_byte_arrives(hal: Hal) -> None:
     assert ran.out == "".join(f"{n}\n" for n in range(1, 200_001))
 
 
+def test_a_job_sees_its_comment(hal: Hal) -> None:
+    """Word for word, in every script."""
+    ran = hal("run", "--comment", 'zweiter  Versuch, "größer" $HOME', "--", "sh", "-c", 'echo "$HAL_JOB_COMMENT"')
+    assert ran.out == 'zweiter  Versuch, "größer" $HOME\n'
+
+
 def test_the_job_runs_here_with_this_environment(hal: Hal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Current directory, PATH and HOME; other variables only when asked for."""
     monkeypatch.chdir(tmp_path)

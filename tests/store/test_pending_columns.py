@@ -50,6 +50,7 @@ def leader() -> Iterator[Leader]:
         {"labels": {"team": "x", "walltime": "5s"}, "constraints": (Constraint("gpu", values=("a100",)),)},
         {"script": '#!/bin/sh\necho "array": \u0001 ä€\n', "command": ()},
         {"env": {"array": "1"}, "name": "fit"},
+        {"comment": TRICKY, "name": "fit", "walltime": Duration(5_000)},
         {"labels": {"array": "x"}, "walltime": Duration(5_000)},
         {"env": {"array": "1"}, "array": ArrayRange(1)},
         {"qos": "high", "deadline_ms": 77, "licences": {"matlab": 2}, "nodes": 3, "begin_at_ms": 9},

@@ -82,6 +82,8 @@ class JobOptions(TypedDict, total=False):
     """Default: the current directory."""
     retries: int | Mapping[str, Any] | Retries
     labels: Mapping[str, str]
+    comment: str
+    """A line for people, at most 200 characters; the job sees it as HAL_JOB_COMMENT."""
     constraints: str | Sequence[str | Constraint]
     """Labels that its nodes must have: 'gpu=a100|h100', '!spot'."""
     hold: bool
@@ -108,6 +110,7 @@ _SAME_NAME = (
     "hold",
     "script",
     "on_dependency_failed",
+    "comment",
 )
 
 

@@ -111,7 +111,7 @@ def test_options_of_a_command(controller: ScriptedServer, hal: Hal, monkeypatch:
         *("submit", "-m", "2GiB", "-g", "1", "-r", "licence=3", "-N", "2", "-t", "1h", "-a", "0-9", "-Q", "long"),
         *("-A", "physics", "-u", "ada", "-p", "5", "-d", "7", "-d", "afterany:8", "-e", "A=b=c", "-e", "MINE"),
         *("--retries", "2", "-l", "k=v", "--constraint", "!spot", "--hold", "--signal", "SIGUSR1@5m", "-C", "/x"),
-        *("--", "tool"),
+        *("--comment", "second try, more memory", "--", "tool"),
     )
     spec = sent(controller)[0]
     assert spec["request"] == {"cpu": "1", "gpu": "1", "licence": "3", "memory": "2GiB"}
@@ -122,6 +122,7 @@ def test_options_of_a_command(controller: ScriptedServer, hal: Hal, monkeypatch:
     assert (spec["retries"], spec["labels"], spec["hold"]) == ({"max": 2}, {"k": "v"}, True)
     assert spec["constraints"] == [{"label": "spot", "op": "absent"}]
     assert spec["signal"] == {"name": "USR1", "before": "5m"}
+    assert spec["comment"] == "second try, more memory"
 
 
 def test_export_all_sends_everything_but_hals_own_variables(

@@ -158,6 +158,20 @@ def test_show_lists_attempts_of_a_single_task(serve: Serve, hal: Hal) -> None:
     assert lines[-1].split()[:3] == ["2", "succeeded", "n2"]
 
 
+def test_show_has_a_line_for_the_comment_of_a_job_that_has_one(serve: Serve, hal: Hal) -> None:
+    """What acts on a terminal is escaped: another HAL may accept other comments."""
+
+    def answer(asked: Asked) -> Reply:
+        if asked.path.endswith("/tasks/0"):
+            return as_json({"job": "42", "task": 0, "state": "succeeded"})
+        return as_json({"id": "42", "state": "succeeded", "spec": {"command": ["a"], "comment": "second\x1b try"}})
+
+    serve(answer)
+    assert [line.split() for line in hal("show", "42").out.splitlines() if line.startswith("comment")] == [
+        ["comment", r"second\x1b", "try"]
+    ]
+
+
 def test_cancel_reports_each_and_returns_the_worst_error(serve: Serve, hal: Hal) -> None:
     """One that is gone does not keep the others from being cancelled."""
     outcomes = [

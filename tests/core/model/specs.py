@@ -19,7 +19,7 @@ from hal.core.model import (
     check_spec,
     each_dependency,
 )
-from hal.core.model.job import MAX_ARRAY_INDEX, MAX_PRIORITY, MAX_TASKS, SIGNALS
+from hal.core.model.job import MAX_ARRAY_INDEX, MAX_COMMENT_CHARS, MAX_PRIORITY, MAX_TASKS, SIGNALS
 from hal.core.model.units import MAX_AMOUNT
 
 amounts = st.integers(0, MAX_AMOUNT) | st.integers(0, 10_000)
@@ -32,6 +32,7 @@ names = st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9_.:@/+-]{0,127}", fullmatch=True)
 labels = st.from_regex(r"[A-Za-z0-9]([A-Za-z0-9_./-]{0,126}[A-Za-z0-9])?", fullmatch=True)
 licence_names = st.from_regex(r"[A-Za-z0-9]([A-Za-z0-9_./-]{0,62}[A-Za-z0-9])?", fullmatch=True)
 texts = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=40)
+comments = st.text(st.characters(exclude_categories=["Cc", "Cs"]), max_size=MAX_COMMENT_CHARS)
 env_names = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,20}", fullmatch=True)
 
 
@@ -108,6 +109,7 @@ def job_specs(draw: st.DrawFn) -> JobSpec:
         workdir=draw(st.just("") | texts.map("/".__add__)),
         retries=draw(st.just(Retries()) | retries),
         labels=draw(st.dictionaries(labels, st.just("") | labels, max_size=3)),
+        comment=draw(st.just("") | comments),
         constraints=tuple(draw(st.lists(constraints(), max_size=3))),
         signal=draw(st.none() | st.builds(LimitSignal, before, st.sampled_from(SIGNALS))),
     )

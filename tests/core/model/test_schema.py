@@ -46,6 +46,7 @@ def test_the_schema_accepts_every_spec(spec: JobSpec) -> None:
         {"walltime": 90},
         {"walltime": "1h"},
         {"signal": {"before": "1m"}},
+        {"comment": "ä" * 200},
     ],
 )
 def test_the_schema_accepts_every_short_form(fields: dict[str, Any]) -> None:
@@ -65,6 +66,9 @@ def test_the_schema_accepts_every_short_form(fields: dict[str, Any]) -> None:
         {"array": 0},
         {"env": {"A": None}},
         {"labels": {"a": 1}},
+        {"comment": "ä" * 201},
+        {"comment": "a\n"},
+        {"comment": "\x9b2J"},
         {"retries": -1},
         {"retries": {"mx": 1}},
         {"dependencies": [{"jop": "1"}]},

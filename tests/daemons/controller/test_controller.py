@@ -204,6 +204,21 @@ def test_a_restarted_controller_goes_on_where_it_was(hal_home: Path) -> None:
     asyncio.run(live())
 
 
+def test_a_comment_reaches_the_node_after_a_restart(hal_home: Path) -> None:
+    """The job waits while the controller is down; the first node joins afterwards."""
+
+    async def live() -> None:
+        async with running(hal_home) as first:
+            (job,) = await first.submit({"command": ["exit", "0"], "hold": True, "comment": "für die Gruppe"})
+        async with running(hal_home) as second:
+            agent = await second.agent()
+            await second.http.post("/v1/jobs/release", json={"ids": [job]})
+            await second.ended(job)
+            assert [template.env["HAL_JOB_COMMENT"] for template in agent.templates] == ["für die Gruppe"]
+
+    asyncio.run(live())
+
+
 def test_a_node_of_another_boot_has_lost_its_steps_and_they_run_again(hal_home: Path) -> None:
     """The attempt ends as lost, no retry is counted, attempt 2 runs."""
 

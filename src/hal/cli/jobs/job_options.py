@@ -65,6 +65,7 @@ _JOB_OPTIONS = (
         "--retries", type=click.IntRange(0), metavar="N", help="How often to try again after a failure (default: 0)."
     ),
     click.option("-l", "--label", "label", metavar="K=V", multiple=True, help="Label of the job; repeatable."),
+    click.option("--comment", metavar="TEXT", help="A line for people, at most 200 characters; `hal show` shows it."),
     click.option(
         "--constraint",
         metavar="RULE",
@@ -107,6 +108,7 @@ def options_of(given: Mapping[str, Any]) -> JobOptions:
         "qos",
         "booking",
         "priority",
+        "comment",
     ):
         if given[name] is not None:
             out[name] = given[name]

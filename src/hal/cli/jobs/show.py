@@ -181,6 +181,7 @@ def _render_job(screen: Screen, info: JobInfo, used: str = "") -> None:
             "ran": span(ran_ms(info, now_ms)) if info.start_ms else "",
             "used": used,
             "labels": ", ".join(f"{key}={value}" for key, value in info.labels.items()),
+            "comment": str(spec.get("comment", "")),
         }
     )
 

@@ -42,6 +42,7 @@ MAX_WORD_BYTES: Final = (128 << 10) - 1
 MAX_PATH_BYTES: Final = 4_095
 MAX_ARRAY_INDEX: Final = 1 << 53
 """Largest HAL_ARRAY_INDEX; every JSON reader represents it exactly."""
+MAX_COMMENT_CHARS: Final = 200
 MAX_LABELS: Final = 64
 MAX_LICENCES: Final = 64
 """Licences that one job may name."""
@@ -54,6 +55,8 @@ SIGNALS: Final = ("HUP", "INT", "QUIT", "USR1", "USR2", "TERM", "CONT", "WINCH",
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@/+-]{0,127}")
 _LICENCE: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_./-]{0,62}[A-Za-z0-9])?")
 _LABEL: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_./-]{0,126}[A-Za-z0-9])?")
+_CONTROL: Final = re.compile(r"[\u0000-\u001f\u007f-\u009f]")
+"""C0, DEL and C1; readers of the JSON Schema understand the pattern too."""
 _ENV_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ARRAY: Final = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18})(?::([0-9]{1,18}))?)?(?:%([0-9]{1,18}))?")
 
@@ -211,6 +214,13 @@ class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     workdir: str = ""
     retries: Retries = Retries()
     labels: dict[str, str] = {}
+    comment: Annotated[
+        str,
+        Meta(
+            description="one line for people, without control characters; the job sees it as HAL_JOB_COMMENT",
+            extra_json_schema={"maxLength": MAX_COMMENT_CHARS, "not": {"pattern": _CONTROL.pattern}},
+        ),
+    ] = ""
     constraints: tuple[Constraint, ...] = ()
     on_node_lost: Annotated[
         OnNodeLost | None,
@@ -257,6 +267,7 @@ def check_spec(spec: JobSpec) -> JobSpec:
     _check_licences(spec.licences)
     _check_env(spec.env)
     _check_labels(spec)
+    _check_comment(spec.comment)
     spec = _check_dependencies(spec)
     if spec.walltime is not None and spec.walltime <= 0:
         raise SpecError("walltime: must be longer than 0", hint="leave it out for the queue's default")
@@ -335,6 +346,14 @@ def _check_labels(spec: JobSpec) -> None:
                 f"labels: '{shown(key)}={shown(value)}' is not a label", hint="letters, digits and _ . / - inside"
             )
     check_constraints(spec.constraints)
+
+
+def _check_comment(comment: str) -> None:
+    if len(comment) > MAX_COMMENT_CHARS:
+        raise SpecError(f"comment: {len(comment)} characters; at most {MAX_COMMENT_CHARS} are allowed")
+    if _CONTROL.search(comment):
+        raise SpecError(f"comment: '{shown(comment)}' has a control character", hint="write it as one line of text")
+    _bytes_of(comment, "comment")
 
 
 def check_constraints(constraints: tuple[Constraint, ...], field: str = "constraints") -> None:
