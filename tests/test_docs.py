@@ -12,6 +12,7 @@ from typing import Final
 import click
 import pytest
 
+import hal
 from hal.cli.main import root
 
 ROOT: Final = Path(__file__).resolve().parent.parent
@@ -196,3 +197,17 @@ def declared_dependencies() -> set[str]:
 
 def _canonical(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def test_every_keyword_of_submit_is_in_the_python_page() -> None:
+    """And the table has no other ones."""
+    section = (ROOT / "docs" / "python.md").read_text().partition("| keyword | |\n")[2].partition("\n\n")[0]
+    shown = [code for row in section.splitlines()[1:] for code in re.findall(r"`([a-z_]+)[`=]", row.split("|")[1])]
+    assert sorted(shown) == sorted(hal.JobOptions.__annotations__)
+
+
+def test_the_pages_list_the_same_variables_of_a_step() -> None:
+    """docs/keeper.md says what each is; docs/jobspec.md lists them for whoever writes a job."""
+    keeper = (ROOT / "docs" / "keeper.md").read_text().partition("- **Variables**")[2].partition("\n- **")[0]
+    jobspec = (ROOT / "docs" / "jobspec.md").read_text().partition("## What a task sees")[2].partition("\n## ")[0]
+    assert set(re.findall(r"HAL_[A-Z_]+", jobspec)) == set(re.findall(r"HAL_[A-Z_]+", keeper))

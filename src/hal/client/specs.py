@@ -98,20 +98,7 @@ class JobOptions(TypedDict, total=False):
 
 
 _KEYWORDS = frozenset(JobOptions.__annotations__)
-_SAME_NAME = (
-    "name",
-    "queue",
-    "account",
-    "user",
-    "qos",
-    "booking",
-    "priority",
-    "nodes",
-    "hold",
-    "script",
-    "on_dependency_failed",
-    "comment",
-)
+_FIELDS = frozenset(JobSpec.__struct_fields__)
 
 
 def sent_environment(environ: Mapping[str, str]) -> dict[str, str]:
@@ -140,7 +127,7 @@ def spec_from_options(
             hint=f"did you mean '{near[0]}'?" if near else f"keywords: {', '.join(sorted(_KEYWORDS))}",
         )
     given: dict[str, Any] = {key: value for key, value in options.items() if value is not None}
-    plain: dict[str, Any] = {key: given[key] for key in _SAME_NAME if key in given}
+    plain: dict[str, Any] = {key: value for key, value in given.items() if key in _FIELDS}
     if command is not None:
         plain["command"] = _words(command)
     plain["env"] = {**sent_environment(environ), **_environment(given.get("env", {}))}
@@ -165,10 +152,6 @@ def spec_from_options(
         plain["begin_at_ms"] = instant_ms(given["begin"])
     if "deadline" in given:
         plain["deadline_ms"] = instant_ms(given["deadline"], "deadline")
-    if "licences" in given:
-        plain["licences"] = given["licences"]
-    if "signal" in given:
-        plain["signal"] = given["signal"]
     return spec_from_plain({key: _as_plain(value) for key, value in plain.items()})
 
 

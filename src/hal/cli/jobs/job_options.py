@@ -91,29 +91,10 @@ def options_of(given: Mapping[str, Any]) -> JobOptions:
     Raises:
         click.UsageError: an option is malformed.
     """
-    out: dict[str, Any] = {}
-    for name in (
-        "name",
-        "cpus",
-        "memory",
-        "gpus",
-        "nodes",
-        "walltime",
-        "array",
-        "max_running",
-        "on_dependency_failed",
-        "queue",
-        "account",
-        "user",
-        "qos",
-        "booking",
-        "priority",
-        "comment",
-    ):
-        if given[name] is not None:
-            out[name] = given[name]
-    if given["retries"] is not None:
-        out["retries"] = given["retries"]
+    from hal.client.specs import JobOptions
+
+    names = JobOptions.__annotations__
+    out: dict[str, Any] = {name: given[name] for name in names if name in given and _was_given(given[name])}
     if given["request"]:
         out["request"] = pairs("--request", given["request"])
     if given["after"]:
@@ -122,16 +103,8 @@ def options_of(given: Mapping[str, Any]) -> JobOptions:
         out["labels"] = pairs("--label", given["label"])
     if given["constraint"]:
         out["constraints"] = list(given["constraint"])
-    if given["hold"]:
-        out["hold"] = True
-    if given["workdir"]:
-        out["workdir"] = given["workdir"]
     if given["licence"]:
         out["licences"] = [name for text in given["licence"] for name in text.split(",")]
-    if given["begin"]:
-        out["begin"] = given["begin"]
-    if given["deadline"]:
-        out["deadline"] = given["deadline"]
     if given["signal"]:
         name, at, before = given["signal"].partition("@")
         if not at:
@@ -139,6 +112,11 @@ def options_of(given: Mapping[str, Any]) -> JobOptions:
         out["signal"] = {"name": name.removeprefix("SIG"), "before": before}
     out["env"] = environment(given["env"], export_all=given["export_all"])
     return cast("JobOptions", out)
+
+
+def _was_given(value: object) -> bool:
+    """What click passes for an option that was left out is None; for a flag, False; for a repeatable one, ()."""
+    return value is not None and value is not False and value != ()
 
 
 def environment(entries: Sequence[str], *, export_all: bool) -> dict[str, str]:

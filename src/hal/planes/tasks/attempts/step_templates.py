@@ -25,7 +25,8 @@ def step_template(job: LiveJob, secret: str, reached_at: Mapping[str, str]) -> S
     env = {**spec.env, **reached_at}
     env["HAL_JOB_ID"] = str(job.id)
     env["HAL_JOB_NAME"] = job.name or spec.title
-    env["HAL_JOB_COMMENT"] = spec.comment
+    if spec.comment:
+        env["HAL_JOB_COMMENT"] = spec.comment
     env["HAL_QUEUE"] = job.queue
     env["HAL_ACCOUNT"] = job.account
     env["HAL_USER"] = job.user
