@@ -58,7 +58,7 @@ class EngineSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     reservations: int = DEFAULT_RESERVATIONS
     """Waiting jobs of each set of competing nodes that are promised a start under `top-k`."""
     slice_work: int = DEFAULT_SLICE_WORK
-    """Row checks and candidates after which what came in meanwhile is looked at; a pass goes on where it was."""
+    """Row checks and candidates after which a pass pauses, so that what came in meanwhile is handled."""
     preempt: str = "least-lost"
     filters: tuple[str, ...] = ()
     admit: tuple[str, ...] = ()
@@ -147,7 +147,7 @@ class ConfigFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Config(Struct, frozen=True, kw_only=True):
-    """What the controller is told to be."""
+    """The configuration of a controller."""
 
     engine: EngineConfig = EngineConfig(order=DEFAULT_ORDER, slice_work=DEFAULT_SLICE_WORK)
     admit: tuple[str, ...] = ()

@@ -51,7 +51,7 @@ class Controller:
     ) -> None:
         """
         Args:
-            presence: what is told of this controller in a store that several share.
+            presence: this controller's row in a store that several share.
         """
         self._runtime = runtime
         self._config = config
@@ -309,7 +309,7 @@ class Controller:
 
 
 def _reached_at(config: Config, runtime: Runtime) -> dict[str, str]:
-    """Variables that say to steps where this HAL is reached from other machines over TLS; none: nowhere."""
+    """Variables that show steps where this HAL is reached from other machines over TLS; none: nowhere."""
     url = rest_url(config)
     if not url or config.tcp is None or not serves_tls(config) or is_loopback(config.tcp[0]):
         return {}

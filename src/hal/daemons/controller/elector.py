@@ -64,7 +64,7 @@ class LeaderElector:
         Args:
             wire: where agents of this machine dial this process.
             ready: called when it answers people, each time that it begins to lead or to follow.
-            presence: what is told of this controller in a store that several share.
+            presence: this controller's row in a store that several share.
             authority: gives that of this HAL, once the store says that it is the right one; blocking.
         """
         self._runtime = runtime

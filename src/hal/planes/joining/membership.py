@@ -31,7 +31,7 @@ MAX_LIFE_MS: Final = 7 * 86_400_000
 """Longest life of a token."""
 MIN_LIFE_MS: Final = 1_000
 KEPT_MS: Final = 86_400_000
-"""How long a token that cannot be used any more is still listed, so that whoever tries it is told why."""
+"""How long a token that cannot be used any more is still listed, so that whoever tries it gets the reason."""
 MAX_ENDED: Final = 1_000
 """So many of those at most; the oldest go first."""
 

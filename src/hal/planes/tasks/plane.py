@@ -54,9 +54,9 @@ MAX_DEPENDANTS = 1_000
 
 
 class TaskPlane:
-    """The task plane of one controller: what daemons may ask and tell it; they reach no further.
+    """The task plane of one controller: all that daemons may call.
 
-    A method whose name is a gerund (`submitting`) does in slices what the other one does at once.
+    A method whose name is a gerund (`submitting`) does in slices what the method without (`submit`) does at once.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class TaskPlane:
         return restart.engine_events(self._table)
 
     def take_engine_events(self) -> list[Event]:
-        """What has been staged for the engine so far; after an `undo` it must begin anew (`engine_events`)."""
+        """What was staged for the engine so far; after an `undo` the engine must be built again (`engine_events`)."""
         finished(self.settling())
         self._table.refill_all()
         return self._table.draft.feed.take()
@@ -289,7 +289,7 @@ class TaskPlane:
         return preemption.preempt(self._table, moves, now_ms)
 
     def resume(self, moves: Moves, now_ms: int) -> int:
-        """Suspended attempts go on; see `preemption.resume`."""
+        """Resume suspended attempts; see `preemption.resume`."""
         return preemption.resume(self._table, moves, now_ms)
 
     # ── nodes ─────────────────────────────────────────────────────────────────────────────────────────────────────

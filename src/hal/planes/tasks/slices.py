@@ -48,7 +48,7 @@ class Pace:
         self._most = self._left = most
 
     def over(self, cost: int = 1) -> bool:
-        """So much more was done: whether the slice is over, and another begins."""
+        """Count work that was done; returns whether the slice ends here, and another begins."""
         self._left -= cost
         if self._left > 0:
             return False

@@ -175,7 +175,7 @@ class AuditLog:
             self._end(streak)
 
     async def wait(self, after: int, timeout_s: float) -> None:
-        """Until there is an entry behind that one, or the time is over."""
+        """Wait until there is an entry after that one, or for `timeout_s`."""
         if self._last > after:
             return
         try:

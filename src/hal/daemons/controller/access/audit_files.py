@@ -1,7 +1,7 @@
-"""Where entries of the audit log lie: a series of small files for each source, so that no source washes away another's.
+"""The files of the audit log: a series of small files for each source, so that no source displaces another's entries.
 
-A source is a user, or all strangers together. Where the files take more than they may all in all, the source that takes
-most gives up its oldest: who writes little keeps all of it, whatever others do.
+A source is a user, or all strangers together. When all files together exceed their limit, the source that takes most
+loses its oldest file: who writes little keeps all entries, whatever others do.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from hal.runtime.regular_files import NotRegularError, open_own, open_regular
 MAX_SOURCES: Final = 1_000
 """Users with files of their own; any beyond share one series."""
 FILES: Final = 1_024
-"""In so many files, about, lies what there is room for."""
+"""About so many files fill the space that the log may take."""
 LEAST_FILE_BYTES: Final = 1 << 10
 MAX_OPEN: Final = 16
 """Files kept open for writing."""

@@ -20,7 +20,7 @@ from hal.daemons.controller.access.step_credentials import StepCredentials
 from hal.daemons.controller.access.tokens import Token, TokenBook
 
 HOME_TOKEN: Final = "home"
-"""Stands for the token in HAL_HOME/token where a token's id is told."""
+"""Shown in place of a token's id for the token in HAL_HOME/token."""
 ROOT_UID: Final = 0
 
 
@@ -53,7 +53,7 @@ class Authenticator:
         Args:
             owner: who started this HAL.
             home_token: text of HAL_HOME/token; empty: there is none.
-            used: told of every use of a token.
+            used: called at every use of a token.
             steps: knows the steps that ask.
         """
         self._settings = settings

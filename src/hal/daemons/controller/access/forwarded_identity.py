@@ -1,7 +1,7 @@
-"""Requests that a follower passes on: it says who asks, and shows the secret whose hash it has told in the store.
+"""Requests that a follower passes on: it names the caller, and proves itself by the secret whose hash is in the store.
 
-Whoever may write to the store could name themselves anybody there anyway, so its word counts. What the token of such a
-request opens is looked at again here: one that was revoked a moment ago is refused.
+Whoever may write to the store could pose as anybody anyway, so the follower is believed. The rights of the request's
+token are checked again here: one that was revoked a moment ago is refused.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class ForwardedIdentity:
         """
         Args:
             hashes: asks the store for the `secret_hash` of all controllers.
-            used: told of every use of a token.
+            used: called at every use of a token.
             steps: knows whose a step is, and whether it lives.
         """
         self._steps = steps

@@ -65,7 +65,7 @@ class Visit:
         self.reach = Reach.NONE
         self.targets: list[str] = []
         self.not_own = False
-        """It asked for what is somebody else's, and was told that there is no such thing."""
+        """It asked for what is somebody else's, and the answer was that no such thing exists."""
 
     @property
     def own_only(self) -> bool:

@@ -99,7 +99,7 @@ class TokenBook:
             self._changed()
 
     def drop(self, ids: Iterable[str]) -> None:
-        """Their rows are gone."""
+        """Forget these tokens, whose rows were removed."""
         for one in ids:
             self._by_id.pop(one, None)
 

@@ -117,7 +117,7 @@ def on_http_error(request: Request[Any, Any, Any], error: HTTPException) -> Resp
 
 
 class OnFault:
-    """An exception that nobody expected: logged with its trace, within its user's share of lines; told without it."""
+    """An unexpected exception: logged with its trace, within its user's share of lines; answered without it."""
 
     def __init__(self, logs: BudgetedLogs) -> None:
         self._logs = logs

@@ -51,7 +51,7 @@ class Effects(Protocol):
         """Send orders to this host."""
 
     def flushed(self, change: Change, committed: Committed | None) -> None:
-        """Send orders to other hosts, acknowledge, tell those who wait and watch."""
+        """Send orders to other hosts, acknowledge, inform those who wait and watch."""
 
     def awaited(self, change: Change) -> bool:
         """Whether somebody waits for what has changed."""
@@ -217,7 +217,7 @@ class ControlLoop:
             return cast("T", end.value)
 
     async def _feed_engine(self) -> None:
-        """Tell the engine what is staged, a few blocks in each turn."""
+        """Feed the engine what is staged, a few blocks in each turn."""
         for number, event in enumerate(self._plane.take_engine_events(), 1):
             self._engine.feed((event,))
             full = isinstance(event, JobsCancelled) and len(event.jobs) >= MAX_WITHDRAWN_A_BLOCK
@@ -225,7 +225,7 @@ class ControlLoop:
                 await self._runtime.sleep(0)
 
     async def _decide(self, now_ms: int) -> None:
-        """Tell the engine what is staged, and stage what it decides."""
+        """Feed the engine what is staged, and stage what it decides."""
         await self._feed_engine()
         if self._engine.bookings_move(now_ms):
             self._plane.end_with_bookings(now_ms)

@@ -69,8 +69,8 @@ class Engine:
     ) -> None:
         """Forget everything but what was used and start from these; `use`, `hours`: of an earlier controller.
 
-        The clock is set first: use and hours are told as of an instant, and a clock that stands at 1970 would find
-        what has been used since grown beyond all numbers.
+        The clock is set first: use and hours are loaded as of an instant, and with a clock at 1970 the use since then
+        would overflow.
         """
         settled = use or self.settled_use()
         self._hours = hours or self._hours
@@ -107,16 +107,16 @@ class Engine:
         self._hours.committed()
 
     def feed(self, events: Iterable[Event]) -> None:
-        """Tell it what has happened."""
+        """Apply what has happened."""
         for event in events:
             self._scheduler.feed(event)
 
     def bookings_move(self, now_ms: int) -> bool:
-        """Tell it of bookings that changed; whether any did, or has begun or ended since the last step."""
+        """Apply changes of bookings; returns whether any changed, began or ended since the last step."""
         moves = self.state.next_booking_ms() <= now_ms
         news = self._bookings.news(self.state.config.policy, now_ms)
         if news is not None:
-            # Which ones are over, and which are being held, is a question of the clock.
+            # Which ones have ended, and which have begun, depends on the clock.
             self.feed((ClockAdvanced(now_ms), news))
         return moves or news is not None
 

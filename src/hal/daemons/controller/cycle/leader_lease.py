@@ -1,7 +1,7 @@
 """The leader's lease as the leader sees it: it acts only while the lease holds, counted from when a renewal was sent.
 
 The database counts from when it wrote the renewal, which is later: so this process always stops before another may
-begin. Boot time is counted, so that a process or host that was stopped knows at once when it goes on.
+begin. Boot time is counted, so that a process or host that was stopped knows at once when it continues.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Lease:
         """
         Raises:
             StaleEpoch: another controller leads.
-            StoreUnreachable: the lease is over and was not renewed yet; it may be tried again.
+            StoreUnreachable: the lease has lapsed and was not renewed yet; it may be tried again.
         """
         if self._over is not None:
             raise self._over
@@ -74,7 +74,7 @@ class Lease:
             await self._renewed.wait()
 
     async def keep(self, store: Callable[[], Store], epoch: Callable[[], int]) -> StaleEpoch:
-        """Renew it every `RENEW_EVERY_MS`, until another has taken over: who did is told.
+        """Renew it every `RENEW_EVERY_MS`, until another has taken over; returns who did.
 
         Args:
             store, epoch: those of now.

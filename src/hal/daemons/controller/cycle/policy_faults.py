@@ -1,4 +1,4 @@
-"""What a controller tells of policies that answered wrongly while it ran: a line in the log for each cause, a count."""
+"""What a controller reports of policies that gave wrong answers: a line in the log for each cause, a count."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def from_text(text: str | None) -> SharesLoaded | None:
 
 
 class HoursMemory:
-    """What the store knows to be spent of limits' hours, and what is to be told with the next commit."""
+    """What the store knows to be spent of limits' hours, and what the next commit adds."""
 
     def __init__(self, facts: Mapping[str, str] | None = None) -> None:
         self._kept = {name: value for name, value in (facts or {}).items() if name.startswith(HOURS)}

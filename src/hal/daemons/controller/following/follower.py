@@ -1,4 +1,4 @@
-"""A controller that does not lead: it waits for the end of the leader's lease, tells agents where the leader is, and
+"""A controller that does not lead: it waits for the end of the leader's lease, informs agents where the leader is, and
 knows the API tokens of the database.
 
 Runs on any Runtime; REST of a follower is attached by `__main__`.

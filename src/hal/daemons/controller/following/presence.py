@@ -1,7 +1,7 @@
-"""What this controller tells of itself in the store that several share: that it is there, since when, and where.
+"""This controller's row in the store that several share: that it runs, since when, and where.
 
-Nobody decides by it. With what it tells goes the hash of a secret: requests that it passes on while it follows carry
-the secret, and the leader knows by it that who asks was let in here.
+Nothing is decided by it. The row has the hash of a secret: requests that this controller passes on while it follows
+carry the secret, which proves to the leader that the caller was authenticated here.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Presence:
         self._announced_ms = None
 
     async def announce(self, store: Store, epoch: int) -> None:
-        """Once in `HEARD_EVERY_MS`, however often it is called; a store that is not shared is told nothing.
+        """Write it once in `HEARD_EVERY_MS`, however often this is called; never into a store that is not shared.
 
         Args:
             epoch: as it is now, which may have been raised.

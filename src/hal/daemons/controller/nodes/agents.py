@@ -4,9 +4,9 @@ A node has at most one connection; a newer one replaces it. Starts wait until th
 (a start carries the newest stamp that was acknowledged); stops and acknowledgements go out at once, or never: a node
 that returns is compared with the database anyway.
 
-A node that tells what cannot be (a frame outside the wire's bounds, a report that cannot be staged or committed) has
-lied: that is left out, its connection ends, it is closed to new work until a person has looked (`quarantine`), and the
-oftener it lies the longer it waits before it is heard again. See `budget` for what it may cost.
+A node that reports what cannot be true (a frame outside the wire's bounds, a report that cannot be staged or committed)
+has lied: the report is dropped, its connection ends, it is closed to new work until a person has looked (`quarantine`),
+and the more often it lies, the longer it waits before it is heard again. See `budget` for what it may cost.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ class Agents:
         self._resources: set[str] = set()
         """Names of what nodes have offered so far."""
         self.on_lie: Callable[[str, str], None] = lambda node, reason: None
-        """Told once of each node that lied, and how."""
+        """Called once for each node that lied, with how it did."""
         self._silence_ms = times.heartbeat_ms * MISSED_HEARTBEATS
         self.leases = NodeLeases(runtime, times, self._lease_over)
 
@@ -184,7 +184,7 @@ class Agents:
         link = self._links.get(node)
         return link.last_heard_ms if link else 0
 
-    # ── telling ───────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── sending ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def deliver(self, orders: dict[str, Orders]) -> None:
         """Send to nodes of this host what a commit has made true: starts, stops, new walltimes."""
@@ -194,7 +194,7 @@ class Agents:
                 self._send_orders(link, due)
 
     def deliver_elsewhere(self, orders: dict[str, Orders]) -> None:
-        """Send it to nodes of other hosts: these go on when this host loses power, so it must have been flushed."""
+        """Send it to nodes of other hosts: these run on if this host loses power, so it must have been flushed."""
         for node, due in orders.items():
             link = self._links.get(node)
             if link is not None and link.elsewhere:
@@ -216,7 +216,7 @@ class Agents:
             self._send(link, frame)
 
     def acknowledge(self, orders: dict[str, Orders]) -> None:
-        """Tell keepers which exits they may forget: those that a power failure cannot take back."""
+        """Acknowledge to keepers the exits that they may forget: those that a power failure cannot take back."""
         for node, due in orders.items():
             link = self._links.get(node)
             if link is not None:
@@ -264,7 +264,7 @@ class Agents:
                 link.connection.close()
 
     async def goodbye(self, reason: str) -> None:
-        """Tell all agents that the controller stops."""
+        """Inform all agents that the controller stops."""
         for link in self._links.values():
             if link.connection is not None and self._send(link, Goodbye(reason=reason)):
                 link.connection.close()
@@ -421,7 +421,7 @@ class Agents:
             link.log.warning("a certificate could not be renewed", reason=str(error))
 
     def dismiss(self, node: str, code: str, reason: str) -> None:
-        """Close the node's connection, telling it why."""
+        """Close the node's connection, with the reason."""
         link = self._links.get(node)
         if link is not None and link.connection is not None:
             self._send(link, Goodbye(code=code, reason=reason))

@@ -1,6 +1,6 @@
 """What one node may cost the controller: lines of its log, and frames of the kinds that an honest node sends rarely.
 
-What a node tells beyond its log's bucket is counted, and the count is one line; frames beyond theirs make its
+What a node would log beyond its bucket is counted, and the count is one line; frames beyond theirs make its
 connection wait, so that it is read slower and nobody else is. How long its reports take is measured in `inbox`.
 """
 

@@ -20,7 +20,7 @@ class NodeLeases:
     """The leases that one controller has given to keepers."""
 
     def __init__(self, runtime: Runtime, times: LeaseTimes, over: Callable[[str], None]) -> None:
-        """`over`: called with a node of which the lease is over; asked again until `lost`."""
+        """`over`: called with a node whose lease has lapsed; called again until `lost`."""
         self.times = times
         self.lost_after_ms = times.lost_after_ms
         self._runtime = runtime

@@ -1,5 +1,5 @@
-"""Which controllers there are, as people are told: who leads, who follows, who has fallen silent; and what the database
-that they share warns of."""
+"""The list of controllers for people: who leads, who follows, who is silent; and warnings about the database that they
+share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class ControllerState(StrEnum):
     LEADS = "leads"
     FOLLOWS = "follows"
     SILENT = "silent"
-    """It has told nothing of itself for a while, and did not stop in good order."""
+    """It has not renewed its row for a while, and was not stopped in good order."""
 
 
 class ControllerView(Struct, frozen=True, kw_only=True):
@@ -34,7 +34,7 @@ class ControllerView(Struct, frozen=True, kw_only=True):
     since_ms: int
     """Since when it leads, or follows."""
     silent_ms: int
-    """How long ago it told of itself; they do each 5 s."""
+    """How long ago it renewed its row; each does so every 5 s."""
 
 
 class ControllersList(Struct, frozen=True, kw_only=True):
@@ -62,7 +62,7 @@ def list_controllers(store: Store, own: ControllerRow | None) -> ControllersList
 
 
 def state_of(row: ControllerRow, leader: Leader) -> ControllerState:
-    """What it does. One whose epoch is over would have told so: it is gone, or stopped."""
+    """Return its role. One whose epoch has ended without a change of its row has died, or was stopped."""
     if row.silent_ms >= SILENT_MS or (row.epoch and (row.epoch != leader.epoch or leader.left_ms <= 0)):
         return ControllerState.SILENT
     return ControllerState.LEADS if row.epoch else ControllerState.FOLLOWS

@@ -1,7 +1,7 @@
 """The feed of events: pages of it from the store, and watchers, who get events at their commit.
 
-Every watcher has a bounded buffer; one that reads too slowly is told so and disconnected, and resumes by sequence
-number.
+Every watcher has a bounded buffer; one that reads too slowly gets an error, is disconnected, and resumes by
+sequence number.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Watchers:
     def __init__(self) -> None:
         self._all: list[Watcher] = []
         self.flushed_seq = 0
-        """Sequence number of the newest event that a power failure cannot take back: later ones are told to nobody."""
+        """Sequence number of the newest event that a power failure cannot take back: later ones are sent to nobody."""
 
     def open(self, job: int | None) -> Watcher:
         """One more.
@@ -80,7 +80,7 @@ class Watchers:
         return watcher
 
     def drop(self, watcher: Watcher) -> None:
-        """It has gone."""
+        """Forget a watcher that has disconnected."""
         if watcher in self._all:
             self._all.remove(watcher)
 

@@ -50,7 +50,7 @@ class Piece(Struct, frozen=True, kw_only=True):
 
 
 class _Location(Struct, frozen=True):
-    """Where the output lies."""
+    """Where the output is."""
 
     node: str
     step: StepId
@@ -96,7 +96,7 @@ class Outputs:
     async def follow(self, wanted: LogRequest, offset: int) -> AsyncIterator[bytes]:
         """Everything from `offset` on, as it is written, until the step has ended (or never starts).
 
-        It ends early where the step's output was rotated away before it could be read: what follows lies at another
+        It ends early where the step's output was rotated away before it could be read: what follows is at another
         offset, which the reader learns by asking again.
         """
         location = None
@@ -143,7 +143,7 @@ class Outputs:
         return state is None or state.ended
 
     async def _find(self, wanted: LogRequest) -> _Location | None:
-        """Where the output lies; None while there is no attempt.
+        """Where the output is; None while there is no attempt.
 
         Raises:
             NotFoundError: no such job, task, attempt or rank.

@@ -99,7 +99,7 @@ class AuthorityView(Struct, frozen=True, kw_only=True):
     """A HAL's own certificate authority."""
 
     certificate: str
-    """PEM. It is public; believe it when it has the fingerprint that you were told."""
+    """PEM. It is public; trust it if it has the fingerprint that you were given."""
     fingerprint: str
     """`sha256:` and hex digits."""
 
@@ -127,4 +127,4 @@ class Health(Struct, frozen=True, kw_only=True):
     store: str = ""
     """The database, without its password; the file on SQLite."""
     leader: str = ""
-    """Told by a follower: who leads, and where."""
+    """Shown by a follower: who leads, and where."""

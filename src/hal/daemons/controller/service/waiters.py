@@ -1,4 +1,4 @@
-"""Who waits for a job's end, or for a change of a node: told when it is durable, nobody polls."""
+"""Who waits for a job's end, or for a change of a node: woken when it is durable, nobody polls."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAX_NODE_WAITERS = 1_000
 
 
 class JobWaiters:
-    """Futures by job, told in the order in which they came."""
+    """Futures by job, resolved in the order in which they came."""
 
     def __init__(self) -> None:
         self._by_job: dict[int, dict[asyncio.Future[JobRow], None]] = {}

@@ -1,4 +1,4 @@
-"""Another policy takes effect: one more version in the store, an event, the engine told, jobs of moved pools told anew.
+"""Another policy takes effect: one more version in the store, an event; the engine gets it, and moved jobs again.
 
 Pure. O(live jobs) only where a queue's nodes or a limit of waiting tasks changed.
 """

@@ -1,7 +1,7 @@
-"""What another policy would mean for the jobs there are: which it would refuse today, and which limits they exceed.
+"""What another policy would mean for present jobs: which it would refuse today, and which limits they exceed.
 
-Pure; nothing is changed. Jobs go on whatever the policy says: what is listed here is what an operator should know
-before. O(jobs looked at); equal jobs are judged once.
+Pure; nothing is changed. Jobs continue whatever the policy says: what is listed here is what an operator should know
+before the change. O(jobs looked at); equal jobs are judged once.
 """
 
 from __future__ import annotations

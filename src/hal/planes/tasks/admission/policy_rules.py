@@ -66,7 +66,7 @@ def admitted(
     Raises:
         SpecError: something undeclared, or more than is allowed, or refused by a rule.
         InternalError: a rule is faulty.
-        ConflictError: the queue is closed, or the booking is over.
+        ConflictError: the queue is closed, or the booking has ended.
     """
     queue = _queue(spec, policy)
     owner = spec.user or user
@@ -294,7 +294,7 @@ def _longest(queue: Queue, qos: Qos | None, limits: list[Limit], booking: Bookin
 
 
 def longest_walltime(spec: JobSpec, policy: Policy, known: LimitsByOwner | None = None) -> _Longest:
-    """The longest walltime that a job may ask for that stays where it is; None: any. What is gone says nothing."""
+    """The longest walltime that a job may ask for where it is; None: any. What was removed sets no limit."""
     queue = policy.queues.get(spec.queue, Queue(name=spec.queue))
     limits = limits_of(spec, policy, known)
     return _longest(queue, policy.qos.get(spec.qos), limits, policy.bookings.get(spec.booking))

@@ -1,4 +1,4 @@
-"""From the engine's plan to attempts, and to what their nodes are told to start; with it, tasks on credit.
+"""From the engine's plan to attempts, and to the orders for their nodes; with it, tasks on credit.
 
 Pure. O(starts), with a range of neighbouring tasks taken out of a job's ranges at a time.
 """
@@ -128,11 +128,11 @@ def _take_out(job: LiveJob | None, tasks: list[int]) -> None:
 
 
 def order_start(table: JobTable, job: LiveJob, attempt: Attempt, only: Collection[StepId] | None = None) -> None:
-    """Tell its nodes to start the attempt.
+    """Order its nodes to start the attempt.
 
     Args:
         only: those of its steps that their node, which has just said what it holds, does not have. The others may have
-            been told before: a repeated start is harmless where it arrives, but one that waits for its node to return
+            been sent before: a repeated start is harmless where it arrives, but one that waits for its node to return
             would be taken for one that never left.
     """
     array = job.spec.array

@@ -1,4 +1,4 @@
-"""What runs in a booking ends with it: when its time is over, when it is made shorter, and when it is removed.
+"""What runs in a booking ends with it: at its end, when it is made shorter, and when it is removed.
 
 Pure. O(jobs that run), and called only when some booking begins, ends or changes.
 """

@@ -127,7 +127,7 @@ def _waiting_there(table: JobTable, job_id: int, step: StepId | None, node: str)
 
 
 def report_slots(table: JobTable) -> None:
-    """Tell the engine of those that still have a slot of which it has not heard."""
+    """Report to the engine the attempts that still have a slot which it does not know."""
     for (job_id, task, _), since_ms in table.draft.slots_since.items():
         job = table.jobs[job_id]
         table.draft.feed.adopt(job, job.active[task], since_ms)

@@ -91,7 +91,7 @@ def preempted_for(attempt: Attempt) -> str:
 def judge_attempt(job: LiveJob, attempt: Attempt, ends: tuple[StepEnd, ...]) -> AttemptOver:
     """How the attempt ended, all of whose steps have, and what follows for its task."""
     decisive = min(ends, key=lambda end: _severity(end, attempt))
-    # The attempt is over with its last step, whichever of them decides how it ended, and never before it began.
+    # The attempt ends with its last step, whichever step decides how it ended, and never before it began.
     end = replace(decisive, ended_ms=max(*(one.ended_ms for one in ends), attempt.started_ms or 0))
     state = _ended(attempt.state, _declared(attempt.state, _intended(attempt, run_site_program(decisive))))
     ran = attempt.started_ms is not None or end.cause == SPAWN_FAILED_CAUSE

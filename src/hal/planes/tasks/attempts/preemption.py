@@ -55,7 +55,7 @@ def preempt(table: JobTable, moves: Moves, now_ms: int) -> int:
 
 
 def resume(table: JobTable, moves: Moves, now_ms: int) -> int:
-    """These suspended attempts go on; how many. One that is being ended meanwhile is left alone.
+    """Resume these suspended attempts; returns how many. One that is being ended meanwhile is left alone.
 
     Raises:
         InternalError: an attempt is not active.

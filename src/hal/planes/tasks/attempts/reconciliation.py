@@ -3,7 +3,7 @@
 Pure. On return the database and the keeper compare: what the keeper has started and the database does not know to run
 is noted, what was allocated and the keeper has not is started again (a repeated start is harmless), what should run and
 the keeper does not hold is lost, what the keeper holds and the database does not know is stopped. A silent node keeps
-its attempts (`on_node_lost: wait`) or, once its lease is over, has lost those of jobs that say `requeue`; a node of
+its attempts (`on_node_lost: wait`) or, once its lease has lapsed, has lost those of jobs that say `requeue`; a node of
 another boot id, or one that a person declared gone, has lost all of them.
 """
 
@@ -22,7 +22,7 @@ from hal.wire.frames import HeldStep, StepStarted, StopReason
 
 
 def lose_all(table: JobTable, name: str, reason: str, now_ms: int) -> None:
-    """All that ran on the node is gone: its tasks wait again."""
+    """All that ran on the node is lost: its tasks wait again."""
     for job, attempt in list(attempts_on(table, name)):
         record_loss(table, table.touch(job.id), attempt, name, f"node {name} was {reason}", now_ms)
         settle(table, job, now_ms, f"node:{name}")

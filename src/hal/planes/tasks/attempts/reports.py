@@ -121,7 +121,7 @@ def record_refusals(table: JobTable, node: str, refusals: Sequence[Refusal], now
 
     `already-ended` of an attempt that is active here: a power failure took from the store an attempt of this number,
     and not from the keeper; or the store was restored, and the keeper had the attempt of this number that it forgot.
-    Its end is not known any more; what is told now is that it does not run.
+    Its end is no longer known; the report says only that it does not run.
     """
     changed: dict[int, LiveJob] = {}
     for refusal in refusals:
@@ -143,7 +143,7 @@ def record_refusals(table: JobTable, node: str, refusals: Sequence[Refusal], now
 
 
 def record_loss(table: JobTable, job: LiveJob, attempt: Attempt, node: str, message: str, now_ms: int) -> None:
-    """What it had on that node is gone without a trace. The caller settles the job."""
+    """What it had on that node was lost without a trace. The caller settles the job."""
     for rank, name in enumerate(attempt.nodes):
         current = job.active.get(attempt.task)
         if current is None or current.attempt != attempt.attempt:

@@ -1,4 +1,4 @@
-"""Ending attempts on purpose: the marks on them, and what their nodes are told.
+"""Ending attempts on purpose: the marks on them, and the orders for their nodes.
 
 Pure.
 """
@@ -29,7 +29,7 @@ STOP_REASONS = {
     SIBLING: StopReason.SIBLING,
     BOOKING_OVER: StopReason.TIMED_OUT,
 }
-"""What the keeper is told, by why an attempt is being ended."""
+"""The reason that the keeper gets, by why an attempt is being ended."""
 
 
 def stop_attempt(table: JobTable, job: LiveJob, attempt: Attempt, why: str) -> Attempt:
@@ -43,7 +43,7 @@ def stop_attempt(table: JobTable, job: LiveJob, attempt: Attempt, why: str) -> A
 
 
 def order_stop(table: JobTable, job: LiveJob, attempt: Attempt, absent: Collection[StepId] = ()) -> None:
-    """Tell its nodes to end what is left of it (again: whoever is being ended already is not hurried).
+    """Order its nodes to end what is left of it; repeating it does not shorten a grace time that has begun.
 
     Args:
         absent: steps that their node has just said it does not hold: not asked to save anything, since only a plain
@@ -59,7 +59,7 @@ def order_stop(table: JobTable, job: LiveJob, attempt: Attempt, absent: Collecti
 
 
 def order_suspension(table: JobTable, job: LiveJob, attempt: Attempt) -> None:
-    """Tell its nodes again that it is suspended, or resumed; nothing for one that never was."""
+    """Order its nodes again to suspend it, or to resume it; nothing for one that never was suspended."""
     if attempt.preemption is None or not attempt.preemption.times:
         return
     for node, step in attempt.steps_left(job.id):

@@ -1,7 +1,7 @@
-"""Jobs that wait for other jobs: when they may go on, and what becomes of them when they never can.
+"""Jobs that wait for other jobs: when they may start, and what becomes of them when they never can.
 
 Pure: a decision is a stream of changes (`dependencies.changes`), applied by the table one by one while the stream is
-read, so each is decided on what the former have left; None stands between them where a slice of the work is over. O(1)
+read, so each decision sees the effects of the former ones; None between them marks the end of a slice of the work. O(1)
 for each job that a change reaches; O(ranges) of an array. When a dependency can no longer be met, the job's own rule
 decides (`on_dependency_failed`): its tasks are cancelled, or held until somebody releases them or the other job runs
 again, or the dependency counts as met.
@@ -45,7 +45,7 @@ from hal.planes.tasks.live.task_ranges import TaskRange, parts_within, slices, s
 from hal.planes.tasks.slices import A_SLICE, Pace
 
 Decisions = Iterator[Change | None]
-"""Changes in order; None where a slice is over."""
+"""Changes in order; None where a slice ends."""
 BY_DEPENDENCY = "dependency"
 """Reason of tasks held or cancelled because a dependency cannot be met; the job's own reason begins with it."""
 MAX_NAMED = 5

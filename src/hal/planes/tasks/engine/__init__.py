@@ -1,1 +1,1 @@
-"""What the plane asks of the engine, and the values by which it tells it of work."""
+"""What the plane asks of the engine, and the values by which it describes work to it."""

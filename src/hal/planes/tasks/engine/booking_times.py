@@ -1,6 +1,6 @@
 """When the engine must hear of bookings: those of a policy as concrete times, and again before the horizon is reached.
 
-Pure but for what was told last. Bookings that repeat are told for HORIZON_MS ahead, and anew each REFRESH_MS.
+Pure but for what was sent last. Bookings that repeat are sent for HORIZON_MS ahead, and again each REFRESH_MS.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ REFRESH_MS: Final = DAY_MS
 
 
 class BookingTimes:
-    """What an engine was told; begins with nothing, as an engine does."""
+    """The bookings that an engine knows; none at first."""
 
     def __init__(self) -> None:
         self._told: dict[str, Booking] = {}
         self._again_ms = 0
 
     def news(self, policy: Policy | None, now_ms: int) -> BookingsChanged | None:
-        """The event to feed when something is to be told at `now_ms`."""
+        """The event to feed at `now_ms`; None if nothing has changed."""
         bookings = {} if policy is None else policy.bookings
         if bookings == self._told and (not bookings or now_ms < self._again_ms):
             return None

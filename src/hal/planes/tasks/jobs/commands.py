@@ -61,7 +61,7 @@ def cancel(table: JobTable, job_id: int, task: int | None, by: Submitter, now_ms
 
 
 def hold(table: JobTable, job_id: int, task: int | None, by: Submitter, now_ms: int) -> Work[TaskState]:
-    """Nothing of it starts until it is released; what runs goes on.
+    """Nothing of it starts until it is released; what runs continues.
 
     Raises:
         NotFoundError: as `cancel`.

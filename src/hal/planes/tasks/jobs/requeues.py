@@ -68,7 +68,7 @@ def requeue(
 ) -> Work[TaskState]:
     """Run it again: what runs is stopped and waits again, what ended waits again, a back-off is cut short.
 
-    A whole job: all its tasks that did not succeed; all tasks when every one did. Retries are counted anew.
+    A whole job: all its tasks that did not succeed; all tasks when every one did. Retries are counted from 0 again.
 
     Args:
         ended: of the tasks named, those that ended through an attempt.

@@ -59,7 +59,7 @@ class JobPatch(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, om
     walltime: Duration | UnsetType | None = UNSET
     """None: the queue's default."""
     max_running: Annotated[int, Meta(ge=0, le=MAX_TASKS)] | UnsetType = UNSET
-    """Tasks of the array that run at once; 0: no limit. What runs already goes on."""
+    """Tasks of the array that run at once; 0: no limit. What runs already continues."""
     on_dependency_failed: Failed | UnsetType = UNSET
     begin_at_ms: int | UnsetType = UNSET
     deadline_ms: int | UnsetType = UNSET

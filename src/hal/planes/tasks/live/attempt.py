@@ -46,7 +46,7 @@ class Attempt(Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def suspended(self) -> bool:
-        """It was suspended and not let go on since (also before its processes have begun)."""
+        """Whether it was suspended and not resumed since (also before its processes have begun)."""
         return self.preemption is not None and self.preemption.since_ms > 0 and not self.stopping
 
     @property

@@ -18,7 +18,7 @@ EPILOG: Final = "epilog"
 """Sources of what a program of the site closed that failed for a task: nobody but a person can tell whether the node is
 fit again."""
 QUARANTINE: Final = "quarantine"
-"""Source of what the controller closed because the node told what cannot be true."""
+"""Source of what the controller closed because the node reported what cannot be true."""
 LIFTED_BY_PEOPLE: Final = frozenset({PERSON, PROLOG, EPILOG, QUARANTINE})
 CHECK: Final = "check "
 """Sources that begin so are health checks; what closed the node is lifted when the check passes."""
@@ -30,11 +30,11 @@ _HEALTH: Final = {
     NodeState.CORDONED: Health.CORDONED,
     NodeState.DRAINING: Health.DRAINING,
 }
-"""What the engine is told; every other state is down to it."""
+"""The states as the engine knows them; to it, every other state is down."""
 
 
 def node_spec(row: NodeRow) -> NodeSpec:
-    """What the engine is told of a node."""
+    """The node as the engine knows it."""
     return NodeSpec(row.name, row.capacity, row.labels, _HEALTH.get(row.state, Health.DOWN))
 
 

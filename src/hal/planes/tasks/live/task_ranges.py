@@ -66,7 +66,7 @@ def locate(ranges: TaskRanges, task: int) -> TaskRange | None:
 
 
 def parts_within(ranges: TaskRanges, first: int, count: int) -> list[TaskRange]:
-    """What of `ranges` lies in [first, first + count), cut to it."""
+    """The part of `ranges` in [first, first + count)."""
     end = first + count
     if isinstance(ranges, RangeTree):
         ranges = tuple(ranges.around(first, end))

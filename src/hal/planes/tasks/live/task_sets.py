@@ -35,7 +35,7 @@ def removed(task_set: TaskSet, first: int, end: int) -> TaskSet:
 
 
 def within(task_set: TaskSet, first: int, end: int) -> list[tuple[int, int]]:
-    """What of it lies in [first, end), cut to it."""
+    """The part of it in [first, end)."""
     at = bisect_right(task_set, first, key=_end)
     found = []
     while at < len(task_set) and task_set[at][0] < end:

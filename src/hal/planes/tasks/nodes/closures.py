@@ -67,7 +67,7 @@ _TO_REMOVED: Final[dict[NodeState, tuple[NodeEvent, ...]]] = {
 
 
 def cordon(table: JobTable, name: str, reason: str, by: Submitter, now_ms: int, *, drain: bool = False) -> NodeRow:
-    """Nothing new starts on the node until a person uncordons it; what runs goes on. Again: another reason.
+    """Nothing new starts on the node until a person uncordons it; what runs continues. Repeated: another reason.
 
     Args:
         drain: it is to become empty. A node that is being drained stays so when it is only cordoned.
@@ -176,7 +176,7 @@ def close(table: JobTable, row: NodeRow, closure: Closure, by: Submitter | None 
 def with_closures(
     table: JobTable, row: NodeRow, closures: tuple[Closure, ...], cause: str, by: Submitter | None = None
 ) -> NodeRow:
-    """The node with these closures, in the state that follows; the engine and the feed are told."""
+    """The node with these closures, in the state that follows; the engine and the feed are informed."""
     changed = replace(row, about=replace(row.about, closures=closures))
     if changed.state in HEARD:
         changed = replace(changed, state=state_after(table, changed))

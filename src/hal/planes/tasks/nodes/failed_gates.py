@@ -26,7 +26,7 @@ HELD_BY_PROLOG: Final = "its prolog failed on "
 def record_failed_prolog(
     table: JobTable, node: str, step: StepId, reason: str, now_ms: int, *, hold: bool = True
 ) -> None:
-    """The prolog of that step failed there. Told again, it changes nothing. The caller settles the job.
+    """The prolog of that step failed there. A repeated report changes nothing. The caller settles the job.
 
     Args:
         hold: the job may be at fault; False where the step is none that the node has now.

@@ -1,8 +1,8 @@
-"""`max_running`: which waiting tasks of an array the engine is told of, so that no more than so many can ever run.
+"""`max_running`: which waiting tasks of an array the engine knows, so that no more than so many can ever run.
 
 Pure. The engine knows at most N minus the active ones: whatever it starts, the limit holds, also when this or the next
-controller starts anew, because what is fed follows from the ranges. Tasks go in order; one that waits for a back-off to
-pass keeps no place from one that could start. O(ranges that are told of), of which there are at most `MAX_FED`.
+controller starts again, because what is fed follows from the ranges. Tasks are fed in order; one that waits for its
+back-off does not keep another from starting. O(ranges that are fed), of which there are at most `MAX_FED`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from hal.planes.tasks.live.job import LiveJob
 from hal.planes.tasks.live.task_ranges import TaskRange, parts_within, startable
 
 MAX_FED: Final = 256
-"""Most ranges of one array that the engine is told of: as they start, it is told of the next."""
+"""Most ranges of one array that the engine knows: as they start, it gets the next."""
 
 
 def fed(job: LiveJob, now_ms: int) -> tuple[TaskRange, ...]:

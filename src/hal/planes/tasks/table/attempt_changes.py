@@ -1,4 +1,4 @@
-"""How active attempts change and leave the table: as they were judged, with all that is counted and told of it.
+"""How active attempts change and leave the table: as they were judged, with all that is counted and reported of it.
 
 Pure. O(1) for each, O(log ranges) where a task goes back to its job's ranges.
 """

@@ -74,16 +74,16 @@ class Draft:
         self.ended_before: dict[int, EndedJob | None] = {}
         """What was remembered of ended jobs that others wait for; None for nothing."""
         self.ends: dict[int, list[tuple[int, int]]] = {}
-        """Runs of tasks that have ended or wait again, of arrays that others follow task by task; told at `settle`."""
+        """Ranges of tasks that ended or wait again, of arrays that others follow by task; propagated at `settle`."""
         self.nodes_before: dict[str, NodeRow | None] = {}
         self.lost_nodes: list[str] = []
-        """Nodes whose lease was over."""
+        """Nodes whose lease has lapsed."""
         self.policy_before: Policy | None = None
         """The committed policy, when another one was staged."""
         self.stored_ranges: dict[int, TaskRanges] = {}
         """Of jobs that had ended and live again: the ranges their rows have."""
         self.refills: set[int] = set()
-        """Arrays with `max_running` that have changed: which tasks the engine is told of is decided when it is told."""
+        """Arrays with `max_running` that have changed: which tasks it gets is decided when the engine is fed."""
         self.new_jobs: list[int] = []
         self.edited: set[int] = set()
         """Jobs whose own fields (not only progress) a person changed."""
@@ -91,7 +91,7 @@ class Draft:
         self.marked_attempts: dict[AttemptKey, Attempt] = {}
         self.ended_attempts: dict[AttemptKey, AttemptEnd] = {}
         self.slots_since: dict[AttemptKey, int] = {}
-        """Attempts that got a slot of which the engine has not been told: since when it has not heard of that slot."""
+        """Attempts with a slot that the engine does not know yet: since when they have it."""
         self.unreported: set[AttemptKey] = set()
         """Attempts that had such a slot and passed it on: the engine need not hear of them at all."""
         self.other: list[Operation] = []
@@ -102,7 +102,7 @@ class Draft:
         self._notes: dict[tuple[EventKind, str, str, str], _Note] = {}
 
     def order(self, node: str) -> Orders:
-        """What that node is to be told."""
+        """The orders for that node after the commit."""
         orders = self.orders.get(node)
         if orders is None:
             orders = self.orders[node] = Orders()
@@ -143,7 +143,7 @@ class Draft:
             note.facts.update(facts)
 
     def events(self, now_ms: int) -> list[NewEvent]:
-        """The events for the feed, in the order in which they began; of one attempt the start is told before the end.
+        """The events for the feed, in the order in which they began; the start of an attempt comes before its end.
 
         A block of ends may have begun before a block of starts and still have got the ends of those that started.
         """

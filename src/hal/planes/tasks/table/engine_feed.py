@@ -35,7 +35,7 @@ from hal.planes.tasks.live.job import LiveJob
 from hal.planes.tasks.table.pending_jobs import PendingJobs
 
 MAX_ROWS_A_BLOCK = 1_024
-"""Rows of one engine event: so much is told to the engine at once."""
+"""Most rows of one engine event."""
 MAX_WITHDRAWN_A_BLOCK = 64
 """The same of ranges of tasks that leave: the engine looks at all that it knows of the job for each of them."""
 

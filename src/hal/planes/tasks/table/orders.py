@@ -1,4 +1,4 @@
-"""What nodes are told after a commit.
+"""The orders for nodes after a commit.
 
 Pure.
 """
@@ -23,7 +23,7 @@ class Eviction(Struct, frozen=True):
 
 @dataclass(slots=True)
 class Orders:
-    """What one node is to be told after the commit, in this order."""
+    """What one node is sent after the commit, in this order."""
 
     templates: dict[int, StepTemplate] = field(default_factory=dict)
     """By job."""

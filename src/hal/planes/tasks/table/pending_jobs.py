@@ -23,7 +23,7 @@ from hal.store.views import JobFilter
 Indices = NDArray[np.int64]
 """Shape (K,): indices of jobs in the columns, ascending."""
 SPARSE: Final = 4
-"""Columns are made anew when fewer than one in so many of their jobs are still here."""
+"""Columns are rebuilt when fewer than one in so many of their jobs are still pending."""
 SHRUNK_AT_ONCE: Final = 256
 """Jobs that one call of `shrink` copies, in 1 to 2 ms; the last, which frees what 65,536 took, needs 4 to 8 ms."""
 Codes = NDArray[np.int64]
@@ -147,7 +147,7 @@ class PendingJobs:
         return self._ids(indices)
 
     def submitted(self, class_index: Callable[[JobSpec, str], int], owner_index: Callable[[Owner], int]) -> SubmitRows:
-        """All of them as the engine is told of them, by ascending id.
+        """All of them as rows of the engine's event, by ascending id.
 
         Args:
             class_index: of what such a spec asks for in that queue, in the event's classes.

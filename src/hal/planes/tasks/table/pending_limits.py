@@ -45,7 +45,7 @@ class PendingLimits:
         self.set_policy(policy, ())
 
     def set_policy(self, policy: Policy, jobs: Iterable[LiveJob], in_columns: Iterable[tuple[Owner, int]] = ()) -> None:
-        """Count anew under these limits. O(live jobs) where any limit asks.
+        """Count again under these limits. O(live jobs) if any of them counts tasks.
 
         Args:
             in_columns: whose jobs in columns there are, and how many; each is one task that waits (see `left_columns`).

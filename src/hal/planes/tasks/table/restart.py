@@ -1,4 +1,4 @@
-"""From rows back to the table: what a controller that starts again knows, and what the engine must be told.
+"""From rows back to the table: what a controller that starts again knows, and what it feeds the engine.
 
 Pure. `load` of what was committed gives an equal table (a tested property). O(live jobs + ranges + active attempts).
 """
@@ -72,7 +72,7 @@ def engine_events(table: JobTable) -> list[Event]:
     adopted = _adopted(table)
     if adopted is not None:
         events.append(adopted)
-    # Told last: an attempt that ends on other nodes may hold a part of one that is gone.
+    # Last: an attempt that ends on other nodes may hold a part of one that was removed.
     if gone := tuple(row.name for row in table.nodes.values() if row.state in GONE):
         events.append(NodesChanged(removed=gone))
     events.extend(table.draft.feed.take())

@@ -133,7 +133,7 @@ def job_row(job: LiveJob) -> JobRow:
 
 
 def attempt_row(job: int, attempt: Attempt) -> AttemptRow:
-    """The row of an attempt that goes on."""
+    """The row of an attempt that continues."""
     return AttemptRow(
         job=job,
         task=attempt.task,

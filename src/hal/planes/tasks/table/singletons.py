@@ -14,7 +14,7 @@ Key = tuple[str, str]
 """User and name."""
 
 SLACK = 64
-"""So many ids of jobs that have gone may be kept, and as many as there are live ones, before they are swept out."""
+"""Ids of removed jobs that may be kept beyond the number of live ones before they are swept out."""
 
 _NONE: frozenset[int] = frozenset()
 

@@ -85,9 +85,9 @@ class JobTable:
         this one; by node, as it said when it dialled, not stored. What is reported of them is of no attempt here, also
         where one gets the same id."""
         self.at_epilog: dict[tuple[int, int, int], set[int]] = {}
-        """Active attempts (job, task, number) with the ranks whose epilog runs; as nodes have told, not stored."""
+        """Active attempts (job, task, number) with the ranks whose epilog runs; as nodes have reported, not stored."""
         self.failed_gates: dict[tuple[int, int, int], set[tuple[int, str]]] = {}
-        """Active attempts with the ranks and scripts that are known to have failed; as nodes have told, not stored."""
+        """Active attempts with the ranks and scripts that have failed; as nodes have reported, not stored."""
         self.recent_ms: dict[int, tuple[int, ...]] = {}
         """How long the latest steps of an array took, newest last, by job; not stored."""
         self.next_id = 1
@@ -264,7 +264,7 @@ class JobTable:
         self.draft.feed.config(self.engine_config)
 
     def count_waiting(self) -> None:
-        """Count anew how many tasks wait within each limit of the policy."""
+        """Count again how many tasks wait within each limit of the policy."""
         self.pending_limits.set_policy(self.policy, self.jobs.objects(), self.jobs.owners_in_columns())
 
     @property
@@ -325,7 +325,7 @@ class JobTable:
 
     def enter(self, job: LiveJob, task_range: TaskRange) -> None:
         """These tasks begin to wait for resources, if they are pending and wait for no other job."""
-        # Of an array with a limit the engine is told when the job is settled.
+        # Tasks of an array with a limit are fed when the job is settled.
         if task_range.state is TaskState.PENDING and job.eligible_of(task_range) < INF and not job.window:
             self._submit(job, task_range)
 
@@ -357,7 +357,7 @@ class JobTable:
                 self.refill(job)
 
     def refill(self, job: LiveJob) -> None:
-        """Of an array with `max_running`: tell the engine of as many tasks as may start."""
+        """Feed the engine as many tasks of an array with `max_running` as may start."""
         known, wanted = job.fed, array_window.fed(job, self.now_ms)
         if known == wanted:
             return
@@ -374,7 +374,7 @@ class JobTable:
         )
 
     def note_tasks(self, job: LiveJob, first: int, count: int, before: TaskState, after: TaskState) -> None:
-        """Tasks went from one state to another: arrays that follow this one are told when the job is settled."""
+        """Tasks went from one state to another: arrays that follow this one are informed when the job is settled."""
         if before.ended != after.ended and job.id in self.followers:
             self.draft.ends.setdefault(job.id, []).append((first, first + count))
 
@@ -389,7 +389,7 @@ class JobTable:
     def apply_event(self, job: LiveJob, first: int, count: int, event: TaskEvent, reason: str = "") -> int:
         """Apply `event` to every waiting task in [first, first + count) for which it is declared; how many those are.
 
-        The engine is told what leaves and what enters.
+        The engine is fed what leaves and what enters.
         """
         changed = [
             task_range for task_range in parts_within(job.ranges, first, count) if TASK.allows(task_range.state, event)
@@ -416,7 +416,7 @@ class JobTable:
     # ── attempts ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def is_unknown_to_engine(self, job: LiveJob, attempt: Attempt) -> bool:
-        """Whether the engine was never told of this attempt."""
+        """Whether the engine does not know this attempt."""
         return attempt.credit or (job.id, attempt.task, attempt.attempt) in self.draft.unreported
 
     def recall_credit(self, job: LiveJob, node: str = "") -> None:

@@ -36,8 +36,8 @@ async def read_log(api: ControllerApi, call: Call) -> object:
 
 
 async def _broken_off(call: Call, content: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """The same; where it cannot go on, the connection is cut before the end of the answer: whoever asks again is told
-    why. That is no fault of the controller, but of an output or its node."""
+    """The same content; if it cannot be continued, the connection is cut before the end of the answer, and the next
+    request gets the reason. That is no fault of the controller, but of an output or its node."""
     try:
         async for piece in content:
             yield piece

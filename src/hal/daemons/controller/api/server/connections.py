@@ -54,7 +54,7 @@ RESERVED_INSIDE: Final = 32
 MAX_EVICTED: Final = 16
 """Connections closed at once when no descriptor is left."""
 STREAK_S: Final = 60
-"""What goes on and on is logged when it begins, and then so often."""
+"""What is repeated without end is logged when it begins, and then once in this time."""
 
 
 class TrackedConnection(Protocol):

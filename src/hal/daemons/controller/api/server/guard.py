@@ -192,7 +192,7 @@ class Guard:
                 self._note(raw, answer.status, identity, refused=refused, visit=visit)
 
     async def _refuse_entry(self, error: HALError, raw: MutableMapping[str, Any], answer: _Answer) -> None:
-        """Refused, and, when the same address goes on and on with it, refused for a while without a line for each."""
+        """Refuse it; if the same address keeps trying, refuse it for a while without a line in the log for each try."""
         peer = self._authenticator.origin(raw.get("state") or {}, raw.get("client"))
         try:
             self._failures.enter(peer, self._runtime.monotonic_ms())
@@ -266,7 +266,7 @@ class _Body:
         self.kept = 0
         """Bytes that were taken from the budget."""
         self.broken = False
-        """Its sender has gone before its end."""
+        """Its sender disconnected before its end."""
 
     async def fill(self) -> None:
         """Read all of it.

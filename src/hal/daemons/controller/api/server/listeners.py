@@ -110,7 +110,7 @@ class Listener:
                 return
             except OSError as error:
                 if error.errno not in _SCARCE:
-                    continue  # the kernel's word on a connection that is gone already
+                    continue  # the kernel reports a connection that was closed already
                 self._connections.note("connections cannot be accepted", "", error.strerror or str(error))
                 self._connections.evict(MAX_EVICTED)
                 self._scarce = True
@@ -136,7 +136,7 @@ class Listener:
         Raises:
             DeniedError: another user is on the private socket.
             OverloadedError: there is no room for it.
-            OSError: it is gone.
+            OSError: it was closed.
         """
         sock.setblocking(False)
         strangers, where, peer = self._strangers, address_of(address), None
@@ -155,7 +155,7 @@ class Listener:
         """
         Raises:
             DeniedError: another user is on the private socket.
-            OSError: it is gone, or whether it is a step's cannot be looked at.
+            OSError: it was closed, or it cannot be checked whether it is a step's.
         """
         found = peer_of_socket(sock)
         private, ours = self._strangers is None, is_trusted_peer(found)

@@ -84,7 +84,7 @@ class AuditPage(Struct, frozen=True, kw_only=True):
 
 
 def token_view(token: Token, now_ms: int) -> TokenView:
-    """What may be told of it."""
+    """What may be shown of it."""
     state = "revoked" if token.revoked_ms is not None else "live" if token.live(now_ms) else "expired"
     return TokenView(
         id=token.id,
@@ -104,7 +104,7 @@ def token_view(token: Token, now_ms: int) -> TokenView:
 
 
 def who_view(who: Identity) -> WhoView:
-    """What the caller is told."""
+    """What the caller is shown."""
     return WhoView(
         user=who.user,
         role=who.role,

@@ -1,7 +1,7 @@
-"""Everything that can be asked about the policy: what holds, what held, changing it, and what a change would mean.
+"""The policy for people: the one in force, earlier ones, changing it, and what a change would mean.
 
-A change is one commit: the next version, an event, the engine told. It is refused when it is for another version than
-the one that holds, so two operators never overwrite one another.
+A change is one commit: the next version, an event, the events for the engine. It is refused unless it is based on the
+version in force, so two operators never overwrite one another.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the API tells about shares, limits in use and priorities. Values only."""
+"""What the API shows of shares, limits in use and priorities. Values only."""
 
 from __future__ import annotations
 
