@@ -10,6 +10,7 @@ import pytest
 
 from hal.core.model import Duration, StepId
 from hal.core.model.facts import Facts
+from hal.core.model.lease_times import LeaseTimes
 from hal.core.model.policy import Policy, Queue
 from hal.daemons.controller.config import Config
 from hal.runtime.interface import UnixAddress
@@ -19,6 +20,8 @@ from tests.daemons.controller.scripted_agent import ScriptedAgent
 
 TRUE = {"command": ["exit", "0"]}
 SLEEP = {"command": ["sleep"]}
+SOON_SILENT = Config(leases=LeaseTimes(heartbeat_ms=200))
+"""A node that has left is unreachable after 0.6 s, not 6."""
 
 
 def test_a_job_starts_when_all_that_it_waits_for_has_succeeded(hal_home: Path) -> None:
@@ -273,7 +276,7 @@ def test_safety_another_node_of_the_same_name_is_refused(hal_home: Path) -> None
     """What runs on the first would run again. The first comes back; once it is gone, the other has the name."""
 
     async def live() -> None:
-        async with running(hal_home) as hal:
+        async with running(hal_home, SOON_SILENT) as hal:
             first = await hal.agent("n1", facts=Facts(node_id="one"), boot_id="b1")
             (job,) = await hal.submit(SLEEP)
             await hal.until(lambda: bool(first.running))

@@ -14,6 +14,8 @@ from hal.daemons.twin.workload import WorkloadSpec, generate
 from tests.daemons.twin.oracle import oracle_starts
 
 MACHINE = 8
+GANG_POLICIES = ["fcfs", "easy", "easy-sjbf"]
+"""Conservative promises keep to their nodes, so gangs do not start as in a pool."""
 
 Job = tuple[int, int, int, int]
 """(gap to the submit before, run, slack of the limit, processors)"""
@@ -50,7 +52,7 @@ def test_every_policy_that_people_can_name_has_a_configuration() -> None:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@settings(max_examples=150)
+@settings(max_examples=40)
 @given(jobs=JOBS, clairvoyant=st.booleans())
 @example(jobs=[(0, 30, 0, 5), (0, 10, 0, 8), (1, 29, 0, 3), (0, 28, 1, 3)], clairvoyant=False)
 def test_the_pool_starts_jobs_when_the_oracle_does(policy: str, jobs: list[Job], clairvoyant: bool) -> None:
@@ -60,8 +62,8 @@ def test_the_pool_starts_jobs_when_the_oracle_does(policy: str, jobs: list[Job],
     assert result.start_s.tolist() == expected(log, MACHINE, policy, clairvoyant)
 
 
-@pytest.mark.parametrize("policy", ["fcfs", "easy", "easy-sjbf"])
-@settings(max_examples=100)
+@pytest.mark.parametrize("policy", GANG_POLICIES)
+@settings(max_examples=30)
 @given(jobs=JOBS, clairvoyant=st.booleans())
 def test_gangs_on_single_processor_nodes_start_as_in_the_pool(policy: str, jobs: list[Job], clairvoyant: bool) -> None:
     """Nodes of one processor are as good as a pool; only conservative promises keep to their rows."""
@@ -103,7 +105,7 @@ def test_a_lublin_log_is_replayed_as_the_oracle_does(policy: str, load: float) -
     assert result.start_s.tolist() == expected(log, 64, policy, clairvoyant=False)
 
 
-@pytest.mark.parametrize("policy", ["fcfs", "easy", "easy-sjbf"])
+@pytest.mark.parametrize("policy", GANG_POLICIES)
 def test_a_lublin_log_runs_the_same_as_gangs(policy: str) -> None:
     """64 nodes of one processor: the same starts as one pool of 64."""
     log = generated(600, 64, 0.95, seed=8)
@@ -142,9 +144,24 @@ def test_a_job_lies_on_one_node_or_on_whole_ones(procs: int, shape: tuple[int, i
 @settings(max_examples=1500)
 @given(jobs=JOBS, clairvoyant=st.booleans())
 def test_the_pool_starts_many_more_logs_as_the_oracle_does(policy: str, jobs: list[Job], clairvoyant: bool) -> None:
-    """The property above at ten times the examples, without the state check."""
+    """The property above for many times the examples, without the state check."""
     log = workload(jobs)
     result = replay(log, Machine.pool(MACHINE), policy, clairvoyant=clairvoyant)
+    assert result.start_s.tolist() == expected(log, MACHINE, policy, clairvoyant)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("policy", "machine"),
+    [(policy, Machine.pool(MACHINE)) for policy in POLICIES]
+    + [(policy, Machine(MACHINE, 1)) for policy in GANG_POLICIES],
+)
+@settings(max_examples=150)
+@given(jobs=JOBS, clairvoyant=st.booleans())
+def test_the_state_holds_in_more_logs(policy: str, machine: Machine, jobs: list[Job], clairvoyant: bool) -> None:
+    """The state is checked after every cycle, in a pool and on nodes of one processor; the starts are the oracle's."""
+    log = workload(jobs)
+    result = replay(log, machine, policy, clairvoyant=clairvoyant, check=True)
     assert result.start_s.tolist() == expected(log, MACHINE, policy, clairvoyant)
 
 

@@ -180,18 +180,31 @@ def test_a_burst_survives_the_keeper_and_each_step_runs_once(keeper: Keeper, tmp
     assert sorted(int(line) for line in (tmp_path / "runs").read_text().split()) == list(range(100))
 
 
-def test_a_torn_journal_is_read_up_to_its_tear(keeper: Keeper, tmp_path: Path) -> None:
-    """Half a record at the end of the keeper's journal, half a line at the end of a helper's: both are passed over."""
+def tear_journals_of_helpers(keeper: Keeper) -> None:
+    """Half a line at the end of each."""
+    for path in keeper.journals():
+        with path.open("ab") as file:
+            file.write(b"X 99 2.0.1.0 0")
+
+
+@pytest.mark.parametrize("helpers", ["dead", pytest.param("alive", marks=pytest.mark.slow)])
+def test_a_torn_journal_is_read_up_to_its_tear(keeper: Keeper, tmp_path: Path, helpers: str) -> None:
+    """Half a record at the end of the keeper's journal, half a line at the end of a helper's: both are passed over.
+    Where a helper lives, its word that it spawns no more is lost in the tear; the next keeper ends it after 5 s."""
     keeper.run(StepTemplate(command=("sh", "-c", "exit 6")), ONE)
     keeper.launch(waiting(tmp_path, 2), TWO)
     keeper.running(TWO)
+    living = keeper.helpers()
+    if helpers == "alive":
+        tear_journals_of_helpers(keeper)
     keeper.die()
-    journal = keeper.home.node("n1").journal
-    with (journal / "keeper.log").open("ab") as file:
+    if helpers == "dead":
+        for helper in living:
+            kill(helper, signal.SIGKILL)
+            assert wait_gone(helper, DEADLINE_S)
+        tear_journals_of_helpers(keeper)
+    with (keeper.home.node("n1").journal / "keeper.log").open("ab") as file:
         file.write(b"\x40\0\0\0\x11\x22\x33\x44 torn in the middle")
-    for path in journal.glob("helper-*.log"):
-        with path.open("ab") as file:
-            file.write(b"X 99 2.0.1.0 0")
     keeper.exits.clear()
     keeper.start()
     assert keeper.exit_of(ONE).code == 6
