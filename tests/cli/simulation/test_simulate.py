@@ -157,7 +157,7 @@ def test_starts_in_the_csv_are_those_of_the_oracle(tmp_path: Path) -> None:
     """The whole way, from a generated log to the table of starts, under every policy."""
     path = tmp_path / "made.swf.gz"
     assert main(["workload", "generate", "--jobs", "250", "--cpus", "32", "--load", "1", "-o", str(path)]) == 0
-    policies = ("fcfs", "easy", "easy-sjbf", "conservative")
+    policies = ("fcfs", "easy", "easy-sjbf", "top-2", "conservative")
     assert main(["simulate", str(path), "--policy", ",".join(policies), "--out-jobs", str(tmp_path / "j.csv")]) == 0
     rows = [line.split() for line in gzip.decompress(path.read_bytes()).decode().splitlines() if line[0] != ";"]
     submit, run, procs, limit = ([int(row[column]) for row in rows] for column in (1, 3, 7, 8))
@@ -173,7 +173,10 @@ def test_starts_in_the_csv_are_those_of_the_oracle(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--policy", "sjf2"], "valid are fcfs, easy, easy-sjbf, conservative"),
+        (["--policy", "sjf2"], "valid are fcfs, easy, easy-sjbf, conservative, and top-K with a number, such as top-2"),
+        (["--policy", "top-k"], "top-K with a number, such as top-2"),
+        (["--policy", "top-0"], "unknown policy 'top-0'"),
+        (["--policy", "top-1000000"], "unknown policy 'top-1000000'"),
         (["--policy", ""], "unknown policy ''"),
         (["--policy", "easy,"], "unknown policy ''"),
         (["--first", "0"], "--first"),

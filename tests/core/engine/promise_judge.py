@@ -120,14 +120,14 @@ def _lacking(
 
 
 def _can_be_kept(cluster: Cluster, promised: list[Promised], now: int, backfill: Backfill) -> None:
-    """On the promised nodes there is room at the promised instant; under conservative also for the whole planned time,
-    beside everybody else's promises."""
+    """On the promised nodes there is room at the promised instant; under conservative and top-K also for the whole
+    planned time, beside everybody else's promises."""
     for one in promised:
         assert one.start_ms > now, f"{one.task.job}.{one.task.task} was promised {one.start_ms}, which is not later"
         assert len(set(one.nodes)) == one.task.gang
         instants = {one.start_ms}
         others: list[Promised] = []
-        if backfill is Backfill.CONSERVATIVE:
+        if backfill in (Backfill.CONSERVATIVE, Backfill.TOP_K):
             others = [other for other in promised if other is not one]
             instants |= {other.start_ms for other in others if one.start_ms < other.start_ms < one.until_ms}
         for name in one.nodes:

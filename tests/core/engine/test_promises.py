@@ -166,7 +166,7 @@ class Replay:
                 return
 
 
-@pytest.mark.parametrize("backfill", [Backfill.EASY, Backfill.EASY_SJBF, Backfill.CONSERVATIVE])
+@pytest.mark.parametrize("backfill", list(Backfill))
 @given(
     jobs=works([0, 0, 0, 0, 3]),
     reservations=st.sampled_from([1, 2, 3, MANY, MANY]),
@@ -179,7 +179,12 @@ def test_safety_no_backfilled_start_moves_what_any_job_was_promised(
 ) -> None:
     """After every pass, of every job with a reservation: it can be kept, and it is no later than it was."""
     config = EngineConfig(
-        backfill=backfill, max_reservations=reservations, slice_work=slice_work, placement=placement, claim_after_ms=INF
+        backfill=backfill,
+        reservations=reservations,
+        max_reservations=reservations,
+        slice_work=slice_work,
+        placement=placement,
+        claim_after_ms=INF,
     )
     replay, judge = Replay(jobs, config), PromiseJudge()
 

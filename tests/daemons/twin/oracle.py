@@ -10,6 +10,8 @@ whole seconds. Event order of one instant: ends, then submits in order, then one
 - EASY-SJBF: the same, later jobs considered by planned time, ties by submit order.
 - Conservative (Mu'alem and Feitelson 2001): every job is promised the earliest place in the profile when it arrives;
   whenever a job has ended, jobs in submit order move, once each, to the earliest place at or before their promise.
+- top-K: the same, but only the first K waiting jobs are promised anything; a job behind them may start if it fits
+  beside all promises, from now to its planned end.
 """
 
 from __future__ import annotations
@@ -31,7 +33,13 @@ def oracle_starts(
     policy: str,
 ) -> list[int]:
     """Start second of each job; jobs are given by rising submit time, 0 < run <= planned, procs <= machine."""
-    scheduler = _Conservative(machine) if policy == "conservative" else _Backfill(machine, policy)
+    scheduler: _Conservative | _Backfill
+    if policy == "conservative":
+        scheduler = _Conservative(machine, NEVER)
+    elif policy.startswith("top-"):
+        scheduler = _Conservative(machine, int(policy.removeprefix("top-")))
+    else:
+        scheduler = _Backfill(machine, policy)
     starts = [-1] * len(submit)
     ends: list[tuple[int, int]] = []
     arriving = 0
@@ -113,9 +121,10 @@ class _Backfill:
 
 
 class _Conservative:
-    """Conservative backfill on a profile of free processors: `free[i]` from `times[i]` to `times[i + 1]`."""
+    """Conservative backfill and top-K on a profile of free processors: `free[i]` from `times[i]` to `times[i + 1]`."""
 
-    def __init__(self, machine: int) -> None:
+    def __init__(self, machine: int, promises: int) -> None:
+        self.promises = promises
         self.times = [0]
         self.free = [machine]
         self.queue: list[tuple[int, int, int]] = []
@@ -145,6 +154,9 @@ class _Conservative:
                 if at is not None:
                     self._add(at, at + planned, procs)
                 at = self._earliest(now, procs, planned)
+                if at > now and len(waiting) >= self.promises:
+                    waiting.append(entry)
+                    continue
                 self._add(at, at + planned, -procs)
                 self.promised[job] = at
             if at == now:

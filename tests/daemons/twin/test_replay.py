@@ -7,8 +7,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from hal.core.engine.config import Backfill, EngineConfig
 from hal.daemons.twin.machine import POLICIES, Machine
-from hal.daemons.twin.replay import CONFIGS, replay
+from hal.daemons.twin.replay import CONFIGS, config_of, replay
 from hal.daemons.twin.swf import Workload
 from hal.daemons.twin.workload import WorkloadSpec, generate
 from tests.daemons.twin.oracle import oracle_starts
@@ -16,6 +17,7 @@ from tests.daemons.twin.oracle import oracle_starts
 MACHINE = 8
 GANG_POLICIES = ["fcfs", "easy", "easy-sjbf"]
 """Conservative promises keep to their nodes, so gangs do not start as in a pool."""
+NAMED = (*POLICIES, "top-1", "top-2", "top-3")
 
 Job = tuple[int, int, int, int]
 """(gap to the submit before, run, slack of the limit, processors)"""
@@ -51,7 +53,26 @@ def test_every_policy_that_people_can_name_has_a_configuration() -> None:
     assert tuple(CONFIGS) == POLICIES
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+def test_top_2_is_the_top_k_of_hal_toml_with_two_reservations() -> None:
+    """The engine's own backfill: nothing of the simulation's."""
+    assert config_of("top-2") == EngineConfig(order="fcfs", backfill=Backfill.TOP_K, reservations=2)
+
+
+@pytest.mark.parametrize(("policy", "starts"), [("easy", [0, 10, 30, 0]), ("top-2", [0, 10, 20, 30])])
+def test_easy_delays_the_second_blocked_job_and_top_2_does_not(policy: str, starts: list[int]) -> None:
+    """Of 4 processors 2 are busy until 10; 3, then 4 are wanted for 10 each; 1 for 30 fits beside the first."""
+    log = workload([(0, 10, 0, 2), (0, 10, 0, 3), (0, 10, 0, 4), (0, 30, 0, 1)])
+    assert replay(log, Machine.pool(4), policy, check=True).start_s.tolist() == starts
+
+
+@pytest.mark.parametrize(("policy", "starts"), [("top-2", [0, 10, 20, 60, 0]), ("top-3", [0, 10, 20, 30, 40])])
+def test_top_2_promises_the_third_blocked_job_nothing(policy: str, starts: list[int]) -> None:
+    """Of 4 processors 2 are busy until 10; 3, 3, then 4 are wanted for 10 each; 1 for 60 fits beside the first two."""
+    log = workload([(0, 10, 0, 2), (0, 10, 0, 3), (0, 10, 0, 3), (0, 10, 0, 4), (0, 60, 0, 1)])
+    assert replay(log, Machine.pool(4), policy, check=True).start_s.tolist() == starts
+
+
+@pytest.mark.parametrize("policy", NAMED)
 @settings(max_examples=40)
 @given(jobs=JOBS, clairvoyant=st.booleans())
 @example(jobs=[(0, 30, 0, 5), (0, 10, 0, 8), (1, 29, 0, 3), (0, 28, 1, 3)], clairvoyant=False)
@@ -96,7 +117,7 @@ def test_conservative_on_nodes_leaves_nothing_waiting(jobs: list[Job]) -> None:
     assert (result.start_s >= log.submit_s).all()
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", NAMED)
 @pytest.mark.parametrize("load", [0.7, 1.1])
 def test_a_lublin_log_is_replayed_as_the_oracle_does(policy: str, load: float) -> None:
     """600 jobs of the model, below and above saturation."""
@@ -140,7 +161,7 @@ def test_a_job_lies_on_one_node_or_on_whole_ones(procs: int, shape: tuple[int, i
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", NAMED)
 @settings(max_examples=1500)
 @given(jobs=JOBS, clairvoyant=st.booleans())
 def test_the_pool_starts_many_more_logs_as_the_oracle_does(policy: str, jobs: list[Job], clairvoyant: bool) -> None:
@@ -153,7 +174,7 @@ def test_the_pool_starts_many_more_logs_as_the_oracle_does(policy: str, jobs: li
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("policy", "machine"),
-    [(policy, Machine.pool(MACHINE)) for policy in POLICIES]
+    [(policy, Machine.pool(MACHINE)) for policy in NAMED]
     + [(policy, Machine(MACHINE, 1)) for policy in GANG_POLICIES],
 )
 @settings(max_examples=150)
@@ -166,7 +187,7 @@ def test_the_state_holds_in_more_logs(policy: str, machine: Machine, jobs: list[
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", NAMED)
 @pytest.mark.parametrize("clairvoyant", [False, True])
 def test_long_lublin_logs_are_replayed_as_the_oracle_does(policy: str, clairvoyant: bool) -> None:
     """5,000 jobs for 256 processors, busy but not saturated."""

@@ -41,12 +41,13 @@ def _plot_file(ctx: click.Context, param: click.Parameter, path: Path | None) ->
 
 def _policy_names(ctx: click.Context, param: click.Parameter, value: str) -> tuple[str, ...]:
     """Read names separated by commas, in the order given, without duplicates."""
-    from hal.daemons.twin.machine import POLICIES
+    from hal.daemons.twin.machine import POLICIES, reservations_of
 
     names = [name.strip() for name in value.split(",")]
     for name in names:
-        if name not in POLICIES:
-            raise click.BadParameter(f"unknown policy {name!r}; valid are {', '.join(POLICIES)}", ctx, param)
+        if name not in POLICIES and reservations_of(name) is None:
+            valid = f"{', '.join(POLICIES)}, and top-K with a number, such as top-2"
+            raise click.BadParameter(f"unknown policy {name!r}; valid are {valid}", ctx, param)
     return tuple(dict.fromkeys(names))
 
 
@@ -59,7 +60,7 @@ def _policy_names(ctx: click.Context, param: click.Parameter, value: str) -> tup
     metavar="P,…",
     default="fcfs,easy",
     show_default=True,
-    help="Policies, separated by commas: fcfs, easy, easy-sjbf, conservative.",
+    help="Policies, separated by commas: fcfs, easy, easy-sjbf, top-K (such as top-2), conservative.",
 )
 @click.option("--clairvoyant", is_flag=True, help="Plan with actual run times instead of requested ones.")
 @click.option("--first", type=click.IntRange(min=1), metavar="N", help="Replay only the first N usable jobs.")

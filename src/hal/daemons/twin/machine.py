@@ -5,11 +5,20 @@ Pure; imports nothing heavy, so that the command line can check its arguments be
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Final
 
 POLICIES: Final = ("fcfs", "easy", "easy-sjbf", "conservative")
-"""Policies under which a log can be replayed, by the names that people type."""
+"""Policies under which a log can be replayed, by the names that people type; and `top-K` (see `reservations_of`)."""
+_TOP_K: Final = re.compile("top-([1-9][0-9]{0,5})")
+"""EASY with K protected jobs, up to 999,999 of them."""
+
+
+def reservations_of(policy: str) -> int | None:
+    """Return K if the policy is `top-K` (top-2: the first two waiting jobs hold reservations), None for other names."""
+    found = _TOP_K.fullmatch(policy)
+    return None if found is None else int(found[1])
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ from hal.core.engine.events import (
     submit_rows,
 )
 from hal.core.model.errors import InternalError
-from hal.daemons.twin.machine import Machine
+from hal.daemons.twin.machine import Machine, reservations_of
 from hal.daemons.twin.metrics import Metrics, judge, judge_by_user
 from hal.daemons.twin.swf import Workload
 
@@ -44,7 +44,7 @@ CONFIGS: Final = {
     "easy-sjbf": EngineConfig(order="fcfs", backfill=Backfill.EASY_SJBF),
     "conservative": EngineConfig(order="fcfs", backfill=Backfill.CONSERVATIVE),
 }
-"""The engine configuration of each policy in `hal.daemons.twin.machine.POLICIES`."""
+"""The engine configuration of each policy in `hal.daemons.twin.machine.POLICIES`; `config_of` knows `top-K`, too."""
 
 REPORT_EVERY = 1 << 12
 """Instants between two calls of `report`."""
@@ -107,7 +107,7 @@ def replay(
     One function, because its loop reads top-down: ends, submits, cycle, next instant.
 
     Args:
-        policy: a key of CONFIGS; any name if `config` is given.
+        policy: a key of CONFIGS, or `top-K`; any name if `config` is given.
         config: another configuration, perhaps with plugins.
         clairvoyant: the engine plans with the true run times instead of the limits.
         check: verify the whole state after every cycle (slow).
@@ -116,7 +116,7 @@ def replay(
         InternalError: the engine leaves jobs waiting for ever, or asks to be called without end.
     """
     jobs = workload.jobs
-    state = new_state(CONFIGS[policy] if config is None else config)
+    state = new_state(config_of(policy) if config is None else config)
     apply(state, NodesChanged(nodes=node_specs(machine)))
     submits, classes = _submits(workload, machine, clairvoyant)
     owners = (OwnerSpec(),)
@@ -196,6 +196,18 @@ def replay(
         cycles=cycles,
         peak_live=peak_live,
     )
+
+
+def config_of(policy: str) -> EngineConfig:
+    """Return the engine configuration of a policy that `hal simulate --policy` can name.
+
+    Raises:
+        KeyError: there is no such policy.
+    """
+    reservations = reservations_of(policy)
+    if reservations is None:
+        return CONFIGS[policy]
+    return EngineConfig(order="fcfs", backfill=Backfill.TOP_K, reservations=reservations)
 
 
 def load_kernels() -> None:
