@@ -175,6 +175,7 @@ def test_starts_in_the_csv_are_those_of_the_oracle(tmp_path: Path) -> None:
     [
         (["--policy", "sjf2"], "valid are fcfs, easy, easy-sjbf, conservative, and top-K with a number, such as top-2"),
         (["--policy", "top-k"], "top-K with a number, such as top-2"),
+        (["--policy", ",".join(f"top-{k}" for k in range(1, 22))], "21 policies; at most 20"),
         (["--policy", "top-0"], "unknown policy 'top-0'"),
         (["--policy", "top-1000000"], "unknown policy 'top-1000000'"),
         (["--policy", ""], "unknown policy ''"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 from click.core import ParameterSource
@@ -32,6 +32,9 @@ NODES_MAX = 1_000_000
 CPUS_PER_NODE_MAX = 1_000_000_000
 PLOT_FORMATS = (".svg", ".png", ".pdf")
 
+MAX_POLICIES: Final = 20
+"""Replays of one command, as many as `--config` allows."""
+
 
 def _plot_file(ctx: click.Context, param: click.Parameter, path: Path | None) -> Path | None:
     if path is not None and path.suffix not in PLOT_FORMATS:
@@ -44,6 +47,8 @@ def _policy_names(ctx: click.Context, param: click.Parameter, value: str) -> tup
     from hal.daemons.twin.machine import POLICIES, reservations_of
 
     names = [name.strip() for name in value.split(",")]
+    if len(names) > MAX_POLICIES:
+        raise click.BadParameter(f"{len(names)} policies; at most {MAX_POLICIES} can be compared at once", ctx, param)
     for name in names:
         if name not in POLICIES and reservations_of(name) is None:
             valid = f"{', '.join(POLICIES)}, and top-K with a number, such as top-2"
