@@ -174,8 +174,7 @@ def test_the_pool_starts_many_more_logs_as_the_oracle_does(policy: str, jobs: li
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("policy", "machine"),
-    [(policy, Machine.pool(MACHINE)) for policy in NAMED]
-    + [(policy, Machine(MACHINE, 1)) for policy in GANG_POLICIES],
+    [(policy, Machine.pool(MACHINE)) for policy in NAMED] + [(policy, Machine(MACHINE, 1)) for policy in GANG_POLICIES],
 )
 @settings(max_examples=150)
 @given(jobs=JOBS, clairvoyant=st.booleans())
