@@ -183,7 +183,7 @@ class Controller:
         )
 
     async def run(self) -> None:
-        """Until `stop`.
+        """Run until `stop`.
 
         Raises:
             StaleEpoch: another controller has taken over: `abandon` this one.
@@ -216,7 +216,7 @@ class Controller:
         await self._let_go()
 
     async def abandon(self) -> None:
-        """After it was deposed: nothing is said to anybody, all connections end."""
+        """End all connections without a message, after this controller was deposed."""
         self._watchers.close()
         self._agents.drop_all()
         await self._let_go()
@@ -256,7 +256,7 @@ class Controller:
         return any(self._waiters.wanted(job.id) for job in change.ended)
 
     async def _remember_use(self) -> None:
-        """Now and then, what accounts have used goes into the store."""
+        """Store from time to time what accounts have used."""
         kept: SharesLoaded | None = None
         while True:
             await self._runtime.sleep(REMEMBER_EVERY_MS)

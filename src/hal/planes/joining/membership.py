@@ -1,7 +1,6 @@
 """Join tokens and certificates as they are in memory, and the rules about them.
 
-What is to change is decided as a row operation; `apply` makes it in memory, and gives what would undo it where the
-commit fails.
+A change is decided as a row operation; `apply` makes it in memory, and returns what undoes it if the commit fails.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ class TokenState(StrEnum):
 
 
 def state_of(token: JoinTokenRow, now_ms: int) -> TokenState:
-    """What it is good for now."""
+    """Return the state of a token now."""
     if token.used_ms is not None:
         return TokenState.USED
     if token.revoked_ms is not None:
@@ -55,7 +54,7 @@ def state_of(token: JoinTokenRow, now_ms: int) -> TokenState:
 
 
 def hash_of(secret: str) -> str:
-    """What is kept of a secret (128 random bits, so that one round is enough)."""
+    """Hash a secret, as it is stored (128 random bits, so that one round is enough)."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
@@ -68,7 +67,7 @@ class Membership:
         self._of_node: dict[str, set[str]] = {}
 
     def load(self, rows: PutJoining) -> None:
-        """What is durable."""
+        """Replace everything by what is durable."""
         self._tokens.clear()
         self._certificates.clear()
         self._of_node.clear()
@@ -101,7 +100,7 @@ class Membership:
         return PutJoining((token,), forget_tokens=self._old_tokens(now_ms))
 
     def revoke_token(self, token_id: str, now_ms: int) -> PutJoining:
-        """Nobody joins with it any more.
+        """Revoke a token: nobody can join with it any more.
 
         Raises:
             NotFoundError: there is no such token.
@@ -121,7 +120,7 @@ class Membership:
         return PutJoining((replace(token, revoked_ms=now_ms),))
 
     def check_token(self, token_id: str, secret: str, node: str, now_ms: int, *, known: bool) -> JoinTokenRow:
-        """The token, when `node` may join with it now.
+        """Return the token, if `node` may join with it now.
 
         Args:
             known: a node of that name is known already.
@@ -187,7 +186,7 @@ class Membership:
         return PutJoining((), tuple(self._revoked(node, now_ms)))
 
     def has_certificate(self, node: str, now_ms: int) -> bool:
-        """It may dial over the network."""
+        """Whether the node has a valid certificate, so that it may dial over the network."""
         return any(self._valid(self._certificates[one], now_ms) for one in self._of_node.get(node, ()))
 
     def check_certificate(self, serial: str, certified: str, node: str, now_ms: int) -> None:
@@ -212,7 +211,7 @@ class Membership:
     # ── memory ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def apply(self, change: PutJoining) -> PutJoining:
-        """Make it in memory; what undoes it."""
+        """Make the change in memory; returns the change that undoes it."""
         tokens = {*(row.id for row in change.tokens), *change.forget_tokens}
         serials = {*(row.serial for row in change.certificates), *change.forget_certificates}
         undo = PutJoining(

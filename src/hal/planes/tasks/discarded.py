@@ -1,4 +1,4 @@
-"""What is of no more use, and so much that freeing it at once would keep everybody waiting: let go of in slices.
+"""Large values that are no longer used, freed in slices: to free them at once would keep everybody waiting.
 
 Pure. Lists are emptied in place, whoever else still holds them; they must not be looked at again.
 """
@@ -22,12 +22,12 @@ class Discarded:
         return bool(self._lists)
 
     def add(self, values: Collection[Any]) -> None:
-        """What is little is freed when its holder is, as always."""
+        """Add a value; a small one is freed with its holder, as always."""
         if len(values) > FREED_A_SLICE:
             self._lists.append(values if isinstance(values, list) else list(values))
 
     def free_some(self) -> None:
-        """Let go of one slice."""
+        """Free one slice."""
         last = self._lists[-1]
         del last[-FREED_A_SLICE:]
         if not last:

@@ -109,7 +109,7 @@ class TaskPlane:
         return undoing(self._table)
 
     def discard(self, values: list[Any]) -> None:
-        """What is of no more use, to be freed in slices, between groups."""
+        """Add what is no longer used, to be freed in slices, between groups."""
         self._table.discarded.add(values)
 
     @property
@@ -285,7 +285,7 @@ class TaskPlane:
         return end_with_bookings(self._table, now_ms)
 
     def preempt(self, moves: Moves, now_ms: int) -> int:
-        """Running attempts leave, or are suspended, for other work; see `preemption.preempt`."""
+        """End or suspend running attempts for other work; see `preemption.preempt`."""
         return preemption.preempt(self._table, moves, now_ms)
 
     def resume(self, moves: Moves, now_ms: int) -> int:

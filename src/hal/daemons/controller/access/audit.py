@@ -133,7 +133,7 @@ class AuditLog:
         targets: Sequence[str] = (),
         trace_id: str = "",
     ) -> None:
-        """One more entry; of a streak of refusals the first few have one each, the others one for all of them."""
+        """Write an entry; in a streak of refusals the first few have one each, the others one for all of them."""
         self.settle(at_ms)
         failed = status >= FAILED
         entry = Entry(
@@ -230,7 +230,7 @@ class AuditLog:
 
 
 def _entries(files: Sequence[Path]) -> Iterator[Entry]:
-    """Of files, the newest first; what is not a whole entry (a power failure) is passed over."""
+    """Yield the entries of files, newest first; incomplete ones (a power failure) are skipped."""
     newest: int | None = None
     for file in files:
         for line in lines_backwards(file):

@@ -98,7 +98,7 @@ class AuditFiles:
         files[first] += os.write(fd, line)
 
     def _make_room(self, wanted: int, at_ms: int) -> None:
-        """For so many bytes, at the cost of whoever takes most; and what is too old goes."""
+        """Make room for so many bytes at the cost of the source that takes most; remove what is too old."""
         if self._keep_ms:
             for source, files in self._sizes.items():
                 for first in list(files)[:-1]:

@@ -1,4 +1,4 @@
-"""Who comes in: the kernel names peers of Unix sockets, a token names those of TCP.
+"""Who connects: the kernel names peers of Unix sockets, a token names those of TCP.
 
 Pure apart from what it is given. Rights are another matter: `roles`.
 """
@@ -130,7 +130,7 @@ class Authenticator:
         return self.local(peer, headers) if peer is not None else self.remote(headers, address_of(client))
 
     def still_opens(self, identity: Identity) -> bool:
-        """What was shown opens something now, too."""
+        """Whether the credentials that were shown are still valid."""
         if identity.step:
             return self._steps.lives(identity.step)
         if not identity.token or identity.token == HOME_TOKEN:

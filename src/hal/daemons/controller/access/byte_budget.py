@@ -28,7 +28,7 @@ class ByteBudget:
         return len(self._kept)
 
     def take(self, who: str, amount: int) -> None:
-        """So much more is kept for them; `give_back` must follow.
+        """Count bytes that are kept for a user; `give_back` must follow.
 
         Raises:
             TooManyError: there is no room for it; nothing was taken.
@@ -46,7 +46,7 @@ class ByteBudget:
         self.kept += amount
 
     def give_back(self, who: str, amount: int) -> None:
-        """So much less."""
+        """Count bytes that are kept no longer."""
         if not amount:
             return
         self.kept -= amount

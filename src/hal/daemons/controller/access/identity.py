@@ -1,4 +1,4 @@
-"""Who asks, and what of it a request carries with it on its way. Values; no I/O."""
+"""Who sends a request, and what a request carries about that. Values; no I/O."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ class Limiter:
         return len(self._buckets)
 
     def enter(self, who: str, now_ms: int) -> None:
-        """One more request; `leave` must follow.
+        """Count a request; `leave` must follow.
 
         Raises:
             TooManyError: there is no room for it; it must not be followed by `leave`.
@@ -88,13 +88,13 @@ class Limiter:
         bucket.full = False
 
     def charge(self, who: str, amount: int) -> None:
-        """A request that `enter` let pass costs so many more; who is in debt by that waits with the next one."""
+        """Charge more for a request that `enter` let pass; whoever is in debt then waits with the next one."""
         bucket = self._buckets.get(who)
         if bucket is not None:
             bucket.left -= amount
 
     def leave(self, who: str) -> None:
-        """It was answered."""
+        """Count a request as answered."""
         bucket = self._buckets.get(who)
         if bucket is not None and bucket.open:
             bucket.open -= 1

@@ -21,7 +21,7 @@ class Role(StrEnum):
 
     @property
     def rank(self) -> int:
-        """Ascending with what it may do."""
+        """The rank of the role: ascending with what it may do."""
         return _RANKS[self]
 
 
@@ -45,7 +45,7 @@ class Right(NamedTuple):
     admin: Reach
 
     def reach(self, role: Role) -> Reach:
-        """Of that role."""
+        """How far the right reaches for that role."""
         return self[role.rank]
 
 

@@ -51,7 +51,7 @@ class Token(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Beginning of the hour in which it was last used."""
 
     def live(self, now_ms: int) -> bool:
-        """It opens something."""
+        """Whether the token is valid."""
         return self.revoked_ms is None and now_ms < self.expires_ms
 
 
@@ -93,7 +93,7 @@ class TokenBook:
         self._changed()
 
     def put(self, token: Token) -> None:
-        """It is durable like this."""
+        """Keep the token as it is durable now."""
         self._by_id[token.id] = token
         if token.revoked_ms is not None:
             self._changed()
@@ -105,7 +105,7 @@ class TokenBook:
 
     @contextmanager
     def watched(self, changed: Callable[[], None]) -> Iterator[None]:
-        """Meanwhile `changed` is called whenever a token may have ceased to open anything before its end."""
+        """Within this context `changed` is called whenever a token may have become invalid before its end."""
         key = object()
         self._watchers[key] = changed
         try:
@@ -152,7 +152,7 @@ def row_of(token: Token) -> dict[str, str]:
 
 
 def check_new(*, note: str, scope: Scope, life_ms: int, most_ms: int) -> None:
-    """What is asked for a new token makes sense.
+    """Check what is asked for a new token.
 
     Raises:
         SpecError: it does not; names the field.

@@ -1,4 +1,4 @@
-"""Errors of REST itself, beside those of what it asks: what is wrong with a request, or with who should answer it."""
+"""Errors of REST itself: what is wrong with a request, or with the controller that should answer it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class HeadersError(SpecError):
 
 
 class TooSlowError(TimedOutError):
-    """The request did not come in the time that it may take: nothing was done."""
+    """The request did not arrive within its time limit: nothing was done."""
 
     code = "too-slow"
 

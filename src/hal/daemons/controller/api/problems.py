@@ -82,7 +82,7 @@ def problem_of(error: HALError) -> Problem:
 
 
 def answer(problem: Problem, headers: dict[str, str] | None = None) -> Response[bytes]:
-    """The response that carries it."""
+    """Return the response with this problem."""
     told = dict(headers or {})
     if problem.status == 503:
         told.setdefault("Retry-After", str(RETRY_AFTER_S))
@@ -99,7 +99,7 @@ def on_hal_error(_: Request[Any, Any, Any], error: HALError) -> Response[bytes]:
 
 
 def on_http_error(request: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
-    """What Litestar refuses: an unknown path, a method that is not there."""
+    """Answer what Litestar refuses: an unknown path or method."""
     status = error.status_code
     hint, detail = "", error.detail
     headers = {k: v for k, v in (error.headers or {}).items() if k.lower() == "allow"}

@@ -1,4 +1,4 @@
-"""What in a group it failed for: found by halves, so that one thing that cannot be committed keeps nobody back.
+"""Why a group failed: the culprit is found by halves, so that one thing that cannot be committed delays nobody.
 
 Pure. A group that fails for the values in it is tried again in halves, until one thing alone fails. That one is
 accused; where a group of nothing succeeds, it is to blame and left out. While this lasts nothing else is taken in: some

@@ -19,7 +19,7 @@ class Clock:
         """When `_latest_ms` was reported, by the monotonic clock."""
 
     def not_before(self, ms: int) -> None:
-        """The instant of a commit that is durable."""
+        """Set the instant of a durable commit, before which the clock never is."""
         if ms > self._latest_ms:
             self._latest_ms, self._since_ms = ms, self._runtime.monotonic_ms()
 

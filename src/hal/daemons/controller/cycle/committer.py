@@ -72,7 +72,7 @@ class Committer:
         return epoch
 
     async def resign(self) -> None:
-        """Nothing is written any more: a follower need not wait for the end of the lease."""
+        """Write nothing any more: a follower need not wait for the end of the lease."""
         if self.store.leased and self.lease.holds:
             try:
                 await self._runtime.run_blocking(partial(self.store.resign, self.epoch))

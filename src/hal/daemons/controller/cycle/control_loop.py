@@ -94,7 +94,7 @@ class ControlLoop:
         self._wake_ms = INF
 
     async def run(self) -> None:
-        """Until `stop`; the group in flight is finished first.
+        """Run until `stop`; the group in flight is finished first.
 
         Raises:
             StaleEpoch: another controller has taken over.
@@ -115,7 +115,7 @@ class ControlLoop:
         self.inbox.filled.set()
 
     def depose(self, error: StaleEpoch) -> None:
-        """Another controller has taken over: nothing is begun any more, `run` raises."""
+        """Begin nothing any more, as another controller has taken over; `run` raises."""
         self._deposed = error
         self.stop(DEPOSED)
 
@@ -289,7 +289,7 @@ class ControlLoop:
         return None
 
     def _leave_out(self, item: Item, error: Exception) -> None:
-        """Nothing of it happens: whoever asked is answered, a node that reported it has lied."""
+        """Leave it out: whoever asked is answered, a node that reported it has lied."""
         reason = str(error) if isinstance(error, HALError) else f"{type(error).__name__}: {error}"
         if isinstance(item, Call):
             log = self._logs.of("")
@@ -308,7 +308,7 @@ class ControlLoop:
             )
 
     async def _rebuild(self) -> None:
-        """Plane and engine as the last commit left them."""
+        """Build plane and engine again as the last commit left them."""
         await self._run_slices(self._plane.undoing())
         self._engine.begin(self._plane.engine_events(), self._clock.now_ms())
         self._more = True

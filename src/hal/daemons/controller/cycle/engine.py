@@ -103,7 +103,7 @@ class Engine:
         return self._hours.stage(hours_spent(self.state))
 
     def hours_kept(self) -> None:
-        """They are durable."""
+        """Note that these facts are durable."""
         self._hours.committed()
 
     def feed(self, events: Iterable[Event]) -> None:
@@ -137,7 +137,7 @@ class Engine:
         return step
 
     def close(self) -> None:
-        """Nothing is decided any more, so nothing is watched."""
+        """End the watch, as nothing is decided any more."""
         if self._watch is not None:
             self._watch.close()
 

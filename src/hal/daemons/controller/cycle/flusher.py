@@ -1,4 +1,4 @@
-"""What must not be said before it survives a power failure: answers to people, acknowledgements to keepers, the feed.
+"""What must not be sent before it survives a power failure: answers to people, acknowledgements to keepers, the feed.
 
 A commit survives the death of every process at once; flushing it to the disk takes a few milliseconds more. Orders to
 agents of this host do not wait for that, because what a power failure takes from this host's store it takes from this
@@ -69,7 +69,7 @@ class Flusher:
                 self._idle.set()
 
     async def caught_up(self) -> None:
-        """Everything that was committed before this call is flushed."""
+        """Wait until everything that was committed before this call is flushed."""
         if self._idle.is_set():
             return
         done = asyncio.get_running_loop().create_future()
@@ -77,6 +77,6 @@ class Flusher:
         await done
 
     async def drained(self) -> None:
-        """Everything that waits has been said."""
+        """Wait until everything that waits has been sent."""
         self._filled.set()
         await self._idle.wait()

@@ -81,7 +81,7 @@ class Judge:
         self._refused_jobs = 0
 
     def look_at(self, jobs: Iterable[LiveJob]) -> None:
-        """Add these to the account."""
+        """Judge these jobs, too."""
         for job in jobs:
             self._examined += 1
             waits = job.counts.pending + job.counts.held
@@ -95,7 +95,7 @@ class Judge:
                 self._charge(job, waits)
 
     def effects(self) -> Effects:
-        """Of all that was looked at."""
+        """Return the effects on all jobs that were judged."""
         over = [one for key, use in sorted(self._use.items()) for one in self._over(key, use)]
         return Effects(
             examined=self._examined,

@@ -33,7 +33,7 @@ def allocate(
     *,
     credit: bool = False,
 ) -> int:
-    """A plan's starts as attempts, and orders for their nodes; how many.
+    """Make attempts of a plan's starts, and orders for their nodes; returns how many.
 
     Args:
         starts: shape (S,), dtype `START`, in the order decided.

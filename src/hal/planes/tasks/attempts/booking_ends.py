@@ -16,7 +16,7 @@ CAUSE = "booking"
 
 
 def end_with_bookings(table: JobTable, now_ms: int) -> int:
-    """Stop the attempts whose booking does not hold any more; how many."""
+    """Stop the attempts whose booking no longer holds; returns how many."""
     stopped = 0
     for job_id in sorted(job for job in table.busy if table.jobs[job].spec.booking):
         booking = table.jobs[job_id].spec.booking

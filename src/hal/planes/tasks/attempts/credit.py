@@ -43,7 +43,7 @@ PLAIN = frozenset({"cpu", "memory"})
 
 
 def record_duration(table: JobTable, job: LiveJob, took_ms: int) -> None:
-    """A step of the job has ended, after so long."""
+    """Record how long a step of the job took."""
     if job.spec.array is not None:
         table.recent_ms[job.id] = (*table.recent_ms.get(job.id, ())[1 - SEEN :], max(took_ms, 1))
 

@@ -28,7 +28,7 @@ Moves = NDArray[np.void]
 
 
 def preempt(table: JobTable, moves: Moves, now_ms: int) -> int:
-    """These attempts leave, or are suspended, for the jobs that the moves name; how many.
+    """End or suspend these attempts for the jobs that the moves name; returns how many.
 
     Raises:
         InternalError: an attempt is not active.

@@ -36,7 +36,7 @@ def lose_fenced(table: JobTable, name: str, reason: str, now_ms: int) -> None:
 
 
 def end_lease(table: JobTable, name: str, silent_ms: int, now_ms: int) -> None:
-    """It has had no lease for so long that nothing guarded runs there: that is lost, and its tasks wait again."""
+    """The node had no lease for so long that no guarded step runs there: these are lost, and their tasks wait again."""
     table.draft.lost_nodes.append(name)
     guarded = [
         (job, attempt) for job, attempt in attempts_on(table, name) if job.spec.on_node_lost is OnNodeLost.REQUEUE

@@ -74,7 +74,7 @@ def attempts_on(table: JobTable, node: str) -> Iterator[tuple[LiveJob, Attempt]]
 
 
 def record_starts(table: JobTable, node: str, steps: Sequence[StepStarted], now_ms: int) -> Collection[LiveJob]:
-    """Processes of these steps run."""
+    """Record that processes of these steps run."""
     changed: dict[int, LiveJob] = {}
     for report in steps:
         found = None if table.is_foreign(node, report.step) else active_attempt(table, node, report.step)
@@ -88,7 +88,7 @@ def record_starts(table: JobTable, node: str, steps: Sequence[StepStarted], now_
 
 
 def record_exits(table: JobTable, node: str, exits: Sequence[StepExit], now_ms: int) -> Collection[LiveJob]:
-    """These steps have ended; all of them are acknowledged once this is durable."""
+    """Record that these steps have ended; all of them are acknowledged once this is durable."""
     changed: dict[int, LiveJob] = {}
     acks = table.draft.order(node).acks
     for report in exits:
@@ -117,7 +117,7 @@ def record_exits(table: JobTable, node: str, exits: Sequence[StepExit], now_ms: 
 
 
 def record_refusals(table: JobTable, node: str, refusals: Sequence[Refusal], now_ms: int) -> Collection[LiveJob]:
-    """These steps were not started; no process of them exists.
+    """Record that these steps were not started; no process of them exists.
 
     `already-ended` of an attempt that is active here: a power failure took from the store an attempt of this number,
     and not from the keeper; or the store was restored, and the keeper had the attempt of this number that it forgot.

@@ -43,13 +43,13 @@ class ReplaceRange(Struct, frozen=True, gc=False):
 
 
 class SetDependencies(Struct, frozen=True, gc=False):
-    """It waits for these from now on, as they stand now; the spec says so."""
+    """The job waits for these from now on, as they stand now; they are in its spec."""
 
     dependencies: tuple[Dependency, ...]
 
 
 class StopWaiting(Struct, frozen=True, gc=False):
-    """It waits for nobody any more."""
+    """The job no longer waits for any other."""
 
 
 Change = SetReason | ApplyEvent | ReleaseHeld | MakeEligible | ReplaceRange | SetDependencies | StopWaiting

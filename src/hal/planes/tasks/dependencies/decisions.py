@@ -168,7 +168,7 @@ def _decide_range(job: LiveJob, tasks: TaskRange, how: Standing) -> Decisions:
 
 
 def waive_job(job: LiveJob, others: Others, now_ms: int) -> Decisions:
-    """A person lets it run without the dependencies that cannot be met."""
+    """Let the job run, as a person decided, without the dependencies that cannot be met."""
     waits = job.waits
     assert waits is not None
     yield SetReason("")
@@ -183,7 +183,7 @@ def waive_job(job: LiveJob, others: Others, now_ms: int) -> Decisions:
 
 
 def waive_tasks(job: LiveJob, first: int, count: int) -> Decisions:
-    """A person lets tasks run that are held because of the same tasks of another array."""
+    """Let tasks run, as a person decided, that are held because of the same tasks of another array."""
     waived = False
     for low, tasks in slices(job.ranges, first, count, A_SLICE):
         for held in parts_within(job.ranges, low, tasks):

@@ -16,7 +16,7 @@ class EngineView(Protocol):
     """The engine's answers."""
 
     def impossible(self, request: ClassSpec) -> str:
-        """Why no set of the nodes there are could ever give this, with what the largest could; '' when one could."""
+        """Why no set of the present nodes could ever give this, with what the largest could; '' if one could."""
 
     def met_by(self, job: int, walltime_ms: int) -> str:
         """The booking that running tasks of the job would run into with that walltime; '' when none."""

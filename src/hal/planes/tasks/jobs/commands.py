@@ -32,7 +32,7 @@ from hal.planes.tasks.table.table import JobTable
 
 
 def cancel(table: JobTable, job_id: int, task: int | None, by: Submitter, now_ms: int) -> Work[TaskState]:
-    """End it: what waits is cancelled at once, what runs is stopped and cancelled when it has ended.
+    """Cancel a job or task: what waits is cancelled at once, what runs is stopped and cancelled when it has ended.
 
     Returns: the state of the job or task now.
     Raises:
@@ -61,7 +61,7 @@ def cancel(table: JobTable, job_id: int, task: int | None, by: Submitter, now_ms
 
 
 def hold(table: JobTable, job_id: int, task: int | None, by: Submitter, now_ms: int) -> Work[TaskState]:
-    """Nothing of it starts until it is released; what runs continues.
+    """Hold a job or task: nothing of it starts until it is released; what runs continues.
 
     Raises:
         NotFoundError: as `cancel`.
@@ -87,7 +87,7 @@ def hold(table: JobTable, job_id: int, task: int | None, by: Submitter, now_ms: 
 
 
 def release(table: JobTable, job_id: int, task: int | None, by: Submitter, now_ms: int) -> Work[TaskState]:
-    """Held tasks wait for resources again, at their old place.
+    """Release held tasks: they wait for resources again, at their former position.
 
     Raises:
         NotFoundError, ConflictError: as `hold`; releasing what is not held changes nothing.

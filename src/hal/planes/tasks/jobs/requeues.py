@@ -66,7 +66,7 @@ class EndedTasks:
 def requeue(
     table: JobTable, job_id: int, task: int | None, ended: EndedTasks, by: Submitter, now_ms: int
 ) -> Work[TaskState]:
-    """Run it again: what runs is stopped and waits again, what ended waits again, a back-off is cut short.
+    """Run a job or task again: what runs is stopped and waits again, what ended waits again, a back-off is cut short.
 
     A whole job: all its tasks that did not succeed; all tasks when every one did. Retries are counted from 0 again.
 

@@ -38,7 +38,7 @@ class Arrival(Struct, frozen=True, kw_only=True):
 
 
 def record_arrival(table: JobTable, arrival: Arrival, now_ms: int) -> tuple[NodeRow, bool]:
-    """A node dialled, new or back again: its row, and whether it was started again since it was last there."""
+    """Record that a node dialled; returns its row, and whether the host was started again since it was last there."""
     before = table.nodes.get(arrival.name)
     state, about = NodeState.UP, NodeAbout()
     if before is not None:
@@ -69,7 +69,7 @@ def record_arrival(table: JobTable, arrival: Arrival, now_ms: int) -> tuple[Node
 
 
 def record_silence(table: JobTable, name: str, reason: str, now_ms: int, last_seen_ms: int) -> None:
-    """Its agent is not heard: nothing new starts there, what runs is left alone."""
+    """Record that the node's agent is not heard: nothing new starts there, what runs is left alone."""
     row = table.nodes.get(name)
     if row is None or not NODE.allows(row.state, NodeEvent.SILENT):
         return
@@ -78,7 +78,7 @@ def record_silence(table: JobTable, name: str, reason: str, now_ms: int, last_se
 
 
 def record_return(table: JobTable, name: str, now_ms: int) -> None:
-    """Its agent is heard again on the connection that had fallen silent."""
+    """Record that the node's agent is heard again on the connection that was silent."""
     row = table.nodes.get(name)
     if row is not None and row.state is NodeState.UNREACHABLE:
         put_node(table, replace(row, state=state_after(table, row), reason="", last_seen_ms=now_ms), f"node:{name}")

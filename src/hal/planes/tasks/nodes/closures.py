@@ -67,7 +67,7 @@ _TO_REMOVED: Final[dict[NodeState, tuple[NodeEvent, ...]]] = {
 
 
 def cordon(table: JobTable, name: str, reason: str, by: Submitter, now_ms: int, *, drain: bool = False) -> NodeRow:
-    """Nothing new starts on the node until a person uncordons it; what runs continues. Repeated: another reason.
+    """Cordon it: nothing new starts there until a person uncordons it; what runs continues. Again: another reason.
 
     Args:
         drain: it is to become empty. A node that is being drained stays so when it is only cordoned.

@@ -50,7 +50,7 @@ class Change:
     """Nodes whose lease was over: what was guarded there is given away."""
 
     def lists(self) -> Iterator[list[Any]]:
-        """All that grows with what one request may change."""
+        """The lists that grow with what one request may change."""
         yield self.ended
         for operation in self.operations:
             for name in operation.__struct_fields__:
@@ -60,7 +60,7 @@ class Change:
 
     @property
     def empty(self) -> bool:
-        """Nothing to commit (orders may still have to go out: what is repeated is durable already)."""
+        """Whether there is nothing to commit (orders may still have to go out: what is repeated is durable already)."""
         return not self.operations
 
 

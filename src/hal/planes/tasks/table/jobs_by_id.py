@@ -1,4 +1,4 @@
-"""Live jobs by id: objects of those that something has happened to, columns of those that only wait.
+"""Live jobs by id: objects for jobs to which something has happened, columns for jobs that only wait.
 
 Pure. A job in columns becomes an object when it is asked for by `[]` or `get`, since whoever does so may change it;
 `peek`, `values` and `items` give copies of those in columns, for reading only.
@@ -47,13 +47,13 @@ class JobsById:
         """Jobs that may move to columns one day, by ascending id."""
 
     def add_columns(self, columns: PendingColumns) -> None:
-        """Jobs that only wait, of higher ids than those that are in columns; they must not be here as objects."""
+        """Add jobs that only wait, of higher ids than those that are in columns; they must not be here as objects."""
         if len(columns):
             self.in_columns.append(PendingJobs(columns))
             self._firsts.append(columns.ids[0])
 
     def came(self, jobs: Iterable[int]) -> None:
-        """New jobs, by ascending id, which are durable."""
+        """Add new jobs, by ascending id, which are durable."""
         self._came.extend(jobs)
 
     @property
@@ -182,7 +182,7 @@ class JobsById:
         return sum(map(len, self.in_columns))
 
     def objects(self) -> Collection[LiveJob]:
-        """Those that are objects."""
+        """The jobs that are objects."""
         return self._live.values()
 
     def in_queues(self, queues: Collection[str]) -> list[int]:

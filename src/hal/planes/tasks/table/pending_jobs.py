@@ -52,7 +52,7 @@ class PendingJobs:
                 yield job
 
     def extend(self, rows: Sequence[Sequence[Any]]) -> list[int]:
-        """More of them, of higher ids; rows as for `PendingColumns.extend`. The ids of those that were not taken in."""
+        """Add jobs of higher ids; rows as for `PendingColumns.extend`. Returns the ids of those that were not added."""
         refused = self.columns.extend(rows)
         taken = len(rows) - len(refused)
         self._here.extend(b"\1" * taken)
@@ -60,13 +60,13 @@ class PendingJobs:
         return refused
 
     def index(self, job: int) -> int:
-        """Where it is; -1: it is not here."""
+        """The index of a job; -1: it is not here."""
         ids = self.columns.ids
         index = bisect_left(ids, job)
         return index if index < len(ids) and ids[index] == job and self._here[index] else -1
 
     def take(self, index: int) -> None:
-        """It leaves."""
+        """Remove a job."""
         self._here[index] = 0
         self._count -= 1
 

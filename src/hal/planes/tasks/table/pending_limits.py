@@ -68,17 +68,17 @@ class PendingLimits:
             self._counted[job.id] = (owner_of_live(job), waiting_tasks(job))
 
     def entered_columns(self, job: LiveJob) -> None:
-        """It is an object no more, and stays counted."""
+        """A job is in columns from now on, and stays counted."""
         self._counted.pop(job.id, None)
 
     def touched(self, job_id: int) -> None:
-        """The job is about to change, come, or go."""
+        """Call before a job is added, changed or removed."""
         if self._limits:
             self._stale.add(job_id)
 
     @property
     def limited(self) -> bool:
-        """Whether any limit asks."""
+        """Whether any limit counts waiting tasks."""
         return bool(self._limits)
 
     def settling(self, live: Callable[[int], LiveJob | None]) -> Work[None]:
@@ -97,7 +97,7 @@ class PendingLimits:
             self._count(job_id, live(job_id))
 
     def refuse(self, asks: Iterable[Ask], live: Callable[[int], LiveJob | None]) -> None:
-        """Nothing, when all of these may wait too.
+        """Return if all of these may wait, too.
 
         Args:
             asks: what would be added.
@@ -116,7 +116,7 @@ class PendingLimits:
             self._refuse_one(key, tasks)
 
     def moved(self, job: LiveJob, owner: Owner, live: Callable[[int], LiveJob | None]) -> None:
-        """Nothing, when the job's waiting tasks may wait as that owner's.
+        """Return if the job's waiting tasks may wait as that owner's.
 
         Raises:
             ConflictError: as `refuse`.

@@ -44,7 +44,7 @@ STEPS_A_SLICE: Final = 64
 def settle(table: JobTable, job: LiveJob, now_ms: int, cause: str) -> None:
     """Call after every change of a job: its state follows from its tasks, and more from that.
 
-    Where that is much, the rest of it is left to `settling`, which must be done before anything else is staged.
+    If that is much, the rest is left to `settling`, which must be done before anything else is staged.
     """
     table.now_ms = now_ms
     table.worklist.add(JobChanged(job.id, now_ms, cause))
@@ -52,7 +52,7 @@ def settle(table: JobTable, job: LiveJob, now_ms: int, cause: str) -> None:
 
 
 def record_start(table: JobTable, job: LiveJob, at_ms: int, now_ms: int) -> None:
-    """Its first process runs, if none ran before: jobs that wait for its start are decided again."""
+    """Record that its first process runs, if none ran before: jobs that wait for its start are decided again."""
     if job.start_ms is None:
         job.start_ms = at_ms
         if job.id in table.dependants:

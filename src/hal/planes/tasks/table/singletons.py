@@ -20,7 +20,7 @@ _NONE: frozenset[int] = frozenset()
 
 
 class _Ids:
-    """Ids in ascending order. Those that go are noted, and swept out when they are many."""
+    """Ids in ascending order. Removed ones are noted, and swept out when they are many."""
 
     def __init__(self, ids: Sequence[int]) -> None:
         self._ids = array("q", ids)
@@ -86,7 +86,7 @@ class Singletons:
                 self.add(key, job)
 
     def remove(self, key: Key, job: int) -> None:
-        """It has ended, or has another name now."""
+        """Remove a job that has ended, or has another name now."""
         members = self._members[key]
         if isinstance(members, _Ids):
             members.discard(job)
@@ -96,13 +96,13 @@ class Singletons:
             del self._members[key]
 
     def wait(self, key: Key, job: int) -> None:
-        """A singleton waits to be the first."""
+        """Add a singleton that waits to be the first."""
         self._waiting.setdefault(key, set()).add(job)
         if key not in self._heaps:
             self._heaps[key] = list(self._of(key))
 
     def leave(self, key: Key, job: int) -> None:
-        """It does not wait any more."""
+        """Remove a singleton that no longer waits."""
         waiting = self._waiting.get(key)
         if waiting is not None:
             waiting.discard(job)

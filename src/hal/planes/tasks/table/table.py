@@ -131,7 +131,7 @@ class JobTable:
             self.file_name(job)
 
     def take_out(self, job: LiveJob) -> None:
-        """It has ended."""
+        """Remove a job that has ended."""
         del self.jobs[job.id]
         self.recent_ms.pop(job.id, None)
         self.draft.ended_jobs[job.id] = job
@@ -160,12 +160,12 @@ class JobTable:
         self.link(job)
 
     def stop_waiting(self, job: LiveJob) -> None:
-        """It waits for nobody any more."""
+        """Let the job wait for no other job any more."""
         self.unlink(job)
         job.waits = None
 
     def set_dependencies(self, job: LiveJob, kept: tuple[Dependency, ...]) -> None:
-        """It waits for these alone, as they stand now."""
+        """Let the job wait for these alone, as they stand now."""
         self.stop_waiting(job)
         if kept != job.spec.dependencies:
             job.spec = replace(job.spec, dependencies=kept)
@@ -228,19 +228,19 @@ class JobTable:
     # ── nodes and policy ──────────────────────────────────────────────────────────────────────────────────────────
 
     def put_node(self, row: NodeRow) -> None:
-        """A node that is new or changed."""
+        """Put a node that is new or has changed."""
         self.draft.nodes_before.setdefault(row.name, self.nodes.get(row.name))
         self.set_node(row.name, row)
 
     def drop_node(self, name: str) -> None:
-        """A node that is forgotten."""
+        """Forget a node."""
         self.draft.nodes_before.setdefault(name, self.nodes[name])
         self.set_node(name, None)
         self.credit_nodes.discard(name)
         self.foreign.pop(name, None)
 
     def set_node(self, name: str, row: NodeRow | None) -> None:
-        """The node as it is from now on; None: it is forgotten."""
+        """Set the node as it is from now on; None: forget it."""
         if row is None:
             self.nodes.pop(name, None)
         else:
@@ -256,7 +256,7 @@ class JobTable:
         return self.interning.class_of(spec, found.nodes if found is not None else ())
 
     def put_policy(self, policy: Policy) -> None:
-        """Another policy holds from now on."""
+        """Put another policy in force."""
         if self.draft.policy_before is None:
             self.draft.policy_before = self.policy
         self.policy = policy

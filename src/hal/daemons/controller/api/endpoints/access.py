@@ -46,7 +46,7 @@ async def create_token(api: ControllerApi, call: Call) -> object:
 
 
 async def revoke_token(api: ControllerApi, call: Call) -> object:
-    """It opens nothing from now on."""
+    """Revoke a token."""
     return await api.tokens.revoke(call.path("token"))
 
 

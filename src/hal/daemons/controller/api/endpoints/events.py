@@ -1,4 +1,4 @@
-"""The endpoint of the feed of events: a page, or a stream that goes on.
+"""The endpoint of the feed of events: a page, or an endless stream.
 
 A stream is bounded: a buffer for each watcher; who reads too slowly gets a last event `lagged` and is disconnected, to
 come back with `Last-Event-ID`.

@@ -114,37 +114,37 @@ async def list_jobs(api: ControllerApi, call: Call) -> object:
 
 
 async def get_job(api: ControllerApi, call: Call) -> object:
-    """One."""
+    """Return a job."""
     return await api.jobs.get(call.job)
 
 
 async def update_job(api: ControllerApi, call: Call) -> object:
-    """Change one."""
+    """Change a job."""
     change: JobPatch = call.body
     check_patch(call.visit, change)
     return await api.jobs.update(call.job, change, call.submitter)
 
 
 async def wait_for_job(api: ControllerApi, call: Call) -> object:
-    """Its end, or how it is then."""
+    """Wait for the end of a job; returns its state after at most the given time."""
     timeout_s = call.params.seconds("timeout_s", DEFAULT_WAIT_S)
     return await api.jobs.wait(call.job, timeout_s)
 
 
 async def explain_job(api: ControllerApi, call: Call) -> object:
-    """Why it waits."""
+    """Explain why a job waits."""
     return await api.jobs.why(call.job)
 
 
 async def list_tasks(api: ControllerApi, call: Call) -> object:
-    """A page of its tasks."""
+    """Return a page of the tasks of a job."""
     limit = call.params.limit()
     found = await api.jobs.tasks(call.job, call.params.states(), call.params.cursor(), limit)
     return TasksPage(tasks=found, cursor=page_cursor([task.task for task in found], limit))
 
 
 async def get_task(api: ControllerApi, call: Call) -> object:
-    """One of its tasks."""
+    """Return one task of a job."""
     return await api.jobs.task(call.job, call.task)
 
 
@@ -152,7 +152,7 @@ async def get_task(api: ControllerApi, call: Call) -> object:
 
 
 async def control_jobs(action: Action, api: ControllerApi, call: Call) -> object:
-    """Do it to those that are named or match, as far as they are the caller's."""
+    """Change the jobs that are named or match, if the caller may."""
     asked: ControlBody = call.body
     visit = call.visit
     unknown = sorted(set(asked.filter or {}) - set(JOB_FILTERS))

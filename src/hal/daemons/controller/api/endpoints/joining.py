@@ -25,12 +25,12 @@ async def list_join_tokens(api: ControllerApi, call: Call) -> object:
 
 
 async def revoke_join_token(api: ControllerApi, call: Call) -> object:
-    """Nobody joins with it any more."""
+    """Revoke a join token."""
     return await api.join_tokens.revoke(call.path("token"))
 
 
 async def revoke_node(api: ControllerApi, call: Call) -> object:
-    """Its certificates are good for nothing any more."""
+    """Revoke the certificates of a node."""
     await api.nodes.revoke(call.path("name"))
     return api.nodes.get(call.path("name"))
 

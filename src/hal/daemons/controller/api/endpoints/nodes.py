@@ -23,29 +23,29 @@ class NodesList(Struct, frozen=True, kw_only=True):
 
 
 async def list_nodes(api: ControllerApi, call: Call) -> object:
-    """All of them."""
+    """Return all nodes."""
     return NodesList(nodes=api.nodes.all())
 
 
 async def get_node(api: ControllerApi, call: Call) -> object:
-    """One."""
+    """Return a node."""
     return api.nodes.get(call.path("name"))
 
 
 async def fence_node(api: ControllerApi, call: Call) -> object:
-    """It is gone for good."""
+    """Declare a node gone for good."""
     await api.nodes.fence(call.path("name"), call.submitter)
     return api.nodes.get(call.path("name"))
 
 
 async def wait_for_node(api: ControllerApi, call: Call) -> object:
-    """Until it is empty, or as it is then."""
+    """Wait until a node is empty; returns its state after at most the given time."""
     await api.nodes.wait(call.path("name"), call.params.seconds("timeout_s", DEFAULT_WAIT_S))
     return api.nodes.get(call.path("name"))
 
 
 async def control_nodes(action: NodeAction, api: ControllerApi, call: Call) -> object:
-    """Do it to those that are named."""
+    """Change the nodes that are named."""
     asked: NodesBody = call.body
     call.visit.targets.extend(asked.nodes)
     return await api.nodes.control(action, asked, call.submitter)

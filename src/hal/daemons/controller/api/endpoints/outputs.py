@@ -21,7 +21,7 @@ BYTES: Final = "application/octet-stream"
 
 
 async def read_log(api: ControllerApi, call: Call) -> object:
-    """Its bytes."""
+    """Return the bytes of an output."""
     params = call.params
     wanted = _log_request(params, call.job)
     offset = params.integer("offset", 0, low=-(1 << 62), high=1 << 62)

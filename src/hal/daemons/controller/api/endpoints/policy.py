@@ -47,13 +47,13 @@ class QueuesList(Struct, frozen=True, kw_only=True):
 
 
 async def get_policy(api: ControllerApi, call: Call) -> object:
-    """The one that holds."""
+    """Return the policy in force."""
     found = await api.policy.get()
     return json_answer(found, headers=_etag(found.version))
 
 
 async def replace_policy(api: ControllerApi, call: Call) -> object:
-    """By another one."""
+    """Replace the policy by another one."""
     version = _if_match(call)
     if version is None:
         raise SpecError("If-Match: is missing", hint="name the version that you have read (its ETag)")
@@ -62,7 +62,7 @@ async def replace_policy(api: ControllerApi, call: Call) -> object:
 
 
 async def change_policy(api: ControllerApi, call: Call) -> object:
-    """Entry by entry."""
+    """Change the policy entry by entry."""
     asked: PolicyOperations = call.body
     change = by_operations(asked.operations)
     return await _changed(api, call, Asked(change=change, version=_if_match(call), note=call.params.text("note")))
@@ -77,7 +77,7 @@ async def _changed(api: ControllerApi, call: Call, asked: Asked) -> Response[byt
 
 
 async def list_versions(api: ControllerApi, call: Call) -> object:
-    """A page of them."""
+    """Return a page of versions."""
     limit = call.params.limit()
     found = await api.policy.versions(call.params.cursor(), limit)
     return PolicyVersions(versions=found, cursor=page_cursor([one.version for one in found], limit))
@@ -103,27 +103,27 @@ def _etag(version: int) -> dict[str, str]:
 
 
 async def list_queues(api: ControllerApi, call: Call) -> object:
-    """With tasks by state."""
+    """Return the queues, with tasks by state."""
     return QueuesList(queues=api.policy.queues())
 
 
 async def list_licences(api: ControllerApi, call: Call) -> object:
-    """With how many are used."""
+    """Return the licences, with how many are used."""
     return LicencesList(licences=api.policy.licences())
 
 
 async def list_shares(api: ControllerApi, call: Call) -> object:
-    """The tree of them."""
+    """Return the tree of shares."""
     return api.policy.shares()
 
 
 async def list_ledgers(api: ControllerApi, call: Call) -> object:
-    """What is in use of each limit."""
+    """Return what is in use of each limit."""
     return api.policy.ledgers()
 
 
 async def get_priority(api: ControllerApi, call: Call) -> object:
-    """Of a waiting job."""
+    """Return the priority of a waiting job."""
     return api.policy.priority(integer(call.path("job"), "job", low=1, high=MAX_VERSION))
 
 

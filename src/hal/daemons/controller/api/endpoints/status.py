@@ -25,22 +25,22 @@ class VersionInfo(Struct, frozen=True, kw_only=True):
 
 
 async def get_health(api: ControllerApi, call: Call) -> object:
-    """Of this controller."""
+    """Return the health of this controller."""
     return api.status.health()
 
 
 async def get_authority(api: ControllerApi, call: Call) -> object:
-    """Of this HAL."""
+    """Return the authority of this HAL."""
     return api.status.authority()
 
 
 async def list_controllers(api: ControllerApi, call: Call) -> object:
-    """That share the database."""
+    """Return the controllers that share the database."""
     return await api.status.controllers()
 
 
 async def get_version(api: object, call: Call) -> object:
-    """Of HAL, of REST, of the wire."""
+    """Return the versions of HAL, of REST and of the wire."""
     return VersionInfo(version=VERSION, api_version=API_VERSION, wire_versions=list(SPOKEN))
 
 

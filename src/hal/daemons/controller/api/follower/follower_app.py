@@ -22,7 +22,7 @@ from hal.runtime.interface import Runtime
 
 
 class FollowerTokens:
-    """What a follower knows of tokens: what the database had a moment ago. The leader looks again."""
+    """What a follower knows of tokens: what the database had a moment ago. The leader checks again."""
 
     def __init__(self, follower: Follower) -> None:
         self._follower = follower
@@ -39,7 +39,7 @@ class FollowerTokens:
         return StepCredentials(lambda: follower.instance, lambda: follower.step_secret, None)
 
     def note_use(self, token: Token) -> None:
-        """The leader notes it, where the request is passed on."""
+        """Nothing: the leader notes the use when the request is passed on."""
 
 
 class FollowerApp:

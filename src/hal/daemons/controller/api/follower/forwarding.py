@@ -190,7 +190,7 @@ class _AnswerBody:
         """Its end has come."""
 
     async def next_piece(self) -> bytes:
-        """Empty: it has ended, or broke off."""
+        """Return the next piece; empty: the body has ended, or broke off."""
         if self.whole:
             return b""
         try:
@@ -220,7 +220,7 @@ async def _client_gone(receive: Receive) -> None:
 
 
 async def _wait_for_first(*works: Coroutine[Any, Any, Any]) -> None:
-    """Until one of them is done; the others are given up."""
+    """Wait until one of them is done; the others are cancelled."""
     tasks = [asyncio.ensure_future(work) for work in works]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

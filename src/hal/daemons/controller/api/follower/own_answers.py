@@ -62,7 +62,7 @@ class FollowerApi:
         return {row.id: Owned(row.user, row.account, row.queue) for row in rows if row is not None}
 
     def health(self) -> Health:
-        """How this follower is."""
+        """Return the health of this follower."""
         follower = self._follower
         leader = follower.leader
         return Health(

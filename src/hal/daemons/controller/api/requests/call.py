@@ -14,7 +14,7 @@ class ClientConnection(Protocol):
     """The connection of whoever is answered, as far as a long answer goes."""
 
     def hold(self, left_bytes: int) -> None:
-        """So much of the answer is made and not handed over."""
+        """Count bytes of the answer that were made and not sent yet."""
 
     def drop(self) -> None:
         """Close it at once: what was begun ends without its end, and nobody takes it for whole."""

@@ -199,7 +199,7 @@ async def control_some(
     carry_out: Callable[[Sequence[str]], Awaitable[Outcomes]],
     more: bool,
 ) -> Outcomes:
-    """Do it to the ids that the caller may change; the others get the outcome of jobs that are not there.
+    """Change the ids that the caller may change; the others get the outcome of jobs that are not there.
 
     Args:
         runtime: what the loop runs on, which turns in between.

@@ -36,7 +36,7 @@ class Rights:
         self._about_jobs = about_jobs
 
     async def enforce(self, request: Request) -> None:  # type: ignore[type-arg]
-        """Let it pass.
+        """Let the request pass.
 
         Raises:
             DeniedError: the caller's role has no such right, or the token only reads.

@@ -107,12 +107,12 @@ class Strangers:
         """By where they come from."""
 
     def add(self, connection: TrackedConnection) -> None:
-        """One more."""
+        """Add a connection."""
         self.all[connection] = None
         self.of.setdefault(connection.where, {})[connection] = None
 
     def remove(self, connection: TrackedConnection) -> None:
-        """One less, if it is one."""
+        """Remove a connection, if it is one of these."""
         if connection in self.all:
             del self.all[connection]
             same = self.of[connection.where]
@@ -233,7 +233,7 @@ class Connections:
             del self._followers[next(iter(self._followers))]
 
     def leave(self, connection: TrackedConnection) -> None:
-        """It has ended."""
+        """Remove a connection that has ended."""
         self.open.discard(connection)
         self.closing.pop(connection, None)
         self.unstall(connection)
@@ -269,7 +269,7 @@ class Connections:
         return True
 
     def _forget_stranger(self, connection: TrackedConnection) -> None:
-        """It is a stranger's no more."""
+        """Remove it from the strangers' connections."""
         strangers = self._strangers.pop(connection, None)
         if strangers is not None:
             strangers.remove(connection)
@@ -284,7 +284,7 @@ class Connections:
     # ── who does not read ─────────────────────────────────────────────────────────────────────────────────────────
 
     def stall(self, connection: TrackedConnection) -> None:
-        """More than a little of its answers is unread."""
+        """Note that much of its answers is unread."""
         self.stalled[connection] = self.second
         connection.unsent_bytes = connection.unread_bytes
         user = connection.user
@@ -300,7 +300,7 @@ class Connections:
             slow.drop()
 
     def unstall(self, connection: TrackedConnection) -> None:
-        """It has read them, or is about to end."""
+        """Note that its peer has read them, or that it is about to end."""
         if self.stalled.pop(connection, None) is not None and connection.unsent_of:
             self._count_unsent(connection, "", -connection.unsent_bytes)
 
@@ -317,7 +317,7 @@ class Connections:
     # ── the clock ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     def tick(self) -> None:
-        """One more second has passed."""
+        """Check all timers: a second has passed."""
         self.second += 1
         for connection in self._since(self.heads, HEAD_S):
             self.note("closed connections: no request came in time", connection.where)
@@ -373,7 +373,7 @@ class Connections:
     # ── the log ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def note(self, what: str, where: str, why: str = "") -> None:
-        """A line in the log: at once, or, where the same was logged a moment ago, with a count in a while."""
+        """Log it: at once, or, if the same was logged a moment ago, later and with a count."""
         streak = self._streaks.get(what)
         if streak is not None:
             streak.count += 1

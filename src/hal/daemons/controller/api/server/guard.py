@@ -296,7 +296,7 @@ class _Body:
             parts += part
 
     def forget(self) -> None:
-        """Nothing of it is kept any more."""
+        """Forget the body."""
         self._budget.give_back(self._user, self.kept)
         self.kept = 0
 
@@ -308,7 +308,7 @@ class _Body:
 
 
 async def _break_off(identity: Identity, body: _Body, answer: _Answer, connection: HttpConnection | None) -> None:
-    """Its token opens nothing any more: what was begun ends without its end, so that nobody takes it for whole."""
+    """Its token is no longer valid: the answer is cut before its end, so that nobody takes it for whole."""
     if not answer.status:
         answer.last = True
         await _refuse(UnauthorizedError(f"{identity.token} has expired, was revoked, or has ended"), answer)

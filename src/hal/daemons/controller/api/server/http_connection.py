@@ -133,13 +133,13 @@ class HttpConnection(HttpToolsProtocol):
         self._bound(len(data) - self._piece_body_bytes)
 
     def pause_writing(self) -> None:
-        """Its peer does not read as fast as it is answered."""
+        """Note that the peer reads more slowly than it is answered."""
         if not self.held_bytes:
             super().pause_writing()
         self._shared.stall(self)
 
     def resume_writing(self) -> None:
-        """It has read."""
+        """Note that the peer has read."""
         self._shared.unstall(self)
         super().resume_writing()
 
@@ -213,11 +213,11 @@ class HttpConnection(HttpToolsProtocol):
             self._shared.identify(self, identity)
 
     def know_follower(self) -> None:
-        """It comes from a follower, which has shown its secret."""
+        """Note that it comes from a follower, which has shown its secret."""
         self._shared.know_follower(self.where)
 
     def admit_body(self, limit: int) -> None:
-        """The body of the present request may have so many bytes."""
+        """Set how many bytes the body of the present request may have."""
         self._may_read_bytes = limit + UNADMITTED_BYTES
 
     def hold(self, left_bytes: int) -> None:

@@ -74,7 +74,7 @@ class Listener:
         self._opening: set[asyncio.Task[Any]] = set()
 
     def serve(self) -> None:
-        """Begin."""
+        """Begin to accept connections."""
         self._connections.freed.append(self._resume)
         self._resume()
 

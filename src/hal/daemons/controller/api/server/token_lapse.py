@@ -1,4 +1,4 @@
-"""A request that reads on and on ends with its token: when that expires or is revoked, or its step ends."""
+"""A long-running request ends with its token: when that expires or is revoked, or its step ends."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LOOK_EVERY_MS: Final = 2_000
 async def until_lapsed(
     runtime: Runtime, authenticator: Authenticator, identity: Identity, work: Callable[[], Awaitable[None]]
 ) -> bool:
-    """Do the work of one request in this task, for as long as its token opens something; False: it was cut short.
+    """Do the work of one request in this task, for as long as its token is valid; False: it was cut short.
 
     Args:
         identity: who asks, with a token.
