@@ -6,8 +6,6 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from hal.core.model import Duration, StepId
 from hal.core.model.facts import Facts
 from hal.core.model.lease_times import LeaseTimes
@@ -243,7 +241,6 @@ def test_a_node_of_another_boot_has_lost_its_steps_and_they_run_again(hal_home: 
     on_controller(hal_home, body)
 
 
-@pytest.mark.slow
 def test_what_only_a_fenced_node_could_hold_is_refused(hal_home: Path) -> None:
     """The 8-core node is declared gone: 6 cores are refused with what the other has, after a restart too."""
     wide = {**TRUE, "request": {"cpu": 6}}
@@ -253,7 +250,7 @@ def test_what_only_a_fenced_node_could_hold_is_refused(hal_home: Path) -> None:
         assert (answer.status_code, "the largest, n1, has 4" in answer.json()["detail"]) == (400, True), answer.text
 
     async def live() -> None:
-        async with running(hal_home) as first:
+        async with running(hal_home, SOON_SILENT) as first:
             await first.agent("n1")
             large = await first.agent("n2", cpu_milli=8_000)
             await large.leave()
@@ -262,7 +259,7 @@ def test_what_only_a_fenced_node_could_hold_is_refused(hal_home: Path) -> None:
             assert (await first.http.post("/v1/nodes/n2/fence")).json()["state"] == "down"
             await refused(first)
             assert (await first.http.get(f"/v1/jobs/{waiting}/why")).json()["reason"] == "impossible"
-        async with running(hal_home) as second:
+        async with running(hal_home, SOON_SILENT) as second:
             await second.agent("n1")
             await refused(second)
             large.moved_to(second.runtime)
