@@ -109,7 +109,7 @@ class LeaderElector:
             served = True
 
     async def _lead(self, controller: Controller) -> None:
-        """Until it is asked to stop, or another has taken over."""
+        """Lead until asked to stop, or until another has taken over."""
         running = asyncio.ensure_future(controller.run())
         front = await self._front.lead(controller.api)
         self._ready()
@@ -129,7 +129,7 @@ class LeaderElector:
             await controller.close()
 
     async def _follow(self) -> None:
-        """Until nobody leads, or it is asked to stop."""
+        """Follow until nobody leads, or until asked to stop."""
         port = self._config.wire
         wire = WirePort(self._authority, port) if self._authority is not None and port is not None else None
         follower = Follower(self._runtime, self._open, self._presence, wire)

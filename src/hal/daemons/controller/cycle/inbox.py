@@ -1,4 +1,4 @@
-"""What waits to be done by the loop: calls of people, and reports of nodes in a queue for each node; all are bounded.
+"""What waits for the loop: calls of people, and reports of nodes in a queue for each node; all are bounded.
 
 A call that finds its queue full is refused (`overloaded`); a report waits, so that its connection is not read on. Nodes
 take turns, and none has more than its share of a group: one that floods is done slower, and nobody else is. A share is
@@ -63,12 +63,12 @@ class Call(Generic[T]):
         return None
 
     def done(self) -> None:
-        """It is durable."""
+        """Answer, as it is durable."""
         if not self.answer.done():
             self.answer.set_result(self.result)
 
     def failed(self, error: Exception) -> None:
-        """It has not happened."""
+        """Answer with the error, as it has not happened."""
         if not self.answer.done():
             self.answer.set_exception(error)
 
@@ -128,7 +128,7 @@ class Cost:
         self.time_ns = 0
 
     def add(self, size: int, time_ns: int) -> None:
-        """One more was done."""
+        """Count a report that was done."""
         self.size += size
         self.time_ns += time_ns
         if self.size >= 2 * MEASURED_WEIGHT:
@@ -164,7 +164,7 @@ class Inbox:
         return self._urgent
 
     def wake_for_lazy(self) -> None:
-        """What could wait has waited long enough."""
+        """Wake the loop: what could wait has waited long enough."""
         if self._turns:
             self._wake()
 
@@ -250,18 +250,18 @@ class Inbox:
         return reports, calls
 
     def spent(self, report: Report, time_ns: int) -> None:
-        """Doing it took so long: the dearer a node's reports are, the fewer of them have a place in a group."""
+        """Record how long it took: the dearer a node's reports are, the fewer of them have a place in a group."""
         cost = self._costs.get(report.node)
         if cost is None:
             cost = self._costs[report.node] = Cost()
         cost.add(report.size, time_ns)
 
     def forget(self, node: str) -> None:
-        """The node was removed."""
+        """Forget a node that was removed."""
         self._costs.pop(node, None)
 
     def put_back(self, reports: list[Report]) -> None:
-        """Reports whose commit failed come first again."""
+        """Put reports whose commit failed at the front again."""
         for report in reversed(reports):
             waiting = self._waiting.get(report.node)
             if waiting is None:

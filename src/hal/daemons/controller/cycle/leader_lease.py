@@ -38,12 +38,12 @@ class Lease:
         return self._until_ms is None or self._runtime.boot_ms() < self._until_ms
 
     def taken(self, sent_boot_ms: int, store: Store) -> None:
-        """The leadership was taken, or the lease renewed, by what was sent at that instant."""
+        """Count the lease from that instant, at which its renewal, or the request for leadership, was sent."""
         self._until_ms = sent_boot_ms + LEASE_MS - DRIFT_MS if store.leased else None
         self._renewed.set()
 
     def lost(self, error: StaleEpoch) -> None:
-        """Another controller leads: nothing is done any more."""
+        """End the lease: another controller leads."""
         self._over = error
         self._renewed.set()
 

@@ -25,7 +25,7 @@ class PolicyFaults:
         self._failed: dict[tuple[str, str], Failed] = {}
 
     def __call__(self, fault: PolicyFault) -> None:
-        """A policy has failed."""
+        """Record that a policy has failed."""
         before = self._failed.get((fault.setting, fault.policy))
         times = before.times if before is not None else 0
         self._failed[fault.setting, fault.policy] = Failed(fault, times + 1)

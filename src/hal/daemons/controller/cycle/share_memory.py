@@ -60,12 +60,12 @@ class HoursMemory:
         return self._staged
 
     def committed(self) -> None:
-        """What was staged is durable."""
+        """Note that what was staged is durable."""
         self._kept |= self._staged
         self._staged = {}
 
     def undone(self) -> None:
-        """What was staged has not happened."""
+        """Drop what was staged: its commit failed."""
         self._staged = {}
 
     def spent(self) -> tuple[HoursSpent, ...]:

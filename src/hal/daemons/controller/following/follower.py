@@ -37,7 +37,7 @@ class WirePort(NamedTuple):
 
 
 class Follower:
-    """One time of waiting: made when somebody else leads, over when nobody does."""
+    """One period of following: it begins when another controller leads, and ends when none does."""
 
     def __init__(
         self, runtime: Runtime, open_store: OpenStore, presence: Presence | None = None, wire: WirePort | None = None

@@ -43,7 +43,7 @@ class Presence:
         return self._row
 
     def set_epoch(self, epoch: int) -> None:
-        """It leads under that epoch; 0: it follows."""
+        """Set the epoch under which it leads; 0: it follows."""
         self._row = replace(self._row, epoch=epoch, since_ms=self._runtime.now_ms())
         self._announced_ms = None
 
@@ -61,7 +61,7 @@ class Presence:
             self._announced_ms = now_ms
 
     async def keep_announcing(self, store: Callable[[], Store], epoch: Callable[[], int]) -> None:
-        """For ever."""
+        """Announce it for ever."""
         while True:
             await self.announce(store(), epoch())
             await self._runtime.sleep(HEARD_EVERY_MS)

@@ -1,4 +1,4 @@
-"""One authority for all controllers that share a database: which one it is, is said there once, by its fingerprint.
+"""One authority for all controllers that share a database, which stores its fingerprint.
 
 Nothing private goes into the database: whoever has a copy of it can neither make nodes nor pass for a controller.
 """

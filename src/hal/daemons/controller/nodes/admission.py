@@ -96,7 +96,7 @@ class NodeAdmission:
     # ── life ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def open(self, rows: PutJoining, on_connect: OnConnect) -> None:
-        """Take what is durable in, and listen if hal.toml says where.
+        """Load what is durable, and listen if hal.toml says where.
 
         Raises:
             ConflictError: that address cannot be listened on.
@@ -111,7 +111,7 @@ class NodeAdmission:
         self._port = await open_port(self._runtime, authority, self._config.wire, on_connect)
 
     async def close(self) -> None:
-        """Accept nobody more."""
+        """Accept no more connections."""
         if self._port is not None:
             await self._port.close()
 
@@ -123,7 +123,7 @@ class NodeAdmission:
     # ── people ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def create_token(self, *, node: str, life_ms: int, user: str) -> NewJoinToken:
-        """A token with which one machine joins, once.
+        """Create a token with which one machine joins, once.
 
         Raises:
             ConflictError: this controller does not listen for agents, or the node is of its own machine.
@@ -152,7 +152,7 @@ class NodeAdmission:
         return JoinTokensList(tokens=[_token_view(row, now_ms) for row in self._membership.tokens()])
 
     async def revoke_token(self, token_id: str) -> JoinTokenView:
-        """Nobody joins with it any more.
+        """Revoke a join token.
 
         Raises:
             NotFoundError, ConflictError: see `Membership.revoke_token`.
@@ -161,7 +161,7 @@ class NodeAdmission:
         return _token_view(made.tokens[0], self._clock.now_ms())
 
     async def revoke_node(self, node: str) -> None:
-        """No certificate of the node is good any more; whoever calls closes its live connection.
+        """Revoke the certificates of a node; the caller closes its live connection.
 
         Raises:
             NotFoundError: it has none.
@@ -180,7 +180,7 @@ class NodeAdmission:
         self._runtime.log.warning("the certificates of a node were revoked", node=node)
 
     def end_membership(self, nodes: Sequence[str], now_ms: int) -> None:
-        """Within a group that removes these nodes: their certificates end with them."""
+        """End the certificates of these nodes, within the group that removes them."""
         for node in nodes:
             change = self._membership.revoke_node(node, now_ms)
             if change.certificates:
@@ -188,7 +188,7 @@ class NodeAdmission:
                 self._plane.add_operations(change)
 
     async def as_it_is_durable(self) -> None:
-        """A group with `end_membership` failed: tokens and certificates are what the store says."""
+        """Restore tokens and certificates from the store, as a group with `end_membership` failed."""
         self._membership.load(await self._committer.read(lambda store: store.joining()))
 
     # ── agents ────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -278,7 +278,7 @@ class Agents:
     # ── one connection ────────────────────────────────────────────────────────────────────────────────────────────
 
     async def serve(self, connection: Connection) -> None:
-        """One accepted connection, from hello to its end."""
+        """Serve an accepted connection, from hello to its end."""
         hello = await connection.receive(timeout_ms=HELLO_TIMEOUT_MS)
         if hello is None:
             self._no_hello(connection)
@@ -466,7 +466,7 @@ class Agents:
         self._resources.update(hello.capacity)
 
     def _no_hello(self, connection: Connection) -> None:
-        """It closed, or sent what is no frame: a certificate says whose lie that is."""
+        """Handle a connection that closed or sent something else than a frame; a certificate shows which node lied."""
         certified = connection.certified
         if connection.fault and certified is not None:
             self._node_admission.check(connection, certified.name)
@@ -475,7 +475,7 @@ class Agents:
                 self.lied(certified.name, connection.fault)
 
     def lied(self, node: str, reason: str) -> None:
-        """The node reported what cannot be: it is closed to new work, and not heard for a while."""
+        """Close a node to new work that reported what cannot be true, and ignore it for a while."""
         link = self._links.get(node)
         if link is None:
             return  # it was removed meanwhile

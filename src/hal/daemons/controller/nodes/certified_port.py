@@ -30,7 +30,7 @@ class CertifiedPort:
         return format_address(*address) if isinstance(address, TcpAddress) else ""
 
     async def close(self) -> None:
-        """Accept nobody more."""
+        """Accept no more connections."""
         self._renewing.cancel()
         await self._listener.close()
 

@@ -31,13 +31,13 @@ class NodeLeases:
         self._ending: set[str] = set()
 
     def count_from_election(self, nodes: Iterable[str], longest_ms: int) -> None:
-        """This controller leads from now on; `longest_ms` is the longest lease that an earlier one may have given."""
+        """Count from now, as this controller leads; `longest_ms`: longest lease that an earlier one may have given."""
         self.lost_after_ms = lost_after(self.times, max(longest_ms, self.times.node_ms))
         for node in nodes:
             self.count_from_now(node)
 
     def outlived(self) -> None:
-        """No lease of an earlier controller holds any more."""
+        """Note that no lease of an earlier controller holds any more."""
         self.lost_after_ms = self.times.lost_after_ms
 
     def may_renew(self, node: str) -> bool:

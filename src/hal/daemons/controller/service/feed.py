@@ -31,7 +31,7 @@ class Watcher:
         self.closed = False
 
     def offer(self, event: Event, jobs: Container[int]) -> None:
-        """One more event, if it is about the job that is watched; `jobs` are all that it is about."""
+        """Queue an event, if it is about the job that is watched; `jobs` are all that it is about."""
         if self.lagged or (self._job is not None and self._job not in jobs):
             return
         if len(self._events) >= MAX_BUFFERED_EVENTS:
@@ -41,7 +41,7 @@ class Watcher:
         self._came.set()
 
     def close(self) -> None:
-        """Nothing more will come."""
+        """Send nothing more to this reader."""
         self.closed = True
         self._came.set()
 
@@ -85,12 +85,12 @@ class Watchers:
             self._all.remove(watcher)
 
     def close(self) -> None:
-        """The controller stops."""
+        """Close all readers: the controller stops."""
         for watcher in self._all:
             watcher.close()
 
     def committed(self, operations: list[Operation], committed: Committed) -> None:
-        """Events that are durable now."""
+        """Send events that are durable now."""
         self.flushed_seq = committed.last_seq
         if not self._all:
             return
@@ -128,7 +128,7 @@ class Feed:
         return [event for event in found if event.sequence <= flushed]
 
     def last_sequence(self) -> int:
-        """Of the newest event that may be shown."""
+        """The sequence number of the newest event that may be shown."""
         return self._watchers.flushed_seq
 
     def watch(self, job: int | None) -> Watcher:
@@ -140,5 +140,5 @@ class Feed:
         return self._watchers.open(job)
 
     def unwatch(self, watcher: Watcher) -> None:
-        """It is of no more use."""
+        """End the watch."""
         self._watchers.drop(watcher)

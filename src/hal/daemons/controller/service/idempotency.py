@@ -23,7 +23,7 @@ class Key(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """Under which it is remembered; the separator is in no key."""
+        """The name under which it is remembered; no key contains the separator."""
         return f"{self.space}\x1f{self.text}" if self.space else self.text
 
 

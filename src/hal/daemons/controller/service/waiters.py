@@ -50,7 +50,7 @@ class JobWaiters:
         return job in self._by_job
 
     def ended(self, row: JobRow) -> None:
-        """It has."""
+        """Wake those who wait for the end of a job."""
         for future in list(self._by_job.get(row.id, ())):
             if not future.done():
                 future.set_result(row)
@@ -64,7 +64,7 @@ class NodeWaiters:
         self._count = 0
 
     async def change(self, node: str, timeout_s: float) -> bool:
-        """Wait for one; whether it came in time.
+        """Wait for a change; returns whether it came in time.
 
         Raises:
             OverloadedError: too many wait.
@@ -96,7 +96,7 @@ class NodeWaiters:
         return bool(self._by_node) and any(name in self._by_node for name in _changed(operations))
 
     def committed(self, operations: Sequence[Operation]) -> None:
-        """These are durable."""
+        """Wake those who wait for these nodes, whose changes are durable."""
         if self._by_node:
             for name in _changed(operations):
                 for future in self._by_node.get(name, ()):

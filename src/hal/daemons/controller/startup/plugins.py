@@ -43,7 +43,7 @@ def load_policies() -> tuple[str, ...]:
 
 
 def _loaded(entry: EntryPoint) -> tuple[PolicyInfo, str]:
-    """What it says of itself, and how errors name it."""
+    """Return what it declares, and how errors name it."""
     of = f"policy '{entry.name}' ({entry.value}{f' of {entry.dist.name} {entry.dist.version}' if entry.dist else ''})"
     hint = "uninstall it, or install a version for this HAL"
     try:

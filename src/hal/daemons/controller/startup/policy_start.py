@@ -1,4 +1,4 @@
-"""Which policy holds when a controller starts: the stored one, or hal.toml where it was changed since it was taken in.
+"""The policy in force when a controller starts: the stored one, or hal.toml if that was changed since it was loaded.
 
 Pure. The stored policy is the truth. hal.toml is taken in as a new version when its policy part differs from the one
 that was taken in last (a digest of it is kept); otherwise what was changed by REST or the command line stays.

@@ -28,7 +28,7 @@ class JoinTokens:
         self._parts = parts
 
     async def create(self, body: JoinTokenBody, by: Submitter) -> NewJoinToken:
-        """A token with which one machine joins, once.
+        """Create a token with which one machine joins, once.
 
         Raises:
             ConflictError: this controller does not listen for agents.
@@ -45,7 +45,7 @@ class JoinTokens:
         return self._parts.node_admission.tokens()
 
     async def revoke(self, token_id: str) -> JoinTokenView:
-        """Nobody joins with it any more.
+        """Revoke a join token.
 
         Raises:
             NotFoundError: there is no such token.

@@ -64,7 +64,7 @@ class Tokens:
         return RunningStep(attempt.token, job.user, job.queue, job.account)
 
     async def create(self, asked: TokenBody, by: Submitter, until_ms: int | None = None) -> TokenMade:
-        """A new token; its secret is in the answer and nowhere else.
+        """Create a token; its secret is in the answer and nowhere else.
 
         Args:
             until_ms: end of the token that asks for it, which it does not outlive.
@@ -107,7 +107,7 @@ class Tokens:
         return [token_view(token, now_ms) for token in self._parts.tokens.all()]
 
     async def revoke(self, token_id: str) -> TokenView:
-        """It opens nothing from now on; revoking it twice does nothing more.
+        """Revoke a token; revoking it twice does nothing more.
 
         Raises:
             NotFoundError: there is none of that id.

@@ -56,7 +56,7 @@ class JobControl:
         *,
         key: Key | None = None,
     ) -> Outcomes:
-        """Do it to each job or task named and each live job that matches; one outcome for each.
+        """Change each job or task named and each live job that matches; one outcome for each.
 
         A requeue takes ended jobs too when the filter's states name ends.
 

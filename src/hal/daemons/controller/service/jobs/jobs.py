@@ -221,7 +221,7 @@ class Jobs:
         return job_view(row, spec=True)
 
     async def why(self, job: int) -> WhyView:
-        """Why it does not start, how it goes, or how it ended."""
+        """Explain why it does not start, its state, or how it ended."""
         live = self._parts.plane.job(job)
         if live is None:
             row = await self.row(job)

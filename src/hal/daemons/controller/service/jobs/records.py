@@ -34,7 +34,7 @@ class History(Struct, frozen=True):
 
 
 def batched(jobs: Sequence[int]) -> Iterator[Sequence[int]]:
-    """So many of them as one call to the store asks for: others have their turn in between."""
+    """Yield them in batches, one for each call to the store: others have their turn in between."""
     return (jobs[at : at + ROWS_AT_ONCE] for at in range(0, len(jobs), ROWS_AT_ONCE))
 
 

@@ -1,4 +1,4 @@
-"""What is said of jobs and tasks that are not there, or have ended.
+"""The errors for jobs and tasks that do not exist, or have ended.
 
 Pure.
 """
@@ -18,7 +18,7 @@ _ENDED_WORDS = {
 
 
 def no_job(job: int) -> NotFoundError:
-    """What is said of a job that is not there, or that the caller is not to know of."""
+    """The error for a job that does not exist, or that the caller must not see."""
     return NotFoundError(f"there is no job {job}", hint="`hal jobs --all` lists the jobs there are")
 
 

@@ -43,7 +43,7 @@ class Nodes:
         self._parts = parts
 
     async def control(self, action: NodeAction, asked: NodesBody, by: Submitter) -> Outcomes:
-        """Do it to each node named; one outcome for each. Returns when it is durable; the state is that of then.
+        """Change each node named; one outcome for each. Returns when it is durable; the state is that of then.
 
         Raises:
             SpecError: no node is named, or too many.
@@ -92,7 +92,7 @@ class Nodes:
         return OutcomeView(id=name, ok=True, state=row.state.value, detail=plane.node_reason(name))
 
     async def wait(self, name: str, timeout_s: float) -> None:
-        """Until the node holds nothing, or is not being drained, or so long.
+        """Wait until the node holds nothing, is not being drained, or the time has passed.
 
         Raises:
             NotFoundError: there is none of that name (any more).
@@ -124,7 +124,7 @@ class Nodes:
         self._parts.agents.dismiss(node, "denied", f"the certificate of node '{node}' was revoked")
 
     def report_lies_to(self, report: Callable[[str, str], None]) -> None:
-        """Have that called with each node that is closed because it lied, and how it did."""
+        """Set what is called with each node that is closed because it lied, and how it did."""
         self._parts.agents.on_lie = report
 
     def waited_for(self, name: str) -> bool:

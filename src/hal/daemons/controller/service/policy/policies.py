@@ -53,7 +53,7 @@ class Policies:
         self._parts = parts
 
     async def get(self, version: int | None = None) -> PolicyView:
-        """What holds, or that version.
+        """Return the policy in force, or that version.
 
         Raises:
             NotFoundError: it is not kept, or never was.
@@ -70,7 +70,7 @@ class Policies:
         return [_version(row) for row in rows]
 
     async def change(self, asked: Asked, by: Submitter) -> PolicyChanged:
-        """Let it hold from now on; when this returns it does, durably.
+        """Put it in force; it is durable when this returns.
 
         Raises:
             ConflictError: another version holds, or an entry is there already.
@@ -107,7 +107,7 @@ class Policies:
         return judge.effects()
 
     def shares(self) -> SharesList:
-        """The tree of shares: what is meant for whom, what they have had."""
+        """The tree of shares: what each account and user should get, and what each has used."""
         half_life = int(self._parts.plane.policy.fairshare.half_life)
         return SharesList(half_life_ms=half_life, shares=[share_view(row) for row in self._parts.engine.shares()])
 

@@ -80,7 +80,7 @@ class PriorityView(Struct, frozen=True, kw_only=True):
 
 
 def share_view(row: ShareRow) -> ShareView:
-    """As the API says it."""
+    """Return the view of it."""
     return ShareView(
         path=row.path, user=row.user, weight=row.weight, target=row.target, used=row.used,
         units=row.units, factor=row.factor,
@@ -88,7 +88,7 @@ def share_view(row: ShareRow) -> ShareView:
 
 
 def ledger_view(row: LedgerRow, policy: Policy) -> LedgerView:
-    """As the API says it."""
+    """Return the view of it."""
     name = row.name
     limit = policy.limits.get(name.limit)
     scope = (
