@@ -30,7 +30,7 @@ $(READY): pyproject.toml constraints.txt tools/setup $(MOVED)
 setup: $(READY) ## make .venv with the pinned dependencies (other targets do this when needed)
 	@:
 
-kernels: $(READY) ## compile the engine's numba kernels (two or three minutes, once per version of their source)
+kernels: $(READY) ## compile the engine's numba kernels (a minute or two, once per version of their source)
 	@$(PY) tools/compile_kernels.py
 
 demo: kernels ## a workflow on this machine, then a replay of a synthetic log; plots in out/demo

@@ -1,4 +1,4 @@
-"""Compile the engine's numba kernels into their cache and say so: two or three minutes the first time, then nothing.
+"""Compile the engine's numba kernels into their cache and say so: a minute or two the first time, then nothing.
 
 The cache directory is named by a hash of the kernels' sources and of numba's version, so a stamp in it is enough. Two
 processes share the work, one for each half of the kernels. Kernels of old versions are taken away afterwards.
@@ -30,7 +30,7 @@ def main() -> int:
     if stamp.exists():
         mark_used(stamp)
         return 0
-    print("Kernels: compiling the engine with numba (two or three minutes, once per version of it) ...", flush=True)
+    print("Kernels: compiling the engine with numba (a minute or two, once per version of it) ...", flush=True)
     shares = [subprocess.Popen([sys.executable, __file__, str(share)]) for share in range(len(SHARES))]
     codes = [share.wait() for share in shares]
     if any(codes):

@@ -25,4 +25,4 @@ def note_compilation(screen: Screen) -> None:
     mark_used(stamp_of_all())
     compiled = Path(os.environ["NUMBA_CACHE_DIR"]) / f"kernels-{kernel_source_hash()}"
     if next(compiled.rglob("*.nbi"), None) is None:
-        screen.note("compiling kernels, once after an installation or update; this takes two or three minutes …")
+        screen.note("compiling kernels, once after an installation or update; this takes a minute or two …")

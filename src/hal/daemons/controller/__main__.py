@@ -91,8 +91,8 @@ async def _prepared(runtime: Runtime, home: Home, listen: str, wire: str, tell: 
 
     mark_used(stamp_of_all())
     if not kernel_loading.compiled():
-        runtime.log.warning("compiling the scheduling kernels; this takes two or three minutes, once")
-        sys.stdout.write("compiling the scheduling kernels; this takes two or three minutes, once\n")
+        runtime.log.warning("compiling the scheduling kernels; this takes a minute or two, once")
+        sys.stdout.write("compiling the scheduling kernels; this takes a minute or two, once\n")
         sys.stdout.flush()
     from hal.daemons.controller.api.server.listeners import user_name
     from hal.daemons.controller.config import read_config, with_addresses

@@ -1,6 +1,6 @@
 """Loading the compiled kernels before the controller is ready, so that the first job does not wait for them.
 
-Where they were never compiled for these sources all of them are: two or three minutes, once, which is said in the log.
+Where they were never compiled for these sources all of them are: a minute or two, once, which is said in the log.
 What the policy does not use today is compiled, too, or a change of it would wait for that one day, with jobs running.
 """
 
