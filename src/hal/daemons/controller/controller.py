@@ -313,10 +313,10 @@ def _reached_at(config: Config, runtime: Runtime) -> dict[str, str]:
     url = rest_url(config)
     if not url or config.tcp is None or not serves_tls(config) or is_loopback(config.tcp[0]):
         return {}
-    told = {"HAL_STEP_URL": url}
+    variables = {"HAL_STEP_URL": url}
     if config.site_certificate is None:
         try:
-            told["HAL_STEP_FINGERPRINT"] = read_authority(runtime).fingerprint
+            variables["HAL_STEP_FINGERPRINT"] = read_authority(runtime).fingerprint
         except NotFoundError:
             return {}
-    return told
+    return variables

@@ -72,27 +72,27 @@ def register(policy: Order | Score | Filter | Preempt | Admit) -> None:
 
 
 def order_named(name: str) -> Order:
-    """The registered order. Raises EngineError that lists what there is."""
+    """The registered order. Raises EngineError that lists the registered ones."""
     return _named("order", order_interface.INTERFACE, name, ORDER_KERNELS)  # type: ignore[no-any-return]
 
 
 def score_named(name: str) -> Score:
-    """The registered score. Raises EngineError that lists what there is."""
+    """The registered score. Raises EngineError that lists the registered ones."""
     return _named("placement", score_interface.INTERFACE, name, PLACEMENT_KERNELS)  # type: ignore[no-any-return]
 
 
 def filter_named(name: str) -> Filter:
-    """The registered filter. Raises EngineError that lists what there is."""
+    """The registered filter. Raises EngineError that lists the registered ones."""
     return _named("filters", filter_interface.INTERFACE, name, {})  # type: ignore[no-any-return]
 
 
 def preempt_named(name: str) -> Preempt:
-    """The registered price of what is taken back. Raises EngineError that lists what there is."""
+    """The registered price of what is taken back. Raises EngineError that lists the registered ones."""
     return _named("preempt", preempt_interface.INTERFACE, name, PREEMPT_KERNELS)  # type: ignore[no-any-return]
 
 
 def admit_named(name: str) -> Admit:
-    """The registered rule for submissions. Raises EngineError that lists what there is."""
+    """The registered rule for submissions. Raises EngineError that lists the registered ones."""
     return _named("admit", admit_interface.INTERFACE, name, {})  # type: ignore[no-any-return]
 
 

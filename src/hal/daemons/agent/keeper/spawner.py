@@ -136,7 +136,9 @@ class HelperSpawner:
         self._serial += 1
         path = self._journal_dir / f"helper-{os.getpid()}-{boot_ms}-{self._serial}.log"
         try:
-            link = HelperLink(path, self._watcher, self._told, self._log_fd, lease_fd=self._lease.fd if guarded else -1)
+            link = HelperLink(
+                path, self._watcher, self._handle, self._log_fd, lease_fd=self._lease.fd if guarded else -1
+            )
         except OSError:
             self._back_off(boot_ms)
             return False
@@ -358,7 +360,7 @@ class HelperSpawner:
 
     # ── what helpers tell ─────────────────────────────────────────────────────────────────────────────────────────
 
-    def _told(self, link: HelperLink, message: tuple[Any, ...]) -> None:
+    def _handle(self, link: HelperLink, message: tuple[Any, ...]) -> None:
         kind = message[0]
         if kind == "E":
             return

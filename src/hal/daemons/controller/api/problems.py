@@ -83,13 +83,13 @@ def problem_of(error: HALError) -> Problem:
 
 def answer(problem: Problem, headers: dict[str, str] | None = None) -> Response[bytes]:
     """Return the response with this problem."""
-    told = dict(headers or {})
+    sent = dict(headers or {})
     if problem.status == 503:
-        told.setdefault("Retry-After", str(RETRY_AFTER_S))
+        sent.setdefault("Retry-After", str(RETRY_AFTER_S))
     if problem.status == 401:
-        told.setdefault("WWW-Authenticate", "Bearer")
+        sent.setdefault("WWW-Authenticate", "Bearer")
     return Response(
-        content=msgspec.json.encode(problem), status_code=problem.status, media_type=PROBLEM_JSON, headers=told
+        content=msgspec.json.encode(problem), status_code=problem.status, media_type=PROBLEM_JSON, headers=sent
     )
 
 
@@ -105,7 +105,7 @@ def on_http_error(request: Request[Any, Any, Any], error: HTTPException) -> Resp
     headers = {k: v for k, v in (error.headers or {}).items() if k.lower() == "allow"}
     if status == 404:
         detail = f"there is nothing at {request.method} {request.url.path}"
-        hint = "GET /v1/openapi.json lists what there is"
+        hint = "GET /v1/openapi.json lists all paths"
     elif isinstance(error, MethodNotAllowedException):
         detail = f"{request.method} is not possible at {request.url.path}"
         hint = f"possible: {headers['Allow']}" if "Allow" in headers else ""
@@ -126,7 +126,7 @@ class OnFault:
         visit: Visit | None = request.scope["state"].get("visit")
         log = self._logs.of("" if visit is None else visit.identity.user)
         log.error("a request met a fault", method=request.method, path=request.url.path, exc_info=error)
-        told = InternalError(
+        fault = InternalError(
             f"{type(error).__name__} in {request.method} {request.url.path}", hint="see controller.log"
         )
-        return answer(problem_of(told))
+        return answer(problem_of(fault))

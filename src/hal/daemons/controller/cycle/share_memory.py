@@ -55,8 +55,8 @@ class HoursMemory:
 
     def stage(self, spent: Iterable[HoursSpent]) -> dict[str, str]:
         """Facts that are new; true once they are `committed`."""
-        told = dict(map(_fact, spent))
-        self._staged = {name: value for name, value in told.items() if self._kept.get(name) != value}
+        facts = dict(map(_fact, spent))
+        self._staged = {name: value for name, value in facts.items() if self._kept.get(name) != value}
         return self._staged
 
     def committed(self) -> None:

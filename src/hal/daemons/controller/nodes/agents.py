@@ -91,7 +91,7 @@ from hal.wire.frames import (
 )
 
 MISSED_HEARTBEATS = 3
-"""A node that is silent for so many of them is unreachable."""
+"""A node that misses so many is unreachable."""
 LOG_TIMEOUT_MS = 10_000
 MAX_LOG_REQUESTS = 1_000
 """Reads of outputs under way at one node."""

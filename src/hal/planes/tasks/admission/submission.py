@@ -175,7 +175,7 @@ def _requests(table: JobTable, engine: EngineView, specs: Sequence[JobSpec]) -> 
             asked.add(id(request))
             impossible = engine.impossible(request)
             if impossible:
-                error = SpecError(impossible, hint="ask for less; `hal nodes` lists what there is")
+                error = SpecError(impossible, hint="ask for less; `hal nodes` lists the nodes")
                 raise numbered(error, position, len(specs))
         out.append(request)
         if pace.over():
@@ -205,8 +205,8 @@ def _check_existing(
     if missing:
         raise UnknownJobs(tuple(sorted(missing)))
     for position, named in enumerate(mentions):
-        for other, told in named.items():
-            if SINGLETON < other < first and any(kind is DependencyKind.AFTERCORR for _, kind in told):
+        for other, entries in named.items():
+            if SINGLETON < other < first and any(kind is DependencyKind.AFTERCORR for _, kind in entries):
                 found = table.jobs.get(other) or table.ended.get(other) or ended[other]
                 past = found.past() if isinstance(found, LiveJob) else found
                 try:

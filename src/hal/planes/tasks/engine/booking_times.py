@@ -20,15 +20,15 @@ class BookingTimes:
     """The bookings that an engine knows; none at first."""
 
     def __init__(self) -> None:
-        self._told: dict[str, Booking] = {}
+        self._known: dict[str, Booking] = {}
         self._again_ms = 0
 
     def news(self, policy: Policy | None, now_ms: int) -> BookingsChanged | None:
         """The event to feed at `now_ms`; None if nothing has changed."""
         bookings = {} if policy is None else policy.bookings
-        if bookings == self._told and (not bookings or now_ms < self._again_ms):
+        if bookings == self._known and (not bookings or now_ms < self._again_ms):
             return None
-        self._told, self._again_ms = bookings, now_ms + REFRESH_MS
+        self._known, self._again_ms = bookings, now_ms + REFRESH_MS
         times = expand(bookings.values(), now_ms)
         return BookingsChanged(tuple(_spec(bookings[one.booking], one.name, one.start_ms, one.end_ms) for one in times))
 

@@ -156,9 +156,9 @@ def waits_of(
             by_task |= {index}
             several.pop(index, None)
     still, never = 0, 0
-    for job, told in mentions.items():
+    for job, entries in mentions.items():
         now = (Phase.SUCCEEDED if alone else Phase.WAITS) if job == SINGLETON else phase(job)
-        for index, kind in told:
+        for index, kind in entries:
             if index in by_task:
                 continue
             how = standing(kind, now)

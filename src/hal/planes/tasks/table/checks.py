@@ -72,8 +72,11 @@ def _waiting_problems(table: JobTable, job: LiveJob) -> list[tuple[bool, str]]:
     named = [other for other in job.waits.mentions if other != SINGLETON]
     fresh = current_standings(job, table)
     return [
-        (any(job.id not in table.dependants.get(other, ()) for other in named), "nobody will tell it"),
+        (
+            any(job.id not in table.dependants.get(other, ()) for other in named),
+            "a job that it waits for does not know it",
+        ),
         (any(other not in table.jobs and other not in table.ended for other in named), "it waits for a forgotten job"),
-        (job.waits != fresh, "what it was told disagrees with what it would find"),
+        (job.waits != fresh, "its standings disagree with the jobs that it waits for"),
         (job.eligible_ms >= INF and job.waits.open == 0 and job.waits.never == 0, "it waits for nothing"),
     ]
