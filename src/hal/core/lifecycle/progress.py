@@ -31,7 +31,7 @@ class TaskCounts(Struct, gc=False):
 
     @property
     def active(self) -> int:
-        """Tasks that hold resources."""
+        """Tasks that have an attempt; one on credit holds nothing of its own, a suspended one no cores."""
         return self.allocated + self.preparing + self.running + self.suspended + self.finalising
 
     @property
