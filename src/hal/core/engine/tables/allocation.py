@@ -109,7 +109,8 @@ class Allocation:
             if there is None or there.shape != shape:
                 memory[name] = there = _fresh(declared, shape)
             elif declared.growth is Growth.SCRATCH:
-                _refill(there, declared)
+                there.fill(0)
+                _set_fresh_columns(there, declared)
             if declared.growth is not Growth.SCRATCH:
                 np.copyto(there, self.array(name)[tuple(slice(0, size) for size in shape)])
             copy._put(declared, there)
@@ -138,12 +139,10 @@ class Allocation:
 def _fresh(declared: Declaration, shape: tuple[int, ...]) -> Any:
     """The array of an empty table."""
     array = zeros_in_lines(shape, declared.dtype)
-    for column, value in declared.fresh.items():
-        array[..., column] = value
+    _set_fresh_columns(array, declared)
     return array
 
 
-def _refill(array: Any, declared: Declaration) -> None:
-    array.fill(0)
+def _set_fresh_columns(array: Any, declared: Declaration) -> None:
     for column, value in declared.fresh.items():
         array[..., column] = value

@@ -4,6 +4,9 @@ Pure but for scratch and the pass record: what it takes it gives back before it 
 candidates in a heap; within a slice the longest planned time that a class may start now (its window) only shrinks, so
 one cursor per bucket is enough and every candidate starts a job, lowers a window or drops a bucket. Source: Lifka,
 JSSPP 1995; Tsafrir, Etsion, Feitelson, TPDS 2007 (shortest first).
+
+A node carries one reservation at most, so jobs that hold reservations never compete for one. K protected jobs are
+the pass of `conservative`, under top-k.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ class QuickFlags(_compiler.Flags):  # type: ignore[misc]
     """numba's flags with a hash of what was set: numba's own reads all forty options, 150,000 times for all kernels."""
 
     def __hash__(self) -> int:
-        return hash(tuple(self._values))
+        return hash(frozenset(self._values))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, QuickFlags) and self._values == other._values
