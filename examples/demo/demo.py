@@ -59,7 +59,7 @@ def main() -> int:
 def run_workflow() -> bool:
     """Run the workflow on three nodes of this machine; whether every job ended as it should."""
     step(f"1. Start HAL on this machine: a controller, and {NODES} nodes that share its cores")
-    with private_hal(nodes=NODES) as home, hal.connect(home) as client, tempfile.TemporaryDirectory() as shared:
+    with private_hal(nodes=NODES) as home, hal.connect(home) as client, tempfile.TemporaryDirectory(dir=home) as shared:
         hal_command("nodes", home=home)
 
         step("2. Run a workflow: an array, a fan-in, a retry, a time limit, a gang")

@@ -19,6 +19,7 @@ from typing import Final, NoReturn
 
 DOWN_S: Final = 60.0
 """How long `hal down --kill` may take: five seconds of grace for the steps, then the processes."""
+ENDING_SIGNALS: Final = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
 LOG_LINES: Final = 15
 """How much of the controller's log is shown when something went wrong."""
 
@@ -38,9 +39,16 @@ def hal_command(*words: str | Path, home: Path | None = None, timeout_s: float |
 @contextmanager
 def private_hal(*, nodes: int) -> Iterator[Path]:
     """Start HAL with `nodes` nodes on this machine; the value is its HAL_HOME, gone afterwards."""
+    # Signals wait until somebody removes `home`: `mkdtemp` leaves a file behind when it is interrupted. Not by a mask,
+    # which other threads, of numpy for one, do not have.
+    waiting: list[int] = []
+    before = {number: signal.signal(number, lambda number, _: waiting.append(number)) for number in ENDING_SIGNALS}
     home = Path(tempfile.mkdtemp(prefix="hal-demo-"))
-    before = {number: signal.signal(number, _leave) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
+        for number in ENDING_SIGNALS:
+            signal.signal(number, before[number] if number == signal.SIGINT else _leave)
+        for early in waiting:
+            signal.raise_signal(early)
         hal_command("up", "--quiet", "--nodes", str(nodes), home=home)
         yield home
     except BaseException as error:
