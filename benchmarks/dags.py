@@ -208,7 +208,7 @@ def main() -> None:
     parser.add_argument("--only", choices=sorted(SHAPES), action="append")
     arguments = parser.parse_args()
     gc.freeze()
-    gc.set_threshold(GC_THRESHOLD)  # as the controller does
+    gc.set_threshold(*GC_THRESHOLD)  # as the controller does
     for name in arguments.only or SHAPES:
         measure(name, arguments.jobs)
     refuse(arguments.jobs)
