@@ -28,7 +28,7 @@ from hal.core.model.policy import Policy
 from hal.daemons.controller.api.server.front import GC_THRESHOLD
 from hal.planes.tasks import Arrival, Change, Submitter, TaskPlane
 from hal.store import Group, Store
-from hal.wire.frames import ExitCause, StepExit, Usage
+from hal.wire.frames.agent_keeper import ExitCause, StepExit, Usage
 
 BY = Submitter("bench")
 GROUP = 200

@@ -21,7 +21,17 @@ from typing import Any, Final
 from hal.core.model import StepId
 from hal.runtime.home import Home
 from hal.wire.codec import FrameDecoder, encode
-from hal.wire.frames import AnyFrame, Exits, ExitsAck, Heartbeat, Hello, Role, Start, StepStart, StepTemplate, Welcome
+from hal.wire.frames.agent_keeper import (
+    AGENT_KEEPER,
+    AgentKeeperFrame,
+    Exits,
+    ExitsAck,
+    Heartbeat,
+    Start,
+    StepStart,
+    StepTemplate,
+)
+from hal.wire.frames.hello import Hello, Role, Welcome
 
 BURST: Final = 1_000
 RUNS: Final = 5
@@ -37,8 +47,8 @@ class Driver:
         self.home.create()
         argv = [sys.executable, "-m", "hal.daemons.agent.keeper", "--home", str(home), "--node", "n1", "--no-agent"]
         self.keeper = subprocess.Popen([*argv, "--cpu-milli", "2000", "--memory", str(1 << 30)], start_new_session=True)
-        self.decoder = FrameDecoder()
-        self.frames: list[AnyFrame] = []
+        self.decoder = FrameDecoder(AGENT_KEEPER)
+        self.frames: list[AgentKeeperFrame] = []
         path = str(self.home.keeper_socket("n1"))
         deadline = time.monotonic() + DEADLINE_S
         while True:
@@ -58,7 +68,7 @@ class Driver:
         self.stamp = self.next(Heartbeat).stamp_boot_ms
         self.job = 0
 
-    def send(self, frame: AnyFrame) -> None:
+    def send(self, frame: AgentKeeperFrame) -> None:
         self.socket.sendall(encode(frame))
 
     def next(self, kind: type[Any]) -> Any:

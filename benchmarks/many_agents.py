@@ -31,19 +31,8 @@ from hal.runtime.logfile import LogFile
 from hal.runtime.logs import open_log
 from hal.runtime.real_runtime import RealRuntime
 from hal.wire.agree import SPOKEN
-from hal.wire.frames import (
-    ExitCause,
-    Exits,
-    Heartbeat,
-    Hello,
-    Role,
-    Start,
-    Started,
-    StepExit,
-    StepStarted,
-    Usage,
-    Welcome,
-)
+from hal.wire.frames.agent_keeper import ExitCause, Exits, Heartbeat, Start, Started, StepExit, StepStarted, Usage
+from hal.wire.frames.hello import Hello, Role, Welcome
 from hal.wire.join_token import read_join_token
 
 AGENTS: Final = 1_000

@@ -17,7 +17,7 @@ from typing import Final
 import pytest
 
 from hal.runtime.identity import running
-from hal.wire.frames import Goodbye
+from hal.wire.frames.hello import Goodbye
 from tests.attacks.other_user import ALICE, BOB, as_user
 from tests.attacks.test_lying_nodes import Liar
 from tests.daemons.controller.nodes.lying_node import raw

@@ -14,7 +14,7 @@ import pytest
 
 from hal.core.model import StepId
 from hal.daemons.agent.keeper import processes
-from hal.wire.frames import StepTemplate
+from hal.wire.frames.agent_keeper import StepTemplate
 from tests.daemons.agent.keeper.driving import Keeper
 from tests.daemons.agent.keeper.test_keeper_guard import AS_NOBODY, NOBODY, without_root
 from tests.e2e.conftest import DEADLINE_S, LiveHal, new_home

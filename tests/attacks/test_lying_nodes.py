@@ -20,7 +20,10 @@ from hal.client.sync_client import Client
 from hal.core.model import StepId
 from hal.runtime.identity import running
 from hal.wire.codec import FrameDecoder
-from hal.wire.frames import AnyFrame, Goodbye, Start, Welcome
+from hal.wire.frames.agent_keeper import Start
+from hal.wire.frames.controller_agent import CONTROLLER_AGENT
+from hal.wire.frames.conversation import Frame
+from hal.wire.frames.hello import Goodbye, Welcome
 from tests.daemons.controller.nodes.lying_node import exit_of, raw
 from tests.e2e.conftest import DEADLINE_S, LiveHal, until
 
@@ -36,13 +39,13 @@ class Liar:
     def __init__(self, path: Path, name: str = "") -> None:
         self.name = name or f"liar{next(NAMES)}"
         self._path = path
-        self._decoder = FrameDecoder()
-        self._frames: list[AnyFrame] = []
+        self._decoder = FrameDecoder(CONTROLLER_AGENT)
+        self._frames: list[Frame] = []
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.settimeout(DEADLINE_S)
         self._socket.connect(str(path))
 
-    def hello(self, **more: Any) -> AnyFrame | None:
+    def hello(self, **more: Any) -> Frame | None:
         """The answer to a hello with these fields."""
         told = {"t": "hello", "role": "agent", "versions": [1, 1], "name": self.name, "boot_id": "b"}
         told |= {"capacity": {"cpu": 4_000, "memory": 1 << 30}, "labels": {"only": self.name}, "features": ["health"]}
@@ -59,7 +62,7 @@ class Liar:
             return False
         return True
 
-    def next(self) -> AnyFrame | None:
+    def next(self) -> Frame | None:
         """The next frame; None at the end."""
         while not self._frames:
             ready, _, _ = select.select([self._socket], [], [], DEADLINE_S)

@@ -11,7 +11,9 @@ import ssl
 import sys
 
 from hal.wire.codec import FrameDecoder, encode
-from hal.wire.frames import Goodbye, Heartbeat, Hello, Role
+from hal.wire.frames.agent_keeper import Heartbeat
+from hal.wire.frames.controller_agent import CONTROLLER_AGENT
+from hal.wire.frames.hello import Goodbye, Hello, Role
 
 DEADLINE_S = 60.0
 REQUESTS = {
@@ -68,7 +70,7 @@ def over_tls(place: tuple[str, int], certificate: str) -> list[list[str]]:
             data = read(wrapped)
             if data.startswith(b"HTTP/1.1 400 "):
                 return []  # REST, to which frames mean nothing
-            frames = FrameDecoder().feed(data)
+            frames = FrameDecoder(CONTROLLER_AGENT).feed(data)
     except (ConnectionError, ssl.SSLError):
         return []
     return [[type(frame).__name__, frame.code if isinstance(frame, Goodbye) else ""] for frame in frames]

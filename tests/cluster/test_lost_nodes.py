@@ -17,7 +17,7 @@ from hal.client.job import Job
 from hal.client.sync_client import Client
 from hal.daemons.agent.keeper.journal import FileJournal
 from hal.daemons.agent.keeper.ports import Exited, Record, Stopping
-from hal.wire.frames import ExitCause, StopReason
+from hal.wire.frames.agent_keeper import ExitCause, StopReason
 from tests.cluster.hosts import DEADLINE_S, FREEZER, Cluster, Direction, Host, cluster_of, until
 
 TOML: Final = """

@@ -14,7 +14,8 @@ from hal.runtime.interface import MAX_BLOCKING_CALLS, Connection, Credentials, L
 from hal.runtime.virtual_process import VirtualRuntime
 from hal.runtime.virtual_world import VirtualWorld
 from hal.wire.connection import FrameConnection
-from hal.wire.frames import ExitsAck, Goodbye, Signal
+from hal.wire.frames.agent_keeper import ExitsAck, Signal
+from hal.wire.frames.hello import Goodbye
 from hal.wire.peer import CertifiedName
 from tests.runtime.certified import Certified
 from tests.runtime.real_runtime import run_real

@@ -22,7 +22,9 @@ from hal.runtime.interface import Connection, TcpAddress, UnixAddress
 from hal.runtime.real_runtime import RealRuntime
 from hal.wire.codec import FrameDecoder, encode
 from hal.wire.connection import MAX_INCOMING_FRAMES
-from hal.wire.frames import ExitsAck, Goodbye, LogChunk, Signal, Stream
+from hal.wire.frames.agent_keeper import ExitsAck, LogChunk, Signal, Stream
+from hal.wire.frames.controller_agent import CONTROLLER_AGENT
+from hal.wire.frames.hello import Goodbye
 from tests.runtime.real_runtime import log_text, run_real
 
 STEP = StepId(1, 0, 1, 0)
@@ -64,7 +66,7 @@ def test_frames_of_one_turn_of_the_loop_leave_in_one_write(tmp_path: Path) -> No
         await runtime.listen(address(runtime), serve)
         reader, writer = await asyncio.open_unix_connection(str(address(runtime).path))
         first = await reader.read(1 << 20)
-        assert len(FrameDecoder().feed(first)) == 100
+        assert len(FrameDecoder(CONTROLLER_AGENT).feed(first)) == 100
         writer.close()
 
     run_real(tmp_path, main)
@@ -147,7 +149,7 @@ def test_a_peer_that_speaks_something_else_is_told_and_dropped(tmp_path: Path, d
         await runtime.listen(address(runtime), echo)
         reader, writer = await asyncio.open_unix_connection(str(address(runtime).path))
         writer.write(data)
-        answer = FrameDecoder().feed(await reader.read())
+        answer = FrameDecoder(CONTROLLER_AGENT).feed(await reader.read())
         assert [frame.code for frame in answer if isinstance(frame, Goodbye)] == [code]
         writer.close()
         connection = await runtime.connect(address(runtime))

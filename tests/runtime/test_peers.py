@@ -16,7 +16,8 @@ from hal.runtime.interface import Connection, Lane, Peer, UnixAddress
 from hal.runtime.real_runtime import RealRuntime
 from hal.runtime.sockets import is_trusted_peer
 from hal.wire.codec import FrameDecoder
-from hal.wire.frames import Goodbye
+from hal.wire.frames.controller_agent import CONTROLLER_AGENT
+from hal.wire.frames.hello import Goodbye
 from tests.runtime.real_runtime import log_text, run_real
 
 OTHER_UID = 65534
@@ -72,7 +73,7 @@ def test_another_user_is_told_denied_and_never_served(tmp_path: Path, monkeypatc
         dial = [sys.executable, "-c", DIAL, str(path)]
         return await runtime.run_blocking(lambda: subprocess.check_output(dial, timeout=60), Lane.READER)
 
-    answer = FrameDecoder().feed(run_real(tmp_path, main))
+    answer = FrameDecoder(CONTROLLER_AGENT).feed(run_real(tmp_path, main))
     assert [frame.code for frame in answer if isinstance(frame, Goodbye)] == ["denied"]
     assert served == []
     assert f'"uid":{OTHER_UID}' in log_text(tmp_path)

@@ -21,7 +21,8 @@ from hal.runtime.real_runtime import RealRuntime
 from hal.runtime.tls import RestContext
 from hal.runtime.tls_listener import TlsListener
 from hal.wire.bounds import MAX_TEXT
-from hal.wire.frames import Goodbye, ReadAuthority
+from hal.wire.frames.hello import Goodbye
+from hal.wire.frames.joining import ReadAuthority
 from hal.wire.peer import CertifiedName
 from hal.wire.strangers import MAX_STRANGERS
 from tests.runtime.certified import DAY_MS, Certified, now_ms

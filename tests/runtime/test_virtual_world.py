@@ -18,7 +18,8 @@ from hal.runtime.interface import Connection, Lane, Runtime, TcpAddress, UnixAdd
 from hal.runtime.virtual_loop import SimulationStuckError
 from hal.runtime.virtual_network import Conditions
 from hal.runtime.virtual_world import EPOCH_MS, SimulatedFaultError, VirtualHost, VirtualWorld
-from hal.wire.frames import Goodbye, Signal
+from hal.wire.frames.agent_keeper import Signal
+from hal.wire.frames.hello import Goodbye
 from tests.runtime.virtual_echo import run_echo
 
 T = TypeVar("T")

@@ -8,7 +8,7 @@ from hal.core.model.errors import UnreachableError
 from hal.core.model.ids import StepId
 from hal.runtime.interface import Connection, Runtime, UnixAddress
 from hal.runtime.virtual_world import VirtualWorld
-from hal.wire.frames import Signal
+from hal.wire.frames.agent_keeper import Signal
 
 KILLS = 5
 

@@ -13,7 +13,8 @@ from hal.daemons.agent.keeper.core import KeeperCore
 from hal.daemons.agent.keeper.ports import Instant, JournalFullError, KeeperConfig, Record
 from hal.runtime.interface import Connection, Runtime, UnixAddress
 from hal.runtime.virtual_process import VirtualProcess, VirtualRuntime
-from hal.wire.frames import Hello
+from hal.wire.frames.agent_keeper import AGENT_KEEPER
+from hal.wire.frames.hello import Hello
 from tests.simulation.machine import FakeOutputs, FakeSpawner, Machine
 
 AGENT_LOOK_MS: Final = 500
@@ -95,7 +96,7 @@ class KeeperShell:
     async def run(self) -> None:
         self.core.recover(self.now())
         address = UnixAddress(self._runtime.paths.keeper_socket(self.core.config.node))
-        await self._runtime.listen(address, self._serve)
+        await self._runtime.listen(address, self._serve, conversation=AGENT_KEEPER)
         self.turn()
         while True:
             await self._runtime.sleep(AGENT_LOOK_MS)

@@ -30,7 +30,7 @@ from hal.daemons.agent.keeper.ports import (
 )
 from hal.runtime.virtual_process import VirtualProcess
 from hal.runtime.virtual_world import VirtualHost
-from hal.wire.frames import Sample, Stream, Usage
+from hal.wire.frames.agent_keeper import Sample, Stream, Usage
 
 PROGRAM: Final = "/sim/work"
 LEFTOVER_MS: Final = 1_000

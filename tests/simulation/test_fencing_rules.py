@@ -39,7 +39,7 @@ from hal.planes.tasks.table.table import JobTable
 from hal.runtime.virtual_network import Conditions
 from hal.store import leadership
 from hal.store.operations import StepEnd
-from hal.wire.frames import Start
+from hal.wire.frames.agent_keeper import Start
 from tests.simulation.cluster_faults import CONGESTION, HEAD_POWER, ORPHANS, PARTED, STALLS, Fault
 from tests.simulation.leader_faults import APART, COMMITTING
 from tests.simulation.test_cluster import FAULTS, LOSSY, one_run

@@ -11,7 +11,7 @@ from hal.daemons.agent.agent import Agent, AgentSettings
 from hal.daemons.agent.keeper.ports import KeeperConfig
 from hal.runtime.interface import Runtime, UnixAddress
 from hal.runtime.virtual_world import VirtualHost, VirtualWorld
-from hal.wire.frames import ExitCause
+from hal.wire.frames.agent_keeper import ExitCause
 from tests.simulation.checkers import check_nothing_ran_twice
 from tests.simulation.keeper_process import keeper_main
 from tests.simulation.machine import Machine, Work

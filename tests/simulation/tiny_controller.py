@@ -10,21 +10,19 @@ from msgspec import Struct
 from hal.core.model import StepId
 from hal.runtime.interface import Connection, Runtime, UnixAddress
 from hal.wire.agree import agree
-from hal.wire.frames import (
+from hal.wire.frames.agent_keeper import (
     ExitCause,
     Exits,
     ExitsAck,
     Heartbeat,
     HeartbeatAck,
-    Hello,
     Refused,
-    Role,
     Start,
     StepExit,
     StepStart,
     StepTemplate,
-    Welcome,
 )
+from hal.wire.frames.hello import Hello, Role, Welcome
 from tests.simulation.machine import Work
 
 

@@ -7,7 +7,8 @@ from typing import Any, get_type_hints
 import msgspec
 import pytest
 
-from hal.wire import bounds, frames
+from hal.wire import bounds
+from hal.wire.frames import agent_keeper, hello
 
 NUMBERS = [
     (bounds.Amount, 0, 2**60 - 1),
@@ -23,12 +24,12 @@ NUMBERS = [
 TEXTS = [(bounds.Name, 256), (bounds.Text, 65_536), (bounds.Note, 2_000), (bounds.Pem, 16_384)]
 HELD = (1, 0, 1, 0), True, 4_711, 0, 0
 LISTS = [
-    (frames.Held, (HELD,) * 65_537, 65_536),
-    (get_type_hints(frames.Hello, include_extras=True)["features"], ("f",) * 65, 64),
-    (frames.Capacity, {f"r{n}": n for n in range(65)}, 64),
-    (frames.Labels, {f"l{n}": "" for n in range(257)}, 256),
-    (frames.Notes, ("",) * 257, 256),
-    (frames.Steps, ((1, 0, 1, 0),) * 2_001, 2_000),
+    (hello.Held, (HELD,) * 65_537, 65_536),
+    (get_type_hints(hello.Hello, include_extras=True)["features"], ("f",) * 65, 64),
+    (hello.Capacity, {f"r{n}": n for n in range(65)}, 64),
+    (hello.Labels, {f"l{n}": "" for n in range(257)}, 256),
+    (hello.Notes, ("",) * 257, 256),
+    (agent_keeper.Steps, ((1, 0, 1, 0),) * 2_001, 2_000),
 ]
 
 

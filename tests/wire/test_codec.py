@@ -6,7 +6,7 @@ import os
 import random
 import subprocess
 import sys
-from typing import Any, get_args
+from typing import Any
 
 import msgspec
 import pytest
@@ -18,9 +18,13 @@ from hal.core.model.ids import StepId
 from hal.wire.codec import LENGTH_BYTES, FrameDecoder, encode
 from hal.wire.errors import FrameTooLongError, MalformedFrameError
 from hal.wire.examples import EXAMPLES
-from hal.wire.frames import MAX_FRAME_BYTES, AnyFrame, ExitsAck, Goodbye, LogChunk, Stream
+from hal.wire.frames.agent_keeper import ExitsAck, LogChunk, Stream
+from hal.wire.frames.controller_agent import CONTROLLER_AGENT
+from hal.wire.frames.conversation import MAX_FRAME_BYTES, Frame
+from hal.wire.frames.hello import Goodbye
 
-FRAME_KINDS = get_args(AnyFrame)
+FRAME_KINDS = CONTROLLER_AGENT.kinds
+"""Every frame: the conversation of controller and agent has those of the others, too."""
 
 
 def values_of(kind: shapes.Type) -> st.SearchStrategy[Any]:
@@ -58,20 +62,20 @@ FRAMES = st.sampled_from(FRAME_KINDS).flatmap(lambda kind: values_of(shapes.type
 
 
 @given(FRAMES)
-def test_every_frame_survives_the_wire(frame: AnyFrame) -> None:
+def test_every_frame_survives_the_wire(frame: Frame) -> None:
     """Decoding what was encoded gives an equal frame of the same type."""
-    decoded = FrameDecoder().feed(encode(frame))
+    decoded = FrameDecoder(CONTROLLER_AGENT).feed(encode(frame))
     assert decoded == [frame]
     assert type(decoded[0]) is type(frame)
 
 
 @given(st.lists(FRAMES, min_size=1, max_size=5), st.data())
-def test_any_split_of_the_stream_gives_the_same_frames(frames: list[AnyFrame], data: st.DataObject) -> None:
+def test_any_split_of_the_stream_gives_the_same_frames(frames: list[Frame], data: st.DataObject) -> None:
     """The kernel may hand over the bytes in whatever pieces; frames come out whole and in order."""
     stream = b"".join(encode(frame) for frame in frames)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=12)))
-    decoder = FrameDecoder()
-    out: list[AnyFrame] = []
+    decoder = FrameDecoder(CONTROLLER_AGENT)
+    out: list[Frame] = []
     for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True):
         out += decoder.feed(stream[start:end])
     assert out == frames
@@ -80,17 +84,17 @@ def test_any_split_of_the_stream_gives_the_same_frames(frames: list[AnyFrame], d
 
 def test_a_stream_of_single_bytes_gives_the_same_frames() -> None:
     """The worst split: each byte alone."""
-    decoder = FrameDecoder()
+    decoder = FrameDecoder(CONTROLLER_AGENT)
     out = [frame for example in EXAMPLES for byte in encode(example) for frame in decoder.feed(bytes([byte]))]
     assert out == list(EXAMPLES)
 
 
 @given(FRAMES, st.data())
-def test_a_truncated_frame_gives_nothing_and_is_seen_as_pending(frame: AnyFrame, data: st.DataObject) -> None:
+def test_a_truncated_frame_gives_nothing_and_is_seen_as_pending(frame: Frame, data: st.DataObject) -> None:
     """Nothing is made of a part of a frame, and at the end of the stream the rest is known to be missing."""
     whole = encode(frame)
     part = whole[: data.draw(st.integers(1, len(whole) - 1))]
-    decoder = FrameDecoder()
+    decoder = FrameDecoder(CONTROLLER_AGENT)
     assert decoder.feed(part) == []
     assert decoder.pending_bytes == len(part)
 
@@ -99,19 +103,19 @@ def test_a_truncated_frame_gives_nothing_and_is_seen_as_pending(frame: AnyFrame,
 @given(st.binary(max_size=300))
 def test_garbage_gives_frames_or_one_clear_error_and_never_anything_else(garbage: bytes) -> None:
     """Whatever the bytes, the decoder raises only its own error, and after it refuses everything."""
-    decoder = FrameDecoder()
+    decoder = FrameDecoder(CONTROLLER_AGENT)
     if refusal(decoder, garbage):
         assert refusal(decoder, encode(Goodbye()))
 
 
 @settings(max_examples=300)
 @given(FRAMES, st.data())
-def test_a_damaged_frame_never_raises_anything_but_the_wires_own_error(frame: AnyFrame, data: st.DataObject) -> None:
+def test_a_damaged_frame_never_raises_anything_but_the_wires_own_error(frame: Frame, data: st.DataObject) -> None:
     """One byte of the body is changed: it decodes to some frame, or is refused."""
     damaged = bytearray(encode(frame))
     at = data.draw(st.integers(LENGTH_BYTES, len(damaged) - 1))
     damaged[at] = data.draw(st.integers(0, 255))
-    text = refusal(FrameDecoder(), bytes(damaged))
+    text = refusal(FrameDecoder(CONTROLLER_AGENT), bytes(damaged))
     assert text == "" or "is not a known frame" in text
 
 
@@ -120,13 +124,13 @@ def test_the_good_frames_before_a_bad_one_are_not_lost() -> None:
     good = [Goodbye(code="a"), Goodbye(code="b")]
     stream = b"".join(encode(frame) for frame in good) + b"\x04\0\0\0" + b"\xc1" * 4
     with pytest.raises(MalformedFrameError) as caught:
-        FrameDecoder().feed(stream)
+        FrameDecoder(CONTROLLER_AGENT).feed(stream)
     assert list(caught.value.frames) == good
 
 
 def test_a_length_over_the_limit_is_refused_before_its_body_comes() -> None:
     """Four bytes suffice: the announced 8 MiB + 1 are never waited for."""
-    decoder = FrameDecoder()
+    decoder = FrameDecoder(CONTROLLER_AGENT)
     with pytest.raises(FrameTooLongError, match=str(MAX_FRAME_BYTES + 1)):
         decoder.feed((MAX_FRAME_BYTES + 1).to_bytes(LENGTH_BYTES, "little"))
 
@@ -152,34 +156,34 @@ def test_a_frame_of_exactly_the_limit_passes() -> None:
     frame = _chunk(MAX_FRAME_BYTES - overhead)
     data = encode(frame)
     assert len(data) == LENGTH_BYTES + MAX_FRAME_BYTES
-    assert FrameDecoder().feed(data) == [frame]
+    assert FrameDecoder(CONTROLLER_AGENT).feed(data) == [frame]
 
 
 def test_an_unknown_type_of_frame_is_named_in_the_error() -> None:
     """A frame of a later version, sent although it was not agreed."""
     body = msgspec.msgpack.encode({"t": "teleport", "steps": []})
     with pytest.raises(MalformedFrameError, match="teleport"):
-        FrameDecoder().feed(len(body).to_bytes(4, "little") + body)
+        FrameDecoder(CONTROLLER_AGENT).feed(len(body).to_bytes(4, "little") + body)
 
 
 def test_an_unknown_field_is_ignored() -> None:
     """A newer peer may say more than this version understands."""
     body = msgspec.msgpack.encode({"t": "goodbye", "code": "denied", "mood": "cheerful"})
-    assert FrameDecoder().feed(len(body).to_bytes(4, "little") + body) == [Goodbye(code="denied")]
+    assert FrameDecoder(CONTROLLER_AGENT).feed(len(body).to_bytes(4, "little") + body) == [Goodbye(code="denied")]
 
 
 def test_a_deeply_nested_body_is_refused_without_harm() -> None:
     """100,000 arrays in each other must not exhaust the stack."""
     body = b"\x82\xa1t\xa7goodbye\xa1x" + b"\x91" * 100_000 + b"\xc0"
     with pytest.raises(MalformedFrameError):
-        FrameDecoder().feed(len(body).to_bytes(4, "little") + body)
+        FrameDecoder(CONTROLLER_AGENT).feed(len(body).to_bytes(4, "little") + body)
 
 
 def test_the_decoder_does_not_grow_with_the_stream() -> None:
     """After 20,000 frames in pieces of random size nothing is held back but a part of one frame."""
     rng = random.Random(1)
     stream = b"".join(encode(ExitsAck(steps=(StepId(1, n, 1, 0),))) for n in range(20_000))
-    decoder, at, frames = FrameDecoder(), 0, 0
+    decoder, at, frames = FrameDecoder(CONTROLLER_AGENT), 0, 0
     while at < len(stream):
         size = rng.randint(1, 5_000)
         frames += len(decoder.feed(stream[at : at + size]))
@@ -195,7 +199,7 @@ def test_the_keepers_part_of_the_wire_imports_no_asyncio() -> None:
     assert not {b"asyncio", b"uvloop", b"structlog", b"logging", b"dataclasses"} & set(loaded)
 
 
-def refusal(decoder: FrameDecoder, data: bytes) -> str:
+def refusal(decoder: FrameDecoder[Any], data: bytes) -> str:
     """The decoder's error, or '' when it took the bytes."""
     try:
         decoder.feed(data)
@@ -223,7 +227,7 @@ def test_what_is_wrong_with_a_frame_does_not_repeat_it(frame: dict[str, Any]) ->
     """(H3) A tag of 8 MB came back whole in the goodbye, kept for each peer that did not read it."""
     body = msgspec.msgpack.encode(frame)
     with pytest.raises(MalformedFrameError) as caught:
-        FrameDecoder().feed(len(body).to_bytes(LENGTH_BYTES, "little") + body)
+        FrameDecoder(CONTROLLER_AGENT).feed(len(body).to_bytes(LENGTH_BYTES, "little") + body)
     assert len(encode(Goodbye(reason=caught.value.message))) < 1_000
 
 
@@ -231,5 +235,5 @@ def test_a_complaint_is_cut_at_300_characters() -> None:
     """A tag of a thousand is repeated in part."""
     body = msgspec.msgpack.encode({"t": "k" * 1_000})
     with pytest.raises(MalformedFrameError) as caught:
-        FrameDecoder().feed(len(body).to_bytes(LENGTH_BYTES, "little") + body)
+        FrameDecoder(CONTROLLER_AGENT).feed(len(body).to_bytes(LENGTH_BYTES, "little") + body)
     assert len(caught.value.message.partition("is not a known frame: ")[2]) == 300

@@ -19,7 +19,8 @@ from hal.runtime.home import Home
 from hal.runtime.identity import ProcessIdentity
 from hal.runtime.script_end import ScriptEnd
 from hal.wire.connection import MAX_INCOMING_FRAMES, MAX_OUTGOING_BYTES
-from hal.wire.frames import AnyFrame
+from hal.wire.frames.controller_agent import CONTROLLER_AGENT
+from hal.wire.frames.conversation import Conversation, Frame
 from hal.wire.peer import CertifiedName, Peer
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "MAX_INCOMING_FRAMES",
     "MAX_OUTGOING_BYTES",
     "Address",
+    "AnyConversation",
     "CertifiedName",
     "Connection",
     "Credentials",
@@ -148,7 +150,7 @@ class Connection(Protocol):
         """A description of what the other end sent that is not a frame, which ended the connection; '' if it did
         not."""
 
-    def send_nowait(self, frame: AnyFrame) -> None:
+    def send_nowait(self, frame: Frame) -> None:
         """Queue a frame; all frames queued in one turn of the loop leave in one write.
 
         Raises:
@@ -157,10 +159,10 @@ class Connection(Protocol):
             FrameTooLongError: it exceeds the wire's limit; the frame was not queued.
         """
 
-    async def send(self, frame: AnyFrame) -> None:
+    async def send(self, frame: Frame) -> None:
         """As `send_nowait`, but first wait while the other end does not read fast enough. Raises the same errors."""
 
-    async def receive(self, timeout_ms: int | None = None) -> AnyFrame | None:
+    async def receive(self, timeout_ms: int | None = None) -> Frame | None:
         """Return the next frame; None when the connection has closed and everything before was received.
 
         One task at a time may wait. A malformed frame from the other end closes the connection (it is logged, and
@@ -179,6 +181,8 @@ class Connection(Protocol):
     async def wait_closed(self) -> None:
         """Wait until the connection is fully closed."""
 
+
+AnyConversation = Conversation[Any]
 
 OnConnect = Callable[[Connection], Awaitable[None]]
 """Serves one accepted connection; it is closed when this returns. A HALError that it raises is logged and sent to
@@ -318,7 +322,13 @@ class Runtime(Protocol):
 
     # ── transport ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def listen(self, address: Address, on_connect: OnConnect, credentials: Credentials | None = None) -> Listener:
+    async def listen(
+        self,
+        address: Address,
+        on_connect: OnConnect,
+        credentials: Credentials | None = None,
+        conversation: AnyConversation = CONTROLLER_AGENT,
+    ) -> Listener:
         """Serve an address.
 
         On a Unix socket, peers of another user (except root) receive a Goodbye with code `denied`. On TCP, a peer with
@@ -327,17 +337,23 @@ class Runtime(Protocol):
 
         Args:
             credentials: required for TCP, both files.
+            conversation: the frames that peers may send; any other ends the connection.
         Raises:
             ConflictError: another live process serves it, or it cannot be served here.
         """
 
     async def connect(
-        self, address: Address, timeout_ms: int = CONNECT_TIMEOUT_MS, credentials: Credentials | None = None
+        self,
+        address: Address,
+        timeout_ms: int = CONNECT_TIMEOUT_MS,
+        credentials: Credentials | None = None,
+        conversation: AnyConversation = CONTROLLER_AGENT,
     ) -> Connection:
         """Connect to an address.
 
         Args:
             credentials: required for TCP.
+            conversation: the frames that the server may send; any other ends the connection.
         Raises:
             UnreachableError: nobody answers there, or the server does not speak TLS 1.3.
             DeniedError: the server is neither this user nor root; on TCP, not a controller of that authority.

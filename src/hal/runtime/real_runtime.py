@@ -18,6 +18,7 @@ from hal.runtime.identity import ProcessIdentity, boot_id
 from hal.runtime.interface import (
     CONNECT_TIMEOUT_MS,
     Address,
+    AnyConversation,
     Connection,
     Credentials,
     Lane,
@@ -36,6 +37,7 @@ from hal.runtime.started_process import StartedProcess
 from hal.runtime.tls_listener import TlsListener, dial_tls
 from hal.runtime.unix_listener import UnixListener, dial_unix, serve_connection, source_of
 from hal.wire.connection import FrameConnection
+from hal.wire.frames.controller_agent import CONTROLLER_AGENT
 
 T = TypeVar("T")
 
@@ -141,7 +143,13 @@ class RealRuntime:
 
     # ── transport ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def listen(self, address: Address, on_connect: OnConnect, credentials: Credentials | None = None) -> Listener:
+    async def listen(
+        self,
+        address: Address,
+        on_connect: OnConnect,
+        credentials: Credentials | None = None,
+        conversation: AnyConversation = CONTROLLER_AGENT,
+    ) -> Listener:
         logs = BudgetedLogs(self._log, self.monotonic_ms)
 
         def serve(connection: FrameConnection) -> None:
@@ -150,19 +158,23 @@ class RealRuntime:
 
         listener: UnixListener | TlsListener
         if isinstance(address, UnixAddress):
-            listener = UnixListener(address, serve, self._log)
+            listener = UnixListener(address, serve, self._log, conversation)
         else:
-            listener = TlsListener(address, _needed(credentials), serve, self._log)
+            listener = TlsListener(address, _needed(credentials), serve, self._log, conversation)
         await listener.start()
         self._listeners[listener] = None
         return listener
 
     async def connect(
-        self, address: Address, timeout_ms: int = CONNECT_TIMEOUT_MS, credentials: Credentials | None = None
+        self,
+        address: Address,
+        timeout_ms: int = CONNECT_TIMEOUT_MS,
+        credentials: Credentials | None = None,
+        conversation: AnyConversation = CONTROLLER_AGENT,
     ) -> Connection:
         if isinstance(address, UnixAddress):
-            return await dial_unix(address.path, timeout_ms, self._log)
-        return await dial_tls(address, _needed(credentials), timeout_ms, self._log)
+            return await dial_unix(address.path, timeout_ms, self._log, conversation)
+        return await dial_tls(address, _needed(credentials), timeout_ms, self._log, conversation)
 
     # ── the rest of the world ─────────────────────────────────────────────────────────────────────────────────────
 

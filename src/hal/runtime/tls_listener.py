@@ -15,7 +15,7 @@ import time
 from typing import Any, Final
 
 from hal.core.model.errors import ConflictError, UnreachableError
-from hal.runtime.interface import MAX_CONNECTIONS, Credentials, Logger, TcpAddress
+from hal.runtime.interface import MAX_CONNECTIONS, AnyConversation, Credentials, Logger, TcpAddress
 from hal.runtime.line_budget import BudgetedLogs
 from hal.runtime.tcp_sockets import bind_tcp
 from hal.runtime.tls import CONTROLLER_HOST, certified_name, client_context, dial_error, load, server_context
@@ -34,12 +34,20 @@ MAX_COMPLAINTS: Final = 1_000
 class TlsListener:
     """One served port; created by `RealRuntime.listen`."""
 
-    def __init__(self, address: TcpAddress, credentials: Credentials, serve: ServeTask, log: Logger) -> None:
+    def __init__(
+        self,
+        address: TcpAddress,
+        credentials: Credentials,
+        serve: ServeTask,
+        log: Logger,
+        conversation: AnyConversation,
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self._address = address
         self._credentials = credentials
         self._context = server_context(credentials)
         self._serve = serve
+        self._conversation = conversation
         self._logs = BudgetedLogs(log, monotonic_ms)
         self._sockets: list[socket.socket] = []
         self._accepting: list[asyncio.Task[None]] = []
@@ -135,6 +143,7 @@ class TlsListener:
         def made() -> FrameConnection:
             return FrameConnection(
                 f"{self._address.host}:{self._address.port}#{number} from {host}",
+                self._conversation,
                 on_open=lambda connection: self._opened(connection, number, stranger),
                 on_closed=lambda connection: self._closed(connection, number),
                 on_fault=lambda connection, reason: report_fault(
@@ -210,13 +219,17 @@ class _Stranger:
             self.task.cancel()
 
 
-async def dial_tls(address: TcpAddress, credentials: Credentials, timeout_ms: int, log: Logger) -> FrameConnection:
+async def dial_tls(
+    address: TcpAddress, credentials: Credentials, timeout_ms: int, log: Logger, conversation: AnyConversation
+) -> FrameConnection:
     """Connect to a served port; see `Runtime.connect`."""
     loop = asyncio.get_running_loop()
     context = client_context(credentials)
 
     def made() -> FrameConnection:
-        return FrameConnection(str(address), on_fault=lambda connection, reason: report_fault(log, connection, reason))
+        return FrameConnection(
+            str(address), conversation, on_fault=lambda connection, reason: report_fault(log, connection, reason)
+        )
 
     try:
         async with asyncio.timeout(timeout_ms / 1000):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from hal.core.model.errors import DeniedError, HALError, UnreachableError
-from hal.runtime.interface import MAX_CONNECTIONS, Connection, Logger, OnConnect, UnixAddress
+from hal.runtime.interface import MAX_CONNECTIONS, AnyConversation, Connection, Logger, OnConnect, UnixAddress
 from hal.runtime.line_budget import BudgetedLog, BudgetedLogs
 from hal.runtime.sockets import bind_unix, is_trusted_peer, peer_of, unlink_unix
 from hal.wire.connection import FrameConnection
@@ -23,7 +23,8 @@ ServeTask = Callable[[FrameConnection], None]
 class UnixListener:
     """One served path; created by `listen_unix`."""
 
-    def __init__(self, address: UnixAddress, serve: ServeTask, log: Logger) -> None:
+    def __init__(self, address: UnixAddress, serve: ServeTask, log: Logger, conversation: AnyConversation) -> None:
+        self._conversation = conversation
         self._address = address
         self._serve = serve
         self._logs = BudgetedLogs(log, monotonic_ms)
@@ -66,6 +67,7 @@ class UnixListener:
         self._accepted += 1
         return FrameConnection(
             f"{self._address.path.name}#{self._accepted}",
+            self._conversation,
             on_open=self._opened,
             on_closed=lambda connection: self._open.pop(connection, None),
             on_fault=lambda connection, reason: report_fault(self._logs.of(source_of(connection)), connection, reason),
@@ -85,12 +87,14 @@ class UnixListener:
             self._serve(connection)
 
 
-async def dial_unix(path: Path, timeout_ms: int, log: Logger) -> FrameConnection:
+async def dial_unix(path: Path, timeout_ms: int, log: Logger, conversation: AnyConversation) -> FrameConnection:
     """Connect to a served path; see `Runtime.connect`."""
     loop = asyncio.get_running_loop()
 
     def made() -> FrameConnection:
-        return FrameConnection(path.name, on_fault=lambda connection, reason: report_fault(log, connection, reason))
+        return FrameConnection(
+            path.name, conversation, on_fault=lambda connection, reason: report_fault(log, connection, reason)
+        )
 
     try:
         async with asyncio.timeout(timeout_ms / 1000):

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hal.core.model.errors import ConflictError, DeniedError, UnreachableError
-from hal.runtime.interface import Address, Credentials, OnConnect, TcpAddress
+from hal.runtime.interface import Address, AnyConversation, Credentials, OnConnect, TcpAddress
 from hal.runtime.unix_listener import report_fault, serve_connection
 from hal.wire.connection import WRITE_HIGH_BYTES, FrameConnection
 from hal.wire.peer import Peer
@@ -211,8 +211,10 @@ class VirtualListener:
         address: Address,
         on_connect: OnConnect,
         credentials: Credentials | None,
+        conversation: AnyConversation,
     ) -> None:
         self.credentials = credentials
+        self._conversation = conversation
         self._network = network
         self.process = process
         self._address = address
@@ -246,6 +248,7 @@ class VirtualListener:
         log = self.process.runtime.log
         connection = FrameConnection(
             f"{address_name(self._address)}#{self._accepted}",
+            self._conversation,
             on_closed=lambda gone: self._open.pop(gone, None),
             on_fault=lambda faulty, reason: report_fault(log, faulty, reason),
         )
@@ -284,6 +287,7 @@ class VirtualNetwork:
         address: Address,
         on_connect: OnConnect,
         credentials: Credentials | None,
+        conversation: AnyConversation,
     ) -> VirtualListener:
         """Serve an address.
 
@@ -293,7 +297,7 @@ class VirtualNetwork:
         key = self._key(process.host, address)
         if key in self._listeners:
             raise ConflictError(f"{address} is served by another process", hint="is HAL running already?")
-        listener = self._listeners[key] = VirtualListener(self, process, address, on_connect, credentials)
+        listener = self._listeners[key] = VirtualListener(self, process, address, on_connect, credentials, conversation)
         return listener
 
     def unlisten(self, listener: VirtualListener) -> None:
@@ -303,7 +307,12 @@ class VirtualNetwork:
             del self._listeners[key]
 
     async def connect(
-        self, process: VirtualProcess, address: Address, timeout_ms: int, credentials: Credentials | None
+        self,
+        process: VirtualProcess,
+        address: Address,
+        timeout_ms: int,
+        credentials: Credentials | None,
+        conversation: AnyConversation,
     ) -> FrameConnection:
         """Connect to an address.
 
@@ -324,7 +333,7 @@ class VirtualNetwork:
             raise DeniedError(f"{address} is not a controller of this HAL: it has no certificate")
         log = process.runtime.log
         connection = FrameConnection(
-            address_name(address), on_fault=lambda faulty, reason: report_fault(log, faulty, reason)
+            address_name(address), conversation, on_fault=lambda faulty, reason: report_fault(log, faulty, reason)
         )
         transport = VirtualTransport(self, process, connection, connection.label)
         self.keep(transport)

@@ -21,6 +21,7 @@ from hal.runtime.interface import (
     CONNECT_TIMEOUT_MS,
     MAX_BLOCKING_CALLS,
     Address,
+    AnyConversation,
     Connection,
     Credentials,
     Lane,
@@ -33,6 +34,7 @@ from hal.runtime.interface import (
 )
 from hal.runtime.script_end import ScriptEnd
 from hal.runtime.virtual_loop import OWNER, ProcessKilledError
+from hal.wire.frames.controller_agent import CONTROLLER_AGENT
 
 if TYPE_CHECKING:
     from hal.runtime.virtual_world import VirtualHost, VirtualWorld
@@ -351,16 +353,26 @@ class VirtualRuntime:
     def fail(self, reason: str, error: BaseException | None = None) -> None:
         self._process.fault(reason, error)
 
-    async def listen(self, address: Address, on_connect: OnConnect, credentials: Credentials | None = None) -> Listener:
-        listener = self._world.network.listen(self._process, address, on_connect, credentials)
+    async def listen(
+        self,
+        address: Address,
+        on_connect: OnConnect,
+        credentials: Credentials | None = None,
+        conversation: AnyConversation = CONTROLLER_AGENT,
+    ) -> Listener:
+        listener = self._world.network.listen(self._process, address, on_connect, credentials, conversation)
         self._listeners.append(listener)
         self._world.note(self.name, "listen", str(address))
         return listener
 
     async def connect(
-        self, address: Address, timeout_ms: int = CONNECT_TIMEOUT_MS, credentials: Credentials | None = None
+        self,
+        address: Address,
+        timeout_ms: int = CONNECT_TIMEOUT_MS,
+        credentials: Credentials | None = None,
+        conversation: AnyConversation = CONTROLLER_AGENT,
     ) -> Connection:
-        return await self._world.network.connect(self._process, address, timeout_ms, credentials)
+        return await self._world.network.connect(self._process, address, timeout_ms, credentials, conversation)
 
     def random(self) -> random.Random:
         return self._random

@@ -7,7 +7,8 @@ that both name.
 from __future__ import annotations
 
 from hal.wire.errors import VersionError
-from hal.wire.frames import WIRE_VERSION, WIRE_VERSION_MIN, Hello
+from hal.wire.frames.conversation import WIRE_VERSION, WIRE_VERSION_MIN
+from hal.wire.frames.hello import Hello
 
 SPOKEN = (WIRE_VERSION_MIN, WIRE_VERSION)
 """Lowest and highest wire version that this code supports."""

@@ -5,21 +5,22 @@ No asyncio and no I/O, so that the keeper's own loop uses it too. About 1 µs pe
 
 from __future__ import annotations
 
+from typing import Generic
+
 import msgspec
 
 from hal.core.model.errors import one_line
 from hal.wire.errors import FrameTooLongError, MalformedFrameError
-from hal.wire.frames import MAX_FRAME_BYTES, AnyFrame
+from hal.wire.frames.conversation import MAX_FRAME_BYTES, Conversation, F, Frame
 
 LENGTH_BYTES = 4
 MAX_COMPLAINT = 300
 """Characters of a message about a frame that cannot be decoded: it may quote the frame's own text, and is sent back."""
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder: msgspec.msgpack.Decoder[AnyFrame] = msgspec.msgpack.Decoder(AnyFrame)
 
 
-def encode(frame: AnyFrame) -> bytes:
+def encode(frame: Frame) -> bytes:
     """Encode a frame as it crosses the wire, length first.
 
     Raises:
@@ -36,13 +37,14 @@ def encode(frame: AnyFrame) -> bytes:
     return bytes(buffer)
 
 
-class FrameDecoder:
-    """Decodes the bytes of one connection, in whatever chunks they arrive, into frames. Holds at most one frame's
-    bytes."""
+class FrameDecoder(Generic[F]):
+    """Decodes the bytes of one connection, in whatever chunks they arrive, into frames of its conversation. Holds at
+    most one frame's bytes."""
 
-    __slots__ = ("_broken", "_buffer")
+    __slots__ = ("_broken", "_buffer", "_decode_body")
 
-    def __init__(self) -> None:
+    def __init__(self, conversation: Conversation[F]) -> None:
+        self._decode_body = conversation.decode
         self._buffer = bytearray()
         self._broken = ""
 
@@ -51,12 +53,13 @@ class FrameDecoder:
         """Bytes of an incomplete frame; not 0 at the end of a stream means that a frame was cut off."""
         return len(self._buffer)
 
-    def feed(self, data: bytes | bytearray | memoryview) -> list[AnyFrame]:
+    def feed(self, data: bytes | bytearray | memoryview) -> list[F]:
         """Return the frames completed by these bytes, in order; often none, or many.
 
         Raises:
             FrameTooLongError: a length over `MAX_FRAME_BYTES` arrived; its body is not awaited.
-            MalformedFrameError: a body is not one of the frames. `error.frames` holds the good frames before it.
+            MalformedFrameError: a body is not a frame of the conversation. `error.frames` holds the good frames
+                before it.
 
         After an error the decoder refuses everything, because the start of the next frame is unknown.
         """
@@ -74,8 +77,8 @@ class FrameDecoder:
             buffer += memoryview(data)[used:]
         return frames
 
-    def _decode(self, view: memoryview) -> tuple[list[AnyFrame], int]:
-        frames: list[AnyFrame] = []
+    def _decode(self, view: memoryview) -> tuple[list[F], int]:
+        frames: list[F] = []
         at, end = 0, len(view)
         with view:
             while end - at >= LENGTH_BYTES:
@@ -88,7 +91,7 @@ class FrameDecoder:
                 if body + size > end:
                     break
                 try:
-                    frames.append(_decoder.decode(view[body : body + size]))
+                    frames.append(self._decode_body(view[body : body + size]))
                 except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                     complaint = one_line(str(error), MAX_COMPLAINT)
                     text = f"a frame of {size} bytes is not a known frame: {complaint}"

@@ -11,12 +11,13 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from hal.core.model.errors import OverloadedError, TimedOutError, UnreachableError
 from hal.wire.codec import FrameDecoder, encode
 from hal.wire.errors import MalformedFrameError
-from hal.wire.frames import AnyFrame, Goodbye
+from hal.wire.frames.conversation import Conversation, Frame
+from hal.wire.frames.hello import Goodbye
 from hal.wire.peer import CertifiedName, Peer
 
 MAX_OUTGOING_BYTES: Final = 64 << 20
@@ -39,6 +40,7 @@ class FrameConnection(asyncio.Protocol):
 
     Args:
         label: for logs.
+        conversation: the frames that the other end may send.
         on_open: called once the transport is connected.
         on_closed: called once the connection is fully closed.
         on_fault: called with the reason when the other end sent something that is not a frame.
@@ -47,6 +49,7 @@ class FrameConnection(asyncio.Protocol):
     def __init__(
         self,
         label: str,
+        conversation: Conversation[Any],
         *,
         on_open: Notify | None = None,
         on_closed: Notify | None = None,
@@ -57,8 +60,8 @@ class FrameConnection(asyncio.Protocol):
         self._on_open = on_open
         self._on_closed = on_closed
         self._on_fault = on_fault
-        self._decoder = FrameDecoder()
-        self._incoming: deque[AnyFrame] = deque()
+        self._decoder: FrameDecoder[Any] = FrameDecoder(conversation)
+        self._incoming: deque[Frame] = deque()
         self._incoming_bytes = 0
         """Size of the frames that arrived since the queue was last empty."""
         self._outgoing: list[bytes] = []
@@ -94,7 +97,7 @@ class FrameConnection(asyncio.Protocol):
     def fault(self) -> str:
         return self._fault
 
-    def send_nowait(self, frame: AnyFrame) -> None:
+    def send_nowait(self, frame: Frame) -> None:
         if self._closing or self.transport is None:
             raise UnreachableError(f"{self._label} is closed: {self._reason or 'not open yet'}")
         waiting = self._outgoing_bytes + self.transport.get_write_buffer_size()
@@ -106,14 +109,14 @@ class FrameConnection(asyncio.Protocol):
         self._outgoing.append(data)
         self._outgoing_bytes += len(data)
 
-    async def send(self, frame: AnyFrame) -> None:
+    async def send(self, frame: Frame) -> None:
         if self._outgoing_bytes > WRITE_HIGH_BYTES:
             self._flush()
         while not (self._writable.is_set() or self._closing):
             await self._writable.wait()
         self.send_nowait(frame)
 
-    async def receive(self, timeout_ms: int | None = None) -> AnyFrame | None:
+    async def receive(self, timeout_ms: int | None = None) -> Frame | None:
         incoming = self._incoming
         while not incoming:
             if self._closing:

@@ -9,7 +9,7 @@ import ast
 import inspect
 import sys
 from collections.abc import Iterator
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 import msgspec
 from msgspec import inspect as shapes
@@ -17,14 +17,21 @@ from msgspec import inspect as shapes
 from hal.wire.codec import LENGTH_BYTES, encode
 from hal.wire.connection import MAX_INCOMING_FRAMES, MAX_OUTGOING_BYTES
 from hal.wire.examples import EXAMPLES
-from hal.wire.frames import MAX_FRAME_BYTES, WIRE_VERSION, WIRE_VERSION_MIN, AnyFrame
+from hal.wire.frames.agent_keeper import AGENT_KEEPER
+from hal.wire.frames.controller_agent import CONTROLLER_AGENT
+from hal.wire.frames.conversation import MAX_FRAME_BYTES, WIRE_VERSION, WIRE_VERSION_MIN, Conversation, Frame
+from hal.wire.frames.joining import JOINING
 from hal.wire.strangers import HANDSHAKE_MS, MAX_STRANGERS, STRANGER_MS
+
+CONVERSATIONS: Final[tuple[Conversation[Any], ...]] = (JOINING, CONTROLLER_AGENT, AGENT_KEEPER)
+FRAMES: Final[tuple[type[Frame], ...]] = tuple(type(example) for example in EXAMPLES)
+"""Every frame, in the order of the document."""
 
 _INTRODUCTION: Final = f"""\
 # The wire: frames between controllers, agents and keepers
 
 For authors of agents and keepers, in any language with MessagePack and Unix sockets or TLS 1.3. This file is generated
-from `src/hal/wire/frames.py`; run `make spec` to generate it again.
+from `src/hal/wire/frames`; run `make spec` to generate it again.
 
 Versions described here: {WIRE_VERSION_MIN} to {WIRE_VERSION}.
 
@@ -106,7 +113,9 @@ After the hello, frames in one direction are handled in the order in which they 
 `done` and `log-chunk` name what they answer. All commands and reports may be repeated; the descriptions below say why
 that is harmless.
 
-## Frames
+## Conversations
+
+Each kind of connection has its own set of frames. Any other frame is of an unknown type there.
 """
 
 _SECTIONS: Final = {
@@ -121,9 +130,9 @@ _SECTIONS: Final = {
 
 def document() -> str:
     """Build the whole text of spec/frames.md."""
-    parts = [_INTRODUCTION]
+    parts = [_INTRODUCTION, _conversations(), "\n## Frames\n"]
     examples = {type(example): example for example in EXAMPLES}
-    for kind in get_args(AnyFrame):
+    for kind in FRAMES:
         if kind.__name__ in _SECTIONS:
             parts.append(f"\n### {_SECTIONS[kind.__name__]}\n")
         parts.append(_frame(kind, examples[kind]))
@@ -134,7 +143,15 @@ def document() -> str:
     return "".join(parts)
 
 
-def _frame(kind: type[msgspec.Struct], example: AnyFrame) -> str:
+def _conversations() -> str:
+    lines = ["\n| conversation | frames |", "|---|---|"]
+    for one in CONVERSATIONS:
+        tags = ", ".join(f"`{kind.__struct_config__.tag}`" for kind in FRAMES if kind in one.kinds)
+        lines.append(f"| {one.name} | {tags} |")
+    return "\n".join(lines) + "\n"
+
+
+def _frame(kind: type[msgspec.Struct], example: Frame) -> str:
     tag = kind.__struct_config__.tag
     body = encode(example)
     text = msgspec.json.encode(example).decode()
@@ -222,7 +239,7 @@ def _plain(value: object) -> str:
 
 def _inner_structs() -> list[type[msgspec.Struct]]:
     found: dict[type[msgspec.Struct], None] = {}
-    for kind in get_args(AnyFrame):
+    for kind in FRAMES:
         for inner in _types_in(kind):
             if isinstance(inner, shapes.StructType) and inner.cls is not kind:
                 found[inner.cls] = None
@@ -231,7 +248,7 @@ def _inner_structs() -> list[type[msgspec.Struct]]:
 
 def _enums() -> list[type[Any]]:
     found: dict[type[Any], None] = {}
-    for kind in get_args(AnyFrame):
+    for kind in FRAMES:
         for inner in _types_in(kind):
             if isinstance(inner, shapes.EnumType):
                 found[inner.cls] = None

@@ -8,43 +8,29 @@ from __future__ import annotations
 from hal.core.lifecycle.gates import GateState
 from hal.core.model.facts import CpuFacts, DiskFacts, Facts, GpuFacts, NumaFacts
 from hal.core.model.ids import AttemptId, StepId
-from hal.wire.frames import (
-    AnyFrame,
-    Authority,
+from hal.wire.frames.agent_keeper import (
     Checkpoint,
     Done,
     ExitCause,
     Exits,
     ExitsAck,
-    FailingCheck,
     Forget,
-    Gates,
-    Goodbye,
-    Health,
     Heartbeat,
     HeartbeatAck,
-    HeldStep,
-    Hello,
-    Join,
-    Joined,
     LogChunk,
     Prepare,
-    ReadAuthority,
     ReadLog,
     Recall,
     Refusal,
     Refused,
-    Renew,
     Resize,
     Resume,
-    Role,
     Sample,
     Samples,
     Signal,
     Start,
     Started,
     StepExit,
-    StepGate,
     StepStart,
     StepStarted,
     StepTemplate,
@@ -53,15 +39,18 @@ from hal.wire.frames import (
     Stream,
     Suspend,
     Usage,
-    Welcome,
 )
+from hal.wire.frames.controller_agent import FailingCheck, Gates, Health, StepGate
+from hal.wire.frames.conversation import Frame
+from hal.wire.frames.hello import Goodbye, HeldStep, Hello, Role, Welcome
+from hal.wire.frames.joining import Authority, Join, Joined, ReadAuthority, Renew
 
 _STEP = StepId(42, 7, 1, 0)
 _TOKEN = "8f14e45fceea167a5a36dedd4bea2543"
 _PEM = "-----BEGIN {0}-----\nMIIB…\n-----END {0}-----\n"
 _CAPACITY = {"cpu": 2_000, "memory": 4 << 30}
 
-EXAMPLES: tuple[AnyFrame, ...] = (
+EXAMPLES: tuple[Frame, ...] = (
     Hello(
         role=Role.AGENT,
         versions=(1, 1),

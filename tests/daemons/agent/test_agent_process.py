@@ -22,25 +22,24 @@ from hal.runtime.home import Home
 from hal.runtime.identity import ProcessIdentity, kill, running, wait_gone
 from hal.runtime.sockets import bind_unix
 from hal.wire.codec import FrameDecoder, encode
-from hal.wire.frames import (
-    AnyFrame,
+from hal.wire.frames.agent_keeper import (
+    AGENT_KEEPER,
     ExitCause,
     Exits,
     ExitsAck,
     Heartbeat,
     HeartbeatAck,
-    Hello,
     LogChunk,
     ReadLog,
-    Role,
     Start,
     Started,
     StepExit,
     StepStart,
     StepTemplate,
     Stream,
-    Welcome,
 )
+from hal.wire.frames.conversation import Frame
+from hal.wire.frames.hello import Hello, Role, Welcome
 
 DEADLINE_S = 30.0
 LOOK_S = 0.01
@@ -59,13 +58,13 @@ class Node:
         self.exits: dict[StepId, StepExit] = {}
         self.started: dict[StepId, int] = {}
         self.chunks: list[LogChunk] = []
-        self.frames: list[AnyFrame] = []
+        self.frames: list[Frame] = []
         """All that came."""
         self.features = features
         self.stamp = 0
         self.acknowledging = True
         self._peer: socket.socket | None = None
-        self._decoder = FrameDecoder()
+        self._decoder = FrameDecoder(AGENT_KEEPER)
         self._listener: socket.socket | None = None
         self.listen()
         argv = [sys.executable, "-m", "hal.daemons.agent.keeper", "--home", str(home), "--node", "n1"]
@@ -89,7 +88,7 @@ class Node:
             self._peer.close()
             self._peer = None
 
-    def send(self, frame: AnyFrame) -> None:
+    def send(self, frame: Frame) -> None:
         assert self._peer is not None
         self._peer.sendall(encode(frame))
 
@@ -108,7 +107,7 @@ class Node:
         if self._listener in ready and self._listener is not None:
             self.drop()
             self._peer, _ = self._listener.accept()
-            self._decoder = FrameDecoder()
+            self._decoder = FrameDecoder(AGENT_KEEPER)
         elif self._peer in ready and self._peer is not None:
             try:
                 data = self._peer.recv(1 << 16)
@@ -120,7 +119,7 @@ class Node:
             for frame in self._decoder.feed(data):
                 self._take(frame)
 
-    def _take(self, frame: AnyFrame) -> None:
+    def _take(self, frame: Frame) -> None:
         self.frames.append(frame)
         match frame:
             case Hello():

@@ -8,7 +8,7 @@ from pathlib import Path
 from hal.daemons.agent.certificate_renewal import CertificateRenewal
 from hal.runtime.interface import Connection, TcpAddress
 from hal.runtime.real_runtime import RealRuntime
-from hal.wire.frames import Joined, Renew
+from hal.wire.frames.joining import Joined, Renew
 from tests.runtime.certified import DAY_MS, Certified, now_ms
 from tests.runtime.real_runtime import run_real
 

@@ -11,7 +11,8 @@ import pytest
 from hal.core.model import StepId
 from hal.runtime.identity import ProcessIdentity, identify, kill, wait_gone
 from hal.wire.agree import GATES
-from hal.wire.frames import Gates, Refused, Stop, StopReason
+from hal.wire.frames.agent_keeper import Refused, Stop, StopReason
+from hal.wire.frames.controller_agent import Gates
 from tests.daemons.agent.test_agent_process import DEADLINE_S, ONE, TWO, Node
 
 SCRIPT = """#!/bin/sh

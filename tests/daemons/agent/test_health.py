@@ -13,7 +13,7 @@ from hal.daemons.agent.health import Condition, NodeChecks
 from hal.runtime.interface import Runtime
 from hal.runtime.script_end import ScriptEnd
 from hal.runtime.virtual_world import VirtualWorld
-from hal.wire.frames import Health
+from hal.wire.frames.controller_agent import Health
 
 SECOND = 1_000
 MIB = 1 << 20

@@ -20,21 +20,17 @@ from hal.runtime.script_end import ScriptEnd
 from hal.runtime.virtual_process import VirtualProcess
 from hal.runtime.virtual_world import VirtualWorld
 from hal.wire.agree import CREDIT, FEATURES, GATES, agree
-from hal.wire.frames import (
-    AnyFrame,
+from hal.wire.frames.agent_keeper import (
     Checkpoint,
     ExitCause,
     Exits,
     ExitsAck,
-    Gates,
     Heartbeat,
     HeartbeatAck,
-    Hello,
     LogChunk,
     ReadLog,
     Recall,
     Refused,
-    Role,
     Start,
     Started,
     StepStart,
@@ -42,8 +38,10 @@ from hal.wire.frames import (
     Stop,
     StopReason,
     Stream,
-    Welcome,
 )
+from hal.wire.frames.controller_agent import Gates
+from hal.wire.frames.conversation import Frame
+from hal.wire.frames.hello import Hello, Role, Welcome
 from tests.simulation.keeper_process import keeper_main
 from tests.simulation.machine import Machine, Work
 from tests.simulation.scripts import DiskNotes
@@ -69,7 +67,7 @@ class Node:
         self.begun: list[str] = []
         """Scripts, in the order in which they began."""
         self.envs: list[Mapping[str, str]] = []
-        self.frames: list[AnyFrame] = []
+        self.frames: list[Frame] = []
         self.epoch = 5
         self.acknowledges = True
         """Heartbeats are answered."""
@@ -119,7 +117,7 @@ class Node:
         while (frame := await agent.receive()) is not None:
             self._take(agent, frame)
 
-    def _take(self, agent: Connection, frame: AnyFrame) -> None:
+    def _take(self, agent: Connection, frame: Frame) -> None:
         self.frames.append(frame)
         match frame:
             case Heartbeat():
@@ -139,7 +137,7 @@ class Node:
             case _:
                 pass
 
-    def send(self, frame: AnyFrame) -> None:
+    def send(self, frame: Frame) -> None:
         assert self._agent is not None
         self._agent.send_nowait(frame)
 
@@ -318,7 +316,7 @@ def test_a_failed_epilog_is_told_and_the_exit_is_what_it_was(world: VirtualWorld
 @pytest.mark.parametrize("frame", [
     Stop(epoch=5, steps=(ONE,), reason=StopReason.CANCELLED), Checkpoint(epoch=5, steps=(ONE,)),
 ])  # fmt: skip
-def test_what_is_stopped_in_its_prolog_never_begins_and_has_its_epilog(world: VirtualWorld, frame: AnyFrame) -> None:
+def test_what_is_stopped_in_its_prolog_never_begins_and_has_its_epilog(world: VirtualWorld, frame: Frame) -> None:
     """The script is killed: its hour is not waited for."""
     node = Node(world)
     node.takes_ms["prolog"] = 50_000

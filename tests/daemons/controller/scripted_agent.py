@@ -11,22 +11,15 @@ from collections.abc import Callable
 from hal.core.model import StepId, UnreachableError
 from hal.core.model.facts import Facts
 from hal.runtime.interface import Address, Connection, Runtime
-from hal.wire.frames import (
-    AnyFrame,
+from hal.wire.frames.agent_keeper import (
     ExitCause,
     Exits,
     ExitsAck,
-    FailingCheck,
-    Goodbye,
-    Health,
     Heartbeat,
     HeartbeatAck,
-    HeldStep,
-    Hello,
     LogChunk,
     ReadLog,
     Resize,
-    Role,
     Start,
     Started,
     StepExit,
@@ -35,8 +28,10 @@ from hal.wire.frames import (
     StepTemplate,
     Stop,
     Usage,
-    Welcome,
 )
+from hal.wire.frames.controller_agent import FailingCheck, Health
+from hal.wire.frames.conversation import Frame
+from hal.wire.frames.hello import Goodbye, HeldStep, Hello, Role, Welcome
 
 
 class ScriptedAgent:
@@ -168,7 +163,7 @@ class ScriptedAgent:
         self._connection = None
         self.changed.set()
 
-    def _received(self, frame: AnyFrame) -> None:
+    def _received(self, frame: Frame) -> None:
         if self.deaf:
             return
         match frame:
@@ -219,7 +214,7 @@ class ScriptedAgent:
             self.outputs[start.step] = " ".join(template.command[1:]).encode() + b"\n"
             self.end(start.step)
 
-    def _send(self, frame: AnyFrame) -> None:
+    def _send(self, frame: Frame) -> None:
         if self._connection is not None:
             self._connection.send_nowait(frame)
         self.changed.set()

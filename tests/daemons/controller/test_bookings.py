@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from hal.core.model import StepId
-from hal.wire.frames import StepTemplate
+from hal.wire.frames.agent_keeper import StepTemplate
 from tests.daemons.controller.running import Running, on_controller
 
 SLEEP = {"command": ["sleep"]}

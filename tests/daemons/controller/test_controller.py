@@ -12,7 +12,7 @@ from hal.core.model.lease_times import LeaseTimes
 from hal.core.model.policy import Policy, Queue
 from hal.daemons.controller.config import Config
 from hal.runtime.interface import UnixAddress
-from hal.wire.frames import ExitCause
+from hal.wire.frames.agent_keeper import ExitCause
 from tests.daemons.controller.running import Running, on_controller, running
 from tests.daemons.controller.scripted_agent import ScriptedAgent
 

@@ -10,7 +10,7 @@ from hal.core.model import StepId, spec_from_plain
 from hal.core.model.policy import Policy
 from hal.core.model.policy_check import check_policy
 from hal.planes.tasks import Arrival, Change, EndedJob, LiveJob, Submitter, TaskPlane, check_table
-from hal.wire.frames import ExitCause, StepExit, Usage
+from hal.wire.frames.agent_keeper import ExitCause, StepExit, Usage
 from tests.planes.tasks.pending_model import PendingModel, Task
 
 BY = Submitter("alice", "trace")

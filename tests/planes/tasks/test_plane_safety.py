@@ -25,7 +25,7 @@ from hal.planes.tasks import Arrival, EndedJob, EndedTask, JobPatch, Submitter, 
 from hal.planes.tasks.admission.submission import UnknownJobs
 from hal.planes.tasks.table.jobs_by_id import MAX_OBJECTS
 from hal.store import Group, MemoryDatabase, Store
-from hal.wire.frames import ExitCause, Refusal, StepExit, StepStarted, Usage
+from hal.wire.frames.agent_keeper import ExitCause, Refusal, StepExit, StepStarted, Usage
 from tests.planes.tasks.pending_model import PendingModel
 
 BY = Submitter("alice", "trace")

@@ -9,7 +9,8 @@ from hal.core.engine.events import JobsSubmitted
 from hal.core.model import EventKind, StepId, TaskState
 from hal.planes.tasks import Arrival, EndedTask
 from hal.store.operations import AppendEvents
-from hal.wire.frames import ExitCause, HeldStep, Refusal, StepExit, StepStarted, Usage
+from hal.wire.frames.agent_keeper import ExitCause, Refusal, StepExit, StepStarted, Usage
+from hal.wire.frames.hello import HeldStep
 from tests.core.lifecycle.witness import AUTOMATA, witnessed
 from tests.planes.tasks.attempts.test_preemption import moves
 from tests.planes.tasks.small_plane import BY, SmallPlane

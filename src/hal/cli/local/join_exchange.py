@@ -18,7 +18,9 @@ from hal.runtime.real_runtime import RealRuntime
 from hal.wire.address import parse_address
 from hal.wire.agree import NOT_LEADER, SPOKEN
 from hal.wire.errors import MalformedFrameError
-from hal.wire.frames import AnyFrame, Authority, Goodbye, Join, Joined, ReadAuthority
+from hal.wire.frames.conversation import Frame
+from hal.wire.frames.hello import Goodbye
+from hal.wire.frames.joining import JOINING, Authority, Join, Joined, ReadAuthority
 from hal.wire.join_token import JoinToken
 
 ANSWER_MS: Final = 15_000
@@ -27,7 +29,7 @@ ANSWER_MS: Final = 15_000
 MAX_SENT_ON: Final = 4
 """How often controllers may refer the joining machine to one that was not named."""
 
-Answer = TypeVar("Answer", bound=AnyFrame)
+Answer = TypeVar("Answer", bound=Frame)
 
 
 class LeaderElsewhereError(UnreachableError):
@@ -93,7 +95,7 @@ async def join_any(
 
 async def _join_at(runtime: Runtime, identity: NodeIdentity, node: str, token: JoinToken, address: TcpAddress) -> None:
     """Raises: as `join`; UnreachableError also where another controller leads."""
-    asking = await runtime.connect(address, credentials=Credentials())
+    asking = await runtime.connect(address, credentials=Credentials(), conversation=JOINING)
     try:
         await asking.send(ReadAuthority())
         authority = _answer(await asking.receive(ANSWER_MS), Authority, address)
@@ -105,7 +107,7 @@ async def _join_at(runtime: Runtime, identity: NodeIdentity, node: str, token: J
             hint="check --controller, or create a token there: hal token create",
         )
     await runtime.run_blocking(partial(identity.trust, authority.certificate))
-    connection = await runtime.connect(address, credentials=identity.joining_credentials)
+    connection = await runtime.connect(address, credentials=identity.joining_credentials, conversation=JOINING)
     try:
         key, request = await runtime.run_blocking(new_request)
         await connection.send(Join(versions=SPOKEN, name=node, token=token.proof, request=request))
@@ -116,7 +118,7 @@ async def _join_at(runtime: Runtime, identity: NodeIdentity, node: str, token: J
     await runtime.run_blocking(keep)
 
 
-def _answer(frame: AnyFrame | None, kind: type[Answer], address: TcpAddress) -> Answer:
+def _answer(frame: Frame | None, kind: type[Answer], address: TcpAddress) -> Answer:
     if isinstance(frame, kind):
         return frame
     if isinstance(frame, Goodbye):

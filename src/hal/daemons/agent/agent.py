@@ -34,24 +34,21 @@ from hal.runtime.line_budget import BudgetedLog
 from hal.runtime.link_note import LinkNote
 from hal.wire.agree import CREDIT, FEATURES, GATES, HEALTH, NOT_LEADER, REMOVED, SPOKEN
 from hal.wire.errors import MalformedFrameError
-from hal.wire.frames import (
-    AnyFrame,
+from hal.wire.frames.agent_keeper import (
+    AGENT_KEEPER,
     Exits,
-    Gates,
-    Goodbye,
-    Health,
     Heartbeat,
     HeartbeatAck,
-    Hello,
-    Joined,
     Refusal,
     Refused,
-    Role,
     Started,
     StepExit,
     StepStarted,
-    Welcome,
 )
+from hal.wire.frames.controller_agent import Gates, Health
+from hal.wire.frames.conversation import Frame
+from hal.wire.frames.hello import Goodbye, Hello, Role, Welcome
+from hal.wire.frames.joining import Joined
 
 ANSWER_MS: Final = 5_000
 """How long either end may take to answer a hello."""
@@ -117,7 +114,7 @@ class Agent:
         """Set while reports may be sent to it."""
         self._welcome: asyncio.Future[Welcome] | None = None
         """Waits for the keeper's list of held steps."""
-        self._early: list[AnyFrame] | None = None
+        self._early: list[Frame] | None = None
         """Reports that arrived after that list, before the controller's answer."""
         self._refusals: list[Refusal] = []
         self._started: list[StepStarted] = []
@@ -166,7 +163,7 @@ class Agent:
         backoff = Backoff(self._runtime.random())
         while not self._runtime.stopping.is_set():
             try:
-                keeper = await self._runtime.connect(self._settings.keeper)
+                keeper = await self._runtime.connect(self._settings.keeper, conversation=AGENT_KEEPER)
                 await keeper.send(self._hello())
                 first = await keeper.receive(ANSWER_MS)
                 welcome = _welcome_of(first, "the keeper")
@@ -247,7 +244,7 @@ class Agent:
                 if told is not None:
                     self._to_controller(told)
 
-    def _to_controller(self, frame: AnyFrame) -> None:
+    def _to_controller(self, frame: Frame) -> None:
         """Report to the controller; do nothing without a connection: everything important is repeated to the next
         one."""
         if self._controller is not None:
@@ -255,7 +252,7 @@ class Agent:
         elif self._early is not None and len(self._early) < MAX_EARLY_FRAMES:
             self._early.append(frame)
 
-    def _report(self, frame: AnyFrame) -> None:
+    def _report(self, frame: Frame) -> None:
         """Queue a report for the controller; those of one turn of the loop go in one frame of each kind."""
         match frame:
             case Exits():
@@ -296,7 +293,7 @@ class Agent:
         if self._says_health:
             self._send_up(health)
 
-    def _send_up(self, frame: AnyFrame) -> None:
+    def _send_up(self, frame: Frame) -> None:
         controller = self._controller
         if controller is None:
             return
@@ -397,7 +394,7 @@ class Agent:
         health = self._checks.health() if self._checks is not None else None
         if health is not None:
             self._tell_health(health)
-        early: list[AnyFrame] = self._early or []
+        early: list[Frame] = self._early or []
         self._early = None
         for frame in early:
             self._report(frame)
@@ -427,7 +424,7 @@ class Agent:
                         renewing.joined(frame)
                     continue
                 passed = frame if self._gates is None else self._gates.down(frame)
-                if passed is not None:
+                if passed is not None and AGENT_KEEPER.includes(passed):
                     await keeper.send(passed)
         finally:
             if renewing is not None:
@@ -443,7 +440,7 @@ class Agent:
             await self._runtime.sleep(heartbeat_ms)
 
 
-def _welcome_of(frame: AnyFrame | None, who: str) -> Welcome:
+def _welcome_of(frame: Frame | None, who: str) -> Welcome:
     """Return the welcome.
 
     Raises:

@@ -10,7 +10,7 @@ from hal.core.model.errors import HALError
 from hal.runtime.authority import NodeIdentity, new_request
 from hal.runtime.interface import Connection, Logger, Runtime
 from hal.runtime.line_budget import BudgetedLog
-from hal.wire.frames import Joined, Renew
+from hal.wire.frames.joining import Joined, Renew
 
 LONGEST_SLEEP_MS: Final = 3_600_000
 """The clock may be set meanwhile, so the due time is checked at least this often."""

@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from hal.core.model import StepId
-from hal.wire.frames import Refusal, StepExit, StepStart, StepTemplate, StopReason
+from hal.wire.frames.agent_keeper import Refusal, StepExit, StepStart, StepTemplate, StopReason
 
 TOLD: Final[tuple[str, ...]] = ("HAL_JOB_NAME", "HAL_QUEUE", "HAL_ACCOUNT", "HAL_USER")
 """Variables of a job that HAL itself has set. The job's own are not passed to the site's programs: PATH may be one

@@ -16,7 +16,7 @@ from hal.core.model.units import format_amount
 from hal.daemons.agent.script_outcome import printable, run_site_program
 from hal.runtime.interface import Lane, Runtime
 from hal.runtime.line_budget import BudgetedLog
-from hal.wire.frames import FailingCheck, Health
+from hal.wire.frames.controller_agent import FailingCheck, Health
 
 AGAIN_MS: Final = 5_000
 """After one of HAL's own checks has failed, they run again this soon."""

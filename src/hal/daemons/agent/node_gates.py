@@ -33,14 +33,11 @@ from hal.daemons.agent.script_outcome import printable, run_site_program
 from hal.runtime.identity import ProcessIdentity
 from hal.runtime.interface import Connection, Runtime, Timer
 from hal.runtime.line_budget import BudgetedLog
-from hal.wire.frames import (
-    AnyFrame,
+from hal.wire.frames.agent_keeper import (
     Checkpoint,
     Exits,
     ExitsAck,
-    Gates,
     HeartbeatAck,
-    HeldStep,
     LogChunk,
     ReadLog,
     Refusal,
@@ -48,11 +45,13 @@ from hal.wire.frames import (
     Start,
     Started,
     StepExit,
-    StepGate,
     StepStarted,
     Stop,
     StopReason,
 )
+from hal.wire.frames.controller_agent import Gates, StepGate
+from hal.wire.frames.conversation import Frame
+from hal.wire.frames.hello import HeldStep
 
 MAX_SCRIPTS: Final = 32
 """Prologs and epilogs of one node that run at once; more wait for one of them to end."""
@@ -94,7 +93,7 @@ class NodeGates:
         node: str,
         section: NodeSection,
         notes: GateNotes,
-        report: Callable[[AnyFrame], None],
+        report: Callable[[Frame], None],
     ) -> None:
         """Nothing runs before `attach_keeper`.
 
@@ -189,7 +188,7 @@ class NodeGates:
 
     # ── from the controller ───────────────────────────────────────────────────────────────────────────────────────
 
-    def down(self, frame: AnyFrame) -> AnyFrame | None:
+    def down(self, frame: Frame) -> Frame | None:
         """Return the part of a controller's frame that the keeper should get now; None: nothing."""
         match frame:
             case Start():
@@ -286,7 +285,7 @@ class NodeGates:
 
     # ── from the keeper ───────────────────────────────────────────────────────────────────────────────────────────
 
-    def up(self, frame: AnyFrame) -> AnyFrame | None:
+    def up(self, frame: Frame) -> Frame | None:
         """Return the part of a keeper's frame that the controller should get now; None: nothing."""
         match frame:
             case Exits():
@@ -461,7 +460,7 @@ class NodeGates:
     def _tell(self, gate: StepGate) -> None:
         self._report(Gates(gates=(gate,)))
 
-    def _to_keeper(self, frame: AnyFrame) -> None:
+    def _to_keeper(self, frame: Frame) -> None:
         keeper = self._keeper
         if keeper is None:
             return

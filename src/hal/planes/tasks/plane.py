@@ -45,7 +45,8 @@ from hal.planes.tasks.table.table import STEP_SECRET, JobTable
 from hal.store.mark import INSTANCE
 from hal.store.operations import JobRow, NodeRow, Operation, PutMeta, TaskRangeRow
 from hal.store.views import JobFilter, Loaded
-from hal.wire.frames import FailingCheck, Refusal, StepExit, StepGate, StepStarted
+from hal.wire.frames.agent_keeper import Refusal, StepExit, StepStarted
+from hal.wire.frames.controller_agent import FailingCheck, StepGate
 
 TERM_DIGITS = 8
 """Random hex digits at the end of an attempt's token."""

@@ -24,16 +24,15 @@ from hal.runtime.home import Home
 from hal.runtime.identity import ProcessIdentity, identify, kill, wait_gone
 from hal.runtime.regular_files import read_regular
 from hal.wire.codec import FrameDecoder, encode
-from hal.wire.frames import (
-    AnyFrame,
+from hal.wire.frames.agent_keeper import (
+    AGENT_KEEPER,
+    AgentKeeperFrame,
     Exits,
     ExitsAck,
     Heartbeat,
-    Hello,
     LogChunk,
     ReadLog,
     Refused,
-    Role,
     Start,
     Started,
     StepExit,
@@ -42,8 +41,8 @@ from hal.wire.frames import (
     Stop,
     StopReason,
     Stream,
-    Welcome,
 )
+from hal.wire.frames.hello import Hello, Role, Welcome
 
 DEADLINE_S = 30.0
 """Nothing that a test waits for may take longer."""
@@ -89,14 +88,14 @@ class Keeper:
         self.launched: set[StepId] = set()
         self.refused: set[StepId] = set()
         self.started: dict[StepId, int] = {}
-        self.others: list[AnyFrame] = []
+        self.others: list[AgentKeeperFrame] = []
         self.welcome: Welcome | None = None
         self.pids: set[int] = set()
         self._words = ["--home", str(home), "--node", node, "--cpu-milli", "2000", "--memory", str(4 << 30)]
         self._words += ["--helpers", str(helpers), "--lease-ms", str(lease_ms), "--no-agent", *more]
         self._keepers: list[subprocess.Popen[bytes]] = []
         self._socket: socket.socket | None = None
-        self._decoder = FrameDecoder()
+        self._decoder = FrameDecoder(AGENT_KEEPER)
 
     # ── the process ───────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -207,7 +206,7 @@ class Keeper:
                 assert time.monotonic() < deadline, "the keeper does not listen"
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     self.process.wait(0.01)
-        self._decoder = FrameDecoder()
+        self._decoder = FrameDecoder(AGENT_KEEPER)
         self.welcome = None
         self.send(Hello(role=Role.AGENT, versions=(1, 1), name=self.node, epoch=self.epoch))
         return self.until(lambda: self.welcome)
@@ -223,7 +222,7 @@ class Keeper:
             self._socket.close()
             self._socket = None
 
-    def send(self, frame: AnyFrame) -> None:
+    def send(self, frame: AgentKeeperFrame) -> None:
         assert self._socket is not None
         self._socket.sendall(encode(frame))
 

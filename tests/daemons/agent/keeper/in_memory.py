@@ -21,17 +21,8 @@ from hal.daemons.agent.keeper.ports import (
     Spawned,
     SpawnerEvent,
 )
-from hal.wire.frames import (
-    AnyFrame,
-    Hello,
-    Role,
-    Sample,
-    Start,
-    StepStart,
-    StepTemplate,
-    Stream,
-    Usage,
-)
+from hal.wire.frames.agent_keeper import AgentKeeperFrame, Sample, Start, StepStart, StepTemplate, Stream, Usage
+from hal.wire.frames.hello import Hello, Role
 
 WALL_MS = 1_700_000_000_000
 TRUE = StepTemplate(command=("true",))
@@ -160,17 +151,17 @@ class Bench:
         """What the keeper's heartbeat would say now."""
         return Lease(0, self.boot_id).stamp(self.now)
 
-    def attach(self) -> list[AnyFrame]:
+    def attach(self) -> list[AgentKeeperFrame]:
         self.core.received(Hello(role=Role.AGENT, versions=(1, 1)), self.now)
         return self.turn()
 
-    def turn(self, later_ms: int = 0) -> list[AnyFrame]:
+    def turn(self, later_ms: int = 0) -> list[AgentKeeperFrame]:
         """Let time pass, wake, and take the frames."""
         self.boot_ms += later_ms
         self.core.wake(self.now)
         return self.core.take_frames(self.now)
 
-    def send(self, frame: AnyFrame) -> list[AnyFrame]:
+    def send(self, frame: AgentKeeperFrame) -> list[AgentKeeperFrame]:
         self.core.received(frame, self.now)
         return self.turn()
 
@@ -181,17 +172,17 @@ class Bench:
         epoch: int = 1,
         age_ms: int = 0,
         stamp: int | None = None,
-    ) -> list[AnyFrame]:
+    ) -> list[AgentKeeperFrame]:
         starts = tuple(StepStart(step, 0, f"token-{step}", ("n1",), step.task, 1, 0) for step in steps)
         stamp = self.stamp - age_ms if stamp is None else stamp
         return self.send(Start(epoch=epoch, stamp_boot_ms=stamp, templates=(template,), steps=starts))
 
-    def tell(self, *events: SpawnerEvent) -> list[AnyFrame]:
+    def tell(self, *events: SpawnerEvent) -> list[AgentKeeperFrame]:
         self.core.handle_events(events, self.now)
         return self.turn()
 
-    def spawn(self, *steps: StepId) -> list[AnyFrame]:
+    def spawn(self, *steps: StepId) -> list[AgentKeeperFrame]:
         return self.tell(*(Spawned(step, 100 + step.task, self.now.wall_ms, self.boot_ms) for step in steps))
 
-    def end(self, step: StepId, status: int = 0, *, leftover: bool = False) -> list[AnyFrame]:
+    def end(self, step: StepId, status: int = 0, *, leftover: bool = False) -> list[AgentKeeperFrame]:
         return self.tell(Ended(step, status, Usage(), self.now.wall_ms, leftover=leftover))

@@ -11,8 +11,8 @@ from hal.core.model import StepId
 from hal.daemons.agent.keeper.helper_journal import HelperJournal
 from hal.daemons.agent.keeper.ports import Ended, Spawned, SpawnerEvent, SpawnFailed, Unspawned
 from hal.runtime.identity import kill
-from hal.wire.frames import (
-    AnyFrame,
+from hal.wire.frames.agent_keeper import (
+    AgentKeeperFrame,
     ExitCause,
     Exits,
     Recall,
@@ -32,15 +32,15 @@ CREDIT_MS = 250
 HEAD, SECOND, THIRD, FOURTH = (StepId(1, task, 1, 0) for task in range(4))
 
 
-def exits(frames: list[AnyFrame]) -> list[tuple[StepId, StepId | None]]:
+def exits(frames: list[AgentKeeperFrame]) -> list[tuple[StepId, StepId | None]]:
     return [(one.step, one.next) for one in whole_exits(frames)]
 
 
-def whole_exits(frames: list[AnyFrame]) -> list[StepExit]:
+def whole_exits(frames: list[AgentKeeperFrame]) -> list[StepExit]:
     return [one for frame in frames if isinstance(frame, Exits) for one in frame.exits]
 
 
-def refusals(frames: list[AnyFrame]) -> dict[StepId, str]:
+def refusals(frames: list[AgentKeeperFrame]) -> dict[StepId, str]:
     return {one.step: one.code for frame in frames if isinstance(frame, Refused) for one in frame.steps}
 
 

@@ -10,26 +10,23 @@ from hal.daemons.agent.keeper.lease import Lease
 from hal.daemons.agent.keeper.ledger import MAX_HELD, MAX_TOMBSTONES
 from hal.daemons.agent.keeper.ports import Gone, NeverStarted, SpawnFailed, Unspawned, Vanished
 from hal.daemons.agent.keeper.reports import REPEAT_MS
-from hal.wire.frames import (
+from hal.wire.frames.agent_keeper import (
     Done,
     ExitCause,
     Exits,
     ExitsAck,
-    Goodbye,
     Heartbeat,
     HeartbeatAck,
-    Hello,
     Refused,
     Resize,
-    Role,
     Signal,
     Started,
     StepExit,
     StepTemplate,
     Stop,
     StopReason,
-    Welcome,
 )
+from hal.wire.frames.hello import Goodbye, Hello, Role, Welcome
 from tests.daemons.agent.keeper.in_memory import Bench, MemoryJournal
 
 ONE, TWO = StepId(1, 0, 1, 0), StepId(2, 0, 1, 0)

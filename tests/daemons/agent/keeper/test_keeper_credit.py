@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hal.core.model import StepId
 from hal.daemons.agent.keeper.reports import COMPANY_MS
-from hal.wire.frames import (
-    AnyFrame,
+from hal.wire.frames.agent_keeper import (
+    AgentKeeperFrame,
     Exits,
     Recall,
     Refused,
@@ -23,15 +23,15 @@ HEAD, SECOND, THIRD = (StepId(1, task, 1, 0) for task in range(3))
 OTHER = StepId(2, 0, 1, 0)
 
 
-def exits(frames: list[AnyFrame]) -> list[StepExit]:
+def exits(frames: list[AgentKeeperFrame]) -> list[StepExit]:
     return [one for frame in frames if isinstance(frame, Exits) for one in frame.exits]
 
 
-def refusals(frames: list[AnyFrame]) -> dict[StepId, str]:
+def refusals(frames: list[AgentKeeperFrame]) -> dict[StepId, str]:
     return {one.step: one.code for frame in frames if isinstance(frame, Refused) for one in frame.steps}
 
 
-def on_credit(bench: Bench, *steps: StepId) -> list[AnyFrame]:
+def on_credit(bench: Bench, *steps: StepId) -> list[AgentKeeperFrame]:
     starts = tuple(StepStart(step, 0, f"token-{step}", ("n1",), step.task, 3, 0, CREDIT_MS) for step in steps)
     return bench.send(Start(epoch=1, stamp_boot_ms=bench.stamp, templates=(TRUE,), steps=starts))
 

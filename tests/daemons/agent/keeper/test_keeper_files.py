@@ -11,7 +11,7 @@ from hal.daemons.agent.keeper.helper_journal import HelperJournal
 from hal.daemons.agent.keeper.journal import FileJournal
 from hal.daemons.agent.keeper.outputs import OutputFiles
 from hal.daemons.agent.keeper.ports import Booted, Dropped, Ended, EpochSeen, SpawnFailed
-from hal.wire.frames import Stream
+from hal.wire.frames.agent_keeper import Stream
 
 STEP = StepId(1, 0, 1, 0)
 BOUND = 100_000

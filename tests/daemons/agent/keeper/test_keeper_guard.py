@@ -16,7 +16,7 @@ import pytest
 from hal.core.model import StepId
 from hal.daemons.agent.keeper import processes
 from hal.runtime.identity import identify, kill, wait_gone
-from hal.wire.frames import ExitCause, HeartbeatAck, StepTemplate
+from hal.wire.frames.agent_keeper import ExitCause, HeartbeatAck, StepTemplate
 from tests.daemons.agent.keeper.driving import DEADLINE_S, Keeper
 
 ONE, TWO, THREE = StepId(1, 0, 1, 0), StepId(2, 0, 1, 0), StepId(3, 0, 1, 0)

@@ -10,7 +10,7 @@ import pytest
 
 from hal.core.model import StepId
 from hal.runtime.identity import kill, start_ticks
-from hal.wire.frames import ExitCause, StepTemplate
+from hal.wire.frames.agent_keeper import ExitCause, StepTemplate
 from tests.daemons.agent.keeper.driving import Keeper
 from tests.daemons.agent.keeper.test_keeper_crashes import recorder_of
 

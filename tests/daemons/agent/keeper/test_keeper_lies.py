@@ -15,7 +15,8 @@ from hal.daemons.agent.keeper.ports import EpochSeen
 from hal.wire.bounds import MAX_EPOCH_AHEAD
 from hal.wire.codec import FrameDecoder
 from hal.wire.errors import MalformedFrameError
-from hal.wire.frames import Goodbye, HeartbeatAck, Hello, Resume, Role, StepTemplate, Stop, StopReason
+from hal.wire.frames.agent_keeper import AGENT_KEEPER, HeartbeatAck, Resume, StepTemplate, Stop, StopReason
+from hal.wire.frames.hello import Goodbye, Hello, Role
 from tests.daemons.agent.keeper.driving import Keeper
 from tests.daemons.agent.keeper.in_memory import Bench, MemoryJournal
 from tests.daemons.controller.nodes.lies import COMMANDS, about
@@ -27,7 +28,7 @@ LIVE, NEXT = StepId(1, 0, 1, 0), StepId(9, 0, 1, 0)
 def told(bench: Bench, frame: dict[str, Any]) -> None:
     """As it comes off the wire, if it is a frame at all."""
     try:
-        frames = FrameDecoder().feed(raw(**about(LIVE, frame)))
+        frames = FrameDecoder(AGENT_KEEPER).feed(raw(**about(LIVE, frame)))
     except MalformedFrameError:
         return
     for one in frames:

@@ -14,7 +14,7 @@ import pytest
 from hal.core.model import StepId
 from hal.daemons.agent.keeper.limits import Cgroups
 from hal.runtime.identity import wait_gone
-from hal.wire.frames import Done, ExitCause, Refused, Resize, StepTemplate
+from hal.wire.frames.agent_keeper import Done, ExitCause, Refused, Resize, StepTemplate
 from tests.daemons.agent.keeper.driving import DEADLINE_S, Keeper
 
 ONE, TWO = StepId(1, 0, 1, 0), StepId(2, 0, 1, 0)

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from hal.core.model import StepId
 from hal.daemons.agent.keeper.ports import Spawned
-from hal.wire.frames import Checkpoint, Done, ExitCause, Exits, Resume, StepTemplate, Stop, StopReason, Suspend
+from hal.wire.frames.agent_keeper import (
+    Checkpoint,
+    Done,
+    ExitCause,
+    Exits,
+    Resume,
+    StepTemplate,
+    Stop,
+    StopReason,
+    Suspend,
+)
 from tests.daemons.agent.keeper.in_memory import Bench
 
 ONE = StepId(1, 0, 1, 0)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hal.core.model import StepId
-from hal.wire.frames import StepTemplate
+from hal.wire.frames.agent_keeper import StepTemplate
 from tests.daemons.agent.keeper.driving import Keeper
 
 ONE, TWO = StepId(1, 0, 1, 0), StepId(2, 0, 1, 0)

@@ -26,7 +26,7 @@ from hal.daemons.agent.keeper.outputs import MAX_OFFSET, OutputFiles
 from hal.daemons.agent.keeper.ports import Booted
 from hal.daemons.agent.node_file import read_node_section
 from hal.daemons.agent.node_id import read_node_id
-from hal.wire.frames import Stream
+from hal.wire.frames.agent_keeper import Stream
 
 STEP = StepId(1, 0, 1, 0)
 BOUND = 100_000

@@ -12,7 +12,7 @@ import pytest
 
 from hal.core.model import StepId
 from hal.runtime.identity import alive, boot_id, identify, kill, wait_gone
-from hal.wire.frames import StepTemplate
+from hal.wire.frames.agent_keeper import StepTemplate
 from tests.daemons.agent.keeper.driving import DEADLINE_S, Keeper
 
 ONE, TWO = StepId(1, 0, 1, 0), StepId(2, 0, 1, 0)

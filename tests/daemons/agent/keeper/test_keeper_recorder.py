@@ -13,7 +13,7 @@ import pytest
 from hal.core.model import StepId
 from hal.daemons.agent.keeper import recorder
 from hal.runtime.identity import identify, kill, wait_gone
-from hal.wire.frames import ExitCause, StepTemplate
+from hal.wire.frames.agent_keeper import ExitCause, StepTemplate
 from tests.daemons.agent.keeper.driving import DEADLINE_S, Keeper
 
 ONE = StepId(1, 0, 1, 0)

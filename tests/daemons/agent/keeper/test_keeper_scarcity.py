@@ -15,7 +15,7 @@ import pytest
 from hal.core.model import StepId
 from hal.daemons.agent.keeper.helper_process.programs import explain
 from hal.daemons.agent.keeper.helper_process.spawn_failures import CannotSpawnError, CannotSpawnHereError
-from hal.wire.frames import ExitCause, Refused, StepTemplate
+from hal.wire.frames.agent_keeper import ExitCause, Refused, StepTemplate
 from tests.daemons.agent.keeper.driving import DEADLINE_S, LOOK_S, Keeper
 
 ONE, TWO, THREE = StepId(1, 0, 1, 0), StepId(2, 0, 1, 0), StepId(3, 0, 1, 0)

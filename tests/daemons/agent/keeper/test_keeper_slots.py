@@ -13,7 +13,7 @@ from hal.core.model import StepId
 from hal.daemons.agent.keeper.limits import Cgroups
 from hal.daemons.agent.keeper.slot import Slot
 from hal.runtime.identity import start_ticks
-from hal.wire.frames import ExitCause, StepTemplate
+from hal.wire.frames.agent_keeper import ExitCause, StepTemplate
 from tests.daemons.agent.keeper.driving import Keeper
 
 ONE, TWO = StepId(1, 0, 1, 0), StepId(2, 0, 1, 0)

@@ -12,7 +12,7 @@ import pytest
 
 from hal.core.model import AttemptId, StepId
 from hal.daemons.agent.keeper import processes
-from hal.wire.frames import (
+from hal.wire.frames.agent_keeper import (
     Checkpoint,
     Done,
     ExitCause,

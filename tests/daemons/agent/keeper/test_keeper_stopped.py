@@ -11,7 +11,7 @@ import pytest
 
 from hal.core.model import StepId
 from hal.runtime.identity import identify, kill, wait_gone
-from hal.wire.frames import ExitCause, StepTemplate
+from hal.wire.frames.agent_keeper import ExitCause, StepTemplate
 from tests.daemons.agent.keeper.driving import DEADLINE_S, Keeper
 from tests.daemons.agent.keeper.test_keeper_recorder import parent_pid
 

@@ -15,7 +15,7 @@ from hal.core.model import StepId
 from hal.daemons.agent.keeper.journal import FileJournal
 from hal.daemons.agent.keeper.ports import Accepted
 from hal.runtime.identity import ProcessIdentity, alive, identify, kill
-from hal.wire.frames import ExitCause, StepTemplate
+from hal.wire.frames.agent_keeper import ExitCause, StepTemplate
 from tests.daemons.agent.keeper.driving import Keeper
 
 ONE, TWO = StepId(1, 0, 1, 0), StepId(2, 0, 1, 0)

@@ -16,7 +16,7 @@ from hal.runtime.logfile import LogFile
 from hal.runtime.logs import open_log
 from hal.runtime.real_runtime import RealRuntime
 from hal.store import Store
-from hal.wire.frames import Goodbye
+from hal.wire.frames.hello import Goodbye
 from tests.daemons.controller.controller_process import LIMIT_S, ControllerProcess
 from tests.daemons.controller.scripted_agent import ScriptedAgent
 from tests.postgres_server import PostgresServer

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from hal.core.lifecycle.gates import GateState
 from hal.core.model import StepId
-from hal.wire.frames import ExitCause, Stream
+from hal.wire.frames.agent_keeper import ExitCause, Stream
 
 BOUNDARIES: Final = (-(2**63), -(2**53) - 1, -1, 0, 1, 2**31, 2**53, 2**53 + 1, 2**60, 2**63 - 1, 2**63, 2**64 - 1)
 INT = st.sampled_from((*BOUNDARIES, 0, 1, 7, 255, 256, 2**53, 1_800_000_000_000))

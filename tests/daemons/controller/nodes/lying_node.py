@@ -11,7 +11,9 @@ from hal.core.model import StepId
 from hal.runtime.interface import Address, Runtime
 from hal.wire.codec import LENGTH_BYTES
 from hal.wire.connection import FrameConnection
-from hal.wire.frames import AnyFrame, Goodbye, Start, Welcome
+from hal.wire.frames.agent_keeper import Start
+from hal.wire.frames.conversation import Frame
+from hal.wire.frames.hello import Goodbye, Welcome
 
 ANSWER_S = 10.0
 
@@ -37,9 +39,9 @@ class LyingNode:
         self.name = name
         self.boot_id = f"boot-of-{name}"
         self.connection: FrameConnection | None = None
-        self.heard: list[AnyFrame] = []
+        self.heard: list[Frame] = []
 
-    async def dial(self, **hello: Any) -> AnyFrame | None:
+    async def dial(self, **hello: Any) -> Frame | None:
         """Connect and say a hello with these fields; the answer."""
         connection = await self._runtime.connect(self._address)
         assert isinstance(connection, FrameConnection)
@@ -84,7 +86,7 @@ class LyingNode:
                     told = frame
         return told
 
-    async def _next(self) -> AnyFrame | None:
+    async def _next(self) -> Frame | None:
         assert self.connection is not None
         frame = await self.connection.receive()
         if frame is not None:

@@ -16,7 +16,10 @@ from hal.runtime.authority import NodeIdentity, new_request
 from hal.runtime.interface import Connection, Credentials, TcpAddress
 from hal.wire.address import parse_address
 from hal.wire.agree import SPOKEN
-from hal.wire.frames import AnyFrame, Goodbye, Heartbeat, HeartbeatAck, Hello, Join, Joined, Renew, Role, Welcome
+from hal.wire.frames.agent_keeper import Heartbeat, HeartbeatAck
+from hal.wire.frames.conversation import Frame
+from hal.wire.frames.hello import Goodbye, Hello, Role, Welcome
+from hal.wire.frames.joining import Join, Joined, Renew
 from hal.wire.join_token import read_join_token
 from tests.daemons.controller.running import Running, running
 
@@ -42,7 +45,7 @@ async def joined(hal: Running, root: Path, name: str = "far", **body: str) -> No
     return identity
 
 
-async def greeted(hal: Running, credentials: Credentials, name: str) -> tuple[Connection, AnyFrame | None]:
+async def greeted(hal: Running, credentials: Credentials, name: str) -> tuple[Connection, Frame | None]:
     """A connection that has said hello as `name`, and the answer."""
     connection = await hal.runtime.connect(address_of(hal), credentials=credentials)
     hello = Hello(role=Role.AGENT, versions=SPOKEN, name=name, boot_id="b1", capacity={"cpu": 1_000})
@@ -85,7 +88,7 @@ def test_a_node_speaks_as_no_other(tmp_path: Path) -> None:
     run(tmp_path, play)
 
 
-def assert_denied(answer: AnyFrame | None, words: str) -> None:
+def assert_denied(answer: Frame | None, words: str) -> None:
     assert isinstance(answer, Goodbye), answer
     assert answer.code == "denied"
     assert words in answer.reason

@@ -24,7 +24,8 @@ from hal.planes.tasks import Submitter, check_table
 from hal.runtime.interface import UnixAddress
 from hal.wire.agree import QUARANTINED
 from hal.wire.bounds import MAX_EPOCH_AHEAD
-from hal.wire.frames import Goodbye, ReadLog, Welcome
+from hal.wire.frames.agent_keeper import ReadLog
+from hal.wire.frames.hello import Goodbye, Welcome
 from tests.daemons.controller.nodes.lies import REPORTS, about
 from tests.daemons.controller.nodes.lying_node import LyingNode, exit_of, raw
 from tests.daemons.controller.running import Running, on_controller, running

@@ -9,7 +9,7 @@ import pytest
 from hal.core.model import ConflictError, HALError, spec_from_plain
 from hal.core.model.policy_text import policy_from_plain
 from hal.planes.tasks import JobPatch, admitted
-from hal.wire.frames import Refusal, StepStarted
+from hal.wire.frames.agent_keeper import Refusal, StepStarted
 from tests.planes.tasks.small_plane import BY, SmallPlane
 
 NOW_MS = 1_900_000_000_000

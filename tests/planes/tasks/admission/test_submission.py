@@ -98,7 +98,7 @@ def test_a_dependency_on_a_job_that_is_not_live_is_asked_for() -> None:
 def test_each_kind_of_dependency_is_met_when_it_says(kind: str, code: int, started: bool, runs: bool) -> None:
     """`after` at the start, the others at the end; one that can never be met fails the job."""
     from hal.core.model import StepId
-    from hal.wire.frames import StepStarted
+    from hal.wire.frames.agent_keeper import StepStarted
 
     plane = SmallPlane()
     first, second = plane.submit({"name": "a"}, {"dependencies": [f"{kind}:a"]})

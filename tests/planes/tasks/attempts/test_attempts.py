@@ -8,7 +8,8 @@ from hal.core.model import AttemptState, Reason, StepId, TaskState
 from hal.core.model.step_token import read_attempt_token
 from hal.planes.tasks import Arrival
 from hal.store import EndAttempts
-from hal.wire.frames import ExitCause, HeldStep, Refusal, StepExit, StepStarted, StopReason, Usage
+from hal.wire.frames.agent_keeper import ExitCause, Refusal, StepExit, StepStarted, StopReason, Usage
+from hal.wire.frames.hello import HeldStep
 from tests.planes.tasks.small_plane import BY, SmallPlane
 
 

@@ -12,7 +12,8 @@ from hal.planes.tasks import Change
 from hal.planes.tasks.attempts.credit import CREDIT_MS, CREDIT_WORK_MS, MAX_AHEAD
 from hal.planes.tasks.nodes.arrivals import Arrival
 from hal.store import InsertAttempts, MarkAttempts
-from hal.wire.frames import ExitCause, HeldStep, Refusal, StepExit, StopReason, Usage
+from hal.wire.frames.agent_keeper import ExitCause, Refusal, StepExit, StopReason, Usage
+from hal.wire.frames.hello import HeldStep
 from tests.planes.tasks.small_plane import BY, SmallPlane
 
 

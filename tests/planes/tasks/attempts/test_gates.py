@@ -12,7 +12,8 @@ from hal.core.model import AttemptState, NodeState, StepId, TaskState
 from hal.planes.tasks import Change, reason_of
 from hal.planes.tasks.nodes.failed_gates import MAX_CLOSED
 from hal.store import AppendEvents
-from hal.wire.frames import FailingCheck, Refusal, StepGate, StepStarted
+from hal.wire.frames.agent_keeper import Refusal, StepStarted
+from hal.wire.frames.controller_agent import FailingCheck, StepGate
 from tests.planes.tasks.small_plane import BY, SmallPlane
 
 WHY = "no scratch (exit code 3)"

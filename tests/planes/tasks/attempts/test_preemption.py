@@ -17,7 +17,8 @@ from hal.planes.tasks.table.orders import Eviction
 from hal.planes.tasks.table.rows import attempt_row, job_row
 from hal.store.operations import AppendEvents, EndAttempts, TaskRangeRow
 from hal.store.views import Loaded
-from hal.wire.frames import ExitCause, HeldStep, Refusal, StepStarted
+from hal.wire.frames.agent_keeper import ExitCause, Refusal, StepStarted
+from hal.wire.frames.hello import HeldStep
 from tests.planes.tasks.small_plane import SmallPlane
 
 POLICY = Policy(

@@ -13,7 +13,7 @@ from hal.core.model import StepId, TaskState, spec_from_plain
 from hal.core.model.policy import Policy
 from hal.planes.tasks import Arrival, TaskPlane, check_table
 from hal.store import Group, MemoryDatabase, Store
-from hal.wire.frames import ExitCause, StepExit, Usage
+from hal.wire.frames.agent_keeper import ExitCause, StepExit, Usage
 from tests.planes.tasks.pending_model import PendingModel
 from tests.planes.tasks.small_plane import BY
 

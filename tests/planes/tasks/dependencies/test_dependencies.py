@@ -90,7 +90,7 @@ def test_the_jobs_own_rule_decides_else_its_queues(rule: str | None, queue: str,
 @pytest.mark.parametrize("how", ["failed", "cancelled", "timed-out"])
 def test_every_bad_end_counts_as_failed(how: str) -> None:
     """Whoever waits for success is cancelled, whoever waits for failure runs."""
-    from hal.wire.frames import ExitCause
+    from hal.wire.frames.agent_keeper import ExitCause
 
     plane = SmallPlane()
     a, ok, rescue = plane.submit({"name": "a"}, {"dependencies": ["a"]}, {"dependencies": ["afternotok:a"]})

@@ -6,7 +6,7 @@ import pytest
 
 from hal.core.model import ConflictError, Duration, NotFoundError, Reason, SpecError, StepId, TaskState
 from hal.planes.tasks import JobPatch
-from hal.wire.frames import ExitCause
+from hal.wire.frames.agent_keeper import ExitCause
 from tests.planes.tasks.small_plane import BY, SmallPlane
 
 

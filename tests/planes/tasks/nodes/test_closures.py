@@ -8,7 +8,8 @@ from hal.core.engine.events import Health, NodesChanged
 from hal.core.model import ConflictError, NodeState, NotFoundError, SpecError, StepId
 from hal.planes.tasks import Arrival, Change, reason_of
 from hal.store import AppendEvents, DropNodes, PutNodes
-from hal.wire.frames import FailingCheck, HeldStep
+from hal.wire.frames.controller_agent import FailingCheck
+from hal.wire.frames.hello import HeldStep
 from tests.planes.tasks.small_plane import BY, SmallPlane
 
 CAPACITY = {"cpu": 64_000}

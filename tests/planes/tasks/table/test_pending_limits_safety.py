@@ -18,7 +18,7 @@ from hal.core.model.policy_check import check_policy
 from hal.core.model.policy_scope import Ledger, Owner, ledger
 from hal.planes.tasks import Arrival, EndedTask, JobPatch, Submitter, TaskPlane, check_table
 from hal.store import Group, MemoryDatabase, Store
-from hal.wire.frames import ExitCause, Refusal, StepExit, StepStarted, Usage
+from hal.wire.frames.agent_keeper import ExitCause, Refusal, StepExit, StepStarted, Usage
 from tests.planes.tasks.pending_model import PendingModel
 
 USERS = ("ann", "bob")

@@ -25,7 +25,7 @@ from hal.daemons.agent.keeper.processes import Mark, ProcessInfo
 from hal.daemons.agent.keeper.watch import Watcher, read_clocks
 from hal.runtime.identity import ProcessIdentity, alive, boot_id, kill, wait_gone
 from hal.runtime.regular_files import set_aside
-from hal.wire.frames import Usage
+from hal.wire.frames.agent_keeper import Usage
 
 CLOSE_WAIT_MS: Final = 5_000
 """How long a helper may take to notice that its keeper died before it is killed."""

@@ -13,7 +13,8 @@ from hal.daemons.agent.keeper.watch import Watcher
 from hal.runtime.sockets import bind_unix, is_trusted_peer, peer_of, unlink_unix
 from hal.wire.codec import FrameDecoder, encode
 from hal.wire.errors import FrameTooLongError, MalformedFrameError
-from hal.wire.frames import AnyFrame, Goodbye, Hello
+from hal.wire.frames.agent_keeper import AGENT_KEEPER, AgentKeeperFrame
+from hal.wire.frames.hello import Goodbye, Hello
 
 READ_BYTES: Final = 1 << 16
 """Bytes read at once; a larger buffer would be mapped and unmapped for each message, however small it is."""
@@ -29,16 +30,16 @@ class AgentConnection:
 
     def __init__(self, accepted: socket.socket, watcher: Watcher, readable: Callable[[AgentConnection], None]) -> None:
         accepted.setblocking(False)
-        self.frames: list[AnyFrame] = []
+        self.frames: list[AgentKeeperFrame] = []
         self.open = True
         self._socket = accepted
         self._watcher = watcher
-        self._decoder = FrameDecoder()
+        self._decoder = FrameDecoder(AGENT_KEEPER)
         self._outgoing = bytearray()
         self._readable = readable
         self._watch(write=False)
 
-    def send(self, frames: list[AnyFrame]) -> None:
+    def send(self, frames: list[AgentKeeperFrame]) -> None:
         """Queue and write; closes a connection whose other end does not read."""
         for frame in frames:
             with contextlib.suppress(FrameTooLongError):  # the core creates no such frame; a log chunk is bounded
@@ -112,7 +113,7 @@ class AgentLink:
         self._replaced = False
         watcher.watch(self._listener.fileno(), self._accept)
 
-    def take(self) -> tuple[bool, list[AnyFrame]]:
+    def take(self) -> tuple[bool, list[AgentKeeperFrame]]:
         """Return whether the former agent has disconnected, and the frames since then (a new agent's begin with its
         hello)."""
         gone, self._replaced = self._replaced, False
@@ -130,7 +131,7 @@ class AgentLink:
         """Whether `take` has more to return."""
         return self._replaced or (self._agent is not None and bool(self._agent.frames or not self._agent.open))
 
-    def send(self, frames: list[AnyFrame]) -> None:
+    def send(self, frames: list[AgentKeeperFrame]) -> None:
         if frames and self._agent is not None and self._agent.open:
             self._agent.send(frames)
 

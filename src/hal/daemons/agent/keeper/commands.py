@@ -15,18 +15,8 @@ from hal.daemons.agent.keeper.ledger import Ledger
 from hal.daemons.agent.keeper.ports import Instant, Outputs, Spawner
 from hal.daemons.agent.keeper.reports import Reports
 from hal.daemons.agent.keeper.step import HeldStep, Phase
-from hal.wire.frames import (
-    AnyFrame,
-    Checkpoint,
-    Forget,
-    LogChunk,
-    Prepare,
-    ReadLog,
-    Resize,
-    Resume,
-    Signal,
-    Suspend,
-)
+from hal.wire.frames.agent_keeper import Checkpoint, Forget, LogChunk, Prepare, ReadLog, Resize, Resume, Signal, Suspend
+from hal.wire.frames.conversation import Frame
 
 MAX_LOG_CHUNK_BYTES: Final = 1 << 20
 """Most bytes of output in one frame."""
@@ -51,7 +41,7 @@ class Commands:
         self._reports = reports
         self._endings = endings
 
-    def received(self, frame: AnyFrame, now: Instant) -> None:
+    def received(self, frame: Frame, now: Instant) -> None:
         """Execute a command; a frame that is not a command for a keeper is ignored."""
         match frame:
             case Signal() | Suspend() | Resume() | Resize() | Checkpoint() | Prepare():

@@ -44,24 +44,22 @@ from hal.daemons.agent.keeper.timers import Due
 from hal.runtime import root_steps
 from hal.wire import agree
 from hal.wire.errors import VersionError
-from hal.wire.frames import (
-    AnyFrame,
+from hal.wire.frames.agent_keeper import (
+    AgentKeeperFrame,
     ExitsAck,
-    Goodbye,
     Heartbeat,
     HeartbeatAck,
-    Hello,
     Recall,
-    Role,
     Samples,
     Start,
     StepExit,
     StepStart,
     Stop,
     StopReason,
-    Welcome,
 )
-from hal.wire.frames import HeldStep as HeldReport
+from hal.wire.frames.conversation import Frame
+from hal.wire.frames.hello import Goodbye, Hello, Role, Welcome
+from hal.wire.frames.hello import HeldStep as HeldReport
 
 WAKE_MS: Final = 1_000
 """The clock is read at least this often, so that limits and leases hold after the host was suspended."""
@@ -170,7 +168,7 @@ class KeeperCore:
         """Handle the end of the agent's connection."""
         self._reports.detach()
 
-    def received(self, frame: AnyFrame, now: Instant) -> None:
+    def received(self, frame: Frame, now: Instant) -> None:
         """Handle a frame from the agent."""
         self._guarded_steps.look(now)
         epoch = getattr(frame, "epoch", 0)
@@ -267,7 +265,7 @@ class KeeperCore:
         ]
         return max(now.boot_ms, min(time for time in times if time is not None))
 
-    def take_frames(self, now: Instant) -> list[AnyFrame]:
+    def take_frames(self, now: Instant) -> list[AgentKeeperFrame]:
         """Return the frames to send to the agent now."""
         return self._reports.take(now)
 

@@ -17,7 +17,7 @@ from typing import Final
 from hal.core.model import StepId
 from hal.daemons.agent.keeper.ports import Instant
 from hal.daemons.agent.keeper.step import HeldStep, Phase
-from hal.wire.frames import StopReason
+from hal.wire.frames.agent_keeper import StopReason
 
 CREDIT_OVER: Final = "credit-over"
 RECALLED: Final = "recalled"

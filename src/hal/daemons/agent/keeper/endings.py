@@ -29,7 +29,7 @@ from hal.daemons.agent.keeper.step import (
     exit_unspawned,
 )
 from hal.daemons.agent.keeper.timers import Due, Timers
-from hal.wire.frames import StepExit, StopReason
+from hal.wire.frames.agent_keeper import StepExit, StopReason
 
 LEFTOVER_GRACE_MS: Final = 500
 """How long processes that a step left behind may run (a `tee` that still writes) before they are killed."""

@@ -10,7 +10,7 @@ from typing import Final
 
 from hal.core.model.step_token import step_token
 from hal.daemons.agent.keeper.ports import KeeperConfig, output_prefix
-from hal.wire.frames import StepStart, StepTemplate
+from hal.wire.frames.agent_keeper import StepStart, StepTemplate
 
 DEFAULT_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 INHERITED: Final = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TMPDIR", "TZ")

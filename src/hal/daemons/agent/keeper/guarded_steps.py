@@ -16,7 +16,7 @@ from hal.daemons.agent.keeper.ledger import MAX_BATCH, Ledger
 from hal.daemons.agent.keeper.ports import Instant
 from hal.daemons.agent.keeper.step import HeldStep
 from hal.daemons.agent.keeper.timers import Due
-from hal.wire.frames import StopReason
+from hal.wire.frames.agent_keeper import StopReason
 
 LAPSED = "its keeper had not reached the controller for as long as its lease runs"
 ORPHANED = "the keeper that had started it died"

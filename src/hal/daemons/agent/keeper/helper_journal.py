@@ -13,7 +13,7 @@ from hal.daemons.agent.keeper.ports import Ended, Spawned, SpawnFailed
 from hal.runtime.identity import ProcessIdentity
 from hal.runtime.regular_files import open_regular
 from hal.wire.bounds import MAX_COUNT
-from hal.wire.frames import Usage
+from hal.wire.frames.agent_keeper import Usage
 
 BLOCK_BYTES: Final = 512
 """Unit of the block counts of getrusage."""

@@ -14,7 +14,7 @@ from typing import Any, Final
 from hal.core.model import StepId
 from hal.daemons.agent.keeper.ports import Launch
 from hal.daemons.agent.keeper.watch import Watcher
-from hal.wire.frames import StepTemplate
+from hal.wire.frames.agent_keeper import StepTemplate
 
 RECORDER_SCRIPT: Final = str(Path(__file__).with_name("recorder.py"))
 GUARD_SCRIPT: Final = str(Path(__file__).with_name("guard.py"))

@@ -31,7 +31,7 @@ from hal.daemons.agent.keeper.ports import (
 )
 from hal.daemons.agent.keeper.step import HeldStep, Phase, exit_lost
 from hal.wire.bounds import MAX_EPOCH_AHEAD, MAX_FIRST_EPOCH
-from hal.wire.frames import StepExit, StepStart, StepTemplate, StopReason
+from hal.wire.frames.agent_keeper import StepExit, StepStart, StepTemplate, StopReason
 
 MAX_HELD: Final = 50_000
 """Steps that one keeper holds, including those whose exits are not acknowledged; one more is refused."""

@@ -22,7 +22,8 @@ from hal.daemons.agent.keeper.outputs import OutputFiles
 from hal.daemons.agent.keeper.ports import Instant
 from hal.daemons.agent.keeper.spawner import HelperSpawner
 from hal.daemons.agent.keeper.watch import read_clocks
-from hal.wire.frames import Goodbye, Usage
+from hal.wire.frames.agent_keeper import Usage
+from hal.wire.frames.hello import Goodbye
 
 PR_SET_CHILD_SUBREAPER: Final = 36
 BOUND_EVERY_MS: Final = 1_000

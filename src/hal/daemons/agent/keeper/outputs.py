@@ -34,7 +34,7 @@ from hal.runtime.regular_files import (
     open_regular,
     read_regular,
 )
-from hal.wire.frames import Stream
+from hal.wire.frames.agent_keeper import Stream
 
 KEEP_SIZE: Final = 1
 PUNCH_HOLE: Final = 2

@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 from msgspec import Struct
 
 from hal.core.model import AttemptId, StepId
-from hal.wire.frames import Sample, StepExit, StepStart, StepTemplate, StopReason, Stream, Usage
+from hal.wire.frames.agent_keeper import Sample, StepExit, StepStart, StepTemplate, StopReason, Stream, Usage
 
 
 class Instant(NamedTuple):

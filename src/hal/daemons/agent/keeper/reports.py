@@ -15,7 +15,7 @@ from hal.core.model import StepId
 from hal.daemons.agent.keeper.ledger import MAX_BATCH
 from hal.daemons.agent.keeper.ports import Instant
 from hal.daemons.agent.keeper.step import HeldStep
-from hal.wire.frames import AnyFrame, Done, Exits, Refusal, Refused, Started, StepExit, StepStarted
+from hal.wire.frames.agent_keeper import AgentKeeperFrame, Done, Exits, Refusal, Refused, Started, StepExit, StepStarted
 
 REPEAT_MS: Final = 5_000
 """An exit that is not acknowledged is sent again after this."""
@@ -28,7 +28,7 @@ class Reports:
 
     def __init__(self) -> None:
         self.attached = False
-        self._frames: list[AnyFrame] = []
+        self._frames: list[AgentKeeperFrame] = []
         self._refusals: list[Refusal] = []
         self._started: dict[StepId, StepStarted] = {}
         self._exits: OrderedDict[StepId, HeldStep] = OrderedDict()
@@ -58,7 +58,7 @@ class Reports:
         """How many exits are unacknowledged."""
         return len(self._exits)
 
-    def frame(self, frame: AnyFrame) -> None:
+    def frame(self, frame: AgentKeeperFrame) -> None:
         if self.attached:
             self._frames.append(frame)
 
@@ -97,7 +97,7 @@ class Reports:
             return now.boot_ms if self._urgent or not self._due_ms else self._due_ms
         return self._repeat_ms if self._exits and self._repeat_ms else None
 
-    def take(self, now: Instant) -> list[AnyFrame]:
+    def take(self, now: Instant) -> list[AgentKeeperFrame]:
         """Return the frames to send now; at most `MAX_BATCH` exits per turn."""
         if not self.attached:
             return []

@@ -46,7 +46,7 @@ from hal.daemons.agent.keeper.slot import Slot
 from hal.daemons.agent.keeper.strangers import Known, Strangers
 from hal.daemons.agent.keeper.watch import Watcher, read_clocks
 from hal.runtime import identity
-from hal.wire.frames import Sample, Usage
+from hal.wire.frames.agent_keeper import Sample, Usage
 
 MAX_HELPERS: Final = 16
 RESPAWN_MS: Final = (100, 5_000)

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from hal.core.model import StepId, format_size
 from hal.daemons.agent.keeper.ports import Ended, Instant
-from hal.wire.frames import ExitCause, StepExit, StepStart, StepTemplate, StopReason, Usage
+from hal.wire.frames.agent_keeper import ExitCause, StepExit, StepStart, StepTemplate, StopReason, Usage
 
 MAX_MESSAGE_CHARS: Final = 2_000
 """Longer texts in exit reports are cut."""

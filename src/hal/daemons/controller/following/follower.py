@@ -21,7 +21,8 @@ from hal.runtime.interface import Address, Connection, Lane, Runtime
 from hal.store import Leader, Store, StoreError, StoreLed, StoreLost
 from hal.store.mark import INSTANCE
 from hal.wire.agree import HELLO_TIMEOUT_MS, NOT_LEADER
-from hal.wire.frames import Goodbye, Join, ReadAuthority
+from hal.wire.frames.hello import Goodbye
+from hal.wire.frames.joining import Join, ReadAuthority
 
 LOOK_EVERY_MS: Final = 1_000
 """Who leads is asked at least so often; at the end of a lease at once."""

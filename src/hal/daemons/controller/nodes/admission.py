@@ -27,8 +27,8 @@ from hal.runtime.line_budget import BudgetedLogs
 from hal.store import CertificateRow, JoinTokenRow, PutJoining
 from hal.wire.agree import agree_version
 from hal.wire.errors import MalformedFrameError
-from hal.wire.frames import Authority as AuthorityFrame
-from hal.wire.frames import Join, Joined, ReadAuthority, Renew
+from hal.wire.frames.joining import Authority as AuthorityFrame
+from hal.wire.frames.joining import Join, Joined, ReadAuthority, Renew
 from hal.wire.join_token import JoinToken
 
 T = TypeVar("T")

@@ -64,31 +64,25 @@ from hal.runtime.line_budget import Bucket, BudgetedLog
 from hal.wire.agree import CREDIT, HEALTH, HELLO_TIMEOUT_MS, QUARANTINED, REMOVED, agree
 from hal.wire.bounds import MAX_COUNT
 from hal.wire.errors import MalformedFrameError
-from hal.wire.frames import (
-    AnyFrame,
+from hal.wire.frames.agent_keeper import (
     Done,
     Exits,
-    Gates,
-    Goodbye,
-    Health,
     Heartbeat,
     HeartbeatAck,
-    Hello,
-    Join,
     LogChunk,
-    ReadAuthority,
     ReadLog,
     Refusal,
     Refused,
-    Renew,
-    Role,
     Samples,
     Started,
     StepStart,
     StepTemplate,
     Stream,
-    Welcome,
 )
+from hal.wire.frames.controller_agent import ControllerAgentFrame, Gates, Health
+from hal.wire.frames.conversation import Frame
+from hal.wire.frames.hello import Goodbye, Hello, Role, Welcome
+from hal.wire.frames.joining import Join, ReadAuthority, Renew
 
 MISSED_HEARTBEATS = 3
 """A node that misses so many is unreachable."""
@@ -233,7 +227,7 @@ class Agents:
         for frame in start_frames(templates, starts, lease):
             self._send(link, frame)
 
-    def _send(self, link: Link, frame: AnyFrame) -> bool:
+    def _send(self, link: Link, frame: ControllerAgentFrame) -> bool:
         if link.connection is None:
             return False
         if not self._committer.lease.holds:
@@ -365,7 +359,7 @@ class Agents:
                 return
             await self._handle_frame(link, frame)
 
-    async def _handle_frame(self, link: Link, frame: AnyFrame) -> None:
+    async def _handle_frame(self, link: Link, frame: Frame) -> None:
         inbox, node, plane = self._inbox(), link.name, self._plane
         match frame:
             case Heartbeat():

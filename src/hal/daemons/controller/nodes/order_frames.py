@@ -12,8 +12,8 @@ from hal.core.engine.events import INF
 from hal.core.model import StepId
 from hal.core.model.grace import DEFAULT_GRACE_MS
 from hal.planes.tasks import Orders
-from hal.wire.frames import (
-    AnyFrame,
+from hal.wire.frames.agent_keeper import (
+    AgentKeeperFrame,
     Checkpoint,
     ExitsAck,
     Recall,
@@ -80,7 +80,7 @@ def start_frames(templates: dict[int, StepTemplate], starts: Sequence[StepStart]
         yield Start(**lease._asdict(), templates=tuple(used), steps=tuple(steps))
 
 
-def other_frames(orders: Orders, epoch: int) -> Iterator[AnyFrame]:
+def other_frames(orders: Orders, epoch: int) -> Iterator[AgentKeeperFrame]:
     """Stops, recalls, suspensions and new walltimes."""
     for part in _parts(orders.lost):
         yield Stop(epoch=epoch, steps=part, reason=StopReason.UNKNOWN, grace_ms=DEFAULT_GRACE_MS)
@@ -104,7 +104,7 @@ def other_frames(orders: Orders, epoch: int) -> Iterator[AnyFrame]:
             yield Resize(epoch=epoch, steps=part, walltime_ms=min(walltime_ms, INF))
 
 
-def ack_frames(orders: Orders) -> Iterator[AnyFrame]:
+def ack_frames(orders: Orders) -> Iterator[AgentKeeperFrame]:
     """Acknowledgements of exits."""
     for part in _parts(orders.acks):
         yield ExitsAck(steps=part)

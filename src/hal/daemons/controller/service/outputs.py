@@ -14,7 +14,7 @@ from hal.core.model import NotFoundError, StepId, UnreachableError
 from hal.daemons.controller.service.jobs.refusals import no_job, no_task
 from hal.daemons.controller.service.parts import Parts
 from hal.store import AttemptRow, JobRow, Store
-from hal.wire.frames import LogChunk, Stream
+from hal.wire.frames.agent_keeper import LogChunk, Stream
 
 CHUNK_BYTES = 256 << 10
 MAX_PIECE_BYTES = 4 << 20

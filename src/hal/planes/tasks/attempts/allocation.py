@@ -20,7 +20,7 @@ from hal.planes.tasks.live.task_ranges import TaskRange, locate, take
 from hal.planes.tasks.submitter import ENGINE
 from hal.planes.tasks.table.propagation import settle
 from hal.planes.tasks.table.table import JobTable
-from hal.wire.frames import StepStart
+from hal.wire.frames.agent_keeper import StepStart
 
 
 def allocate(

@@ -24,7 +24,7 @@ from hal.planes.tasks.live.attempt import Attempt
 from hal.planes.tasks.live.job import LiveJob
 from hal.planes.tasks.live.task_ranges import TaskRange, startable
 from hal.planes.tasks.table.table import JobTable
-from hal.wire.frames import StepExit
+from hal.wire.frames.agent_keeper import StepExit
 
 CREDIT_WORK_MS = 160
 """Work that is handed over ahead of time for each slot, judged by the longest of the latest tasks."""

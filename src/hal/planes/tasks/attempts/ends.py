@@ -29,7 +29,7 @@ from hal.planes.tasks.live.job import LiveJob
 from hal.planes.tasks.table.attempt_changes import AttemptOver
 from hal.store.operations import AttemptEnd, Preemption, StepEnd
 from hal.wire.bounds import MAX_COUNT
-from hal.wire.frames import StepExit
+from hal.wire.frames.agent_keeper import StepExit
 
 _WORST_FIRST = (
     AttemptState.LOST,

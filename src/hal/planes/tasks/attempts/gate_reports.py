@@ -20,7 +20,7 @@ from hal.planes.tasks.nodes.closures import MAX_REASON
 from hal.planes.tasks.nodes.failed_gates import record_failed_epilog, record_failed_prolog
 from hal.planes.tasks.table.attempt_changes import mark_attempt
 from hal.planes.tasks.table.table import JobTable
-from hal.wire.frames import StepGate
+from hal.wire.frames.controller_agent import StepGate
 
 
 def record_gates(table: JobTable, node: str, gates: Sequence[StepGate], now_ms: int) -> Collection[LiveJob]:

@@ -18,7 +18,8 @@ from hal.planes.tasks.live.job import LiveJob
 from hal.planes.tasks.nodes.arrivals import Arrival
 from hal.planes.tasks.table.propagation import settle
 from hal.planes.tasks.table.table import JobTable
-from hal.wire.frames import HeldStep, StepStarted, StopReason
+from hal.wire.frames.agent_keeper import StepStarted, StopReason
+from hal.wire.frames.hello import HeldStep
 
 
 def lose_all(table: JobTable, name: str, reason: str, now_ms: int) -> None:

@@ -33,7 +33,7 @@ from hal.planes.tasks.table.attempt_changes import end_attempt, mark_attempt
 from hal.planes.tasks.table.propagation import record_start
 from hal.planes.tasks.table.table import JobTable
 from hal.store.operations import StepEnd
-from hal.wire.frames import Refusal, StepExit, StepStarted
+from hal.wire.frames.agent_keeper import Refusal, StepExit, StepStarted
 
 MAX_CODE: Final = 64
 """Characters of the code of a refusal."""

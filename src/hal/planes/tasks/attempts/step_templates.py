@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from hal.core.model import OnNodeLost, format_amount
 from hal.core.model.step_token import job_key
 from hal.planes.tasks.live.job import LiveJob
-from hal.wire.frames import StepTemplate
+from hal.wire.frames.agent_keeper import StepTemplate
 
 
 def step_template(job: LiveJob, secret: str, reached_at: Mapping[str, str]) -> StepTemplate:

@@ -19,7 +19,7 @@ from hal.planes.tasks.table.attempt_changes import mark_attempt
 from hal.planes.tasks.table.orders import Eviction
 from hal.planes.tasks.table.table import JobTable
 from hal.store.operations import Preemption
-from hal.wire.frames import StopReason
+from hal.wire.frames.agent_keeper import StopReason
 
 CHECKPOINT_SIGNAL = "USR2"
 """Asks a program to save its work, where its job names no signal of its own."""

@@ -18,7 +18,7 @@ from hal.planes.tasks.nodes.closures import node_named, put_node, state_after, u
 from hal.planes.tasks.submitter import Submitter
 from hal.planes.tasks.table.table import JobTable
 from hal.store.operations import NodeAbout, NodeRow
-from hal.wire.frames import HeldStep
+from hal.wire.frames.hello import HeldStep
 
 
 class Arrival(Struct, frozen=True, kw_only=True):

@@ -31,7 +31,7 @@ from hal.planes.tasks.live.node import (
 from hal.planes.tasks.submitter import Submitter
 from hal.planes.tasks.table.table import JobTable
 from hal.store.operations import Closure, NodeAbout, NodeRow
-from hal.wire.frames import FailingCheck
+from hal.wire.frames.controller_agent import FailingCheck
 
 MAX_CHECKS: Final = 64
 """Failing checks of one node that are kept."""

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from hal.core.model import StepId
 from hal.core.model.grace import DEFAULT_GRACE_MS
-from hal.wire.frames import StepStart, StepTemplate, StopReason
+from hal.wire.frames.agent_keeper import StepStart, StepTemplate, StopReason
 
 
 class Eviction(Struct, frozen=True):

@@ -22,7 +22,8 @@ from hal.runtime.logs import open_log
 from hal.runtime.real_runtime import RealRuntime
 from hal.store import Store
 from hal.wire.agree import SPOKEN
-from hal.wire.frames import AnyFrame, Goodbye, Hello, Role
+from hal.wire.frames.conversation import Frame
+from hal.wire.frames.hello import Goodbye, Hello, Role
 from hal.wire.join_token import read_join_token
 from tests.daemons.controller.controller_process import LIMIT_S, ControllerProcess
 from tests.postgres_server import PostgresServer
@@ -217,7 +218,7 @@ async def greeted(runtime: RealRuntime, at: TcpAddress, credentials: Credentials
     """What is answered to a hello."""
     connection = await runtime.connect(at, credentials=credentials)
     await connection.send(Hello(role=Role.AGENT, versions=SPOKEN, name="far", boot_id="b1", capacity={"cpu": 1_000}))
-    answer: AnyFrame | None = await connection.receive(30_000)
+    answer: Frame | None = await connection.receive(30_000)
     assert isinstance(answer, Goodbye), answer
     connection.close()
     return answer

@@ -15,7 +15,7 @@ from hal.daemons.controller.api.requests.call import Call
 from hal.daemons.controller.api.requests.parameters import MAX_TASK, Params, integer
 from hal.daemons.controller.service.controller_api import ControllerApi
 from hal.daemons.controller.service.outputs import MAX_PIECE_BYTES, LogRequest, Piece
-from hal.wire.frames import Stream
+from hal.wire.frames.agent_keeper import Stream
 
 BYTES: Final = "application/octet-stream"
 

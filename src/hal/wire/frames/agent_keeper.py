@@ -1,209 +1,35 @@
-"""The frames of HAL's one internal wire: the messages between controllers, agents and keepers.
+"""The frames between an agent and its keeper: liveness, commands, reports, outputs.
 
-Values only; `codec` turns them into bytes, `connection` moves them. Every frame is a msgspec Struct tagged by its type
-name; frames carry many items each, payloads stay opaque. Times: `*_ms` is milliseconds since 1970 unless the name says
-boot (milliseconds since the host booted, suspended time included). spec/frames.md is the description for other
-languages; a test decodes its examples.
+The agent relays most of them to and from the controller (`controller_agent`). Values only; frames carry many items
+each, payloads stay opaque.
 """
 
 from __future__ import annotations
 
-import re
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 
-from hal.core.lifecycle.gates import GateState
 from hal.core.model import AttemptId, StepId
-from hal.core.model.facts import Facts
 from hal.core.model.grace import DEFAULT_GRACE_MS
 from hal.wire.bounds import (
-    MAX_CHECKS,
-    MAX_FEATURES,
-    MAX_HELD,
     MAX_ITEMS,
-    MAX_LABELS,
-    MAX_NOTES,
-    MAX_RESOURCES,
     Amount,
     Count,
     ExitCode,
     LeaseMs,
     Load,
     Name,
-    Note,
     Offset,
-    Pem,
     Pid,
     SignalNumber,
     Text,
-    Version,
 )
+from hal.wire.frames.conversation import Conversation, Frame
+from hal.wire.frames.hello import Goodbye, Hello, Welcome
 
-WIRE_VERSION = 1
-WIRE_VERSION_MIN = 1
-MAX_FRAME_BYTES = 8 << 20
-"""A longer frame is refused before it is read."""
-
-
-def _tag(name: str) -> str:
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "-", name).lower()
-
-
-class Frame(Struct, frozen=True, kw_only=True, tag_field="t", tag=_tag):
-    """Base of all frames."""
-
-
-# ── agreeing ──────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-class Role(StrEnum):
-    """The kind of process at one end."""
-
-    CONTROLLER = "controller"
-    AGENT = "agent"
-    KEEPER = "keeper"
-
-
-class HeldStep(Struct, frozen=True, array_like=True, gc=False):
-    """A step that a keeper holds, as reported at hello."""
-
-    step: StepId
-    running: bool
-    """False: it waits to be spawned, or its exit is not acknowledged yet."""
-    pid: Pid
-    """Process id of its first process; 0 if not spawned yet."""
-    started_ms: Count
-    """When it was spawned; 0 if not yet."""
-    allocated_ms: Count = 0
-    """`started_at_ms` of its start. It distinguishes two attempts with one id, which can exist after a store was
-    restored. 0: unknown."""
-
-
-Capacity = Annotated[dict[Name, Amount], Meta(max_length=MAX_RESOURCES)]
-Labels = Annotated[dict[Name, Note], Meta(max_length=MAX_LABELS)]
-Notes = Annotated[tuple[Note, ...], Meta(max_length=MAX_NOTES)]
-Held = Annotated[tuple[HeldStep, ...], Meta(max_length=MAX_HELD)]
 Steps = Annotated[tuple[StepId, ...], Meta(max_length=MAX_ITEMS)]
-
-
-class Hello(Frame, frozen=True, kw_only=True):
-    """The first frame from the side that dialled."""
-
-    role: Role
-    """The kind of process that dials."""
-    versions: tuple[Version, Version]
-    """Lowest and highest wire version that it supports."""
-    features: Annotated[tuple[Name, ...], Meta(max_length=MAX_FEATURES)] = ()
-    """Names of what it supports beyond its wire versions."""
-    name: Name = ""
-    """The node's name (agent, keeper)."""
-    boot_id: Name = ""
-    """A new value after each boot of the node: steps of an earlier boot are lost."""
-    pid: Pid = 0
-    """Process id of the sender."""
-    epoch: Count = 0
-    """Highest leader epoch it has seen."""
-    capacity: Capacity = {}
-    """What the node offers, by resource name, in base units."""
-    labels: Labels = {}
-    """Labels of the node, for constraints."""
-    facts: Facts = Facts()
-    """Hardware and system of an agent's node."""
-    notes: Notes = ()
-    """What this node cannot do, for people (`cpu limits: cgroup not writable`)."""
-    held: Held = ()
-    """From an agent to the controller: the steps that its keeper holds."""
-
-
-class Welcome(Frame, frozen=True, kw_only=True):
-    """The answer: agreed versions, and times. The fields from `name` on are a keeper's, as in `Hello`."""
-
-    role: Role
-    """The kind of process that answers."""
-    version: Version
-    """The wire version that both sides use from now on."""
-    features: Annotated[tuple[Name, ...], Meta(max_length=MAX_FEATURES)] = ()
-    """Those that both sides named."""
-    epoch: Count = 0
-    """From a controller its own; from a keeper the highest that it has seen."""
-    heartbeat_ms: LeaseMs = 2_000
-    """How often the agent sends `Heartbeat`."""
-    lease_ms: LeaseMs = 60_000
-    """How long a keeper's lease runs from its stamp."""
-    name: Name = ""
-    boot_id: Name = ""
-    pid: Pid = 0
-    capacity: Capacity = {}
-    labels: Labels = {}
-    notes: Notes = ()
-    held: Held = ()
-    """From a keeper to the agent that dialled it: the steps that it holds."""
-
-
-class Goodbye(Frame, frozen=True, kw_only=True):
-    """The sender closes the connection, and why."""
-
-    code: Name = ""
-    """Stable name of an error (`denied`, `version`, `malformed-frame`, `frame-too-long`, `overloaded`), or `removed`
-    (the node was removed; its agent dials again only after it is restarted), `stopping` (a keeper that stops together
-    with its agent), `quarantined` (the node sent what cannot be true), `not-leader` (another controller leads), or
-    empty."""
-    reason: Text = ""
-    """For people; with `not-leader` the `HOST:PORT` of the controller that leads, or empty if unknown."""
-    hint: Text = ""
-    """What a person can do about it."""
-
-
-# ── joining: the only frames of a side that shows no certificate ─────────────────────────────────────────────────────
-
-
-class ReadAuthority(Frame, frozen=True, kw_only=True):
-    """Ask for the authority of the other side's certificates, on a separate connection, before trusting anything."""
-
-
-class Authority(Frame, frozen=True, kw_only=True):
-    """The answer to `ReadAuthority`. The receiver compares the SHA-256 of its DER form with the fingerprint in the
-    join token, closes, and dials again, now trusting this authority only."""
-
-    certificate: Pem
-    """The authority's certificate, in PEM."""
-
-
-class Join(Frame, frozen=True, kw_only=True):
-    """A machine asks to become a node: the first frame of a connection whose other end was verified."""
-
-    versions: tuple[Version, Version]
-    """Lowest and highest wire version that it supports."""
-    name: Name
-    """The node's requested name."""
-    token: Name
-    """ID and secret of the join token (`ID.SECRET`), without its fingerprint."""
-    request: Pem
-    """A certificate signing request (PKCS #10) in PEM; only its public key is used."""
-
-
-class Joined(Frame, frozen=True, kw_only=True):
-    """The answer to `Join` and to `Renew`: the agent presents this certificate from now on when it dials."""
-
-    name: Name
-    """The only name that it may use."""
-    certificate: Pem
-    """The node's certificate, in PEM."""
-    authority: Pem
-    """Certificate of the authority, in PEM."""
-    expires_ms: Count
-    """When the certificate expires. It is renewed after two thirds of its lifetime."""
-
-
-class Renew(Frame, frozen=True, kw_only=True):
-    """An agent asks for its next certificate, over its live connection; the answer is `Joined`. The former one stays
-    valid until it expires."""
-
-    request: Pem
-    """As in `Join`, with a fresh key."""
-
 
 # ── liveness ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -234,23 +60,6 @@ class HeartbeatAck(Frame, frozen=True, kw_only=True):
     """How long the lease runs from the stamp; 0: the keeper's start-up default."""
     now_ms: Count = 0
     """The controller's clock when it answered; 0: not given."""
-
-
-class FailingCheck(Struct, frozen=True, array_like=True, gc=False):
-    """A failing health check of a node."""
-
-    name: Name
-    reason: Text
-    """For people: why it failed when it began to fail."""
-    since_ms: Count
-    """When it began to fail, by the node's clock."""
-
-
-class Health(Frame, frozen=True, kw_only=True):
-    """Agent to controller, feature `health`: all failing checks of the node; all others pass. Sent after each hello
-    once every check has run, and after each change. While a check fails, nothing new starts there."""
-
-    failing: Annotated[tuple[FailingCheck, ...], Meta(max_length=MAX_CHECKS)] = ()
 
 
 # ── commands: controller → agent → keeper ─────────────────────────────────────────────────────────────────────────
@@ -466,25 +275,6 @@ class Refused(Frame, frozen=True, kw_only=True):
     steps: Annotated[tuple[Refusal, ...], Meta(max_length=MAX_ITEMS)]
 
 
-class StepGate(Struct, frozen=True, array_like=True, gc=False):
-    """A step at a gate of its node."""
-
-    step: StepId
-    gate: Name
-    """`prolog` (none of its processes has begun) or `epilog` (all of them are gone)."""
-    state: GateState
-    """`waiting`: its script must still run; `failed`: it failed, took too long, or could not be started."""
-    reason: Text = ""
-    """For people: why it failed."""
-
-
-class Gates(Frame, frozen=True, kw_only=True):
-    """Agent to controller, feature `gates`: sent before the `Refused` or `Exits` of the same steps, and again after
-    each hello. The controller closes a node on which a prolog or an epilog failed."""
-
-    gates: Annotated[tuple[StepGate, ...], Meta(max_length=MAX_ITEMS)]
-
-
 class ExitCause(StrEnum):
     """Why a step ended."""
 
@@ -611,18 +401,12 @@ class Forget(Frame, frozen=True, kw_only=True):
     attempts: Annotated[tuple[AttemptId, ...], Meta(max_length=MAX_ITEMS)]
 
 
-AnyFrame = (
+AgentKeeperFrame = (
     Hello
     | Welcome
     | Goodbye
-    | ReadAuthority
-    | Authority
-    | Join
-    | Joined
-    | Renew
     | Heartbeat
     | HeartbeatAck
-    | Health
     | Start
     | Signal
     | Stop
@@ -635,7 +419,6 @@ AnyFrame = (
     | Done
     | Started
     | Refused
-    | Gates
     | Exits
     | ExitsAck
     | Samples
@@ -643,4 +426,5 @@ AnyFrame = (
     | LogChunk
     | Forget
 )
-"""Every frame that may cross the wire."""
+"""What an agent and its keeper may send each other."""
+AGENT_KEEPER: Final[Conversation[AgentKeeperFrame]] = Conversation("agent-keeper", AgentKeeperFrame)

@@ -1,0 +1,59 @@
+"""The frames between a controller and an agent: those of the agent's keeper, health, gates, and joining.
+
+Values only. The port on which a controller serves agents is the one on which machines join, so a connection of this
+conversation may begin with joining.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from msgspec import Meta, Struct
+
+from hal.core.lifecycle.gates import GateState
+from hal.core.model import StepId
+from hal.wire.bounds import MAX_CHECKS, MAX_ITEMS, Count, Name, Text
+from hal.wire.frames.agent_keeper import AgentKeeperFrame
+from hal.wire.frames.conversation import Conversation, Frame
+from hal.wire.frames.joining import Authority, Join, Joined, ReadAuthority, Renew
+
+
+class FailingCheck(Struct, frozen=True, array_like=True, gc=False):
+    """A failing health check of a node."""
+
+    name: Name
+    reason: Text
+    """For people: why it failed when it began to fail."""
+    since_ms: Count
+    """When it began to fail, by the node's clock."""
+
+
+class Health(Frame, frozen=True, kw_only=True):
+    """Agent to controller, feature `health`: all failing checks of the node; all others pass. Sent after each hello
+    once every check has run, and after each change. While a check fails, nothing new starts there."""
+
+    failing: Annotated[tuple[FailingCheck, ...], Meta(max_length=MAX_CHECKS)] = ()
+
+
+class StepGate(Struct, frozen=True, array_like=True, gc=False):
+    """A step at a gate of its node."""
+
+    step: StepId
+    gate: Name
+    """`prolog` (none of its processes has begun) or `epilog` (all of them are gone)."""
+    state: GateState
+    """`waiting`: its script must still run; `failed`: it failed, took too long, or could not be started."""
+    reason: Text = ""
+    """For people: why it failed."""
+
+
+class Gates(Frame, frozen=True, kw_only=True):
+    """Agent to controller, feature `gates`: sent before the `Refused` or `Exits` of the same steps, and again after
+    each hello. The controller closes a node on which a prolog or an epilog failed."""
+
+    gates: Annotated[tuple[StepGate, ...], Meta(max_length=MAX_ITEMS)]
+
+
+ControllerAgentFrame = AgentKeeperFrame | ReadAuthority | Authority | Join | Joined | Renew | Health | Gates
+"""What a controller and an agent may send each other."""
+CONTROLLER_AGENT: Final[Conversation[ControllerAgentFrame]] = Conversation("controller-agent", ControllerAgentFrame)

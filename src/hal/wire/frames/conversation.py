@@ -1,0 +1,57 @@
+"""What all frames share, and a conversation: the frames that two kinds of process may send each other.
+
+Every frame is a msgspec Struct tagged by its type name. Times: `*_ms` is milliseconds since 1970 unless the name says
+boot (milliseconds since the host booted, suspended time included).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final, Generic, TypeVar, get_args
+
+import msgspec
+from msgspec import Struct
+
+WIRE_VERSION: Final = 1
+WIRE_VERSION_MIN: Final = 1
+MAX_FRAME_BYTES: Final = 8 << 20
+"""A longer frame is refused before it is read."""
+
+
+def _tag(name: str) -> str:
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "-", name).lower()
+
+
+class Frame(Struct, frozen=True, kw_only=True, tag_field="t", tag=_tag):
+    """Base of all frames."""
+
+
+F = TypeVar("F", bound=Frame)
+
+
+class Conversation(Generic[F]):
+    """The frames of one kind of connection; every other frame is malformed there.
+
+    Attributes:
+        name: the two kinds of process, for logs and documents.
+        kinds: the types of its frames, in the order of the union.
+        decode: the frame in a body (a buffer); raises msgspec.DecodeError, or what decoding text raises.
+    """
+
+    __slots__ = ("decode", "kinds", "name")
+
+    def __init__(self, name: str, frames: Any) -> None:
+        """Build the decoder.
+
+        Args:
+            name: see the class.
+            frames: a union of frame types.
+        """
+        decoder: msgspec.msgpack.Decoder[F] = msgspec.msgpack.Decoder(frames)
+        self.name: Final = name
+        self.kinds: Final[tuple[type[F], ...]] = get_args(frames)
+        self.decode: Final = decoder.decode
+
+    def includes(self, frame: Frame) -> bool:
+        """Whether the frame belongs to this conversation."""
+        return type(frame) in self.kinds
