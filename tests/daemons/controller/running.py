@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from hal.daemons.controller.api.server.rest_server import RestServer
 from hal.daemons.controller.config import Config
 from hal.daemons.controller.controller import Controller
 from hal.daemons.controller.service.controller_api import ControllerApi
+from hal.planes.interface import Plane
 from hal.runtime.home import Home
 from hal.runtime.interface import UnixAddress
 from hal.runtime.logfile import LogFile
@@ -71,15 +72,22 @@ class Running:
 
 @asynccontextmanager
 async def running(
-    root: Path, config: Config | None = None, max_bytes: int | None = None, *, store: type[Store] = Store
+    root: Path,
+    config: Config | None = None,
+    max_bytes: int | None = None,
+    *,
+    store: type[Store] = Store,
+    planes: Sequence[Plane] = (),
 ) -> AsyncIterator[Running]:
-    """One controller; stopped, with everything durable, when the block ends."""
+    """One controller, with these planes attached; stopped, with everything durable, when the block ends."""
     home = Home(root)
     home.create()
     file = LogFile(home.log_file("controller"))
     runtime = RealRuntime("controller", home, open_log(file, "controller"), seed=1)
     config = config or Config()
     controller = Controller(runtime, config, lambda: store.open(config.store_url or home.database, max_bytes=max_bytes))
+    for plane in planes:
+        controller.planes.attach(plane)
     await controller.start(UnixAddress(home.wire_socket()))
     loop = asyncio.ensure_future(controller.run())
     rest = RestServer(controller.api, runtime, config, owner_uid=os.geteuid())

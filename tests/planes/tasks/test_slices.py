@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from hal.core.engine.events import JobsCancelled
 from hal.core.model import TaskState, spec_from_plain
+from hal.planes.interface import MAX_WITHDRAWN_A_BLOCK
 from hal.planes.tasks import Work
 from hal.planes.tasks.discarded import Discarded
 from hal.planes.tasks.live.job import LiveJob
 from hal.planes.tasks.slices import A_SLICE, CHEAP_A_SLICE, FREED_A_SLICE, finished
-from hal.planes.tasks.table.engine_feed import MAX_ROWS_A_BLOCK, MAX_WITHDRAWN_A_BLOCK
+from hal.planes.tasks.table.engine_feed import MAX_ROWS_A_BLOCK
 from hal.planes.tasks.table.propagation import STEPS_A_SLICE
 from hal.store.views import JobFilter
 from tests.planes.tasks.small_plane import BY, SmallPlane

@@ -20,6 +20,7 @@ from hal.daemons.controller.cycle.control_loop import ControlLoop
 from hal.daemons.controller.cycle.engine import Engine
 from hal.daemons.controller.cycle.flusher import Flusher
 from hal.daemons.controller.cycle.key_age import KeyAge
+from hal.daemons.controller.cycle.plane_group import GroupChange, PlaneGroup
 from hal.daemons.controller.cycle.policy_faults import PolicyFaults
 from hal.daemons.controller.cycle.share_memory import REMEMBER_EVERY_MS, SHARES, HoursMemory, from_text, to_text
 from hal.daemons.controller.following.presence import Presence
@@ -31,6 +32,7 @@ from hal.daemons.controller.service.parts import Parts
 from hal.daemons.controller.service.status import read_authority
 from hal.daemons.controller.service.waiters import JobWaiters, NodeWaiters
 from hal.daemons.controller.startup.policy_start import TAKEN_IN, PolicyStart, policy_at_start
+from hal.planes.joining import JoiningPlane
 from hal.planes.tasks import Change, TaskPlane, job_row
 from hal.runtime.interface import Address, Credentials, Listener, Runtime
 from hal.store import Committed, PutMeta, StoreError
@@ -62,8 +64,12 @@ class Controller:
         self._engine = Engine(config.engine, faults, runtime)
         rules = tuple(admit_named(name) for name in config.admit)
         self._plane = TaskPlane(config.policy, self._engine, config.engine, rules)
+        self.planes = PlaneGroup(self._plane, runtime.log)
+        """Further planes are attached before `start`."""
+        joining = JoiningPlane()
+        self.planes.attach(joining)
         self._node_admission = NodeAdmission(
-            runtime, self._clock, config, self._plane, self._committer, lambda: self._loop.inbox
+            runtime, self._clock, config, self._plane, self.planes.port(joining), lambda: self._loop.inbox
         )
         self._agents = Agents(
             runtime,
@@ -77,7 +83,7 @@ class Controller:
         self._waiters, self._watchers, self._node_waiters = JobWaiters(), Watchers(), NodeWaiters()
         self._flusher = Flusher(runtime, self._committer)
         self._loop = ControlLoop(
-            runtime, self._clock, self._plane, self._engine, self._committer, self._flusher, self, self._agents.lied
+            runtime, self._clock, self.planes, self._engine, self._committer, self._flusher, self, self._agents.lied
         )
         self._listener: Listener | None = None
         self._tokens = TokenBook()
@@ -134,6 +140,8 @@ class Controller:
             self._tokens.load(loaded.meta)
             policy = policy_at_start(loaded.policy, loaded.meta.get(TAKEN_IN), self._config.policy)
             events = self._plane.load(loaded, policy.policy)
+            await self._loop.load_planes()
+            events += self.planes.attached_events()
             hours = HoursMemory(loaded.meta)
             over = hours.over(self._clock.now_ms())
             self._engine.begin(events, self._clock.now_ms(), from_text(loaded.meta.get(SHARES)), hours)
@@ -144,8 +152,7 @@ class Controller:
         await self._begin(policy, over, granted_ms)
         self._agents.leases.count_from_election(self._plane.nodes, granted_ms)
         self._listener = await self._runtime.listen(address, self._agents.serve, credentials)
-        joining = await self._runtime.run_blocking(self._committer.store.joining)
-        await self._node_admission.open(joining, self._agents.serve)
+        await self._node_admission.open(self._agents.serve)
         self._runtime.log.info(
             "leading", epoch=self._committer.epoch, jobs=self._plane.live_count, nodes=len(loaded.nodes)
         )
@@ -232,28 +239,29 @@ class Controller:
 
     # ── effects ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def committed(self, change: Change) -> None:
+    def committed(self, change: GroupChange[Change]) -> None:
         """See `control_loop.Effects`."""
-        self._agents.deliver(change.orders)
+        self._agents.deliver(change.lead.orders)
 
-    def flushed(self, change: Change, committed: Committed | None) -> None:
+    def flushed(self, change: GroupChange[Change], committed: Committed | None) -> None:
         """See `control_loop.Effects`."""
-        self._agents.deliver_elsewhere(change.orders)
+        tasks = change.lead
+        self._agents.deliver_elsewhere(tasks.orders)
         # Not before the orders of this group and of those before it: a start among them may wait for a stamp.
-        self._agents.leases.lost(change.lost)
-        self._agents.acknowledge(change.orders)
-        for job in change.ended:
+        self._agents.leases.lost(tasks.lost)
+        self._agents.acknowledge(tasks.orders)
+        for job in tasks.ended:
             if self._waiters.wanted(job.id):
                 self._waiters.ended(job_row(job))
         self._node_waiters.committed(change.operations)
         if committed is not None:
             self._watchers.committed(change.operations, committed)
 
-    def awaited(self, change: Change) -> bool:
+    def awaited(self, change: GroupChange[Change]) -> bool:
         """See `control_loop.Effects`."""
-        if self._agents.any_elsewhere(change.orders) or self._node_waiters.wanted(change.operations):
+        if self._agents.any_elsewhere(change.lead.orders) or self._node_waiters.wanted(change.operations):
             return True
-        return any(self._waiters.wanted(job.id) for job in change.ended)
+        return any(self._waiters.wanted(job.id) for job in change.lead.ended)
 
     async def _remember_use(self) -> None:
         """Store from time to time what accounts have used."""

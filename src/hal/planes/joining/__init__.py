@@ -11,5 +11,6 @@ from hal.planes.joining.membership import (
     hash_of,
     state_of,
 )
+from hal.planes.joining.plane import JoiningPlane
 
-__all__ = ["MAX_LIFE_MS", "MAX_TOKENS", "Membership", "TokenState", "hash_of", "state_of"]
+__all__ = ["MAX_LIFE_MS", "MAX_TOKENS", "JoiningPlane", "Membership", "TokenState", "hash_of", "state_of"]

@@ -17,7 +17,6 @@ from hal.planes.tasks.slices import CHEAP_A_SLICE, Pace, Work, emptied
 from hal.planes.tasks.submitter import Submitter
 from hal.planes.tasks.table.checks import check_table
 from hal.planes.tasks.table.draft import Change
-from hal.planes.tasks.table.engine_feed import MAX_WITHDRAWN_A_BLOCK
 from hal.planes.tasks.table.orders import Orders
 from hal.planes.tasks.table.rows import job_row
 from hal.planes.tasks.table.table import STEP_SECRET
@@ -25,7 +24,6 @@ from hal.planes.tasks.table.table import STEP_SECRET
 __all__ = [
     "CHEAP_A_SLICE",
     "MAX_JOBS_IN_SUBMISSION",
-    "MAX_WITHDRAWN_A_BLOCK",
     "STEP_SECRET",
     "Arrival",
     "Attempt",

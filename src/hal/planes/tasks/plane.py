@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 from hal.core.engine.config import EngineConfig
 from hal.core.engine.events import Event
-from hal.core.engine.plan import Rows, StartRows
+from hal.core.engine.plan import Plan, Rows, StartRows
 from hal.core.interfaces.admit import Admit
 from hal.core.model import EventKind, JobSpec, TaskState, Verdict
 from hal.core.model.policy import Policy
@@ -57,8 +56,12 @@ MAX_DEPENDANTS = 1_000
 class TaskPlane:
     """The task plane of one controller: all that daemons may call.
 
-    A method whose name is a gerund (`submitting`) does in slices what the method without (`submit`) does at once.
+    A method whose name is a gerund (`submitting`) does in slices what the method without (`submit`) does at once. To
+    the control loop it is a `hal.planes.interface.LeadPlane`.
     """
+
+    name = "tasks"
+    staged = True
 
     def __init__(
         self, policy: Policy, engine: EngineView, config: EngineConfig | None = None, rules: Sequence[Admit] = ()
@@ -109,9 +112,10 @@ class TaskPlane:
         """`undo`, in slices."""
         return undoing(self._table)
 
-    def discard(self, values: list[Any]) -> None:
-        """Add what is no longer used, to be freed in slices, between groups."""
-        self._table.discarded.add(values)
+    def discard(self, change: Change) -> None:
+        """See `hal.planes.interface.LeadPlane`."""
+        for values in change.lists():
+            self._table.discarded.add(values)
 
     @property
     def has_discarded(self) -> bool:
@@ -280,6 +284,12 @@ class TaskPlane:
     ) -> int:
         """The engine's starts become attempts; see `allocation.allocate`. The engine must hear what comes of credit."""
         return allocation.allocate(self._table, starts, rows, row_name, epoch, now_ms, credit=credit)
+
+    def carry_out(self, plan: Plan, row_name: Callable[[int], str], epoch: int, now_ms: int, *, credit: bool) -> None:
+        """See `hal.planes.interface.LeadPlane`."""
+        self.preempt(plan.preemptions, now_ms)
+        self.resume(plan.resumes, now_ms)
+        self.allocate(plan.starts, plan.rows, row_name, epoch, now_ms, credit=credit)
 
     def end_with_bookings(self, now_ms: int) -> int:
         """See `booking_ends.end_with_bookings`."""

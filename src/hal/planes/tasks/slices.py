@@ -6,13 +6,11 @@ How much a slice does is counted in jobs, dependencies and ranges of tasks, neve
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
-T = TypeVar("T")
+from hal.planes.interface import Work, finished
 
-Work = Generator[None, None, T]
-"""Yields between slices, returns the result."""
+__all__ = ["A_SLICE", "CHEAP_A_SLICE", "FREED_A_SLICE", "Pace", "Work", "emptied", "finished"]
 
 A_SLICE: Final = 256
 """Jobs, dependencies or ranges of tasks that one slice looks at: some milliseconds."""
@@ -20,15 +18,6 @@ CHEAP_A_SLICE: Final = 4_096
 """The same of what takes a microsecond each."""
 FREED_A_SLICE: Final = 1_024
 """Values that are let go of in one slice."""
-
-
-def finished(work: Work[T]) -> T:
-    """All slices at once."""
-    while True:
-        try:
-            next(work)
-        except StopIteration as end:
-            return end.value  # type: ignore[no-any-return]
 
 
 def emptied(*lists: list[Any]) -> Work[None]:

@@ -6,14 +6,14 @@ decided on memory that reflects all earlier groups. Where a commit fails, plane 
 left them. What cannot be staged, or is what a group fails for (see `bisection`), is left out: whoever asked is
 answered, a node that reported it has lied, and nothing else stops. What may be much is done in slices, between which
 the loop turns (connections are served, leases renewed); nothing else is staged until its group is committed. Runs
-unchanged on the virtual Runtime. It holds no decision about scheduling.
+unchanged on the virtual Runtime. It holds no decision about scheduling, and knows no plane by name (see `plane_group`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 from hal.core.engine.events import INF, JobsCancelled
 from hal.core.model import HALError, InternalError, StoreError, UnreachableError
@@ -23,12 +23,14 @@ from hal.daemons.controller.cycle.committer import Committer
 from hal.daemons.controller.cycle.engine import Engine
 from hal.daemons.controller.cycle.flusher import Flusher
 from hal.daemons.controller.cycle.inbox import Call, Inbox, Report, is_refusal
-from hal.planes.tasks import MAX_WITHDRAWN_A_BLOCK, Change, TaskPlane, Work
+from hal.daemons.controller.cycle.plane_group import GroupChange, PlaneFailed, PlaneGroup
+from hal.planes.interface import MAX_WITHDRAWN_A_BLOCK, Sealed, Work
 from hal.runtime.interface import Runtime
 from hal.runtime.line_budget import BudgetedLogs
 from hal.store import Committed, GroupRefused, PutMeta, StaleEpoch
 
 T = TypeVar("T")
+SealedT = TypeVar("SealedT", bound=Sealed)
 
 RETRY_FIRST_MS = 100
 RETRY_LONGEST_MS = 5_000
@@ -44,31 +46,31 @@ LONGEST_WAIT_MS = 60_000
 """The loop looks at the clock at least so often."""
 
 
-class Effects(Protocol):
+class Effects(Protocol[SealedT]):
     """What follows a commit."""
 
-    def committed(self, change: Change) -> None:
+    def committed(self, change: GroupChange[SealedT]) -> None:
         """Send orders to this host."""
 
-    def flushed(self, change: Change, committed: Committed | None) -> None:
+    def flushed(self, change: GroupChange[SealedT], committed: Committed | None) -> None:
         """Send orders to other hosts, acknowledge, inform those who wait and watch."""
 
-    def awaited(self, change: Change) -> bool:
+    def awaited(self, change: GroupChange[SealedT]) -> bool:
         """Whether somebody waits for what has changed."""
 
 
-class ControlLoop:
+class ControlLoop(Generic[SealedT]):
     """See the module."""
 
     def __init__(
         self,
         runtime: Runtime,
         clock: Clock,
-        plane: TaskPlane,
+        planes: PlaneGroup[SealedT],
         engine: Engine,
         committer: Committer,
         flusher: Flusher,
-        effects: Effects,
+        effects: Effects[SealedT],
         lied: Callable[[str, str], None],
     ) -> None:
         """`lied`: called with a node that reported what cannot be, and why that is so; nothing of it was taken in."""
@@ -77,7 +79,7 @@ class ControlLoop:
         """Why nothing can be made durable now; '' when all is well."""
         self._runtime = runtime
         self._clock = clock
-        self._plane = plane
+        self._planes = planes
         self._engine = engine
         self._committer = committer
         self._flusher = flusher
@@ -88,6 +90,8 @@ class ControlLoop:
         self._bisection = Bisection()
         self._retry_ms = 0
         self._probe_ms = 0
+        self._recover_ms = 0
+        """When planes that have failed are read again."""
         self._stopping = False
         self._deposed: StaleEpoch | None = None
         self._more = True
@@ -120,14 +124,14 @@ class ControlLoop:
         self.stop(DEPOSED)
 
     async def _wait_for_work(self) -> None:
-        while self._plane.has_discarded:
-            self._plane.free_discarded()
+        while self._planes.lead.has_discarded:
+            self._planes.lead.free_discarded()
             await self._runtime.sleep(0)
         if self.inbox or self._more or self._bisection.active:
             await self._runtime.sleep(0)
             return
         self.inbox.filled.clear()
-        longest_ms = PROBE_EVERY_MS if self.trouble else LONGEST_WAIT_MS
+        longest_ms = PROBE_EVERY_MS if self.trouble or self._planes.failed else LONGEST_WAIT_MS
         wait_ms = min(max(self._wake_ms - self._clock.now_ms(), 0), longest_ms)
         timer = self._runtime.call_later(wait_ms, self.inbox.filled.set)
         await self.inbox.filled.wait()
@@ -146,13 +150,20 @@ class ControlLoop:
     async def _run_group(self) -> bool:
         """Stage what waits, decide, commit it all; False when the store refused."""
         now_ms = self._clock.now_ms()
+        if self._planes.failed and now_ms >= self._recover_ms:
+            await self._recover()
         taken = self._bisection.take() if self._bisection.active else self.inbox.take()
         reports, calls = await self._stage(*taken, now_ms)
         try:
             await self._decide(now_ms)
-            change = await self._run_slices(self._plane.sealing(now_ms))
+            change = await self._run_slices(self._planes.sealing(now_ms))
         except Exception as error:
-            if not self._bisection.failed([*reports, *calls], error):
+            items: list[Item] = [*reports, *calls]
+            if isinstance(error, PlaneFailed) and (error.out or not items):
+                # No request is to blame: all are staged again, also what was accused for it.
+                self._planes.fail(error.plane, error)
+                self.inbox.put_back([*items, *self._bisection.abandon()])
+            elif not self._bisection.failed(items, error):
                 raise
             await self._rebuild()
             return True
@@ -167,11 +178,11 @@ class ControlLoop:
                 raise
             except Exception as error:
                 return await self._handle_failed_commit(reports, calls, error)
-        self._plane.keep()
-        self._more = self._more or self._plane.crowded
+        self._planes.keep()
+        self._more = self._more or self._planes.lead.crowded
         self._engine.hours_kept()
         self._effects.committed(change)
-        if calls or not change.empty or change.orders or change.lost:
+        if calls or not change.empty or change.has_effects:
             urgent = bool(calls) or self._effects.awaited(change)
             await self._flusher.then(partial(self._answer, calls, change, committed), urgent=urgent)
         if committed is not None and self.trouble:
@@ -198,13 +209,12 @@ class ControlLoop:
         await self._undo(items, error)
         return False
 
-    def _answer(self, calls: list[Call[Any]], change: Change, committed: Committed | None) -> None:
+    def _answer(self, calls: list[Call[Any]], change: GroupChange[SealedT], committed: Committed | None) -> None:
         for call in calls:
             call.done()
         self._effects.flushed(change, committed)
-        for some in change.lists():
-            self._plane.discard(some)
-        if self._plane.has_discarded:
+        self._planes.lead.discard(change.lead)
+        if self._planes.lead.has_discarded:
             self.inbox.filled.set()
 
     async def _run_slices(self, work: Work[T]) -> T:
@@ -218,7 +228,7 @@ class ControlLoop:
 
     async def _feed_engine(self) -> None:
         """Feed the engine what is staged, a few blocks in each turn."""
-        for number, event in enumerate(self._plane.take_engine_events(), 1):
+        for number, event in enumerate(self._planes.take_engine_events(), 1):
             self._engine.feed((event,))
             full = isinstance(event, JobsCancelled) and len(event.jobs) >= MAX_WITHDRAWN_A_BLOCK
             if full or number % BLOCKS_A_TURN == 0:
@@ -228,28 +238,31 @@ class ControlLoop:
         """Feed the engine what is staged, and stage what it decides."""
         await self._feed_engine()
         if self._engine.bookings_move(now_ms):
-            self._plane.end_with_bookings(now_ms)
+            self._planes.lead.end_with_bookings(now_ms)
         step = self._engine.step(now_ms)
         self._more, self._wake_ms = step.more, step.wake_ms
         epoch, row_name = self._committer.epoch, self._engine.row_name
         for plan in self._engine.take_plans():
-            self._plane.preempt(plan.preemptions, now_ms)
-            self._plane.resume(plan.resumes, now_ms)
-            self._plane.allocate(plan.starts, plan.rows, row_name, epoch, now_ms, credit=not step.more)
+            self._planes.lead.carry_out(plan, row_name, epoch, now_ms, credit=not step.more)
         await self._feed_engine()
         hours = self._engine.hours_to_keep()
         if hours:
-            self._plane.add_operations(PutMeta(hours))
+            self._planes.lead.add_operations(PutMeta(hours))
 
     async def _stage(
         self, reports: list[Report], calls: list[Call[Any]], now_ms: int
     ) -> tuple[list[Report], list[Call[Any]]]:
-        """Stage everything; what was refused is answered, what is faulty is left out and the rest staged again."""
+        """Stage everything; what was refused is answered, what is faulty is left out and the rest staged again. Where a
+        plane fails of itself, all is staged again without that plane."""
         while True:
-            faulty = await self._try_to_stage(reports, calls, now_ms)
+            try:
+                faulty = await self._try_to_stage(reports, calls, now_ms)
+            except PlaneFailed:
+                await self._undo_planes()
+                continue
             if faulty is None:
                 return reports, calls
-            await self._run_slices(self._plane.undoing())
+            await self._undo_planes()
             reports = [report for report in reports if report is not faulty and not _is_of_same_liar(report, faulty)]
             calls = [call for call in calls if call is not faulty and not call.answer.done()]
 
@@ -262,12 +275,13 @@ class ControlLoop:
                 spent_ns = self._runtime.monotonic_ns() - began_ns
                 self.inbox.spent(report, spent_ns)
                 turn_ns += spent_ns
-                if self._plane.unsettled:
-                    await self._run_slices(self._plane.settling())
+                if self._planes.unsettled:
+                    await self._run_slices(self._planes.settling())
                 if turn_ns > MAX_TURN_NS:
                     turn_ns = 0
                     await self._runtime.sleep(0)
             except Exception as error:
+                _raise_if_out(error)
                 self._leave_out(report, error)
                 return report
         for call in list(calls):
@@ -278,9 +292,10 @@ class ControlLoop:
                 slices = call.stage(now_ms)
                 if slices is not None:
                     call.result = await self._run_slices(slices)
-                if self._plane.unsettled:
-                    await self._run_slices(self._plane.settling())
+                if self._planes.unsettled:
+                    await self._run_slices(self._planes.settling())
             except Exception as error:
+                _raise_if_out(error)
                 if not isinstance(error, HALError) or not is_refusal(error):
                     self._leave_out(call, error)
                     return call
@@ -308,10 +323,46 @@ class ControlLoop:
             )
 
     async def _rebuild(self) -> None:
-        """Build plane and engine again as the last commit left them."""
-        await self._run_slices(self._plane.undoing())
-        self._engine.begin(self._plane.engine_events(), self._clock.now_ms())
-        self._more = True
+        """Build planes and engine again as the last commit left them."""
+        await self._undo_planes()
+        self._begin_engine()
+
+    def _begin_engine(self) -> None:
+        while True:
+            try:
+                self._engine.begin(self._planes.engine_events(), self._clock.now_ms())
+            except Exception as error:
+                if not self._planes.rejected(error):
+                    raise
+            else:
+                self._more = True
+                return
+
+    async def _undo_planes(self) -> None:
+        await self._run_slices(self._planes.undoing())
+        if self._planes.failed and self._clock.now_ms() >= self._recover_ms:
+            await self._recover()
+
+    async def load_planes(self) -> None:
+        """Read the rows of all attached planes; before the loop runs, and before the engine begins.
+
+        Raises:
+            StoreError: they cannot be read.
+        """
+        for plane in self._planes.attached:
+            self._planes.restore(plane, await self._committer.read(plane.read))
+
+    async def _recover(self) -> None:
+        """Read the rows of planes that have failed again; of those that cannot be read, later."""
+        told = False
+        self._recover_ms = self._clock.now_ms() + PROBE_EVERY_MS
+        for plane in self._planes.failed:
+            try:
+                told = self._planes.restore(plane, await self._committer.read(plane.read)) or told
+            except Exception as error:
+                self._planes.fail(plane, error)
+        if told:
+            self._begin_engine()
 
     async def _undo(self, items: list[Item], error: StoreError) -> None:
         await self._rebuild()
@@ -329,6 +380,12 @@ class ControlLoop:
 def _is_of_same_liar(report: Report, faulty: Item) -> bool:
     """What a node reported together with what cannot be is reported again when it is heard again."""
     return isinstance(faulty, Report) and faulty.reported and report.reported and report.node == faulty.node
+
+
+def _raise_if_out(error: Exception) -> None:
+    """Raise again what no request is to blame for."""
+    if isinstance(error, PlaneFailed) and error.out:
+        raise error
 
 
 def _unexpected(error: Exception) -> Exception | None:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar, cast
 
 from hal.core.model import HALError, OverloadedError, UnreachableError
-from hal.planes.tasks import Work
+from hal.planes.interface import Work
 
 T = TypeVar("T")
 
@@ -260,9 +260,12 @@ class Inbox:
         """Forget a node that was removed."""
         self._costs.pop(node, None)
 
-    def put_back(self, reports: list[Report]) -> None:
-        """Put reports whose commit failed at the front again."""
-        for report in reversed(reports):
+    def put_back(self, items: Sequence[Report | Call[Any]]) -> None:
+        """Put what was taken and not done at the front again."""
+        for report in reversed(items):
+            if isinstance(report, Call):
+                self._calls.appendleft(report)
+                continue
             waiting = self._waiting.get(report.node)
             if waiting is None:
                 waiting = self._waiting[report.node] = Waiting()

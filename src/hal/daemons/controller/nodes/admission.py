@@ -1,6 +1,6 @@
 """Which machines are admitted as nodes: the TLS listener, join tokens, certificates given, renewed and taken back.
 
-Decisions are those of `hal.planes.joining`; each is one commit of the loop, and nothing is said before it is durable.
+Decisions are those of `hal.planes.joining`, staged in its plane; nothing is said before they are durable.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from typing import Final, TypeVar
 
 from msgspec import Struct
 
-from hal.core.model import ConflictError, DeniedError, HALError, NodeState, NotFoundError
+from hal.core.model import ConflictError, DeniedError, NodeState, NotFoundError
 from hal.core.model.facts import Facts
 from hal.daemons.controller.config import Config
 from hal.daemons.controller.cycle.clock import Clock
-from hal.daemons.controller.cycle.committer import Committer
 from hal.daemons.controller.cycle.inbox import Inbox
+from hal.daemons.controller.cycle.plane_group import PlanePort
 from hal.daemons.controller.nodes.certified_port import CertifiedPort, open_port
-from hal.planes.joining import Membership, TokenState, hash_of, state_of
+from hal.planes.joining import JoiningPlane, TokenState, hash_of, state_of
 from hal.planes.tasks import TaskPlane
 from hal.runtime.authority import Authority, Issued, open_authority
 from hal.runtime.home import check_node_name
@@ -79,30 +79,29 @@ class NodeAdmission:
         clock: Clock,
         config: Config,
         plane: TaskPlane,
-        committer: Committer,
+        joining: PlanePort[JoiningPlane],
         inbox: Callable[[], Inbox],
     ) -> None:
         self._runtime = runtime
         self._clock = clock
         self._config = config
         self._plane = plane
-        self._committer = committer
+        self._joining = joining
         self._inbox = inbox
         self._logs = BudgetedLogs(runtime.log, runtime.monotonic_ms)
-        self._membership = Membership()
+        self._membership = joining.plane.membership
         self._authority: Authority | None = None
         self._port: CertifiedPort | None = None
 
     # ── life ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def open(self, rows: PutJoining, on_connect: OnConnect) -> None:
-        """Load what is durable, and listen if hal.toml says where.
+    async def open(self, on_connect: OnConnect) -> None:
+        """Listen, if hal.toml says where.
 
         Raises:
             ConflictError: that address cannot be listened on.
             DeniedError: the authority's files cannot be used.
         """
-        self._membership.load(rows)
         if self._config.wire is None:
             return
         opened = partial(open_authority, self._runtime.paths.authority, self._runtime.now_ms())
@@ -184,12 +183,7 @@ class NodeAdmission:
         for node in nodes:
             change = self._membership.revoke_node(node, now_ms)
             if change.certificates:
-                self._membership.apply(change)
-                self._plane.add_operations(change)
-
-    async def as_it_is_durable(self) -> None:
-        """Restore tokens and certificates from the store, as a group with `end_membership` failed."""
-        self._membership.load(await self._committer.read(lambda store: store.joining()))
+                self._joining.use().stage(change)
 
     # ── agents ────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -308,22 +302,7 @@ class NodeAdmission:
         Raises:
             HALError: it was refused, or could not be made durable; nothing has changed.
         """
-        undo: list[PutJoining] = []
-
-        def work(now_ms: int) -> PutJoining:
-            while undo:
-                self._membership.apply(undo.pop())
-            change = decide(now_ms)
-            undo.append(self._membership.apply(change))
-            self._plane.add_operations(change)
-            return change
-
-        try:
-            return await self._inbox().call(work)
-        except HALError:
-            for one in undo:
-                self._membership.apply(one)
-            raise
+        return await self._inbox().call(lambda now_ms: self._joining.use().stage(decide(now_ms)))
 
 
 def _token_view(row: JoinTokenRow, now_ms: int) -> JoinTokenView:

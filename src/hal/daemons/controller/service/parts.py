@@ -17,7 +17,7 @@ from hal.daemons.controller.nodes.admission import NodeAdmission
 from hal.daemons.controller.nodes.agents import Agents
 from hal.daemons.controller.service.feed import Watchers
 from hal.daemons.controller.service.waiters import JobWaiters, NodeWaiters
-from hal.planes.tasks import TaskPlane
+from hal.planes.tasks import Change, TaskPlane
 from hal.runtime.interface import Runtime
 from hal.store import ControllerRow
 
@@ -34,7 +34,7 @@ class Parts:
     flusher: Flusher
     agents: Agents
     node_admission: NodeAdmission
-    loop: ControlLoop
+    loop: ControlLoop[Change]
     waiters: JobWaiters
     watchers: Watchers
     node_waiters: NodeWaiters

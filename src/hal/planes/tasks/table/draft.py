@@ -63,6 +63,11 @@ class Change:
         """Whether there is nothing to commit (orders may still have to go out: what is repeated is durable already)."""
         return not self.operations
 
+    @property
+    def has_effects(self) -> bool:
+        """Whether orders must go out, or nodes have lost their lease, whether or not there are rows."""
+        return bool(self.orders or self.lost)
+
 
 class Draft:
     """Everything staged since the last commit."""

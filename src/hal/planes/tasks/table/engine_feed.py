@@ -29,6 +29,7 @@ from hal.core.engine.events import (
     SubmitRows,
 )
 from hal.core.model import JobSpec
+from hal.planes.interface import MAX_WITHDRAWN_A_BLOCK
 from hal.planes.tasks.engine.interning import Interning
 from hal.planes.tasks.live.attempt import Attempt
 from hal.planes.tasks.live.job import LiveJob
@@ -36,8 +37,6 @@ from hal.planes.tasks.table.pending_jobs import PendingJobs
 
 MAX_ROWS_A_BLOCK = 1_024
 """Most rows of one engine event."""
-MAX_WITHDRAWN_A_BLOCK = 64
-"""The same of ranges of tasks that leave: the engine looks at all that it knows of the job for each of them."""
 
 
 class EngineFeed:

@@ -8,7 +8,7 @@ from enum import StrEnum
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hal.core.model import HALError, InternalError, NotFoundError, SpecError, StoreError
+from hal.core.model import HALError, InternalError, NotFoundError, SpecError
 from hal.daemons.controller.service.nodes.views import NodeView
 from hal.daemons.controller.service.outcomes import Outcomes, OutcomeView, outcome_view
 from hal.daemons.controller.service.parts import Parts
@@ -63,12 +63,7 @@ class Nodes:
                 admission.end_membership([result.id for result in results if result.ok], now_ms)
             return results
 
-        try:
-            results = await self._parts.loop.inbox.call(work)
-        except StoreError:
-            if action is NodeAction.REMOVE:
-                await admission.as_it_is_durable()
-            raise
+        results = await self._parts.loop.inbox.call(work)
         if action is NodeAction.REMOVE:
             for result in results:
                 if result.ok:
