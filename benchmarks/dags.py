@@ -25,7 +25,7 @@ from hal.core.engine.events import Event, JobsCancelled, JobsSubmitted
 from hal.core.engine.plan import START
 from hal.core.model import JobSpec, Outlook, Reason, SpecError, StepId, Verdict, from_json, spec_from_plain, to_json
 from hal.core.model.policy import Policy
-from hal.daemons.controller.api.server.front import GC_THRESHOLD
+from hal.daemons.controller.api.front import GC_THRESHOLD
 from hal.planes.tasks import Arrival, Change, Submitter, TaskPlane
 from hal.store import Group, Store
 from hal.wire.frames.agent_keeper import ExitCause, StepExit, Usage

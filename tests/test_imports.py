@@ -50,7 +50,7 @@ DETOURS: Final = frozenset(
 PURE: Final = frozenset({"open", "print", "input"})
 """Builtins that reach the outside."""
 
-BELOW_THE_SURFACES: Final = ("core", "store", "wire", "planes", "daemons/controller", "daemons/agent", "daemons/twin")
+BELOW_THE_SURFACES: Final = ("core", "store", "wire", "planes", "rest", "daemons")
 THE_KEEPER: Final = SOURCE / "daemons" / "agent" / "keeper"
 
 EXCEPTIONS: Final[dict[str, frozenset[str]]] = {

@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 
-from hal.daemons.controller.api.server.rest_server import RestServer
+from hal.daemons.controller.api.rest_server import RestServer
 from hal.daemons.controller.config import Config
 from hal.daemons.controller.controller import Controller
 from hal.daemons.controller.service.controller_api import ControllerApi

@@ -53,7 +53,7 @@ async def serve(runtime: Runtime, *, home: Home, listen: str, wire: str = "", ne
         config = await _prepared(runtime, home, listen, wire, tell)
         tell("loading its jobs")
         from hal.core.kernels.structures.jit import stamp_of_all
-        from hal.daemons.controller.api.server.front import RestFront
+        from hal.daemons.controller.api.front import RestFront
         from hal.daemons.controller.config import reached, serves_tls
         from hal.daemons.controller.elector import LeaderElector
         from hal.daemons.controller.following.presence import Presence
@@ -94,10 +94,10 @@ async def _prepared(runtime: Runtime, home: Home, listen: str, wire: str, tell: 
         runtime.log.warning("compiling the scheduling kernels; this takes a minute or two, once")
         sys.stdout.write("compiling the scheduling kernels; this takes a minute or two, once\n")
         sys.stdout.flush()
-    from hal.daemons.controller.api.server.listeners import user_name
     from hal.daemons.controller.config import read_config, with_addresses
     from hal.daemons.controller.startup.config_file import config_text
     from hal.daemons.controller.startup.plugins import load_policies
+    from hal.rest.server.listeners import user_name
     from hal.runtime.machine import host_name
 
     config = with_addresses(read_config(config_text(home)), listen, wire)

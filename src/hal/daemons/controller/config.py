@@ -20,8 +20,8 @@ from hal.core.model.lease_times import LeaseTimes, check_lease_times
 from hal.core.model.node_config import NO_NODE_SECTION, NodeSection, check_node_section
 from hal.core.model.policy import Policy
 from hal.core.model.policy_text import policy_from_plain
-from hal.daemons.controller.access.audit import MAX_AUDIT_BYTES
 from hal.daemons.controller.access.settings import AccessSection, check_access
+from hal.rest.audit import MAX_AUDIT_BYTES
 from hal.store import LEASE_MS, Retention
 from hal.store.database_url import HOW_TO_WRITE, parse_url
 from hal.wire.address import DEFAULT_PORT, format_address, parse_address

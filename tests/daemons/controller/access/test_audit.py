@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hal.core.model.printable import printable
-from hal.daemons.controller.access.audit import STREAK_ENTRIES, STREAK_MS, AuditLog
-from hal.daemons.controller.access.audit_files import lines_backwards
+from hal.rest.audit import STREAK_ENTRIES, STREAK_MS, AuditLog
+from hal.rest.audit_files import lines_backwards
 from hal.runtime.syslog import Syslog
 from tests.daemons.controller.access.people import make_token, person, until_too_many, with_secret
 from tests.daemons.controller.running import Running, on_controller

@@ -14,10 +14,10 @@ import httpx
 import pytest
 
 from hal.core.model import DeniedError, NotFoundError, SpecError
-from hal.daemons.controller.access.roles import Role
 from hal.daemons.controller.access.settings import AccessSection
-from hal.daemons.controller.api.server.listeners import user_name
 from hal.daemons.controller.config import Config, read_config
+from hal.rest.rights import Role
+from hal.rest.server.listeners import user_name
 from hal.runtime.sockets import bind_public
 from tests.daemons.controller.running import LIMIT_S, Running, on_controller
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hal.daemons.controller.access.byte_budget import ByteBudget
-from hal.daemons.controller.access.limiter import Limiter, TooManyError
+from hal.rest.byte_budget import ByteBudget
+from hal.rest.limiter import Limiter, TooManyError
 
 
 def test_one_user_leaves_room_for_the_others() -> None:

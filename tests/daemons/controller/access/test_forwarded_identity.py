@@ -8,10 +8,10 @@ import pytest
 
 from hal.core.model import OverloadedError
 from hal.daemons.controller.access.forwarded_identity import ASK_AGAIN_MS, RELY_MS, ForwardedIdentity, headers_of
-from hal.daemons.controller.access.identity import Identity, UnauthorizedError
-from hal.daemons.controller.access.roles import Role
 from hal.daemons.controller.access.step_credentials import StepCredentials
 from hal.daemons.controller.access.tokens import Token, TokenBook, digest_of
+from hal.rest.identity import Identity, UnauthorizedError
+from hal.rest.rights import Role
 
 ANN = Identity(user="ann", role=Role.USER)
 

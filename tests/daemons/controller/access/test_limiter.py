@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hal.client.transport.backoff import LONGEST_TURN_S, Turn
-from hal.daemons.controller.access.limiter import MAX_IDENTITIES, Limiter, TooManyError
 from hal.daemons.controller.access.settings import AccessSection
 from hal.daemons.controller.config import Config
+from hal.rest.limiter import MAX_IDENTITIES, Limiter, TooManyError
 from tests.daemons.controller.access.people import person, until_too_many, with_secret
 from tests.daemons.controller.api.test_rest import problem
 from tests.daemons.controller.running import LIMIT_S, Running, on_controller

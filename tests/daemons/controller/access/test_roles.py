@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from litestar import Litestar
 from litestar.routes import HTTPRoute
 
-from hal.daemons.controller.access.roles import Reach, Role
 from hal.daemons.controller.api.table import RIGHTS, document
+from hal.rest.rights import Reach, Role
 from tests.daemons.controller.access.people import person
 from tests.daemons.controller.running import Running, on_controller
 

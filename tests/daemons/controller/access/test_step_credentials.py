@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hal.core.model.step_token import AttemptName, job_key, read_attempt_token, step_token
-from hal.daemons.controller.access.identity import UnauthorizedError
-from hal.daemons.controller.access.roles import Role
 from hal.daemons.controller.access.step_credentials import RunningStep, StepCredentials
+from hal.rest.identity import UnauthorizedError
+from hal.rest.rights import Role
 from hal.runtime.ancestry import attempt_around
 
 INSTANCE, SECRET = "a" * 32, "b" * 64

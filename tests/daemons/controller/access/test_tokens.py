@@ -7,8 +7,8 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hal.daemons.controller.access.roles import Role
 from hal.daemons.controller.access.tokens import META, Token, TokenBook, digest_of, row_of, secret_text
+from hal.rest.rights import Role
 from hal.store import Store
 from tests.daemons.controller.access.people import make_token, person, with_secret
 from tests.daemons.controller.api.test_rest import problem

@@ -21,18 +21,12 @@ from hal.core.model import (
     TimedOutError,
     UnreachableError,
 )
-from hal.daemons.controller.access.identity import UnauthorizedError
-from hal.daemons.controller.access.limiter import TooManyError
-from hal.daemons.controller.api.errors import (
-    BrokeOffError,
-    EndingError,
-    HeadersError,
-    NoLeaderError,
-    TooLargeError,
-    TooSlowError,
-)
-from hal.daemons.controller.api.problem import Problem
-from hal.daemons.controller.api.problems import on_hal_error, on_http_error, problem_of
+from hal.daemons.controller.api.errors import BrokeOffError, NoLeaderError
+from hal.rest.errors import EndingError, HeadersError, TooLargeError, TooSlowError
+from hal.rest.identity import UnauthorizedError
+from hal.rest.limiter import TooManyError
+from hal.rest.problem import Problem
+from hal.rest.problems import on_hal_error, on_http_error, problem_of
 
 REQUEST: Any = Request(
     {"type": "http", "method": "GET", "path": "/v1/nowhere", "query_string": b"", "root_path": "", "headers": [],

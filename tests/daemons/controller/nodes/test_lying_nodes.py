@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 from hal.core.engine.checks.invariants import check_invariants
 from hal.core.model import StepId
-from hal.daemons.controller.access.audit import AuditLog
 from hal.daemons.controller.service.nodes.nodes import NodeAction, NodesBody
 from hal.planes.tasks import Submitter, check_table
+from hal.rest.audit import AuditLog
 from hal.runtime.interface import UnixAddress
 from hal.wire.agree import QUARANTINED
 from hal.wire.bounds import MAX_EPOCH_AHEAD

@@ -1,6 +1,6 @@
-"""Who connects: the kernel names peers of Unix sockets, a token names those of TCP.
+"""Who asks a controller: the kernel names peers of Unix sockets, a token those of TCP, a follower those it passes on.
 
-Pure apart from what it is given. Rights are another matter: `roles`.
+Pure apart from what it is given. Rights are another matter: `hal.rest.rights`.
 """
 
 from __future__ import annotations
@@ -10,33 +10,21 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Final
 
-from msgspec import Struct
-
 from hal.core.model import DeniedError
-from hal.daemons.controller.access.identity import Identity, UnauthorizedError
-from hal.daemons.controller.access.roles import Role
+from hal.daemons.controller.access.forwarded_identity import FOLLOWER, ForwardedIdentity
 from hal.daemons.controller.access.settings import AccessSection
 from hal.daemons.controller.access.step_credentials import StepCredentials
 from hal.daemons.controller.access.tokens import Token, TokenBook
+from hal.daemons.controller.api.errors import WAIT, NoLeaderError
+from hal.rest.callers import LocalPeer, address_of, bearer
+from hal.rest.identity import HOME_TOKEN, Identity, UnauthorizedError
+from hal.rest.rights import Role
 
-HOME_TOKEN: Final = "home"
-"""Shown in place of a token's id for the token in HAL_HOME/token."""
 ROOT_UID: Final = 0
 
 
-class LocalPeer(Struct, frozen=True):
-    """Who connected to a Unix socket."""
-
-    uid: int
-    user: str
-    private: bool
-    """It is the socket in HAL's own directory, which only the owner and root reach."""
-    attempt: str = ""
-    """Token of the attempt in which the process runs that connected, as far as can be seen."""
-
-
 class Authenticator:
-    """Turns what a connection and its headers say into an identity."""
+    """Turns what a connection and its headers say into an identity: the controller's `Callers`."""
 
     def __init__(
         self,
@@ -48,6 +36,7 @@ class Authenticator:
         now_ms: Callable[[], int],
         used: Callable[[Token], None],
         steps: StepCredentials,
+        forwarded: ForwardedIdentity | None = None,
     ) -> None:
         """
         Args:
@@ -55,7 +44,9 @@ class Authenticator:
             home_token: text of HAL_HOME/token; empty: there is none.
             used: called at every use of a token.
             steps: knows the steps that ask.
+            forwarded: knows the followers; None: this controller does not lead.
         """
+        self._forwarded = forwarded
         self._settings = settings
         self._book = book
         self._owner = owner
@@ -72,7 +63,7 @@ class Authenticator:
             UnauthorizedError: a step that has ended.
         """
         where = f"uid {peer.uid}"
-        step = self._steps.shown(_bearer(headers), where)
+        step = self._steps.shown(bearer(headers), where)
         if step is None and peer.attempt:
             step = self._steps.identity(peer.attempt, where)
         if step is not None:
@@ -93,7 +84,7 @@ class Authenticator:
         Raises:
             UnauthorizedError: no token, or one that opens nothing; says which.
         """
-        text = _bearer(headers)
+        text = bearer(headers)
         if not text:
             raise _refused("over TCP a bearer token is needed")
         step = self._steps.shown(text, peer)
@@ -118,16 +109,22 @@ class Authenticator:
             expires_ms=token.expires_ms,
         )
 
-    def identify(self, state: Mapping[str, Any], headers: Mapping[bytes, bytes], client: Any) -> Identity:
-        """Who sends a request.
+    async def identify(self, state: Mapping[str, Any], headers: Mapping[bytes, bytes], client: Any) -> Identity:
+        """See `Callers`.
 
-        Args:
-            state: what the connection knows; `peer` on a Unix socket.
-            client: host and port of the other end, over TCP.
-        Raises: as `local` and `remote`.
+        Raises: as `local`, `remote` and `ForwardedIdentity.identity`.
+            NoLeaderError: a follower passed it on to a controller that does not lead.
         """
+        if FOLLOWER in headers:
+            if self._forwarded is None:
+                raise NoLeaderError("another follower forwarded this to a controller that does not lead", hint=WAIT)
+            return await self._forwarded.identity(headers)
         peer: LocalPeer | None = state.get("peer")
         return self.local(peer, headers) if peer is not None else self.remote(headers, address_of(client))
+
+    def is_relay(self, headers: Mapping[bytes, bytes]) -> bool:
+        """See `Callers`: a follower's."""
+        return FOLLOWER in headers
 
     def still_opens(self, identity: Identity) -> bool:
         """Whether the credentials that were shown are still valid."""
@@ -148,22 +145,6 @@ class Authenticator:
         if peer is not None:
             return self.local(peer, {})
         return Identity(user="", role=Role.USER, peer=address_of(client))
-
-    def origin(self, state: Mapping[str, Any], client: Any) -> str:
-        """Where a request comes from, whoever sends it."""
-        peer: LocalPeer | None = state.get("peer")
-        return f"uid {peer.uid}" if peer is not None else address_of(client)
-
-
-def _bearer(headers: Mapping[bytes, bytes]) -> str:
-    """The bearer token that is shown; '' for none."""
-    scheme, _, given = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
-    return given.strip() if scheme.lower() == "bearer" else ""
-
-
-def address_of(client: Any) -> str:
-    """The host of a TCP peer."""
-    return str(client[0]) if client else "unknown"
 
 
 def _refused(why: str) -> UnauthorizedError:

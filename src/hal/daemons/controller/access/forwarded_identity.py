@@ -14,10 +14,9 @@ from typing import Final
 import msgspec
 
 from hal.core.model import OverloadedError
-from hal.daemons.controller.access.authentication import HOME_TOKEN
-from hal.daemons.controller.access.identity import Identity, UnauthorizedError
 from hal.daemons.controller.access.step_credentials import StepCredentials
 from hal.daemons.controller.access.tokens import Token, TokenBook, digest_of
+from hal.rest.identity import HOME_TOKEN, Identity, UnauthorizedError
 
 FOLLOWER: Final = b"hal-follower"
 """Header: the secret of the follower that passes the request on."""

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from hal.core.model import SpecError
 from hal.core.model.job import is_name
-from hal.daemons.controller.access.roles import Role
+from hal.rest.rights import Role
 
 ANYBODY: Final = "*"
 """In `users`: every user of this machine."""

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from hal.core.model.step_token import AttemptName, job_key, read_attempt_token, read_step_token
-from hal.daemons.controller.access.identity import Identity, Scope, UnauthorizedError
-from hal.daemons.controller.access.roles import Role
+from hal.rest.identity import Identity, Scope, UnauthorizedError
+from hal.rest.rights import Role
 
 ASK_THE_LEADER: Final = "job {}"
 """The user of a step, where it is not known who submitted it: no user's name has a space."""

@@ -17,8 +17,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hal.core.model import SpecError, StoreError
-from hal.daemons.controller.access.identity import NO_SCOPE, Scope
-from hal.daemons.controller.access.roles import Role
+from hal.rest.identity import NO_SCOPE, Scope
+from hal.rest.rights import Role
 
 PREFIX: Final = "hal"
 META: Final = "api-token/"

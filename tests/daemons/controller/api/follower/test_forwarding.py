@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from hal.daemons.controller.access.identity import Identity
-from hal.daemons.controller.access.roles import Role
 from hal.daemons.controller.api.follower.forwarding import NoLeaderError, forward
+from hal.rest.identity import Identity
+from hal.rest.rights import Role
 
 DEADLINE_S = 30.0
 NOBODY_UID = 65_534

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from hal.daemons.controller.access.forwarded_identity import FOLLOWER
-from hal.daemons.controller.access.identity import Identity
-from hal.daemons.controller.access.roles import Role
 from hal.daemons.controller.api.errors import BrokeOffError, NoLeaderError
 from hal.daemons.controller.api.follower.forwarding import forward
+from hal.rest.identity import Identity
+from hal.rest.rights import Role
 
 DEADLINE_S = 30.0
 BOB = Identity(user="bob", role=Role.USER)

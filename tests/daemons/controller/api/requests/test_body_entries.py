@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hal.core.model import SpecError
 from hal.daemons.controller.api.requests.bodies import specs_of
-from hal.daemons.controller.api.requests.body_entries import MAX_DEPTH, MAX_ENTRIES, check_entries
+from hal.rest.body_entries import MAX_DEPTH, MAX_ENTRIES, check_entries
 
 MANY = MAX_ENTRIES + 1
 PLAIN = st.recursive(

@@ -10,8 +10,6 @@ from typing import Any
 import pytest
 
 from hal.core.model import DeniedError, JobSpec, SpecError, spec_from_plain
-from hal.daemons.controller.access.identity import Identity, Scope, Visit
-from hal.daemons.controller.access.roles import Reach, Role
 from hal.daemons.controller.api.requests.ownership import (
     check_owners,
     check_patch,
@@ -23,6 +21,8 @@ from hal.daemons.controller.api.requests.ownership import (
 from hal.daemons.controller.service.jobs.owners import Owned
 from hal.daemons.controller.service.outcomes import Outcomes, OutcomeView
 from hal.planes.tasks import JobPatch
+from hal.rest.identity import Identity, Scope, Visit
+from hal.rest.rights import Reach, Role
 from hal.runtime.real_runtime import RealRuntime
 from hal.store import JobFilter
 from tests.runtime.real_runtime import run_real

@@ -8,10 +8,10 @@ import pytest
 from litestar import Request
 
 from hal.core.model import SpecError, TaskState
-from hal.daemons.controller.access.identity import Identity
-from hal.daemons.controller.access.roles import Role
 from hal.daemons.controller.api.requests import parameters as bounds
 from hal.daemons.controller.api.requests.parameters import Params, integer, job_filter, job_id, key_of, states_of
+from hal.rest.identity import Identity
+from hal.rest.rights import Role
 
 ALICE = Identity(user="alice", role=Role.USER)
 

@@ -10,7 +10,7 @@ from hal.core.model import SpecError
 from hal.daemons.controller.api.endpoints.jobs import ControlBody
 from hal.daemons.controller.api.requests import bodies
 from hal.daemons.controller.api.requests.bodies import body_as, plain_json, specs_of
-from hal.daemons.controller.api.requests.body_entries import LARGE_BYTES, MAX_ENTRIES
+from hal.rest.body_entries import LARGE_BYTES, MAX_ENTRIES
 
 JOB = {"command": ["true"]}
 

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from litestar import Request
 
 from hal.core.model import DeniedError, NotFoundError
-from hal.daemons.controller.access.identity import Identity, Scope, Visit
-from hal.daemons.controller.access.roles import ADMINS, EVERYBODY, OPERATORS, OWNERS, Reach, Role
-from hal.daemons.controller.api.requests.rights import Rights
+from hal.daemons.controller.api.requests.ownership import PathOwnership
 from hal.daemons.controller.service.jobs.owners import Owned
+from hal.rest.enforcement import Rights
+from hal.rest.identity import Identity, Scope, Visit
+from hal.rest.rights import ADMINS, EVERYBODY, OPERATORS, OWNERS, Reach, Role
 
 RIGHTS = {
     "GET /open": EVERYBODY,
@@ -49,7 +50,8 @@ def enforced(operation: str, identity: Identity, **path: str) -> Visit:
         "headers": [],
         "state": {"visit": visit},
     }
-    asyncio.run(Rights(AdasJobs(), RIGHTS, ABOUT_JOBS).enforce(Request(scope)))
+    rights = Rights(RIGHTS, for_narrowed=ABOUT_JOBS, check_path=PathOwnership(AdasJobs()).check)
+    asyncio.run(rights.enforce(Request(scope)))
     return visit
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hal.daemons.controller.api.server.certificate import RestCertificate
 from hal.daemons.controller.nodes.certified_port import CertifiedPort
+from hal.rest.server.certificate import RestCertificate
 from hal.runtime.authority import open_authority
 from hal.runtime.interface import Connection, TcpAddress
 from hal.runtime.real_runtime import RealRuntime

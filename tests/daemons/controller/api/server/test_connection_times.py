@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from hal.core.model import HALError
-from hal.daemons.controller.access.identity import Identity
-from hal.daemons.controller.access.roles import Role
-from hal.daemons.controller.api.errors import TooSlowError
-from hal.daemons.controller.api.server import connections as bounds
-from hal.daemons.controller.api.server.connections import Connections, Strangers, TrackedConnection
+from hal.rest.errors import TooSlowError
+from hal.rest.identity import Identity
+from hal.rest.rights import Role
+from hal.rest.server import connections as bounds
+from hal.rest.server.connections import Connections, Strangers, TrackedConnection
 from hal.runtime.logfile import LogFile
 from hal.runtime.logs import open_log
 

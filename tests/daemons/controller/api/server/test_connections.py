@@ -18,16 +18,16 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from hal.core.model import DeniedError, OverloadedError
-from hal.daemons.controller.access.identity import Identity
-from hal.daemons.controller.access.limiter import TooManyError
-from hal.daemons.controller.access.roles import Role
 from hal.daemons.controller.access.settings import AccessSection
-from hal.daemons.controller.api.server import connections as bounds
-from hal.daemons.controller.api.server.certificate import open_rest_certificate
-from hal.daemons.controller.api.server.connections import Connections, Strangers
-from hal.daemons.controller.api.server.http_connection import HttpConnection
-from hal.daemons.controller.api.server.rest_server import RestServer
+from hal.daemons.controller.api.rest_server import RestServer
 from hal.daemons.controller.config import Config
+from hal.rest.identity import Identity
+from hal.rest.limiter import TooManyError
+from hal.rest.rights import Role
+from hal.rest.server import connections as bounds
+from hal.rest.server.certificate import open_rest_certificate
+from hal.rest.server.connections import Connections, Strangers
+from hal.rest.server.http_connection import HttpConnection
 from hal.runtime.authority import open_authority
 from hal.runtime.logfile import LogFile
 from hal.runtime.logs import open_log
@@ -342,11 +342,11 @@ def test_a_follower_passes_on_more_than_64_at_once() -> None:
     """Its address has shown a follower's secret: 200 of its connections are let in before their heads are read."""
 
     def body(crowd: Crowd) -> None:
-        crowd.shared.know_follower("192.0.2.1")
+        crowd.shared.know_relay("192.0.2.1")
         for _ in range(200):
             crowd.enter("192.0.2.1")
-        for number in range(2 * bounds.MAX_FOLLOWERS):
-            crowd.shared.know_follower(f"192.0.2.{number}")
+        for number in range(2 * bounds.MAX_RELAYS):
+            crowd.shared.know_relay(f"192.0.2.{number}")
         with pytest.raises(OverloadedError):
             crowd.enter("192.0.2.1")
 

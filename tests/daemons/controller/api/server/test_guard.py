@@ -9,16 +9,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from hal.daemons.controller.access.audit import AuditLog, Entry
-from hal.daemons.controller.access.authentication import Authenticator, LocalPeer
+from hal.daemons.controller.access.authentication import Authenticator
 from hal.daemons.controller.access.forwarded_identity import FOLLOWER
-from hal.daemons.controller.access.limiter import Limiter
 from hal.daemons.controller.access.settings import AccessSection
 from hal.daemons.controller.access.step_credentials import StepCredentials
 from hal.daemons.controller.access.tokens import TokenBook
-from hal.daemons.controller.api.server import guard as bounds
-from hal.daemons.controller.api.server.guard import Guard
-from hal.daemons.controller.api.server.http_connection import MAX_HEADERS
+from hal.daemons.controller.api.table import ENDPOINTS
+from hal.rest.audit import AuditLog, Entry
+from hal.rest.callers import LocalPeer
+from hal.rest.limits import Limits
+from hal.rest.server import guard as bounds
+from hal.rest.server.guard import Guard
+from hal.rest.server.http_connection import MAX_HEADERS
 from hal.runtime.real_runtime import RealRuntime
 from tests.runtime.real_runtime import run_real
 
@@ -36,7 +38,7 @@ class Answered:
         self.audit = AuditLog(directory / "audit.log")
         self._guard = Guard(
             self._app,
-            authenticator=Authenticator(
+            callers=Authenticator(
                 AccessSection(users=("alice",)),
                 TokenBook(),
                 owner=OWNER,
@@ -45,11 +47,16 @@ class Answered:
                 used=lambda token: None,
                 steps=StepCredentials(lambda: "", lambda: "", None),
             ),
-            limits=Limiter(per_s=1_000, burst=1_000, at_once=2),
+            limits=Limits(
+                requests_per_s=1_000,
+                burst=1_000,
+                at_once=2,
+                max_request_bytes=LIMIT,
+                max_user_request_bytes=USER_LIMIT,
+            ),
             audit=self.audit,
             runtime=runtime,
-            max_request_bytes=LIMIT,
-            max_user_request_bytes=USER_LIMIT,
+            rows=ENDPOINTS,
         )
 
     async def _app(self, scope: Any, receive: Any, send: Any) -> None:

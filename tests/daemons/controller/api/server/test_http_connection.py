@@ -13,11 +13,11 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from hal.core.model import OverloadedError, SpecError
-from hal.daemons.controller.access.identity import Identity
-from hal.daemons.controller.access.roles import Role
-from hal.daemons.controller.api.server import http_connection as bounds
-from hal.daemons.controller.api.server.connections import Connections
-from hal.daemons.controller.api.server.http_connection import HttpConnection, refusal
+from hal.rest.identity import Identity
+from hal.rest.rights import Role
+from hal.rest.server import http_connection as bounds
+from hal.rest.server.connections import Connections
+from hal.rest.server.http_connection import HttpConnection, refusal
 from hal.runtime.logfile import LogFile
 from hal.runtime.logs import open_log
 

@@ -9,14 +9,15 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from hal.daemons.controller.access.authentication import Authenticator, LocalPeer
-from hal.daemons.controller.access.identity import Identity
-from hal.daemons.controller.access.roles import Role
+from hal.daemons.controller.access.authentication import Authenticator
 from hal.daemons.controller.access.settings import AccessSection
 from hal.daemons.controller.access.step_credentials import StepCredentials
 from hal.daemons.controller.access.tokens import Token, TokenBook, digest_of
-from hal.daemons.controller.api.server import token_lapse
-from hal.daemons.controller.api.server.token_lapse import until_lapsed
+from hal.rest.callers import LocalPeer
+from hal.rest.identity import Identity
+from hal.rest.rights import Role
+from hal.rest.server import token_lapse
+from hal.rest.server.token_lapse import until_lapsed
 from hal.runtime.real_runtime import RealRuntime
 from tests.runtime.real_runtime import run_real
 

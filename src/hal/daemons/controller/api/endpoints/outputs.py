@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Final
 
 from litestar import Response
-from litestar.response import Stream as StreamingResponse
 
-from hal.core.model import HALError, SpecError
+from hal.core.model import SpecError
 from hal.daemons.controller.access.roles import OWNERS
 from hal.daemons.controller.api.endpoints.endpoint import FLAG, INT, JOB, Endpoint, Param
 from hal.daemons.controller.api.requests.call import Call
 from hal.daemons.controller.api.requests.parameters import MAX_TASK, Params, integer
 from hal.daemons.controller.service.controller_api import ControllerApi
 from hal.daemons.controller.service.outputs import MAX_PIECE_BYTES, LogRequest, Piece
+from hal.rest.answers import streamed_answer
+from hal.rest.endpoint import BYTES
 from hal.wire.frames.agent_keeper import Stream
-
-BYTES: Final = "application/octet-stream"
 
 
 async def read_log(api: ControllerApi, call: Call) -> object:
@@ -32,19 +30,7 @@ async def read_log(api: ControllerApi, call: Call) -> object:
     first = await api.outputs.read(wanted, offset, 0)
     headers = {name: value for name, value in _headers(first).items() if name != "HAL-Log-Ended"}
     content = api.outputs.follow(wanted, offset if offset < 0 or first.attempt is None else first.offset)
-    return StreamingResponse(_broken_off(call, content), media_type=BYTES, headers=headers)
-
-
-async def _broken_off(call: Call, content: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """The same content; if it cannot be continued, the connection is cut before the end of the answer, and the next
-    request gets the reason. That is no fault of the controller, but of an output or its node."""
-    try:
-        async for piece in content:
-            yield piece
-    except HALError:
-        if call.connection is None:
-            raise
-        call.connection.drop()
+    return streamed_answer(call, content, headers=headers)
 
 
 def _log_request(params: Params, job: int) -> LogRequest:

@@ -8,15 +8,18 @@ import msgspec
 from litestar.types import Receive, Scope, Send
 
 from hal.core.model import HALError
-from hal.daemons.controller.access.identity import Visit
 from hal.daemons.controller.access.step_credentials import StepCredentials
 from hal.daemons.controller.access.tokens import Token, TokenBook
 from hal.daemons.controller.api.errors import WAIT, NoLeaderError
 from hal.daemons.controller.api.follower.forwarding import forward
 from hal.daemons.controller.api.follower.own_answers import OWN, FollowerApi, is_own
-from hal.daemons.controller.api.problems import PROBLEM_JSON, problem_of
-from hal.daemons.controller.api.routes import litestar
+from hal.daemons.controller.api.requests.call import Call
+from hal.daemons.controller.api.requests.ownership import PathOwnership
+from hal.daemons.controller.api.table import FOR_NARROWED
 from hal.daemons.controller.following.follower import Follower
+from hal.rest.identity import Visit
+from hal.rest.problems import PROBLEM_JSON, problem_of
+from hal.rest.routes import litestar
 from hal.runtime.authority import authority_file
 from hal.runtime.interface import Runtime
 
@@ -56,7 +59,9 @@ class FollowerApp:
         self._follower = follower
         self._runtime = runtime
         api = FollowerApi(follower, runtime, rest)
-        self._own = litestar(OWN, api, api, runtime)
+        self._own = litestar(
+            OWN, api, runtime, call_type=Call, for_narrowed=FOR_NARROWED, check_path=PathOwnership(api).check
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """See the ASGI specification."""

@@ -17,9 +17,9 @@ from litestar.types import Receive, Scope, Send
 
 from hal.core.model import DeniedError, HALError
 from hal.daemons.controller.access.forwarded_identity import ASKED_BY, FOLLOWER, headers_of
-from hal.daemons.controller.access.identity import READING, Identity
 from hal.daemons.controller.api.errors import LOOK, WAIT, BrokeOffError, NoLeaderError
 from hal.daemons.controller.config import is_loopback
+from hal.rest.identity import READING, Identity
 from hal.runtime.interface import Credentials
 from hal.runtime.sockets import is_trusted_peer, peer_of
 from hal.runtime.tls import CONTROLLER_HOST, client_context

@@ -8,7 +8,6 @@ from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
 
-from hal.daemons.controller.api.answers import page_cursor
 from hal.daemons.controller.api.endpoints.endpoint import Endpoint
 from hal.daemons.controller.api.endpoints.jobs import JobsPage, TasksPage
 from hal.daemons.controller.api.endpoints.status import get_version
@@ -23,6 +22,7 @@ from hal.daemons.controller.service.jobs.owners import Owned
 from hal.daemons.controller.service.jobs.refusals import no_job, no_task
 from hal.daemons.controller.service.jobs.views import TaskView, job_view, task_view
 from hal.daemons.controller.service.status import VERSION, Health, read_authority
+from hal.rest.answers import page_cursor
 from hal.runtime.interface import Lane, Runtime
 from hal.store import JobRow, Store
 
@@ -146,11 +146,4 @@ OWN: Final[tuple[Endpoint, ...]] = tuple(
 
 def is_own(path: str) -> bool:
     """Whether a GET of that path is answered here: it is of one of these rows, as far as its fixed parts say."""
-    parts = path.strip("/").split("/")
-    return any(_matches(row.path.strip("/").split("/"), parts) for row in OWN)
-
-
-def _matches(template: list[str], parts: list[str]) -> bool:
-    return len(template) == len(parts) and all(
-        fixed.startswith("{") or fixed == part for fixed, part in zip(template, parts, strict=True)
-    )
+    return any(row.matches(path) for row in OWN)

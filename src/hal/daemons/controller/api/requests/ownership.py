@@ -13,12 +13,14 @@ from msgspec.structs import replace
 
 from hal.core.model import DeniedError, Event, HALError, JobSpec, SpecError, each_dependency, parse_task_ref
 from hal.core.model.errors import shown
-from hal.daemons.controller.access.identity import Visit, check_scope
+from hal.daemons.controller.api.requests.parameters import job_id
 from hal.daemons.controller.service.jobs.owners import Owned
 from hal.daemons.controller.service.jobs.records import MAX_IDS
 from hal.daemons.controller.service.jobs.refusals import no_job
 from hal.daemons.controller.service.outcomes import Outcomes, OutcomeView, outcome_view
 from hal.planes.tasks import CHEAP_A_SLICE, JobPatch, Pace
+from hal.rest.identity import READING, Visit, check_scope
+from hal.rest.parameters import AnyRequest
 from hal.runtime.interface import Runtime
 from hal.store import JobFilter
 
@@ -33,6 +35,23 @@ class Owners(Protocol):
     async def owners(self, jobs: Iterable[int]) -> dict[int, Owned]:
         """Those that exist."""
         ...
+
+
+class PathOwnership:
+    """What a path names, before its handler runs: see `hal.rest.enforcement.CheckPath`."""
+
+    def __init__(self, jobs: Owners) -> None:
+        self._jobs = jobs
+
+    async def check(self, visit: Visit, request: AnyRequest) -> None:
+        """
+        Raises:
+            SpecError: that is no job's id.
+            NotFoundError, DeniedError: as `check_job`.
+        """
+        job = request.path_params.get("job")
+        if job is not None:
+            await check_job(visit, self._jobs, job_id(job), changing=request.method not in READING)
 
 
 async def check_job(visit: Visit, jobs: Owners, job: int, *, changing: bool) -> None:

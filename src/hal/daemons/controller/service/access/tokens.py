@@ -14,7 +14,6 @@ from msgspec.structs import replace
 from hal.core.model import HALError, NotFoundError, OverloadedError, SpecError, shown
 from hal.core.model.job import is_name
 from hal.core.model.step_token import AttemptName
-from hal.daemons.controller.access.identity import Scope
 from hal.daemons.controller.access.step_credentials import RunningStep, StepCredentials
 from hal.daemons.controller.access.tokens import (
     ID_DIGITS,
@@ -30,6 +29,7 @@ from hal.daemons.controller.access.tokens import (
 from hal.daemons.controller.service.access.views import TokenBody, TokenMade, TokenView, token_view
 from hal.daemons.controller.service.parts import Parts
 from hal.planes.tasks import Submitter
+from hal.rest.identity import Scope
 from hal.store import PutMeta
 
 DAY_MS = 86_400_000

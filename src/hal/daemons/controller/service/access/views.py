@@ -5,10 +5,10 @@ from __future__ import annotations
 from msgspec import UNSET, Struct, UnsetType
 
 from hal.core.model import Duration
-from hal.daemons.controller.access.audit import Entry
-from hal.daemons.controller.access.identity import Identity
-from hal.daemons.controller.access.roles import Role
 from hal.daemons.controller.access.tokens import Token
+from hal.rest.audit import Entry
+from hal.rest.identity import Identity
+from hal.rest.rights import Role
 
 
 class TokenBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):

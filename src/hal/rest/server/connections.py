@@ -12,9 +12,9 @@ from itertools import chain, islice
 from typing import Final, Protocol
 
 from hal.core.model import HALError, OverloadedError
-from hal.daemons.controller.access.identity import Identity
-from hal.daemons.controller.access.limiter import MIN_RETRY_S, TooManyError
-from hal.daemons.controller.api.errors import TooSlowError
+from hal.rest.errors import TooSlowError
+from hal.rest.identity import Identity
+from hal.rest.limiter import MIN_RETRY_S, TooManyError
 from hal.runtime.interface import Logger
 
 HEAD_S: Final = 10
@@ -41,8 +41,9 @@ MAX_STRANGERS: Final = 256
 """Connections of one listener that have not shown who they are, from the first byte of a handshake."""
 MAX_STRANGERS_OF_ONE: Final = 64
 """Of these, from one address or user id."""
-MAX_FOLLOWERS: Final = 64
-"""Addresses of followers that are remembered: each of their connections is one request of somebody."""
+MAX_RELAYS: Final = 64
+"""Addresses of relays (a controller's followers) that are remembered: each of their connections is one request of
+somebody."""
 STRANGER_GRACE_S: Final = 1.0
 """When there are so many, the oldest is closed for the next one once it is this old."""
 SPARE_CONNECTIONS: Final = 200
@@ -152,7 +153,7 @@ class Connections:
         self._now_s = now_s
         self._of_one = max(1, min(at_once + SPARE_CONNECTIONS, self.most_public // 4))
         self._strangers: dict[TrackedConnection, Strangers] = {}
-        self._followers: dict[str, None] = {}
+        self._relays: dict[str, None] = {}
         self._of: dict[str, dict[TrackedConnection, None]] = {}
         self._unsent: dict[str, int] = {}
         self._unsent_of_all = 0
@@ -185,7 +186,7 @@ class Connections:
                 self.note("refused connections: too many have not asked for anything", connection.where)
                 raise OverloadedError("too many connections have not asked for anything", hint="try again in a second")
             same = strangers.of.get(connection.where, {})
-            most_of_one = MAX_STRANGERS if connection.where in self._followers else MAX_STRANGERS_OF_ONE
+            most_of_one = MAX_STRANGERS if connection.where in self._relays else MAX_STRANGERS_OF_ONE
             while len(same) >= most_of_one:
                 if not self._drop_oldest(same, "closed strangers' connections: too many come from there"):
                     self.note("refused connections: too many come from there", connection.where)
@@ -225,12 +226,12 @@ class Connections:
         connection.user = identity.user
         self._forget_stranger(connection)
 
-    def know_follower(self, where: str) -> None:
-        """A follower has shown its secret from there."""
-        self._followers.pop(where, None)
-        self._followers[where] = None
-        if len(self._followers) > MAX_FOLLOWERS:
-            del self._followers[next(iter(self._followers))]
+    def know_relay(self, where: str) -> None:
+        """One of our own, which passes requests on, has shown its secret from there."""
+        self._relays.pop(where, None)
+        self._relays[where] = None
+        if len(self._relays) > MAX_RELAYS:
+            del self._relays[next(iter(self._relays))]
 
     def leave(self, connection: TrackedConnection) -> None:
         """Remove a connection that has ended."""

@@ -16,11 +16,11 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.server import ServerState
 
 from hal.core.model import HALError, SpecError
-from hal.daemons.controller.access.authentication import LocalPeer
-from hal.daemons.controller.access.identity import Identity
-from hal.daemons.controller.api.errors import HeadersError, TooLargeError
-from hal.daemons.controller.api.problems import PROBLEM_JSON, RETRY_AFTER_S, problem_of
-from hal.daemons.controller.api.server.connections import Connections, TrackedConnection
+from hal.rest.callers import LocalPeer
+from hal.rest.errors import HeadersError, TooLargeError
+from hal.rest.identity import Identity
+from hal.rest.problems import PROBLEM_JSON, RETRY_AFTER_S, problem_of
+from hal.rest.server.connections import Connections, TrackedConnection
 from hal.runtime.sockets import unread_bytes
 
 MAX_HEADERS: Final = 100
@@ -212,9 +212,9 @@ class HttpConnection(HttpToolsProtocol):
         if self.user != identity.user:
             self._shared.identify(self, identity)
 
-    def know_follower(self) -> None:
-        """Note that it comes from a follower, which has shown its secret."""
-        self._shared.know_follower(self.where)
+    def know_relay(self) -> None:
+        """Note that it comes from one of our own, which passes requests on and has shown its secret."""
+        self._shared.know_relay(self.where)
 
     def admit_body(self, limit: int) -> None:
         """Set how many bytes the body of the present request may have."""

@@ -20,17 +20,10 @@ from hal.core.model import (
     TimedOutError,
     UnreachableError,
 )
-from hal.daemons.controller.access.identity import UnauthorizedError, Visit
-from hal.daemons.controller.access.limiter import TooManyError
-from hal.daemons.controller.api.errors import (
-    BrokeOffError,
-    EndingError,
-    HeadersError,
-    NoLeaderError,
-    TooLargeError,
-    TooSlowError,
-)
-from hal.daemons.controller.api.problem import Problem
+from hal.rest.errors import EndingError, HeadersError, TooLargeError, TooSlowError
+from hal.rest.identity import UnauthorizedError, Visit
+from hal.rest.limiter import TooManyError
+from hal.rest.problem import Problem
 from hal.runtime.line_budget import BudgetedLogs
 
 PROBLEM_JSON = "application/problem+json"
@@ -49,28 +42,22 @@ STATUS: dict[type[HALError], tuple[int, str]] = {
     DeniedError: (403, "Denied"),
     NotFoundError: (404, "Not found"),
     ConflictError: (409, "Conflict"),
-    BrokeOffError: (502, "The leader broke off"),
-    NoLeaderError: (503, "Nobody leads"),
-    EndingError: (503, "The controller ends"),
+    EndingError: (503, "The daemon ends"),
     OverloadedError: (503, "Overloaded"),
     UnreachableError: (503, "Not reachable"),
     StoreError: (503, "Not durable"),
     TimedOutError: (504, "Timed out"),
     InternalError: (500, "Fault of HAL"),
 }
-"""HTTP status and title by kind of error; the nearest base class counts."""
+"""HTTP status and title by kind of error; the nearest base class counts. A daemon's own kind of error may name another
+pair in its class, as `answered_with`."""
 
 _HTTP_CODES = {400: "invalid-request", 404: "not-found", 405: "method-not-allowed", 413: "too-large"}
 
 
 def problem_of(error: HALError) -> Problem:
     """The document of one of HAL's own errors."""
-    for kind in type(error).__mro__:
-        if kind in STATUS:
-            status, title = STATUS[kind]
-            break
-    else:
-        status, title = 500, "Fault of HAL"
+    status, title = _status_of(type(error))
     return Problem(
         type=TYPE_BASE + error.code,
         title=title,
@@ -79,6 +66,14 @@ def problem_of(error: HALError) -> Problem:
         code=error.code,
         hint=error.hint,
     )
+
+
+def _status_of(error: type[HALError]) -> tuple[int, str]:
+    for kind in error.__mro__:
+        found: tuple[int, str] | None = vars(kind).get("answered_with") or STATUS.get(kind)
+        if found is not None:
+            return found
+    return 500, "Fault of HAL"
 
 
 def answer(problem: Problem, headers: dict[str, str] | None = None) -> Response[bytes]:
@@ -119,14 +114,19 @@ def on_http_error(request: Request[Any, Any, Any], error: HTTPException) -> Resp
 class OnFault:
     """An unexpected exception: logged with its trace, within its user's share of lines; answered without it."""
 
-    def __init__(self, logs: BudgetedLogs) -> None:
+    def __init__(self, logs: BudgetedLogs, log_name: str) -> None:
+        """
+        Args:
+            log_name: of the log file that gets the trace.
+        """
         self._logs = logs
+        self._log_name = log_name
 
     def __call__(self, request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
         visit: Visit | None = request.scope["state"].get("visit")
         log = self._logs.of("" if visit is None else visit.identity.user)
         log.error("a request met a fault", method=request.method, path=request.url.path, exc_info=error)
         fault = InternalError(
-            f"{type(error).__name__} in {request.method} {request.url.path}", hint="see controller.log"
+            f"{type(error).__name__} in {request.method} {request.url.path}", hint=f"see {self._log_name}"
         )
         return answer(problem_of(fault))

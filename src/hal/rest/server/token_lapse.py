@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from hal.daemons.controller.access.authentication import Authenticator
-from hal.daemons.controller.access.identity import Identity
+from hal.rest.callers import Callers
+from hal.rest.identity import Identity
 from hal.runtime.interface import Runtime, Timer
 
 LOOK_EVERY_MS: Final = 2_000
@@ -15,7 +15,7 @@ LOOK_EVERY_MS: Final = 2_000
 
 
 async def until_lapsed(
-    runtime: Runtime, authenticator: Authenticator, identity: Identity, work: Callable[[], Awaitable[None]]
+    runtime: Runtime, callers: Callers, identity: Identity, work: Callable[[], Awaitable[None]]
 ) -> bool:
     """Do the work of one request in this task, for as long as its token is valid; False: it was cut short.
 
@@ -29,7 +29,7 @@ async def until_lapsed(
 
     def look() -> None:
         nonlocal lapsed
-        if not lapsed and not authenticator.still_opens(identity):
+        if not lapsed and not callers.still_opens(identity):
             lapsed = True
             task.cancel()
 
@@ -39,7 +39,7 @@ async def until_lapsed(
         timer = runtime.call_later(_next_ms(runtime, identity), look_again)
 
     timer = runtime.call_later(_next_ms(runtime, identity), look_again)
-    with authenticator.watching_changes(look):
+    with callers.watching_changes(look):
         try:
             await work()
         except asyncio.CancelledError:

@@ -13,7 +13,8 @@ from hal.core.model import SpecError
 LARGE_BYTES: Final = 64 << 10
 """Bodies above it are decoded and checked beside the loop, and their entries are counted before."""
 MAX_ENTRIES: Final = 100_000
-"""Entries (of lists and tables) of one value: a job, or a body that is no list of jobs; and jobs of one list."""
+"""Entries (of lists and tables) of one value: an object of the list that a body holds, or a body that holds none; and
+objects of one list."""
 MAX_DEPTH: Final = 64
 
 _TOKEN: Final = re.compile(rb'(?s)"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[\]{},]')
@@ -21,7 +22,7 @@ _TOKEN: Final = re.compile(rb'(?s)"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[\]{},
 
 
 def check_entries(body: bytes) -> bool:
-    """Count them; whether all of it may be decoded as one value, which a list of many jobs may not.
+    """Count them; whether all of it may be decoded as one value, which a list of many objects may not.
 
     Raises:
         SpecError: too many in one value, or nested too deeply. What is no JSON at all is found later.
@@ -56,5 +57,5 @@ def too_many_entries() -> SpecError:
     """What is said of a body with more than `MAX_ENTRIES` in one value."""
     return SpecError(
         f"more than {MAX_ENTRIES} entries in one list or table of a request",
-        hint="submit jobs in parts, or alike ones as one array; put what is long in a file",
+        hint="send it in parts, jobs that are alike as one array; put what is long in a file",
     )

@@ -6,27 +6,26 @@ Pure ASGI.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping, Sequence
 from functools import partial
 from typing import Any, cast
 
 import msgspec
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
-from hal.core.model import HALError, SpecError
-from hal.daemons.controller.access.audit import AuditLog
-from hal.daemons.controller.access.authentication import Authenticator
-from hal.daemons.controller.access.byte_budget import ByteBudget
-from hal.daemons.controller.access.forwarded_identity import FOLLOWER, ForwardedIdentity
-from hal.daemons.controller.access.identity import READING, Identity, UnauthorizedError, Visit
-from hal.daemons.controller.access.limiter import Limiter, TooManyError
-from hal.daemons.controller.access.roles import Role
-from hal.daemons.controller.api.errors import WAIT, EndingError, HeadersError, NoLeaderError, TooLargeError
-from hal.daemons.controller.api.problems import PROBLEM_JSON, RETRY_AFTER_S, problem_of
-from hal.daemons.controller.api.server.http_connection import MAX_HEADERS, HttpConnection
-from hal.daemons.controller.api.server.token_lapse import until_lapsed
-from hal.daemons.controller.api.table import FOR_STRANGERS
-from hal.daemons.controller.api.version import API_VERSION
+from hal.core.model import HALError, InternalError, SpecError
+from hal.rest.audit import AuditLog
+from hal.rest.byte_budget import ByteBudget
+from hal.rest.callers import Callers, origin
+from hal.rest.endpoint import Endpoint
+from hal.rest.errors import EndingError, HeadersError, TooLargeError
+from hal.rest.identity import READING, Identity, UnauthorizedError, Visit
+from hal.rest.limiter import Limiter, TooManyError
+from hal.rest.limits import Limits
+from hal.rest.problems import PROBLEM_JSON, RETRY_AFTER_S, problem_of
+from hal.rest.rights import Role
+from hal.rest.server.http_connection import MAX_HEADERS, HttpConnection
+from hal.rest.server.token_lapse import until_lapsed
 from hal.runtime.interface import Runtime
 
 MAX_PATH_BYTES = 8 << 10
@@ -42,7 +41,7 @@ KEPT_BYTES = 256 << 20
 CLIENT_GONE = 499
 """Status in the audit log of a request that its sender gave up, or sent too slowly: nothing was done."""
 LOOK = (
-    "repeat it with its Idempotency-Key, or check whether it was done, once HAL answers again; controller.log has the "
+    "repeat it with its Idempotency-Key, or check whether it was done, once HAL answers again; {}.log has the "
     "cause, and `hal up` shows what can be done"
 )
 _DENIED = {401: "unauthorized", 403: "denied"}
@@ -55,30 +54,33 @@ class Guard:
         self,
         app: ASGIApp,
         *,
-        authenticator: Authenticator,
-        limits: Limiter,
+        callers: Callers,
+        limits: Limits,
         audit: AuditLog,
         runtime: Runtime,
-        max_request_bytes: int,
-        max_user_request_bytes: int,
-        forwarded: ForwardedIdentity | None = None,
+        rows: Sequence[Endpoint] = (),
+        versions: Sequence[int] = (1,),
     ) -> None:
         """
         Args:
-            max_request_bytes: longest body of anybody.
-            max_user_request_bytes: of whoever has the role user.
-            forwarded: knows the followers; None: this one does not lead.
+            rows: of the application's table: which are open to strangers, and which read their bodies as streams.
+            versions: of the interface that the application speaks, ascending.
         """
         self.app = app
-        self._forwarded = forwarded
-        self._authenticator = authenticator
-        self._limits = limits
+        self._callers = callers
+        self._limits = Limiter(
+            per_s=limits.requests_per_s, burst=limits.burst, at_once=limits.at_once, section=limits.section
+        )
         self._failures = Limiter(per_s=FAILURES_PER_S, burst=FAILURES_AT_ONCE, at_once=FAILURES_AT_ONCE)
         self._audit = audit
         self._runtime = runtime
-        self._max_request_bytes = max_request_bytes
-        self._max_user_request_bytes = min(max_user_request_bytes, max_request_bytes)
-        of_all = max(KEPT_BYTES, 2 * max_request_bytes)
+        self._versions = tuple(versions)
+        self._for_strangers = frozenset((row.method, row.path) for row in rows if row.for_strangers)
+        self._streaming = tuple(row for row in rows if row.body is not None and row.body.stream_bytes)
+        self._max_request_bytes = limits.max_request_bytes
+        self._max_user_request_bytes = min(limits.max_user_request_bytes, limits.max_request_bytes)
+        self._too_large_hint = limits.too_large_hint
+        of_all = max(KEPT_BYTES, 2 * limits.max_request_bytes)
         self._kept = {role: ByteBudget(of_one=KEPT_REQUESTS * self._longest(role), of_all=of_all) for role in Role}
         self._kept_inside = ByteBudget(of_one=of_all, of_all=of_all)
 
@@ -99,7 +101,8 @@ class Guard:
                 raise
             connection.cut(
                 EndingError(
-                    "the controller is stopping and has not answered; the request may have been done", hint=LOOK
+                    f"the {self._runtime.name} is stopping and has not answered; the request may have been done",
+                    hint=LOOK.format(self._runtime.name),
                 )
             )
 
@@ -107,14 +110,14 @@ class Guard:
         self, raw: MutableMapping[str, Any], connection: HttpConnection | None, receive: Receive, send: Send
     ) -> None:
         headers = dict(raw["headers"])
-        answer = _Answer(send)
+        answer = _Answer(send, self._versions[-1])
         try:
             identity = await self._identify(raw, headers)
         except HALError as error:
             await self._refuse_entry(error, raw, answer)
             return
-        if connection is not None and FOLLOWER in headers:
-            connection.know_follower()
+        if connection is not None and self._callers.is_relay(headers):
+            connection.know_relay()
         if identity.inside:
             if connection is not None:
                 connection.identify(identity)
@@ -138,13 +141,10 @@ class Guard:
             limits.leave(whose)
 
     async def _identify(self, raw: MutableMapping[str, Any], headers: dict[bytes, bytes]) -> Identity:
-        if (raw["method"], raw["path"]) in FOR_STRANGERS and b"authorization" not in headers:
-            return self._authenticator.stranger(raw.get("state") or {}, raw.get("client"))
-        if FOLLOWER not in headers:
-            return self._authenticator.identify(raw.get("state") or {}, headers, raw.get("client"))
-        if self._forwarded is None:
-            raise NoLeaderError("another follower forwarded this to a controller that does not lead", hint=WAIT)
-        return await self._forwarded.identity(headers)
+        state, client = raw.get("state") or {}, raw.get("client")
+        if (raw["method"], raw["path"]) in self._for_strangers and b"authorization" not in headers:
+            return self._callers.stranger(state, client)
+        return await self._callers.identify(state, headers, client)
 
     async def _serve(
         self,
@@ -157,14 +157,20 @@ class Guard:
         changing = raw["method"] not in READING
         visit = Visit(identity, self._runtime.new_id() if changing else "")
         state = raw.setdefault("state", {})
-        state["visit"], state["audit"] = visit, self._audit
         limit = self._longest(identity.role)
         budget = self._kept_inside if identity.inside else self._kept[identity.role]
-        body = _Body(receive, limit, budget, identity.user)
+        body = _Body(receive, limit, budget, identity.user, self._too_large_hint)
+        answer.body = body
+        state["visit"], state["audit"], state["body"] = visit, self._audit, body
+        streamed = self._stream_bytes(raw) if changing else 0
         try:
             try:
-                _check(raw, headers, limit)
-                if changing:
+                _check(raw)
+                state["version"] = answer.version = self._version(headers)
+                body.check_length(headers, streamed or limit)
+                if streamed:
+                    body.hold_back(state.get("connection"), partial(self._check_token, identity))
+                elif changing:
                     if (connection := state.get("connection")) is not None:
                         connection.admit_body(limit)
                     try:
@@ -177,23 +183,56 @@ class Guard:
                 await _refuse(error, answer)
                 return
             if body.broken:
-                answer.status = CLIENT_GONE
                 return
             if changing or identity.inside or not identity.token:
                 await self.app(cast("Scope", raw), body, answer.send)
                 return
             answered = partial(self.app, cast("Scope", raw), body, answer.send)
-            if not await until_lapsed(self._runtime, self._authenticator, identity, answered):
+            if not await until_lapsed(self._runtime, self._callers, identity, answered):
                 await _break_off(identity, body, answer, state.get("connection"))
         finally:
             body.forget()
             if changing or visit.not_own or answer.status in _DENIED:
                 refused = "not-own" if visit.not_own else _DENIED.get(answer.status, "")
-                self._note(raw, answer.status, identity, refused=refused, visit=visit)
+                status = CLIENT_GONE if body.broken else answer.status
+                self._note(raw, status, identity, refused=refused, visit=visit)
+
+    def _stream_bytes(self, raw: MutableMapping[str, Any]) -> int:
+        """Longest body that the path's handler reads as it comes; 0: it is to be read whole before."""
+        for row in self._streaming:
+            if row.method == raw["method"] and row.matches(raw["path"]):
+                assert row.body is not None
+                return row.body.stream_bytes
+        return 0
+
+    def _check_token(self, identity: Identity) -> None:
+        """
+        Raises:
+            UnauthorizedError: the token with which a body began to be sent opens nothing any more.
+        """
+        if identity.token and not self._callers.still_opens(identity):
+            raise _lapsed(identity)
+
+    def _version(self, headers: dict[bytes, bytes]) -> int:
+        """In which version the request is answered: the one that it names, else the newest.
+
+        Raises:
+            SpecError: it is not spoken here.
+        """
+        wanted = headers.get(b"hal-api-version", b"").decode("latin-1").strip()
+        if not wanted:
+            return self._versions[-1]
+        for version in self._versions:
+            if wanted == str(version):
+                return version
+        spoken = ", ".join(map(str, self._versions))
+        raise SpecError(
+            f"HAL-API-Version: '{wanted[:20]}' is not supported", hint=f"this {self._runtime.name} supports {spoken}"
+        )
 
     async def _refuse_entry(self, error: HALError, raw: MutableMapping[str, Any], answer: _Answer) -> None:
         """Refuse it; if the same address keeps trying, refuse it for a while without a line in the log for each try."""
-        peer = self._authenticator.origin(raw.get("state") or {}, raw.get("client"))
+        peer = origin(raw.get("state") or {}, raw.get("client"))
         try:
             self._failures.enter(peer, self._runtime.monotonic_ms())
         except TooManyError as too_many:
@@ -237,36 +276,56 @@ class Guard:
 class _Answer:
     """What is sent back, with the version in its head; its status is kept."""
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, send: Send, version: int) -> None:
         self._send = send
+        self.version = version
         self.status = 0
         self.last = False
         """The connection is closed after it: a stranger's, or one on which more comes than is read."""
+        self.body: _Body | None = None
+        """Of the request."""
 
     async def send(self, message: Message) -> None:
         """As ASGI's."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            more = [(b"hal-api-version", str(API_VERSION).encode())]
-            if self.last:
+            more = [(b"hal-api-version", str(self.version).encode())]
+            if self.last or (self.body is not None and self.body.held_back):
                 more.append((b"connection", b"close"))
             message["headers"] = [*message["headers"], *more]
         await self._send(message)
 
 
 class _Body:
-    """The request's body, read whole before anything looks at it, and no further than the limit."""
+    """The request's body: read whole before anything looks at it and no further than the limit, or held back until a
+    handler reads it piece by piece."""
 
-    def __init__(self, receive: Receive, limit: int, budget: ByteBudget, user: str) -> None:
+    def __init__(self, receive: Receive, limit: int, budget: ByteBudget, user: str, too_large_hint: str) -> None:
         self._receive = receive
         self._limit = limit
         self._budget = budget
         self._user = user
+        self._too_large_hint = too_large_hint
         self._whole: bytes | None = None
+        self.held_back = False
+        """Its end was not read yet, and what comes until then is a handler's matter."""
+        self._streamed: int | None = None
+        """Bytes that a handler has read as they came; None: none reads it so."""
+        self._connection: HttpConnection | None = None
+        self._check_token: Callable[[], None] | None = None
         self.kept = 0
         """Bytes that were taken from the budget."""
         self.broken = False
         """Its sender disconnected before its end."""
+
+    def check_length(self, headers: dict[bytes, bytes], limit: int) -> None:
+        """
+        Raises:
+            TooLargeError: it is announced to be longer.
+        """
+        length = headers.get(b"content-length", b"0").decode("latin-1")
+        if length.isdigit() and int(length) > limit:
+            raise self._too_large(limit)
 
     async def fill(self) -> None:
         """Read all of it.
@@ -283,7 +342,7 @@ class _Body:
                 return
             part: bytes = message.get("body", b"")
             if self.kept + len(part) > self._limit:
-                raise _too_large(self._limit)
+                raise self._too_large(self._limit)
             if part:
                 self._budget.take(self._user, len(part))
                 self.kept += len(part)
@@ -295,6 +354,18 @@ class _Body:
                 return
             parts += part
 
+    def hold_back(self, connection: HttpConnection | None, check_token: Callable[[], None]) -> None:
+        """Read nothing yet: `let_through` decides."""
+        self.held_back, self._connection, self._check_token = True, connection, check_token
+
+    def let_through(self, limit: int) -> None:
+        """The route that was found reads it as a stream, of so many bytes at most."""
+        if not self.held_back:
+            return
+        self._limit, self._streamed = limit, 0
+        if self._connection is not None:
+            self._connection.admit_body(limit)
+
     def forget(self) -> None:
         """Forget the body."""
         self._budget.give_back(self._user, self.kept)
@@ -304,39 +375,55 @@ class _Body:
         if self._whole is not None:
             body, self._whole = self._whole, None
             return {"type": "http.request", "body": body, "more_body": False}
+        if self._streamed is not None:
+            return await self._next_piece(self._streamed)
+        if self.held_back:
+            raise InternalError("a body that is to be streamed is read whole")
         return await self._receive()
+
+    async def _next_piece(self, streamed: int) -> Any:
+        """
+        Raises:
+            TooLargeError: it is longer than the limit.
+            UnauthorizedError: the token of its sender is no longer valid.
+        """
+        message = cast("dict[str, Any]", await self._receive())
+        if message["type"] != "http.request":
+            self.broken = True
+            return message
+        self._streamed = streamed + len(message.get("body", b""))
+        if self._streamed > self._limit:
+            raise self._too_large(self._limit)
+        if not message.get("more_body"):
+            self.held_back, self._streamed = False, None
+        elif self._check_token is not None:
+            self._check_token()
+        return message
+
+    def _too_large(self, limit: int) -> TooLargeError:
+        return TooLargeError(f"the request's body is longer than {limit} bytes", hint=self._too_large_hint)
+
+
+def _lapsed(identity: Identity) -> UnauthorizedError:
+    return UnauthorizedError(f"{identity.token} has expired, was revoked, or has ended")
 
 
 async def _break_off(identity: Identity, body: _Body, answer: _Answer, connection: HttpConnection | None) -> None:
     """Its token is no longer valid: the answer is cut before its end, so that nobody takes it for whole."""
     if not answer.status:
         answer.last = True
-        await _refuse(UnauthorizedError(f"{identity.token} has expired, was revoked, or has ended"), answer)
+        await _refuse(_lapsed(identity), answer)
     elif connection is not None:
         connection.transport.abort()
         while cast("dict[str, Any]", await body())["type"] != "http.disconnect":
             continue
 
 
-def _check(scope: MutableMapping[str, Any], headers: dict[bytes, bytes], limit: int) -> None:
+def _check(scope: MutableMapping[str, Any]) -> None:
     if len(scope.get("raw_path") or b"") + len(scope.get("query_string") or b"") > MAX_PATH_BYTES:
         raise SpecError(f"the path and its parameters are longer than {MAX_PATH_BYTES} bytes")
     if len(scope["headers"]) > MAX_HEADERS:
         raise HeadersError(f"{len(scope['headers'])} headers; at most {MAX_HEADERS} are read")
-    wanted = headers.get(b"hal-api-version", b"").decode("latin-1").strip()
-    if wanted and wanted != str(API_VERSION):
-        raise SpecError(f"HAL-API-Version: '{wanted[:20]}' is not supported", hint=f"this HAL supports {API_VERSION}")
-    length = headers.get(b"content-length", b"0").decode("latin-1")
-    if length.isdigit() and int(length) > limit:
-        raise _too_large(limit)
-
-
-def _too_large(limit: int) -> TooLargeError:
-    return TooLargeError(
-        f"the request's body is longer than {limit} bytes",
-        hint="submit fewer jobs at once, or alike ones as an array; "
-        "hal.toml: server.max_request_bytes, server.max_user_request_bytes",
-    )
 
 
 async def _refuse(error: HALError, answer: _Answer) -> None:

@@ -5,7 +5,7 @@ Pure. What has come counts, not what was announced: whoever announces much and s
 
 from __future__ import annotations
 
-from hal.daemons.controller.access.limiter import MIN_RETRY_S, TooManyError
+from hal.rest.limiter import MIN_RETRY_S, TooManyError
 
 
 class ByteBudget:

@@ -16,10 +16,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from hal.core.model import DeniedError, HALError
-from hal.daemons.controller.access.authentication import LocalPeer, address_of
-from hal.daemons.controller.access.step_credentials import StepCredentials
-from hal.daemons.controller.api.server.connections import MAX_EVICTED, Connections, Strangers
-from hal.daemons.controller.api.server.http_connection import HttpConnection, refusal
+from hal.rest.callers import LocalPeer, address_of
+from hal.rest.server.connections import MAX_EVICTED, Connections, Strangers
+from hal.rest.server.http_connection import HttpConnection, refusal
 from hal.runtime.ancestry import attempt_around
 from hal.runtime.sockets import is_trusted_peer, peer_of_socket
 
@@ -48,7 +47,7 @@ class Listener:
         sock: socket.socket,
         make: Make,
         connections: Connections,
-        steps: StepCredentials,
+        instance: Callable[[], str],
         *,
         strangers: Strangers | None,
         tls: ssl.SSLContext | None = None,
@@ -56,13 +55,13 @@ class Listener:
         """
         Args:
             make: a connection; takes `where`, `private`, `peer`.
-            steps: knows the steps that ask.
+            instance: names this HAL, whose steps are to be recognised; gives '' while that is not known.
             strangers: of this port, or of the public socket; None: the socket in HAL's own directory.
         """
         self._sock = sock
         self._make = make
         self._connections = connections
-        self._steps = steps
+        self._instance = instance
         self._at_steps = Strangers()
         """Of the steps that came to the socket in HAL's own directory: they are no more welcome than others' users."""
         self._strangers = strangers
@@ -161,7 +160,7 @@ class Listener:
         private, ours = self._strangers is None, is_trusted_peer(found)
         if private and not ours:
             raise DeniedError(f"user id {found.uid} may not use this HAL", hint="it belongs to another user")
-        instance = self._steps.instance
+        instance = self._instance()
         # Steps run as this user, or were started by root: nobody else's processes can be any.
         attempt = attempt_around(found.pid, instance) if instance and ours else ""
         return LocalPeer(found.uid, _recent_name(found.uid, self._connections.second // NAME_S), private, attempt)

@@ -7,10 +7,12 @@ from typing import Final
 from msgspec import Struct
 
 from hal.core.model import DeniedError
-from hal.daemons.controller.access.roles import Reach, Role
+from hal.rest.rights import Reach, Role
 
 READING: Final = frozenset({"GET", "HEAD"})
 """Methods that change nothing."""
+HOME_TOKEN: Final = "home"
+"""Shown in place of a token's id for the token in HAL_HOME/token."""
 
 
 class UnauthorizedError(DeniedError):

@@ -21,7 +21,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hal.core.model.printable import printable_json
-from hal.daemons.controller.access.audit_files import (
+from hal.rest.audit_files import (
     MAX_NAME,
     OTHERS,
     AuditFiles,

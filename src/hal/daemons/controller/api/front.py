@@ -11,12 +11,12 @@ from typing import Final
 from msgspec.structs import replace
 
 from hal.daemons.controller.api.follower.follower_app import FollowerApp
-from hal.daemons.controller.api.server.certificate import RestCertificate, open_rest_certificate
-from hal.daemons.controller.api.server.rest_server import RestServer
+from hal.daemons.controller.api.rest_server import RestServer
 from hal.daemons.controller.config import ANY_HOST, Config, rest_url, serves_tls
 from hal.daemons.controller.elector import Serving
 from hal.daemons.controller.following.follower import Follower
 from hal.daemons.controller.service.controller_api import ControllerApi
+from hal.rest.server.certificate import RestCertificate, open_rest_certificate
 from hal.runtime.authority import has_authority, open_authority
 from hal.runtime.home import Home
 from hal.runtime.interface import Runtime

@@ -5,15 +5,17 @@ It goes by the route that Litestar has found, so there is no second reading of t
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Awaitable, Callable, Container, Mapping
 
 from litestar import Request
 
 from hal.core.model import DeniedError
-from hal.daemons.controller.access.identity import READING, Visit
-from hal.daemons.controller.access.roles import NOBODY, Reach, Right, Role, roles_with
-from hal.daemons.controller.api.requests.ownership import Owners, check_job
-from hal.daemons.controller.api.requests.parameters import AnyRequest, job_id
+from hal.rest.identity import READING, Visit
+from hal.rest.parameters import AnyRequest
+from hal.rest.rights import NOBODY, Reach, Right, Role, roles_with
+
+CheckPath = Callable[[Visit, AnyRequest], Awaitable[None]]
+"""Refuses what the path names where it is not the caller's (`Visit.reach` is known then): raises a `HALError`."""
 
 
 def visit_of(request: AnyRequest) -> Visit:
@@ -25,28 +27,31 @@ def visit_of(request: AnyRequest) -> Visit:
 class Rights:
     """Asks the table, before every handler; what is not in it is refused, as what the framework answers by itself."""
 
-    def __init__(self, owners: Owners, rights: Mapping[str, Right], about_jobs: Container[str]) -> None:
+    def __init__(
+        self, rights: Mapping[str, Right], *, for_narrowed: Container[str] = (), check_path: CheckPath | None = None
+    ) -> None:
         """
         Args:
             rights: by operation, `METHOD /path/{template}`.
-            about_jobs: operations in which a token that is narrowed to some jobs has its whole role.
+            for_narrowed: operations in which a token that is narrowed to accounts or queues has its whole role.
+            check_path: whether what the path names is the caller's to know of; None: nothing belongs to anybody.
         """
-        self._owners = owners
         self._rights = rights
-        self._about_jobs = about_jobs
+        self._for_narrowed = for_narrowed
+        self._check_path = check_path
 
     async def enforce(self, request: Request) -> None:  # type: ignore[type-arg]
         """Let the request pass.
 
         Raises:
             DeniedError: the caller's role has no such right, or the token only reads.
-            NotFoundError: the path names a job that is not the caller's to know of.
+            NotFoundError: the path names what is not the caller's to know of.
         """
         visit = visit_of(request)
         method, identity = request.method, visit.identity
         operation = f"{method} {request.scope['path_template']}"
         right = self._rights.get(operation, NOBODY)
-        role = identity.role if not identity.narrowed or operation in self._about_jobs else Role.USER
+        role = identity.role if not identity.narrowed or operation in self._for_narrowed else Role.USER
         visit.reach = right.reach(role)
         if visit.reach is Reach.NONE:
             able = [role.value for role in roles_with(right)]
@@ -64,6 +69,5 @@ class Rights:
                 f"token {identity.token} is read-only: {method} {request.url.path} is not for it",
                 hint="use a token that was made without --read-only",
             )
-        job = request.path_params.get("job")
-        if job is not None:
-            await check_job(visit, self._owners, job_id(job), changing=method not in READING)
+        if self._check_path is not None:
+            await self._check_path(visit, request)

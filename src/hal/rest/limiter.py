@@ -47,13 +47,15 @@ class _Bucket:
 class Limiter:
     """One for all identities."""
 
-    def __init__(self, *, per_s: int, burst: int, at_once: int) -> None:
+    def __init__(self, *, per_s: int, burst: int, at_once: int, section: str = "access") -> None:
         """
         Args:
             per_s: requests a second that an identity may make in the long run.
             burst: that it may make at once after a pause.
             at_once: that may be under way, long polls and streams included.
+            section: of hal.toml, in which these three are set.
         """
+        self._section = section
         self._per_s = per_s
         self._burst = burst
         self._at_once = at_once
@@ -73,14 +75,14 @@ class Limiter:
             raise self._refused(
                 bucket,
                 f"{who} has {bucket.open} requests under way, long polls and streams included",
-                "let some end first; hal.toml: access.at_once",
+                f"let some end first; hal.toml: {self._section}.at_once",
                 MIN_RETRY_S,
             )
         if bucket.left < 1:
             raise self._refused(
                 bucket,
                 f"{who} asks more than {self._per_s} times a second",
-                "put more into one request, or wait; hal.toml: access.requests_per_s, access.burst",
+                f"put more into one request, or wait; hal.toml: {self._section}.requests_per_s, {self._section}.burst",
                 max(MIN_RETRY_S, -int(-(1 - bucket.left) // self._per_s)),
             )
         bucket.left -= 1
