@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -62,6 +63,37 @@ def test_a_job_sees_its_comment(hal: Hal) -> None:
     """Word for word, in every script."""
     ran = hal("run", "--comment", 'zweiter  Versuch, "größer" $HOME', "--", "sh", "-c", 'echo "$HAL_JOB_COMMENT"')
     assert ran.out == 'zweiter  Versuch, "größer" $HOME\n'
+
+
+def test_a_job_writes_to_the_files_that_it_names(hal: Hal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An array with a file for each task, read back by the next job; `hal logs` says where the output went instead."""
+    monkeypatch.chdir(tmp_path)
+    (job,) = hal(
+        "submit", "-a", "1-2", "--stdout", "%x-%a.out", "-n", "sweep", "--", "sh", "-c", "echo $HAL_STDOUT"
+    ).out.split()
+    assert hal("wait", job).code == 0
+    assert [(tmp_path / f"sweep-{n}.out").read_text() for n in (1, 2)] == [
+        f"{tmp_path}/sweep-{n}.out\n" for n in (1, 2)
+    ]
+    logs = hal("logs", f"{job}.1")
+    assert logs.out == ""
+    assert f"its output goes to {tmp_path}/sweep-2.out on node" in logs.err
+    assert hal("run", "--stdin", "sweep-1.out", "--", "cat").out == f"{tmp_path}/sweep-1.out\n"
+
+
+def test_a_job_belongs_to_the_trace_of_whoever_runs_it(hal: Hal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """TRACEPARENT is passed on, if it is valid; every event about the job has its trace id."""
+    trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+    monkeypatch.setenv("TRACEPARENT", f"00-{trace}-00f067aa0ba902b7-01")
+    assert hal("run", "--", "sh", "-c", "echo $TRACEPARENT").out == f"00-{trace}-00f067aa0ba902b7-01\n"
+    job = hal("submit", "--", "true").out.strip()
+    hal("wait", job)
+    assert trace in hal("show", job).out
+    events = [json.loads(line) for line in hal("events", "--job", job, "-o", "json").out.splitlines()]
+    assert {event["kind"] for event in events} >= {"jobs-submitted", "attempts-started", "attempts-ended", "jobs-ended"}
+    assert {event["trace_id"] for event in events} == {trace}
+    monkeypatch.setenv("TRACEPARENT", "broken")
+    assert hal("run", "--", "sh", "-c", "echo ${TRACEPARENT-none}").out == "none\n"
 
 
 def test_the_job_runs_here_with_this_environment(hal: Hal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

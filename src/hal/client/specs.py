@@ -31,6 +31,7 @@ from hal.core.model import (
     spec_from_plain,
     to_plain,
 )
+from hal.core.model.trace_context import trace_id_of
 
 SENT_VARIABLES = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ")
 """Variables of the submitter that every job gets; those that begin with LC_, too."""
@@ -80,6 +81,15 @@ class JobOptions(TypedDict, total=False):
     """Environment variables, beside the few that are always sent (`SENT_VARIABLES`)."""
     workdir: str | os.PathLike[str]
     """Default: the current directory."""
+    stdin: str | os.PathLike[str]
+    """File that it reads; relative to workdir; with patterns: %j, %a, %n and others (docs/jobspec.md)."""
+    stdout: str | os.PathLike[str]
+    """File that gets its output, and its errors too unless `stderr` names another; HAL then keeps neither."""
+    stderr: str | os.PathLike[str]
+    open_mode: str
+    """'truncate' (the default) or 'append': what happens to what is in these files."""
+    traceparent: str
+    """W3C Trace Context; default: TRACEPARENT of the environment, if it is valid."""
     retries: int | Mapping[str, Any] | Retries
     labels: Mapping[str, str]
     comment: str
@@ -104,6 +114,12 @@ _FIELDS = frozenset(JobSpec.__struct_fields__)
 def sent_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """The variables that every job gets."""
     return {key: value for key, value in environ.items() if key in SENT_VARIABLES or key.startswith("LC_")}
+
+
+def inherited_traceparent(environ: Mapping[str, str]) -> str:
+    """The trace of the submitter, which its jobs belong to; '' without a valid one, as W3C Trace Context says."""
+    traceparent = environ.get("TRACEPARENT", "")
+    return traceparent if trace_id_of(traceparent) else ""
 
 
 def spec_from_options(
@@ -136,6 +152,11 @@ def spec_from_options(
         plain["request"] = request
     if "walltime" in given:
         plain["walltime"] = _seconds(given["walltime"])
+    for stream in ("stdin", "stdout", "stderr"):
+        if stream in given:
+            plain[stream] = _text(given[stream], stream)
+    if "traceparent" not in given:
+        plain["traceparent"] = inherited_traceparent(environ)
     if "array" in given:
         plain["array"] = _array(given["array"])
     if "max_running" in given:

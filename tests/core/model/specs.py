@@ -13,6 +13,7 @@ from hal.core.model import (
     Failed,
     JobSpec,
     LimitSignal,
+    OpenMode,
     Operator,
     Resources,
     Retries,
@@ -33,6 +34,8 @@ labels = st.from_regex(r"[A-Za-z0-9]([A-Za-z0-9_./-]{0,126}[A-Za-z0-9])?", fullm
 licence_names = st.from_regex(r"[A-Za-z0-9]([A-Za-z0-9_./-]{0,62}[A-Za-z0-9])?", fullmatch=True)
 texts = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=40)
 comments = st.text(st.characters(exclude_categories=["Cc", "Cs"]), max_size=MAX_COMMENT_CHARS)
+paths = st.from_regex(r"(/?[A-Za-z0-9 ._ü-]|%(%|[0-5]?[jAantNrux])){1,20}", fullmatch=True)
+traceparents = st.from_regex(r"00-[0-9a-f]{31}[1-9a-f]-[0-9a-f]{15}[1-9a-f]-0[01]", fullmatch=True)
 env_names = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,20}", fullmatch=True)
 
 
@@ -83,6 +86,8 @@ def job_specs(draw: st.DrawFn) -> JobSpec:
     after = tuple(draw(st.lists(dependencies(), max_size=3)))
     if any(one.job == name or not _may(one, array, name) for one in each_dependency(after)):
         after = ()
+    stdout = draw(st.just("") | paths)
+    stderr = draw(st.just("") | paths)
     walltime = draw(st.none() | st.builds(Duration, st.integers(2, MAX_AMOUNT)))
     before = st.integers(0, (walltime or MAX_AMOUNT) - 1).map(Duration)
     spec = JobSpec(
@@ -107,6 +112,11 @@ def job_specs(draw: st.DrawFn) -> JobSpec:
         hold=draw(st.booleans()),
         env=draw(st.dictionaries(env_names, texts, max_size=4)),
         workdir=draw(st.just("") | texts.map("/".__add__)),
+        stdin=draw(st.just("") | paths),
+        stdout=stdout,
+        stderr=stderr,
+        open_mode=draw(st.sampled_from(OpenMode)) if stdout or stderr else OpenMode.TRUNCATE,
+        traceparent=draw(st.just("") | traceparents),
         retries=draw(st.just(Retries()) | retries),
         labels=draw(st.dictionaries(labels, st.just("") | labels, max_size=3)),
         comment=draw(st.just("") | comments),

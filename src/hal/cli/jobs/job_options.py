@@ -62,6 +62,24 @@ _JOB_OPTIONS = (
     click.option("--export-all", is_flag=True, help="Pass your whole environment on."),
     click.option("-C", "--workdir", metavar="DIR", help="Working directory (default: the current one)."),
     click.option(
+        "--stdout",
+        metavar="FILE",
+        help="File for its output, and its errors too unless --stderr names another. In names: %j job, %a array index, "
+        "%n rank, %N node, %r attempt, %u user, %x job name; %05a pads.",
+    ),
+    click.option("--stderr", metavar="FILE", help="File for its errors; as --stdout."),
+    click.option("--stdin", metavar="FILE", help="File that it reads; as --stdout (default: nothing)."),
+    click.option(
+        "--open-mode",
+        type=click.Choice(["truncate", "append"]),
+        help="What to do with files that are there already (default: truncate).",
+    ),
+    click.option(
+        "--traceparent",
+        metavar="TEXT",
+        help="W3C trace that it belongs to (default: TRACEPARENT of your environment, if valid).",
+    ),
+    click.option(
         "--retries", type=click.IntRange(0), metavar="N", help="How often to try again after a failure (default: 0)."
     ),
     click.option("-l", "--label", "label", metavar="K=V", multiple=True, help="Label of the job; repeatable."),

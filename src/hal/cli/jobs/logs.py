@@ -47,7 +47,8 @@ def logs(
     tail: int | None,
     raw: bool,
 ) -> None:
-    """The job's stdout goes to stdout, its stderr to stderr. Outputs are bounded; the newest bytes are kept.
+    """The job's stdout goes to stdout, its stderr to stderr. Outputs are bounded; the newest bytes are kept. Where
+    a job has named files of its own (--stdout), a note names them.
 
     On a terminal, escape sequences in the output of other users' jobs are shown as text.
     """
@@ -77,6 +78,8 @@ def logs(
             copy()
     else:
         _copy_together(copies)
+    for place in dict.fromkeys(copy.elsewhere for copy in copies if copy.elsewhere):
+        screen.note(f"task {number}.{which}: {place}")
     if gone := [copy.dropped for copy in copies if copy.dropped]:
         screen.note(f"task {number}.{which}: the oldest {' and '.join(gone)} were dropped (outputs are bounded)")
 
@@ -126,6 +129,12 @@ class _Copy:
         if self._terminal is not None:
             self._to.write(self._terminal.shown(b"", last=True))
             self._to.flush()
+
+    @property
+    def elsewhere(self) -> str:
+        """Where the stream went instead of here, for people; '' if it came here."""
+        path, node = self._follower.elsewhere
+        return f"its output goes to {path} on node {node}, as the job asks; HAL keeps none of it" if path else ""
 
     @property
     def dropped(self) -> str:

@@ -167,6 +167,10 @@ def _render_job(screen: Screen, info: JobInfo, used: str = "") -> None:
             "exit code": "" if info.exit_code is None else str(info.exit_code),
             "command": command,
             "workdir": str(spec.get("workdir", "")),
+            "stdin": str(spec.get("stdin", "")),
+            "stdout": str(spec.get("stdout", "")),
+            "stderr": str(spec.get("stderr", "") or spec.get("stdout", "")),
+            "open mode": str(spec.get("open_mode", "")),
             "user": info.user,
             "account": info.account,
             "queue": info.queue,
@@ -182,6 +186,7 @@ def _render_job(screen: Screen, info: JobInfo, used: str = "") -> None:
             "used": used,
             "labels": ", ".join(f"{key}={value}" for key, value in info.labels.items()),
             "comment": str(spec.get("comment", "")),
+            "trace": info.trace_id if spec.get("traceparent") else "",
         }
     )
 

@@ -144,14 +144,19 @@ def _refuse_options(ctx: click.Context) -> None:
 
 
 def _with_place(spec: JobSpec, given: dict[str, Any]) -> JobSpec:
-    """The spec with the current directory, where the file names none, and the variables that every job gets."""
+    """The spec with the current directory and trace, where the file names none, and variables that every job gets."""
     import msgspec
 
-    from hal.client.specs import sent_environment
+    from hal.client.specs import inherited_traceparent, sent_environment
 
     chosen = environment(given["env"], export_all=given["export_all"])
     env = {**sent_environment(os.environ), **spec.env, **chosen}
-    return msgspec.structs.replace(spec, env=env, workdir=spec.workdir or os.getcwd())
+    return msgspec.structs.replace(
+        spec,
+        env=env,
+        workdir=spec.workdir or os.getcwd(),
+        traceparent=spec.traceparent or inherited_traceparent(os.environ),
+    )
 
 
 def _summary(spec: JobSpec) -> str:

@@ -31,6 +31,11 @@ class AsyncLogFollower:
         self._player = AsyncPlayer(connections)
 
     @property
+    def elsewhere(self) -> tuple[str, str]:
+        """As `LogFollower.elsewhere`."""
+        return self._flow.elsewhere
+
+    @property
     def dropped(self) -> int:
         """As `LogFollower.dropped`."""
         return self._flow.dropped

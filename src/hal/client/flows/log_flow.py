@@ -53,6 +53,8 @@ class LogFlow:
         self._offset = 0
         self.dropped = 0
         """Bytes that were written but not kept until they could be read (outputs are bounded)."""
+        self.elsewhere = ("", "")
+        """The file that the job has named for this output, and its node: nothing of it is read; empty if it has not."""
         self.stopping = False
         """Set from anywhere: what is there by now is still emitted, then the flow ends."""
 
@@ -156,6 +158,8 @@ class LogFlow:
 
     def _part(self, *, attempt: int | None = None, limit: int) -> _Part[LogPart]:
         part: LogPart = yield self._call(attempt or self._attempt, limit=limit)
+        if part.path:
+            self.elsewhere = (part.path, part.node)
         return part
 
     def _call(self, attempt: int | None, *, limit: int | None = None, follow: bool = False) -> calls.Call[LogPart]:

@@ -33,6 +33,11 @@ class LogFollower:
         self._player = Player(connections, pause=self._stopping.wait)
 
     @property
+    def elsewhere(self) -> tuple[str, str]:
+        """The file that the job has named for this output, and its node, as far as it was read; ("", "") if none."""
+        return self._flow.elsewhere
+
+    @property
     def dropped(self) -> int:
         """Bytes that were written but not kept until they could be read (outputs are bounded)."""
         return self._flow.dropped

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import msgspec
 
@@ -378,6 +378,8 @@ def _read_log(answer: Answer) -> LogPart:
         offset=start,
         size=number_in(answer.headers, "hal-log-size", start + len(answer.body)),
         ended=answer.headers.get("hal-log-ended", "").lower() in ("1", "true"),
+        path=unquote(answer.headers.get("hal-log-path", "")),
+        node=answer.headers.get("hal-log-node", ""),
     )
 
 

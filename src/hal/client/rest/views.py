@@ -218,6 +218,9 @@ class LogPart(View, frozen=True, kw_only=True):
     """Bytes written so far."""
     ended: bool
     """Nothing more will be written."""
+    path: str = ""
+    """The file that the job has named for this output, on `node`: HAL keeps none of it; empty: it has named none."""
+    node: str = ""
 
 
 class HealthInfo(View, frozen=True, kw_only=True):

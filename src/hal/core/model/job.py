@@ -24,7 +24,9 @@ from hal.core.model.dependency import (
     each_dependency,
 )
 from hal.core.model.errors import SpecError, shown
+from hal.core.model.path_patterns import check_path
 from hal.core.model.resources import Resources
+from hal.core.model.trace_context import trace_id_of
 from hal.core.model.units import MAX_AMOUNT, Duration
 
 MAX_TASKS: Final = 10_000_000
@@ -182,6 +184,13 @@ class OnNodeLost(StrEnum):
     """Its node ends it if it cannot reach the controller; once that has certainly happened, it waits again."""
 
 
+class OpenMode(StrEnum):
+    """What happens to what is in the files of `stdout` and `stderr` when a step opens them."""
+
+    TRUNCATE = "truncate"
+    APPEND = "append"
+
+
 class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """What a user submits: one task, or an array of tasks."""
 
@@ -212,6 +221,12 @@ class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     hold: bool = False
     env: dict[str, str] = {}
     workdir: str = ""
+    stdin: Annotated[str, Meta(description="file that it reads; relative to workdir; patterns as in stdout")] = ""
+    stdout: Annotated[
+        str, Meta(description="file that gets its output instead of HAL; relative to workdir; %j %a %n %N %r %u %x")
+    ] = ""
+    stderr: Annotated[str, Meta(description="the same for its errors; unset: the file of stdout, if there is one")] = ""
+    open_mode: Annotated[OpenMode, Meta(description="what happens to what is in these files")] = OpenMode.TRUNCATE
     retries: Retries = Retries()
     labels: dict[str, str] = {}
     comment: Annotated[
@@ -220,6 +235,9 @@ class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
             description="one line for people, without control characters; the job sees it as HAL_JOB_COMMENT",
             extra_json_schema={"maxLength": MAX_COMMENT_CHARS, "not": {"pattern": _CONTROL.pattern}},
         ),
+    ] = ""
+    traceparent: Annotated[
+        str, Meta(description="W3C Trace Context: the trace that it belongs to; the job sees it as TRACEPARENT")
     ] = ""
     constraints: tuple[Constraint, ...] = ()
     on_node_lost: Annotated[
@@ -243,6 +261,11 @@ class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
         if self.name:
             return self.name
         return self.command[0].rsplit("/", 1)[-1] if self.command else "script"
+
+    @property
+    def error_path(self) -> str:
+        """The path of the file that gets its stderr, with patterns; '' if HAL keeps it."""
+        return self.stderr or self.stdout
 
 
 def check_spec(spec: JobSpec) -> JobSpec:
@@ -268,6 +291,12 @@ def check_spec(spec: JobSpec) -> JobSpec:
     _check_env(spec.env)
     _check_labels(spec)
     _check_comment(spec.comment)
+    _check_streams(spec)
+    if spec.traceparent and not trace_id_of(spec.traceparent):
+        raise SpecError(
+            f"traceparent: '{shown(spec.traceparent)}' is not one of W3C Trace Context",
+            hint="write 00-TRACE-PARENT-FLAGS: 32, 16 and 2 digits 0-9 a-f, ids not all zeros",
+        )
     spec = _check_dependencies(spec)
     if spec.walltime is not None and spec.walltime <= 0:
         raise SpecError("walltime: must be longer than 0", hint="leave it out for the queue's default")
@@ -354,6 +383,13 @@ def _check_comment(comment: str) -> None:
     if _CONTROL.search(comment):
         raise SpecError(f"comment: '{shown(comment)}' has a control character", hint="write it as one line of text")
     _bytes_of(comment, "comment")
+
+
+def _check_streams(spec: JobSpec) -> None:
+    for field in ("stdin", "stdout", "stderr"):
+        check_path(field, getattr(spec, field), MAX_PATH_BYTES)
+    if spec.open_mode is not OpenMode.TRUNCATE and not spec.error_path:
+        raise SpecError("open_mode: has no effect without stdout or stderr", hint="name a file, or leave it out")
 
 
 def check_constraints(constraints: tuple[Constraint, ...], field: str = "constraints") -> None:

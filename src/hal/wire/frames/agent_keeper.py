@@ -75,7 +75,16 @@ class StepTemplate(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     env: dict[str, str] = {}
     """All variables of the step, except those that the keeper adds (HAL_* of the single step)."""
     workdir: str = ""
-    """Absolute path; if empty, the step's own directory."""
+    """Absolute path; if empty, the home directory."""
+    stdin: str = ""
+    """File that the step reads, with those patterns of docs/jobspec.md that differ from step to step; relative to the
+    work directory; empty: /dev/null."""
+    stdout: str = ""
+    """File that gets its output, likewise; empty: the keeper keeps it."""
+    stderr: str = ""
+    """File that gets its errors, likewise; empty: the keeper keeps them."""
+    append: bool = False
+    """Add to these files; otherwise they are emptied when they are opened."""
     cpu_milli: Amount = 0
     """Thousandths of a cpu; 0: no limit."""
     memory_bytes: Amount = 0

@@ -15,7 +15,7 @@ from hal.core.model import StepId
 from hal.daemons.agent.keeper.commands import Commands
 from hal.daemons.agent.keeper.credit import CREDIT_OVER, RECALLED, Credit
 from hal.daemons.agent.keeper.endings import Endings
-from hal.daemons.agent.keeper.environment import step_env
+from hal.daemons.agent.keeper.environment import step_env, stream_env, streams_of
 from hal.daemons.agent.keeper.guarded_steps import GuardedSteps
 from hal.daemons.agent.keeper.lease import Lease
 from hal.daemons.agent.keeper.ledger import MAX_BATCH, MAX_HELD, Ledger
@@ -413,7 +413,11 @@ class KeeperCore:
         recipe = held.recipe
         assert recipe is not None  # until it runs
         held.phase = Phase.LAUNCHED
-        return Launch(held.start, recipe, step_env(held.start, self._outputs.directory(held.step), recipe.key))
+        env = step_env(held.start, self._outputs.directory(held.step), recipe.key)
+        streams = streams_of(held.start, recipe, self.config.node)
+        if streams is not None:
+            env.update(stream_env(streams, recipe.workdir))
+        return Launch(held.start, recipe, env, streams)
 
     def _spawned(self, held: HeldStep, event: Spawned, now: Instant) -> None:
         if held.phase is not Phase.LAUNCHED:

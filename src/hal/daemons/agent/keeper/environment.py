@@ -5,11 +5,13 @@ Pure. docs/keeper.md lists them for users.
 
 from __future__ import annotations
 
+import os.path
 from collections.abc import Mapping
 from typing import Final
 
+from hal.core.model.path_patterns import expand_path, values_of_step
 from hal.core.model.step_token import step_token
-from hal.daemons.agent.keeper.ports import KeeperConfig, output_prefix
+from hal.daemons.agent.keeper.ports import KeeperConfig, Streams, output_prefix
 from hal.wire.frames.agent_keeper import StepStart, StepTemplate
 
 DEFAULT_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -58,6 +60,25 @@ def step_env(start: StepStart, directory: str, key: str) -> dict[str, str]:
         "HAL_STDOUT": f"{prefix}.stdout",
         "HAL_STDERR": f"{prefix}.stderr",
     }
+
+
+def streams_of(start: StepStart, template: StepTemplate, node: str) -> Streams | None:
+    """Return the files that the job has named for its standard streams, on that node; None if it has named none."""
+    if not (template.stdin or template.stdout or template.stderr):
+        return None
+    values = values_of_step(start.array_index, start.step.attempt, start.step.rank, node)
+    return Streams(
+        expand_path(template.stdin, values),
+        expand_path(template.stdout, values),
+        expand_path(template.stderr, values),
+        template.append,
+    )
+
+
+def stream_env(streams: Streams, workdir: str) -> dict[str, str]:
+    """Build the variables that say where its output and its errors go; absolute if it has a work directory."""
+    named = {"HAL_STDOUT": streams.stdout, "HAL_STDERR": streams.stderr}
+    return {name: os.path.join(workdir, path) for name, path in named.items() if path}
 
 
 def cores(milli: int) -> str:

@@ -115,9 +115,7 @@ class HelperLink:
         recipe = self._recipe(launch.template, env)
         self.outstanding[launch.step] = launch
         self.places[launch.step.job] += 1
-        self._queue(
-            "S", str(launch.step), recipe, dict(launch.env), prefix, slot, list(moves), not launch.template.memory_bytes
-        )
+        self._queue("S", *_order(launch, recipe, prefix, slot, moves))
 
     def launch_ahead(
         self,
@@ -131,8 +129,7 @@ class HelperLink:
         """Order one step that waits here until a step of its job has ended."""
         recipe = self._recipe(launch.template, env)
         self.ahead[launch.step] = launch
-        stays = not launch.template.memory_bytes
-        self._queue("Q", str(launch.step), recipe, dict(launch.env), prefix, slot, list(moves), stays, until_boot_ms)
+        self._queue("Q", *_order(launch, recipe, prefix, slot, moves, until_boot_ms))
 
     @property
     def busy(self) -> bool:
@@ -266,14 +263,22 @@ class HelperLink:
         self._recipe_count += 1
         # The template itself is kept, so that its id stays unique.
         self._recipes[id(template)] = (self._recipe_count, template)
-        plain = {
-            "argv": list(template.command),
-            "script": template.script,
-            "env": env,
-            "workdir": template.workdir,
-        }
-        self._queue("T", self._recipe_count, plain)
+        self._queue("T", self._recipe_count, plain_template(template, env))
         return self._recipe_count
 
     def _queue(self, *message: Any) -> None:
         self._messages.append(message)
+
+
+def plain_template(template: StepTemplate, env: dict[str, str]) -> dict[str, Any]:
+    """Return the whole template as plain values, by the names of its fields; `env` is its environment, complete."""
+    return {name: getattr(template, name) for name in template.__struct_fields__} | {"env": env}
+
+
+def _order(
+    launch: Launch, recipe: int, prefix: str, slot: str, moves: Sequence[tuple[str, str]], until_boot_ms: int = 0
+) -> tuple[Any, ...]:
+    """Return what `helper_process.orders.Order` is made of."""
+    stays = not launch.template.memory_bytes
+    order = (str(launch.step), recipe, dict(launch.env), prefix, slot, list(moves), stays, until_boot_ms)
+    return order if launch.streams is None else (*order, tuple(launch.streams))

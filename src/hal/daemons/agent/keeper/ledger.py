@@ -126,7 +126,9 @@ class Ledger:
         Raises:
             JournalFullError: none was accepted.
         """
-        bare = msgspec.structs.replace(template, command=(), script="", env={}, workdir="")
+        bare = msgspec.structs.replace(
+            template, command=(), script="", env={}, workdir="", stdin="", stdout="", stderr=""
+        )
         self._flush()
         self._journal.append([Accepted(bare, tuple(starts))])
         taken = [

@@ -45,6 +45,15 @@ class KeeperConfig(Struct, frozen=True, kw_only=True):
 # ── what a spawner is asked ───────────────────────────────────────────────────────────────────────────────────────
 
 
+class Streams(NamedTuple):
+    """The files that a job has named for the standard streams of its steps; '' for a stream that HAL provides."""
+
+    stdin: str
+    stdout: str
+    stderr: str
+    append: bool
+
+
 class Launch(Struct, frozen=True, array_like=True):
     """One step to spawn."""
 
@@ -52,6 +61,8 @@ class Launch(Struct, frozen=True, array_like=True):
     template: StepTemplate
     env: Mapping[str, str]
     """The HAL_* variables of this step alone; they override the template's env."""
+    streams: Streams | None = None
+    """None: HAL provides all of them."""
 
     @property
     def step(self) -> StepId:
@@ -264,7 +275,7 @@ class EpochSeen(Struct, frozen=True, array_like=True, tag=2):
 class Accepted(Struct, frozen=True, array_like=True, tag=3):
     """These steps were accepted; written before any of them is launched.
 
-    The template's command, script and env are omitted: a journal is for finding and ending processes, never for
+    The template's command, script, env and paths are omitted: a journal is for finding and ending processes, never for
     starting them again.
     """
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from hal.core.engine.events import INF
 from hal.core.model import StepId
 from hal.core.model.grace import DEFAULT_GRACE_MS
@@ -64,18 +66,7 @@ def start_frames(templates: dict[int, StepTemplate], starts: Sequence[StepStart]
             places[job] = len(used)
             used.append(templates[job])
         size += more
-        steps.append(
-            StepStart(
-                start.step,
-                places[job],
-                start.token,
-                start.nodes,
-                start.array_index,
-                start.array_count,
-                start.started_at_ms,
-                start.credit_ms,
-            )
-        )
+        steps.append(replace(start, template=places[job]))
     if steps:
         yield Start(**lease._asdict(), templates=tuple(used), steps=tuple(steps))
 

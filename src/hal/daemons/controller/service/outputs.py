@@ -6,11 +6,14 @@ grow while nothing comes.
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import AsyncIterator
+from typing import NamedTuple
 
 from msgspec import Struct
 
-from hal.core.model import NotFoundError, StepId, UnreachableError
+from hal.core.model import JobSpec, NotFoundError, StepId, UnreachableError
+from hal.core.model.path_patterns import expand_path, values_of_job, values_of_step
 from hal.daemons.controller.service.jobs.refusals import no_job, no_task
 from hal.daemons.controller.service.parts import Parts
 from hal.store import AttemptRow, JobRow, Store
@@ -47,6 +50,8 @@ class Piece(Struct, frozen=True, kw_only=True):
     """Nothing will be added."""
     attempt: int | None = None
     node: str = ""
+    path: str = ""
+    """The file that the job has named for this output, on that node: HAL keeps none of it; '' if it has named none."""
 
 
 class _Location(Struct, frozen=True):
@@ -54,6 +59,8 @@ class _Location(Struct, frozen=True):
 
     node: str
     step: StepId
+    path: str = ""
+    """As in `Piece`."""
 
 
 class Outputs:
@@ -91,6 +98,7 @@ class Outputs:
             ended=chunk.ended,
             attempt=location.step.attempt,
             node=location.node,
+            path=location.path,
         )
 
     async def follow(self, wanted: LogRequest, offset: int) -> AsyncIterator[bytes]:
@@ -150,8 +158,9 @@ class Outputs:
         """
         live = self._parts.plane.job(wanted.job)
         active = live.active.get(wanted.task) if live is not None else None
-        if active is not None and wanted.attempt in (None, active.attempt):
-            return _location(wanted, active.attempt, active.nodes)
+        if live is not None and active is not None and wanted.attempt in (None, active.attempt):
+            job = _Job(live.spec, live.user, live.name)
+            return _location(wanted, job, active.attempt, active.nodes)
         row, attempts = await self._parts.committer.read(lambda store: _attempts(store, wanted))
         if row is None:
             raise no_job(wanted.job)
@@ -162,7 +171,7 @@ class Outputs:
                 raise NotFoundError(f"task {row.id}.{wanted.task} has had no attempt {wanted.attempt}")
             return None
         latest = attempts[-1]
-        return _location(wanted, latest.attempt, latest.nodes)
+        return _location(wanted, _Job(row.spec, row.user, row.name), latest.attempt, latest.nodes)
 
 
 def _attempts(store: Store, wanted: LogRequest) -> tuple[JobRow | None, list[AttemptRow]]:
@@ -176,10 +185,32 @@ def _attempts(store: Store, wanted: LogRequest) -> tuple[JobRow | None, list[Att
     return row, [attempt for attempt in found if attempt.attempt == number]
 
 
-def _location(wanted: LogRequest, attempt: int, nodes: tuple[str, ...]) -> _Location:
+class _Job(NamedTuple):
+    """What the paths of a job's outputs depend on."""
+
+    spec: JobSpec
+    user: str
+    name: str
+
+
+def _location(wanted: LogRequest, job: _Job, attempt: int, nodes: tuple[str, ...]) -> _Location:
     if not 0 <= wanted.rank < len(nodes):
         raise NotFoundError(
             f"attempt {wanted.job}.{wanted.task}.{attempt} has no rank {wanted.rank}",
             hint=f"its ranks are 0 to {len(nodes) - 1}",
         )
-    return _Location(nodes[wanted.rank], StepId(wanted.job, wanted.task, attempt, wanted.rank))
+    node = nodes[wanted.rank]
+    step = StepId(wanted.job, wanted.task, attempt, wanted.rank)
+    return _Location(node, step, _named_path(wanted, job, step, node))
+
+
+def _named_path(wanted: LogRequest, job: _Job, step: StepId, node: str) -> str:
+    """The file of that output that the job has named, as the step's node resolves it; '' if it has named none."""
+    spec = job.spec
+    pattern = spec.stdout if wanted.stream is Stream.STDOUT else spec.error_path
+    if not pattern:
+        return ""
+    index = spec.array.index(step.task) if spec.array is not None else 0
+    values = values_of_job(step.job, job.user, job.name or spec.title)
+    path = expand_path(pattern, values | values_of_step(index, step.attempt, step.rank, node))
+    return posixpath.join(spec.workdir, path)

@@ -21,6 +21,7 @@ from hal.core.model import (
     each_dependency,
 )
 from hal.core.model.policy_scope import Owner
+from hal.core.model.trace_context import trace_id_of
 from hal.planes.tasks.admission.policy_rules import (
     MAX_JOBS_IN_SUBMISSION,
     MAX_LIVE_JOBS,
@@ -235,7 +236,7 @@ def _job(table: JobTable, spec: JobSpec, request: ClassSpec, by: Submitter, now_
         walltime_ms=None if spec.walltime is None else int(spec.walltime),
         submit_ms=now_ms,
         eligible_ms=INF if spec.dependencies else max(now_ms, spec.begin_at_ms),
-        trace_id=by.trace_id,
+        trace_id=trace_id_of(spec.traceparent) or by.trace_id,
         request=request,
         owner=table.interning.owner_of(owner_of(spec)),
         state=state,
@@ -249,19 +250,28 @@ def _job(table: JobTable, spec: JobSpec, request: ClassSpec, by: Submitter, now_
 def _stage(table: JobTable, jobs: list[LiveJob], by: Submitter) -> Work[None]:
     first = table.next_id
     note = table.draft.note
+    pace = Pace(CHEAP_A_SLICE)
+    trace_id = by.trace_id
+    for job in jobs:
+        if job.trace_id != jobs[0].trace_id:  # they are one event nevertheless, of the request
+            trace_id = by.trace_id
+            break
+        trace_id = job.trace_id
+        if pace.over():
+            yield
     pace = Pace()
     for job in jobs:
         table.add(job)
         for task_range in job.ranges:
             table.enter(job, task_range)
-        note(EventKind.JOBS_SUBMITTED, by.cause, by.trace_id, job.id, tasks=job.spec.tasks)
+        note(EventKind.JOBS_SUBMITTED, by.cause, trace_id, job.id, tasks=job.spec.tasks)
         if pace.over():
             yield
     table.next_id = first + len(jobs)
     note(
         EventKind.JOBS_SUBMITTED,
         by.cause,
-        by.trace_id,
+        trace_id,
         count=len(jobs),
         first=first,
         last=first + len(jobs) - 1,

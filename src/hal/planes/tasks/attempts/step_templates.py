@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from hal.core.model import OnNodeLost, format_amount
+from hal.core.model import JobSpec, OnNodeLost, OpenMode, format_amount
+from hal.core.model.path_patterns import expand_path, values_of_job
 from hal.core.model.step_token import job_key
 from hal.planes.tasks.live.job import LiveJob
 from hal.wire.frames.agent_keeper import StepTemplate
@@ -36,12 +37,19 @@ def step_template(job: LiveJob, secret: str, reached_at: Mapping[str, str]) -> S
         env["HAL_MEMORY_BYTES"] = str(memory_bytes)
     if job.walltime_ms:
         env["HAL_WALLTIME_S"] = str(job.walltime_ms // 1000)
+    if spec.traceparent:
+        env["TRACEPARENT"] = spec.traceparent
     signal = spec.signal
+    stdin, stdout, stderr = _streams(spec, job)
     return StepTemplate(
         command=spec.command,
         script=spec.script,
         env=env,
         workdir=spec.workdir,
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        append=spec.open_mode is OpenMode.APPEND,
         cpu_milli=cpu_milli,
         memory_bytes=memory_bytes,
         walltime_ms=job.walltime_ms or 0,
@@ -50,4 +58,16 @@ def step_template(job: LiveJob, secret: str, reached_at: Mapping[str, str]) -> S
         guard=spec.on_node_lost is OnNodeLost.REQUEUE,
         user=job.user,
         key=job_key(secret, job.id),
+    )
+
+
+def _streams(spec: JobSpec, job: LiveJob) -> tuple[str, str, str]:
+    """The paths of stdin, stdout and stderr, with what all its steps share filled in."""
+    if not (spec.stdin or spec.error_path):
+        return "", "", ""
+    values = values_of_job(job.id, job.user, job.name or spec.title)
+    return (
+        expand_path(spec.stdin, values),
+        expand_path(spec.stdout, values),
+        expand_path(spec.error_path, values),
     )

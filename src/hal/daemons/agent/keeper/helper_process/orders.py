@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from hal.daemons.agent.keeper.helper_process.cgroup_moves import Moves
+from hal.daemons.agent.keeper.helper_process.own_files import Streams
 
 
 class Order:
     """One step to spawn, as the keeper sent it."""
 
-    __slots__ = ("env", "may_stay", "moves", "prefix", "recipe", "slot", "step", "until_boot_ms")
+    __slots__ = ("env", "may_stay", "moves", "prefix", "recipe", "slot", "step", "streams", "until_boot_ms")
 
     def __init__(
         self,
@@ -22,6 +23,7 @@ class Order:
         moves: Moves,
         may_stay: bool,
         until_boot_ms: int = 0,
+        streams: Streams | None = None,
     ) -> None:
         self.step = step
         self.recipe = recipe
@@ -35,6 +37,8 @@ class Order:
         """Whether the helper may stay in its cgroups for a moment."""
         self.until_boot_ms = until_boot_ms
         """When its credit ends, by the boot clock, if it was sent ahead."""
+        self.streams = streams
+        """Its own files; None: it has none."""
 
 
 class Orders:

@@ -35,7 +35,8 @@ class Recipe:
     """What the steps of one template have in common."""
 
     def __init__(self, plain: dict[str, Any]) -> None:
-        self.argv: list[str] = plain["argv"]
+        """`plain`: all fields of the template by name."""
+        self.argv: list[str] = list(plain["command"])
         self.script: str = plain["script"]
         self.env: dict[str, str] = plain["env"]
         self.workdir: str = plain["workdir"]

@@ -19,6 +19,7 @@ from hal.daemons.agent.keeper.helper_process.children import Children, mark_of, 
 from hal.daemons.agent.keeper.helper_process.journal import MAX_JOURNAL_BYTES, Journal
 from hal.daemons.agent.keeper.helper_process.keeper_link import KeeperLink
 from hal.daemons.agent.keeper.helper_process.orders import Order, Orders, job_of
+from hal.daemons.agent.keeper.helper_process.own_files import open_own
 from hal.daemons.agent.keeper.helper_process.programs import Recipe, spawn
 from hal.daemons.agent.keeper.helper_process.spawn_failures import CannotSpawnError, CannotSpawnHereError
 from hal.daemons.agent.keeper.helper_process.step_files import StepFiles
@@ -169,8 +170,11 @@ class Helper:
         failure: CannotSpawnError | CannotSpawnHereError | None = None
         opened: list[int] = []
         try:
-            actions = self._open_outputs(order, opened)  # first: even a step that cannot start has outputs
+            fds = self._open_outputs(order, opened)  # first: even a step that cannot start has outputs
             recipe.enter_workdir()
+            if order.streams is not None:
+                fds |= open_own(order.streams, opened)
+            actions = tuple([(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in fds.items()])
             if recipe.script:
                 program = self._files.write_script(order.prefix, recipe.script)
                 argv = [program]
@@ -214,16 +218,17 @@ class Helper:
             self._flush()
             sys.exit("helper: a step has changed its limits; another helper takes its place")
 
-    def _open_outputs(self, order: Order, opened: list[int]) -> tuple[Any, ...]:
-        """Open what the step reads and writes; /dev/null, with a note for the exit report, if the disk is full."""
+    def _open_outputs(self, order: Order, opened: list[int]) -> dict[int, int]:
+        """Open what the step reads and writes, by number of the stream; /dev/null, with a note for the exit report, if
+        the disk is full."""
         problem = self._files.open_outputs(order.prefix, opened)
         if problem:
             self._link.report("N", order.step, problem)
-        return (
-            (os.POSIX_SPAWN_DUP2, self._null, 0),
-            (os.POSIX_SPAWN_DUP2, opened[0] if opened else self._null, 1),
-            (os.POSIX_SPAWN_DUP2, opened[1] if len(opened) > 1 else self._null, 2),
-        )
+        return {
+            0: self._null,
+            1: opened[0] if opened else self._null,
+            2: opened[1] if len(opened) > 1 else self._null,
+        }
 
     def _fail(self, step: str, error: CannotSpawnError) -> None:
         self._seq += 1

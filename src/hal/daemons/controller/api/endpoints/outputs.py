@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Final
+from urllib.parse import quote
 
 from litestar import Response
 
@@ -57,6 +58,8 @@ def _headers(piece: Piece) -> dict[str, str]:
     if piece.attempt is not None:
         headers["HAL-Log-Attempt"] = str(piece.attempt)
         headers["HAL-Log-Node"] = piece.node
+    if piece.path:
+        headers["HAL-Log-Path"] = quote(piece.path)
     return headers
 
 
@@ -72,7 +75,8 @@ OUTPUTS: Final = (
         text=(
             "It is read at the step's node. With `follow` the response continues until the step has "
             "ended; before the start it waits. `HAL-Log-Offset` is where the data begins: later than requested if "
-            "older output is gone."
+            "older output is gone. An output for which the job has named a file is empty here: `HAL-Log-Path` is "
+            "that file."
         ),
         params=(
             JOB,
@@ -99,6 +103,7 @@ OUTPUTS: Final = (
             "HAL-Log-Ended": "1 if nothing will be added; not with `follow`",
             "HAL-Log-Attempt": "number of the attempt; missing before the first",
             "HAL-Log-Node": "the node that has the output",
+            "HAL-Log-Path": "percent-encoded: the file, on that node, that the job has named for this output",
         },
         problems=("400", "404", "503", "504"),
     ),
