@@ -29,6 +29,14 @@ def rest() -> str:
     return page()
 
 
+def config() -> str:
+    """The reference page of hal.toml."""
+    from hal.core.model.config_sections import reference
+    from hal.daemons.controller.config_sections import SECTIONS
+
+    return reference(SECTIONS)
+
+
 def frames() -> str:
     """The wire in words, tables and examples."""
     from hal.wire.document import document
@@ -41,6 +49,7 @@ DOCUMENTS: Final[dict[str, Callable[[], dict[str, Any] | str]]] = {
     "policy.schema.json": policy_schema,
     "openapi/hal-v1.json": openapi,
     "rest.md": rest,
+    "config.md": config,
     "frames.md": frames,
 }
 """What generates each file, by its path below `spec/`."""

@@ -42,14 +42,14 @@ def test_the_section_of_the_node_is_read_beside_everything_else(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("text", "match"),
     [
-        ("[node]\nlabel = {}\n", "node: .*label"),
-        ("[node]\nlabels = { a = 1 }\n", "node: .*labels"),
+        ("[node]\nlabel = {}\n", "unknown field 'label' in node; did you mean 'labels'"),
+        ("[node]\nlabels = { a = 1 }\n", "node.labels.*: expected text, got a number"),
         ("[node", "not TOML"),
         ('[node.health]\ndisk_free = "much"\n', "node.health.disk_free"),
         ('[node.health]\nevery = "1ms"\n', "node.health.every: too often"),
         ('[node.checks.disk]\ncommand = ["/bin/true"]\n', "node.checks.disk: no name for a check"),
         ('[node]\nprolog = ["prolog"]\n', "node.prolog: the first word must be the absolute path"),
-        ('[node]\nprolog = "/etc/hal/prolog"\n', "node: .*prolog"),
+        ('[node]\nprolog = "/etc/hal/prolog"\n', "node.prolog: expected a list, got text"),
         ('[node]\nepilog = ["/a", "b\\u0000c"]\n', "node.epilog: no command line"),
         ('[node]\nepilog_timeout = "2d"\n', "node.epilog_timeout: out of range"),
         ('[node]\nprolog_timeout = "0s"\n', "node.prolog_timeout: out of range"),

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from hal.core.engine.config import Backfill
 from hal.core.model import SpecError
+from hal.core.model.config_sections import settings_of
 from hal.daemons.controller.config import Config, reached, read_config, rest_url, serves_tls, with_addresses
+from hal.daemons.controller.config_sections import SECTIONS
 
 
 def test_an_empty_file_gives_the_default_queue_and_no_tcp() -> None:
@@ -69,6 +72,19 @@ def test_the_file_of_the_manual_is_read() -> None:
     config = read_config(shown)
     assert set(config.policy.queues) == {"default", "short"}
     assert config.policy.bookings["upkeep"].start_ms == 1_894_003_200_000
+
+
+def test_the_manual_shows_every_setting_and_no_other() -> None:
+    """Each key that is declared stands in the file of docs/config.md, with its help in spec/config.md."""
+    page = (Path(__file__).parents[3] / "docs" / "config.md").read_text()
+    (text,) = re.findall(r"^```toml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    shown = tomllib.loads(text)
+    for section in SECTIONS:
+        for setting in settings_of(section):
+            assert setting.help, f"{section.name}.{setting.key} has no help"
+            inside = shown[section.name]
+            for name in setting.key.split("."):
+                inside = next(iter(inside.values())) if name == "NAME" else inside[name]
 
 
 def test_rest_goes_over_a_network_as_plain_text_only_where_somebody_said_so() -> None:

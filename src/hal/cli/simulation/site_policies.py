@@ -61,6 +61,7 @@ def read_sites(files: tuple[str, ...]) -> list[tuple[str, Site]]:
     from hal.daemons.controller.config import Config, read_config
     from hal.daemons.controller.startup.plugins import load_policies
     from hal.daemons.twin.site_admission import site_of
+    from hal.runtime.config_file import is_anothers
 
     if len(files) > CONFIGS_MAX:
         raise SpecError(f"--config: {len(files)} files were given; at most {CONFIGS_MAX} can be compared at once")
@@ -71,7 +72,11 @@ def read_sites(files: tuple[str, ...]) -> list[tuple[str, Site]]:
     sites = []
     for file, text, label in zip(files, texts, _labels(files), strict=True):
         try:
-            config = Config(policy=_policy_of(text, file)) if file.endswith(POLICY_SUFFIXES) else read_config(text)
+            config = (
+                Config(policy=_policy_of(text, file))
+                if file.endswith(POLICY_SUFFIXES)
+                else read_config(text, is_anothers)
+            )
         except SpecError as error:
             raise SpecError(f"{file}: {error.message.removeprefix('hal.toml: ')}", hint=error.hint) from error
         sites.append((file, site_of(label, file, config.engine, config.policy, config.admit)))

@@ -6,10 +6,11 @@ Pure: the caller reads the file. The controller checks the section with the rest
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Annotated, Final
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
+from hal.core.model.config_sections import Section
 from hal.core.model.errors import SpecError
 from hal.core.model.facts import AUTOMATIC, check_domain
 from hal.core.model.units import Duration, parse_amount
@@ -35,13 +36,12 @@ _CHECK: Final = re.compile(r"[a-z0-9]([a-z0-9._-]{0,62})?\Z")
 class HealthSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """`[node.health]`: limits of HAL's own checks."""
 
-    every: Duration = Duration(30_000)
-    disk_free: str = "16MiB"
-    """Least free space of HAL_HOME's file system; 0: not checked."""
-    memory_free: str = "0"
-    """Least available memory of the machine; 0: not checked."""
-    clock_skew: Duration = Duration(5_000)
-    """Largest difference between this clock and the controller's; 0: not checked."""
+    every: Annotated[Duration, Meta(description="interval of HAL's own health checks")] = Duration(30_000)
+    disk_free: Annotated[str, Meta(description="least free space of HAL_HOME's file system; 0: not checked")] = "16MiB"
+    memory_free: Annotated[str, Meta(description="least available memory of the machine; 0: not checked")] = "0"
+    clock_skew: Annotated[
+        Duration, Meta(description="largest difference between this clock and the controller's; 0: not checked")
+    ] = Duration(5_000)
 
     @property
     def disk_free_bytes(self) -> int:
@@ -55,31 +55,36 @@ class HealthSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class CheckSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """`[node.checks.NAME]`: a program of the site; the node is healthy while it exits with 0."""
 
-    command: tuple[str, ...]
-    every: Duration = Duration(60_000)
-    """From the end of one run to the start of the next."""
-    timeout: Duration = Duration(10_000)
-    """A run that takes longer is killed and has failed."""
-    failures: int = 1
-    """Consecutive failed runs before the check fails; for the first run, one."""
+    command: Annotated[tuple[str, ...], Meta(description="program, by its absolute path, and arguments")]
+    every: Annotated[Duration, Meta(description="from the end of one run to the start of the next")] = Duration(60_000)
+    timeout: Annotated[Duration, Meta(description="a run that takes longer is killed and has failed")] = Duration(
+        10_000
+    )
+    failures: Annotated[
+        int, Meta(description="consecutive failed runs before the check fails; for the first run, one")
+    ] = 1
 
 
 class NodeSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """`[node]`"""
 
-    domain: str = ""
-    """Location of the machine: `dc1/rack3`."""
-    labels: dict[str, str] = {}
-    """Labels of each node; those on its command line take precedence."""
+    domain: Annotated[str, Meta(description="location of the machine: `dc1/rack3`")] = ""
+    labels: Annotated[
+        dict[str, str], Meta(description="labels of each node; those on its command line take precedence")
+    ] = {}
     health: HealthSection = HealthSection()
     checks: dict[str, CheckSection] = {}
-    prolog: tuple[str, ...] = ()
-    """Program and arguments, run before the first process of an attempt begins on the node; empty: none."""
-    epilog: tuple[str, ...] = ()
-    """The same, run after its last process there has ended."""
-    prolog_timeout: Duration = Duration(SCRIPT_TIMEOUT_MS)
-    """A run that takes longer is killed and has failed."""
-    epilog_timeout: Duration = Duration(SCRIPT_TIMEOUT_MS)
+    prolog: Annotated[
+        tuple[str, ...],
+        Meta(description="program and arguments, run before the first process of an attempt on the node; empty: none"),
+    ] = ()
+    epilog: Annotated[tuple[str, ...], Meta(description="the same, run after its last process there has ended")] = ()
+    prolog_timeout: Annotated[Duration, Meta(description="a prolog that takes longer is killed and has failed")] = (
+        Duration(SCRIPT_TIMEOUT_MS)
+    )
+    epilog_timeout: Annotated[Duration, Meta(description="an epilog that takes longer is killed and has failed")] = (
+        Duration(SCRIPT_TIMEOUT_MS)
+    )
 
 
 NO_NODE_SECTION: Final = NodeSection()
@@ -149,3 +154,12 @@ def check_labels(labels: dict[str, str], field: str) -> dict[str, str]:
         if key.startswith(AUTOMATIC):
             raise SpecError(f"{field}: '{key}': labels that begin with '{AUTOMATIC}' are HAL's own")
     return labels
+
+
+NODE: Final = Section(
+    name="node",
+    kind=NodeSection,
+    reader="agent",
+    about="The nodes of this machine ([docs/nodes.md](../docs/nodes.md)).",
+    check=check_node_section,
+)

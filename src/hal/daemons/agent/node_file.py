@@ -5,17 +5,14 @@ Imports little: the keeper stays small.
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-from hal.core.model.codec import convert
+from hal.core.model.config_sections import SEE, parse_toml, read_sections
 from hal.core.model.errors import SpecError
-from hal.core.model.node_config import NO_NODE_SECTION, NodeSection, check_node_section
-from hal.runtime.regular_files import read_regular
+from hal.core.model.node_config import NODE, NodeSection
+from hal.runtime.config_file import config_text
 from hal.runtime.root_steps import SETTING
-
-MAX_CONFIG_BYTES: Final = 1 << 20
 
 
 def read_node_section(path: Path) -> NodeSection:
@@ -25,12 +22,10 @@ def read_node_section(path: Path) -> NodeSection:
         SpecError: the file is not TOML, or the section is invalid; names the field.
     """
     raw = _read(path)
-    if "node" not in raw:
-        return NO_NODE_SECTION
     try:
-        return check_node_section(convert(raw["node"], NodeSection))
+        return read_sections({name: raw[name] for name in raw if name == NODE.name}, (NODE,))[NODE]
     except SpecError as error:
-        raise SpecError(f"{path}: node: {error.message}", hint=error.hint or "see docs/config.md") from error
+        raise SpecError(f"{path}: {error.message}", hint=error.hint or SEE) from error
 
 
 def steps_run_as_root(path: Path) -> bool:
@@ -44,16 +39,4 @@ def steps_run_as_root(path: Path) -> bool:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    try:
-        text = read_regular(path, MAX_CONFIG_BYTES + 1, follow=True)
-    except FileNotFoundError:
-        return {}
-    except OSError as error:
-        raise SpecError(f"{path}: cannot be read: {error.strerror}") from error
-    if len(text) > MAX_CONFIG_BYTES:
-        raise SpecError(f"{path}: longer than {MAX_CONFIG_BYTES} bytes")
-    try:
-        raw: dict[str, Any] = tomllib.loads(text.decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise SpecError(f"{path}: not TOML: {error}") from error
-    return raw
+    return parse_toml(config_text(path), str(path))

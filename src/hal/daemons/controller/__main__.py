@@ -95,12 +95,12 @@ async def _prepared(runtime: Runtime, home: Home, listen: str, wire: str, tell: 
         sys.stdout.write("compiling the scheduling kernels; this takes a minute or two, once\n")
         sys.stdout.flush()
     from hal.daemons.controller.config import read_config, with_addresses
-    from hal.daemons.controller.startup.config_file import config_text
     from hal.daemons.controller.startup.plugins import load_policies
     from hal.rest.server.listeners import user_name
+    from hal.runtime.config_file import config_text, is_anothers
     from hal.runtime.machine import host_name
 
-    config = with_addresses(read_config(config_text(home)), listen, wire)
+    config = with_addresses(read_config(config_text(home.config), is_anothers), listen, wire)
     config = replace(
         config,
         address=config.address or host_name(),

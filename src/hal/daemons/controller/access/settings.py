@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, Final
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from hal.core.model import SpecError
 from hal.core.model.job import is_name
@@ -20,22 +20,23 @@ MAX_RATE: Final = 1_000_000
 class AccessSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[access]`"""
 
-    socket: str = ""
-    """Where other users of this machine come in: the path of a second Unix socket. Empty: they do not."""
-    users: tuple[str, ...] = ()
-    """Who may come in there as a user; `*`: everybody on this machine."""
-    operators: tuple[str, ...] = ()
-    admins: tuple[str, ...] = ()
-    steps_run_as_root: bool = False
-    """Where HAL is root's, run other users' steps too: whoever may submit is root then."""
-    max_token_days: int = 365
-    """Longest life of an API token."""
-    requests_per_s: int = 200
-    """Requests a second of one user, in the long run."""
-    burst: int = 1_000
-    """Requests of one user after a pause."""
-    at_once: int = 300
-    """Requests of one user under way, long polls and streams included."""
+    socket: Annotated[str, Meta(description="path of a Unix socket for other users of this machine; empty: none")] = ""
+    users: Annotated[
+        tuple[str, ...],
+        Meta(description="who has the role user there: login names, or `*` for everybody on this machine"),
+    ] = ()
+    operators: Annotated[tuple[str, ...], Meta(description="who has the role operator")] = ()
+    admins: Annotated[tuple[str, ...], Meta(description="who has the role admin")] = ()
+    steps_run_as_root: Annotated[
+        bool,
+        Meta(description="if root started HAL, run other users' jobs, too, as root: whoever may submit is root then"),
+    ] = False
+    max_token_days: Annotated[int, Meta(description="maximum lifetime of an API token, in days")] = 365
+    requests_per_s: Annotated[
+        int, Meta(description="sustained rate of requests of each user; the owner and root are not limited")
+    ] = 200
+    burst: Annotated[int, Meta(description="requests at once after a pause")] = 1_000
+    at_once: Annotated[int, Meta(description="requests in progress, long polls and streams included")] = 300
 
     def role_of(self, user: str) -> Role | None:
         """The highest role that names the user; None: they are nobody here."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from hal.core.model import HALError
 from hal.core.model.printable import printable
 from hal.daemons.controller.config import read_config
-from hal.daemons.controller.startup.config_file import config_text
+from hal.runtime.config_file import config_text, is_anothers
 from hal.runtime.home import find_home
 from hal.store import StoreMark
 from hal.store.backup import back_up, restore
@@ -28,7 +28,7 @@ def main(argv: list[str] | None = None) -> int:
     home = find_home(asked.home)
     try:
         home.create()
-        store = asked.to or read_config(config_text(home)).store_url or home.database
+        store = asked.to or read_config(config_text(home.config), is_anothers).store_url or home.database
         if asked.what == "backup":
             done = back_up(store, asked.file)
         else:

@@ -7,11 +7,23 @@ that names the distribution: a controller never runs with another policy than th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib.metadata import EntryPoint, entry_points
 from inspect import isclass
 
 from hal.core.engine import EngineError
-from hal.core.engine.policies import register
+from hal.core.engine.config import EngineConfig
+from hal.core.engine.policies import (
+    ORDER_KERNELS,
+    PLACEMENT_KERNELS,
+    PREEMPT_KERNELS,
+    admit_named,
+    filter_named,
+    order_named,
+    preempt_named,
+    register,
+    score_named,
+)
 from hal.core.interfaces import PolicyInfo
 from hal.core.interfaces.policy import GROUP
 from hal.core.model import SpecError
@@ -40,6 +52,27 @@ def load_policies() -> tuple[str, ...]:
                 hint="uninstall one: hal.toml could not tell them apart",
             )
     return tuple(name for _, name in by_name)
+
+
+def check_names(engine: EngineConfig, admit: Sequence[str]) -> None:
+    """Whether all policies that `[engine]` names are known, built in or loaded.
+
+    Raises:
+        SpecError: one is not; names the setting and those that are.
+    """
+    try:
+        if engine.order not in ORDER_KERNELS:
+            order_named(engine.order)
+        if engine.placement not in PLACEMENT_KERNELS:
+            score_named(engine.placement)
+        if engine.preempt not in PREEMPT_KERNELS:
+            preempt_named(engine.preempt)
+        for name in engine.filters:
+            filter_named(name)
+        for name in admit:
+            admit_named(name)
+    except EngineError as error:
+        raise SpecError(str(error), hint="`pip list` shows which packages are installed") from error
 
 
 def _loaded(entry: EntryPoint) -> tuple[PolicyInfo, str]:

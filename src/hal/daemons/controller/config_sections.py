@@ -1,0 +1,289 @@
+"""The sections of hal.toml that a controller reads: their keys, defaults, help and checks. Pure.
+
+A new key is a field here; a new section is a struct, its `Section`, and its name in `SECTIONS`. From them follows
+`spec/config.md` (`make spec`); docs/config.md has an example of each key.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+from msgspec import Meta, Struct
+
+from hal.core.engine.config import Backfill
+from hal.core.model import Duration, SpecError, StoreError
+from hal.core.model.config_sections import Section, without_password
+from hal.core.model.lease_times import LeaseTimes, check_lease_times
+from hal.core.model.node_config import NODE
+from hal.daemons.controller.access.settings import AccessSection, check_access
+from hal.rest.audit import MAX_AUDIT_BYTES
+from hal.rest.limits import DEFAULT_REQUEST_BYTES, DEFAULT_USER_REQUEST_BYTES
+from hal.store import LEASE_MS
+from hal.store.database_url import HOW_TO_WRITE, parse_url
+from hal.wire.address import DEFAULT_PORT, parse_address
+
+CONTROLLER: Final = "controller"
+LEAST_AUDIT_BYTES: Final = 1 << 20
+MOST_AUDIT_BYTES: Final = 1 << 40
+MAX_AUDIT_DAYS: Final = 36_500
+DEFAULT_CERTIFICATE_MS: Final = 90 * 86_400_000
+MIN_CERTIFICATE_MS: Final = 10_000
+MAX_CERTIFICATE_MS: Final = 825 * 86_400_000
+DEFAULT_ORDER: Final = "priority"
+DEFAULT_SLICE_WORK: Final = 30_000
+"""Work of one slice of scheduling: 2 ms or so on one core, so that reports and requests are never kept waiting long."""
+MIN_SLICE_WORK: Final = 100
+DEFAULT_RESERVATIONS: Final = 10
+MAX_RULES: Final = 100
+"""Rules for submissions: each is asked about every job."""
+
+
+class EngineSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[engine]`"""
+
+    order: Annotated[
+        str,
+        Meta(description="order of jobs: `priority`, `fcfs` (higher priority, then job id), `sjf`, or a policy"),
+    ] = DEFAULT_ORDER
+    placement: Annotated[str, Meta(description="choice of nodes: `first-fit`, `best-fit`, or a policy")] = "first-fit"
+    backfill: Annotated[Backfill, Meta(description="who may pass a waiting job; see docs/backfill.md")] = Backfill.EASY
+    reservations: Annotated[
+        int, Meta(description="under `top-k`: jobs with a reservation for each set of competing nodes")
+    ] = DEFAULT_RESERVATIONS
+    slice_work: Annotated[
+        int, Meta(description="checks after which a long decision pauses to serve requests and reports")
+    ] = DEFAULT_SLICE_WORK
+    preempt: Annotated[str, Meta(description="what is preempted first: `least-lost`, or a policy")] = "least-lost"
+    filters: Annotated[
+        tuple[str, ...], Meta(description="names of filters from other packages; a node must pass all of them")
+    ] = ()
+    admit: Annotated[
+        tuple[str, ...], Meta(description="names of submission rules from other packages, in the order of their use")
+    ] = ()
+
+
+def check_engine(section: EngineSection) -> None:
+    """
+    Raises:
+        SpecError: a value is out of range; names it.
+    """
+    if section.slice_work < MIN_SLICE_WORK:
+        raise SpecError("engine.slice_work: out of range", hint=f"at least {MIN_SLICE_WORK}")
+    if len(section.admit) > MAX_RULES:
+        raise SpecError(f"engine.admit: {len(section.admit)} rules", hint=f"at most {MAX_RULES}")
+    if section.reservations < 1:
+        raise SpecError("engine.reservations: out of range", hint="at least 1")
+
+
+class ServerSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[server]`"""
+
+    tcp: Annotated[
+        str,
+        Meta(description="`HOST:PORT`, or a port of 127.0.0.1: also serve REST there, with tokens; empty: nowhere"),
+    ] = ""
+    tls: Annotated[
+        bool, Meta(description="TLS at `tcp` on a loopback address, too; other addresses have TLS anyway")
+    ] = False
+    tls_cert: Annotated[
+        str, Meta(description="the site's certificate with its chain, a PEM file; empty: signed by HAL's own authority")
+    ] = ""
+    tls_key: Annotated[str, Meta(description="its key, a PEM file")] = ""
+    plain_tcp: Annotated[bool, Meta(description="no TLS at `tcp` on any address; excludes the three above")] = False
+    address: Annotated[
+        str, Meta(description="name under which other machines reach this one; empty: its host name")
+    ] = ""
+    wire: Annotated[
+        str,
+        Meta(description="`HOST:PORT`, or a port of 127.0.0.1, for agents of other machines; empty: nowhere"),
+    ] = ""
+    node_certificate: Annotated[
+        Duration, Meta(description="lifetime of a node's certificate; it is renewed after two thirds of it")
+    ] = Duration(DEFAULT_CERTIFICATE_MS)
+    max_request_bytes: Annotated[int, Meta(description="maximum size of a request body")] = DEFAULT_REQUEST_BYTES
+    max_user_request_bytes: Annotated[int, Meta(description="the same for the role user")] = DEFAULT_USER_REQUEST_BYTES
+
+
+def check_server(section: ServerSection) -> None:
+    """
+    Raises:
+        SpecError: a value makes no sense, or two exclude each other; names them.
+    """
+    for field in ("max_request_bytes", "max_user_request_bytes"):
+        if not 1 << 10 <= getattr(section, field) <= 1 << 30:
+            raise SpecError(f"server.{field}: out of range", hint="between 1024 and 1073741824")
+    if not MIN_CERTIFICATE_MS <= section.node_certificate <= MAX_CERTIFICATE_MS:
+        raise SpecError("server.node_certificate: out of range", hint="between 10s and 825d")
+    host_and_port(section.tcp)
+    host_and_port(section.wire, "server.wire", DEFAULT_PORT)
+    if section.address:
+        parse_address(f"{section.address}:{DEFAULT_PORT}", "server.address")
+    if bool(section.tls_cert) != bool(section.tls_key):
+        raise SpecError("server.tls_cert, server.tls_key: one without the other", hint="name both files")
+    if section.plain_tcp and (section.tls or section.tls_cert):
+        raise SpecError("server.plain_tcp: excludes tls and tls_cert", hint="leave one of them out")
+    if section.tls_cert and not (Path(section.tls_cert).is_absolute() and Path(section.tls_key).is_absolute()):
+        raise SpecError("server.tls_cert, server.tls_key: are not absolute paths", hint="like /etc/hal/cert.pem")
+
+
+def host_and_port(text: str, field: str = "server.tcp", example: int = 8642) -> tuple[str, int] | None:
+    """`8642`, `127.0.0.1:8642`, `[::1]:8642`; None for ''.
+
+    Raises:
+        SpecError: none of these.
+    """
+    if not text:
+        return None
+    host, _, port = text.rpartition(":")
+    if not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
+        raise SpecError(f"{field}: '{text}' is not HOST:PORT", hint=f"write {example} or 127.0.0.1:{example}")
+    return host.strip("[]") or "127.0.0.1", int(port)
+
+
+class StoreSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[store]`"""
+
+    url: Annotated[
+        str,
+        Meta(description="`postgresql://USER@HOST/DATABASE`; empty: the SQLite file in HAL_HOME"),
+    ] = ""
+
+
+def check_store(section: StoreSection) -> None:
+    """
+    Raises:
+        SpecError: not the URL of a database; does not repeat it, for it may hold a password.
+    """
+    if not section.url:
+        return
+    try:
+        url = parse_url(section.url)
+    except StoreError as error:
+        raise SpecError(f"store.url: {error.message}", hint=error.hint) from None
+    if not url.database:
+        raise SpecError("store.url: it names no database", hint=HOW_TO_WRITE)
+
+
+class LeasesSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[leases]`: see `LeaseTimes`; a controller's own lease is not among them, it is the store's."""
+
+    heartbeat: Annotated[
+        Duration, Meta(description="interval of heartbeats; a node that misses three is unreachable")
+    ] = Duration(LeaseTimes().heartbeat_ms)
+    node: Annotated[
+        Duration,
+        Meta(description='how long a node runs `on_node_lost = "requeue"` steps without hearing from the controller'),
+    ] = Duration(LeaseTimes().node_ms)
+    kill: Annotated[Duration, Meta(description="longest time that a node needs to end processes")] = Duration(
+        LeaseTimes().kill_ms
+    )
+    slack: Annotated[
+        Duration, Meta(description="margin: such steps run elsewhere after 1.02 (node + 3 s + kill) + slack")
+    ] = Duration(LeaseTimes().slack_ms)
+
+
+def lease_times(section: LeasesSection) -> LeaseTimes:
+    """The section as the shells take it.
+
+    Raises:
+        SpecError: times that do not fit together; names them.
+    """
+    given = {f"{name}_ms": int(getattr(section, name)) for name in section.__struct_fields__}
+    return check_lease_times(LeaseTimes(**given, leader_ms=LEASE_MS))
+
+
+class RetentionSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[retention]`"""
+
+    events_days: Annotated[int, Meta(description="age in days beyond which an event is removed")] = 30
+    events_count: Annotated[int, Meta(description="number of events beyond which the oldest are removed")] = 1_000_000
+
+
+def check_retention(section: RetentionSection) -> None:
+    """
+    Raises:
+        SpecError: a negative amount.
+    """
+    if section.events_days < 0 or section.events_count < 0:
+        raise SpecError("retention: a negative amount")
+
+
+class AuditSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[audit]`"""
+
+    max_bytes: Annotated[
+        int,
+        Meta(description="size of the audit log; beyond it, whoever has the largest share loses the oldest entries"),
+    ] = MAX_AUDIT_BYTES
+    days: Annotated[int, Meta(description="remove files that were not written to for this long; 0: never")] = 0
+    syslog: Annotated[bool, Meta(description="copy each entry to this machine's own syslog, as `hal-audit`")] = False
+
+
+def check_audit(section: AuditSection) -> None:
+    """
+    Raises:
+        SpecError: a value is out of range; names it.
+    """
+    if not LEAST_AUDIT_BYTES <= section.max_bytes <= MOST_AUDIT_BYTES:
+        raise SpecError(
+            "audit.max_bytes: out of range", hint=f"between {LEAST_AUDIT_BYTES} (1 MiB) and {MOST_AUDIT_BYTES} (1 TiB)"
+        )
+    if not 0 <= section.days <= MAX_AUDIT_DAYS:
+        raise SpecError("audit.days: out of range", hint=f"between 0 (never removed by age) and {MAX_AUDIT_DAYS}")
+
+
+ENGINE: Final = Section(
+    name="engine",
+    kind=EngineSection,
+    reader=CONTROLLER,
+    about="How jobs are ordered and placed; policies of other packages ([docs/plugins.md](../docs/plugins.md)).",
+    check=check_engine,
+)
+SERVER: Final = Section(
+    name="server",
+    kind=ServerSection,
+    reader=CONTROLLER,
+    about="Where REST and the agents of other machines are served.",
+    check=check_server,
+)
+STORE: Final = Section(
+    name="store",
+    kind=StoreSection,
+    reader=CONTROLLER,
+    about="Where rows and events are kept ([docs/store.md](../docs/store.md)).",
+    check=check_store,
+    secrets={"url": without_password},
+)
+ACCESS: Final = Section(
+    name="access",
+    kind=AccessSection,
+    reader=CONTROLLER,
+    about="Who has access, and how much they may ask ([docs/access.md](../docs/access.md)).",
+    check=check_access,
+)
+AUDIT: Final = Section(
+    name="audit",
+    kind=AuditSection,
+    reader=CONTROLLER,
+    about="What is kept of the audit log ([docs/access.md](../docs/access.md#the-audit-log)).",
+    check=check_audit,
+)
+LEASES: Final = Section(
+    name="leases",
+    kind=LeasesSection,
+    reader=CONTROLLER,
+    about="Times between machines ([docs/failures.md](../docs/failures.md#times)).",
+    check=lease_times,
+)
+RETENTION: Final = Section(
+    name="retention",
+    kind=RetentionSection,
+    reader=CONTROLLER,
+    about="How long the event feed is kept.",
+    check=check_retention,
+)
+
+SECTIONS: Final[tuple[Section[Any], ...]] = (ENGINE, SERVER, STORE, ACCESS, AUDIT, LEASES, RETENTION, NODE)
+"""In the order in which they are described. `[node]` is read by agents and keepers; a controller checks it with the
+rest, so that a mistake in the file is found when HAL starts."""
