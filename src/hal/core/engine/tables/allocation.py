@@ -8,7 +8,7 @@ million of them is nothing but waiting for lines.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -23,11 +23,14 @@ COPY_SPARE: Final = 256
 """Records that questions to a copy may add."""
 
 
-def zeros_in_lines(shape: tuple[int, ...], dtype: str) -> Any:
-    """Zeros of this shape, of which the first begins a line of the cache."""
+def in_lines(shape: tuple[int, ...], dtype: str, make: Callable[[int, str], Any] = np.zeros) -> Any:
+    """An array of this shape, of which the first value begins a line of the cache.
+
+    make: what gives the memory; `np.empty` where all is written before it is read.
+    """
     item = np.dtype(dtype).itemsize
     count = int(np.prod(shape))
-    whole = np.zeros(count + LINE_BYTES // item - 1, dtype)
+    whole = make(count + LINE_BYTES // item - 1, dtype)
     first = -(whole.ctypes.data // item) % (LINE_BYTES // item)
     return whole[first : first + count].reshape(shape)
 
@@ -138,7 +141,7 @@ class Allocation:
 
 def _fresh(declared: Declaration, shape: tuple[int, ...]) -> Any:
     """The array of an empty table."""
-    array = zeros_in_lines(shape, declared.dtype)
+    array = in_lines(shape, declared.dtype, np.empty if declared.growth is Growth.OUTPUT else np.zeros)
     _set_fresh_columns(array, declared)
     return array
 

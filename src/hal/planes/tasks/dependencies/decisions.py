@@ -115,7 +115,8 @@ def decide_job(job: LiveJob, others: Others, now_ms: int) -> Decisions:
             yield ReleaseHeld()
         if waits.open == 0:
             yield MakeEligible(max(job.spec.begin_at_ms, now_ms))
-    yield from decide_tasks(job, others, 0, job.spec.tasks)
+    if waits.by_task:
+        yield from decide_tasks(job, others, 0, job.spec.tasks)
 
 
 def decide_tasks(job: LiveJob, others: Others, first: int, count: int) -> Decisions:

@@ -31,7 +31,7 @@ from hal.planes.tasks.dependencies.decisions import (
     is_decided,
 )
 from hal.planes.tasks.live.job import LiveJob
-from hal.planes.tasks.live.standings import SINGLETON, Phase
+from hal.planes.tasks.live.standings import SINGLETON, Phase, Waits
 from hal.planes.tasks.live.task_sets import merged
 from hal.planes.tasks.slices import Pace, Work, finished
 from hal.planes.tasks.table.table import JobTable
@@ -72,13 +72,11 @@ def _apply_some(table: JobTable) -> None:
 
 
 def _apply_consequence(table: JobTable, consequence: Consequence) -> Work[None]:
-    match consequence:
-        case JobChanged():
-            return _apply_job_change(table, consequence)
-        case PhaseChanged():
-            return _apply_phase_change(table, consequence)
-        case TasksChanged():
-            return _apply_task_changes(table, consequence)
+    if isinstance(consequence, JobChanged):
+        return _apply_job_change(table, consequence)
+    if isinstance(consequence, PhaseChanged):
+        return _apply_phase_change(table, consequence)
+    return _apply_task_changes(table, consequence)
 
 
 # ── one consequence ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -126,20 +124,18 @@ def _apply_phase_change(table: JobTable, changed: PhaseChanged) -> Work[None]:
         job = table.jobs.get(job_id)
         if job is None or job.waits is None or changed.job not in job.waits.mentions:
             continue
-        if (yield from _decide_again(table, job, changed)):
+        standings = changed_standings(job, changed.job, changed.before, changed.after)
+        if standings is not None:
+            yield from _decide_again(table, job, standings, changed.now_ms)
             table.worklist.add(JobChanged(job_id, changed.now_ms, BY_DEPENDENCY))
         yield
 
 
-def _decide_again(table: JobTable, job: LiveJob, changed: PhaseChanged, alone: bool | None = None) -> Work[bool]:
-    """Whether the phase of a job that it names changed anything for it: then it must be settled."""
-    standings = changed_standings(job, changed.job, changed.before, changed.after, alone=alone)
-    if standings is None:
-        return False
+def _decide_again(table: JobTable, job: LiveJob, standings: Waits, now_ms: int) -> Work[None]:
+    """Its dependencies stand otherwise now: it must be settled afterwards."""
     table.touch(job.id)
     job.waits = standings
-    yield from apply_decisions(table, job, decide_job(job, table, changed.now_ms))
-    return True
+    yield from apply_decisions(table, job, decide_job(job, table, now_ms))
 
 
 def _apply_task_changes(table: JobTable, changed: TasksChanged) -> Work[None]:
@@ -249,5 +245,7 @@ def _decide_singleton(table: JobTable, job: LiveJob, *, alone: bool, now_ms: int
     if job.waits is None or job.waits.alone == alone:
         return
     before, after = (Phase.WAITS, Phase.SUCCEEDED) if alone else (Phase.SUCCEEDED, Phase.WAITS)
-    if finished(_decide_again(table, job, PhaseChanged(SINGLETON, before, after, now_ms), alone)):
+    standings = changed_standings(job, SINGLETON, before, after, alone=alone)
+    if standings is not None:
+        finished(_decide_again(table, job, standings, now_ms))
         settle(table, job, now_ms, BY_DEPENDENCY)
