@@ -81,6 +81,10 @@ COMMANDS: Final[dict[str, tuple[list[str], ...]]] = {
     "queues": ([],),
     "shares": ([],),
     "events": ([], ["-f"], ["--job", "1"]),
+    "attempts": ([], ["-f"], ["--state", EVIL], ["--after", "1"]),
+    "reader list": ([],),
+    "reader add": (["x"], [EVIL]),
+    "reader remove": (["x"], [EVIL]),
     **{f"{noun} list": ([],) for noun in ("queue", "account", "qos", "limit", "booking")},
     **{f"{noun} {verb}": (["x"], [EVIL]) for noun in ("queue", "account", "qos", "limit", "booking") for verb in
        ("remove", "show")},

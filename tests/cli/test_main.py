@@ -93,6 +93,7 @@ def test_a_command_of_a_group_is_listed_with_a_whole_sentence(name: str, hal: Ha
 OLD = {
     "node uncordon": "node resume",
     "node rm": "node remove",
+    "reader rm": "reader remove",
     **{f"{noun} rm": f"{noun} remove" for noun in ("queue", "account", "qos", "limit", "booking")},
 }
 

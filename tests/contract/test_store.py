@@ -331,7 +331,7 @@ def test_events_are_found_by_any_of_their_jobs(leader: Leader) -> None:
     found = leader.store.events(job=6_009)
     assert [e.sequence for e in found] == [1]
     assert len(found[0].jobs) == 1_000
-    assert found[0].payload == {"jobs_total": 5_009}
+    assert found[0].payload == {"jobs_total": 5_009, "truncated": True}
     assert [e.sequence for e in leader.store.events(job=5_500)] == [2]
     assert leader.store.events(job=5_400) == []
     assert leader.store.events(1, job=1) == []

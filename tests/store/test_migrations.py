@@ -15,7 +15,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import inspect
 
 from hal.core.model import AttemptState, TaskState
-from hal.store import EndAttempts, Store, TaskRangeRow
+from hal.store import EndAttempts, EndFilter, Store, TaskRangeRow
 from hal.store.database_url import open_database
 from hal.store.migrate import HEAD, MIGRATIONS, migrate, revision_of
 from hal.store.operations import AttemptEnd
@@ -112,6 +112,31 @@ def test_a_store_of_an_older_hal_with_running_jobs_is_upgraded_and_they_run_on(t
     store.close()
 
 
+def test_ends_of_an_older_store_are_numbered_by_their_instants(tmp_path: Path) -> None:
+    """Revision 0008, a job running: 1.1 ended at 20, the gang 1.0 at 10. They are 1 and 2; the next end is 3."""
+    path = tmp_path / "hal.sqlite"
+    database = open_database(path, create=True, max_bytes=None)
+    with database.writing("as before") as connection:
+        config = Config()
+        config.set_main_option("script_location", str(MIGRATIONS))
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0008")
+        for text in _AS_0008_WROTE:
+            connection.exec_driver_sql(text)
+    database.close()
+    store = Store.open(path)
+    page = store.ended(last=store.last_end())
+    assert [(row.sequence, row.task, row.recorded_ms, row.user) for row in page.rows] == [
+        (1, 0, 10, "u"),
+        (2, 1, 20, "u"),
+    ]
+    assert [row.task for row in store.ended(0, EndFilter(node="n2"), last=2).rows] == [0]
+    running = EndAttempts([AttemptEnd(1, 2, 1, AttemptState.SUCCEEDED, 30, "exited", 0)])
+    assert Leader(store).commit(running).last_end == 3
+    assert [row.task for row in store.ended(0, EndFilter(node="n3"), last=3).rows] == [2]
+    store.close()
+
+
 _JOB: Final = (
     "INSERT INTO jobs VALUES ({id}, 1, 'n', 'default', 'a', 'u', 0, '{state}', 1, 1, NULL, 5, 5, NULL, NULL, 0, '', '',"
     " {pending}, 0, {active}, {active}, 0, 0, 0, 0, NULL, 0, 1)"
@@ -125,4 +150,16 @@ _AS_0004_WROTE: Final = (
     " '[]', 0, NULL)",
     "INSERT INTO commits VALUES (1, 'c', 7, 1, 0)",
     "INSERT INTO leader VALUES (1, 7, 'an older controller', 3)",
+)
+_ATTEMPT_0008: Final = (
+    "INSERT INTO attempts VALUES (1, {task}, 1, '{state}', '{nodes}', 'token', 6, 0, 7, {ended_ms}, '', NULL, NULL,"
+    " NULL, '', '[]', 0, NULL)"
+)
+_AS_0008_WROTE: Final = (
+    """INSERT INTO specs VALUES (1, '{"command":["true"]}')""",
+    _JOB.format(id=1, state="running", pending=0, active=1),
+    _ATTEMPT_0008.format(task=0, state="failed", nodes='["n1","n2"]', ended_ms=10),
+    _ATTEMPT_0008.format(task=1, state="succeeded", nodes='["n1"]', ended_ms=20),
+    _ATTEMPT_0008.format(task=2, state="running", nodes='["n3"]', ended_ms="NULL"),
+    "INSERT INTO commits VALUES (1, 'c', 20, 1, 0)",
 )

@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from hal.client.addresses.address import Address, find_address
 from hal.client.flows.completion import as_ended
+from hal.client.flows.ended_attempts import OnLost, ended_attempts, ignore_lost
 from hal.client.flows.player import Player
 from hal.client.flows.steps import DRAIN_ROUND_S, Steps, controlled, emptied, followed_events, paged, past_events
 from hal.client.job import Job
 from hal.client.rest import calls
 from hal.client.rest.calls import Call, Page
+from hal.client.rest.feed_calls import EndedAttemptInfo, attempt_filters
 from hal.client.rest.outcome import ids_of
 from hal.client.rest.views import (
     EventInfo,
@@ -325,6 +327,43 @@ class Client:
             after, job_id, address=self.address, reconnect_s=self.connections.reconnect_s, clock=time.monotonic
         )
         return Player(self.connections).items(feed)
+
+    def attempts(
+        self,
+        after: str | None = None,
+        *,
+        newest: int | None = None,
+        follow: bool = False,
+        reader: str = "",
+        on_lost: OnLost = ignore_lost,
+        **filters: Any,
+    ) -> Iterator[EndedAttemptInfo]:
+        """Read ended attempts in the order of the commits that ended them.
+
+        Args:
+            after: begin behind this cursor (`str(info.sequence)` of the last one that was read); None: from the oldest
+                that is kept, or where the reader was.
+            newest: begin with the last so many instead, at most 5,000.
+            follow: do not end, but wait for more; continues by itself after a lost connection.
+            reader: name of a registered reader: what the iterator has passed counts as read by it.
+            on_lost: called with the first and last sequence number of attempts that are no longer kept.
+            filters: state (a list means any of them), job, user, node, since_ms, until_ms.
+        Raises:
+            SpecError: a filter that does not exist.
+            NotFoundError: there is no reader of that name.
+            ConflictError: the cursor is ahead of what is stored: the store was replaced.
+        """
+        flow = ended_attempts(
+            attempt_filters(filters),
+            after or "",
+            newest=newest,
+            follow=follow,
+            reader=reader,
+            on_lost=on_lost,
+            reconnect_s=self.connections.reconnect_s,
+            clock=time.monotonic,
+        )
+        return Player(self.connections).items(flow)
 
     def call(self, call: Call[T]) -> T:
         """Send one call of REST /v1 and read its answer."""

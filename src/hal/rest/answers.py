@@ -50,9 +50,16 @@ async def sliced_answer(
         await runtime.sleep(0)
     parts.append(b"]" + tail)
     await free(runtime, entries)
-    headers = {"Content-Length": str(sum(map(len, parts)))}
+    return answer_in_parts(call, runtime, parts, status)
+
+
+def answer_in_parts(
+    call: Call, runtime: Runtime, parts: list[bytes], status: int = 200, *, headers: Mapping[str, str] | None = None
+) -> Response[Any]:
+    """JSON that is already encoded, in parts of which one is sent in each turn of the loop; the list is emptied."""
+    sent = {"Content-Length": str(sum(map(len, parts))), **(headers or {})}
     content = _parts(parts, runtime, call.connection)
-    return Stream(content, status_code=status, media_type=JSON, headers=headers)
+    return Stream(content, status_code=status, media_type=JSON, headers=sent)
 
 
 async def _parts(parts: list[bytes], runtime: Runtime, connection: ClientConnection | None) -> AsyncIterator[bytes]:

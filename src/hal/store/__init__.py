@@ -4,6 +4,7 @@ Import names from here.
 """
 
 from hal.store.controllers import HEARD_EVERY_MS, SILENT_MS, ControllerRow
+from hal.store.ended_attempts import EndedAttempt, EndedPage, EndFilter
 from hal.store.errors import (
     CommitUnknown,
     FlushFailed,
@@ -52,11 +53,15 @@ from hal.store.operations import (
     PutJoining,
     PutMeta,
     PutNodes,
+    PutReaders,
     PutTaskRanges,
+    ReaderRow,
     RememberIdempotent,
     StepEnd,
     TaskRangeRow,
 )
+from hal.store.queries import committed_event
+from hal.store.readers import MAX_READERS, ReaderBounds, ReaderFloor, reader_floor
 from hal.store.replication import Replication, Standby
 from hal.store.sqlite import MemoryDatabase
 from hal.store.store import Store
@@ -67,6 +72,7 @@ __all__ = [
     "LEASE_MS",
     "MAX_EVENT_JOBS",
     "MAX_PAGE",
+    "MAX_READERS",
     "RENEW_EVERY_MS",
     "SILENT_MS",
     "AppendEvents",
@@ -83,6 +89,9 @@ __all__ = [
     "DropNodes",
     "EditJobs",
     "EndAttempts",
+    "EndFilter",
+    "EndedAttempt",
+    "EndedPage",
     "FlushFailed",
     "Group",
     "GroupRefused",
@@ -107,7 +116,11 @@ __all__ = [
     "PutJoining",
     "PutMeta",
     "PutNodes",
+    "PutReaders",
     "PutTaskRanges",
+    "ReaderBounds",
+    "ReaderFloor",
+    "ReaderRow",
     "RememberIdempotent",
     "Remembered",
     "Replication",
@@ -129,4 +142,6 @@ __all__ = [
     "TaskRangeRow",
     "TaskRow",
     "Trimmed",
+    "committed_event",
+    "reader_floor",
 ]

@@ -5,9 +5,7 @@ Changing a row that does not exist raises `GroupRefused`, and the caller's trans
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 from sqlalchemy import Connection, Table, bindparam, delete, exists, insert, literal, select
 
 from hal.core.model import InternalError, to_json
@@ -23,21 +21,26 @@ from hal.store.operations import (
     InsertAttempts,
     InsertJobs,
     MarkAttempts,
+    Newest,
     Operation,
     ProgressJobs,
     PutJoining,
     PutMeta,
     PutNodes,
+    PutReaders,
     PutTaskRanges,
     RememberIdempotent,
+    id_ranges,
 )
 from hal.store.task_rows import end_attempts, insert_attempts, mark_attempts, put_ranges
 
 
-def write(connection: Connection, operation: Operation, now_ms: int, last_seq: int) -> int:
+def write(connection: Connection, operation: Operation, now_ms: int, newest: Newest) -> Newest:
     """Execute one operation.
 
-    Returns: the sequence number of the newest event afterwards.
+    Args:
+        now_ms: the instant of the commit.
+    Returns: the sequence numbers given last, afterwards.
     """
     match operation:
         case InsertJobs():
@@ -53,7 +56,7 @@ def write(connection: Connection, operation: Operation, now_ms: int, last_seq: i
         case MarkAttempts():
             mark_attempts(connection, operation)
         case EndAttempts():
-            end_attempts(connection, operation)
+            return replace(newest, end=end_attempts(connection, operation, now_ms, newest.end))
         case PutNodes():
             _put_nodes(connection, operation)
         case DropNodes():
@@ -62,15 +65,17 @@ def write(connection: Connection, operation: Operation, now_ms: int, last_seq: i
             insert_rows(connection, schema.policies, [asdict(operation.row)])
         case PutJoining():
             _put_joining(connection, operation)
+        case PutReaders():
+            _put_readers(connection, operation)
         case PutMeta():
             _put_meta(connection, operation)
         case AppendEvents():
-            return _append_events(connection, operation, last_seq)
+            return replace(newest, event=_append_events(connection, operation, newest.event))
         case RememberIdempotent():
             _remember(connection, operation, now_ms)
         case _:
             raise InternalError(f"{type(operation).__name__} is not an operation of the store")
-    return last_seq
+    return newest
 
 
 def _put_meta(connection: Connection, operation: PutMeta) -> None:
@@ -93,6 +98,13 @@ def _put_joining(connection: Connection, operation: PutJoining) -> None:
             connection.execute(forget, [{"the_key": key} for key in gone])
 
 
+def _put_readers(connection: Connection, operation: PutReaders) -> None:
+    _replace(connection, schema.readers, "name", [asdict(row) for row in operation.rows])
+    if operation.forget:
+        forget = delete(schema.readers).where(schema.readers.c.name == bindparam("the_key"))
+        connection.execute(forget, [{"the_key": name} for name in operation.forget])
+
+
 def _put_nodes(connection: Connection, operation: PutNodes) -> None:
     rows: list[Params] = []
     for row in operation.rows:
@@ -109,19 +121,6 @@ def _drop_nodes(connection: Connection, operation: DropNodes) -> None:
         delete(schema.nodes).where(schema.nodes.c.name == bindparam("the_name")),
         [{"the_name": name} for name in operation.names],
     )
-
-
-def id_ranges(jobs: Iterable[int]) -> list[list[int]]:
-    """Compress numbers into ranges [first, last] of consecutive ones, ascending."""
-    if isinstance(jobs, range) and jobs.step == 1:
-        return [[jobs.start, jobs.stop - 1]] if jobs else []
-    found: list[list[int]] = []
-    for job in sorted(set(jobs)):
-        if found and found[-1][1] == job - 1:
-            found[-1][1] = job
-        else:
-            found.append([job, job])
-    return found
 
 
 def _append_events(connection: Connection, operation: AppendEvents, last_seq: int) -> int:

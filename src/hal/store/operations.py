@@ -7,7 +7,7 @@ row that does not exist is a bug, and the whole group is rolled back.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from msgspec import UNSET, Struct, UnsetType
@@ -15,6 +15,8 @@ from msgspec import UNSET, Struct, UnsetType
 from hal.core.model import AttemptState, EventKind, JobSpec, NodeState, TaskState
 from hal.core.model.facts import Facts
 
+MAX_MESSAGE: Final = 2_000
+"""Characters of what a node says about the end of a step; a longer text is cut and ends in '…'."""
 MAX_EVENT_JOBS: Final = 1_000
 """How many jobs of an event are listed when it is read; `events` with a job finds every event about that job."""
 
@@ -215,6 +217,23 @@ class AttemptEnd(Struct, frozen=True, gc=False):
     """None keeps the stored value."""
     steps: tuple[StepEnd, ...] | None = None
     """None keeps the stored value."""
+    more_nodes: tuple[str, ...] = ()
+    """Of a gang: its nodes from rank 1 on."""
+
+
+class ReaderRow(Struct, frozen=True, kw_only=True):
+    """A registered reader of the feeds: what it has not read is kept for it, within a bound."""
+
+    name: str
+    user: str
+    """Who registered it."""
+    created_ms: int
+    heard_ms: int
+    """When it last acknowledged something, or was registered."""
+    attempts: int | None = None
+    """It has read the ends of attempts up to this sequence number; None: it does not follow them."""
+    events: int | None = None
+    """The same of events."""
 
 
 class Closure(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -308,6 +327,19 @@ class NewEvent(Struct, frozen=True, kw_only=True):
     payload: dict[str, Any] = {}
 
 
+def id_ranges(jobs: Iterable[int]) -> list[list[int]]:
+    """Compress numbers into ranges [first, last] of consecutive ones, ascending."""
+    if isinstance(jobs, range) and jobs.step == 1:
+        return [[jobs.start, jobs.stop - 1]] if jobs else []
+    found: list[list[int]] = []
+    for job in sorted(set(jobs)):
+        if found and found[-1][1] == job - 1:
+            found[-1][1] = job
+        else:
+            found.append([job, job])
+    return found
+
+
 # ── operations ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -385,6 +417,13 @@ class PutJoining(Struct, frozen=True):
     forget_certificates: tuple[str, ...] = ()
 
 
+class PutReaders(Struct, frozen=True):
+    """Insert or replace readers, and delete others by name."""
+
+    rows: tuple[ReaderRow, ...] = ()
+    forget: tuple[str, ...] = ()
+
+
 class PutMeta(Struct, frozen=True):
     """Small facts by name; None deletes one."""
 
@@ -418,6 +457,7 @@ Operation = (
     | DropNodes
     | AppendPolicy
     | PutJoining
+    | PutReaders
     | PutMeta
     | AppendEvents
     | RememberIdempotent
@@ -449,3 +489,13 @@ class Committed(Struct, frozen=True):
     """Sequence number of the newest event after the commit."""
     number: int = 0
     """Its own number, ascending from 1 without gaps."""
+    last_end: int = 0
+    """Sequence number of the newest end of an attempt after the commit."""
+
+
+class Newest(Struct, frozen=True):
+    """The sequence numbers given last."""
+
+    event: int
+    end: int
+    """Of an attempt."""

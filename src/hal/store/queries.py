@@ -26,6 +26,7 @@ from hal.store.operations import (
     CertificateRow,
     JobRow,
     JoinTokenRow,
+    NewEvent,
     NodeAbout,
     NodeRow,
     PolicyRow,
@@ -33,6 +34,7 @@ from hal.store.operations import (
     PutJoining,
     StepEnd,
     TaskRangeRow,
+    id_ranges,
 )
 from hal.store.pending_columns import PendingColumns
 from hal.store.views import MAX_PAGE, JobFilter, Loaded, Remembered
@@ -396,23 +398,42 @@ def read_events(connection: Connection, after_seq: int, limit: int, job_id: int 
 
 
 def _event(row: AnyRow) -> Event:
-    id_ranges = _ID_RANGES.decode(row[5])
-    total = sum(last - first + 1 for first, last in id_ranges)
-    listed: list[int] = []
-    for first, last in id_ranges:
-        listed.extend(range(first, min(last + 1, first + MAX_EVENT_JOBS - len(listed))))
-    payload = _ANY_BY_NAME.decode(row[6])
-    if total > len(listed):
-        payload["jobs_total"] = total
+    jobs, payload = listed_jobs(_ID_RANGES.decode(row[5]), _ANY_BY_NAME.decode(row[6]))
     return Event(
         sequence=row[0],
         at_ms=row[1],
         kind=EventKind(row[2]),
         cause=row[3],
         trace_id=row[4],
-        jobs=tuple(listed),
+        jobs=jobs,
         payload=payload,
     )
+
+
+def committed_event(sequence: int, new: NewEvent) -> Event:
+    """The event that was committed under that number, as it will be read."""
+    jobs, payload = listed_jobs(id_ranges(new.jobs), new.payload)
+    return Event(
+        sequence=sequence,
+        at_ms=new.at_ms,
+        kind=new.kind,
+        cause=new.cause,
+        trace_id=new.trace_id,
+        jobs=jobs,
+        payload=payload,
+    )
+
+
+def listed_jobs(ranges: Iterable[Sequence[int]], payload: dict[str, Any]) -> tuple[tuple[int, ...], dict[str, Any]]:
+    """The jobs that an event lists, at most `MAX_EVENT_JOBS`, and its payload, which says so where there are more."""
+    listed: list[int] = []
+    total = 0
+    for first, last in ranges:
+        total += last - first + 1
+        listed.extend(range(first, min(last + 1, first + MAX_EVENT_JOBS - len(listed))))
+    if total > len(listed):
+        payload = {**payload, "jobs_total": total, "truncated": True}
+    return tuple(listed), payload
 
 
 def read_first_seq(connection: Connection) -> int:

@@ -11,6 +11,7 @@ from sqlalchemy import (
     Boolean,
     Column,
     ForeignKey,
+    ForeignKeyConstraint,
     Index,
     Integer,
     LargeBinary,
@@ -119,8 +120,15 @@ attempts = Table(
     Column("steps", Text, nullable=False),
     Column("credit", Boolean(create_constraint=False), nullable=False, server_default=false()),
     Column("taking", Text),
+    Column("node", Text),
+    Column("user", Text),
+    Column("ended_seq", INT),
+    Column("recorded_ms", INT),
     sqlite_with_rowid=False,
 )
+"""`node` is that of rank 0. The last three are set when the attempt ends: `ended_seq` numbers all ends in commit order,
+from 1 without gaps; `recorded_ms` is the instant of that commit, which never descends with the number."""
+
 Index(
     "attempts_active",
     attempts.c.job_id,
@@ -129,6 +137,48 @@ Index(
     sqlite_where=text("ended_ms IS NULL"),
     postgresql_where=text("ended_ms IS NULL"),
 )
+for _name, _columns in (
+    ("attempts_ended", (attempts.c.ended_seq,)),
+    ("attempts_ended_by_state", (attempts.c.state, attempts.c.ended_seq)),
+    ("attempts_ended_by_job", (attempts.c.job_id, attempts.c.ended_seq)),
+    ("attempts_ended_by_user", (attempts.c.user, attempts.c.ended_seq)),
+    ("attempts_ended_by_node", (attempts.c.node, attempts.c.ended_seq)),
+):
+    Index(
+        _name,
+        *_columns,
+        sqlite_where=text("ended_seq IS NOT NULL"),
+        postgresql_where=text("ended_seq IS NOT NULL"),
+    )
+
+gang_nodes = Table(
+    "gang_nodes",
+    metadata,
+    Column("job_id", INT, primary_key=True, autoincrement=False),
+    Column("task", INT, primary_key=True, autoincrement=False),
+    Column("attempt", INT, primary_key=True, autoincrement=False),
+    Column("node", Text, primary_key=True),
+    Column("ended_seq", INT, nullable=False),
+    ForeignKeyConstraint(
+        ["job_id", "task", "attempt"], ["attempts.job_id", "attempts.task", "attempts.attempt"], ondelete="CASCADE"
+    ),
+    Index("gang_nodes_ended", "node", "ended_seq"),
+    sqlite_with_rowid=False,
+)
+"""Nodes of ranks 1 and up of attempts that have ended; they are removed with their attempt."""
+
+readers = Table(
+    "readers",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("user", Text, nullable=False),
+    Column("created_ms", INT, nullable=False),
+    Column("heard_ms", INT, nullable=False),
+    Column("attempts", INT),
+    Column("events", INT),
+)
+"""Who follows the ends of attempts, the events, or both: up to which sequence number each has read; null where it does
+not follow."""
 
 nodes = Table(
     "nodes",
@@ -205,8 +255,9 @@ commits = Table(
     Column("at_ms", INT, nullable=False),
     Column("first_seq", INT, nullable=False),
     Column("last_seq", INT, nullable=False),
+    Column("last_end", INT, nullable=False, server_default=text("0")),
 )
-"""In commit order. The newest is never trimmed: sequence numbers and time continue from it."""
+"""In commit order. The newest is never trimmed: sequence numbers of events and of ends, and time, continue from it."""
 
 idempotency = Table(
     "idempotency",

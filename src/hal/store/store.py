@@ -21,6 +21,7 @@ from hal.store.bulk import first_row, insert_rows
 from hal.store.controllers import ControllerRow
 from hal.store.database import Database
 from hal.store.database_url import open_database
+from hal.store.ended_attempts import EndedPage, EndFilter, read_ended
 from hal.store.errors import StoreAbsent, StoreError, StoreMissing
 from hal.store.leadership import Claim, Leader
 from hal.store.mark import INSTANCE, StoreMark
@@ -32,12 +33,15 @@ from hal.store.operations import (
     Group,
     InsertJobs,
     JobRow,
+    Newest,
     NodeRow,
     PolicyRow,
     PutJoining,
     PutMeta,
+    ReaderRow,
     TaskRangeRow,
 )
+from hal.store.readers import ReaderFloor, first_since, read_readers, reader_floor
 from hal.store.replication import Replication
 from hal.store.sqlite import MemoryDatabase
 from hal.store.task_pages import task, tasks
@@ -263,8 +267,9 @@ class Store:
         """
         with self._database.writing("trimming") as connection:
             leadership.check_epoch(connection, epoch)
+            floor = reader_floor(connection, now_ms, retention.readers)
             removed = (
-                _trim_events(connection, now_ms, retention),
+                _trim_events(connection, now_ms, retention, floor),
                 _trim_commits(connection, retention),
                 _trim_keys(
                     connection,
@@ -359,6 +364,29 @@ class Store:
         with self._database.reading("listing attempts") as connection:
             return queries.read_attempts(connection, job_id, task, states, after, limit)
 
+    def ended(
+        self,
+        after: int = 0,
+        wanted: EndFilter | None = None,
+        *,
+        last: int,
+        limit: int = 1_000,
+        newest: bool = False,
+    ) -> EndedPage:
+        """Read the first ends of attempts behind a sequence number, or the last ones, in commit order.
+
+        Args:
+            last: as if none were behind this number.
+            newest: the last ones.
+        """
+        with self._database.reading("reading ended attempts") as connection:
+            return read_ended(connection, wanted or EndFilter(), after, last, limit, newest=newest)
+
+    def last_end(self) -> int:
+        """Read the sequence number of the newest end of an attempt; 0 before the first."""
+        with self._database.reading("reading ended attempts") as connection:
+            return (first_row(connection, _NEWEST_COMMIT) or (0, 0, 0, 0))[3]
+
     def events(self, after_seq: int = 0, *, limit: int = 1_000, job: int | None = None) -> list[Event]:
         """Read the feed after a sequence number, oldest first; with `job`, only what is about that job."""
         with self._database.reading("reading events") as connection:
@@ -398,6 +426,11 @@ class Store:
         with self._database.reading("reading join tokens") as connection:
             return queries.read_join_credentials(connection)
 
+    def readers(self) -> list[ReaderRow]:
+        """Read the registered readers of the feeds, by name."""
+        with self._database.reading("listing readers") as connection:
+            return read_readers(connection)
+
     def idempotent(self, key: str) -> Remembered | None:
         """Read the response to the request with that idempotency key, while it is kept."""
         with self._database.reading("looking up an idempotency key") as connection:
@@ -417,8 +450,8 @@ class Store:
 
 
 _C: Final = schema.commits.c
-_COMMITTED: Final = select(_C.id, _C.first_seq, _C.last_seq, _C.number).where(_C.id == bindparam("the_id"))
-_NEWEST_COMMIT: Final = select(_C.number, _C.last_seq, _C.at_ms).where(
+_COMMITTED: Final = select(_C.id, _C.first_seq, _C.last_seq, _C.number, _C.last_end).where(_C.id == bindparam("the_id"))
+_NEWEST_COMMIT: Final = select(_C.number, _C.last_seq, _C.at_ms, _C.last_end).where(
     _C.number == select(func.max(_C.number)).scalar_subquery()
 )
 
@@ -429,30 +462,31 @@ def _committed(connection: Connection, commit_id: str) -> Committed | None:
 
 
 def _write_group(connection: Connection, group: Group) -> Committed:
-    number, before, at_ms = first_row(connection, _NEWEST_COMMIT) or (0, 0, 0)
-    last = before
+    number, before, at_ms, end = first_row(connection, _NEWEST_COMMIT) or (0, 0, 0, 0)
+    at_ms = max(at_ms, group.now_ms)
+    newest = Newest(before, end)
     for operation in group.operations:
-        last = write(connection, operation, group.now_ms, last)
+        newest = write(connection, operation, at_ms, newest)
     row = {
         "number": number + 1,
         "id": group.commit_id,
-        "at_ms": max(at_ms, group.now_ms),
+        "at_ms": at_ms,
         "first_seq": before + 1,
-        "last_seq": last,
+        "last_seq": newest.event,
+        "last_end": newest.end,
     }
     insert_rows(connection, schema.commits, [row])
-    return Committed(group.commit_id, before + 1, last, number + 1)
+    return Committed(group.commit_id, before + 1, newest.event, number + 1, newest.end)
 
 
-def _trim_events(connection: Connection, now_ms: int, retention: Retention) -> int:
+def _trim_events(connection: Connection, now_ms: int, retention: Retention, floor: ReaderFloor) -> int:
     e = schema.events.c
     oldest, newest = connection.execute(select(func.min(e.seq), func.max(e.seq))).one()
     if oldest is None:
         return 0
-    young = e.at_ms >= now_ms - retention.events_ms
-    first_young = connection.execute(select(e.seq).where(young).order_by(e.seq).limit(1)).scalar()
-    keep_from = max(newest + 1 if first_young is None else first_young, newest + 1 - retention.events_count)
-    keep_from = min(keep_from, oldest + TRIMMED_AT_ONCE)
+    first_young = first_since(connection, e.seq, e.at_ms, now_ms - retention.events_ms, oldest - 1, newest)
+    keep_from = max(first_young, newest + 1 - retention.events_count)
+    keep_from = min(keep_from, floor.events + 1, oldest + TRIMMED_AT_ONCE)
     return connection.execute(delete(schema.events).where(e.seq < keep_from)).rowcount
 
 

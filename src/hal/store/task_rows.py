@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from msgspec.structs import asdict
-from sqlalchemy import Connection, and_, bindparam, delete, func, update
+from sqlalchemy import Connection, and_, bindparam, delete, func, select, update
 
 from hal.store import schema
 from hal.store.bulk import Params, change_rows, insert_rows, json_text, overwrite_rows
@@ -43,6 +43,8 @@ def insert_attempts(connection: Connection, operation: InsertAttempts) -> None:
         params = asdict(row)
         params["job_id"] = params.pop("job")
         params["state"] = row.state.value
+        params["node"] = row.nodes[0] if row.nodes else None
+        params["user"] = params["ended_seq"] = params["recorded_ms"] = None
         params["nodes"] = json_text(row.nodes)
         params["usage"] = None if row.usage is None else json_text(row.usage)
         params["steps"] = json_text(row.steps)
@@ -87,6 +89,9 @@ _END: Final = (
         signal=bindparam("new_signal"),
         usage=bindparam("new_usage"),
         message=bindparam("new_message"),
+        user=select(schema.jobs.c.user).where(schema.jobs.c.id == _A.job_id).scalar_subquery(),
+        ended_seq=bindparam("new_ended_seq"),
+        recorded_ms=bindparam("new_recorded_ms"),
         **_KEPT_WHEN_NONE,
     )
 )
@@ -115,9 +120,15 @@ def mark_attempts(connection: Connection, operation: MarkAttempts) -> None:
     change_rows(connection, _MARK, rows, _attempt_name, _ATTEMPT_KEY)
 
 
-def end_attempts(connection: Connection, operation: EndAttempts) -> None:
-    """Record how attempts ended."""
-    rows = [
+def end_attempts(connection: Connection, operation: EndAttempts, now_ms: int, last_end: int) -> int:
+    """Record how attempts ended, and number the ends.
+
+    Args:
+        now_ms: the instant of the commit.
+        last_end: the number given last.
+    Returns: the same afterwards.
+    """
+    rows: list[Params] = [
         {
             "the_job": row.job,
             "the_task": row.task,
@@ -131,7 +142,16 @@ def end_attempts(connection: Connection, operation: EndAttempts) -> None:
             "new_message": row.message,
             "new_started_ms": row.started_ms,
             "new_steps": None if row.steps is None else json_text(row.steps),
+            "new_ended_seq": number,
+            "new_recorded_ms": now_ms,
         }
-        for row in operation.rows
+        for number, row in enumerate(operation.rows, last_end + 1)
     ]
     change_rows(connection, _END, rows, _attempt_name, _ATTEMPT_KEY)
+    further: list[Params] = [
+        {"job_id": row.job, "task": row.task, "attempt": row.attempt, "node": node, "ended_seq": number}
+        for number, row in enumerate(operation.rows, last_end + 1)
+        for node in row.more_nodes
+    ]
+    insert_rows(connection, schema.gang_nodes, further)
+    return last_end + len(rows)

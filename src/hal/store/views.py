@@ -12,6 +12,7 @@ from msgspec import Struct
 from hal.core.model import TaskState
 from hal.store.operations import AttemptRow, JobRow, NodeRow, PolicyRow, TaskRangeRow
 from hal.store.pending_columns import PendingColumns
+from hal.store.readers import ReaderBounds
 
 MAX_PAGE: Final = 10_000
 """Longest page that a list returns."""
@@ -100,6 +101,8 @@ class Retention(Struct, frozen=True, kw_only=True):
     """The newest keys to keep, however young the others are."""
     policies_count: int = 1_000
     """Versions of the policy; the newest is always kept."""
+    readers: ReaderBounds = ReaderBounds()
+    """Until then, what a registered reader has not read is not removed, whatever else is said here."""
 
 
 class Trimmed(Struct, frozen=True):

@@ -48,5 +48,6 @@ class Event(Struct, frozen=True, kw_only=True, omit_defaults=True):
     trace_id: str = ""
     """The request that caused it; the same in every event that follows from it."""
     jobs: tuple[int, ...] = ()
-    """Jobs it is about (at most the first 1,000 of a large block; `payload` says how many)."""
+    """Jobs it is about (at most the first 1,000 of a large block; `payload.jobs_total` says how many)."""
     payload: dict[str, Any] = {}
+    """`truncated` is true in it where it, or `jobs`, does not list all that happened."""

@@ -19,7 +19,7 @@ from hal.core.model.node_config import NODE
 from hal.daemons.controller.access.settings import AccessSection, check_access
 from hal.rest.audit import MAX_AUDIT_BYTES
 from hal.rest.limits import DEFAULT_REQUEST_BYTES, DEFAULT_USER_REQUEST_BYTES
-from hal.store import LEASE_MS
+from hal.store import LEASE_MS, ReaderBounds
 from hal.store.database_url import HOW_TO_WRITE, parse_url
 from hal.wire.address import DEFAULT_PORT, parse_address
 
@@ -209,6 +209,24 @@ def check_retention(section: RetentionSection) -> None:
         raise SpecError("retention: a negative amount")
 
 
+class ReadersSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[readers]`"""
+
+    days: Annotated[int, Meta(description="age in days beyond which nothing is kept for a reader")] = 30
+    rows: Annotated[
+        int, Meta(description="of events, and of ended attempts, the newest so many are kept for readers at most")
+    ] = ReaderBounds().rows
+
+
+def check_readers(section: ReadersSection) -> None:
+    """
+    Raises:
+        SpecError: a negative amount.
+    """
+    if section.days < 0 or section.rows < 0:
+        raise SpecError("readers: a negative amount", hint="0 keeps nothing for readers")
+
+
 class AuditSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[audit]`"""
 
@@ -283,7 +301,14 @@ RETENTION: Final = Section(
     about="How long the event feed is kept.",
     check=check_retention,
 )
+READERS: Final = Section(
+    name="readers",
+    kind=ReadersSection,
+    reader=CONTROLLER,
+    about="What is kept for registered readers ([docs/events.md](../docs/events.md#readers)).",
+    check=check_readers,
+)
 
-SECTIONS: Final[tuple[Section[Any], ...]] = (ENGINE, SERVER, STORE, ACCESS, AUDIT, LEASES, RETENTION, NODE)
+SECTIONS: Final[tuple[Section[Any], ...]] = (ENGINE, SERVER, STORE, ACCESS, AUDIT, LEASES, RETENTION, READERS, NODE)
 """In the order in which they are described. `[node]` is read by agents and keepers; a controller checks it with the
 rest, so that a mistake in the file is found when HAL starts."""

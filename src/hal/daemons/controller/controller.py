@@ -29,8 +29,9 @@ from hal.daemons.controller.nodes.agents import Agents
 from hal.daemons.controller.service.controller_api import ControllerApi
 from hal.daemons.controller.service.feed import Watchers
 from hal.daemons.controller.service.parts import Parts
+from hal.daemons.controller.service.reader_book import ReaderBook
 from hal.daemons.controller.service.status import read_authority
-from hal.daemons.controller.service.waiters import JobWaiters, NodeWaiters
+from hal.daemons.controller.service.waiters import EndWaiters, JobWaiters, NodeWaiters
 from hal.daemons.controller.startup.policy_start import TAKEN_IN, PolicyStart, policy_at_start
 from hal.planes.joining import JoiningPlane
 from hal.planes.tasks import Change, TaskPlane, job_row
@@ -81,6 +82,7 @@ class Controller:
             config.leases,
         )
         self._waiters, self._watchers, self._node_waiters = JobWaiters(), Watchers(), NodeWaiters()
+        self._ends, self._readers = EndWaiters(), ReaderBook()
         self._flusher = Flusher(runtime, self._committer)
         self._loop = ControlLoop(
             runtime, self._clock, self.planes, self._engine, self._committer, self._flusher, self, self._agents.lied
@@ -103,6 +105,8 @@ class Controller:
                 waiters=self._waiters,
                 watchers=self._watchers,
                 node_waiters=self._node_waiters,
+                ends=self._ends,
+                readers=self._readers,
                 faults=faults,
                 access=config.access,
                 tokens=self._tokens,
@@ -152,6 +156,7 @@ class Controller:
         await self._begin(policy, over, granted_ms)
         self._agents.leases.count_from_election(self._plane.nodes, granted_ms)
         self._listener = await self._runtime.listen(address, self._agents.serve, credentials)
+        self._readers.load(await self._runtime.run_blocking(self._committer.store.readers))
         await self._node_admission.open(self._agents.serve)
         self._runtime.log.info(
             "leading", epoch=self._committer.epoch, jobs=self._plane.live_count, nodes=len(loaded.nodes)
@@ -181,6 +186,7 @@ class Controller:
         committed = await self._committer.commit(change.operations, now_ms)
         await self._runtime.run_blocking(self._committer.store.flush)
         self._watchers.committed(change.operations, committed)
+        self._ends.committed(committed)
         plane.keep()
         self._engine.feed(change.engine)
 
@@ -198,6 +204,7 @@ class Controller:
         trimming = self._runtime.spawn_task(self._trim(), "trim")
         flushing = self._runtime.spawn_task(self._flusher.run(), "flush")
         remembering = self._runtime.spawn_task(self._remember_use(), "remember-use")
+        positions = self._runtime.spawn_task(self.api.readers.keep_positions(), "keep-positions")
         outliving = self._runtime.spawn_task(self._outlive_leases(), "outlive-leases")
         try:
             await self._loop.run()
@@ -205,6 +212,7 @@ class Controller:
         finally:
             trimming.cancel()
             remembering.cancel()
+            positions.cancel()
             outliving.cancel()
             flushing.cancel()
             self._engine.close()
@@ -213,6 +221,7 @@ class Controller:
         """Accept nothing more; `run` returns when the group in flight is finished."""
         self._loop.stop("the controller is stopping")
         self._watchers.close()
+        self._ends.close()
 
     async def close(self) -> None:
         """Say goodbye to agents and let go of the store."""
@@ -225,6 +234,7 @@ class Controller:
     async def abandon(self) -> None:
         """End all connections without a message, after this controller was deposed."""
         self._watchers.close()
+        self._ends.close()
         self._agents.drop_all()
         await self._let_go()
 
@@ -256,6 +266,7 @@ class Controller:
         self._node_waiters.committed(change.operations)
         if committed is not None:
             self._watchers.committed(change.operations, committed)
+            self._ends.committed(committed)
 
     def awaited(self, change: GroupChange[Change]) -> bool:
         """See `control_loop.Effects`."""

@@ -45,6 +45,9 @@ def _more(schemas: dict[str, Any]) -> dict[str, Any]:
     }
     schemas["PolicyView"]["properties"]["policy"] = {"$ref": REF.format(name="Policy")}
     schemas["JobView"]["properties"]["spec"] = {"$ref": REF.format(name="JobSpec"), "description": "not in listings"}
+    ended = schemas["EndedAttempt"]["properties"]
+    ended["nodes"] = {"type": "array", "items": {"type": "string"}, "description": "in rank order"}
+    ended["usage"] = {"type": "object", "additionalProperties": {"type": "integer"}}
     found["JobSpecs"] = {
         "title": "JobSpecs",
         "type": "object",

@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from hal.daemons.controller.api.endpoints.access import ACCESS
+from hal.daemons.controller.api.endpoints.ask import ASK
+from hal.daemons.controller.api.endpoints.attempts import ATTEMPTS
 from hal.daemons.controller.api.endpoints.endpoint import Endpoint, is_about_jobs
 from hal.daemons.controller.api.endpoints.events import EVENTS
 from hal.daemons.controller.api.endpoints.jobs import JOBS
@@ -15,6 +17,7 @@ from hal.daemons.controller.api.endpoints.joining import JOINING
 from hal.daemons.controller.api.endpoints.nodes import NODES
 from hal.daemons.controller.api.endpoints.outputs import OUTPUTS
 from hal.daemons.controller.api.endpoints.policy import POLICY, QUEUES
+from hal.daemons.controller.api.endpoints.readers import READERS
 from hal.daemons.controller.api.endpoints.status import STATUS
 from hal.daemons.controller.api.openapi import describe
 from hal.rest.openapi import description_row
@@ -39,10 +42,13 @@ def document() -> dict[str, Any]:
 
 ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     *JOBS,
+    *ATTEMPTS,
     *OUTPUTS,
     *NODES,
     *QUEUES,
+    *ASK,
     *EVENTS,
+    *READERS,
     *STATUS,
     description_row(document),
     *POLICY,

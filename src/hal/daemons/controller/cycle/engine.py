@@ -24,6 +24,7 @@ from hal.core.engine.views import LedgerRow, ShareRow, ledger_rows, share_rows
 from hal.core.engine.why.explain import explain, fits_ever
 from hal.core.engine.why.priority import PriorityParts, priority_of
 from hal.core.engine.why.probing import Prober
+from hal.core.engine.why.wants import ClassWants, Reserved, Sliced, reserved, wants, wants_version
 from hal.core.model import Outlook, Verdict
 from hal.daemons.controller.cycle.share_memory import HoursMemory
 from hal.planes.tasks import BookingTimes
@@ -57,6 +58,8 @@ class Engine:
         self.state = new_state(config)
         self._scheduler = Scheduler(self.state, self, on_fault)
         self._bookings = BookingTimes()
+        self._begun = 0
+        """How often it was begun: versions of its state begin again then."""
 
     # ── deciding ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -77,6 +80,7 @@ class Engine:
         self._hours.undone()
         self._hours_mark = b""
         self._plans = []
+        self._begun += 1
         self.state = new_state(self._config)
         self._scheduler = Scheduler(self.state, self, self._on_fault)
         self._bookings = BookingTimes()
@@ -195,6 +199,18 @@ class Engine:
     def look(self, job: int, now_ms: int, elsewhere: Sequence[Elsewhere]) -> Outlook | None:
         """What would let the job start now, and when it starts as it is."""
         return self._prober.look(self.state, job, now_ms, elsewhere)
+
+    def wants_version(self) -> str:
+        """Name the wants as they are: another name after every change."""
+        return f"{self._begun}-{wants_version(self.state)}"
+
+    def wants(self, now_ms: int, user: str) -> Sliced[list[ClassWants]]:
+        """Gather waiting work by class; '': everybody's."""
+        return wants(self.state, now_ms, user)
+
+    def reserved(self) -> Sliced[tuple[list[Reserved], bool]]:
+        """Gather reservations, and whether there are more."""
+        return reserved(self.state)
 
     def shares(self) -> list[ShareRow]:
         """The tree of shares as use now is."""

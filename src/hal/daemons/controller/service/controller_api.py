@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from hal.daemons.controller.service.access.join_tokens import JoinTokens
 from hal.daemons.controller.service.access.tokens import Tokens
+from hal.daemons.controller.service.ask import Ask
+from hal.daemons.controller.service.attempts import Attempts
 from hal.daemons.controller.service.feed import Feed
 from hal.daemons.controller.service.jobs.jobs import Jobs
 from hal.daemons.controller.service.nodes.nodes import Nodes
 from hal.daemons.controller.service.outputs import Outputs
 from hal.daemons.controller.service.parts import Parts
 from hal.daemons.controller.service.policy.policies import Policies
+from hal.daemons.controller.service.readers import Readers
 from hal.daemons.controller.service.status import Status
 
 
@@ -25,4 +28,7 @@ class ControllerApi:
         self.join_tokens = JoinTokens(parts)
         self.outputs = Outputs(parts)
         self.feed = Feed(parts.committer, parts.watchers)
+        self.attempts = Attempts(parts)
+        self.ask = Ask(parts)
+        self.readers = Readers(parts)
         self.status = Status(parts)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Container
+from collections.abc import Container, Sequence
 
 from hal.core.model import Event, OverloadedError
 from hal.daemons.controller.cycle.committer import Committer
-from hal.store import MAX_EVENT_JOBS, AppendEvents, Committed, Operation
+from hal.store import AppendEvents, Committed, Operation, committed_event
 
 MAX_WATCHERS = 1_000
 MAX_BUFFERED_EVENTS = 2_000
@@ -98,17 +98,7 @@ class Watchers:
         for operation in operations:
             if isinstance(operation, AppendEvents):
                 for new in operation.events:
-                    jobs = tuple(new.jobs)
-                    about = frozenset(jobs)
-                    event = Event(
-                        sequence=sequence,
-                        at_ms=new.at_ms,
-                        kind=new.kind,
-                        cause=new.cause,
-                        trace_id=new.trace_id,
-                        jobs=jobs if len(jobs) <= MAX_EVENT_JOBS else jobs[:MAX_EVENT_JOBS],
-                        payload=new.payload,
-                    )
+                    event, about = committed_event(sequence, new), frozenset(new.jobs)
                     sequence += 1
                     for watcher in self._all:
                         watcher.offer(event, about)
@@ -126,6 +116,14 @@ class Feed:
         flushed = self._watchers.flushed_seq
         found = await self._committer.read(lambda store: store.events(after, limit=limit, job=job))
         return [event for event in found if event.sequence <= flushed]
+
+    def lost_between(self, after: int, events: Sequence[Event]) -> tuple[int, int] | None:
+        """Return the first and last number behind `after` that are no longer kept, before a page of all events.
+
+        Numbers have no gaps, and events are removed oldest first: what a page does not begin with is lost.
+        """
+        following = events[0].sequence if events else self._watchers.flushed_seq + 1
+        return (after + 1, following - 1) if following > after + 1 else None
 
     def last_sequence(self) -> int:
         """The sequence number of the newest event that may be shown."""

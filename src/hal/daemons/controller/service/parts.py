@@ -16,7 +16,8 @@ from hal.daemons.controller.cycle.policy_faults import PolicyFaults
 from hal.daemons.controller.nodes.admission import NodeAdmission
 from hal.daemons.controller.nodes.agents import Agents
 from hal.daemons.controller.service.feed import Watchers
-from hal.daemons.controller.service.waiters import JobWaiters, NodeWaiters
+from hal.daemons.controller.service.reader_book import ReaderBook
+from hal.daemons.controller.service.waiters import EndWaiters, JobWaiters, NodeWaiters
 from hal.planes.tasks import Change, TaskPlane
 from hal.runtime.interface import Runtime
 from hal.store import ControllerRow
@@ -38,6 +39,8 @@ class Parts:
     waiters: JobWaiters
     watchers: Watchers
     node_waiters: NodeWaiters
+    ends: EndWaiters
+    readers: ReaderBook
     faults: PolicyFaults
     access: AccessSection
     tokens: TokenBook

@@ -6,12 +6,14 @@ import asyncio
 from collections.abc import Sequence
 
 from hal.core.model import OverloadedError
-from hal.store import DropNodes, JobRow, Operation, PutNodes
+from hal.store import Committed, DropNodes, JobRow, Operation, PutNodes
 
 MAX_WAITERS = 20_000
 """Requests that wait for a job's end."""
 MAX_NODE_WAITERS = 1_000
 """Requests that wait for a node."""
+MAX_END_WAITERS = 200
+"""Requests that wait for the end of any attempt."""
 
 
 class JobWaiters:
@@ -102,6 +104,56 @@ class NodeWaiters:
                 for future in self._by_node.get(name, ()):
                     if not future.done():
                         future.set_result(None)
+
+
+class EndWaiters:
+    """Who waits for the end of any attempt."""
+
+    def __init__(self) -> None:
+        self.flushed = 0
+        """Number of the newest end that a power failure cannot take back: later ones are shown to nobody."""
+        self.closed = False
+        """The controller stops."""
+        self._waiting: set[asyncio.Future[None]] = set()
+
+    async def wait(self, beyond: int, timeout_s: float) -> bool:
+        """Wait for an end behind that number; returns whether it came in time.
+
+        Raises:
+            OverloadedError: too many wait.
+        """
+        if self.flushed > beyond or self.closed:
+            return True
+        if len(self._waiting) >= MAX_END_WAITERS:
+            raise OverloadedError(
+                f"{MAX_END_WAITERS} requests wait for ends of attempts already", hint="try again in a second"
+            )
+        came: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.add(came)
+        try:
+            async with asyncio.timeout(timeout_s):
+                await came
+        except TimeoutError:
+            return False
+        finally:
+            self._waiting.discard(came)
+        return True
+
+    def committed(self, committed: Committed) -> None:
+        """Note the newest end that is durable, and wake those who wait."""
+        if committed.last_end > self.flushed:
+            self.flushed = committed.last_end
+            self._wake()
+
+    def close(self) -> None:
+        """Wake all, as the controller stops."""
+        self.closed = True
+        self._wake()
+
+    def _wake(self) -> None:
+        for future in self._waiting:
+            if not future.done():
+                future.set_result(None)
 
 
 def _changed(operations: Sequence[Operation]) -> list[str]:

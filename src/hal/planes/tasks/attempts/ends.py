@@ -7,7 +7,6 @@ allocation and now, texts of one line and a bounded length.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 import msgspec
 from msgspec.structs import replace
@@ -27,7 +26,7 @@ from hal.core.model import AttemptState, TaskState, one_line
 from hal.planes.tasks.live.attempt import BOOKING_OVER, CANCELLED, EVICTED, PREEMPTING, REQUEUED, SIBLING, Attempt
 from hal.planes.tasks.live.job import LiveJob
 from hal.planes.tasks.table.attempt_changes import AttemptOver
-from hal.store.operations import AttemptEnd, Preemption, StepEnd
+from hal.store.operations import MAX_MESSAGE, AttemptEnd, Preemption, StepEnd
 from hal.wire.bounds import MAX_COUNT
 from hal.wire.frames.agent_keeper import StepExit
 
@@ -45,8 +44,6 @@ _WORST_FIRST = (
 
 _SEVERITY = {state: index for index, state in enumerate(_WORST_FIRST)}
 
-MAX_MESSAGE: Final = 2_000
-"""Characters of what a node says about the end of a step."""
 REFUSED_CAUSE = "refused"
 LOST_CAUSE = "lost"
 SPAWN_FAILED_CAUSE = "spawn-failed"
@@ -109,6 +106,7 @@ def judge_attempt(job: LiveJob, attempt: Attempt, ends: tuple[StepEnd, ...]) -> 
         message=_with_preemptor(attempt, end.message) if preempted else end.message,
         started_ms=attempt.started_ms,
         steps=ends if len(ends) > 1 else None,
+        more_nodes=attempt.nodes[1:],
     )
     following = _following(job, attempt, state, end, preempted=preempted)
     return AttemptOver(row, following, _job_reason(job, attempt, following, end))

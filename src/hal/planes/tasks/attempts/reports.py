@@ -18,7 +18,6 @@ from hal.core.model import AttemptId, AttemptState, EventKind, StepId, one_line
 from hal.planes.tasks.attempts import credit
 from hal.planes.tasks.attempts.ends import (
     LOST_CAUSE,
-    MAX_MESSAGE,
     REFUSED_CAUSE,
     instant_within,
     judge_attempt,
@@ -32,7 +31,7 @@ from hal.planes.tasks.nodes.failed_gates import record_failed_prolog
 from hal.planes.tasks.table.attempt_changes import end_attempt, mark_attempt
 from hal.planes.tasks.table.propagation import record_start
 from hal.planes.tasks.table.table import JobTable
-from hal.store.operations import StepEnd
+from hal.store.operations import MAX_MESSAGE, StepEnd
 from hal.wire.frames.agent_keeper import Refusal, StepExit, StepStarted
 
 MAX_CODE: Final = 64

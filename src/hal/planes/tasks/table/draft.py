@@ -28,7 +28,8 @@ from hal.planes.tasks.table.orders import Orders
 from hal.store.operations import AttemptEnd, NewEvent, NodeRow, Operation
 
 MAX_EVENT_ITEMS = 1_000
-"""Most attempts or states that the payload of one event lists; `count` says how many there were."""
+"""Most attempts or states that the payload of one event lists; `count` says how many there were, and `truncated` that
+some are not listed."""
 AttemptKey = tuple[int, int, int]
 """Job, task, attempt number."""
 
@@ -196,7 +197,7 @@ class _Note(Struct):
         if self.items:
             out[name] = self.items
         if self.count > len(self.items):
-            out["count"] = self.count
+            out["count"], out["truncated"] = self.count, True
         if self.tasks:
             out["tasks"] = self.tasks
         return out

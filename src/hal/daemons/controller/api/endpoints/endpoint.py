@@ -28,7 +28,7 @@ __all__ = [
     "ref",
 ]
 
-ABOUT_JOBS: Final = ("/v1/jobs", "/v1/events")
+ABOUT_JOBS: Final = ("/v1/jobs", "/v1/attempts", "/v1/events")
 """How the paths of what is about jobs begin: elsewhere a token that is narrowed to some of them has a user's rights."""
 
 ID: Final[dict[str, Any]] = {"type": "string", "pattern": "^[0-9]{1,18}$"}

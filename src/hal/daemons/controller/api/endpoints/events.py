@@ -11,12 +11,13 @@ from typing import Final
 
 import msgspec
 from litestar.response import Stream
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
-from hal.core.model import DeniedError, Event, HALError
+from hal.core.model import DeniedError, Event, HALError, SpecError
 from hal.daemons.controller.access.roles import OWNERS
 from hal.daemons.controller.api.answers import page_cursor
 from hal.daemons.controller.api.endpoints.endpoint import INT, LIMIT, TEXT, Endpoint, Param
+from hal.daemons.controller.api.endpoints.readers import READER, read_on
 from hal.daemons.controller.api.requests.call import Call
 from hal.daemons.controller.api.requests.ownership import check_job, only_about
 from hal.daemons.controller.api.requests.parameters import MAX_LIMIT, MAX_SEQUENCE, integer, job_id
@@ -28,6 +29,8 @@ KEEP_ALIVE_S: Final = 15.0
 CATCH_UP_EVENTS: Final = 500
 """Events read from the store at once before a feed is live."""
 EVENT_STREAM: Final = "text/event-stream"
+LOST: Final = "lost"
+"""Kind of what stands for events that are no longer kept."""
 Shown = Callable[[Event], Event]
 
 
@@ -36,6 +39,9 @@ class EventsPage(Struct, frozen=True, kw_only=True):
 
     events: list[Event]
     cursor: str | None
+    lost: tuple[int, int] | UnsetType = UNSET
+    """First and last sequence number of events that `after` should have been followed by and that are no longer kept;
+    only where there are any."""
 
 
 async def list_events(api: ControllerApi, call: Call) -> object:
@@ -44,13 +50,19 @@ async def list_events(api: ControllerApi, call: Call) -> object:
     job = job_id(params.text("job")) if params.text("job") else None
     await _refuse_others(api, call, job)
     shown = _shown(call, job)
+    after = _after(call)
+    if params.text("reader"):
+        if job is not None:
+            raise SpecError("reader: it reads all events, not those of one job", hint="leave out job or reader")
+        after = read_on(api, call, params.text("reader"), "events", after)
     if EVENT_STREAM in (call.header("accept") or ""):
-        content = _stream(api, _start(api, call), job, shown)
+        content = _stream(api, api.feed.last_sequence() if after is None else after, job, shown)
         return Stream(content, media_type=EVENT_STREAM, headers={"Cache-Control": "no-store"})
     limit = params.limit()
-    events = await api.feed.page(params.integer("after", 0, low=0, high=MAX_SEQUENCE), limit, job)
+    events = await api.feed.page(after or 0, limit, job)
     cursor = page_cursor([event.sequence for event in events], limit)
-    return EventsPage(events=[shown(event) for event in events], cursor=cursor)
+    lost = None if after is None or job is not None else api.feed.lost_between(after, events)
+    return EventsPage(events=[shown(event) for event in events], cursor=cursor, lost=UNSET if lost is None else lost)
 
 
 async def _refuse_others(api: ControllerApi, call: Call, job: int | None) -> None:
@@ -70,12 +82,11 @@ def _shown(call: Call, job: int | None) -> Shown:
     return lambda event: only_about(event, job)
 
 
-def _start(api: ControllerApi, call: Call) -> int:
-    """After which event the stream begins: the last one seen, the one asked for, else now."""
-    last = call.header("last-event-id") or call.params.text("after")
-    if last:
+def _after(call: Call) -> int | None:
+    """After which event to begin: the last one that a stream has sent, or the one asked for; None: neither."""
+    if EVENT_STREAM in (call.header("accept") or "") and (last := call.header("last-event-id")):
         return integer(last, "Last-Event-ID", low=0, high=MAX_SEQUENCE)
-    return api.feed.last_sequence()
+    return call.params.integer("after", 0, low=0, high=MAX_SEQUENCE) if call.params.text("after") else None
 
 
 async def _stream(api: ControllerApi, after: int, job: int | None, shown: Shown) -> AsyncIterator[bytes]:
@@ -87,6 +98,9 @@ async def _stream(api: ControllerApi, after: int, job: int | None, shown: Shown)
     try:
         yield b": the feed begins\n\n"
         while missed := await api.feed.page(after, min(CATCH_UP_EVENTS, MAX_LIMIT), job):
+            lost = api.feed.lost_between(after, missed) if job is None else None
+            if lost is not None:
+                yield _lost(*lost, missed[0].at_ms)
             yield b"".join(_event(shown(event)) for event in missed)
             after = missed[-1].sequence
         while True:
@@ -115,6 +129,12 @@ def _event(event: Event) -> bytes:
     )
 
 
+def _lost(first: int, last: int, at_ms: int) -> bytes:
+    """What stands for events that are no longer kept; has the form of one, so that whoever reads events reads it."""
+    data = {"sequence": last, "at_ms": at_ms, "kind": LOST, "jobs": [], "payload": {"first": first, "last": last}}
+    return b"id: %d\n" % last + _named(LOST, msgspec.json.encode(data))
+
+
 def _named(name: str, data: bytes) -> bytes:
     return b"event: %b\ndata: %b\n\n" % (name.encode(), data)
 
@@ -131,16 +151,18 @@ EVENTS: Final = (
         text=(
             "With `Accept: text/event-stream` the stream does not end: `id` is the sequence number, `event` the kind, "
             "`data` the event. Resume with `Last-Event-ID`. A reader that is too slow gets `event: lagged` and is "
-            "disconnected."
+            "disconnected; `event: lost` stands for events that are no longer kept. Where `payload.truncated` is true, "
+            "`jobs` or the lists of the payload do not hold all: `jobs_total` and `count` say how many there were."
         ),
         params=(
             Param(name="after", text="only events after this sequence number", schema=INT),
             Param(name="job", text="only events about this job", schema=TEXT),
+            READER,
             LIMIT,
             Param(name="Last-Event-ID", where="header", text="resume a stream after this event", schema=TEXT),
         ),
         result=EventsPage,
         media={EVENT_STREAM: {"type": "string"}},
-        problems=("400", "503"),
+        problems=("400", "404", "409", "503"),
     ),
 )

@@ -112,7 +112,7 @@ def check_specs(visit: Visit, specs: Sequence[JobSpec]) -> set[int]:
     distinct = {id(spec): spec for spec in specs}.values()
     for spec in distinct:
         if visit.own_only:
-            _check_user(visit, spec.user, "user")
+            check_user(visit, spec.user, "user")
             _check_priority(spec.priority)
         check_scope(visit.identity.scope, queue=spec.queue, account=spec.account)
     if not visit.own_only:
@@ -156,7 +156,12 @@ def in_its_queue(visit: Visit, specs: list[JobSpec]) -> list[JobSpec]:
     return [put[id(spec)] for spec in specs]
 
 
-def _check_user(visit: Visit, user: str, field: str) -> None:
+def check_user(visit: Visit, user: str, field: str) -> None:
+    """A user that somebody names who may only touch what is theirs.
+
+    Raises:
+        DeniedError: it is somebody else.
+    """
     if user and user != visit.identity.user:
         raise DeniedError(
             f"{field}: '{shown(user)}' is somebody else; you are '{visit.identity.user}'",
@@ -199,7 +204,7 @@ def narrowed(visit: Visit, wanted: JobFilter, *, changing: bool = False) -> JobF
     if wanted == JobFilter() and changing:
         return wanted  # no condition at all is refused as a mistake
     if visit.own_only:
-        _check_user(visit, wanted.user, "user")
+        check_user(visit, wanted.user, "user")
         wanted = replace(wanted, user=visit.identity.user)
     if changing:
         scope = visit.identity.scope

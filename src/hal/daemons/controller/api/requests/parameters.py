@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from hal.core.model import SpecError, TaskState, parse_task_ref
+from hal.core.model import AttemptState, SpecError, TaskState, parse_task_ref
 from hal.daemons.controller.service.idempotency import Key
 from hal.rest import parameters
 from hal.rest.identity import Identity
@@ -21,6 +21,7 @@ __all__ = [
     "MAX_TEXT",
     "AnyRequest",
     "Params",
+    "attempt_states_of",
     "integer",
     "job_filter",
     "job_id",
@@ -83,6 +84,18 @@ def states_of(text: str) -> tuple[TaskState, ...]:
     return tuple(dict.fromkeys(states))
 
 
+def attempt_states_of(text: str) -> tuple[AttemptState, ...]:
+    """`failed,lost`: states in which an attempt can end."""
+    states: list[AttemptState] = []
+    for part in filter(None, (piece.strip().lower() for piece in text.split(","))):
+        if part not in _ENDED_ATTEMPTS:
+            raise SpecError(f"state: '{part}' is not a state in which an attempt ends",
+                            hint=f"valid: {', '.join(sorted(_ENDED_ATTEMPTS))}")  # fmt: skip
+        states.append(_ENDED_ATTEMPTS[part])
+    return tuple(dict.fromkeys(states))
+
+
+_ENDED_ATTEMPTS: dict[str, AttemptState] = {state.value: state for state in AttemptState if state.ended}
 _STATE_GROUPS: dict[str, tuple[TaskState, ...]] = {state.value: (state,) for state in TaskState} | {
     "active": tuple(state for state in TaskState if state.active),
     "live": tuple(state for state in TaskState if not state.ended),

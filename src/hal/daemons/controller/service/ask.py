@@ -1,0 +1,225 @@
+"""What planes ask of the engine: what waits for nodes, and what is reserved. Cut into slices between turns of the loop.
+
+An answer is kept until the engine's next change, so that many who ask cost one answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any, Final, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from hal.core.engine.events import INF
+from hal.core.engine.why.wants import ClassWants, Reserved
+from hal.core.model import OverloadedError
+from hal.daemons.controller.service.parts import Parts
+
+T = TypeVar("T")
+
+ENTRIES_A_SLICE: Final = 500
+"""Entries that are encoded in one turn of the loop."""
+LOOK_EVERY_MS: Final = 100
+"""A request that waits for a change looks this often."""
+MAX_WAITING: Final = 200
+"""Requests that wait for a change."""
+_ENCODER: Final = msgspec.json.Encoder()
+
+
+class ConstraintView(Struct, frozen=True):
+    """A condition on a node's labels."""
+
+    label: str
+    op: str
+    values: tuple[str, ...]
+
+
+class WantView(Struct, frozen=True, gc=False):
+    """Waiting work of one class: alike in what each start takes."""
+
+    request: dict[str, int]
+    """Of each node, in base units."""
+    nodes: int
+    """Distinct nodes that each start takes."""
+    constraints: list[ConstraintView]
+    booking: str
+    licences: dict[str, int]
+    jobs: int
+    """That wait; a job whose tasks differ may count several times."""
+    tasks: int
+    """That wait: as many starts."""
+    queues: dict[str, int]
+    """Jobs by queue; the ten with the most."""
+    more_queues: int
+    users: dict[str, int]
+    """Jobs by user; the ten with the most."""
+    more_users: int
+    head: str
+    """The job that is first in order."""
+    head_since_ms: int
+    """Since when it could have started."""
+    short: str
+    """What is lacking: `nodes` (too few that are up could hold it), `resources` (too few have them free), `turn` (they
+    are free, and reserved or about to be used), or the rule that keeps the first job waiting (`limit`, `hours`,
+    `licences`, ...)."""
+    resource: str
+    """The resource of which no node has enough; empty: each is there, but not together on enough nodes."""
+    short_by: int
+    """Of that resource on a node, in base units; without one, nodes."""
+    fits_now: int
+    """Nodes on which it would fit now."""
+    fits_ever: int
+    """Nodes that are up and could hold it when they are empty."""
+
+
+class WantsView(Struct, frozen=True, kw_only=True):
+    """Waiting work by class, in the order of the first jobs."""
+
+    version: str
+    """Equal only for equal wants; also the `ETag`."""
+    now_ms: int
+    classes: list[WantView]
+
+
+class ReservationView(Struct, frozen=True, kw_only=True):
+    """Nodes that are set aside for a waiting task."""
+
+    job: str
+    task: int
+    """Counted from the job's first waiting task."""
+    start_ms: int | None
+    """Null: not known."""
+    end_ms: int | None
+    """By its planned time; null: it has none."""
+    nodes: list[str]
+    claimed: bool
+    """Nothing else starts on these nodes before it; else what ends before `start_ms` may."""
+
+
+class PlanView(Struct, frozen=True, kw_only=True):
+    """Reservations of waiting work, in order of rank."""
+
+    now_ms: int
+    reservations: list[ReservationView]
+    truncated: bool
+    """There are more than are shown."""
+
+
+class EncodedWants(Struct, frozen=True):
+    """The wants as JSON."""
+
+    version: str
+    parts: tuple[bytes, ...]
+
+
+class Ask:
+    """Answers about what waits."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._kept = EncodedWants("", ())
+        """The newest answer about everybody's work."""
+        self._waiting = 0
+
+    @property
+    def version(self) -> str:
+        """Of the wants as they are."""
+        return f"{self._parts.committer.epoch}-{self._parts.engine.wants_version()}"
+
+    async def wants(self, user: str = "") -> EncodedWants:
+        """Gather waiting work by class.
+
+        Args:
+            user: only theirs; '': everybody's.
+        """
+        version = self.version
+        if not user and self._kept.version == version:
+            return self._kept
+        now_ms = self._parts.clock.now_ms()
+        found = await self._sliced(self._parts.engine.wants(now_ms, user))
+        head, tail = _ENCODER.encode(WantsView(version=version, now_ms=now_ms, classes=[])).split(b"[]", 1)
+        encoded = [head + b"["]
+        for at in range(0, len(found), ENTRIES_A_SLICE):
+            views = [_want(one) for one in found[at : at + ENTRIES_A_SLICE]]
+            encoded.append((b"," if at else b"") + _ENCODER.encode(views)[1:-1])
+            await self._parts.runtime.sleep(0)
+        answer = EncodedWants(version, (*encoded, b"]" + tail))
+        if not user:
+            self._kept = answer
+        return answer
+
+    async def change(self, version: str, wait_s: float) -> None:
+        """Wait until the wants have another version, or the time has passed.
+
+        Raises:
+            OverloadedError: too many wait.
+        """
+        if self._waiting >= MAX_WAITING:
+            raise OverloadedError(f"{MAX_WAITING} requests wait for wants already", hint="try again in a second")
+        runtime = self._parts.runtime
+        until_ms = runtime.monotonic_ms() + round(wait_s * 1000)
+        self._waiting += 1
+        try:
+            while self.version == version and runtime.monotonic_ms() < until_ms and not self._parts.ends.closed:
+                await runtime.sleep(LOOK_EVERY_MS)
+        finally:
+            self._waiting -= 1
+
+    async def plan(self, user: str = "") -> PlanView:
+        """Gather reservations.
+
+        Args:
+            user: only of their jobs; '': everybody's.
+        """
+        found, more = await self._sliced(self._parts.engine.reserved())
+        shown = [_reservation(one) for one in found if not user or self._is_of(one.job, user)]
+        return PlanView(now_ms=self._parts.clock.now_ms(), reservations=shown, truncated=more)
+
+    def _is_of(self, job: int, user: str) -> bool:
+        live = self._parts.plane.job(job)
+        return live is not None and live.user == user
+
+    async def _sliced(self, work: Generator[None, None, T]) -> T:
+        while True:
+            try:
+                next(work)
+            except StopIteration as end:
+                found: Any = end.value
+                return found  # type: ignore[no-any-return]
+            await self._parts.runtime.sleep(0)
+
+
+def _want(one: ClassWants) -> WantView:
+    spec = one.spec
+    return WantView(
+        spec.request,
+        spec.nodes,
+        [ConstraintView(rule.key, rule.match.value, rule.values) for rule in spec.constraints],
+        spec.booking,
+        spec.licences,
+        one.jobs,
+        one.tasks,
+        one.queues,
+        one.more_queues,
+        one.users,
+        one.more_users,
+        str(one.head),
+        one.head_since_ms,
+        one.short,
+        one.resource,
+        one.short_by,
+        one.fits_now,
+        one.fits_ever,
+    )
+
+
+def _reservation(one: Reserved) -> ReservationView:
+    return ReservationView(
+        job=str(one.job),
+        task=one.task,
+        start_ms=None if one.start_ms >= INF else one.start_ms,
+        end_ms=None if one.end_ms >= INF else one.end_ms,
+        nodes=one.nodes,
+        claimed=one.claimed,
+    )
