@@ -254,5 +254,5 @@ def test_completion_knows_commands_and_options() -> None:
         hal = [sys.executable, "-c", "import sys; sys.argv = ['hal']; from hal.cli.main import main; sys.exit(main())"]
         return subprocess.run(hal, env=env, capture_output=True, text=True, timeout=60).stdout
 
-    assert complete("hal re", 1).split() == ["plain,release", "plain,requeue", "plain,restore"]
+    assert complete("hal re", 1).split() == ["plain,release", "plain,requeue", "plain,reader", "plain,restore"]
     assert "plain,--walltime" in complete("hal submit --wall", 2)
