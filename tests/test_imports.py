@@ -47,10 +47,13 @@ DETOURS: Final = frozenset(
 )
 """Clocks, timers, sockets, processes and chance that need none of the modules which the import contracts forbid."""
 
+DISK: Final = frozenset({"open", "os.open", "os.unlink", "os.rename", "os.replace", "pathlib.Path"})
+"""What reaches the disk otherwise than through a Directory."""
+
 PURE: Final = frozenset({"open", "print", "input"})
 """Builtins that reach the outside."""
 
-BELOW_THE_SURFACES: Final = ("core", "store", "wire", "planes", "rest", "daemons")
+BELOW_THE_SURFACES: Final = ("core", "store", "blobs", "wire", "planes", "rest", "daemons")
 THE_KEEPER: Final = SOURCE / "daemons" / "agent" / "keeper"
 
 EXCEPTIONS: Final[dict[str, frozenset[str]]] = {
@@ -114,6 +117,11 @@ def test_nothing_below_the_surfaces_reaches_time_or_processes_by_a_detour() -> N
 def test_the_core_opens_no_file_and_prints_nothing() -> None:
     """hal.core calls none of the builtins that reach the outside."""
     assert found_in(python_files("core"), DETOURS | PURE) == []
+
+
+def test_blobs_reach_the_disk_through_a_directory_only() -> None:
+    """hal.blobs opens no file by itself, so that tests can crash and fill the disk under it."""
+    assert found_in(python_files("blobs"), DISK) == []
 
 
 def test_every_exception_is_still_needed() -> None:

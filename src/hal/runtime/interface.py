@@ -15,6 +15,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
+from hal.core.interfaces.directory import Directory
 from hal.runtime.home import Home
 from hal.runtime.identity import ProcessIdentity
 from hal.runtime.script_end import ScriptEnd
@@ -366,6 +367,15 @@ class Runtime(Protocol):
 
     def new_id(self) -> str:
         """32 hex digits, unique and unguessable: ids of traces and commits, tokens of attempts and joins."""
+
+    def open_directory(self, path: Path) -> Directory:
+        """Open a directory that belongs to this user and is closed to everybody else; created if missing. Calls on it
+        block: make them in `run_blocking`.
+
+        Raises:
+            NotFoundError: its parent does not exist.
+            DeniedError: something else is there, or others may use it.
+        """
 
     async def start_process(
         self,

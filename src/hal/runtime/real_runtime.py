@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from hal.core.interfaces.directory import Directory
 from hal.core.model.errors import InternalError
 from hal.runtime.call_watch import CallWatch
 from hal.runtime.detached_process import start_detached
@@ -31,6 +32,7 @@ from hal.runtime.interface import (
 )
 from hal.runtime.lanes import BlockingLanes
 from hal.runtime.line_budget import BudgetedLog, BudgetedLogs
+from hal.runtime.real_directory import open_private_directory
 from hal.runtime.script import end_script, run_script
 from hal.runtime.script_end import ScriptEnd
 from hal.runtime.started_process import StartedProcess
@@ -183,6 +185,9 @@ class RealRuntime:
 
     def new_id(self) -> str:
         return os.urandom(16).hex()
+
+    def open_directory(self, path: Path) -> Directory:
+        return open_private_directory(path)
 
     async def start_process(
         self,

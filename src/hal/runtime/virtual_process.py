@@ -13,6 +13,7 @@ from contextvars import Context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
+from hal.core.interfaces.directory import Directory
 from hal.core.model.errors import HALError, NotFoundError, OverloadedError, TimedOutError, UnreachableError
 from hal.runtime.call_watch import Unwatched
 from hal.runtime.home import Home
@@ -33,6 +34,7 @@ from hal.runtime.interface import (
     Timer,
 )
 from hal.runtime.script_end import ScriptEnd
+from hal.runtime.virtual_directory import Holder
 from hal.runtime.virtual_loop import OWNER, ProcessKilledError
 from hal.wire.frames.controller_agent import CONTROLLER_AGENT
 
@@ -72,6 +74,8 @@ class VirtualProcess:
         self._kill_at_step = -1
         self._pause_at_step = -1
         self._on_death: list[Callable[[], object]] = []
+        self.holder = Holder()
+        """What it holds of its host's directories."""
         self.runtime = VirtualRuntime(self)
         host.processes[pid] = self
         world.note(name, "start", f"pid {pid} on {host.name}")
@@ -242,6 +246,7 @@ class VirtualProcess:
         self.world.tasks.extend(self._tasks)
         self.world.note(self.name, "end", f"pid {self.pid} exit {code}")
         self.world.network.close_process(self)
+        self.host.directories.end(self.holder)
         for waiter in self._waiters:
             if not waiter.done():
                 waiter.set_result(code)
@@ -379,6 +384,9 @@ class VirtualRuntime:
 
     def new_id(self) -> str:
         return f"{self._random.getrandbits(128):032x}"
+
+    def open_directory(self, path: Path) -> Directory:
+        return self._host.directories.open(str(path), self._process.holder)
 
     async def start_process(
         self,

@@ -25,6 +25,7 @@ from hal.core.model.errors import NotFoundError, TimedOutError
 from hal.runtime.home import Home
 from hal.runtime.interface import Credentials
 from hal.runtime.script_end import ScriptEnd
+from hal.runtime.virtual_directory import VirtualDisk
 from hal.runtime.virtual_loop import VirtualLoop
 from hal.runtime.virtual_network import Conditions, VirtualNetwork
 from hal.runtime.virtual_process import Main, VirtualProcess
@@ -85,6 +86,8 @@ class VirtualHost:
         self.uid = uid
         self.home = VirtualHome(f"/virtual/{name}/hal")
         self.disk: dict[str, Any] = {}
+        self.directories = VirtualDisk(f"{world.seed}/{name}")
+        """What processes keep through `Runtime.open_directory`."""
         self.programs: dict[str, Callable[[Sequence[str]], tuple[str, Main]]] = {}
         self.scripts: dict[str, Callable[[Mapping[str, str]], tuple[int, ScriptEnd]]] = {}
         """What `run_script` runs, by program: a function from the environment to its duration and its end."""
@@ -129,6 +132,7 @@ class VirtualHost:
         """Kill everything at once; the disk remains. The host's next process begins a new boot."""
         for process in list(self.processes.values()):
             process.kill()
+        self.directories.lose_power()
         self.world.note(self.name, "power off", "")
         self._boot()
 
