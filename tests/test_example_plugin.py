@@ -20,7 +20,14 @@ from tests.daemons.controller.running import Running, on_controller
 from tests.e2e.conftest import DEADLINE_S, Gate, LiveHal, new_home
 
 EXAMPLE: Final = Path(__file__).resolve().parent.parent / "examples" / "plugin"
-NAMES: Final = ("acme-near-the-end", "acme-projects", "acme-spare-gpus", "acme-spread", "acme-wide-first")
+NAMES: Final = (
+    "acme-cheapest",
+    "acme-near-the-end",
+    "acme-projects",
+    "acme-spare-gpus",
+    "acme-spread",
+    "acme-wide-first",
+)
 LIMIT_S: Final = 110.0
 
 
@@ -77,7 +84,7 @@ def test_the_command_finds_its_policies_by_their_entry_points(package: Path, sit
 def test_a_controller_with_it_decides_by_it(site: Path, monkeypatch: pytest.MonkeyPatch, hal_home: Path) -> None:
     """Its rule fills in a project and refuses; its filter keeps a job off the GPU node, which joined first."""
     monkeypatch.syspath_prepend(site)
-    assert set(load_policies()) == {"wide-first", "spare-gpus", "spread", "near-the-end", "projects"}
+    assert set(load_policies()) == {"wide-first", "spare-gpus", "spread", "cheapest", "near-the-end", "projects"}
 
     async def body(hal: Running) -> None:
         await hal.agent("big", cpu_milli=64_000, gpu_milli=8_000)
@@ -135,6 +142,40 @@ def test_a_log_is_simulated_by_it(site: Path, tmp_path: Path) -> None:
     assert [party["name"] for party in run["accounts"]] == ["commons"]
     starts = {line.split(",")[0]: line.split(",")[2] for line in (tmp_path / "jobs.csv").read_text().splitlines()[1:]}
     assert starts == {"1": "10", "2": "0"}
+
+
+@pytest.mark.slow
+def test_hal_up_with_it_starts_jobs_where_advice_says_that_they_are_cheap(
+    site: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """n2 by the README's prices; n1 when it has become cheaper; n1, the first, when nothing is advised any more."""
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, (str(site), os.environ.get("PYTHONPATH")))))
+    prices = tmp_path / "prices.json"
+    prices.write_text('{"n1": 0.9, "n2": 0.1}')
+    live = LiveHal(new_home())
+    try:
+        live.home.config.write_text('[engine]\nplacement = "cheapest"\n')
+        live.up("--nodes", "2", "--cpus", "2")
+        with live.client() as client:
+
+            def node() -> str:
+                job = client.submit(["true"])
+                job.wait(DEADLINE_S)
+                return job.task().nodes[0]
+
+            assert live.run("advice", "put", "price", str(prices), "--space", "nodes").code == 0
+            chosen = [node()]
+            client.put_advice("price", {"n1": 0.05}, space="nodes", delta=True)
+            chosen.append(node())
+            assert client.advice()[0].read_by == ("cheapest",)
+            assert client.advice_values("price") == {"n1": 0.05, "n2": 0.1}
+            client.put_advice("price", {"n1": 0.9}, space="nodes", delta=True, base=2)
+            chosen.append(node())
+            client.withdraw_advice("price")
+            chosen.append(node())
+        assert chosen == ["n2", "n1", "n2", "n1"]
+    finally:
+        live.remove()
 
 
 POLICY: Final = """

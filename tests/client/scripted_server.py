@@ -106,7 +106,7 @@ class ScriptedServer:
             def answer(self) -> None:
                 outer._answer(self)
 
-            do_GET = do_POST = do_PATCH = do_PUT = answer
+            do_GET = do_POST = do_PATCH = do_PUT = do_DELETE = answer
 
             def address_string(self) -> str:
                 return "local"

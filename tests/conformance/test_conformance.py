@@ -27,7 +27,8 @@ class Policy:
     """A policy of one interface whose methods are these functions."""
 
     def __init__(self, interface: str, **methods: Any) -> None:
-        self.info = PolicyInfo(name="acme", interface=interface, reads_free=methods.pop("reads_free", False))
+        reads = {name: methods.pop(name) for name in ("reads_free", "reads_advice") if name in methods}
+        self.info = PolicyInfo(name="acme", interface=interface, **reads)
         for name, method in methods.items():
             setattr(self, name, method)
 
@@ -47,6 +48,18 @@ def order(key: Answer = lambda jobs, view: jobs.submit_ms, offset: Answer = zero
 
 def score(answer: Answer, *, reads_free: bool = False) -> Policy:
     return Policy("score/1", score=answer, reads_free=reads_free)
+
+
+def score_by_price(answer: Answer) -> Policy:
+    return Policy("score/2", score=lambda asked, view: answer(view.advice["price"]), reads_advice=("price",))
+
+
+def order_by_advice(key: Answer, offset: Answer = zeros) -> Policy:
+    return Policy("order/3", key=key, offset=offset, reads_advice=("urgency", "favour"))
+
+
+def rounded(column: Any) -> Any:
+    return np.nan_to_num(np.clip(column, -1e6, 1e6)).astype(np.int64)
 
 
 def mask(answer: Answer) -> Policy:
@@ -77,6 +90,11 @@ def emptiest(asked: Any, view: Any) -> Any:
         order(offset=lambda buckets, view, now_ms: buckets.owner_id * 1_000 - now_ms),
         score(lambda asked, view: np.ones(view.rows, np.float32)),
         score(emptiest, reads_free=True),
+        score_by_price(lambda price: np.clip(np.nan_to_num(price, nan=0.5), 0, 1)),
+        order_by_advice(
+            lambda jobs, view: rounded(jobs.advice["urgency"]),
+            lambda buckets, view, now_ms: rounded(buckets.advice["favour"]),
+        ),
         mask(lambda asked, view: view.capacity[2] > 0),
         preempt(lambda runs, now_ms: np.where(runs.account == "physics", np.inf, runs.wasted)),
         preempt(lambda runs, now_ms: (now_ms - runs.start_ms) * runs.nodes * runs.amounts[0]),
@@ -126,6 +144,13 @@ def test_a_policy_that_keeps_its_contract_passes(policy: Policy) -> None:
         (score(lambda asked, view: np.ones(view.rows, np.bool_)), "dtype bool; numbers"),
         (score(lambda asked, view: np.arange(view.rows) / max(view.rows, 1)), r"row \d+, .*must not depend"),
         (score(emptiest), r"when other amounts were free: declare PolicyInfo\(reads_free=True\)"),
+        (score_by_price(lambda price: 1.0 - np.clip(price, 0, 1)), "the score nan .*every row"),
+        (score_by_price(lambda price: np.clip(np.nan_to_num(price) / np.nanmax(price), 0, 1)), "must not depend|nan"),
+        (order_by_advice(lambda jobs, view: jobs.advice["urgency"]), "dtype float64; whole numbers"),
+        (order_by_advice(lambda jobs, view: jobs.advice["price"]), "raised KeyError: 'price'"),
+        (Policy("score/1", score=zeros, reads_advice=("price",)), "score/1 has no reads_advice.*score/2"),
+        (Policy("score/2", score=zeros, reads_advice=("Price",)), "'Price' is not a name for a kind"),
+        (Policy("score/2", score=zeros, reads_advice=["price"]), "must be a tuple of at most 16 kinds"),
         (mask(lambda asked, view: np.ones(view.rows)), "dtype float64; bool"),
         (
             mask(lambda asked, view: np.arange(view.rows) > 0),
@@ -162,7 +187,7 @@ def test_each_breach_is_named(policy: object, says: str) -> None:
 
 def test_conformance_knows_the_interfaces_that_the_engine_loads() -> None:
     """One list of versions in two places."""
-    assert set(INTERFACES) == set(policies.METHODS)
+    assert set(INTERFACES) == {version for versions in policies.VERSIONS.values() for version in versions}
 
 
 class Good:

@@ -102,6 +102,13 @@ def test_the_example_of_nodes_works(own_hal: LiveHal, tmp_path: Path) -> None:
     assert re.search(r"n1 +up", after.splitlines()[-2])
 
 
+def test_the_example_of_advice_works(shared_hal: LiveHal, tmp_path: Path) -> None:
+    """The page's story: a table from a file, one key changed, listed, shown, removed."""
+    out = run_page("docs/advice.md", shared_hal, tmp_path).splitlines()
+    assert out[:2] == ["price version 1: 2 keys", "price version 2: 2 keys"]
+    assert [line.split()[-1] for line in out[-4:]] == ["VALUE", "0.12", "0.3", "removed"]
+
+
 def test_the_python_of_the_manual_works(shared_hal: LiveHal, tmp_path: Path) -> None:
     """Every block of docs/python.md, in order, as one program."""
     program = "\n\n".join(blocks("docs/python.md", "python"))

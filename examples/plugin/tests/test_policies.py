@@ -2,11 +2,13 @@
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from acme_policies.admit import Projects
 from acme_policies.filter import SpareGpus
 from acme_policies.order import WideFirst
 from acme_policies.preempt import NearTheEnd
+from acme_policies.price import Cheapest
 from acme_policies.score import Spread
 from hal.conformance import check
 from hal.core.engine.config import EngineConfig
@@ -32,7 +34,7 @@ def asks(cpu: int, gpu: int = 0) -> Request:
     return Request(amounts=np.array([cpu, gpu]), wanted=(0, 1) if gpu else (0,))
 
 
-@pytest.mark.parametrize("policy", [WideFirst, SpareGpus, Spread, NearTheEnd, Projects])
+@pytest.mark.parametrize("policy", [WideFirst, SpareGpus, Spread, Cheapest, NearTheEnd, Projects])
 def test_it_conforms(policy: type) -> None:
     """HAL's own contract: shapes, ranges, the same answer for the same question."""
     check(policy())
@@ -47,6 +49,12 @@ def test_a_job_without_gpus_stays_off_gpu_nodes() -> None:
 def test_the_emptier_node_is_better() -> None:
     """4 of 8 free is 0.5, 1 of 8 is 0.125."""
     assert Spread().score(asks(1), NODES).tolist() == [0.5, 0.125]
+
+
+def test_the_cheaper_node_is_better() -> None:
+    """1 / (1 + 0.25) is 0.8; the other's price is not known, so it counts as 1."""
+    advised = replace(NODES, advice={"price": np.array([0.25, np.nan])})
+    assert Cheapest().score(asks(1), advised).tolist() == [0.8, 0.5]
 
 
 def test_what_is_about_to_end_is_never_taken_back() -> None:

@@ -56,6 +56,7 @@ COMMANDS = {
     "booking": Lazy("hal.cli.policy.booking:booking", "Manage bookings of nodes and licences.", _POLICY),
     "licences": Lazy("hal.cli.policy.licences:licences", "List licences and their use.", _POLICY),
     "shares": Lazy("hal.cli.policy.shares:shares", "Show fair-share usage by account and user.", _POLICY),
+    "advice": Lazy("hal.cli.policy.advice:advice", "Manage advice for policies: prices, loads and more.", _POLICY),
     "policy": Lazy("hal.cli.policy.policy:policy", "Manage the policy as a whole: show, apply, roll back.", _POLICY),
     "login": Lazy("hal.cli.access.login:login", "Log in to a HAL on another machine.", _ACCESS),
     "logout": Lazy("hal.cli.access.login:logout", "Log out.", _ACCESS),

@@ -38,6 +38,7 @@ from hal.client.transport.exchange import RECONNECT_S
 from hal.client.transport.http import Connections
 
 if TYPE_CHECKING:
+    from hal.client.rest.advice_calls import AdviceInfo, AdvicePut
     from hal.client.rest.policy_views import LicenceInfo, PolicyChange, PolicyInfo
     from hal.core.model.policy_change import Operation
 
@@ -282,6 +283,68 @@ class Client:
         from hal.client.rest import policy_calls
 
         return list(self.call(policy_calls.licences()))
+
+    def advice(self) -> list[AdviceInfo]:
+        """List the kinds of advice that are held."""
+        from hal.client.rest import advice_calls
+
+        return list(self.call(advice_calls.kinds()))
+
+    def advice_values(self, kind: str) -> dict[str | int, float]:
+        """Read a kind of advice: its keys (job ids as numbers) and their values.
+
+        Raises:
+            NotFoundError: nothing is held of it.
+        """
+        from hal.client.rest import advice_calls
+
+        values: dict[str | int, float] = {}
+        cursor = ""
+        while True:
+            page = self.call(advice_calls.page(kind, cursor=cursor))
+            values.update(zip(page.keys, page.values, strict=False))
+            if not page.cursor or page.cursor == cursor:
+                return values
+            cursor = page.cursor
+
+    def put_advice(
+        self,
+        kind: str,
+        values: Mapping[str, float | None] | Mapping[int, float | None],
+        *,
+        space: str,
+        delta: bool = False,
+        version: int | None = None,
+        base: int | None = None,
+        expires_in: str | float | None = None,
+    ) -> AdvicePut:
+        """Put advice for policies to read, for operators.
+
+        Args:
+            values: by key, at most 50,000; None: none.
+            space: what the keys name: nodes, queues, accounts, users or jobs.
+            delta: change these keys only; else they are all there is.
+            version: ascending; None: one more than the version held.
+            base: for a delta, the version that it changes.
+            expires_in: how long it holds, "10m" or seconds; None: five minutes.
+        Raises:
+            ConflictError: another version is held than `base`, or a newer one than `version`: put it whole.
+        """
+        from hal.client.rest import advice_calls
+
+        return self.call(
+            advice_calls.put(kind, values, space=space, delta=delta, version=version, base=base, expires_in=expires_in)
+        )
+
+    def withdraw_advice(self, kind: str) -> AdviceInfo:
+        """Withdraw a kind of advice, and return what was held.
+
+        Raises:
+            NotFoundError: nothing is held of it.
+        """
+        from hal.client.rest import advice_calls
+
+        return self.call(advice_calls.withdraw(kind))
 
     def shares(self) -> list[ShareInfo]:
         """Read the tree of shares: what accounts and users are entitled to, and what they have used."""

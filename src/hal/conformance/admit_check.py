@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hal.conformance import inputs
 from hal.conformance.answers import Asking, info_of
-from hal.core.interfaces.admit import INTERFACE, Admit
+from hal.core.interfaces.admit import VERSIONS, Admit
 from hal.core.model import JobSpec, SpecError, Verdict, check_spec, from_json, to_json
 
 
@@ -15,7 +15,7 @@ def check_admit(policy: Admit, *, seed: int = 0) -> None:
     Raises:
         NonConformance: at the first answer that breaks the contract.
     """
-    info = info_of(policy, INTERFACE, ("check",))
+    info = info_of(policy, VERSIONS, ("check",))
     asking = Asking(info.name, "check")
     for case, spec in enumerate(inputs.specs(seed)):
         asking.about(f"case {case} of seed {seed}")

@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from hal.core.interfaces.advice import declaration_fault
 from hal.core.interfaces.policy import PolicyInfo
 
 _NEEDED: Final = {"b": "bool", "iu": "whole numbers (int64)", "iuf": "numbers (float32)"}
@@ -19,9 +20,11 @@ class NonConformance(AssertionError):
     """The policy breaks its contract; the message names the policy, the method, the input, and the violation."""
 
 
-def info_of(policy: Any, interface: str, methods: tuple[str, ...]) -> PolicyInfo:
+def info_of(policy: Any, interfaces: tuple[str, ...], methods: tuple[str, ...]) -> PolicyInfo:
     """Return the policy's PolicyInfo.
 
+    Args:
+        interfaces: the versions for which it may be written, oldest first.
     Raises:
         NonConformance: it is malformed, or the policy is written for another interface.
     """
@@ -30,11 +33,15 @@ def info_of(policy: Any, interface: str, methods: tuple[str, ...]) -> PolicyInfo
         raise NonConformance(f"{policy!r}: its `info` must be a PolicyInfo, and is {info!r}")
     if not isinstance(info.name, str) or not info.name.strip():
         raise NonConformance(f"{policy!r}: info.name must be a name that hal.toml can contain, and is {info.name!r}")
-    if info.interface != interface:
-        raise NonConformance(f"policy '{info.name}' is written for {info.interface!r}; this HAL has {interface!r}")
+    if info.interface not in interfaces:
+        known = " and ".join(map(repr, interfaces))
+        raise NonConformance(f"policy '{info.name}' is written for {info.interface!r}; this HAL has {known}")
     for method in methods:
         if not callable(getattr(policy, method, None)):
-            raise NonConformance(f"policy '{info.name}': {interface} needs a method {method}()")
+            raise NonConformance(f"policy '{info.name}': {info.interface} needs a method {method}()")
+    fault = declaration_fault(info)
+    if fault:
+        raise NonConformance(f"policy '{info.name}': {fault}")
     return info
 
 

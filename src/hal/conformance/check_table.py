@@ -15,11 +15,15 @@ from hal.core.interfaces import filter as filter_interface
 from hal.core.interfaces.policy import PolicyInfo
 
 _CHECKS: Final[dict[str, Callable[..., None]]] = {
-    order.INTERFACE: check_order,
-    score.INTERFACE: check_score,
-    filter_interface.INTERFACE: check_filter,
-    preempt.INTERFACE: check_preempt,
-    admit.INTERFACE: check_admit,
+    version: checked
+    for versions, checked in (
+        (order.VERSIONS, check_order),
+        (score.VERSIONS, check_score),
+        (filter_interface.VERSIONS, check_filter),
+        (preempt.VERSIONS, check_preempt),
+        (admit.VERSIONS, check_admit),
+    )
+    for version in versions
 }
 INTERFACES: Final = tuple(_CHECKS)
 """Interface versions of this HAL."""

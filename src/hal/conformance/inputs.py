@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hal.core.interfaces.labels import Labels
-from hal.core.interfaces.policy import BucketView, JobView, NodeView, Owner, Request, RunView
+from hal.core.interfaces.policy import Advice, BucketView, JobView, NodeView, Owner, Request, RunView
 from hal.core.kernels.structures.layout import INF
 from hal.core.model import JobSpec, spec_from_plain
 from hal.core.model.job import MAX_PRIORITY
@@ -26,6 +26,8 @@ _CAPACITIES: Final = ((1_000, 64_000, 256_000), (1 << 30, 64 << 30, 1 << 40), (0
 _SMALL: Final = (0, 1, 2)
 """Lengths that are tried first."""
 NOW_MS: Final = 1_700_000_000_000
+ABSENT: Final = 0.2
+"""Part of the columns of advice, and of the values of the others, that are absent."""
 
 Ints = NDArray[np.int64]
 
@@ -52,7 +54,22 @@ def some_of(count: int, chance: np.random.Generator) -> Ints:
     return order[: int(chance.integers(0, count + 1))]
 
 
-def jobs(count: int, chance: np.random.Generator) -> JobView:
+def advice(reads: tuple[str, ...], count: int, chance: np.random.Generator) -> dict[str, NDArray[np.float64]]:
+    """Create a column for each kind that a policy reads: absent, or of any size with gaps."""
+    columns = {}
+    for kind in reads:
+        column = chance.choice((-1.0, 0.0, 0.25, 1.0, 1e3, 1e300), count) * chance.random(count)
+        column[chance.random(count) < (1.0 if chance.random() < ABSENT else ABSENT)] = np.nan
+        columns[kind] = read_only(column)
+    return columns
+
+
+def advice_at(columns: Advice, chosen: Ints) -> dict[str, NDArray[np.float64]]:
+    """Select these places of every column, in this order."""
+    return {kind: read_only(column[chosen]) for kind, column in columns.items()}
+
+
+def jobs(count: int, chance: np.random.Generator, reads: tuple[str, ...] = ()) -> JobView:
     """Create waiting jobs: of any priority, some without a limit, some not yet eligible."""
     submit = NOW_MS - chance.integers(0, 1 << 32, count)
     wall = chance.integers(1, 1 << 33, count)
@@ -69,21 +86,23 @@ def jobs(count: int, chance: np.random.Generator) -> JobView:
         nodes=read_only(chance.integers(1, 65, count)),
         class_id=read_only(chance.integers(0, CLASSES, count)),
         owner_id=read_only(chance.integers(0, OWNERS, count)),
+        advice=advice(reads, count, chance),
     )
 
 
-def buckets(count: int, chance: np.random.Generator) -> BucketView:
+def buckets(count: int, chance: np.random.Generator, reads: tuple[str, ...] = ()) -> BucketView:
     """Create buckets with waiting jobs."""
     return BucketView(
         class_id=read_only(chance.integers(0, CLASSES, count)),
         owner_id=read_only(chance.integers(0, OWNERS, count)),
         waiting=read_only(chance.integers(1, 1 << 20, count)),
+        advice=advice(reads, count, chance),
     )
 
 
 def buckets_at(view: BucketView, chosen: Ints) -> BucketView:
     """Select these buckets, in this order."""
-    return BucketView(**{name: read_only(getattr(view, name)[chosen]) for name in BucketView.__struct_fields__})
+    return BucketView(**_columns_at(view, chosen), advice=advice_at(view.advice, chosen))
 
 
 def runs(count: int, chance: np.random.Generator) -> RunView:
@@ -154,27 +173,34 @@ class Cluster:
 
 def jobs_at(view: JobView, chosen: Ints) -> JobView:
     """Select these jobs, in this order."""
-    return JobView(**{name: read_only(getattr(view, name)[chosen]) for name in JobView.__struct_fields__})
+    return JobView(**_columns_at(view, chosen), advice=advice_at(view.advice, chosen))
 
 
-def nodes(count: int, chance: np.random.Generator) -> NodeView:
+def _columns_at(view: JobView | BucketView, chosen: Ints) -> dict[str, Ints]:
+    names = (name for name in view.__struct_fields__ if name != "advice")
+    return {name: read_only(getattr(view, name)[chosen]) for name in names}
+
+
+def nodes(count: int, chance: np.random.Generator, reads: tuple[str, ...] = ()) -> NodeView:
     """Create rows of different nodes, some without devices, partly free."""
     capacity = np.stack([chance.choice(np.array(of, np.float32), count) for of in _CAPACITIES])
     labels = [_labels(chance) for _ in range(count)]
-    return _nodes(
-        capacity, np.floor(capacity * chance.random(capacity.shape)), chance.random(count) < 0.9, Labels(labels)
-    )
+    free = np.floor(capacity * chance.random(capacity.shape))
+    return _nodes(capacity, free, chance.random(count) < 0.9, Labels(labels), advice(reads, count, chance))
 
 
 def otherwise_free(view: NodeView, chance: np.random.Generator) -> NodeView:
     """The same nodes with other amounts free."""
     free = np.floor(view.capacity * chance.random(view.capacity.shape))
-    return _nodes(view.capacity, free, view.up, view.labels)
+    return _nodes(view.capacity, free, view.up, view.labels, view.advice)
 
 
 def nodes_at(view: NodeView, chosen: Ints) -> NodeView:
     """Select these rows, in this order."""
-    return _nodes(view.capacity[:, chosen], view.free[:, chosen], view.up[chosen], view.labels.at(chosen.tolist()))
+    labels = view.labels.at(chosen.tolist())
+    return _nodes(
+        view.capacity[:, chosen], view.free[:, chosen], view.up[chosen], labels, advice_at(view.advice, chosen)
+    )
 
 
 def _labels(chance: np.random.Generator) -> dict[str, str]:
@@ -182,12 +208,12 @@ def _labels(chance: np.random.Generator) -> dict[str, str]:
     return {key: value for key, value in every.items() if chance.random() < 0.7}
 
 
-def _nodes(capacity: NDArray[Any], free: NDArray[Any], up: NDArray[Any], labels: Labels) -> NodeView:
+def _nodes(capacity: NDArray[Any], free: NDArray[Any], up: NDArray[Any], labels: Labels, advised: Advice) -> NodeView:
     columns = (np.ascontiguousarray(part, np.float32) for part in (free, capacity))
     free_column, capacity_column = (read_only(part) for part in columns)
     return NodeView(
         rows=capacity.shape[1], resources=RESOURCES, free=free_column, capacity=capacity_column, up=read_only(up),
-        labels=labels,
+        labels=labels, advice=advised,
     )  # fmt: skip
 
 

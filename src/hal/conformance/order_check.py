@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from hal.conformance import inputs
 from hal.conformance.answers import Asking, info_of
-from hal.core.interfaces.order import INTERFACE, Order
+from hal.core.interfaces.order import VERSIONS, Order
 from hal.core.interfaces.policy import BucketView
 from hal.core.kernels.structures.layout import INF
 
@@ -21,12 +21,12 @@ def check_order(policy: Order, *, seed: int = 0) -> None:
     Raises:
         NonConformance: at the first answer that breaks the contract.
     """
-    info = info_of(policy, INTERFACE, ("key", "offset"))
+    info = info_of(policy, VERSIONS, ("key", "offset"))
     chance = np.random.default_rng(seed)
     key, offset = Asking(info.name, "key"), Asking(info.name, "offset")
     cluster = inputs.Cluster()
     for case, count in enumerate(inputs.lengths(chance)):
-        view = inputs.jobs(count, chance)
+        view = inputs.jobs(count, chance, info.reads_advice)
         key.about(f"case {case} of seed {seed}, {count} jobs")
         keys = key.column(partial(policy.key, view, cluster), count, "iu")
         _check_range(key, keys)
@@ -34,7 +34,7 @@ def check_order(policy: Order, *, seed: int = 0) -> None:
         part = inputs.jobs_at(view, chosen)
         some = key.column(partial(policy.key, part, cluster), chosen.size, "iu")
         key.same_for_some(keys, some, chosen, "the job at index")
-        buckets = inputs.buckets(count, chance)
+        buckets = inputs.buckets(count, chance, info.reads_advice)
         now_ms = int(chance.integers(0, 1 << 42))
         offset.about(f"case {case} of seed {seed}, {count} buckets at {now_ms} ms")
         _check_offsets(policy, offset, buckets, now_ms, chosen)

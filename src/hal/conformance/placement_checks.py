@@ -21,11 +21,11 @@ def check_score(policy: Score, *, seed: int = 0) -> None:
     Raises:
         NonConformance: at the first answer that breaks the contract.
     """
-    info = info_of(policy, score_interface.INTERFACE, ("score",))
+    info = info_of(policy, score_interface.VERSIONS, ("score",))
     chance = np.random.default_rng(seed)
     score = Asking(info.name, "score")
     for case, count in enumerate(inputs.lengths(chance)):
-        view, asked = inputs.nodes(count, chance), inputs.request(chance)
+        view, asked = inputs.nodes(count, chance, info.reads_advice), inputs.request(chance)
         score.about(f"case {case} of seed {seed}, {count} rows")
         whole = score.column(partial(policy.score, asked, view), count, "iuf")
         if not np.isfinite(whole).all():
@@ -64,7 +64,7 @@ def check_filter(policy: Filter, *, seed: int = 0) -> None:
     Raises:
         NonConformance: at the first answer that breaks the contract.
     """
-    info = info_of(policy, filter_interface.INTERFACE, ("mask",))
+    info = info_of(policy, filter_interface.VERSIONS, ("mask",))
     chance = np.random.default_rng(seed)
     mask = Asking(info.name, "mask")
     for case, count in enumerate(inputs.lengths(chance)):

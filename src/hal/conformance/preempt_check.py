@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from hal.conformance import inputs
 from hal.conformance.answers import Asking, info_of
-from hal.core.interfaces.preempt import INTERFACE, Preempt
+from hal.core.interfaces.preempt import VERSIONS, Preempt
 
 
 def check_preempt(policy: Preempt, *, seed: int = 0) -> None:
@@ -19,7 +19,7 @@ def check_preempt(policy: Preempt, *, seed: int = 0) -> None:
     Raises:
         NonConformance: at the first answer that breaks the contract.
     """
-    info = info_of(policy, INTERFACE, ("price",))
+    info = info_of(policy, VERSIONS, ("price",))
     chance = np.random.default_rng(seed)
     price = Asking(info.name, "price")
     for case, count in enumerate(inputs.lengths(chance)):

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from hal.core.model import SpecError, convert
-from hal.rest.body_entries import LARGE_BYTES, check_entries, too_many_entries
+from hal.rest.body_entries import LARGE_BYTES, MAX_ENTRIES, check_entries, too_many_entries
 from hal.runtime.interface import Lane, Runtime
 
 T = TypeVar("T")
@@ -16,10 +16,10 @@ T = TypeVar("T")
 _JSON_TYPES: Final = {type(None): "null", str: "a string", bool: "true or false", list: "an array"}
 
 
-def body_as(body: bytes, kind: type[T]) -> T:
-    """The body as a value of that type."""
-    if len(body) > LARGE_BYTES and not check_entries(body):
-        raise too_many_entries()
+def body_as(body: bytes, kind: type[T], *, most: int = MAX_ENTRIES) -> T:
+    """The body, with at most so many entries, as a value of that type."""
+    if len(body) > LARGE_BYTES and not check_entries(body, most):
+        raise too_many_entries(most)
     return convert(plain_json(body), kind)
 
 

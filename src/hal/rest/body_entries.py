@@ -21,7 +21,7 @@ _TOKEN: Final = re.compile(rb'(?s)"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[\]{},
 """A string, also one that the body breaks off in, or a sign that begins, ends or parts entries."""
 
 
-def check_entries(body: bytes) -> bool:
+def check_entries(body: bytes, most: int = MAX_ENTRIES) -> bool:
     """Count them; whether all of it may be decoded as one value, which a list of many objects may not.
 
     Raises:
@@ -48,14 +48,14 @@ def check_entries(body: bytes) -> bool:
             depth -= 1
         if depth > MAX_DEPTH:
             raise SpecError(f"nested deeper than {MAX_DEPTH} levels")
-        if outer >= MAX_ENTRIES or inner >= MAX_ENTRIES:
-            raise too_many_entries()
-    return whole <= MAX_ENTRIES
+        if outer >= most or inner >= most:
+            raise too_many_entries(most)
+    return whole <= most
 
 
-def too_many_entries() -> SpecError:
-    """What is said of a body with more than `MAX_ENTRIES` in one value."""
+def too_many_entries(most: int = MAX_ENTRIES) -> SpecError:
+    """What is said of a body with more than `most` in one value."""
     return SpecError(
-        f"more than {MAX_ENTRIES} entries in one list or table of a request",
+        f"more than {most} entries in one list or table of a request",
         hint="send it in parts, jobs that are alike as one array; put what is long in a file",
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from hal.core.engine.changes.advice import renew_keys, update_advice, withdraw_advice
 from hal.core.engine.changes.attempts import assume_plan, end_attempts, refuse_starts
 from hal.core.engine.changes.jobs import (
     cancel_jobs,
@@ -22,6 +23,8 @@ from hal.core.engine.changes.nodes import change_nodes
 from hal.core.engine.changes.policy import advance_clock, change_bookings, change_config, load_shares
 from hal.core.engine.changes.submissions import adopt_allocations, submit_jobs
 from hal.core.engine.events import (
+    AdviceUpdated,
+    AdviceWithdrawn,
     AllocationsAdopted,
     AttemptsEnded,
     BookingsChanged,
@@ -35,6 +38,7 @@ from hal.core.engine.events import (
     JobsReleased,
     JobsSubmitted,
     JobsUpdated,
+    KeysRenewed,
     NodesChanged,
     PlanAssumed,
     RuntimesPredicted,
@@ -68,6 +72,9 @@ _APPLY: Final[dict[type, Callable[[State, Any], None]]] = {
     JobsCancelled: cancel_jobs,
     JobsUpdated: update_jobs,
     RuntimesPredicted: use_predictions,
+    AdviceUpdated: update_advice,
+    AdviceWithdrawn: withdraw_advice,
+    KeysRenewed: renew_keys,
     EstimatesCorrected: correct_estimates,
     ClockAdvanced: advance_clock,
     BookingsChanged: change_bookings,

@@ -8,10 +8,6 @@ from __future__ import annotations
 
 from typing import Final
 
-import numpy as np
-from numpy.typing import NDArray
-
-from hal.core.engine.classes import ClassSpec
 from hal.core.engine.plan import (
     NO_RESERVATIONS,
     NO_RESERVED,
@@ -21,7 +17,7 @@ from hal.core.engine.plan import (
     Cursor,
     Plan,
 )
-from hal.core.engine.plugins.answers import offsets_of, scores_of
+from hal.core.engine.plugins.answers import offsets_of
 from hal.core.engine.preempting import (
     PHASE_RESUME,
     PHASE_SEARCH,
@@ -30,13 +26,11 @@ from hal.core.engine.preempting import (
     next_lender,
     settle_claims,
 )
+from hal.core.engine.scoring import read_advice, score_nodes
 from hal.core.engine.state import State
-from hal.core.engine.views import Cluster, bucket_view, node_view, request_of
-from hal.core.kernels.nodes.rows import follow_rows
+from hal.core.engine.views import Cluster, bucket_view
 from hal.core.kernels.structures import layout as L
 from hal.core.kernels.structures.layout import (
-    BLOCK,
-    BLOCK_BITS,
     PASS_CHANGES,
     PASS_EPOCH,
     PASS_FIRST_NODE,
@@ -62,7 +56,6 @@ from hal.core.kernels.structures.layout import (
     PASS_WORK,
     PLANNED,
     STOP_RESTART,
-    TOUCHED,
 )
 
 
@@ -99,7 +92,9 @@ def cycle(
     if state.plugins.order is not None and cursor is None:
         _set_offsets(state, now_ms)
     if state.plugins.score is not None:
-        _score_rows(state)
+        if cursor is None:
+            read_advice(state)
+        score_nodes(state)
     given = _run_slice(state, now_ms, cursor, budget if budget > 1 else 1, limit)
     return _plan_of_slice(state, now_ms, cursor, given)
 
@@ -181,11 +176,14 @@ def _plan_of_slice(state: State, now_ms: int, cursor: Cursor | None, given: list
 
 
 def learn(state: State, now_ms: int) -> bool:
-    """Before a new pass under conservative backfill: bring what is kept about nodes up to date, a slice's work at most.
+    """Before a new pass: bring what is kept about nodes up to date, a slice's work at most.
 
-    Returns whether it took a slice, and is worth calling again. It decides nothing and changes no decision: without it
-    the first slice of the pass does the same at once, which takes long where nothing is kept yet.
+    That is a score plugin's answers where advice has changed, and timelines under conservative backfill. Returns
+    whether it took a slice, and is worth calling again. It decides nothing. Without it the first slice of the pass does
+    the same for timelines at once, which takes long where nothing is kept yet, and for some of the answers.
     """
+    if read_advice(state):
+        return True
     if not state.conservative:
         return False
     budget = state.config.slice_work
@@ -203,8 +201,6 @@ def _reclaim_wake_ms(state: State, now_ms: int, started: int) -> int:
     return now_ms if started or job >= 0 else int(wake_ms)
 
 
-MOST_LINES_KEPT: Final = 64
-"""Answers about shapes that are gone, beyond as many as there are shapes, before all are asked for anew."""
 _PHASES: Final = {
     L.STOP_BUDGET: 0,
     L.STOP_RESTART: 0,
@@ -218,68 +214,6 @@ def _set_offsets(state: State, now_ms: int) -> None:
     assert state.plugins.order is not None
     buckets = state.work.active[: int(state.meta[L.M_ACTIVE])]
     if buckets.shape[0]:
-        offsets = offsets_of(state.plugins.order, bucket_view(state, buckets), Cluster(state), now_ms)
+        view = bucket_view(state, buckets, state.plugins.order.info.reads_advice)
+        offsets = offsets_of(state.plugins.order, view, Cluster(state), now_ms)
         state.work.buckets[buckets, L.B_OFFSET] = offsets
-
-
-def _score_rows(state: State) -> None:
-    """Ask a score plugin, once a slice: about shapes that are new here, and where it reads what is free, about rows
-    that were touched since it last was asked."""
-    score = state.plugins.score
-    assert score is not None
-    rows = len(state.nodes.names)
-    if state.plugins.scored_at < 0 or len(state.plugins.scored_shapes) > MOST_LINES_KEPT + 2 * len(
-        state.catalogue.shape_ids
-    ):
-        state.catalogue.shapes[:, L.S_SCORES] = -1
-        state.plugins.scored_shapes = []
-        follow_rows(state.at)
-    elif score.info.reads_free and state.plugins.scored_shapes:
-        touched = _touched_rows(state)
-        if touched.shape[0]:
-            view = node_view(state, touched)
-            for line, shape in enumerate(state.plugins.scored_shapes):
-                if state.catalogue.shapes[shape, L.S_SCORES] != line:
-                    continue  # its place belongs to another shape now
-                state.scratch.scores[line, touched] = scores_of(score, request_of(state, _spec(state, shape)), view)
-            _touch(state, touched)
-    state.plugins.scored_at = int(state.ticks[L.TICK_TOUCHED])
-    buckets = state.work.active[: int(state.meta[L.M_ACTIVE])]
-    waiting = np.unique(state.catalogue.classes[state.work.buckets[buckets, L.B_CLASS], L.C_SHAPE])
-    fresh = waiting[state.catalogue.shapes[waiting, L.S_SCORES] < 0].tolist()
-    if not fresh:
-        return
-    state.room_for_scores(len(state.plugins.scored_shapes) + len(fresh))
-    view = node_view(state)
-    for shape in fresh:
-        line = len(state.plugins.scored_shapes)
-        state.scratch.scores[line, :rows] = scores_of(score, request_of(state, _spec(state, shape)), view)
-        state.catalogue.shapes[shape, L.S_SCORES] = line
-        state.catalogue.shapes[shape, L.S_FOLLOWED] = -1
-        state.plugins.scored_shapes.append(shape)
-
-
-def _spec(state: State, shape: int) -> ClassSpec:
-    spec = state.catalogue.shape_specs[shape]
-    assert spec is not None
-    return spec
-
-
-def _touched_rows(state: State) -> NDArray[np.int64]:
-    """Rows touched since the plugin was last asked: one by one, or all of the touched blocks when these were many."""
-    place = int(state.ticks[L.TICK_TOUCHED])
-    if place - state.plugins.scored_at <= TOUCHED:
-        return np.unique(state.scratch.touched[np.arange(state.plugins.scored_at, place) & (TOUCHED - 1)])
-    blocks = np.flatnonzero(state.scratch.block_touched >= state.plugins.scored_at)
-    rows = (blocks[:, None] * BLOCK + np.arange(BLOCK)).ravel()
-    return rows[rows < len(state.nodes.names)]
-
-
-def _touch(state: State, rows: NDArray[np.int64]) -> None:
-    """Let every shape look at these rows again."""
-    place = int(state.ticks[L.TICK_TOUCHED])
-    last = place + rows.shape[0]
-    ring = np.arange(max(place, last - TOUCHED), last)
-    state.scratch.touched[ring & (TOUCHED - 1)] = rows[rows.shape[0] - ring.shape[0] :]
-    state.scratch.block_touched[rows >> BLOCK_BITS] = last - 1
-    state.ticks[L.TICK_TOUCHED] = last

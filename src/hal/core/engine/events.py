@@ -19,9 +19,11 @@ import numpy as np
 from hal.core.engine.classes import ClassSpec, OwnerSpec
 from hal.core.engine.config import EngineConfig
 from hal.core.engine.plan import START, Plan, Rows, StartRows
+from hal.core.engine.tables.advice import Floats
 from hal.core.engine.tables.bookings import BookingSpec
 from hal.core.kernels.structures.arrays import Ints, Records
 from hal.core.kernels.structures.layout import INF, KEEP
+from hal.core.model.advice import KeySpace
 
 SubmitRows: TypeAlias = Records
 """Shape (J,), dtype `SUBMIT`: one row for a run of alike tasks of one job."""
@@ -200,6 +202,44 @@ class RuntimesPredicted(msgspec.Struct, frozen=True):
     expires_ms: int = INF
 
 
+class AdviceUpdated(msgspec.Struct, frozen=True):
+    """A part of an update of one kind of advice, which policies may read; nothing else depends on it.
+
+    What is read changes with the last part (`more` is False): then all parts of this version replace what was held
+    (`whole`), or go over it. Parts of another version that were never completed are dropped. Only planes advise, never
+    the engine itself. A version that is not newer than the one held is ignored.
+
+    Raises EngineError, nothing held otherwise, when a kind's keys would name something else, or there were more kinds
+    or keys than the bounds of `hal.core.model.advice`.
+
+    Args:
+        keys: names, or job ids as int; unknown ones are kept: a node may join later. values: shape (len(keys),), finite
+            or NaN (none); of a key that is there twice the last one holds.
+        expires_ms: from then on nothing is held of the kind.
+    """
+
+    kind: str
+    space: KeySpace
+    version: int
+    keys: tuple[str, ...] | tuple[int, ...]
+    values: Floats
+    expires_ms: int = INF
+    whole: bool = True
+    more: bool = False
+
+
+class AdviceWithdrawn(msgspec.Struct, frozen=True):
+    """Nothing is held of these kinds any more. Kinds that are not held are ignored."""
+
+    kinds: tuple[str, ...]
+
+
+class KeysRenewed(msgspec.Struct, frozen=True):
+    """The order is asked for the keys of these jobs again: advice about them has changed. `Scheduler` applies it."""
+
+    jobs: JobIds
+
+
 class EstimatesCorrected(msgspec.Struct, frozen=True):
     """Attempts that run longer than was expected, and how long they are expected to run now (dtype CORRECTION)."""
 
@@ -303,6 +343,9 @@ Event: TypeAlias = (
     | JobsCancelled
     | JobsUpdated
     | RuntimesPredicted
+    | AdviceUpdated
+    | AdviceWithdrawn
+    | KeysRenewed
     | EstimatesCorrected
     | PlanAssumed
     | StartsRefused
@@ -323,6 +366,8 @@ __all__ = [
     "START",
     "SUBMIT",
     "UPDATE",
+    "AdviceUpdated",
+    "AdviceWithdrawn",
     "AllocationsAdopted",
     "AttemptsEnded",
     "BookingSpec",
@@ -338,6 +383,8 @@ __all__ = [
     "JobsReleased",
     "JobsSubmitted",
     "JobsUpdated",
+    "KeySpace",
+    "KeysRenewed",
     "NodeSpec",
     "NodesChanged",
     "PlanAssumed",

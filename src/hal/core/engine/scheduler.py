@@ -16,11 +16,14 @@ from hal.core.engine.applying import apply
 from hal.core.engine.cycling import cycle, learn
 from hal.core.engine.errors import PolicyFault
 from hal.core.engine.events import (
+    AdviceUpdated,
+    AdviceWithdrawn,
     BookingsChanged,
     ClockAdvanced,
     ConfigChanged,
     EstimatesCorrected,
     Event,
+    KeysRenewed,
     NodesChanged,
     PlanAssumed,
 )
@@ -32,6 +35,8 @@ from hal.core.kernels.structures.layout import A_OP, OP_SEARCHED
 
 MOST_LEARNT = 100
 """So many slices in a row may only learn; then a pass decides with what it has, however much happens in between."""
+KEYS_A_SLICE = 1_000
+"""Jobs that an order is asked for again in one slice, because advice about them has changed."""
 MOST_IDLE = 1_000
 """So many passes may follow each other closely and decide nothing while nothing happens; then each waits for a rest."""
 REST_MS = 1_000
@@ -90,6 +95,8 @@ class Scheduler:
                 break
             except PolicyFault as fault:
                 event = self._decide_without(fault, event)
+        if isinstance(event, AdviceUpdated | AdviceWithdrawn) and not self.state.advice.awaits_pass:
+            return  # no policy in use reads it, or only where to start what can start: that waits for no pass
         self._news = True
         self._idle = 0
         if isinstance(event, ConfigChanged | NodesChanged | BookingsChanged):
@@ -121,7 +128,7 @@ class Scheduler:
         self._catch_up(now_ms)
         resumes = self._cursor is not None
         fast = resumes and self._news
-        if not resumes and self._learns_first(now_ms):
+        if not resumes and (self._renews_keys() or self._learns_first(now_ms)):
             return Step(more=True, wake_ms=now_ms, starts=0)
         plan = self._plan_fast(now_ms) if fast else self._plan_onward(now_ms)
         if not resumes:
@@ -134,7 +141,8 @@ class Scheduler:
             if len(plan.starts) or len(plan.moves):
                 self.sink.accept(plan)
         more = self._cursor is not None or self._news or (fast and plan.cursor is not None)
-        wake_ms = now_ms if more else min(plan.wake_ms, next_look_ms(self.state, now_ms))
+        more = more or self.state.advice.due_jobs > 0
+        wake_ms = now_ms if more else min(plan.wake_ms, next_look_ms(self.state, now_ms), self.state.advice_expiry_ms())
         if self._idle > MOST_IDLE and self._cursor is None and wake_ms < now_ms + REST_MS:
             self._news = False
             return Step(more=False, wake_ms=now_ms + REST_MS, starts=0, rests=True)
@@ -150,6 +158,16 @@ class Scheduler:
         if late is not None:
             apply(state, EstimatesCorrected(late))
             self._news = True
+
+    def _renews_keys(self) -> bool:
+        """Whether, before a new pass, the order was asked for keys of jobs again of which advice has changed."""
+        advice = self.state.advice
+        if not advice.due_jobs or self._learnt >= MOST_LEARNT:
+            return False
+        apply(self.state, KeysRenewed(advice.due_some(KEYS_A_SLICE)))
+        self._news = True
+        self._learnt += 1
+        return True
 
     def _learns_first(self, now_ms: int) -> bool:
         """Whether, before a new pass, a slice was taken that only learns."""

@@ -18,6 +18,7 @@ from hal.core.engine.errors import EngineError, EngineFault
 from hal.core.engine.events import ADOPT, END, SUBMIT
 from hal.core.engine.plugins.selection import Plugins
 from hal.core.engine.tables.accounts import Accounts, Shares
+from hal.core.engine.tables.advice import Advice
 from hal.core.engine.tables.allocation import Allocation
 from hal.core.engine.tables.bookings import Bookings
 from hal.core.engine.tables.catalogue import Catalogue
@@ -98,6 +99,8 @@ class State(ScalarTables):
         """What a pass writes down for itself."""
         self.outputs = Outputs()
         """Where slices write what plans hold."""
+        self.advice = Advice()
+        """What planes advise, for plugins to read."""
         self.plugins = Plugins()
         """The plugins that the configuration names, and what is kept of their answers."""
         self.accounts: Accounts | None = None
@@ -161,10 +164,20 @@ class State(ScalarTables):
         """When the next booking begins or ends; INF when none does."""
         return int(self.meta[L.M_BOOKING_EDGE])
 
+    def advice_expiry_ms(self) -> int:
+        """When the first kind of advice that a policy in use reads expires; INF when none does."""
+        return self.advice.next_expiry_ms(self.plugins.reads_advice) if self.advice.kinds else L.INF
+
     def next_timer_ms(self) -> int:
-        """When the next task becomes eligible by time, or hours, periods or bookings change; INF when nothing does."""
+        """When the next task becomes eligible by time, hours, periods or bookings change, or advice that is read
+        expires; INF when nothing does."""
         at = int(self.meta[L.M_TIMER_ROOT])
-        edge = min(int(self.meta[L.M_NEXT_EDGE]), self.next_booking_ms(), self.work.predictions.expires_ms)
+        edge = min(
+            int(self.meta[L.M_NEXT_EDGE]),
+            self.next_booking_ms(),
+            self.work.predictions.expires_ms,
+            self.advice_expiry_ms(),
+        )
         if at < 0:
             return edge
         while self.work.rank[at, L.T_LEFT] >= 0:
@@ -173,9 +186,9 @@ class State(ScalarTables):
 
     @property
     def offsets_moved(self) -> bool:
-        """Whether a pass should begin with ClockAdvanced, so that shares, turns and ages count as they now are."""
+        """Whether a pass should begin with ClockAdvanced, so that shares, turns, ages and advice count as they are."""
         meta = self.meta
-        return bool(
+        return self.advice.moves_offsets or bool(
             meta[L.M_ORDER] == L.ORDER_PRIORITY
             and meta[L.M_ACTIVE]
             and ((meta[L.M_SHARES_MOVED] and meta[L.M_SHARED]) or meta[L.M_RENEWS])

@@ -5,16 +5,19 @@ Pure. Nothing here is on the hot path of a built-in policy.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Callable, Iterator
+from typing import Any, Final, TypeAlias
 
 import msgspec
 import numpy as np
 
 from hal.core.engine.classes import ClassSpec, OwnerSpec
+from hal.core.engine.events import AdviceUpdated
 from hal.core.engine.plan import RESERVATION
 from hal.core.engine.rules.policy_tables import fair_factor
 from hal.core.engine.state import State
 from hal.core.engine.tables.accounts import LedgerName
+from hal.core.engine.tables.advice import Floats
 from hal.core.interfaces.labels import Labels
 from hal.core.interfaces.policy import BucketView, JobView, NodeView, Request, RunView
 from hal.core.kernels.preemption.node_prices import MOST_ELAPSED_MS, MOST_LOST, WEIGHT_OF_A_NODE
@@ -22,7 +25,10 @@ from hal.core.kernels.rules.ledgers import ask_of
 from hal.core.kernels.structures import layout as L
 from hal.core.kernels.structures.arrays import Amounts, Ints, Records
 from hal.core.kernels.structures.jit import plain
+from hal.core.model.advice import KeySpace
 
+Kinds: TypeAlias = tuple[str, ...]
+"""Kinds of advice, by name."""
 PENDING: Final = np.dtype(
     [
         (name, np.int64)
@@ -43,8 +49,8 @@ RUNNING: Final = np.dtype(
 )  # fmt: skip
 
 
-def job_view(state: State, rows: Any, class_ids: Ints, owner_ids: Ints) -> JobView:
-    """Submitted (or adopted) rows as an order plugin sees them."""
+def job_view(state: State, rows: Any, class_ids: Ints, owner_ids: Ints, reads: Kinds) -> JobView:
+    """Submitted (or adopted) rows as an order plugin that reads these kinds of advice sees them."""
     planned = np.where(rows["planned_ms"] < 0, rows["walltime_ms"], rows["planned_ms"])
     classes = class_ids[rows["class_index"]]
     return JobView(
@@ -57,11 +63,12 @@ def job_view(state: State, rows: Any, class_ids: Ints, owner_ids: Ints) -> JobVi
         nodes=state.catalogue.classes[classes, L.C_NODES],
         class_id=classes,
         owner_id=owner_ids[rows["owner_index"]],
+        advice=advice_on_jobs(state, rows["job"], reads),
     )
 
 
-def job_view_of_entries(state: State, slots: Ints) -> JobView:
-    """Waiting entries as an order plugin sees them."""
+def job_view_of_entries(state: State, slots: Ints, reads: Kinds) -> JobView:
+    """Waiting entries as an order plugin that reads these kinds of advice sees them."""
     table = state.work.entries[slots]
     classes = state.work.buckets[table[:, L.E_BUCKET], L.B_CLASS]
     return JobView(
@@ -74,11 +81,12 @@ def job_view_of_entries(state: State, slots: Ints) -> JobView:
         nodes=state.catalogue.classes[classes, L.C_NODES],
         class_id=classes,
         owner_id=state.work.buckets[table[:, L.E_BUCKET], L.B_OWNER],
+        advice=advice_on_jobs(state, table[:, L.E_JOB], reads),
     )
 
 
-def job_view_of_runs(state: State, slots: Ints) -> JobView:
-    """Running attempts as an order plugin sees them, for the day that their tasks wait again."""
+def job_view_of_runs(state: State, slots: Ints, reads: Kinds) -> JobView:
+    """Running attempts as an order plugin sees them (as waiting ones), for the day that their tasks wait again."""
     table = state.work.runs[slots]
     classes = state.work.buckets[table[:, L.R_BUCKET], L.B_CLASS]
     return JobView(
@@ -91,14 +99,18 @@ def job_view_of_runs(state: State, slots: Ints) -> JobView:
         nodes=state.catalogue.classes[classes, L.C_NODES],
         class_id=classes,
         owner_id=state.work.buckets[table[:, L.R_BUCKET], L.B_OWNER],
+        advice=advice_on_jobs(state, table[:, L.R_JOB], reads),
     )
 
 
-def bucket_view(state: State, buckets: Ints) -> BucketView:
-    """Buckets as an order plugin sees them."""
+def bucket_view(state: State, buckets: Ints, reads: Kinds) -> BucketView:
+    """Buckets as an order plugin that reads these kinds of advice sees them."""
     table = state.work.buckets[buckets]
     return BucketView(
-        class_id=table[:, L.B_CLASS].copy(), owner_id=table[:, L.B_OWNER].copy(), waiting=table[:, L.B_COUNT].copy()
+        class_id=table[:, L.B_CLASS].copy(),
+        owner_id=table[:, L.B_OWNER].copy(),
+        waiting=table[:, L.B_COUNT].copy(),
+        advice=advice_on_owners(state, table[:, L.B_OWNER], reads),
     )
 
 
@@ -148,6 +160,72 @@ def _wasted(state: State, runs: Ints, qos: Ints, shapes: Ints, now_ms: int, lent
     return lost
 
 
+def advice_on_nodes(state: State, reads: Kinds) -> dict[str, Floats]:
+    """By kind, what is advised of each node, shape (nodes,); NaN where nothing is. O(nodes) a kind, and O(nodes) names
+    to look up after nodes or names of advice have come or gone."""
+    if not reads:
+        return {}
+    names = state.advice.names[KeySpace.NODES]
+    known = state.plugins.node_slots
+    if known is None or known[:2] != (state.nodes.changes, names.changes):
+        known = state.plugins.node_slots = (state.nodes.changes, names.changes, names.find(state.nodes.names))
+    return {kind: state.advice.values_at(kind, KeySpace.NODES, known[2]) for kind in reads}
+
+
+def advice_on_jobs(state: State, jobs: Ints, reads: Kinds) -> dict[str, Floats]:
+    """By kind, what is advised of each of these jobs; NaN where nothing is."""
+    if not reads:
+        return {}
+    slots = state.advice.names[KeySpace.JOBS].find(jobs.tolist())
+    return {kind: state.advice.values_at(kind, KeySpace.JOBS, slots) for kind in reads}
+
+
+def advice_on_owners(state: State, owner_ids: Ints, reads: Kinds) -> dict[str, Floats]:
+    """By kind, what is advised of the queue, account or user of each of these owners; NaN where nothing is."""
+    advice, columns = state.advice, {}
+    seen, which = np.unique(owner_ids, return_inverse=True)
+    owners = [state.shares.owner_specs[owner] for owner in seen.tolist()] if reads else []
+    for kind in reads:
+        held = advice.kinds.get(kind)
+        name = _OWNER_NAMES.get(held.space) if held is not None else None
+        if held is None or name is None:
+            columns[kind] = np.full(owner_ids.shape, np.nan)
+        else:
+            slots = advice.names[held.space].find([name(owner) for owner in owners])
+            columns[kind] = advice.values_at(kind, held.space, slots)[which]
+    return columns
+
+
+def known_keys(state: State, kind: str) -> int | None:
+    """How many keys of a kind name something that the engine knows now; None for jobs, which are not counted."""
+    advice = state.advice
+    held = advice.kinds[kind]
+    known: set[str]
+    if held.space is KeySpace.JOBS:
+        return None
+    if held.space is KeySpace.NODES:
+        known = set(state.nodes.by_name)
+    else:
+        known = {_OWNER_NAMES[held.space](owner) for owner in state.shares.owner_ids}
+    slots = advice.names[held.space].find(list(known))
+    return int((~np.isnan(advice.values_at(kind, held.space, slots))).sum())
+
+
+def advice_events(state: State) -> Iterator[AdviceUpdated]:
+    """Events that let another state hold the same advice."""
+    for kind, held in state.advice.kinds.items():
+        slots = np.flatnonzero(~np.isnan(held.values))
+        keys = [state.advice.key_at(held.space, slot) for slot in slots.tolist()]
+        yield AdviceUpdated(kind, held.space, held.version, tuple(keys), held.values[slots], held.expires_ms)  # type: ignore[arg-type]
+
+
+_OWNER_NAMES: Final[dict[KeySpace, Callable[[OwnerSpec], str]]] = {
+    KeySpace.QUEUES: lambda owner: owner.queue,
+    KeySpace.ACCOUNTS: lambda owner: owner.account,
+    KeySpace.USERS: lambda owner: owner.user,
+}
+
+
 class Cluster:
     """The ClusterView of a state."""
 
@@ -178,8 +256,8 @@ class Cluster:
         return self._state.shares.owner_specs[owner_id]
 
 
-def node_view(state: State, some: Ints | None = None) -> NodeView:
-    """All rows, or some of them, as resource-major float32 columns."""
+def node_view(state: State, some: Ints | None = None, reads: Kinds = ()) -> NodeView:
+    """All rows, or some of them, as resource-major float32 columns, with these kinds of advice."""
     rows = np.arange(len(state.nodes.names)) if some is None else some
     labels = state.nodes.labels if some is None else [state.nodes.labels[row] for row in some.tolist()]
     return NodeView(
@@ -189,6 +267,7 @@ def node_view(state: State, some: Ints | None = None) -> NodeView:
         capacity=np.ascontiguousarray(state.nodes.capacity[rows].T, np.float32),
         up=state.nodes.rows[rows, L.W_STATE] == L.NODE_UP,
         labels=Labels(labels),
+        advice={kind: column[rows] for kind, column in advice_on_nodes(state, reads).items()},
     )
 
 

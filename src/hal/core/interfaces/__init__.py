@@ -4,12 +4,22 @@ from hal.core.interfaces.admit import Admit, refusal
 from hal.core.interfaces.filter import Filter
 from hal.core.interfaces.labels import Labels
 from hal.core.interfaces.order import Order
-from hal.core.interfaces.policy import BucketView, ClusterView, JobView, NodeView, PolicyInfo, Request, RunView
+from hal.core.interfaces.policy import (
+    Advice,
+    BucketView,
+    ClusterView,
+    JobView,
+    NodeView,
+    PolicyInfo,
+    Request,
+    RunView,
+)
 from hal.core.interfaces.preempt import Preempt
 from hal.core.interfaces.score import Score
 
 __all__ = [
     "Admit",
+    "Advice",
     "BucketView",
     "ClusterView",
     "Filter",

@@ -8,6 +8,7 @@ from hal.core.interfaces.policy import PolicyInfo
 from hal.core.model import JobSpec, Reason, Verdict
 
 INTERFACE: Final = "admit/1"
+VERSIONS: Final = (INTERFACE,)
 
 
 class Admit(Protocol):

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from hal.core.interfaces.policy import NodeView, PolicyInfo, Request
 
 INTERFACE: Final = "filter/1"
+VERSIONS: Final = (INTERFACE,)
 
 
 class Filter(Protocol):

@@ -5,7 +5,8 @@ Pure values. The engine checks `interface` when a plugin is registered and refus
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from collections.abc import Mapping
+from typing import Final, Protocol, TypeAlias
 
 import msgspec
 import numpy as np
@@ -21,11 +22,20 @@ class PolicyInfo(msgspec.Struct, frozen=True):
     """A plugin's name, the interface version it was written for (for example "order/2"), and what it depends on.
 
     reads_free: a Score reads `NodeView.free`, so that its scores hold for one slice only.
+    reads_advice: kinds of advice that it reads, at most 16; for score/2 and order/3.
     """
 
     name: str
     interface: str
     reads_free: bool = False
+    reads_advice: tuple[str, ...] = ()
+
+
+Advice: TypeAlias = Mapping[str, NDArray[np.float64]]
+"""By kind that the plugin declares: a read-only column as long as the view's others, NaN where nothing is advised.
+
+Each declared kind is there, all NaN while nothing is held of it: advice may be late, wrong or absent at any time.
+"""
 
 
 class JobView(msgspec.Struct, frozen=True):
@@ -40,6 +50,8 @@ class JobView(msgspec.Struct, frozen=True):
     nodes: NDArray[np.int64]
     class_id: NDArray[np.int64]
     owner_id: NDArray[np.int64]
+    advice: Advice = {}
+    """Of kinds whose keys are jobs. NaN for kinds with other keys, which a BucketView has."""
 
 
 class RunView(msgspec.Struct, frozen=True):
@@ -75,6 +87,8 @@ class BucketView(msgspec.Struct, frozen=True):
     class_id: NDArray[np.int64]
     owner_id: NDArray[np.int64]
     waiting: NDArray[np.int64]
+    advice: Advice = {}
+    """Of kinds whose keys are queues, accounts or users: of the bucket's. NaN for kinds with other keys."""
 
 
 class Owner(Protocol):
@@ -123,6 +137,8 @@ class NodeView(msgspec.Struct, frozen=True):
     capacity: NDArray[np.float32]
     up: NDArray[np.bool_]
     labels: Labels
+    advice: Advice = {}
+    """For a Score: of kinds whose keys are nodes. NaN for kinds with other keys."""
 
 
 class Request(msgspec.Struct, frozen=True):

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from hal.core.interfaces.policy import PolicyInfo, RunView
 
 INTERFACE: Final = "preempt/1"
+VERSIONS: Final = (INTERFACE,)
 
 
 class Preempt(Protocol):

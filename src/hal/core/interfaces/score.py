@@ -1,4 +1,4 @@
-"""Placement: a Score ranks nodes for a request. Interface version score/1."""
+"""Placement: a Score ranks nodes for a request. Interface versions score/1 and score/2."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ from numpy.typing import NDArray
 
 from hal.core.interfaces.policy import NodeView, PolicyInfo, Request
 
-INTERFACE: Final = "score/1"
+INTERFACE: Final = "score/2"
+VERSIONS: Final = ("score/1", INTERFACE)
+"""Both have the same method. score/2 may declare `reads_advice`, and finds these kinds in `view.advice`."""
 
 
 class Score(Protocol):
-    """Called once for each waiting shape and slice; never for a single decision."""
+    """Called once for each waiting shape and slice; never for a single decision. When advice that it reads has changed,
+    it is called again for the nodes concerned, before the next pass."""
 
     info: PolicyInfo
 

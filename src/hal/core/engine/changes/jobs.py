@@ -148,9 +148,10 @@ def _rekeyed(state: State, jobs: Any, priority: Any, wall: Any, planned: Any) ->
     live = np.flatnonzero((state.work.runs[:top, L.R_NODES] > 0) & np.isin(state.work.runs[:top, L.R_JOB], jobs))
     if state.plugins.order is None:
         return live, _Rekeyed(NO_KEYS, NO_KEYS, NO_KEYS)
+    reads = state.plugins.order.info.reads_advice
     slots = _one_entry_of_each(state, jobs)
-    entries = _edited(job_view_of_entries(state, slots), jobs, priority, wall, planned)
-    runs = _edited(job_view_of_runs(state, live), jobs, priority, wall, planned)
+    entries = _edited(job_view_of_entries(state, slots, reads), jobs, priority, wall, planned)
+    runs = _edited(job_view_of_runs(state, live, reads), jobs, priority, wall, planned)
     return live, _Rekeyed(
         entries.job,
         keys_of(state.plugins.order, entries, Cluster(state)),

@@ -20,6 +20,7 @@ def change_nodes(state: State, event: NodesChanged) -> None:
     _check_nodes(state, event)
     state.intern_resources([name for node in event.nodes for name, amount in node.capacity.items() if amount])
     state.make_room_for_nodes(len(state.nodes.names) + len(event.nodes))
+    state.nodes.changes += 1
     before = _nodes_now(state) if state.plugins.filters else None
     touched = [_remove_node(state, name) for name in event.removed]
     touched += [_put_node(state, node) for node in event.nodes]

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from hal.core.engine.changes.advice import expire_advice
 from hal.core.engine.changes.jobs import update_jobs
 from hal.core.engine.changes.kernel_calls import cancel_claims
 from hal.core.engine.errors import EngineError
@@ -38,6 +39,10 @@ def advance_clock(state: State, event: ClockAdvanced) -> None:
         settle_bookings(state)
     if state.accounts is not None:
         renew(state, state.clock_ms)
+    expire_advice(state, state.clock_ms)
+    if state.advice.moves_offsets:
+        state.advice.moves_offsets = False
+        state.wake_all()
     predictions = state.work.predictions
     if predictions.expires_ms <= state.clock_ms:
         rows = edits(state, NO_JOBS, NO_JOBS, predictions.jobs)
@@ -54,10 +59,12 @@ def change_bookings(state: State, event: BookingsChanged) -> None:
 def change_config(state: State, event: ConfigChanged) -> None:
     order, _score, _preempt, filters = policies_of(event.config)
     check_qos(event.config.policy)
+    expire_advice(state, state.clock_ms)
     slots, live, keys, keys_of_runs = _all_keys(state, order)
     if state.meta[L.M_CLAIMS]:
         cancel_claims(state, NO_KEYS, everyone=True)
         slots, live, keys, keys_of_runs = _all_keys(state, order)
+    state.advice.all_done()
     stopped = frozenset(event.config.stopped)
     if filters != state.plugins.filters or stopped != state.plugins.stopped:
         use_filters(state, filters, stopped)
@@ -99,6 +106,6 @@ def _all_keys(state: State, order: Order | None) -> tuple[Any, Any, Any, Any]:
     return (
         slots,
         live,
-        keys_of(order, job_view_of_entries(state, slots), Cluster(state)),
-        keys_of(order, job_view_of_runs(state, live), Cluster(state)),
+        keys_of(order, job_view_of_entries(state, slots, order.info.reads_advice), Cluster(state)),
+        keys_of(order, job_view_of_runs(state, live, order.info.reads_advice), Cluster(state)),
     )

@@ -16,6 +16,7 @@ from hal.core.engine.plugins.answers import keys_of
 from hal.core.engine.rules.interning import intern_classes, intern_owners
 from hal.core.engine.state import NO_KEYS, State
 from hal.core.engine.views import Cluster, job_view
+from hal.core.interfaces.order import Order
 from hal.core.kernels.structures import layout as L
 from hal.core.kernels.structures.layout import OK
 
@@ -26,7 +27,10 @@ def submit_jobs(state: State, event: JobsSubmitted) -> None:
     owners = event.owners
     class_ids = state.catalogue.seen_ids if classes is state.catalogue.seen else intern_classes(state, classes)
     owner_ids = state.shares.seen_ids if owners is state.shares.seen else intern_owners(state, owners)
-    keys = NO_KEYS if state.plugins.order is None else _plugin_keys(state, rows, class_ids, owner_ids)
+    keys = NO_KEYS
+    if state.plugins.order is not None:
+        _check_indices(rows, class_ids, owner_ids)
+        keys = _plugin_keys(state.plugins.order, state, rows, class_ids, owner_ids)
     # Jobs ascend in a block and over the engine's life, so only a block that begins with an older one can be at fault.
     if rows.shape[0] and rows["job"][0] <= state.work.newest_job:
         _check_not_running(state, rows)
@@ -58,7 +62,7 @@ def adopt_allocations(state: State, event: AllocationsAdopted) -> None:
     owner_ids = intern_owners(state, event.owners)
     keys = NO_KEYS
     if state.plugins.order is not None:
-        keys = keys_of(state.plugins.order, job_view(state, rows, class_ids, owner_ids), Cluster(state))
+        keys = _plugin_keys(state.plugins.order, state, rows, class_ids, owner_ids)
     count = max(rows.shape[0], index.shape[0])
     call_kernel(state, "AllocationsAdopted", rows, count, "adopt", rows, row_of[index], class_ids, owner_ids, keys)
     state.work.newest_job = max(state.work.newest_job, int(rows["job"].max(initial=-1)))
@@ -78,12 +82,15 @@ def _check_not_running(state: State, rows: Any) -> None:
             )
 
 
-def _plugin_keys(state: State, rows: Any, class_ids: Any, owner_ids: Any) -> Any:
-    assert state.plugins.order is not None
+def _check_indices(rows: Any, class_ids: Any, owner_ids: Any) -> None:
     for name, ids, outcome in (("class_index", class_ids, L.BAD_CLASS), ("owner_index", owner_ids, L.BAD_OWNER)):
         if rows.shape[0] and (rows[name].min() < 0 or rows[name].max() >= ids.shape[0]):
             raise EngineError(f"JobsSubmitted: {REFUSALS[outcome]}; the event was not applied")
-    return keys_of(state.plugins.order, job_view(state, rows, class_ids, owner_ids), Cluster(state))
+
+
+def _plugin_keys(order: Order, state: State, rows: Any, class_ids: Any, owner_ids: Any) -> Any:
+    view = job_view(state, rows, class_ids, owner_ids, order.info.reads_advice)
+    return keys_of(order, view, Cluster(state))
 
 
 def _check_adopted(rows: Any, index: Any) -> None:

@@ -25,6 +25,8 @@ def state_digest(state: State) -> str:
     add("clock", int(meta[L.M_CLOCK]), "pending", int(meta[L.M_PENDING]), "runs", int(meta[L.M_RUNS]))
     predictions = state.work.predictions
     add("predictions", predictions.version, predictions.expires_ms, predictions.jobs.tolist())
+    for kind, held in sorted(state.advice.kinds.items()):
+        add("advice", kind, str(held.space), held.version, held.expires_ms, sorted(state.advice.items(kind)))
     add("parked", bool(meta[L.M_PARKED_WAKE] >= meta[L.M_WAKE]), "dirty", bool(meta[L.M_DIRTY]))
     for row, name in enumerate(state.nodes.names):
         amounts = {

@@ -16,6 +16,7 @@ from hal.core.engine.views import pending, running, runs_of_row
 from hal.core.kernels.structures import layout as L
 from hal.core.kernels.structures.arrays import Mask
 from hal.core.kernels.structures.memory import address_block
+from hal.core.model.advice import KeySpace
 
 
 class InvariantError(AssertionError):
@@ -40,6 +41,7 @@ def check_invariants(state: State) -> None:
     for job, task, booking in trespassers(state):
         raise InvariantError(f"job {job} task {task} runs on nodes of booking {booking!r} without a right to be there")
     _check_licences(state)
+    _check_advice(state)
     if state.meta[L.M_TIMELINES]:
         _check_timelines(state)
 
@@ -48,6 +50,27 @@ def _check_addresses(state: State) -> None:
     block = address_block(state.tables())
     if isinstance(block, np.ndarray):
         _require(bool((block == state.at).all()), "a table was replaced and kernels still see the old one")
+
+
+def _check_advice(state: State) -> None:
+    advice = state.advice
+    for space, names in advice.names.items():
+        uses = np.zeros_like(names.uses)
+        for held in advice.kinds.values():
+            if held.space is space:
+                there = ~np.isnan(held.values)
+                uses[: there.shape[0]] += there
+                _require(held.keys == int(there.sum()), "the count of keys of a kind of advice is wrong")
+        for _version, staged, parts in advice.staged.values():
+            for part in parts if staged is space else ():
+                np.add.at(uses, part.slots, 1)
+        if space is KeySpace.JOBS:
+            uses[: advice.due.shape[0]] += advice.due
+            _require(advice.due_jobs == int(advice.due.sum()), "the count of jobs whose keys are due is wrong")
+        _require(bool((uses == names.uses).all()), f"uses of names of {space} in advice are wrong")
+        known = {key: slot for slot, key in enumerate(names.keys) if key is not None}
+        _require(known == names.slots, f"names of {space} in advice and their slots differ")
+        _require(all(names.keys[slot] is not None for slot in np.flatnonzero(uses)), "advice is about no key")
 
 
 def _check_amounts(state: State) -> None:

@@ -107,13 +107,20 @@ def _where(error: BaseException) -> str:
 
 def _read_only(view: V) -> V:
     """The same columns, some of them the engine's own, so that a policy cannot write to them."""
-    columns = {}
+    columns: dict[str, Any] = {}
     for name in view.__struct_fields__:
         column = getattr(view, name)
         if isinstance(column, np.ndarray):
-            columns[name] = column.view()
-            columns[name].flags.writeable = False
+            columns[name] = _unwriteable(column)
+        elif name == "advice":
+            columns[name] = {kind: _unwriteable(values) for kind, values in column.items()}
     return replace(view, **columns)
+
+
+def _unwriteable(column: NDArray[Any]) -> NDArray[Any]:
+    same = column.view()
+    same.flags.writeable = False
+    return same
 
 
 def _integers(answer: object, count: int, policy: _Asked, method: str) -> Ints:

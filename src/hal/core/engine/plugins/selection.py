@@ -5,11 +5,14 @@ Pure.
 
 from __future__ import annotations
 
+import numpy as np
+
+from hal.core.engine.tables.advice import Floats
 from hal.core.interfaces.filter import Filter
 from hal.core.interfaces.order import Order
 from hal.core.interfaces.preempt import Preempt
 from hal.core.interfaces.score import Score
-from hal.core.kernels.structures.arrays import Mask
+from hal.core.kernels.structures.arrays import Ints, Mask
 
 
 class Plugins:
@@ -32,6 +35,23 @@ class Plugins:
         """By line of `scores`: the shape that the score plugin was asked about."""
         self.scored_at = -1
         """TICK_TOUCHED when it was last asked; -1 = all answers are out of date."""
+        self.scored_advice = -1
+        """`Advice.changes` when answers were last compared with advice."""
+        self.advised: dict[str, Floats] = {}
+        """By kind that the score plugin reads: its values by node, as they were then."""
+        self.outdated_nodes: Ints = np.zeros(0, np.int64)
+        """Nodes of which advice has changed since the shapes in `outdated_lines` were scored."""
+        self.outdated_lines: list[int] = []
+        """Lines of `scores` whose answers about `outdated_nodes` are of earlier advice."""
+        self.node_slots: tuple[int, int, Ints] | None = None
+        """Slots of the nodes' names in advice, with the counts of changes of nodes and of names that they are of."""
+
+    @property
+    def reads_advice(self) -> frozenset[str]:
+        """Kinds of advice that a plugin in use reads."""
+        return frozenset(
+            kind for policy in (self.order, self.score) if policy is not None for kind in policy.info.reads_advice
+        )
 
     def forget_node(self, node: int) -> None:
         """What stopped filters said of a node does not hold for the next one of its index."""

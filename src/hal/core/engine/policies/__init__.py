@@ -15,6 +15,7 @@ from hal.core.interfaces import order as order_interface
 from hal.core.interfaces import preempt as preempt_interface
 from hal.core.interfaces import score as score_interface
 from hal.core.interfaces.admit import Admit
+from hal.core.interfaces.advice import declaration_fault
 from hal.core.interfaces.filter import Filter
 from hal.core.interfaces.order import Order
 from hal.core.interfaces.policy import PolicyInfo
@@ -31,77 +32,84 @@ LEAST_LOST: Final = "least-lost"
 PREEMPT_KERNELS: Final = {LEAST_LOST: 0}
 """least-lost: an attempt costs the time since it started, times what it holds (see `victims.lost`)."""
 
-_registered: dict[str, dict[str, Any]] = {
-    order_interface.INTERFACE: {},
-    score_interface.INTERFACE: {},
-    filter_interface.INTERFACE: {},
-    preempt_interface.INTERFACE: {},
-    admit_interface.INTERFACE: {},
+VERSIONS: Final = {
+    "order": order_interface.VERSIONS,
+    "score": score_interface.VERSIONS,
+    "filter": filter_interface.VERSIONS,
+    "preempt": preempt_interface.VERSIONS,
+    "admit": admit_interface.VERSIONS,
 }
-
+"""By what a policy decides, the versions of its interface that this engine has."""
 METHODS: Final = {
-    order_interface.INTERFACE: ("key", "offset"),
-    score_interface.INTERFACE: ("score",),
-    filter_interface.INTERFACE: ("mask",),
-    preempt_interface.INTERFACE: ("price",),
-    admit_interface.INTERFACE: ("check",),
+    "order": ("key", "offset"),
+    "score": ("score",),
+    "filter": ("mask",),
+    "preempt": ("price",),
+    "admit": ("check",),
 }
-"""What a policy of each interface can do."""
+"""What a policy can do, in every version of its interface."""
+_registered: dict[str, dict[str, Any]] = {decides: {} for decides in VERSIONS}
 
 
 def register(policy: Order | Score | Filter | Preempt | Admit) -> None:
     """Make a plugin known under its name, instead of one that had it.
 
     Raises:
-        EngineError: no PolicyInfo, another interface version, a method that is not there, the name of a built-in.
+        EngineError: no PolicyInfo, another interface version, a method that is not there, the name of a built-in, kinds
+            of advice that it cannot read.
     """
     info = policy.info
     if not isinstance(info, PolicyInfo):
         raise EngineError(f"a policy's `info` is a PolicyInfo, not {info!r}")
-    if info.interface not in _registered:
+    decides = info.interface.partition("/")[0]
+    if info.interface not in VERSIONS.get(decides, ()):
+        known = ", ".join(sorted(version for versions in VERSIONS.values() for version in versions))
         raise EngineError(
-            f"policy {info.name!r} is written for interface {info.interface!r}; this engine has "
-            f"{', '.join(sorted(_registered))}: install a version of the plugin for one of these"
+            f"policy {info.name!r} is written for interface {info.interface!r}; this engine has {known}: install a "
+            "version of the plugin for one of these"
         )
     if info.name in (*ORDER_KERNELS, *PLACEMENT_KERNELS, *PREEMPT_KERNELS):
         raise EngineError(f"policy {info.name!r} would hide the built-in of that name: give the plugin another name")
-    for method in METHODS[info.interface]:
+    for method in METHODS[decides]:
         if not callable(getattr(policy, method, None)):
             raise EngineError(f"policy {info.name!r} is written for {info.interface!r} and has no {method}()")
-    _registered[info.interface][info.name] = policy
+    fault = declaration_fault(info)
+    if fault:
+        raise EngineError(f"policy {info.name!r}: {fault}")
+    _registered[decides][info.name] = policy
 
 
 def order_named(name: str) -> Order:
     """The registered order. Raises EngineError that lists the registered ones."""
-    return _named("order", order_interface.INTERFACE, name, ORDER_KERNELS)  # type: ignore[no-any-return]
+    return _named("order", "order", name, ORDER_KERNELS)  # type: ignore[no-any-return]
 
 
 def score_named(name: str) -> Score:
     """The registered score. Raises EngineError that lists the registered ones."""
-    return _named("placement", score_interface.INTERFACE, name, PLACEMENT_KERNELS)  # type: ignore[no-any-return]
+    return _named("placement", "score", name, PLACEMENT_KERNELS)  # type: ignore[no-any-return]
 
 
 def filter_named(name: str) -> Filter:
     """The registered filter. Raises EngineError that lists the registered ones."""
-    return _named("filters", filter_interface.INTERFACE, name, {})  # type: ignore[no-any-return]
+    return _named("filters", "filter", name, {})  # type: ignore[no-any-return]
 
 
 def preempt_named(name: str) -> Preempt:
     """The registered price of what is taken back. Raises EngineError that lists the registered ones."""
-    return _named("preempt", preempt_interface.INTERFACE, name, PREEMPT_KERNELS)  # type: ignore[no-any-return]
+    return _named("preempt", "preempt", name, PREEMPT_KERNELS)  # type: ignore[no-any-return]
 
 
 def admit_named(name: str) -> Admit:
     """The registered rule for submissions. Raises EngineError that lists the registered ones."""
-    return _named("admit", admit_interface.INTERFACE, name, {})  # type: ignore[no-any-return]
+    return _named("admit", "admit", name, {})  # type: ignore[no-any-return]
 
 
-def _named(setting: str, interface: str, name: str, built_in: dict[str, int]) -> Any:
-    there = _registered[interface]
+def _named(setting: str, decides: str, name: str, built_in: dict[str, int]) -> Any:
+    there = _registered[decides]
     if name not in there:
         known = ", ".join(sorted([*built_in, *there])) or "none"
         raise EngineError(
-            f"[engine] {setting}: no policy {name!r} for {interface}: known are {known}",
+            f"[engine] {setting}: no policy {name!r} for {VERSIONS[decides][-1]}: known are {known}",
             hint="name one of these, or install the plugin that brings it",
         )
     return there[name]

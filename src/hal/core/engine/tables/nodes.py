@@ -29,6 +29,8 @@ class Nodes(NodeTables):
         """By node index: a value of `events.Health`."""
         self.by_name: dict[str, int] = {}
         """Node index of every node that is here, without tombstones."""
+        self.changes = 0
+        """Counts events that changed nodes: what was looked up by their names holds as long as it stays the same."""
 
     def rooms_for(self, count: int) -> dict[Room, int]:
         """Rooms for `count` nodes, where there is not room for as many."""

@@ -14,6 +14,7 @@ import numpy as np
 from hal.core.engine.plugins.selection import Plugins
 from hal.core.engine.state import State
 from hal.core.engine.tables.accounts import Accounts
+from hal.core.engine.tables.advice import Advice
 from hal.core.engine.tables.outputs import Outputs
 from hal.core.kernels.structures.declaration import DECLARED, Group
 
@@ -43,6 +44,8 @@ class Shadow:
 def _copied(value: Any) -> Any:
     if isinstance(value, list | dict | np.ndarray):
         return value.copy()
+    if isinstance(value, Advice):
+        return value.for_questions()
     if isinstance(value, Accounts | Group | Plugins):
         part = copy(value)
         for name, inner in vars(value).items():

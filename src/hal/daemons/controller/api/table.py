@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from hal.daemons.controller.api.endpoints.access import ACCESS
+from hal.daemons.controller.api.endpoints.advice import ADVICE
 from hal.daemons.controller.api.endpoints.ask import ASK
 from hal.daemons.controller.api.endpoints.attempts import ATTEMPTS
 from hal.daemons.controller.api.endpoints.endpoint import Endpoint, is_about_jobs
@@ -52,6 +53,7 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     *STATUS,
     description_row(document),
     *POLICY,
+    *ADVICE,
     *ACCESS,
     *JOINING,
 )

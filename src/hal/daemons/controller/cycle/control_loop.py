@@ -112,6 +112,11 @@ class ControlLoop(Generic[SealedT]):
         if self._deposed is not None:
             raise self._deposed
 
+    def look_again(self) -> None:
+        """Take a step, as the engine was fed something that may let another job start."""
+        self._more = True
+        self.inbox.filled.set()
+
     def stop(self, reason: str) -> None:
         """Finish the group in flight and return from `run`; calls that wait are refused."""
         self._stopping = True

@@ -20,7 +20,7 @@ from hal.core.engine.plan import Plan
 from hal.core.engine.rules.booked_nodes import met_by
 from hal.core.engine.rules.policy_tables import hours_mark, hours_spent, settled_use
 from hal.core.engine.scheduler import Scheduler, Step
-from hal.core.engine.views import LedgerRow, ShareRow, ledger_rows, share_rows
+from hal.core.engine.views import LedgerRow, ShareRow, advice_events, known_keys, ledger_rows, share_rows
 from hal.core.engine.why.explain import explain, fits_ever
 from hal.core.engine.why.priority import PriorityParts, priority_of
 from hal.core.engine.why.probing import Prober
@@ -70,7 +70,8 @@ class Engine:
         use: SharesLoaded | None = None,
         hours: HoursMemory | None = None,
     ) -> None:
-        """Forget everything but what was used and start from these; `use`, `hours`: of an earlier controller.
+        """Forget everything but what was used and advised, and start from these; `use`, `hours`: of an earlier
+        controller.
 
         The clock is set first: use and hours are loaded as of an instant, and with a clock at 1970 the use since then
         would overflow.
@@ -80,11 +81,13 @@ class Engine:
         self._hours.undone()
         self._hours_mark = b""
         self._plans = []
+        advised = tuple(advice_events(self.state))
         self._begun += 1
         self.state = new_state(self._config)
         self._scheduler = Scheduler(self.state, self, self._on_fault)
         self._bookings = BookingTimes()
         self.feed((ClockAdvanced(max(now_ms, settled.at_ms if settled is not None else 0)),))
+        self.feed(advised)  # before the jobs, whose keys may depend on it
         self.feed(events)
         spent = self._hours.spent()
         if settled is not None or spent:
@@ -219,6 +222,16 @@ class Engine:
     def ledgers(self) -> list[LedgerRow]:
         """What limits have in use."""
         return ledger_rows(self.state)
+
+    def known_keys(self, kind: str) -> int | None:
+        """How many keys of a kind of advice that is held name something that is there; None: not counted."""
+        return known_keys(self.state, kind)
+
+    def readers_of(self, kind: str) -> tuple[str, ...]:
+        """Policies in use that read a kind of advice."""
+        plugins = self.state.plugins
+        policies = (plugins.order, plugins.score)
+        return tuple(one.info.name for one in policies if one is not None and kind in one.info.reads_advice)
 
     def priority(self, job: int, now_ms: int) -> PriorityParts:
         """A waiting job's priority, factor by factor. Raises EngineError when nothing of it waits."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hal.daemons.controller.service.access.join_tokens import JoinTokens
 from hal.daemons.controller.service.access.tokens import Tokens
+from hal.daemons.controller.service.advice.advice import Advice
 from hal.daemons.controller.service.ask import Ask
 from hal.daemons.controller.service.attempts import Attempts
 from hal.daemons.controller.service.feed import Feed
@@ -24,6 +25,7 @@ class ControllerApi:
         self.jobs = Jobs(parts)
         self.nodes = Nodes(parts)
         self.policy = Policies(parts)
+        self.advice = Advice(parts)
         self.tokens = Tokens(parts)
         self.join_tokens = JoinTokens(parts)
         self.outputs = Outputs(parts)

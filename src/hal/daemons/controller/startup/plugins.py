@@ -45,7 +45,7 @@ def load_policies() -> tuple[str, ...]:
     by_name: dict[tuple[str, str], str] = {}
     for entry in found:
         info, of = _loaded(entry)
-        other = by_name.setdefault((info.interface, info.name), of)
+        other = by_name.setdefault((info.interface.partition("/")[0], info.name), of)
         if other != of:
             raise SpecError(
                 f"{of} and {other} are both called '{info.name}'",

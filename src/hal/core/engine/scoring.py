@@ -1,0 +1,141 @@
+"""A score plugin's answers: asked for shapes that are new, for nodes that were touched, and where advice has changed.
+
+Pure. Answers are kept in the table `scores`, a line for each shape. Once a slice, never for a single decision.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from hal.core.engine.classes import ClassSpec
+from hal.core.engine.plugins.answers import scores_of
+from hal.core.engine.state import State
+from hal.core.engine.tables.advice import Floats
+from hal.core.engine.views import advice_on_nodes, node_view, request_of
+from hal.core.interfaces.score import Score
+from hal.core.kernels.nodes.rows import follow_rows
+from hal.core.kernels.structures import layout as L
+from hal.core.kernels.structures.arrays import Ints
+from hal.core.kernels.structures.layout import BLOCK, BLOCK_BITS, TOUCHED
+
+MOST_LINES_KEPT: Final = 64
+"""Answers about shapes that are gone, beyond as many as there are shapes, before all are asked for anew."""
+SCORES_A_SLICE: Final = 50_000
+"""Scores that are asked for again in one slice because of advice; one shape is, whatever the number of nodes."""
+SCORES_A_CALL: Final = 500
+"""What a call of the plugin costs at least, in scores."""
+
+
+def score_nodes(state: State) -> None:
+    """Ask a score plugin, once a slice: about shapes that are new here, and where it reads what is free, about nodes
+    that were touched since it last was asked."""
+    score, plugins = state.plugins.score, state.plugins
+    assert score is not None
+    rows = len(state.nodes.names)
+    if plugins.scored_at < 0 or len(plugins.scored_shapes) > MOST_LINES_KEPT + 2 * len(state.catalogue.shape_ids):
+        state.catalogue.shapes[:, L.S_SCORES] = -1
+        plugins.scored_shapes = []
+        _note_advice(state, advice_on_nodes(state, score.info.reads_advice))
+        follow_rows(state.at)
+    elif score.info.reads_free and plugins.scored_shapes:
+        touched = _touched_rows(state)
+        if touched.shape[0]:
+            view = node_view(state, touched, score.info.reads_advice)
+            for line, shape in enumerate(plugins.scored_shapes):
+                if state.catalogue.shapes[shape, L.S_SCORES] != line:
+                    continue  # its place belongs to another shape now
+                state.scratch.scores[line, touched] = scores_of(score, request_of(state, _spec(state, shape)), view)
+            _touch(state, touched)
+    plugins.scored_at = int(state.ticks[L.TICK_TOUCHED])
+    buckets = state.work.active[: int(state.meta[L.M_ACTIVE])]
+    waiting = np.unique(state.catalogue.classes[state.work.buckets[buckets, L.B_CLASS], L.C_SHAPE])
+    fresh = waiting[state.catalogue.shapes[waiting, L.S_SCORES] < 0].tolist()
+    if not fresh:
+        return
+    state.room_for_scores(len(plugins.scored_shapes) + len(fresh))
+    view = node_view(state, reads=score.info.reads_advice)
+    for shape in fresh:
+        line = len(plugins.scored_shapes)
+        state.scratch.scores[line, :rows] = scores_of(score, request_of(state, _spec(state, shape)), view)
+        state.catalogue.shapes[shape, L.S_SCORES] = line
+        state.catalogue.shapes[shape, L.S_FOLLOWED] = -1
+        plugins.scored_shapes.append(shape)
+
+
+def read_advice(state: State) -> bool:
+    """Before a new pass: ask a score plugin again about nodes of which advice that it reads has changed.
+
+    At most SCORES_A_SLICE scores; returns whether some are left, which decide as they were until the next call.
+    """
+    score, plugins = state.plugins.score, state.plugins
+    if score is None or not score.info.reads_advice or plugins.scored_at < 0:
+        return False
+    if plugins.scored_advice != state.advice.changes:
+        _compare_advice(state, score)
+    if not plugins.outdated_lines:
+        return False
+    nodes = plugins.outdated_nodes
+    view = node_view(state, nodes, score.info.reads_advice)
+    left = SCORES_A_SLICE
+    while plugins.outdated_lines and left > 0:
+        line = plugins.outdated_lines.pop()
+        shape = plugins.scored_shapes[line]
+        if state.catalogue.shapes[shape, L.S_SCORES] == line:
+            state.scratch.scores[line, nodes] = scores_of(score, request_of(state, _spec(state, shape)), view)
+            state.catalogue.shapes[shape, L.S_FOLLOWED] = -1
+            left -= max(nodes.shape[0], SCORES_A_CALL)
+    return bool(plugins.outdated_lines)
+
+
+def _compare_advice(state: State, score: Score) -> None:
+    """Note the nodes of which advice is another one now; answers about them are out of date."""
+    plugins = state.plugins
+    now, before = advice_on_nodes(state, score.info.reads_advice), plugins.advised
+    outdated = np.zeros(len(state.nodes.names), np.bool_)
+    for kind, column in now.items():
+        old = before[kind]
+        outdated |= (column != old) & ~(np.isnan(column) & np.isnan(old))
+    changed = np.flatnonzero(outdated)
+    if not changed.size:
+        plugins.scored_advice = state.advice.changes
+        return
+    if plugins.outdated_lines:
+        changed = np.union1d(changed, plugins.outdated_nodes)
+    _note_advice(state, now)
+    plugins.outdated_nodes = changed
+    plugins.outdated_lines = list(range(len(plugins.scored_shapes)))
+
+
+def _note_advice(state: State, now: dict[str, Floats]) -> None:
+    """All answers are of this advice."""
+    plugins = state.plugins
+    plugins.advised, plugins.scored_advice = now, state.advice.changes
+    plugins.outdated_lines = []
+
+
+def _spec(state: State, shape: int) -> ClassSpec:
+    spec = state.catalogue.shape_specs[shape]
+    assert spec is not None
+    return spec
+
+
+def _touched_rows(state: State) -> Ints:
+    """Rows touched since the plugin was last asked: one by one, or all of the touched blocks when these were many."""
+    place = int(state.ticks[L.TICK_TOUCHED])
+    if place - state.plugins.scored_at <= TOUCHED:
+        return np.unique(state.scratch.touched[np.arange(state.plugins.scored_at, place) & (TOUCHED - 1)])
+    blocks = np.flatnonzero(state.scratch.block_touched >= state.plugins.scored_at)
+    rows = (blocks[:, None] * BLOCK + np.arange(BLOCK)).ravel()
+    return rows[rows < len(state.nodes.names)]
+
+
+def _touch(state: State, rows: Ints) -> None:
+    """Let every shape look at these rows again."""
+    place = int(state.ticks[L.TICK_TOUCHED])
+    last = place + rows.shape[0]
+    ring = np.arange(max(place, last - TOUCHED), last)
+    state.scratch.touched[ring & (TOUCHED - 1)] = rows[rows.shape[0] - ring.shape[0] :]
+    state.scratch.block_touched[rows >> BLOCK_BITS] = last - 1
+    state.ticks[L.TICK_TOUCHED] = last

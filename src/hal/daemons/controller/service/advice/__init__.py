@@ -1,0 +1,1 @@
+"""Advice of planes for the policies of the engine: put, read, withdrawn; see `advice`."""

@@ -1,0 +1,162 @@
+"""What a plane puts, and what is shown of advice.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from hal.core.model import SpecError
+from hal.core.model.advice import (
+    DEFAULT_EXPIRES_MS,
+    MAX_EXPIRES_MS,
+    MAX_KEY_CHARS,
+    MAX_KEYS_A_REQUEST,
+    MAX_VERSION,
+    KeySpace,
+)
+from hal.core.model.units import parse_duration
+
+MAX_JOB: int = (1 << 62) - 1
+
+
+class AdviceBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An update of one kind of advice."""
+
+    space: KeySpace
+    """What the keys name."""
+    keys: list[str | int]
+    """Names, or job ids as numbers or text. Unknown ones are kept."""
+    values: list[float | int | None]
+    """One for each key; null: none."""
+    delta: bool = False
+    """These keys change and all others stay; else this is all there is."""
+    version: int | None = None
+    """Ascending; absent: one more than the version held."""
+    base: int | None = None
+    """For a delta: the version that it changes; refused if another one is held."""
+    expires_in: str | int | float | None = None
+    """How long it holds unless it is put again, "90s" or a number of seconds; absent: five minutes."""
+
+
+class Update(Struct, frozen=True, kw_only=True):
+    """An update as the engine takes it, checked."""
+
+    space: KeySpace
+    keys: tuple[str, ...] | tuple[int, ...]
+    values: tuple[float, ...]
+    """NaN: none."""
+    delta: bool
+    version: int | None
+    base: int | None
+    expires_in_ms: int
+
+
+class AdviceView(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One kind of advice."""
+
+    kind: str
+    space: KeySpace
+    version: int
+    count: int
+    """Keys that have a value."""
+    known: int | None = None
+    """Those that name something the scheduler knows now; absent for jobs, which are not counted."""
+    user: str = ""
+    """Who put it last."""
+    updated_ms: int
+    age_ms: int
+    """Since it was put last."""
+    expires_ms: int
+    read_by: tuple[str, ...] = ()
+    """Policies in use that read it."""
+
+
+class AdvicePut(Struct, frozen=True, kw_only=True):
+    """The outcome of an update."""
+
+    applied: bool
+    """False: this version was held already, and nothing has changed."""
+    advice: AdviceView
+
+
+class AdviceList(Struct, frozen=True, kw_only=True):
+    """All kinds of advice by name."""
+
+    advice: list[AdviceView]
+
+
+class AdviceColumns(Struct, frozen=True, kw_only=True):
+    """A kind of advice, and a page of its keys with their values."""
+
+    advice: AdviceView
+    keys: list[str | int]
+    values: list[float]
+    cursor: str = ""
+    """For the next page; empty: this was the last."""
+
+
+def update_of(body: AdviceBody) -> Update:
+    """Check an update.
+
+    Raises:
+        SpecError: names the field that is wrong.
+    """
+    if len(body.keys) != len(body.values):
+        raise SpecError(f"values: {len(body.values)} for {len(body.keys)} keys", hint="one for each key, null for none")
+    if len(body.keys) > MAX_KEYS_A_REQUEST:
+        raise SpecError(
+            f"keys: {len(body.keys)} in one request; at most {MAX_KEYS_A_REQUEST} are allowed",
+            hint="put the first part whole, and the others as deltas",
+        )
+    for name, version in (("version", body.version), ("base", body.base)):
+        if version is not None and not 1 <= version <= MAX_VERSION:
+            raise SpecError(f"{name}: {version} is out of range", hint=f"between 1 and {MAX_VERSION}")
+    if body.base is not None and not body.delta:
+        raise SpecError("base: only a delta has one", hint="leave it out, or set delta to true")
+    keys = _jobs(body.keys) if body.space is KeySpace.JOBS else _names(body.keys)
+    if len(set(keys)) < len(keys):
+        raise SpecError("keys: one is there twice", hint="name each key once")
+    return Update(
+        space=body.space,
+        keys=keys,
+        values=tuple(float("nan") if value is None else _number(value) for value in body.values),
+        delta=body.delta,
+        version=body.version,
+        base=body.base,
+        expires_in_ms=_expires_in_ms(body.expires_in),
+    )
+
+
+def _names(keys: list[str | int]) -> tuple[str, ...]:
+    for at, key in enumerate(keys):
+        if not isinstance(key, str) or not 0 < len(key) <= MAX_KEY_CHARS:
+            raise SpecError(f"keys[{at}]: a text of 1 to {MAX_KEY_CHARS} characters is expected")
+    return tuple(keys)  # type: ignore[arg-type]
+
+
+def _jobs(keys: list[str | int]) -> tuple[int, ...]:
+    jobs = []
+    for at, key in enumerate(keys):
+        text = str(key)
+        if not (text.isascii() and text.isdigit() and len(text) < 20 and 1 <= int(text) <= MAX_JOB):
+            raise SpecError(f"keys[{at}]: a job id is expected")
+        jobs.append(int(text))
+    return tuple(jobs)
+
+
+def _number(value: float) -> float:
+    number = float(value)
+    if number in (float("inf"), float("-inf")):
+        raise SpecError("values: one is too large for a number of 64 bits")
+    return number
+
+
+def _expires_in_ms(given: str | float | None) -> int:
+    if given is None:
+        return DEFAULT_EXPIRES_MS
+    duration = parse_duration(given, field="expires_in")
+    if not 0 < duration <= MAX_EXPIRES_MS:
+        raise SpecError(f"expires_in: '{duration}' is out of range", hint="more than 0, at most 7d")
+    return int(duration)
