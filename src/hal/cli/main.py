@@ -55,6 +55,7 @@ COMMANDS = {
     "limit": Lazy("hal.cli.policy.limit:limit", "Manage limits and quotas.", _POLICY),
     "booking": Lazy("hal.cli.policy.booking:booking", "Manage bookings of nodes and licences.", _POLICY),
     "licences": Lazy("hal.cli.policy.licences:licences", "List licences and their use.", _POLICY),
+    "gate": Lazy("hal.cli.policy.gate:gate", "Manage the gates that jobs may name.", _POLICY),
     "shares": Lazy("hal.cli.policy.shares:shares", "Show fair-share usage by account and user.", _POLICY),
     "advice": Lazy("hal.cli.policy.advice:advice", "Manage advice for policies: prices, loads and more.", _POLICY),
     "policy": Lazy("hal.cli.policy.policy:policy", "Manage the policy as a whole: show, apply, roll back.", _POLICY),

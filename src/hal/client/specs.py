@@ -18,6 +18,7 @@ from hal.core.model import (
     ArrayRange,
     Constraint,
     Dependency,
+    JobGate,
     JobSpec,
     LimitSignal,
     Resources,
@@ -96,6 +97,10 @@ class JobOptions(TypedDict, total=False):
     """A line for people, at most 200 characters; the job sees it as HAL_JOB_COMMENT."""
     constraints: str | Sequence[str | Constraint]
     """Labels that its nodes must have: 'gpu=a100|h100', '!spot'."""
+    exclude: str | Sequence[str]
+    """Nodes not to run on, by name."""
+    gates: str | JobGate | Sequence[str | JobGate]
+    """Services of the node that let each attempt begin, or end: 'stage,policy=elsewhere,argument=genome'."""
     hold: bool
     script: str
     """Text of a script, instead of a command."""
@@ -169,6 +174,10 @@ def spec_from_options(
         plain["labels"] = dict(given["labels"])
     if "constraints" in given:
         plain["constraints"] = _listed(given["constraints"])
+    if "exclude" in given:
+        plain["exclude"] = _listed(given["exclude"])
+    if "gates" in given:
+        plain["gates"] = _listed(given["gates"])
     if "begin" in given:
         plain["begin_at_ms"] = instant_ms(given["begin"])
     if "deadline" in given:

@@ -74,6 +74,7 @@ class Home:
         "cache",
         "config",
         "database",
+        "gates",
         "log_dir",
         "nodes_dir",
         "root",
@@ -94,6 +95,8 @@ class Home:
         self.authority = self.root / "authority"
         """Keys and certificates of this HAL's authority."""
         self.nodes_dir = self.root / "nodes"
+        self.gates = self.root / "gates"
+        """Sockets of the services that gate jobs on this machine's nodes; the operator creates it."""
         self.cache = Path(cache) if cache else self.root / "cache"
 
     def __repr__(self) -> str:

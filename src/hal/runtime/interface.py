@@ -416,5 +416,19 @@ class Runtime(Protocol):
             DeniedError: it may not be executed.
         """
 
+    async def ask_service(self, path: Path, line: bytes, *, timeout_ms: int, most: int) -> bytes:
+        """Send a line to a service on a Unix socket of this host; returns its answer with its newline.
+
+        The connection is closed with the answer, and if the caller is cancelled.
+
+        Args:
+            most: bytes that the answer may have; of a longer one, one byte more than that is returned.
+        Raises:
+            UnreachableError: nobody serves the socket, or the connection broke.
+            TimedOutError: no whole line within the time.
+            DeniedError: socket, directory or server belong neither to this user nor to root, or others may replace
+                the socket.
+        """
+
     def end_script(self, process: ProcessIdentity) -> None:
         """Kill a program that an earlier instance of this daemon had started, if it still runs."""

@@ -35,6 +35,7 @@ from hal.runtime.line_budget import BudgetedLog, BudgetedLogs
 from hal.runtime.real_directory import open_private_directory
 from hal.runtime.script import end_script, run_script
 from hal.runtime.script_end import ScriptEnd
+from hal.runtime.service_socket import ask_service
 from hal.runtime.started_process import StartedProcess
 from hal.runtime.tls_listener import TlsListener, dial_tls
 from hal.runtime.unix_listener import UnixListener, dial_unix, serve_connection, source_of
@@ -209,6 +210,9 @@ class RealRuntime:
         began: Callable[[ProcessIdentity], None] | None = None,
     ) -> ScriptEnd:
         return await run_script(argv, env=env, timeout_ms=timeout_ms, began=began)
+
+    async def ask_service(self, path: Path, line: bytes, *, timeout_ms: int, most: int) -> bytes:
+        return await ask_service(path, line, timeout_ms=timeout_ms, most=most)
 
     def end_script(self, process: ProcessIdentity) -> None:
         end_script(process)

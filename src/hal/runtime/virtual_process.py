@@ -413,6 +413,16 @@ class VirtualRuntime:
         await self.sleep(min(takes_ms, timeout_ms))
         return ended if takes_ms <= timeout_ms else ScriptEnd(-9, ended.output, timed_out=True)
 
+    async def ask_service(self, path: Path, line: bytes, *, timeout_ms: int, most: int) -> bytes:
+        serve = self._host.services.get(path.name)
+        if serve is None:
+            raise UnreachableError(f"nobody serves {path}: there is no such socket on {self._host.name}")
+        takes_ms, answer = serve(line)
+        await self.sleep(min(takes_ms, timeout_ms))
+        if takes_ms > timeout_ms:
+            raise TimedOutError(f"{path} did not answer within {timeout_ms} ms")
+        return answer[: most + 1]
+
     def end_script(self, process: ProcessIdentity) -> None:
         """Do nothing: scripts of a virtual process end with it."""
 

@@ -91,6 +91,9 @@ class VirtualHost:
         self.programs: dict[str, Callable[[Sequence[str]], tuple[str, Main]]] = {}
         self.scripts: dict[str, Callable[[Mapping[str, str]], tuple[int, ScriptEnd]]] = {}
         """What `run_script` runs, by program: a function from the environment to its duration and its end."""
+        self.services: dict[str, Callable[[bytes], tuple[int, bytes]]] = {}
+        """What answers `ask_service`, by the socket's file name: a function from a line to how many milliseconds its
+        answer takes, and the answer; empty: it closes the connection."""
         self.processes: dict[int, VirtualProcess] = {}
         self.dead: list[VirtualProcess] = []
         self.boots = 0

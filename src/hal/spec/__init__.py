@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from hal.core.model import spec_schema
+from hal.core.model.gate_protocol import protocol_schema
 from hal.core.model.policy_text import policy_schema
 
 
@@ -51,6 +52,7 @@ DOCUMENTS: Final[dict[str, Callable[[], dict[str, Any] | str]]] = {
     "rest.md": rest,
     "config.md": config,
     "frames.md": frames,
+    "gate.schema.json": protocol_schema,
 }
 """What generates each file, by its path below `spec/`."""
 

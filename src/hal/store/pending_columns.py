@@ -86,6 +86,7 @@ class _Asked(Struct, frozen=True):
     request: Raw = Raw(b"")
     licences: Raw = Raw(b"")
     constraints: Raw = Raw(b"")
+    exclude: Raw = Raw(b"")
     nodes: int = 1
     booking: str = ""
     qos: str = ""
@@ -95,11 +96,12 @@ class _Asked(Struct, frozen=True):
     def is_array(self) -> bool:
         return bytes(self.array) not in (b"", b"null")
 
-    def key(self) -> tuple[bytes, bytes, bytes, int, str, str, int]:
+    def key(self) -> tuple[bytes, bytes, bytes, bytes, int, str, str, int]:
         return (
             bytes(self.request),
             bytes(self.licences),
             bytes(self.constraints),
+            bytes(self.exclude),
             self.nodes,
             self.booking,
             self.qos,
@@ -128,8 +130,8 @@ class PendingColumns:
         self.ask = array("i")
         """For each shape: index into `asks`."""
         self.asks: list[JobSpec] = []
-        """One spec for all that are equal for the engine: same request, licences, nodes, constraints, booking, QOS
-        and deadline; its other fields are meaningless."""
+        """One spec for all that are equal for the engine: same request, licences, nodes, constraints, excluded
+        nodes, booking, QOS and deadline; its other fields are meaningless."""
         self._walltimes = Texts()
         """Of the specs; a job's own may have been changed since."""
         self._names: Codes[str] = Codes()

@@ -26,8 +26,11 @@ NOT_LEADER = "not-leader"
 HEALTH = "health"
 """The agent sends with `health` which checks of its node fail; until it does, the former report remains valid."""
 GATES = "gates"
-"""The agent sends with `gates` for which steps a prolog or an epilog of its node runs, and which of these failed."""
-FEATURES: tuple[str, ...] = (CREDIT, HEALTH, GATES)
+"""The agent sends with `gates` which gates of its steps are not satisfied, prolog and epilog included, and which
+failed."""
+JOB_GATES = "job-gates"
+"""The agent asks the services of the gates that a start's template names. Without it, such a step is not sent."""
+FEATURES: tuple[str, ...] = (CREDIT, HEALTH, GATES, JOB_GATES)
 """Features beyond the wire version that this code knows."""
 
 

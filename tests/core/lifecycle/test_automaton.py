@@ -6,8 +6,9 @@ import pytest
 
 from hal.core.lifecycle import ATTEMPT, GATE, TASK, AttemptEvent, LifecycleError, TaskEvent, transition
 from hal.core.lifecycle.automaton import MAX_HISTORY_SHOWN
-from hal.core.lifecycle.gates import GateDecision, GateEvent, GatePhase, GatePolicy, GateState
+from hal.core.lifecycle.gates import GateDecision, GateEvent, GateState
 from hal.core.model import AttemptState, TaskState
+from hal.core.model.gate import GatePhase, GatePolicy
 from tests.core.lifecycle.witness import witnessed
 
 
@@ -52,10 +53,10 @@ def test_an_event_in_an_end_is_told_that_it_is_an_end() -> None:
     ("kind", "names"),
     [
         (GatePhase, "preparing finalising"),
-        (GatePolicy, "fail requeue ignore"),
+        (GatePolicy, "wait elsewhere fail ignore"),
         (GateState, "waiting passed failed expired abandoned"),
         (GateEvent, "pass fail expire abandon"),
-        (GateDecision, "wait go fail requeue"),
+        (GateDecision, "wait go fail elsewhere"),
     ],
 )
 def test_the_words_of_gates_are_those_that_planes_write(

@@ -118,6 +118,10 @@ ATTEMPTS: dict[str, tuple[tuple[AttemptEvent, ...], AttemptState]] = {
     "is preempted in stage-in": ((A.PREPARE, A.PREEMPT), AttemptState.PREEMPTED),
     "is refused: the keeper had no lease": ((A.REFUSE,), AttemptState.REFUSED),
     "is refused by a gate": ((A.PREPARE, A.REFUSE), AttemptState.REFUSED),
+    "is refused on one node of a gang, ended on the others": (
+        (A.PREPARE, A.START, A.FINALISE, A.REFUSE),
+        AttemptState.REFUSED,
+    ),
     "cannot be spawned": ((A.FAIL,), AttemptState.FAILED),
     "fails in stage-in": ((A.PREPARE, A.FAIL), AttemptState.FAILED),
     "is stopped while its start frame is under way": ((A.FINALISE, A.CANCEL), AttemptState.CANCELLED),

@@ -72,5 +72,5 @@ def test_an_unknown_cause_is_answered_with_those_that_are_known() -> None:
     with pytest.raises(InternalError) as refused:
         attempt_end("evaporated", 0)
     assert refused.value.hint == (
-        "known: exited, signalled, spawn-failed, timed-out, cancelled, preempted, out-of-memory, lost"
+        "known: exited, signalled, spawn-failed, gate-failed, timed-out, cancelled, preempted, out-of-memory, lost"
     )

@@ -12,8 +12,6 @@ from hal.core.lifecycle import (
     TASK_STATE_OF,
     Gate,
     GateDecision,
-    GatePhase,
-    GatePolicy,
     GateRegister,
     LifecycleError,
     Next,
@@ -24,6 +22,7 @@ from hal.core.lifecycle import (
     refusal_end,
 )
 from hal.core.model import AttemptState, Duration, InternalError, JobSpec, Retries, TaskState
+from hal.core.model.gate import GatePhase, GatePolicy
 
 SPEC = JobSpec(command=("true",), retries=Retries(max=2, backoff=Duration(1_000), factor=3.0, longest=Duration(60_000)))
 
@@ -183,7 +182,7 @@ def test_safety_counts_neither_lose_nor_invent_tasks(moves: list[tuple[TaskState
 
 def gate(name: str, policy: GatePolicy = GatePolicy.FAIL, deadline_ms: int = 1_000) -> Gate:
     """A gate on preparing."""
-    return Gate(name=name, phase=GatePhase.PREPARING, deadline_ms=deadline_ms, on_failure=policy)
+    return Gate(name=name, phase=GatePhase.PREPARING, deadline_ms=deadline_ms, policy=policy)
 
 
 def test_without_gates_a_task_goes_on_at_once() -> None:
@@ -207,13 +206,13 @@ def test_a_task_waits_for_all_gates_of_its_phase() -> None:
 
 
 def test_a_failed_gate_does_what_its_policy_says() -> None:
-    """Fail, requeue, or go on as if it had passed."""
-    register = GateRegister().add(gate("a", GatePolicy.IGNORE)).add(gate("b", GatePolicy.REQUEUE)).add(gate("c"))
+    """Fail, run elsewhere, or go on as if it had passed."""
+    register = GateRegister().add(gate("a", GatePolicy.IGNORE)).add(gate("b", GatePolicy.ELSEWHERE)).add(gate("c"))
     watch = register.enter(GatePhase.PREPARING, 0).failed("a", "no cache")
     assert watch.verdict().decision is GateDecision.WAIT
     assert watch.passed("b").passed("c").verdict().decision is GateDecision.GO
     again = watch.failed("b", "mirror busy").verdict()
-    assert (again.decision, again.gate, again.reason) == (GateDecision.REQUEUE, "b", "mirror busy")
+    assert (again.decision, again.gate, again.reason) == (GateDecision.ELSEWHERE, "b", "mirror busy")
     worst = watch.failed("b", "mirror busy").failed("c", "disk full").verdict()
     assert (worst.decision, worst.gate, worst.reason) == (GateDecision.FAIL, "c", "disk full")
 
@@ -224,9 +223,38 @@ def test_a_gate_without_an_answer_expires_at_its_deadline() -> None:
     assert watch.expired(599) is watch
     late = watch.expired(600)
     assert late.verdict().decision is GateDecision.FAIL
-    assert late.verdict().reason == "no answer within 500 ms"
+    assert late.verdict().reason == "not satisfied within 500ms"
     assert late.passed("stage-in") is late
     assert late.failed("stage-in", "x") is late
+
+
+@pytest.mark.parametrize(
+    ("policy", "decision"),
+    [
+        (GatePolicy.WAIT, GateDecision.WAIT),
+        (GatePolicy.ELSEWHERE, GateDecision.ELSEWHERE),
+        (GatePolicy.FAIL, GateDecision.FAIL),
+        (GatePolicy.IGNORE, GateDecision.GO),
+    ],
+)
+def test_a_gate_that_cannot_be_asked_waits_if_that_is_its_policy(policy: GatePolicy, decision: GateDecision) -> None:
+    """Every other policy takes effect at once."""
+    watch = GateRegister().add(gate("a", policy)).enter(GatePhase.PREPARING, 0).unavailable("a", "nobody serves it")
+    assert watch.verdict().decision is decision
+
+
+def test_a_gate_that_waited_in_vain_expires_with_its_latest_reason() -> None:
+    """Whoever reads why it failed learns what was missing."""
+    watch = GateRegister().add(gate("a", GatePolicy.WAIT, 500)).enter(GatePhase.PREPARING, 0)
+    expired = watch.unavailable("a", "nobody serves it").noted("a", "12 of 40 GiB").expired(500)
+    assert expired.verdict().decision is GateDecision.FAIL
+    assert expired.verdict().reason == "not satisfied within 500ms: 12 of 40 GiB"
+
+
+def test_a_name_may_stand_once_in_each_phase() -> None:
+    """Staging in and staging out may be one service."""
+    register = GateRegister().add(gate("stage")).add(Gate(name="stage", phase=GatePhase.FINALISING, deadline_ms=9))
+    assert register.enter(GatePhase.FINALISING, 0).passed("stage").verdict().decision is GateDecision.GO
 
 
 def test_nobody_waits_for_the_gates_of_a_cancelled_task() -> None:

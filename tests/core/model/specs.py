@@ -11,6 +11,9 @@ from hal.core.model import (
     DependencyKind,
     Duration,
     Failed,
+    GatePhase,
+    GatePolicy,
+    JobGate,
     JobSpec,
     LimitSignal,
     OpenMode,
@@ -20,6 +23,7 @@ from hal.core.model import (
     check_spec,
     each_dependency,
 )
+from hal.core.model.gate import LONGEST_DEADLINE_MS, SHORTEST_DEADLINE_MS, is_gate_name
 from hal.core.model.job import MAX_ARRAY_INDEX, MAX_COMMENT_CHARS, MAX_PRIORITY, MAX_TASKS, SIGNALS
 from hal.core.model.units import MAX_AMOUNT
 
@@ -66,6 +70,21 @@ def constraints(draw: st.DrawFn) -> Constraint:
     takes_values = op in (Operator.IN, Operator.NOT_IN)
     values = draw(st.lists(labels, min_size=1, max_size=4)) if takes_values else []
     return Constraint(draw(labels), op, tuple(values))
+
+
+@st.composite
+def gates(draw: st.DrawFn) -> tuple[JobGate, ...]:
+    """Gates that one job may name: each name once for a phase, and no finalising one that goes elsewhere."""
+    name = st.from_regex(r"[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?", fullmatch=True).filter(is_gate_name)
+    gate = st.builds(
+        JobGate,
+        name=name,
+        phase=st.sampled_from(GatePhase),
+        deadline=st.builds(Duration, st.integers(SHORTEST_DEADLINE_MS, LONGEST_DEADLINE_MS)),
+        policy=st.sampled_from(GatePolicy),
+        argument=comments,
+    ).filter(lambda one: (one.phase, one.policy) != (GatePhase.FINALISING, GatePolicy.ELSEWHERE))
+    return tuple(draw(st.lists(gate, max_size=2, unique_by=lambda one: (one.name, one.phase))))
 
 
 retries = st.builds(
@@ -121,6 +140,8 @@ def job_specs(draw: st.DrawFn) -> JobSpec:
         labels=draw(st.dictionaries(labels, st.just("") | labels, max_size=3)),
         comment=draw(st.just("") | comments),
         constraints=tuple(draw(st.lists(constraints(), max_size=3))),
+        exclude=tuple(draw(st.lists(labels, max_size=3, unique=True))),
+        gates=draw(gates()),
         signal=draw(st.none() | st.builds(LimitSignal, before, st.sampled_from(SIGNALS))),
     )
     return check_spec(spec)

@@ -15,6 +15,8 @@ from hal.core.model import (
     Dependency,
     DependencyKind,
     Duration,
+    GatePolicy,
+    JobGate,
     JobSpec,
     Operator,
     Resources,
@@ -166,6 +168,21 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     (plain(comment="\x7f"), r"comment: '\\x7f' has a control character"),
     (plain(comment="\x9b2J"), r"comment: '\\x9b2J' has a control character"),
     (plain(comment="\udc80"), r"comment: '\\udc80' is not valid Unicode"),
+    (plain(exclude=["n1", "n1"]), "exclude: 'n1' is named twice"),
+    (plain(exclude=["a b"]), "exclude: 'a b' is not the name of a node"),
+    (plain(exclude=[f"n{n}" for n in range(65)]), "exclude: 65 nodes; at most 64 are allowed"),
+    (plain(gates=["../stage"]), "gates: '../stage' is not the name of a gate"),
+    (plain(gates=["prolog"]), "gates: 'prolog' is not the name of a gate"),
+    (plain(gates=["stage", "stage,policy=fail"]), "gates: 'stage' is named twice for preparing"),
+    (plain(gates=[f"g{n}" for n in range(9)]), "gates: 9; at most 8 are allowed"),
+    (plain(gates=["stage,deadline=2d"]), "gates.stage: a deadline of 2d"),
+    (plain(gates=["stage,deadline=1ms"]), "gates.stage: a deadline of 1ms"),
+    (plain(gates=["stage,phase=finalising,policy=elsewhere"]), "gates.stage: what has run cannot go elsewhere"),
+    (plain(gates=["stage,policy=maybe"]), "gates"),
+    (plain(gates=["stage,size=3"]), "gates: 'size' is not phase, deadline, policy or argument"),
+    (plain(gates=["stage,policy=fail,policy=wait"]), "gates: 'policy' is given twice for 'stage'"),
+    (plain(gates=[{"name": "stage", "argument": "a\nb"}]), "gates.stage: its argument has a control character"),
+    (plain(gates=[{"name": "stage", "argument": "ü" * 2_049}]), "gates.stage: its argument has 4098 bytes"),
     (plain(comment=5), "comment: expected text, got a number"),
     (plain(stdout="%q"), "stdout: '%q' is not a pattern"),
     (plain(stderr="logs/"), "stderr: 'logs/' is a directory"),
@@ -306,3 +323,11 @@ def test_the_title_is_the_name_or_the_program() -> None:
     assert spec_from_plain({"command": ["/usr/bin/env", "a"]}).title == "env"
     assert spec_from_plain({"script": "#!/bin/sh\n"}).title == "script"
     assert spec_from_plain(plain(array="0-9")).tasks == 10
+
+
+def test_a_gate_may_be_written_as_text_whose_argument_is_the_rest() -> None:
+    """Commas and equal signs of the argument are its own."""
+    spec = spec_from_plain({"command": ["true"], "gates": ["stage,policy=elsewhere,deadline=10m,argument=a=1,b=2"]})
+    assert spec.gates == (
+        JobGate(name="stage", policy=GatePolicy.ELSEWHERE, deadline=Duration(600_000), argument="a=1,b=2"),
+    )

@@ -38,6 +38,7 @@ from hal.wire.frames.agent_keeper import (
     Stop,
     StopReason,
     Stream,
+    TemplateGate,
 )
 from hal.wire.frames.controller_agent import Gates
 from hal.wire.frames.conversation import Frame
@@ -147,11 +148,13 @@ class Node:
         self._agent.abort()
         self._agent = None
 
-    def start(self, *steps: StepId, work: Work | None = None) -> None:
+    def start(
+        self, *steps: StepId, work: Work | None = None, gates: tuple[TemplateGate, ...] = (), credit_ms: int = 0
+    ) -> None:
         env = {"HAL_JOB_NAME": "train", "HAL_QUEUE": "short", "HAL_CPUS": "2", "PATH": "/evil", "SECRET": "1"}
         command = tuple((work or Work(100)).command())
-        template = StepTemplate(command=command, env=env, cpu_milli=2_000)
-        starts = tuple(StepStart(step, 0, "token", ("n1", "n2"), 30, 100, 0) for step in steps)
+        template = StepTemplate(command=command, env=env, cpu_milli=2_000, user="ann", gates=gates)
+        starts = tuple(StepStart(step, 0, "token", ("n1", "n2"), 30, 100, 0, credit_ms) for step in steps)
         self.send(Start(epoch=self.epoch, stamp_boot_ms=self._stamp, templates=(template,), steps=starts))
 
     # ── the test ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -333,7 +336,7 @@ def test_what_is_stopped_in_its_prolog_never_begins_and_has_its_epilog(world: Vi
 
     node.run(story)
     assert node.story == [ENTERS, LEAVES, ("refused", "not-held")]
-    assert "while the node's prolog ran" in node.of(Refused)[0].steps[0].message
+    assert "while it was at a gate of the node" in node.of(Refused)[0].steps[0].message
     assert (node.machine.runs, node.notes.notes) == ([], {})
     assert took_s < 1.0
 

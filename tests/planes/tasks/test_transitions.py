@@ -102,7 +102,7 @@ def dependencies_fail() -> None:
 
 
 def attempts_end_in_every_way() -> None:
-    """With a process and without one; a gang whose rank is refused when another has begun."""
+    """With a process and without one; a gang whose rank is refused when another has begun; one that runs again."""
     plane = SmallPlane()
     for cause, code in (
         (ExitCause.EXITED, 0),
@@ -127,6 +127,12 @@ def attempts_end_in_every_way() -> None:
     plane.plane.record_refusals("n2", [Refusal(StepId(gang, 0, 1, 1), "overloaded", "full")], 1_000)
     plane.commit()
     plane.end(gang, code=143, cause=ExitCause.CANCELLED)
+    (again,) = plane.submit({})
+    plane.start((again, 0))
+    begun(plane, again)
+    plane.plane.requeue(again, 0, [], BY, 1_000)
+    plane.commit()
+    plane.end(again, code=143, cause=ExitCause.PREEMPTED)
 
 
 def people_run_again() -> None:

@@ -90,6 +90,15 @@ _JOB_OPTIONS = (
         multiple=True,
         help="Node labels to require: gpu=a100|h100, rack!=r1, ssd, !spot; repeatable.",
     ),
+    click.option("-x", "--exclude", metavar="NODE", multiple=True, help="Node not to run on; repeatable."),
+    click.option(
+        "--gate",
+        metavar="NAME[,FIELD=VALUE...]",
+        multiple=True,
+        help="Service of the node that lets it begin, or end: stage,policy=elsewhere,deadline=10m,argument=TEXT. "
+        "Fields: phase (preparing, finalising), policy (wait, elsewhere, fail, ignore), deadline, argument. "
+        "Repeatable.",
+    ),
     click.option("--hold", is_flag=True, help="Submit it held; `hal release` lets it start."),
     click.option("--begin", metavar="TIME", help="Do not start before TIME: 2030-01-31T18:00, or now+2h."),
     click.option("--signal", metavar="NAME@TIME", help="Send a signal TIME before the walltime ends: USR1@5m."),
@@ -121,6 +130,10 @@ def options_of(given: Mapping[str, Any]) -> JobOptions:
         out["labels"] = pairs("--label", given["label"])
     if given["constraint"]:
         out["constraints"] = list(given["constraint"])
+    if given["exclude"]:
+        out["exclude"] = [name for text in given["exclude"] for name in text.split(",")]
+    if given["gate"]:
+        out["gates"] = list(given["gate"])
     if given["licence"]:
         out["licences"] = [name for text in given["licence"] for name in text.split(",")]
     if given["signal"]:

@@ -184,11 +184,20 @@ def _render_job(screen: Screen, info: JobInfo, used: str = "") -> None:
             "ended": instant(info.end_ms),
             "ran": span(ran_ms(info, now_ms)) if info.start_ms else "",
             "used": used,
+            "excludes": ", ".join(spec.get("exclude", ())),
+            "gates": ", ".join(f"{gate['name']} ({_gate_fields(gate)})" for gate in spec.get("gates", ())),
             "labels": ", ".join(f"{key}={value}" for key, value in info.labels.items()),
             "comment": str(spec.get("comment", "")),
             "trace": info.trace_id if spec.get("traceparent") else "",
         }
     )
+
+
+def _gate_fields(gate: dict[str, Any]) -> str:
+    from hal.core.model import JobGate, convert
+
+    found = convert(gate, JobGate)
+    return f"{found.phase}, {found.policy}, {found.deadline}" + (f", {found.argument}" if found.argument else "")
 
 
 def _after(dependencies: Any) -> str:

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 )
 @click.option("--qos", help="Quality of service.")
 @click.option("--deadline", metavar="TIME", help="Finish by TIME: 2030-01-31T18:00, or now+2h.")
+@click.option("-x", "--exclude", metavar="NODE", multiple=True, help="Node not to run on; repeatable; none: no node.")
 @pass_screen
 def update(
     screen: Screen,
@@ -55,6 +56,7 @@ def update(
     on_dependency_failed: str | None,
     qos: str | None,
     deadline: str | None,
+    exclude: Sequence[str],
 ) -> int:
     """Each job is changed on its own: one that is refused does not affect the others. Ended jobs cannot be changed."""
     from hal.core.model import parse_duration, parse_task_ref
@@ -66,6 +68,8 @@ def update(
 
         fields["begin_at_ms"] = None if begin is None else instant_ms(begin)
         fields["deadline_ms"] = None if deadline is None else instant_ms(deadline, "deadline")
+    if exclude:
+        fields["exclude"] = [name for text in exclude for name in text.split(",") if name != "none"]
     if walltime is not None:
         fields["walltime"] = str(parse_duration(walltime, field="--walltime"))
     fields = {key: value for key, value in fields.items() if value is not None}

@@ -30,6 +30,7 @@ ONE: Mapping[Kind, str] = {
     Kind.QOS: "a QOS",
     Kind.LIMIT: "a limit",
     Kind.BOOKING: "a booking",
+    Kind.GATE: "a gate",
 }
 """One entry of each kind, with its article, for sentences."""
 MANY: Mapping[Kind, str] = {
@@ -38,6 +39,7 @@ MANY: Mapping[Kind, str] = {
     Kind.QOS: "QOS",
     Kind.LIMIT: "limits",
     Kind.BOOKING: "bookings",
+    Kind.GATE: "gates",
 }
 """Several entries of each kind, for sentences."""
 Remark = Callable[[Screen, Operation], None]

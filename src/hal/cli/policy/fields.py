@@ -72,6 +72,7 @@ HELP: Mapping[str, str] = {
     "licences": "Licences to reserve.",
     "maintenance": "Nobody may use it, or its accounts and users may.",
     "early": "Its users' jobs may, or may not, use its nodes before it begins.",
+    "max_deadline": "Longest deadline that a job may give it.",
     "overlap": "It may, or may not, share nodes with other bookings.",
 }
 

@@ -6,7 +6,8 @@ Pure data. The rules:
 2. An attempt that ran is finalised before it ends (running or suspended → finalising → an end). If nothing ran,
 finalising is skipped: allocated and preparing may be refused or fail at once.
 3. A node that is lost or declared gone, and a cancel with nothing left to finalise, end it from any state.
-4. Refused: no process of it ever existed; so it is never refused once it is running.
+4. Refused: one of its steps was not begun, by its keeper or by a gate of its node. Other steps of a gang may have
+begun; they are ended first (finalising), and the attempt is refused nevertheless.
 """
 
 from __future__ import annotations
@@ -77,6 +78,7 @@ ATTEMPT: Automaton[AttemptState, AttemptEvent] = Automaton(
             _E.FAIL: _S.FAILED,
             _E.TIME_OUT: _S.TIMED_OUT,
             _E.CANCEL: _S.CANCELLED,
+            _E.REFUSE: _S.REFUSED,
             _E.PREEMPT: _S.PREEMPTED,
             _E.LOSE: _S.LOST,
             _E.RUN_OUT_OF_MEMORY: _S.OUT_OF_MEMORY,

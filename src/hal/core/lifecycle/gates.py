@@ -1,16 +1,18 @@
-"""Gates: steps that a plane adds to a task's lifecycle (provision, stage in, install; stage out), with deadline and
-policy.
+"""Gates: what must be satisfied on a node before an attempt's processes begin there (stage in, install, mount), or
+after they have ended (stage out), with deadline and policy.
 
 Pure. The rules:
 
 1. Gates belong to preparing (before the processes start) or finalising (after they have ended). All gates of a phase
-open at the same time when the task enters it, and the task proceeds when none is waiting.
+open at the same time when the attempt enters it, and the attempt proceeds when none is waiting.
 2. A gate is answered with passed or failed. Without an answer by its deadline it has expired, which counts as failed.
-An answer after that, or after the task was cancelled, is late and changes nothing; nor does a repeated answer. Passed
-after failed, or failed after passed, is a bug of the plane.
-3. A failed gate does what its policy says: `fail` ends the attempt as failed (a retry may follow), `requeue` returns
-the task to pending without counting a retry, `ignore` proceeds as if it had passed. Fail is stronger than requeue, and
-either takes effect at once, without waiting for the other gates.
+An answer after that, or after the attempt was cancelled, is late and changes nothing; nor does a repeated answer.
+Passed after failed, or failed after passed, is a bug of whoever answers.
+3. A gate that cannot be asked (absent, slow or dead) has failed, unless its policy is `wait`: then it still waits, and
+expires at its deadline.
+4. A failed gate does what its policy says: `fail` and `wait` end the attempt as failed (a retry may follow),
+`elsewhere` returns the task to pending without counting a retry, for another node, `ignore` proceeds as if it had
+passed. Fail is stronger than elsewhere, and either takes effect at once, without waiting for the other gates.
 """
 
 from __future__ import annotations
@@ -23,24 +25,11 @@ from msgspec import Struct
 
 from hal.core.lifecycle.automaton import Automaton, transition
 from hal.core.model import InternalError
+from hal.core.model.gate import GatePhase, GatePolicy
+from hal.core.model.units import Duration
 
 MAX_GATES: Final = 64
 """Gates of one register."""
-
-
-class GatePhase(StrEnum):
-    """The phase that a gate belongs to; named like the task's states."""
-
-    PREPARING = "preparing"
-    FINALISING = "finalising"
-
-
-class GatePolicy(StrEnum):
-    """What a gate's failure does to the task."""
-
-    FAIL = "fail"
-    REQUEUE = "requeue"
-    IGNORE = "ignore"
 
 
 class GateState(StrEnum):
@@ -87,13 +76,13 @@ GATE: Automaton[GateState, GateEvent] = Automaton(
 
 
 class Gate(Struct, frozen=True, kw_only=True):
-    """One gate, as a plane registers it."""
+    """One gate of a node: a program of the site, or a service that a job names."""
 
     name: str
     phase: GatePhase
     deadline_ms: int
     """Longest wait, counted from entering the phase."""
-    on_failure: GatePolicy = GatePolicy.FAIL
+    policy: GatePolicy = GatePolicy.FAIL
 
 
 class GateRegister(Struct, frozen=True):
@@ -105,9 +94,10 @@ class GateRegister(Struct, frozen=True):
         """Return a register with one more gate.
 
         Raises:
-            InternalError: its name is empty or taken, its deadline is not positive, or the register is full.
+            InternalError: its name is empty or taken in its phase, its deadline is not positive, or the register is
+                full.
         """
-        if not gate.name or any(other.name == gate.name for other in self.gates):
+        if not gate.name or any((other.name, other.phase) == (gate.name, gate.phase) for other in self.gates):
             raise InternalError(f"gate '{gate.name}': the name is {'taken' if gate.name else 'empty'}")
         if gate.deadline_ms <= 0:
             raise InternalError(f"gate '{gate.name}': a deadline of {gate.deadline_ms} ms; it must be positive")
@@ -127,7 +117,7 @@ class GateDecision(StrEnum):
     WAIT = "wait"
     GO = "go"
     FAIL = "fail"
-    REQUEUE = "requeue"
+    ELSEWHERE = "elsewhere"
 
 
 class GateVerdict(Struct, frozen=True):
@@ -136,6 +126,12 @@ class GateVerdict(Struct, frozen=True):
     decision: GateDecision
     gate: str = ""
     reason: str = ""
+
+
+_STRONGEST_FIRST: Final = (
+    ((GatePolicy.FAIL, GatePolicy.WAIT), GateDecision.FAIL),
+    ((GatePolicy.ELSEWHERE,), GateDecision.ELSEWHERE),
+)
 
 
 class GateWatch(Struct, frozen=True):
@@ -154,12 +150,29 @@ class GateWatch(Struct, frozen=True):
         """Record that a gate was answered with failed, and why."""
         return self._after(self._position(name), GateEvent.FAIL, reason)
 
+    def unavailable(self, name: str, reason: str) -> GateWatch:
+        """Record that a gate could not be asked, and why: it still waits, if that is its policy, or has failed."""
+        position = self._position(name)
+        if self.gates[position].policy is not GatePolicy.WAIT:
+            return self._after(position, GateEvent.FAIL, reason)
+        return self.noted(name, reason)
+
+    def noted(self, name: str, reason: str) -> GateWatch:
+        """Record for what a gate waits, in words."""
+        position = self._position(name)
+        if self.states[position] is not GateState.WAITING:
+            return self
+        reasons = (*self.reasons[:position], reason, *self.reasons[position + 1 :])
+        return msgspec.structs.replace(self, reasons=reasons)
+
     def expired(self, now_ms: int) -> GateWatch:
         """Return the watch at `now_ms`: gates whose deadline has passed have expired."""
         watch = self
         for position, gate in enumerate(self.gates):
             if self.states[position] is GateState.WAITING and now_ms - self.since_ms >= gate.deadline_ms:
-                watch = watch._after(position, GateEvent.EXPIRE, f"no answer within {gate.deadline_ms} ms")
+                last = f": {self.reasons[position]}" if self.reasons[position] else ""
+                reason = f"not satisfied within {Duration(gate.deadline_ms)}{last}"
+                watch = watch._after(position, GateEvent.EXPIRE, reason)
         return watch
 
     def abandoned(self) -> GateWatch:
@@ -184,9 +197,9 @@ class GateWatch(Struct, frozen=True):
             for gate, state, reason in zip(self.gates, self.states, self.reasons, strict=True)
             if state in (GateState.FAILED, GateState.EXPIRED)
         ]
-        for policy, decision in ((GatePolicy.FAIL, GateDecision.FAIL), (GatePolicy.REQUEUE, GateDecision.REQUEUE)):
+        for policies, decision in _STRONGEST_FIRST:
             for gate, reason in bad:
-                if gate.on_failure is policy:
+                if gate.policy in policies:
                     return GateVerdict(decision, gate.name, reason)
         if GateState.WAITING in self.states or GateState.ABANDONED in self.states:
             return GateVerdict(GateDecision.WAIT)

@@ -28,11 +28,18 @@ AGAIN_DELAY_MAX_MS: Final = 30_000
 PROLOG_FAILED: Final = "prolog-failed"
 """Refusal of a start because the node's prolog failed. The node accepts nothing more, so another may run the task at
 once."""
-GIVEN_BACK: Final = frozenset({"credit-over", "recalled", PROLOG_FAILED})
+GATE_ELSEWHERE: Final = "gate-elsewhere"
+"""Refusal of a start because a gate that the job names is not satisfied on that node, and says that the task goes
+elsewhere."""
+GATE_FAILED: Final = "gate-failed"
+"""Refusal of a start, or cause of a step's end, because a gate that the job names failed: so has the attempt."""
+NOT_BEGUN_HERE: Final = frozenset({PROLOG_FAILED, GATE_ELSEWHERE})
+"""Refusals because of the node, which the task does not use again: another may run it at once."""
+GIVEN_BACK: Final = frozenset({"credit-over", "recalled"}) | NOT_BEGUN_HERE
 """Refusals without a delay: of starts on credit, and those where nothing was wrong."""
 
-REFUSAL_CODES_OF_THE_TASK: Final = frozenset({"spawn-failed", "bad-workdir", "foreign-user"})
-"""Refusals that the task would get on every node: they are failures of the task."""
+REFUSAL_CODES_OF_THE_TASK: Final = frozenset({"spawn-failed", "bad-workdir", "foreign-user", GATE_FAILED})
+"""Refusals that the task would get on every node, or that say so: they are failures of the task."""
 
 
 class Next(Struct, frozen=True):
@@ -99,6 +106,7 @@ def refusal_end(code: str) -> AttemptState:
 _ENDS_BY_CAUSE: Final[dict[str, AttemptState]] = {
     "signalled": AttemptState.FAILED,
     "spawn-failed": AttemptState.FAILED,
+    GATE_FAILED: AttemptState.FAILED,
     "timed-out": AttemptState.TIMED_OUT,
     "cancelled": AttemptState.CANCELLED,
     "preempted": AttemptState.PREEMPTED,

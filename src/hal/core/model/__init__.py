@@ -42,6 +42,7 @@ from hal.core.model.errors import (
     shown,
 )
 from hal.core.model.event import Event, EventKind
+from hal.core.model.gate import GatePhase, GatePolicy, JobGate
 from hal.core.model.ids import AttemptId, StepId, parse_attempt_id, parse_task_ref
 from hal.core.model.job import (
     ArrayRange,
@@ -90,8 +91,11 @@ __all__ = [
     "EventKind",
     "Failed",
     "Findings",
+    "GatePhase",
+    "GatePolicy",
     "HALError",
     "InternalError",
+    "JobGate",
     "JobSpec",
     "LimitSignal",
     "Node",

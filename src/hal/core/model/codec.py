@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, TypeVar
+from types import GenericAlias
+from typing import Annotated, Any, Final, TypeVar, get_args, get_origin
 
 import msgspec
 
 from hal.core.model.complaints import AT, explain_complaint
 from hal.core.model.dependency import parse_dependencies
 from hal.core.model.errors import SpecError, shown
+from hal.core.model.gate import parse_gate
 from hal.core.model.job import MAX_RETRIES, MAX_TASKS, ArrayRange, Constraint, JobSpec, check_spec
 from hal.core.model.resources import Resources
 from hal.core.model.units import MAX_AMOUNT, Duration, parse_duration
@@ -166,6 +168,7 @@ def spec_schema() -> dict[str, Any]:
     count = {"type": "integer", "minimum": 0, "maximum": MAX_RETRIES}
     fields["retries"] = _or(count, {"$ref": "#/$defs/Retries"}, default={})
     fields["constraints"]["items"] = _or({"type": "string"}, {"$ref": "#/$defs/Constraint"})
+    fields["gates"]["items"] = _or({"type": "string"}, {"$ref": "#/$defs/JobGate"})
     each = _or({"type": "string"}, {"type": "integer", "minimum": 1}, {"$ref": "#/$defs/Dependency"})
     fields["dependencies"]["items"] = each
     fields["dependencies"] = _or(
@@ -248,9 +251,24 @@ def _with_plain_defaults(kind: type[msgspec.Struct]) -> type[msgspec.Struct]:
             default = msgspec.field(default_factory=dict)
         elif not field.required:
             default = to_plain(field.default)
-        fields.append((field.name, _with_plain_defaults(field.type) if nested else field.type, default))
+        fields.append(
+            (field.name, _with_plain_defaults(field.type) if nested else _with_plain_items(field.type), default)
+        )
     doc = {"__doc__": kind.__doc__}
     return msgspec.defstruct(kind.__name__, fields, namespace=doc, forbid_unknown_fields=True, kw_only=True)
+
+
+def _with_plain_items(kind: Any) -> Any:
+    """The type of a list of structs whose defaults are durations, with these as plain data; other types as they are."""
+    if get_origin(kind) is Annotated:
+        inner, *about = get_args(kind)
+        return Annotated[_with_plain_items(inner), *about]
+    item = get_args(kind)[0] if get_origin(kind) is tuple else None
+    if not isinstance(item, type) or not issubclass(item, msgspec.Struct):
+        return kind
+    if not any(isinstance(field.default, Duration) for field in msgspec.structs.fields(item)):
+        return kind
+    return GenericAlias(tuple, (_with_plain_defaults(item), ...))
 
 
 def _loosened(raw: Mapping[Any, Any]) -> dict[str, Any]:
@@ -265,6 +283,8 @@ def _loosened(raw: Mapping[Any, Any]) -> dict[str, Any]:
         )
     if isinstance(out.get("constraints"), list | tuple):
         out["constraints"] = [parse_constraint(c) if isinstance(c, str) else c for c in out["constraints"]]
+    if isinstance(out.get("gates"), list | tuple):
+        out["gates"] = [parse_gate(one) if isinstance(one, str) else one for one in out["gates"]]
     if isinstance(out.get("dependencies"), str | list | tuple):
         out["dependencies"] = _dependencies(out["dependencies"])
     if isinstance(out.get("begin_at_ms"), str | datetime):

@@ -24,6 +24,7 @@ from hal.core.model.dependency import (
     each_dependency,
 )
 from hal.core.model.errors import SpecError, shown
+from hal.core.model.gate import JobGate, check_gates
 from hal.core.model.path_patterns import check_path
 from hal.core.model.resources import Resources
 from hal.core.model.trace_context import trace_id_of
@@ -50,6 +51,8 @@ MAX_LICENCES: Final = 64
 """Licences that one job may name."""
 MAX_CONSTRAINTS: Final = 64
 MAX_CONSTRAINT_VALUES: Final = 1_000
+MAX_EXCLUDED: Final = 64
+"""Nodes that one job may exclude."""
 
 SIGNALS: Final = ("HUP", "INT", "QUIT", "USR1", "USR2", "TERM", "CONT", "WINCH", "ALRM", "URG")
 """Signals that a job may request before its limit."""
@@ -240,6 +243,13 @@ class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
         str, Meta(description="W3C Trace Context: the trace that it belongs to; the job sees it as TRACEPARENT")
     ] = ""
     constraints: tuple[Constraint, ...] = ()
+    exclude: Annotated[
+        tuple[str, ...],
+        Meta(description="nodes not to run on, by name; a gate with the policy `elsewhere` adds its node"),
+    ] = ()
+    gates: Annotated[
+        tuple[JobGate, ...], Meta(description="services of the node that let each attempt begin, or end; see gates.md")
+    ] = ()
     on_node_lost: Annotated[
         OnNodeLost | None,
         Meta(description="what happens if the node of a task is unreachable; unset: the queue's setting"),
@@ -290,6 +300,8 @@ def check_spec(spec: JobSpec) -> JobSpec:
     _check_licences(spec.licences)
     _check_env(spec.env)
     _check_labels(spec)
+    _check_excluded(spec.exclude)
+    check_gates(spec.gates)
     _check_comment(spec.comment)
     _check_streams(spec)
     if spec.traceparent and not trace_id_of(spec.traceparent):
@@ -416,6 +428,18 @@ def check_constraints(constraints: tuple[Constraint, ...], field: str = "constra
                     f"{field}: '{shown(value)}' is not a value of label '{rule.label}'",
                     hint="letters, digits and _ . / - inside",
                 )
+
+
+def _check_excluded(names: tuple[str, ...]) -> None:
+    if len(names) > MAX_EXCLUDED:
+        raise SpecError(
+            f"exclude: {len(names)} nodes; at most {MAX_EXCLUDED} are allowed", hint="exclude many by a constraint"
+        )
+    for name in names:
+        if not _LABEL.fullmatch(name):
+            raise SpecError(f"exclude: '{shown(name)}' is not the name of a node")
+        if names.count(name) > 1:
+            raise SpecError(f"exclude: '{name}' is named twice")
 
 
 def _check_dependencies(spec: JobSpec) -> JobSpec:

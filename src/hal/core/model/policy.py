@@ -14,6 +14,7 @@ from typing import Annotated, Final
 from msgspec import Meta, Struct, field
 
 from hal.core.model.dependency import Failed
+from hal.core.model.gate import LONGEST_DEADLINE_MS
 from hal.core.model.job import Constraint, OnNodeLost
 from hal.core.model.resources import Resources
 from hal.core.model.units import Duration
@@ -217,6 +218,18 @@ class Booking(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     """It may share nodes with other bookings."""
 
 
+class GateRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A gate that jobs may name: a service that the nodes' operators run, and that is fit for arguments of users."""
+
+    name: str = ""
+    description: str = ""
+    max_deadline: Duration = Duration(LONGEST_DEADLINE_MS)
+    """Longest deadline that a job may give it: how long it may hold resources that it does not use yet."""
+    accounts: tuple[str, ...] = ()
+    """The only accounts (with all below them) that may name it; empty: all."""
+    users: tuple[str, ...] = ()
+
+
 class FairShare(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """How use is charged, and how it decays.
 
@@ -243,5 +256,7 @@ class Policy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit
     bookings: dict[str, Booking] = {}
     licences: dict[str, int] = {}
     """Amounts of the whole cluster, by name."""
+    gates: dict[str, GateRule] = {}
+    """The gates that jobs may name."""
     weights: Weights = Weights()
     fairshare: FairShare = FairShare()

@@ -33,6 +33,7 @@ class Kind(StrEnum):
     QOS = "qos"
     LIMIT = "limit"
     BOOKING = "booking"
+    GATE = "gate"
     LICENCE = "licence"
     USER = "user"
     WEIGHTS = "weights"
@@ -77,6 +78,7 @@ TABLE: Final = {
     Kind.QOS: "qos",
     Kind.LIMIT: "limits",
     Kind.BOOKING: "bookings",
+    Kind.GATE: "gates",
 }
 """The table of each kind of named entry."""
 _SINGLE: Final[dict[Kind, type[Weights] | type[FairShare]]] = {Kind.WEIGHTS: Weights, Kind.FAIRSHARE: FairShare}

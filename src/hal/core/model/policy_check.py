@@ -16,6 +16,7 @@ from typing import Final, TypeVar
 from msgspec.structs import replace
 
 from hal.core.model.errors import SpecError, shown
+from hal.core.model.gate import LONGEST_DEADLINE_MS, SHORTEST_DEADLINE_MS, SITE_GATES, is_gate_name
 from hal.core.model.job import MAX_NODES, MAX_PRIORITY, MAX_TASKS, check_constraints, is_licence, is_name
 from hal.core.model.occurrences import DAY_MS, PERIOD_MS, first_overlap
 from hal.core.model.policy import (
@@ -24,6 +25,7 @@ from hal.core.model.policy import (
     Account,
     Booking,
     FairShare,
+    GateRule,
     Limit,
     Policy,
     Qos,
@@ -46,6 +48,7 @@ MAX_USERS: Final = 100_000
 MAX_LIMITS: Final = 10_000
 MAX_BOOKINGS: Final = 1_000
 MAX_LICENCES: Final = 1_000
+MAX_GATES: Final = 1_000
 MAX_DESCRIPTION: Final = 1_000
 MAX_WEIGHT: Final = 1e12
 """Largest absolute value of a priority weight."""
@@ -57,7 +60,7 @@ MAX_INSTANT_MS: Final = 253_402_300_799_000
 
 _NAME_HINT: Final = "letters, digits and _ . : @ / + -, at most 128"
 
-E = TypeVar("E", Queue, Account, Qos, Limit, Booking)
+E = TypeVar("E", Queue, Account, Qos, Limit, Booking, GateRule)
 
 
 def check_policy(policy: Policy) -> Policy:
@@ -76,6 +79,7 @@ def check_policy(policy: Policy) -> Policy:
         qos=_named("qos", policy.qos, MAX_QOS),
         limits=_named("limits", policy.limits, MAX_LIMITS),
         bookings=_named("bookings", policy.bookings, MAX_BOOKINGS),
+        gates=_named("gates", policy.gates, MAX_GATES),
     )
     _check_users(policy.users)
     _each("accounts", policy.accounts, lambda entry, at: _check_account(entry, at, policy))
@@ -89,6 +93,7 @@ def check_policy(policy: Policy) -> Policy:
     _check_licences(policy.licences)
     _each("bookings", policy.bookings, lambda entry, at: _check_booking(entry, at, policy))
     _check_meetings(policy.bookings)
+    _each("gates", policy.gates, lambda entry, at: _check_gate(entry, at, policy))
     _check_weights(policy.weights, "weights")
     _check_fairshare(policy.fairshare)
     return policy
@@ -320,6 +325,21 @@ def _check_limit(limit: Limit, at: str, policy: Policy) -> None:
         raise SpecError(f"{at}.reclaim: has no `cohort`", hint="name the `cohort` whose limits share their quota")
     elif limit.borrow is not None:
         raise SpecError(f"{at}.borrow: has no `cohort`", hint="name the `cohort` whose limits share their quota")
+
+
+# ── gates ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _check_gate(gate: GateRule, at: str, policy: Policy) -> None:
+    if not is_gate_name(gate.name):
+        raise SpecError(
+            f"{at}: is not the name of a gate",
+            hint=f"small letters, digits and . _ -, at most 63; not {' or '.join(sorted(SITE_GATES))}",
+        )
+    if not SHORTEST_DEADLINE_MS <= gate.max_deadline <= LONGEST_DEADLINE_MS:
+        raise SpecError(f"{at}.max_deadline: {gate.max_deadline} is out of range", hint="between 10ms and 1d")
+    _refers_accounts(f"{at}.accounts", gate.accounts, policy)
+    _refers_users(f"{at}.users", gate.users, policy)
 
 
 # ── licences and bookings ─────────────────────────────────────────────────────────────────────────────────────────

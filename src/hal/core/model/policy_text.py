@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from hal.core.model.codec import convert, parse_constraint, schema_hook, to_plain
 from hal.core.model.errors import SpecError, shown
-from hal.core.model.policy import Account, Booking, FairShare, Limit, Policy, Qos, Queue, Weights
+from hal.core.model.policy import Account, Booking, FairShare, GateRule, Limit, Policy, Qos, Queue, Weights
 from hal.core.model.policy_check import check_policy
 from hal.core.model.resources import Resources
 
@@ -29,6 +29,7 @@ TABLES: Final[dict[str, type[Struct]]] = {
     "qos": Qos,
     "limits": Limit,
     "bookings": Booking,
+    "gates": GateRule,
 }
 """Tables of named entries."""
 _INSTANTS: Final = {"start": "start_ms", "until": "until_ms"}
@@ -169,7 +170,7 @@ _PLAIN_TYPES: dict[type[Struct], type[Struct]] = {}
 
 def _plain_type(kind: Any) -> Any:
     """Replace the structs of a policy inside the type by those with plain defaults."""
-    if kind in (Queue, Qos, Account, Limit, Booking, Weights, FairShare):
+    if kind in (Queue, Qos, Account, Limit, Booking, GateRule, Weights, FairShare):
         if kind not in _PLAIN_TYPES:
             _PLAIN_TYPES[kind] = _with_plain_defaults(kind)
         return _PLAIN_TYPES[kind]

@@ -32,7 +32,7 @@ from hal.runtime.authority import NodeIdentity
 from hal.runtime.interface import Address, Connection, Lane, Process, Runtime
 from hal.runtime.line_budget import BudgetedLog
 from hal.runtime.link_note import LinkNote
-from hal.wire.agree import CREDIT, FEATURES, GATES, HEALTH, NOT_LEADER, REMOVED, SPOKEN
+from hal.wire.agree import CREDIT, FEATURES, GATES, HEALTH, JOB_GATES, NOT_LEADER, REMOVED, SPOKEN
 from hal.wire.errors import MalformedFrameError
 from hal.wire.frames.agent_keeper import (
     AGENT_KEEPER,
@@ -96,7 +96,7 @@ class AgentSettings(NamedTuple):
     condition: Callable[[], Condition] | None = None
     """Reads the machine's condition; it may block. None: no health checks."""
     gate_notes: GateNotes | None = None
-    """Notes of steps whose prolog has begun. None: neither prolog nor epilog."""
+    """Notes of steps at gates. None: neither prolog nor epilog, and no job that names gates."""
 
 
 class Agent:
@@ -127,7 +127,7 @@ class Agent:
         self._checks: NodeChecks | None = None
         self._gates = self._gates_of(settings)
         self._hears_gates = False
-        """Whether the connected controller supports prologs and epilogs."""
+        """Whether the connected controller supports reports of gates."""
         self._asked_ms = 0
         """When the newest heartbeat was sent, by the monotonic clock."""
         self._keeper_process: Process | None = None
@@ -135,10 +135,10 @@ class Agent:
         self._keeper_delay_ms = KEEPER_START_MS[0]
 
     def _gates_of(self, settings: AgentSettings) -> NodeGates | None:
-        section, notes = settings.section, settings.gate_notes
-        if notes is None or not (section.prolog or section.epilog):
+        notes = settings.gate_notes
+        if notes is None:
             return None
-        return NodeGates(self._runtime, settings.node, section, notes, self._to_controller)
+        return NodeGates(self._runtime, settings.node, settings.section, notes, self._to_controller)
 
     async def run(self) -> int:
         """Serve until asked to stop; returns the exit code."""
@@ -366,11 +366,13 @@ class Agent:
             raise TimedOutError(f"the keeper did not list its steps within {ANSWER_MS} ms") from None
         facts = await self._runtime.run_blocking(self._settings.facts, Lane.READER)
         labels = {**automatic_labels(self._settings.node, facts), **self._settings.section.labels, **holds.labels}
-        features = set(holds.features) - {HEALTH, GATES} | ({HEALTH} if self._checks is not None else set())
+        features = set(holds.features) - {HEALTH, GATES, JOB_GATES} | ({HEALTH} if self._checks is not None else set())
         if self._gates is not None:
-            # A slot passes to another step only when the epilog of the step that had it has ended.
             self._gates.holds(holds.held)
-            features = features - {CREDIT} | {GATES}
+            features |= {GATES, JOB_GATES}
+            if self._gates.scripted:
+                # A slot passes to another step only when the epilog of the step that had it has ended.
+                features.discard(CREDIT)
         await controller.send(
             Hello(
                 role=Role.AGENT,

@@ -1,7 +1,9 @@
 """The notes that an agent keeps of steps at its node's gates, for its successor: one small file per step.
 
 A note exists from before a step's prolog begins until its epilog has ended. It holds the environment of the step's
-scripts, and the process of the newest script. Notes of an earlier boot are obsolete.
+scripts, the process of the newest script, and the gates that its job names. A step without scripts has a note only if
+its gates were not satisfied at once, or if it has finalising gates, then until its exit is acknowledged: the keeper
+repeats the exit until then, and only these gates know how the attempt ended. Notes of an earlier boot are obsolete.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from hal.core.model import StepId
 from hal.runtime.identity import ProcessIdentity
 from hal.runtime.privacy import make_private, write_private
 from hal.runtime.regular_files import read_regular
+from hal.wire.frames.agent_keeper import TemplateGate
 
 SUFFIX: Final = ".gate"
 MAX_NOTE_BYTES: Final = 16 << 20
@@ -33,6 +36,10 @@ class GateNote(Struct, frozen=True, kw_only=True):
     """The environment of its scripts."""
     script: ProcessIdentity | None = None
     """The process of its newest script, which may have ended."""
+    gates: tuple[TemplateGate, ...] = ()
+    """Those that its job names."""
+    user: str = ""
+    """Who submitted its job."""
 
 
 class GateNotes(Protocol):

@@ -6,8 +6,11 @@ import asyncio
 from enum import Enum
 from typing import Final, NamedTuple
 
+from hal.core.lifecycle.gates import GateVerdict
 from hal.core.model import StepId
-from hal.wire.frames.agent_keeper import Refusal, StepExit, StepStart, StepTemplate, StopReason
+from hal.core.model.gate import GatePhase
+from hal.wire.frames.agent_keeper import Refusal, StepExit, StepStart, StepTemplate, StopReason, TemplateGate
+from hal.wire.frames.controller_agent import StepGate
 
 TOLD: Final[tuple[str, ...]] = ("HAL_JOB_NAME", "HAL_QUEUE", "HAL_ACCOUNT", "HAL_USER")
 """Variables of a job that HAL itself has set. The job's own are not passed to the site's programs: PATH may be one
@@ -18,13 +21,13 @@ class Phase(Enum):
     """The progress of a gated step."""
 
     ENTERING = "entering"
-    """Its prolog runs, or is about to."""
+    """Its prolog runs or its gates are asked, or that is about to happen."""
     PASSED = "passed"
-    """Its prolog succeeded while no controller was connected to confirm the start."""
+    """They are satisfied, but no controller was connected to confirm the start."""
     HELD = "held"
     """The keeper has received its start."""
     LEAVING = "leaving"
-    """Its epilog runs, or is about to."""
+    """Its finalising gates are asked or its epilog runs, or that is about to happen."""
 
 
 class Asked(NamedTuple):
@@ -46,12 +49,52 @@ class Burial(NamedTuple):
 class GatedStep:
     """What the agent knows about a gated step."""
 
-    __slots__ = ("asked", "ends", "env", "phase", "script", "step", "work")
+    __slots__ = (
+        "abandoned",
+        "arrived_ms",
+        "asked",
+        "ends",
+        "env",
+        "gates",
+        "noted",
+        "passage",
+        "phase",
+        "script",
+        "step",
+        "told",
+        "user",
+        "waits",
+        "work",
+    )
 
-    def __init__(self, step: StepId, env: dict[str, str], phase: Phase) -> None:
+    def __init__(
+        self,
+        step: StepId,
+        env: dict[str, str],
+        phase: Phase,
+        *,
+        gates: tuple[TemplateGate, ...] = (),
+        user: str = "",
+        arrived_ms: int = 0,
+    ) -> None:
         self.step = step
         self.env = env
         self.phase = phase
+        self.gates = gates
+        """Those that its job names."""
+        self.user = user
+        self.arrived_ms = arrived_ms
+        """When its start came, by the monotonic clock."""
+        self.noted = False
+        """A note of it was saved."""
+        self.told = False
+        """Services of its preparing gates were asked, and have not been told how that ended."""
+        self.waits: dict[tuple[GatePhase, str], StepGate] = {}
+        """Gates of its job that were reported as waiting."""
+        self.passage: asyncio.Task[GateVerdict] | None = None
+        """Asks the finalising gates."""
+        self.abandoned = False
+        """These are not waited for any more: a person cancelled it."""
         self.asked: Asked | None = None
         """None if the connected controller has not requested it (again)."""
         self.ends: StepExit | Refusal | Burial | None = None
@@ -59,6 +102,15 @@ class GatedStep:
         self.script = ""
         """The gate whose script runs."""
         self.work: asyncio.Task[None] | None = None
+
+    @property
+    def on_credit(self) -> bool:
+        """Whether it may begin only when another step of its job ends."""
+        return self.asked is not None and self.asked.start.credit_ms > 0
+
+    def gates_of(self, phase: GatePhase) -> tuple[TemplateGate, ...]:
+        """The gates of its job for that phase."""
+        return tuple(gate for gate in self.gates if gate.phase is phase)
 
 
 def bare_env(step: StepId, node: str, home: str) -> dict[str, str]:

@@ -1,5 +1,5 @@
-"""A node's gates: no step reaches the keeper before its prolog has succeeded, and no end is reported before its
-epilog has ended.
+"""A node's gates: no step reaches the keeper before its prolog has succeeded and the gates that its job names are
+satisfied, and no end is reported before its finalising gates are and its epilog has ended.
 
 The gates are in the agent, which stands between controller and keeper; the keeper knows nothing of them. The keeper
 alone still decides whether a step may begin: a delayed start is forwarded with the newest lease stamp of the same
@@ -9,7 +9,8 @@ controller has acknowledged it, so an agent that dies here loses nothing. Its su
 never reached the keeper, and runs their epilog.
 
 Each start belongs to the connection over which it arrived. When that ends, the prolog continues, but the step begins
-only when the next connection's controller has requested it again. Rules for people: docs/nodes.md, 'Prolog and epilog'.
+only when the next connection's controller has requested it again. A step that has no gate, on a node without scripts,
+goes through without a trace. Rules for people: docs/nodes.md, 'Prolog and epilog', and docs/gates.md.
 """
 
 from __future__ import annotations
@@ -17,35 +18,42 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from hal.core.lifecycle.gates import Gate, GateDecision, GatePhase, GatePolicy, GateRegister, GateState, GateWatch
+from hal.core.lifecycle.gates import GateDecision, GateState, GateVerdict, GateWatch
+from hal.core.lifecycle.outcome import GATE_ELSEWHERE, GATE_FAILED, PROLOG_FAILED
 from hal.core.model.errors import HALError
+from hal.core.model.gate import EPILOG, PROLOG, GatePhase
 from hal.core.model.ids import StepId
 from hal.core.model.node_config import NodeSection
 from hal.daemons.agent.gate_notes import GateNote, GateNotes
+from hal.daemons.agent.gate_services import GateServices, Subject
 from hal.daemons.agent.gated_step import Asked, Burial, GatedStep, Phase, bare_env, step_env
+from hal.daemons.agent.keeper.credit import CREDIT_OVER, RECALLED
 from hal.daemons.agent.keeper.lease import Lease
 from hal.daemons.agent.keeper.ports import Instant
-from hal.daemons.agent.script_outcome import printable, run_site_program
+from hal.daemons.agent.site_scripts import SiteScripts
 from hal.runtime.identity import ProcessIdentity
 from hal.runtime.interface import Connection, Runtime, Timer
 from hal.runtime.line_budget import BudgetedLog
 from hal.wire.frames.agent_keeper import (
     Checkpoint,
+    ExitCause,
     Exits,
     ExitsAck,
     HeartbeatAck,
     LogChunk,
     ReadLog,
+    Recall,
     Refusal,
     Refused,
     Start,
     Started,
     StepExit,
     StepStarted,
+    StepTemplate,
     Stop,
     StopReason,
 )
@@ -53,35 +61,27 @@ from hal.wire.frames.controller_agent import Gates, StepGate
 from hal.wire.frames.conversation import Frame
 from hal.wire.frames.hello import HeldStep
 
-MAX_SCRIPTS: Final = 32
-"""Prologs and epilogs of one node that run at once; more wait for one of them to end."""
 CONFIRM_MS: Final = 30_000
 """A new controller requests again within this time what it still wants to begin."""
-PROLOG: Final = "prolog"
-EPILOG: Final = "epilog"
-PROLOG_FAILED: Final = "prolog-failed"
-"""Code of the refusal of a step whose prolog failed."""
 NOT_HELD: Final = "not-held"
 """Code of the refusal of a step that was stopped before it reached the keeper."""
-STOPPED: Final = "it was ended while the node's prolog ran for it, before it began"
+STOPPED: Final = "it was ended while it was at a gate of the node, before it began"
+RECALLED_MESSAGE: Final = "it was recalled while it was at a gate of the node"
+CREDIT_OVER_MESSAGE: Final = "a gate of the node did not let it begin while its credit lasted"
 LAPSED: Final = Burial(StopReason.FENCED, "no-lease", "the node's lease lapsed before it could begin")
+REFUSAL_CODES: Final = {GateDecision.FAIL: GATE_FAILED, GateDecision.ELSEWHERE: GATE_ELSEWHERE}
+"""Codes of the refusal of a step that a gate of its job did not let begin."""
 
 
-def gates_of(section: NodeSection) -> GateRegister:
-    """Create the built-in gates of a node's section: after a failed prolog the task runs elsewhere; a failed epilog
-    does not affect it."""
-    register = GateRegister()
-    if section.prolog:
-        deadline_ms = int(section.prolog_timeout)
-        register = register.add(
-            Gate(name=PROLOG, phase=GatePhase.PREPARING, deadline_ms=deadline_ms, on_failure=GatePolicy.REQUEUE)
-        )
-    if section.epilog:
-        deadline_ms = int(section.epilog_timeout)
-        register = register.add(
-            Gate(name=EPILOG, phase=GatePhase.FINALISING, deadline_ms=deadline_ms, on_failure=GatePolicy.IGNORE)
-        )
-    return register
+class _Left(NamedTuple):
+    """A step whose exit was reported and is not acknowledged."""
+
+    epilog: str
+    """Why its epilog failed; '' if it did not."""
+    exit: StepExit
+    """As it was reported."""
+    noted: bool
+    """Its note is kept until the acknowledgement."""
 
 
 class NodeGates:
@@ -105,14 +105,13 @@ class NodeGates:
         """The log of what steps cause, one line or more each."""
         self._node = node
         self._home = str(runtime.paths.root)
-        self._section = section
-        self._register = gates_of(section)
+        self._scripts = SiteScripts(runtime, section)
+        self._services = GateServices(runtime, self._tell_gate)
         self._notes = notes
         self._report = report
-        self._room = asyncio.Semaphore(MAX_SCRIPTS)
         self._steps: dict[StepId, GatedStep] = {}
-        self._left: dict[StepId, str] = {}
-        """Steps whose exit was reported and is not acknowledged, with the reason why their epilog failed."""
+        self._left: dict[StepId, _Left] = {}
+        """Steps whose exit was reported and is not acknowledged."""
         self._burials: dict[StepId, Burial] = {}
         """Steps whose refusal is expected from the keeper."""
         self._keeper: Connection | None = None
@@ -124,6 +123,11 @@ class NodeGates:
         """The keeper's lease, as far as this connection has renewed it: its stamp and its duration."""
         self._stamp_boot_ms = self._lease_ms = 0
         self._confirm: Timer | None = None
+
+    @property
+    def scripted(self) -> bool:
+        """Whether every step of the node has gates: its prolog or its epilog."""
+        return bool(self._scripts)
 
     # ── who is there ──────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -145,7 +149,7 @@ class NodeGates:
         """Compare with all that the keeper holds. A step that it was sent and no longer holds will not begin there:
         its epilog is due."""
         there = {one.step for one in held}
-        for step in there - self._steps.keys() - self._left.keys():
+        for step in there - self._steps.keys() - self._left.keys() if self._scripts else ():
             # Accepted before this node had scripts.
             self._steps[step] = GatedStep(step, bare_env(step, self._node, self._home), Phase.HELD)
         for gated in list(self._steps.values()):
@@ -159,7 +163,9 @@ class NodeGates:
         self._confirm = self._runtime.call_later(CONFIRM_MS, self._give_up_unconfirmed)
         for gated in self._steps.values():
             if gated.script:
-                self._tell(StepGate(gated.step, gated.script, GateState.WAITING))
+                self._tell(_at_script(gated.step, gated.script))
+            for report in gated.waits.values():
+                self._tell(report)
 
     def detach_controller(self) -> None:
         """Handle the loss of the controller: what it requested begins only when the next one requests it too."""
@@ -179,7 +185,9 @@ class NodeGates:
         if note.script is not None:
             self._runtime.end_script(note.script)
         # Either the keeper holds it, or it never reached the keeper: `holds` decides.
-        self._steps[note.step] = GatedStep(note.step, note.env, Phase.HELD)
+        gated = GatedStep(note.step, note.env, Phase.HELD, gates=note.gates, user=note.user)
+        gated.noted, gated.told = True, bool(gated.gates_of(GatePhase.PREPARING))
+        self._steps[note.step] = gated
 
     def _give_up_unconfirmed(self) -> None:
         for gated in list(self._steps.values()):
@@ -199,11 +207,16 @@ class NodeGates:
             case Checkpoint():
                 left = self._stopped(frame.epoch, frame.steps, StopReason.PREEMPTED)
                 return replace(frame, steps=left) if left else None
+            case Recall():
+                left = self._recalled(frame.epoch, frame.steps)
+                return replace(frame, steps=left) if left else None
             case HeartbeatAck():
                 self._renewed(frame)
             case ExitsAck():
-                for step in frame.steps:
-                    self._left.pop(step, None)
+                for step in frame.steps if self._left else ():
+                    known = self._left.pop(step, None)
+                    if known is not None and known.noted:
+                        self._runtime.spawn_task(self._drop_note(step), f"drop the note of {step}")
             case ReadLog():
                 return self._unwritten(frame)
             case _:
@@ -215,10 +228,13 @@ class NodeGates:
         late = frame.epoch < self._epoch or self._lease.refusal(frame.stamp_boot_ms, frame.lease_ms, self._now()) != ""
         if not late:
             self._lengthen(frame.epoch, frame.stamp_boot_ms, frame.lease_ms)
+        if not (self._scripts or self._steps or self._left or any(one.gates for one in frame.templates)):
+            return frame
         passed = []
         for start in frame.steps:
             gated = self._steps.get(start.step)
-            if start.step in self._left or not 0 <= start.template < len(frame.templates):
+            known = start.step in self._left or not 0 <= start.template < len(frame.templates)
+            if known or (gated is None and not self._is_gated(frame.templates[start.template])):
                 passed.append(start)
             elif gated is None:
                 self._arrive(Asked(frame.templates[start.template], start), late=late)
@@ -233,7 +249,11 @@ class NodeGates:
                     gated.asked = Asked(frame.templates[start.template], start)
                 if gated.phase is Phase.PASSED:
                     self._pass(gated)
-        return replace(frame, steps=tuple(passed)) if passed else None
+        templates = tuple(map(_without_gates, frame.templates))
+        return replace(frame, templates=templates, steps=tuple(passed)) if passed else None
+
+    def _is_gated(self, template: StepTemplate) -> bool:
+        return bool(self._scripts or template.gates)
 
     def _stopped(self, epoch: int, steps: Iterable[StepId], reason: StopReason) -> tuple[StepId, ...]:
         """Prevent the start of those that have not begun; returns the others."""
@@ -244,10 +264,26 @@ class NodeGates:
             gated = self._steps.get(step)
             if gated is None or gated.phase is Phase.HELD or isinstance(gated.ends, StepExit | Refusal):
                 others.append(step)
+                if gated is not None and gated.passage is not None and reason is StopReason.CANCELLED:
+                    gated.abandoned = True
+                    gated.passage.cancel()
             elif gated.phase is not Phase.LEAVING:
                 self._leave(gated, Burial(reason, NOT_HELD, STOPPED))
             elif gated.ends is None:
                 gated.asked, gated.ends = None, Burial(reason, NOT_HELD, STOPPED)
+        return tuple(others)
+
+    def _recalled(self, epoch: int, steps: Iterable[StepId]) -> tuple[StepId, ...]:
+        """Return those on credit that are at a gate; returns the others."""
+        if epoch < self._epoch:
+            return tuple(steps)
+        others = []
+        for step in steps:
+            gated = self._steps.get(step)
+            if gated is not None and gated.phase in (Phase.ENTERING, Phase.PASSED) and gated.on_credit:
+                self._leave(gated, self._burial(gated, RECALLED, RECALLED_MESSAGE))
+            else:
+                others.append(step)
         return tuple(others)
 
     def _renewed(self, ack: HeartbeatAck) -> None:
@@ -289,7 +325,9 @@ class NodeGates:
         """Return the part of a keeper's frame that the controller should get now; None: nothing."""
         match frame:
             case Exits():
-                exits = tuple(one for one in frame.exits if self._exit_goes_on(one))
+                if not (self._scripts or self._steps or self._left):
+                    return frame
+                exits = tuple(told for one in frame.exits if (told := self._exit_goes_on(one)) is not None)
                 return Exits(exits=exits) if exits else None
             case Refused():
                 refusals = tuple(one for each in frame.steps if (one := self._refusal_goes_on(each)) is not None)
@@ -297,15 +335,21 @@ class NodeGates:
             case _:
                 return frame
 
-    def _exit_goes_on(self, exit_: StepExit) -> bool:
+    def _exit_goes_on(self, exit_: StepExit) -> StepExit | None:
+        """Return the exit as the controller gets it now; None: not yet."""
         gated = self._steps.get(exit_.step)
-        if exit_.step in self._left:
-            self._tell_failed(exit_.step, EPILOG, self._left[exit_.step])
-            return True
-        if exit_.next is not None:
-            # Accepted before this node had scripts: its slot has already been passed on.
-            self._steps.pop(exit_.step, None)
-            return True
+        left = self._left.get(exit_.step)
+        if left is not None:
+            self._tell_failed(exit_.step, EPILOG, left.epilog)
+            return left.exit
+        if exit_.next is not None or (gated is not None and not self._has_to_leave(gated, exit_)):
+            # Nothing follows. With scripts: accepted before this node had them, and its slot was passed on.
+            gone = self._steps.pop(exit_.step, None)
+            if gone is not None and gone.noted:
+                self._runtime.spawn_task(self._drop_note(exit_.step), f"drop the note of {exit_.step}")
+            return exit_
+        if gated is None and not self._scripts:
+            return exit_
         if gated is None:
             env = bare_env(exit_.step, self._node, self._home)
             gated = self._steps[exit_.step] = GatedStep(exit_.step, env, Phase.HELD)
@@ -313,7 +357,13 @@ class NodeGates:
             gated.ends = exit_
         else:
             self._leave(gated, exit_)
-        return False
+        return None
+
+    def _has_to_leave(self, gated: GatedStep, exit_: StepExit) -> bool:
+        """Whether anything is to be done before its exit may be reported."""
+        if self._scripts or gated.phase is not Phase.HELD:
+            return True
+        return bool(gated.gates_of(GatePhase.FINALISING)) if exit_.started_ms else gated.told
 
     def _refusal_goes_on(self, refusal: Refusal) -> Refusal | None:
         burial = self._burials.pop(refusal.step, None)
@@ -336,71 +386,103 @@ class NodeGates:
             self._bury(step, LAPSED)
             return
         env = step_env(asked, self._node, self._home)
-        gated = self._steps[step] = GatedStep(step, env, Phase.ENTERING)
+        template, now_ms = asked.template, self._runtime.monotonic_ms()
+        gated = GatedStep(step, env, Phase.ENTERING, gates=template.gates, user=template.user, arrived_ms=now_ms)
+        self._steps[step] = gated
         gated.asked = asked
         self._burials.pop(step, None)
-        gated.work = self._runtime.spawn_task(self._enter(gated), f"{PROLOG} of {step}")
+        gated.work = self._runtime.spawn_task(self._enter(gated), f"gates of {step}")
 
     async def _enter(self, gated: GatedStep) -> None:
-        """Run its prolog, then forward it to the keeper."""
-        try:
-            await self._runtime.run_blocking(partial(self._notes.save, self._note(gated)))
-        except OSError as error:
-            text = f"the node cannot record that its prolog begins: {error.strerror}"
-            self._leave(gated, self._burial(gated, "journal-full", text))
-            return
-        if self._section.prolog:
+        """Run its prolog, ask the gates that its job names, then forward it to the keeper."""
+        if self._scripts or gated.gates_of(GatePhase.FINALISING):
+            try:
+                await self._save_note(gated)
+            except OSError as error:
+                text = f"the node cannot record that it is at a gate: {error.strerror}"
+                self._leave(gated, self._burial(gated, "journal-full", text))
+                return
+        if self._scripts.has(PROLOG):
             watch = await self._run(gated, PROLOG, GatePhase.PREPARING)
             if watch.verdict().decision is not GateDecision.GO:
                 reason = watch.verdict().reason
                 self._tell_failed(gated.step, PROLOG, reason, watch.states[0])
                 self._leave(gated, self._burial(gated, PROLOG_FAILED, reason))
                 return
+        if gated.gates_of(GatePhase.PREPARING):
+            burial = await self._ask_preparing(gated)
+            if burial is not None:
+                self._leave(gated, self._burial(gated, *burial))
+                return
         gated.phase = Phase.PASSED
         if gated.asked is not None:
             self._pass(gated)
+
+    async def _ask_preparing(self, gated: GatedStep) -> tuple[str, str] | None:
+        """Ask the gates of its job; returns why it must not begin: code and message. None: it may."""
+        gated.told = True
+        credit_ms = gated.asked.start.credit_ms if gated.asked is not None else 0
+        try:
+            async with asyncio.timeout(credit_ms / 1000 if credit_ms else None):
+                verdict = await self._services.enter(
+                    self._subject(gated), GatePhase.PREPARING, gated.gates, partial(self._try_save_note, gated)
+                )
+        except TimeoutError:
+            return CREDIT_OVER, CREDIT_OVER_MESSAGE
+        if verdict.decision is GateDecision.GO:
+            return None
+        return REFUSAL_CODES[verdict.decision], f"gate '{verdict.gate}': {verdict.reason}"
 
     def _pass(self, gated: GatedStep) -> None:
         """Forward it to the keeper, which decides by the lease that has been current since the start arrived."""
         assert gated.asked is not None
         template, start = gated.asked
+        if start.credit_ms:
+            spent_ms = self._runtime.monotonic_ms() - gated.arrived_ms
+            start = replace(start, credit_ms=max(start.credit_ms - spent_ms, 1))
         gated.phase = Phase.HELD
         self._to_keeper(
             Start(
                 epoch=self._epoch,
                 stamp_boot_ms=self._stamp_boot_ms,
                 lease_ms=self._lease_ms,
-                templates=(template,),
+                templates=(_without_gates(template),),
                 steps=(replace(start, template=0),),
             )
         )
 
     def _leave(self, gated: GatedStep, ends: StepExit | Refusal | Burial | None) -> None:
-        """It has ended, or must not begin: run its epilog, then report."""
+        """It has ended, or must not begin: ask its finalising gates, run its epilog, then report."""
         if gated.work is not None and gated.work is not asyncio.current_task():
             gated.work.cancel()
         gated.phase, gated.asked, gated.ends = Phase.LEAVING, None, ends
-        gated.work = self._runtime.spawn_task(self._left_behind(gated), f"{EPILOG} of {gated.step}")
+        gated.waits.clear()
+        gated.work = self._runtime.spawn_task(self._left_behind(gated), f"the end of {gated.step}")
 
     async def _left_behind(self, gated: GatedStep) -> None:
-        reason = ""
-        if self._section.epilog:
-            ends = gated.ends
-            if isinstance(ends, StepExit) and ends.started_ms:
-                # Its exit, which contains this too, is held back for the duration of the epilog.
-                self._report(Started(steps=(StepStarted(gated.step, 0, ends.started_ms),)))
+        reason, verdict = "", None
+        finalising = gated.gates_of(GatePhase.FINALISING)
+        if isinstance(gated.ends, StepExit) and gated.ends.started_ms:
+            if finalising or self._scripts.has(EPILOG):
+                # Its exit, which contains this too, is held back meanwhile.
+                self._report(Started(steps=(StepStarted(gated.step, 0, gated.ends.started_ms),)))
+            if finalising:
+                verdict = await self._ask_finalising(gated)
+        elif gated.told:
+            await self._services.cancel(self._subject(gated), gated.gates_of(GatePhase.PREPARING))
+        if self._scripts.has(EPILOG):
             watch = await self._run(gated, EPILOG, GatePhase.FINALISING)
             reason = watch.reasons[0]
             self._tell_failed(gated.step, EPILOG, reason, watch.states[0])
-        try:
-            await self._runtime.run_blocking(partial(self._notes.drop, gated.step))
-        except OSError as error:
-            self._log.warning("a gate's note stays", step=str(gated.step), reason=str(error))
+        keep_note = verdict is not None and gated.noted
+        if (gated.noted or self._scripts) and not keep_note:
+            await self._drop_note(gated.step)
         del self._steps[gated.step]
         match gated.ends:
             case StepExit():
-                self._left[gated.step] = reason
-                self._report(Exits(exits=(gated.ends,)))
+                told = gated.ends if verdict is None else _finalised(gated.ends, verdict)
+                self._left[gated.step] = _Left(reason, told, keep_note)
+                self._report(Exits(exits=(told,)))
             case Refusal():
                 self._report(Refused(steps=(gated.ends,)))
             case Burial():
@@ -410,27 +492,34 @@ class NodeGates:
             case None:
                 pass
 
+    async def _ask_finalising(self, gated: GatedStep) -> GateVerdict:
+        """Ask the finalising gates of its job; `wait` if they were abandoned because a person cancelled it."""
+        asking = self._services.enter(
+            self._subject(gated), GatePhase.FINALISING, gated.gates, partial(self._try_save_note, gated)
+        )
+        gated.passage = self._runtime.spawn_task(asking, f"finalising gates of {gated.step}")
+        try:
+            return await gated.passage
+        except asyncio.CancelledError:
+            if not gated.abandoned:
+                raise
+            names = ", ".join(f"'{gate.name}'" for gate in gated.gates_of(GatePhase.FINALISING))
+            return GateVerdict(GateDecision.WAIT, names)
+        finally:
+            gated.passage = None
+            gated.waits.clear()
+
     async def _run(self, gated: GatedStep, gate: str, phase: GatePhase) -> GateWatch:
         """Run the script of a gate; returns the gate's state afterwards."""
-        section = self._section
-        command, timeout = (
-            (section.prolog, section.prolog_timeout) if gate == PROLOG else (section.epilog, section.epilog_timeout)
-        )
         gated.script = gate
-        self._tell(StepGate(gated.step, gate, GateState.WAITING))
+        self._tell(_at_script(gated.step, gate))
         try:
-            async with self._room:
-                watch = self._register.enter(phase, self._runtime.now_ms())
-                began = partial(self._began, gated)
-                env = {**gated.env, "HAL_SCRIPT": gate}
-                ended = await run_site_program(self._runtime, command, env, timeout, began)
+            watch = await self._scripts.run(gate, phase, gated.env, partial(self._began, gated))
         finally:
             gated.script = ""
-        if not ended.reason:
-            return watch.passed(gate)
-        reason = printable(f"{command[0]}: {ended.reason}" if command[0] not in ended.reason else ended.reason)
-        self._log.warning("a script of the site failed", script=gate, step=str(gated.step), reason=reason)
-        return watch.failed(gate, reason)
+        if watch.reasons[0]:
+            self._log.warning("a script of the site failed", script=gate, step=str(gated.step), reason=watch.reasons[0])
+        return watch
 
     def _began(self, gated: GatedStep, script: ProcessIdentity) -> None:
         try:
@@ -439,7 +528,35 @@ class NodeGates:
             self._log.warning("a script is not noted", step=str(gated.step), reason=str(error))
 
     def _note(self, gated: GatedStep, script: ProcessIdentity | None = None) -> GateNote:
-        return GateNote(step=gated.step, boot_id=self._runtime.boot_id, env=gated.env, script=script)
+        return GateNote(
+            step=gated.step,
+            boot_id=self._runtime.boot_id,
+            env=gated.env,
+            script=script,
+            gates=gated.gates,
+            user=gated.user,
+        )
+
+    async def _save_note(self, gated: GatedStep) -> None:
+        await self._runtime.run_blocking(partial(self._notes.save, self._note(gated)))
+        gated.noted = True
+
+    async def _try_save_note(self, gated: GatedStep) -> None:
+        """Note that services work for it, so that a successor can tell them that it went away."""
+        if not gated.noted:
+            try:
+                await self._save_note(gated)
+            except OSError as error:
+                self._log.warning("a gate is not noted", step=str(gated.step), reason=str(error))
+
+    async def _drop_note(self, step: StepId) -> None:
+        try:
+            await self._runtime.run_blocking(partial(self._notes.drop, step))
+        except OSError as error:
+            self._log.warning("a gate's note stays", step=str(step), reason=str(error))
+
+    def _subject(self, gated: GatedStep) -> Subject:
+        return Subject(gated.step, gated.user, self._node)
 
     def _bury(self, step: StepId, burial: Burial) -> None:
         """Make the keeper, which does not hold the step, refuse it from now on."""
@@ -455,7 +572,17 @@ class NodeGates:
 
     def _tell_failed(self, step: StepId, gate: str, reason: str, state: GateState = GateState.FAILED) -> None:
         if reason:
-            self._tell(StepGate(step, gate, state, reason))
+            phase = GatePhase.PREPARING if gate == PROLOG else GatePhase.FINALISING
+            self._tell(StepGate(step, gate, state, reason, phase))
+
+    def _tell_gate(self, report: StepGate) -> None:
+        """Report how a gate that a job names stands."""
+        gated, at = self._steps.get(report.step), (report.phase or GatePhase.PREPARING, report.gate)
+        if gated is not None and report.state is GateState.WAITING:
+            gated.waits[at] = report
+        elif gated is not None:
+            gated.waits.pop(at, None)
+        self._tell(report)
 
     def _tell(self, gate: StepGate) -> None:
         self._report(Gates(gates=(gate,)))
@@ -470,3 +597,24 @@ class NodeGates:
             # The connection is retried, and reports what it holds then.
             self._log.warning("the keeper could not be told", error=str(error))
             keeper.abort()
+
+
+def _at_script(step: StepId, gate: str) -> StepGate:
+    phase = GatePhase.PREPARING if gate == PROLOG else GatePhase.FINALISING
+    return StepGate(step, gate, GateState.WAITING, "", phase)
+
+
+def _without_gates(template: StepTemplate) -> StepTemplate:
+    """The template as the keeper gets it."""
+    return replace(template, gates=()) if template.gates else template
+
+
+def _finalised(exit_: StepExit, verdict: GateVerdict) -> StepExit:
+    """The exit of a step whose finalising gates decided that: what failed by itself stays as it was."""
+    if verdict.decision is GateDecision.GO or exit_.cause is not ExitCause.EXITED or exit_.code:
+        return exit_
+    if verdict.decision is GateDecision.WAIT:
+        return replace(
+            exit_, cause=ExitCause.CANCELLED, message=f"cancelled while gate {verdict.gate} was not satisfied"
+        )
+    return replace(exit_, cause=ExitCause.GATE_FAILED, message=f"gate '{verdict.gate}': {verdict.reason}")

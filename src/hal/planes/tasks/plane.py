@@ -29,6 +29,7 @@ from hal.planes.tasks.jobs.requeues import EndedTask, EndedTasks
 from hal.planes.tasks.jobs.tallies import QueueTally
 from hal.planes.tasks.jobs.updates import JobPatch
 from hal.planes.tasks.live import node as node_rows
+from hal.planes.tasks.live.gate_standing import gates_text
 from hal.planes.tasks.live.job import LiveJob
 from hal.planes.tasks.live.standings import EndedJob
 from hal.planes.tasks.live.task_sets import TaskSet
@@ -397,6 +398,10 @@ class TaskPlane:
     def job(self, job: int) -> LiveJob | None:
         """The live job as it was last committed; not to be changed."""
         return self._table.committed(job)
+
+    def gates_text(self, job: int, task: int, attempt: int) -> str:
+        """Which gates that attempt waits for, in words; '' when it is active and waits for none, or is not."""
+        return gates_text(self._table.gates.waiting((job, task, attempt)))
 
     def staged_job(self, job: int) -> LiveJob | None:
         """The live job as it is staged; not to be changed."""

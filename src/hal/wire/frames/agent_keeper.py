@@ -12,6 +12,7 @@ from typing import Annotated, Final
 from msgspec import Meta, Struct
 
 from hal.core.model import AttemptId, StepId
+from hal.core.model.gate import MAX_JOB_GATES, GatePhase, GatePolicy
 from hal.core.model.grace import DEFAULT_GRACE_MS
 from hal.wire.bounds import (
     MAX_ITEMS,
@@ -65,6 +66,19 @@ class HeartbeatAck(Frame, frozen=True, kw_only=True):
 # ── commands: controller → agent → keeper ─────────────────────────────────────────────────────────────────────────
 
 
+class TemplateGate(Struct, frozen=True, array_like=True, gc=False):
+    """A gate that a job names: the node's agent asks its service."""
+
+    name: Name
+    """Of the service on the node: `HAL_HOME/gates/NAME.sock`."""
+    phase: GatePhase
+    deadline_ms: Amount
+    """Longest wait, counted from entering the phase on the node."""
+    policy: GatePolicy
+    argument: Text = ""
+    """For the service; opaque to HAL."""
+
+
 class StepTemplate(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """What several steps of one start frame have in common."""
 
@@ -104,6 +118,8 @@ class StepTemplate(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     """The user who submitted the job; empty: not given."""
     key: Name = ""
     """Together with the attempt's token, the step's credential HAL_STEP_TOKEN; empty: it has none."""
+    gates: Annotated[tuple[TemplateGate, ...], Meta(max_length=MAX_JOB_GATES)] = ()
+    """Feature `job-gates`: for the agent, which passes the template on to the keeper without them."""
 
 
 class StepStart(Struct, frozen=True, array_like=True, gc=False):
@@ -272,14 +288,17 @@ class Refusal(Struct, frozen=True, array_like=True, gc=False):
     template that the frame lacks), `not-started` (the keeper died before it spawned it, or this node could not create
     a process), `not-held` (it was stopped before it arrived, or a stop names an unknown step), `already-ended` (its
     exit was acknowledged), `credit-over` (no slot came free for it in time), `recalled` (on request), `prolog-failed`
-    (the node's prolog failed; the node must be closed), `foreign-user` (steps run as root there, for another user)."""
+    (the node's prolog failed; the node must be closed), `gate-elsewhere` (a gate that its job names was not satisfied;
+    the task must not use this node again), `gate-failed` (the same; the attempt has failed), `foreign-user` (steps run
+    as root there, for another user)."""
     message: Text
     """For people."""
 
 
 class Refused(Frame, frozen=True, kw_only=True):
     """These steps were not started, and no process of them exists. The same attempt may be sent again, except after
-    `not-held`, `already-ended`, `credit-over`, `recalled`, `prolog-failed` and `foreign-user`."""
+    `not-held`, `already-ended`, `credit-over`, `recalled`, `prolog-failed`, `gate-elsewhere`, `gate-failed` and
+    `foreign-user`."""
 
     steps: Annotated[tuple[Refusal, ...], Meta(max_length=MAX_ITEMS)]
 
@@ -303,6 +322,8 @@ class ExitCause(StrEnum):
     """The keeper cannot know how it ended (its helper died too, or the host rebooted)."""
     SPAWN_FAILED = "spawn-failed"
     """There is no such program or directory, or it is not executable; `code` is 127 or 126."""
+    GATE_FAILED = "gate-failed"
+    """Its processes succeeded, but a gate of its job for which it was finalised did not, as `message` says."""
 
 
 class Usage(Struct, frozen=True, array_like=True, gc=False):

@@ -12,6 +12,7 @@ from msgspec import Meta, Struct
 
 from hal.core.lifecycle.gates import GateState
 from hal.core.model import StepId
+from hal.core.model.gate import GatePhase
 from hal.wire.bounds import MAX_CHECKS, MAX_ITEMS, Count, Name, Text
 from hal.wire.frames.agent_keeper import AgentKeeperFrame
 from hal.wire.frames.conversation import Conversation, Frame
@@ -40,16 +41,21 @@ class StepGate(Struct, frozen=True, array_like=True, gc=False):
 
     step: StepId
     gate: Name
-    """`prolog` (none of its processes has begun) or `epilog` (all of them are gone)."""
+    """`prolog`, `epilog`, or the name of a gate of its job."""
     state: GateState
-    """`waiting`: its script must still run; `failed`: it failed, took too long, or could not be started."""
+    """`waiting`: it is not satisfied yet; `passed`: it is, after it was reported as waiting; `failed`: it failed, took
+    too long, or could not be asked."""
     reason: Text = ""
-    """For people: why it failed."""
+    """For people: why it failed, or for what it waits."""
+    phase: GatePhase | None = None
+    """`preparing`: no process of the step has begun; `finalising`: all of them are gone. nil, from earlier agents: the
+    prolog is preparing, the epilog finalising."""
 
 
 class Gates(Frame, frozen=True, kw_only=True):
     """Agent to controller, feature `gates`: sent before the `Refused` or `Exits` of the same steps, and again after
-    each hello. The controller closes a node on which a prolog or an epilog failed."""
+    each hello. The controller closes a node on which a prolog or an epilog failed. A gate of the job is reported only
+    if it is not satisfied at once."""
 
     gates: Annotated[tuple[StepGate, ...], Meta(max_length=MAX_ITEMS)]
 

@@ -107,7 +107,7 @@ def test_a_gang_is_finalising_when_all_that_is_left_of_it_are_epilogs() -> None:
     assert state_of(plane, job) is AttemptState.FINALISING
     plane.end(job, rank=1)
     assert plane.end(job).ended[0].state is TaskState.SUCCEEDED
-    assert plane.plane._table.at_epilog == {}
+    assert len(plane.plane._table.gates) == 0
 
 
 def test_what_never_began_is_not_finalised() -> None:

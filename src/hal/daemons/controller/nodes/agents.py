@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import NamedTuple
 
+from hal.core.lifecycle.outcome import GATE_ELSEWHERE
 from hal.core.model import (
     DeniedError,
     HALError,
@@ -61,7 +62,7 @@ from hal.planes.tasks import Arrival, Orders, TaskPlane
 from hal.runtime.home import check_node_name
 from hal.runtime.interface import Connection, Runtime, Timer
 from hal.runtime.line_budget import Bucket, BudgetedLog
-from hal.wire.agree import CREDIT, HEALTH, HELLO_TIMEOUT_MS, QUARANTINED, REMOVED, agree
+from hal.wire.agree import CREDIT, HEALTH, HELLO_TIMEOUT_MS, JOB_GATES, QUARANTINED, REMOVED, agree
 from hal.wire.bounds import MAX_COUNT
 from hal.wire.errors import MalformedFrameError
 from hal.wire.frames.agent_keeper import (
@@ -130,6 +131,8 @@ class Link:
         """Runs while there is no connection and that is not held against the node yet."""
         self.silent = False
         """Its silence was reported."""
+        self.job_gates = False
+        """Its agent asks the services of gates."""
         self.elsewhere = False
         """Another kernel's boot than this process's: a loss of power here does not end its steps."""
 
@@ -221,6 +224,10 @@ class Agents:
         if not link.unsent or link.connection is None or not link.stamp_boot_ms:
             return
         unsent, link.unsent = link.unsent, []
+        if not link.job_gates and (gated := [start for template, start in unsent if template.gates]):
+            refusals = [Refusal(start.step, GATE_ELSEWHERE, "its agent is too old to ask for gates") for start in gated]
+            self._inbox().report_nowait(link.name, "refused", partial(self._plane.record_refusals, link.name, refusals))
+            unsent = [(template, start) for template, start in unsent if not template.gates]
         templates = {start.template: template for template, start in unsent}
         starts = [start for _, start in unsent]
         lease = StartLease(self._committer.epoch, link.stamp_boot_ms, self.leases.times.node_ms)
@@ -291,6 +298,7 @@ class Agents:
             await self._committer.raise_epoch(hello.epoch, self._clock.now_ms())
         link = self._attach(hello.name, connection)
         link.elsewhere = hello.boot_id != self._runtime.boot_id
+        link.job_gates = JOB_GATES in features
         link.log.info("a node dialled", boot_id=hello.boot_id, held=len(hello.held))
         await connection.send(
             Welcome(

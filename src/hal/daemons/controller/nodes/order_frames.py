@@ -6,6 +6,7 @@ Pure.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -104,7 +105,8 @@ def ack_frames(orders: Orders) -> Iterator[AgentKeeperFrame]:
 def template_bytes(template: StepTemplate) -> int:
     """About how many bytes it takes in a frame."""
     words: Iterable[str] = (*template.command, template.script, template.workdir, *template.env, *template.env.values())
-    return STEP_BYTES + sum(4 * len(word) if not word.isascii() else len(word) + 5 for word in words)
+    arguments = (gate.argument for gate in template.gates)
+    return STEP_BYTES + sum(4 * len(word) if not word.isascii() else len(word) + 5 for word in chain(words, arguments))
 
 
 def _parts(steps: Sequence[StepId]) -> Iterator[tuple[StepId, ...]]:

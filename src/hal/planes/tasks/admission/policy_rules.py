@@ -90,6 +90,7 @@ def admitted(
     limits = limits_of(spec, policy, known)
     _check_size(spec, limits, policy)
     _check_licences(spec, policy)
+    _check_gates(spec, policy)
     booking = _booking(spec, policy, now_ms)
     walltime = check_walltime(spec.walltime, _longest(queue, qos, limits, booking), queue.default_walltime)
     _check_times(spec, walltime, now_ms)
@@ -276,6 +277,25 @@ def _check_licences(spec: JobSpec, policy: Policy) -> None:
         if asked > total:
             raise SpecError(
                 f"licences: {asked} {name} for one task; there are {total}", hint=f"ask for at most {total}"
+            )
+
+
+def _check_gates(spec: JobSpec, policy: Policy) -> None:
+    for gate in spec.gates:
+        rule = policy.gates.get(gate.name)
+        if rule is None:
+            raise SpecError(
+                f"gates: '{gate.name}' is not a gate{near(gate.name, policy.gates)}",
+                hint=_valid("gates", policy.gates),
+            )
+        if rule.users:
+            _allowed("user", spec.user, rule.users, f"gate '{rule.name}'")
+        if rule.accounts:
+            _allowed_account(spec.account, rule.accounts, f"gate '{rule.name}'", policy)
+        if gate.deadline > rule.max_deadline:
+            raise SpecError(
+                f"gates.{gate.name}: a deadline of {gate.deadline}; at most {rule.max_deadline} is allowed",
+                hint="give a shorter one",
             )
 
 

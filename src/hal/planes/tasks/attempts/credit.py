@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from hal.core.engine.events import INF
 from hal.core.model import StepId
+from hal.core.model.gate import GatePhase
 from hal.core.model.occurrences import current_occurrence
 from hal.planes.tasks.live.attempt import Attempt
 from hal.planes.tasks.live.job import LiveJob
@@ -56,6 +57,8 @@ def credit_per_slot(table: JobTable, job: LiveJob) -> int:
         return 0
     if any(name not in PLAIN for name in job.spec.request) or job.spec.booking or job.spec.licences:
         return 0
+    if any(gate.phase is GatePhase.FINALISING for gate in job.spec.gates):
+        return 0  # a slot would pass to another task before the gate of its former one is satisfied
     return min(CREDIT_WORK_MS // max(recent), MAX_AHEAD)
 
 

@@ -7,6 +7,7 @@ allocation and now, texts of one line and a bounded length.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
@@ -21,7 +22,7 @@ from hal.core.lifecycle import (
     refusal_end,
     walk,
 )
-from hal.core.lifecycle.outcome import PROLOG_FAILED
+from hal.core.lifecycle.outcome import GATE_FAILED, NOT_BEGUN_HERE, PROLOG_FAILED
 from hal.core.model import AttemptState, TaskState, one_line
 from hal.planes.tasks.live.attempt import BOOKING_OVER, CANCELLED, EVICTED, PREEMPTING, REQUEUED, SIBLING, Attempt
 from hal.planes.tasks.live.job import LiveJob
@@ -47,6 +48,12 @@ _SEVERITY = {state: index for index, state in enumerate(_WORST_FIRST)}
 REFUSED_CAUSE = "refused"
 LOST_CAUSE = "lost"
 SPAWN_FAILED_CAUSE = "spawn-failed"
+_WITHOUT_CODE: Final = (LOST_CAUSE, REFUSED_CAUSE, GATE_FAILED)
+"""Causes of an end that no exit code of a process explains."""
+BY_PROLOG: Final = "the prolog of "
+BY_GATE: Final = "a gate of "
+NOT_BEGUN_REASONS: Final = (BY_PROLOG, BY_GATE)
+"""How the reason of a task begins that a gate of a node did not let begin there."""
 KEEPERS_WORD = "preempted"
 """How a keeper's report of an attempt that was preempted begins."""
 
@@ -69,7 +76,7 @@ def step_end(report: StepExit, attempt: Attempt, now_ms: int) -> StepEnd:
     )
 
 
-def run_site_program(end: StepEnd) -> AttemptState:
+def step_outcome(end: StepEnd) -> AttemptState:
     """How an attempt of this step alone would have ended."""
     if end.cause == REFUSED_CAUSE:
         return refusal_end(end.message.partition(":")[0])
@@ -87,10 +94,10 @@ def preempted_for(attempt: Attempt) -> str:
 
 def judge_attempt(job: LiveJob, attempt: Attempt, ends: tuple[StepEnd, ...]) -> AttemptOver:
     """How the attempt ended, all of whose steps have, and what follows for its task."""
-    decisive = min(ends, key=lambda end: _severity(end, attempt))
+    decisive = _decisive(attempt, ends)
     # The attempt ends with its last step, whichever step decides how it ended, and never before it began.
     end = replace(decisive, ended_ms=max(*(one.ended_ms for one in ends), attempt.started_ms or 0))
-    state = _ended(attempt.state, _declared(attempt.state, _intended(attempt, run_site_program(decisive))))
+    state = _ended(attempt.state, _declared(attempt, _intended(attempt, step_outcome(decisive))))
     ran = attempt.started_ms is not None or end.cause == SPAWN_FAILED_CAUSE
     preempted = attempt.stopping in PREEMPTING and state in (AttemptState.PREEMPTED, AttemptState.CANCELLED)
     row = AttemptEnd(
@@ -100,10 +107,10 @@ def judge_attempt(job: LiveJob, attempt: Attempt, ends: tuple[StepEnd, ...]) -> 
         state=state,
         ended_ms=end.ended_ms,
         cause=end.cause,
-        exit_code=end.exit_code if ran and end.cause not in (LOST_CAUSE, REFUSED_CAUSE) else None,
+        exit_code=end.exit_code if ran and end.cause not in _WITHOUT_CODE else None,
         signal=end.signal or None,
         usage=_summed(ends),
-        message=_with_preemptor(attempt, end.message) if preempted else end.message,
+        message=_with_preemptor(attempt, end.message) if preempted else _with_node(attempt, end),
         started_ms=attempt.started_ms,
         steps=ends if len(ends) > 1 else None,
         more_nodes=attempt.nodes[1:],
@@ -117,12 +124,19 @@ def _following(job: LiveJob, attempt: Attempt, state: AttemptState, end: StepEnd
     following = after_attempt(job.spec, attempt.attempt, attempt.retries, state, refusal=refusal)
     if preempted:
         return replace(following, reason=preempted_for(attempt))
-    if refusal == PROLOG_FAILED and not following.state.ended:
-        reason = end.message.partition(": ")[2]
-        return replace(
-            following, reason=f"the prolog of {attempt.nodes[end.rank]} failed for attempt {attempt.attempt}: {reason}"
-        )
+    if refusal in NOT_BEGUN_HERE and not following.state.ended:
+        node, reason = attempt.nodes[end.rank], end.message.partition(": ")[2]
+        if refusal == PROLOG_FAILED:
+            return replace(following, reason=f"{BY_PROLOG}{node} failed for attempt {attempt.attempt}: {reason}")
+        return replace(following, reason=f"{BY_GATE}{node} sent attempt {attempt.attempt} elsewhere: {reason}")
     return following
+
+
+def _with_node(attempt: Attempt, end: StepEnd) -> str:
+    """What the node says of the end; of a gang of which a step was not begun, with the node's name."""
+    if end.cause == REFUSED_CAUSE and len(attempt.nodes) > 1:
+        return f"{end.message} (on {attempt.nodes[end.rank]})"
+    return end.message
 
 
 def _with_preemptor(attempt: Attempt, message: str) -> str:
@@ -132,8 +146,17 @@ def _with_preemptor(attempt: Attempt, message: str) -> str:
     return f"{preempted_for(attempt)}; {message}"
 
 
+def _decisive(attempt: Attempt, ends: Sequence[StepEnd]) -> StepEnd:
+    """The end that decides: the worst; but if the first rank that ended badly was refused, that refusal. What the
+    others did without it, or when they were stopped for it, says nothing about them."""
+    worst = min(ends, key=lambda end: _severity(end, attempt))
+    first = next((end for end in ends if step_outcome(end) is not AttemptState.SUCCEEDED), worst)
+    refused = first.cause == REFUSED_CAUSE and step_outcome(worst) is not AttemptState.LOST
+    return first if refused and attempt.stopping in ("", SIBLING) else worst
+
+
 def _severity(end: StepEnd, attempt: Attempt) -> tuple[int, int, int]:
-    outcome = run_site_program(end)
+    outcome = step_outcome(end)
     if attempt.stopping == SIBLING and outcome is AttemptState.CANCELLED:
         # It ended because another one had: that one decides, unless nothing else did.
         return (len(_SEVERITY) - 2, end.ended_ms, end.rank)
@@ -150,9 +173,9 @@ def _intended(attempt: Attempt, outcome: AttemptState) -> AttemptState:
     return AttemptState.CANCELLED if attempt.stopping in (CANCELLED, EVICTED) else AttemptState.PREEMPTED
 
 
-def _declared(state: AttemptState, outcome: AttemptState) -> AttemptState:
-    """A start that is refused when a part of the gang has run already ends as preempted: tried again, not counted."""
-    if outcome is AttemptState.REFUSED and not ATTEMPT.allows(state, AttemptEvent.REFUSE):
+def _declared(attempt: Attempt, outcome: AttemptState) -> AttemptState:
+    """What its only step ran and its node nevertheless refuses ends as preempted: tried again, not counted."""
+    if outcome is AttemptState.REFUSED and attempt.started_ms is not None and len(attempt.nodes) == 1:
         return AttemptState.PREEMPTED
     return outcome
 

@@ -13,7 +13,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from hal.core.lifecycle import ATTEMPT, AttemptEvent, transition, walk
-from hal.core.lifecycle.outcome import GIVEN_BACK, PROLOG_FAILED
+from hal.core.lifecycle.outcome import GATE_ELSEWHERE, GIVEN_BACK, PROLOG_FAILED
 from hal.core.model import AttemptId, AttemptState, EventKind, StepId, one_line
 from hal.planes.tasks.attempts import credit
 from hal.planes.tasks.attempts.ends import (
@@ -21,9 +21,10 @@ from hal.planes.tasks.attempts.ends import (
     REFUSED_CAUSE,
     instant_within,
     judge_attempt,
-    run_site_program,
     step_end,
+    step_outcome,
 )
+from hal.planes.tasks.attempts.exclusion import exclude_node
 from hal.planes.tasks.attempts.stops import stop_attempt
 from hal.planes.tasks.live.attempt import PREEMPTING, SIBLING, Attempt
 from hal.planes.tasks.live.job import LiveJob
@@ -77,6 +78,8 @@ def record_starts(table: JobTable, node: str, steps: Sequence[StepStarted], now_
     changed: dict[int, LiveJob] = {}
     for report in steps:
         found = None if table.is_foreign(node, report.step) else active_attempt(table, node, report.step)
+        if found is not None:
+            table.gates.began((report.step.job, report.step.task, report.step.attempt), report.step.rank)
         if found is not None and found[1].suspended:
             table.draft.order(node).suspends.append(report.step)  # it had not begun when that was asked
         if found is None or found[1].started_ms is not None:
@@ -130,12 +133,15 @@ def record_refusals(table: JobTable, node: str, refusals: Sequence[Refusal], now
         job, attempt = table.touch(refusal.step.job), found[1]
         changed[job.id] = job
         code, message = one_line(refusal.code, MAX_CODE), one_line(refusal.message, MAX_MESSAGE)
-        if code in GIVEN_BACK and code != PROLOG_FAILED and not attempt.credit:
+        asked = code not in GIVEN_BACK or attempt.credit or code == PROLOG_FAILED
+        if not asked and not (code == GATE_ELSEWHERE and job.spec.gates):
             code = UNASKED  # nothing was lent: it is not tried again at once
         item = {"id": str(AttemptId(job.id, attempt.task, attempt.attempt)), "code": code, "message": message}
         table.draft.note(EventKind.STARTS_REFUSED, f"node:{node}", job.trace_id, job.id, item)
         if code == PROLOG_FAILED:
             record_failed_prolog(table, node, refusal.step, message, now_ms)
+        elif code == GATE_ELSEWHERE and job.spec.gates:
+            exclude_node(table, job, node, message)
         end = StepEnd(refusal.step.rank, REFUSED_CAUSE, 0, 0, now_ms, f"{code}: {message}")
         _end_step(table, job, attempt, end, now_ms, f"node:{node}")
     return changed.values()
@@ -177,7 +183,7 @@ def _end_step(table: JobTable, job: LiveJob, attempt: Attempt, end: StepEnd, now
         end_attempt(table, job, attempt, judge_attempt(job, attempt, ends), now_ms, cause)
         return
     attempt = mark_attempt(table, job, attempt, replace(attempt, steps=ends))
-    if run_site_program(end) is not AttemptState.SUCCEEDED and not attempt.stopping:
+    if step_outcome(end) is not AttemptState.SUCCEEDED and not attempt.stopping:
         stop_attempt(table, job, attempt, SIBLING)
 
 

@@ -11,7 +11,7 @@ from hal.core.model import JobSpec, OnNodeLost, OpenMode, format_amount
 from hal.core.model.path_patterns import expand_path, values_of_job
 from hal.core.model.step_token import job_key
 from hal.planes.tasks.live.job import LiveJob
-from hal.wire.frames.agent_keeper import StepTemplate
+from hal.wire.frames.agent_keeper import StepTemplate, TemplateGate
 
 
 def step_template(job: LiveJob, secret: str, reached_at: Mapping[str, str]) -> StepTemplate:
@@ -58,6 +58,9 @@ def step_template(job: LiveJob, secret: str, reached_at: Mapping[str, str]) -> S
         guard=spec.on_node_lost is OnNodeLost.REQUEUE,
         user=job.user,
         key=job_key(secret, job.id),
+        gates=tuple(
+            TemplateGate(gate.name, gate.phase, int(gate.deadline), gate.policy, gate.argument) for gate in spec.gates
+        ),
     )
 
 

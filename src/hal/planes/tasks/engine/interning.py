@@ -11,10 +11,14 @@ from hal.core.model import JobSpec, Resources
 from hal.core.model.job import Constraint
 from hal.core.model.policy_scope import Owner
 
+NODE_LABEL = "hal.node"
+"""The label that has a node's name."""
 MAX_INTERNED = 4_096
 """Classes (and owners) kept; when more are seen, the table starts again from those of the next events."""
 
-ClassKey = tuple[Resources, int, tuple[Constraint, ...], tuple[Constraint, ...], str, tuple[tuple[str, int], ...]]
+ClassKey = tuple[
+    Resources, int, tuple[Constraint, ...], tuple[Constraint, ...], tuple[str, ...], str, tuple[tuple[str, int], ...]
+]
 
 
 def requirements(constraints: tuple[Constraint, ...]) -> tuple[Requirement, ...]:
@@ -36,12 +40,14 @@ class Interning:
     def class_of(self, spec: JobSpec, pool: tuple[Constraint, ...] = ()) -> ClassSpec:
         """What each attempt of a task takes; `pool` says what its queue asks of nodes."""
         licences = tuple(sorted(spec.licences.items())) if spec.licences else ()
-        key = (spec.request, spec.nodes, spec.constraints, pool, spec.booking, licences)
+        key = (spec.request, spec.nodes, spec.constraints, pool, spec.exclude, spec.booking, licences)
         found = self._class_of.get(key)
         if found is None:
             if len(self._class_of) >= MAX_INTERNED:
                 self._class_of.clear()
             rules = requirements(spec.constraints + pool)
+            if spec.exclude:
+                rules += (Requirement(NODE_LABEL, Match.NOT_IN, spec.exclude),)
             found = self._class_of[key] = ClassSpec(dict(spec.request), spec.nodes, rules, spec.booking, dict(licences))
         return found
 

@@ -13,6 +13,7 @@ from hal.core.model import (
     EventKind,
     TaskState,
 )
+from hal.planes.tasks.attempts.exclusion import HELD_BY_GATE
 from hal.planes.tasks.attempts.stops import stop_attempt
 from hal.planes.tasks.dependencies.decisions import (
     decide_job,
@@ -111,7 +112,7 @@ def release(table: JobTable, job_id: int, task: int | None, by: Submitter, now_m
     released += yield from table.applying_event(job, first, count, TaskEvent.RELEASE)
     if task is None and job.hold:
         job.hold = False
-        if job.reason.startswith(HELD_BY_PROLOG):
+        if job.reason.startswith((HELD_BY_PROLOG, HELD_BY_GATE)):
             job.reason = ""
         table.draft.edited.add(job.id)
     if not waived:

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 from hal.core.engine.classes import Elsewhere
 from hal.core.engine.events import INF
 from hal.core.model import (
-    AttemptState,
     Dependency,
     DependencyKind,
     Failed,
@@ -27,11 +26,13 @@ from hal.core.model import (
     plural,
 )
 from hal.planes.tasks.admission.policy_rules import owner_of
-from hal.planes.tasks.attempts.ends import preempted_for
+from hal.planes.tasks.attempts.ends import NOT_BEGUN_REASONS, preempted_for
+from hal.planes.tasks.attempts.exclusion import HELD_BY_GATE
 from hal.planes.tasks.dependencies.decisions import BY_DEPENDENCY, entry_standing, is_held_by_rule
 from hal.planes.tasks.engine.view import EngineView
 from hal.planes.tasks.jobs.updates import JobPatch, as_changed
 from hal.planes.tasks.live.attempt import PREEMPTING
+from hal.planes.tasks.live.gate_standing import gates_text
 from hal.planes.tasks.live.job import LiveJob
 from hal.planes.tasks.live.standings import Phase, Standing
 from hal.planes.tasks.live.task_ranges import TaskRange, startable, summed
@@ -56,7 +57,7 @@ def why(table: JobTable, engine: EngineView, job: LiveJob, now_ms: int) -> Verdi
     """The first thing that keeps the job's waiting tasks from starting; how it goes when none waits."""
     counts = job.counts
     if counts.pending == 0 and counts.held == 0:
-        return _unheard(table, job) or Verdict(job=job.id, reason=Reason.NONE, message=_goes_on(job))
+        return _unheard(table, job) or Verdict(job=job.id, reason=Reason.NONE, message=_goes_on(table, job))
     if is_held_by_rule(job):
         return Verdict(
             job=job.id,
@@ -68,8 +69,8 @@ def why(table: JobTable, engine: EngineView, job: LiveJob, now_ms: int) -> Verdi
         return _dependency(table, job)
     if counts.pending == 0:
         ruled = sum(s.count for s in job.ranges if s.state is TaskState.HELD and s.reason == BY_DEPENDENCY)
-        by_prolog = job.reason.startswith(HELD_BY_PROLOG)
-        reason = f" ({job.reason})" if job.reason and (ruled or by_prolog) else ""
+        by_gate = job.reason.startswith((HELD_BY_PROLOG, HELD_BY_GATE))
+        reason = f" ({job.reason})" if job.reason and (ruled or by_gate) else ""
         return Verdict(
             job=job.id,
             reason=Reason.HELD,
@@ -94,11 +95,14 @@ def why(table: JobTable, engine: EngineView, job: LiveJob, now_ms: int) -> Verdi
 
 
 def _with_closed_nodes(table: JobTable, job: LiveJob, verdict: Verdict) -> Verdict:
-    """The engine's answer with the nodes that would do and take nothing now, and why."""
-    if verdict.reason not in _NODES_MATTER:
+    """The engine's answer with the nodes that would do and take nothing now, and why; and with the gate that the latest
+    attempt of its first waiting task did not pass."""
+    closed = closed_to(table, job) if verdict.reason in _NODES_MATTER else ""
+    first = next(startable(job.ranges, INF), None)
+    again = first.reason if first is not None and first.reason.startswith(NOT_BEGUN_REASONS) else ""
+    if not closed and not again:
         return verdict
-    closed = closed_to(table, job)
-    return replace(verdict, message=f"{verdict.message}. {closed}") if closed else verdict
+    return replace(verdict, message=". ".join(text for text in (verdict.message, closed, again) if text))
 
 
 def _with_changes(table: JobTable, engine: EngineView, job: LiveJob, verdict: Verdict, now_ms: int) -> Verdict:
@@ -237,10 +241,10 @@ def _later(job: LiveJob, first: TaskRange, now_ms: int) -> Verdict:
     )
 
 
-def _goes_on(job: LiveJob) -> str:
+def _goes_on(table: JobTable, job: LiveJob) -> str:
     if job.counts.active == 0:
         return f"has ended: {job.state}"
-    text = f"nothing waits: {plural(job.counts.active, 'task')} {job.state}{_at_gates(job)}"
+    text = f"nothing waits: {plural(job.counts.active, 'task')} {job.state}{_at_gates(table, job)}"
     taken = [attempt for attempt in job.active.values() if attempt.suspended or attempt.stopping in PREEMPTING]
     if not taken:
         return text
@@ -248,16 +252,11 @@ def _goes_on(job: LiveJob) -> str:
     return f"{text}; task {taken[0].task} was {preempted_for(taken[0])}{afterwards}"
 
 
-def _at_gates(job: LiveJob) -> str:
-    """Whose nodes run a prolog or an epilog for it."""
-    text = ""
-    for state, what in ((AttemptState.PREPARING, "a prolog"), (AttemptState.FINALISING, "it has ended; an epilog")):
-        there = [one for one in job.active.values() if one.state is state and not one.stopping]
-        nodes = sorted({name for attempt in there for name, _ in attempt.steps_left(job.id)})
-        if nodes:
-            more = f" and {len(nodes) - MAX_NAMED} more" if len(nodes) > MAX_NAMED else ""
-            text += f"; {what} runs on {', '.join(nodes[:MAX_NAMED])}{more}"
-    return text
+def _at_gates(table: JobTable, job: LiveJob) -> str:
+    """Which gates its attempts wait for, and on which nodes."""
+    there = (one for one in job.active.values() if not one.stopping)
+    found = [standing for one in there for standing in table.gates.waiting((job.id, one.task, one.attempt))]
+    return f"; {gates_text(found)}" if found else ""
 
 
 def _unheard(table: JobTable, job: LiveJob) -> Verdict | None:
@@ -284,7 +283,7 @@ def _unheard(table: JobTable, job: LiveJob) -> Verdict | None:
     return Verdict(
         job=job.id,
         reason=Reason.NONE,
-        message=f"{_goes_on(job)}; {who}: {follows}",
+        message=f"{_goes_on(table, job)}; {who}: {follows}",
         helps=tuple(f"hal node fence {name}   # only when nothing runs there any more" for name in silent[:MAX_NAMED]),
     )
 

@@ -64,6 +64,8 @@ class JobPatch(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, om
     begin_at_ms: int | UnsetType = UNSET
     deadline_ms: int | UnsetType = UNSET
     """0: none."""
+    exclude: tuple[str, ...] | UnsetType = UNSET
+    """Nodes not to run on; what runs there already continues."""
     hold: bool | UnsetType = UNSET
 
 
@@ -81,7 +83,7 @@ def update(
     final = as_changed(table, job, patch, by, now_ms)
     _check_bookings(engine, job, final)
     _check_lengthening(job, final, by)
-    moving = (patch.queue, patch.account, patch.qos, patch.begin_at_ms, patch.max_running)
+    moving = (patch.queue, patch.account, patch.qos, patch.begin_at_ms, patch.max_running, patch.exclude)
     moved = any(value is not UNSET for value in moving)
     if moved:
         table.pending_limits.moved(job, owner_of(final), table.jobs.get)
@@ -118,7 +120,7 @@ def update(
     return job
 
 
-_ONLY_IN_SPEC = ("begin_at_ms", "qos", "deadline_ms", "array", "on_dependency_failed")
+_ONLY_IN_SPEC = ("begin_at_ms", "qos", "deadline_ms", "exclude", "array", "on_dependency_failed")
 _RULED = ("queue", "account", "qos", "priority", "walltime", "deadline_ms")
 """Changes that the rules of the site are asked about."""
 
@@ -158,6 +160,7 @@ def as_changed(table: JobTable, job: LiveJob, patch: JobPatch, by: Submitter, no
         walltime=walltime,
         begin_at_ms=job.spec.begin_at_ms if patch.begin_at_ms is UNSET else patch.begin_at_ms,
         deadline_ms=job.spec.deadline_ms if patch.deadline_ms is UNSET else patch.deadline_ms,
+        exclude=job.spec.exclude if patch.exclude is UNSET else patch.exclude,
         # Never that of another queue: what runs of it was started with or without a guard.
         on_node_lost=job.spec.on_node_lost if patch.queue is UNSET else job.spec.on_node_lost or OnNodeLost.WAIT,
     )

@@ -59,8 +59,7 @@ def end_attempt(table: JobTable, job: LiveJob, attempt: Attempt, over: AttemptOv
         "message": row.message,
     }
     table.draft.note(EventKind.ATTEMPTS_ENDED, cause, job.trace_id, job.id, item)
-    table.at_epilog.pop(key, None)
-    table.failed_gates.pop(key, None)
+    table.gates.drop(key)
     del job.active[attempt.task]
     if over.following.state.ended:
         _end_task(table, job, attempt, over)

@@ -90,6 +90,8 @@ class Draft:
         """Of jobs that had ended and live again: the ranges their rows have."""
         self.refills: set[int] = set()
         """Arrays with `max_running` that have changed: which tasks it gets is decided when the engine is fed."""
+        self.reclassed: set[int] = set()
+        """Jobs that ask for other nodes now: what waits of them enters the engine again when they are settled."""
         self.new_jobs: list[int] = []
         self.edited: set[int] = set()
         """Jobs whose own fields (not only progress) a person changed."""

@@ -86,6 +86,9 @@ def _apply_job_change(table: JobTable, changed: JobChanged) -> Work[None]:
     job = table.jobs.get(changed.job)
     if job is None:
         return  # it has ended
+    if changed.job in table.draft.reclassed:
+        table.draft.reclassed.discard(changed.job)
+        yield from _enter_again(table, job)
     job.state = job_state(job.counts)
     if job.active:
         table.busy.add(job.id)
@@ -104,6 +107,21 @@ def _apply_job_change(table: JobTable, changed: JobChanged) -> Work[None]:
     if job.id in table.draft.ends:
         tasks = merged(table.draft.ends.pop(job.id))
         yield from _apply_task_changes(table, TasksChanged(job.id, tasks, changed.now_ms))
+
+
+def _enter_again(table: JobTable, job: LiveJob) -> Work[None]:
+    """What waits of the job asks for what its spec says now."""
+    pace = Pace()
+    waiting = job.ranges
+    for task_range in waiting:
+        table.leave(job, task_range)
+        if pace.over():
+            yield
+    job.request = table.class_of(job.spec, job.queue)
+    for task_range in waiting:
+        table.enter(job, task_range)
+        if pace.over():
+            yield
 
 
 def _end_job(table: JobTable, job: LiveJob, now_ms: int, cause: str) -> Work[None]:

@@ -35,6 +35,7 @@ from hal.planes.tasks.dependencies.decisions import current_standings
 from hal.planes.tasks.discarded import Discarded
 from hal.planes.tasks.engine.interning import Interning
 from hal.planes.tasks.live.attempt import Attempt
+from hal.planes.tasks.live.gate_standing import GateStandings
 from hal.planes.tasks.live.job import LiveJob, with_state
 from hal.planes.tasks.live.standings import SINGLETON, EndedJob, Mentions, Phase
 from hal.planes.tasks.live.task_ranges import ONE_TASK, TaskRange, TaskRanges, change, parts_within, slices, take
@@ -84,10 +85,8 @@ class JobTable:
         """Steps that nodes hold and this store has not given them, of attempts of another store or of a later state of
         this one; by node, as it said when it dialled, not stored. What is reported of them is of no attempt here, also
         where one gets the same id."""
-        self.at_epilog: dict[tuple[int, int, int], set[int]] = {}
-        """Active attempts (job, task, number) with the ranks whose epilog runs; as nodes have reported, not stored."""
-        self.failed_gates: dict[tuple[int, int, int], set[tuple[int, str]]] = {}
-        """Active attempts with the ranks and scripts that have failed; as nodes have reported, not stored."""
+        self.gates = GateStandings()
+        """How the gates of active attempts stand."""
         self.recent_ms: dict[int, tuple[int, ...]] = {}
         """How long the latest steps of an array took, newest last, by job; not stored."""
         self.next_id = 1

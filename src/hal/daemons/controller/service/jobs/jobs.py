@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import partial
+from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -47,7 +48,10 @@ from hal.planes.tasks import (
 )
 from hal.runtime import root_steps
 from hal.store import JobFilter, JobRow, RememberIdempotent
+from hal.store.operations import AttemptRow
+from hal.store.views import TaskRow
 
+Attempted = TypeVar("Attempted", TaskRow, AttemptRow)
 MAX_WAIT_S = 600.0
 """Longest long poll."""
 MAX_ATTEMPTS_SHOWN = 1_000
@@ -235,7 +239,7 @@ class Jobs:
         """Tasks in ascending order, after task number `after`."""
         await self.row(job)
         rows = await self._parts.committer.read(lambda store: store.tasks(job, states, after=after, limit=limit))
-        return [task_view(row) for row in rows]
+        return [task_view(self._at_gates(row)) for row in rows]
 
     async def task(self, job: int, task: int) -> TaskView:
         """One task with all its attempts.
@@ -250,4 +254,9 @@ class Jobs:
         attempts = await self._parts.committer.read(
             lambda store: store.attempts(job, task=task, limit=MAX_ATTEMPTS_SHOWN)
         )
-        return task_view(found, attempts)
+        return task_view(self._at_gates(found), [self._at_gates(attempt) for attempt in attempts])
+
+    def _at_gates(self, row: Attempted) -> Attempted:
+        """The row; if its attempt waits for gates, with these as its message, which is not stored."""
+        text = "" if row.message else self._parts.plane.gates_text(row.job, row.task, row.attempt)
+        return replace(row, message=text) if text else row
