@@ -130,6 +130,24 @@ def test_a_mistyped_option_names_the_nearest(hal: Hal) -> None:
     assert "--user" in ran.err
 
 
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("42.7",), "names a task; only whole jobs can be removed"),
+        (("42", "--user", "x"), "ids and filters cannot be combined"),
+        ((), "no job is named"),
+        (("--all",), "for all ended jobs: hal rm --ended-before now"),
+        (("--ended-before", "yesterday", "-y"), "is not an instant"),
+    ],
+)
+def test_a_removal_that_makes_no_sense_is_refused_before_anybody_is_asked(
+    words: tuple[str, ...], says: str, hal: Hal
+) -> None:
+    """No HAL runs here."""
+    ran = hal("rm", *words)
+    assert (ran.code, says in ran.err) == (2, True), ran.err
+
+
 @pytest.mark.parametrize("verb", ["cancel", "hold", "release", "requeue"])
 def test_who_wants_all_jobs_is_told_how_to_name_them(verb: str, hal: Hal) -> None:
     """`--all` is no option of what acts on jobs: the hint is a line to type, and no option of another meaning."""

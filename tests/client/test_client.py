@@ -224,6 +224,20 @@ def test_cancel_of_one_job_raises_what_its_outcome_says(serve: Serve, client: Cl
     assert server.asked[0].json == {"ids": ["1"]}
 
 
+def test_ended_jobs_are_removed_by_id_or_by_filter(serve: Serve, client: Client) -> None:
+    """The filter is asked again as long as it selects as many as one request removes."""
+    server = serve(lambda asked: as_json({"results": [{"id": "1", "ok": True, "state": "removed"}]}))
+    assert client.remove(1)[0].state == "removed"
+    client.remove(ended_before="2030-01-01T00:00Z", user="alice")
+    assert server.paths() == ["POST /v1/jobs/remove"] * 2
+    assert [asked.json for asked in server.asked] == [
+        {"ids": ["1"]},
+        {"filter": {"user": "alice"}, "ended_before_ms": 1_893_456_000_000},
+    ]
+    with pytest.raises(hal.SpecError, match="cannot be combined"):
+        client.remove(1, user="alice")
+
+
 def test_state_is_asked_for_until_the_job_has_ended(serve: Serve, client: Client) -> None:
     """An ended job does not change, so nothing is asked."""
     server = serve(lambda asked: as_json(job(state="running" if len(server.asked) < 2 else "cancelled")))

@@ -16,29 +16,38 @@ from hal.store import (
     AttemptMark,
     Closure,
     ControllerRow,
+    DropForgets,
     DropNodes,
     EditJobs,
     EndAttempts,
+    ForgetRow,
     GroupRefused,
     InsertAttempts,
     InsertJobs,
     JobEdit,
     JobFilter,
+    JobRow,
     MarkAttempts,
+    MarkRemoved,
     MemoryDatabase,
     NodeAbout,
     NodeRow,
     Operation,
     PolicyRow,
     ProgressJobs,
+    PutForgets,
     PutMeta,
     PutNodes,
+    PutReaders,
     PutTaskRanges,
+    ReaderRow,
     RememberIdempotent,
+    Removed,
     Retention,
     StaleEpoch,
     StepEnd,
     Store,
+    Swept,
     TaskRangeRow,
 )
 from tests.postgres_server import PostgresServer
@@ -364,6 +373,116 @@ def test_retention_keeps_the_newest(leader: Leader) -> None:
     assert leader.store.first_seq() == 6
     assert leader.store.idempotent("k4") is None
     assert leader.store.idempotent("k5") is not None
+
+
+def ended(number: int, end_ms: int, **columns: Any) -> JobRow:
+    """A job that succeeded."""
+    return job(number, state=TaskState.SUCCEEDED, **{"pending": 0, "succeeded": 1, "end_ms": end_ms, **columns})
+
+
+def test_a_removed_job_is_not_seen_and_swept_with_all_that_is_of_it(leader: Leader) -> None:
+    """Its neighbour keeps the spec that both share; the newest job's row stays, so that no id is given twice."""
+    store = leader.store
+    labelled = check_spec(JobSpec(command=("true",), labels={"a": "b"}))
+    leader.commit(InsertJobs([ended(1, 10), ended(2, 20), ended(3, 30, spec=labelled)]))
+    leader.commit(InsertAttempts([attempt(n, state=AttemptState.SUCCEEDED, ended_ms=9) for n in (1, 2, 3)]))
+    leader.commit(MarkRemoved([1, 3], Removed.JOB))
+    assert [store.job(number) is None for number in (1, 2, 3)] == [True, False, True]
+    assert [row.id for row in store.jobs()] == [2]
+    assert store.sweep(50, Retention(), epoch=leader.epoch) == Swept(jobs=1, attempts=1, more=False)
+    assert [len(store.attempts(number)) for number in (1, 2, 3)] == [0, 1, 1]
+    assert store.load().last_job_id == 3
+    leader.commit(InsertJobs([job(4)]))
+    assert store.sweep(50, Retention(), epoch=leader.epoch) == Swept(jobs=1, attempts=1, more=False)
+    assert store.jobs(JobFilter(labels={"a": "b"})) == []
+    assert store.job(2) == ended(2, 20)
+
+
+def test_only_ended_jobs_are_removed_and_one_that_runs_again_has_lost_nothing(leader: Leader) -> None:
+    """A mark passes a live job by; progress takes the mark away."""
+    leader.commit(InsertJobs([ended(1, 10), job(2)]))
+    leader.commit(MarkRemoved([1, 2], Removed.OUTPUTS))
+    assert [row.removed for row in leader.store.jobs(newest_first=False)] == [Removed.OUTPUTS, Removed.NOTHING]
+    leader.commit(ProgressJobs([progress(job(1))]))
+    assert leader.store.jobs(newest_first=False)[0].removed == Removed.NOTHING
+
+
+def test_a_large_array_is_swept_a_piece_at_a_time(leader: Leader) -> None:
+    """1,200 attempts: 500, 500, 200 and the job."""
+    leader.commit(InsertJobs([ended(1, 10, tasks=1_200), job(2)]))
+    leader.commit(InsertAttempts([attempt(1, task, state=AttemptState.SUCCEEDED, ended_ms=9) for task in range(1_200)]))
+    leader.commit(MarkRemoved([1], Removed.JOB))
+    swept = [leader.store.sweep(50, Retention(), epoch=leader.epoch) for _ in range(4)]
+    assert swept == [Swept(0, 500, True), Swept(0, 500, True), Swept(1, 200, False), Swept(0, 0, False)]
+
+
+def test_what_a_registered_reader_has_not_read_is_not_swept(leader: Leader) -> None:
+    """Both jobs are removed: the one whose end was read goes at once, the other when that was read, too."""
+    leader.commit(InsertJobs([job(1), job(2), job(3)]), InsertAttempts([attempt(1), attempt(2)]))
+    for number in (1, 2):
+        end = AttemptEnd(number, 0, 1, AttemptState.SUCCEEDED, number * 10_000, "exited", 0)
+        over = progress(job(number), state=TaskState.SUCCEEDED, pending=0, succeeded=1, end_ms=number * 10_000)
+        leader.commit(EndAttempts([end]), ProgressJobs([over]), now_ms=number * 10_000)
+    store, kept = leader.store, Retention()
+    leader.commit(PutReaders((_reader(1),)), MarkRemoved([1, 2], Removed.JOB), now_ms=30_000)
+    assert store.needed_since(30_000, kept) == 20_000
+    assert store.sweep(30_000, kept, epoch=leader.epoch) == Swept(jobs=1, attempts=1, more=False)
+    assert [row.job for row in store.ended(1, last=2).rows] == ["2"]
+    leader.commit(PutReaders((_reader(2),)), now_ms=30_000)
+    assert store.sweep(30_000, kept, epoch=leader.epoch) == Swept(jobs=1, attempts=1, more=False)
+
+
+def _reader(attempts: int) -> ReaderRow:
+    return ReaderRow(name="r", user="alice", created_ms=1, heard_ms=1, attempts=attempts)
+
+
+def test_attempts_go_and_the_job_stays(leader: Leader) -> None:
+    """The row says so when the last of them is deleted."""
+    leader.commit(InsertJobs([ended(1, 10), ended(2, 20)]))
+    leader.commit(InsertAttempts([attempt(n, state=AttemptState.SUCCEEDED, ended_ms=9) for n in (1, 2)]))
+    leader.commit(MarkRemoved([1], Removed.ATTEMPTS_GOING))
+    assert leader.store.sweep(50, Retention(), epoch=leader.epoch) == Swept(jobs=0, attempts=1, more=False)
+    assert [row.removed for row in leader.store.jobs()] == [Removed.NOTHING, Removed.ATTEMPTS]
+    assert [len(leader.store.attempts(number)) for number in (1, 2)] == [0, 1]
+
+
+def test_the_oldest_jobs_of_a_queue_are_found_by_their_end(leader: Leader) -> None:
+    """In pages, whatever was removed of them before; live jobs and other queues do not count."""
+    rows = [ended(1, 50, tasks=7), ended(2, 10), ended(3, 30), ended(4, 20, queue="short"), job(5)]
+    leader.commit(InsertJobs(rows))
+    leader.commit(MarkRemoved([3], Removed.OUTPUTS))
+    store = leader.store
+    assert store.ended_queues() == ["default", "short"]
+    assert store.weigh_ended("default", Removed.JOB) == (3, 9)
+    assert store.weigh_ended("default", Removed.OUTPUTS) == (2, 8)
+    first = store.oldest_ended("default", Removed.JOB, limit=2)
+    assert [(one.id, one.end_ms) for one in first] == [(2, 10), (3, 30)]
+    rest = store.oldest_ended("default", Removed.JOB, after=(30, 3), limit=2)
+    assert [(one.id, one.tasks) for one in rest] == [(1, 7)]
+
+
+def test_what_nodes_must_delete_is_named_in_few_pieces(leader: Leader) -> None:
+    """Three tasks on two nodes, one of them twice: two pieces for each node; the whole job is one."""
+    leader.commit(InsertJobs([ended(1, 10, tasks=3)]))
+    leader.commit(
+        InsertAttempts(
+            [attempt(1, 0), attempt(1, 1, nodes=("n2",)), attempt(1, 2), attempt(1, 1, 2, nodes=("n1", "n2"))]
+        )
+    )
+    pieces = [ForgetRow(node, 1, *piece) for node in ("n1", "n2") for piece in ((1, 0, 3), (2, 1, 1))]
+    assert sorted(leader.store.forgets_for([1], whole=False)) == pieces
+    assert leader.store.forgets_for([1], whole=True) == [ForgetRow("n1", 1), ForgetRow("n2", 1)]
+
+
+def test_what_a_node_must_delete_stays_until_it_has_or_is_removed(leader: Leader) -> None:
+    """The same twice is one row; each node has its own."""
+    rows = [ForgetRow("n1", 1), ForgetRow("n1", 2, 1, 0, 5), ForgetRow("n2", 1)]
+    leader.commit(PutForgets(rows), PutForgets(rows[:1]), PutNodes([NodeRow("n2", {})]))
+    assert leader.store.forget_counts() == {"n1": 2, "n2": 1}
+    assert leader.store.forgets("n1", limit=1) == rows[:1]
+    leader.commit(DropForgets(rows[:1]))
+    leader.commit(DropNodes(["n2"]))
+    assert leader.store.forget_counts() == {"n1": 1}
 
 
 def test_progress_and_edits_change_what_they_name(leader: Leader) -> None:

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from hal.core.model import AttemptId, StepId
+from hal.core.model import StepId
 from hal.daemons.agent.keeper.ports import (
     Adoption,
     Ended,
@@ -30,7 +30,7 @@ from hal.daemons.agent.keeper.ports import (
 )
 from hal.runtime.virtual_process import VirtualProcess
 from hal.runtime.virtual_world import VirtualHost
-from hal.wire.frames.agent_keeper import Sample, Stream, Usage
+from hal.wire.frames.agent_keeper import ForgetPiece, Sample, Stream, Usage
 
 PROGRAM: Final = "/sim/work"
 LEFTOVER_MS: Final = 1_000
@@ -516,6 +516,9 @@ class FakeSpawner:
 class FakeOutputs:
     """Outputs of steps that write nothing."""
 
+    def __init__(self) -> None:
+        self._forgotten: list[int] = []
+
     def directory(self, step: StepId) -> str:
         return f"/virtual/steps/{step}"
 
@@ -528,5 +531,9 @@ class FakeOutputs:
     def settle(self, step: StepId, bound_bytes: int) -> str:
         return ""
 
-    def forget(self, attempts: Sequence[AttemptId]) -> None:
-        return
+    def forget(self, pieces: Sequence[ForgetPiece], request: int = 0) -> None:
+        self._forgotten.append(request)
+
+    def forgotten(self) -> list[int]:
+        forgotten, self._forgotten = self._forgotten, []
+        return forgotten

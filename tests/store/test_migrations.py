@@ -15,7 +15,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import inspect
 
 from hal.core.model import AttemptState, TaskState
-from hal.store import EndAttempts, EndFilter, Store, TaskRangeRow
+from hal.store import EndAttempts, EndFilter, InsertJobs, MarkRemoved, Removed, Retention, Store, Swept, TaskRangeRow
 from hal.store.database_url import open_database
 from hal.store.migrate import HEAD, MIGRATIONS, migrate, revision_of
 from hal.store.operations import AttemptEnd
@@ -137,6 +137,28 @@ def test_ends_of_an_older_store_are_numbered_by_their_instants(tmp_path: Path) -
     store.close()
 
 
+def test_an_older_store_is_retained_like_a_new_one(tmp_path: Path) -> None:
+    """Schema 0008 with a job that runs and one that has ended: the one goes on, the other can be found and removed."""
+    path = tmp_path / "hal.sqlite"
+    database = open_database(path, create=True, max_bytes=None)
+    with database.writing("an older HAL") as connection:
+        config = Config()
+        config.set_main_option("script_location", str(MIGRATIONS))
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0008")
+        for text in (*_AS_0008_WROTE, _JOB.format(id=2, state="failed", pending=0, active=0), _END_0008):
+            connection.exec_driver_sql(text)
+    database.close()
+    store = Store.open(path)
+    assert [(row.id, row.state) for row in store.load().jobs] == [(1, "running")]
+    assert [one.id for one in store.oldest_ended("default", Removed.OUTPUTS, limit=9)] == [2]
+    leader = Leader(store)
+    leader.commit(InsertJobs([job(3)]), MarkRemoved([1, 2], Removed.JOB))
+    assert store.sweep(30, Retention(), epoch=leader.epoch) == Swept(jobs=1, attempts=0, more=False)
+    assert [row.id for row in store.jobs()] == [3, 1]
+    store.close()
+
+
 _JOB: Final = (
     "INSERT INTO jobs VALUES ({id}, 1, 'n', 'default', 'a', 'u', 0, '{state}', 1, 1, NULL, 5, 5, NULL, NULL, 0, '', '',"
     " {pending}, 0, {active}, {active}, 0, 0, 0, 0, NULL, 0, 1)"
@@ -163,3 +185,4 @@ _AS_0008_WROTE: Final = (
     _ATTEMPT_0008.format(task=2, state="running", nodes='["n3"]', ended_ms="NULL"),
     "INSERT INTO commits VALUES (1, 'c', 20, 1, 0)",
 )
+_END_0008: Final = "UPDATE jobs SET end_ms = 9 WHERE id = 2"

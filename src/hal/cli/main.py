@@ -41,6 +41,7 @@ COMMANDS = {
     "hold": Lazy("hal.cli.jobs.actions:hold", "Hold jobs, so that they do not start.", _JOBS),
     "release": Lazy("hal.cli.jobs.actions:release", "Release held jobs.", _JOBS),
     "requeue": Lazy("hal.cli.jobs.actions:requeue", "Run jobs or tasks again.", _JOBS),
+    "rm": Lazy("hal.cli.jobs.remove:rm", "Remove ended jobs and their outputs.", _JOBS),
     "update": Lazy("hal.cli.jobs.update:update", "Change jobs: priority, walltime, queue and more.", _JOBS),
     "attempts": Lazy("hal.cli.jobs.attempts:attempts", "List ended attempts.", _JOBS),
     "events": Lazy("hal.cli.jobs.events:events", "Show the event log.", _JOBS),

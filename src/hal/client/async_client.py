@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
@@ -13,7 +14,16 @@ from hal.client.async_job import AsyncJob
 from hal.client.flows.async_completion import as_ended
 from hal.client.flows.async_player import AsyncPlayer
 from hal.client.flows.ended_attempts import OnLost, ended_attempts, ignore_lost
-from hal.client.flows.steps import DRAIN_ROUND_S, Steps, controlled, emptied, followed_events, paged, past_events
+from hal.client.flows.steps import (
+    DRAIN_ROUND_S,
+    Steps,
+    controlled,
+    emptied,
+    followed_events,
+    paged,
+    past_events,
+    removed,
+)
 from hal.client.rest import calls
 from hal.client.rest.calls import Call, Page
 from hal.client.rest.feed_calls import EndedAttemptInfo, attempt_filters
@@ -29,10 +39,11 @@ from hal.client.rest.views import (
     QueueInfo,
     ShareInfo,
 )
-from hal.client.specs import JobOptions
+from hal.client.specs import JobOptions, instant_ms
 from hal.client.submission import SpecLike, sort_out
 from hal.client.transport.async_http import AsyncConnections
 from hal.client.transport.exchange import RECONNECT_S
+from hal.core.model import SpecError
 
 if TYPE_CHECKING:
     from hal.client.rest.advice_calls import AdviceInfo, AdvicePut
@@ -186,6 +197,21 @@ class AsyncClient:
     async def requeue(self, *ids: str | int, **filters: Any) -> list[Outcome]:
         """Stop running tasks and let them, or ended ones, run again as a new attempt."""
         return await self.drive(controlled("requeue", ids, filters))
+
+    async def remove(
+        self, *ids: str | int, ended_before: str | datetime | None = None, **filters: Any
+    ) -> list[Outcome]:
+        """Remove ended jobs, their attempts and outputs, by id or by filter; one outcome for each.
+
+        Args:
+            ended_before: all that ended before this instant (`now-30d`), or those of them that the filter selects.
+        Raises:
+            SpecError: no instant, or together with ids.
+        """
+        before_ms = None if ended_before is None else instant_ms(ended_before, "ended_before")
+        if ids and (filters or before_ms is not None):
+            raise SpecError("remove: ids and filters cannot be combined")
+        return await self.drive(removed(ids, filters, before_ms))
 
     # ── nodes ─────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -270,7 +270,8 @@ def _dependencies(value: Any) -> tuple[Dependency, ...]:
 
 
 def instant_ms(value: Any, field: str = "begin") -> int:
-    """Milliseconds since 1970 of a datetime, ISO text (local time without a zone), seconds, or `now+2h`, `+2h`.
+    """Milliseconds since 1970 of a datetime, ISO text (local time without a zone), seconds, or `now+2h`, `+2h`,
+    `now-30d`.
 
     Raises:
         SpecError: none of these; names `field`.
@@ -292,6 +293,8 @@ def _instant(text: str, field: str) -> float | datetime:
         return time.time()
     if relative.startswith("+"):
         return time.time() + parse_duration(relative[1:].strip(), field=field) / 1000
+    if relative != text and relative.startswith("-"):
+        return time.time() - parse_duration(relative[1:].strip(), field=field) / 1000
     try:
         return datetime.fromisoformat(text)
     except ValueError:

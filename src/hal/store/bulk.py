@@ -72,7 +72,7 @@ def _overwriting(table: Table) -> sqlite.Insert:
     return statement.on_conflict_do_update(index_elements=key, set_=rest)
 
 
-_OVERWRITES: Final = {schema.task_ranges.name: _overwriting(schema.task_ranges)}
+_OVERWRITES: Final = {table.name: _overwriting(table) for table in (schema.task_ranges, schema.forgets)}
 
 _SQL: Final[dict[tuple[str, Any], str]] = {}
 """Compiled statements, by dialect; as many as there are constants passed to `execute_rows` and `first_row`."""
@@ -135,6 +135,16 @@ def _compiled(connection: Connection, statement: Any) -> str:
     if sql is None:
         sql = _SQL[key] = str(statement.compile(dialect=connection.dialect))
     return sql
+
+
+def try_rows(connection: Connection, statement: Update | Delete, rows: list[Params]) -> int:
+    """Execute an update or delete, which must be a constant of its module, for each row; returns how many rows of the
+    table it matched, which may be fewer."""
+    if not rows:
+        return 0
+    if connection.dialect.name == POSTGRESQL:
+        return _execute_set(connection, ("try", statement), lambda: set_based(statement, connection.dialect), rows)
+    return execute_rows(connection, statement, rows)
 
 
 def change_rows(

@@ -74,6 +74,10 @@ class Database(ABC):
     def close(self) -> None:
         """Close all connections and release the lock."""
 
+    def shrink(self, connection: Connection) -> int:
+        """Return some unused space to the file system; returns how many pages. A server does this by itself."""
+        return 0
+
     def replication(self, connection: Connection) -> Replication:
         """The standbys that copy this database, as far as its server shows them; none where there is no server."""
         return Replication()

@@ -80,7 +80,7 @@ _PROGRESS: Final = (
     update(schema.jobs)
     .where(schema.jobs.c.id == bindparam("the_id"))
     .values({name: bindparam(name) for name in _PROGRESS_COLUMNS})
-    .values(version=schema.jobs.c.version + literal_column("1"))
+    .values(version=schema.jobs.c.version + literal_column("1"), removed=literal_column("0"))
 )
 
 

@@ -5,25 +5,31 @@ Changing a row that does not exist raises `GroupRefused`, and the caller's trans
 
 from __future__ import annotations
 
+from typing import Final
+
 from msgspec.structs import asdict, replace
-from sqlalchemy import Connection, Table, bindparam, delete, exists, insert, literal, select
+from sqlalchemy import Connection, Table, bindparam, delete, exists, insert, literal, literal_column, select, update
 
 from hal.core.model import InternalError, to_json
 from hal.store import schema
-from hal.store.bulk import Params, insert_rows, json_text
+from hal.store.bulk import Params, insert_rows, json_text, overwrite_rows, try_rows
 from hal.store.job_rows import edit_jobs, insert_jobs, progress_jobs
 from hal.store.operations import (
     AppendEvents,
     AppendPolicy,
+    DropForgets,
     DropNodes,
     EditJobs,
     EndAttempts,
+    ForgetRow,
     InsertAttempts,
     InsertJobs,
     MarkAttempts,
+    MarkRemoved,
     Newest,
     Operation,
     ProgressJobs,
+    PutForgets,
     PutJoining,
     PutMeta,
     PutNodes,
@@ -61,6 +67,14 @@ def write(connection: Connection, operation: Operation, now_ms: int, newest: New
             _put_nodes(connection, operation)
         case DropNodes():
             _drop_nodes(connection, operation)
+        case MarkRemoved():
+            removed = int(operation.removed)
+            try_rows(connection, _MARK_REMOVED, [{"the_id": job, "what": removed} for job in operation.jobs])
+        case PutForgets():
+            overwrite_rows(connection, schema.forgets, [_forget_params(row) for row in operation.rows])
+        case DropForgets():
+            params = [_forget_params(row) for row in operation.rows]
+            try_rows(connection, _DROP_FORGET, [{f"the_{name}": row[name] for name in row} for row in params])
         case AppendPolicy():
             insert_rows(connection, schema.policies, [asdict(operation.row)])
         case PutJoining():
@@ -76,6 +90,28 @@ def write(connection: Connection, operation: Operation, now_ms: int, newest: New
         case _:
             raise InternalError(f"{type(operation).__name__} is not an operation of the store")
     return newest
+
+
+_J: Final = schema.jobs.c
+_MARK_REMOVED: Final = (
+    update(schema.jobs)
+    .where(_J.id == bindparam("the_id"), _J.end_ms.is_not(None), _J.removed < bindparam("what", type_=_J.removed.type))
+    .values(removed=bindparam("what", type_=_J.removed.type), version=_J.version + literal_column("1"))
+)
+_F: Final = schema.forgets.c
+_DROP_FORGET: Final = delete(schema.forgets).where(
+    _F.node == bindparam("the_node"),
+    _F.job_id == bindparam("the_job_id"),
+    _F.attempt == bindparam("the_attempt"),
+    _F.first == bindparam("the_first"),
+    _F.count == bindparam("the_count"),
+)
+
+
+def _forget_params(row: ForgetRow) -> Params:
+    params = asdict(row)
+    params["job_id"] = params.pop("job")
+    return params
 
 
 def _put_meta(connection: Connection, operation: PutMeta) -> None:
@@ -117,10 +153,10 @@ def _put_nodes(connection: Connection, operation: PutNodes) -> None:
 
 
 def _drop_nodes(connection: Connection, operation: DropNodes) -> None:
-    connection.execute(
-        delete(schema.nodes).where(schema.nodes.c.name == bindparam("the_name")),
-        [{"the_name": name} for name in operation.names],
-    )
+    """Delete them, and what they must still delete: nobody waits for that any more."""
+    names = [{"the_name": name} for name in operation.names]
+    for column in (schema.nodes.c.name, schema.forgets.c.node):
+        connection.execute(delete(column.table).where(column == bindparam("the_name")), names)
 
 
 def _append_events(connection: Connection, operation: AppendEvents, last_seq: int) -> int:

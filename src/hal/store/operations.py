@@ -8,6 +8,7 @@ row that does not exist is a bug, and the whole group is rolled back.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from enum import IntEnum
 from typing import Any, Final
 
 from msgspec import UNSET, Struct, UnsetType
@@ -19,6 +20,20 @@ MAX_MESSAGE: Final = 2_000
 """Characters of what a node says about the end of a step; a longer text is cut and ends in '…'."""
 MAX_EVENT_JOBS: Final = 1_000
 """How many jobs of an event are listed when it is read; `events` with a job finds every event about that job."""
+
+
+class Removed(IntEnum):
+    """What has been removed of an ended job; it only grows, until the job lives again."""
+
+    NOTHING = 0
+    OUTPUTS = 1
+    """Its nodes delete its outputs."""
+    ATTEMPTS_GOING = 2
+    """Its outputs, and its attempts are being deleted: it cannot run again."""
+    ATTEMPTS = 3
+    """Its outputs and all of its attempts."""
+    JOB = 4
+    """Everything: no reader sees it any more; its rows are deleted a few at a time."""
 
 
 # ── rows ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -66,6 +81,8 @@ class JobRow(Struct, frozen=True, gc=False):
     """How often the job was requeued."""
     version: int = 1
     """Incremented with every change of the row; ignored when writing."""
+    removed: int = Removed.NOTHING
+    """A `Removed`; set by `MarkRemoved`, and 0 again with any progress."""
 
 
 class JobProgress(Struct, frozen=True, gc=False):
@@ -273,6 +290,17 @@ class NodeRow(Struct, frozen=True):
     about: NodeAbout = NodeAbout()
 
 
+class ForgetRow(Struct, frozen=True, order=True, gc=False):
+    """Files that a node must delete: of that attempt number of `count` tasks from `first` on."""
+
+    node: str
+    job: int
+    attempt: int = 0
+    """0: everything of the job, which never runs again."""
+    first: int = 0
+    count: int = 0
+
+
 class PolicyRow(Struct, frozen=True, kw_only=True):
     """One version of the policy, and who applied it."""
 
@@ -402,6 +430,26 @@ class DropNodes(Struct, frozen=True):
     names: list[str]
 
 
+class MarkRemoved(Struct, frozen=True):
+    """Ended jobs of which that much is removed from now on; those of which it was before, or that live, stay as they
+    are. The rows themselves are deleted later, by `Store.sweep`."""
+
+    jobs: list[int]
+    removed: Removed
+
+
+class PutForgets(Struct, frozen=True):
+    """Files that nodes must delete."""
+
+    rows: list[ForgetRow]
+
+
+class DropForgets(Struct, frozen=True):
+    """Nodes have deleted these."""
+
+    rows: list[ForgetRow]
+
+
 class AppendPolicy(Struct, frozen=True):
     """The next version of the policy; it applies from now on."""
 
@@ -455,6 +503,9 @@ Operation = (
     | EndAttempts
     | PutNodes
     | DropNodes
+    | MarkRemoved
+    | PutForgets
+    | DropForgets
     | AppendPolicy
     | PutJoining
     | PutReaders

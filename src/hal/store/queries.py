@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import Connection, Select, and_, bindparam, case, exists, false, func, select, tuple_
+from sqlalchemy import Connection, Select, and_, bindparam, case, exists, false, func, literal_column, select, tuple_
 
 from hal.core.model import AttemptState, Event, EventKind, JobSpec, NodeState, TaskState, dec_hook, each_dependency
 from hal.core.model.units import MAX_AMOUNT, parse_duration
@@ -32,6 +32,7 @@ from hal.store.operations import (
     PolicyRow,
     Preemption,
     PutJoining,
+    Removed,
     StepEnd,
     TaskRangeRow,
     id_ranges,
@@ -80,7 +81,9 @@ def _by_key(query: Select[Any], key: Any) -> dict[int, Select[Any]]:
 
 
 _SPECS: Final = _by_key(select(schema.specs), schema.specs.c.id)
-_JOBS: Final = _by_key(select(*_JOB_COLUMNS).order_by(schema.jobs.c.id), schema.jobs.c.id)
+NOT_REMOVED: Final = schema.jobs.c.removed < literal_column(str(int(Removed.JOB)))
+"""Of a job that is removed, nothing is read any more, whatever rows it still has."""
+_JOBS: Final = _by_key(select(*_JOB_COLUMNS).where(NOT_REMOVED).order_by(schema.jobs.c.id), schema.jobs.c.id)
 _RANGES: Final = _by_key(
     select(*_RANGE_COLUMNS).order_by(schema.task_ranges.c.job_id, schema.task_ranges.c.first),
     schema.task_ranges.c.job_id,
@@ -295,7 +298,9 @@ def read_jobs(
 ) -> list[JobRow]:
     """Read a page of jobs by id."""
     c = schema.jobs.c
-    query = select(*_JOB_COLUMNS).limit(page_length(limit))
+    query = select(*_JOB_COLUMNS).where(NOT_REMOVED).limit(page_length(limit))
+    if wanted.ended_before_ms is not None:
+        query = query.where(c.end_ms < wanted.ended_before_ms)
     if wanted.states:
         query = query.where(c.state.in_([state.value for state in wanted.states]))
     for column, value in ((c.user, wanted.user), (c.queue, wanted.queue), (c.name, wanted.name)):
@@ -313,7 +318,7 @@ def read_jobs(
 
 
 def count_jobs(connection: Connection) -> dict[TaskState, int]:
-    """Count the jobs in each state; states without a job are missing."""
+    """Count the jobs in each state, those included whose rows are being deleted; states without a job are missing."""
     state = schema.jobs.c.state
     return {_TASK_STATES[row[0]]: row[1] for row in connection.execute(select(state, func.count()).group_by(state))}
 

@@ -67,14 +67,29 @@ jobs = Table(
     Column("exit_code", INT),
     Column("restarts", INT, nullable=False),
     Column("version", INT, nullable=False),
+    Column("removed", INT, nullable=False, server_default=text("0")),
     Index("jobs_by_state", "state", "id"),
+    Index("jobs_by_spec", "spec_id"),
 )
+"""`removed` is what retention has removed of an ended job (`Removed`)."""
 Index(
     "jobs_live",
     jobs.c.id,
     sqlite_where=text("end_ms IS NULL"),
     postgresql_where=text("end_ms IS NULL"),
 )
+
+Index(
+    "jobs_ended",
+    jobs.c.removed,
+    jobs.c.queue,
+    jobs.c.end_ms,
+    jobs.c.id,
+    jobs.c.tasks,
+    sqlite_where=text("end_ms IS NOT NULL"),
+    postgresql_where=text("end_ms IS NOT NULL"),
+)
+"""Finds the jobs of a queue that ended first, and counts jobs and tasks, without looking at a job."""
 
 job_labels = Table(
     "job_labels",
@@ -193,6 +208,19 @@ nodes = Table(
     Column("notes", Text, nullable=False),
     Column("about", Text, nullable=False, server_default="{}"),
 )
+
+forgets = Table(
+    "forgets",
+    metadata,
+    Column("node", Text, primary_key=True),
+    Column("job_id", INT, primary_key=True, autoincrement=False),
+    Column("attempt", INT, primary_key=True, autoincrement=False),
+    Column("first", INT, primary_key=True, autoincrement=False),
+    Column("count", INT, nullable=False),
+    sqlite_with_rowid=False,
+)
+"""What a node must still delete: the files of that attempt number of `count` tasks from `first` on; attempt 0: of the
+whole job. A row goes when the node says that it is done, or with the node; the job may be gone before."""
 
 policies = Table(
     "policies",

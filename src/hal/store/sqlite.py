@@ -39,6 +39,10 @@ BUSY_TIMEOUT_S: Final = 5
 WAL_KEPT_BYTES: Final = 64 << 20
 """The size to which the write-ahead log is truncated after a checkpoint."""
 CACHE_KIB: Final = 16 << 10
+UNUSED_KEPT_PAGES: Final = 4_096
+"""Unused pages (4 KiB) that the file keeps for new rows, and beside them a quarter of its size."""
+SHRUNK_AT_ONCE: Final = 256
+"""Unused pages that one call returns to the file system: it moves as many, so commits wait a few milliseconds."""
 DAMAGED: Final = (
     "move it away; then run `hal restore FILE` with a backup, or `hal up --new-store`, which loses what it held"
 )
@@ -164,6 +168,18 @@ class SqliteDatabase(Database):
         """The `StoreError` for an error that the driver raised while `doing`."""
         return store_error(error, doing, self.location)
 
+    def shrink(self, connection: Connection) -> int:
+        """Move pages from the end of the file into unused ones and cut it. A file that an older HAL made (before
+        auto_vacuum) stays as long as it is, and reuses its pages."""
+        unused: int = connection.exec_driver_sql("PRAGMA freelist_count").scalar_one()
+        pages: int = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
+        if unused - SHRUNK_AT_ONCE < max(UNUSED_KEPT_PAGES, pages // 4):
+            return 0
+        for _ in range(SHRUNK_AT_ONCE):
+            # One at a time: Python's driver stops after the first page, as this pragma gives rows without columns.
+            connection.exec_driver_sql("PRAGMA incremental_vacuum(1)")
+        return unused - int(connection.exec_driver_sql("PRAGMA freelist_count").scalar_one())
+
     def nothing_written(self, error: BaseException | None) -> bool:
         """Whether this error of COMMIT proves that nothing became durable."""
         name = getattr(error, "sqlite_errorname", "") or ""
@@ -229,9 +245,15 @@ def open_file(path: Path, *, create: bool, max_bytes: int | None) -> SqliteDatab
     shared = ("foreign_keys=ON", f"cache_size=-{CACHE_KIB}", "temp_store=MEMORY")
     # WAL before synchronous: the mode is a property of the file, the rest are properties of the connection. With
     # NORMAL, `flush` decides when the log reaches the disk; all else (checkpoints, the log's header) is flushed as with
-    # FULL.
+    # FULL. A file is given auto_vacuum when it is made, which is before anything else is written to it.
     cut = f"journal_size_limit={WAL_KEPT_BYTES}"
-    writes: tuple[str, ...] = ("journal_mode=WAL", "synchronous=NORMAL", cut, *shared)
+    writes: tuple[str, ...] = (
+        "auto_vacuum=INCREMENTAL",
+        "journal_mode=WAL",
+        "synchronous=NORMAL",
+        cut,
+        *shared,
+    )
     if max_bytes is not None:
         writes = (*writes, f"max_page_count={max(max_bytes // 4096, 1)}")
     writer = _engine(connect(*writes), begin="BEGIN IMMEDIATE", pool=StaticPool)

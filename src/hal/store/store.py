@@ -1,22 +1,23 @@
 """The Store: durable truth. One group is one transaction: rows, events and the commit id are written together or not
 at all.
 
-Synchronous. Calls that write (`take_leadership`, `commit`, `trim`) come from one thread at a time. Calls that read may
+Synchronous. Calls that write (`take_leadership`, `commit`, `trim`,
+`sweep`, `shrink`) come from one thread at a time. Calls that read may
 come from any thread, use their own connections, and never wait for the writer. A group survives the death of every
 process once `commit` has returned, and a power failure once it is flushed, which `commit` does by default.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
 from msgspec.structs import replace
-from sqlalchemy import Connection, bindparam, delete, func, select
+from sqlalchemy import Connection, bindparam, func, select
 
 from hal.core.model import AttemptState, Event, TaskState
-from hal.store import controllers, leadership, queries, schema
+from hal.store import controllers, leadership, queries, removal, schema, trimming
 from hal.store.bulk import first_row, insert_rows
 from hal.store.controllers import ControllerRow
 from hal.store.database import Database
@@ -30,6 +31,7 @@ from hal.store.operation_rows import write
 from hal.store.operations import (
     AttemptRow,
     Committed,
+    ForgetRow,
     Group,
     InsertJobs,
     JobRow,
@@ -39,16 +41,14 @@ from hal.store.operations import (
     PutJoining,
     PutMeta,
     ReaderRow,
+    Removed,
     TaskRangeRow,
 )
-from hal.store.readers import ReaderFloor, first_since, read_readers, reader_floor
+from hal.store.readers import read_readers
 from hal.store.replication import Replication
 from hal.store.sqlite import MemoryDatabase
 from hal.store.task_pages import task, tasks
-from hal.store.views import JobFilter, Loaded, Remembered, Retention, TaskRow, Trimmed
-
-TRIMMED_AT_ONCE: Final = 10_000
-"""Rows of each kind that one call of `trim` removes; bounds how long it blocks commits."""
+from hal.store.views import JobFilter, Loaded, OldJob, Remembered, Retention, Swept, TaskRow, Trimmed
 
 
 class Store:
@@ -258,27 +258,83 @@ class Store:
             return _committed(connection, commit_id) is not None
 
     def trim(self, now_ms: int, retention: Retention, *, epoch: int, keys_before_ms: int | None = None) -> Trimmed:
-        """Remove what retention does not keep, oldest first, at most `TRIMMED_AT_ONCE` of each kind.
+        """Remove what retention does not keep beside jobs, oldest first, at most `trimming.TRIMMED_AT_ONCE` of each
+        kind.
 
         Args:
             keys_before_ms: remove idempotency keys written before this; None: derived from `now_ms` and retention.
 
         The newest commit is always kept, so sequence numbers continue even when no event is left.
         """
+        before_ms = now_ms - retention.idempotency_ms if keys_before_ms is None else keys_before_ms
         with self._database.writing("trimming") as connection:
             leadership.check_epoch(connection, epoch)
-            floor = reader_floor(connection, now_ms, retention.readers)
-            removed = (
-                _trim_events(connection, now_ms, retention, floor),
-                _trim_commits(connection, retention),
-                _trim_keys(
-                    connection,
-                    now_ms - retention.idempotency_ms if keys_before_ms is None else keys_before_ms,
-                    retention,
-                ),
-                _trim_policies(connection, retention),
-            )
-        return Trimmed(*removed, more=TRIMMED_AT_ONCE in removed)
+            return trimming.trim(connection, now_ms, before_ms, retention)
+
+    def sweep(self, now_ms: int, retention: Retention, *, epoch: int) -> Swept:
+        """Delete rows of jobs that are marked as removed (`MarkRemoved`), at most `removal.SWEPT_AT_ONCE`; not those
+        whose attempts a registered reader has not read.
+
+        Between groups: what is marked is of no use to anybody, so a crash in between loses nothing.
+
+        Raises: as `commit`.
+        """
+        with self._database.writing("deleting removed jobs") as connection:
+            leadership.check_epoch(connection, epoch)
+            return removal.sweep(connection, now_ms, retention)
+
+    def shrink(self, *, epoch: int) -> int:
+        """Return some unused space of the store's file to the file system; returns how many pages, 0: there is not
+        enough to be worth it, or the server does this by itself. Raises: as `commit`."""
+        with self._database.writing("returning unused space") as connection:
+            leadership.check_epoch(connection, epoch)
+            return self._database.shrink(connection)
+
+    # ── what retention looks at ───────────────────────────────────────────────────────────────────────────────────
+
+    def ended_queues(self) -> list[str]:
+        """List the queues of which ended jobs are kept."""
+        with self._database.reading("listing queues") as connection:
+            return removal.read_queues(connection)
+
+    def weigh_ended(self, queue: str, below: Removed) -> tuple[int, int]:
+        """Count ended jobs of a queue, and their tasks, of which less than that was removed."""
+        with self._database.reading("counting ended jobs") as connection:
+            return removal.weigh(connection, queue, below)
+
+    def needed_since(self, now_ms: int, retention: Retention) -> int:
+        """Compute from which end on jobs must stay, as a registered reader has not read their attempts."""
+        with self._database.reading("asking what readers need") as connection:
+            return removal.needed_since(connection, now_ms, retention)
+
+    def oldest_ended(self, queue: str, below: Removed, *, after: tuple[int, int] = (-1, 0), limit: int) -> list[OldJob]:
+        """Read the jobs of a queue that ended first and of which less than that was removed.
+
+        Args:
+            after: instant of the end, and id, of the last job of the previous page.
+        """
+        with self._database.reading("looking for old jobs") as connection:
+            return removal.read_oldest(connection, queue, below, after, limit)
+
+    def forgets_for(self, jobs: Sequence[int], *, whole: bool) -> list[ForgetRow]:
+        """Compute what nodes must delete of these ended jobs.
+
+        Args:
+            whole: everything, as they never run again; False: their outputs so far. Outputs of a job in more than
+                `removal.MAX_FORGETS_A_JOB` pieces are left until the whole job goes.
+        """
+        with self._database.reading("looking for outputs of old jobs") as connection:
+            return removal.read_forgets(connection, jobs, whole)
+
+    def forgets(self, node: str, *, limit: int) -> list[ForgetRow]:
+        """Read what that node must still delete, oldest job first."""
+        with self._database.reading("reading what a node must delete") as connection:
+            return removal.read_node_forgets(connection, node, limit)
+
+    def forget_counts(self) -> dict[str, int]:
+        """Count what nodes must still delete, by node."""
+        with self._database.reading("counting what nodes must delete") as connection:
+            return removal.count_forgets(connection)
 
     # ── reading ───────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -477,43 +533,3 @@ def _write_group(connection: Connection, group: Group) -> Committed:
     }
     insert_rows(connection, schema.commits, [row])
     return Committed(group.commit_id, before + 1, newest.event, number + 1, newest.end)
-
-
-def _trim_events(connection: Connection, now_ms: int, retention: Retention, floor: ReaderFloor) -> int:
-    e = schema.events.c
-    oldest, newest = connection.execute(select(func.min(e.seq), func.max(e.seq))).one()
-    if oldest is None:
-        return 0
-    first_young = first_since(connection, e.seq, e.at_ms, now_ms - retention.events_ms, oldest - 1, newest)
-    keep_from = max(first_young, newest + 1 - retention.events_count)
-    keep_from = min(keep_from, floor.events + 1, oldest + TRIMMED_AT_ONCE)
-    return connection.execute(delete(schema.events).where(e.seq < keep_from)).rowcount
-
-
-def _trim_commits(connection: Connection, retention: Retention) -> int:
-    c = schema.commits.c
-    oldest, newest = connection.execute(select(func.min(c.number), func.max(c.number))).one()
-    if oldest is None:
-        return 0
-    keep_from = min(newest + 1 - max(retention.commits_count, 1), oldest + TRIMMED_AT_ONCE)
-    return connection.execute(delete(schema.commits).where(c.number < keep_from)).rowcount
-
-
-def _trim_policies(connection: Connection, retention: Retention) -> int:
-    p = schema.policies.c
-    newest = connection.execute(select(func.max(p.version))).scalar()
-    if newest is None:
-        return 0
-    keep_from = newest + 1 - max(retention.policies_count, 1)
-    old = select(p.version).where(p.version < keep_from).order_by(p.version).limit(TRIMMED_AT_ONCE)
-    return connection.execute(delete(schema.policies).where(p.version.in_(old))).rowcount
-
-
-def _trim_keys(connection: Connection, before_ms: int, retention: Retention) -> int:
-    k = schema.idempotency.c
-    count: int = connection.execute(select(func.count()).select_from(schema.idempotency)).scalar_one()
-    if count > retention.idempotency_count:
-        oldest_kept = select(k.at_ms).order_by(k.at_ms.desc()).offset(retention.idempotency_count - 1).limit(1)
-        before_ms = max(before_ms, connection.execute(oldest_kept).scalar_one())
-    old = select(k.key).where(k.at_ms < before_ms).limit(TRIMMED_AT_ONCE)
-    return connection.execute(delete(schema.idempotency).where(k.key.in_(old))).rowcount

@@ -14,6 +14,7 @@ from hal.store.operations import AttemptRow, JobRow, NodeRow, PolicyRow, TaskRan
 from hal.store.pending_columns import PendingColumns
 from hal.store.readers import ReaderBounds
 
+DAY_MS: Final = 86_400_000
 MAX_PAGE: Final = 10_000
 """Longest page that a list returns."""
 
@@ -57,6 +58,8 @@ class JobFilter(Struct, frozen=True, kw_only=True):
     account: str = ""
     labels: dict[str, str] = {}
     """All must match; an empty value only requires that the label exists."""
+    ended_before_ms: int | None = None
+    """Only jobs that ended before this instant."""
 
 
 class TaskRow(Struct, frozen=True):
@@ -90,19 +93,43 @@ class Remembered(Struct, frozen=True):
     at_ms: int
 
 
+class Kept(Struct, frozen=True, kw_only=True):
+    """How much is kept of the ended jobs of one queue; what exceeds any limit is removed, oldest end first.
+
+    When attempts go, outputs go with them; when a job goes, all of it goes.
+    """
+
+    jobs_ms: int = 365 * DAY_MS
+    """Since the end of the job, as all three."""
+    jobs_count: int = 1_000_000
+    attempts_ms: int = 365 * DAY_MS
+    attempts_count: int = 5_000_000
+    """Tasks whose attempts are kept."""
+    outputs_ms: int = 90 * DAY_MS
+    outputs_count: int = 1_000_000
+    """Tasks whose outputs are kept."""
+
+
 class Retention(Struct, frozen=True, kw_only=True):
     """How much of the past is kept; an entry that exceeds any limit is removed."""
 
-    events_ms: int = 30 * 86_400_000
+    jobs: Kept = Kept()
+    """Of each queue that is not in `queues`."""
+    queues: dict[str, Kept] = {}
+    events_ms: int = 30 * DAY_MS
     events_count: int = 1_000_000
     commits_count: int = 10_000
-    idempotency_ms: int = 86_400_000
+    idempotency_ms: int = DAY_MS
     idempotency_count: int = 1_000_000
     """The newest keys to keep, however young the others are."""
     policies_count: int = 1_000
     """Versions of the policy; the newest is always kept."""
     readers: ReaderBounds = ReaderBounds()
     """Until then, what a registered reader has not read is not removed, whatever else is said here."""
+
+    def of(self, queue: str) -> Kept:
+        """What is kept of that queue's jobs."""
+        return self.queues.get(queue, self.jobs)
 
 
 class Trimmed(Struct, frozen=True):
@@ -114,3 +141,20 @@ class Trimmed(Struct, frozen=True):
     policies: int
     more: bool
     """There is more to remove; call again."""
+
+
+class OldJob(Struct, frozen=True):
+    """A job that retention looks at."""
+
+    id: int
+    end_ms: int
+    tasks: int
+
+
+class Swept(Struct, frozen=True):
+    """What one call of `sweep` deleted."""
+
+    jobs: int
+    attempts: int
+    more: bool
+    """There is more to delete; call again."""

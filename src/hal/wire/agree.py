@@ -30,7 +30,9 @@ GATES = "gates"
 failed."""
 JOB_GATES = "job-gates"
 """The agent asks the services of the gates that a start's template names. Without it, such a step is not sent."""
-FEATURES: tuple[str, ...] = (CREDIT, HEALTH, GATES, JOB_GATES)
+FORGET = "forget"
+"""The agent answers `forget` with `forgotten`; to another one it is not sent."""
+FEATURES: tuple[str, ...] = (CREDIT, HEALTH, GATES, JOB_GATES, FORGET)
 """Features beyond the wire version that this code knows."""
 
 

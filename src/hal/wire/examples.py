@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from hal.core.lifecycle.gates import GateState
 from hal.core.model.facts import CpuFacts, DiskFacts, Facts, GpuFacts, NumaFacts
-from hal.core.model.ids import AttemptId, StepId
+from hal.core.model.ids import StepId
 from hal.wire.frames.agent_keeper import (
     Checkpoint,
     Done,
@@ -15,6 +15,8 @@ from hal.wire.frames.agent_keeper import (
     Exits,
     ExitsAck,
     Forget,
+    ForgetPiece,
+    Forgotten,
     Heartbeat,
     HeartbeatAck,
     LogChunk,
@@ -165,6 +167,7 @@ EXAMPLES: tuple[Frame, ...] = (
     Samples(samples=(Sample(step=_STEP, rss_bytes=52_428_800, cpu_ms=1_280),)),
     ReadLog(request=9, step=_STEP, stream=Stream.STDOUT, offset=-100, limit=262_144),
     LogChunk(request=9, step=_STEP, stream=Stream.STDOUT, offset=0, data=b"hello\n", size=6, ended=True),
-    Forget(attempts=(AttemptId(42, 7, 1),)),
+    Forget(request=9, pieces=(ForgetPiece(42, 1, 0, 1_000), ForgetPiece(41))),
+    Forgotten(request=9),
 )
 """In the order in which the frames are declared."""

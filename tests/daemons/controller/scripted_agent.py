@@ -15,6 +15,8 @@ from hal.wire.frames.agent_keeper import (
     ExitCause,
     Exits,
     ExitsAck,
+    Forget,
+    Forgotten,
     Heartbeat,
     HeartbeatAck,
     LogChunk,
@@ -71,6 +73,9 @@ class ScriptedAgent:
         self.welcome: Welcome | None = None
         self.resized: list[int] = []
         """New walltimes, in order."""
+        self.forgets: list[Forget] = []
+        """What it was asked to delete, in order."""
+        self.answers_forgets = True
         self.deaf = False
         """Frames are read and forgotten."""
         self.seen_epoch = 0
@@ -193,6 +198,10 @@ class ScriptedAgent:
                         error=self.output_error,
                     )
                 )
+            case Forget():
+                self.forgets.append(frame)
+                if self.answers_forgets:
+                    self._send(Forgotten(request=frame.request))
             case Resize():
                 self.resized.append(frame.walltime_ms)
             case Goodbye():

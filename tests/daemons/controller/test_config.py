@@ -7,12 +7,14 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from hal.core.engine.config import Backfill
 from hal.core.model import SpecError
 from hal.core.model.config_sections import settings_of
 from hal.daemons.controller.config import Config, reached, read_config, rest_url, serves_tls, with_addresses
 from hal.daemons.controller.config_sections import SECTIONS
+from hal.store import Retention
 
 
 def test_an_empty_file_gives_the_default_queue_and_no_tcp() -> None:
@@ -41,6 +43,19 @@ def test_queues_names_and_policies_are_read() -> None:
     assert with_addresses(config, "", "") == config
 
 
+def test_retention_is_read_and_a_queue_takes_from_it_what_it_does_not_set() -> None:
+    """0 is no limit; days are milliseconds."""
+    retention = read_config(
+        "[retention]\njobs_days = 10\njobs_count = 0\nevents_days = 2\n[retention.queues.short]\njobs_days = 1\n"
+    ).retention
+    day_ms = 86_400_000
+    assert (retention.jobs.jobs_ms, retention.events_ms) == (10 * day_ms, 2 * day_ms)
+    assert retention.jobs.jobs_count > 10**9
+    assert retention.of("short") == replace(retention.jobs, jobs_ms=day_ms)
+    assert retention.of("default") == retention.jobs
+    assert read_config("[retention]\n").retention == Retention()
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
@@ -55,6 +70,10 @@ def test_queues_names_and_policies_are_read() -> None:
         ("[leases]\nkill = '1ms'", "leases.kill: 1ms is out of range"),
         ("[leases]\nnodes = '1m'", "did you mean 'node'"),
         ("[queues.x]\ndefault_walltime = '2h'\nmax_walltime = '1h'", "queues.x"),
+        ("[retention]\njobs_days = -1", "retention.jobs_days: out of range"),
+        ("[retention]\nevents_count = -1", "retention.events_count: out of range"),
+        ("[retention.queues.x]\noutputs_days = 99999", "retention.queues.x.outputs_days: out of range"),
+        ("[retention.queues.x]\noutput_days = 9", "did you mean 'outputs_days'"),
         ("= 1", "not TOML"),
     ],
 )

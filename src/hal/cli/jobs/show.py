@@ -189,6 +189,7 @@ def _render_job(screen: Screen, info: JobInfo, used: str = "") -> None:
             "labels": ", ".join(f"{key}={value}" for key, value in info.labels.items()),
             "comment": str(spec.get("comment", "")),
             "trace": info.trace_id if spec.get("traceparent") else "",
+            "removed": info.removed,
         }
     )
 

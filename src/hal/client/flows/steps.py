@@ -7,6 +7,7 @@ Pure, apart from the clocks that are passed in. `hal.client.flows.player` perfor
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from msgspec import Struct
@@ -65,14 +66,31 @@ Flow = Generator[Call[Any] | Listen | Read | Pause | Emit[T], Any, None]
 
 def controlled(action: str, ids: Sequence[str | int], filters: Mapping[str, Any]) -> Steps[list[Outcome]]:
     """Do one action on jobs and tasks by id, or on all that a filter selects; one outcome for each."""
-    names = [str(one) for one in ids]
     chosen = calls.filters_of(filters)
+    return _in_calls(
+        ids, partial(calls.control, action), partial(calls.control, action, (), chosen) if chosen else None
+    )
+
+
+def removed(ids: Sequence[str | int], filters: Mapping[str, Any], ended_before_ms: int | None) -> Steps[list[Outcome]]:
+    """Remove ended jobs by id, or all that a filter selects; one outcome for each."""
+    chosen = calls.filters_of(filters)
+    by_filter = partial(calls.remove, (), chosen, ended_before_ms)
+    return _in_calls(ids, calls.remove, by_filter if chosen or ended_before_ms is not None else None)
+
+
+def _in_calls(
+    ids: Sequence[str | int],
+    by_ids: Callable[[Sequence[str]], Call[tuple[Outcome, ...]]],
+    by_filter: Callable[[], Call[tuple[Outcome, ...]]] | None,
+) -> Steps[list[Outcome]]:
+    names = [str(one) for one in ids]
     outcomes: dict[str, Outcome] = {}
     for start in range(0, len(names), calls.MAX_IDS_A_CALL):
-        found = yield calls.control(action, names[start : start + calls.MAX_IDS_A_CALL])
+        found = yield by_ids(names[start : start + calls.MAX_IDS_A_CALL])
         outcomes |= {one.id: one for one in found}
-    while chosen:
-        found = yield calls.control(action, (), chosen)
+    while by_filter is not None:
+        found = yield by_filter()
         new = {one.id: one for one in found if one.id not in outcomes}
         outcomes |= {one.id: one for one in found}
         # One call acts on so many at most, and what it has acted on may still match the filter.

@@ -177,6 +177,20 @@ def control(action: str, ids: Sequence[str], filters: Mapping[str, str] | None =
     return Call(request, list_reader("results", Outcome))
 
 
+def remove(
+    ids: Sequence[str], filters: Mapping[str, str] | None = None, ended_before_ms: int | None = None
+) -> Call[tuple[Outcome, ...]]:
+    """POST /v1/jobs/remove"""
+    body: dict[str, Any] = {"ids": list(ids)} if ids else {}
+    if filters:
+        body["filter"] = dict(filters)
+    if ended_before_ms is not None:
+        body["ended_before_ms"] = ended_before_ms
+    # A second removal by id would report the jobs as unknown.
+    request = Request("POST", "/v1/jobs/remove", body=to_json(body), repeatable=not ids)
+    return Call(request, list_reader("results", Outcome))
+
+
 def why(job_id: str) -> Call[WhyInfo]:
     """GET /v1/jobs/{id}/why"""
     return Call(get(f"/v1/jobs/{_part(job_id)}/why"), reader(WhyInfo))

@@ -55,6 +55,8 @@ class JobInfo(View, frozen=True, kw_only=True):
     """What was submitted, as plain data; not in listings."""
     dependants: tuple[str, ...] = ()
     """Jobs that wait and name this one, the first 1,000; not in listings."""
+    removed: str = ""
+    """What retention has removed of an ended job: `outputs`, `attempts` (and outputs), or nothing."""
 
     def __post_init__(self) -> None:
         # REST tells `active` (all that hold resources) beside `running`, which is a part of it: here each counts once.

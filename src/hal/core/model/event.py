@@ -22,6 +22,7 @@ class EventKind(StrEnum):
     JOBS_CANCELLED = "jobs-cancelled"
     JOBS_REQUEUED = "jobs-requeued"
     JOBS_ENDED = "jobs-ended"
+    JOBS_REMOVED = "jobs-removed"
     ATTEMPTS_ALLOCATED = "attempts-allocated"
     ATTEMPTS_STARTED = "attempts-started"
     ATTEMPTS_ENDED = "attempts-ended"

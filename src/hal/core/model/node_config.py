@@ -27,6 +27,7 @@ SCRIPT_TIMEOUT_MS: Final = 300_000
 LONGEST_SCRIPT_MS: Final = 86_400_000
 MAX_SCRIPT_WORDS: Final = 64
 """Words of the command line of a prolog or an epilog."""
+MAX_OUTPUT_DAYS: Final = 36_500
 BUILT_IN: Final = frozenset({"disk", "read-only", "memory", "clock"})
 """The names of HAL's own checks."""
 
@@ -85,6 +86,16 @@ class NodeSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
     epilog_timeout: Annotated[Duration, Meta(description="an epilog that takes longer is killed and has failed")] = (
         Duration(SCRIPT_TIMEOUT_MS)
     )
+    outputs_days: Annotated[
+        int, Meta(description="days after which outputs to which nothing was written are deleted; 0: never")
+    ] = 180
+    outputs_size: Annotated[
+        str, Meta(description="most that all outputs of the node take; the longest unwritten go first; 0: no limit")
+    ] = "0"
+
+    @property
+    def outputs_bytes(self) -> int:
+        return parse_amount("memory", self.outputs_size, field="node.outputs_size")
 
 
 NO_NODE_SECTION: Final = NodeSection()
@@ -103,6 +114,8 @@ def check_node_section(section: NodeSection) -> NodeSection:
         raise SpecError("node.health: a negative amount")
     if health.every < SHORTEST_EVERY_MS:
         raise SpecError("node.health.every: too often", hint="at least 1s")
+    if section.outputs_bytes < 0 or not 0 <= section.outputs_days <= MAX_OUTPUT_DAYS:
+        raise SpecError("node.outputs_days, node.outputs_size: out of range", hint=f"up to {MAX_OUTPUT_DAYS} days")
     if len(section.checks) > MAX_CHECKS:
         raise SpecError(f"node.checks: {len(section.checks)} checks; at most {MAX_CHECKS} are allowed")
     for name, check in section.checks.items():

@@ -46,9 +46,10 @@ from hal.daemons.controller.config_sections import (
     AuditSection,
     host_and_port,
     lease_times,
+    retention,
 )
 from hal.rest.limits import DEFAULT_REQUEST_BYTES, DEFAULT_USER_REQUEST_BYTES
-from hal.store import ReaderBounds, Retention
+from hal.store import Retention
 from hal.wire.address import DEFAULT_PORT, format_address
 
 ANY_HOST = ("0.0.0.0", "::")
@@ -125,7 +126,7 @@ def settings_in_force(text: str, file: str, others: Sequence[Section[Any]] = ())
 
 
 def _config(file: Sections) -> Config:
-    engine, server, retention, readers = file[ENGINE], file[SERVER], file[RETENTION], file[READERS]
+    engine, server = file[ENGINE], file[SERVER]
     return Config(
         engine=EngineConfig(
             order=engine.order,
@@ -148,11 +149,7 @@ def _config(file: Sections) -> Config:
         max_request_bytes=server.max_request_bytes,
         max_user_request_bytes=server.max_user_request_bytes,
         store_url=file[STORE].url,
-        retention=Retention(
-            events_ms=retention.events_days * 86_400_000,
-            events_count=retention.events_count,
-            readers=ReaderBounds(rows=readers.rows, age_ms=readers.days * 86_400_000),
-        ),
+        retention=retention(file[RETENTION], file[READERS]),
         access=file[ACCESS],
         audit=file[AUDIT],
         leases=lease_times(file[LEASES]),

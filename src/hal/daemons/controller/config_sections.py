@@ -19,7 +19,7 @@ from hal.core.model.node_config import NODE
 from hal.daemons.controller.access.settings import AccessSection, check_access
 from hal.rest.audit import MAX_AUDIT_BYTES
 from hal.rest.limits import DEFAULT_REQUEST_BYTES, DEFAULT_USER_REQUEST_BYTES
-from hal.store import LEASE_MS, ReaderBounds
+from hal.store import DAY_MS, LEASE_MS, Kept, ReaderBounds, Retention
 from hal.store.database_url import HOW_TO_WRITE, parse_url
 from hal.wire.address import DEFAULT_PORT, parse_address
 
@@ -27,6 +27,11 @@ CONTROLLER: Final = "controller"
 LEAST_AUDIT_BYTES: Final = 1 << 20
 MOST_AUDIT_BYTES: Final = 1 << 40
 MAX_AUDIT_DAYS: Final = 36_500
+MAX_RETENTION_DAYS: Final = 36_500
+MAX_RETENTION_COUNT: Final = 1 << 40
+MAX_RETENTION_QUEUES: Final = 1_000
+AS_ABOVE: Final = -1
+"""Of a queue: as for the others."""
 DEFAULT_CERTIFICATE_MS: Final = 90 * 86_400_000
 MIN_CERTIFICATE_MS: Final = 10_000
 MAX_CERTIFICATE_MS: Final = 825 * 86_400_000
@@ -193,20 +198,94 @@ def lease_times(section: LeasesSection) -> LeaseTimes:
     return check_lease_times(LeaseTimes(**given, leader_ms=LEASE_MS))
 
 
-class RetentionSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`[retention]`"""
+class QueueRetentionSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[retention.queues.NAME]`"""
 
-    events_days: Annotated[int, Meta(description="age in days beyond which an event is removed")] = 30
-    events_count: Annotated[int, Meta(description="number of events beyond which the oldest are removed")] = 1_000_000
+    jobs_days: Annotated[int, Meta(description="as above, for the jobs of this queue; -1: as above")] = AS_ABOVE
+    jobs_count: Annotated[int, Meta(description="the same")] = AS_ABOVE
+    attempts_days: Annotated[int, Meta(description="the same")] = AS_ABOVE
+    attempts_count: Annotated[int, Meta(description="the same")] = AS_ABOVE
+    outputs_days: Annotated[int, Meta(description="the same")] = AS_ABOVE
+    outputs_count: Annotated[int, Meta(description="the same")] = AS_ABOVE
+
+
+class RetentionSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[retention]`: of each limit, 0 means that there is none."""
+
+    jobs_days: Annotated[int, Meta(description="days after the end of a job until it is removed; 0: no limit")] = (
+        Kept().jobs_ms // DAY_MS
+    )
+    jobs_count: Annotated[int, Meta(description="ended jobs of each queue beyond which the oldest are removed")] = (
+        Kept().jobs_count
+    )
+    attempts_days: Annotated[int, Meta(description="days after the end of a job until its attempts are removed")] = (
+        Kept().attempts_ms // DAY_MS
+    )
+    attempts_count: Annotated[
+        int, Meta(description="tasks of ended jobs of each queue whose attempts are kept, newest end first")
+    ] = Kept().attempts_count
+    outputs_days: Annotated[int, Meta(description="days after the end of a job until its outputs are removed")] = (
+        Kept().outputs_ms // DAY_MS
+    )
+    outputs_count: Annotated[
+        int, Meta(description="tasks of ended jobs of each queue whose outputs are kept, newest end first")
+    ] = Kept().outputs_count
+    events_days: Annotated[int, Meta(description="age in days beyond which an event is removed")] = (
+        Retention().events_ms // DAY_MS
+    )
+    events_count: Annotated[int, Meta(description="number of events beyond which the oldest are removed")] = (
+        Retention().events_count
+    )
+    queues: dict[str, QueueRetentionSection] = {}
 
 
 def check_retention(section: RetentionSection) -> None:
-    """
+    """Raises: as `retention`."""
+    retention(section, ReadersSection())
+
+
+def retention(section: RetentionSection, readers: ReadersSection) -> Retention:
+    """The sections as the store takes them.
+
     Raises:
-        SpecError: a negative amount.
+        SpecError: a limit is out of range, or there are too many queues; names it.
     """
-    if section.events_days < 0 or section.events_count < 0:
-        raise SpecError("retention: a negative amount")
+    if len(section.queues) > MAX_RETENTION_QUEUES:
+        raise SpecError(f"retention.queues: {len(section.queues)}", hint=f"at most {MAX_RETENTION_QUEUES}")
+    common = {name: getattr(section, name) for name in QueueRetentionSection.__struct_fields__}
+    by_queue = {}
+    for queue, own in section.queues.items():
+        differing = {name: value for name in common if (value := getattr(own, name)) != AS_ABOVE}
+        by_queue[queue] = _kept({**common, **differing}, f"retention.queues.{queue}")
+    return Retention(
+        jobs=_kept(common, "retention"),
+        queues=by_queue,
+        events_ms=_limit(section.events_days, "retention.events_days", MAX_RETENTION_DAYS) * DAY_MS,
+        events_count=_limit(section.events_count, "retention.events_count", MAX_RETENTION_COUNT),
+        readers=ReaderBounds(rows=readers.rows, age_ms=readers.days * DAY_MS),
+    )
+
+
+def _kept(limits: dict[str, int], field: str) -> Kept:
+    amounts: dict[str, int] = {}
+    for name, value in limits.items():
+        kind, _, unit = name.rpartition("_")
+        if unit == "days":
+            amounts[f"{kind}_ms"] = _limit(value, f"{field}.{name}", MAX_RETENTION_DAYS) * DAY_MS
+        else:
+            amounts[name] = _limit(value, f"{field}.{name}", MAX_RETENTION_COUNT)
+    return Kept(**amounts)
+
+
+def _limit(value: int, field: str, most: int) -> int:
+    """The limit; 0 stands for `most`, beyond which nothing can be.
+
+    Raises:
+        SpecError: out of range.
+    """
+    if not 0 <= value <= most:
+        raise SpecError(f"{field}: out of range", hint=f"between 0 (no limit) and {most}")
+    return value or most
 
 
 class ReadersSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -298,7 +377,7 @@ RETENTION: Final = Section(
     name="retention",
     kind=RetentionSection,
     reader=CONTROLLER,
-    about="How long the event feed is kept.",
+    about="How much is kept of ended jobs, and of the event feed ([docs/store.md](../docs/store.md#retention)).",
     check=check_retention,
 )
 READERS: Final = Section(

@@ -19,9 +19,9 @@ from hal.daemons.controller.cycle.committer import Committer, OpenStore
 from hal.daemons.controller.cycle.control_loop import ControlLoop
 from hal.daemons.controller.cycle.engine import Engine
 from hal.daemons.controller.cycle.flusher import Flusher
-from hal.daemons.controller.cycle.key_age import KeyAge
 from hal.daemons.controller.cycle.plane_group import GroupChange, PlaneGroup
 from hal.daemons.controller.cycle.policy_faults import PolicyFaults
+from hal.daemons.controller.cycle.retention import Keeping
 from hal.daemons.controller.cycle.share_memory import REMEMBER_EVERY_MS, SHARES, HoursMemory, from_text, to_text
 from hal.daemons.controller.following.presence import Presence
 from hal.daemons.controller.nodes.admission import NodeAdmission
@@ -36,14 +36,10 @@ from hal.daemons.controller.startup.policy_start import TAKEN_IN, PolicyStart, p
 from hal.planes.joining import JoiningPlane
 from hal.planes.tasks import Change, TaskPlane, job_row
 from hal.runtime.interface import Address, Credentials, Listener, Runtime
-from hal.store import Committed, PutMeta, StoreError
+from hal.store import Committed, PutMeta
 
-TRIM_EVERY_MS = 60_000
-"""How often what retention does not keep is removed."""
 LEASE_GRANTED = "node-lease-ms"
 """What the store keeps the longest lease under that a keeper may hold."""
-MAX_TRIMS = 100
-"""Bounded removals in a row, between which commits go first."""
 
 
 class Controller:
@@ -72,18 +68,19 @@ class Controller:
         self._node_admission = NodeAdmission(
             runtime, self._clock, config, self._plane, self.planes.port(joining), lambda: self._loop.inbox
         )
+        self._flusher = Flusher(runtime, self._committer)
         self._agents = Agents(
             runtime,
             self._clock,
             self._plane,
             self._committer,
+            self._flusher,
             lambda: self._loop.inbox,
             self._node_admission,
             config.leases,
         )
         self._waiters, self._watchers, self._node_waiters = JobWaiters(), Watchers(), NodeWaiters()
         self._ends, self._readers = EndWaiters(), ReaderBook()
-        self._flusher = Flusher(runtime, self._committer)
         self._loop = ControlLoop(
             runtime, self._clock, self.planes, self._engine, self._committer, self._flusher, self, self._agents.lied
         )
@@ -155,6 +152,7 @@ class Controller:
         self._plane.set_addresses(_reached_at(self._config, self._runtime))
         await self._begin(policy, over, granted_ms)
         self._agents.leases.count_from_election(self._plane.nodes, granted_ms)
+        await self._agents.forgetting.load()
         self._listener = await self._runtime.listen(address, self._agents.serve, credentials)
         self._readers.load(await self._runtime.run_blocking(self._committer.store.readers))
         await self._node_admission.open(self._agents.serve)
@@ -201,7 +199,8 @@ class Controller:
         Raises:
             StaleEpoch: another controller has taken over: `abandon` this one.
         """
-        trimming = self._runtime.spawn_task(self._trim(), "trim")
+        keeping = Keeping(self._runtime, self._clock, self._committer, self.api.jobs.removal, self._config.retention)
+        trimming = self._runtime.spawn_task(keeping.run(), "retention")
         flushing = self._runtime.spawn_task(self._flusher.run(), "flush")
         remembering = self._runtime.spawn_task(self._remember_use(), "remember-use")
         positions = self._runtime.spawn_task(self.api.readers.keep_positions(), "keep-positions")
@@ -303,28 +302,6 @@ class Controller:
             "", "leases outlived", lambda now_ms: self._plane.add_operations(PutMeta({LEASE_GRANTED: text}))
         )
         leases.outlived()
-
-    async def _trim(self) -> None:
-        retention = self._config.retention
-        keys = KeyAge(retention.idempotency_ms)
-        while True:
-            keys_before_ms = keys.written_before(self._clock.now_ms(), self._runtime.monotonic_ms())
-            await self._runtime.sleep(TRIM_EVERY_MS)
-            for _ in range(MAX_TRIMS):
-                call = partial(
-                    self._committer.store.trim,
-                    self._clock.now_ms(),
-                    retention,
-                    epoch=self._committer.epoch,
-                    keys_before_ms=keys_before_ms,
-                )
-                try:
-                    trimmed = await self._runtime.run_blocking(call)
-                except StoreError as error:
-                    self._runtime.log.warning("old events were not removed", reason=str(error))
-                    break
-                if not trimmed.more:
-                    break
 
 
 def _reached_at(config: Config, runtime: Runtime) -> dict[str, str]:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 
 from hal.core.engine.config import EngineConfig
 from hal.core.engine.events import Event
 from hal.core.engine.plan import Plan, Rows, StartRows
 from hal.core.interfaces.admit import Admit
-from hal.core.model import EventKind, JobSpec, TaskState, Verdict
+from hal.core.model import EventKind, HALError, JobSpec, TaskState, Verdict
 from hal.core.model.policy import Policy
 from hal.core.model.policy_change import Difference
 from hal.planes.tasks.admission import submission
@@ -23,7 +24,7 @@ from hal.planes.tasks.attempts import allocation, gate_reports, preemption, reco
 from hal.planes.tasks.attempts.booking_ends import end_with_bookings
 from hal.planes.tasks.attempts.preemption import Moves
 from hal.planes.tasks.engine.view import EngineView
-from hal.planes.tasks.jobs import commands, requeues, tallies, updates
+from hal.planes.tasks.jobs import commands, removal, requeues, tallies, updates
 from hal.planes.tasks.jobs.explanation import why
 from hal.planes.tasks.jobs.requeues import EndedTask, EndedTasks
 from hal.planes.tasks.jobs.tallies import QueueTally
@@ -43,7 +44,7 @@ from hal.planes.tasks.table.draft import Change
 from hal.planes.tasks.table.propagation import settle, settling
 from hal.planes.tasks.table.table import STEP_SECRET, JobTable
 from hal.store.mark import INSTANCE
-from hal.store.operations import JobRow, NodeRow, Operation, PutMeta, TaskRangeRow
+from hal.store.operations import JobRow, NodeRow, Operation, PutMeta, Removed, TaskRangeRow
 from hal.store.views import JobFilter, Loaded
 from hal.wire.frames.agent_keeper import Refusal, StepExit, StepStarted
 from hal.wire.frames.controller_agent import FailingCheck, StepGate
@@ -250,6 +251,16 @@ class TaskPlane:
     def revive(self, row: JobRow, ranges: list[TaskRangeRow], succeeded: TaskSet | None = None) -> None:
         """Let a job that has ended live again; `requeue` must follow in the same draft. See `restart.revive`."""
         restart.revive(self._table, row, ranges, succeeded)
+
+    def remove(
+        self, jobs: Sequence[int], removed: Removed, by: Submitter | None
+    ) -> tuple[list[int], dict[int, HALError]]:
+        """See `removal.remove`."""
+        return removal.remove(self._table, jobs, removed, by)
+
+    def pinned(self, jobs: Sequence[int]) -> AbstractContextManager[frozenset[int]]:
+        """See `removal.pinned`."""
+        return removal.pinned(self._table, jobs)
 
     def matching(self, wanted: JobFilter) -> Work[list[int]]:
         """Live jobs that match, in slices."""

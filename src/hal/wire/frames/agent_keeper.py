@@ -11,7 +11,7 @@ from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 
-from hal.core.model import AttemptId, StepId
+from hal.core.model import StepId
 from hal.core.model.gate import MAX_JOB_GATES, GatePhase, GatePolicy
 from hal.core.model.grace import DEFAULT_GRACE_MS
 from hal.wire.bounds import (
@@ -425,10 +425,31 @@ class LogChunk(Frame, frozen=True, kw_only=True):
     """For people: why there is no data; or empty."""
 
 
-class Forget(Frame, frozen=True, kw_only=True):
-    """The outputs of these attempts may be deleted."""
+class ForgetPiece(Struct, frozen=True, array_like=True, gc=False):
+    """Files of one job that are not needed any more. Every attempt that it names has ended."""
 
-    attempts: Annotated[tuple[AttemptId, ...], Meta(max_length=MAX_ITEMS)]
+    job: Amount
+    attempt: Amount = 0
+    """Number of the attempt of each of these tasks; 0: everything of the job, which never runs again."""
+    first: Amount = 0
+    """First task."""
+    count: Amount = 0
+    """Number of tasks from there on; some may never have run on this node."""
+
+
+class Forget(Frame, frozen=True, kw_only=True):
+    """Controller to agent to keeper, feature `forget`: delete these files (outputs, scripts). Repeated until it is
+    answered; files that are not there are no error."""
+
+    request: Count
+    """Chosen by the sender, echoed in the answer."""
+    pieces: Annotated[tuple[ForgetPiece, ...], Meta(max_length=MAX_ITEMS)]
+
+
+class Forgotten(Frame, frozen=True, kw_only=True):
+    """The answer to `Forget`: nothing of it is left on the node."""
+
+    request: Count
 
 
 AgentKeeperFrame = (
@@ -455,6 +476,7 @@ AgentKeeperFrame = (
     | ReadLog
     | LogChunk
     | Forget
+    | Forgotten
 )
 """What an agent and its keeper may send each other."""
 AGENT_KEEPER: Final[Conversation[AgentKeeperFrame]] = Conversation("agent-keeper", AgentKeeperFrame)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from hal.core.model import AttemptId, StepId
+from hal.core.model import StepId
 from hal.daemons.agent.keeper.core import KeeperCore
 from hal.daemons.agent.keeper.lease import Lease
 from hal.daemons.agent.keeper.ports import (
@@ -21,7 +21,16 @@ from hal.daemons.agent.keeper.ports import (
     Spawned,
     SpawnerEvent,
 )
-from hal.wire.frames.agent_keeper import AgentKeeperFrame, Sample, Start, StepStart, StepTemplate, Stream, Usage
+from hal.wire.frames.agent_keeper import (
+    AgentKeeperFrame,
+    ForgetPiece,
+    Sample,
+    Start,
+    StepStart,
+    StepTemplate,
+    Stream,
+    Usage,
+)
 from hal.wire.frames.hello import Hello, Role
 
 WALL_MS = 1_700_000_000_000
@@ -110,6 +119,9 @@ class MemoryJournal:
 class NoOutputs:
     """`Outputs` of steps that write nothing."""
 
+    def __init__(self) -> None:
+        self._forgotten: list[int] = []
+
     def directory(self, step: StepId) -> str:
         return f"/steps/{step.job}"
 
@@ -122,8 +134,12 @@ class NoOutputs:
     def settle(self, step: StepId, bound_bytes: int) -> str:
         return ""
 
-    def forget(self, attempts: Sequence[AttemptId]) -> None:
-        return
+    def forget(self, pieces: Sequence[ForgetPiece], request: int = 0) -> None:
+        self._forgotten.append(request)
+
+    def forgotten(self) -> list[int]:
+        forgotten, self._forgotten = self._forgotten, []
+        return forgotten
 
 
 class Bench:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from hal.core.model import AttemptId, StepId
+from hal.core.model import StepId
 from hal.daemons.agent.keeper.helper_journal import HelperJournal
 from hal.daemons.agent.keeper.journal import FileJournal
+from hal.daemons.agent.keeper.old_outputs import DAY_MS, EVERY_MS, OldOutputs
 from hal.daemons.agent.keeper.outputs import OutputFiles
-from hal.daemons.agent.keeper.ports import Booted, Dropped, Ended, EpochSeen, SpawnFailed
-from hal.wire.frames.agent_keeper import Stream
+from hal.daemons.agent.keeper.ports import Booted, Dropped, Ended, EpochSeen, Instant, SpawnFailed
+from hal.daemons.agent.keeper.watch import read_clocks
+from hal.wire.frames.agent_keeper import ForgetPiece, Stream
 
 STEP = StepId(1, 0, 1, 0)
 BOUND = 100_000
@@ -60,7 +63,7 @@ def test_forgetting_one_attempt_leaves_its_neighbours(tmp_path: Path) -> None:
     steps = [StepId(1, 0, 1, 0), StepId(1, 0, 11, 0), StepId(1, 10, 1, 0)]
     for step in steps:
         outputs.prepare(step)
-    outputs.forget([AttemptId(1, 0, 1)])
+    outputs.forget([ForgetPiece(1, 1, 0, 1)])
     assert not outputs.work()
     assert sorted(path.name for path in (tmp_path / "1").iterdir()) == [
         "0.11.0.stderr",
@@ -68,9 +71,71 @@ def test_forgetting_one_attempt_leaves_its_neighbours(tmp_path: Path) -> None:
         "10.1.0.stderr",
         "10.1.0.stdout",
     ]
-    outputs.forget([step.attempt_id for step in steps])
+    outputs.forget([ForgetPiece(1, 11, 0, 1), ForgetPiece(1, 1, 0, 11)])
     assert not outputs.work()
     assert not (tmp_path / "1").exists()
+
+
+def test_a_forgotten_job_leaves_nothing_and_is_reported_once(tmp_path: Path) -> None:
+    """Files of all its attempts, and those that it has made beside them; other jobs stay."""
+    outputs = OutputFiles(tmp_path)
+    for step in (StepId(1, 0, 1, 0), StepId(1, 3, 2, 1), StepId(2, 0, 1, 0)):
+        outputs.prepare(step)
+    (tmp_path / "1" / "result").write_text("x")
+    outputs.forget([ForgetPiece(1), ForgetPiece(9)], request=5)
+    assert outputs.forgotten() == []
+    assert not outputs.work()
+    assert (outputs.forgotten(), outputs.forgotten()) == ([5], [])
+    assert [path.name for path in tmp_path.iterdir()] == ["2"]
+
+
+def test_a_request_that_names_the_same_job_again_is_reported_for_itself(tmp_path: Path) -> None:
+    """The controller sent it twice, as the node was away in between."""
+    outputs = OutputFiles(tmp_path)
+    outputs.prepare(STEP)
+    outputs.forget([ForgetPiece(1, 1, 0, 1), ForgetPiece(1, 2, 0, 1)], request=5)
+    outputs.forget([ForgetPiece(1, 1, 0, 1)], request=6)
+    outputs.forget([], request=7)
+    outputs.work()
+    assert sorted(outputs.forgotten()) == [5, 6, 7]
+
+
+def test_old_outputs_go_whatever_the_controller_says(tmp_path: Path) -> None:
+    """By the newest file of a job; a job that runs keeps its own."""
+    now = read_clocks()
+    outputs = with_jobs(tmp_path, {1: 10, 2: 10, 3: 2}, now)
+    looked(OldOutputs(outputs, 5 * DAY_MS, 0), now, running=2)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["2", "3"]
+
+
+def test_the_longest_unwritten_outputs_go_when_there_are_too_many(tmp_path: Path) -> None:
+    """Each job has 64 KiB: two of three fit into 150 KiB."""
+    now = read_clocks()
+    outputs = with_jobs(tmp_path, {1: 2, 2: 9, 3: 1}, now)
+    looked(OldOutputs(outputs, 0, 150 << 10), now)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["1", "3"]
+
+
+def with_jobs(root: Path, ages: dict[int, int], now: Instant) -> OutputFiles:
+    """Jobs with 64 KiB of output, written so many days ago; and something that is no job's."""
+    outputs = OutputFiles(root)
+    for job, days in ages.items():
+        outputs.prepare(StepId(job, 0, 1, 0))
+        (root / str(job) / "0.1.0.stdout").write_bytes(b"x" * (64 << 10))
+        at_s = now.wall_ms / 1000 - days * 86_400
+        for path in ((root / str(job)), *(root / str(job)).iterdir()):
+            os.utime(path, (at_s, at_s))
+    return outputs
+
+
+def looked(old: OldOutputs, now: Instant, running: int = 0) -> None:
+    """Look through all, as the keeper's loop does, an hour later."""
+    old.advance(now, lambda job: job == running)
+    due = old.next_boot_ms
+    while old.next_boot_ms - due < EVERY_MS:
+        due = old.next_boot_ms
+        old.advance(Instant(now.wall_ms, due), lambda job: job == running)
+    old._outputs.work()
 
 
 @pytest.mark.parametrize("cut", [1, 5, 9, 12])

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from hal.core.model import AttemptId, StepId
+from hal.core.model import StepId
 from hal.daemons.agent.gate_notes import GateFiles
 from hal.daemons.agent.keeper import deletion
 from hal.daemons.agent.keeper.adoption import adopt_journals
@@ -26,7 +26,7 @@ from hal.daemons.agent.keeper.outputs import MAX_OFFSET, OutputFiles
 from hal.daemons.agent.keeper.ports import Booted
 from hal.daemons.agent.node_file import read_node_section
 from hal.daemons.agent.node_id import read_node_id
-from hal.wire.frames.agent_keeper import Stream
+from hal.wire.frames.agent_keeper import ForgetPiece, Stream
 
 STEP = StepId(1, 0, 1, 0)
 BOUND = 100_000
@@ -205,7 +205,7 @@ def test_a_job_that_replaced_its_directory_stops_nobody(steps: Path, victim: Pat
     assert not outputs.bound([(STEP, BOUND)])
     outputs.settle(STEP, BOUND)
     assert outputs.prepare(STEP)
-    outputs.forget([STEP.attempt_id])
+    outputs.forget([ForgetPiece(STEP.job, 1, 0, 1)])
     assert not outputs.work()
     assert untouched(victim)
 
@@ -221,7 +221,7 @@ def test_a_job_directory_that_is_a_link_leads_nowhere(steps: Path, tmp_path: Pat
     assert outputs.read(STEP, Stream.STDOUT, 0, 10).data == b""
     outputs.bound([(STEP, BOUND)])
     outputs.settle(STEP, BOUND)
-    outputs.forget([STEP.attempt_id])
+    outputs.forget([ForgetPiece(STEP.job, 1, 0, 1)])
     assert not outputs.work()
     assert untouched(elsewhere / "0.1.0.stdout")
 
@@ -236,7 +236,7 @@ def test_a_link_in_the_place_of_all_steps_leads_nowhere(steps: Path, tmp_path: P
     assert outputs.prepare(STEP)
     outputs.bound([(STEP, BOUND)])
     outputs.settle(STEP, BOUND)
-    outputs.forget([STEP.attempt_id])
+    outputs.forget([ForgetPiece(STEP.job, 1, 0, 1)])
     assert not outputs.work()
     assert untouched(tmp_path / "elsewhere" / "1" / "0.1.0.stdout")
 
@@ -280,7 +280,7 @@ def test_a_directory_of_many_files_is_looked_through_in_turns(steps: Path, monke
     outputs.prepare(STEP)
     for number in range(300):
         os.close(os.open(steps / "1" / f"junk{number}", os.O_CREAT | os.O_WRONLY))
-    outputs.forget([AttemptId(1, 0, 1)])
+    outputs.forget([ForgetPiece(1, 1, 0, 1)])
     turns = 1
     while outputs.work():
         turns += 1

@@ -10,13 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from hal.core.model import AttemptId, StepId
+from hal.core.model import StepId
 from hal.daemons.agent.keeper import processes
 from hal.wire.frames.agent_keeper import (
     Checkpoint,
     Done,
     ExitCause,
     Forget,
+    ForgetPiece,
+    Forgotten,
     Prepare,
     Refused,
     Resize,
@@ -401,8 +403,9 @@ def test_prepared_outputs_exist_and_forgotten_ones_do_not(keeper: Keeper) -> Non
     keeper.launch(sh("echo mine; exec sleep 600"), running)
     keeper.until_log(running, b"mine")
     keeper.acknowledge(step)
-    keeper.send(Forget(attempts=(AttemptId(step.job, 0, 1), AttemptId(running.job, 0, 1))))
-    keeper.poll(lambda: "deleted, or never written" in keeper.log(step).error)
+    keeper.send(Forget(request=7, pieces=(ForgetPiece(step.job, 1, 0, 1), ForgetPiece(running.job))))
+    assert keeper.until_frame(Forgotten).request == 7
+    assert "deleted, or never written" in keeper.log(step).error
     assert keeper.log(running).data == b"mine\n"
     assert not (keeper.home.node("n1").steps / str(step.job)).exists()
 

@@ -83,7 +83,7 @@ COMMANDS = st.one_of(
     _frame("exits-ack", steps=_lists(STEP)),
     _frame("heartbeat", stamp_boot_ms=INT, epoch=INT),
     _frame("heartbeat-ack", stamp_boot_ms=INT, epoch=INT, lease_ms=INT, now_ms=INT),
-    _frame("forget", attempts=_lists(st.tuples(_mostly("job"), _mostly("task"), _mostly("attempt")))),
+    _frame("forget", request=INT, pieces=_lists(st.tuples(_mostly("job"), _mostly("attempt"), _mostly("task"), INT))),
     _frame(
         "start",
         epoch=INT,

@@ -19,11 +19,12 @@ from hal.daemons.agent.keeper.core import KeeperCore
 from hal.daemons.agent.keeper.journal import FileJournal
 from hal.daemons.agent.keeper.limits import Cgroups, cgroup_name
 from hal.daemons.agent.keeper.loop import Descriptors, KeeperLoop
+from hal.daemons.agent.keeper.old_outputs import DAY_MS, OldOutputs
 from hal.daemons.agent.keeper.outputs import OutputFiles
 from hal.daemons.agent.keeper.ports import KeeperConfig
 from hal.daemons.agent.keeper.spawner import HelperSpawner
 from hal.daemons.agent.keeper.watch import read_clocks
-from hal.daemons.agent.node_file import steps_run_as_root
+from hal.daemons.agent.node_file import read_node_section, steps_run_as_root
 from hal.runtime.home import Home, NodePaths
 from hal.runtime.identity import boot_id, remove_pid_file, write_pid_file
 from hal.runtime.inheritance import confine_daemon
@@ -81,6 +82,8 @@ def assemble(arguments: NodeArguments, home: Home, node: NodePaths, log: Log) ->
     journal = FileJournal(node.journal / "keeper.log")
     cgroups = Cgroups(cgroup_name(str(home.root), arguments.node), max_processes=arguments.max_processes)
     outputs = OutputFiles(node.steps)
+    section = read_node_section(home.config)
+    old_outputs = OldOutputs(outputs, section.outputs_days * DAY_MS, section.outputs_bytes)
     spawner = HelperSpawner(
         config=config,
         journal_dir=node.journal,
@@ -112,7 +115,14 @@ def assemble(arguments: NodeArguments, home: Home, node: NodePaths, log: Log) ->
             home.output_file(f"agent-{arguments.node}"),
         )
     return KeeperLoop(
-        core=core, spawner=spawner, outputs=outputs, descriptors=descriptors, link=link, agent=agent, log=log
+        core=core,
+        spawner=spawner,
+        outputs=outputs,
+        old_outputs=old_outputs,
+        descriptors=descriptors,
+        link=link,
+        agent=agent,
+        log=log,
     )
 
 

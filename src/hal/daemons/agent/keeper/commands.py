@@ -6,6 +6,7 @@ failed, with the reason.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Final
 
@@ -15,7 +16,18 @@ from hal.daemons.agent.keeper.ledger import Ledger
 from hal.daemons.agent.keeper.ports import Instant, Outputs, Spawner
 from hal.daemons.agent.keeper.reports import Reports
 from hal.daemons.agent.keeper.step import HeldStep, Phase
-from hal.wire.frames.agent_keeper import Checkpoint, Forget, LogChunk, Prepare, ReadLog, Resize, Resume, Signal, Suspend
+from hal.wire.frames.agent_keeper import (
+    Checkpoint,
+    Forget,
+    ForgetPiece,
+    LogChunk,
+    Prepare,
+    ReadLog,
+    Resize,
+    Resume,
+    Signal,
+    Suspend,
+)
 from hal.wire.frames.conversation import Frame
 
 MAX_LOG_CHUNK_BYTES: Final = 1 << 20
@@ -56,10 +68,17 @@ class Commands:
             case ReadLog():
                 self._read_log(frame)
             case Forget():
-                busy = {held.step.attempt_id for held in self._ledger.steps.values() if held.active}
-                self._outputs.forget([attempt for attempt in frame.attempts if attempt not in busy])
+                self._outputs.forget(self._not_running(frame.pieces), frame.request)
             case _:
                 pass
+
+    def _not_running(self, pieces: Sequence[ForgetPiece]) -> list[ForgetPiece]:
+        """Those that name no step that runs: whoever names one is mistaken, and its files stay."""
+        running: dict[int, list[StepId]] = defaultdict(list)
+        for held in self._ledger.steps.values():
+            if held.active:
+                running[held.step.job].append(held.step)
+        return [piece for piece in pieces if not any(_names(piece, step) for step in running.get(piece.job, ()))]
 
     def _carry_out(
         self, frame: Signal | Suspend | Resume | Resize | Checkpoint | Prepare, now: Instant
@@ -139,3 +158,10 @@ class Commands:
                 error="" if active else part.error,
             )
         )
+
+
+def _names(piece: ForgetPiece, step: StepId) -> bool:
+    """Whether files of that step of the same job are among these."""
+    if not piece.attempt:
+        return True
+    return step.attempt == piece.attempt and piece.first <= step.task < piece.first + piece.count

@@ -47,6 +47,7 @@ from hal.wire.errors import VersionError
 from hal.wire.frames.agent_keeper import (
     AgentKeeperFrame,
     ExitsAck,
+    Forgotten,
     Heartbeat,
     HeartbeatAck,
     Recall,
@@ -264,6 +265,15 @@ class KeeperCore:
             self._guarded_steps.next_ms(),
         ]
         return max(now.boot_ms, min(time for time in times if time is not None))
+
+    def report_forgotten(self) -> None:
+        """Report what the outputs have finished deleting."""
+        for request in self._outputs.forgotten():
+            self._reports.frame(Forgotten(request=request))
+
+    def is_running(self, job: int) -> bool:
+        """Whether a step of that job is queued, starting, running or ending. O(held steps)."""
+        return any(held.active and held.step.job == job for held in self._ledger.steps.values())
 
     def take_frames(self, now: Instant) -> list[AgentKeeperFrame]:
         """Return the frames to send to the agent now."""

@@ -18,6 +18,7 @@ from hal.daemons.agent.keeper.agent_link import AgentLink
 from hal.daemons.agent.keeper.agent_process import AgentProcess
 from hal.daemons.agent.keeper.core import KeeperCore
 from hal.daemons.agent.keeper.helper_journal import BLOCK_BYTES
+from hal.daemons.agent.keeper.old_outputs import OldOutputs
 from hal.daemons.agent.keeper.outputs import OutputFiles
 from hal.daemons.agent.keeper.ports import Instant
 from hal.daemons.agent.keeper.spawner import HelperSpawner
@@ -69,6 +70,7 @@ class KeeperLoop:
         core: KeeperCore,
         spawner: HelperSpawner,
         outputs: OutputFiles,
+        old_outputs: OldOutputs,
         descriptors: Descriptors,
         link: AgentLink,
         agent: AgentProcess | None,
@@ -77,6 +79,7 @@ class KeeperLoop:
         self._core = core
         self._spawner = spawner
         self._outputs = outputs
+        self._old_outputs = old_outputs
         self._descriptors = descriptors
         self._link = link
         self._agent = agent
@@ -116,13 +119,16 @@ class KeeperLoop:
             self._core.received(frame, now)
         self._core.wake(now)
         self._tell_core(now)
+        self._deleting = self._outputs.work()
+        self._core.report_forgotten()
         self._link.send(self._core.take_frames(now))
         if self._core.durable:
             self._spawner.confirm()
         if now.boot_ms >= self._next_bound_ms:
             busy = self._outputs.bound(self._core.output_bounds())
             self._next_bound_ms = now.boot_ms + (BOUND_BUSY_MS if busy else BOUND_EVERY_MS)
-        self._deleting = self._outputs.work()
+        if now.boot_ms >= self._old_outputs.next_boot_ms:
+            self._old_outputs.advance(now, self._core.is_running)
         if self._agent is not None and not self._ending:
             self._agent.turn(now)
 
@@ -134,7 +140,12 @@ class KeeperLoop:
     def _timeout_ms(self, now: Instant) -> int:
         if self._link.pending or self._deleting:
             return 0
-        times = [self._core.next_wake(now), self._spawner.next_ms(), self._next_bound_ms]
+        times = [
+            self._core.next_wake(now),
+            self._spawner.next_ms(),
+            self._next_bound_ms,
+            self._old_outputs.next_boot_ms,
+        ]
         if self._agent is not None:
             times.append(self._agent.next_ms)
         return max(0, min(time for time in times if time) - read_clocks().boot_ms)

@@ -22,7 +22,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from hal.core.model import AttemptId, StepId
+from hal.core.model import StepId
 from hal.core.model.units import format_size
 from hal.daemons.agent.keeper.deletion import Deletions
 from hal.daemons.agent.keeper.ports import LogPart, output_prefix
@@ -34,7 +34,7 @@ from hal.runtime.regular_files import (
     open_regular,
     read_regular,
 )
-from hal.wire.frames.agent_keeper import Stream
+from hal.wire.frames.agent_keeper import ForgetPiece, Stream
 
 KEEP_SIZE: Final = 1
 PUNCH_HOLE: Final = 2
@@ -74,6 +74,11 @@ class OutputFiles:
         self._deletions = Deletions(self._root)
         self._trimmed: set[str] = set()
         """Outputs of running steps that lost bytes."""
+
+    @property
+    def root(self) -> str:
+        """The directory of the jobs' directories."""
+        return self._root
 
     def directory(self, step: StepId) -> str:
         return f"{self._root}/{step.job}"
@@ -189,8 +194,11 @@ class OutputFiles:
 
     # ── deleting ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def forget(self, attempts: Sequence[AttemptId]) -> None:
-        self._deletions.add(attempts)
+    def forget(self, pieces: Sequence[ForgetPiece], request: int = 0) -> None:
+        self._deletions.add(pieces, request)
+
+    def forgotten(self) -> list[int]:
+        return self._deletions.finished()
 
     def work(self) -> bool:
         """Delete some of the forgotten files; returns whether there is more."""

@@ -12,8 +12,17 @@ from typing import NamedTuple, Protocol
 
 from msgspec import Struct
 
-from hal.core.model import AttemptId, StepId
-from hal.wire.frames.agent_keeper import Sample, StepExit, StepStart, StepTemplate, StopReason, Stream, Usage
+from hal.core.model import StepId
+from hal.wire.frames.agent_keeper import (
+    ForgetPiece,
+    Sample,
+    StepExit,
+    StepStart,
+    StepTemplate,
+    StopReason,
+    Stream,
+    Usage,
+)
 
 
 class Instant(NamedTuple):
@@ -253,8 +262,11 @@ class Outputs(Protocol):
         """Finish the outputs of an ended step, to which nothing writes any more; returns a note on what was lost, or
         ''."""
 
-    def forget(self, attempts: Sequence[AttemptId]) -> None:
-        """Delete the outputs of these attempts."""
+    def forget(self, pieces: Sequence[ForgetPiece], request: int = 0) -> None:
+        """Delete these files, some at a time; `forgotten` returns the request when nothing of them is left."""
+
+    def forgotten(self) -> list[int]:
+        """Return requests of `forget` that are done, once each."""
 
 
 # ── the journal ───────────────────────────────────────────────────────────────────────────────────────────────────

@@ -34,6 +34,7 @@ from hal.core.model.lease_times import LeaseTimes
 from hal.core.model.units import resource_name
 from hal.daemons.controller.cycle.clock import Clock
 from hal.daemons.controller.cycle.committer import Committer
+from hal.daemons.controller.cycle.flusher import Flusher
 from hal.daemons.controller.cycle.inbox import Inbox
 from hal.daemons.controller.nodes.admission import NodeAdmission
 from hal.daemons.controller.nodes.budget import (
@@ -56,18 +57,21 @@ from hal.daemons.controller.nodes.budget import (
     RAISES_PER_S,
     WAIT_MS,
 )
+from hal.daemons.controller.nodes.forgetting import Forgetting
 from hal.daemons.controller.nodes.leases import NodeLeases
 from hal.daemons.controller.nodes.order_frames import StartLease, ack_frames, other_frames, start_frames
 from hal.planes.tasks import Arrival, Orders, TaskPlane
 from hal.runtime.home import check_node_name
 from hal.runtime.interface import Connection, Runtime, Timer
 from hal.runtime.line_budget import Bucket, BudgetedLog
-from hal.wire.agree import CREDIT, HEALTH, HELLO_TIMEOUT_MS, JOB_GATES, QUARANTINED, REMOVED, agree
+from hal.wire.agree import CREDIT, FORGET, HEALTH, HELLO_TIMEOUT_MS, JOB_GATES, QUARANTINED, REMOVED, agree
 from hal.wire.bounds import MAX_COUNT
 from hal.wire.errors import MalformedFrameError
 from hal.wire.frames.agent_keeper import (
     Done,
     Exits,
+    Forget,
+    Forgotten,
     Heartbeat,
     HeartbeatAck,
     LogChunk,
@@ -151,6 +155,7 @@ class Agents:
         clock: Clock,
         plane: TaskPlane,
         committer: Committer,
+        flusher: Flusher,
         inbox: Callable[[], Inbox],
         node_admission: NodeAdmission,
         times: LeaseTimes,
@@ -169,6 +174,7 @@ class Agents:
         self.on_lie: Callable[[str, str], None] = lambda node, reason: None
         """Called once for each node that lied, with how it did."""
         self._silence_ms = times.heartbeat_ms * MISSED_HEARTBEATS
+        self.forgetting = Forgetting(runtime, plane, committer, flusher, inbox, self._send_forget)
         self.leases = NodeLeases(runtime, times, self._lease_over)
 
     def connected(self, node: str) -> bool:
@@ -250,12 +256,17 @@ class Agents:
             return False
         return True
 
+    def _send_forget(self, node: str, frame: Forget) -> bool:
+        link = self._links.get(node)
+        return link is not None and self._send(link, frame)
+
     def forget(self, node: str) -> None:
         """The node was removed: its agent is notified, and does not dial again by itself."""
         link = self._links.pop(node, None)
         if link is None:
             return
         self._inbox().forget(node)
+        self.forgetting.remove(node)
         if link.silence is not None:
             link.silence.cancel()
         link.silent = True  # nothing is reported of it any more
@@ -266,12 +277,14 @@ class Agents:
 
     async def goodbye(self, reason: str) -> None:
         """Inform all agents that the controller stops."""
+        self.forgetting.close()
         for link in self._links.values():
             if link.connection is not None and self._send(link, Goodbye(reason=reason)):
                 link.connection.close()
 
     def drop_all(self) -> None:
         """End all connections without a word: another controller leads, and agents look for it."""
+        self.forgetting.close()
         for link in self._links.values():
             if link.connection is not None:
                 link.connection.abort()
@@ -325,6 +338,8 @@ class Agents:
         )
         joined = partial(self._joined, link, connection, arrival)
         await self._inbox().report(link.name, "hello", joined, weight=1 + len(hello.held))
+        if FORGET in features and link.connection is connection:
+            self.forgetting.attach(link.name)
         try:
             await self._listen(link, connection)
         except MalformedFrameError as error:
@@ -404,6 +419,8 @@ class Agents:
             case Gates():
                 weight = _weight(len(frame.gates), (one.reason for one in frame.gates))
                 await inbox.report(node, "gates", partial(plane.record_gates, node, frame.gates), weight=weight)
+            case Forgotten():
+                self.forgetting.answered(node, frame)
             case Samples():
                 pass
             case Renew():
@@ -540,6 +557,7 @@ class Agents:
         if link.connection is not connection:
             return
         link.connection, link.stamp_boot_ms = None, 0
+        self.forgetting.detach(link.name)
         for read in link.logs.values():
             if not read.answer.done():
                 read.answer.set_exception(UnreachableError(f"the connection to node '{link.name}' was lost"))

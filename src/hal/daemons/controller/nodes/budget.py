@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from hal.wire.frames.agent_keeper import Heartbeat, Samples
+from hal.wire.frames.agent_keeper import Forgotten, Heartbeat, Samples
 from hal.wire.frames.controller_agent import Health
 from hal.wire.frames.conversation import Frame
 from hal.wire.frames.joining import Renew
 
-COSTS: Final[dict[type[Frame], int]] = {Heartbeat: 1, Health: 10, Samples: 10, Renew: 50}
+COSTS: Final[dict[type[Frame], int]] = {Heartbeat: 1, Forgotten: 1, Health: 10, Samples: 10, Renew: 50}
 """What frames that an honest node sends rarely take from its budget."""
 FRAMES: Final = 300
 """What a node may spend on them at once."""

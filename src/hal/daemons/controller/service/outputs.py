@@ -166,12 +166,18 @@ class Outputs:
             raise no_job(wanted.job)
         if not 0 <= wanted.task < row.tasks:
             raise no_task(row, wanted.task)
-        if not attempts:
-            if wanted.attempt is not None:
-                raise NotFoundError(f"task {row.id}.{wanted.task} has had no attempt {wanted.attempt}")
-            return None
-        latest = attempts[-1]
-        return _location(wanted, _Job(row.spec, row.user, row.name), latest.attempt, latest.nodes)
+        location: _Location | None = None
+        if attempts:
+            latest = attempts[-1]
+            location = _location(wanted, _Job(row.spec, row.user, row.name), latest.attempt, latest.nodes)
+        if row.removed and (location is None or not location.path):
+            raise NotFoundError(
+                f"the outputs of job {row.id} were removed, as they were older, or more, than is kept",
+                hint="see [retention] in docs/config.md",
+            )
+        if location is None and wanted.attempt is not None:
+            raise NotFoundError(f"task {row.id}.{wanted.task} has had no attempt {wanted.attempt}")
+        return location
 
 
 def _attempts(store: Store, wanted: LogRequest) -> tuple[JobRow | None, list[AttemptRow]]:

@@ -25,7 +25,7 @@ from hal.planes.tasks.live.standings import EndedJob
 from hal.planes.tasks.live.task_ranges import TaskRanges
 from hal.planes.tasks.table.engine_feed import EngineFeed
 from hal.planes.tasks.table.orders import Orders
-from hal.store.operations import AttemptEnd, NewEvent, NodeRow, Operation
+from hal.store.operations import AttemptEnd, NewEvent, NodeRow, Operation, Removed
 
 MAX_EVENT_ITEMS = 1_000
 """Most attempts or states that the payload of one event lists; `count` says how many there were, and `truncated` that
@@ -102,6 +102,8 @@ class Draft:
         """Attempts with a slot that the engine does not know yet: since when they have it."""
         self.unreported: set[AttemptKey] = set()
         """Attempts that had such a slot and passed it on: the engine need not hear of them at all."""
+        self.removed: dict[int, Removed] = {}
+        """Ended jobs, and what is removed of them."""
         self.other: list[Operation] = []
         self.feed = EngineFeed(interning)
         self.orders: dict[str, Orders] = {}

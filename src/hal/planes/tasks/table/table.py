@@ -8,6 +8,7 @@ for others, cost the engine nothing.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -87,6 +88,9 @@ class JobTable:
         where one gets the same id."""
         self.gates = GateStandings()
         """How the gates of active attempts stand."""
+        self.pinned: Counter[int] = Counter()
+        """Ended jobs whose rows a request has read and is about to act on, with how many requests; not stored. They are
+        not removed meanwhile."""
         self.recent_ms: dict[int, tuple[int, ...]] = {}
         """How long the latest steps of an array took, newest last, by job; not stored."""
         self.next_id = 1

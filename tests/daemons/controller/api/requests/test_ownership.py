@@ -39,7 +39,7 @@ def test_another_users_job_looks_exactly_like_one_that_does_not_exist(hal_home: 
                     said.append(problem(await bob.get(base + path), 404, "not-found"))
                 said.append(problem(await bob.patch(base, json={"name": "x"}), 404, "not-found"))
                 said.append(problem(await bob.get("/v1/events", params={"job": job}), 404, "not-found"))
-                for action in ("cancel", "hold", "release", "requeue"):
+                for action in ("cancel", "hold", "release", "requeue", "remove"):
                     answer = await bob.post(f"/v1/jobs/{action}", json={"ids": [job, f"{job}.2"]})
                     assert answer.status_code == 200
                     said.append(answer.json())

@@ -47,6 +47,8 @@ from hal.daemons.controller.service.jobs.jobs import Submitted
 from hal.daemons.controller.service.jobs.views import JobView, TaskView, WhyView
 from hal.daemons.controller.service.outcomes import Outcomes
 from hal.planes.tasks import JobPatch
+from hal.rest.identity import Visit
+from hal.store import JobFilter
 
 
 class JobsPage(Struct, frozen=True, kw_only=True):
@@ -70,6 +72,17 @@ class ControlBody(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
     """`42` for a job, `42.7` for its task 7."""
     filter: dict[str, str] | None = None
     """Live jobs that match all of state, user, queue, name, account, label; requeue: ended ones too if asked."""
+
+
+class RemoveBody(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The ended jobs that a request removes."""
+
+    ids: list[str] = []
+    """`42`; whole jobs only."""
+    filter: dict[str, str] | None = None
+    """The oldest 10,000 ended jobs that match all of state, user, queue, name, account, label."""
+    ended_before_ms: int | None = None
+    """Of those that the filter names (or, without one, of all): only jobs that ended before this instant."""
 
 
 # ── submit ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -151,20 +164,48 @@ async def get_task(api: ControllerApi, call: Call) -> object:
 # ── control ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+def _filter_of(asked: ControlBody | RemoveBody, visit: Visit) -> JobFilter | None:
+    """The filter of a request that changes jobs; what it names is noted for the audit log.
+
+    Raises:
+        SpecError: no such filter.
+    """
+    unknown = sorted(set(asked.filter or {}) - set(JOB_FILTERS))
+    if unknown:
+        raise SpecError(f"filter: '{unknown[0]}' is not a filter", hint=f"they are {', '.join(JOB_FILTERS)}")
+    visit.targets.extend(asked.ids)
+    visit.targets.extend(f"{name}={value}" for name, value in (asked.filter or {}).items())
+    return None if asked.filter is None else job_filter(asked.filter)
+
+
 async def control_jobs(action: Action, api: ControllerApi, call: Call) -> object:
     """Change the jobs that are named or match, if the caller may."""
     asked: ControlBody = call.body
     visit = call.visit
-    unknown = sorted(set(asked.filter or {}) - set(JOB_FILTERS))
-    if unknown:
-        raise SpecError(f"filter: '{unknown[0]}' is not a filter", hint=f"they are {', '.join(JOB_FILTERS)}")
-    wanted = None if asked.filter is None else narrowed(visit, job_filter(asked.filter), changing=True)
-    visit.targets.extend(asked.ids)
-    visit.targets.extend(f"{name}={value}" for name, value in (asked.filter or {}).items())
+    wanted = _filter_of(asked, visit)
+    wanted = None if wanted is None else narrowed(visit, wanted, changing=True)
     key = key_of(call.request, call.raw, visit.identity)
 
     async def carry_out(ids: Sequence[str]) -> Outcomes:
         return await api.jobs.control(action, ids, wanted, call.submitter, key=key)
+
+    return await control_some(visit, api.runtime, api.jobs, asked.ids, carry_out, wanted is not None)
+
+
+async def remove_jobs(api: ControllerApi, call: Call) -> object:
+    """Remove the ended jobs that are named or match, if the caller may."""
+    asked: RemoveBody = call.body
+    visit = call.visit
+    wanted = _filter_of(asked, visit)
+    if asked.ended_before_ms is not None:
+        if asked.ids:
+            raise SpecError("ended_before_ms: goes with a filter, not with ids")
+        visit.targets.append(f"ended_before_ms={asked.ended_before_ms}")
+        wanted = replace(wanted or JobFilter(), ended_before_ms=asked.ended_before_ms)
+    wanted = None if wanted is None else narrowed(visit, wanted, changing=True)
+
+    async def carry_out(ids: Sequence[str]) -> Outcomes:
+        return await api.jobs.removal.remove(ids, wanted, call.submitter)
 
     return await control_some(visit, api.runtime, api.jobs, asked.ids, carry_out, wanted is not None)
 
@@ -303,6 +344,29 @@ JOBS: Final = (
             problems=("400", "409", "413", "503"),
         )
         for action, text in _CONTROL_TEXT.items()
+    ),
+    Endpoint(
+        method="POST",
+        path="/v1/jobs/remove",
+        handler=remove_jobs,
+        right=OWNERS,
+        name="removeJobs",
+        tag="jobs",
+        summary="Remove ended jobs with their attempts and outputs, by id or filter",
+        text=(
+            "Responds when they are gone for every reader; nodes delete the outputs afterwards, those that are away "
+            "when they are back. Live jobs, and jobs that others wait for, are refused. One outcome for each; a "
+            "refused one does not affect the others. If 10,000 match, there may be more: repeat the request."
+        ),
+        body=body_of(
+            RemoveBody,
+            {
+                "by id": {"ids": ["42", "43"]},
+                "by filter": {"filter": {"queue": "short", "state": "ended"}, "ended_before_ms": 1767225600000},
+            },
+        ),
+        result=Outcomes,
+        problems=("400", "409", "413", "503"),
     ),
     Endpoint(
         method="GET",

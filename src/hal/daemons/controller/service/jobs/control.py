@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from enum import StrEnum
 from functools import partial
 
 import msgspec
 
-from hal.core.model import HALError, InternalError, NotFoundError, OverloadedError, SpecError, TaskState, parse_task_ref
+from hal.core.model import (
+    ConflictError,
+    HALError,
+    InternalError,
+    NotFoundError,
+    OverloadedError,
+    SpecError,
+    TaskState,
+    parse_task_ref,
+)
 from hal.daemons.controller.service.idempotency import Idempotency, Key
 from hal.daemons.controller.service.jobs.records import (
     MAX_IDS,
@@ -23,7 +33,7 @@ from hal.daemons.controller.service.jobs.refusals import explained, no_job, no_t
 from hal.daemons.controller.service.outcomes import Outcomes, OutcomeView, outcome_view
 from hal.daemons.controller.service.parts import Parts
 from hal.planes.tasks import CHEAP_A_SLICE, Pace, Submitter, Work
-from hal.store import JobFilter, JobRow, RememberIdempotent
+from hal.store import JobFilter, JobRow, RememberIdempotent, Removed
 
 MAX_LOOKUPS = 5
 """How often a request is tried again because what it was read from has changed since."""
@@ -120,13 +130,15 @@ class JobControl:
                 plane.add_operations(RememberIdempotent(key.name, key.fingerprint, msgspec.json.encode(outcomes)))
             return outcomes
 
-        for _ in range(MAX_LOOKUPS):
-            answer = await self._parts.loop.inbox.call_in_slices(work)
-            if isinstance(answer, Outcomes):
-                return await self._explain_missing(answer)
-            histories.update(dict.fromkeys(answer))
-            for some in batched(answer):
-                histories.update(await self._parts.committer.read(partial(read_histories, jobs=some)))
+        with ExitStack() as pins:
+            for _ in range(MAX_LOOKUPS):
+                answer = await self._parts.loop.inbox.call_in_slices(work)
+                if isinstance(answer, Outcomes):
+                    return await self._explain_missing(answer)
+                histories.update(dict.fromkeys(answer))
+                going = pins.enter_context(plane.pinned(answer))
+                for some in batched(answer):
+                    histories.update(await self._parts.committer.read(partial(read_histories, jobs=some, going=going)))
         raise OverloadedError("the jobs change too fast to be requeued", hint="try again")
 
     def _stale(self, job: int, history: History | None) -> bool:
@@ -167,6 +179,10 @@ class JobControl:
             raise no_job(job)
         if task is not None and task >= history.row.tasks:
             raise no_task(history.row, task)
+        if history.row.removed >= Removed.ATTEMPTS_GOING:
+            raise ConflictError(
+                f"job {job} cannot run again: its attempts were removed", hint="submit it again; see `hal show --spec`"
+            )
         if len(history.ended) > MAX_REQUEUED_TASKS:
             raise SpecError(
                 f"job {job} has {len(history.ended)} ended tasks; at most {MAX_REQUEUED_TASKS} can run again"

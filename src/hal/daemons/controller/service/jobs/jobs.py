@@ -8,6 +8,7 @@ thread.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from functools import partial
 from typing import TypeVar
 
@@ -34,6 +35,7 @@ from hal.daemons.controller.service.jobs.records import (
     rows_of,
 )
 from hal.daemons.controller.service.jobs.refusals import has_ended, no_job, no_task
+from hal.daemons.controller.service.jobs.removal import JobRemoval
 from hal.daemons.controller.service.jobs.views import JobView, TaskView, WhyView, job_view, task_view, why_view
 from hal.daemons.controller.service.parts import Parts
 from hal.planes.tasks import (
@@ -73,6 +75,7 @@ class Jobs:
         self._parts = parts
         self._idempotency = Idempotency(parts.committer)
         self.control = JobControl(parts, self._idempotency).control
+        self.removal = JobRemoval(parts)
 
     # ── submit ────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -119,12 +122,14 @@ class Jobs:
                 yield from emptied(jobs)
             return Submitted(ids=[] if dry_run else ids, jobs=views, dry_run=dry_run, warnings=self._warnings())
 
-        for _ in range(MAX_LOOKUPS):
-            answer = await self._parts.loop.inbox.call_in_slices(work)
-            if not isinstance(answer, UnknownJobs):
-                return answer
-            for some in batched(answer.jobs):
-                ended.update(await self._parts.committer.read(partial(ended_jobs, ids=some)))
+        with ExitStack() as pins:
+            for _ in range(MAX_LOOKUPS):
+                answer = await self._parts.loop.inbox.call_in_slices(work)
+                if not isinstance(answer, UnknownJobs):
+                    return answer
+                going = pins.enter_context(plane.pinned(answer.jobs))
+                for some in batched(answer.jobs):
+                    ended.update(await self._parts.committer.read(partial(ended_jobs, ids=some, going=going)))
         raise OverloadedError("the jobs that this one depends on change too fast", hint="try again")
 
     async def _read_submission(self, ids: list[str]) -> Submitted:

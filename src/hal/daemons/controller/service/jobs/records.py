@@ -6,13 +6,13 @@ All functions but `batched` block.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from msgspec import Struct
 
 from hal.core.model import SpecError, TaskState
 from hal.planes.tasks import EndedJob, EndedTask, EndedTasks
-from hal.store import MAX_PAGE, JobFilter, JobRow, Store, TaskRangeRow
+from hal.store import MAX_PAGE, JobFilter, JobRow, Removed, Store, TaskRangeRow
 
 MAX_IDS = 10_000
 """Jobs or tasks named in one request."""
@@ -43,13 +43,25 @@ def rows_of(store: Store, jobs: Sequence[int]) -> list[JobRow | None]:
     return [store.job(job) for job in jobs]
 
 
-def ended_jobs(store: Store, ids: Sequence[int]) -> dict[int, EndedJob]:
+def ended_jobs(store: Store, ids: Sequence[int], going: Collection[int]) -> dict[int, EndedJob]:
+    """What jobs that are to wait for these ask about them.
+
+    Args:
+        going: those of them that are being removed.
+    Raises:
+        SpecError: there is no such job, or not enough is left of it.
+    """
     found = {}
     for job in ids:
-        row = store.job(job)
+        row = None if job in going else store.job(job)
         if row is None:
             raise SpecError(f"dependencies: there is no job {job}", hint="`hal jobs --all` lists the jobs there are")
         in_part = row.spec.array is not None and row.state is not TaskState.SUCCEEDED and row.succeeded > 0
+        if in_part and row.removed >= Removed.ATTEMPTS_GOING:
+            raise SpecError(
+                f"dependencies: which tasks of job {job} succeeded is no longer known: its attempts were removed",
+                hint="see [retention] in docs/config.md",
+            )
         succeeded = store.succeeded(job) if in_part else ()
         found[job] = EndedJob(row.id, row.name or row.spec.title, row.state, row.spec.tasks, succeeded)
     return found
@@ -66,10 +78,11 @@ def matching_jobs(store: Store, wanted: JobFilter) -> list[int]:
     return found[:MAX_IDS]
 
 
-def read_histories(store: Store, jobs: Sequence[int]) -> dict[int, History]:
+def read_histories(store: Store, jobs: Sequence[int], going: Collection[int]) -> dict[int, History]:
+    """What rows say of these jobs, but for those that are being removed (`going`)."""
     found = {}
     for job in dict.fromkeys(jobs):
-        row = store.job(job)
+        row = None if job in going else store.job(job)
         if row is None:
             continue
         ended: list[EndedTask] = []

@@ -5,6 +5,8 @@ Pure. Times are milliseconds since 1970, None where it has not happened; ids are
 
 from __future__ import annotations
 
+from typing import Final
+
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 
 from hal.core.engine.events import INF
@@ -19,6 +21,9 @@ from hal.core.model import (
     to_json,
 )
 from hal.store import AttemptRow, JobRow, TaskRow
+
+_REMOVED: Final = ("", "outputs", "attempts", "attempts", "job")
+"""By `Removed`; of a job that is removed nothing is shown."""
 
 
 class TaskCountsView(Struct, frozen=True, kw_only=True):
@@ -59,6 +64,8 @@ class JobView(Struct, frozen=True, kw_only=True, gc=False):
     reason: str
     trace_id: str
     labels: dict[str, str]
+    removed: str
+    """What was removed of an ended job: `outputs`, `attempts` (and outputs), or empty."""
     spec: Raw | UnsetType = UNSET
     """As submitted, in canonical JSON; not in listings."""
     dependants: tuple[str, ...] | UnsetType = UNSET
@@ -145,6 +152,7 @@ def job_view(row: JobRow, *, spec: bool = False) -> JobView:
         reason=row.reason,
         trace_id=row.trace_id,
         labels=row.spec.labels,
+        removed=_REMOVED[row.removed],
         spec=Raw(to_json(row.spec)) if spec else UNSET,
     )
 

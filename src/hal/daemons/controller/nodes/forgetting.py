@@ -1,0 +1,163 @@
+"""What nodes must still delete: sent to each that is there, a piece at a time, until it says that it is done.
+
+What must be deleted is rows of the store (`forgets`), so it survives a restart of either side; a node that is away is
+sent it when it is back. A node has one `Forget` under way. Rows go when the node has answered; a frame that is sent
+twice does no harm.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Final
+
+from hal.core.model import HALError
+from hal.daemons.controller.cycle.committer import Committer
+from hal.daemons.controller.cycle.flusher import Flusher
+from hal.daemons.controller.cycle.inbox import Inbox
+from hal.planes.tasks import TaskPlane
+from hal.runtime.interface import Runtime
+from hal.store import DropForgets, ForgetRow
+from hal.wire.frames.agent_keeper import Forget, ForgetPiece, Forgotten
+
+MAX_FORGETS_A_NODE: Final = 100_000
+"""Rows kept for one node that is away or slow; beyond that its own bound on outputs must do ([node] outputs_days)."""
+PIECES_A_FRAME: Final = 500
+ANSWER_MS: Final = 600_000
+"""How long a node may take to delete what one frame names: an array may have left a million files."""
+SENT_BITS: Final = 32
+EPOCHS: Final = 1 << 20
+"""The number of a request is made of the epoch and of a counter; it stays below 2^53."""
+
+
+class Forgetting:
+    """Of all nodes."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        plane: TaskPlane,
+        committer: Committer,
+        flusher: Flusher,
+        inbox: Callable[[], Inbox],
+        send: Callable[[str, Forget], bool],
+    ) -> None:
+        """
+        Args:
+            send: to that node; False: it is not there.
+        """
+        self._runtime = runtime
+        self._plane = plane
+        self._committer = committer
+        self._flusher = flusher
+        self._inbox = inbox
+        self._send = send
+        self._kept: dict[str, int] = {}
+        """Rows by node, about: what was staged and not committed may be counted."""
+        self._more: set[str] = set()
+        """Nodes under way for which there may be more since their rows were read."""
+        self._there: set[str] = set()
+        """Nodes that can be sent a `Forget` now."""
+        self._under_way: dict[str, asyncio.Task[None]] = {}
+        self._answers: dict[str, tuple[int, asyncio.Future[None]]] = {}
+        """By node: the request that is not answered yet."""
+        self._sent = 0
+        """Frames that were sent."""
+
+    async def load(self) -> None:
+        """Read what is left from before."""
+        self._kept = await self._committer.read(lambda store: store.forget_counts())
+
+    def bounded(self, rows: Iterable[ForgetRow]) -> list[ForgetRow]:
+        """Those that are kept: of nodes that exist, and within the bound; to be staged now."""
+        kept: list[ForgetRow] = []
+        for row in rows:
+            count = self._kept.get(row.node, 0)
+            if row.node in self._plane.nodes and count < MAX_FORGETS_A_NODE:
+                self._kept[row.node] = count + 1
+                kept.append(row)
+        return kept
+
+    def attach(self, node: str) -> None:
+        """The node is there and knows `Forget`."""
+        self.detach(node)
+        self._there.add(node)
+        self.wake([node])
+
+    def detach(self, node: str) -> None:
+        """The node is away."""
+        self._there.discard(node)
+        self._answers.pop(node, None)
+        task = self._under_way.pop(node, None)
+        if task is not None:
+            task.cancel()
+
+    def remove(self, node: str) -> None:
+        """The node was removed, and its rows with it."""
+        self.detach(node)
+        self._kept.pop(node, None)
+
+    def wake(self, nodes: Iterable[str]) -> None:
+        """There may be something to delete there."""
+        for node in nodes:
+            if node in self._under_way:
+                self._more.add(node)
+            elif node in self._there and self._kept.get(node):
+                self._under_way[node] = self._runtime.spawn_task(self._work(node), "forget")
+
+    def answered(self, node: str, frame: Forgotten) -> None:
+        """The node is done with a request; the answer to an older one says nothing."""
+        request, answer = self._answers.get(node, (0, None))
+        if answer is not None and request == frame.request and not answer.done():
+            answer.set_result(None)
+
+    def close(self) -> None:
+        """Send nothing more."""
+        for node in list(self._there):
+            self.detach(node)
+
+    async def _work(self, node: str) -> None:
+        try:
+            while True:
+                self._more.discard(node)
+                rows = await self._committer.read(lambda store: store.forgets(node, limit=PIECES_A_FRAME))
+                if not rows and node not in self._more:
+                    self._kept.pop(node, None)
+                    return
+                # A power failure must not bring back a job whose files are gone.
+                await self._flusher.caught_up()
+                if rows and not await self._ask(node, rows):
+                    return
+                if rows:
+                    await self._inbox().call(partial(self._drop, node, rows))
+        except HALError as error:
+            self._runtime.log.warning("a node was not sent what it must delete", node=node, reason=str(error))
+        finally:
+            if self._under_way.get(node) is asyncio.current_task():
+                del self._under_way[node]
+
+    async def _ask(self, node: str, rows: list[ForgetRow]) -> bool:
+        """Whether the node has deleted these."""
+        self._sent += 1
+        # A node may still be at what an earlier controller has sent.
+        request = self._committer.epoch % EPOCHS << SENT_BITS | self._sent % (1 << SENT_BITS)
+        answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._answers[node] = (request, answer)
+        pieces = tuple(ForgetPiece(row.job, row.attempt, row.first, row.count) for row in rows)
+        try:
+            if not self._send(node, Forget(request=request, pieces=pieces)):
+                return False
+            async with asyncio.timeout(ANSWER_MS / 1000):
+                await answer
+        except TimeoutError:
+            self._runtime.log.warning("a node did not delete outputs in time", node=node, pieces=len(pieces))
+            return False
+        finally:
+            if self._answers.get(node) == (request, answer):
+                del self._answers[node]
+        return True
+
+    def _drop(self, node: str, rows: list[ForgetRow], now_ms: int) -> None:
+        self._plane.add_operations(DropForgets(rows))
+        self._kept[node] = max(self._kept.get(node, 0) - len(rows), 0)

@@ -1,0 +1,104 @@
+"""Removing ended jobs, or parts of them, as people ask (`hal rm`) and as retention says.
+
+A group marks them and lists what their nodes must delete; the rows themselves are deleted afterwards, between groups
+(`cycle.retention`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+from msgspec.structs import replace
+
+from hal.core.model import HALError, SpecError, TaskState, parse_task_ref
+from hal.daemons.controller.service.jobs.records import MAX_IDS, matching_jobs, rows_of
+from hal.daemons.controller.service.jobs.refusals import no_job
+from hal.daemons.controller.service.outcomes import Outcomes, OutcomeView, outcome_view
+from hal.daemons.controller.service.parts import Parts
+from hal.planes.tasks import Submitter
+from hal.store import JobFilter, PutForgets, Removed
+
+MARKED_AT_ONCE: Final = 200
+"""Jobs that one group marks: their rows take a few milliseconds of its commit."""
+_ENDS: Final = tuple(state for state in TaskState if state.ended)
+
+
+class JobRemoval:
+    """Marks jobs as removed."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self.marked = asyncio.Event()
+        """Set when something was marked; whoever deletes the rows clears it."""
+
+    async def remove(self, ids: Sequence[str], wanted: JobFilter | None, by: Submitter) -> Outcomes:
+        """Remove each ended job that is named, and the oldest `MAX_IDS` ended ones that match; one outcome for each.
+
+        Raises:
+            SpecError: an id is malformed, none is named, or the filter asks for live jobs; nothing was done.
+            StoreError: it could not be made durable; some may have been removed.
+        """
+        if wanted == JobFilter():
+            raise SpecError("filter: has no condition", hint='all ended jobs are {"state": "ended"}')
+        if not ids and wanted is None:
+            raise SpecError("no job is named", hint="name ids, or a filter")
+        if len(ids) > MAX_IDS:
+            raise SpecError(f"{len(ids)} ids in one request; at most {MAX_IDS} are allowed")
+        if wanted is not None and any(not state.ended for state in wanted.states):
+            raise SpecError("filter: only ended jobs can be removed", hint='ask for {"state": "ended"}')
+        jobs = [_whole_job(text) for text in ids]
+        if wanted is not None:
+            wanted = replace(wanted, states=wanted.states or _ENDS)
+            jobs += await self._parts.committer.read(partial(matching_jobs, wanted=wanted))
+        jobs = list(dict.fromkeys(jobs))
+        results: list[OutcomeView] = []
+        for at in range(0, len(jobs), MARKED_AT_ONCE):
+            results += await self._remove_some(jobs[at : at + MARKED_AT_ONCE], by)
+        return Outcomes(results=results)
+
+    async def _remove_some(self, jobs: Sequence[int], by: Submitter) -> list[OutcomeView]:
+        rows = await self._parts.committer.read(partial(rows_of, jobs=jobs))
+        known = [row.id for row in rows if row is not None]
+        refused = await self.mark(known, Removed.JOB, by) if known else {}
+        refused |= {job: no_job(job) for job in set(jobs) - set(known)}
+        return [
+            outcome_view(str(job), refused[job])
+            if job in refused
+            else OutcomeView(id=str(job), ok=True, state="removed")
+            for job in jobs
+        ]
+
+    async def mark(self, jobs: Sequence[int], removed: Removed, by: Submitter | None) -> dict[int, HALError]:
+        """Mark that much of these jobs as removed, as far as that may be; returns why others were not.
+
+        Args:
+            jobs: ended when they were read; at most `MARKED_AT_ONCE`.
+            by: None: retention.
+        Raises:
+            StoreError: it could not be made durable; nothing was done.
+        """
+        parts, forgetting = self._parts, self._parts.agents.forgetting
+        rows = await parts.committer.read(lambda store: store.forgets_for(jobs, whole=removed is not Removed.OUTPUTS))
+
+        def work(now_ms: int) -> dict[int, HALError]:
+            done, refused = parts.plane.remove(jobs, removed, by)
+            kept = set(done)
+            forgets = forgetting.bounded(row for row in rows if row.job in kept)
+            if forgets:
+                parts.plane.add_operations(PutForgets(forgets))
+            return refused
+
+        refused = await parts.loop.inbox.call(work)
+        forgetting.wake({row.node for row in rows})
+        self.marked.set()
+        return refused
+
+
+def _whole_job(text: str) -> int:
+    job, task = parse_task_ref(text)
+    if task is not None:
+        raise SpecError(f"'{text}' names a task; only whole jobs can be removed", hint=f"write {job}")
+    return job

@@ -1,0 +1,207 @@
+"""Which ended jobs are the oldest, what nodes must delete of them, and the deletion of their rows.
+
+Removing a job has two parts. A group of the controller marks it (`MarkRemoved`) together with what its nodes must
+delete (`PutForgets`); from then on nobody sees it. `sweep` deletes the rows of marked jobs between groups, a bounded
+number at a time. Inside the caller's transaction.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Delete,
+    Table,
+    and_,
+    bindparam,
+    delete,
+    exists,
+    func,
+    literal_column,
+    select,
+    tuple_,
+    update,
+)
+
+from hal.store import schema
+from hal.store.bulk import try_rows
+from hal.store.operations import ForgetRow, Removed
+from hal.store.readers import reader_floor
+from hal.store.views import OldJob, Retention, Swept
+
+SWEPT_JOBS: Final = 100
+"""Jobs that one call of `sweep` looks at."""
+SWEPT_AT_ONCE: Final = 500
+"""Attempts, and task ranges, that it deletes; so commits wait a few milliseconds for it."""
+NEVER: Final = 1 << 62
+MAX_FORGETS_A_JOB: Final = 1_000
+"""Pieces in which the outputs of one job are named to its nodes."""
+
+_J: Final = schema.jobs.c
+_A: Final = schema.attempts.c
+_NAMES: Final = msgspec.json.Decoder(tuple[str, ...])
+_LEVELS: Final = tuple(Removed)
+
+
+def _ended(removed: Removed) -> ColumnElement[bool]:
+    """A literal, so that the planner sees that the index `jobs_ended` serves it."""
+    return and_(_J.removed == literal_column(str(int(removed))), _J.end_ms.is_not(None))
+
+
+# ── looking ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def read_queues(connection: Connection) -> list[str]:
+    """List the queues of which ended jobs are kept: one step in the index for each."""
+    found: set[str] = set()
+    for removed in _LEVELS[: Removed.JOB]:
+        last = ""
+        while True:
+            query = select(func.min(_J.queue)).where(_ended(removed), _J.queue > last)
+            last = connection.execute(query).scalar() or ""
+            if not last:
+                break
+            found.add(last)
+    return sorted(found)
+
+
+def weigh(connection: Connection, queue: str, below: Removed) -> tuple[int, int]:
+    """Count ended jobs and their tasks; reads only the index."""
+    jobs, tasks = 0, 0
+    for removed in _LEVELS[:below]:
+        query = select(func.count(), func.coalesce(func.sum(_J.tasks), 0)).where(_ended(removed), _J.queue == queue)
+        row = connection.execute(query).one()
+        jobs, tasks = jobs + int(row[0]), tasks + int(row[1])
+    return jobs, tasks
+
+
+def read_oldest(connection: Connection, queue: str, below: Removed, after: tuple[int, int], limit: int) -> list[OldJob]:
+    """Read those that ended first, in order; each level is in order already."""
+    levels = []
+    for removed in _LEVELS[:below]:
+        query = select(_J.end_ms, _J.id, _J.tasks).where(_ended(removed), _J.queue == queue)
+        query = query.where(tuple_(_J.end_ms, _J.id) > tuple_(*after))
+        levels.append(connection.execute(query.order_by(_J.end_ms, _J.id).limit(limit)).all())
+    return [OldJob(row[1], row[0], row[2]) for row in heapq.merge(*levels)][:limit]
+
+
+def read_forgets(connection: Connection, jobs: Sequence[int], whole: bool) -> list[ForgetRow]:
+    """Compute what nodes must delete of these jobs."""
+    nodes: dict[int, set[str]] = defaultdict(set)
+    for job, names in connection.execute(select(_A.job_id, _A.nodes).where(_A.job_id.in_(jobs)).distinct()):
+        nodes[job].update(_NAMES.decode(names))
+    if whole:
+        return [ForgetRow(node, job) for job in jobs for node in sorted(nodes[job])]
+    pieces: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
+    for row in connection.execute(_pieces(jobs)):
+        pieces[row[0]].append((row[1], row[2], row[3]))
+    # Attempts that ran on other nodes are named too: there is nothing of them, and there are far fewer pieces.
+    return [
+        ForgetRow(node, job, *piece)
+        for job in jobs
+        if len(pieces[job]) * len(nodes[job]) <= MAX_FORGETS_A_JOB
+        for node in sorted(nodes[job])
+        for piece in pieces[job]
+    ]
+
+
+def _pieces(jobs: Sequence[int]) -> Any:
+    """Attempts as (job, attempt number, first task, count)."""
+    order = func.row_number().over(partition_by=(_A.job_id, _A.attempt), order_by=_A.task)
+    inner = select(_A.job_id, _A.attempt, _A.task, (_A.task - order).label("run")).where(_A.job_id.in_(jobs)).subquery()
+    i = inner.c
+    return select(i.job_id, i.attempt, func.min(i.task), func.count()).group_by(i.job_id, i.attempt, i.run)
+
+
+def read_node_forgets(connection: Connection, node: str, limit: int) -> list[ForgetRow]:
+    """Read what that node must still delete."""
+    f = schema.forgets.c
+    query = select(f.node, f.job_id, f.attempt, f.first, f.count).where(f.node == node)
+    return [ForgetRow(*row) for row in connection.execute(query.order_by(f.job_id, f.attempt, f.first).limit(limit))]
+
+
+def count_forgets(connection: Connection) -> dict[str, int]:
+    """Count what nodes must still delete."""
+    node = schema.forgets.c.node
+    return {row[0]: row[1] for row in connection.execute(select(node, func.count()).group_by(node))}
+
+
+# ── deleting ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def needed_since(connection: Connection, now_ms: int, retention: Retention) -> int:
+    """Compute the instant from which on registered readers have not read all ended attempts: the rows of jobs that
+    ended then or later must stay. `NEVER` without such a reader."""
+    floor = reader_floor(connection, now_ms, retention.readers)
+    unread = select(_A.recorded_ms).where(_A.ended_seq > floor.attempts).order_by(_A.ended_seq).limit(1)
+    found: int | None = connection.execute(unread).scalar()
+    return NEVER if found is None else found
+
+
+def sweep(connection: Connection, now_ms: int, retention: Retention) -> Swept:
+    """Delete rows of removed jobs: attempts and task ranges first, a job with the last of them.
+
+    The newest job's own row stays until there is a newer one: job ids continue from it.
+    """
+    needed_ms = needed_since(connection, now_ms, retention)
+    newest: int = connection.execute(select(func.coalesce(func.max(_J.id), 0))).scalar_one()
+    whole = _marked(connection, Removed.JOB, needed_ms, newest)
+    of_attempts = _marked(connection, Removed.ATTEMPTS_GOING, needed_ms) if len(whole) < SWEPT_JOBS else []
+    jobs = [*whole, *of_attempts]
+    if not jobs:
+        return Swept(0, 0, more=False)
+    attempts, left = _delete_some(connection, schema.attempts, _DELETE_ATTEMPT, jobs)
+    _, ranges_left = _delete_some(connection, schema.task_ranges, _DELETE_RANGE, whole)
+    emptied = [job for job in of_attempts if job not in left]
+    try_rows(connection, _ATTEMPTS_GONE, [{"the_id": job} for job in emptied])
+    gone = [job for job in whole if job not in left and job not in ranges_left]
+    if gone:
+        specs = list(connection.execute(select(_J.spec_id).where(_J.id.in_(gone)).distinct()).scalars())
+        try_rows(connection, _DELETE_LABELS, [{"the_job_id": job} for job in gone])
+        try_rows(connection, _DELETE_JOB, [{"the_id": job} for job in gone])
+        try_rows(connection, _DELETE_SPEC, [{"the_id": spec} for spec in specs])
+    return Swept(len(gone), attempts, more=bool(left or ranges_left) or len(jobs) >= SWEPT_JOBS)
+
+
+def _marked(connection: Connection, removed: Removed, before_ms: int, newest: int | None = None) -> list[int]:
+    query = select(_J.id).where(_ended(removed), _J.end_ms < before_ms).limit(SWEPT_JOBS)
+    return list(connection.execute(query if newest is None else query.where(_J.id < newest)).scalars())
+
+
+def _delete_some(
+    connection: Connection, table: Table, statement: Delete, jobs: Sequence[int]
+) -> tuple[int, frozenset[int]]:
+    """Delete at most `SWEPT_AT_ONCE` rows of these jobs; returns how many, and jobs that may have more."""
+    if not jobs:
+        return 0, frozenset()
+    key = list(table.primary_key)
+    query = select(*key).where(table.c.job_id.in_(jobs)).order_by(*key).limit(SWEPT_AT_ONCE)
+    rows = connection.execute(query).all()
+    try_rows(connection, statement, [{f"the_{c.name}": v for c, v in zip(key, row, strict=True)} for row in rows])
+    if len(rows) < SWEPT_AT_ONCE:
+        return len(rows), frozenset()
+    return len(rows), frozenset(job for job in jobs if job >= rows[-1][0])
+
+
+def _by_primary_key(table: Table) -> Delete:
+    return delete(table).where(*(column == bindparam(f"the_{column.name}") for column in table.primary_key))
+
+
+_DELETE_ATTEMPT: Final = _by_primary_key(schema.attempts)
+_DELETE_RANGE: Final = _by_primary_key(schema.task_ranges)
+_DELETE_LABELS: Final = delete(schema.job_labels).where(schema.job_labels.c.job_id == bindparam("the_job_id"))
+_DELETE_JOB: Final = _by_primary_key(schema.jobs)
+_DELETE_SPEC: Final = delete(schema.specs).where(
+    schema.specs.c.id == bindparam("the_id"), ~exists().where(_J.spec_id == schema.specs.c.id)
+)
+_ATTEMPTS_GONE: Final = (
+    update(schema.jobs)
+    .where(_J.id == bindparam("the_id"))
+    .values(removed=literal_column(str(int(Removed.ATTEMPTS))), version=_J.version + literal_column("1"))
+)

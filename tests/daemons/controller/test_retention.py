@@ -1,0 +1,332 @@
+"""Removing ended jobs: by hand and by retention, at the controller and at nodes that are there or away."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from hal.core.model.policy import Policy, Queue
+from hal.daemons.controller.config import Config
+from hal.daemons.controller.cycle import retention
+from hal.runtime.interface import UnixAddress
+from hal.store import DAY_MS, Kept, Retention
+from hal.wire.agree import FORGET
+from hal.wire.frames.agent_keeper import ForgetPiece, Forgotten
+from tests.daemons.controller.access.people import person
+from tests.daemons.controller.running import Running, on_controller, running
+from tests.daemons.controller.scripted_agent import ScriptedAgent
+
+TRUE = {"command": ["exit", "0"]}
+SLEEP = {"command": ["sleep"]}
+KNOWS: dict[str, Any] = {"features": (FORGET,)}
+
+
+@pytest.fixture
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Retention looks all the time."""
+    monkeypatch.setattr(retention, "TRIM_EVERY_MS", 10)
+    monkeypatch.setattr(retention, "EXPIRE_EVERY_MS", 10)
+    monkeypatch.setattr(retention, "PAUSE_MS", 1)
+
+
+def kept(*queues: str, **limits: int) -> Config:
+    """A controller that keeps so much of each queue; it has these beside the default one."""
+    policy = Policy(queues={"default": Queue(), **{queue: Queue() for queue in queues}})
+    return Config(policy=policy, retention=Retention(jobs=Kept(**limits)))
+
+
+async def remove(hal: Running, *ids: str, **body: Any) -> list[dict[str, Any]]:
+    """Remove jobs over REST; the outcome of each."""
+    answer = await hal.http.post("/v1/jobs/remove", json={**({"ids": ids} if ids else {}), **body})
+    assert answer.status_code == 200, answer.text
+    results: list[dict[str, Any]] = answer.json()["results"]
+    return results
+
+
+async def nothing_left(hal: Running) -> None:
+    """Until no node has anything to delete."""
+    store = hal.controller._committer.store
+    await hal.until(lambda: not store.forget_counts())
+
+
+async def gone(hal: Running, job: str) -> None:
+    """Until that job is not there."""
+    async with asyncio.timeout(30):
+        while (await hal.http.get(f"/v1/jobs/{job}")).status_code != 404:
+            await hal.runtime.sleep(5)
+
+
+def test_a_removed_job_is_gone_for_every_reader_and_at_its_node(hal_home: Path) -> None:
+    """Its neighbour is not; what its node has deleted is not asked for again."""
+
+    async def body(hal: Running) -> None:
+        agent = await hal.agent(**KNOWS)
+        first, second = await hal.submit(TRUE, {**TRUE, "array": 2})
+        for job in (first, second):
+            await hal.ended(job)
+        assert await remove(hal, first) == [{"id": first, "ok": True, "state": "removed"}]
+        assert [(await hal.http.get(f"/v1/jobs/{job}")).status_code for job in (first, second)] == [404, 200]
+        assert [job["id"] for job in (await hal.http.get("/v1/jobs")).json()["jobs"]] == [second]
+        await nothing_left(hal)
+        assert [frame.pieces for frame in agent.forgets] == [(ForgetPiece(int(first)),)]
+        (again,) = await remove(hal, first)
+        assert (again["ok"], again["code"]) == (False, "not-found")
+
+    on_controller(hal_home, body)
+
+
+def test_what_cannot_be_removed_says_why_and_the_rest_is(hal_home: Path) -> None:
+    """A live one, one that another waits for, one that never was; each has its own outcome."""
+
+    async def body(hal: Running) -> None:
+        agent = await hal.agent(**KNOWS)
+        live, over, needed = await hal.submit(SLEEP, TRUE, TRUE)
+        for job in (over, needed):
+            await hal.ended(job)
+        waits = {**TRUE, "dependencies": [f"afternotok:{needed}"], "on_dependency_failed": "hold"}
+        await hal.submit(waits)
+        outcomes = await remove(hal, live, over, needed, "999")
+        assert [(one["ok"], one.get("code", "")) for one in outcomes] == [
+            (False, "conflict"), (True, ""), (False, "conflict"), (False, "not-found")
+        ]  # fmt: skip
+        assert "has not ended" in outcomes[0]["detail"]
+        assert "waits for it" in outcomes[2]["detail"]
+        agent.end(next(iter(agent.running)))
+
+    on_controller(hal_home, body)
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ({}, "no job is named"),
+        ({"filter": {}}, "no condition"),
+        ({"ids": ["1.2"]}, "names a task"),
+        ({"filter": {"state": "running"}}, "only ended jobs"),
+        ({"filter": {"usr": "x"}}, "not a filter"),
+        ({"ids": ["1"], "ended_before_ms": 5}, "not with ids"),
+    ],
+)
+def test_a_removal_that_makes_no_sense_is_refused_as_a_whole(hal_home: Path, body: dict[str, Any], says: str) -> None:
+    """One error that names the mistake."""
+
+    async def act(hal: Running) -> None:
+        answer = await hal.http.post("/v1/jobs/remove", json=body)
+        assert (answer.status_code, says in answer.text) == (400, True), answer.text
+
+    on_controller(hal_home, act)
+
+
+def test_jobs_are_removed_by_filter_and_end(hal_home: Path) -> None:
+    """Live ones, and those that ended later, are not selected."""
+
+    async def body(hal: Running) -> None:
+        agent = await hal.agent(**KNOWS)
+        old, other, live = await hal.submit({**TRUE, "name": "x"}, {**TRUE, "name": "y"}, {**SLEEP, "name": "x"})
+        ends = [(await hal.ended(job))["end_ms"] for job in (old, other)]
+        assert await remove(hal, filter={"name": "x"}, ended_before_ms=ends[0]) == []
+        assert [one["id"] for one in await remove(hal, filter={"name": "x"})] == [old]
+        assert [one["id"] for one in await remove(hal, ended_before_ms=max(ends) + 1)] == [other]
+        assert (await hal.http.get(f"/v1/jobs/{live}")).status_code == 200
+        agent.end(next(iter(agent.running)))
+
+    on_controller(hal_home, body)
+
+
+def test_a_user_removes_their_own_jobs_and_an_operator_anybodys(hal_home: Path) -> None:
+    """Another user's job looks as if it were not there; a filter selects one's own."""
+
+    async def body(hal: Running) -> None:
+        await hal.agent(**KNOWS)
+        async with person(hal, "alice") as alice, person(hal, "bob") as bob:
+            ids = []
+            for user in (alice, alice, bob):
+                ids.append((await user.post("/v1/jobs", json=TRUE)).json()["ids"][0])
+                await hal.ended(ids[-1])
+            refused = (await bob.post("/v1/jobs/remove", json={"ids": ids[:1]})).json()["results"]
+            assert [(one["ok"], one["code"]) for one in refused] == [(False, "not-found")]
+            everything = {"filter": {"state": "ended"}}
+            assert [one["id"] for one in (await bob.post("/v1/jobs/remove", json=everything)).json()["results"]] == [
+                ids[2]
+            ]
+            mine = (await alice.post("/v1/jobs/remove", json={"ids": ids[:1]})).json()["results"]
+            assert [one["ok"] for one in mine] == [True]
+        assert [one["id"] for one in await remove(hal, filter={"state": "ended"})] == [ids[1]]
+
+    on_controller(hal_home, body)
+
+
+def test_a_node_that_is_away_deletes_when_it_is_back_also_after_a_restart(hal_home: Path) -> None:
+    """It does not answer before it leaves; the controller starts again; then it is asked again."""
+
+    async def body() -> None:
+        async with running(hal_home) as hal:
+            agent = await hal.agent(**KNOWS)
+            agent.answers_forgets = False
+            (job,) = await hal.submit(TRUE)
+            await hal.ended(job)
+            await remove(hal, job)
+            await hal.until(lambda: bool(agent.forgets))
+            await agent.leave()
+        async with running(hal_home) as hal:
+            assert hal.controller._committer.store.forget_counts() == {"n1": 1}
+            agent.moved_to(hal.runtime)
+            agent.answers_forgets = True
+            await agent.join()
+            await nothing_left(hal)
+        asked = [frame.pieces for frame in agent.forgets]
+        assert asked == [(ForgetPiece(int(job)),)] * 2
+        assert len({frame.request for frame in agent.forgets}) == 2
+
+    asyncio.run(body())
+
+
+def test_a_node_that_knows_nothing_of_it_is_not_asked_and_forgotten_with_the_node(hal_home: Path) -> None:
+    """An older agent; what it was to delete goes with it."""
+
+    async def body(hal: Running) -> None:
+        agent = await hal.agent()
+        (job,) = await hal.submit(TRUE)
+        await hal.ended(job)
+        await remove(hal, job)
+        store = hal.controller._committer.store
+        assert store.forget_counts() == {"n1": 1}
+        await hal.http.post("/v1/nodes/cordon", json={"nodes": ["n1"], "reason": "old"})
+        (removed,) = (await hal.http.post("/v1/nodes/remove", json={"nodes": ["n1"]})).json()["results"]
+        assert removed["ok"]
+        assert store.forget_counts() == {}
+        assert agent.forgets == []
+
+    on_controller(hal_home, body)
+
+
+@pytest.mark.usefixtures("often")
+def test_jobs_beyond_the_count_of_their_queue_go_oldest_end_first(hal_home: Path) -> None:
+    """One is kept; another queue counts for itself; the feed says that it was retention."""
+
+    async def body(hal: Running) -> None:
+        await hal.agent(**KNOWS)
+        ids = []
+        for queue in ("short", "default", "default", "default"):
+            ids += await hal.submit({**TRUE, "queue": queue})
+            await hal.ended(ids[-1])
+        for job in ids[1:3]:
+            await gone(hal, job)
+        await hal.until(lambda: set(hal.controller._committer.store.forget_counts()) == set())
+        assert {job["id"] for job in (await hal.http.get("/v1/jobs")).json()["jobs"]} == {ids[0], ids[3]}
+        events = (await hal.http.get("/v1/events", params={"limit": 1000})).json()["events"]
+        removed = [one for one in events if one["kind"] == "jobs-removed"]
+        assert {(one["cause"], one["payload"]["removed"]) for one in removed} == {("retention", "job")}
+
+    on_controller(hal_home, body, kept("short", jobs_count=1))
+
+
+@pytest.mark.usefixtures("often")
+def test_a_queue_may_keep_its_jobs_longer_than_the_others(hal_home: Path) -> None:
+    """The others' go as soon as they have ended."""
+
+    async def body(hal: Running) -> None:
+        await hal.agent(**KNOWS)
+        long, short = await hal.submit({**TRUE, "queue": "long"}, TRUE)
+        await gone(hal, short)
+        assert (await hal.ended(long))["state"] == "succeeded"
+
+    config = kept("long", jobs_ms=0)
+    own = Retention(jobs=config.retention.jobs, queues={"long": Kept(jobs_ms=DAY_MS)})
+    on_controller(hal_home, body, replace(config, retention=own))
+
+
+@pytest.mark.usefixtures("often")
+def test_outputs_go_before_the_job_and_it_may_run_again(hal_home: Path) -> None:
+    """Reading them says what became of them; the new attempt's output is there, until that job has ended again."""
+
+    async def body(hal: Running) -> None:
+        agent = await hal.agent(**KNOWS)
+        (job,) = await hal.submit({"command": ["echo", "one"]})
+        await hal.ended(job)
+        await hal.until(lambda: bool(agent.forgets))
+        assert agent.forgets[0].pieces == (ForgetPiece(int(job), 1, 0, 1),)
+        read = await hal.http.get(f"/v1/jobs/{job}/logs")
+        assert (read.status_code, "were removed" in read.text) == (404, True)
+        assert (await hal.http.get(f"/v1/jobs/{job}")).json()["removed"] == "outputs"
+        agent.outputs.clear()
+        (outcome,) = (await hal.http.post("/v1/jobs/requeue", json={"ids": [job]})).json()["results"]
+        assert outcome["ok"]
+        assert (await hal.ended(job))["restarts"] == 1
+        await hal.until(lambda: len(agent.forgets) == 2)
+        assert agent.forgets[1].pieces == (ForgetPiece(int(job), 1, 0, 1), ForgetPiece(int(job), 2, 0, 1))
+
+    on_controller(hal_home, body, kept(outputs_ms=0))
+
+
+@pytest.mark.usefixtures("often")
+def test_a_job_whose_attempts_are_removed_says_so_and_cannot_run_again(hal_home: Path) -> None:
+    """What it was and how it ended stays."""
+
+    async def body(hal: Running) -> None:
+        await hal.agent(**KNOWS)
+        (job,) = await hal.submit({**TRUE, "array": 3})
+        await hal.ended(job)
+        store = hal.controller._committer.store
+        await hal.until(lambda: not store.attempts(int(job)))
+        view = (await hal.http.get(f"/v1/jobs/{job}")).json()
+        assert (view["removed"], view["counts"]["succeeded"]) == ("attempts", 3)
+        (outcome,) = (await hal.http.post("/v1/jobs/requeue", json={"ids": [job]})).json()["results"]
+        assert (outcome["code"], "its attempts were removed" in outcome["detail"]) == ("conflict", True)
+
+    on_controller(hal_home, body, kept(attempts_count=0))
+
+
+def test_a_removed_job_is_nothing_to_wait_for(hal_home: Path) -> None:
+    """As if it had never been."""
+
+    async def body(hal: Running) -> None:
+        await hal.agent(**KNOWS)
+        (job,) = await hal.submit(TRUE)
+        await hal.ended(job)
+        await remove(hal, job)
+        answer = await hal.http.post("/v1/jobs", json={**TRUE, "dependencies": [f"afterok:{job}"]})
+        assert (answer.status_code, f"there is no job {job}" in answer.text) == (400, True)
+
+    on_controller(hal_home, body)
+
+
+def test_job_ids_continue_after_everything_was_removed_and_the_controller_was_started_again(hal_home: Path) -> None:
+    """No id is given twice, also where the mark beside the store is lost."""
+
+    async def body() -> None:
+        async with running(hal_home) as hal:
+            await hal.agent(**KNOWS)
+            ids = await hal.submit(TRUE, TRUE)
+            for job in ids:
+                await hal.ended(job)
+            await remove(hal, *ids)
+        async with running(hal_home) as hal:
+            (next_id,) = await hal.submit(TRUE)
+        assert int(next_id) == int(ids[-1]) + 1
+
+    asyncio.run(body())
+
+
+def test_a_store_that_lost_its_nodes_answer_is_not_fooled_by_an_old_one(hal_home: Path) -> None:
+    """An answer to a request that nobody has under way changes nothing."""
+
+    async def body(hal: Running) -> None:
+        agent = await hal.agent(**KNOWS)
+        agent.answers_forgets = False
+        (job,) = await hal.submit(TRUE)
+        await hal.ended(job)
+        await remove(hal, job)
+        await hal.until(lambda: bool(agent.forgets))
+        agent._send(Forgotten(request=agent.forgets[0].request + 1))
+        other = ScriptedAgent(hal.runtime, UnixAddress(hal.runtime.paths.wire_socket()), "n2", **KNOWS)
+        await other.join()
+        assert hal.controller._committer.store.forget_counts() == {"n1": 1}
+        agent._send(Forgotten(request=agent.forgets[0].request))
+        await nothing_left(hal)
+
+    on_controller(hal_home, body)
