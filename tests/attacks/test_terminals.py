@@ -49,6 +49,9 @@ WHERE_STATES: Final = ("succeeded", "up", "failed")
 COMMANDS: Final[dict[str, tuple[list[str], ...]]] = {
     "up": (["--home", f"/proc/{EVIL}"], ["--nodes", "1", "--name", EVIL]),
     "agent": (["--controller", EVIL], ["--home", f"/proc/{EVIL}", "--join", EVIL, "--controller", "127.0.0.1:1"]),
+    "offer put": (["x", "--resources", "cpu=1"], [EVIL, "--resources", EVIL]),
+    "offer list": ([],),
+    "offer withdraw": (["x"], [EVIL]),
     "token create": ([], ["--node", EVIL]),
     "token list": ([],),
     "token revoke": (["x"], [EVIL]),
@@ -61,6 +64,7 @@ COMMANDS: Final[dict[str, tuple[list[str], ...]]] = {
     "wait": (["1"], ["1", "2"]),
     "cancel": (["1"], ["--name", "x"]),
     "requeue": (["1"], ["--name", "x"]),
+    "evict": (["1"], ["--node", "n1"], ["1", "--reason", EVIL]),
     "hold": (["1"], ["--name", "x"]),
     "release": (["1"], ["--name", "x"]),
     "update": (["1", "--priority", "-1"],),

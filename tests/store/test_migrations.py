@@ -159,6 +159,26 @@ def test_an_older_store_is_retained_like_a_new_one(tmp_path: Path) -> None:
     store.close()
 
 
+def test_join_tokens_of_an_older_hal_stay_what_they_were(tmp_path: Path) -> None:
+    """As revision 0008 had them: one that was used is used up, one that was not is for one machine; no labels."""
+    path = tmp_path / "hal.sqlite"
+    database = open_database(path, create=True, max_bytes=None)
+    with database.writing("as before") as connection:
+        config = Config()
+        config.set_main_option("script_location", str(MIGRATIONS))
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0008")
+        connection.exec_driver_sql("INSERT INTO join_tokens VALUES ('a', 'h', '', 'u', 1, 99, 5, 'n1', NULL)")
+        connection.exec_driver_sql("INSERT INTO join_tokens VALUES ('b', 'h', 'n2', 'u', 2, 99, NULL, '', NULL)")
+        connection.exec_driver_sql("INSERT INTO certificates VALUES ('aa', 'n1', 5, 99, NULL)")
+    database.close()
+    store = Store.open(path)
+    joining = store.joining()
+    assert [(one.id, one.uses, one.used, one.labels) for one in joining.tokens] == [("a", 1, 1, {}), ("b", 1, 0, {})]
+    assert [(one.serial, one.token, one.labels) for one in joining.certificates] == [("aa", "", {})]
+    store.close()
+
+
 _JOB: Final = (
     "INSERT INTO jobs VALUES ({id}, 1, 'n', 'default', 'a', 'u', 0, '{state}', 1, 1, NULL, 5, 5, NULL, NULL, 0, '', '',"
     " {pending}, 0, {active}, {active}, 0, 0, 0, 0, NULL, 0, 1)"

@@ -50,6 +50,7 @@ from hal.core.model import SpecError
 
 if TYPE_CHECKING:
     from hal.client.rest.advice_calls import AdviceInfo, AdvicePut
+    from hal.client.rest.offer_calls import OfferInfo
     from hal.client.rest.policy_views import LicenceInfo, PolicyChange, PolicyInfo
     from hal.core.model.policy_change import Operation
 
@@ -210,6 +211,23 @@ class Client:
             raise SpecError("remove: ids and filters cannot be combined")
         return self.drive(removed(ids, filters, before_ms))
 
+    def evict(
+        self, *ids: str | int, mode: str = "requeue", reason: str = "", within: str = "", **filters: Any
+    ) -> list[Outcome]:
+        """Make running jobs (`42`) and tasks (`42.7`) leave, by id, or all that a filter selects; for operators.
+
+        Args:
+            mode: `requeue` or `checkpoint` (they run again, no retry is counted), or `cancel`.
+            reason: one line for the owners of the jobs.
+            within: how long they have to end before they are killed, as a duration; 30s by default.
+        """
+        return self.drive(controlled("evict", ids, filters, calls.eviction(mode, reason, within)))
+
+    def evict_nodes(self, *names: str, mode: str = "requeue", reason: str = "", within: str = "") -> list[Outcome]:
+        """Make all that runs on these nodes leave, as `evict`; one outcome for each node. New work may start there."""
+        details = calls.eviction(mode, reason, within) | {"nodes": list(names)}
+        return list(self.call(calls.control("evict", (), details=details)))
+
     # ── nodes ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def nodes(self) -> list[NodeInfo]:
@@ -224,13 +242,16 @@ class Client:
         """
         return self.call(calls.node(name))
 
-    def fence(self, name: str) -> NodeInfo:
+    def fence(self, name: str, *, machine_gone: bool = False, reason: str = "") -> NodeInfo:
         """Declare a node lost: its attempts are lost and their tasks run again. Nothing may run there any more.
 
+        Args:
+            machine_gone: its machine no longer exists: it may be in any state, and stays closed to the same boot.
+            reason: one line for people.
         Raises:
-            ConflictError: it is up.
+            ConflictError: it is not unreachable, and its machine exists.
         """
-        return self.call(calls.fence(name))
+        return self.call(calls.fence(name, machine_gone, reason))
 
     def cordon(self, *names: str, reason: str = "") -> list[Outcome]:
         """Close nodes to new work until they are uncordoned; what runs continues. One outcome for each."""
@@ -240,9 +261,17 @@ class Client:
         """Open nodes to new work, unless something other than a person keeps them closed (`detail` names it)."""
         return list(self.call(calls.control_nodes("uncordon", names)))
 
-    def drain(self, *names: str, reason: str = "") -> list[Outcome]:
-        """Close nodes to new work so that they become empty; `wait_drained` waits for that."""
-        return list(self.call(calls.control_nodes("drain", names, reason)))
+    def drain(self, *names: str, reason: str = "", evict: str = "", within: str = "", grace: str = "") -> list[Outcome]:
+        """Close nodes to new work so that they become empty; `wait_drained` waits for that.
+
+        Args:
+            evict: how what does not end by itself is evicted (`requeue`, `checkpoint`, `cancel`); empty: it may run on.
+            within: how long it may run on before that, as a duration; at once by default.
+            grace: how long it then has to end before it is killed; 30s by default.
+        """
+        texts = {"evict": evict, "within": within, "grace": grace}
+        details = {name: text for name, text in texts.items() if text}
+        return list(self.call(calls.control_nodes("drain", names, reason, details)))
 
     def wait_drained(
         self, name: str, timeout: float | None = None, *, seen: Callable[[NodeInfo], None] = lambda node: None
@@ -258,6 +287,52 @@ class Client:
     def remove_nodes(self, *names: str) -> list[Outcome]:
         """Remove nodes that are lost or closed, and hold nothing. One that connects again is a new node."""
         return list(self.call(calls.control_nodes("remove", names)))
+
+    def offers(self) -> list[OfferInfo]:
+        """List the machines that could be rented."""
+        from hal.client.rest import offer_calls
+
+        return list(self.call(offer_calls.offers()))
+
+    def put_offer(
+        self,
+        name: str,
+        resources: Mapping[str, Any],
+        *,
+        labels: Mapping[str, str] | None = None,
+        count: int = 1,
+        price_microusd_per_hour: int | None = None,
+        expires_in: str = "1h",
+    ) -> OfferInfo:
+        """Offer machines that could be rented, or offer them again, in place of what this name offered before.
+
+        Jobs that none of the nodes could hold are accepted if one of these machines could, and wait; for operators.
+
+        Args:
+            resources: of one machine, as a job asks for them: `{"cpu": 64, "memory": "256GiB"}`.
+            labels: that each would have as a node.
+            count: how many could be rented.
+            price_microusd_per_hour: of one machine, in millionths of a dollar; informs people only.
+            expires_in: how long the offer holds unless it is made again.
+        Raises:
+            SpecError: something in it is out of bounds.
+        """
+        from hal.client.rest import offer_calls
+
+        fields = {"resources": dict(resources), "labels": dict(labels or {}), "count": count, "expires_in": expires_in}
+        if price_microusd_per_hour is not None:
+            fields["price_microusd_per_hour"] = price_microusd_per_hour
+        return self.call(offer_calls.put_offer(name, fields))
+
+    def withdraw_offer(self, name: str) -> None:
+        """Withdraw an offer; jobs that wait for it wait on.
+
+        Raises:
+            NotFoundError: there is none of that name.
+        """
+        from hal.client.rest import offer_calls
+
+        self.call(offer_calls.withdraw_offer(name))
 
     # ── policy ────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -109,6 +109,13 @@ class LeadPlane(Staging[SealedT], Protocol[SealedT]):
     def end_with_bookings(self, now_ms: int) -> int:
         """Stage what follows from bookings that have begun or ended."""
 
+    @property
+    def next_due_ms(self) -> int:
+        """When something is due by itself, which `carrying_out_due` does; the engine's infinity for never."""
+
+    def carrying_out_due(self, now_ms: int) -> Work[None]:
+        """Stage what is due."""
+
     def carry_out(self, plan: Plan, row_name: Callable[[int], str], epoch: int, now_ms: int, *, credit: bool) -> None:
         """Stage a plan that the engine has assumed.
 

@@ -38,6 +38,8 @@ class Body(Struct, frozen=True, kw_only=True):
     """Its type, described among the components; None: the schema is described there by hand."""
     read: Callable[[bytes], Any] | None = None
     """Reads it, beside the loop where it is large; None: the handler does, from the bytes."""
+    required: bool = True
+    """False: without one, all of its fields are as they are where they are not named."""
     media: str = JSON
     """Its media type, as the OpenAPI document names it."""
     stream_bytes: int = 0
@@ -99,9 +101,14 @@ def ref(name: str) -> dict[str, Any]:
     return {"$ref": f"#/components/schemas/{name}"}
 
 
-def body_of(kind: type[Struct], examples: dict[str, Any]) -> Body:
+def body_of(kind: type[Struct], examples: dict[str, Any], *, required: bool = True) -> Body:
     """A JSON object of that type."""
-    return Body(schema=ref(kind.__name__), examples=examples, kind=kind, read=partial(body_as, kind=kind))
+    read = partial(body_as, kind=kind) if required else partial(_body_or_nothing, kind=kind)
+    return Body(schema=ref(kind.__name__), examples=examples, kind=kind, read=read, required=required)
+
+
+def _body_or_nothing(body: bytes, kind: type[Struct]) -> Struct:
+    return body_as(body, kind) if body.strip() else kind()
 
 
 def stream_of(most_bytes: int, media: str = BYTES) -> Body:

@@ -160,7 +160,7 @@ def _operation(endpoint: Endpoint, about: About) -> dict[str, Any]:
         content: dict[str, Any] = {"schema": endpoint.body.schema}
         if endpoint.body.examples:
             content["examples"] = {name: {"value": value} for name, value in endpoint.body.examples.items()}
-        out["requestBody"] = {"required": True, "content": {endpoint.body.media: content}}
+        out["requestBody"] = {"required": endpoint.body.required, "content": {endpoint.body.media: content}}
     return out
 
 

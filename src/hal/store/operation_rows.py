@@ -17,6 +17,7 @@ from hal.store.job_rows import edit_jobs, insert_jobs, progress_jobs
 from hal.store.operations import (
     AppendEvents,
     AppendPolicy,
+    CertificateRow,
     DropForgets,
     DropNodes,
     EditJobs,
@@ -24,6 +25,7 @@ from hal.store.operations import (
     ForgetRow,
     InsertAttempts,
     InsertJobs,
+    JoinTokenRow,
     MarkAttempts,
     MarkRemoved,
     Newest,
@@ -123,8 +125,8 @@ def _put_meta(connection: Connection, operation: PutMeta) -> None:
 
 
 def _put_joining(connection: Connection, operation: PutJoining) -> None:
-    _replace(connection, schema.join_tokens, "id", [asdict(row) for row in operation.tokens])
-    _replace(connection, schema.certificates, "serial", [asdict(row) for row in operation.certificates])
+    _replace(connection, schema.join_tokens, "id", [_with_labels(row) for row in operation.tokens])
+    _replace(connection, schema.certificates, "serial", [_with_labels(row) for row in operation.certificates])
     for column, gone in (
         (schema.join_tokens.c.id, operation.forget_tokens),
         (schema.certificates.c.serial, operation.forget_certificates),
@@ -139,6 +141,10 @@ def _put_readers(connection: Connection, operation: PutReaders) -> None:
     if operation.forget:
         forget = delete(schema.readers).where(schema.readers.c.name == bindparam("the_key"))
         connection.execute(forget, [{"the_key": name} for name in operation.forget])
+
+
+def _with_labels(row: JoinTokenRow | CertificateRow) -> Params:
+    return {**asdict(row), "labels": json_text(row.labels)}
 
 
 def _put_nodes(connection: Connection, operation: PutNodes) -> None:

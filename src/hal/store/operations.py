@@ -150,7 +150,7 @@ class StepEnd(Struct, frozen=True, array_like=True):
 
 
 class Preemption(Struct, frozen=True, omit_defaults=True):
-    """When and for whom an attempt was last preempted."""
+    """When and for whom an attempt was last preempted, or by whom it was evicted."""
 
     mode: str = ""
     """requeue, suspend, checkpoint, cancel."""
@@ -168,6 +168,10 @@ class Preemption(Struct, frozen=True, omit_defaults=True):
     """How often it was suspended."""
     paused_ms: int = 0
     """How long it had been suspended before."""
+    by: str = ""
+    """The person who evicted it; '': the engine preempted it for `for_job`."""
+    reason: str = ""
+    """Of the eviction, in that person's words."""
 
 
 class AttemptRow(Struct, frozen=True, gc=False):
@@ -265,6 +269,13 @@ class Closure(Struct, frozen=True, kw_only=True, omit_defaults=True):
     since_ms: int
     drain: bool = False
     """The node is to become empty; until then, it drains."""
+    evict: str = ""
+    """How what is left at `evict_at_ms` is evicted: `requeue`, `checkpoint`, `cancel`; '': nothing is."""
+    evict_at_ms: int = 0
+    grace_ms: int = 0
+    """How long evicted work has to end."""
+    evicted: bool = False
+    """What was left has been evicted."""
 
 
 class NodeAbout(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -315,7 +326,7 @@ class PolicyRow(Struct, frozen=True, kw_only=True):
 
 
 class JoinTokenRow(Struct, frozen=True, kw_only=True):
-    """A token with which one machine can join, once."""
+    """A token with which machines can join."""
 
     id: str
     secret_hash: str
@@ -327,9 +338,16 @@ class JoinTokenRow(Struct, frozen=True, kw_only=True):
     created_ms: int
     expires_ms: int
     used_ms: int | None = None
+    """When it was used last."""
     used_by: str = ""
-    """The node that joined with it."""
+    """The node that joined with it last."""
     revoked_ms: int | None = None
+    uses: int = 1
+    """So many machines can join with it; 0: any number, until it expires."""
+    used: int = 0
+    """So many have."""
+    labels: dict[str, str] = {}
+    """That each node which joins with it has, whatever its agent says."""
 
 
 class CertificateRow(Struct, frozen=True, kw_only=True):
@@ -341,6 +359,10 @@ class CertificateRow(Struct, frozen=True, kw_only=True):
     issued_ms: int
     expires_ms: int
     revoked_ms: int | None = None
+    token: str = ""
+    """Id of the token with which the node joined; '': it joined before that was kept."""
+    labels: dict[str, str] = {}
+    """Of that token."""
 
 
 class NewEvent(Struct, frozen=True, kw_only=True):

@@ -490,8 +490,8 @@ def read_join_credentials(connection: Connection) -> PutJoining:
     tokens = connection.execute(select(schema.join_tokens).order_by(t.created_ms, t.id))
     certificates = connection.execute(select(schema.certificates).order_by(c.issued_ms, c.serial))
     return PutJoining(
-        tuple(JoinTokenRow(**row._mapping) for row in tokens),
-        tuple(CertificateRow(**row._mapping) for row in certificates),
+        tuple(JoinTokenRow(**{**row._mapping, "labels": _TEXT_BY_NAME.decode(row.labels)}) for row in tokens),
+        tuple(CertificateRow(**{**row._mapping, "labels": _TEXT_BY_NAME.decode(row.labels)}) for row in certificates),
     )
 
 

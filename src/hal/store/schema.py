@@ -245,6 +245,9 @@ join_tokens = Table(
     Column("used_ms", INT),
     Column("used_by", Text, nullable=False),
     Column("revoked_ms", INT),
+    Column("uses", INT, nullable=False, server_default=text("1")),
+    Column("used", INT, nullable=False, server_default=text("0")),
+    Column("labels", Text, nullable=False, server_default="{}"),
 )
 """Of a token, only the SHA-256 of its secret is stored."""
 
@@ -256,6 +259,8 @@ certificates = Table(
     Column("issued_ms", INT, nullable=False),
     Column("expires_ms", INT, nullable=False),
     Column("revoked_ms", INT),
+    Column("token", Text, nullable=False, server_default=text("''")),
+    Column("labels", Text, nullable=False, server_default="{}"),
 )
 """The unexpired certificates that this HAL's authority has issued to nodes."""
 

@@ -28,7 +28,8 @@ from hal.core.engine.events import (
 )
 from hal.core.engine.plan import Plan
 from hal.core.engine.scheduler import Scheduler
-from hal.core.engine.why.explain import explain, fits_ever
+from hal.core.engine.why.explain import explain
+from hal.core.engine.why.feasible import fits_ever
 from hal.core.kernels.structures.layout import INF
 from hal.core.model import HALError
 from hal.core.model.verdict import Reason

@@ -22,7 +22,7 @@ def with_token(node: str = "", life_ms: int = HOUR_MS) -> Membership:
 def join(membership: Membership, node: str, serial: str, now_ms: int = NOW_MS) -> PutJoining:
     """The node joins with `t1`; what undoes it."""
     token = membership.check_token("t1", "secret", node, now_ms, known=False)
-    return membership.apply(membership.admitted(token, certificate(node, serial), now_ms))
+    return membership.apply(membership.admitted(token, certificate(node, serial), now_ms, lambda name: False))
 
 
 def certificate(node: str, serial: str, expires_ms: int = NOW_MS + 90 * HOUR_MS) -> CertificateRow:
@@ -103,7 +103,7 @@ def test_a_renewed_certificate_leaves_the_former_valid_and_forgets_expired_ones(
     """The agent may die between getting and keeping it."""
     membership = with_token()
     membership.apply(PutJoining((), (certificate("n1", "old", NOW_MS), certificate("n1", "aa"))))
-    change = membership.renewed(certificate("n1", "bb"), NOW_MS)
+    change = membership.renewed(certificate("n1", "bb"), "aa", NOW_MS)
     assert change.forget_certificates == ("old",)
     membership.apply(change)
     for serial in ("aa", "bb"):
@@ -161,3 +161,80 @@ def test_tokens_are_bounded() -> None:
     for life_ms in (0, MAX_LIFE_MS + 1):
         with pytest.raises(SpecError, match="expires_in"):
             membership.create("x", "", node="", life_ms=life_ms, user="u", now_ms=later_ms)
+
+
+def for_many(uses: int, labels: dict[str, str] | None = None) -> Membership:
+    """A token `t1` for so many machines."""
+    membership = Membership()
+    change = membership.create(
+        "t1", hash_of("secret"), node="", life_ms=HOUR_MS, user="u", now_ms=NOW_MS, uses=uses, labels=labels
+    )
+    membership.apply(change)
+    return membership
+
+
+def test_a_token_for_several_machines_is_counted_and_used_up() -> None:
+    """Two join, the third is told by how many it was used."""
+    membership = for_many(2)
+    states = []
+    for node, serial in (("n1", "aa"), ("n2", "bb")):
+        join(membership, node, serial)
+        (token,) = membership.tokens()
+        states.append((token.used, state_of(token, NOW_MS)))
+    assert states == [(1, TokenState.OPEN), (2, TokenState.USED)]
+    with pytest.raises(DeniedError, match="was used already, by 2 nodes"):
+        membership.check_token("t1", "secret", "n3", NOW_MS, known=False)
+
+
+def test_a_token_for_any_number_is_open_until_it_expires() -> None:
+    """However many have joined; revoked, it is open no more."""
+    membership = for_many(0)
+    for number in range(5):
+        join(membership, f"n{number}", f"{number}")
+    (token,) = membership.tokens()
+    assert (token.used, state_of(token, NOW_MS), state_of(token, NOW_MS + HOUR_MS)) == (
+        5,
+        TokenState.OPEN,
+        TokenState.EXPIRED,
+    )
+    membership.apply(membership.revoke_token("t1", NOW_MS))
+    with pytest.raises(DeniedError, match="is revoked"):
+        membership.check_token("t1", "secret", "n9", NOW_MS, known=False)
+
+
+def test_the_labels_of_a_token_stay_with_the_node_when_its_certificate_is_renewed() -> None:
+    """They are those of the certificate that it shows."""
+    membership = for_many(0, {"pool": "spot"})
+    join(membership, "n1", "aa")
+    membership.apply(membership.renewed(certificate("n1", "bb"), "aa", NOW_MS))
+    assert [membership.labels_of(serial) for serial in ("aa", "bb", "cc")] == [{"pool": "spot"}, {"pool": "spot"}, {}]
+
+
+@pytest.mark.parametrize(
+    ("uses", "node", "labels", "words"),
+    [
+        (-1, "", {}, "uses: -1 is out of range"),
+        (10_001, "", {}, "uses: 10001 is out of range"),
+        (2, "n1", {}, "a token for one node is used once"),
+        (1, "", {"hal.node": "n1"}, "labels that begin with 'hal.' are HAL's own"),
+    ],
+)
+def test_a_token_out_of_bounds_is_not_made(uses: int, node: str, labels: dict[str, str], words: str) -> None:
+    """One error names the field."""
+    with pytest.raises(SpecError, match=words):
+        Membership().create(
+            "t1", hash_of("s"), node=node, life_ms=HOUR_MS, user="u", now_ms=NOW_MS, uses=uses, labels=labels
+        )
+
+
+def test_certificates_of_machines_that_are_gone_are_forgotten() -> None:
+    """A day after they were of use, when another machine joins; not those of nodes that are still known."""
+    membership = for_many(0)
+    for node, serial in (("gone", "aa"), ("known", "bb")):
+        join(membership, node, serial)
+        membership.apply(membership.revoke_node(node, NOW_MS))
+    membership.apply(membership.create("t2", hash_of("s"), node="", life_ms=HOUR_MS, user="u", now_ms=NOW_MS))
+    later_ms = NOW_MS + 25 * HOUR_MS
+    (token, _) = membership.tokens()
+    change = membership.admitted(token, certificate("new", "cc"), later_ms, lambda name: name == "known")
+    assert change.forget_certificates == ("aa",)

@@ -17,6 +17,7 @@ from hal.core.engine.events import (
     JobsSubmitted,
     JobsUpdated,
     NodesChanged,
+    NodesOffered,
 )
 from hal.core.engine.plan import START, Rows, StartRows
 from hal.core.model import Outlook, Reason, TaskState, Verdict
@@ -79,7 +80,7 @@ class PendingModel:
                     assert key not in self.pending, f"{key} waits"
                     assert key not in self.running, f"{key} runs already"
                     self.running[key] = int(row["attempt"])
-            case JobsUpdated() | ConfigChanged():
+            case JobsUpdated() | ConfigChanged() | NodesOffered():
                 pass
             case _:
                 raise AssertionError(f"the plane never says {type(event).__name__}")

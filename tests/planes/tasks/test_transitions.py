@@ -50,10 +50,6 @@ NOT_YET = {
     },
     "node": {
         **dict.fromkeys(["up leave", "draining leave"], GOODBYE),
-        **dict.fromkeys(
-            ["up fence", "cordoned fence", "draining fence"],
-            "a node that is heard is not declared gone: a provider may say so (clouds)",
-        ),
     },
     "gate": dict.fromkeys(
         [
@@ -194,6 +190,18 @@ def nodes_are_closed_opened_emptied_and_forgotten() -> None:
     plane.commit()
 
 
+def machines_are_declared_gone() -> None:
+    """Of nodes that are up, cordoned and draining."""
+    plane = SmallPlane(nodes=3)
+    jobs = plane.submit({"nodes": 3})
+    plane.start((jobs[0], 0))
+    plane.plane.cordon("n2", "", BY, 1_000)
+    plane.plane.cordon("n3", "", BY, 1_000, drain=True)
+    for name in ("n1", "n2", "n3"):
+        plane.plane.fence_node(name, BY, 1_000, machine_gone=True)
+    plane.commit()
+
+
 def a_gang_loses_a_node_while_its_siblings_are_stopped() -> None:
     """One rank has failed, the node of the other is gone before it could say how it ended."""
     plane = SmallPlane()
@@ -229,6 +237,7 @@ STORIES = (
     people_run_again,
     nodes_fall_silent_return_and_are_lost,
     nodes_are_closed_opened_emptied_and_forgotten,
+    machines_are_declared_gone,
     a_gang_loses_a_node_while_its_siblings_are_stopped,
     work_is_suspended_and_goes_on,
 )

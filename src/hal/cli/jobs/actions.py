@@ -42,7 +42,7 @@ def _declare(verb: str, done: str, details: str, examples: str, states: str) -> 
             parse_task_ref(one)
         if filters:
             filters.setdefault("state", states.split(","))
-            if not yes and not _confirm(screen, verb, filters):
+            if not yes and not confirm(screen, verb, filters):
                 return exit_codes.OK
         outcomes = getattr(screen.client, verb)(*ids, **filters)
         return report(screen, outcomes, done)
@@ -50,7 +50,8 @@ def _declare(verb: str, done: str, details: str, examples: str, states: str) -> 
     return act
 
 
-def _confirm(screen: Screen, verb: str, filters: dict[str, Any]) -> bool:
+def confirm(screen: Screen, verb: str, filters: dict[str, Any]) -> bool:
+    """Ask whether to do that to all jobs that match; False where none does."""
     from hal.core.model import plural
 
     found = sum(1 for _ in screen.client.jobs(**filters))

@@ -19,11 +19,12 @@ _SHOWN = {"finalising": "is being stopped"}
 """States that are shown in other words."""
 
 
-def report(screen: Screen, outcomes: Iterable[Outcome], done: str = "") -> int:
+def report(screen: Screen, outcomes: Iterable[Outcome], done: str = "", *, details: bool = False) -> int:
     """Print each outcome as it comes; returns the largest of their exit codes, 0 when all succeeded.
 
     Args:
         done: what to print when the controller names no state.
+        details: print the details of what was done in place of the state.
     """
     code = exit_codes.OK
     reported = []
@@ -38,7 +39,8 @@ def report(screen: Screen, outcomes: Iterable[Outcome], done: str = "") -> int:
             if outcome.hint:
                 click.echo(printable(f"hint: {outcome.hint}"), err=True)
         elif not screen.quiet:
-            screen.line(f"{outcome.id} {_SHOWN.get(outcome.state, outcome.state) or done}")
+            shown = outcome.detail if details else _SHOWN.get(outcome.state, outcome.state)
+            screen.line(f"{outcome.id} {shown or done}")
     if screen.plain:
         screen.emit(reported)
     return code

@@ -74,23 +74,42 @@ def resume(screen: Screen, names: Sequence[str]) -> int:
     hal node drain n2 --reason "new disk"     # wait until n2 is empty
     hal node drain n2 n3 --timeout 2h
     hal node drain n2 --no-wait
+    hal node drain n2 --evict requeue --within 2h     # after two hours, what is left runs elsewhere
     """,
 )
 @_names
 @_reason
+@click.option(
+    "--evict",
+    type=click.Choice(["requeue", "checkpoint", "cancel"]),
+    help="Evict what does not end within --within: run it again elsewhere, let it save its work first, or cancel it.",
+)
+@click.option("--within", metavar="TIME", default="", help="With --evict: time to end before that (default: none).")
+@click.option("--grace", metavar="TIME", default="", help="With --evict: from there to SIGKILL (default: 30s).")
 @click.option("--wait/--no-wait", default=True, help="Wait until the nodes are empty (default).")
 @click.option("--timeout", metavar="TIME", help="Wait at most TIME, else exit with code 124; the nodes stay closed.")
 @pass_screen
-def drain(screen: Screen, names: Sequence[str], reason: str, wait: bool, timeout: str | None) -> int:
+def drain(
+    screen: Screen,
+    names: Sequence[str],
+    reason: str,
+    evict: str | None,
+    within: str,
+    grace: str,
+    wait: bool,
+    timeout: str | None,
+) -> int:
     """Close nodes to new work and wait until they are empty.
 
-    What runs on them continues to its end. `hal node resume` opens them again.
+    What runs on them continues to its end, unless it is evicted (--evict). `hal node resume` opens them again.
     """
     from hal.core.model import parse_duration
 
+    if not evict and (within or grace):
+        raise click.UsageError("--within and --grace are about an eviction; add --evict MODE")
     timeout_s = parse_duration(timeout, field="--timeout") / 1000 if timeout is not None else None
     names = list(dict.fromkeys(names))
-    outcomes = screen.client.drain(*names, reason=reason)
+    outcomes = screen.client.drain(*names, reason=reason, evict=evict or "", within=within, grace=grace)
     if not wait:
         return report(screen, outcomes)
     refused = [one for one in outcomes if not one.ok]
@@ -164,12 +183,19 @@ def remove(screen: Screen, names: Sequence[str]) -> int:
     examples="""
     hal node fence n2        # ask for confirmation
     hal node fence n2 --yes
+    hal node fence n2 --gone --yes --reason "the cloud has deleted it"
     """,
 )
 @click.argument("name")
+@click.option(
+    "--gone",
+    is_flag=True,
+    help="Its machine no longer exists: do not wait until it is unreachable, and accept it only after a restart.",
+)
+@_reason
 @click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @pass_screen
-def fence(screen: Screen, name: str, yes: bool) -> int:
+def fence(screen: Screen, name: str, gone: bool, reason: str, yes: bool) -> int:
     """Declare a node lost, so that its tasks run again elsewhere.
 
     Do this only if nothing runs on the node any more, for instance because it was switched off. HAL cannot check that,
@@ -182,7 +208,7 @@ def fence(screen: Screen, name: str, yes: bool) -> int:
             raise click.UsageError(f"node {name} is {found.state}, and {risk}; add --yes if none does")
         if not screen.ask(f"node {name} is {found.state}; declare it lost ({risk})?"):
             return exit_codes.OK
-    fenced = screen.client.fence(name)
+    fenced = screen.client.fence(name, machine_gone=gone, reason=reason)
     screen.show(fenced, lambda: screen.line(f"{name} {fenced.state}"))
     return exit_codes.OK
 

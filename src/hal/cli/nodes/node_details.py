@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from hal.core.model import plural, readable_amount
+from hal.core.model import format_duration, plural, readable_amount
 
 if TYPE_CHECKING:
-    from hal.client.rest.views import NodeInfo
+    from hal.client.rest.views import ClosureInfo, NodeInfo
     from hal.core.model.facts import DiskFacts, GpuFacts, NumaFacts
 
 
@@ -28,6 +28,7 @@ def details(node: NodeInfo) -> dict[str, str]:
         "GPUs": _lines(map(_gpu, facts.gpus)),
         "labels": _lines(f"{key}={value}" for key, value in sorted(node.labels.items())),
         "closed": node.reason,
+        "eviction": _lines(map(_eviction, (one for one in node.closures if one.evict))),
         "notes": _lines(node.notes),
     }
 
@@ -35,6 +36,15 @@ def details(node: NodeInfo) -> dict[str, str]:
 def size(amount: int) -> str:
     """`1.5TiB`"""
     return readable_amount("memory", amount)
+
+
+def _eviction(closure: ClosureInfo) -> str:
+    from hal.cli.kit.formats import instant
+
+    at = instant(closure.evict_at_ms)
+    if closure.evicted:
+        return f"what was left at {at} was evicted ({closure.evict})"
+    return f"{closure.evict} of what is left at {at}, {format_duration(closure.grace_ms)} to end"
 
 
 def _lines(texts: Iterable[str]) -> str:

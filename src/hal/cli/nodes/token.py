@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Sequence
 
 import click
 
@@ -10,11 +11,11 @@ from hal.cli.kit.command import command, pass_screen
 from hal.cli.kit.lazy_group import NounGroup
 from hal.cli.kit.screen import Screen
 
-COLUMNS = ("ID", "STATE", "NODE", "CREATED", "EXPIRES", "USER", "USED BY")
+COLUMNS = ("ID", "STATE", "NODE", "USED", "CREATED", "EXPIRES", "USER", "USED BY", "LABELS")
 
 token = NounGroup(
     "token",
-    help="With a token one machine can join HAL as a node, once and for a limited time.",
+    help="With a token one machine, or several, can join HAL as nodes, for a limited time.",
     epilog="Example: hal token create; then on the other machine: hal agent --join TOKEN --controller HOST",
 )
 
@@ -26,19 +27,28 @@ token = NounGroup(
     hal token create                   # for any new node, for one hour
     hal token create --expires-in 10m
     hal token create --node n7         # only for n7, even if it is known already
+    hal token create --uses any --expires-in 7d --label pool=spot   # for rented machines
     """,
 )
 @click.option("--expires-in", metavar="TIME", help="Time for which it is valid (default: 1h, at most 7d).")
 @click.option("--node", metavar="NAME", help="Only this node may join with it (default: any new node).")
+@click.option("--uses", metavar="N", default="1", help="So many machines may join with it, or 'any' (default: 1).")
+@click.option("--label", "labels", multiple=True, metavar="K=V", help="A label for each of these nodes; repeatable.")
 @pass_screen
-def create(screen: Screen, expires_in: str | None, node: str | None) -> None:
+def create(screen: Screen, expires_in: str | None, node: str | None, uses: str, labels: Sequence[str]) -> None:
     """Create a join token and print it.
 
-    One machine can join with it, once. Whoever has the token can become a node, so keep it private.
+    One machine can join with it, once, unless --uses says otherwise. Whoever has the token can become a node, so keep
+    it private.
     """
+    from hal.cli.kit.pairs import pairs
     from hal.client.rest import joining_calls
 
-    made = screen.client.call(joining_calls.create_token(expires_in=expires_in or "", node=node or ""))
+    if uses != "any" and not uses.isdecimal():
+        raise click.UsageError(f"--uses: '{uses}' is neither a number nor 'any'")
+    count = 0 if uses == "any" else int(uses)
+    wanted = {"expires_in": expires_in or "", "node": node or ""}
+    made = screen.client.call(joining_calls.create_token(**wanted, uses=count, labels=pairs("--label", labels)))
 
     def render() -> None:
         screen.line(made.token)
@@ -63,7 +73,17 @@ def list_tokens(screen: Screen) -> None:
 
     found = screen.client.call(joining_calls.tokens())
     rows = [
-        (one.id, one.state, one.node or "any", instant(one.created_ms), instant(one.expires_ms), one.user, one.used_by)
+        (
+            one.id,
+            one.state,
+            one.node or "any",
+            f"{one.used}/{one.uses or 'any'}",
+            instant(one.created_ms),
+            instant(one.expires_ms),
+            one.user,
+            one.used_by,
+            ",".join(f"{key}={value}" for key, value in sorted(one.labels.items())),
+        )
         for one in found
     ]
 
@@ -82,7 +102,7 @@ def list_tokens(screen: Screen) -> None:
 def revoke(screen: Screen, token_id: str) -> None:
     """Revoke a join token.
 
-    If a machine has joined with it already, see `hal node revoke`.
+    Machines that have joined with it stay nodes; see `hal node revoke`.
     """
     from hal.client.rest import joining_calls
 

@@ -64,11 +64,19 @@ Flow = Generator[Call[Any] | Listen | Read | Pause | Emit[T], Any, None]
 """Yields items among the steps that lead to them."""
 
 
-def controlled(action: str, ids: Sequence[str | int], filters: Mapping[str, Any]) -> Steps[list[Outcome]]:
-    """Do one action on jobs and tasks by id, or on all that a filter selects; one outcome for each."""
+def controlled(
+    action: str, ids: Sequence[str | int], filters: Mapping[str, Any], details: Mapping[str, Any] | None = None
+) -> Steps[list[Outcome]]:
+    """Do one action on jobs and tasks by id, or on all that a filter selects; one outcome for each.
+
+    Args:
+        details: how it is done, sent with each request.
+    """
     chosen = calls.filters_of(filters)
     return _in_calls(
-        ids, partial(calls.control, action), partial(calls.control, action, (), chosen) if chosen else None
+        ids,
+        partial(calls.control, action, details=details),
+        partial(calls.control, action, (), chosen, details) if chosen else None,
     )
 
 

@@ -160,9 +160,14 @@ def update(job_id: str, fields: Mapping[str, Any]) -> Call[JobInfo]:
     return Call(Request("PATCH", f"/v1/jobs/{_part(job_id)}", body=to_json(dict(fields))), reader(JobInfo))
 
 
-def control(action: str, ids: Sequence[str], filters: Mapping[str, str] | None = None) -> Call[tuple[Outcome, ...]]:
-    """POST /v1/jobs/{cancel,hold,release,requeue}"""
-    body: dict[str, Any] = {"ids": list(ids)} if ids else {}
+def control(
+    action: str,
+    ids: Sequence[str],
+    filters: Mapping[str, str] | None = None,
+    details: Mapping[str, Any] | None = None,
+) -> Call[tuple[Outcome, ...]]:
+    """POST /v1/jobs/{cancel,hold,release,requeue,evict}; `details`: further fields of the body."""
+    body: dict[str, Any] = dict(details or {}) | ({"ids": list(ids)} if ids else {})
     if filters:
         body["filter"] = dict(filters)
     request = Request(
@@ -170,9 +175,9 @@ def control(action: str, ids: Sequence[str], filters: Mapping[str, str] | None =
         f"/v1/jobs/{action}",
         body=to_json(body),
         headers={"Idempotency-Key": fresh_key()},
-        # A second cancel, hold or release changes nothing. A second requeue would, and its key is remembered only when
-        # all of it worked: for one job that is enough.
-        repeatable=action != "requeue" or (len(ids) == 1 and not filters),
+        # A second cancel, hold or release changes nothing. A second requeue or eviction would, and its key is
+        # remembered only when all of it worked: for one job that is enough.
+        repeatable=action not in ("requeue", "evict") or (len(ids) == 1 and not filters),
     )
     return Call(request, list_reader("results", Outcome))
 
@@ -189,6 +194,11 @@ def remove(
     # A second removal by id would report the jobs as unknown.
     request = Request("POST", "/v1/jobs/remove", body=to_json(body), repeatable=not ids)
     return Call(request, list_reader("results", Outcome))
+
+
+def eviction(mode: str, reason: str, within: str) -> dict[str, str]:
+    """How work is evicted, as fields of a body; what is empty is left to the controller."""
+    return {name: text for name, text in (("mode", mode), ("reason", reason), ("within", within)) if text}
 
 
 def why(job_id: str) -> Call[WhyInfo]:
@@ -229,14 +239,18 @@ def node(name: str) -> Call[NodeInfo]:
     return Call(get(f"/v1/nodes/{_part(name)}"), reader(NodeInfo))
 
 
-def fence(name: str) -> Call[NodeInfo]:
+def fence(name: str, machine_gone: bool = False, reason: str = "") -> Call[NodeInfo]:
     """POST /v1/nodes/{name}/fence"""
-    return Call(Request("POST", f"/v1/nodes/{_part(name)}/fence", body=b"{}"), reader(NodeInfo))
+    body: dict[str, Any] = {"machine_gone": True} if machine_gone else {}
+    body |= {"reason": reason} if reason else {}
+    return Call(Request("POST", f"/v1/nodes/{_part(name)}/fence", body=to_json(body)), reader(NodeInfo))
 
 
-def control_nodes(action: str, names: Sequence[str], reason: str = "") -> Call[tuple[Outcome, ...]]:
-    """POST /v1/nodes/{cordon,uncordon,drain,remove}: twice is as once."""
-    body: dict[str, Any] = {"nodes": list(names)} | ({"reason": reason} if reason else {})
+def control_nodes(
+    action: str, names: Sequence[str], reason: str = "", details: Mapping[str, Any] | None = None
+) -> Call[tuple[Outcome, ...]]:
+    """POST /v1/nodes/{cordon,uncordon,drain,remove}: twice is as once; `details`: further fields of the body."""
+    body: dict[str, Any] = dict(details or {}) | {"nodes": list(names)} | ({"reason": reason} if reason else {})
     return Call(Request("POST", f"/v1/nodes/{action}", body=to_json(body)), list_reader("results", Outcome))
 
 

@@ -24,6 +24,12 @@ class JoinTokenInfo(View, frozen=True, kw_only=True):
     created_ms: int = 0
     expires_ms: int = 0
     used_by: str = ""
+    """The node that joined with it last."""
+    uses: int = 1
+    """So many machines can join with it; 0: any number, until it expires."""
+    used: int = 0
+    labels: dict[str, str] = {}  # noqa: RUF012 - a Struct copies it
+    """That each of these nodes has."""
 
 
 class NewJoinTokenInfo(View, frozen=True, kw_only=True):
@@ -40,13 +46,16 @@ class NewJoinTokenInfo(View, frozen=True, kw_only=True):
 class _Wanted(Struct, frozen=True, kw_only=True, omit_defaults=True):
     expires_in: str = ""
     node: str = ""
+    uses: int = 1
+    labels: dict[str, str] = {}
 
 
-def create_token(*, expires_in: str = "", node: str = "") -> Call[NewJoinTokenInfo]:
-    """POST /v1/tokens"""
-    return Call(
-        Request("POST", "/v1/tokens", body=to_json(_Wanted(expires_in=expires_in, node=node))), reader(NewJoinTokenInfo)
-    )
+def create_token(
+    *, expires_in: str = "", node: str = "", uses: int = 1, labels: dict[str, str] | None = None
+) -> Call[NewJoinTokenInfo]:
+    """POST /v1/tokens; `uses`: 0 for any number."""
+    wanted = _Wanted(expires_in=expires_in, node=node, uses=uses, labels=labels or {})
+    return Call(Request("POST", "/v1/tokens", body=to_json(wanted)), reader(NewJoinTokenInfo))
 
 
 def tokens() -> Call[tuple[JoinTokenInfo, ...]]:

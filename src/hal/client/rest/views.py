@@ -135,6 +135,13 @@ class ClosureInfo(View, frozen=True, kw_only=True):
     since_ms: int = 0
     drain: bool = False
     """It is to become empty."""
+    evict: str = ""
+    """How what is left at `evict_at_ms` is evicted; empty: nothing is."""
+    evict_at_ms: int = 0
+    grace_ms: int = 0
+    """How long evicted work has to end."""
+    evicted: bool = False
+    """What was left has been evicted."""
 
 
 class NodeInfo(View, frozen=True, kw_only=True):

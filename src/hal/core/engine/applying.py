@@ -19,7 +19,7 @@ from hal.core.engine.changes.jobs import (
     update_jobs,
     use_predictions,
 )
-from hal.core.engine.changes.nodes import change_nodes
+from hal.core.engine.changes.nodes import change_nodes, take_offers
 from hal.core.engine.changes.policy import advance_clock, change_bookings, change_config, load_shares
 from hal.core.engine.changes.submissions import adopt_allocations, submit_jobs
 from hal.core.engine.events import (
@@ -40,6 +40,7 @@ from hal.core.engine.events import (
     JobsUpdated,
     KeysRenewed,
     NodesChanged,
+    NodesOffered,
     PlanAssumed,
     RuntimesPredicted,
     SharesLoaded,
@@ -81,4 +82,5 @@ _APPLY: Final[dict[type, Callable[[State, Any], None]]] = {
     ConfigChanged: change_config,
     SharesLoaded: load_shares,
     NodesChanged: change_nodes,
+    NodesOffered: take_offers,
 }

@@ -24,6 +24,7 @@ from hal.core.engine.tables.bookings import BookingSpec
 from hal.core.kernels.structures.arrays import Ints, Records
 from hal.core.kernels.structures.layout import INF, KEEP
 from hal.core.model.advice import KeySpace
+from hal.core.model.offer import Offer
 
 SubmitRows: TypeAlias = Records
 """Shape (J,), dtype `SUBMIT`: one row for a run of alike tasks of one job."""
@@ -299,6 +300,13 @@ class BookingsChanged(msgspec.Struct, frozen=True):
     bookings: tuple[BookingSpec, ...] = ()
 
 
+class NodesOffered(msgspec.Struct, frozen=True):
+    """All machines that could be rented, ordered by name. Nothing is placed on them: they only answer whether a request
+    could ever be held, and why work waits that none of the nodes could hold. So no decision depends on them."""
+
+    offers: tuple[Offer, ...] = ()
+
+
 class ConfigChanged(msgspec.Struct, frozen=True):
     """Another policy. A new order re-keys everything that waits; all reservations are planned anew."""
 
@@ -355,6 +363,7 @@ Event: TypeAlias = (
     | BookingsChanged
     | ConfigChanged
     | SharesLoaded
+    | NodesOffered
 )
 
 __all__ = [
@@ -387,6 +396,7 @@ __all__ = [
     "KeysRenewed",
     "NodeSpec",
     "NodesChanged",
+    "NodesOffered",
     "PlanAssumed",
     "RuntimesPredicted",
     "SharesLoaded",

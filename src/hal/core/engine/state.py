@@ -49,6 +49,7 @@ from hal.core.kernels.structures.declared import (
 from hal.core.kernels.structures.jit import bind
 from hal.core.kernels.structures.memory import Tables, address_block, point_at
 from hal.core.kernels.work import pending, running
+from hal.core.model.offer import Offer
 
 PREEMPTING_KERNELS: Final = ("apply_moves", "cancel", "ready", "resumable", "seek", "lender")
 """Bound only where some QOS may take from another, or a limit has taken back what it lent."""
@@ -103,6 +104,8 @@ class State(ScalarTables):
         """What planes advise, for plugins to read."""
         self.plugins = Plugins()
         """The plugins that the configuration names, and what is kept of their answers."""
+        self.offers: tuple[Offer, ...] = ()
+        """Machines that could be rented; read by explanations only."""
         self.accounts: Accounts | None = None
         """The policy's names and their rows in `shares`; None without a policy."""
         self.allocation = Allocation(self.table_owners())

@@ -8,6 +8,8 @@ finalising is skipped: allocated and preparing may be refused or fail at once.
 3. A node that is lost or declared gone, and a cancel with nothing left to finalise, end it from any state.
 4. Refused: one of its steps was not begun, by its keeper or by a gate of its node. Other steps of a gang may have
 begun; they are ended first (finalising), and the attempt is refused nevertheless.
+5. Preempted: the engine needed its resources for other work, or a person evicted it; either way it is finalised first.
+Who evicts by cancelling, cancels it.
 """
 
 from __future__ import annotations

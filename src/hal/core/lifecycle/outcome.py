@@ -6,9 +6,9 @@ Pure. The rules:
 is not retried automatically, because it would hold its nodes for another whole limit.
 2. A failure, or running out of memory, is retried while retries are left, after the spec's back-off; then the task has
 failed.
-3. Refused, preempted and lost attempts are not the task's fault: it is pending again, and no retry is counted. After a
-refusal or a loss the task waits a little longer each time, so that a node that refuses or loses everything is not used
-in a loop; a task that a node returned before its credit was used waits only for its turn.
+3. Refused, preempted (or evicted) and lost attempts are not the task's fault: it is pending again, and no retry is
+counted. After a refusal or a loss the task waits a little longer each time, so that a node that refuses or loses
+everything is not used in a loop; a task that a node returned before its credit was used waits only for its turn.
 4. No task has more than MAX_ATTEMPTS attempts, whatever ended them: then it has failed.
 """
 

@@ -33,6 +33,8 @@ class EventKind(StrEnum):
     NODE_JOINED = "node-joined"
     NODE_CHANGED = "node-changed"
     NODE_LOST = "node-lost"
+    OFFER_MADE = "offer-made"
+    OFFER_ENDED = "offer-ended"
     POLICY_CHANGED = "policy-changed"
     CONTROLLER_STARTED = "controller-started"
 

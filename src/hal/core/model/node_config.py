@@ -153,9 +153,11 @@ def _check_check(name: str, check: CheckSection) -> None:
         raise SpecError(f"{field}.failures: out of range", hint="1 to 1000")
 
 
-def check_labels(labels: dict[str, str], field: str) -> dict[str, str]:
+def check_labels(labels: dict[str, str], field: str, *, automatic: bool = False) -> dict[str, str]:
     """Check labels that a person gives a node.
 
+    Args:
+        automatic: HAL's own may be among them.
     Raises:
         SpecError: too many, too long, or one that HAL sets itself.
     """
@@ -164,7 +166,7 @@ def check_labels(labels: dict[str, str], field: str) -> dict[str, str]:
     for key, value in labels.items():
         if not 0 < len(key) <= 63 or len(value) > MAX_LABEL or not (key + value).isprintable():
             raise SpecError(f"{field}: '{key[:63]}' is empty, too long or not printable")
-        if key.startswith(AUTOMATIC):
+        if key.startswith(AUTOMATIC) and not automatic:
             raise SpecError(f"{field}: '{key}': labels that begin with '{AUTOMATIC}' are HAL's own")
     return labels
 

@@ -29,6 +29,8 @@ class Reason(StrEnum):
     NODES_DOWN = "nodes-down"
     IMPOSSIBLE = "impossible"
     """No set of nodes could ever hold it."""
+    OFFER = "offer"
+    """No node could ever hold it; a machine that is offered could, if somebody rented it."""
     LIMIT = "limit"
     """A limit of its account, user, queue or QOS is used up."""
     BOOKING = "booking"

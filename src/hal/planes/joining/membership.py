@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import StrEnum
 from typing import Final
 
@@ -22,6 +22,7 @@ from hal.core.model import (
     format_duration,
     shown,
 )
+from hal.core.model.node_config import check_labels
 from hal.store.operations import CertificateRow, JoinTokenRow, PutJoining
 
 MAX_TOKENS: Final = 1_000
@@ -29,8 +30,10 @@ MAX_TOKENS: Final = 1_000
 MAX_LIFE_MS: Final = 7 * 86_400_000
 """Longest life of a token."""
 MIN_LIFE_MS: Final = 1_000
+MAX_USES: Final = 10_000
+"""Machines that can join with one token; also with one for any number of them."""
 KEPT_MS: Final = 86_400_000
-"""How long a token that cannot be used any more is still listed, so that whoever tries it gets the reason."""
+"""How long a token or a certificate that cannot be used any more is kept, so that whoever tries it gets the reason."""
 MAX_ENDED: Final = 1_000
 """So many of those at most; the oldest go first."""
 
@@ -46,7 +49,7 @@ class TokenState(StrEnum):
 
 def state_of(token: JoinTokenRow, now_ms: int) -> TokenState:
     """Return the state of a token now."""
-    if token.used_ms is not None:
+    if token.used >= (token.uses or MAX_USES):
         return TokenState.USED
     if token.revoked_ms is not None:
         return TokenState.REVOKED
@@ -79,13 +82,32 @@ class Membership:
         """All that are kept, oldest first."""
         return list(self._tokens.values())
 
-    def create(self, token_id: str, secret_hash: str, *, node: str, life_ms: int, user: str, now_ms: int) -> PutJoining:
+    def create(
+        self,
+        token_id: str,
+        secret_hash: str,
+        *,
+        node: str,
+        life_ms: int,
+        user: str,
+        now_ms: int,
+        uses: int = 1,
+        labels: dict[str, str] | None = None,
+    ) -> PutJoining:
         """A new token.
 
+        Args:
+            uses: how many machines can join with it; 0: any number, until it expires.
+            labels: that each of these nodes will have.
         Raises:
-            SpecError: it would live too short or too long.
+            SpecError: it would live too short or too long, be used too often, or has labels that cannot be given.
             OverloadedError: too many wait already.
         """
+        if not 0 <= uses <= MAX_USES:
+            raise SpecError(f"uses: {uses} is out of range", hint=f"1 to {MAX_USES}, or 0 for any number")
+        if node and uses != 1:
+            raise SpecError("uses: a token for one node is used once", hint="leave out the node, or uses")
+        check_labels(labels or {}, "labels")
         if not MIN_LIFE_MS <= life_ms <= MAX_LIFE_MS:
             raise SpecError(
                 f"expires_in: {format_duration(life_ms)} is out of range",
@@ -95,7 +117,14 @@ class Membership:
         if waiting >= MAX_TOKENS:
             raise OverloadedError(f"{waiting} join tokens are not used yet", hint="revoke some: hal token list")
         token = JoinTokenRow(
-            id=token_id, secret_hash=secret_hash, node=node, user=user, created_ms=now_ms, expires_ms=now_ms + life_ms
+            id=token_id,
+            secret_hash=secret_hash,
+            node=node,
+            user=user,
+            created_ms=now_ms,
+            expires_ms=now_ms + life_ms,
+            uses=uses,
+            labels=labels or {},
         )
         return PutJoining((token,), forget_tokens=self._old_tokens(now_ms))
 
@@ -111,9 +140,10 @@ class Membership:
             raise NotFoundError(f"there is no join token '{shown(token_id)}'", hint="`hal token list` lists them")
         state = state_of(token, now_ms)
         if state is TokenState.USED:
+            who = f"node '{token.used_by}'" if token.used == 1 else f"{token.used} nodes"
             raise ConflictError(
-                f"token {token_id} was used: node '{token.used_by}' joined with it",
-                hint=f"`hal node revoke {token.used_by}` revokes the node's certificates",
+                f"token {token_id} was used: {who} joined with it",
+                hint=f"`hal node revoke {token.used_by}` revokes a node's certificates",
             )
         if state is not TokenState.OPEN:
             raise ConflictError(f"token {token_id} is {state} already")
@@ -134,9 +164,10 @@ class Membership:
             raise DeniedError("this HAL does not know the join token", hint=again)
         state = state_of(token, now_ms)
         if state is TokenState.USED:
+            who = f"by node '{token.used_by}'" if token.used == 1 else f"by {token.used} nodes"
+            often = "once" if token.uses == 1 else f"{token.uses or MAX_USES} times"
             raise DeniedError(
-                f"the join token {token_id} was used already, by node '{token.used_by}'",
-                hint=f"a token works once; {again}",
+                f"the join token {token_id} was used already, {who}", hint=f"this token works {often}; {again}"
             )
         if state is not TokenState.OPEN:
             late = f" {format_duration(now_ms - token.expires_ms)} ago" if state is TokenState.EXPIRED else ""
@@ -169,17 +200,42 @@ class Membership:
 
     # ── certificates ──────────────────────────────────────────────────────────────────────────────────────────────
 
-    def admitted(self, token: JoinTokenRow, certificate: CertificateRow, now_ms: int) -> PutJoining:
-        """The node has joined with that token; whatever was issued to it before is of no more use."""
-        used = replace(token, used_ms=now_ms, used_by=certificate.node)
-        return PutJoining((used,), (*self._revoked(certificate.node, now_ms), certificate))
+    def admitted(
+        self, token: JoinTokenRow, certificate: CertificateRow, now_ms: int, known: Callable[[str], bool]
+    ) -> PutJoining:
+        """The node has joined with that token; whatever was issued to it before is of no more use.
 
-    def renewed(self, certificate: CertificateRow, now_ms: int) -> PutJoining:
-        """A node was given its next certificate; the former stay valid, expired ones are forgotten."""
+        Rented machines come and go: what was issued to nodes that are not `known` any more, and is of no use, is
+        forgotten. O(certificates).
+        """
+        used = replace(token, used_ms=now_ms, used_by=certificate.node, used=token.used + 1)
+        certificate = replace(certificate, token=token.id, labels=token.labels)
+        revoked = tuple(self._revoked(certificate.node, now_ms))
+        old = [
+            row.serial
+            for row in self._certificates.values()
+            if _useless_since(row) + KEPT_MS <= now_ms and row.node != certificate.node and not known(row.node)
+        ]
+        return PutJoining((used,), (*revoked, certificate), forget_certificates=tuple(old))
+
+    def renewed(self, certificate: CertificateRow, before: str, now_ms: int) -> PutJoining:
+        """A node was given its next certificate; the former stay valid, expired ones are forgotten.
+
+        Args:
+            before: serial of the one that it shows; what its token gave it stays.
+        """
         expired = tuple(
             one for one in self._of_node.get(certificate.node, ()) if self._certificates[one].expires_ms <= now_ms
         )
+        shown_one = self._certificates.get(before)
+        if shown_one is not None:
+            certificate = replace(certificate, token=shown_one.token, labels=shown_one.labels)
         return PutJoining((), (certificate,), forget_certificates=expired)
+
+    def labels_of(self, serial: str) -> dict[str, str]:
+        """Labels that the node which shows this certificate has because of its token."""
+        row = self._certificates.get(serial)
+        return {} if row is None else row.labels
 
     def revoke_node(self, node: str, now_ms: int) -> PutJoining:
         """No certificate of that node is good any more; empty when it has none."""
@@ -231,6 +287,8 @@ class Membership:
             forgotten = self._certificates.pop(gone, None)
             if forgotten is not None:
                 self._of_node[forgotten.node].discard(gone)
+                if not self._of_node[forgotten.node]:
+                    del self._of_node[forgotten.node]
         return undo
 
     def _revoked(self, node: str, now_ms: int) -> Iterator[CertificateRow]:
@@ -249,5 +307,11 @@ class Membership:
         return tuple(dict.fromkeys([*old, *(token.id for token in ended[: max(0, len(ended) - MAX_ENDED)])]))
 
 
+def _useless_since(row: CertificateRow) -> int:
+    return row.expires_ms if row.revoked_ms is None else min(row.revoked_ms, row.expires_ms)
+
+
 def _ended_ms(token: JoinTokenRow) -> int:
-    return next((at for at in (token.used_ms, token.revoked_ms) if at is not None), token.expires_ms)
+    if token.used_ms is not None and token.used >= (token.uses or MAX_USES):
+        return token.used_ms
+    return token.expires_ms if token.revoked_ms is None else token.revoked_ms

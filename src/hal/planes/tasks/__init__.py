@@ -12,6 +12,7 @@ from hal.planes.tasks.live.job import LiveJob
 from hal.planes.tasks.live.node import reason_of
 from hal.planes.tasks.live.standings import EndedJob
 from hal.planes.tasks.nodes.arrivals import Arrival
+from hal.planes.tasks.nodes.closures import Drain
 from hal.planes.tasks.plane import TaskPlane
 from hal.planes.tasks.slices import CHEAP_A_SLICE, Pace, Work, emptied
 from hal.planes.tasks.submitter import Submitter
@@ -29,6 +30,7 @@ __all__ = [
     "Attempt",
     "BookingTimes",
     "Change",
+    "Drain",
     "Effects",
     "EndedJob",
     "EndedTask",

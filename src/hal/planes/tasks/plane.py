@@ -8,7 +8,7 @@ why does it wait), never changed: its events come out of `seal`.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 
 from hal.core.engine.config import EngineConfig
@@ -16,6 +16,8 @@ from hal.core.engine.events import Event
 from hal.core.engine.plan import Plan, Rows, StartRows
 from hal.core.interfaces.admit import Admit
 from hal.core.model import EventKind, HALError, JobSpec, TaskState, Verdict
+from hal.core.model.eviction import Evict
+from hal.core.model.offer import Offer
 from hal.core.model.policy import Policy
 from hal.core.model.policy_change import Difference
 from hal.planes.tasks.admission import submission
@@ -24,7 +26,7 @@ from hal.planes.tasks.attempts import allocation, gate_reports, preemption, reco
 from hal.planes.tasks.attempts.booking_ends import end_with_bookings
 from hal.planes.tasks.attempts.preemption import Moves
 from hal.planes.tasks.engine.view import EngineView
-from hal.planes.tasks.jobs import commands, removal, requeues, tallies, updates
+from hal.planes.tasks.jobs import commands, evictions, removal, requeues, tallies, updates
 from hal.planes.tasks.jobs.explanation import why
 from hal.planes.tasks.jobs.requeues import EndedTask, EndedTasks
 from hal.planes.tasks.jobs.tallies import QueueTally
@@ -34,8 +36,9 @@ from hal.planes.tasks.live.gate_standing import gates_text
 from hal.planes.tasks.live.job import LiveJob
 from hal.planes.tasks.live.standings import EndedJob
 from hal.planes.tasks.live.task_sets import TaskSet
-from hal.planes.tasks.nodes import arrivals, closures
+from hal.planes.tasks.nodes import arrivals, closures, offers
 from hal.planes.tasks.nodes.arrivals import Arrival
+from hal.planes.tasks.nodes.closures import Drain
 from hal.planes.tasks.slices import Work, finished
 from hal.planes.tasks.submitter import Submitter
 from hal.planes.tasks.table import restart
@@ -248,6 +251,14 @@ class TaskPlane:
         """`requeue`, in slices."""
         return requeues.requeue(self._table, job, task, ended, by, now_ms)
 
+    def evict(self, job: int, task: int | None, asked: Evict, by: Submitter, now_ms: int) -> TaskState:
+        """See `evictions.evict`."""
+        return finished(self.evicting(job, task, asked, by, now_ms))
+
+    def evicting(self, job: int, task: int | None, asked: Evict, by: Submitter, now_ms: int) -> Work[TaskState]:
+        """`evict`, in slices."""
+        return evictions.evict(self._table, job, task, asked, by, now_ms)
+
     def revive(self, row: JobRow, ranges: list[TaskRangeRow], succeeded: TaskSet | None = None) -> None:
         """Let a job that has ended live again; `requeue` must follow in the same draft. See `restart.revive`."""
         restart.revive(self._table, row, ranges, succeeded)
@@ -356,11 +367,19 @@ class TaskPlane:
         """See `arrivals.record_return`."""
         arrivals.record_return(self._table, name, now_ms)
 
-    def fence_node(self, name: str, by: Submitter, now_ms: int) -> NodeRow:
-        """A person declares that the node is gone: its attempts are lost, their tasks wait again. See
+    def fence_node(
+        self, name: str, by: Submitter, now_ms: int, *, machine_gone: bool = False, reason: str = ""
+    ) -> NodeRow:
+        """`fencing`, at once."""
+        return finished(self.fencing(name, by, now_ms, machine_gone=machine_gone, reason=reason))
+
+    def fencing(
+        self, name: str, by: Submitter, now_ms: int, *, machine_gone: bool = False, reason: str = ""
+    ) -> Work[NodeRow]:
+        """Somebody declares that the node is gone: its attempts are lost, their tasks wait again; in slices. See
         `arrivals.fence_node`."""
-        row = arrivals.fence_node(self._table, name, by)
-        reconciliation.lose_fenced(self._table, name, row.reason, now_ms)
+        row = arrivals.fence_node(self._table, name, by, now_ms, machine_gone=machine_gone, reason=reason)
+        yield from reconciliation.lose_fenced(self._table, name, row.reason, now_ms)
         closures.close_drained(self._table)
         return row
 
@@ -368,9 +387,15 @@ class TaskPlane:
         for job in jobs:
             settle(self._table, job, now_ms, f"node:{node}")
 
-    def cordon(self, name: str, reason: str, by: Submitter, now_ms: int, *, drain: bool = False) -> NodeRow:
+    def cordon(
+        self, name: str, reason: str, by: Submitter, now_ms: int, *, drain: bool = False, evict: Drain | None = None
+    ) -> NodeRow:
         """See `closures.cordon`."""
-        return closures.cordon(self._table, name, reason, by, now_ms, drain=drain)
+        return closures.cordon(self._table, name, reason, by, now_ms, drain=drain, evict=evict)
+
+    def evicting_from(self, names: Collection[str], asked: Evict, by: Submitter, now_ms: int) -> Work[dict[str, int]]:
+        """See `evictions.evict_from`."""
+        return evictions.evict_from(self._table, names, asked, by, now_ms)
 
     def uncordon(self, name: str, by: Submitter) -> NodeRow:
         """See `closures.uncordon`."""
@@ -379,6 +404,30 @@ class TaskPlane:
     def record_checks(self, name: str, failing: Sequence[FailingCheck], now_ms: int) -> None:
         """See `closures.record_checks`."""
         closures.record_checks(self._table, name, failing, now_ms)
+
+    @property
+    def offers(self) -> tuple[Offer, ...]:
+        """Machines that could be rented, by name, as they were last committed."""
+        return self._table.committed_offers
+
+    def put_offer(self, offer: Offer, by: Submitter, now_ms: int) -> Offer:
+        """See `offers.put_offer`."""
+        return offers.put_offer(self._table, offer, by, now_ms)
+
+    def withdraw_offer(self, name: str, by: Submitter) -> None:
+        """See `offers.withdraw_offer`."""
+        offers.withdraw_offer(self._table, name, by)
+
+    @property
+    def next_due_ms(self) -> int:
+        """When something of nodes is due next, by itself: an eviction, the end of an offer."""
+        return min(evictions.next_eviction_ms(self._table), offers.next_expiry_ms(self._table))
+
+    def carrying_out_due(self, now_ms: int) -> Work[None]:
+        """Do what is due, in slices."""
+        if offers.next_expiry_ms(self._table) <= now_ms:
+            offers.expire_offers(self._table, now_ms)
+        yield from evictions.evict_overdue(self._table, now_ms)
 
     def quarantine_node(self, name: str, reason: str, now_ms: int) -> None:
         """See `closures.quarantine`."""
@@ -426,6 +475,10 @@ class TaskPlane:
     def live_count(self) -> int:
         """How many jobs live."""
         return len(self._table.jobs)
+
+    def has_active(self, job: int) -> bool:
+        """Whether it has active attempts, as it is staged."""
+        return job in self._table.busy
 
     def live_jobs(self) -> Iterator[int]:
         """Ids of live jobs; none may come or go meanwhile."""

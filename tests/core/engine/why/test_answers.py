@@ -9,7 +9,8 @@ from hal.core.engine import EngineError, cycle
 from hal.core.engine.classes import ClassSpec, Match, Requirement
 from hal.core.engine.config import Backfill, EngineConfig
 from hal.core.engine.events import END, INF, AttemptsEnded, JobsSubmitted, NodesChanged, NodeSpec, submit_rows
-from hal.core.engine.why.explain import explain, fits_ever
+from hal.core.engine.why.explain import explain
+from hal.core.engine.why.feasible import fits_ever
 from hal.core.model.verdict import Reason
 from tests.core.engine.clusters import ended, engine, job
 

@@ -146,3 +146,28 @@ def test_a_failing_check_closes_a_node_and_opens_it_again_over_the_wire(hal_home
             assert (await second.ended(job))["state"] == "succeeded"
 
     asyncio.run(live())
+
+
+def test_what_ran_on_a_machine_that_is_gone_runs_elsewhere_at_once(hal_home: Path) -> None:
+    """Its node was heard a moment before, and the job says `wait`. The node dials again with the same boot: nothing
+    starts there, and what it holds is stopped."""
+
+    async def body(hal: Running) -> None:
+        gone = await hal.agent("n1", boot_id="b1")
+        (job,) = await hal.submit({**SLEEP, "on_node_lost": "wait"})
+        await gone.until(lambda a: bool(a.running))
+        other = await hal.agent("n2")
+        answer = await hal.http.post("/v1/nodes/n1/fence", json={})
+        assert (answer.status_code, "--gone" in answer.json()["hint"]) == (409, True)
+        answer = await hal.http.post("/v1/nodes/n1/fence", json={"machine_gone": True, "reason": "deleted"})
+        assert (answer.json()["state"], answer.json()["running"]) == ("down", 0)
+        await other.until(lambda a: bool(a.running))
+        task = (await hal.http.get(f"/v1/jobs/{job}/tasks/0")).json()
+        assert ([one["nodes"] for one in task["attempts"]], task["retries"]) == ([["n1"], ["n2"]], 0)
+        await gone.until(lambda a: a.goodbye is not None)
+        await gone.join()
+        await hal.until(lambda: hal.api.nodes.get("n1").state == "cordoned")
+        assert "fenced: closed until its machine has started again" in (await node(hal, "n1"))["reason"]
+        await gone.until(lambda a: not a.running)
+
+    on_controller(hal_home, body)

@@ -26,7 +26,7 @@ from tests.daemons.controller.running import Running, running
 LISTENING = Config(wire=("127.0.0.1", 0), node_certificate_ms=90 * 86_400_000)
 
 
-async def token_of(hal: Running, **body: str) -> str:
+async def token_of(hal: Running, **body: Any) -> str:
     """A fresh join token's text."""
     answer = await hal.http.post("/v1/tokens", json=body)
     assert answer.status_code == 201, answer.text
@@ -70,6 +70,25 @@ def test_a_machine_joins_and_speaks_as_its_node(tmp_path: Path) -> None:
         listed = (await hal.http.get("/v1/tokens")).json()["tokens"]
         assert [(one["state"], one["used_by"]) for one in listed] == [("used", "far")]
         assert "secret" not in str(listed)
+
+    run(tmp_path, play)
+
+
+def test_machines_join_with_one_token_and_get_its_labels(tmp_path: Path) -> None:
+    """Two of any number; their agents say no label. The list counts them, and a revoked token lets no third one in."""
+
+    async def play(hal: Running) -> None:
+        token = await token_of(hal, uses=0, labels={"pool": "spot"}, expires_in="7d")
+        for name in ("r1", "r2"):
+            identity = await join_with(hal, tmp_path, token, name)
+            assert isinstance((await greeted(hal, identity.credentials, name))[1], Welcome)
+        await hal.until(lambda: len(hal.api.nodes.all()) == 2)
+        assert [node.labels["pool"] for node in hal.api.nodes.all()] == ["spot", "spot"]
+        (listed,) = (await hal.http.get("/v1/tokens")).json()["tokens"]
+        assert (listed["state"], listed["uses"], listed["used"], listed["used_by"]) == ("open", 0, 2, "r2")
+        await hal.http.post(f"/v1/tokens/{listed['id']}/revoke")
+        with pytest.raises(DeniedError, match="is revoked"):
+            await join_with(hal, tmp_path, token, "r3")
 
     run(tmp_path, play)
 
@@ -120,8 +139,10 @@ def test_a_token_that_is_no_good_is_refused_in_words(tmp_path: Path) -> None:
     run(tmp_path, play)
 
 
-async def join_with(hal: Running, root: Path, token: str, name: str) -> None:
-    await join_any(hal.runtime, NodeIdentity(root / name / "identity"), name, read_join_token(token), [address_of(hal)])
+async def join_with(hal: Running, root: Path, token: str, name: str) -> NodeIdentity:
+    identity = NodeIdentity(root / name / "identity")
+    await join_any(hal.runtime, identity, name, read_join_token(token), [address_of(hal)])
+    return identity
 
 
 def test_two_machines_with_one_token_are_one_node(tmp_path: Path) -> None:
@@ -131,7 +152,7 @@ def test_two_machines_with_one_token_are_one_node(tmp_path: Path) -> None:
         token = await token_of(hal)
         tries = [join_with(hal, tmp_path, token, name) for name in ("n1", "n2", "n3")]
         results = await asyncio.gather(*tries, return_exceptions=True)
-        assert sorted(type(one).__name__ for one in results) == ["DeniedError", "DeniedError", "NoneType"]
+        assert sorted(type(one).__name__ for one in results) == ["DeniedError", "DeniedError", "NodeIdentity"]
 
     run(tmp_path, play)
 

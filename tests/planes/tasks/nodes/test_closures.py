@@ -8,6 +8,7 @@ from hal.core.engine.events import Health, NodesChanged
 from hal.core.model import ConflictError, NodeState, NotFoundError, SpecError, StepId
 from hal.planes.tasks import Arrival, Change, reason_of
 from hal.store import AppendEvents, DropNodes, PutNodes
+from hal.wire.frames.agent_keeper import StopReason
 from hal.wire.frames.controller_agent import FailingCheck
 from hal.wire.frames.hello import HeldStep
 from tests.planes.tasks.small_plane import BY, SmallPlane
@@ -331,3 +332,71 @@ def test_what_is_given_away_is_withdrawn_at_its_node_in_the_same_change(fenced: 
     else:
         plane.plane.end_node_lease("n1", 90_000, 1_000)
     assert plane.commit().orders["n1"].lost == [StepId(job, 0, 1, 0)]
+
+
+@pytest.mark.parametrize("before", ["up", "cordoned", "draining", "unreachable", "down"])
+def test_a_node_whose_machine_is_gone_is_fenced_in_any_state(before: str) -> None:
+    """Its task waits again at once, without a retry, and no start of it may leave any more."""
+    plane = SmallPlane()
+    (job,) = plane.submit({})
+    plane.start((job, 0))
+    if before in ("cordoned", "draining"):
+        plane.plane.cordon("n1", "", BY, 1_000, drain=before == "draining")
+    if before in ("unreachable", "down"):
+        plane.plane.record_silence("n1", "not heard", 1_000, 900)
+    if before == "down":
+        plane.plane.fence_node("n1", BY, 1_000)
+    plane.commit()
+    plane.plane.fence_node("n1", BY, 1_000, machine_gone=True, reason="deleted")
+    change = plane.commit()
+    (waiting,) = plane.live(job).ranges
+    assert (state(plane), waiting.attempt, waiting.retries) == (NodeState.DOWN, 2, 0)
+    assert reason(plane).startswith("declared gone by alice: deleted; ")
+    assert "fenced: closed until its machine has started again" in reason(plane)
+    lost = [StepId(job, 0, 1, 0)] if before != "down" else None
+    assert (change.orders["n1"].lost if "n1" in change.orders else None) == lost
+
+
+def test_a_fenced_machine_gets_no_work_until_it_has_started_again() -> None:
+    """Its agent dials with the same boot: what it holds is stopped, and nobody opens it. With another boot it is up."""
+    plane = SmallPlane()
+    (job,) = plane.submit({})
+    plane.start((job, 0))
+    step = StepId(job, 0, 1, 0)
+    plane.plane.fence_node("n1", BY, 1_000, machine_gone=True)
+    plane.commit()
+    returns(plane, held=(HeldStep(step, True, 7, 1_000),))
+    assert plane.commit().orders["n1"].stops == {StopReason.UNKNOWN: [step]}
+    plane.plane.uncordon("n1", BY)
+    plane.commit()
+    assert (state(plane), "fenced" in reason(plane)) == (NodeState.CORDONED, True)
+    returns(plane, "b2")
+    plane.commit()
+    assert (state(plane), reason(plane)) == (NodeState.UP, "")
+
+
+def test_a_machine_may_be_declared_gone_twice() -> None:
+    """A request whose answer was lost is sent again: it changes nothing."""
+    plane = SmallPlane()
+    plane.plane.fence_node("n1", BY, 1_000, machine_gone=True, reason="deleted")
+    plane.commit()
+    plane.plane.fence_node("n1", BY, 2_000, machine_gone=True, reason="deleted")
+    assert plane.commit().operations == []
+
+
+def test_a_node_that_is_heard_is_not_gone_unless_its_machine_is() -> None:
+    """Its processes may well run."""
+    plane = SmallPlane()
+    with pytest.raises(ConflictError, match="node 'n1' is up"):
+        plane.plane.fence_node("n1", BY, 1_000)
+
+
+def test_a_gang_loses_the_node_that_is_gone_and_is_stopped_on_the_other() -> None:
+    """One attempt, two nodes."""
+    plane = SmallPlane()
+    (gang,) = plane.submit({"nodes": 2})
+    plane.start((gang, 0))
+    plane.plane.fence_node("n1", BY, 1_000, machine_gone=True)
+    orders = plane.commit().orders
+    assert orders["n1"].lost == [StepId(gang, 0, 1, 0)]
+    assert orders["n2"].stops == {StopReason.SIBLING: [StepId(gang, 0, 1, 1)]}

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from hal.core.engine.errors import EngineError
-from hal.core.engine.events import Health, NodesChanged, NodeSpec
+from hal.core.engine.events import Health, NodesChanged, NodesOffered, NodeSpec
 from hal.core.engine.rules.admission import admit_nodes
 from hal.core.engine.rules.booked_nodes import settle_bookings
 from hal.core.engine.state import State
@@ -38,6 +38,10 @@ def change_nodes(state: State, event: NodesChanged) -> None:
     state.meta[M_VERSION] += 1
     if state.bookings.all:
         settle_bookings(state)
+
+
+def take_offers(state: State, event: NodesOffered) -> None:
+    state.offers = event.offers
 
 
 def _remove_node(state: State, name: str) -> int:

@@ -41,6 +41,7 @@ def state_digest(state: State) -> str:
             sorted(amounts.items()),
             sorted(state.nodes.labels[row].items()),
         )
+    add("offers", state.offers)
     for booked in state.bookings.all:
         add(booked.spec, booked.rows, booked.made_ms)
     for entry in pending(state):

@@ -13,6 +13,7 @@ from hal.core.engine.errors import EngineError
 from hal.core.engine.state import State
 from hal.core.engine.views import rows_of_run
 from hal.core.engine.why.booked import kept_off
+from hal.core.engine.why.feasible import fits_ever, offers_needed
 from hal.core.engine.why.foresight import RESERVED, admitted, entries_of, forecast, position
 from hal.core.engine.why.licensed import unlicensed
 from hal.core.engine.why.refused import refused
@@ -22,73 +23,9 @@ from hal.core.model.units import format_distinctly, format_duration, format_wait
 from hal.core.model.verdict import Reason, Verdict
 
 MAX_LISTED = 5
-"""Nodes or jobs that a message names."""
-
-
-class Impossible(msgspec.Struct, frozen=True):
-    """Why no set of nodes that ever joined could hold a request.
-
-    resource: the one that fails ("" = labels). asked: per node. largest: the most that a matching node has: `node`.
-    nodes_that_fit: how many nodes could hold the whole request; `nodes` are asked for.
-    """
-
-    resource: str
-    asked: int
-    largest: int
-    node: str
-    nodes: int
-    nodes_that_fit: int
-    message: str
-
-
-def fits_ever(state: State, spec: ClassSpec) -> Impossible | None:
-    """None when enough known nodes, up or not, could hold the request when empty; else which constraint fails."""
-    rows = _known_rows(state)
-    matching = [row for row in rows if all(part.holds(state.nodes.labels[row]) for part in spec.constraints)]
-    if len(matching) < spec.nodes and len(matching) < len(rows):
-        wanted = ", ".join(
-            f"{part.key} {part.match.value} {' '.join(part.values)}".strip() for part in spec.constraints
-        )
-        return Impossible(
-            "", 0, 0, "", spec.nodes, len(matching),
-            f"{len(matching)} of {plural(len(rows), 'node')} match {wanted}; {spec.nodes} asked for",
-        )  # fmt: skip
-    if len(matching) < spec.nodes:
-        return Impossible(
-            "", 0, 0, "", spec.nodes, len(matching),
-            f"{plural(spec.nodes, 'distinct node')} asked for; there {'is only' if len(matching) == 1 else 'are'} "
-            f"{len(matching) or 'none'}",
-        )  # fmt: skip
-    fitting = set(matching)
-    worst: tuple[int, str, int, int, str] | None = None
-    for name, asked in spec.request.items():
-        amounts = {row: _capacity(state, row, name) for row in matching}
-        enough = {row for row in matching if amounts[row] >= asked}
-        fitting &= enough
-        best = max(matching, key=lambda row: amounts[row])
-        if len(enough) < spec.nodes and (worst is None or len(enough) < worst[0]):
-            worst = (len(enough), name, asked, amounts[best], state.nodes.names[best])
-    if worst is not None:
-        count, name, asked, largest, node = worst
-        each = f" on each of {spec.nodes} nodes" if spec.nodes > 1 else ""
-        have = {0: "no node has", 1: "1 node has"}.get(count, f"{count} nodes have")
-        wanted, most = format_distinctly(name, asked, largest)
-        there = f"{have} that much; the largest, {node}, has {most}" if largest else "no node has any"
-        return Impossible(
-            name, asked, largest, node, spec.nodes, len(fitting), f"{wanted} {name}{each} asked for; {there}"
-        )
-    if len(fitting) < spec.nodes:
-        best = max(matching, key=lambda row: sum(_capacity(state, row, n) >= a for n, a in spec.request.items()))
-        name = next(n for n, a in spec.request.items() if _capacity(state, best, n) < a)
-        asked, largest = spec.request[name], _capacity(state, best, name)
-        wanted, most = format_distinctly(name, asked, largest)
-        have = {0: "no node has", 1: "1 node has"}.get(len(fitting), f"{len(fitting)} nodes have")
-        return Impossible(
-            name, asked, largest, state.nodes.names[best], spec.nodes, len(fitting),
-            f"{have} all that is asked for at once, {spec.nodes} needed; {state.nodes.names[best]} "
-            f"comes nearest and has {most} of {wanted} {name}",
-        )  # fmt: skip
-    return None
+"""Nodes, offers or jobs that a message names."""
+NOT_OFFERED = "; and no machine that could be rented is offered for it"
+"""Of what was accepted when some node, or some offer, could hold it."""
 
 
 def explain(state: State, job: int, now_ms: int) -> Verdict:
@@ -126,8 +63,16 @@ def explain(state: State, job: int, now_ms: int) -> Verdict:
         impossible = fits_ever(state, spec)
         if impossible is not None:
             return Verdict(
-                job=job, reason=Reason.IMPOSSIBLE, message=impossible.message, resource=impossible.resource,
-                asked=impossible.asked, available=impossible.largest, node=impossible.node,
+                job=job, reason=Reason.IMPOSSIBLE, message=f"{impossible.message}{NOT_OFFERED}",
+                resource=impossible.resource, asked=impossible.asked, available=impossible.largest,
+                node=impossible.node,
+            )  # fmt: skip
+        offers = offers_needed(state, spec)
+        if offers:
+            return Verdict(
+                job=job, reason=Reason.OFFER, asked=spec.nodes,
+                message=f"waits for {'a machine' if spec.nodes == 1 else 'machines'} that could be rented: "
+                f"{plural(len(offers), 'offer').partition(' ')[2]} {_listed(list(offers))}",
             )  # fmt: skip
         up = int(state.catalogue.shapes[shape, L.S_EVER])
         return Verdict(
@@ -260,18 +205,6 @@ def _overtaken(
 def _of_when(state: State, basis: str, now_ms: int) -> int | None:
     """Of when a forecast is: a reservation holds since the last pass, the rest is worked out for this question."""
     return (state.clock_ms if basis == RESERVED else now_ms) if basis else None
-
-
-def _known_rows(state: State) -> list[int]:
-    return [row for row in range(len(state.nodes.names)) if state.nodes.rows[row, L.W_STATE] != L.NODE_GONE]
-
-
-def _capacity(state: State, row: int, resource: str) -> int:
-    return (
-        int(state.nodes.capacity[row, state.nodes.resources.index(resource)])
-        if resource in state.nodes.resources
-        else 0
-    )
 
 
 def _shortage(state: State, spec: ClassSpec, shape: int) -> tuple[str, int, int, str]:

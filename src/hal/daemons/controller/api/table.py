@@ -16,6 +16,7 @@ from hal.daemons.controller.api.endpoints.events import EVENTS
 from hal.daemons.controller.api.endpoints.jobs import JOBS
 from hal.daemons.controller.api.endpoints.joining import JOINING
 from hal.daemons.controller.api.endpoints.nodes import NODES
+from hal.daemons.controller.api.endpoints.offers import OFFERS
 from hal.daemons.controller.api.endpoints.outputs import OUTPUTS
 from hal.daemons.controller.api.endpoints.policy import POLICY, QUEUES
 from hal.daemons.controller.api.endpoints.readers import READERS
@@ -56,6 +57,7 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     *ADVICE,
     *ACCESS,
     *JOINING,
+    *OFFERS,
 )
 
 RIGHTS: Final[dict[str, Right]] = {endpoint.operation: endpoint.right for endpoint in ENDPOINTS}

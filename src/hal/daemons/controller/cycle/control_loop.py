@@ -241,11 +241,13 @@ class ControlLoop(Generic[SealedT]):
 
     async def _decide(self, now_ms: int) -> None:
         """Feed the engine what is staged, and stage what it decides."""
+        if self._planes.lead.next_due_ms <= now_ms:
+            await self._run_slices(self._planes.lead.carrying_out_due(now_ms))
         await self._feed_engine()
         if self._engine.bookings_move(now_ms):
             self._planes.lead.end_with_bookings(now_ms)
         step = self._engine.step(now_ms)
-        self._more, self._wake_ms = step.more, step.wake_ms
+        self._more, self._wake_ms = step.more, min(step.wake_ms, self._planes.lead.next_due_ms)
         epoch, row_name = self._committer.epoch, self._engine.row_name
         for plan in self._engine.take_plans():
             self._planes.lead.carry_out(plan, row_name, epoch, now_ms, credit=not step.more)

@@ -21,7 +21,8 @@ from hal.core.engine.rules.booked_nodes import met_by
 from hal.core.engine.rules.policy_tables import hours_mark, hours_spent, settled_use
 from hal.core.engine.scheduler import Scheduler, Step
 from hal.core.engine.views import LedgerRow, ShareRow, advice_events, known_keys, ledger_rows, share_rows
-from hal.core.engine.why.explain import explain, fits_ever
+from hal.core.engine.why.explain import explain
+from hal.core.engine.why.feasible import fits_ever
 from hal.core.engine.why.priority import PriorityParts, priority_of
 from hal.core.engine.why.probing import Prober
 from hal.core.engine.why.wants import ClassWants, Reserved, Sliced, reserved, wants, wants_version

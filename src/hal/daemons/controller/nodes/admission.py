@@ -50,7 +50,13 @@ class JoinTokenView(Struct, frozen=True, kw_only=True):
     created_ms: int
     expires_ms: int
     used_by: str
-    """The node that joined with it."""
+    """The node that joined with it last."""
+    uses: int
+    """So many machines can join with it; 0: any number, until it expires."""
+    used: int
+    """So many have."""
+    labels: dict[str, str]
+    """That each of these nodes has."""
 
 
 class NewJoinToken(Struct, frozen=True, kw_only=True):
@@ -59,6 +65,8 @@ class NewJoinToken(Struct, frozen=True, kw_only=True):
     token: str
     id: str
     node: str
+    uses: int
+    labels: dict[str, str]
     expires_ms: int
     wire: str
     """Where agents dial, as this controller listens: `HOST:PORT`."""
@@ -121,8 +129,10 @@ class NodeAdmission:
 
     # ── people ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def create_token(self, *, node: str, life_ms: int, user: str) -> NewJoinToken:
-        """Create a token with which one machine joins, once.
+    async def create_token(
+        self, *, node: str, life_ms: int, user: str, uses: int = 1, labels: dict[str, str] | None = None
+    ) -> NewJoinToken:
+        """Create a token with which machines join; see `Membership.create`.
 
         Raises:
             ConflictError: this controller does not listen for agents, or the node is of its own machine.
@@ -137,13 +147,28 @@ class NodeAdmission:
         def decide(now_ms: int) -> PutJoining:
             self._membership.check_joins(node, known=self._known(node))
             return self._membership.create(
-                token_id, hash_of(secret), node=node, life_ms=life_ms, user=user, now_ms=now_ms
+                token_id,
+                hash_of(secret),
+                node=node,
+                life_ms=life_ms,
+                user=user,
+                now_ms=now_ms,
+                uses=uses,
+                labels=labels,
             )
 
         made = await self._commit(decide)
         text = JoinToken(token_id, secret, authority.fingerprint).text
-        expires_ms = made.tokens[0].expires_ms
-        return NewJoinToken(token=text, id=token_id, node=node, expires_ms=expires_ms, wire=self.wire)
+        row = made.tokens[0]
+        return NewJoinToken(
+            token=text,
+            id=token_id,
+            node=node,
+            uses=row.uses,
+            labels=row.labels,
+            expires_ms=row.expires_ms,
+            wire=self.wire,
+        )
 
     def tokens(self) -> JoinTokensList:
         """All that are kept."""
@@ -230,6 +255,11 @@ class NodeAdmission:
                 f"hal node fence {node}",
             )
 
+    def labels_of(self, connection: Connection) -> dict[str, str]:
+        """Labels that the node has because of the token with which it joined, whatever its agent says."""
+        certified = connection.certified
+        return {} if certified is None else self._membership.labels_of(certified.serial)
+
     async def serve_stranger(self, connection: Connection, frame: ReadAuthority | Join) -> None:
         """One that has no certificate yet: it asks for the authority's, or joins.
 
@@ -252,7 +282,7 @@ class NodeAdmission:
             issued.clear()  # a group that failed for something else is decided again
             token = self._membership.check_token(token_id, secret, name, now_ms, known=self._known(name))
             issued.append(self._certify(authority, frame.request, name))
-            return self._membership.admitted(token, _certificate_row(issued[0], name, now_ms), now_ms)
+            return self._membership.admitted(token, _certificate_row(issued[0], name, now_ms), now_ms, self._known)
 
         await self._commit(decide)
         self._runtime.log.info("a node has joined", node=name, token=token_id, connection=connection.label)
@@ -265,7 +295,8 @@ class NodeAdmission:
             DeniedError: its present one is no longer good, or it came over a Unix socket and has none.
         """
         authority = self._listening()
-        if connection.certified is None:
+        certified = connection.certified
+        if certified is None:
             raise DeniedError("a node of this machine has no certificate to renew")
         issued: list[Issued] = []
 
@@ -273,7 +304,7 @@ class NodeAdmission:
             issued.clear()
             self.check(connection, node)
             issued.append(self._certify(authority, frame.request, node))
-            return self._membership.renewed(_certificate_row(issued[0], node, now_ms), now_ms)
+            return self._membership.renewed(_certificate_row(issued[0], node, now_ms), certified.serial, now_ms)
 
         await self._commit(decide)
         connection.send_nowait(_joined(issued[0], node, authority))
@@ -314,6 +345,9 @@ def _token_view(row: JoinTokenRow, now_ms: int) -> JoinTokenView:
         created_ms=row.created_ms,
         expires_ms=row.expires_ms,
         used_by=row.used_by,
+        uses=row.uses,
+        used=row.used,
+        labels=row.labels,
     )
 
 

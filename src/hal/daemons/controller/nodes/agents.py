@@ -325,10 +325,11 @@ class Agents:
                 pid=self._runtime.pid,
             )
         )
+        labels = {one_line(key, MAX_KEY): one_line(text, MAX_LABEL) for key, text in hello.labels.items() if key}
         arrival = Arrival(
             name=hello.name,
             capacity=hello.capacity,
-            labels={one_line(key, MAX_KEY): one_line(text, MAX_LABEL) for key, text in hello.labels.items() if key},
+            labels=labels | self._node_admission.labels_of(connection),
             boot_id=hello.boot_id,
             notes=tuple(one_line(note, MAX_NOTE) for note in hello.notes[:MAX_NOTES]),
             held=hello.held,

@@ -10,6 +10,7 @@ from hal.daemons.controller.service.attempts import Attempts
 from hal.daemons.controller.service.feed import Feed
 from hal.daemons.controller.service.jobs.jobs import Jobs
 from hal.daemons.controller.service.nodes.nodes import Nodes
+from hal.daemons.controller.service.nodes.offers import Offers
 from hal.daemons.controller.service.outputs import Outputs
 from hal.daemons.controller.service.parts import Parts
 from hal.daemons.controller.service.policy.policies import Policies
@@ -24,6 +25,7 @@ class ControllerApi:
         self.runtime = parts.runtime
         self.jobs = Jobs(parts)
         self.nodes = Nodes(parts)
+        self.offers = Offers(parts)
         self.policy = Policies(parts)
         self.advice = Advice(parts)
         self.tokens = Tokens(parts)

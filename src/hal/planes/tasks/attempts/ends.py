@@ -56,6 +56,8 @@ NOT_BEGUN_REASONS: Final = (BY_PROLOG, BY_GATE)
 """How the reason of a task begins that a gate of a node did not let begin there."""
 KEEPERS_WORD = "preempted"
 """How a keeper's report of an attempt that was preempted begins."""
+EVICTED_BY = "evicted by "
+"""How the reason of tasks begins that a person evicted."""
 
 
 def instant_within(at_ms: int, low: int, high: int) -> int:
@@ -84,8 +86,10 @@ def step_outcome(end: StepEnd) -> AttemptState:
 
 
 def preempted_for(attempt: Attempt) -> str:
-    """For whom it was preempted, in words."""
+    """For whom it was preempted, or by whom it was evicted, in words."""
     preemption = attempt.preemption or Preemption()
+    if preemption.by:
+        return f"{EVICTED_BY}{preemption.by}" + (f": {preemption.reason}" if preemption.reason else "")
     if preemption.lent_by:
         return f"preempted by job {preemption.for_job}: {preemption.lent_by} reclaims its quota"
     quality = f" (QOS {preemption.qos})" if preemption.qos else ""
@@ -141,7 +145,9 @@ def _with_node(attempt: Attempt, end: StepEnd) -> str:
 
 def _with_preemptor(attempt: Attempt, message: str) -> str:
     """What its keeper says of an attempt that was preempted, which knows no more than that it was, with for whom."""
-    if not message or message.startswith(KEEPERS_WORD):
+    if not message or message == KEEPERS_WORD:
+        return preempted_for(attempt)
+    if message.startswith(KEEPERS_WORD) and not attempt.evicted_by_person:
         return preempted_for(attempt) + message.removeprefix(KEEPERS_WORD)
     return f"{preempted_for(attempt)}; {message}"
 

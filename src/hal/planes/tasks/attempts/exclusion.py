@@ -12,9 +12,9 @@ from msgspec.structs import replace
 
 from hal.core.lifecycle import TaskEvent
 from hal.core.model import EventKind, one_line
+from hal.core.model.eviction import MAX_REASON
 from hal.core.model.job import MAX_EXCLUDED
 from hal.planes.tasks.live.job import LiveJob
-from hal.planes.tasks.nodes.closures import MAX_REASON
 from hal.planes.tasks.table.table import JobTable
 
 HELD_BY_GATE: Final = "its gates have sent it away from as many nodes as a job may exclude"

@@ -14,12 +14,12 @@ from msgspec.structs import replace
 
 from hal.core.lifecycle import ATTEMPT, AttemptEvent, GateState, transition
 from hal.core.model import AttemptId, AttemptState, EventKind, one_line
+from hal.core.model.eviction import MAX_REASON
 from hal.core.model.gate import EPILOG, PROLOG, GatePhase
 from hal.planes.tasks.attempts.reports import active_attempt
 from hal.planes.tasks.live.attempt import Attempt
 from hal.planes.tasks.live.gate_standing import GateStanding
 from hal.planes.tasks.live.job import LiveJob
-from hal.planes.tasks.nodes.closures import MAX_REASON
 from hal.planes.tasks.nodes.failed_gates import record_failed_epilog, record_failed_prolog
 from hal.planes.tasks.table.attempt_changes import mark_attempt
 from hal.planes.tasks.table.table import JobTable

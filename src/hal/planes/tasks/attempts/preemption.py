@@ -35,6 +35,8 @@ def preempt(table: JobTable, moves: Moves, now_ms: int) -> int:
     """
     for job_id, task, number, mode, grace_ms, for_job, lent in _of(moves, "mode", "grace_ms", "for_job", "lent"):
         job, attempt = _active(table, job_id, task, number)
+        if attempt.stopping:
+            continue  # somebody ends it already, which the engine does not know: what follows for its task stays
         how = PreemptMode(MODE_NAMES[mode])
         before = attempt.preemption or Preemption()
         preemption = replace(

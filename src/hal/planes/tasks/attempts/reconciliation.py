@@ -9,6 +9,8 @@ another boot id, or one that a person declared gone, has lost all of them.
 
 from __future__ import annotations
 
+from typing import Final
+
 from hal.core.model import EventKind, OnNodeLost, StepId, format_duration
 from hal.planes.tasks.attempts.allocation import order_start
 from hal.planes.tasks.attempts.reports import attempts_on, record_loss, record_starts
@@ -16,10 +18,14 @@ from hal.planes.tasks.attempts.stops import order_stop, order_suspension
 from hal.planes.tasks.live.attempt import Attempt
 from hal.planes.tasks.live.job import LiveJob
 from hal.planes.tasks.nodes.arrivals import Arrival
-from hal.planes.tasks.table.propagation import settle
+from hal.planes.tasks.slices import Pace, Work
+from hal.planes.tasks.table.propagation import settle, settling
 from hal.planes.tasks.table.table import JobTable
 from hal.wire.frames.agent_keeper import StepStarted, StopReason
 from hal.wire.frames.hello import HeldStep
+
+ATTEMPTS_A_SLICE: Final = 64
+"""Attempts that are looked at, and lost, in one slice."""
 
 
 def lose_all(table: JobTable, name: str, reason: str, now_ms: int) -> None:
@@ -29,11 +35,22 @@ def lose_all(table: JobTable, name: str, reason: str, now_ms: int) -> None:
         settle(table, job, now_ms, f"node:{name}")
 
 
-def lose_fenced(table: JobTable, name: str, reason: str, now_ms: int) -> None:
-    """As `lose_all`, of a node that has said nothing: no start of these may leave any more."""
-    for job, attempt in attempts_on(table, name):
-        _order_lost(table, name, job, attempt)
-    lose_all(table, name, reason, now_ms)
+def lose_fenced(table: JobTable, name: str, reason: str, now_ms: int) -> Work[None]:
+    """As `lose_all`, in slices, of a node that has said nothing: no start of these may leave any more."""
+    pace = Pace(ATTEMPTS_A_SLICE)
+    for job_id in sorted(table.busy):
+        job = table.jobs[job_id]
+        lost = 0
+        for attempt in list(job.active.values()):
+            if pace.over():
+                yield
+            if any(node == name for node, _ in attempt.steps_left(job_id) if name in attempt.nodes):
+                _order_lost(table, name, job, attempt)
+                record_loss(table, table.touch(job_id), attempt, name, f"node {name} was {reason}", now_ms)
+                lost += 1
+        if lost:
+            settle(table, job, now_ms, f"node:{name}")
+            yield from settling(table)
 
 
 def end_lease(table: JobTable, name: str, silent_ms: int, now_ms: int) -> None:

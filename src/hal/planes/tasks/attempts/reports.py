@@ -26,7 +26,7 @@ from hal.planes.tasks.attempts.ends import (
 )
 from hal.planes.tasks.attempts.exclusion import exclude_node
 from hal.planes.tasks.attempts.stops import stop_attempt
-from hal.planes.tasks.live.attempt import PREEMPTING, SIBLING, Attempt
+from hal.planes.tasks.live.attempt import PREEMPTED, PREEMPTING, SIBLING, Attempt
 from hal.planes.tasks.live.job import LiveJob
 from hal.planes.tasks.nodes.failed_gates import record_failed_prolog
 from hal.planes.tasks.table.attempt_changes import end_attempt, mark_attempt
@@ -66,7 +66,7 @@ def attempts_on(table: JobTable, node: str) -> Iterator[tuple[LiveJob, Attempt]]
     for job_id in sorted(table.busy):
         job = table.jobs[job_id]
         for attempt in list(job.active.values()):
-            if any(name == node for name, _ in attempt.steps_left(job.id)):
+            if node in attempt.nodes and any(name == node for name, _ in attempt.steps_left(job.id)):
                 yield job, attempt
 
 
@@ -112,8 +112,10 @@ def record_exits(table: JobTable, node: str, exits: Sequence[StepExit], now_ms: 
             attempt = _record_attempt_start(table, job, attempt, node, report.started_ms, now_ms)
         _end_step(table, job, attempt, end, now_ms, f"node:{node}")
         if successor is not None and attempt.stopping in PREEMPTING:
-            # Its slot was to come free for others, and was passed on before the node heard of that.
-            stop_attempt(table, job, replace(successor, preemption=attempt.preemption), attempt.stopping)
+            # Its slot was to come free for others, and was passed on before the node heard of that: the node ends it.
+            # A person who cancelled one task by evicting it did not mean the next.
+            why = PREEMPTED if attempt.evicted_by_person else attempt.stopping
+            stop_attempt(table, job, replace(successor, preemption=attempt.preemption), why)
     credit.report_slots(table)
     return changed.values()
 

@@ -26,7 +26,7 @@ from hal.core.model import (
     plural,
 )
 from hal.planes.tasks.admission.policy_rules import owner_of
-from hal.planes.tasks.attempts.ends import NOT_BEGUN_REASONS, preempted_for
+from hal.planes.tasks.attempts.ends import EVICTED_BY, NOT_BEGUN_REASONS, preempted_for
 from hal.planes.tasks.attempts.exclusion import HELD_BY_GATE
 from hal.planes.tasks.dependencies.decisions import BY_DEPENDENCY, entry_standing, is_held_by_rule
 from hal.planes.tasks.engine.view import EngineView
@@ -91,7 +91,16 @@ def why(table: JobTable, engine: EngineView, job: LiveJob, now_ms: int) -> Verdi
             f"{plural(counts.pending, 'task')} wait for one of them to end",
             helps=(f"hal update {job.id} --max-running {limit * 2}",),
         )
-    return _with_closed_nodes(table, job, _with_changes(table, engine, job, engine.explain(job.id, now_ms), now_ms))
+    verdict = _with_changes(table, engine, job, engine.explain(job.id, now_ms), now_ms)
+    return _with_eviction(job, _with_closed_nodes(table, job, verdict), now_ms)
+
+
+def _with_eviction(job: LiveJob, verdict: Verdict, now_ms: int) -> Verdict:
+    """The answer with who evicted the task that is next, where somebody did."""
+    first = next(startable(job.ranges, now_ms), None)
+    if first is None or not first.reason.startswith(EVICTED_BY):
+        return verdict
+    return replace(verdict, message=f"{verdict.message}. Its attempt {first.attempt - 1} was {first.reason}")
 
 
 def _with_closed_nodes(table: JobTable, job: LiveJob, verdict: Verdict) -> Verdict:

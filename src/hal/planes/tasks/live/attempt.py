@@ -17,7 +17,7 @@ SIBLING = "sibling"
 BOOKING_OVER = "booking-over"
 PREEMPTED = "preempted"
 EVICTED = "evicted"
-"""Preempted for other work: its task waits again, or (`evicted`) is cancelled."""
+"""Preempted for other work, or evicted by a person: its task waits again, or (`evicted`) is cancelled."""
 PREEMPTING = frozenset({PREEMPTED, EVICTED})
 
 
@@ -50,10 +50,16 @@ class Attempt(Struct, frozen=True, kw_only=True, gc=False):
         return self.preemption is not None and self.preemption.since_ms > 0 and not self.stopping
 
     @property
+    def evicted_by_person(self) -> bool:
+        """Whether it is being ended because a person, or a program in a person's name, said so."""
+        return self.stopping in PREEMPTING and self.preemption is not None and self.preemption.by != ""
+
+    @property
     def engine_state(self) -> tuple[int, int, int]:
-        """As an adopted allocation: state, due or since, how often it was suspended."""
+        """As an adopted allocation: state, due or since, how often it was suspended. The engine does not know of what
+        people stop."""
         preemption = self.preemption or Preemption()
-        if self.stopping in PREEMPTING:
+        if self.stopping in PREEMPTING and not self.evicted_by_person:
             return RUN_GOING, preemption.due_ms, preemption.times
         if self.suspended:
             return RUN_SUSPENDED, preemption.since_ms, preemption.times

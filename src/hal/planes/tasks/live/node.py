@@ -19,6 +19,9 @@ EPILOG: Final = "epilog"
 fit again."""
 QUARANTINE: Final = "quarantine"
 """Source of what the controller closed because the node reported what cannot be true."""
+FENCED: Final = "fenced"
+"""Source of what closes a node whose machine is gone, as somebody who knows has said: it stays closed until the machine
+has started again, whoever opens it."""
 LIFTED_BY_PEOPLE: Final = frozenset({PERSON, PROLOG, EPILOG, QUARANTINE})
 CHECK: Final = "check "
 """Sources that begin so are health checks; what closed the node is lifted when the check passes."""
@@ -49,6 +52,13 @@ def in_words(closure: Closure) -> str:
         return f"{closure.source}: {closure.reason}"
     what = "drained" if closure.drain else "cordoned"
     return f"{what} by {closure.by}" + (f": {closure.reason}" if closure.reason else "")
+
+
+def eviction_of(row: NodeRow) -> int | None:
+    """When what is left on the node is evicted, as it is drained; None: never, or it has been."""
+    if row.state not in (NodeState.DRAINING, NodeState.UNREACHABLE):
+        return None  # it holds nothing
+    return next((one.evict_at_ms for one in row.about.closures if one.evict and not one.evicted), None)
 
 
 def is_quarantined(row: NodeRow) -> bool:

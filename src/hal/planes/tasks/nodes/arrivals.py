@@ -12,13 +12,16 @@ from msgspec.structs import replace
 
 from hal.core.lifecycle import NODE, NodeEvent, transition
 from hal.core.model import ConflictError, EventKind, NodeState
+from hal.core.model.eviction import check_reason
 from hal.core.model.facts import Facts
-from hal.planes.tasks.live.node import HEARD, node_spec
+from hal.planes.tasks.live.node import FENCED, HEARD, node_spec
 from hal.planes.tasks.nodes.closures import node_named, put_node, state_after, unchecked
 from hal.planes.tasks.submitter import Submitter
 from hal.planes.tasks.table.table import JobTable
-from hal.store.operations import NodeAbout, NodeRow
+from hal.store.operations import Closure, NodeAbout, NodeRow
 from hal.wire.frames.hello import HeldStep
+
+UNTIL_RESTART = "closed until its machine has started again, or the node is removed"
 
 
 class Arrival(Struct, frozen=True, kw_only=True):
@@ -43,6 +46,8 @@ def record_arrival(table: JobTable, arrival: Arrival, now_ms: int) -> tuple[Node
     state, about = NodeState.UP, NodeAbout()
     if before is not None:
         state, about = before.state, before.about if arrival.checked else unchecked(before.about)
+        if before.boot_id != arrival.boot_id:
+            about = replace(about, closures=tuple(one for one in about.closures if one.source != FENCED))
     row = NodeRow(
         name=arrival.name,
         capacity=arrival.capacity,
@@ -84,20 +89,43 @@ def record_return(table: JobTable, name: str, now_ms: int) -> None:
         put_node(table, replace(row, state=state_after(table, row), reason="", last_seen_ms=now_ms), f"node:{name}")
 
 
-def fence_node(table: JobTable, name: str, by: Submitter) -> NodeRow:
-    """A person declares that the node is gone and nothing runs there.
+def fence_node(
+    table: JobTable, name: str, by: Submitter, now_ms: int, *, machine_gone: bool = False, reason: str = ""
+) -> NodeRow:
+    """Somebody declares that the node is gone and nothing runs there.
 
+    Args:
+        machine_gone: the machine itself is, as whoever rents it knows: the node may still be heard, and what says that
+            it is the same boot of this machine gets no work any more. Said again, nothing changes.
+        reason: in words.
     Raises:
         NotFoundError: no such node.
-        ConflictError: it is gone already, or it is heard (its processes may well run).
+        SpecError: the reason is too long, or not one line.
+        ConflictError: it is gone already, or (unless the machine is) it is heard: its processes may well run.
     """
     row = node_named(table, name)
+    check_reason(reason)
+    if machine_gone:
+        return _fence_machine(table, row, by, now_ms, reason)
     if row.state is not NodeState.UNREACHABLE:
         raise ConflictError(
-            f"node '{name}' is {row.state}", hint="only a node that is unreachable can be declared gone"
+            f"node '{name}' is {row.state}",
+            hint="only a node that is unreachable can be declared gone, unless its machine no longer exists (--gone)",
         )
-    reason = f"declared gone by {by.user}"
-    fenced = replace(row, state=transition(NODE, row.state, NodeEvent.FENCE), reason=reason)
-    changed = put_node(table, fenced, by.cause, by)
+    return _gone(table, row, by, reason)
+
+
+def _fence_machine(table: JobTable, row: NodeRow, by: Submitter, now_ms: int, reason: str) -> NodeRow:
+    if any(one.source == FENCED for one in row.about.closures):
+        return row
+    closure = Closure(source=FENCED, reason=UNTIL_RESTART, by=by.user, since_ms=now_ms)
+    row = replace(row, about=replace(row.about, closures=(*row.about.closures, closure)))
+    return _gone(table, row, by, reason)
+
+
+def _gone(table: JobTable, row: NodeRow, by: Submitter, why: str) -> NodeRow:
+    name, reason = row.name, f"declared gone by {by.user}" + (f": {why}" if why else "")
+    state = row.state if row.state is NodeState.DOWN else transition(NODE, row.state, NodeEvent.FENCE)
+    changed = put_node(table, replace(row, state=state, reason=reason), by.cause, by)
     table.draft.note(EventKind.NODE_LOST, by.cause, by.trace_id, node=name, reason=reason)
     return changed

@@ -12,10 +12,29 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Final
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from hal.core.lifecycle import NODE, NodeEvent, walk
-from hal.core.model import ConflictError, EventKind, NodeState, NotFoundError, SpecError, one_line, plural
+from hal.core.model import (
+    ConflictError,
+    EventKind,
+    NodeState,
+    NotFoundError,
+    SpecError,
+    format_duration,
+    one_line,
+    plural,
+)
+from hal.core.model.eviction import (
+    DEFAULT_GRACE_MS,
+    MAX_REASON,
+    MAX_WITHIN_MS,
+    Evict,
+    EvictMode,
+    check_evict,
+    check_reason,
+)
 from hal.planes.tasks.live.job import LiveJob
 from hal.planes.tasks.live.node import (
     CHECK,
@@ -35,8 +54,6 @@ from hal.wire.frames.controller_agent import FailingCheck
 
 MAX_CHECKS: Final = 64
 """Failing checks of one node that are kept."""
-MAX_REASON: Final = 500
-"""Characters of the reason that a person gives."""
 MAX_NAMED: Final = 5
 """Most nodes that an explanation names."""
 MAX_NAME: Final = 63
@@ -66,27 +83,57 @@ _TO_REMOVED: Final[dict[NodeState, tuple[NodeEvent, ...]]] = {
 # ── people ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def cordon(table: JobTable, name: str, reason: str, by: Submitter, now_ms: int, *, drain: bool = False) -> NodeRow:
+class Drain(Struct, frozen=True, kw_only=True):
+    """What becomes of work that does not end by itself on a node that is drained."""
+
+    mode: EvictMode
+    within_ms: int
+    """It may continue for so long; then it is evicted."""
+    grace_ms: int = DEFAULT_GRACE_MS
+    """How long it has to end after that."""
+
+
+def cordon(
+    table: JobTable,
+    name: str,
+    reason: str,
+    by: Submitter,
+    now_ms: int,
+    *,
+    drain: bool = False,
+    evict: Drain | None = None,
+) -> NodeRow:
     """Cordon it: nothing new starts there until a person uncordons it; what runs continues. Again: another reason.
 
     Args:
         drain: it is to become empty. A node that is being drained stays so when it is only cordoned.
+        evict: what is left after some time is evicted. Without it, what was said before stays.
     Raises:
         NotFoundError: no such node.
-        SpecError: the reason is too long, or not one line.
+        SpecError: the reason is too long, or not one line; or a time is out of bounds.
     """
     row = node_named(table, name)
-    if len(reason) > MAX_REASON or any(ord(sign) < 32 for sign in reason):
-        raise SpecError(f"reason: one line of at most {MAX_REASON} characters")
+    check_reason(reason)
     before = next((one for one in row.about.closures if one.source == PERSON), None)
-    closure = Closure(
-        source=PERSON,
-        reason=reason,
-        by=by.user,
-        since_ms=before.since_ms if before else now_ms,
-        drain=drain or (before is not None and before.drain),
-    )
+    since_ms = before.since_ms if before else now_ms
+    closure = Closure(source=PERSON, reason=reason, by=by.user, since_ms=since_ms, drain=drain)
+    if evict is not None:
+        _check_drain(evict)
+        closure = replace(
+            closure, evict=evict.mode.value, evict_at_ms=now_ms + evict.within_ms, grace_ms=evict.grace_ms
+        )
+    elif before is not None and before.drain:
+        closure = replace(before, reason=reason, by=by.user)
     return close(table, row, closure, by)
+
+
+def _check_drain(evict: Drain) -> None:
+    check_evict(Evict(mode=evict.mode, grace_ms=evict.grace_ms), field="grace")
+    if not 0 <= evict.within_ms <= MAX_WITHIN_MS:
+        raise SpecError(
+            f"within: {format_duration(evict.within_ms)} is out of range",
+            hint=f"at most {format_duration(MAX_WITHIN_MS)}",
+        )
 
 
 def uncordon(table: JobTable, name: str, by: Submitter) -> NodeRow:
@@ -210,9 +257,11 @@ def close_drained(table: JobTable) -> None:
 
 def put_node(table: JobTable, row: NodeRow, cause: str, by: Submitter | None = None) -> NodeRow:
     """A node in another state, or closed for another reason."""
+    before = table.nodes.get(row.name)
     table.put_node(row)
     if row.state in GONE:
-        table.draft.feed.gone(row.name)
+        if before is None or before.state not in GONE:
+            table.draft.feed.gone(row.name)
     else:
         table.draft.feed.node(node_spec(row))
     _note(table, row, reason_of(row), cause, by)

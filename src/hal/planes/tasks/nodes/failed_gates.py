@@ -11,9 +11,10 @@ from typing import Final
 
 from hal.core.lifecycle import TaskEvent
 from hal.core.model import EventKind, StepId
+from hal.core.model.eviction import MAX_REASON
 from hal.planes.tasks.live.job import LiveJob
 from hal.planes.tasks.live.node import EPILOG, PROLOG
-from hal.planes.tasks.nodes.closures import MAX_REASON, close
+from hal.planes.tasks.nodes.closures import close
 from hal.planes.tasks.table.table import JobTable
 from hal.store.operations import Closure
 

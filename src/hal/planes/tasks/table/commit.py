@@ -61,6 +61,8 @@ def undoing(table: JobTable) -> Work[None]:
     if draft.policy_before is not None:
         table.policy = draft.policy_before
         table.count_waiting()
+    if draft.offers_before is not None:
+        table.offers = draft.offers_before
     for name, row in draft.nodes_before.items():
         table.set_node(name, row)
     table.next_id = draft.next_id_before

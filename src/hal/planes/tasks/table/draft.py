@@ -17,6 +17,7 @@ from hal.core.engine.events import (
     Event,
 )
 from hal.core.model import EventKind
+from hal.core.model.offer import Offer
 from hal.core.model.policy import Policy
 from hal.planes.tasks.engine.interning import Interning
 from hal.planes.tasks.live.attempt import Attempt
@@ -84,6 +85,8 @@ class Draft:
         self.nodes_before: dict[str, NodeRow | None] = {}
         self.lost_nodes: list[str] = []
         """Nodes whose lease has lapsed."""
+        self.offers_before: dict[str, Offer] | None = None
+        """The committed offers, when others were staged."""
         self.policy_before: Policy | None = None
         """The committed policy, when another one was staged."""
         self.stored_ranges: dict[int, TaskRanges] = {}

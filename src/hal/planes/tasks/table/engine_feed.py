@@ -25,10 +25,12 @@ from hal.core.engine.events import (
     JobsSubmitted,
     JobsUpdated,
     NodesChanged,
+    NodesOffered,
     NodeSpec,
     SubmitRows,
 )
 from hal.core.model import JobSpec
+from hal.core.model.offer import Offer
 from hal.planes.interface import MAX_WITHDRAWN_A_BLOCK
 from hal.planes.tasks.engine.interning import Interning
 from hal.planes.tasks.live.attempt import Attempt
@@ -145,6 +147,11 @@ class EngineFeed:
         """Another policy holds."""
         self._begin("")
         self._events.append(ConfigChanged(config))
+
+    def offered(self, offers: tuple[Offer, ...]) -> None:
+        """Other machines could be rented."""
+        self._begin("")
+        self._events.append(NodesOffered(offers))
 
     def gone(self, node: str) -> None:
         """A node that the engine knows left for good: what only it could hold is impossible now."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hal.core.engine.events import ADOPT, INF, AllocationsAdopted, ConfigChanged, Event, NodesChanged
+from hal.core.engine.events import ADOPT, INF, AllocationsAdopted, ConfigChanged, Event, NodesChanged, NodesOffered
 from hal.core.lifecycle import TaskCounts
 from hal.core.model import TaskState, each_dependency
 from hal.core.model.policy_scope import Owner
@@ -19,6 +19,7 @@ from hal.planes.tasks.live.task_ranges import TaskRange, TaskRanges, made_of, su
 from hal.planes.tasks.live.task_sets import TaskSet, complement, merged
 from hal.planes.tasks.table.commit import keep
 from hal.planes.tasks.table.propagation import add_name
+from hal.planes.tasks.table.stored_offers import stored_offers
 from hal.planes.tasks.table.table import STEP_SECRET, JobTable
 from hal.store.mark import INSTANCE
 from hal.store.operations import AttemptRow, JobRow, TaskRangeRow
@@ -27,10 +28,12 @@ from hal.store.views import Loaded
 
 def load(table: JobTable, loaded: Loaded) -> list[Event]:
     """Fill an empty table under the policy it has; the engine events that bring an empty engine to the same point."""
-    table.nodes = {row.name: row for row in loaded.nodes}
+    for node in loaded.nodes:
+        table.set_node(node.name, node)
     table.next_id = loaded.last_job_id + 1
     table.instance = loaded.meta.get(INSTANCE, "")
     table.step_secret = loaded.meta.get(STEP_SECRET, "")
+    table.offers = stored_offers(loaded.meta)
     table.now_ms = loaded.now_ms
     for row in loaded.jobs:
         job = live_job(table, row, loaded.ranges.get(row.id, []), loaded.attempts.get(row.id, []))
@@ -69,6 +72,8 @@ def engine_events(table: JobTable) -> list[Event]:
     events: list[Event] = [ConfigChanged(table.engine_config)]
     if table.nodes:
         events.append(NodesChanged(tuple(node_spec(row) for row in table.nodes.values())))
+    if table.offers:
+        events.append(NodesOffered(table.offers_by_name))
     adopted = _adopted(table)
     if adopted is not None:
         events.append(adopted)

@@ -30,6 +30,7 @@ from hal.core.model import (
     StepId,
     TaskState,
 )
+from hal.core.model.offer import Offer
 from hal.core.model.policy import Policy
 from hal.core.model.policy_scope import Owner
 from hal.planes.tasks.dependencies.decisions import current_standings
@@ -38,6 +39,7 @@ from hal.planes.tasks.engine.interning import Interning
 from hal.planes.tasks.live.attempt import Attempt
 from hal.planes.tasks.live.gate_standing import GateStandings
 from hal.planes.tasks.live.job import LiveJob, with_state
+from hal.planes.tasks.live.node import eviction_of
 from hal.planes.tasks.live.standings import SINGLETON, EndedJob, Mentions, Phase
 from hal.planes.tasks.live.task_ranges import ONE_TASK, TaskRange, TaskRanges, change, parts_within, slices, take
 from hal.planes.tasks.slices import A_SLICE, Pace, Work
@@ -80,6 +82,10 @@ class JobTable:
         self.nodes: dict[str, NodeRow] = {}
         self.draining: dict[str, tuple[int, int] | None] = {}
         """Nodes that drain, each with the job and task that was found there last; not stored."""
+        self.evictions: dict[str, int] = {}
+        """Of these, and of silent ones, those that evict what is left: when. As their rows say."""
+        self.offers: dict[str, Offer] = {}
+        """Machines that could be rented, by the name of their offer; never changed, replaced by `put_offers`."""
         self.credit_nodes: set[str] = set()
         """Nodes that take starts on credit; as long as their agents said so, not stored."""
         self.foreign: dict[str, frozenset[StepId]] = {}
@@ -252,6 +258,29 @@ class JobTable:
             self.draining.setdefault(name)
         else:
             self.draining.pop(name, None)
+        evict_at_ms = None if row is None else eviction_of(row)
+        if evict_at_ms is None:
+            self.evictions.pop(name, None)
+        else:
+            self.evictions[name] = evict_at_ms
+
+    def put_offers(self, offers: dict[str, Offer]) -> None:
+        """Put other offers in place of those there are."""
+        if self.draft.offers_before is None:
+            self.draft.offers_before = self.offers
+        self.offers = offers
+        self.draft.feed.offered(self.offers_by_name)
+
+    @property
+    def offers_by_name(self) -> tuple[Offer, ...]:
+        """All offers, ordered."""
+        return tuple(self.offers[name] for name in sorted(self.offers))
+
+    @property
+    def committed_offers(self) -> tuple[Offer, ...]:
+        """The same, as they were last committed."""
+        before = self.draft.offers_before
+        return self.offers_by_name if before is None else tuple(before[name] for name in sorted(before))
 
     def class_of(self, spec: JobSpec, queue: str, policy: Policy | None = None) -> ClassSpec:
         """What each attempt of such a task takes in that queue under that policy; None: the one that holds now."""

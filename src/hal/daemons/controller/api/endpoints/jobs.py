@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hal.core.model import JobSpec, SpecError
-from hal.daemons.controller.access.roles import OWNERS
+from hal.core.model import DeniedError, JobSpec, SpecError, parse_duration
+from hal.core.model.eviction import DEFAULT_GRACE_MS, Evict, EvictMode, check_evict
+from hal.daemons.controller.access.roles import OPERATORS, OWNERS
 from hal.daemons.controller.api.answers import VIEWS_A_SLICE, free, json_answer, page_cursor, sliced_answer
 from hal.daemons.controller.api.endpoints.endpoint import (
     CURSOR,
@@ -83,6 +84,29 @@ class RemoveBody(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
     """The oldest 10,000 ended jobs that match all of state, user, queue, name, account, label."""
     ended_before_ms: int | None = None
     """Of those that the filter names (or, without one, of all): only jobs that ended before this instant."""
+
+
+class EvictBody(ControlBody, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The jobs and tasks that are evicted, how and why."""
+
+    nodes: list[str] = []
+    """All that runs on these, beside what is named."""
+    mode: EvictMode = EvictMode.REQUEUE
+    """requeue, checkpoint: their tasks wait again, no retry is counted; cancel: they are cancelled."""
+    reason: str = ""
+    """One line for the owners of the jobs."""
+    within: Any = None
+    """How long the work has to save itself and end before it is killed, as a duration; 30s by default."""
+
+    @property
+    def eviction(self) -> Evict:
+        """What it says of evicting.
+
+        Raises:
+            SpecError: its time or its reason is none.
+        """
+        grace_ms = DEFAULT_GRACE_MS if self.within is None else int(parse_duration(self.within, field="within"))
+        return check_evict(Evict(mode=self.mode, reason=self.reason, grace_ms=grace_ms), field="within")
 
 
 # ── submit ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -208,6 +232,29 @@ async def remove_jobs(api: ControllerApi, call: Call) -> object:
         return await api.jobs.removal.remove(ids, wanted, call.submitter)
 
     return await control_some(visit, api.runtime, api.jobs, asked.ids, carry_out, wanted is not None)
+
+
+async def evict_jobs(api: ControllerApi, call: Call) -> object:
+    """Evict the jobs that are named or match, and all that runs on the nodes that are named."""
+    asked: EvictBody = call.body
+    visit = call.visit
+    wanted, eviction = _filter_of(asked, visit), asked.eviction
+    wanted = None if wanted is None else narrowed(visit, wanted, changing=True)
+    visit.targets.extend(f"node={name}" for name in asked.nodes)
+    if asked.nodes and visit.identity.narrowed:
+        raise DeniedError(
+            f"nodes: token {visit.identity.token} is narrowed to accounts or queues, and nodes run everybody's work",
+            hint="name jobs, or use a token that was made without --account and --queue",
+        )
+    key = key_of(call.request, call.raw, visit.identity)
+
+    async def carry_out(ids: Sequence[str]) -> Outcomes:
+        return await api.jobs.control(
+            Action.EVICT, ids, wanted, call.submitter, key=key, eviction=eviction, nodes=asked.nodes
+        )
+
+    more = wanted is not None or bool(asked.nodes)
+    return await control_some(visit, api.runtime, api.jobs, asked.ids, carry_out, more)
 
 
 # ── the rows ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -363,6 +410,26 @@ JOBS: Final = (
             {
                 "by id": {"ids": ["42", "43"]},
                 "by filter": {"filter": {"queue": "short", "state": "ended"}, "ended_before_ms": 1767225600000},
+            },
+        ),
+        result=Outcomes,
+        problems=("400", "409", "413", "503"),
+    ),
+    Endpoint(
+        method="POST",
+        path="/v1/jobs/evict",
+        handler=evict_jobs,
+        right=OPERATORS,
+        name="evictJobs",
+        tag="jobs",
+        summary="Make running jobs and tasks leave, by id, filter or node",
+        text="No retry is counted. One outcome for each; a refused one does not affect the others.",
+        params=(KEY,),
+        body=body_of(
+            EvictBody,
+            {
+                "by id": {"ids": ["42", "43.7"], "reason": "its node overheats"},
+                "a node": {"nodes": ["n1"], "mode": "checkpoint", "within": "2m", "reason": "spot notice"},
             },
         ),
         result=Outcomes,

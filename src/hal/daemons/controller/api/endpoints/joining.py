@@ -44,9 +44,16 @@ JOINING: Final = (
         right=ADMINS,
         name="createJoinToken",
         tag="nodes",
-        summary="Create a join token, with which one machine can join once",
+        summary="Create a join token, with which one machine can join, or several",
         text="Its text is in this response only; the store keeps a hash. It contains the authority's fingerprint.",
-        body=body_of(JoinTokenBody, {"for an hour": {"expires_in": "1h"}, "for one node": {"node": "n7"}}),
+        body=body_of(
+            JoinTokenBody,
+            {
+                "for an hour": {"expires_in": "1h"},
+                "for one node": {"node": "n7"},
+                "for rented machines": {"uses": 0, "expires_in": "7d", "labels": {"pool": "spot"}},
+            },
+        ),
         result=NewJoinToken,
         status=201,
         problems=("400", "409", "413", "503"),

@@ -11,7 +11,7 @@ from hal.daemons.controller.access.roles import EVERYBODY, OPERATORS
 from hal.daemons.controller.api.endpoints.endpoint import DEFAULT_WAIT_S, NODE, TIMEOUT, Endpoint, body_of
 from hal.daemons.controller.api.requests.call import Call
 from hal.daemons.controller.service.controller_api import ControllerApi
-from hal.daemons.controller.service.nodes.nodes import NodeAction, NodesBody
+from hal.daemons.controller.service.nodes.nodes import DrainBody, FenceBody, NodeAction, NodesBody
 from hal.daemons.controller.service.nodes.views import NodeView
 from hal.daemons.controller.service.outcomes import Outcomes
 
@@ -34,7 +34,7 @@ async def get_node(api: ControllerApi, call: Call) -> object:
 
 async def fence_node(api: ControllerApi, call: Call) -> object:
     """Declare a node gone for good."""
-    await api.nodes.fence(call.path("name"), call.submitter)
+    await api.nodes.fence(call.path("name"), call.body, call.submitter)
     return api.nodes.get(call.path("name"))
 
 
@@ -51,12 +51,19 @@ async def control_nodes(action: NodeAction, api: ControllerApi, call: Call) -> o
     return await api.nodes.control(action, asked, call.submitter)
 
 
-_ACTIONS: Final[tuple[tuple[NodeAction, str, str, dict[str, Any]], ...]] = (
-    (NodeAction.CORDON, "Close nodes to new work", "Running work continues.", {"reason": "new disk"}),
-    (NodeAction.UNCORDON, "Open closed nodes to new work", "Failing checks keep a node closed.", {}),
-    (NodeAction.DRAIN, "Close nodes to new work until they are empty, then cordon them", "Running work continues.", {}),
+_ACTIONS: Final[tuple[tuple[NodeAction, type[NodesBody], str, str, dict[str, Any]], ...]] = (
+    (NodeAction.CORDON, NodesBody, "Close nodes to new work", "Running work continues.", {"reason": "new disk"}),
+    (NodeAction.UNCORDON, NodesBody, "Open closed nodes to new work", "Failing checks keep a node closed.", {}),
+    (
+        NodeAction.DRAIN,
+        DrainBody,
+        "Close nodes to new work until they are empty, then cordon them",
+        "Running work continues; with `evict`, what is left after `within` is evicted in that mode.",
+        {"evict": "requeue", "within": "2h", "reason": "new disk"},
+    ),
     (
         NodeAction.REMOVE,
+        NodesBody,
         "Remove nodes that are gone, or cordoned, and hold nothing",
         "A removed node that dials again is a new node.",
         {},
@@ -93,11 +100,17 @@ NODES: Final = (
         right=OPERATORS,
         name="fenceNode",
         tag="nodes",
-        summary="Declare an unreachable node gone for good",
-        text="Its attempts end as lost and their tasks wait again. Do this only if nothing can be running there.",
+        summary="Declare a node gone for good",
+        text="Its attempts end as lost and their tasks wait again, at once. Do this only if nothing can be running "
+        "there. A node that is not unreachable is refused, unless its machine no longer exists (`machine_gone`).",
         params=(NODE,),
+        body=body_of(
+            FenceBody,
+            {"nothing runs there": {}, "deleted": {"machine_gone": True, "reason": "spot reclaim"}},
+            required=False,
+        ),
         result=NodeView,
-        problems=("404", "409", "503"),
+        problems=("400", "404", "409", "413", "503"),
     ),
     Endpoint(
         method="GET",
@@ -122,10 +135,10 @@ NODES: Final = (
             tag="nodes",
             summary=summary,
             text=f"{text} One outcome for each; a refused one does not affect the others.",
-            body=body_of(NodesBody, {"two nodes": {"nodes": ["n1", "n2"], **more}}),
+            body=body_of(body, {"two nodes": {"nodes": ["n1", "n2"], **more}}),
             result=Outcomes,
             problems=("400", "413", "503"),
         )
-        for action, summary, text, more in _ACTIONS
+        for action, body, summary, text, more in _ACTIONS
     ),
 )

@@ -1,4 +1,4 @@
-"""Join tokens: with each one machine joins, once."""
+"""Join tokens: with each, one machine joins, or several until it expires."""
 
 from __future__ import annotations
 
@@ -19,6 +19,10 @@ class JoinTokenBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """How long it may be used, as a duration (`1h`); an hour by default, a week at most."""
     node: str = ""
     """The only node that may join with it, also one that is known already; empty: any new one."""
+    uses: int = 1
+    """How many machines may join with it; 0: any number, until it expires."""
+    labels: dict[str, str] = {}
+    """That each of these nodes has, whatever its agent says."""
 
 
 class JoinTokens:
@@ -28,17 +32,19 @@ class JoinTokens:
         self._parts = parts
 
     async def create(self, body: JoinTokenBody, by: Submitter) -> NewJoinToken:
-        """Create a token with which one machine joins, once.
+        """Create a token with which machines join.
 
         Raises:
             ConflictError: this controller does not listen for agents.
-            SpecError: no node's name, or a time out of range.
+            SpecError: no node's name, or a number out of range.
             OverloadedError: too many wait already.
         """
         life_ms = (
             DEFAULT_LIFE_MS if body.expires_in is None else int(parse_duration(body.expires_in, field="expires_in"))
         )
-        return await self._parts.node_admission.create_token(node=body.node, life_ms=life_ms, user=by.user)
+        return await self._parts.node_admission.create_token(
+            node=body.node, life_ms=life_ms, user=by.user, uses=body.uses, labels=body.labels
+        )
 
     def all(self) -> JoinTokensList:
         """All that are kept, oldest first."""

@@ -1,4 +1,4 @@
-"""Cancel, hold, release and requeue: several jobs and tasks in one request, one outcome for each."""
+"""Cancel, hold, release, requeue and evict: several jobs and tasks in one request, one outcome for each."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from enum import StrEnum
 from functools import partial
+from typing import NamedTuple
 
 import msgspec
 
@@ -18,7 +19,9 @@ from hal.core.model import (
     SpecError,
     TaskState,
     parse_task_ref,
+    plural,
 )
+from hal.core.model.eviction import Evict
 from hal.daemons.controller.service.idempotency import Idempotency, Key
 from hal.daemons.controller.service.jobs.records import (
     MAX_IDS,
@@ -30,6 +33,7 @@ from hal.daemons.controller.service.jobs.records import (
     rows_of,
 )
 from hal.daemons.controller.service.jobs.refusals import explained, no_job, no_task
+from hal.daemons.controller.service.nodes.nodes import no_node
 from hal.daemons.controller.service.outcomes import Outcomes, OutcomeView, outcome_view
 from hal.daemons.controller.service.parts import Parts
 from hal.planes.tasks import CHEAP_A_SLICE, Pace, Submitter, Work
@@ -48,6 +52,20 @@ class Action(StrEnum):
     HOLD = "hold"
     RELEASE = "release"
     REQUEUE = "requeue"
+    EVICT = "evict"
+
+
+class Asked(NamedTuple):
+    """What is to be done to which jobs and tasks, and for whom."""
+
+    action: Action
+    refs: list[tuple[int, int | None]]
+    wanted: JobFilter | None
+    by: Submitter
+    key: Key | None
+    eviction: Evict
+    nodes: tuple[str, ...]
+    """All that runs there is evicted."""
 
 
 class JobControl:
@@ -65,10 +83,13 @@ class JobControl:
         by: Submitter,
         *,
         key: Key | None = None,
+        eviction: Evict | None = None,
+        nodes: Sequence[str] = (),
     ) -> Outcomes:
         """Change each job or task named and each live job that matches; one outcome for each.
 
-        A requeue takes ended jobs too when the filter's states name ends.
+        A requeue takes ended jobs too when the filter's states name ends. An eviction takes of what matches only what
+        runs, and all that runs on the nodes named, with one outcome for each node.
 
         Raises:
             SpecError: an id is malformed, or none is named (a filter without any condition would mean all); nothing was
@@ -77,32 +98,26 @@ class JobControl:
         """
         if wanted == JobFilter():
             raise SpecError("filter: has no condition", hint='all live jobs are {"state": "live"}')
-        if not ids and wanted is None:
+        if not ids and wanted is None and not nodes:
             raise SpecError("no job is named", hint="name ids, or a filter")
-        if len(ids) > MAX_IDS:
-            raise SpecError(f"{len(ids)} ids in one request; at most {MAX_IDS} are allowed")
+        if len(ids) + len(nodes) > MAX_IDS:
+            raise SpecError(f"{len(ids) + len(nodes)} ids in one request; at most {MAX_IDS} are allowed")
         refs, pace = [], Pace(CHEAP_A_SLICE)
         for text in ids:
             refs.append(parse_task_ref(text))
             if pace.over():
                 await self._parts.runtime.sleep(0)
+        asked = Asked(action, refs, wanted, by, key, eviction or Evict(), tuple(dict.fromkeys(nodes)))
         if key is None:
-            return await self._control(action, refs, wanted, by)
+            return await self._control(asked)
 
         async def make() -> bytes:
-            return msgspec.json.encode(await self._control(action, refs, wanted, by, key))
+            return msgspec.json.encode(await self._control(asked))
 
         return msgspec.json.decode(await self._idempotency.once(key, make), type=Outcomes)
 
-    async def _control(
-        self,
-        action: Action,
-        refs: list[tuple[int, int | None]],
-        wanted: JobFilter | None,
-        by: Submitter,
-        key: Key | None = None,
-    ) -> Outcomes:
-        plane = self._parts.plane
+    async def _control(self, asked: Asked) -> Outcomes:
+        plane, action, refs, wanted, key = self._parts.plane, asked.action, asked.refs, asked.wanted, asked.key
         histories: dict[int, History | None] = {}
         ends = [state for state in wanted.states if state.ended] if wanted is not None else []
         if wanted is not None and ends and action is Action.REQUEUE:
@@ -114,17 +129,21 @@ class JobControl:
             named = refs
             if wanted is not None:
                 found = yield from plane.matching(wanted)
+                if action is Action.EVICT:
+                    found = [job for job in found if plane.has_active(job)]
                 named = [*refs, *((job, None) for job in found[:MAX_IDS])][:MAX_IDS]
             if action is Action.REQUEUE:
-                asked = dict.fromkeys(job for job, _ in named)
-                stale = [job for job in asked if job not in histories or self._stale(job, histories[job])]
+                jobs = dict.fromkeys(job for job, _ in named)
+                stale = [job for job in jobs if job not in histories or self._stale(job, histories[job])]
                 if stale:
                     return stale
             results, pace = [], Pace(REFS_A_SLICE)
             for job, task in named:
-                results.append((yield from self._one(action, job, task, histories.get(job), by, now_ms)))
+                results.append((yield from self._one(asked, job, task, histories.get(job), now_ms)))
                 if pace.over():
                     yield
+            if asked.nodes:
+                results += yield from self._evict_from(asked, now_ms)
             outcomes = Outcomes(results=results)
             if key is not None and all(result.ok for result in results):
                 plane.add_operations(RememberIdempotent(key.name, key.fingerprint, msgspec.json.encode(outcomes)))
@@ -134,7 +153,7 @@ class JobControl:
             for _ in range(MAX_LOOKUPS):
                 answer = await self._parts.loop.inbox.call_in_slices(work)
                 if isinstance(answer, Outcomes):
-                    return await self._explain_missing(answer)
+                    return await self._explain_missing(answer, len(asked.nodes))
                 histories.update(dict.fromkeys(answer))
                 going = pins.enter_context(plane.pinned(answer))
                 for some in batched(answer):
@@ -152,10 +171,9 @@ class JobControl:
         ended = counts.total - counts.live - live.ended_in_ranges
         return ended != len(history.ended) or history.row.end_ms is not None
 
-    def _one(
-        self, action: Action, job: int, task: int | None, history: History | None, by: Submitter, now_ms: int
-    ) -> Work[OutcomeView]:
+    def _one(self, asked: Asked, job: int, task: int | None, history: History | None, now_ms: int) -> Work[OutcomeView]:
         plane, name = self._parts.plane, str(job) if task is None else f"{job}.{task}"
+        action, by = asked.action, asked.by
         try:
             if action is Action.CANCEL:
                 state = yield from plane.cancelling(job, task, by, now_ms)
@@ -163,6 +181,8 @@ class JobControl:
                 state = yield from plane.holding(job, task, by, now_ms)
             elif action is Action.RELEASE:
                 state = yield from plane.releasing(job, task, by, now_ms)
+            elif action is Action.EVICT:
+                state = yield from plane.evicting(job, task, asked.eviction, by, now_ms)
             else:
                 state = yield from self._requeue(job, task, history, by, now_ms)
         except InternalError:
@@ -170,6 +190,21 @@ class JobControl:
         except HALError as error:
             return outcome_view(name, error)
         return OutcomeView(id=name, ok=True, state=state.value)
+
+    def _evict_from(self, asked: Asked, now_ms: int) -> Work[list[OutcomeView]]:
+        """One outcome for each node."""
+        plane = self._parts.plane
+        known = [name for name in asked.nodes if name in plane.nodes]
+        left = (yield from plane.evicting_from(known, asked.eviction, asked.by, now_ms)) if known else {}
+        results: list[OutcomeView] = []
+        for name in asked.nodes:
+            if name not in left:
+                results.append(outcome_view(name, no_node(name)))
+                continue
+            state, count = plane.nodes[name].state.value, left[name]
+            leave = f"{plural(count, 'task')} {'leaves' if count == 1 else 'leave'}" if count else "nothing runs there"
+            results.append(OutcomeView(id=name, ok=True, state=state, detail=leave))
+        return results
 
     def _requeue(
         self, job: int, task: int | None, history: History | None, by: Submitter, now_ms: int
@@ -191,9 +226,10 @@ class JobControl:
             plane.revive(history.row, history.ranges, history.succeeded)
         return (yield from plane.requeueing(job, task, history.ended, by, now_ms))
 
-    async def _explain_missing(self, outcomes: Outcomes) -> Outcomes:
-        """Jobs that are not live have ended, or never were: say which."""
-        unclear = {parse_task_ref(r.id)[0] for r in outcomes.results if r.code == NotFoundError.code}
+    async def _explain_missing(self, outcomes: Outcomes, nodes: int) -> Outcomes:
+        """Jobs that are not live have ended, or never were: say which. The last `nodes` outcomes are those of nodes."""
+        jobs = outcomes.results[: len(outcomes.results) - nodes]
+        unclear = {parse_task_ref(r.id)[0] for r in jobs if r.code == NotFoundError.code}
         if not unclear:
             return outcomes
         rows: dict[int, JobRow | None] = {}
@@ -202,6 +238,7 @@ class JobControl:
             rows.update(zip(some, found, strict=True))
         return Outcomes(
             results=[
-                explained(result, rows) if result.code == NotFoundError.code else result for result in outcomes.results
+                *(explained(result, rows) if result.code == NotFoundError.code else result for result in jobs),
+                *outcomes.results[len(jobs) :],
             ]
         )

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import StrEnum
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hal.core.model import HALError, InternalError, NotFoundError, SpecError
+from hal.core.model import HALError, InternalError, NotFoundError, SpecError, parse_duration
+from hal.core.model.eviction import DEFAULT_GRACE_MS, EvictMode
 from hal.daemons.controller.service.nodes.views import NodeView
 from hal.daemons.controller.service.outcomes import Outcomes, OutcomeView, outcome_view
 from hal.daemons.controller.service.parts import Parts
-from hal.planes.tasks import Submitter, reason_of
+from hal.planes.tasks import Drain, Submitter, reason_of
 from hal.store import NodeRow
 
 MAX_NODES = 10_000
@@ -36,6 +38,43 @@ class NodesBody(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
     """For people, kept with the node; cordon and drain only."""
 
 
+class DrainBody(NodesBody, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The nodes that are drained, and what becomes of work that does not end by itself."""
+
+    evict: EvictMode | None = None
+    """How what is left is evicted; null: it may run to its end."""
+    within: Any = None
+    """How long it may run to its end before that, as a duration (`2h`); at once by default."""
+    grace: Any = None
+    """How long evicted work has to end before it is killed, as a duration; 30s by default."""
+
+    @property
+    def eviction(self) -> Drain | None:
+        """What it says of evicting.
+
+        Raises:
+            SpecError: a time that is none, or one without a mode.
+        """
+        if self.evict is None:
+            for name in ("within", "grace"):
+                if getattr(self, name) is not None:
+                    raise SpecError(f"{name}: nothing is evicted without a mode", hint="name one: evict")
+            return None
+        within_ms = 0 if self.within is None else int(parse_duration(self.within, field="within"))
+        grace_ms = DEFAULT_GRACE_MS if self.grace is None else int(parse_duration(self.grace, field="grace"))
+        return Drain(mode=self.evict, within_ms=within_ms, grace_ms=grace_ms)
+
+
+class FenceBody(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """How somebody knows that a node is gone."""
+
+    machine_gone: bool = False
+    """Its machine no longer exists: the node may be in any state, and the same boot of this machine gets no work any
+    more. Else the node must be unreachable."""
+    reason: str = ""
+    """One line for people."""
+
+
 class Nodes:
     """Control and read them."""
 
@@ -56,9 +95,10 @@ class Nodes:
             raise SpecError(f"reason: not kept by {action}", hint="cordon and drain keep one")
 
         admission = self._parts.node_admission
+        eviction = asked.eviction if isinstance(asked, DrainBody) else None
 
         def work(now_ms: int) -> list[OutcomeView]:
-            results = [self._do(action, name, asked.reason, by, now_ms) for name in names]
+            results = [self._do(action, name, asked.reason, eviction, by, now_ms) for name in names]
             if action is NodeAction.REMOVE:
                 admission.end_membership([result.id for result in results if result.ok], now_ms)
             return results
@@ -70,7 +110,9 @@ class Nodes:
                     self._parts.agents.forget(result.id)
         return Outcomes(results=results)
 
-    def _do(self, action: NodeAction, name: str, reason: str, by: Submitter, now_ms: int) -> OutcomeView:
+    def _do(
+        self, action: NodeAction, name: str, reason: str, eviction: Drain | None, by: Submitter, now_ms: int
+    ) -> OutcomeView:
         plane = self._parts.plane
         try:
             if action is NodeAction.REMOVE:
@@ -79,7 +121,7 @@ class Nodes:
             if action is NodeAction.UNCORDON:
                 row = plane.uncordon(name, by)
             else:
-                row = plane.cordon(name, reason, by, now_ms, drain=action is NodeAction.DRAIN)
+                row = plane.cordon(name, reason, by, now_ms, drain=action is NodeAction.DRAIN, evict=eviction)
         except InternalError:
             raise
         except HALError as error:
@@ -99,15 +141,21 @@ class Nodes:
             if left_ms <= 0 or not await parts.node_waiters.change(name, left_ms / 1000):
                 break
         if name not in parts.plane.nodes:
-            raise _no_node(name)
+            raise no_node(name)
 
-    async def fence(self, node: str, by: Submitter) -> None:
-        """Declare an unreachable node gone for good; its attempts are lost.
+    async def fence(self, node: str, asked: FenceBody, by: Submitter) -> None:
+        """Declare a node gone for good; its attempts are lost, and their tasks wait again at once.
 
         Raises:
-            NotFoundError, ConflictError: see `TaskPlane.node_gone`.
+            NotFoundError, ConflictError, SpecError: see `arrivals.fence_node`.
         """
-        await self._parts.loop.inbox.call(lambda now_ms: self._parts.plane.fence_node(node, by, now_ms))
+        plane = self._parts.plane
+        gone, reason = asked.machine_gone, asked.reason
+        await self._parts.loop.inbox.call_in_slices(
+            lambda now_ms: plane.fencing(node, by, now_ms, machine_gone=gone, reason=reason)
+        )
+        # What is there in spite of that dials again, is asked to stop what it holds, and gets nothing new.
+        self._parts.agents.dismiss(node, "", "this node was declared gone")
 
     async def revoke(self, node: str) -> None:
         """Take a node's certificates back, and close its connection.
@@ -141,7 +189,7 @@ class Nodes:
         """
         row = self._parts.plane.nodes.get(name)
         if row is None:
-            raise _no_node(name)
+            raise no_node(name)
         return replace(self._node(row, self._parts.plane.tally_nodes().get(name, 0)), facts=row.about.facts)
 
     def _node(self, row: NodeRow, running: int) -> NodeView:
@@ -162,5 +210,6 @@ class Nodes:
         )
 
 
-def _no_node(name: str) -> NotFoundError:
+def no_node(name: str) -> NotFoundError:
+    """The error for a node that does not exist."""
     return NotFoundError(f"there is no node '{name}'", hint="`hal nodes` lists them")
