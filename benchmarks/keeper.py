@@ -31,7 +31,8 @@ from hal.wire.frames.agent_keeper import (
     StepStart,
     StepTemplate,
 )
-from hal.wire.frames.hello import Hello, Role, Welcome
+from hal.wire.frames.hello import Hello, Welcome
+from hal.wire.roles import Role
 
 BURST: Final = 1_000
 RUNS: Final = 5

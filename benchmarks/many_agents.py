@@ -32,8 +32,9 @@ from hal.runtime.logs import open_log
 from hal.runtime.real_runtime import RealRuntime
 from hal.wire.agree import SPOKEN
 from hal.wire.frames.agent_keeper import ExitCause, Exits, Heartbeat, Start, Started, StepExit, StepStarted, Usage
-from hal.wire.frames.hello import Hello, Role, Welcome
+from hal.wire.frames.hello import Hello, Welcome
 from hal.wire.join_token import read_join_token
+from hal.wire.roles import Role
 
 AGENTS: Final = 1_000
 STEP_S: Final = 5.0

@@ -13,7 +13,8 @@ import sys
 from hal.wire.codec import FrameDecoder, encode
 from hal.wire.frames.agent_keeper import Heartbeat
 from hal.wire.frames.controller_agent import CONTROLLER_AGENT
-from hal.wire.frames.hello import Goodbye, Hello, Role
+from hal.wire.frames.hello import Goodbye, Hello
+from hal.wire.roles import Role
 
 DEADLINE_S = 60.0
 REQUESTS = {

@@ -6,6 +6,8 @@ import time
 from pathlib import Path
 
 from hal.runtime.authority import NodeIdentity, new_request, open_authority
+from hal.runtime.interface import Credentials
+from hal.wire.roles import Role
 
 DAY_MS = 86_400_000
 
@@ -23,11 +25,21 @@ class Certified:
     def node(self, name: str, *, ago_ms: int = 0) -> NodeIdentity:
         """A node whose certificate, valid for a day, was issued so long ago."""
         key, request = new_request()
-        issued = self.authority.certify_node(request, name, now_ms() - ago_ms, DAY_MS)
+        issued = self.authority.certify(request, Role.AGENT, name, now_ms() - ago_ms, DAY_MS)
         identity = NodeIdentity(self._root / "nodes" / f"{name}.{ago_ms}" / "identity")
         identity.trust(self.authority.pem)
         identity.store_certificate(issued.certificate, key, self.authority.pem)
         return identity
+
+    def credentials(self, role: Role, name: str) -> Credentials:
+        """What a process of this role presents."""
+        if role is Role.CONTROLLER:
+            return self.controller
+        key, request = new_request()
+        issued = self.authority.certify(request, role, name, now_ms(), DAY_MS)
+        file = self._root / f"{role}-{name}.pem"
+        file.write_text(issued.certificate + key)
+        return Credentials(self.controller.authority, file)
 
 
 def now_ms() -> int:

@@ -24,6 +24,7 @@ from hal.wire.bounds import MAX_TEXT
 from hal.wire.frames.hello import Goodbye
 from hal.wire.frames.joining import ReadAuthority
 from hal.wire.peer import CertifiedName
+from hal.wire.roles import Role
 from hal.wire.strangers import MAX_STRANGERS
 from tests.runtime.certified import DAY_MS, Certified, now_ms
 from tests.runtime.real_runtime import log_text, run_real
@@ -294,7 +295,7 @@ def test_the_authority_is_made_once_and_damage_is_named(tmp_path: Path, hal: Cer
 def test_only_a_request_is_certified(hal: Certified, request_text: str) -> None:
     """Anything else is a SpecError."""
     with pytest.raises(SpecError, match="certificate signing request"):
-        hal.authority.certify_node(request_text, "n1", now_ms(), DAY_MS)
+        hal.authority.certify(request_text, Role.AGENT, "n1", now_ms(), DAY_MS)
 
 
 def test_a_request_whose_signature_is_wrong_is_not_certified(hal: Certified) -> None:
@@ -303,7 +304,7 @@ def test_a_request_whose_signature_is_wrong_is_not_certified(hal: Certified) -> 
     body = request.splitlines()
     flipped = body[-2][:-6] + ("AAAA" if body[-2][-6:-2] != "AAAA" else "BBBB") + body[-2][-2:]
     with pytest.raises(SpecError):
-        hal.authority.certify_node("\n".join([*body[:-2], flipped, body[-1], ""]), "n1", now_ms(), DAY_MS)
+        hal.authority.certify("\n".join([*body[:-2], flipped, body[-1], ""]), Role.AGENT, "n1", now_ms(), DAY_MS)
 
 
 def test_rest_shows_its_own_certificate_or_the_sites_by_the_name_that_is_asked_for(tmp_path: Path) -> None:

@@ -22,7 +22,8 @@ from hal.wire.frames.agent_keeper import (
     StepStart,
     StepTemplate,
 )
-from hal.wire.frames.hello import Hello, Role, Welcome
+from hal.wire.frames.hello import Hello, Welcome
+from hal.wire.roles import Role
 from tests.simulation.machine import Work
 
 

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from hal.wire.agree import FEATURES, NOT_LEADER, QUARANTINED, REMOVED, SPOKEN, agree, agree_features, agree_version
 from hal.wire.errors import VersionError
-from hal.wire.frames.hello import Hello, Role
+from hal.wire.frames.hello import Hello
+from hal.wire.roles import Role
 
 RANGES = st.tuples(st.integers(1, 8), st.integers(1, 8)).filter(lambda pair: pair[0] <= pair[1])
 

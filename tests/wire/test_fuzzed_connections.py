@@ -19,7 +19,8 @@ from hal.wire.address import parse_address
 from hal.wire.agree import SPOKEN
 from hal.wire.codec import encode
 from hal.wire.connection import FrameConnection
-from hal.wire.frames.hello import Hello, Role, Welcome
+from hal.wire.frames.hello import Hello, Welcome
+from hal.wire.roles import Role
 from tests.daemons.controller.running import Running, running
 from tests.wire.test_codec import FRAMES
 

@@ -20,11 +20,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import quote
 
-from hal.core.model.errors import DeniedError, SpecError
+from hal.core.model.errors import DeniedError, InternalError, SpecError
 from hal.runtime.interface import Credentials
 from hal.runtime.privacy import check_secret, make_private, write_private
 from hal.runtime.regular_files import read_regular
 from hal.runtime.tls import CONTROLLER_HOST, URI_PREFIX
+from hal.wire.roles import UNCERTIFIED, Role, dials, host_name, listens
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
@@ -85,7 +86,7 @@ class Authority:
         from cryptography.x509.oid import ExtendedKeyUsageOID
 
         key = _new_key()
-        names: list[GeneralName] = [x509.DNSName(CONTROLLER_HOST), _uri("controller", name)]
+        names: list[GeneralName] = [x509.DNSName(CONTROLLER_HOST), _uri(Role.CONTROLLER, name)]
         usage = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
         builder = self._leaf("hal controller", names, usage, now_ms, timedelta(days=CONTROLLER_DAYS))
         issued = self._sign(builder.public_key(key.public_key()))
@@ -116,10 +117,14 @@ class Authority:
         write_private(self.rest_file, issued.certificate + _key_pem(key), durable=True)
         return renewal_ms(now_ms, issued.expires_ms)
 
-    def certify_node(self, request: str, name: str, now_ms: int, lifetime_ms: int) -> Issued:
-        """Sign the key of a node's signing request; its other fields are ignored.
+    def certify(self, request: str, role: Role, name: str, now_ms: int, lifetime_ms: int) -> Issued:
+        """Sign the key of a signing request; its other fields are ignored. What the certificate is good for, to dial
+        or to serve, follows from the role (`hal.wire.roles`).
 
+        Args:
+            role: any but a controller's, who certifies itself, and those that use Unix sockets only.
         Raises:
+            InternalError: that role has no such certificate.
             SpecError: it is not a signing request, not signed with its own key, or its key is of an unsupported kind.
         """
         from cryptography import x509
@@ -128,6 +133,8 @@ class Authority:
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
         from cryptography.x509.oid import ExtendedKeyUsageOID
 
+        if role is Role.CONTROLLER or role in UNCERTIFIED:
+            raise InternalError(f"no certificate is issued on request to a {role}")
         what = "the certificate signing request"
         if len(request) > MAX_PEM_CHARS:
             raise SpecError(f"{what} is longer than {MAX_PEM_CHARS} characters")
@@ -142,9 +149,13 @@ class Authority:
         )
         if not taken or not good:
             raise SpecError(f"{what} is not signed with a key of P-256, P-384 or Ed25519")
-        usage = [ExtendedKeyUsageOID.CLIENT_AUTH]
+        names: list[GeneralName] = [_uri(role, name)]
+        usage = [ExtendedKeyUsageOID.CLIENT_AUTH] if dials(role) else []
+        if listens(role):
+            names.append(x509.DNSName(host_name(role)))
+            usage.append(ExtendedKeyUsageOID.SERVER_AUTH)
         lifetime = timedelta(milliseconds=lifetime_ms)
-        builder = self._leaf(f"hal agent {name}", [_uri("agent", name)], usage, now_ms, lifetime)
+        builder = self._leaf(f"hal {role} {name}", names, usage, now_ms, lifetime)
         return self._sign(builder.public_key(key))
 
     def _leaf(
@@ -356,7 +367,7 @@ def _key_pem(key: EllipticCurvePrivateKey) -> str:
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
 
 
-def _uri(role: str, name: str) -> UniformResourceIdentifier:
+def _uri(role: Role, name: str) -> UniformResourceIdentifier:
     from cryptography import x509
 
     return x509.UniformResourceIdentifier(f"{URI_PREFIX}{role}/{quote(name, safe='')}")

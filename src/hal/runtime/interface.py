@@ -15,14 +15,16 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
-from hal.core.interfaces.directory import Directory
+from hal.core.interfaces.directory import Data, Directory
 from hal.runtime.home import Home
 from hal.runtime.identity import ProcessIdentity
 from hal.runtime.script_end import ScriptEnd
+from hal.wire.block_stream import MAX_BLOCK_BYTES
 from hal.wire.connection import MAX_INCOMING_FRAMES, MAX_OUTGOING_BYTES
 from hal.wire.frames.controller_agent import CONTROLLER_AGENT
 from hal.wire.frames.conversation import Conversation, Frame
 from hal.wire.peer import CertifiedName, Peer
+from hal.wire.roles import Role
 
 __all__ = [
     "CONNECT_TIMEOUT_MS",
@@ -32,6 +34,7 @@ __all__ = [
     "MAX_OUTGOING_BYTES",
     "Address",
     "AnyConversation",
+    "ByteStream",
     "CertifiedName",
     "Connection",
     "Credentials",
@@ -39,6 +42,7 @@ __all__ = [
     "Listener",
     "Logger",
     "OnConnect",
+    "OnStream",
     "Peer",
     "Process",
     "Runtime",
@@ -191,6 +195,70 @@ the other end in a Goodbye with its code; any other exception is logged as a fau
 because the other end may have caused it."""
 
 
+class ByteStream(Protocol):
+    """Bytes to and from one other process, on a connection of their own. Used from the loop only.
+
+    Each direction ends by itself (`end`), and what a direction's reader does not read, its writer cannot write: about 2
+    MiB wait in between. A connection that breaks is never taken for an end.
+    """
+
+    @property
+    def peer(self) -> Peer | None:
+        """The other process, as the kernel reports it; None for TCP."""
+
+    @property
+    def certified(self) -> CertifiedName | None:
+        """The name in the other end's certificate; None on a Unix socket."""
+
+    @property
+    def label(self) -> str:
+        """For logs: the address and a number."""
+
+    @property
+    def closed(self) -> bool:
+        """Nothing more can be written (bytes that arrived before may still be read)."""
+
+    @property
+    def close_reason(self) -> str:
+        """Why it closed, for logs; '' while open."""
+
+    async def read(self, limit: int = MAX_BLOCK_BYTES, timeout_ms: int | None = None) -> bytes:
+        """Return the next bytes, at least one and at most `limit`; b'' when the other end has ended its direction.
+
+        One task at a time may read.
+
+        Raises:
+            UnreachableError: the connection broke before the other end had ended.
+            HALError: the other end gave up, with the error that its server raised.
+            TimedOutError: nothing arrived for `timeout_ms`; the stream is unchanged.
+        """
+
+    async def write(self, data: Data, timeout_ms: int | None = None) -> None:
+        """Write all of it, waiting while the other end does not read. One task at a time may write.
+
+        Raises:
+            UnreachableError: the stream is closed or broke, or this direction has ended.
+            HALError: the other end gave up, as with `read`.
+            TimedOutError: the other end read nothing for `timeout_ms`; a part may have been written.
+        """
+
+    def end(self) -> None:
+        """End this direction; the other one goes on. Harmless if ended. When both have ended, the stream closes."""
+
+    def close(self) -> None:
+        """End this direction and close, once what was written is sent; what arrives is dropped. Harmless if closed."""
+
+    def abort(self) -> None:
+        """Break the stream at once."""
+
+    async def wait_closed(self) -> None:
+        """Wait until the connection is fully closed."""
+
+
+OnStream = Callable[[ByteStream], Awaitable[None]]
+"""Serves one accepted stream; errors as for `OnConnect`. The stream is closed when it returns."""
+
+
 class Listener(Protocol):
     """An address that is being served."""
 
@@ -333,8 +401,9 @@ class Runtime(Protocol):
         """Serve an address.
 
         On a Unix socket, peers of another user (except root) receive a Goodbye with code `denied`. On TCP, a peer with
-        a certificate of another authority is disconnected; one without a certificate is served, with `certified` None,
-        but only briefly (`hal.wire.strangers`).
+        a certificate of another authority is disconnected, and one whose role may not dial the conversation's listener
+        (`hal.wire.roles`) is refused; a controller serves one without a certificate, with `certified` None, but only
+        briefly (`hal.wire.strangers`).
 
         Args:
             credentials: required for TCP, both files.
@@ -357,7 +426,39 @@ class Runtime(Protocol):
             conversation: the frames that the server may send; any other ends the connection.
         Raises:
             UnreachableError: nobody answers there, or the server does not speak TLS 1.3.
-            DeniedError: the server is neither this user nor root; on TCP, not a controller of that authority.
+            DeniedError: the server is neither this user nor root; on TCP, not of that authority, or not of the role of
+                the conversation's listener.
+        """
+
+    async def serve(
+        self,
+        address: Address,
+        on_stream: OnStream,
+        credentials: Credentials | None = None,
+        role: Role = Role.SERVICE,
+    ) -> Listener:
+        """Serve an address with byte streams.
+
+        Who may connect: as for `listen`, by the role of this process. Raises: as `listen`.
+
+        Args:
+            credentials: required for TCP, both files.
+            role: of this process; its certificate must be of that role.
+        """
+
+    async def dial(
+        self,
+        address: Address,
+        timeout_ms: int = CONNECT_TIMEOUT_MS,
+        credentials: Credentials | None = None,
+        role: Role = Role.SERVICE,
+    ) -> ByteStream:
+        """Open a byte stream to an address.
+
+        Args:
+            credentials: required for TCP.
+            role: of the process that serves it; any other is refused.
+        Raises: as `connect`.
         """
 
     # ── the rest of the world ─────────────────────────────────────────────────────────────────────────────────────

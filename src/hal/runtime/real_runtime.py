@@ -6,7 +6,7 @@ import asyncio
 import os
 import random
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,18 +14,21 @@ from hal.core.interfaces.directory import Directory
 from hal.core.model.errors import InternalError
 from hal.runtime.call_watch import CallWatch
 from hal.runtime.detached_process import start_detached
+from hal.runtime.ends import E, MakeEnd, frame_ends
 from hal.runtime.home import Home
 from hal.runtime.identity import ProcessIdentity, boot_id
 from hal.runtime.interface import (
     CONNECT_TIMEOUT_MS,
     Address,
     AnyConversation,
+    ByteStream,
     Connection,
     Credentials,
     Lane,
     Listener,
     Logger,
     OnConnect,
+    OnStream,
     Process,
     Timer,
     UnixAddress,
@@ -39,8 +42,9 @@ from hal.runtime.service_socket import ask_service
 from hal.runtime.started_process import StartedProcess
 from hal.runtime.tls_listener import TlsListener, dial_tls
 from hal.runtime.unix_listener import UnixListener, dial_unix, serve_connection, source_of
-from hal.wire.connection import FrameConnection
+from hal.wire.block_stream import BlockStream
 from hal.wire.frames.controller_agent import CONTROLLER_AGENT
+from hal.wire.roles import Role
 
 T = TypeVar("T")
 
@@ -68,7 +72,7 @@ class RealRuntime:
         self._failed = self._loop.create_future()
         self._tasks: dict[asyncio.Task[Any], None] = {}
         self._lanes = BlockingLanes()
-        self._listeners: dict[UnixListener | TlsListener, None] = {}
+        self._listeners: dict[Listener, None] = {}
         self._loop.set_exception_handler(self._loop_fault)
 
     @property
@@ -153,20 +157,7 @@ class RealRuntime:
         credentials: Credentials | None = None,
         conversation: AnyConversation = CONTROLLER_AGENT,
     ) -> Listener:
-        logs = BudgetedLogs(self._log, self.monotonic_ms)
-
-        def serve(connection: FrameConnection) -> None:
-            work = serve_connection(connection, on_connect, logs.of(source_of(connection)))
-            self.spawn_task(work, f"serve {connection.label}")
-
-        listener: UnixListener | TlsListener
-        if isinstance(address, UnixAddress):
-            listener = UnixListener(address, serve, self._log, conversation)
-        else:
-            listener = TlsListener(address, _needed(credentials), serve, self._log, conversation)
-        await listener.start()
-        self._listeners[listener] = None
-        return listener
+        return await self._serve(address, on_connect, credentials, frame_ends(conversation), conversation.listener)
 
     async def connect(
         self,
@@ -176,8 +167,52 @@ class RealRuntime:
         conversation: AnyConversation = CONTROLLER_AGENT,
     ) -> Connection:
         if isinstance(address, UnixAddress):
-            return await dial_unix(address.path, timeout_ms, self._log, conversation)
-        return await dial_tls(address, _needed(credentials), timeout_ms, self._log, conversation)
+            return await dial_unix(address.path, timeout_ms, self._log, frame_ends(conversation))
+        make, role = frame_ends(conversation), conversation.listener
+        return await dial_tls(address, _needed(credentials), timeout_ms, self._log, make, role)
+
+    async def serve(
+        self,
+        address: Address,
+        on_stream: OnStream,
+        credentials: Credentials | None = None,
+        role: Role = Role.SERVICE,
+    ) -> Listener:
+        return await self._serve(address, on_stream, credentials, BlockStream, role)
+
+    async def dial(
+        self,
+        address: Address,
+        timeout_ms: int = CONNECT_TIMEOUT_MS,
+        credentials: Credentials | None = None,
+        role: Role = Role.SERVICE,
+    ) -> ByteStream:
+        if isinstance(address, UnixAddress):
+            return await dial_unix(address.path, timeout_ms, self._log, BlockStream)
+        return await dial_tls(address, _needed(credentials), timeout_ms, self._log, BlockStream, role)
+
+    async def _serve(
+        self,
+        address: Address,
+        on_connect: Callable[[E], Awaitable[None]],
+        credentials: Credentials | None,
+        make: MakeEnd[E],
+        role: Role,
+    ) -> Listener:
+        logs = BudgetedLogs(self._log, self.monotonic_ms)
+
+        def serve(connection: E) -> None:
+            work = serve_connection(connection, on_connect, logs.of(source_of(connection)))
+            self.spawn_task(work, f"serve {connection.label}")
+
+        listener: UnixListener[E] | TlsListener[E]
+        if isinstance(address, UnixAddress):
+            listener = UnixListener(address, serve, self._log, make)
+        else:
+            listener = TlsListener(address, _needed(credentials), serve, self._log, make, role)
+        await listener.start()
+        self._listeners[listener] = None
+        return listener
 
     # ── the rest of the world ─────────────────────────────────────────────────────────────────────────────────────
 

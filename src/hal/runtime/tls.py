@@ -15,8 +15,9 @@ from urllib.parse import unquote
 from hal.core.model.errors import DeniedError, HALError, UnreachableError
 from hal.runtime.interface import Credentials, TcpAddress
 from hal.wire.peer import CertifiedName
+from hal.wire.roles import Role, host_name
 
-CONTROLLER_HOST: Final = "controller.hal"
+CONTROLLER_HOST: Final = host_name(Role.CONTROLLER)
 """DNS name in every controller's certificate; the address that was dialled does not matter."""
 URI_PREFIX: Final = "hal://"
 _PEM_HINT: Final = "certificate and key as PEM, the key without a password"
@@ -140,10 +141,11 @@ def certified_name(certificate: dict[str, Any] | None) -> CertifiedName | None:
     return None
 
 
-def dial_error(address: TcpAddress, error: OSError, now_ms: int) -> HALError:
+def dial_error(address: TcpAddress, error: OSError, role: Role, now_ms: int) -> HALError:
     """Explain why a connection failed, and what to do.
 
     Args:
+        role: the role of the listener that was expected there.
         now_ms: this machine's clock.
     """
     where = str(address)
@@ -156,7 +158,7 @@ def dial_error(address: TcpAddress, error: OSError, now_ms: int) -> HALError:
                 hint="set the clocks of both machines right (chrony, ntpd)",
             )
         return DeniedError(
-            f"{where} is not a controller of this HAL: {error.verify_message}",
+            f"{where} is not a {role} of this HAL: {error.verify_message}",
             hint="check --controller; join with a token of that HAL",
         )
     if isinstance(error, ssl.SSLError):

@@ -12,16 +12,18 @@ import errno
 import socket
 import ssl
 import time
-from typing import Any, Final
+from typing import Any, Final, Generic
 
-from hal.core.model.errors import ConflictError, UnreachableError
-from hal.runtime.interface import MAX_CONNECTIONS, AnyConversation, Credentials, Logger, TcpAddress
+from hal.core.model.errors import ConflictError, DeniedError, UnreachableError
+from hal.runtime.ends import E, MakeEnd
+from hal.runtime.interface import MAX_CONNECTIONS, Credentials, Logger, TcpAddress
 from hal.runtime.line_budget import BudgetedLogs
 from hal.runtime.tcp_sockets import bind_tcp
-from hal.runtime.tls import CONTROLLER_HOST, certified_name, client_context, dial_error, load, server_context
+from hal.runtime.tls import certified_name, client_context, dial_error, load, server_context
 from hal.runtime.unix_listener import STRANGERS, ServeTask, monotonic_ms, report_fault, source_of
-from hal.wire.connection import FrameConnection
+from hal.wire.roles import Role, dialler_refusal, host_name, listener_refusal
 from hal.wire.strangers import HANDSHAKE_MS, MAX_STRANGERS, STRANGER_GRACE_MS, STRANGER_MS
+from hal.wire.transport_end import TransportEnd
 
 ACCEPT_PAUSE_S: Final = 0.2
 """Pause before the next accept, after one failed for lack of descriptors."""
@@ -31,28 +33,34 @@ MAX_COMPLAINTS: Final = 1_000
 """Hosts that are remembered for that."""
 
 
-class TlsListener:
+class TlsListener(Generic[E]):
     """One served port; created by `RealRuntime.listen`."""
 
     def __init__(
         self,
         address: TcpAddress,
         credentials: Credentials,
-        serve: ServeTask,
+        serve: ServeTask[E],
         log: Logger,
-        conversation: AnyConversation,
+        make: MakeEnd[E],
+        role: Role,
     ) -> None:
+        """
+        Args:
+            role: of this process: it decides who is served.
+        """
         self._loop = asyncio.get_running_loop()
         self._address = address
         self._credentials = credentials
         self._context = server_context(credentials)
         self._serve = serve
-        self._conversation = conversation
+        self._make = make
+        self._role = role
         self._logs = BudgetedLogs(log, monotonic_ms)
         self._sockets: list[socket.socket] = []
         self._accepting: list[asyncio.Task[None]] = []
         self._accepted = 0
-        self._open: dict[FrameConnection, None] = {}
+        self._open: dict[E, None] = {}
         self._strangers: dict[int, _Stranger] = {}
         self._freed = asyncio.Event()
         self._complaints: dict[str, float] = {}
@@ -140,10 +148,9 @@ class TlsListener:
                 continue
 
     async def _handshake(self, sock: socket.socket, host: str, number: int, stranger: _Stranger) -> None:
-        def made() -> FrameConnection:
-            return FrameConnection(
+        def made() -> E:
+            return self._make(
                 f"{self._address.host}:{self._address.port}#{number} from {host}",
-                self._conversation,
                 on_open=lambda connection: self._opened(connection, number, stranger),
                 on_closed=lambda connection: self._closed(connection, number),
                 on_fault=lambda connection, reason: report_fault(
@@ -164,7 +171,7 @@ class TlsListener:
             self._forget(number)
             sock.close()
 
-    def _opened(self, connection: FrameConnection, number: int, stranger: _Stranger) -> None:
+    def _opened(self, connection: E, number: int, stranger: _Stranger) -> None:
         connection.certified = certified_name(peer_certificate(connection))
         if connection.certified is None:
             stranger.connection = connection
@@ -172,15 +179,19 @@ class TlsListener:
             stranger.timer = self._loop.call_later(left_s, stranger.drop, "it presented no certificate in time")
         else:
             self._forget(number)
-        if len(self._open) >= MAX_CONNECTIONS:
-            log = self._logs.of(source_of(connection))
+        log = self._logs.of(source_of(connection))
+        refusal = dialler_refusal(self._role, None if connection.certified is None else connection.certified.role)
+        if refusal:
+            log.warning("refused a connection", connection=connection.label, reason=refusal)
+            connection.refuse("denied", refusal)
+        elif len(self._open) >= MAX_CONNECTIONS:
             log.warning("refused a connection", connection=connection.label, open=len(self._open))
             connection.refuse("overloaded", f"{len(self._open)} connections are already open")
         else:
             self._open[connection] = None
             self._serve(connection)
 
-    def _closed(self, connection: FrameConnection, number: int) -> None:
+    def _closed(self, connection: E, number: int) -> None:
         self._open.pop(connection, None)
         self._forget(number)
 
@@ -208,7 +219,7 @@ class _Stranger:
     def __init__(self, since_s: float) -> None:
         self.since_s = since_s
         self.task: asyncio.Task[None] | None = None
-        self.connection: FrameConnection | None = None
+        self.connection: TransportEnd | None = None
         self.timer: asyncio.TimerHandle | None = None
 
     def drop(self, reason: str) -> None:
@@ -220,16 +231,18 @@ class _Stranger:
 
 
 async def dial_tls(
-    address: TcpAddress, credentials: Credentials, timeout_ms: int, log: Logger, conversation: AnyConversation
-) -> FrameConnection:
-    """Connect to a served port; see `Runtime.connect`."""
+    address: TcpAddress, credentials: Credentials, timeout_ms: int, log: Logger, make: MakeEnd[E], role: Role
+) -> E:
+    """Connect to a served port; see `Runtime.connect` and `Runtime.dial`.
+
+    Args:
+        role: of the listener; any other is refused.
+    """
     loop = asyncio.get_running_loop()
     context = client_context(credentials)
 
-    def made() -> FrameConnection:
-        return FrameConnection(
-            str(address), conversation, on_fault=lambda connection, reason: report_fault(log, connection, reason)
-        )
+    def made() -> E:
+        return make(str(address), on_fault=lambda connection, reason: report_fault(log, connection, reason))
 
     try:
         async with asyncio.timeout(timeout_ms / 1000):
@@ -238,7 +251,7 @@ async def dial_tls(
                 address.host,
                 address.port,
                 ssl=context,
-                server_hostname=CONTROLLER_HOST,
+                server_hostname=host_name(role),
                 ssl_handshake_timeout=timeout_ms / 1000,
             )
     except TimeoutError:
@@ -247,11 +260,15 @@ async def dial_tls(
             hint="is there a firewall in between, or does the machine not exist?",
         ) from None
     except OSError as error:
-        raise dial_error(address, error, time.time_ns() // 1_000_000) from error
+        raise dial_error(address, error, role, time.time_ns() // 1_000_000) from error
     sock = None if connection.transport is None else connection.transport.get_extra_info("socket")
     if sock is not None:
         keep_alive(sock)
     connection.certified = certified_name(peer_certificate(connection))
+    found = None if connection.certified is None else connection.certified.role
+    if credentials.authority is not None and (refusal := listener_refusal(role, found)):
+        connection.abort(refusal)
+        raise DeniedError(f"{address}: {refusal}", hint="check the address")
     return connection
 
 
@@ -264,7 +281,7 @@ def keep_alive(sock: Any) -> None:
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 4)
 
 
-def peer_certificate(connection: FrameConnection) -> dict[str, Any] | None:
+def peer_certificate(connection: TransportEnd) -> dict[str, Any] | None:
     """The peer certificate that the TLS layer has verified."""
     if connection.transport is None:
         return None

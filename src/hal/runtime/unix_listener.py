@@ -4,31 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, Generic
 
 from hal.core.model.errors import DeniedError, HALError, UnreachableError
-from hal.runtime.interface import MAX_CONNECTIONS, AnyConversation, Connection, Logger, OnConnect, UnixAddress
+from hal.runtime.ends import E, MakeEnd
+from hal.runtime.interface import MAX_CONNECTIONS, Logger, UnixAddress
 from hal.runtime.line_budget import BudgetedLog, BudgetedLogs
 from hal.runtime.sockets import bind_unix, is_trusted_peer, peer_of, unlink_unix
-from hal.wire.connection import FrameConnection
+from hal.wire.transport_end import TransportEnd
 
 SERVING_FAULT: Final = "a fault while a connection was served"
 STRANGERS: Final = "strangers"
-ServeTask = Callable[[FrameConnection], None]
+ServeTask = Callable[[E], None]
 """Starts the task that serves one accepted connection."""
 
 
-class UnixListener:
+class UnixListener(Generic[E]):
     """One served path; created by `listen_unix`."""
 
-    def __init__(self, address: UnixAddress, serve: ServeTask, log: Logger, conversation: AnyConversation) -> None:
-        self._conversation = conversation
+    def __init__(self, address: UnixAddress, serve: ServeTask[E], log: Logger, make: MakeEnd[E]) -> None:
+        self._make = make
         self._address = address
         self._serve = serve
         self._logs = BudgetedLogs(log, monotonic_ms)
-        self._open: dict[FrameConnection, None] = {}
+        self._open: dict[E, None] = {}
         self._accepted = 0
         self._inode = 0
         self._server: asyncio.AbstractServer | None = None
@@ -63,17 +64,16 @@ class UnixListener:
         for connection in list(self._open):
             await connection.wait_closed()
 
-    def _accept(self) -> FrameConnection:
+    def _accept(self) -> E:
         self._accepted += 1
-        return FrameConnection(
+        return self._make(
             f"{self._address.path.name}#{self._accepted}",
-            self._conversation,
             on_open=self._opened,
             on_closed=lambda connection: self._open.pop(connection, None),
             on_fault=lambda connection, reason: report_fault(self._logs.of(source_of(connection)), connection, reason),
         )
 
-    def _opened(self, connection: FrameConnection) -> None:
+    def _opened(self, connection: E) -> None:
         connection.peer = peer_of(transport_fd(connection))
         log = self._logs.of(source_of(connection))
         if not is_trusted_peer(connection.peer):
@@ -87,14 +87,12 @@ class UnixListener:
             self._serve(connection)
 
 
-async def dial_unix(path: Path, timeout_ms: int, log: Logger, conversation: AnyConversation) -> FrameConnection:
-    """Connect to a served path; see `Runtime.connect`."""
+async def dial_unix(path: Path, timeout_ms: int, log: Logger, make: MakeEnd[E]) -> E:
+    """Connect to a served path; see `Runtime.connect` and `Runtime.dial`."""
     loop = asyncio.get_running_loop()
 
-    def made() -> FrameConnection:
-        return FrameConnection(
-            path.name, conversation, on_fault=lambda connection, reason: report_fault(log, connection, reason)
-        )
+    def made() -> E:
+        return make(path.name, on_fault=lambda connection, reason: report_fault(log, connection, reason))
 
     try:
         async with asyncio.timeout(timeout_ms / 1000):
@@ -112,7 +110,9 @@ async def dial_unix(path: Path, timeout_ms: int, log: Logger, conversation: AnyC
     return connection
 
 
-async def serve_connection(connection: FrameConnection, on_connect: OnConnect, log: Logger | BudgetedLog) -> None:
+async def serve_connection(
+    connection: E, on_connect: Callable[[E], Awaitable[None]], log: Logger | BudgetedLog
+) -> None:
     """Run the daemon's coroutine for one accepted connection and close it afterwards; see `OnConnect`."""
     try:
         await on_connect(connection)
@@ -127,7 +127,7 @@ async def serve_connection(connection: FrameConnection, on_connect: OnConnect, l
         connection.close("served")
 
 
-def report_fault(log: Logger | BudgetedLog, connection: FrameConnection, reason: str) -> None:
+def report_fault(log: Logger | BudgetedLog, connection: TransportEnd, reason: str) -> None:
     """Log that a peer sent something that is not a frame, in one line."""
     log.warning(
         "closed a connection: malformed frame",
@@ -137,7 +137,7 @@ def report_fault(log: Logger | BudgetedLog, connection: FrameConnection, reason:
     )
 
 
-def source_of(connection: Connection) -> str:
+def source_of(connection: TransportEnd) -> str:
     """The source to whose budget log lines about this connection count: a node, a user, or all strangers."""
     if connection.certified is not None:
         return connection.certified.name
@@ -149,7 +149,7 @@ def monotonic_ms() -> int:
     return round(asyncio.get_running_loop().time() * 1000)
 
 
-def transport_fd(connection: FrameConnection) -> int:
+def transport_fd(connection: TransportEnd) -> int:
     """The descriptor of a connection's socket."""
     if connection.transport is None:
         raise RuntimeError(f"{connection.label} is not open")

@@ -10,14 +10,17 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple
 
 from hal.core.model.errors import ConflictError, DeniedError, UnreachableError
-from hal.runtime.interface import Address, AnyConversation, Credentials, OnConnect, TcpAddress
+from hal.runtime.ends import E, MakeEnd
+from hal.runtime.interface import Address, Credentials, TcpAddress
 from hal.runtime.unix_listener import report_fault, serve_connection
-from hal.wire.connection import WRITE_HIGH_BYTES, FrameConnection
-from hal.wire.peer import Peer
+from hal.wire.connection import FrameConnection
+from hal.wire.peer import CertifiedName, Peer
+from hal.wire.roles import Role, dialler_refusal, listener_refusal
+from hal.wire.transport_end import WRITE_HIGH_BYTES, TransportEnd
 
 if TYPE_CHECKING:
     from hal.runtime.virtual_process import VirtualProcess
@@ -51,7 +54,7 @@ MOST_AGAIN: Final = 4
 class VirtualTransport(asyncio.Transport):
     """One end of a byte stream, owned by a process."""
 
-    def __init__(self, network: VirtualNetwork, process: VirtualProcess, protocol: FrameConnection, label: str) -> None:
+    def __init__(self, network: VirtualNetwork, process: VirtualProcess, protocol: TransportEnd, label: str) -> None:
         super().__init__()
         self._network = network
         self.process = process
@@ -117,7 +120,10 @@ class VirtualTransport(asyncio.Transport):
         raw = bytes(data)
         self._network.note(self.process.name, "write", f"{self._label} {len(raw)} {hash_of(raw)}")
         here, there = self.process.host.name, peer.process.host.name
-        for whole in (*self._network.again(here, there, raw, first=self._fresh), raw):
+        # Only whole frames can be repeated; a byte stream has none.
+        framed = isinstance(self._protocol, FrameConnection)
+        earlier = self._network.again(here, there, raw, first=self._fresh) if framed else []
+        for whole in (*earlier, raw):
             for piece in self._network.split(whole):
                 peer.expect(piece)
         self._fresh = False
@@ -201,7 +207,7 @@ class VirtualTransport(asyncio.Transport):
             self._protocol.connection_lost(error)
 
 
-class VirtualListener:
+class VirtualListener(Generic[E]):
     """An address served by a virtual process."""
 
     def __init__(
@@ -209,17 +215,19 @@ class VirtualListener:
         network: VirtualNetwork,
         process: VirtualProcess,
         address: Address,
-        on_connect: OnConnect,
+        on_connect: Callable[[E], Awaitable[None]],
         credentials: Credentials | None,
-        conversation: AnyConversation,
+        make: MakeEnd[E],
+        role: Role,
     ) -> None:
         self.credentials = credentials
-        self._conversation = conversation
+        self._make = make
+        self._role = role
         self._network = network
         self.process = process
         self._address = address
         self._on_connect = on_connect
-        self._open: dict[FrameConnection, None] = {}
+        self._open: dict[E, None] = {}
         self._accepted = 0
 
     @property
@@ -246,9 +254,8 @@ class VirtualListener:
             return
         self._accepted += 1
         log = self.process.runtime.log
-        connection = FrameConnection(
+        connection = self._make(
             f"{address_name(self._address)}#{self._accepted}",
-            self._conversation,
             on_closed=lambda gone: self._open.pop(gone, None),
             on_fault=lambda faulty, reason: report_fault(log, faulty, reason),
         )
@@ -261,6 +268,11 @@ class VirtualListener:
         else:
             connection.certified = dialler.host.certified(credentials)
         connection.connection_made(transport)
+        refusal = "" if connection.peer is not None else dialler_refusal(self._role, _role(connection.certified))
+        if refusal:
+            log.warning("refused a connection", connection=connection.label, reason=refusal)
+            connection.refuse("denied", refusal)
+            return
         work = serve_connection(connection, self._on_connect, log)
         self.process.runtime.spawn_task(work, f"serve {connection.label}")
 
@@ -274,7 +286,7 @@ class VirtualNetwork:
         self.conditions = conditions
         self.note = world.note
         self._rng = rng
-        self._listeners: dict[tuple[str, str], VirtualListener] = {}
+        self._listeners: dict[tuple[str, str], VirtualListener[Any]] = {}
         self._transports: dict[VirtualTransport, None] = {}
         self._blocked: set[tuple[str, str]] = set()
         self._slow_s: dict[tuple[str, str], float] = {}
@@ -285,10 +297,11 @@ class VirtualNetwork:
         self,
         process: VirtualProcess,
         address: Address,
-        on_connect: OnConnect,
+        on_connect: Callable[[E], Awaitable[None]],
         credentials: Credentials | None,
-        conversation: AnyConversation,
-    ) -> VirtualListener:
+        make: MakeEnd[E],
+        role: Role,
+    ) -> VirtualListener[E]:
         """Serve an address.
 
         Raises:
@@ -297,10 +310,10 @@ class VirtualNetwork:
         key = self._key(process.host, address)
         if key in self._listeners:
             raise ConflictError(f"{address} is served by another process", hint="is HAL running already?")
-        listener = self._listeners[key] = VirtualListener(self, process, address, on_connect, credentials, conversation)
+        listener = self._listeners[key] = VirtualListener(self, process, address, on_connect, credentials, make, role)
         return listener
 
-    def unlisten(self, listener: VirtualListener) -> None:
+    def unlisten(self, listener: VirtualListener[Any]) -> None:
         """Free the address."""
         key = self._key(listener.process.host, listener.address)
         if self._listeners.get(key) is listener:
@@ -312,8 +325,9 @@ class VirtualNetwork:
         address: Address,
         timeout_ms: int,
         credentials: Credentials | None,
-        conversation: AnyConversation,
-    ) -> FrameConnection:
+        make: MakeEnd[E],
+        role: Role,
+    ) -> E:
         """Connect to an address.
 
         Raises:
@@ -330,11 +344,12 @@ class VirtualNetwork:
             raise UnreachableError(f"nobody serves {address}: connection refused", hint="is HAL running?")
         certified = listener.process.host.certified(listener.credentials)
         if certified is None and credentials is not None and credentials.authority is not None:
-            raise DeniedError(f"{address} is not a controller of this HAL: it has no certificate")
+            raise DeniedError(f"{address} is not a {role} of this HAL: it has no certificate")
+        refusal = "" if certified is None else listener_refusal(role, certified.role)
+        if refusal and credentials is not None and credentials.authority is not None:
+            raise DeniedError(f"{address}: {refusal}", hint="check the address")
         log = process.runtime.log
-        connection = FrameConnection(
-            address_name(address), conversation, on_fault=lambda faulty, reason: report_fault(log, faulty, reason)
-        )
+        connection = make(address_name(address), on_fault=lambda faulty, reason: report_fault(log, faulty, reason))
         transport = VirtualTransport(self, process, connection, connection.label)
         self.keep(transport)
         self.note(process.name, "connect", str(address))
@@ -453,6 +468,10 @@ class VirtualNetwork:
 def address_name(address: Address) -> str:
     """For labels: without directories, which may differ from run to run."""
     return str(address) if isinstance(address, TcpAddress) else address.path.name
+
+
+def _role(certified: CertifiedName | None) -> str | None:
+    return None if certified is None else certified.role
 
 
 def hash_of(data: bytes) -> str:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 from hal.core.interfaces.directory import Directory
 from hal.core.model.errors import HALError, NotFoundError, OverloadedError, TimedOutError, UnreachableError
 from hal.runtime.call_watch import Unwatched
+from hal.runtime.ends import frame_ends
 from hal.runtime.home import Home
 from hal.runtime.identity import ProcessIdentity
 from hal.runtime.interface import (
@@ -23,12 +24,14 @@ from hal.runtime.interface import (
     MAX_BLOCKING_CALLS,
     Address,
     AnyConversation,
+    ByteStream,
     Connection,
     Credentials,
     Lane,
     Listener,
     Logger,
     OnConnect,
+    OnStream,
     Process,
     Runtime,
     Timer,
@@ -36,7 +39,9 @@ from hal.runtime.interface import (
 from hal.runtime.script_end import ScriptEnd
 from hal.runtime.virtual_directory import Holder
 from hal.runtime.virtual_loop import OWNER, ProcessKilledError
+from hal.wire.block_stream import BlockStream
 from hal.wire.frames.controller_agent import CONTROLLER_AGENT
+from hal.wire.roles import Role
 
 if TYPE_CHECKING:
     from hal.runtime.virtual_world import VirtualHost, VirtualWorld
@@ -365,7 +370,9 @@ class VirtualRuntime:
         credentials: Credentials | None = None,
         conversation: AnyConversation = CONTROLLER_AGENT,
     ) -> Listener:
-        listener = self._world.network.listen(self._process, address, on_connect, credentials, conversation)
+        listener = self._world.network.listen(
+            self._process, address, on_connect, credentials, frame_ends(conversation), conversation.listener
+        )
         self._listeners.append(listener)
         self._world.note(self.name, "listen", str(address))
         return listener
@@ -377,7 +384,29 @@ class VirtualRuntime:
         credentials: Credentials | None = None,
         conversation: AnyConversation = CONTROLLER_AGENT,
     ) -> Connection:
-        return await self._world.network.connect(self._process, address, timeout_ms, credentials, conversation)
+        make, role = frame_ends(conversation), conversation.listener
+        return await self._world.network.connect(self._process, address, timeout_ms, credentials, make, role)
+
+    async def serve(
+        self,
+        address: Address,
+        on_stream: OnStream,
+        credentials: Credentials | None = None,
+        role: Role = Role.SERVICE,
+    ) -> Listener:
+        listener = self._world.network.listen(self._process, address, on_stream, credentials, BlockStream, role)
+        self._listeners.append(listener)
+        self._world.note(self.name, "serve", str(address))
+        return listener
+
+    async def dial(
+        self,
+        address: Address,
+        timeout_ms: int = CONNECT_TIMEOUT_MS,
+        credentials: Credentials | None = None,
+        role: Role = Role.SERVICE,
+    ) -> ByteStream:
+        return await self._world.network.connect(self._process, address, timeout_ms, credentials, BlockStream, role)
 
     def random(self) -> random.Random:
         return self._random

@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import inspect as shapes
 
+from hal.wire.block_stream import HEAD_BYTES, MAX_BLOCK_BYTES, MAX_GOODBYE_BYTES, MAX_INCOMING_BYTES
 from hal.wire.codec import LENGTH_BYTES, encode
 from hal.wire.connection import MAX_INCOMING_FRAMES, MAX_OUTGOING_BYTES
 from hal.wire.examples import EXAMPLES
@@ -21,6 +22,7 @@ from hal.wire.frames.agent_keeper import AGENT_KEEPER
 from hal.wire.frames.controller_agent import CONTROLLER_AGENT
 from hal.wire.frames.conversation import MAX_FRAME_BYTES, WIRE_VERSION, WIRE_VERSION_MIN, Conversation, Frame
 from hal.wire.frames.joining import JOINING
+from hal.wire.roles import MAY_DIAL, SERVES_STRANGERS, UNCERTIFIED, Role, host_name
 from hal.wire.strangers import HANDSHAKE_MS, MAX_STRANGERS, STRANGER_MS
 
 CONVERSATIONS: Final[tuple[Conversation[Any], ...]] = (JOINING, CONTROLLER_AGENT, AGENT_KEEPER)
@@ -72,11 +74,12 @@ same way.
 
 Over TCP both ends present certificates of the HAL's own authority, TLS 1.3 or newer, without resumption:
 
-- The controller's certificate has the DNS name `controller.hal` (the dialler asks for that name, whatever host it
-  dials), the URI `hal://controller/NAME`, and is for server authentication. A node's has the URI `hal://agent/NODE` and
-  is for client authentication only, so that no node can pose as a controller. An agent may send `hello` only with the
-  name in its certificate. Another name, a revoked certificate, or one whose serial number the controller has not issued
-  gets a `goodbye` with code `denied`.
+- A certificate has the URI `hal://ROLE/NAME`: the controller's `hal://controller/NAME`, a node's `hal://agent/NODE`. A
+  role that listens has the DNS name `ROLE.hal`, too, and is for server authentication; the dialler asks for that name,
+  whatever host it dials. A role that dials is for client authentication. So no node can pose as a controller. Both ends
+  compare the role with the table under *Roles*. An agent may send `hello` only with
+  the name in its certificate. Another name, a revoked certificate, or one whose serial number the controller has not
+  issued gets a `goodbye` with code `denied`.
 - A side without a certificate may send `read-authority` or `join` and nothing else. A certificate of another
   authority, or an expired one, ends the TLS handshake. A handshake may take {HANDSHAKE_MS} ms; a connection
   without a certificate is closed after {STRANGER_MS} ms, and there are at most {MAX_STRANGERS} of them (the oldest
@@ -109,9 +112,33 @@ Over TCP both ends present certificates of the HAL's own authority, TLS 1.3 or n
    (about 160 ms of work for each slot, at most 64 tasks). Those that have not begun by then are returned
    (`credit-over`), or earlier on request (`recall`).
 
+Bulk and streams use connections of their own: see *Byte streams*.
+
 After the hello, frames in one direction are handled in the order in which they were sent. Replies have no fixed order;
 `done` and `log-chunk` name what they answer. All commands and reports may be repeated; the descriptions below say why
 that is harmless.
+
+## Byte streams
+
+A connection of a service or a broker that carries bytes instead of frames. There is no hello. Each direction is a
+sequence of blocks: a head of {HEAD_BYTES} bytes, unsigned, little-endian, and the block's bytes.
+
+| head | meaning |
+|---|---|
+| 1 to {MAX_BLOCK_BYTES} | so many bytes follow |
+| 0 | the end of this direction; the other one goes on. When both have ended, both sides close |
+| 2^31 + n, n up to {MAX_GOODBYE_BYTES} | n bytes follow, the body of a `goodbye`: the sender gives up both directions |
+
+Anything else, or bytes after an end, breaks the protocol: the receiver sends a goodbye with code `malformed-frame` and
+closes. A connection that closes without an end was broken, and what arrived is a part. A receiver keeps about
+{MAX_INCOMING_BYTES} unread bytes, then it stops reading.
+
+## Roles
+
+Who may dial whom. Over TCP the certificate states the role; a dialler accepts no listener of another role than the one
+that it expects, and a listener refuses a dialler that is not in its row (`goodbye`, code `denied`).
+
+@ROLES@
 
 ## Conversations
 
@@ -130,7 +157,7 @@ _SECTIONS: Final = {
 
 def document() -> str:
     """Build the whole text of spec/frames.md."""
-    parts = [_INTRODUCTION, _conversations(), "\n## Frames\n"]
+    parts = [_INTRODUCTION.replace("@ROLES@", _roles()), _conversations(), "\n## Frames\n"]
     examples = {type(example): example for example in EXAMPLES}
     for kind in FRAMES:
         if kind.__name__ in _SECTIONS:
@@ -141,6 +168,16 @@ def document() -> str:
     parts.append("\n## Names\n")
     parts.extend(_names(kind) for kind in _enums())
     return "".join(parts)
+
+
+def _roles() -> str:
+    lines = ["| listener | served diallers | certificate |", "|---|---|---|"]
+    for listener, diallers in MAY_DIAL.items():
+        served = ", ".join(f"`{role}`" for role in Role if role in diallers)
+        strangers = "; without a certificate only to join" if listener in SERVES_STRANGERS else ""
+        needed = "none: Unix socket only" if listener in UNCERTIFIED else f"`{host_name(listener)}`{strangers}"
+        lines.append(f"| `{listener}` | {served} | {needed} |")
+    return "\n".join(lines)
 
 
 def _conversations() -> str:

@@ -44,8 +44,9 @@ from hal.wire.frames.agent_keeper import (
 )
 from hal.wire.frames.controller_agent import FailingCheck, Gates, Health, StepGate
 from hal.wire.frames.conversation import Frame
-from hal.wire.frames.hello import Goodbye, HeldStep, Hello, Role, Welcome
+from hal.wire.frames.hello import Goodbye, HeldStep, Hello, Welcome
 from hal.wire.frames.joining import Authority, Join, Joined, ReadAuthority, Renew
+from hal.wire.roles import Role
 
 _STEP = StepId(42, 7, 1, 0)
 _TOKEN = "8f14e45fceea167a5a36dedd4bea2543"

@@ -39,7 +39,8 @@ from hal.wire.frames.agent_keeper import (
     Stream,
 )
 from hal.wire.frames.conversation import Frame
-from hal.wire.frames.hello import Hello, Role, Welcome
+from hal.wire.frames.hello import Hello, Welcome
+from hal.wire.roles import Role
 
 DEADLINE_S = 30.0
 LOOK_S = 0.01

@@ -9,6 +9,7 @@ from hal.daemons.agent.certificate_renewal import CertificateRenewal
 from hal.runtime.interface import Connection, TcpAddress
 from hal.runtime.real_runtime import RealRuntime
 from hal.wire.frames.joining import Joined, Renew
+from hal.wire.roles import Role
 from tests.runtime.certified import DAY_MS, Certified, now_ms
 from tests.runtime.real_runtime import run_real
 
@@ -30,7 +31,7 @@ def test_a_certificate_past_two_thirds_is_replaced(tmp_path: Path) -> None:
             while (frame := await connection.receive()) is not None:
                 assert isinstance(frame, Renew)
                 asked.append(frame)
-                issued = hal.authority.certify_node(frame.request, "n1", now_ms(), DAY_MS)
+                issued = hal.authority.certify(frame.request, Role.AGENT, "n1", now_ms(), DAY_MS)
                 await connection.send(
                     Joined(
                         name="n1",

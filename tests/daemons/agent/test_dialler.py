@@ -15,9 +15,10 @@ from hal.runtime.authority import NodeIdentity
 from hal.runtime.interface import Connection, Credentials, Runtime, TcpAddress, UnixAddress
 from hal.runtime.virtual_world import VirtualHost, VirtualWorld
 from hal.wire.address import format_address, parse_address, parse_controllers
-from hal.wire.frames.hello import Goodbye, Hello, Role, Welcome
+from hal.wire.frames.hello import Goodbye, Hello, Welcome
 from hal.wire.join_token import JoinToken, read_join_token
 from hal.wire.peer import CertifiedName
+from hal.wire.roles import Role
 
 A, B, C = (TcpAddress(name, 7_422) for name in "abc")
 

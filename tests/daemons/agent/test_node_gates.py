@@ -42,7 +42,8 @@ from hal.wire.frames.agent_keeper import (
 )
 from hal.wire.frames.controller_agent import Gates
 from hal.wire.frames.conversation import Frame
-from hal.wire.frames.hello import Hello, Role, Welcome
+from hal.wire.frames.hello import Hello, Welcome
+from hal.wire.roles import Role
 from tests.simulation.keeper_process import keeper_main
 from tests.simulation.machine import Machine, Work
 from tests.simulation.scripts import DiskNotes

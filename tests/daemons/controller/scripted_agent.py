@@ -33,7 +33,8 @@ from hal.wire.frames.agent_keeper import (
 )
 from hal.wire.frames.controller_agent import FailingCheck, Health
 from hal.wire.frames.conversation import Frame
-from hal.wire.frames.hello import Goodbye, HeldStep, Hello, Role, Welcome
+from hal.wire.frames.hello import Goodbye, HeldStep, Hello, Welcome
+from hal.wire.roles import Role
 
 
 class ScriptedAgent:

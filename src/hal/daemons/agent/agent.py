@@ -47,8 +47,9 @@ from hal.wire.frames.agent_keeper import (
 )
 from hal.wire.frames.controller_agent import Gates, Health
 from hal.wire.frames.conversation import Frame
-from hal.wire.frames.hello import Goodbye, Hello, Role, Welcome
+from hal.wire.frames.hello import Goodbye, Hello, Welcome
 from hal.wire.frames.joining import Joined
+from hal.wire.roles import Role
 
 ANSWER_MS: Final = 5_000
 """How long either end may take to answer a hello."""

@@ -29,6 +29,7 @@ from hal.wire.bounds import (
 )
 from hal.wire.frames.conversation import Conversation, Frame
 from hal.wire.frames.hello import Goodbye, Hello, Welcome
+from hal.wire.roles import Role
 
 Steps = Annotated[tuple[StepId, ...], Meta(max_length=MAX_ITEMS)]
 
@@ -479,4 +480,4 @@ AgentKeeperFrame = (
     | Forgotten
 )
 """What an agent and its keeper may send each other."""
-AGENT_KEEPER: Final[Conversation[AgentKeeperFrame]] = Conversation("agent-keeper", AgentKeeperFrame)
+AGENT_KEEPER: Final[Conversation[AgentKeeperFrame]] = Conversation("agent-keeper", Role.KEEPER, AgentKeeperFrame)

@@ -17,6 +17,7 @@ from hal.wire.bounds import MAX_CHECKS, MAX_ITEMS, Count, Name, Text
 from hal.wire.frames.agent_keeper import AgentKeeperFrame
 from hal.wire.frames.conversation import Conversation, Frame
 from hal.wire.frames.joining import Authority, Join, Joined, ReadAuthority, Renew
+from hal.wire.roles import Role
 
 
 class FailingCheck(Struct, frozen=True, array_like=True, gc=False):
@@ -62,4 +63,6 @@ class Gates(Frame, frozen=True, kw_only=True):
 
 ControllerAgentFrame = AgentKeeperFrame | ReadAuthority | Authority | Join | Joined | Renew | Health | Gates
 """What a controller and an agent may send each other."""
-CONTROLLER_AGENT: Final[Conversation[ControllerAgentFrame]] = Conversation("controller-agent", ControllerAgentFrame)
+CONTROLLER_AGENT: Final[Conversation[ControllerAgentFrame]] = Conversation(
+    "controller-agent", Role.CONTROLLER, ControllerAgentFrame
+)

@@ -12,6 +12,8 @@ from typing import Any, Final, Generic, TypeVar, get_args
 import msgspec
 from msgspec import Struct
 
+from hal.wire.roles import Role
+
 WIRE_VERSION: Final = 1
 WIRE_VERSION_MIN: Final = 1
 MAX_FRAME_BYTES: Final = 8 << 20
@@ -34,21 +36,23 @@ class Conversation(Generic[F]):
 
     Attributes:
         name: the two kinds of process, for logs and documents.
+        listener: the role of the process that is dialled; which others may dial it: `hal.wire.roles`.
         kinds: the types of its frames, in the order of the union.
         decode: the frame in a body (a buffer); raises msgspec.DecodeError, or what decoding text raises.
     """
 
-    __slots__ = ("decode", "kinds", "name")
+    __slots__ = ("decode", "kinds", "listener", "name")
 
-    def __init__(self, name: str, frames: Any) -> None:
+    def __init__(self, name: str, listener: Role, frames: Any) -> None:
         """Build the decoder.
 
         Args:
-            name: see the class.
+            name, listener: see the class.
             frames: a union of frame types.
         """
         decoder: msgspec.msgpack.Decoder[F] = msgspec.msgpack.Decoder(frames)
         self.name: Final = name
+        self.listener: Final = listener
         self.kinds: Final[tuple[type[F], ...]] = get_args(frames)
         self.decode: Final = decoder.decode
 

@@ -5,7 +5,6 @@ Values only. Times: see `conversation`.
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import Annotated
 
 from msgspec import Meta, Struct, field
@@ -28,14 +27,7 @@ from hal.wire.bounds import (
     Version,
 )
 from hal.wire.frames.conversation import Frame
-
-
-class Role(StrEnum):
-    """The kind of process at one end."""
-
-    CONTROLLER = "controller"
-    AGENT = "agent"
-    KEEPER = "keeper"
+from hal.wire.roles import Role
 
 
 class HeldStep(Struct, frozen=True, array_like=True, gc=False):

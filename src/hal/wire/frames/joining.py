@@ -10,6 +10,7 @@ from typing import Final
 from hal.wire.bounds import Count, Name, Pem, Version
 from hal.wire.frames.conversation import Conversation, Frame
 from hal.wire.frames.hello import Goodbye
+from hal.wire.roles import Role
 
 
 class ReadAuthority(Frame, frozen=True, kw_only=True):
@@ -60,4 +61,4 @@ class Renew(Frame, frozen=True, kw_only=True):
 
 JoiningFrame = ReadAuthority | Authority | Join | Joined | Goodbye
 """What the machine that joins and the controller may send each other before the machine is a node."""
-JOINING: Final[Conversation[JoiningFrame]] = Conversation("joining", JoiningFrame)
+JOINING: Final[Conversation[JoiningFrame]] = Conversation("joining", Role.CONTROLLER, JoiningFrame)

@@ -42,7 +42,8 @@ from hal.wire.frames.agent_keeper import (
     StopReason,
     Stream,
 )
-from hal.wire.frames.hello import Hello, Role, Welcome
+from hal.wire.frames.hello import Hello, Welcome
+from hal.wire.roles import Role
 
 DEADLINE_S = 30.0
 """Nothing that a test waits for may take longer."""

@@ -31,7 +31,8 @@ from hal.wire.frames.agent_keeper import (
     Stream,
     Usage,
 )
-from hal.wire.frames.hello import Hello, Role
+from hal.wire.frames.hello import Hello
+from hal.wire.roles import Role
 
 WALL_MS = 1_700_000_000_000
 TRUE = StepTemplate(command=("true",))

@@ -26,7 +26,8 @@ from hal.wire.frames.agent_keeper import (
     Stop,
     StopReason,
 )
-from hal.wire.frames.hello import Goodbye, Hello, Role, Welcome
+from hal.wire.frames.hello import Goodbye, Hello, Welcome
+from hal.wire.roles import Role
 from tests.daemons.agent.keeper.in_memory import Bench, MemoryJournal
 
 ONE, TWO = StepId(1, 0, 1, 0), StepId(2, 0, 1, 0)

@@ -16,7 +16,8 @@ from hal.wire.bounds import MAX_EPOCH_AHEAD
 from hal.wire.codec import FrameDecoder
 from hal.wire.errors import MalformedFrameError
 from hal.wire.frames.agent_keeper import AGENT_KEEPER, HeartbeatAck, Resume, StepTemplate, Stop, StopReason
-from hal.wire.frames.hello import Goodbye, Hello, Role
+from hal.wire.frames.hello import Goodbye, Hello
+from hal.wire.roles import Role
 from tests.daemons.agent.keeper.driving import Keeper
 from tests.daemons.agent.keeper.in_memory import Bench, MemoryJournal
 from tests.daemons.controller.nodes.lies import COMMANDS, about

@@ -18,9 +18,10 @@ from hal.wire.address import parse_address
 from hal.wire.agree import SPOKEN
 from hal.wire.frames.agent_keeper import Heartbeat, HeartbeatAck
 from hal.wire.frames.conversation import Frame
-from hal.wire.frames.hello import Goodbye, Hello, Role, Welcome
+from hal.wire.frames.hello import Goodbye, Hello, Welcome
 from hal.wire.frames.joining import Join, Joined, Renew
 from hal.wire.join_token import read_join_token
+from hal.wire.roles import Role
 from tests.daemons.controller.running import Running, running
 
 LISTENING = Config(wire=("127.0.0.1", 0), node_certificate_ms=90 * 86_400_000)

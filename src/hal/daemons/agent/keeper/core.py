@@ -59,8 +59,9 @@ from hal.wire.frames.agent_keeper import (
     StopReason,
 )
 from hal.wire.frames.conversation import Frame
-from hal.wire.frames.hello import Goodbye, Hello, Role, Welcome
+from hal.wire.frames.hello import Goodbye, Hello, Welcome
 from hal.wire.frames.hello import HeldStep as HeldReport
+from hal.wire.roles import Role
 
 WAKE_MS: Final = 1_000
 """The clock is read at least this often, so that limits and leases hold after the host was suspended."""

@@ -30,6 +30,7 @@ from hal.wire.errors import MalformedFrameError
 from hal.wire.frames.joining import Authority as AuthorityFrame
 from hal.wire.frames.joining import Join, Joined, ReadAuthority, Renew
 from hal.wire.join_token import JoinToken
+from hal.wire.roles import Role
 
 T = TypeVar("T")
 
@@ -223,8 +224,6 @@ class NodeAdmission:
         certified = connection.certified
         if certified is None:
             raise DeniedError("without a certificate nothing but joining is allowed", hint="hal agent --join TOKEN")
-        if certified.role != "agent":
-            raise DeniedError(f"a certificate of a {certified.role} is not valid for a node")
         if self._authority is not None:
             self._membership.check_certificate(certified.serial, certified.name, node, self._clock.now_ms())
         elif certified.name != node:
@@ -325,7 +324,7 @@ class NodeAdmission:
 
     def _certify(self, authority: Authority, request: str, name: str) -> Issued:
         # By the clock on the wall: whoever verifies has no other.
-        return authority.certify_node(request, name, self._runtime.now_ms(), self._config.node_certificate_ms)
+        return authority.certify(request, Role.AGENT, name, self._runtime.now_ms(), self._config.node_certificate_ms)
 
     async def _commit(self, decide: Callable[[int], PutJoining]) -> PutJoining:
         """Have it decided in its turn and made durable.

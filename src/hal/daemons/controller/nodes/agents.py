@@ -86,8 +86,9 @@ from hal.wire.frames.agent_keeper import (
 )
 from hal.wire.frames.controller_agent import ControllerAgentFrame, Gates, Health
 from hal.wire.frames.conversation import Frame
-from hal.wire.frames.hello import Goodbye, Hello, Role, Welcome
+from hal.wire.frames.hello import Goodbye, Hello, Welcome
 from hal.wire.frames.joining import Join, ReadAuthority, Renew
+from hal.wire.roles import Role
 
 MISSED_HEARTBEATS = 3
 """A node that misses so many is unreachable."""

@@ -23,8 +23,9 @@ from hal.runtime.real_runtime import RealRuntime
 from hal.store import Store
 from hal.wire.agree import SPOKEN
 from hal.wire.frames.conversation import Frame
-from hal.wire.frames.hello import Goodbye, Hello, Role
+from hal.wire.frames.hello import Goodbye, Hello
 from hal.wire.join_token import read_join_token
+from hal.wire.roles import Role
 from tests.daemons.controller.controller_process import LIMIT_S, ControllerProcess
 from tests.postgres_server import PostgresServer
 
