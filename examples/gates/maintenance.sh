@@ -12,8 +12,8 @@ flag=${HAL_MAINTENANCE:-/run/hal-maintenance}
 
 answer() { printf '{"state":"%s","reason":"%s","again_ms":%d}\n' "$1" "$2" "${3:-0}"; exit 0; }
 
-# `head` bounds what is read, `timeout` how long: a request has one line of at most 64 KiB.
-line=$(timeout 10 head -c 65536 | head -n 1) || exit 0
+# A request is one line of at most 64 KiB; an agent that has not sent it within 10 s is gone.
+line=$(timeout 10 head -n 1 | head -c 65536)
 
 # Fields come in a fixed order, compact, and every quote inside of a text is escaped: so these patterns match fields only.
 case $line in

@@ -112,6 +112,9 @@ class GateServices:
             )
         passage = _Passage(subject, phase, register.enter(phase, self._runtime.monotonic_ms()))
         once = _Once(unsatisfied)
+        if len(asked) == 1:
+            await self._ask_until_decided(passage, asked[0], once)
+            return passage.watch.verdict()
         asking = [asyncio.ensure_future(self._ask_until_decided(passage, gate, once)) for gate in asked]
         try:
             while passage.watch.verdict().decision is GateDecision.WAIT:
