@@ -57,10 +57,8 @@ BELOW_THE_SURFACES: Final = ("core", "store", "blobs", "wire", "planes", "rest",
 THE_KEEPER: Final = SOURCE / "daemons" / "agent" / "keeper"
 
 EXCEPTIONS: Final[dict[str, frozenset[str]]] = {
-    # A follower passes REST requests on to the leader: the other end of uvicorn's sockets.
-    "daemons/controller/api/follower/forwarding.py": frozenset(
-        {"asyncio.open_connection", "asyncio.open_unix_connection"}
-    ),
+    # Followers and other daemons ask a controller over REST: the other end of uvicorn's sockets.
+    "rest/dialling.py": frozenset({"asyncio.open_connection", "asyncio.open_unix_connection"}),
 }
 """File (from src/hal) to the detours it may take; the reason stands beside each."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -23,13 +24,14 @@ def blocks(page: str, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
 
 
-def run_page(page: str, live: LiveHal, directory: Path) -> str:
-    """Run every block of a page that begins with `set -e`, in order, in one shell; what it printed."""
-    (directory / "bin").mkdir()
+def run_page(page: str, live: LiveHal, directory: Path, **variables: str) -> str:
+    """Run every block of a page that begins with `set -e`, in order, in one shell with these variables; what it
+    printed."""
+    (directory / "bin").mkdir(exist_ok=True)
     (directory / "bin" / "hal").write_text(f'#!/bin/sh\nexec {sys.executable} -m hal.cli.main "$@"\n')
     (directory / "bin" / "hal").chmod(0o755)
     script = "\n".join(block for block in blocks(page, "sh") if block.startswith("set -e"))
-    env = live.environment | {"PATH": f"{directory / 'bin'}:{os.environ['PATH']}"}
+    env = live.environment | variables | {"PATH": f"{directory / 'bin'}:{os.environ['PATH']}"}
     ran = subprocess.run(
         ["bash", "-c", script],
         cwd=directory,
@@ -50,6 +52,17 @@ def test_the_commands_of_the_manual_work(own_hal: LiveHal, tmp_path: Path) -> No
     assert "hello" in out
     assert "[1] index 1" in out
     assert len(json.loads((tmp_path / "jobs.json").read_text())) == 5
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="the page shows curl")
+def test_a_daemon_of_its_own_works_beside_hal(shared_hal: LiveHal, tmp_path: Path) -> None:
+    """docs/daemons.md: the shelf is started as a process, keeps what is sent, and ends when it is asked to."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python3").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    (tmp_path / "bin" / "python3").chmod(0o755)
+    out = run_page("docs/daemons.md", shared_hal, tmp_path, EXAMPLES=str(ROOT / "examples"))
+    assert '{"name":"note","bytes":5}hello' in out
+    assert "/v1/items/{name}" in json.loads((tmp_path / "shelf.json").read_text())["paths"]
 
 
 def test_the_example_of_dependencies_works(shared_hal: LiveHal, tmp_path: Path) -> None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from msgspec import Struct
 
 from hal.rest.identity import Identity
+
+IDENTIFY_BY: Final = b"hal-identify-by"
+"""Header: `token`. See `identifies_by_token`."""
 
 
 class LocalPeer(Struct, frozen=True):
@@ -50,9 +53,15 @@ class Callers(Protocol):
         """Whether the credentials that were shown are still valid."""
         ...
 
-    def watching_changes(self, changed: Callable[[], None]) -> AbstractContextManager[None]:
-        """Within this context `changed` is called whenever a token may have become invalid before its end."""
+    def watching(self, identity: Identity, changed: Callable[[], None]) -> AbstractContextManager[None]:
+        """Within this context `changed` is called whenever the token may have become invalid before its end."""
         ...
+
+
+def identifies_by_token(headers: Mapping[bytes, bytes]) -> bool:
+    """Whether the caller wants to be known by the token that is shown, and not by what the kernel says of the peer: so
+    other daemons ask over the private socket who a token is."""
+    return headers.get(IDENTIFY_BY) == b"token"
 
 
 def bearer(headers: Mapping[bytes, bytes]) -> str:

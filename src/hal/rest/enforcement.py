@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Container, Mapping
 from litestar import Request
 
 from hal.core.model import DeniedError
-from hal.rest.identity import READING, Visit
+from hal.rest.identity import READING, Identity, Visit
 from hal.rest.parameters import AnyRequest
 from hal.rest.rights import NOBODY, Reach, Right, Role, roles_with
 
@@ -22,6 +22,15 @@ def visit_of(request: AnyRequest) -> Visit:
     """Who asks."""
     visit: Visit = request.scope["state"]["visit"]
     return visit
+
+
+def reach_of(identity: Identity, right: Right, *, narrowed_too: bool) -> Reach:
+    """How far a right reaches for somebody.
+
+    Args:
+        narrowed_too: a token that is narrowed to accounts or queues has its whole role here; elsewhere a user's.
+    """
+    return right.reach(identity.role if narrowed_too or not identity.narrowed else Role.USER)
 
 
 class Rights:
@@ -51,8 +60,7 @@ class Rights:
         method, identity = request.method, visit.identity
         operation = f"{method} {request.scope['path_template']}"
         right = self._rights.get(operation, NOBODY)
-        role = identity.role if not identity.narrowed or operation in self._for_narrowed else Role.USER
-        visit.reach = right.reach(role)
+        visit.reach = reach_of(identity, right, narrowed_too=operation in self._for_narrowed)
         if visit.reach is Reach.NONE:
             able = [role.value for role in roles_with(right)]
             if right.reach(identity.role) is not Reach.NONE:

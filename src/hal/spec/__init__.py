@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import runpy
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -21,6 +22,13 @@ def openapi() -> dict[str, Any]:
     from hal.daemons.controller.api.table import document
 
     return document()
+
+
+def shelf() -> dict[str, Any]:
+    """The OpenAPI document of the daemon in examples/shelf."""
+    path = Path(__file__).parents[3] / "examples" / "shelf" / "shelf.py"
+    document: dict[str, Any] = runpy.run_path(str(path))["INTERFACE"].document()
+    return document
 
 
 def rest() -> str:
@@ -49,6 +57,7 @@ DOCUMENTS: Final[dict[str, Callable[[], dict[str, Any] | str]]] = {
     "jobspec.schema.json": spec_schema,
     "policy.schema.json": policy_schema,
     "openapi/hal-v1.json": openapi,
+    "openapi/shelf-v1.json": shelf,
     "rest.md": rest,
     "config.md": config,
     "frames.md": frames,

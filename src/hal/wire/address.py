@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from ipaddress import ip_address
 from typing import Final
 
 from hal.core.model.errors import SpecError, shown
@@ -42,3 +43,11 @@ def parse_controllers(text: str) -> tuple[str, ...]:
     if not 1 <= len(parts) <= MAX_CONTROLLERS:
         raise SpecError(f"--controller: {len(parts)} addresses", hint=f"between 1 and {MAX_CONTROLLERS}")
     return tuple(dict.fromkeys(format_address(*parse_address(part)) for part in parts))
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine is reached there."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

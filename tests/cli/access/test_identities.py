@@ -32,6 +32,18 @@ def test_whoami_shows_what_the_token_allows(serve: Serve, hal: Hal) -> None:
     assert hal("whoami").out.splitlines() == ["User    bob", "Role    user", "From    127.0.0.1", "Access  read-only"]
 
 
+def test_whoami_lists_rights_where_they_are_asked_for(serve: Serve, hal: Hal) -> None:
+    """Below the fields, as a table."""
+    who = {"user": "bob", "role": "user", "rights": {"GET /v1/jobs": "own", "POST /v1/api-tokens": "none"}}
+    server = serve(lambda asked: as_json(who))
+    assert hal("whoami", "--rights").out.splitlines()[2:] == [
+        "OPERATION            REACH",
+        "GET /v1/jobs         own",
+        "POST /v1/api-tokens  none",
+    ]
+    assert server.asked[0].query == {"rights": "1"}
+
+
 def test_a_new_token_is_on_stdout_alone(serve: Serve, hal: Hal) -> None:
     """So that `hal api-token create bob > file` keeps it; what it is restricted to is sent."""
     server = serve(lambda asked: as_json({"token": TOKEN, "secret": "hal_secret"}, 201))

@@ -194,14 +194,22 @@ def logout(screen: Screen) -> int:
     return exit_codes.OK
 
 
-@command("whoami", output=True, examples="hal whoami")
+@command(
+    "whoami",
+    output=True,
+    examples="""
+    hal whoami
+    hal whoami --rights      # and what you may do
+    """,
+)
+@click.option("--rights", is_flag=True, help="Also list all operations: all, own (yours only), or none.")
 @pass_screen
-def whoami(screen: Screen) -> None:
-    """The user, the role, and what the token is restricted to."""
+def whoami(screen: Screen, rights: bool) -> None:
+    """The user, the role, when the token expires, and what it is restricted to."""
     from hal.cli.kit.formats import instant
     from hal.client.rest import access_calls
 
-    who = screen.client.call(access_calls.who_am_i())
+    who = screen.client.call(access_calls.who_am_i(rights=rights))
     shown = {
         "User": who.user,
         "Role": who.role,
@@ -212,7 +220,13 @@ def whoami(screen: Screen) -> None:
         "Queues": ", ".join(who.queues),
         "Access": "read-only" if who.read_only else "",
     }
-    screen.show(who, lambda: screen.fields(shown))
+
+    def render() -> None:
+        screen.fields(shown)
+        if who.rights:
+            screen.table(("OPERATION", "REACH"), list(who.rights.items()))
+
+    screen.show(who, render)
 
 
 def _token(screen: Screen) -> str:

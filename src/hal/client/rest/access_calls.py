@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
+from msgspec import field
+
 from hal.client.rest.calls import Call, get, list_reader, reader
 from hal.client.rest.views import View
 from hal.client.transport.exchange import Request
@@ -24,6 +26,8 @@ class WhoInfo(View, frozen=True, kw_only=True):
     accounts: tuple[str, ...] = ()
     queues: tuple[str, ...] = ()
     read_only: bool = False
+    rights: dict[str, str] = field(default_factory=dict)
+    """`all`, `own` or `none` by operation; empty where they were not asked for."""
 
 
 class TokenInfo(View, frozen=True, kw_only=True):
@@ -81,9 +85,10 @@ AUDIT_WAIT_S = 25.0
 """How long one request waits for the next entry."""
 
 
-def who_am_i() -> Call[WhoInfo]:
-    """GET /v1/whoami"""
-    return Call(get("/v1/whoami"), reader(WhoInfo))
+def who_am_i(*, rights: bool = False) -> Call[WhoInfo]:
+    """GET /v1/whoami; `rights`: with what one may do."""
+    query = {"rights": "1"} if rights else {}
+    return Call(Request("GET", "/v1/whoami", query=query), reader(WhoInfo))
 
 
 def tokens() -> Call[tuple[TokenInfo, ...]]:

@@ -146,6 +146,19 @@ def read_sections(
     return Sections(values, {name: mine[name] for name in tables if name in mine})
 
 
+def read_own(text: str, section: Section[T], file: str = "hal.toml") -> T:
+    """The one section of a file that a daemon reads; all other tables are left to those who read them.
+
+    Raises:
+        SpecError: not TOML, or a mistake in the section; names the file, the section and the key.
+    """
+    raw = parse_toml(text, file)
+    try:
+        return read_sections(raw, (section,), others=lambda _: True)[section]
+    except SpecError as error:
+        raise SpecError(f"{file}: {error.message}", hint=error.hint or SEE) from error
+
+
 def settings_of(section: Section[Any]) -> list[Setting]:
     """All keys of a section, as they are declared, with those of tables within it."""
     return list(_settings(section.name, section.kind, ""))

@@ -6,10 +6,8 @@ Imports little: the keeper stays small.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-from hal.core.model.config_sections import SEE, parse_toml, read_sections
-from hal.core.model.errors import SpecError
+from hal.core.model.config_sections import parse_toml, read_own
 from hal.core.model.node_config import NODE, NodeSection
 from hal.runtime.config_file import config_text
 from hal.runtime.root_steps import SETTING
@@ -21,11 +19,7 @@ def read_node_section(path: Path) -> NodeSection:
     Raises:
         SpecError: the file is not TOML, or the section is invalid; names the field.
     """
-    raw = _read(path)
-    try:
-        return read_sections({name: raw[name] for name in raw if name == NODE.name}, (NODE,))[NODE]
-    except SpecError as error:
-        raise SpecError(f"{path}: {error.message}", hint=error.hint or SEE) from error
+    return read_own(config_text(path), NODE, str(path))
 
 
 def steps_run_as_root(path: Path) -> bool:
@@ -34,9 +28,5 @@ def steps_run_as_root(path: Path) -> bool:
     Raises:
         SpecError: the file is not TOML.
     """
-    section = _read(path).get("access")
+    section = parse_toml(config_text(path), str(path)).get("access")
     return isinstance(section, dict) and section.get(SETTING) is True
-
-
-def _read(path: Path) -> dict[str, Any]:
-    return parse_toml(config_text(path), str(path))

@@ -7,7 +7,6 @@ one error that names it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +49,7 @@ from hal.daemons.controller.config_sections import (
 )
 from hal.rest.limits import DEFAULT_REQUEST_BYTES, DEFAULT_USER_REQUEST_BYTES
 from hal.store import Retention
-from hal.wire.address import DEFAULT_PORT, format_address
+from hal.wire.address import DEFAULT_PORT, format_address, is_loopback
 
 ANY_HOST = ("0.0.0.0", "::")
 POLICY_TABLES = tuple(name for name in Policy.__struct_fields__ if name != "version")
@@ -192,11 +191,3 @@ def reached(listening: tuple[str, int] | None, address: str) -> str:
         return ""
     host = address if listening[0] in ANY_HOST else listening[0]
     return format_address(host, listening[1]) if host else ""
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine is reached there."""
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

@@ -13,7 +13,7 @@ from hal.core.engine.events import SharesLoaded
 from hal.core.engine.policies import admit_named
 from hal.core.model import HALError, NodeState, NotFoundError
 from hal.daemons.controller.access.tokens import TokenBook
-from hal.daemons.controller.config import Config, is_loopback, reached, rest_url, serves_tls
+from hal.daemons.controller.config import Config, reached, rest_url, serves_tls
 from hal.daemons.controller.cycle.clock import Clock
 from hal.daemons.controller.cycle.committer import Committer, OpenStore
 from hal.daemons.controller.cycle.control_loop import ControlLoop
@@ -37,6 +37,7 @@ from hal.planes.joining import JoiningPlane
 from hal.planes.tasks import Change, TaskPlane, job_row
 from hal.runtime.interface import Address, Credentials, Listener, Runtime
 from hal.store import Committed, PutMeta
+from hal.wire.address import is_loopback
 
 LEASE_GRANTED = "node-lease-ms"
 """What the store keeps the longest lease under that a keeper may hold."""

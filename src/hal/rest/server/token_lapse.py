@@ -39,7 +39,7 @@ async def until_lapsed(
         timer = runtime.call_later(_next_ms(runtime, identity), look_again)
 
     timer = runtime.call_later(_next_ms(runtime, identity), look_again)
-    with callers.watching_changes(look):
+    with callers.watching(identity, look):
         try:
             await work()
         except asyncio.CancelledError:

@@ -15,10 +15,12 @@ import pytest
 
 from hal.core.model import DeniedError, NotFoundError, SpecError
 from hal.daemons.controller.access.settings import AccessSection
+from hal.daemons.controller.api.table import RIGHTS
 from hal.daemons.controller.config import Config, read_config
 from hal.rest.rights import Role
 from hal.rest.server.listeners import user_name
 from hal.runtime.sockets import bind_public
+from tests.daemons.controller.access.people import make_token, person
 from tests.daemons.controller.running import LIMIT_S, Running, on_controller
 
 ALICE, BOB = 54_321, 54_322
@@ -118,5 +120,42 @@ def test_on_the_private_socket_the_owner_is_admin(hal_home: Path) -> None:
         answer: httpx.Response = await hal.http.get("/v1/whoami", headers={"Authorization": "Bearer hal_x_y"})
         who = answer.json()
         assert (who["user"], who["role"], who["token"]) == (user_name(os.geteuid()), "admin", "")
+
+    on_controller(hal_home, body)
+
+
+def test_a_daemon_asks_over_the_private_socket_who_a_token_is(hal_home: Path) -> None:
+    """With `HAL-Identify-By: token` the token counts, not the process that asks; 401 for none and for a wrong one."""
+
+    async def body(hal: Running) -> None:
+        made = await make_token(hal, "alice", role="operator", queues=["short"])
+        by_token = {"HAL-Identify-By": "token"}
+        shown = {"Authorization": f"Bearer {made['secret']}"}
+        who = (await hal.http.get("/v1/whoami", headers={**by_token, **shown})).json()
+        assert (who["user"], who["role"], who["queues"], who["expires_ms"]) == (
+            "alice",
+            "operator",
+            ["short"],
+            made["token"]["expires_ms"],
+        )
+        for headers in (by_token, {**by_token, "Authorization": "Bearer hal_x_y"}):
+            assert (await hal.http.get("/v1/whoami", headers=headers)).status_code == 401
+
+    on_controller(hal_home, body)
+
+
+def test_whoami_tells_what_the_caller_may_do(hal_home: Path) -> None:
+    """By operation, as the rights are enforced: a narrowed admin's token has its role about jobs, else a user's."""
+
+    async def body(hal: Running) -> None:
+        async with person(hal, "alice", role="admin", queues=["short"]) as alice:
+            assert (await alice.get("/v1/whoami")).json()["rights"] == {}
+            rights = (await alice.get("/v1/whoami?rights=1")).json()["rights"]
+        assert set(rights) == set(RIGHTS)
+        assert (rights["GET /v1/jobs"], rights["POST /v1/api-tokens"], rights["GET /v1/nodes"]) == (
+            "all",
+            "none",
+            "all",
+        )
 
     on_controller(hal_home, body)

@@ -16,7 +16,7 @@ from hal.daemons.controller.access.settings import AccessSection
 from hal.daemons.controller.access.step_credentials import StepCredentials
 from hal.daemons.controller.access.tokens import Token, TokenBook
 from hal.daemons.controller.api.errors import WAIT, NoLeaderError
-from hal.rest.callers import LocalPeer, address_of, bearer
+from hal.rest.callers import LocalPeer, address_of, bearer, identifies_by_token, origin
 from hal.rest.identity import HOME_TOKEN, Identity, UnauthorizedError
 from hal.rest.rights import Role
 
@@ -86,7 +86,7 @@ class Authenticator:
         """
         text = bearer(headers)
         if not text:
-            raise _refused("over TCP a bearer token is needed")
+            raise _refused("a bearer token is needed")
         step = self._steps.shown(text, peer)
         if step is not None:
             return step
@@ -120,7 +120,9 @@ class Authenticator:
                 raise NoLeaderError("another follower forwarded this to a controller that does not lead", hint=WAIT)
             return await self._forwarded.identity(headers)
         peer: LocalPeer | None = state.get("peer")
-        return self.local(peer, headers) if peer is not None else self.remote(headers, address_of(client))
+        if peer is None or identifies_by_token(headers):
+            return self.remote(headers, origin(state, client))
+        return self.local(peer, headers)
 
     def is_relay(self, headers: Mapping[bytes, bytes]) -> bool:
         """See `Callers`: a follower's."""
@@ -135,8 +137,8 @@ class Authenticator:
         token = self._book.get(identity.token)
         return token is not None and token.live(self._now_ms())
 
-    def watching_changes(self, changed: Callable[[], None]) -> AbstractContextManager[None]:
-        """As `TokenBook.watched`."""
+    def watching(self, identity: Identity, changed: Callable[[], None]) -> AbstractContextManager[None]:
+        """As `TokenBook.watched`, for whichever token."""
         return self._book.watched(changed)
 
     def stranger(self, state: Mapping[str, Any], client: Any) -> Identity:

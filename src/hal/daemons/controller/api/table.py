@@ -25,6 +25,7 @@ from hal.daemons.controller.api.openapi import describe
 from hal.rest.openapi import description_row
 from hal.rest.reference import reference
 from hal.rest.rights import Right
+from hal.rest.who import whoami_row
 
 _HEAD: Final = """# REST /v1: all endpoints
 
@@ -55,6 +56,7 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     description_row(document),
     *POLICY,
     *ADVICE,
+    whoami_row(lambda: ENDPOINTS, lambda api: api.tokens.step_credentials.instance, lambda: FOR_NARROWED),
     *ACCESS,
     *JOINING,
     *OFFERS,
@@ -64,7 +66,7 @@ RIGHTS: Final[dict[str, Right]] = {endpoint.operation: endpoint.right for endpoi
 """The right to each operation, `METHOD /path/{template}`. What is not here is refused to everybody."""
 
 
-FOR_NARROWED: Final = frozenset(row.operation for row in ENDPOINTS if is_about_jobs(row))
+FOR_NARROWED: Final[frozenset[str]] = frozenset(row.operation for row in ENDPOINTS if is_about_jobs(row))
 """Operations in which a token that is narrowed to accounts or queues has its whole role."""
 
 

@@ -1,4 +1,4 @@
-"""The endpoints about access: who the caller is, API tokens, the audit log."""
+"""The endpoints about access: API tokens, the audit log. (Who the caller is: `hal.rest.who`.)"""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from functools import partial
 from typing import Final
 
 from hal.core.model import SpecError
-from hal.daemons.controller.access.roles import ADMINS, EVERYBODY, OPERATORS
+from hal.daemons.controller.access.roles import ADMINS, OPERATORS
 from hal.daemons.controller.api.answers import json_answer, page_cursor
 from hal.daemons.controller.api.endpoints.endpoint import CURSOR, INT, LIMIT, TEXT, Endpoint, Param, body_of
 from hal.daemons.controller.api.requests.call import Call
@@ -17,19 +17,12 @@ from hal.daemons.controller.service.access.views import (
     TokenMade,
     TokensList,
     TokenView,
-    WhoView,
-    who_view,
 )
 from hal.daemons.controller.service.controller_api import ControllerApi
 from hal.runtime.interface import Lane
 
 MAX_WAIT_S: Final = 60.0
 """Longest that a reader of the audit log waits for the next entry."""
-
-
-async def who_am_i(api: ControllerApi, call: Call) -> object:
-    """The caller."""
-    return who_view(call.visit.identity)
 
 
 async def list_tokens(api: ControllerApi, call: Call) -> object:
@@ -73,16 +66,6 @@ async def read_audit(api: ControllerApi, call: Call) -> object:
 
 
 ACCESS: Final = (
-    Endpoint(
-        method="GET",
-        path="/v1/whoami",
-        handler=who_am_i,
-        right=EVERYBODY,
-        name="whoAmI",
-        tag="access",
-        summary="Show the caller's identity: user, role, token",
-        result=WhoView,
-    ),
     Endpoint(
         method="GET",
         path="/v1/api-tokens",

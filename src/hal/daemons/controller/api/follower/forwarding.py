@@ -7,27 +7,19 @@ takes a part of an output for all of it.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import Any, Final, cast
-from urllib.parse import urlsplit
 
 from litestar.types import Receive, Scope, Send
 
-from hal.core.model import DeniedError, HALError
+from hal.core.model import UnreachableError
 from hal.daemons.controller.access.forwarded_identity import ASKED_BY, FOLLOWER, headers_of
 from hal.daemons.controller.api.errors import LOOK, WAIT, BrokeOffError, NoLeaderError
-from hal.daemons.controller.config import is_loopback
+from hal.rest.dialling import UNIX, dial_any
 from hal.rest.identity import READING, Identity
-from hal.runtime.interface import Credentials
-from hal.runtime.sockets import is_trusted_peer, peer_of
-from hal.runtime.tls import CONTROLLER_HOST, client_context
 
-DIAL_TIMEOUT_S: Final = 2.0
-MAX_HEAD_BYTES: Final = 64 << 10
 CHUNK_BYTES: Final = 64 << 10
-_UNIX: Final = "unix:"
 HOP_BY_HOP: Final = frozenset(
     {b"connection", b"keep-alive", b"transfer-encoding", b"upgrade", b"te", b"trailer", b"expect"}
 )
@@ -61,7 +53,7 @@ async def forward(
     raw = cast("dict[str, Any]", scope)
     message = await receive()
     body: bytes = cast("dict[str, Any]", message).get("body", b"")
-    leader, (reader, writer) = await _dial_any(addresses, authority)
+    leader, (reader, writer) = await _dial_leader(addresses, authority)
     try:
         writer.write(_request_head(raw, len(body), headers_of(secret, identity)) + body)
         ended = asyncio.ensure_future(_wait_for_first(_client_gone(receive), over.wait()))
@@ -86,48 +78,24 @@ async def forward(
         writer.close()
 
 
-async def _dial_any(
+async def _dial_leader(
     addresses: Sequence[str], authority: Path
 ) -> tuple[str, tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-    """Its socket, when it is on this host and may be used; else its port."""
-    why = "it serves no port"
-    for address in addresses:
-        if address.startswith(_UNIX) and not os.access(address.removeprefix(_UNIX), os.R_OK | os.W_OK):
-            continue
-        try:
-            async with asyncio.timeout(DIAL_TIMEOUT_S):
-                return address, await _dial(address, authority)
-        except (OSError, TimeoutError, HALError) as error:
-            why = str(error) or type(error).__name__
-    if all(address.startswith(_UNIX) for address in addresses):
-        raise NoLeaderError(
-            f"the leading controller is on another host and serves no port ({' '.join(addresses)})",
-            hint="ask it there, or give controllers server.tcp in hal.toml",
-        )
-    raise NoLeaderError(f"the leading controller at {' '.join(addresses)} does not answer: {why}", hint=WAIT)
+    """Its socket, when it is on this host and may be used; else its port.
 
-
-async def _dial(address: str, authority: Path) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """
     Raises:
-        DeniedError: whoever listens there on this host need not be the leader: it would learn the follower's secret.
+        NoLeaderError: it cannot be reached.
     """
-    if address.startswith(_UNIX):
-        reader, writer = await asyncio.open_unix_connection(address.removeprefix(_UNIX), limit=MAX_HEAD_BYTES)
-        peer = peer_of(writer.get_extra_info("socket").fileno())
-        if not is_trusted_peer(peer):
-            writer.close()
-            raise DeniedError(f"on this host user id {peer.uid} serves that socket")
-        return reader, writer
-    parts = urlsplit(address)
-    if parts.scheme == "http":
-        if is_loopback(parts.hostname or ""):
-            raise DeniedError("that is plain HTTP on the loopback address of its own host")
-        return await asyncio.open_connection(parts.hostname, parts.port, limit=MAX_HEAD_BYTES)
-    secured = client_context(Credentials(authority))
-    return await asyncio.open_connection(
-        parts.hostname, parts.port, limit=MAX_HEAD_BYTES, ssl=secured, server_hostname=CONTROLLER_HOST
-    )
+    try:
+        return await dial_any(addresses, authority)
+    except UnreachableError as error:
+        if all(address.startswith(UNIX) for address in addresses):
+            raise NoLeaderError(
+                f"the leading controller is on another host and serves no port ({' '.join(addresses)})",
+                hint="ask it there, or give controllers server.tcp in hal.toml",
+            ) from error
+        why = f"the leading controller at {' '.join(addresses)} does not answer: {error.message}"
+        raise NoLeaderError(why, hint=WAIT) from error
 
 
 def _request_head(raw: dict[str, Any], length: int, more: list[tuple[bytes, bytes]]) -> bytes:

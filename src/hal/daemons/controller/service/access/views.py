@@ -7,7 +7,6 @@ from msgspec import UNSET, Struct, UnsetType
 from hal.core.model import Duration
 from hal.daemons.controller.access.tokens import Token
 from hal.rest.audit import Entry
-from hal.rest.identity import Identity
 from hal.rest.rights import Role
 
 
@@ -61,21 +60,6 @@ class TokenMade(Struct, frozen=True, kw_only=True):
     token: TokenView
 
 
-class WhoView(Struct, frozen=True, kw_only=True):
-    """The identity of the caller."""
-
-    user: str
-    role: Role
-    peer: str
-    """Where the request came from."""
-    token: str
-    """Id of the token that was shown; empty: the kernel named the user."""
-    expires_ms: int | None
-    accounts: tuple[str, ...]
-    queues: tuple[str, ...]
-    read_only: bool
-
-
 class AuditPage(Struct, frozen=True, kw_only=True):
     """A page of entries of the audit log."""
 
@@ -100,18 +84,4 @@ def token_view(token: Token, now_ms: int) -> TokenView:
         accounts=token.scope.accounts,
         queues=token.scope.queues,
         read_only=token.scope.read_only,
-    )
-
-
-def who_view(who: Identity) -> WhoView:
-    """What the caller is shown."""
-    return WhoView(
-        user=who.user,
-        role=who.role,
-        peer=who.peer,
-        token=who.token,
-        expires_ms=who.expires_ms,
-        accounts=who.scope.accounts,
-        queues=who.scope.queues,
-        read_only=who.scope.read_only,
     )

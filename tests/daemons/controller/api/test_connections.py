@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import resource
 import socket
 import ssl
 import tempfile
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -33,31 +32,10 @@ from hal.runtime.logfile import LogFile
 from hal.runtime.logs import open_log
 from hal.runtime.sockets import peer_of
 from tests.daemons.controller.running import LIMIT_S, Running, on_controller
+from tests.rest.serving import Caller
 
 ASK = b"GET /v1/version HTTP/1.1\r\nHost: h\r\n\r\n"
 JOB = b'{"command":["exit","0"]}'
-
-
-class Caller:
-    """A connection to the private socket."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.reader = reader
-        self.writer = writer
-
-    async def answer(self) -> bytes:
-        """The next answer, which has a length."""
-        async with asyncio.timeout(LIMIT_S):
-            head = await self.reader.readuntil(b"\r\n\r\n")
-            length = int(head.lower().split(b"content-length:")[1].split(b"\r\n")[0])
-            return head + await self.reader.readexactly(length)
-
-    async def closed(self) -> bytes:
-        """What comes until the other side closes."""
-        async with asyncio.timeout(LIMIT_S):
-            with contextlib.suppress(ConnectionError):
-                return await self.reader.read()
-        return b""
 
 
 @asynccontextmanager
@@ -80,38 +58,6 @@ def tick(hal: Running, seconds: int) -> None:
         hal.rest.connections.tick()
 
 
-BEGUN = (
-    b"",
-    b"G",
-    b"\r\n",
-    b"GET /v1/version HTTP/1.1\r\nHost",
-    ASK + b"GET",
-    b"POST /v1/jobs HTTP/1.1\r\nHost: h\r\nContent-Length: 99\r\n\r\n{",
-    b"POST /v1/jobs HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n{\r\n",
-    b"POST /v1/jobs HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX-n: 1\r\n",
-)
-
-
-def test_what_is_begun_and_not_ended_is_closed_in_time(hal_home: Path) -> None:
-    """(H4) Heads, a second one, bodies, trailers: 408 after ten seconds; beside them requests are answered."""
-
-    async def body(hal: Running) -> None:
-        async with AsyncExitStack() as stack:
-            ones = [await stack.enter_async_context(caller(hal, first)) for first in BEGUN]
-            other = await stack.enter_async_context(caller(hal, ASK))
-            await other.answer()
-            await ones[4].answer()
-            shared = hal.rest.connections
-            await hal.until(lambda: len(shared.heads) + len(shared.bodies) == len(BEGUN))
-            tick(hal, bounds.HEAD_S + 1)
-            for one, first in zip(ones, BEGUN, strict=True):
-                assert b" 408 " in await one.closed(), first
-            other.writer.write(ASK)
-            assert b" 200 " in await other.answer()
-
-    on_controller(hal_home, body)
-
-
 def test_idle_connections_are_closed_late_and_long_polls_not_at_all(hal_home: Path) -> None:
     """(H4) An answered connection stays for KEEP_ALIVE_S; one that waits for its answer is not hurried."""
 
@@ -131,22 +77,6 @@ def test_idle_connections_are_closed_late_and_long_polls_not_at_all(hal_home: Pa
     on_controller(hal_home, body)
 
 
-def test_who_does_not_read_answers_is_cut_off(hal_home: Path) -> None:
-    """(H4) The document is asked for again and again, and nothing is read: aborted after STALL_S."""
-
-    async def body(hal: Running) -> None:
-        known = len(hal.rest.connections.open)
-        async with caller(hal) as deaf:
-            deaf.writer.transport.pause_reading()  # type: ignore[attr-defined]
-            deaf.writer.write(20 * b"GET /v1/openapi.json HTTP/1.1\r\nHost: h\r\n\r\n")
-            await hal.until(lambda: bool(hal.rest.connections.stalled))
-            tick(hal, 2 * bounds.STALL_S + 1)
-            await hal.until(lambda: len(hal.rest.connections.open) == known)
-            assert not hal.rest.connections.stalled
-
-    on_controller(hal_home, body)
-
-
 def test_who_reads_a_last_answer_slowly_gets_all_of_it(hal_home: Path) -> None:
     """(H4) A list of 1,000 jobs on a closed connection, five seconds for each piece: nothing is missing."""
 
@@ -162,19 +92,6 @@ def test_who_reads_a_last_answer_slowly_gets_all_of_it(hal_home: Path) -> None:
                 await hal.runtime.sleep(1)
                 tick(hal, bounds.CLOSE_S)
             assert read > whole
-
-    on_controller(hal_home, body)
-
-
-def test_half_a_body_is_not_taken_for_a_whole_one(hal_home: Path) -> None:
-    """(H4) A job is there to the last brace, and the connection ends before its announced length: nothing is done."""
-
-    async def body(hal: Running) -> None:
-        async with caller(hal, b"POST /v1/jobs HTTP/1.1\r\nHost: h\r\nContent-Length: 99\r\n\r\n" + JOB) as one:
-            await hal.until(lambda: bool(hal.rest.connections.bodies))
-            one.writer.close()
-            await hal.until(lambda: not hal.rest.connections.bodies)
-        assert (await hal.http.get("/v1/jobs")).json()["jobs"] == []
 
     on_controller(hal_home, body)
 
@@ -205,19 +122,6 @@ def test_a_feed_ends_with_its_connection_behind_a_pipelined_request(hal_home: Pa
             await hal.until(lambda: any(each.pipeline for each in hal.rest.connections.open))
             assert state.tasks
         await hal.until(lambda: not state.tasks)
-
-    on_controller(hal_home, body)
-
-
-def test_too_many_requests_in_advance_end_the_connection(hal_home: Path) -> None:
-    """(attempt 46) 2,000 requests at once on one connection: it is closed, not queued."""
-
-    async def body(hal: Running) -> None:
-        async with caller(hal, 2_000 * ASK) as one:
-            await one.closed()
-        async with caller(hal, 20 * ASK) as one:
-            for _ in range(20):
-                assert b" 200 " in await one.answer()
 
     on_controller(hal_home, body)
 

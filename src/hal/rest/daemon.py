@@ -1,0 +1,93 @@
+"""A daemon's HTTP put together: its own rows, callers whom the controller knows, limits, the audit log.
+
+What every daemon answers beside its own rows: `GET /v1/openapi.json` and `GET /v1/whoami`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from hal.rest.audit import AuditLog
+from hal.rest.controller_callers import open_callers
+from hal.rest.controller_client import ControllerClient
+from hal.rest.dialling import UNIX
+from hal.rest.endpoint import Endpoint
+from hal.rest.enforcement import CheckPath
+from hal.rest.limits import Limits
+from hal.rest.openapi import About, describe, description_row
+from hal.rest.routes import litestar
+from hal.rest.server.guard import Guard
+from hal.rest.server.http_server import HttpServer, Ports
+from hal.rest.who import whoami_row
+from hal.runtime.authority import authority_file
+from hal.runtime.interface import Runtime
+
+
+class Interface(Struct, frozen=True, kw_only=True):
+    """All that a daemon answers, and what its document says of it; made by `interface_of`."""
+
+    about: About
+    rows: tuple[Endpoint, ...]
+
+    def document(self) -> dict[str, Any]:
+        """The OpenAPI document."""
+        return describe(self.about, self.rows)
+
+
+def interface_of(about: About, rows: Sequence[Endpoint]) -> Interface:
+    """These rows, and those that every daemon answers."""
+
+    def made() -> Interface:
+        return interface
+
+    common = (
+        whoami_row(lambda: made().rows, lambda _: ""),
+        description_row(lambda: made().document()),
+    )
+    interface = Interface(about=about, rows=(*rows, *common))
+    return interface
+
+
+async def serve(
+    runtime: Runtime,
+    interface: Interface,
+    api: object,
+    *,
+    limits: Limits,
+    ports: Ports | None = None,
+    controller: ControllerClient | None = None,
+    check_path: CheckPath | None = None,
+) -> HttpServer:
+    """Serve on the socket `NAME.sock` beside the controller's, NAME being the process's. Waits until the controller
+    answers; `stop` the server at the end.
+
+    Args:
+        api: what handlers are given to ask.
+        ports: where else; None: nowhere.
+        controller: says who callers are; None: the one of this home.
+        check_path: as for `Rights`.
+    Raises:
+        ConflictError, DeniedError, NotFoundError: as `HttpServer.start`.
+    """
+    home = runtime.paths
+    if controller is None:
+        controller = ControllerClient([f"{UNIX}{home.api_socket()}"], authority_file(home.authority))
+    callers = await open_callers(runtime, controller, owner_uid=os.geteuid())
+    audit = AuditLog(home.log_file(f"audit-{runtime.name}"))
+    guard = Guard(
+        litestar(interface.rows, api, runtime, check_path=check_path),
+        callers=callers,
+        limits=limits,
+        audit=audit,
+        runtime=runtime,
+        rows=interface.rows,
+        versions=interface.about.versions,
+    )
+    instance = callers.instance
+    server = HttpServer(guard, runtime, audit, ports or Ports(), at_once=limits.at_once, instance=lambda: instance)
+    await server.start(home.socket_dir() / f"{runtime.name}.sock")
+    return server
