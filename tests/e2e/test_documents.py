@@ -74,10 +74,9 @@ def test_the_example_of_dependencies_works(shared_hal: LiveHal, tmp_path: Path) 
     assert "5 succeeded, 1 cancelled" in out
 
 
-@pytest.mark.slow
-def test_the_example_of_renting_works(own_hal: LiveHal, tmp_path: Path) -> None:
+def test_the_example_of_renting_works(shared_hal: LiveHal, tmp_path: Path) -> None:
     """The page's story: refused without an offer, waiting with one, waiting on when it is gone."""
-    out = run_page("docs/renting.md", own_hal, tmp_path)
+    out = run_page("docs/renting.md", shared_hal, tmp_path)
     assert "refused: no node has 512 cpus" in out
     assert "waits for a machine that could be rented: offer huge" in out
     assert "and no machine that could be rented is offered for it" in out

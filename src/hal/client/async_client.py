@@ -331,15 +331,15 @@ class AsyncClient:
             fields["price_microusd_per_hour"] = price_microusd_per_hour
         return await self.call(offer_calls.put_offer(name, fields))
 
-    async def withdraw_offer(self, name: str) -> None:
-        """Withdraw an offer; jobs that wait for it wait on.
+    async def withdraw_offer(self, name: str) -> OfferInfo:
+        """Withdraw an offer, and return what it was; jobs that wait for it wait on.
 
         Raises:
             NotFoundError: there is none of that name.
         """
         from hal.client.rest import offer_calls
 
-        await self.call(offer_calls.withdraw_offer(name))
+        return await self.call(offer_calls.withdraw_offer(name))
 
     # ── policy ────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -324,15 +324,15 @@ class Client:
             fields["price_microusd_per_hour"] = price_microusd_per_hour
         return self.call(offer_calls.put_offer(name, fields))
 
-    def withdraw_offer(self, name: str) -> None:
-        """Withdraw an offer; jobs that wait for it wait on.
+    def withdraw_offer(self, name: str) -> OfferInfo:
+        """Withdraw an offer, and return what it was; jobs that wait for it wait on.
 
         Raises:
             NotFoundError: there is none of that name.
         """
         from hal.client.rest import offer_calls
 
-        self.call(offer_calls.withdraw_offer(name))
+        return self.call(offer_calls.withdraw_offer(name))
 
     # ── policy ────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -91,8 +91,8 @@ def list_offers(screen: Screen) -> None:
 @pass_screen
 def withdraw(screen: Screen, name: str) -> None:
     """Withdraw an offer. Jobs that wait for it wait on."""
-    screen.client.withdraw_offer(name)
-    screen.show({"name": name, "state": "withdrawn"}, lambda: screen.line(f"{name} withdrawn"))
+    withdrawn = screen.client.withdraw_offer(name)
+    screen.show(withdrawn, lambda: screen.line(f"{withdrawn.name} withdrawn"))
 
 
 for one in (put, list_offers, withdraw):

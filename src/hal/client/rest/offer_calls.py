@@ -36,7 +36,6 @@ def put_offer(name: str, fields: Mapping[str, Any]) -> Call[OfferInfo]:
     return Call(Request("PUT", f"/v1/offers/{quote(name, safe='')}", body=to_json(dict(fields))), reader(OfferInfo))
 
 
-def withdraw_offer(name: str) -> Call[tuple[OfferInfo, ...]]:
-    """POST /v1/offers/{name}/withdraw: what is left."""
-    path = f"/v1/offers/{quote(name, safe='')}/withdraw"
-    return Call(Request("POST", path, body=b"{}", repeatable=False), list_reader("offers", OfferInfo))
+def withdraw_offer(name: str) -> Call[OfferInfo]:
+    """DELETE /v1/offers/{name}"""
+    return Call(Request("DELETE", f"/v1/offers/{quote(name, safe='')}", repeatable=False), reader(OfferInfo))

@@ -414,9 +414,9 @@ class TaskPlane:
         """See `offers.put_offer`."""
         return offers.put_offer(self._table, offer, by, now_ms)
 
-    def withdraw_offer(self, name: str, by: Submitter) -> None:
+    def withdraw_offer(self, name: str, by: Submitter) -> Offer:
         """See `offers.withdraw_offer`."""
-        offers.withdraw_offer(self._table, name, by)
+        return offers.withdraw_offer(self._table, name, by)
 
     @property
     def next_due_ms(self) -> int:

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from pathlib import Path
 from typing import Any
 
+from hal.conformance.plane import rent
+from hal.conformance.plane.rest import Rest
+from hal.daemons.controller.config import read_config
+from tests.daemons.controller.access.people import make_token
 from tests.daemons.controller.running import LIMIT_S, Running, on_controller, running
 
 WIDE = {"command": ["exit", "0"], "request": {"cpu": 6}}
@@ -46,8 +51,8 @@ def test_work_whose_offer_goes_waits_on_and_says_so(hal_home: Path) -> None:
         await hal.agent("n1", cpu_milli=4_000)
         await hal.http.put("/v1/offers/large", json=OFFER)
         (job,) = await hal.submit(WIDE)
-        answer = await hal.http.post("/v1/offers/large/withdraw")
-        assert answer.json() == {"offers": []}
+        answer = await hal.http.delete("/v1/offers/large")
+        assert answer.json()["name"] == "large"
         reason, message = await why(hal, job)
         assert (reason, message.endswith("and no machine that could be rented is offered for it")) == (
             "impossible",
@@ -71,6 +76,32 @@ def test_an_offer_that_is_not_made_again_ends_by_itself(hal_home: Path) -> None:
                 events = (await hal.http.get("/v1/events", params={"limit": 500})).json()["events"]
                 ended = [one["cause"] for one in events if one["kind"] == "offer-ended"]
         assert (ended, hal.api.offers.all().offers) == (["expiry"], [])
+
+    on_controller(hal_home, body)
+
+
+def test_the_controller_keeps_the_contract_of_renting(hal_home: Path) -> None:
+    """As a program that rents sees it: over TCP, with an operator's token; and as a user who is none."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        url = f"127.0.0.1:{free.getsockname()[1]}"
+
+    async def body(hal: Running) -> None:
+        for name in ("n1", "n2"):
+            await hal.agent(name)
+        tokens = [(await make_token(hal, "plane", role=role))["secret"] for role in ("operator", "user")]
+        operator, user = (Rest(f"http://{url}", token) for token in tokens)
+        await asyncio.to_thread(rent.check, operator, user, node="n1", gone="n2")
+
+    on_controller(hal_home, body, read_config(f'[server]\ntcp = "{url}"'))
+
+
+def test_a_controller_without_nodes_keeps_the_contract_of_renting(hal_home: Path) -> None:
+    """It refuses no size yet; the command line says that it conforms."""
+
+    async def body(hal: Running) -> None:
+        url = f"unix://{hal.runtime.paths.api_socket()}"
+        assert await asyncio.to_thread(rent.main, [url]) == 0
 
     on_controller(hal_home, body)
 

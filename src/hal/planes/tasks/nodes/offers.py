@@ -36,15 +36,17 @@ def put_offer(table: JobTable, offer: Offer, by: Submitter, now_ms: int) -> Offe
     return offer
 
 
-def withdraw_offer(table: JobTable, name: str, by: Submitter) -> None:
+def withdraw_offer(table: JobTable, name: str, by: Submitter) -> Offer:
     """Nobody could rent these machines any more. Work that waits for one waits on, and says so.
 
     Raises:
         NotFoundError: there is none of that name.
     """
-    if name not in table.offers:
+    before = table.offers.get(name)
+    if before is None:
         raise NotFoundError(f"there is no offer '{shown(name)}'", hint="`hal offer list` lists them")
     _drop(table, [name], by.cause, by.trace_id)
+    return before
 
 
 def next_expiry_ms(table: JobTable) -> int:

@@ -31,7 +31,7 @@ async def get_offer(api: ControllerApi, call: Call) -> object:
 
 
 async def withdraw_offer(api: ControllerApi, call: Call) -> object:
-    """Withdraw an offer; returns what is left."""
+    """Withdraw an offer."""
     return await api.offers.withdraw(call.path("name"), call.submitter)
 
 
@@ -84,16 +84,16 @@ OFFERS: Final = (
         problems=("400", "413", "503"),
     ),
     Endpoint(
-        method="POST",
-        path="/v1/offers/{name}/withdraw",
+        method="DELETE",
+        path="/v1/offers/{name}",
         handler=withdraw_offer,
         right=OPERATORS,
         name="withdrawOffer",
         tag="nodes",
-        summary="Withdraw an offer",
+        summary="Withdraw an offer; responds with what it was",
         text="Jobs that wait for it wait on, and say so.",
         params=(_NAME,),
-        result=OffersList,
+        result=Offer,
         problems=("404", "503"),
     ),
 )

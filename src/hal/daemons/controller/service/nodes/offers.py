@@ -80,11 +80,10 @@ class Offers:
                 return offer
         raise NotFoundError(f"there is no offer '{shown(name)}'", hint="`hal offer list` lists them")
 
-    async def withdraw(self, name: str, by: Submitter) -> OffersList:
-        """Withdraw an offer; what is left.
+    async def withdraw(self, name: str, by: Submitter) -> Offer:
+        """Withdraw an offer; what it was.
 
         Raises:
             NotFoundError: there is none of that name.
         """
-        await self._parts.loop.inbox.call(lambda now_ms: self._parts.plane.withdraw_offer(name, by))
-        return self.all()
+        return await self._parts.loop.inbox.call(lambda now_ms: self._parts.plane.withdraw_offer(name, by))
