@@ -87,6 +87,8 @@ COMMANDS: Final[dict[str, tuple[list[str], ...]]] = {
     "events": ([], ["-f"], ["--job", "1"]),
     "attempts": ([], ["-f"], ["--state", EVIL], ["--after", "1"]),
     "reader list": ([],),
+    "wants": ([],),
+    "plan": ([],),
     "reader add": (["x"], [EVIL]),
     "reader remove": (["x"], [EVIL]),
     **{f"{noun} list": ([],) for noun in ("queue", "account", "qos", "limit", "booking")},

@@ -49,6 +49,8 @@ COMMANDS = {
     "nodes": Lazy("hal.cli.nodes.node_list:nodes", "List nodes and their resources.", _NODES),
     "node": Lazy("hal.cli.nodes.node:node", "Manage nodes: drain, resume, remove and more.", _NODES),
     "offer": Lazy("hal.cli.nodes.offer:offer", "Manage offers of machines that could be rented.", _NODES),
+    "wants": Lazy("hal.cli.nodes.wants:wants", "Show what waits for nodes, and what it is short of.", _NODES),
+    "plan": Lazy("hal.cli.nodes.wants:plan", "Show which nodes are reserved for waiting jobs.", _NODES),
     "token": Lazy("hal.cli.nodes.token:token", "Manage the tokens with which machines join as nodes.", _NODES),
     "agent": Lazy("hal.cli.local.agent:agent", "Run this machine as a node of a HAL on another machine.", _NODES),
     "queues": Lazy("hal.cli.policy.queue_list:queues", "List queues and the jobs in them.", _POLICY),

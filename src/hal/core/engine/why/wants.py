@@ -201,14 +201,14 @@ def _tasks(state: State, waiting: _Waiting) -> Sliced[Ints]:
     place_of = np.full(state.work.buckets.shape[0], -1, np.int64)
     place_of[waiting.buckets] = waiting.of
     further = np.zeros(waiting.jobs.shape[0], np.int64)
-    at = 0
-    while at < (top := int(state.meta[L.M_ENTRY_TOP])):
+    # As far as entries were when it began: those that come meanwhile are not among what is counted.
+    top = int(state.meta[L.M_ENTRY_TOP])
+    for at in range(0, top, ENTRIES_A_SLICE):
         some = state.work.entries[at : min(at + ENTRIES_A_SLICE, top)]
         some = some[(some[:, L.E_TASKS] > 1) & (some[:, L.E_WHERE] == L.WHERE_BUCKET)]
         some = some[some[:, L.E_BUCKET] < place_of.shape[0]]  # the table of buckets may have grown since
         places = place_of[some[:, L.E_BUCKET]]
         np.add.at(further, places[places >= 0], some[places >= 0, L.E_TASKS] - 1)
-        at += ENTRIES_A_SLICE
         yield
     return waiting.jobs + further
 
