@@ -50,6 +50,7 @@ from hal.core.model import SpecError
 
 if TYPE_CHECKING:
     from hal.client.rest.advice_calls import AdviceInfo, AdvicePut
+    from hal.client.rest.ask_calls import PlanInfo, WantsInfo
     from hal.client.rest.offer_calls import OfferInfo
     from hal.client.rest.policy_views import LicenceInfo, PolicyChange, PolicyInfo
     from hal.core.model.policy_change import Operation
@@ -335,6 +336,18 @@ class Client:
         return self.call(offer_calls.withdraw_offer(name))
 
     # ── policy ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def wants(self) -> WantsInfo:
+        """Read what waits for nodes, by class, and what it is short of; users read about their own jobs."""
+        from hal.client.rest import ask_calls
+
+        return self.call(ask_calls.wants())
+
+    def plan(self) -> PlanInfo:
+        """Read which waiting jobs have nodes reserved, and when; users read about their own jobs."""
+        from hal.client.rest import ask_calls
+
+        return self.call(ask_calls.plan())
 
     def queues(self) -> list[QueueInfo]:
         """List all queues."""

@@ -205,7 +205,9 @@ def _tasks(state: State, waiting: _Waiting) -> Sliced[Ints]:
     top = int(state.meta[L.M_ENTRY_TOP])
     for at in range(0, top, ENTRIES_A_SLICE):
         some = state.work.entries[at : min(at + ENTRIES_A_SLICE, top)]
-        some = some[(some[:, L.E_TASKS] > 1) & (some[:, L.E_WHERE] == L.WHERE_BUCKET)]
+        # Of most only this column is read: a row is longer than a cache line.
+        some = some[np.flatnonzero(some[:, L.E_TASKS] > 1)]
+        some = some[some[:, L.E_WHERE] == L.WHERE_BUCKET]
         some = some[some[:, L.E_BUCKET] < place_of.shape[0]]  # the table of buckets may have grown since
         places = place_of[some[:, L.E_BUCKET]]
         np.add.at(further, places[places >= 0], some[places >= 0, L.E_TASKS] - 1)
