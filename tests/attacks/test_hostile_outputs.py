@@ -109,7 +109,7 @@ def test_files_planted_for_the_jobs_to_come(
     victim = tmp_path / "victim"
     victim.touch()
     plant = PLANTED[kind].format(victim=victim)
-    place = f"d=${{HAL_STDOUT%/*}}/../$((HAL_JOB_ID+i)); mkdir $d; f=$d/0.1.0.{ending}"
+    place = f"s=${{HAL_STDOUT%/*}}; d=${{s%/*}}/$((HAL_JOB_ID+i)); mkdir $d; f=$d/0.1.0.{ending}"
     attack = f"for i in 1 2 3 4 5; do {place}; {plant}; done"
     assert shell(client, attack).wait(DEADLINE_S).state == "succeeded"
     jobs = [client.submit({"script": "#!/bin/sh\necho confidential\n"}) for _ in range(5)]
@@ -124,7 +124,7 @@ def test_files_planted_for_the_jobs_to_come(
 @pytest.mark.parametrize("plant", ["mkfifo $d", "ln -s /tmp $d", "ln -s $d $d", "touch $d"])
 def test_directories_planted_for_the_jobs_to_come(hal: LiveHal, client: Client, plant: str) -> None:
     """In place of `steps/JOB`."""
-    attack = f"for i in 1 2 3; do d=${{HAL_STDOUT%/*}}/../$((HAL_JOB_ID+i)); {plant}; done"
+    attack = f"for i in 1 2 3; do s=${{HAL_STDOUT%/*}}; d=${{s%/*}}/$((HAL_JOB_ID+i)); {plant}; done"
     assert shell(client, attack).wait(DEADLINE_S).state == "succeeded"
     for job in [client.submit(["true"]) for _ in range(3)]:
         assert job.wait(DEADLINE_S).state == "failed"

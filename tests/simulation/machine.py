@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
@@ -527,6 +527,15 @@ class FakeOutputs:
 
     def read(self, step: StepId, stream: Stream, offset: int, limit: int) -> LogPart:
         return LogPart(0, b"", 0)
+
+    def claim(self, step: StepId, names: Sequence[str]) -> None:
+        return
+
+    def drop_spares(self, stem: str) -> None:
+        return
+
+    def sweep_spares(self, stems: Collection[str]) -> None:
+        return
 
     def settle(self, step: StepId, bound_bytes: int) -> str:
         return ""

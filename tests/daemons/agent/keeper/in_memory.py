@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 
@@ -131,6 +131,15 @@ class NoOutputs:
 
     def read(self, step: StepId, stream: Stream, offset: int, limit: int) -> LogPart:
         return LogPart(0, b"", 0)
+
+    def claim(self, step: StepId, names: Sequence[str]) -> None:
+        return
+
+    def drop_spares(self, stem: str) -> None:
+        return
+
+    def sweep_spares(self, stems: Collection[str]) -> None:
+        return
 
     def settle(self, step: StepId, bound_bytes: int) -> str:
         return ""

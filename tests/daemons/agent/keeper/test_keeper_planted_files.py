@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import socket
 from collections.abc import Callable, Iterator
@@ -18,9 +19,10 @@ from hal.core.model import StepId
 from hal.daemons.agent.gate_notes import GateFiles
 from hal.daemons.agent.keeper import deletion
 from hal.daemons.agent.keeper.adoption import adopt_journals
+from hal.daemons.agent.keeper.helper_process.captures import SPARE, Captures
 from hal.daemons.agent.keeper.helper_process.programs import shebang
 from hal.daemons.agent.keeper.helper_process.spawn_failures import CannotSpawnError
-from hal.daemons.agent.keeper.helper_process.step_files import StepFiles
+from hal.daemons.agent.keeper.helper_process.step_files import Directories, write_script
 from hal.daemons.agent.keeper.journal import FileJournal
 from hal.daemons.agent.keeper.outputs import MAX_OFFSET, OutputFiles
 from hal.daemons.agent.keeper.ports import Booted
@@ -292,15 +294,31 @@ def test_a_directory_of_many_files_is_looked_through_in_turns(steps: Path, monke
 
 
 @pytest.fixture
-def files() -> StepFiles:
-    """The files of a helper that has created none yet."""
-    return StepFiles()
+def captures() -> Iterator[Captures]:
+    """The outputs of a helper that has created none yet."""
+    captures = Captures("helper-1", Directories())
+    yield captures
+    captures.close()
+
+
+def begin(captures: Captures, steps: Path, task: int = 0) -> list[int]:
+    """Open the outputs of a step of job 1; their descriptors."""
+    opened: list[int] = []
+    _, problem = captures.open(f"1.{task}.1.0", f"{steps}/1/{task}.1.0", opened)
+    assert not problem
+    return opened
+
+
+def write(captures: Captures, opened: list[int], data: bytes) -> None:
+    """Write to the stdout of a step; the file has its name then."""
+    os.write(opened[0], data)
+    assert captures.name_written() == []
 
 
 @pytest.mark.parametrize("plant", NO_FILES)
 @pytest.mark.parametrize("name", ["0.1.0.stdout", "0.1.0.stderr"])
 def test_a_step_whose_output_was_planted_fails_and_says_why(
-    files: StepFiles, steps: Path, victim: Path, plant: Plant, name: str
+    captures: Captures, steps: Path, victim: Path, plant: Plant, name: str
 ) -> None:
     """By a job that knew the number of the next."""
     (steps / "1").mkdir(parents=True)
@@ -308,72 +326,111 @@ def test_a_step_whose_output_was_planted_fails_and_says_why(
     with pytest.raises(
         CannotSpawnError, match=f"its output cannot be created: .*/1/{name}: .* is in the place"
     ) as error:
-        files.open_outputs(f"{steps}/1/0.1.0", [])
+        begin(captures, steps)
     assert error.value.code == 126
     assert untouched(victim)
 
 
 @pytest.mark.parametrize("plant", NO_DIRECTORIES)
 def test_a_step_whose_directory_was_planted_fails_and_says_why(
-    files: StepFiles, steps: Path, victim: Path, plant: Plant
+    captures: Captures, steps: Path, victim: Path, plant: Plant
 ) -> None:
     """A link leads the output of nobody elsewhere."""
     steps.mkdir()
     plant(steps / "1", victim)
     with pytest.raises(CannotSpawnError, match=r"/steps/1: .* is in the place of the directory"):
-        files.open_outputs(f"{steps}/1/0.1.0", [])
+        begin(captures, steps)
 
 
-def test_a_link_in_the_place_of_all_steps_gets_no_output(files: StepFiles, steps: Path, tmp_path: Path) -> None:
+def test_a_link_in_the_place_of_all_steps_gets_no_output(captures: Captures, steps: Path, tmp_path: Path) -> None:
     """Neither that of the next job, nor that of a job whose directory was deleted."""
     (tmp_path / "elsewhere").mkdir()
     steps.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(CannotSpawnError, match=r"/steps: a symbolic link is in the place of the directory"):
-        files.open_outputs(f"{steps}/1/0.1.0", [])
+        begin(captures, steps)
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
-def test_the_outputs_of_an_attempt_are_new_files(files: StepFiles, steps: Path, victim: Path) -> None:
-    """What lay there under their names (a hard link to a victim, a file that somebody holds open) is not written to."""
+def test_the_outputs_of_an_attempt_are_new_files(captures: Captures, steps: Path, victim: Path) -> None:
+    """What was there under their names (a hard link to a victim, a file that somebody holds open) is not written to."""
     (steps / "1").mkdir(parents=True)
     os.link(victim, steps / "1" / "0.1.0.stdout")
-    opened: list[int] = []
-    files.open_outputs(f"{steps}/1/0.1.0", opened)
-    os.write(opened[0], b"its own")
+    write(captures, begin(captures, steps), b"its own")
     assert (steps / "1" / "0.1.0.stdout").read_bytes() == b"its own"
     assert untouched(victim)
 
 
-def test_a_directory_swapped_after_it_was_opened_gets_nothing(files: StepFiles, steps: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("plant", NO_FILES)
+def test_what_a_step_puts_in_the_place_of_its_output_is_replaced_by_it(
+    captures: Captures, steps: Path, victim: Path, plant: Plant
+) -> None:
+    """Before its first byte: nothing is written through it."""
+    opened = begin(captures, steps)
+    (steps / "1").mkdir()
+    plant(steps / "1" / "0.1.0.stdout", victim)
+    os.write(opened[0], b"its own")
+    problems = captures.name_written()
+    assert problems == [] or "was not kept" in problems[0][1]
+    assert untouched(victim)
+
+
+@pytest.mark.parametrize("change", ["link", "write", "replace", "mode", "remove"])
+def test_a_spare_file_that_was_changed_serves_no_other_step(
+    captures: Captures, steps: Path, victim: Path, change: str
+) -> None:
+    """A step that knows where they are gives one another name, text, place or mode: the next step gets a new file."""
+    opened: list[int] = []
+    taken, _ = captures.open("1.0.1.0", f"{steps}/1/0.1.0", opened)
+    assert captures.ended(taken, left=False) == ""
+    spare = steps / SPARE / taken[1].name
+    if change == "link":
+        os.link(spare, steps / "other")
+    elif change == "write":
+        spare.write_text("planted")
+    elif change == "mode":
+        spare.chmod(0o644)
+    else:
+        spare.unlink()
+        if change == "replace":
+            spare.symlink_to(victim)
+    again: list[int] = []
+    then, problem = captures.open("1.1.1.0", f"{steps}/1/1.1.0", again)
+    assert not problem
+    assert [os.fstat(fd).st_size for fd in again] == [0, 0]
+    assert spare.name not in [one.name for one in then]
+    os.write(again[0], b"a")
+    os.write(again[1], b"b")
+    captures.name_written()
+    assert (steps / "1" / "1.1.0.stdout").read_bytes() == b"a"
+    assert (steps / "1" / "1.1.0.stderr").read_bytes() == b"b"
+    assert untouched(victim)
+
+
+def test_a_directory_swapped_after_it_was_opened_gets_nothing(captures: Captures, steps: Path, tmp_path: Path) -> None:
     """The second step of a job writes where the first one did, or fails; never where a link leads."""
-    files.open_outputs(f"{steps}/1/0.1.0", [])
+    write(captures, begin(captures, steps), b"one")
     (steps / "1").rename(tmp_path / "moved")
     (tmp_path / "elsewhere").mkdir()
     (steps / "1").symlink_to(tmp_path / "elsewhere")
-    files.open_outputs(f"{steps}/1/1.1.0", [])
+    write(captures, begin(captures, steps, task=1), b"two")
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
-def test_a_directory_that_was_deleted_is_made_again(files: StepFiles, steps: Path) -> None:
+def test_a_directory_that_was_deleted_is_made_again(captures: Captures, steps: Path) -> None:
     """Its job's earlier attempts were forgotten, and it with them; or somebody removed all of it."""
-    files.open_outputs(f"{steps}/1/0.1.0", [])
-    for path in (steps / "1").iterdir():
-        path.unlink()
-    (steps / "1").rmdir()
-    steps.rmdir()
-    files.open_outputs(f"{steps}/1/1.1.0", [])
-    assert (steps / "1" / "1.1.0.stdout").is_file()
+    write(captures, begin(captures, steps), b"one")
+    shutil.rmtree(steps)
+    write(captures, begin(captures, steps, task=1), b"two")
+    assert (steps / "1" / "1.1.0.stdout").read_bytes() == b"two"
 
 
 @pytest.mark.parametrize("plant", NO_FILES)
-def test_a_script_whose_place_was_planted_is_written_nowhere(
-    files: StepFiles, steps: Path, victim: Path, plant: Plant
-) -> None:
+def test_a_script_whose_place_was_planted_is_written_nowhere(steps: Path, victim: Path, plant: Plant) -> None:
     """`.script` as a FIFO or a link: the step fails."""
     (steps / "1").mkdir(parents=True)
     plant(steps / "1" / "0.1.0.script", victim)
     with pytest.raises(CannotSpawnError, match="its script cannot be written"):
-        files.write_script(f"{steps}/1/0.1.0", "#!/bin/sh\n")
+        write_script(Directories(), f"{steps}/1/0.1.0", "#!/bin/sh\n")
     assert untouched(victim)
 
 

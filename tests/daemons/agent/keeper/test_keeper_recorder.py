@@ -48,8 +48,8 @@ def test_safety_the_end_of_a_step_is_known_as_long_as_one_lives_who_can_see_it(
     keeper: Keeper, tmp_path: Path, deaths: tuple[str, ...], when: str
 ) -> None:
     """Keeper, helpers, recorders killed in any pairs, the step ending before or after the next keeper has come: its own
-    exit code is reported, once, and nothing runs again. (faults 4)"""
-    script = f"echo >> {tmp_path}/begun; while [ ! -e {tmp_path}/go ]; do sleep 0.01; done; exit 7"
+    exit code is reported, once, its output is kept, and nothing runs again. (faults 4)"""
+    script = f"echo >> {tmp_path}/begun; while [ ! -e {tmp_path}/go ]; do sleep 0.01; done; echo out; exit 7"
     keeper.launch(StepTemplate(command=("sh", "-c", script)), ONE)
     first = identify(keeper.running(ONE))
     helpers = keeper.helpers()
@@ -70,6 +70,7 @@ def test_safety_the_end_of_a_step_is_known_as_long_as_one_lives_who_can_see_it(
     (tmp_path / "go").touch()
     ended = keeper.exit_of(ONE)
     assert (ended.cause, ended.code) == (ExitCause.EXITED, 7)
+    assert keeper.log(ONE).data == b"out\n"
     assert (tmp_path / "begun").read_text() == "\n"
     assert keeper.run(StepTemplate(command=("sh", "-c", "exit 3")), StepId(2, 0, 1, 0)).code == 3
 

@@ -226,8 +226,7 @@ class Endings:
             self._spawner.signal([held.step], SIGTERM)
 
     def unspawned(self, held: HeldStep, now: Instant) -> StepExit:
-        """Create the exit of a step that is stopped before it had a process; its outputs are readable, and empty."""
-        self._outputs.prepare(held.step)
+        """Create the exit of a step that is stopped before it had a process."""
         return exit_unspawned(held, now)
 
     def apply_limits(self, now: Instant) -> None:

@@ -55,11 +55,16 @@ def main(argv: list[str]) -> None:
     poll = select.poll()
     poll.register(wake_read, select.POLLIN)
     poll.register(KEEPER_FD, select.POLLIN)
+    outputs_fd = helper.captures.fd
+    if outputs_fd >= 0:
+        poll.register(outputs_fd, select.POLLIN)
     while not helper.closed or (helper.running and not guarded):
         for fd, _ in poll.poll(helper.settle()):
             if fd == wake_read:
                 with contextlib.suppress(BlockingIOError):
                     os.read(wake_read, WAKE_BYTES)
+            elif fd == outputs_fd:
+                helper.name_outputs()
             else:
                 helper.listen()
         helper.begin_ready()
@@ -67,6 +72,7 @@ def main(argv: list[str]) -> None:
         if helper.closed:
             with contextlib.suppress(KeyError):
                 poll.unregister(KEEPER_FD)
+    helper.captures.close()
 
 
 def confine_process() -> None:

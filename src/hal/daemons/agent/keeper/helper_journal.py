@@ -32,6 +32,8 @@ class SeenStep(NamedTuple):
 
     slot: str = NO_SLOT
     """The cgroup in which it was to be spawned."""
+    outputs: tuple[int, ...] = ()
+    """Numbers of its outputs' files, stdout's first; a later step may have got them since."""
     spawned: Spawned | None = None
     end: Ended | SpawnFailed | None = None
 
@@ -52,6 +54,8 @@ class HelperJournal:
         self.closed = False
         """The helper will spawn nothing more."""
         self.steps: dict[StepId, SeenStep] = {}
+        self._users: dict[int, StepId] = {}
+        """Who got the file of that number last."""
         self._read = 0
         self._rest = b""
 
@@ -74,6 +78,12 @@ class HelperJournal:
                 self._take(words)
             except (ValueError, IndexError):
                 continue  # torn by a full disk and written again afterwards; or not a helper's line
+
+    def output_names(self, step: StepId) -> list[str]:
+        """The names of the files of stdout and stderr of a step before they got any other; '' if it has it no more."""
+        numbers = self.steps.get(step, SeenStep()).outputs
+        stem = self.path.stem
+        return [f"{stem}.{number}" if self._users.get(number) == step else "" for number in numbers]
 
     def writers(self) -> tuple[ProcessIdentity, ProcessIdentity]:
         """The helper and its recorder; pid 0: there is none."""
@@ -102,6 +112,11 @@ class HelperJournal:
                 self.steps[step] = SeenStep(slot=words[2])
                 if len(words) > 3:
                     self._inherits(step, _step(words[3]))
+            case "O":
+                step = _step(words[1])
+                numbers = tuple(_count(word) for word in words[2:4])
+                self.steps[step] = self.steps.get(step, SeenStep())._replace(outputs=numbers)
+                self._users.update(dict.fromkeys(numbers, step))
             case "P":
                 step = _step(words[1])
                 mark = _count(words[5], MAX_MARK) if len(words) > 5 else 0

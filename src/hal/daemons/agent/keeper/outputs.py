@@ -1,10 +1,10 @@
 """The output files of steps: read by the position of bytes ever written, bounded in size, deleted on request.
 
-A step appends to its files itself. When a file exceeds its bound, the oldest part is returned to the file system (a
-hole is punched; file positions stay the same), so the newest bytes are kept whoever writes and whether or not the
-keeper lives. Once nothing writes any more, the hole is cut out of the file (if the file system supports that: ext4,
-xfs), and a small file beside it, `….stdout.kept`, records where its first byte was. If no hole can be punched, the file
-is emptied instead.
+A step appends to its files itself; its helper gives each its name with the first byte (`helper_process.captures`).
+When a file exceeds its bound, the oldest part is returned to the file system (a hole is punched; file positions stay
+the same), so the newest bytes are kept whoever writes and whether or not the keeper lives. Once nothing writes any
+more, the hole is cut out of the file (if the file system supports that: ext4, xfs), and a small file beside it,
+`….stdout.kept`, records where its first byte was. If no hole can be punched, the file is emptied instead.
 
 Steps can write to the directories, so nothing there is trusted to be unchanged: files are opened relative to the open
 directory of their job, following no link and without blocking, and only regular files of this user with a single name
@@ -18,7 +18,7 @@ import ctypes
 import errno
 import os
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -44,6 +44,8 @@ BLOCK_BYTES: Final = 4096
 MAX_OFFSET: Final = (1 << 53) - 1
 """Largest size of an output in bytes; more than a file system holds, and exactly representable in every JSON reader."""
 MAX_NOTE_BYTES: Final = 64
+SPARE: Final = ".spare"
+"""As in `helper_process.captures`: files that have no name yet."""
 OTHER_NAME: Final = "the file has another name besides (a hard link)"
 NO_SPACE_BYTES: Final = 2 * BLOCK_BYTES
 """A file system with less free space is considered full."""
@@ -109,6 +111,41 @@ class OutputFiles:
         finally:
             os.close(root)
 
+    # ── what helpers leave ────────────────────────────────────────────────────────────────────────────────────────
+
+    def claim(self, step: StepId, names: Sequence[str]) -> None:
+        with contextlib.ExitStack() as open_now, contextlib.suppress(OSError):
+            root = open_directory(self._root)
+            open_now.callback(os.close, root)
+            spares = open_directory(SPARE, dir_fd=root)
+            open_now.callback(os.close, spares)
+            there = [(name, stream) for name, stream in zip(names, Stream, strict=False) if name and _is(name, spares)]
+            if not there:
+                return
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(str(step.job), 0o700, dir_fd=root)
+            directory = open_directory(str(step.job), dir_fd=root)
+            open_now.callback(os.close, directory)
+            for name, stream in there:
+                os.rename(name, f"{output_prefix(step)}.{stream}", src_dir_fd=spares, dst_dir_fd=directory)
+
+    def drop_spares(self, stem: str) -> None:
+        self._delete_spares(lambda of: of == stem)
+
+    def sweep_spares(self, stems: Collection[str]) -> None:
+        self._delete_spares(lambda of: of not in stems)
+
+    def _delete_spares(self, doomed: Callable[[str], bool]) -> None:
+        with contextlib.ExitStack() as open_now, contextlib.suppress(OSError):
+            root = open_directory(self._root)
+            open_now.callback(os.close, root)
+            spares = open_directory(SPARE, dir_fd=root, flags=os.O_RDONLY)
+            open_now.callback(os.close, spares)
+            for name in os.listdir(spares):
+                if doomed(name.rpartition(".")[0]):
+                    with contextlib.suppress(OSError):  # a directory that a job has created here stays
+                        os.unlink(name, dir_fd=spares)
+
     # ── reading ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def read(self, step: StepId, stream: Stream, offset: int, limit: int) -> LogPart:
@@ -119,8 +156,8 @@ class OutputFiles:
                 wanted = extent.size + offset if offset < 0 else offset
                 start = min(max(wanted, extent.first), extent.size)
                 return LogPart(start, os.pread(output.fd, limit, start - extent.base), extent.size)
-        except FileNotFoundError:
-            return LogPart(0, b"", 0, f"there is no {stream} of step {step} on this node: deleted, or never written")
+        except FileNotFoundError:  # a file comes into being with the first byte
+            return LogPart(0, b"", 0)
         except OSError as error:
             return LogPart(0, b"", 0, _in_words(path, error))
 
@@ -150,6 +187,9 @@ class OutputFiles:
                 if info.st_nlink > 1:
                     remarks.append(f"{stream} is neither shown nor bounded: {OTHER_NAME}")
                     continue
+                if not info.st_size and path not in self._trimmed:
+                    self._delete_empty(step, stream)
+                    continue
                 if info.st_size <= bound_bytes and path not in self._trimmed:
                     continue
                 self._trim(step, stream, bound_bytes)
@@ -165,10 +205,23 @@ class OutputFiles:
                 remarks.append(
                     f"{stream}: the oldest {dropped} bytes were dropped, the newest {format_size(bound_bytes)} are kept"
                 )
-        directory = self.directory(step)
-        if self._disk_is_full(directory):
-            remarks.append(f"output may be missing: the disk of {directory} is full")
+        if self._disk_is_full(self._root):
+            remarks.append(f"output may be missing: the disk of {self._root} is full")
         return "; ".join(remarks)
+
+    def _delete_empty(self, step: StepId, stream: Stream) -> None:
+        """Delete an output in which nothing is, nor was; the directory of its job too, if it was the last one."""
+        name = f"{output_prefix(step)}.{stream}"
+        directory = self._open_directory(step)
+        try:
+            with contextlib.suppress(FileNotFoundError):
+                os.stat(f"{name}.kept", dir_fd=directory, follow_symlinks=False)
+                return  # it was emptied
+            os.unlink(name, dir_fd=directory)
+        finally:
+            os.close(directory)
+        with contextlib.suppress(OSError):
+            os.rmdir(self.directory(step))
 
     def _trim(self, step: StepId, stream: Stream, bound_bytes: int) -> int:
         """Remove the oldest bytes over the bound; returns how many."""
@@ -286,6 +339,14 @@ class _Output:
         except (FileNotFoundError, NotRegularError, ValueError):
             return "", 0, 0
         return noted if 0 <= noted[1] <= MAX_OFFSET else ("", 0, 0)
+
+
+def _is(name: str, directory: int) -> bool:
+    try:
+        os.stat(name, dir_fd=directory, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _in_words(path: str, error: OSError) -> str:

@@ -7,7 +7,7 @@ its own, so the same core runs there under virtual time.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from msgspec import Struct
@@ -256,11 +256,21 @@ class Outputs(Protocol):
         """Create the files; returns '' or why it failed."""
 
     def read(self, step: StepId, stream: Stream, offset: int, limit: int) -> LogPart:
-        """Read at most `limit` bytes from `offset` (from the first byte ever written; negative: from the end)."""
+        """Read at most `limit` bytes from `offset` (from the first byte ever written; negative: from the end); nothing
+        if nothing was written."""
+
+    def claim(self, step: StepId, names: Sequence[str]) -> None:
+        """Name the files of stdout and stderr of a step whose helper can no longer do so; '': it has none."""
+
+    def drop_spares(self, stem: str) -> None:
+        """Delete the unused files of a helper that is over; its journal has that stem."""
+
+    def sweep_spares(self, stems: Collection[str]) -> None:
+        """Delete the unused files of all helpers but these."""
 
     def settle(self, step: StepId, bound_bytes: int) -> str:
-        """Finish the outputs of an ended step, to which nothing writes any more; returns a note on what was lost, or
-        ''."""
+        """Finish the outputs of an ended step, to which nothing writes any more; empty ones are deleted. Returns a note
+        on what was lost, or ''."""
 
     def forget(self, pieces: Sequence[ForgetPiece], request: int = 0) -> None:
         """Delete these files, some at a time; `forgotten` returns the request when nothing of them is left."""

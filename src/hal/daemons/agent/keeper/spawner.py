@@ -162,6 +162,7 @@ class HelperSpawner:
         if self._ended:
             return
         for path in self._finished_journals:
+            self._outputs.drop_spares(path.stem)
             with contextlib.suppress(OSError):  # a step has put something else there: the next start sets it aside
                 path.unlink()
         self._finished_journals.clear()
@@ -335,6 +336,7 @@ class HelperSpawner:
                 self._events.append(Vanished(step, read_clocks().wall_ms, UNNAMED))
             else:
                 self._events.append(NeverStarted(step))
+        self._outputs.sweep_spares({journal.path.stem for journal in journals})
         self._cgroups.sweep({slot.name for slot in self._slots.values()})
         # Nobody would ever report what an unknown step does, and it might run again elsewhere.
         for alive in processes.members(strangers, self._own_pids()).values():
@@ -489,6 +491,7 @@ class HelperSpawner:
 
     def _take_over(self, step: StepId, journal: HelperJournal) -> None:
         """Take over a step whose helper is dead, or was an earlier keeper's."""
+        self._outputs.claim(step, journal.output_names(step))
         seen = journal.steps.get(step, SeenStep())
         mark = self._marks[step]
         if isinstance(seen.end, SpawnFailed) and not mark.pid:

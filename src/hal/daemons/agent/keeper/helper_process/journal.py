@@ -3,6 +3,7 @@ count.
 
     H pid start_ticks boot_id version recorder start_ticks    first line; 0 0: only this process sees our steps end
     I step slot [after]      about to spawn; slot: its cgroup, or -; after: the step whose slot it inherited
+    O step number [number]   the spare files of its stdout and stderr, in the journal's name and these numbers
     P step pid wall_ms boot_ms mark      mark: the hard limit that all processes of the step have, or 0
     F seq step code wall_ms message      no process could be made: the job's fault
     U step                   no process could be made: this node's fault; it may run elsewhere

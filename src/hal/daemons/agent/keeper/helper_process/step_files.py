@@ -1,4 +1,4 @@
-"""The files that a helper creates for a step: its outputs and its script, in the directory of its job.
+"""The directories in which a helper creates files for steps, and their scripts.
 
 `prefix` is the path of a step's files without their endings.
 """
@@ -16,69 +16,24 @@ from hal.daemons.agent.keeper.helper_process.spawn_failures import (
 from hal.runtime.regular_files import NotRegularError, create_regular, open_directory
 
 MAX_DIRECTORY_FDS = 64
-"""Directories of jobs' files that are held open."""
+"""Directories that are held open."""
 
 
-class StepFiles:
-    """The directories of jobs' files, held open: each stays the same one, whatever a job puts in its place later."""
+class Directories:
+    """Directories below that of all steps, held open: each stays the same, whatever a job puts in its place later."""
 
     def __init__(self) -> None:
-        self._directories: dict[str, int] = {}
+        self._open: dict[str, int] = {}
         """Descriptors by path."""
 
-    def open_outputs(self, prefix: str, opened: list[int]) -> str:
-        """Open stdout and stderr for appending.
-
-        Args:
-            opened: gets their descriptors, which the caller closes; fewer than two if the disk is full.
-        Returns: why an output is not kept, or "".
-        Raises:
-            CannotSpawnError: something other than a file of HAL is in their place.
-        """
-        try:
-            for name in ("stdout", "stderr"):
-                opened.append(self._create(prefix, name, os.O_WRONLY | os.O_APPEND, 0o600))
-        except NotRegularError as error:
-            raise CannotSpawnError(126, f"its output cannot be created: {describe_obstacle(error)}") from None
-        except OSError as error:
-            return f"its output was not kept: {prefix}: {error.strerror}"
-        return ""
-
-    def write_script(self, prefix: str, script: str) -> str:
-        """Write the script of a step; returns its path.
+    def open(self, path: str) -> int:
+        """Return a descriptor of a directory, which is created if it does not exist.
 
         Raises:
-            CannotSpawnError: something other than a file of HAL is in its place.
-            CannotSpawnHereError: the disk failed.
+            NotRegularError: something else is there, or in the place of the directory of all steps.
+            OSError: as mkdir(2).
         """
-        path = f"{prefix}.script"
-        try:
-            fd = self._create(prefix, "script", os.O_WRONLY, 0o700)
-            try:
-                data = script.encode("utf-8", "surrogateescape")
-                while data:
-                    data = data[os.write(fd, data) :]
-            finally:
-                os.close(fd)
-        except NotRegularError as error:
-            raise CannotSpawnError(126, f"its script cannot be written: {describe_obstacle(error)}") from None
-        except OSError as error:
-            raise CannotSpawnHereError(f"the script could not be written to {path}: {error.strerror}") from None
-        return path
-
-    def _create(self, prefix: str, ending: str, flags: int, mode: int) -> int:
-        """Create a file of a step; the first step of a job here creates its directory."""
-        where, _, name = prefix.rpartition("/")
-        try:
-            return create_regular(f"{name}.{ending}", flags, mode, dir_fd=self._directory(where))
-        except FileNotFoundError:  # the directory was deleted after it was opened
-            fd = self._directories.pop(where, None)
-            if fd is not None:
-                os.close(fd)
-            return create_regular(f"{name}.{ending}", flags, mode, dir_fd=self._directory(where))
-
-    def _directory(self, path: str) -> int:
-        fd = self._directories.get(path)
+        fd = self._open.get(path)
         if fd is not None:
             return fd
         root, name = os.path.split(path)
@@ -93,7 +48,61 @@ class StepFiles:
             fd = open_directory(name, dir_fd=top)
         finally:
             os.close(top)
-        if len(self._directories) >= MAX_DIRECTORY_FDS:
-            os.close(self._directories.pop(next(iter(self._directories))))
-        self._directories[path] = fd
+        return self._keep(path, fd)
+
+    def existing(self, path: str) -> int:
+        """As `open`, without creating it: -1 if it does not exist."""
+        fd = self._open.get(path)
+        if fd is not None:
+            return fd
+        root, name = os.path.split(path)
+        try:
+            top = open_directory(root)
+        except FileNotFoundError:
+            return -1
+        try:
+            return self._keep(path, open_directory(name, dir_fd=top))
+        except FileNotFoundError:
+            return -1
+        finally:
+            os.close(top)
+
+    def forget(self, path: str) -> None:
+        """Open it anew next time: it was deleted."""
+        fd = self._open.pop(path, None)
+        if fd is not None:
+            os.close(fd)
+
+    def _keep(self, path: str, fd: int) -> int:
+        if len(self._open) >= MAX_DIRECTORY_FDS:
+            os.close(self._open.pop(next(iter(self._open))))
+        self._open[path] = fd
         return fd
+
+
+def write_script(directories: Directories, prefix: str, script: str) -> str:
+    """Write the script of a step; returns its path.
+
+    Raises:
+        CannotSpawnError: something other than a file of HAL is in its place.
+        CannotSpawnHereError: the disk failed.
+    """
+    path = f"{prefix}.script"
+    where, _, name = path.rpartition("/")
+    try:
+        try:
+            fd = create_regular(name, os.O_WRONLY, 0o700, dir_fd=directories.open(where))
+        except FileNotFoundError:  # the directory was deleted after it was opened
+            directories.forget(where)
+            fd = create_regular(name, os.O_WRONLY, 0o700, dir_fd=directories.open(where))
+        try:
+            data = script.encode("utf-8", "surrogateescape")
+            while data:
+                data = data[os.write(fd, data) :]
+        finally:
+            os.close(fd)
+    except NotRegularError as error:
+        raise CannotSpawnError(126, f"its script cannot be written: {describe_obstacle(error)}") from None
+    except OSError as error:
+        raise CannotSpawnHereError(f"the script could not be written to {path}: {error.strerror}") from None
+    return path

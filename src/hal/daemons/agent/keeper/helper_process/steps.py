@@ -14,6 +14,7 @@ import sys
 import time
 from typing import Any
 
+from hal.daemons.agent.keeper.helper_process.captures import Captures, Spare
 from hal.daemons.agent.keeper.helper_process.cgroup_moves import CgroupMoves, Moves
 from hal.daemons.agent.keeper.helper_process.children import Children, mark_of, outside_pid, session_of
 from hal.daemons.agent.keeper.helper_process.journal import MAX_JOURNAL_BYTES, Journal
@@ -22,7 +23,7 @@ from hal.daemons.agent.keeper.helper_process.orders import Order, Orders, job_of
 from hal.daemons.agent.keeper.helper_process.own_files import open_own
 from hal.daemons.agent.keeper.helper_process.programs import Recipe, spawn
 from hal.daemons.agent.keeper.helper_process.spawn_failures import CannotSpawnError, CannotSpawnHereError
-from hal.daemons.agent.keeper.helper_process.step_files import StepFiles
+from hal.daemons.agent.keeper.helper_process.step_files import Directories, write_script
 
 FLUSH_EVERY = 4
 """Spawns after which the keeper gets a report, if more are waiting."""
@@ -33,12 +34,13 @@ LIMITS = (resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE, resource.RLIMIT_AS, res
 class RunningStep:
     """A step whose first process was not reaped yet."""
 
-    __slots__ = ("journalled", "mark", "moves", "step")
+    __slots__ = ("journalled", "mark", "moves", "outputs", "step")
 
-    def __init__(self, step: str, mark: int, moves: Moves, journalled: str) -> None:
+    def __init__(self, step: str, mark: int, moves: Moves, outputs: list[Spare], journalled: str) -> None:
         self.step = step
         self.mark = mark
         self.moves = moves
+        self.outputs = outputs
         self.journalled = journalled
         """Its lines in the journal."""
 
@@ -61,7 +63,8 @@ class Helper:
         """Number of the last end."""
         self._recipes: dict[int, Recipe] = {}
         self._orders = Orders()
-        self._files = StepFiles()
+        self._directories = Directories()
+        self.captures = Captures(os.path.basename(journal.path).removesuffix(".log"), self._directories)
         self._cgroups = CgroupMoves()
         self._children = Children()
         self._limits = _own_limits()
@@ -159,24 +162,34 @@ class Helper:
         """
         self._check_limits()
         step = order.step
+        opened: list[int] = []
+        outputs: list[Spare] = []
+        failure: CannotSpawnError | CannotSpawnHereError | None = None
+        try:
+            outputs = self._open_outputs(order, opened)
+        except CannotSpawnError as error:
+            failure = error
         first = f"I {step} {order.slot} {after}\n" if after else f"I {step} {order.slot}\n"
+        if outputs:
+            first += f"O {step} {' '.join([str(spare.number) for spare in outputs])}\n"
         if not self._journal.write(first):
             self._journal.give_up()
             self._cgroups.leave()
+            self._release(opened, outputs)
             self._link.report("U", step, f"its helper's journal cannot be written: {self._journal.error}")
             return
         recipe = self._recipes[order.recipe]
         stays = False
-        failure: CannotSpawnError | CannotSpawnHereError | None = None
-        opened: list[int] = []
         try:
-            fds = self._open_outputs(order, opened)  # first: even a step that cannot start has outputs
+            if failure is not None:
+                raise failure
+            fds = {0: self._null, 1: self._null, 2: self._null} | dict(enumerate(opened, 1))
             recipe.enter_workdir()
             if order.streams is not None:
                 fds |= open_own(order.streams, opened)
             actions = tuple([(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in fds.items()])
             if recipe.script:
-                program = self._files.write_script(order.prefix, recipe.script)
+                program = write_script(self._directories, order.prefix, recipe.script)
                 argv = [program]
             else:
                 program, argv = recipe.program(), recipe.argv
@@ -194,8 +207,7 @@ class Helper:
         finally:
             if not stays:
                 self._cgroups.leave()
-            for fd in opened:
-                os.close(fd)
+            self._release(opened, [] if failure is None else outputs)
         if isinstance(failure, CannotSpawnHereError):
             self._journal.write(f"U {step}\n")
             self._link.report("U", step, str(failure))
@@ -207,7 +219,7 @@ class Helper:
         reported = pid if self._proc < 0 else outside_pid(self._proc, pid)
         line = f"P {step} {reported} {wall_ms} {boot_ms} {mark}\n"
         self._journal.write(line)
-        self.running[pid] = RunningStep(step, mark, order.moves, first + line)
+        self.running[pid] = RunningStep(step, mark, order.moves, outputs, first + line)
         report = self._link.report_later if after else self._link.report
         report("P", step, reported, wall_ms, boot_ms, mark)
 
@@ -218,17 +230,27 @@ class Helper:
             self._flush()
             sys.exit("helper: a step has changed its limits; another helper takes its place")
 
-    def _open_outputs(self, order: Order, opened: list[int]) -> dict[int, int]:
-        """Open what the step reads and writes, by number of the stream; /dev/null, with a note for the exit report, if
-        the disk is full."""
-        problem = self._files.open_outputs(order.prefix, opened)
+    def _open_outputs(self, order: Order, opened: list[int]) -> list[Spare]:
+        """Open stdout and stderr of a step, as far as HAL keeps them; if the disk is full fewer, with a note for the
+        exit report."""
+        if order.streams is not None and order.streams[1] and order.streams[2]:
+            return []
+        outputs, problem = self.captures.open(order.step, order.prefix, opened)
         if problem:
             self._link.report("N", order.step, problem)
-        return {
-            0: self._null,
-            1: opened[0] if opened else self._null,
-            2: opened[1] if len(opened) > 1 else self._null,
-        }
+        return outputs
+
+    def _release(self, opened: list[int], outputs: list[Spare]) -> None:
+        """Close descriptors, and take back files to which no process writes."""
+        for fd in opened:
+            os.close(fd)
+        if outputs:
+            self.captures.ended(outputs, left=False)
+
+    def name_outputs(self) -> None:
+        """Name the outputs to which a first byte was written."""
+        for step, problem in self.captures.name_written():
+            self._link.report("N", step, problem)
 
     def _fail(self, step: str, error: CannotSpawnError) -> None:
         self._seq += 1
@@ -295,6 +317,9 @@ class Helper:
                 session == pid or (one.mark and mark == one.mark) or (session not in self.running and mark not in alive)
                 for session, mark in strays
             )
+            problem = self.captures.ended(one.outputs, left=left)
+            if problem:
+                self._link.report("N", one.step, problem)
             self._seq += 1
             numbers = (
                 round(usage.ru_utime * 1000),
