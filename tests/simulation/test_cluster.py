@@ -16,9 +16,11 @@ import pytest
 from msgspec.structs import replace
 
 from hal.core.model import Duration, JobSpec, OnNodeLost, Resources, TaskState
+from hal.daemons.controller.config import Config
 from hal.planes.tasks import Submitter
 from hal.runtime.virtual_network import Conditions
 from hal.runtime.virtual_world import VirtualWorld
+from tests.simulation.advising import ENGINE, Plane
 from tests.simulation.checkers import (
     check_gangs_follow,
     check_lapsed_steps_end_after_a_thaw,
@@ -28,7 +30,7 @@ from tests.simulation.checkers import (
     check_store_equals_what_ran,
     without_standstill,
 )
-from tests.simulation.cluster import Cluster
+from tests.simulation.cluster import TIMES, Cluster
 from tests.simulation.cluster_faults import FAULTS as ALL_FAULTS
 from tests.simulation.cluster_faults import ClusterFaults, Fault
 from tests.simulation.leader_faults import LEADER_FAULTS
@@ -66,7 +68,9 @@ def long_work(cluster: Cluster, *, gangs: bool = False) -> list[Wanted]:
     return [Wanted(one, work, TaskState.SUCCEEDED) for one in specs]
 
 
-def run_cluster(cluster: Cluster, wanted: Sequence[Wanted], faults: ClusterFaults) -> list[int]:
+def run_cluster(
+    cluster: Cluster, wanted: Sequence[Wanted], faults: ClusterFaults, plane: Plane | None = None
+) -> list[int]:
     """Submit the jobs while the faults happen, and go on until all have ended and no process is left; their ids."""
     world, ids = cluster.world, list[int]()
 
@@ -75,6 +79,7 @@ def run_cluster(cluster: Cluster, wanted: Sequence[Wanted], faults: ClusterFault
         await cluster.all_nodes_known()
         over = asyncio.Event()
         operating = asyncio.ensure_future(operate(cluster, over)) if cluster.scripts else None
+        advising = asyncio.ensure_future(plane.advise(over)) if plane is not None else None
         troubling = asyncio.ensure_future(faults.happen(cluster))
         await submit(cluster, wanted, ids)
         await troubling
@@ -88,8 +93,10 @@ def run_cluster(cluster: Cluster, wanted: Sequence[Wanted], faults: ClusterFault
             left = [one.notes.notes for one in cluster.scripts.values()]
             await world.until(lambda: not any(left), limit_ms=60_000, what="no epilog left")
             cluster.settled_s = world.loop.time()
-            over.set()
-            await operating
+        over.set()
+        for one in (operating, advising):
+            if one is not None:
+                await one
         cluster.give_up()
         await supervising
 
@@ -187,6 +194,20 @@ def test_a_start_that_waited_for_a_stamp_is_withdrawn_with_its_attempt() -> None
     """A node comes back within milliseconds of the end of its lease and is given a guarded attempt, which is lost with
     the lease before its start could leave: it must not leave with the next stamp."""
     one_run(10_252, faults=5, scripts=True)
+
+
+@pytest.mark.parametrize("seed", [*range(3), *(pytest.param(s, marks=pytest.mark.slow) for s in range(3, 30))])
+def test_advice_changes_nothing_that_must_hold(seed: int) -> None:
+    """An order and a score read what a plane puts several times a second and lets expire, through all faults;
+    a controller that was started again asks for whole tables."""
+    with VirtualWorld(seed, LOSSY) as world:
+        cluster = Cluster(world, kill_chance=0.001, config=Config(leases=TIMES, engine=ENGINE))
+        wanted, plane = some_work(world), Plane(cluster)
+        try:
+            check_everything(cluster, wanted, run_cluster(cluster, wanted, ClusterFaults(FAULTS, ALL_FAULTS), plane))
+        except AssertionError as error:
+            raise AssertionError(f"seed {seed}: {error}") from error
+        assert plane.put > 0
 
 
 @pytest.mark.soak

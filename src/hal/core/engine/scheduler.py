@@ -35,7 +35,7 @@ from hal.core.kernels.structures.layout import A_OP, OP_SEARCHED
 
 MOST_LEARNT = 100
 """So many slices in a row may only learn; then a pass decides with what it has, however much happens in between."""
-KEYS_A_SLICE = 1_000
+KEYS_A_SLICE = 500
 """Jobs that an order is asked for again in one slice, because advice about them has changed."""
 MOST_IDLE = 1_000
 """So many passes may follow each other closely and decide nothing while nothing happens; then each waits for a rest."""

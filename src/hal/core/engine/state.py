@@ -169,7 +169,8 @@ class State(ScalarTables):
 
     def advice_expiry_ms(self) -> int:
         """When the first kind of advice that a policy in use reads expires; INF when none does."""
-        return self.advice.next_expiry_ms(self.plugins.reads_advice) if self.advice.kinds else L.INF
+        reads = self.plugins.reads_advice
+        return self.advice.next_expiry_ms(reads) if reads else L.INF
 
     def next_timer_ms(self) -> int:
         """When the next task becomes eligible by time, hours, periods or bookings change, or advice that is read

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
 from hal.conformance.plane import advise
@@ -17,10 +18,12 @@ from hal.core.engine.config import EngineConfig
 from hal.core.engine.events import AdviceUpdated, Event, KeySpace
 from hal.core.engine.policies import register
 from hal.core.interfaces import BucketView, ClusterView, JobView, NodeView, PolicyInfo, Request
+from hal.core.model import SpecError
 from hal.core.model.advice import MAX_KEYS_A_REQUEST
 from hal.daemons.controller.config import Config, read_config
 from hal.daemons.controller.cycle.engine import Engine
 from hal.daemons.controller.service.advice import advice as service
+from hal.daemons.controller.service.advice.views import AdviceBody, update_of
 from tests.daemons.controller.access.people import make_token
 from tests.daemons.controller.running import Running, on_controller
 
@@ -197,3 +200,24 @@ def test_a_controller_that_was_started_again_has_none(hal_home: Path) -> None:
 
     on_controller(hal_home, first)
     on_controller(hal_home, second)
+
+
+@pytest.mark.parametrize("key", [0, -1, "", "x", "1.5", " 5", "٣", "1_0", 10**18, str(10**18)])
+def test_a_key_of_a_job_is_an_id(key: str | int) -> None:
+    """In decimal digits, as everywhere; the error says which key it is."""
+    with pytest.raises(SpecError, match=r"keys\[1\]: a job id is expected"):
+        update_of(AdviceBody(space=KeySpace.JOBS, keys=[1, key], values=[1, 2]))
+
+
+def test_job_ids_are_read_as_numbers_and_as_text() -> None:
+    """Both name the same job."""
+    update = update_of(AdviceBody(space=KeySpace.JOBS, keys=[7, "8"], values=[1, None]))
+    assert (update.keys, update.values.tolist()[0], np.isnan(update.values[1])) == ((7, 8), 1.0, True)
+    with pytest.raises(SpecError, match="twice"):
+        update_of(AdviceBody(space=KeySpace.JOBS, keys=[7, "7"], values=[1, 2]))
+
+
+def test_a_value_beyond_64_bits_is_refused() -> None:
+    """A number of 400 digits, as text of JSON may hold it."""
+    with pytest.raises(SpecError, match="too large"):
+        update_of(AdviceBody(space=KeySpace.NODES, keys=["n1"], values=[10**400]))

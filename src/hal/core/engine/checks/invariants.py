@@ -54,6 +54,8 @@ def _check_addresses(state: State) -> None:
 
 def _check_advice(state: State) -> None:
     advice = state.advice
+    first_ms = min((held.expires_ms for held in advice.kinds.values()), default=L.INF)
+    _require(advice.first_expiry_ms == first_ms, "the first expiry of advice is wrong")
     for space, names in advice.names.items():
         uses = np.zeros_like(names.uses)
         for held in advice.kinds.values():

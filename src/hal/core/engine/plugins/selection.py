@@ -35,6 +35,8 @@ class Plugins:
         """By line of `scores`: the shape that the score plugin was asked about."""
         self.scored_at = -1
         """TICK_TOUCHED when it was last asked; -1 = all answers are out of date."""
+        self.reads_advice: frozenset[str] = frozenset()
+        """Kinds of advice that the order and the score read."""
         self.scored_advice = -1
         """`Advice.changes` when answers were last compared with advice."""
         self.advised: dict[str, Floats] = {}
@@ -45,13 +47,6 @@ class Plugins:
         """Lines of `scores` whose answers about `outdated_nodes` are of earlier advice."""
         self.node_slots: tuple[int, int, Ints] | None = None
         """Slots of the nodes' names in advice, with the counts of changes of nodes and of names that they are of."""
-
-    @property
-    def reads_advice(self) -> frozenset[str]:
-        """Kinds of advice that a plugin in use reads."""
-        return frozenset(
-            kind for policy in (self.order, self.score) if policy is not None for kind in policy.info.reads_advice
-        )
 
     def forget_node(self, node: int) -> None:
         """What stopped filters said of a node does not hold for the next one of its index."""

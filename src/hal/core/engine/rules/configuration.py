@@ -71,6 +71,8 @@ def use_config(state: State, config: EngineConfig) -> None:
     plugins = state.plugins
     plugins.order, plugins.score, plugins.preempt, plugins.filters = policies_of(config)
     plugins.stopped = frozenset(config.stopped)
+    readers = [policy for policy in (plugins.order, plugins.score) if policy is not None]
+    plugins.reads_advice = frozenset(kind for policy in readers for kind in policy.info.reads_advice)
     state.meta[L.M_PRICED] = int(plugins.preempt is not None)
     state.config = config
     state.meta[L.M_ORDER] = ORDER_KERNELS.get(config.order, L.ORDER_PLUGIN)

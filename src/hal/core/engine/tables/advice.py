@@ -51,8 +51,10 @@ class Names:
         """The slot of each key, with one use more."""
         self.forget(max(FORGOTTEN_PER_NAME * len(keys), FEWEST_FORGOTTEN))
         slots = self.find(keys)
-        for at in np.flatnonzero(slots < 0).tolist():
-            slots[at] = self._slot_of(keys[at])
+        new = np.flatnonzero(slots < 0)
+        if new.size:
+            self._name([keys[at] for at in new.tolist()])
+            slots = self.find(keys)
         np.add.at(self.uses, slots, 1)
         return slots
 
@@ -84,21 +86,19 @@ class Names:
                     self.free.append(slot)
                     self.changes += 1
 
-    def _slot_of(self, key: Key) -> int:
-        slot = self.slots.get(key)
-        if slot is not None:
-            return slot
-        if self.free:
-            slot = self.free.pop()
+    def _name(self, keys: list[Key]) -> None:
+        """Give slots to keys that have none: free ones first."""
+        fresh = list(dict.fromkeys(keys))
+        again = [self.free.pop() for _ in range(min(len(self.free), len(fresh)))]
+        for slot, key in zip(again, fresh, strict=False):
             self.keys[slot] = key
-        else:
-            slot = len(self.keys)
-            self.keys.append(key)
-            if slot == self.uses.shape[0]:
-                self.uses = np.concatenate([self.uses, np.zeros(slot, np.int64)])
-        self.slots[key] = slot
+        first = len(self.keys)
+        self.keys.extend(fresh[len(again) :])
+        self.slots.update(zip(fresh, (*again, *range(first, len(self.keys))), strict=True))
+        if len(self.keys) > self.uses.shape[0]:
+            room = 2 * len(self.keys)
+            self.uses = np.concatenate([self.uses, np.zeros(room - self.uses.shape[0], np.int64)])
         self.changes += 1
-        return slot
 
 
 class Kind(Struct, frozen=True):
@@ -138,6 +138,8 @@ class Advice:
         """Keys, by key space."""
         self.staged: dict[str, tuple[int, KeySpace, list[Part]]] = {}
         """By kind: version, key space and parts of an update that is not complete."""
+        self.first_expiry_ms = INF
+        """When the first of all kinds expires."""
         self.changes = 0
         """Counts updates that changed a value: what was read before holds as long as it stays the same."""
         self.due: Mask = np.zeros(0, np.bool_)
@@ -208,6 +210,7 @@ class Advice:
         names.release(some[had & ~has])
         keys = (0 if held is None else held.keys) + int(has.sum()) - int(had.sum())
         self.kinds[kind] = Kind(space, version, expires_ms, new, keys)
+        self._note_expiry()
         return self._changed(space, some[(before != after) & (had | has)])
 
     def withdraw(self, kind: str) -> Changed:
@@ -216,7 +219,11 @@ class Advice:
         held = self.kinds.pop(kind)
         slots = np.flatnonzero(~np.isnan(held.values))
         self.names[held.space].release(slots)
+        self._note_expiry()
         return self._changed(held.space, slots)
+
+    def _note_expiry(self) -> None:
+        self.first_expiry_ms = min((held.expires_ms for held in self.kinds.values()), default=INF)
 
     def _changed(self, space: KeySpace, slots: Ints) -> Changed:
         self.changes += bool(slots.size)
@@ -271,6 +278,8 @@ class Advice:
 
     def expired(self, now_ms: int) -> list[str]:
         """Kinds whose time is over."""
+        if now_ms < self.first_expiry_ms:
+            return []
         return sorted(kind for kind, held in self.kinds.items() if held.expires_ms <= now_ms)
 
     def items(self, kind: str) -> Iterator[tuple[Key, float]]:

@@ -20,7 +20,7 @@ from hal.core.model.advice import MAX_VERSION
 from hal.daemons.controller.service.advice.views import AdviceColumns, AdvicePut, AdviceView, Update
 from hal.daemons.controller.service.parts import Parts
 
-KEYS_A_PART = 4_096
+KEYS_A_PART = 2_048
 """Keys that the engine is fed in one turn of the loop."""
 MAX_WAITING = 100
 """Updates that wait for their turn."""
@@ -198,7 +198,7 @@ def _parts(kind: str, update: Update, version: int, expires_ms: int) -> Iterator
             update.space,
             version,
             update.keys[first : first + KEYS_A_PART],
-            np.array(update.values[first : first + KEYS_A_PART], np.float64),
+            update.values[first : first + KEYS_A_PART],
             expires_ms,
             whole=not update.delta,
             more=first + KEYS_A_PART < count,

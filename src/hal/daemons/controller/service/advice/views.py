@@ -5,8 +5,12 @@ Pure.
 
 from __future__ import annotations
 
+from typing import Final
+
+import numpy as np
 from msgspec import Struct
 
+from hal.core.engine.tables.advice import Floats
 from hal.core.model import SpecError
 from hal.core.model.advice import (
     DEFAULT_EXPIRES_MS,
@@ -18,7 +22,7 @@ from hal.core.model.advice import (
 )
 from hal.core.model.units import parse_duration
 
-MAX_JOB: int = (1 << 62) - 1
+JOB_DIGITS: Final = 18
 
 
 class AdviceBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -45,8 +49,8 @@ class Update(Struct, frozen=True, kw_only=True):
 
     space: KeySpace
     keys: tuple[str, ...] | tuple[int, ...]
-    values: tuple[float, ...]
-    """NaN: none."""
+    values: Floats
+    """One for each key; NaN: none."""
     delta: bool
     version: int | None
     base: int | None
@@ -121,7 +125,7 @@ def update_of(body: AdviceBody) -> Update:
     return Update(
         space=body.space,
         keys=keys,
-        values=tuple(float("nan") if value is None else _number(value) for value in body.values),
+        values=_numbers(body.values),
         delta=body.delta,
         version=body.version,
         base=body.base,
@@ -130,27 +134,41 @@ def update_of(body: AdviceBody) -> Update:
 
 
 def _names(keys: list[str | int]) -> tuple[str, ...]:
-    for at, key in enumerate(keys):
-        if not isinstance(key, str) or not 0 < len(key) <= MAX_KEY_CHARS:
-            raise SpecError(f"keys[{at}]: a text of 1 to {MAX_KEY_CHARS} characters is expected")
-    return tuple(keys)  # type: ignore[arg-type]
+    names = tuple(key for key in keys if isinstance(key, str))
+    if len(names) < len(keys) or not _lengths_within(names, MAX_KEY_CHARS):
+        at = next(at for at, key in enumerate(keys) if not isinstance(key, str) or not 0 < len(key) <= MAX_KEY_CHARS)
+        raise SpecError(f"keys[{at}]: a text of 1 to {MAX_KEY_CHARS} characters is expected")
+    return names
 
 
 def _jobs(keys: list[str | int]) -> tuple[int, ...]:
-    jobs = []
-    for at, key in enumerate(keys):
-        text = str(key)
-        if not (text.isascii() and text.isdigit() and len(text) < 20 and 1 <= int(text) <= MAX_JOB):
-            raise SpecError(f"keys[{at}]: a job id is expected")
-        jobs.append(int(text))
-    return tuple(jobs)
+    texts = tuple(map(str, keys))
+    if not (_lengths_within(texts, JOB_DIGITS) and _is_number("".join(texts) or "0")):
+        at = next(at for at, text in enumerate(texts) if not (_is_number(text) and len(text) <= JOB_DIGITS))
+        raise SpecError(f"keys[{at}]: a job id is expected")
+    jobs = tuple(map(int, texts))
+    if 0 in jobs:
+        raise SpecError(f"keys[{jobs.index(0)}]: a job id is expected")
+    return jobs
 
 
-def _number(value: float) -> float:
-    number = float(value)
-    if number in (float("inf"), float("-inf")):
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit()
+
+
+def _lengths_within(texts: tuple[str, ...], most: int) -> bool:
+    # By functions in C: a loop in Python over 50,000 keys would keep the controller's loop waiting.
+    return not texts or (min(map(len, texts)) > 0 and max(map(len, texts)) <= most)
+
+
+def _numbers(values: list[float | int | None]) -> Floats:
+    try:
+        numbers = np.array(values, np.float64)  # null becomes NaN
+    except OverflowError:
+        numbers = np.array([np.inf])
+    if np.isinf(numbers).any():
         raise SpecError("values: one is too large for a number of 64 bits")
-    return number
+    return numbers
 
 
 def _expires_in_ms(given: str | float | None) -> int:
