@@ -46,7 +46,7 @@ def private_hal(*up: str, config: str = "") -> Iterator[Path]:
     if config:
         (home / "hal.toml").write_text(config)
     try:
-        command(home, "up", *up)
+        command(home, "up", "--no-restart", *up)
         yield home
     finally:
         command(home, "down", "--kill")

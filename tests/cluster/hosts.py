@@ -329,13 +329,13 @@ class Cluster:
 
     def start_head(self) -> None:
         """`hal up` on the head, the first time or again."""
-        self.head.hal("up", *self._shape(self.head))
+        self.head.hal("up", "--no-restart", *self._shape(self.head))
 
     def join(self, worker: Host, *options: object) -> None:
         """Have it join with a fresh token."""
         token = self.head.hal("token", "create", "--node", worker.name).out.strip()
         place = ("--controller", f"{self.head.address}:{WIRE_PORT}")
-        worker.hal("agent", "--join", "-", *place, *self._shape(worker), *options, stdin=token + "\n")
+        worker.hal("agent", "--no-restart", "--join", "-", *place, *self._shape(worker), *options, stdin=token + "\n")
 
     def rejoin(self, worker: Host) -> None:
         """`hal agent` again, as after a boot."""

@@ -69,8 +69,11 @@ class LiveHal:
         )
 
     def command(self, *args: object) -> list[str]:
-        """What is executed."""
-        return [sys.executable, "-m", "hal.cli.main", *map(str, args)]
+        """What is executed. What a test ends stays ended, unless the test says `--restart` or `--foreground`."""
+        words = [str(word) for word in args]
+        if words[:1] == ["up"] and not {"--restart", "--foreground"} & set(words):
+            words.insert(1, "--no-restart")
+        return [sys.executable, "-m", "hal.cli.main", *words]
 
     def up(self, *args: object) -> LiveHal:
         """`hal up`, which must work."""

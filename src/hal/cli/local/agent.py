@@ -9,7 +9,7 @@ import click
 
 from hal.cli.kit.command import command, pass_screen
 from hal.cli.kit.screen import Screen
-from hal.cli.local.node_options import Offer, offer_options
+from hal.cli.local.node_options import Offer, foreground_options, offer_options
 
 if TYPE_CHECKING:
     from hal.cli.local.layout import AgentLayout
@@ -26,6 +26,7 @@ CONNECTED_S: Final = 60.0
     hal agent --join TOKEN --controller head.example.org   # TOKEN: from `hal token create` there
     hal agent --join - --controller head:7422,head2:7422   # read the token from standard input
     hal agent                                              # start it again with the same settings
+    hal agent --foreground                                 # stay: for containers and service managers
     hal down                                               # stop it
     """,
 )
@@ -33,6 +34,12 @@ CONNECTED_S: Final = 60.0
 @click.option("--controller", metavar="HOST[:PORT],…", help="Addresses of the controllers (default port: 7422).")
 @click.option("--name", help="Name of the node (default: the host name).")
 @offer_options
+@click.option(
+    "--restart/--no-restart",
+    default=None,
+    help="Start the node again when it ends, after a pause that grows (default); or leave that to others.",
+)
+@foreground_options
 @pass_screen
 def agent(
     screen: Screen,
@@ -40,15 +47,20 @@ def agent(
     controller: str | None,
     name: str | None,
     offer: Offer,
+    restart: bool | None,
+    foreground: bool,
+    on_stop: str,
 ) -> None:
     """The first time, it joins with a token. Later, `hal agent` alone starts it again.
 
     No port is opened on this machine: the agent connects to the controller.
     """
+    from hal.cli.local.foreground import ended_on_signal, stay
     from hal.cli.local.join_exchange import join
     from hal.cli.local.layout import AgentLayout, saved_agent, saved_layout
     from hal.cli.local.processes import agent as agent_process
     from hal.cli.local.processes import keeper, one_at_a_time
+    from hal.cli.local.up import supervise
     from hal.core.model import ConflictError, SpecError
     from hal.runtime.authority import NodeIdentity
     from hal.runtime.home import find_home
@@ -62,7 +74,7 @@ def agent(
 
     home = find_home(screen.home)
     home.create()
-    with one_at_a_time(home):
+    with one_at_a_time(home), ended_on_signal(foreground):
         if saved_layout(home) is not None:
             raise ConflictError(
                 f"home {home.root} belongs to a HAL that `hal up` started here",
@@ -77,9 +89,10 @@ def agent(
             plan = saved.node
         else:
             (plan,) = offer.plan(1, called)
-        layout = AgentLayout(node=plan, controllers=wanted)
+        again = saved.restart if saved is not None and restart is None else restart is not False
+        layout = AgentLayout(node=plan, controllers=wanted, restart=foreground or again)
         runs = bool(keeper(home, plan.name).identity or agent_process(home, plan.name).identity)
-        if runs and saved != layout:
+        if runs and (saved is None or (saved.node, saved.controllers) != (layout.node, layout.controllers)):
             raise ConflictError(f"node {plan.name} is running with other options", hint="stop it first: hal down")
         if runs and joining is not None:
             raise ConflictError(
@@ -96,7 +109,10 @@ def agent(
             )
         layout.save(home)
         connected = _start(screen, home, layout)
+        supervise(home, restart=layout.restart and not foreground)
     _print_result(screen, home, layout, connected)
+    if foreground:
+        stay(screen, home, on_stop)
 
 
 def default_name() -> str:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def down(screen: Screen, leave: bool, kill: bool) -> int:
     """Pending jobs are kept, and start after the next `hal up`."""
     from hal.cli.local import processes
-    from hal.core.model import SpecError, plural
+    from hal.core.model import SpecError
     from hal.runtime.home import find_home
 
     if leave and kill:
@@ -50,16 +50,7 @@ def down(screen: Screen, leave: bool, kill: bool) -> int:
                 screen.note("nothing was stopped")
                 return exit_codes.FAILED
             leave, kill = choice == "leave", choice == "kill"
-        nodes: list[str] = []
-        if kill:
-            progress.show(f"ending {plural(steps, 'running step')} …")
-            nodes = processes.stop_nodes(home, kill_steps=True)
-        progress.show("stopping the controller …")
-        stopped = processes.stop_controller(home)
-        if not leave and not kill:
-            progress.show("stopping the nodes …")
-            nodes = processes.stop_nodes(home, kill_steps=False)
-        processes.remove_sockets(home)
+        stopped, nodes = processes.stop_all(home, leave=leave, kill_steps=kill, tell=progress.show)
     return _report(screen, home, stopped, nodes, steps if leave else 0)
 
 

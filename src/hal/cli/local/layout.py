@@ -59,6 +59,10 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     nodes: tuple[NodePlan, ...]
     tcp: str = ""
     wire: str = ""
+    planes: tuple[str, ...] = ()
+    """Names of the planes that run beside the controller."""
+    restart: bool = True
+    """Whether a supervisor starts again what ends."""
 
     def save(self, home: Home) -> None:
         """Save it for the next `hal up`."""
@@ -71,6 +75,8 @@ class AgentLayout(msgspec.Struct, frozen=True, kw_only=True):
     node: NodePlan
     controllers: tuple[str, ...]
     """`HOST:PORT` of each."""
+    restart: bool = True
+    """Whether a supervisor starts the node again when it ends."""
 
     def save(self, home: Home) -> None:
         """Save it for the next `hal agent`."""

@@ -92,6 +92,23 @@ def offer_options(function: F) -> F:
     return cast("F", decorated)
 
 
+def foreground_options(function: F) -> F:
+    """Add `--foreground` and `--on-stop`."""
+    stays = click.option(
+        "--foreground",
+        is_flag=True,
+        help="Do not return: stay, tell a service manager when HAL works, and stop HAL on SIGTERM or Ctrl-C.",
+    )
+    on_stop = click.option(
+        "--on-stop",
+        type=click.Choice(["leave", "kill"]),
+        default="leave",
+        show_default=True,
+        help="With --foreground: what becomes then of running steps; `leave`: they continue.",
+    )
+    return stays(on_stop(function))
+
+
 def _offer(
     cpus: str | None,
     memory: str | None,

@@ -17,7 +17,7 @@ from hal.cli.local.layout import NodePlan
 from hal.core.model import ConflictError
 from hal.runtime.detached_process import start_detached
 from hal.runtime.home import Home
-from hal.runtime.identity import ProcessIdentity, identify, kill, running, wait_gone
+from hal.runtime.identity import ProcessIdentity, identify, kill, running, wait_gone, write_pid_file
 from hal.runtime.inheritance import daemon_environment
 from hal.runtime.regular_files import NotRegularError, open_own, open_regular
 
@@ -28,6 +28,13 @@ STOP_AGENT_S = 10.0
 STOP_ROUNDS = 3
 """An agent that is stopped after its keeper may just have started another one: look again, so often."""
 LOOK_EVERY_S = 0.05
+BUSY_S = 2.0
+"""How long to wait for another `hal up` or `hal down`: the supervisor takes a moment to start something."""
+STOP_PLANE_S = 15.0
+STOP_SUPERVISOR_S = 10.0
+SUPERVISOR = "supervisor"
+PLANE_PREFIX = "plane-"
+SUPERVISOR_MODULE = "hal.cli.local.supervisor"
 DAEMONS = b"hal.daemons."
 """What each of the modules that HAL's daemons are begins with."""
 SOURCE = b"/hal/daemons/"
@@ -37,28 +44,40 @@ TAIL_BYTES = 64 << 10
 
 
 @contextlib.contextmanager
-def one_at_a_time(home: Home) -> Iterator[None]:
+def one_at_a_time(home: Home, wait_s: float = BUSY_S) -> Iterator[None]:
     """Exclude a second `hal up` or `hal down` for the same home.
 
     Raises:
-        ConflictError: one is running.
+        ConflictError: one is running, after `wait_s` still.
     """
     fd = open_own(home.run_dir / "up.lock", os.O_RDWR)
+    deadline_s = time.monotonic() + wait_s
     try:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise ConflictError(
-                f"another `hal up` or `hal down` is running for home {home.root}",
-                hint="wait for it to end, and try again",
-            ) from None
+        while not _locked(fd):
+            if time.monotonic() >= deadline_s:
+                raise ConflictError(
+                    f"another `hal up` or `hal down` is running for home {home.root}",
+                    hint="wait for it to end, and try again",
+                )
+            time.sleep(LOOK_EVERY_S)
         yield
     finally:
         os.close(fd)
 
 
+def _locked(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
 class Process:
     """One of the daemons: its name, and whether it runs."""
+
+    ours = True
+    """Its command line says that it is HAL's; one that HAL's owner chose is known by its pid file alone."""
 
     def __init__(self, home: Home, name: str) -> None:
         self.home = home
@@ -70,7 +89,7 @@ class Process:
     def identity(self) -> ProcessIdentity | None:
         """That of the running process; None if it does not run, or the pid file names a process that is not HAL's."""
         found = running(self.home.pid_file(self.name))
-        return found if found is not None and _is_daemon(found) else None
+        return found if found is not None and (not self.ours or _is_daemon(found)) else None
 
     def start(self, argv: Sequence[str], *, database: bool = False) -> None:
         """Start it, detached from this terminal, with the few variables that a daemon needs."""
@@ -78,6 +97,11 @@ class Process:
         self._output_from = output.stat().st_size if output.exists() else 0
         environment = daemon_environment(os.environ, database=database)
         self._child = start_detached([sys.executable, "-m", *argv], env=environment, output=output)
+
+    @property
+    def pid(self) -> int | None:
+        """Of the process that was started here."""
+        return None if self._child is None else self._child.pid
 
     @property
     def ended_early(self) -> int | None:
@@ -139,6 +163,70 @@ def start_keeper(home: Home, plan: NodePlan, controllers: Sequence[str] = ()) ->
     return process
 
 
+class Supervising(Process):
+    """What starts again what ends: a process of its own, or a `hal up --foreground`."""
+
+    ours = False
+
+
+def supervisor(home: Home) -> Process:
+    """Starts again what ends."""
+    return Supervising(home, SUPERVISOR)
+
+
+def start_supervisor(home: Home) -> Process:
+    """Start it; it watches what runs some time later."""
+    process = supervisor(home)
+    process.start([SUPERVISOR_MODULE, "--home", str(home.root)], database=True)
+    return process
+
+
+def stop_supervisor(home: Home) -> bool:
+    """Let it end and leave everything as it is; returns whether it ran."""
+    identity = supervisor(home).identity
+    if identity is None:
+        return False
+    stop([(identity, signal.SIGUSR1)], STOP_SUPERVISOR_S)
+    return True
+
+
+class Plane(Process):
+    """A process of the site's beside the controller; whoever starts it writes its pid file."""
+
+    ours = False
+
+    def __init__(self, home: Home, plane: str) -> None:
+        super().__init__(home, f"{PLANE_PREFIX}{plane}")
+        self.plane = plane
+
+    def start_command(self, command: Sequence[str]) -> None:
+        """Start it, detached from this terminal.
+
+        Raises:
+            HALError: there is no such program.
+        """
+        output = self.home.output_file(self.name)
+        self._output_from = output.stat().st_size if output.exists() else 0
+        environment = daemon_environment(os.environ) | {"HAL_HOME": str(self.home.root), "HAL_PLANE": self.plane}
+        self._child = start_detached(command, env=environment, output=output)
+        with contextlib.suppress(ProcessLookupError):
+            write_pid_file(self.home.pid_file(self.name), identify(self._child.pid))
+
+
+def planes_with_processes(home: Home) -> list[str]:
+    """Names of the planes that run, sorted."""
+    names = (path.stem.removeprefix(PLANE_PREFIX) for path in home.run_dir.glob(f"{PLANE_PREFIX}*.pid"))
+    return sorted(name for name in names if Plane(home, name).identity)
+
+
+def stop_planes(home: Home, names: Sequence[str]) -> None:
+    """Stop them, by force if necessary."""
+    found = {name: Plane(home, name).identity for name in names}
+    stop([(identity, signal.SIGTERM) for identity in found.values() if identity], STOP_PLANE_S)
+    for name in names:
+        home.pid_file(f"{PLANE_PREFIX}{name}").unlink(missing_ok=True)
+
+
 def nodes_with_processes(home: Home) -> list[str]:
     """Names of the nodes of which something runs."""
     return [name for name in home.node_names() if keeper(home, name).identity or agent(home, name).identity]
@@ -165,6 +253,33 @@ def stop_nodes(home: Home, *, kill_steps: bool) -> list[str]:
         if not agents and not any(keeper(home, name).identity for name in names):
             break
     return names
+
+
+def stop_all(home: Home, *, leave: bool, kill_steps: bool, tell: Callable[[str], None]) -> tuple[bool, list[str]]:
+    """Stop the supervisor, the planes, the controller and, unless `leave`, the nodes.
+
+    Args:
+        leave: nodes and their steps continue.
+        kill_steps: they are ended first, so that the controller hears of it.
+        tell: what is done now, in words.
+    Returns: whether a controller ran; the nodes that were stopped.
+    """
+    stop_supervisor(home)
+    planes = planes_with_processes(home)
+    if planes:
+        tell("stopping the planes …")
+        stop_planes(home, planes)
+    nodes: list[str] = []
+    if kill_steps:
+        tell("ending running steps …")
+        nodes = stop_nodes(home, kill_steps=True)
+    tell("stopping the controller …")
+    stopped = stop_controller(home)
+    if not leave and not kill_steps:
+        tell("stopping the nodes …")
+        nodes = stop_nodes(home, kill_steps=False)
+    remove_sockets(home)
+    return stopped, nodes
 
 
 def remove_sockets(home: Home) -> None:

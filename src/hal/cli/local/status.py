@@ -20,6 +20,7 @@ _EXIT_CODES = {"running": exit_codes.OK, "following": exit_codes.OK, "degraded":
 PATIENCE_S = 3.0
 """How long to wait for a controller that does not answer, or for a leader."""
 CONTROLLER_COLUMNS = ("CONTROLLER", "STATE", "SINCE", "VERSION", "ADDRESS")
+PLANE_COLUMNS = ("PLANE", "STATE", "PROCESS", "RESTARTS", "REASON")
 NODE_COLUMNS = ("NODE", "STATE", "CPU", "MEMORY", "RUNNING", "REASON")
 
 
@@ -44,6 +45,10 @@ class Report(msgspec.Struct, kw_only=True):
     store: str = ""
     leader: str = ""
     controllers: list[Any] = []
+    planes: list[Any] = []
+    """Those that `hal up --with` named on this machine."""
+    supervisor: int | None = None
+    """Process that starts again what ends here."""
     rest: str = ""
     fingerprint: str = ""
     """Of the authority of this HAL; empty unless it is on this machine."""
@@ -85,6 +90,8 @@ def status(screen: Screen) -> int:
         report.controller = f"starting: {doing}" if doing else "not answering" if report.pid else "not running"
         report.problems.append(Problem(error.message, error.hint))
         report.problems += [] if doing else _left_over(screen)
+    if address.home:
+        _look_at_supervision(address.home, report)
     screen.show(report, lambda: _render(screen, report))
     return _EXIT_CODES.get(report.controller, exit_codes.UNREACHABLE)
 
@@ -114,6 +121,39 @@ def _look(screen: Screen, client: Client, report: Report) -> None:
     report.problems += [Problem(text) for text in health.warnings]
     _look_at_controllers(client, report)
     _look_at_nodes(client, report)
+
+
+def _look_at_supervision(home: Home, report: Report) -> None:
+    """Add the planes of this machine, and what keeps ending."""
+    from hal.cli.local.layout import saved_agent, saved_layout
+    from hal.cli.local.planes import plane_states
+    from hal.cli.local.processes import nodes_with_processes, supervisor
+    from hal.cli.local.supervision import read_note
+    from hal.core.model import HALError
+
+    identity = supervisor(home).identity
+    report.supervisor = identity.pid if identity else None
+    try:
+        layout = saved_layout(home)
+        wanted = layout or saved_agent(home)
+        if layout is not None and report.supervisor:
+            report.planes = list(plane_states(home, layout.planes))
+    except HALError as error:
+        report.problems.append(Problem(error.message, error.hint))
+        return
+    runs = bool(report.pid or nodes_with_processes(home))
+    if wanted is not None and wanted.restart and runs and not report.supervisor:
+        report.problems.append(Problem("what ends here is not started again", "start the supervisor: hal up"))
+    for name, tried in sorted(read_note(home).processes.items()):
+        if tried.given_up:
+            report.problems.append(Problem(f"{name} is not started again: {tried.ended}", "mend it, then: hal up"))
+        elif tried.next_s:
+            report.problems.append(Problem(f"{name} ended and is tried again: {tried.ended}"))
+    report.problems += [
+        Problem(f"plane {one.name} is {one.state}: {one.reason}", f"see {home.output_file(f'plane-{one.name}')}")
+        for one in report.planes
+        if one.state == "unhealthy"
+    ]
 
 
 def _look_at_controllers(client: Client, report: Report) -> None:
@@ -224,6 +264,10 @@ def _render(screen: Screen, report: Report) -> None:
     if len(report.controllers) > 1:
         screen.line()
         screen.table(CONTROLLER_COLUMNS, [_controller_row(one) for one in report.controllers])
+    if report.planes:
+        screen.line()
+        found = [(one.name, one.state, str(one.pid or ""), str(one.restarts), one.reason) for one in report.planes]
+        screen.table(PLANE_COLUMNS, found)
     if report.nodes:
         screen.line()
         rows = [

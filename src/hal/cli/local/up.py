@@ -9,10 +9,11 @@ import click
 
 from hal.cli.kit.command import command, pass_screen
 from hal.cli.kit.screen import Screen
-from hal.cli.local.node_options import Offer, offer_options
+from hal.cli.local.node_options import Offer, foreground_options, offer_options
 
 if TYPE_CHECKING:
     from hal.cli.local.layout import Layout
+    from hal.cli.local.planes import PlaneStatus
     from hal.client.rest.views import HealthInfo
     from hal.runtime.home import Home
 
@@ -29,6 +30,8 @@ DEFAULT_HOST = "127.0.0.1"
     hal up --tcp 4250                       # REST also at http://127.0.0.1:4250
     hal up --wire 0.0.0.0                   # let other machines join (see hal token)
     hal up --home ~/hal-test                # a second HAL beside the first
+    hal up --with prices                    # and a plane that hal.toml declares
+    hal up --foreground                     # stay, and end it on SIGTERM: for containers and service managers
     """,
 )
 @click.option(
@@ -47,6 +50,18 @@ DEFAULT_HOST = "127.0.0.1"
     help="Accept nodes of other machines on this address (default: none; default port: 7422).",
 )
 @click.option(
+    "--with",
+    "planes",
+    metavar="NAME,…",
+    help="Planes of hal.toml that run beside the controller, from now on; '' for none.",
+)
+@click.option(
+    "--restart/--no-restart",
+    default=None,
+    help="Start again what ends, after a pause that grows (default); or leave that to others.",
+)
+@foreground_options
+@click.option(
     "--new-store",
     is_flag=True,
     help="Accept an empty or older store in place of the known one; jobs missing in it are lost.",
@@ -59,13 +74,21 @@ def up(
     name: str | None,
     tcp: str | None,
     wire: str | None,
+    planes: str | None,
+    restart: bool | None,
+    foreground: bool,
+    on_stop: str,
     new_store: bool,
 ) -> None:
     """Whatever is not running is started; if everything runs, nothing changes.
 
     Without options, HAL starts with the same nodes as the last time, and continues with its jobs.
     """
+    from msgspec.structs import replace
+
+    from hal.cli.local.foreground import ended_on_signal, stay
     from hal.cli.local.layout import Layout, saved_agent, saved_layout
+    from hal.cli.local.planes import declared_planes
     from hal.cli.local.processes import one_at_a_time
     from hal.cli.local.startup import start_missing
     from hal.core.model import ConflictError, SpecError
@@ -84,7 +107,7 @@ def up(
     home = find_home(screen.home)
     home.create()
     home.socket_dir()
-    with one_at_a_time(home):
+    with one_at_a_time(home), ended_on_signal(foreground):
         if saved_agent(home) is not None:
             raise ConflictError(
                 f"home {home.root} belongs to a node of a HAL on another machine",
@@ -96,11 +119,23 @@ def up(
         else:
             planned = offer.plan(1 if nodes is None else nodes, name)
             layout = Layout(nodes=planned, tcp=address, wire=agents)
+        before = saved or layout
+        names = before.planes if planes is None else tuple(name.strip() for name in planes.split(",") if name.strip())
+        layout = replace(
+            layout,
+            planes=declared_planes(home, names),
+            restart=foreground or (before.restart if restart is None else restart),
+        )
+        if layout.planes and not layout.restart:
+            raise SpecError("--with: planes are started by what --no-restart leaves out", hint="add --restart")
         if layout.tcp:
             home.token_text()
         started = start_missing(screen, home, layout, saved, new_store=new_store)
         layout.save(home)
-    _print_result(screen, home, layout, started)
+        supervise(home, restart=layout.restart and not foreground)
+    _print_result(screen, home, layout, started, foreground=foreground)
+    if foreground:
+        stay(screen, home, on_stop)
 
 
 def _tcp_address(text: str) -> str:
@@ -117,13 +152,35 @@ def _tcp_address(text: str) -> str:
     return f"{host or DEFAULT_HOST}:{int(port)}"
 
 
-def _print_result(screen: Screen, home: Home, layout: Layout, started: Sequence[str]) -> None:
+def supervise(home: Home, *, restart: bool) -> None:
+    """Let a supervisor run in the background, or (not `restart`) none."""
+    from hal.cli.local import processes
+
+    if not restart:
+        processes.stop_supervisor(home)
+    elif not processes.supervisor(home).identity:
+        processes.start_supervisor(home)
+
+
+def _planes(screen: Screen, home: Home, layout: Layout, *, foreground: bool) -> list[PlaneStatus]:
+    """How the planes are once they work; in the foreground they are started afterwards."""
+    from hal.cli.kit.progress import Progress
+    from hal.cli.local.planes import plane_states, wait_for_planes
+
+    if not layout.planes or foreground:
+        return plane_states(home, layout.planes)
+    with Progress(screen) as progress:
+        return wait_for_planes(home, layout.planes, progress.show)
+
+
+def _print_result(screen: Screen, home: Home, layout: Layout, started: Sequence[str], *, foreground: bool) -> None:
     from hal.cli.kit.formats import amounts
     from hal.cli.kit.screen import as_plain
     from hal.cli.local.startup import FOLLOWING
     from hal.core.model import plural
     from hal.runtime.home import find_home
 
+    planes = _planes(screen, home, layout, foreground=foreground)
     health = _health(home)
     url, wire, fingerprint = health.rest, health.wire, own_fingerprint(home)
     if screen.plain:
@@ -136,7 +193,7 @@ def _print_result(screen: Screen, home: Home, layout: Layout, started: Sequence[
             "controller": health.status,
             "started": list(started),
         }
-        screen.emit({**found, "nodes": as_plain(layout.nodes)})
+        screen.emit({**found, "nodes": as_plain(layout.nodes), "planes": as_plain(planes)})
         return
     if screen.quiet:
         return
@@ -145,6 +202,13 @@ def _print_result(screen: Screen, home: Home, layout: Layout, started: Sequence[
     for plan in layout.nodes:
         has = amounts({"cpu": plan.cpu_milli, "memory": plan.memory_bytes, **plan.resources})
         screen.line(f"  {plan.name}: {has}")
+    for plane in planes:
+        if plane.works:
+            screen.line(f"  plane {plane.name}: running (process {plane.pid})")
+        elif not foreground:
+            why = f": {plane.reason}" if plane.reason else ""
+            output = home.output_file(f"plane-{plane.name}")
+            screen.note(f"warning: plane {plane.name} does not work{why}; see {output}")
     if url:
         screen.line(f"  REST: {url}, token in {home.token}")
         if url.startswith("https:") and fingerprint:
@@ -157,7 +221,8 @@ def _print_result(screen: Screen, home: Home, layout: Layout, started: Sequence[
     for warning in health.warnings:
         if warning.startswith("steps run as "):
             screen.note(f"warning: {warning}")
-    screen.note(f"try: hal run{there} -- hostname    hal status{there}    hal down{there}")
+    if not foreground:
+        screen.note(f"try: hal run{there} -- hostname    hal status{there}    hal down{there}")
 
 
 def _health(home: Home) -> HealthInfo:

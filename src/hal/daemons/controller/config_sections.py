@@ -16,6 +16,7 @@ from hal.core.model import Duration, SpecError, StoreError
 from hal.core.model.config_sections import Section, without_password
 from hal.core.model.lease_times import LeaseTimes, check_lease_times
 from hal.core.model.node_config import NODE
+from hal.core.model.supervision_config import SUPERVISION
 from hal.daemons.controller.access.settings import AccessSection, check_access
 from hal.rest.audit import MAX_AUDIT_BYTES
 from hal.rest.limits import DEFAULT_REQUEST_BYTES, DEFAULT_USER_REQUEST_BYTES
@@ -388,6 +389,8 @@ READERS: Final = Section(
     check=check_readers,
 )
 
-SECTIONS: Final[tuple[Section[Any], ...]] = (ENGINE, SERVER, STORE, ACCESS, AUDIT, LEASES, RETENTION, READERS, NODE)
-"""In the order in which they are described. `[node]` is read by agents and keepers; a controller checks it with the
-rest, so that a mistake in the file is found when HAL starts."""
+SECTIONS: Final[tuple[Section[Any], ...]] = (
+    ENGINE, SERVER, STORE, ACCESS, AUDIT, LEASES, RETENTION, READERS, NODE, SUPERVISION,
+)  # fmt: skip
+"""In the order in which they are described. `[node]` is read by agents and keepers, `[supervision]` by the supervisor;
+a controller checks them with the rest, so that a mistake in the file is found when HAL starts."""

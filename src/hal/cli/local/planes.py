@@ -1,0 +1,123 @@
+"""The planes beside the controller: which run, and how they are."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+from urllib.parse import urlsplit
+
+import msgspec
+
+from hal.cli.local.processes import LOOK_EVERY_S, Plane
+from hal.cli.local.supervision import Tried, plane_sections, read_note
+from hal.core.model import SpecError
+from hal.core.model.supervision_config import PlaneSection
+from hal.runtime.home import Home
+
+HEALTH_PATH: Final = "/v1/health"
+HEALTH_S: Final = 2.0
+"""How long a plane may take to say how it is."""
+WORKS_S: Final = 30.0
+"""How long `hal up` waits for planes to work."""
+
+
+class PlaneStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """One plane, as `hal status` shows it."""
+
+    name: str
+    state: str
+    """`running`, `unhealthy`, `ended`."""
+    pid: int | None = None
+    restarts: int = 0
+    reason: str = ""
+    """Why it is not running, or what it answered."""
+
+    @property
+    def works(self) -> bool:
+        """Whether nothing need be done about it."""
+        return self.state == "running"
+
+
+def declared_planes(home: Home, names: Sequence[str]) -> tuple[str, ...]:
+    """The names, each once.
+
+    Raises:
+        SpecError: one is not declared in hal.toml; or the file is malformed.
+    """
+    declared = plane_sections(home)
+    for name in names:
+        if name not in declared:
+            known = f"declared: {', '.join(sorted(declared))}" if declared else "none is declared"
+            raise SpecError(
+                f"--with: there is no plane '{name}' in {home.config}",
+                hint=f"{known}; declare it: [supervision.planes.{name}] command = [...]",
+            )
+    return tuple(dict.fromkeys(names))
+
+
+def plane_states(home: Home, names: Sequence[str]) -> list[PlaneStatus]:
+    """How they are now; asks each that says where it answers.
+
+    Raises:
+        SpecError: hal.toml is malformed.
+    """
+    declared, tried = plane_sections(home), read_note(home).processes
+    return [_state(home, name, declared.get(name), tried.get(f"plane-{name}", Tried())) for name in names]
+
+
+def wait_for_planes(home: Home, names: Sequence[str], show: Callable[[str], None]) -> list[PlaneStatus]:
+    """How they are once all of them work, or after WORKS_S."""
+    deadline_s = time.monotonic() + WORKS_S
+    while True:
+        found = plane_states(home, names)
+        missing = [one.name for one in found if not one.works]
+        if not missing or time.monotonic() >= deadline_s:
+            return found
+        show(f"waiting for {', '.join(missing)}")
+        time.sleep(LOOK_EVERY_S)
+
+
+def _state(home: Home, name: str, section: PlaneSection | None, tried: Tried) -> PlaneStatus:
+    restarts = max(0, tried.starts - 1)
+    if section is None:
+        return PlaneStatus(name=name, state="ended", reason="it is not declared in hal.toml any more")
+    identity = Plane(home, name).identity
+    if identity is None:
+        return PlaneStatus(name=name, state="ended", restarts=restarts, reason=tried.ended)
+    wrong = health_of(home, section.health) if section.health else ""
+    state = "unhealthy" if wrong else "running"
+    return PlaneStatus(name=name, state=state, pid=identity.pid, restarts=restarts, reason=wrong)
+
+
+def health_of(home: Home, where: str) -> str:
+    """What is wrong with a plane that answers there; '' if nothing is."""
+    connection = _connection(home, where)
+    try:
+        connection.request("GET", HEALTH_PATH)
+        answer = connection.getresponse()
+        return "" if answer.status == http.HTTPStatus.OK else f"it answers {answer.status} {answer.reason}"
+    except (OSError, http.client.HTTPException) as error:
+        return f"it does not answer: {error or type(error).__name__}"
+    finally:
+        connection.close()
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path: str) -> None:
+        super().__init__("localhost", timeout=HEALTH_S)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(HEALTH_S)
+        self.sock.connect(self._path)
+
+
+def _connection(home: Home, where: str) -> http.client.HTTPConnection:
+    if not where.startswith("http://"):
+        return _UnixConnection(str(home.root / where))
+    parts = urlsplit(where)
+    return http.client.HTTPConnection(parts.hostname or "localhost", parts.port, timeout=HEALTH_S)
