@@ -7,17 +7,20 @@ from typing import Any
 
 import pytest
 
-from hal.core.model import AttemptState, EventKind
+from hal.core.model import AttemptState, EventKind, TaskState
 from hal.store import (
     AppendEvents,
     AttemptEnd,
     EndAttempts,
     InsertAttempts,
+    InsertJobs,
+    MarkRemoved,
     MemoryDatabase,
     PutReaders,
     ReaderBounds,
     ReaderFloor,
     ReaderRow,
+    Removed,
     Retention,
     Store,
     reader_floor,
@@ -98,3 +101,19 @@ def test_readers_are_read_as_they_were_put(leader: Leader) -> None:
     leader.commit(PutReaders((reader("a", attempts=1), reader("b", events=2), reader("c"))))
     leader.commit(PutReaders((reader("a", attempts=9),), forget=("c",)))
     assert leader.store.readers() == [reader("a", attempts=9), reader("b", events=2)]
+
+
+def test_attempts_of_removed_jobs_stay_until_every_reader_has_read_them() -> None:
+    """Three jobs are removed; a reader has read the first end: two stay. Without the reader they go, and are lost."""
+    made = Leader(Store.open(MemoryDatabase()))
+    for number in (1, 2, 3):
+        row = job(number, state=TaskState.SUCCEEDED, pending=0, succeeded=1, end_ms=number * 100)
+        end = AttemptEnd(number, 0, 1, AttemptState.SUCCEEDED, number * 100)
+        made.commit(InsertJobs([row]), InsertAttempts([attempt(number)]), EndAttempts([end]), now_ms=number * 100)
+    made.commit(submitted(job(4))[0], MarkRemoved([1, 2, 3], Removed.JOB), PutReaders((reader("a", attempts=1),)))
+    made.store.sweep(1_000, Retention(), epoch=made.epoch)
+    assert [row.sequence for row in made.store.ended(last=3).rows] == [2, 3]
+    made.commit(PutReaders(forget=("a",)))
+    made.store.sweep(1_000, Retention(), epoch=made.epoch)
+    page = made.store.ended(last=3)
+    assert (page.rows, page.lost) == ([], [(1, 3)])

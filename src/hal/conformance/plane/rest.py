@@ -32,11 +32,17 @@ class Rest:
         self._url = urlsplit(url)
         self._token = token
 
-    def ask(self, method: str, path: str, body: object = None) -> Answer:
-        """Send a request and return its answer, whatever the status."""
-        headers = {"Content-Type": "application/json"} | (
-            {"Authorization": f"Bearer {self._token}"} if self._token else {}
-        )
+    def ask(self, method: str, path: str, body: object = None, *, unless: str = "") -> Answer:
+        """Send a request and return its answer, whatever the status.
+
+        Args:
+            unless: the version in `If-None-Match`; '': none.
+        """
+        headers = {"Content-Type": "application/json"}
+        if self._token:
+            headers["Authorization"] = f"Bearer {self._token}"
+        if unless:
+            headers["If-None-Match"] = f'"{unless}"'
         connection = self._connection()
         try:
             connection.request(method, path, None if body is None else json.dumps(body), headers)

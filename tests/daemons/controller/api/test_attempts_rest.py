@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 
 from hal.daemons.controller.access.roles import Role
+from hal.store import Retention
 from tests.daemons.controller.access.people import person
 from tests.daemons.controller.api.test_rest import problem
 from tests.daemons.controller.running import Running, on_controller
@@ -233,3 +235,36 @@ def test_an_event_about_many_jobs_says_live_and_later_that_it_is_cut(hal_home: P
         assert (len(came["jobs"]), came["payload"]["jobs_total"], came["payload"]["truncated"]) == (1_000, 1_001, True)
 
     on_controller(hal_home, body)
+
+
+def test_a_reader_of_events_is_told_which_are_lost(hal_home: Path) -> None:
+    """All but the newest event are removed: a page and a stream behind the first name the others, and go on."""
+
+    async def body(hal: Running) -> None:
+        for _ in range(3):
+            await hal.submit(TRUE)
+        newest = hal.api.feed.last_sequence()
+        committer = hal.controller._committer
+        await hal.runtime.run_blocking(
+            lambda: committer.store.trim(10**15, Retention(events_count=1, events_ms=10**15), epoch=committer.epoch)
+        )
+        found = (await hal.http.get("/v1/events", params={"after": 1})).json()
+        assert (found["lost"], [event["sequence"] for event in found["events"]]) == ([2, newest - 1], [newest])
+        assert "lost" not in (await hal.http.get("/v1/events")).json()
+        headers = {"Accept": "text/event-stream", "Last-Event-ID": "1"}
+        async with hal.http.stream("GET", "/v1/events", headers=headers) as stream:
+            sent = [json.loads(line[6:]) async for line in first(2, stream.aiter_lines(), "data: ")]
+        assert [(one["kind"], one["sequence"]) for one in sent] == [("lost", newest - 1), ("jobs-submitted", newest)]
+        assert sent[0]["payload"] == {"first": 2, "last": newest - 1}
+
+    on_controller(hal_home, body)
+
+
+async def first(count: int, lines: AsyncIterator[str], beginning: str) -> AsyncIterator[str]:
+    """The first lines that begin like this."""
+    async for line in lines:
+        if line.startswith(beginning):
+            yield line
+            count -= 1
+            if not count:
+                return
