@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,8 +16,11 @@ from pathlib import Path
 import pytest
 
 from hal.client.sync_client import Client
+from hal.core.model.node_address import is_node_address
 from tests.e2e.conftest import DEADLINE_S, Gate, LiveHal, Ran, until
 from tests.e2e.terminal import Terminal
+
+ROOT = Path(__file__).parents[2]
 
 Hal = Callable[..., Ran]
 
@@ -121,6 +127,23 @@ def test_a_gang_runs_on_three_nodes_at_once(hal: Hal) -> None:
     nodes = lines[0].split()[-1].split(",")
     assert sorted(nodes) == ["n1", "n2", "n3"]
     assert lines == [f"[@{rank}] {rank} {nodes[rank]} {','.join(nodes)}" for rank in range(3)]
+
+
+def test_a_gang_is_told_where_its_nodes_are_reached(hal: Hal) -> None:
+    """As docs/cluster.md prints the command. Nodes of one machine have its host name, if that can be an address."""
+    (command,) = re.findall(
+        r"^hal (run --nodes 2 .*HAL_NODE_ADDRESSES.*)$", (ROOT / "docs" / "cluster.md").read_text(), re.M
+    )
+    ran = hal(*shlex.split(command))
+    assert ran.code == 0
+    found = dict(re.findall(r"^\[@(\d)\] rank \1 of (.*)$", ran.out, re.M))
+    host = socket.gethostname()
+    assert set(found) == {"0", "1"}
+    assert len(set(found.values())) == 1
+    addresses = found["0"].split(",")
+    assert len(addresses) == 2
+    assert set(addresses) <= ({host} if is_node_address(host) else {"n1", "n2", "n3"})
+    assert f"[@0] master: {addresses[0]}" in ran.out
 
 
 def test_an_arrays_lines_are_marked_with_their_task(hal: Hal) -> None:

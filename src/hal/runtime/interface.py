@@ -139,6 +139,10 @@ class Connection(Protocol):
         """The name in the other end's certificate; None on a Unix socket, and if it presented none."""
 
     @property
+    def remote(self) -> str:
+        """The address of whoever dialled over TCP, as this host sees it; '' on a Unix socket and at the dialler."""
+
+    @property
     def label(self) -> str:
         """For logs: the address and a number."""
 

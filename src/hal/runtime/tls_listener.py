@@ -151,7 +151,7 @@ class TlsListener(Generic[E]):
         def made() -> E:
             return self._make(
                 f"{self._address.host}:{self._address.port}#{number} from {host}",
-                on_open=lambda connection: self._opened(connection, number, stranger),
+                on_open=lambda connection: self._opened(connection, host, number, stranger),
                 on_closed=lambda connection: self._closed(connection, number),
                 on_fault=lambda connection, reason: report_fault(
                     self._logs.of(source_of(connection)), connection, reason
@@ -171,7 +171,8 @@ class TlsListener(Generic[E]):
             self._forget(number)
             sock.close()
 
-    def _opened(self, connection: E, number: int, stranger: _Stranger) -> None:
+    def _opened(self, connection: E, host: str, number: int, stranger: _Stranger) -> None:
+        connection.remote = host.partition("%")[0]
         connection.certified = certified_name(peer_certificate(connection))
         if connection.certified is None:
             stranger.connection = connection

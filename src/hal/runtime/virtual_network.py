@@ -267,6 +267,7 @@ class VirtualListener(Generic[E]):
             connection.peer = Peer(dialler.pid, dialler.host.uid, dialler.host.uid)
         else:
             connection.certified = dialler.host.certified(credentials)
+            connection.remote = dialler.host.name
         connection.connection_made(transport)
         refusal = "" if connection.peer is not None else dialler_refusal(self._role, _role(connection.certified))
         if refusal:

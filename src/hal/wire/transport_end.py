@@ -32,6 +32,7 @@ class TransportEnd(asyncio.Protocol):
         transport: None before it is connected.
         peer: the other process, as the kernel reports it; None for TCP.
         certified: the name in the other end's certificate; None on a Unix socket, and if it presented none.
+        remote: the IP address of whoever dialled over TCP, as this host sees it; '' otherwise.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class TransportEnd(asyncio.Protocol):
         self.transport: asyncio.Transport | None = None
         self.peer: Peer | None = None
         self.certified: CertifiedName | None = None
+        self.remote = ""
 
     @property
     def label(self) -> str:

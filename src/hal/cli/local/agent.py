@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -57,7 +56,7 @@ def agent(
     """
     from hal.cli.local.foreground import ended_on_signal, stay
     from hal.cli.local.join_exchange import join
-    from hal.cli.local.layout import AgentLayout, saved_agent, saved_layout
+    from hal.cli.local.layout import AgentLayout, host_node_name, saved_agent, saved_layout
     from hal.cli.local.processes import agent as agent_process
     from hal.cli.local.processes import keeper, one_at_a_time
     from hal.cli.local.up import supervise
@@ -82,7 +81,7 @@ def agent(
             )
         saved = saved_agent(home)
         wanted = addresses or (saved.controllers if saved else ())
-        called = name or (saved.node.name if saved else default_name())
+        called = name or (saved.node.name if saved else host_node_name())
         if not wanted:
             raise SpecError("--controller is missing", hint="name the machine on which `hal up` runs")
         if saved is not None and not offer.given and called == saved.node.name:
@@ -113,13 +112,6 @@ def agent(
     _print_result(screen, home, layout, connected)
     if foreground:
         stay(screen, home, on_stop)
-
-
-def default_name() -> str:
-    """This machine's host name, without the characters that a node's name cannot have."""
-    import socket
-
-    return re.sub(r"[^A-Za-z0-9-]+", "-", socket.gethostname().partition(".")[0]).strip("-")[:63] or "node"
 
 
 def _start(screen: Screen, home: Home, layout: AgentLayout) -> str:

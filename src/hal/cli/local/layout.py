@@ -6,6 +6,8 @@ HAL_HOME/run/layout.json keeps the layout of the last start, so that `hal up` al
 from __future__ import annotations
 
 import os
+import re
+import socket
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +15,7 @@ import msgspec
 
 from hal.core.model import ConflictError, InternalError, SpecError, plural
 from hal.core.model.facts import check_domain
+from hal.core.model.node_address import check_node_address
 from hal.core.model.node_config import check_labels
 from hal.runtime.gpus import read_gpus
 from hal.runtime.home import Home, check_node_name
@@ -36,6 +39,8 @@ class NodePlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Others by name, base units."""
     labels: dict[str, str] = {}
     domain: str = ""
+    address: str = ""
+    """Where other machines reach it; empty: where the controller sees it."""
     max_processes: int | None = None
     """Of each step; 0: as many as the kernel gives; None: as many as a keeper allows by itself."""
 
@@ -48,6 +53,8 @@ class NodePlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             words += ["--label", f"{key}={value}"]
         if self.domain:
             words += ["--domain", self.domain]
+        if self.address:
+            words += ["--address", self.address]
         if self.max_processes is not None:
             words += ["--max-processes", str(self.max_processes)]
         return words
@@ -116,6 +123,12 @@ def saved_layout(home: Home) -> Layout | None:
         ) from error
 
 
+def host_node_name() -> str:
+    """This machine's host name, without the characters that a node's name cannot have."""
+    name = re.sub(r"[^A-Za-z0-9-]+", "-", socket.gethostname().partition(".")[0])
+    return name.strip("-")[:63].strip("-") or "node"
+
+
 def plan_nodes(
     count: int,
     *,
@@ -125,6 +138,7 @@ def plan_nodes(
     resources: dict[str, int] | None = None,
     labels: dict[str, str] | None = None,
     domain: str = "",
+    address: str = "",
     max_processes: int | None = None,
 ) -> tuple[NodePlan, ...]:
     """Plan `count` equal nodes, n1 … nN; each has an equal share of what is not given: at least one core, whole GPUs.
@@ -150,6 +164,7 @@ def plan_nodes(
             resources=offered,
             labels=check_labels(dict(labels or {}), "--label"),
             domain=check_domain(domain),
+            address=check_node_address(address),
             max_processes=max_processes,
         )
         for one in names

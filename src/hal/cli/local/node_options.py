@@ -21,6 +21,7 @@ _OPTIONS = (
     click.option("--resource", metavar="NAME=N", multiple=True, help="Other resource of each node; repeatable."),
     click.option("--label", metavar="K=V", multiple=True, help="Label of each node; repeatable."),
     click.option("--domain", metavar="PATH", default="", help="Location of this machine, such as dc1/rack3."),
+    click.option("--address", metavar="HOST", default="", help="Where other machines reach this one."),
     click.option(
         "--max-processes",
         type=click.IntRange(min=0),
@@ -42,6 +43,8 @@ class Offer:
     domain: str
     max_processes: int | None = None
     """Of each step."""
+    address: str = ""
+    """Where other machines reach this one."""
 
     @property
     def given(self) -> bool:
@@ -64,6 +67,7 @@ class Offer:
             resources=dict(self.resources),
             labels=dict(self.labels),
             domain=self.domain,
+            address=self.address,
             max_processes=self.max_processes,
         )
 
@@ -80,10 +84,13 @@ def offer_options(function: F) -> F:
         resource: Sequence[str],
         label: Sequence[str],
         domain: str,
+        address: str,
         max_processes: int | None,
         **given: Any,
     ) -> Any:
-        offer = replace(_offer(cpus, memory, gpus, resource, label, domain), max_processes=max_processes)
+        offer = replace(
+            _offer(cpus, memory, gpus, resource, label, domain), max_processes=max_processes, address=address
+        )
         return function(*args, offer=offer, **given)
 
     decorated = with_offer

@@ -38,7 +38,9 @@ DEFAULT_HOST = "127.0.0.1"
     "--nodes", type=int, metavar="N", help="Number of nodes on this machine (default: 1); 0: only a controller."
 )
 @offer_options
-@click.option("--name", help="Name of the node; several nodes are NAME1, NAME2, … (default: n).")
+@click.option(
+    "--name", help="Name of the node (default: n1; in a new HAL with --wire, the host name); several: NAME1, NAME2, …."
+)
 @click.option(
     "--tcp",
     metavar="[HOST:]PORT",
@@ -87,7 +89,7 @@ def up(
     from msgspec.structs import replace
 
     from hal.cli.local.foreground import ended_on_signal, stay
-    from hal.cli.local.layout import Layout, saved_agent, saved_layout
+    from hal.cli.local.layout import Layout, host_node_name, saved_agent, saved_layout
     from hal.cli.local.planes import declared_planes
     from hal.cli.local.processes import one_at_a_time
     from hal.cli.local.startup import start_missing
@@ -117,7 +119,10 @@ def up(
         if saved is not None and nodes is None and name is None and not offer.given:
             layout = Layout(nodes=saved.nodes, tcp=address or saved.tcp, wire=agents or saved.wire)
         else:
-            planned = offer.plan(1 if nodes is None else nodes, name)
+            count = 1 if nodes is None else nodes
+            if agents and count == 1 and saved is None:
+                name = name or host_node_name()  # nodes of other machines have their host's name, too
+            planned = offer.plan(count, name)
             layout = Layout(nodes=planned, tcp=address, wire=agents)
         before = saved or layout
         names = before.planes if planes is None else tuple(name.strip() for name in planes.split(",") if name.strip())

@@ -20,6 +20,7 @@ def details(node: NodeInfo) -> dict[str, str]:
     return {
         "system": ", ".join(filter(None, (facts.system, facts.kernel, facts.architecture))),
         "host": facts.host,
+        "address": facts.address,
         "domain": facts.domain,
         "cpu": ", ".join(filter(None, (cpu.model, *(plural(count, noun) for count, noun in counts if count)))),
         "memory": size(facts.memory_bytes) if facts.memory_bytes else "",

@@ -99,6 +99,9 @@ class Facts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     gpus: tuple[GpuFacts, ...] = ()
     domain: str = ""
     """Location, from the widest level to the narrowest: `dc1/rack3`."""
+    address: str = ""
+    """Where other machines reach the node. From an agent: what it was told to state, often nothing. From a controller:
+    what holds, by `NodeAdmission.address_of`."""
 
 
 def bound_facts(facts: Facts) -> Facts:

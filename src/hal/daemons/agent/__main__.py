@@ -54,7 +54,7 @@ def build_settings(
 
     def facts() -> Facts:
         known = {"node_id": read_node_id(id_file, new_id), "home_id": identify_home(home.root)}
-        return replace(read_machine(home.root), domain=domain, **known)
+        return replace(read_machine(home.root), domain=domain, address=arguments.address, **known)
 
     def condition() -> Condition:
         space = space_at(home.root)

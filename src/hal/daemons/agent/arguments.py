@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from hal.core.model.errors import SpecError
 from hal.core.model.facts import check_domain
+from hal.core.model.node_address import check_node_address
 from hal.core.model.node_config import check_labels
 from hal.core.model.units import resource_name
 from hal.runtime.gpus import read_gpus
@@ -37,6 +38,8 @@ class NodeArguments(NamedTuple):
     with_agent: bool = True
     domain: str = ""
     """Location of the machine, from the widest level to the narrowest."""
+    address: str = ""
+    """Where other machines reach the node; empty: where the controller sees it."""
     controllers: tuple[str, ...] = ()
     """`HOST:PORT` of each controller of another machine; empty: the controller of this home."""
 
@@ -50,6 +53,8 @@ class NodeArguments(NamedTuple):
             words += ["--label", f"{key}={value}"]
         if self.domain:
             words += ["--domain", self.domain]
+        if self.address:
+            words += ["--address", self.address]
         for address in self.controllers:
             words += ["--controller", address]
         return words if self.with_agent else [*words, "--no-agent"]
@@ -67,6 +72,7 @@ def parse_arguments(program: str, argv: list[str]) -> NodeArguments:
     parser.add_argument("--resource", action="append", default=[], metavar="NAME=AMOUNT", help="in base units")
     parser.add_argument("--label", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--domain", default="", metavar="PATH", help="where the machine stands: dc1/rack3")
+    parser.add_argument("--address", default="", metavar="HOST", help="where other machines reach the node")
     parser.add_argument("--helpers", type=int, default=0, help="spawning processes (default: one per cpu)")
     parser.add_argument("--lease-ms", type=int, default=60_000, help="oldest lease stamp that a start may carry")
     parser.add_argument("--max-processes", type=int, default=MAX_PROCESSES, help="of each step (0: no limit)")
@@ -80,6 +86,7 @@ def parse_arguments(program: str, argv: list[str]) -> NodeArguments:
         capacity = {resource_name(name): int(amount) for name, amount in map(_pair, found.resource)}
         labels = check_labels(dict(map(_pair, found.label)), "--label")
         domain = check_domain(found.domain)
+        address = check_node_address(found.address)
         addresses = parse_controllers(",".join(found.controller)) if found.controller else ()
     except (ValueError, SpecError) as error:
         parser.error(str(error))
@@ -99,6 +106,7 @@ def parse_arguments(program: str, argv: list[str]) -> NodeArguments:
         max(0, found.max_processes),
         not found.no_agent,
         domain,
+        address,
         addresses,
     )
 

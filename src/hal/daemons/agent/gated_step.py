@@ -138,6 +138,8 @@ def step_env(asked: Asked, node: str, home: str) -> dict[str, str]:
     ):
         if there and name in template.env:
             env[name] = template.env[name]
+    if start.addresses:
+        env["HAL_NODE_ADDRESSES"] = ",".join(start.addresses)
     return env | bare_env(start.step, node, home) | {
         "HAL_ARRAY_INDEX": str(start.array_index),
         "HAL_ARRAY_COUNT": str(start.array_count),

@@ -75,6 +75,8 @@ class Config(Struct, frozen=True, kw_only=True):
     """By which name or address other machines reach this one; empty: that is not known."""
     wire: tuple[str, int] | None = None
     """Where agents of other machines dial."""
+    node_addresses: tuple[str, ...] = ()
+    """Patterns of addresses that nodes of other machines may state, beside the one from which they dial."""
     node_certificate_ms: int = DEFAULT_CERTIFICATE_MS
     max_request_bytes: int = DEFAULT_REQUEST_BYTES
     max_user_request_bytes: int = DEFAULT_USER_REQUEST_BYTES
@@ -144,6 +146,7 @@ def _config(file: Sections) -> Config:
         site_certificate=(Path(server.tls_cert), Path(server.tls_key)) if server.tls_cert else None,
         address=server.address,
         wire=host_and_port(server.wire, "server.wire", DEFAULT_PORT),
+        node_addresses=server.node_addresses,
         node_certificate_ms=int(server.node_certificate),
         max_request_bytes=server.max_request_bytes,
         max_user_request_bytes=server.max_user_request_bytes,

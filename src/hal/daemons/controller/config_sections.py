@@ -15,6 +15,7 @@ from hal.core.engine.config import Backfill
 from hal.core.model import Duration, SpecError, StoreError
 from hal.core.model.config_sections import Section, without_password
 from hal.core.model.lease_times import LeaseTimes, check_lease_times
+from hal.core.model.node_address import check_patterns
 from hal.core.model.node_config import NODE
 from hal.core.model.supervision_config import SUPERVISION
 from hal.daemons.controller.access.settings import AccessSection, check_access
@@ -104,6 +105,10 @@ class ServerSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         str,
         Meta(description="`HOST:PORT`, or a port of 127.0.0.1, for agents of other machines; empty: nowhere"),
     ] = ""
+    node_addresses: Annotated[
+        tuple[str, ...],
+        Meta(description="addresses that nodes of other machines may state: networks, `*.DOMAIN`, single addresses"),
+    ] = ()
     node_certificate: Annotated[
         Duration, Meta(description="lifetime of a node's certificate; it is renewed after two thirds of it")
     ] = Duration(DEFAULT_CERTIFICATE_MS)
@@ -123,6 +128,7 @@ def check_server(section: ServerSection) -> None:
         raise SpecError("server.node_certificate: out of range", hint="between 10s and 825d")
     host_and_port(section.tcp)
     host_and_port(section.wire, "server.wire", DEFAULT_PORT)
+    check_patterns(section.node_addresses, "server.node_addresses")
     if section.address:
         parse_address(f"{section.address}:{DEFAULT_PORT}", "server.address")
     if bool(section.tls_cert) != bool(section.tls_key):

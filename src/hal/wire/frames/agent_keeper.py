@@ -142,6 +142,8 @@ class StepStart(Struct, frozen=True, array_like=True, gc=False):
     credit_ms: LeaseMs = 0
     """0: it has a slot and begins at once. Otherwise it waits this long for the slot of a step of its job that ends
     on this node, and is then refused (`credit-over`)."""
+    addresses: tuple[Name, ...] = ()
+    """Where each of `nodes` is reached, in the same order; empty unless there are several."""
 
 
 class Start(Frame, frozen=True, kw_only=True):

@@ -45,7 +45,7 @@ def step_env(start: StepStart, directory: str, key: str) -> dict[str, str]:
     """Build the variables of one step alone; `directory` is where its outputs are, `key` its template's."""
     prefix = f"{directory}/{output_prefix(start.step)}"
     job, task, attempt, rank = start.step.job, start.step.task, start.step.attempt, start.step.rank
-    return {
+    env = {
         "HAL_JOB_ID": str(job),
         "HAL_TASK": str(task),
         "HAL_ATTEMPT": str(attempt),
@@ -60,6 +60,9 @@ def step_env(start: StepStart, directory: str, key: str) -> dict[str, str]:
         "HAL_STDOUT": f"{prefix}.stdout",
         "HAL_STDERR": f"{prefix}.stderr",
     }
+    if start.addresses:
+        env["HAL_NODE_ADDRESSES"] = ",".join(start.addresses)
+    return env
 
 
 def streams_of(start: StepStart, template: StepTemplate, node: str) -> Streams | None:

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from hal.core.model import ConflictError, DeniedError, NodeState, NotFoundError
 from hal.core.model.facts import Facts
+from hal.core.model.node_address import is_node_address, may_state, same_address
 from hal.daemons.controller.config import Config
 from hal.daemons.controller.cycle.clock import Clock
 from hal.daemons.controller.cycle.inbox import Inbox
@@ -228,6 +229,32 @@ class NodeAdmission:
             self._membership.check_certificate(certified.serial, certified.name, node, self._clock.now_ms())
         elif certified.name != node:
             raise DeniedError(f"a certificate of node '{certified.name}' is not valid for '{node}'")
+
+    def address_of(self, connection: Connection, node: str, facts: Facts) -> tuple[str, str]:
+        """Where other machines reach a node that says hello, and a remark for people if it is not what it stated.
+
+        A node of the controller's own machine is believed. One that joined may state an address that hal.toml allows
+        (`server.node_addresses`) and that no other node has; otherwise it is where its connection comes from.
+        """
+        stated = facts.address if is_node_address(facts.address) else ""
+        if connection.peer is not None:
+            here = (stated, self._config.address, facts.host)
+            return next((one for one in here if is_node_address(one)), ""), ""
+        seen = connection.remote
+        if not facts.address or (stated and same_address(stated, seen)):
+            return seen, ""
+        if not stated or not may_state(stated, self._config.node_addresses):
+            why = "server.node_addresses of the controller's hal.toml does not allow it"
+        elif (other := self._node_at(stated, node)) is not None:
+            why = f"it is the address of node '{other}'"
+        else:
+            return stated, ""
+        return seen, f"address {facts.address} is not used, but {seen}: {why}"
+
+    def _node_at(self, address: str, node: str) -> str | None:
+        """Another node that is reached at this address."""
+        others = (row for row in self._plane.nodes.values() if row.name != node and row.state is not NodeState.REMOVED)
+        return next((row.name for row in others if same_address(row.about.facts.address, address)), None)
 
     def check_same(self, connection: Connection, node: str, facts: Facts, boot_id: str) -> None:
         """Whether a node of a controller's own machine is the one known by that name; others have a certificate.

@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from hal.core.lifecycle.outcome import GATE_ELSEWHERE
 from hal.core.model import (
     DeniedError,
@@ -327,14 +329,17 @@ class Agents:
             )
         )
         labels = {one_line(key, MAX_KEY): one_line(text, MAX_LABEL) for key, text in hello.labels.items() if key}
+        facts = bound_facts(hello.facts)
+        address, remark = self._node_admission.address_of(connection, hello.name, facts)
+        notes = (*hello.notes[: MAX_NOTES - 1], remark) if remark else hello.notes
         arrival = Arrival(
             name=hello.name,
             capacity=hello.capacity,
             labels=labels | self._node_admission.labels_of(connection),
             boot_id=hello.boot_id,
-            notes=tuple(one_line(note, MAX_NOTE) for note in hello.notes[:MAX_NOTES]),
+            notes=tuple(one_line(note, MAX_NOTE) for note in notes[:MAX_NOTES]),
             held=hello.held,
-            facts=bound_facts(hello.facts),
+            facts=replace(facts, address=address),
             credit=CREDIT in features,
             checked=HEALTH in features,
         )

@@ -56,7 +56,7 @@ def start_frames(templates: dict[int, StepTemplate], starts: Sequence[StepStart]
     size = 0
     for start in starts:
         job = start.template
-        more = STEP_BYTES + sum(len(name) + NAME_BYTES for name in start.nodes)
+        more = STEP_BYTES + sum(len(name) + NAME_BYTES for name in (*start.nodes, *start.addresses))
         if job not in places:
             more += template_bytes(templates[job])
         if steps and (size + more > START_BYTES or len(steps) >= STEPS_A_FRAME):

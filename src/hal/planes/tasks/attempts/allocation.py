@@ -138,6 +138,7 @@ def order_start(table: JobTable, job: LiveJob, attempt: Attempt, only: Collectio
     array = job.spec.array
     index, count = (array.index(attempt.task), array.count) if array else (attempt.task, 1)
     credit_ms = CREDIT_MS if attempt.credit else 0
+    addresses = tuple(map(table.address_of, attempt.nodes)) if len(attempt.nodes) > 1 else ()
     for node, step in attempt.steps_left(job.id):
         if only is not None and step not in only:
             continue
@@ -145,5 +146,15 @@ def order_start(table: JobTable, job: LiveJob, attempt: Attempt, only: Collectio
         if job.id not in orders.templates:
             orders.templates[job.id] = step_template(job, table.step_secret, table.reached_at)
         orders.starts.append(
-            StepStart(step, job.id, attempt.token, attempt.nodes, index, count, attempt.allocated_ms, credit_ms)
+            StepStart(
+                step,
+                job.id,
+                attempt.token,
+                attempt.nodes,
+                index,
+                count,
+                attempt.allocated_ms,
+                credit_ms,
+                addresses,
+            )
         )

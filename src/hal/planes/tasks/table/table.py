@@ -248,6 +248,11 @@ class JobTable:
         self.credit_nodes.discard(name)
         self.foreign.pop(name, None)
 
+    def address_of(self, name: str) -> str:
+        """Where other machines reach a node; its name if that is not known."""
+        row = self.nodes.get(name)
+        return (row.about.facts.address if row is not None else "") or name
+
     def set_node(self, name: str, row: NodeRow | None) -> None:
         """Set the node as it is from now on; None: forget it."""
         if row is None:
