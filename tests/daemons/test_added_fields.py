@@ -8,11 +8,12 @@ import msgspec
 from msgspec import defstruct
 
 from hal.core.model import StepId
+from hal.core.model.gate import GatePhase, GatePolicy
 from hal.daemons.agent.keeper.helper_link import plain_template
 from hal.daemons.agent.keeper.ports import Launch
 from hal.daemons.controller.nodes.order_frames import StartLease, start_frames
 from hal.wire.codec import FrameDecoder, encode
-from hal.wire.frames.agent_keeper import AGENT_KEEPER, Start, StepStart, StepTemplate
+from hal.wire.frames.agent_keeper import AGENT_KEEPER, Start, StepStart, StepTemplate, TemplateGate
 from tests.daemons.agent.keeper.in_memory import Bench, Recorder
 
 STEP = StepId(7, 0, 1, 0)
@@ -61,6 +62,8 @@ def test_a_field_added_to_a_start_reaches_the_frame() -> None:
 def test_every_field_of_the_template_crosses_the_wire() -> None:
     """Each with a value that is not its default."""
     other = {str: "x", int: 3, bool: True, dict: {"A": "b"}, tuple: ("a",)}
-    values = {name: other[type(value)] for name, value in msgspec.structs.asdict(StepTemplate()).items()}
+    gate = TemplateGate("stage-in", GatePhase.PREPARING, 3, GatePolicy.FAIL)
+    plain = {name: other[type(value)] for name, value in msgspec.structs.asdict(StepTemplate()).items()}
+    values = {**plain, "gates": (gate,)}
     frame = frame_with(StepTemplate(**values))
     assert FrameDecoder(AGENT_KEEPER).feed(encode(frame)) == [frame]
