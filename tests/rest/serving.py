@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import runpy
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -45,6 +47,13 @@ class Served:
         """Method and path of a request with a body."""
         return b"POST /v1/jobs" if self.runtime.name == CONTROLLER else b"PUT /v1/items/x"
 
+    async def long_answer(self) -> bytes:
+        """Method and path of a request with a long answer, some of them beyond what sockets buffer."""
+        if self.runtime.name == CONTROLLER:
+            return b"GET /v1/openapi.json"
+        assert (await self.http.put("/v1/items/long", content=bytes(1 << 20))).status_code == 200
+        return b"GET /v1/items/long"
+
     async def until(self, holds: Callable[[], bool]) -> None:
         """Wait until something is true."""
         await self.hal.until(holds)
@@ -62,13 +71,11 @@ class Served:
 
     @asynccontextmanager
     async def caller(self, first: bytes = b"") -> AsyncIterator[Caller]:
-        """A connection to the private socket on which that was sent, and has been accepted."""
-        known = len(self.server.connections.open)
+        """A connection to the private socket on which that was sent."""
         reader, writer = await asyncio.open_unix_connection(str(self.socket))
         try:
             writer.write(first)
             await writer.drain()
-            await self.until(lambda: len(self.server.connections.open) > known)
             yield Caller(reader, writer)
         finally:
             writer.close()
@@ -118,15 +125,34 @@ async def shelf_beside(
             file.close()
 
 
-def on_served(root: Path, test: Callable[[Served], Awaitable[None]], daemon: str = "shelf", **settings: Any) -> None:
-    """Run a test's body against one of the two daemons."""
+Run = Callable[[Callable[[Served], Awaitable[None]]], None]
+"""Runs a test's body against a daemon that several tests share."""
+
+
+@contextmanager
+def shared(daemon: str) -> Iterator[Run]:
+    """One of the two daemons for all tests of a module; they use names of their own."""
+    root = Path(tempfile.mkdtemp(prefix="hal-s-"))
+    try:
+        with asyncio.Runner() as loop:
+            stack = AsyncExitStack()
+            hal = loop.run(stack.enter_async_context(running(root)))
+            served = Served(hal, hal.runtime, hal.rest, hal.runtime.paths.api_socket(), hal.http)
+            if daemon != CONTROLLER:
+                served = loop.run(stack.enter_async_context(shelf_beside(hal)))
+            try:
+                yield lambda test: loop.run(test(served))  # type: ignore[arg-type]
+            finally:
+                loop.run(stack.aclose())
+    finally:
+        shutil.rmtree(root)
+
+
+def on_shelf(root: Path, test: Callable[[Served], Awaitable[None]], **settings: Any) -> None:
+    """Run a test's body against a shelf of its own."""
 
     async def body() -> None:
-        async with running(root) as hal:
-            if daemon == CONTROLLER:
-                await test(Served(hal, hal.runtime, hal.rest, hal.runtime.paths.api_socket(), hal.http))
-                return
-            async with shelf_beside(hal, **settings) as shelf:
-                await test(shelf)
+        async with running(root) as hal, shelf_beside(hal, **settings) as shelf:
+            await test(shelf)
 
     asyncio.run(body())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -16,12 +17,19 @@ from hal.rest.identity import HOME_TOKEN
 from hal.rest.limits import Limits
 from hal.rest.server import guard, http_connection
 from tests.daemons.controller.access.people import make_token
-from tests.rest.serving import SHELF, Served, on_served
+from tests.rest.serving import SHELF, Run, Served, on_shelf, shared
 
 BIG = 3 << 20
 
 
-def test_bytes_come_back_as_they_were_sent(hal_home: Path) -> None:
+@pytest.fixture(scope="module")
+def run() -> Iterator[Run]:
+    """A shelf that the tests below share."""
+    with shared("shelf") as made:
+        yield made
+
+
+def test_bytes_come_back_as_they_were_sent(run: Run) -> None:
     """A body of 3 MiB in pieces, in chunks without a length; and out again."""
     sent = bytes(range(256)) * (BIG >> 8)
 
@@ -35,7 +43,7 @@ def test_bytes_come_back_as_they_were_sent(hal_home: Path) -> None:
         got = await shelf.http.get("/v1/items/big")
         assert (got.headers["content-type"], got.content == sent) == ("application/octet-stream", True)
 
-    on_served(hal_home, body)
+    run(body)
 
 
 def test_a_streamed_body_takes_no_memory_for_bodies(hal_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,7 +53,7 @@ def test_a_streamed_body_takes_no_memory_for_bodies(hal_home: Path, monkeypatch:
     async def body(shelf: Served) -> None:
         assert (await shelf.http.put("/v1/items/big", content=bytes(BIG))).status_code == 200
 
-    on_served(hal_home, body, limits=Limits(max_request_bytes=1 << 10))
+    on_shelf(hal_home, body, limits=Limits(max_request_bytes=1 << 10))
 
 
 def test_a_body_beyond_its_rows_length_is_cut_and_nothing_is_kept(
@@ -67,10 +75,10 @@ def test_a_body_beyond_its_rows_length_is_cut_and_nothing_is_kept(
         assert (await shelf.http.get("/v1/items/x")).status_code == 404
         assert (await shelf.http.put("/v1/items/x", content=bytes(100))).status_code == 200
 
-    on_served(hal_home, body)
+    on_shelf(hal_home, body)
 
 
-def test_users_see_their_own_and_operators_everybodys(hal_home: Path) -> None:
+def test_users_see_their_own_and_operators_everybodys(run: Run) -> None:
     """Somebody else's item is as if it were not there; the audit log knows better."""
 
     async def body(shelf: Served) -> None:
@@ -83,14 +91,14 @@ def test_users_see_their_own_and_operators_everybodys(hal_home: Path) -> None:
             assert (refused.status_code, refused.json()["code"]) == (404, "not-found")
         async with shelf.with_token(operator["secret"]) as http:
             assert (await http.get("/v1/items/x", params={"user": "ada"})).content == b"ada's"
-        (spied, kept) = shelf.server._audit.page(limit=10)
+        (spied, kept) = shelf.server._audit.page(limit=2)
         assert (spied.user, spied.refused, spied.path) == ("bob", "not-own", "/v1/items/x")
         assert (kept.user, kept.token, kept.targets) == ("ada", ada["token"]["id"], ("item x",))
 
-    on_served(hal_home, body)
+    run(body)
 
 
-def test_a_token_that_only_reads_keeps_nothing(hal_home: Path) -> None:
+def test_a_token_that_only_reads_keeps_nothing(run: Run) -> None:
     """The same rule as the controller's; not a byte of the body is admitted."""
 
     async def body(shelf: Served) -> None:
@@ -99,10 +107,10 @@ def test_a_token_that_only_reads_keeps_nothing(hal_home: Path) -> None:
             refused = await http.put("/v1/items/x", content=b"x")
             assert (refused.status_code, "read-only" in refused.json()["detail"]) == (403, True)
 
-    on_served(hal_home, body)
+    run(body)
 
 
-def test_callers_are_who_the_controller_says_and_nobody_without_a_token(hal_home: Path) -> None:
+def test_callers_are_who_the_controller_says_and_nobody_without_a_token(run: Run) -> None:
     """401 for none, for a wrong and for a revoked one; a token's user, role and end as the controller shows them."""
 
     async def body(shelf: Served) -> None:
@@ -118,7 +126,7 @@ def test_callers_are_who_the_controller_says_and_nobody_without_a_token(hal_home
         owner = (await shelf.http.get("/v1/whoami")).json()
         assert (owner["role"], owner["token"]) == ("admin", "")
 
-    on_served(hal_home, body)
+    run(body)
 
 
 def test_safety_a_revoked_token_opens_nothing_a_moment_later(hal_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,7 +142,7 @@ def test_safety_a_revoked_token_opens_nothing_a_moment_later(hal_home: Path, mon
             refused = await http.get("/v1/whoami")
         assert (refused.status_code, "was revoked" in refused.json()["detail"]) == (401, True)
 
-    on_served(hal_home, body)
+    on_shelf(hal_home, body)
 
 
 ASKS = """
@@ -146,7 +154,7 @@ print(b"".join(iter(lambda: one.recv(65536), b"")).split()[1].decode())
 """
 
 
-def test_safety_what_a_step_runs_is_not_the_owner(hal_home: Path) -> None:
+def test_safety_what_a_step_runs_is_not_the_owner(run: Run) -> None:
     """A process in a step of this HAL, under the owner's account: 401 without its token. In one of another HAL: 200."""
 
     async def body(shelf: Served) -> None:
@@ -164,10 +172,10 @@ def test_safety_what_a_step_runs_is_not_the_owner(hal_home: Path) -> None:
             statuses.append((await shelf.runtime.run_blocking(ask)).stdout.strip())
         assert statuses == ["401", "200"]
 
-    on_served(hal_home, body)
+    run(body)
 
 
-def test_safety_no_token_is_in_a_log_or_file(hal_home: Path) -> None:
+def test_safety_no_token_is_in_a_log_or_file(run: Run) -> None:
     """Whatever was asked with it, here and of the controller; also where it was wrong."""
 
     async def body(shelf: Served) -> None:
@@ -177,10 +185,10 @@ def test_safety_no_token_is_in_a_log_or_file(hal_home: Path) -> None:
                 await http.put("/v1/items/x", content=b"x")
                 await http.get("/v1/nowhere")
         secrets = [made["secret"].rpartition("_")[2].encode(), b"wrongwrong"]
-        files = [path for path in hal_home.rglob("*") if path.is_file()]
+        files = [path for path in shelf.runtime.paths.root.rglob("*") if path.is_file()]
         assert [path for path in files if any(secret in path.read_bytes() for secret in secrets)] == []
 
-    on_served(hal_home, body)
+    run(body)
 
 
 def test_a_user_has_so_many_requests(hal_home: Path) -> None:
@@ -193,10 +201,10 @@ def test_a_user_has_so_many_requests(hal_home: Path) -> None:
         assert [one.status_code for one in answers[:2]] == [200, 200]
         assert (answers[2].status_code, "shelf.burst" in answers[2].json()["hint"]) == (429, True)
 
-    on_served(hal_home, body, limits=Limits(requests_per_s=1, burst=2, section="shelf"))
+    on_shelf(hal_home, body, limits=Limits(requests_per_s=1, burst=2, section="shelf"))
 
 
-def test_a_description_names_every_route(hal_home: Path) -> None:
+def test_a_description_names_every_route(run: Run) -> None:
     """GET /v1/openapi.json is the document of spec/openapi, and what is not in it is refused."""
 
     async def body(shelf: Served) -> None:
@@ -206,10 +214,10 @@ def test_a_description_names_every_route(hal_home: Path) -> None:
         assert (await shelf.http.get("/v1/nowhere")).status_code == 404
         assert (await shelf.http.delete("/v1/items/x")).status_code == 405
 
-    on_served(hal_home, body)
+    run(body)
 
 
-def test_rights_are_told_by_operation(hal_home: Path) -> None:
+def test_rights_are_told_by_operation(run: Run) -> None:
     """What a user reaches, and what a token that only reads does not."""
 
     async def body(shelf: Served) -> None:
@@ -223,4 +231,4 @@ def test_rights_are_told_by_operation(hal_home: Path) -> None:
             "GET /v1/openapi.json": "all",
         }
 
-    on_served(hal_home, body)
+    run(body)

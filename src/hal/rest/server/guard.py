@@ -184,6 +184,11 @@ class Guard:
                 return
             if body.broken:
                 return
+            if streamed:
+                # As long as it comes, its token is looked at with each piece, and so it must be known how that fares.
+                with self._callers.watching(identity, _nothing):
+                    await self.app(cast("Scope", raw), body, answer.send)
+                return
             if changing or identity.inside or not identity.token:
                 await self.app(cast("Scope", raw), body, answer.send)
                 return
@@ -402,6 +407,10 @@ class _Body:
 
     def _too_large(self, limit: int) -> TooLargeError:
         return TooLargeError(f"the request's body is longer than {limit} bytes", hint=self._too_large_hint)
+
+
+def _nothing() -> None:
+    return None
 
 
 def _lapsed(identity: Identity) -> UnauthorizedError:
