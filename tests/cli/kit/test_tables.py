@@ -172,6 +172,28 @@ def test_show_has_a_line_for_the_comment_of_a_job_that_has_one(serve: Serve, hal
     ]
 
 
+@pytest.mark.parametrize(
+    ("cgroup", "whose"),
+    [
+        (None, "of the first process and those it waited for"),
+        (3, "cpu, memory of all its processes, the rest of the first process and those it waited for"),
+        (7, "of all its processes"),
+    ],
+)
+def test_show_says_of_which_processes_a_usage_is(serve: Serve, hal: Hal, cgroup: int | None, whose: str) -> None:
+    """An older HAL does not say."""
+
+    def answer(asked: Asked) -> Reply:
+        if asked.path.endswith("/tasks/0"):
+            usage = {"user_ms": 1_500, "max_rss_bytes": 1 << 20} | ({} if cgroup is None else {"cgroup": cgroup})
+            return as_json({"job": "42", "task": 0, "state": "succeeded", "usage": usage})
+        return as_json({"id": "42", "state": "succeeded", "spec": {"command": ["a"]}})
+
+    serve(answer)
+    (line,) = [line for line in hal("show", "42").out.splitlines() if line.startswith("used")]
+    assert line.endswith(f"max rss 1MiB ({whose})")
+
+
 def test_cancel_reports_each_and_returns_the_worst_error(serve: Serve, hal: Hal) -> None:
     """One that is gone does not keep the others from being cancelled."""
     outcomes = [

@@ -60,10 +60,12 @@ class SmallPlane:
         cause: ExitCause = ExitCause.EXITED,
         rank: int = 0,
         message: str = "",
+        cgroup: int = 0,
     ) -> Change:
         attempt = self.live(job).active[task]
         step = StepId(job, task, attempt.attempt, rank)
-        report = StepExit(step, cause, code, 0, self.now_ms, self.now_ms, Usage(1, 1, 10 * (rank + 1), 0, 0), message)
+        usage = Usage(1, 1, 10 * (rank + 1), 0, 0, cgroup)
+        report = StepExit(step, cause, code, 0, self.now_ms, self.now_ms, usage, message)
         self.plane.record_exits(attempt.nodes[rank], [report], self.now_ms)
         return self.commit()
 

@@ -244,7 +244,7 @@ def _usage(task: TaskInfo) -> str:
 
     parts = []
     for name, value in task.usage.items():
-        if not isinstance(value, int | float) or not value:
+        if not isinstance(value, int | float) or not value or name == "cgroup":
             continue
         if name.endswith("_ms"):
             parts.append(f"{name.removesuffix('_ms').replace('_', ' ')} {span(int(value))}")
@@ -254,7 +254,16 @@ def _usage(task: TaskInfo) -> str:
             parts.append(f"{name.removesuffix('_bytes').replace('_', ' ')} {readable_amount('memory', int(value))}")
         else:
             parts.append(f"{name.replace('_', ' ')} {value:g}")
-    return ", ".join(parts)
+    return f"{', '.join(parts)} ({_counted(task.usage.get('cgroup', 0))})" if parts else ""
+
+
+def _counted(cgroup: int) -> str:
+    """Of which processes a usage is: see docs/keeper.md."""
+    whole = [name for bit, name in ((1, "cpu"), (2, "memory"), (4, "io")) if cgroup & bit]
+    if len(whole) == 3:
+        return "of all its processes"
+    first = "of the first process and those it waited for"
+    return f"{', '.join(whole)} of all its processes, the rest {first}" if whole else first
 
 
 def _quoted(word: str) -> str:

@@ -6,7 +6,7 @@ each, payloads stay opaque.
 
 from __future__ import annotations
 
-from enum import StrEnum
+from enum import IntFlag, StrEnum
 from typing import Annotated, Final
 
 from msgspec import Meta, Struct
@@ -329,16 +329,29 @@ class ExitCause(StrEnum):
     """Its processes succeeded, but a gate of its job for which it was finalised did not, as `message` says."""
 
 
+class Counted(IntFlag):
+    """What was counted by a cgroup: the parts of a `Usage`."""
+
+    CPU = 1
+    MEMORY = 2
+    IO = 4
+
+
 class Usage(Struct, frozen=True, array_like=True, gc=False):
-    """What a step used, from wait4 (and from samples for steps older than a second)."""
+    """What a step used: all its processes where a cgroup counts them, else its first process and those it waited for
+    (wait4)."""
 
     user_ms: Count = 0
     """CPU time in the program."""
     system_ms: Count = 0
     """CPU time in the kernel."""
     max_rss_bytes: Count = 0
+    """Peak of memory: of all processes together with the files that they had cached; else of the largest process (of
+    steps older than a second, all of them in samples)."""
     read_bytes: Count = 0
     written_bytes: Count = 0
+    cgroup: Annotated[int, Meta(ge=0, le=7)] = 0
+    """Which of these a cgroup has counted, the sum of: 1 CPU time, 2 memory, 4 I/O."""
 
 
 class StepExit(Struct, frozen=True, array_like=True, gc=False):

@@ -36,15 +36,15 @@ def test_a_retry_waits_longer_each_time_and_then_the_task_has_failed() -> None:
 
 
 def test_a_gang_ends_with_its_last_step_and_its_usage_is_summed() -> None:
-    """Two ranks: cpu times add up, of the memory the largest counts."""
+    """Two ranks: cpu times add up, of the memory the largest counts; a cgroup has counted what it counted of both."""
     plane = SmallPlane()
     (job,) = plane.submit({"nodes": 2})
     plane.start((job, 0))
-    assert plane.end(job, rank=1).ended == []
-    change = plane.end(job, rank=0)
+    assert plane.end(job, rank=1, cgroup=3).ended == []
+    change = plane.end(job, rank=0, cgroup=6)
     (operation,) = [o for o in change.operations if isinstance(o, EndAttempts)]
     assert operation.rows[0].usage == {
-        "user_ms": 2, "system_ms": 2, "max_rss_bytes": 20, "read_bytes": 0, "written_bytes": 0,
+        "user_ms": 2, "system_ms": 2, "max_rss_bytes": 20, "read_bytes": 0, "written_bytes": 0, "cgroup": 2,
     }  # fmt: skip
     assert change.ended[0].state is TaskState.SUCCEEDED
 

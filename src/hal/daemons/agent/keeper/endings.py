@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from hal.core.model import StepId
 from hal.daemons.agent.keeper.credit import Credit
 from hal.daemons.agent.keeper.ledger import Ledger
+from hal.daemons.agent.keeper.meters import with_counted
 from hal.daemons.agent.keeper.ports import Ended, Gone, Instant, Outputs, Spawner, SpawnFailed, Vanished
 from hal.daemons.agent.keeper.reports import Reports
 from hal.daemons.agent.keeper.step import (
@@ -65,7 +66,10 @@ class Endings:
             case Ended():
                 return self._first_ended(held, event, now)
             case Gone():
-                return self._report(held, held.ended, _left_text(held, event), event.message) if held.ended else None
+                if held.ended is None:
+                    return None
+                ended = replace(held.ended, usage=with_counted(held.ended.usage, event.usage))
+                return self._report(held, ended, _left_text(held, event), event.message)
             case SpawnFailed():
                 if held.stop is StopReason.FENCED:
                     return exit_unseen(held, event.message, event.wall_ms)

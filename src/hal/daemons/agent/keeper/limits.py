@@ -19,7 +19,9 @@ from pathlib import Path
 from typing import Final
 
 from hal.daemons.agent.arguments import MAX_PROCESSES
+from hal.daemons.agent.keeper.meters import Meters
 from hal.daemons.agent.keeper.slot import Settings, Slot, nested_places
+from hal.wire.frames.agent_keeper import Usage
 
 QUOTA_PERIOD_US: Final = 100_000
 MIN_QUOTA_US: Final = 1_000
@@ -231,11 +233,30 @@ class Cgroups:
                 self._limit(slot, cpu_milli, memory_bytes)
                 self._check_taken(slot, cpu_milli, memory_bytes)
                 slot.settings = self._settings_of(slot)
+                slot.meters = self._meters_of(slot)
             except OSError:
                 self._remove(slot)
                 raise
             return slot
         raise OSError(errno.EEXIST, f"there are {MAX_NAMES} cgroups that this keeper has not created")
+
+    def _meters_of(self, slot: Slot) -> Meters | None:
+        """The counters of what it limits: a step that asks for no limit costs nothing here."""
+        limited = {"cpu": slot.cpu_milli, "memory": slot.memory_bytes}
+        counted = {name: at for name, at in slot.directories.items() if limited.get(name)}
+        if self.version == 2 and counted:
+            counted["io"] = next(iter(counted.values()))
+        meters = Meters(counted)
+        return meters if meters.available else None
+
+    def measure(self, slot: Slot, usage: Usage, *, over: bool) -> Usage:
+        """See `Meters.measure`; `usage` itself where nothing is counted."""
+        if slot.meters is None:
+            return usage
+        held = slot.open_files
+        measured = slot.meters.measure(usage, over=over)
+        self._open_files += slot.open_files - held
+        return measured
 
     def _make_bases(self) -> None:
         """Raises:
@@ -245,6 +266,7 @@ class Cgroups:
             base.mkdir(exist_ok=True)
             if self.version == 2:
                 _write(base / "cgroup.subtree_control", f"+{controller}")
+                _write_if_there(base / "cgroup.subtree_control", "+io")
             elif controller == "memory":
                 _write_if_there(base / "memory.use_hierarchy", 1)
 
@@ -391,6 +413,9 @@ class Cgroups:
             else:
                 home_now = home
             _write(base / "cgroup.subtree_control", " ".join(f"+{c}" for c in usable))
+            if "io" in offered:
+                for place in (home, base):
+                    _write_if_there(place / "cgroup.subtree_control", "+io")
         except OSError as error:
             where = f"{error.filename or home}: {error.strerror}"
             self.notes.append(

@@ -148,6 +148,8 @@ class Gone(Struct, frozen=True, array_like=True):
     killed: int = 0
     """How many processes were killed after the first one had ended."""
     message: str = ""
+    usage: Usage | None = None
+    """What its cgroup has counted until now."""
 
 
 class Vanished(Struct, frozen=True, array_like=True):

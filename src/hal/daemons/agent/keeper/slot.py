@@ -12,6 +12,8 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Final
 
+from hal.daemons.agent.keeper.meters import Meters
+
 READ_BYTES: Final = 1 << 12
 """Bytes read at once of a list of pids."""
 SETTING_BYTES: Final = 64
@@ -79,6 +81,7 @@ class Slot:
         "directories",
         "max_processes",
         "memory_bytes",
+        "meters",
         "name",
         "places",
         "seen_kills",
@@ -99,6 +102,8 @@ class Slot:
         """Slots of equal limits are interchangeable."""
         self.seen_kills = 0
         """Processes that its memory limit had killed before this step began."""
+        self.meters: Meters | None = None
+        """None: nothing of it is counted, or the counters at its step's start are not known."""
         self.settings: Settings | None = None
         """Its original settings; None: unknown, so it is not reused."""
         self._files: list[tuple[int, int]] = []
@@ -126,13 +131,15 @@ class Slot:
     @property
     def open_files(self) -> int:
         """The number of descriptors that it holds."""
-        return len(self._files) + (self._count >= 0)
+        return len(self._files) + (self._count >= 0) + (self.meters.open_files if self.meters is not None else 0)
 
     def close(self) -> None:
         """Close its descriptors; they are opened again when needed."""
         for fd, _ in self._files:
             os.close(fd)
         self._files.clear()
+        if self.meters is not None:
+            self.meters.close()
         if self._count >= 0:
             os.close(self._count)
             self._count = -1

@@ -180,8 +180,9 @@ class HelperSpawner:
         for gone in self._remnants.look(now.boot_ms):
             self._remnants.end(gone.step)
             if gone.step in self._ended:
+                usage = self._measured(gone.step, Usage(), over=True)
                 self._over(gone.step)
-                self._events.append(gone)
+                self._events.append(replace(gone, usage=usage))
             elif gone.message:  # its first process is stuck in the kernel: its exit, if there is one, will report that
                 self._events.append(Noted(gone.step, gone.message))
 
@@ -417,11 +418,17 @@ class HelperSpawner:
         self._remnants.end(step)
         slot = self._slots.get(step)
         killed = slot is not None and self._cgroups.out_of_memory(slot)
-        self._events.append(replace(ended, out_of_memory=killed))
+        usage = self._measured(step, ended.usage, over=not ended.leftover)
+        self._events.append(replace(ended, out_of_memory=killed, usage=usage))
         if ended.leftover:
             self._ended.add(step)
         else:
             self._over(step)
+
+    def _measured(self, step: StepId, usage: Usage, *, over: bool) -> Usage:
+        """Return that usage of its first process with what its cgroup has counted."""
+        slot = self._slots.get(step)
+        return usage if slot is None else self._cgroups.measure(slot, usage, over=over)
 
     def _over(self, step: StepId) -> None:
         """Finish: no process of the step is left."""

@@ -9,10 +9,11 @@ from enum import IntEnum
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hal.core.model import StepId, format_size
 from hal.daemons.agent.keeper.ports import Ended, Instant
-from hal.wire.frames.agent_keeper import ExitCause, StepExit, StepStart, StepTemplate, StopReason, Usage
+from hal.wire.frames.agent_keeper import Counted, ExitCause, StepExit, StepStart, StepTemplate, StopReason, Usage
 
 MAX_MESSAGE_CHARS: Final = 2_000
 """Longer texts in exit reports are cut."""
@@ -126,8 +127,8 @@ def exit_of_ended(held: HeldStep, ended: Ended, *, remarks: tuple[str, ...] = ()
             texts.append("one of its processes was ended because the memory limit was reached")
     texts.extend(text for text in (ended.message, *held.notes, *remarks) if text)
     usage = ended.usage
-    if held.sampled_rss_bytes > usage.max_rss_bytes:
-        usage = Usage(usage.user_ms, usage.system_ms, held.sampled_rss_bytes, usage.read_bytes, usage.written_bytes)
+    if held.sampled_rss_bytes > usage.max_rss_bytes and not usage.cgroup & Counted.MEMORY:
+        usage = replace(usage, max_rss_bytes=held.sampled_rss_bytes)
     return _exit(held, cause, code, number, held.started_ms, ended.wall_ms, usage, "; ".join(texts))
 
 

@@ -197,7 +197,12 @@ def _summed(ends: Sequence[StepEnd]) -> dict[str, int] | None:
     for end in ends:
         for name, amount in (end.usage or {}).items():
             so_far = total.get(name, 0)
-            total[name] = max(so_far, amount) if name == "max_rss_bytes" else min(so_far + amount, MAX_COUNT)
+            if name == "max_rss_bytes":
+                total[name] = max(so_far, amount)
+            elif name == "cgroup":  # what was counted of all steps
+                total[name] = total.get(name, amount) & amount
+            else:
+                total[name] = min(so_far + amount, MAX_COUNT)
     return total or None
 
 
