@@ -10,6 +10,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from msgspec.structs import replace
+
 from hal.core.model.lease_times import LeaseTimes
 from hal.daemons.agent.agent import Agent, AgentSettings
 from hal.daemons.agent.keeper.core import KeeperCore
@@ -21,7 +23,8 @@ from hal.runtime.virtual_world import VirtualHost, VirtualWorld
 from hal.wire.peer import CertifiedName
 from tests.simulation.keeper_process import keeper_main
 from tests.simulation.machine import Machine
-from tests.simulation.scripts import SECTION, Scripts
+from tests.simulation.scripts import SECTION, DiskNotes, Scripts
+from tests.simulation.services import POLICY, Services
 from tests.simulation.system import AGENT, CPU_MILLI, KEEPER, MEMORY_BYTES, SUPERVISE_S, System
 
 HEAD: Final = "head"
@@ -46,6 +49,7 @@ class Cluster(System):
     Args:
         core_type: what keepers decide with.
         scripts: nodes have prologs and epilogs.
+        gates: they have a service that jobs may name.
     """
 
     def __init__(
@@ -57,8 +61,12 @@ class Cluster(System):
         config: Config | None = None,
         core_type: type[KeeperCore] = KeeperCore,
         scripts: bool = False,
+        gates: bool = False,
     ):
-        super().__init__(world, nodes=0, kill_chance=kill_chance, config=config or Config(leases=TIMES))
+        config = config or Config(leases=TIMES)
+        if gates:
+            config = replace(config, policy=POLICY)
+        super().__init__(world, nodes=0, kill_chance=kill_chance, config=config)
         self.host = world.host(HEAD)
         self.heads = {HEAD: self.host}
         """Hosts of controllers."""
@@ -71,6 +79,8 @@ class Cluster(System):
         rng = world.rng("clocks")
         self.hosts: dict[str, VirtualHost] = {}
         self.scripts: dict[str, Scripts] = {}
+        self.services: dict[str, Services] = {}
+        self.gate_notes: dict[str, DiskNotes] = {}
         self.settled_s = 0.0
         """When nothing was left to be done."""
         for number in range(1, nodes + 1):
@@ -78,8 +88,12 @@ class Cluster(System):
             host.name_shown = CertifiedName("agent", host.name, f"{number:x}")
             host.programs.update({KEEPER: self._keeper_of, AGENT: self._agent_of})
             self.machines[host.name] = Machine(host, host.name)
+            if scripts or gates:
+                self.gate_notes[host.name] = DiskNotes(host)
             if scripts:
                 self.scripts[host.name] = Scripts(host)
+            if gates:
+                self.services[host.name] = Services(host)
         for host in (self.host, *self.hosts.values()):
             host.rate = 1 + rng.uniform(-DRIFT, DRIFT)
 
@@ -181,8 +195,9 @@ class Cluster(System):
             keeper = UnixAddress(runtime.paths.keeper_socket(node))
             first, *others = (TcpAddress(head, PORT) for head in self.heads)
             settings = AgentSettings(node, first, keeper, [KEEPER, node], others=others)
-            if node in self.scripts:
-                settings = settings._replace(section=SECTION, gate_notes=self.scripts[node].notes)
+            if node in self.gate_notes:
+                section = SECTION if node in self.scripts else settings.section
+                settings = settings._replace(section=section, gate_notes=self.gate_notes[node])
             return await Agent(runtime, settings).run()
 
         return f"agent-{node}", main

@@ -47,10 +47,17 @@ class LedCluster(Cluster):
         kill_chance: float = 0.0,
         core_type: type[KeeperCore] = KeeperCore,
         scripts: bool = False,
+        gates: bool = False,
     ):
         config = Config(leases=LED_TIMES, store_url=PLACE)
         super().__init__(
-            world, nodes=nodes, kill_chance=kill_chance, config=config, core_type=core_type, scripts=scripts
+            world,
+            nodes=nodes,
+            kill_chance=kill_chance,
+            config=config,
+            core_type=core_type,
+            scripts=scripts,
+            gates=gates,
         )
         self.database = DatabaseServer(world, DRIFT)
         rng = world.rng("clocks of controllers")

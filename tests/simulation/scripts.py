@@ -69,7 +69,6 @@ class Scripts:
 
     def __init__(self, host: VirtualHost) -> None:
         self.runs: list[ScriptRun] = []
-        self.notes = DiskNotes(host)
         self._host = host
         self._rng = host.world.rng(f"scripts {host.name}")
         host.scripts[PROLOG] = host.scripts[EPILOG] = self._begin

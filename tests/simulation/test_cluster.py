@@ -37,6 +37,7 @@ from tests.simulation.leader_faults import LEADER_FAULTS
 from tests.simulation.led_cluster import LedCluster
 from tests.simulation.machine import Work
 from tests.simulation.scripts import check_epilogs_follow, check_prologs_come_first, operate
+from tests.simulation.services import check_gates_come_first, check_gates_come_last, clear_exclusions, with_gates
 from tests.simulation.system import CPU_MILLI
 from tests.simulation.workload import Wanted, some_jobs, submit
 
@@ -50,12 +51,13 @@ SEEDS: Final = int(os.environ.get("HAL_SOAK_SEEDS", "5000"))
 ALICE: Final = Submitter("alice")
 
 
-def some_work(world: VirtualWorld) -> list[Wanted]:
-    """Seeded jobs, most of which run again elsewhere when their node is lost."""
+def some_work(world: VirtualWorld, *, gates: bool = False) -> list[Wanted]:
+    """Seeded jobs, most of which run again elsewhere when their node is lost; with gates, short tasks too."""
     rng = world.rng("lost")
-    wanted = some_jobs(world.rng("jobs"), JOBS, KINDS)
+    wanted = some_jobs(world.rng("jobs"), JOBS, (*KINDS, "swarm") if gates else KINDS)
     choices = (OnNodeLost.REQUEUE, OnNodeLost.REQUEUE, OnNodeLost.WAIT, None)
-    return [one._replace(spec=replace(one.spec, on_node_lost=rng.choice(choices))) for one in wanted]
+    wanted = [one._replace(spec=replace(one.spec, on_node_lost=rng.choice(choices))) for one in wanted]
+    return with_gates(world.rng("gates"), wanted) if gates else wanted
 
 
 def long_work(cluster: Cluster, *, gangs: bool = False) -> list[Wanted]:
@@ -78,8 +80,11 @@ def run_cluster(
         supervising = asyncio.ensure_future(cluster.supervise())
         await cluster.all_nodes_known()
         over = asyncio.Event()
-        operating = asyncio.ensure_future(operate(cluster, over)) if cluster.scripts else None
-        advising = asyncio.ensure_future(plane.advise(over)) if plane is not None else None
+        operating = [asyncio.ensure_future(operate(cluster, over))] if cluster.scripts else []
+        if cluster.services:
+            operating.append(asyncio.ensure_future(clear_exclusions(cluster, ids, over)))
+        if plane is not None:
+            operating.append(asyncio.ensure_future(plane.advise(over)))
         troubling = asyncio.ensure_future(faults.happen(cluster))
         await submit(cluster, wanted, ids)
         await troubling
@@ -89,14 +94,12 @@ def run_cluster(
                 why = await cluster.ask(lambda api, job=job: api.jobs.why(job))  # type: ignore[misc]
                 assert world.loop.time() < deadline_s, f"job {job} is stuck: {view.state}, {why}\n{world.tail()}"
         await world.until(cluster.idle, limit_ms=60_000, what="no process left")
-        if operating is not None:
-            left = [one.notes.notes for one in cluster.scripts.values()]
-            await world.until(lambda: not any(left), limit_ms=60_000, what="no epilog left")
-            cluster.settled_s = world.loop.time()
+        left = [one.notes for one in cluster.gate_notes.values()]
+        await world.until(lambda: not any(left), limit_ms=60_000, what="no step left at a gate")
+        cluster.settled_s = world.loop.time()
         over.set()
-        for one in (operating, advising):
-            if one is not None:
-                await one
+        for task in operating:
+            await task
         cluster.give_up()
         await supervising
 
@@ -124,6 +127,11 @@ def check_everything(cluster: Cluster, wanted: Sequence[Wanted], ids: Sequence[i
         scripts = [run for one in cluster.scripts.values() for run in one.runs]
         check_prologs_come_first(cluster.runs, scripts)
         check_epilogs_follow(cluster, cluster.runs, scripts)
+    if cluster.services:
+        let_in = [one for service in cluster.services.values() for one in service.let_in]
+        gates = {job: one.spec.gates for job, one in zip(ids, wanted, strict=True)}
+        check_gates_come_first(cluster.runs, let_in, gates)
+        check_gates_come_last(cluster, let_in, gates)
 
 
 def _controllers_of(seed: int) -> int:
@@ -141,6 +149,7 @@ def one_run(
     controllers: int | None = None,
     conditions: Conditions = LOSSY,
     scripts: bool = False,
+    gates: bool = False,
 ) -> None:
     """A whole run of that seed, checked.
 
@@ -152,22 +161,23 @@ def one_run(
         AssertionError: something that must hold does not.
     """
     with VirtualWorld(seed, conditions) as world:
-        cluster = cluster_of(world, _controllers_of(seed) if controllers is None else controllers, scripts=scripts)
+        controllers = _controllers_of(seed) if controllers is None else controllers
+        cluster = cluster_of(world, controllers, scripts=scripts, gates=gates)
         if kinds is None:
             kinds = LEADER_FAULTS if isinstance(cluster, LedCluster) else ALL_FAULTS
-        wanted = long_work(cluster, gangs=gangs) if long else some_work(world)
+        wanted = long_work(cluster, gangs=gangs) if long else some_work(world, gates=gates)
         try:
             check_everything(cluster, wanted, run_cluster(cluster, wanted, ClusterFaults(faults, kinds)))
         except AssertionError as error:
-            command = f"python -m tests.simulation.test_cluster {seed}{' scripts' if scripts else ''}"
+            command = f"python -m tests.simulation.test_cluster {seed}{' scripts' * scripts}{' gates' * gates}"
             raise AssertionError(f"seed {seed} (once more: {command}): {error}") from error
 
 
-def cluster_of(world: VirtualWorld, controllers: int, *, scripts: bool = False) -> Cluster:
+def cluster_of(world: VirtualWorld, controllers: int, *, scripts: bool = False, gates: bool = False) -> Cluster:
     """One whose keepers may die at any write."""
     if controllers == 1:
-        return Cluster(world, kill_chance=0.001, scripts=scripts)
-    return LedCluster(world, controllers=controllers, kill_chance=0.001, scripts=scripts)
+        return Cluster(world, kill_chance=0.001, scripts=scripts, gates=gates)
+    return LedCluster(world, controllers=controllers, kill_chance=0.001, scripts=scripts, gates=gates)
 
 
 def digest_of(seed: int) -> str:
@@ -188,6 +198,13 @@ def test_a_cluster_loses_and_doubles_nothing(seed: int) -> None:
 def test_prologs_come_first_and_epilogs_follow(seed: int) -> None:
     """The same with scripts on all nodes that take up to longer than a lease, and of which a few fail or hang."""
     one_run(seed, scripts=True)
+
+
+@pytest.mark.parametrize("seed", [*range(3), *(pytest.param(s, marks=pytest.mark.slow) for s in range(3, 12))])
+def test_gates_of_jobs_come_first_and_last(seed: int) -> None:
+    """The same with a service on all nodes, absent, slow or silent now and then, and jobs that name it, some of them
+    short tasks on credit; one seed in three with prologs and epilogs too."""
+    one_run(seed, gates=True, scripts=seed % 3 == 2)
 
 
 def test_a_start_that_waited_for_a_stamp_is_withdrawn_with_its_attempt() -> None:
@@ -214,8 +231,8 @@ def test_advice_changes_nothing_that_must_hold(seed: int) -> None:
 def test_a_cluster_loses_and_doubles_nothing_for_thousands_of_seeds() -> None:
     """HAL_SOAK_SEEDS of them (5,000), with more faults each."""
     for seed in range(10_000, 10_000 + SEEDS):
-        one_run(seed, faults=5, scripts=seed % 4 == 0)
+        one_run(seed, faults=5, scripts=seed % 4 == 0, gates=seed % 3 == 0)
 
 
 if __name__ == "__main__":
-    one_run(int(sys.argv[1]), scripts="scripts" in sys.argv)
+    one_run(int(sys.argv[1]), scripts="scripts" in sys.argv, gates="gates" in sys.argv)

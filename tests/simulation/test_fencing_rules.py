@@ -9,7 +9,7 @@ own tests break that one.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from types import ModuleType
 from typing import Any, Final, NamedTuple
 
@@ -17,8 +17,11 @@ import pytest
 from msgspec.structs import replace
 from sqlalchemy import Connection
 
+from hal.core.lifecycle import GateDecision, GateVerdict
 from hal.core.model import StepId
-from hal.daemons.agent import agent
+from hal.core.model.gate import GatePhase
+from hal.daemons.agent import agent, node_gates
+from hal.daemons.agent.gate_services import GateServices, Subject
 from hal.daemons.agent.keeper import core
 from hal.daemons.agent.keeper.guarded_steps import GuardedSteps
 from hal.daemons.agent.keeper.lease import Lease
@@ -39,7 +42,7 @@ from hal.planes.tasks.table.table import JobTable
 from hal.runtime.virtual_network import Conditions
 from hal.store import leadership
 from hal.store.operations import StepEnd
-from hal.wire.frames.agent_keeper import Start
+from hal.wire.frames.agent_keeper import Start, TemplateGate
 from tests.simulation.cluster_faults import CONGESTION, HEAD_POWER, ORPHANS, PARTED, STALLS, Fault
 from tests.simulation.leader_faults import APART, COMMITTING
 from tests.simulation.test_cluster import FAULTS, LOSSY, one_run
@@ -146,6 +149,19 @@ class FreshAtAnyTime(NodeGates):
         return super()._started(replace(frame, stamp_boot_ms=stamp, epoch=max(self._epoch, frame.epoch)))
 
 
+class AsksNobody(GateServices):
+    """Steps begin, and are over, whatever the gates of their jobs would say."""
+
+    async def enter(
+        self,
+        subject: Subject,
+        phase: GatePhase,
+        gates: Sequence[TemplateGate],
+        unsatisfied: Callable[[], Awaitable[None]],
+    ) -> GateVerdict:
+        return GateVerdict(GateDecision.GO)
+
+
 class ActsOn(LeaderLease):
     """Who leads acts until it is told that another does."""
 
@@ -168,6 +184,7 @@ class Aim(NamedTuple):
     controllers: int | None = None
     conditions: Conditions = LOSSY
     scripts: bool = False
+    gates: bool = False
 
     def run(self, seed: int) -> None:
         """One of them."""
@@ -180,6 +197,7 @@ AIMS: Final = {
     "mixed": MIXED,
     "congested": Aim(1, CONGESTION, long=True),
     "more, with prologs": Aim(5, scripts=True),
+    "with gates": Aim(gates=True),
     "stalled": Aim(3, STALLS),
     "stalled before a prolog": Aim(3, STALLS, long=True, scripts=True),
     "parted": Aim(1, PARTED, long=True),
@@ -208,6 +226,7 @@ RULES: Final[Sequence[Rule]] = (
     Rule("a lease counts from the stamp", core, "Lease", FromReceipt, "congested", 0),
     Rule("a start needs a current lease", core, "Lease", AnyStamp, "stalled", 1),
     Rule("a start waits under its own stamp", agent, "NodeGates", FreshAtAnyTime, "stalled before a prolog", 18),
+    Rule("a step waits for its gates", node_gates, "GateServices", AsksNobody, "with gates", 0),
     Rule("a keeper ends what its predecessor guarded", core, "GuardedSteps", Adopts, "orphaned", 0),
     Rule("who comes to lead counts anew", agents, "NodeLeases", CountsOn, "mixed", 2),
     Rule("tasks are given away after T", agents, "NodeLeases", GivesAwayAtOnce, "parted", 1),

@@ -538,12 +538,13 @@ class NodeGates:
         )
 
     async def _save_note(self, gated: GatedStep) -> None:
-        await self._runtime.run_blocking(partial(self._notes.save, self._note(gated)))
+        # From now on: whoever drops it meanwhile is carried out after this, on the same lane.
         gated.noted = True
+        await self._runtime.run_blocking(partial(self._notes.save, self._note(gated)))
 
     async def _try_save_note(self, gated: GatedStep) -> None:
-        """Note that services work for it, so that a successor can tell them that it went away."""
-        if not gated.noted:
+        """Note that services work for it, so that a successor can tell them that it went away; unless it has."""
+        if not gated.noted and gated.phase is Phase.ENTERING:
             try:
                 await self._save_note(gated)
             except OSError as error:

@@ -23,7 +23,9 @@ def no_job(job: int) -> NotFoundError:
 
 
 def has_ended(row: JobRow) -> ConflictError:
-    return ConflictError(f"job {row.id} has ended: it {_ENDED_WORDS[row.state]}", hint=f"see `hal show {row.id}`")
+    """The error for a job that has ended; its row may not say so yet, because the end is being committed."""
+    how = f": it {_ENDED_WORDS[row.state]}" if row.state in _ENDED_WORDS else ""
+    return ConflictError(f"job {row.id} has ended{how}", hint=f"see `hal show {row.id}`")
 
 
 def no_task(row: JobRow, task: int) -> NotFoundError:
