@@ -7,7 +7,8 @@
 A record has one line for each input: its name, the number of plans, and a digest over every value of every plan
 (starts, nodes, reservations, verdicts, preemptions, cursors, wake-ups, units of work). Inputs: whole sites drawn at
 random (tests/core/engine/policy_world.py: gangs, bookings, licences, limits, fair share, preemption, plans in slices),
-generated logs under every policy as a pool and as nodes, and with `--logs DIR` real logs in the Standard Workload
+sites whose policies read advice (advised_world.py), generated logs under every policy as a pool and as nodes, and with
+`--logs DIR` real logs in the Standard Workload
 Format. Values are read by position, so that renaming a field changes no digest.
 """
 
@@ -87,6 +88,14 @@ def sites(seeds: range) -> Iterator[tuple[str, Callable[[], object]]]:
         yield f"site-{seed}", lambda seed=seed: play(*draw_script(seed, HAPPENINGS))
 
 
+def advised(seeds: range) -> Iterator[tuple[str, Callable[[], object]]]:
+    """Sites whose order and placement read advice that changes all the time."""
+    from tests.core.engine.advised_world import AdvisedWorld
+
+    for seed in seeds:
+        yield f"advised-{seed}", lambda seed=seed: AdvisedWorld(seed).play()
+
+
 def logs(directory: Path | None) -> Iterator[tuple[str, Callable[[], object]]]:
     """Generated and real logs under every policy, on a pool and on nodes."""
     from hal.daemons.twin.machine import Machine
@@ -127,7 +136,7 @@ def record(into: Path, seeds: range, directory: Path | None) -> int:
     lines = []
     failed = 0
     began_s = time.monotonic()
-    for name, play in (*sites(seeds), *logs(directory)):
+    for name, play in (*sites(seeds), *advised(seeds), *logs(directory)):
         recorder.begin()
         try:
             play()

@@ -18,9 +18,10 @@ from hal.core.engine.events import INF, AdviceUpdated, AdviceWithdrawn, ClockAdv
 from hal.core.engine.policies import register
 from hal.core.engine.scheduler import Scheduler
 from hal.core.engine.tables import advice as table
-from hal.core.engine.views import advice_events, known_keys
+from hal.core.engine.views import advice_events, known_keys, reservations
 from hal.core.engine.why.probing import Prober
 from hal.core.interfaces import BucketView, ClusterView, JobView, NodeView, PolicyInfo, Request
+from tests.core.engine.advised_world import AdvisedWorld, check_answers
 from tests.core.engine.clusters import Starts, ended, engine, job, places
 
 A, B, C = NodeSpec("a", {"cpu": 4}), NodeSpec("b", {"cpu": 4}), NodeSpec("c", {"cpu": 4})
@@ -250,6 +251,20 @@ def test_an_order_reads_advice_about_owners(space: KeySpace) -> None:
     assert sink.jobs() == [1, 3 if space is KeySpace.ACCOUNTS else 2]
 
 
+def test_advice_about_owners_moves_the_reservation() -> None:
+    """Job 2 is the first that waits for job 1's end, until account y is favoured: then it is job 3."""
+    state, _sink, scheduler = engine(EngineConfig(order="test-urgent"), A)
+    scheduler.feed(job(1, 4, account="x", walltime_ms=100))
+    scheduler.run(0)
+    scheduler.feed(job(2, 4, account="x", walltime_ms=100))
+    scheduler.feed(job(3, 4, account="y", walltime_ms=100))
+    scheduler.run(1)
+    first = reservations(state)["job"].tolist()
+    scheduler.feed(advised({"y": 5.0}, kind="favour", space=KeySpace.ACCOUNTS))
+    scheduler.run(2)
+    assert (first, reservations(state)["job"].tolist()) == ([2], [3])
+
+
 def test_an_order_reads_advice_about_jobs_before_and_after_they_are_submitted() -> None:
     """3 was advised before it came, 4 while it waits: 4, 3, 2."""
     state, sink, scheduler = engine(URGENT, A)
@@ -412,6 +427,24 @@ def test_keys_that_nobody_uses_are_forgotten() -> None:
     assert len(names.slots) <= 4_000
     assert names.uses.shape[0] <= 8_192
     check_invariants(state)
+
+
+@pytest.mark.parametrize("seed", [*range(25), *(pytest.param(s, marks=pytest.mark.slow) for s in range(25, 150))])
+def test_safety_answers_are_those_of_advice_as_it_is(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nodes, jobs and advice come, change and go; scores and keys are asked for again a few at a time, and where all
+    is done, what is kept is what the policies say now."""
+    monkeypatch.setattr(scoring, "SCORES_A_SLICE", 1)
+    monkeypatch.setattr(scheduling, "KEYS_A_SLICE", 3)
+    AdvisedWorld(seed, check_answers).play()
+
+
+def test_the_same_events_give_the_same_decisions() -> None:
+    """Twice the same site: equal states, equal plans."""
+    worlds = [AdvisedWorld(3) for _ in range(2)]
+    for world in worlds:
+        world.play()
+    assert state_digest(worlds[0].state) == state_digest(worlds[1].state)
+    assert worlds[0].sink.jobs() == worlds[1].sink.jobs()
 
 
 @pytest.mark.parametrize("seed", range(20))
