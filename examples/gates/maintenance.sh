@@ -1,7 +1,7 @@
 #!/bin/sh
 # A gate's service in shell: it lets jobs begin unless the node is in maintenance, which is a file.
 #
-#     socat UNIX-LISTEN:$HAL_HOME/gates/maintenance.sock,fork,mode=600 EXEC:/etc/hal/maintenance.sh
+#     socat UNIX-LISTEN:$HAL_HOME/gates/maintenance.sock,fork,backlog=64,mode=600 EXEC:/etc/hal/maintenance.sh
 #
 # It serves one connection on its standard input and output; socat, or a systemd socket with Accept=yes, starts one
 # for each. `touch /run/hal-maintenance`, and jobs that name the gate wait until the file is gone. See docs/gates.md.

@@ -118,6 +118,6 @@ class _UnixConnection(http.client.HTTPConnection):
 
 def _connection(home: Home, where: str) -> http.client.HTTPConnection:
     if not where.startswith("http://"):
-        return _UnixConnection(str(home.root / where))
+        return _UnixConnection(str((home.known_socket_dir() or home.run_dir) / where))
     parts = urlsplit(where)
     return http.client.HTTPConnection(parts.hostname or "localhost", parts.port, timeout=HEALTH_S)

@@ -29,8 +29,8 @@ class PlaneSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     health: Annotated[
         str,
         Meta(
-            description="where it answers `GET /v1/health` with status 200 while it works: a Unix socket, by its path "
-            "(relative: below HAL_HOME), or http://127.0.0.1:PORT; empty: it works while it runs"
+            description="where it answers `GET /v1/health` with status 200 while it works: a Unix socket (its absolute "
+            "path, or its name among HAL's sockets), or http://127.0.0.1:PORT; empty: it works while it runs"
         ),
     ] = ""
 
