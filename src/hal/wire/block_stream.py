@@ -81,13 +81,12 @@ class BlockStream(TransportEnd):
         return piece
 
     async def write(self, data: Data, timeout_ms: int | None = None) -> None:
-        view = memoryview(data).cast("B")
+        # Bytes cannot change while they wait in the transport; anything else is copied.
+        view = memoryview(data if isinstance(data, bytes) else bytes(data))
         for at in range(0, len(view), MAX_BLOCK_BYTES):
             await self._wait_writable(timeout_ms)
-            transport = self._open_transport()
             block = view[at : at + MAX_BLOCK_BYTES]
-            # One buffer: over TLS two writes would be two records.
-            transport.write(b"".join((len(block).to_bytes(HEAD_BYTES, "little"), block)))
+            self._open_transport().writelines((len(block).to_bytes(HEAD_BYTES, "little"), block))
 
     def end(self) -> None:
         if self._ended_here or self._closing:

@@ -12,7 +12,7 @@ import pytest
 from hal.cli.local.join_exchange import join_any
 from hal.core.model.errors import ConflictError, DeniedError, HALError
 from hal.daemons.controller.config import Config
-from hal.runtime.authority import NodeIdentity, new_request
+from hal.runtime.authority import NodeIdentity, new_request, open_authority
 from hal.runtime.interface import Connection, Credentials, TcpAddress
 from hal.wire.address import parse_address
 from hal.wire.agree import SPOKEN
@@ -104,6 +104,25 @@ def test_a_node_speaks_as_no_other(tmp_path: Path) -> None:
             assert_denied((await greeted(hal, identity.credentials, name))[1], "is not valid for")
         for nobody in (Credentials(), Credentials(identity.credentials.authority)):
             assert_denied((await greeted(hal, nobody, "far"))[1], "without a certificate")
+
+    run(tmp_path, play)
+
+
+@pytest.mark.parametrize("role", [Role.BROKER, Role.WORKER, Role.CLIENT, Role.SERVICE])
+def test_a_certificate_of_another_role_does_not_speak_as_a_node(tmp_path: Path, role: Role) -> None:
+    """Although the same authority signed it, for the name of a node."""
+
+    async def play(hal: Running) -> None:
+        await joined(hal, tmp_path)
+        now_ms = hal.runtime.now_ms()
+        authority = open_authority(hal.runtime.paths.authority, now_ms)
+        key, request = new_request()
+        file = tmp_path / "other.pem"
+        file.write_text(authority.certify(request, role, "far", now_ms, 60_000).certificate + key)
+        connection = await hal.runtime.connect(
+            address_of(hal), credentials=Credentials(authority.credentials.authority, file)
+        )
+        assert_denied(await connection.receive(30_000), f"does not serve a certificate of the role '{role}'")
 
     run(tmp_path, play)
 
