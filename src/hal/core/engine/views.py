@@ -5,7 +5,7 @@ Pure. Nothing here is on the hot path of a built-in policy.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -161,15 +161,20 @@ def _wasted(state: State, runs: Ints, qos: Ints, shapes: Ints, now_ms: int, lent
 
 
 def advice_on_nodes(state: State, reads: Kinds) -> dict[str, Floats]:
-    """By kind, what is advised of each node, shape (nodes,); NaN where nothing is. O(nodes) a kind, and O(nodes) names
-    to look up after nodes or names of advice have come or gone."""
+    """By kind, what is advised of each node, shape (nodes,); NaN where nothing is. O(nodes) a kind."""
     if not reads:
         return {}
+    slots = _slots_of_nodes(state)
+    return {kind: state.advice.values_at(kind, KeySpace.NODES, slots) for kind in reads}
+
+
+def _slots_of_nodes(state: State) -> Ints:
+    """Slots of the nodes' names, by node index; looked up again after nodes or names have come or gone."""
     names = state.advice.names[KeySpace.NODES]
     known = state.plugins.node_slots
     if known is None or known[:2] != (state.nodes.changes, names.changes):
         known = state.plugins.node_slots = (state.nodes.changes, names.changes, names.find(state.nodes.names))
-    return {kind: state.advice.values_at(kind, KeySpace.NODES, known[2]) for kind in reads}
+    return known[2]
 
 
 def advice_on_jobs(state: State, jobs: Ints, reads: Kinds) -> dict[str, Floats]:
@@ -196,19 +201,31 @@ def advice_on_owners(state: State, owner_ids: Ints, reads: Kinds) -> dict[str, F
     return columns
 
 
-def known_keys(state: State, kind: str) -> int | None:
-    """How many keys of a kind name something that the engine knows now; None for jobs, which are not counted."""
-    advice = state.advice
-    held = advice.kinds[kind]
-    known: set[str]
-    if held.space is KeySpace.JOBS:
-        return None
-    if held.space is KeySpace.NODES:
-        known = set(state.nodes.by_name)
-    else:
-        known = {_OWNER_NAMES[held.space](owner) for owner in state.shares.owner_ids}
-    slots = advice.names[held.space].find(list(known))
-    return int((~np.isnan(advice.values_at(kind, held.space, slots))).sum())
+def known_keys(state: State, kinds: Iterable[str]) -> dict[str, int]:
+    """By kind, how many of its keys name something that the engine knows now; kinds of jobs are not counted.
+
+    Names are looked up once for all kinds: O(nodes + owners); then O(nodes + owners) a kind, in columns.
+    """
+    advice, known = state.advice, dict[str, int]()
+    slots: dict[KeySpace, Ints] = {}
+    for kind in kinds:
+        held = advice.kinds[kind]
+        if held.space is KeySpace.JOBS:
+            continue
+        if held.space not in slots:
+            slots[held.space] = _slots_known(state, held.space)
+        known[kind] = int((~np.isnan(advice.values_at(kind, held.space, slots[held.space]))).sum())
+    return known
+
+
+def _slots_known(state: State, space: KeySpace) -> Ints:
+    """Slots of the names of a key space that name something; -1 where no kind has the name."""
+    if space is KeySpace.NODES:
+        here = state.nodes.rows[: len(state.nodes.names), L.W_STATE] != L.NODE_GONE
+        slots: Ints = _slots_of_nodes(state)[here]
+        return slots
+    name = _OWNER_NAMES[space]
+    return state.advice.names[space].find(list({name(owner) for owner in state.shares.owner_ids}))
 
 
 def advice_events(state: State) -> Iterator[AdviceUpdated]:

@@ -24,6 +24,7 @@ from hal.daemons.controller.config import Config, read_config
 from hal.daemons.controller.cycle.engine import Engine
 from hal.daemons.controller.service.advice import advice as service
 from hal.daemons.controller.service.advice.views import AdviceBody, update_of
+from hal.runtime.home import Home
 from tests.daemons.controller.access.people import make_token
 from tests.daemons.controller.running import Running, on_controller
 
@@ -64,11 +65,16 @@ async def put(hal: Running, kind: str, values: dict[Any, float | None], **more: 
     return view
 
 
-def test_the_controller_keeps_the_contract_of_advice(hal_home: Path) -> None:
-    """As a plane sees it: over TCP, with an operator's token; and as a user who is none."""
+def free_address() -> str:
+    """Host and port at which nobody listens."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        url = f"127.0.0.1:{free.getsockname()[1]}"
+        return f"127.0.0.1:{free.getsockname()[1]}"
+
+
+def test_the_controller_keeps_the_contract_of_advice(hal_home: Path) -> None:
+    """As a plane sees it: over TCP, with an operator's token; and as a user who is none."""
+    url = free_address()
 
     async def body(hal: Running) -> None:
         tokens = [(await make_token(hal, "plane", role=role))["secret"] for role in ("operator", "user")]
@@ -76,6 +82,23 @@ def test_the_controller_keeps_the_contract_of_advice(hal_home: Path) -> None:
         await asyncio.to_thread(advise.check, operator, user)
 
     on_controller(hal_home, body, read_config(f'[server]\ntcp = "{url}"'))
+
+
+def test_the_command_checks_a_controller(
+    hal_home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Over its socket, where the kernel says who asks; or with a token, of which a user's is refused."""
+
+    async def body(hal: Running) -> None:
+        url = f"unix://{Home(hal_home).api_socket()}"
+        assert await asyncio.to_thread(advise.main, [url]) == 0
+        assert "conforms: 9 guarantees of advising" in capsys.readouterr().out
+        monkeypatch.setenv("HAL_TOKEN", (await make_token(hal, "eve"))["secret"])
+        assert await asyncio.to_thread(advise.main, [f"http://{tcp}"]) == 1
+        assert "was refused with 403" in capsys.readouterr().err
+
+    tcp = free_address()
+    on_controller(hal_home, body, read_config(f'[server]\ntcp = "{tcp}"'))
 
 
 def test_a_job_starts_where_advice_says(hal_home: Path) -> None:

@@ -224,9 +224,9 @@ class Engine:
         """What limits have in use."""
         return ledger_rows(self.state)
 
-    def known_keys(self, kind: str) -> int | None:
-        """How many keys of a kind of advice that is held name something that is there; None: not counted."""
-        return known_keys(self.state, kind)
+    def known_keys(self, kinds: Iterable[str]) -> dict[str, int]:
+        """By kind of advice, how many of its keys name something that is there; kinds of jobs are not counted."""
+        return known_keys(self.state, kinds)
 
     def readers_of(self, kind: str) -> tuple[str, ...]:
         """Policies in use that read a kind of advice."""

@@ -8,7 +8,7 @@ none until planes put theirs.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 from msgspec import Struct
@@ -48,7 +48,8 @@ class Advice:
     def all(self) -> list[AdviceView]:
         """All kinds by name."""
         self._expire()
-        return [self._view(kind) for kind in sorted(self._kinds)]
+        known = self._parts.engine.known_keys(self._kinds)
+        return [self._view(kind, known) for kind in sorted(self._kinds)]
 
     def get(self, kind: str, after: int, limit: int) -> AdviceColumns:
         """A kind, with at most `limit` of its keys from slot `after` on.
@@ -172,7 +173,9 @@ class Advice:
         if self._parts.engine.state.advice.awaits_pass:
             self._parts.loop.look_again()
 
-    def _view(self, kind: str) -> AdviceView:
+    def _view(self, kind: str, known: Mapping[str, int] | None = None) -> AdviceView:
+        """`known`: as the engine has counted; None: it is asked."""
+        known = self._parts.engine.known_keys((kind,)) if known is None else known
         held = self._kinds[kind]
         now_ms = self._parts.clock.now_ms()
         told = self._told.get(kind, Told("", now_ms))
@@ -181,7 +184,7 @@ class Advice:
             space=held.space,
             version=held.version,
             count=held.keys,
-            known=self._parts.engine.known_keys(kind),
+            known=known.get(kind),
             user=told.user,
             updated_ms=told.at_ms,
             age_ms=max(now_ms - told.at_ms, 0),
