@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from hal.core.lifecycle.gates import GateState
 from hal.core.model.facts import CpuFacts, DiskFacts, Facts, GpuFacts, NumaFacts
+from hal.core.model.gate import GatePhase, GatePolicy
 from hal.core.model.ids import StepId
 from hal.wire.frames.agent_keeper import (
     Checkpoint,
@@ -40,6 +41,7 @@ from hal.wire.frames.agent_keeper import (
     StopReason,
     Stream,
     Suspend,
+    TemplateGate,
     Usage,
 )
 from hal.wire.frames.controller_agent import FailingCheck, Gates, Health, StepGate
@@ -104,7 +106,14 @@ EXAMPLES: tuple[Frame, ...] = (
     Start(
         epoch=4,
         stamp_boot_ms=3_601_500,
-        templates=(StepTemplate(command=("/bin/echo", "hello"), cpu_milli=1_000, walltime_ms=60_000),),
+        templates=(
+            StepTemplate(
+                command=("/bin/echo", "hello"),
+                cpu_milli=1_000,
+                walltime_ms=60_000,
+                gates=(TemplateGate("stage", GatePhase.PREPARING, 300_000, GatePolicy.WAIT, "genome"),),
+            ),
+        ),
         steps=(
             StepStart(
                 step=_STEP,
@@ -140,12 +149,20 @@ EXAMPLES: tuple[Frame, ...] = (
     Refused(steps=(Refusal(step=_STEP, code="no-lease", message="the lease stamp is 61000 ms old"),)),
     Gates(
         gates=(
-            StepGate(step=_STEP, gate="prolog", state=GateState.WAITING),
+            StepGate(step=_STEP, gate="prolog", state=GateState.WAITING, phase=GatePhase.PREPARING),
+            StepGate(
+                step=StepId(42, 9, 1, 0),
+                gate="stage",
+                state=GateState.WAITING,
+                reason="12 of 40 GiB",
+                phase=GatePhase.PREPARING,
+            ),
             StepGate(
                 step=StepId(42, 8, 1, 0),
                 gate="epilog",
                 state=GateState.FAILED,
                 reason="/etc/hal/epilog: scratch is in use (exit code 3)",
+                phase=GatePhase.FINALISING,
             ),
         )
     ),

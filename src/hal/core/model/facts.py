@@ -24,6 +24,8 @@ MAX_DOMAINS: Final = 8
 """Levels of a domain path."""
 AUTOMATIC: Final = "hal."
 """The prefix of labels that HAL makes."""
+NODE_LABEL: Final = f"{AUTOMATIC}node"
+"""The label that has the node's name."""
 
 _LEVEL: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?\Z")
 _NOT_A_WORD: Final = re.compile(r"[^a-z0-9._]+")

@@ -247,6 +247,7 @@ class NodeGates:
                     self._leave(gated, LAPSED)
                 else:
                     gated.asked = Asked(frame.templates[start.template], start)
+                    gated.arrived_ms = self._runtime.monotonic_ms()
                 if gated.phase is Phase.PASSED:
                     self._pass(gated)
         templates = tuple(map(_without_gates, frame.templates))

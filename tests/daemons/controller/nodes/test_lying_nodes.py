@@ -185,6 +185,19 @@ def test_texts_of_a_node_are_one_line_without_control_characters(hal_home: Path)
     on_controller(hal_home, body)
 
 
+def test_safety_a_node_cannot_say_by_its_label_that_it_is_another(hal_home: Path) -> None:
+    """Jobs exclude nodes by it: who could leave it out would be given again what it has sent away."""
+
+    async def story(hal: Running) -> None:
+        node = node_of(hal, "liar")
+        assert isinstance(await node.dial(labels={"hal.node": "honest"}), Welcome)
+        await hal.until(lambda: any(one.name == "liar" for one in hal.api.nodes.all()))
+        (shown,) = [one for one in hal.api.nodes.all() if one.name == "liar"]
+        assert shown.labels["hal.node"] == "liar"
+
+    on_controller(hal_home, story)
+
+
 @pytest.mark.parametrize("rank", [-1, 0, 1])
 def test_no_node_ends_the_step_of_another_in_a_gang(hal_home: Path, rank: int) -> None:
     """(H2, attempt 78) Rank -1 of a gang of two was counted as one more: its job succeeded, and a process ran on."""

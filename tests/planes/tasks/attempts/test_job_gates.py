@@ -13,7 +13,7 @@ from hal.core.model import AttemptState, Duration, JobSpec, SpecError, StepId, T
 from hal.core.model.gate import GatePhase
 from hal.core.model.job import MAX_EXCLUDED
 from hal.core.model.policy import GateRule, Policy
-from hal.planes.tasks import Change
+from hal.planes.tasks import Change, JobPatch
 from hal.planes.tasks.attempts.credit import CREDIT_MS
 from hal.store import EditJobs
 from hal.store.operations import EndAttempts
@@ -246,3 +246,24 @@ def test_credit_is_lost_by_the_job_that_has_a_finalising_gate(phase: str, ahead:
     job = after_two(plane, 10, gates=[f"stage,phase={phase}"])
     credits = started(plane.start((job, 2), credit=True))
     assert list(credits.values()) == [0] + [CREDIT_MS] * ahead
+
+
+def test_a_person_lets_a_job_use_a_node_again_that_its_gate_excluded() -> None:
+    """The engine hears of it for what waits."""
+    plane = plane_with()
+    (job,) = plane.submit(ELSEWHERE)
+    plane.start((job, 0))
+    refused(plane, job, "gate-elsewhere")
+    plane.plane.update(job, JobPatch(exclude=()), BY, plane.now_ms)
+    submitted = [event for event in plane.commit().engine if isinstance(event, JobsSubmitted)][-1]
+    assert [submitted.classes[int(row["class_index"])].constraints for row in submitted.rows] == [()]
+
+
+def test_many_nodes_at_one_gate_are_counted_and_three_are_named() -> None:
+    """Of a gang of five."""
+    plane = plane_with(nodes=5)
+    (job,) = plane.submit({"nodes": 5, **STAGE})
+    plane.start((job, 0))
+    for rank in range(5):
+        told(plane, StepId(job, 0, 1, rank), GateState.WAITING)
+    assert plane.plane.gates_text(job, 0, 1).endswith("does not let it begin yet on n1, n2, n3 and 2 more")

@@ -31,7 +31,7 @@ from hal.core.model import (
     format_duration,
     one_line,
 )
-from hal.core.model.facts import bound_facts
+from hal.core.model.facts import NODE_LABEL, bound_facts
 from hal.core.model.lease_times import LeaseTimes
 from hal.core.model.units import resource_name
 from hal.daemons.controller.cycle.clock import Clock
@@ -329,6 +329,7 @@ class Agents:
             )
         )
         labels = {one_line(key, MAX_KEY): one_line(text, MAX_LABEL) for key, text in hello.labels.items() if key}
+        labels[NODE_LABEL] = hello.name  # whatever it says: jobs exclude nodes by it
         facts = bound_facts(hello.facts)
         address, remark = self._node_admission.address_of(connection, hello.name, facts)
         notes = (*hello.notes[: MAX_NOTES - 1], remark) if remark else hello.notes

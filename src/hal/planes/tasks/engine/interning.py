@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from hal.core.engine.classes import ClassSpec, Match, OwnerSpec, Requirement
 from hal.core.model import JobSpec, Resources
+from hal.core.model.facts import NODE_LABEL
 from hal.core.model.job import Constraint
 from hal.core.model.policy_scope import Owner
 
-NODE_LABEL = "hal.node"
-"""The label that has a node's name."""
 MAX_INTERNED = 4_096
 """Classes (and owners) kept; when more are seen, the table starts again from those of the next events."""
 

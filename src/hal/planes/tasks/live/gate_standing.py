@@ -6,6 +6,7 @@ Pure. Not stored: nodes report it again to each controller.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import Final, NamedTuple
 
 from hal.core.lifecycle import GateState
@@ -68,19 +69,19 @@ class GateStandings:
 
 def gates_text(standings: Iterable[GateStanding]) -> str:
     """Which gates are not satisfied, on which nodes, and for what they wait."""
-    nodes: dict[tuple[GatePhase, str], list[str]] = {}
+    nodes: dict[tuple[GatePhase, str], dict[str, None]] = {}
     reasons: dict[tuple[GatePhase, str], str] = {}
     for one in standings:
-        listed = nodes.setdefault((one.phase, one.gate), [])
-        if one.node not in listed:
-            listed.append(one.node)
+        nodes.setdefault((one.phase, one.gate), {})[one.node] = None
         if one.reason:
             reasons.setdefault((one.phase, one.gate), one.reason)
     parts = []
     for (phase, gate), names in nodes.items():
         more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
         reason = f": {reasons[phase, gate]}" if (phase, gate) in reasons else ""
-        parts.append(_WORDS.get((phase, gate), _words(phase, gate)) + f" {', '.join(names[:MAX_NAMED])}{more}{reason}")
+        parts.append(
+            _WORDS.get((phase, gate), _words(phase, gate)) + f" {', '.join(islice(names, MAX_NAMED))}{more}{reason}"
+        )
     return "; ".join(parts)
 
 
