@@ -61,7 +61,7 @@ class Keeping:
                     continue
                 await self._trim()
                 if self._runtime.monotonic_ms() >= expire_ms:
-                    await self._expire()
+                    await self.expire()
                     expire_ms = self._runtime.monotonic_ms() + EXPIRE_EVERY_MS
                 await self._shrink()
             except HALError as error:
@@ -100,7 +100,7 @@ class Keeping:
                 return
             await self._runtime.sleep(PAUSE_MS)
 
-    async def _expire(self) -> None:
+    async def expire(self) -> None:
         """Remove what exceeds the bounds of each queue."""
         now_ms, retention = self._clock.now_ms(), self._retention
         needed_ms = await self._committer.read(lambda store: store.needed_since(now_ms, retention))
