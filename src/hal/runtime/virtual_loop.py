@@ -16,6 +16,9 @@ from typing import Any, Final, Protocol, TypeVar, TypeVarTuple
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
+RESOLUTION_S: Final = 1e-8
+"""Timers so close to each other are due together. A float of seconds is that fine for two years of virtual time: with a
+finer one, a timer of this very instant would never be due, from day 195 on."""
 MAX_STEPS_AT_ONE_INSTANT: Final = 1_000_000
 """Callbacks at one instant beyond which something must be spinning."""
 UNWINDING_ROUNDS: Final = 200
@@ -57,7 +60,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._steps = 0
         self._steps_then = 0
         self._selector = self  # BaseEventLoop asks its selector to wait; here, waiting is virtual.
-        self._clock_resolution = 1e-9
+        self._clock_resolution = RESOLUTION_S
         self.stray: list[BaseException] = []
         """Exceptions that reached nobody: raised in callbacks outside every process, or of tasks never awaited."""
         self.set_task_factory(self._make_task)
