@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import socket
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
@@ -18,6 +19,15 @@ class Answer(NamedTuple):
 
     status: int
     body: Any
+
+
+class Exchange(NamedTuple):
+    """An answer as it came."""
+
+    status: int
+    headers: dict[str, str]
+    """By name in small letters."""
+    body: bytes
 
 
 class Rest:
@@ -38,19 +48,34 @@ class Rest:
         Args:
             unless: the version in `If-None-Match`; '': none.
         """
-        headers = {"Content-Type": "application/json"}
-        if self._token:
-            headers["Authorization"] = f"Bearer {self._token}"
+        headers = {"Content-Type": "application/json", **self.authorization}
         if unless:
             headers["If-None-Match"] = f'"{unless}"'
+        answer = self.exchange(method, path, headers, None if body is None else json.dumps(body).encode())
+        return Answer(answer.status, json.loads(answer.body) if answer.body else None)
+
+    def exchange(
+        self, method: str, path: str, headers: Mapping[str, str] | None = None, body: bytes | None = None
+    ) -> Exchange:
+        """Send a request as it is given, and return its answer as it came; the token is not added (`authorization`)."""
         connection = self._connection()
         try:
-            connection.request(method, path, None if body is None else json.dumps(body), headers)
+            connection.request(method, path, body, dict(headers or {}))
             answer = connection.getresponse()
-            text = answer.read()
+            names = {name.lower(): value for name, value in answer.getheaders()}
+            return Exchange(answer.status, names, answer.read())
         finally:
             connection.close()
-        return Answer(answer.status, json.loads(text) if text else None)
+
+    @property
+    def authorization(self) -> dict[str, str]:
+        """The header that shows the token; none where there is none."""
+        return {"Authorization": f"Bearer {self._token}"} if self._token else {}
+
+    @property
+    def needs_token(self) -> bool:
+        """Whether callers are known by their token only."""
+        return self._url.scheme != "unix"
 
     def good(self, method: str, path: str, body: object = None) -> Any:
         """The body of an answer that is no refusal.
