@@ -12,6 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import httpx
 import pytest
 
 from hal.cli.local import processes
@@ -39,10 +40,13 @@ def configure(live: LiveHal, *options: object) -> None:
 
 def asked(live: LiveHal, path: str) -> dict[str, dict[str, float]]:
     """What the plane answers."""
-    served = live.home.socket_dir() / "spot.sock"
-    words = ["curl", "-sf", "--unix-socket", str(served), f"http://hal{path}"]
-    ran = subprocess.run(words, capture_output=True, text=True, timeout=DEADLINE_S)
-    found: dict[str, dict[str, float]] = json.loads(ran.stdout or "{}")
+    transport = httpx.HTTPTransport(uds=str(live.home.socket_dir() / "spot.sock"))
+    with httpx.Client(transport=transport, base_url="http://hal", timeout=DEADLINE_S) as http:
+        try:
+            answer = http.get(path)
+        except httpx.TransportError:
+            return {}  # it is being started again
+    found: dict[str, dict[str, float]] = answer.json() if answer.status_code == 200 else {}
     return found
 
 
