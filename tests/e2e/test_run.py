@@ -98,6 +98,8 @@ def test_a_job_belongs_to_the_trace_of_whoever_runs_it(hal: Hal, monkeypatch: py
     events = [json.loads(line) for line in hal("events", "--job", job, "-o", "json").out.splitlines()]
     assert {event["kind"] for event in events} >= {"jobs-submitted", "attempts-started", "attempts-ended", "jobs-ended"}
     assert {event["trace_id"] for event in events} == {trace}
+    (attempt,) = json.loads(hal("attempts", "--job", job, "-o", "json").out)
+    assert attempt["trace_id"] == trace
     monkeypatch.setenv("TRACEPARENT", "broken")
     assert hal("run", "--", "sh", "-c", "echo ${TRACEPARENT-none}").out == "none\n"
 

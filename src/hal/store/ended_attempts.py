@@ -54,6 +54,8 @@ class EndedAttempt(Struct, frozen=True, gc=False, omit_defaults=True):
     """In which the job is, or was when it ended."""
     account: str
     user: str
+    trace_id: str
+    """Of its job, as in events."""
     nodes: Raw
     """JSON: names, in rank order."""
     retries: int
@@ -89,9 +91,9 @@ _G: Final = schema.gang_nodes.c
 _J: Final = schema.jobs.c
 _KEY: Final = ("job_id", "task", "attempt", "ended_seq")
 _COLUMNS: Final = (
-    _A.ended_seq, _A.job_id, _A.task, _A.attempt, _A.state, _J.name, _J.queue, _J.account, _A.user, _A.nodes,
-    _A.retries, _A.allocated_ms, _A.started_ms, _A.ended_ms, _A.recorded_ms, _A.cause, _A.exit_code, _A.signal,
-    _A.message, _A.usage,
+    _A.ended_seq, _A.job_id, _A.task, _A.attempt, _A.state, _J.name, _J.queue, _J.account, _A.user, _J.trace_id,
+    _A.nodes, _A.retries, _A.allocated_ms, _A.started_ms, _A.ended_ms, _A.recorded_ms, _A.cause, _A.exit_code,
+    _A.signal, _A.message, _A.usage,
 )  # fmt: skip
 _NODES_AT, _MESSAGE_AT, _USAGE_AT = map(EndedAttempt.__struct_fields__.index, ("nodes", "message", "usage"))
 _NO_USAGE: Final = Raw(b"{}")

@@ -35,6 +35,8 @@ class EndedAttemptInfo(View, frozen=True, kw_only=True):
     queue: str = ""
     account: str = ""
     user: str = ""
+    trace_id: str = ""
+    """Of its job: that of its `traceparent`, else of the request that submitted it."""
     nodes: tuple[str, ...] = ()
     """In rank order."""
     retries: int = 0
