@@ -20,6 +20,7 @@ from hal.store import (
     DropNodes,
     EditJobs,
     EndAttempts,
+    EndFilter,
     ForgetRow,
     GroupRefused,
     InsertAttempts,
@@ -525,3 +526,39 @@ def test_a_store_that_was_killed_between_groups_has_the_first_and_not_the_second
     assert [row.id for row in again.load().jobs] == [1]
     assert again.load().ranges == {1: [TaskRangeRow(1, 0, 1, TaskState.PENDING)]}
     again.close()
+
+
+def test_ended_attempts_are_numbered_and_found_by_every_filter(leader: Leader) -> None:
+    """1: alice's 1.0 on n1; 2: bob's 2.0, lost; 3: alice's gang 1.1 on n2 and n3, failed. Numbers, filters, gaps."""
+    leader.commit(*submitted(job(1, tasks=3), job(2, user="bob")), now_ms=100)
+    leader.commit(
+        InsertAttempts([attempt(1), attempt(1, 1, nodes=("n2", "n3")), attempt(1, 2), attempt(2)]), now_ms=100
+    )
+    leader.commit(EndAttempts([AttemptEnd(1, 0, 1, AttemptState.SUCCEEDED, 200)]), now_ms=200)
+    leader.commit(EndAttempts([AttemptEnd(2, 0, 1, AttemptState.LOST, 300)]), now_ms=300)
+    gang = AttemptEnd(1, 1, 1, AttemptState.FAILED, 400, "exited", 3, usage={"cpu_ms": 5}, more_nodes=("n3",))
+    assert leader.commit(EndAttempts([gang]), now_ms=400).last_end == 3
+
+    def found(**wanted: Any) -> list[int]:
+        return [row.sequence for row in leader.store.ended(0, EndFilter(**wanted), last=3).rows]
+
+    assert found() == [1, 2, 3]
+    assert (found(user="alice"), found(job=2), found(node="n3"), found(node="n1")) == ([1, 3], [2], [3], [1, 2])
+    assert found(states=(AttemptState.FAILED,)) == [3]
+    assert found(states=(AttemptState.FAILED, AttemptState.LOST)) == [2, 3]
+    assert found(states=(AttemptState.FAILED, AttemptState.LOST), user="bob", node="n1") == [2]
+    assert (found(since_ms=300), found(until_ms=300)) == ([2, 3], [1])
+    newest = leader.store.ended(0, EndFilter(user="alice"), last=3, limit=1, newest=True)
+    assert [bytes(row.usage) for row in newest.rows] == [b'{"cpu_ms":5}']
+
+
+def test_readers_hold_what_they_have_not_read(leader: Leader) -> None:
+    """One has read 2 of 5 events: with no retention at all the other three stay until it is removed."""
+    for number in range(5):
+        leader.commit(AppendEvents([event(EventKind.JOBS_HELD, [1], at_ms=number)]), now_ms=number)
+    leader.commit(PutReaders((ReaderRow(name="a", user="root", created_ms=1, heard_ms=1, events=2),)), now_ms=9)
+    leader.store.trim(10, Retention(events_count=0), epoch=leader.epoch)
+    assert [one.sequence for one in leader.store.events()] == [3, 4, 5]
+    leader.commit(PutReaders(forget=("a",)), now_ms=10)
+    leader.store.trim(10, Retention(events_count=0), epoch=leader.epoch)
+    assert (leader.store.events(), leader.store.readers()) == ([], [])
