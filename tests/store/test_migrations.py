@@ -5,21 +5,23 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+import pytest
 from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import inspect
+from sqlalchemy import MetaData, insert, inspect
 
 from hal.core.model import AttemptState, TaskState
-from hal.store import EndAttempts, EndFilter, InsertJobs, MarkRemoved, Removed, Retention, Store, Swept, TaskRangeRow
+from hal.store import EndAttempts, EndFilter, Store, TaskRangeRow
 from hal.store.database_url import open_database
 from hal.store.migrate import HEAD, MIGRATIONS, migrate, revision_of
 from hal.store.operations import AttemptEnd
 from hal.store.schema import metadata
+from tests.postgres_server import PostgresServer
 from tests.store.rows import Leader, job, submitted
 
 
@@ -112,70 +114,31 @@ def test_a_store_of_an_older_hal_with_running_jobs_is_upgraded_and_they_run_on(t
     store.close()
 
 
-def test_ends_of_an_older_store_are_numbered_by_their_instants(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["file", pytest.param("postgresql", marks=pytest.mark.slow)])
+def test_ends_of_an_older_store_are_numbered_by_their_instants(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     """Revision 0008, a job running: 1.1 ended at 20, the gang 1.0 at 10. They are 1 and 2; the next end is 3."""
-    path = tmp_path / "hal.sqlite"
-    database = open_database(path, create=True, max_bytes=None)
+    where = tmp_path / "hal.sqlite" if kind == "file" else _empty_server(request)
+    database = open_database(where, create=True, max_bytes=None)
     with database.writing("as before") as connection:
         config = Config()
         config.set_main_option("script_location", str(MIGRATIONS))
         config.attributes["connection"] = connection
         command.upgrade(config, "0008")
-        for text in _AS_0008_WROTE:
-            connection.exec_driver_sql(text)
+        known = MetaData()
+        known.reflect(connection)
+        for table, rows in _AS_0008_WROTE.items():
+            connection.execute(insert(known.tables[table]), rows)
     database.close()
-    store = Store.open(path)
+    store = Store.open(where)
     page = store.ended(last=store.last_end())
-    assert [(row.sequence, row.task, row.recorded_ms, row.user) for row in page.rows] == [
-        (1, 0, 10, "u"),
-        (2, 1, 20, "u"),
-    ]
+    found = [(row.sequence, row.task, row.recorded_ms, row.user) for row in page.rows]
+    assert found == [(1, 0, 10, "u"), (2, 1, 20, "u")]
     assert [row.task for row in store.ended(0, EndFilter(node="n2"), last=2).rows] == [0]
     running = EndAttempts([AttemptEnd(1, 2, 1, AttemptState.SUCCEEDED, 30, "exited", 0)])
     assert Leader(store).commit(running).last_end == 3
     assert [row.task for row in store.ended(0, EndFilter(node="n3"), last=3).rows] == [2]
-    store.close()
-
-
-def test_an_older_store_is_retained_like_a_new_one(tmp_path: Path) -> None:
-    """Schema 0008 with a job that runs and one that has ended: the one goes on, the other can be found and removed."""
-    path = tmp_path / "hal.sqlite"
-    database = open_database(path, create=True, max_bytes=None)
-    with database.writing("an older HAL") as connection:
-        config = Config()
-        config.set_main_option("script_location", str(MIGRATIONS))
-        config.attributes["connection"] = connection
-        command.upgrade(config, "0008")
-        for text in (*_AS_0008_WROTE, _JOB.format(id=2, state="failed", pending=0, active=0), _END_0008):
-            connection.exec_driver_sql(text)
-    database.close()
-    store = Store.open(path)
-    assert [(row.id, row.state) for row in store.load().jobs] == [(1, "running")]
-    assert [one.id for one in store.oldest_ended("default", Removed.OUTPUTS, limit=9)] == [2]
-    leader = Leader(store)
-    leader.commit(InsertJobs([job(3)]), MarkRemoved([1, 2], Removed.JOB))
-    assert store.sweep(30, Retention(), epoch=leader.epoch) == Swept(jobs=1, attempts=0, more=False)
-    assert [row.id for row in store.jobs()] == [3, 1]
-    store.close()
-
-
-def test_join_tokens_of_an_older_hal_stay_what_they_were(tmp_path: Path) -> None:
-    """As revision 0008 had them: one that was used is used up, one that was not is for one machine; no labels."""
-    path = tmp_path / "hal.sqlite"
-    database = open_database(path, create=True, max_bytes=None)
-    with database.writing("as before") as connection:
-        config = Config()
-        config.set_main_option("script_location", str(MIGRATIONS))
-        config.attributes["connection"] = connection
-        command.upgrade(config, "0008")
-        connection.exec_driver_sql("INSERT INTO join_tokens VALUES ('a', 'h', '', 'u', 1, 99, 5, 'n1', NULL)")
-        connection.exec_driver_sql("INSERT INTO join_tokens VALUES ('b', 'h', 'n2', 'u', 2, 99, NULL, '', NULL)")
-        connection.exec_driver_sql("INSERT INTO certificates VALUES ('aa', 'n1', 5, 99, NULL)")
-    database.close()
-    store = Store.open(path)
-    joining = store.joining()
-    assert [(one.id, one.uses, one.used, one.labels) for one in joining.tokens] == [("a", 1, 1, {}), ("b", 1, 0, {})]
-    assert [(one.serial, one.token, one.labels) for one in joining.certificates] == [("aa", "", {})]
     store.close()
 
 
@@ -193,16 +156,34 @@ _AS_0004_WROTE: Final = (
     "INSERT INTO commits VALUES (1, 'c', 7, 1, 0)",
     "INSERT INTO leader VALUES (1, 7, 'an older controller', 3)",
 )
-_ATTEMPT_0008: Final = (
-    "INSERT INTO attempts VALUES (1, {task}, 1, '{state}', '{nodes}', 'token', 6, 0, 7, {ended_ms}, '', NULL, NULL,"
-    " NULL, '', '[]', 0, NULL)"
-)
-_AS_0008_WROTE: Final = (
-    """INSERT INTO specs VALUES (1, '{"command":["true"]}')""",
-    _JOB.format(id=1, state="running", pending=0, active=1),
-    _ATTEMPT_0008.format(task=0, state="failed", nodes='["n1","n2"]', ended_ms=10),
-    _ATTEMPT_0008.format(task=1, state="succeeded", nodes='["n1"]', ended_ms=20),
-    _ATTEMPT_0008.format(task=2, state="running", nodes='["n3"]', ended_ms="NULL"),
-    "INSERT INTO commits VALUES (1, 'c', 20, 1, 0)",
-)
-_END_0008: Final = "UPDATE jobs SET end_ms = 9 WHERE id = 2"
+
+
+def _attempt_0008(task: int, state: str, nodes: str, ended_ms: int | None) -> dict[str, Any]:
+    return {
+        "job_id": 1, "task": task, "attempt": 1, "state": state, "nodes": nodes, "token": "token", "allocated_ms": 6,
+        "retries": 0, "started_ms": 7, "ended_ms": ended_ms, "cause": "", "message": "", "steps": "[]", "credit": False,
+    }  # fmt: skip
+
+
+_COUNTS: Final = ("pending", "held", "succeeded", "failed", "timed_out", "cancelled", "restarts", "priority")
+_AS_0008_WROTE: Final[dict[str, list[dict[str, Any]]]] = {
+    "specs": [{"id": 1, "body": '{"command":["true"]}'}],
+    "jobs": [
+        {
+            "id": 1, "spec_id": 1, "name": "n", "queue": "default", "account": "a", "user": "u", "state": "running",
+            "tasks": 3, "nodes": 1, "submit_ms": 5, "eligible_ms": 5, "hold": False, "trace_id": "", "reason": "",
+            "active": 1, "running": 1, "version": 1, **dict.fromkeys(_COUNTS, 0),
+        }
+    ],
+    "attempts": [
+        _attempt_0008(0, "failed", '["n1","n2"]', 10),
+        _attempt_0008(1, "succeeded", '["n1"]', 20),
+        _attempt_0008(2, "running", '["n3"]', None),
+    ],
+    "commits": [{"number": 1, "id": "c", "at_ms": 20, "first_seq": 1, "last_seq": 0}],
+}  # fmt: skip
+
+
+def _empty_server(request: pytest.FixtureRequest) -> str:
+    server: PostgresServer = request.getfixturevalue("postgres")
+    return server.url(server.empty())
