@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Final
 
 from hal.client.flows.steps import Emit, Flow, Pause
 from hal.client.rest import feed_calls
@@ -12,6 +13,10 @@ from hal.core.model import UnreachableError
 
 OnLost = Callable[[int, int], None]
 """Called with the first and last sequence number of ended attempts that are no longer kept."""
+
+
+IDLE_PAUSE_S: Final = 0.1
+"""Between two pages without rows: a controller that is stopping answers at once."""
 
 
 def ignore_lost(first: int, last: int) -> None:
@@ -65,4 +70,6 @@ def ended_attempts(
         after = feed_calls.next_cursor(page, after)
         if not follow and (begins or not (page.attempts or page.more)):
             return
+        if follow and not page.attempts and not page.more and not begins:
+            yield Pause(IDLE_PAUSE_S)
         begins = False
