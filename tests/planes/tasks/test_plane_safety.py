@@ -20,9 +20,11 @@ from hypothesis.stateful import (
 from msgspec.structs import replace
 
 from hal.core.model import AttemptState, Failed, HALError, JobSpec, TaskState, spec_from_plain
+from hal.core.model.eviction import Evict, EvictMode
 from hal.core.model.policy import Policy
-from hal.planes.tasks import Arrival, EndedJob, EndedTask, JobPatch, Submitter, TaskPlane, check_table
+from hal.planes.tasks import Arrival, Drain, EndedJob, EndedTask, JobPatch, Submitter, TaskPlane, check_table
 from hal.planes.tasks.admission.submission import UnknownJobs
+from hal.planes.tasks.slices import finished
 from hal.planes.tasks.table.jobs_by_id import MAX_OBJECTS
 from hal.store import Group, MemoryDatabase, Store
 from hal.wire.frames.agent_keeper import ExitCause, Refusal, StepExit, StepStarted, Usage
@@ -250,6 +252,42 @@ class PlaneMachine(RuleBasedStateMachine):
         self.join(name)
         self.commit(fails=fails)
 
+    @rule(name=st.sampled_from(NODES), fails=st.booleans())
+    def machine_gone(self, name: str, fails: bool) -> None:
+        self.plane.fence_node(name, BY, self.now_ms, machine_gone=True)
+        self.commit(fails=fails)
+
+    @precondition(lambda self: self.submitted)
+    @rule(data=st.data(), mode=st.sampled_from(EvictMode), task=st.none() | st.integers(0, 4), fails=st.booleans())
+    def evict(self, data: st.DataObject, mode: EvictMode, task: int | None, fails: bool) -> None:
+        job = data.draw(st.sampled_from(sorted(self.submitted)))
+        with contextlib.suppress(HALError):
+            self.plane.evict(job, task, Evict(mode=mode, reason="why"), BY, self.now_ms)
+        self.commit(fails=fails)
+
+    @rule(
+        name=st.sampled_from(NODES),
+        mode=st.sampled_from(EvictMode),
+        within_ms=st.sampled_from([0, 2_000]),
+        again=st.booleans(),
+        fails=st.booleans(),
+    )
+    def drain(self, name: str, mode: EvictMode, within_ms: int, again: bool, fails: bool) -> None:
+        self.plane.cordon(
+            name, "why", BY, self.now_ms, drain=True, evict=Drain(mode=mode, within_ms=within_ms, grace_ms=1_000)
+        )
+        self.commit(fails=fails)
+        if again:
+            self.plane.uncordon(name, BY)
+            self.commit()
+
+    @precondition(lambda self: self.plane.next_due_ms <= self.now_ms)
+    @rule(fails=st.booleans())
+    def due(self, fails: bool) -> None:
+        finished(self.plane.carrying_out_due(self.now_ms))
+        self.commit(fails=fails)
+        assert fails or self.plane.next_due_ms > self.now_ms
+
     @rule(name=st.sampled_from(NODES), gone=st.booleans(), fails=st.booleans())
     def silence(self, name: str, gone: bool, fails: bool) -> None:
         self.plane.record_silence(name, "not heard", self.now_ms, self.now_ms)
@@ -275,6 +313,7 @@ class PlaneMachine(RuleBasedStateMachine):
         assert (after.ended, after.followers) == (before.ended, before.followers)
         assert {k: v for k, v in after.dependants.items() if v} == {k: v for k, v in before.dependants.items() if v}
         assert (after.busy, after.nodes, after.next_id) == (before.busy, before.nodes, before.next_id)
+        assert after.evictions == before.evictions
 
     def _steps(self) -> list[tuple[str, Any]]:
         return [

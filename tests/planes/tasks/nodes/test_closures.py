@@ -305,7 +305,19 @@ def test_a_node_that_returns_is_as_its_checks_said_last_until_they_speak(checked
     plane.commit()
     assert state(plane) is wanted
     plane.plane.record_arrival(Arrival(name="n1", capacity=CAPACITY, boot_id="b1"), plane.now_ms)
-    assert health(plane.commit()) is Health.UP
+    plane.commit()
+    assert state(plane) is NodeState.UP
+
+
+def test_the_engine_hears_of_a_node_only_what_is_new() -> None:
+    """An agent that dials again, a further reason why a node is closed: to the engine it is what it was."""
+    plane = SmallPlane()
+    returns(plane)
+    again = plane.commit().engine
+    plane.plane.cordon("n1", "looks slow", BY, 1_000)
+    assert health(plane.commit()) is Health.CORDONED
+    plane.plane.cordon("n1", "looks very slow", BY, 1_000)
+    assert (again, plane.commit().engine) == ([], [])
 
 
 def test_what_checks_may_say_is_bounded() -> None:

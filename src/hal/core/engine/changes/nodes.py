@@ -11,6 +11,7 @@ from hal.core.engine.errors import EngineError
 from hal.core.engine.events import Health, NodesChanged, NodesOffered, NodeSpec
 from hal.core.engine.rules.admission import admit_nodes
 from hal.core.engine.rules.booked_nodes import settle_bookings
+from hal.core.engine.rules.node_counts import contribution, count_apart, counts_apart
 from hal.core.engine.state import State
 from hal.core.kernels.structures import layout as L
 from hal.core.kernels.structures.layout import M_VERSION
@@ -18,10 +19,16 @@ from hal.core.kernels.structures.layout import M_VERSION
 
 def change_nodes(state: State, event: NodesChanged) -> None:
     _check_nodes(state, event)
+    resources = int(state.meta[L.M_RESOURCES])
     state.intern_resources([name for node in event.nodes for name, amount in node.capacity.items() if amount])
     state.make_room_for_nodes(len(state.nodes.names) + len(event.nodes))
     state.nodes.changes += 1
     before = _nodes_now(state) if state.plugins.filters else None
+    contributed = None
+    if resources == state.meta[L.M_RESOURCES] and counts_apart(state, len(event.nodes) + len(event.removed)):
+        named = (*event.removed, *(node.name for node in event.nodes))
+        known = [state.nodes.by_name[name] for name in named if name in state.nodes.by_name]
+        contributed = contribution(state, known)
     touched = [_remove_node(state, name) for name in event.removed]
     touched += [_put_node(state, node) for node in event.nodes]
     state.meta[L.M_NODES] = len(state.nodes.names)
@@ -32,7 +39,10 @@ def change_nodes(state: State, event: NodesChanged) -> None:
             _put_back(state, before)
         raise
     state.touch(range(len(state.nodes.names)) if state.plugins.filters else touched)
-    state.recount(0, int(state.meta[L.M_SHAPES]))
+    if contributed is None:
+        state.recount(0, int(state.meta[L.M_SHAPES]))
+    else:
+        count_apart(state, contributed, list(dict.fromkeys(touched)))
     state.set_charge()
     state.wake_all()
     state.meta[M_VERSION] += 1

@@ -14,8 +14,8 @@ from hal.core.lifecycle import NODE, NodeEvent, transition
 from hal.core.model import ConflictError, EventKind, NodeState
 from hal.core.model.eviction import check_reason
 from hal.core.model.facts import Facts
-from hal.planes.tasks.live.node import FENCED, HEARD, node_spec
-from hal.planes.tasks.nodes.closures import node_named, put_node, state_after, unchecked
+from hal.planes.tasks.live.node import FENCED, HEARD
+from hal.planes.tasks.nodes.closures import feed_node, node_named, put_node, state_after, unchecked
 from hal.planes.tasks.submitter import Submitter
 from hal.planes.tasks.table.table import JobTable
 from hal.store.operations import Closure, NodeAbout, NodeRow
@@ -62,7 +62,7 @@ def record_arrival(table: JobTable, arrival: Arrival, now_ms: int) -> tuple[Node
         row = replace(row, state=state_after(table, row))
     table.put_node(row)
     (table.credit_nodes.add if arrival.credit else table.credit_nodes.discard)(row.name)
-    table.draft.feed.node(node_spec(row))
+    feed_node(table, before, row)
     cause = f"node:{row.name}"
     table.draft.note(EventKind.NODE_JOINED, cause, "", node=row.name, boot_id=row.boot_id, capacity=row.capacity)
     if row.state is not NodeState.UP:

@@ -263,9 +263,15 @@ def put_node(table: JobTable, row: NodeRow, cause: str, by: Submitter | None = N
         if before is None or before.state not in GONE:
             table.draft.feed.gone(row.name)
     else:
-        table.draft.feed.node(node_spec(row))
+        feed_node(table, before, row)
     _note(table, row, reason_of(row), cause, by)
     return row
+
+
+def feed_node(table: JobTable, before: NodeRow | None, row: NodeRow) -> None:
+    """Tell the engine of a node, unless it is to the engine what it was: everything that waits is looked at again."""
+    if before is None or before.state in GONE or node_spec(before) != node_spec(row):
+        table.draft.feed.node(node_spec(row))
 
 
 def _note(table: JobTable, row: NodeRow, reason: str, cause: str, by: Submitter | None) -> None:
