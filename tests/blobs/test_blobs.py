@@ -12,6 +12,7 @@ import pytest
 
 from hal.blobs import BlobDamagedError, BlobDiskFullError, Blobs, BlobStoreFullError, open_blobs
 from hal.core.interfaces.blobs import CHUNK_BYTES
+from hal.core.interfaces.directory import DirectoryEntry
 from hal.core.model.errors import ConflictError, DeniedError, NotFoundError, SpecError, StoreError
 from hal.runtime.interface import Lane, Runtime
 from hal.runtime.real_directory import open_private_directory
@@ -80,6 +81,17 @@ def test_what_does_not_fit_beside_pinned_blobs_leaves_nothing() -> None:
             store.put(os.urandom(size))
         store.evict(0)
     assert place.leftovers() == []
+
+
+def test_a_lease_that_ends_during_an_eviction_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader removes its lease without the store's lock: it may be listed, and gone when it is read."""
+    store = VirtualPlace().open(max_bytes=100 * MIB, max_files=100, fresh=True)
+    store.put(b"data")
+    leases = store._layout.leases
+    listed = [*leases.entries(), DirectoryEntry("reader-1", 32, 0)]
+    monkeypatch.setattr(leases, "entries", lambda: listed)
+    monkeypatch.setattr("hal.blobs.occupancy.forget_dead_instances", lambda layout: None)
+    assert store.evict(0).files == 1
 
 
 # ── who else is there ─────────────────────────────────────────────────────────────────────────────────────────────────

@@ -74,7 +74,10 @@ def protected_files(layout: Layout) -> set[str]:
         if kind == MANY_CHUNKS:
             protected.update(_chunks_of(layout, digest))
     for entry in layout.leases.entries():
-        digests = layout.leases.read(entry.name, MAX_LEASE_BYTES).hex()
+        try:
+            digests = layout.leases.read(entry.name, MAX_LEASE_BYTES).hex()
+        except FileNotFoundError:
+            continue  # its process has just ended it, for which it needs no lock
         protected.update(digests[at : at + 64] for at in range(0, len(digests), 64))
     return protected
 

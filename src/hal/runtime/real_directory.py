@@ -66,7 +66,7 @@ class RealDirectory:
             if flush:
                 os.fsync(fd)
         except BaseException:
-            os.unlink(name, dir_fd=self._fd)
+            self.remove(name)
             raise
         finally:
             os.close(fd)
