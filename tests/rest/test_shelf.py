@@ -13,6 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from hal.rest import token_cache
+from hal.rest.daemon import HEALTH, interface_of
 from hal.rest.identity import HOME_TOKEN
 from hal.rest.limits import Limits
 from hal.rest.server import guard, http_connection
@@ -227,8 +228,21 @@ def test_rights_are_told_by_operation(run: Run) -> None:
         assert rights == {
             "PUT /v1/items/{name}": "none",
             "GET /v1/items/{name}": "own",
+            "GET /v1/health": "all",
             "GET /v1/whoami": "all",
             "GET /v1/openapi.json": "all",
         }
 
     run(body)
+
+
+def test_a_daemon_without_a_health_of_its_own_is_well_while_it_answers(run: Run) -> None:
+    """That is what the supervisor asks; one that declares the row answers itself."""
+
+    async def body(shelf: Served) -> None:
+        health = await shelf.http.get("/v1/health")
+        assert (health.status_code, health.json()) == (200, {"status": "ok"})
+
+    run(body)
+    own = interface_of(SHELF["ABOUT"], (replace(HEALTH, summary="Its own"),))
+    assert [row.summary for row in own.rows if row.path == "/v1/health"] == ["Its own"]

@@ -1,17 +1,19 @@
 """A daemon's HTTP put together: its own rows, callers whom the controller knows, limits, the audit log.
 
-What every daemon answers beside its own rows: `GET /v1/openapi.json` and `GET /v1/whoami`.
+What every daemon answers beside its own rows: `GET /v1/openapi.json`, `GET /v1/whoami`, and `GET /v1/health` unless one
+of its rows does.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from msgspec import Struct
 
 from hal.rest.audit import AuditLog
+from hal.rest.call import Call
 from hal.rest.controller_callers import open_callers
 from hal.rest.controller_client import ControllerClient
 from hal.rest.dialling import UNIX
@@ -19,12 +21,36 @@ from hal.rest.endpoint import Endpoint
 from hal.rest.enforcement import CheckPath
 from hal.rest.limits import Limits
 from hal.rest.openapi import About, describe, description_row
+from hal.rest.rights import EVERYBODY
 from hal.rest.routes import litestar
 from hal.rest.server.guard import Guard
 from hal.rest.server.http_server import HttpServer, Ports
 from hal.rest.who import whoami_row
 from hal.runtime.authority import authority_file
 from hal.runtime.interface import Runtime
+
+
+class DaemonHealth(Struct, frozen=True, kw_only=True):
+    """A daemon that answers."""
+
+    status: str
+
+
+async def get_health(api: object, call: Call) -> object:
+    """It works as far as it answers; a daemon that knows more has a row of its own."""
+    return DaemonHealth(status="ok")
+
+
+HEALTH: Final = Endpoint(
+    method="GET",
+    path="/v1/health",
+    handler=get_health,
+    right=EVERYBODY,
+    name="health",
+    tag="service",
+    summary="Show the daemon's health",
+    result=DaemonHealth,
+)
 
 
 class Interface(Struct, frozen=True, kw_only=True):
@@ -45,10 +71,12 @@ def interface_of(about: About, rows: Sequence[Endpoint]) -> Interface:
         return interface
 
     common = (
+        HEALTH,
         whoami_row(lambda: made().rows, lambda _: ""),
         description_row(lambda: made().document()),
     )
-    interface = Interface(about=about, rows=(*rows, *common))
+    own = {row.operation for row in rows}
+    interface = Interface(about=about, rows=(*rows, *(row for row in common if row.operation not in own)))
     return interface
 
 
