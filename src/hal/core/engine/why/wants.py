@@ -29,7 +29,7 @@ JUDGED_A_SLICE: Final = 20
 """Classes of which a rule is looked for that keeps them waiting."""
 MAX_JUDGED: Final = 1_000
 """The first classes in order that could start now and do not; of later ones no rule is looked for."""
-ENTRIES_A_SLICE: Final = 50_000
+ENTRIES_A_SLICE: Final = 100_000
 SETS_A_SLICE: Final = 20
 MAX_NAMED: Final = 10
 """Users and queues of a class that are named, those with the most jobs."""
@@ -235,6 +235,7 @@ def _shortages(state: State, waiting: _Waiting) -> Sliced[list[tuple[str, str, i
     worst = np.argmax(lacks / np.maximum(waiting.request, 1), axis=1) if resources else np.zeros(len(never), np.int64)
     by = lacks[np.arange(lacks.shape[0]), worst] if resources else np.zeros(len(never), np.int64)
     nodes = waiting.nodes - np.where(never, waiting.ever, waiting.fit)
+    yield
     out: list[tuple[str, str, int]] = []
     for none_ever, none_now, which, amount, lacking in zip(
         never.tolist(), now.tolist(), worst.tolist(), by.tolist(), nodes.tolist(), strict=True

@@ -133,6 +133,7 @@ class Ask:
         Args:
             user: only theirs; '': everybody's.
         """
+        await self._parts.runtime.sleep(0)  # what read the request was a turn of its own
         version = self.version
         if not user and self._kept.version == version:
             return self._kept
