@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from hal.core.model.policy import Policy, Queue
 from hal.daemons.controller.config import Config
 from hal.daemons.controller.cycle import retention
+from hal.daemons.controller.nodes import forgetting
 from hal.runtime.interface import UnixAddress
 from hal.store import DAY_MS, Kept, Retention
 from hal.wire.agree import FORGET
@@ -183,6 +184,28 @@ def test_a_node_that_is_away_deletes_when_it_is_back_also_after_a_restart(hal_ho
         assert len({frame.request for frame in agent.forgets}) == 2
 
     asyncio.run(body())
+
+
+def test_a_node_that_is_there_and_does_not_answer_is_asked_again(
+    hal_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until it has; each time under another number."""
+    monkeypatch.setattr(forgetting, "ANSWER_MS", 20)
+    monkeypatch.setattr(forgetting, "RETRY_MS", 1)
+
+    async def body(hal: Running) -> None:
+        agent = await hal.agent(**KNOWS)
+        agent.answers_forgets = False
+        (job,) = await hal.submit(TRUE)
+        await hal.ended(job)
+        await remove(hal, job)
+        await hal.until(lambda: len(agent.forgets) >= 3)
+        assert len({frame.request for frame in agent.forgets}) == len(agent.forgets)
+        monkeypatch.setattr(forgetting, "ANSWER_MS", 30_000)
+        agent.answers_forgets = True
+        await nothing_left(hal)
+
+    on_controller(hal_home, body)
 
 
 def test_a_node_that_knows_nothing_of_it_is_not_asked_and_forgotten_with_the_node(hal_home: Path) -> None:

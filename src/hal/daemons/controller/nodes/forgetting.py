@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final
 
-from hal.core.model import HALError
+from hal.core.model import HALError, TimedOutError, UnreachableError
 from hal.daemons.controller.cycle.committer import Committer
 from hal.daemons.controller.cycle.flusher import Flusher
 from hal.daemons.controller.cycle.inbox import Inbox
@@ -26,6 +26,8 @@ MAX_FORGETS_A_NODE: Final = 100_000
 PIECES_A_FRAME: Final = 500
 ANSWER_MS: Final = 600_000
 """How long a node may take to delete what one frame names: an array may have left a million files."""
+RETRY_MS: Final = 30_000
+"""After what did not work, until it is tried again."""
 SENT_BITS: Final = 32
 EPOCHS: Final = 1 << 20
 """The number of a request is made of the epoch and of a counter; it stays below 2^53."""
@@ -118,27 +120,44 @@ class Forgetting:
             self.detach(node)
 
     async def _work(self, node: str) -> None:
+        """Until nothing is left, or the node is away (`detach`)."""
         try:
             while True:
-                self._more.discard(node)
-                rows = await self._committer.read(lambda store: store.forgets(node, limit=PIECES_A_FRAME))
-                if not rows and node not in self._more:
-                    self._kept.pop(node, None)
-                    return
-                # A power failure must not bring back a job whose files are gone.
-                await self._flusher.caught_up()
-                if rows and not await self._ask(node, rows):
-                    return
-                if rows:
-                    await self._inbox().call(partial(self._drop, node, rows))
-        except HALError as error:
-            self._runtime.log.warning("a node was not sent what it must delete", node=node, reason=str(error))
+                try:
+                    if not await self._delete_some(node):
+                        return
+                except HALError as error:
+                    self._runtime.log.warning("a node has not deleted what it must", node=node, reason=str(error))
+                    await self._runtime.sleep(RETRY_MS)
         finally:
             if self._under_way.get(node) is asyncio.current_task():
                 del self._under_way[node]
 
-    async def _ask(self, node: str, rows: list[ForgetRow]) -> bool:
-        """Whether the node has deleted these."""
+    async def _delete_some(self, node: str) -> bool:
+        """Have one frame's pieces deleted; False: there are none.
+
+        Raises:
+            HALError: it did not work now.
+        """
+        self._more.discard(node)
+        rows = await self._committer.read(lambda store: store.forgets(node, limit=PIECES_A_FRAME))
+        if not rows:
+            if node not in self._more:
+                self._kept.pop(node, None)
+            return node in self._more
+        # A power failure must not bring back a job whose files are gone.
+        await self._flusher.caught_up()
+        await self._ask(node, rows)
+        await self._inbox().call(partial(self._drop, node, rows))
+        return True
+
+    async def _ask(self, node: str, rows: list[ForgetRow]) -> None:
+        """Have the node delete these; returns when it has.
+
+        Raises:
+            UnreachableError: it is away.
+            TimedOutError: it did not answer.
+        """
         self._sent += 1
         # A node may still be at what an earlier controller has sent.
         request = self._committer.epoch % EPOCHS << SENT_BITS | self._sent % (1 << SENT_BITS)
@@ -147,16 +166,14 @@ class Forgetting:
         pieces = tuple(ForgetPiece(row.job, row.attempt, row.first, row.count) for row in rows)
         try:
             if not self._send(node, Forget(request=request, pieces=pieces)):
-                return False
+                raise UnreachableError(f"node '{node}' is not connected")
             async with asyncio.timeout(ANSWER_MS / 1000):
                 await answer
         except TimeoutError:
-            self._runtime.log.warning("a node did not delete outputs in time", node=node, pieces=len(pieces))
-            return False
+            raise TimedOutError(f"node '{node}' did not delete {len(pieces)} pieces in time") from None
         finally:
             if self._answers.get(node) == (request, answer):
                 del self._answers[node]
-        return True
 
     def _drop(self, node: str, rows: list[ForgetRow], now_ms: int) -> None:
         self._plane.add_operations(DropForgets(rows))
