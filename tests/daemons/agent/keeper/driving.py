@@ -192,25 +192,23 @@ class Keeper:
 
     def connect(self) -> Welcome:
         """Dial and say hello."""
-        self.disconnect()
-        path = str(self._path)
         deadline = time.monotonic() + DEADLINE_S
         while True:
+            self.disconnect()
             self._socket = socket.socket(socket.AF_UNIX)
             try:
-                self._socket.connect(path)
-                break
-            except (FileNotFoundError, ConnectionRefusedError):
-                self._socket.close()
+                self._socket.connect(str(self._path))
+                self._decoder = FrameDecoder(AGENT_KEEPER)
+                self.welcome = None
+                self.send(Hello(role=Role.AGENT, versions=(1, 1), name=self.node, epoch=self.epoch))
+                return self.until(lambda: self.welcome)
+            except (FileNotFoundError, ConnectionRefusedError, ConnectionResetError, BrokenPipeError):
+                # Reset: a keeper that was just killed listened on, in a process that it was about to begin.
                 if self.process.poll() is not None:
                     raise AssertionError((self.home.root / "keeper.out").read_text()) from None
                 assert time.monotonic() < deadline, "the keeper does not listen"
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     self.process.wait(0.01)
-        self._decoder = FrameDecoder(AGENT_KEEPER)
-        self.welcome = None
-        self.send(Hello(role=Role.AGENT, versions=(1, 1), name=self.node, epoch=self.epoch))
-        return self.until(lambda: self.welcome)
 
     def hand_out_connection(self) -> socket.socket:
         """The connection itself; the next `connect` leaves it open."""
