@@ -28,8 +28,8 @@ SMALLS: Final = 2_000
 LARGE_BYTES: Final = 64 << 20
 PIECE_BYTES: Final = 1 << 20
 FILES_TO_EVICT: Final = 20_000
-NO_SLOWER_THAN: Final = {"write": 0.2, "read": 0.2}
-"""The least part of a plain file's rate at 64 MiB: a hash of every byte is in it."""
+PART_OF_HASHING: Final = {"write": 0.5, "read": 0.7}
+"""Targets at 64 MiB, as a part of the rate of SHA-256 alone: every byte is hashed once, so nothing can be faster."""
 
 
 def write_plain(path: Path, data: bytes) -> None:
@@ -131,7 +131,7 @@ def main() -> int:
                 LARGE_BYTES / ours / 1e6,
                 "MB/s",
                 plain=round(LARGE_BYTES / theirs / 1e6),
-                target=round(NO_SLOWER_THAN[kind] * LARGE_BYTES / theirs / 1e6),
+                target=round(PART_OF_HASHING[kind] * LARGE_BYTES / hashing / 1e6),
             )
             ours, theirs = (statistics.median(small[f"{which} {kind}"]) / SMALLS for which in ("blob", "plain"))
             report(f"blobs-{kind}-4KiB", ours * 1e6, "us", better="lower", plain=round(theirs * 1e6, 1))
