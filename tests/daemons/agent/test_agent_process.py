@@ -23,7 +23,6 @@ from hal.runtime.identity import ProcessIdentity, kill, running, wait_gone
 from hal.runtime.sockets import bind_unix
 from hal.wire.codec import FrameDecoder, encode
 from hal.wire.frames.agent_keeper import (
-    AGENT_KEEPER,
     ExitCause,
     Exits,
     ExitsAck,
@@ -38,6 +37,7 @@ from hal.wire.frames.agent_keeper import (
     StepTemplate,
     Stream,
 )
+from hal.wire.frames.controller_agent import CONTROLLER_AGENT
 from hal.wire.frames.conversation import Frame
 from hal.wire.frames.hello import Hello, Welcome
 from hal.wire.roles import Role
@@ -65,7 +65,7 @@ class Node:
         self.stamp = 0
         self.acknowledging = True
         self._peer: socket.socket | None = None
-        self._decoder = FrameDecoder(AGENT_KEEPER)
+        self._decoder = FrameDecoder(CONTROLLER_AGENT)
         self._listener: socket.socket | None = None
         self.listen()
         argv = [sys.executable, "-m", "hal.daemons.agent.keeper", "--home", str(home), "--node", "n1"]
@@ -108,7 +108,7 @@ class Node:
         if self._listener in ready and self._listener is not None:
             self.drop()
             self._peer, _ = self._listener.accept()
-            self._decoder = FrameDecoder(AGENT_KEEPER)
+            self._decoder = FrameDecoder(CONTROLLER_AGENT)
         elif self._peer in ready and self._peer is not None:
             try:
                 data = self._peer.recv(1 << 16)
