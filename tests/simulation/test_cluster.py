@@ -227,6 +227,12 @@ def test_advice_changes_nothing_that_must_hold(seed: int) -> None:
         assert plane.put > 0
 
 
+def test_what_a_keeper_refused_does_not_begin_while_its_epilog_runs() -> None:
+    """The keeper's disk was full, and is not any more when the next controller asks for the step again: the refusal is
+    still to be reported, and the task runs elsewhere for it."""
+    one_run(803, faults=5, scripts=True)
+
+
 @pytest.mark.soak
 def test_a_cluster_loses_and_doubles_nothing_for_thousands_of_seeds() -> None:
     """HAL_SOAK_SEEDS of them (5,000), with more faults each."""

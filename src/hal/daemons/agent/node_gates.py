@@ -238,8 +238,10 @@ class NodeGates:
                 passed.append(start)
             elif gated is None:
                 self._arrive(Asked(frame.templates[start.template], start), late=late)
-            elif gated.phase is Phase.HELD or isinstance(gated.ends, StepExit | Refusal):
+            elif gated.phase is Phase.HELD or isinstance(gated.ends, StepExit):
                 passed.append(start)  # the keeper reports what became of it
+            elif isinstance(gated.ends, Refusal):
+                pass  # it is reported when the step has left; the keeper might begin it now
             elif gated.asked is None and not isinstance(gated.ends, Burial):
                 if late and gated.phase is Phase.LEAVING:
                     gated.ends = LAPSED
