@@ -46,6 +46,7 @@ SPEC: Final = json.loads((Path(__file__).parents[2] / "spec/openapi/hal-v1.json"
 JOB: Final = {"command": ["sh", "-c", EVIL], "workdir": EVIL, "env": {EVIL: EVIL}, "dependencies": []}
 WHERE_STATES: Final = ("succeeded", "up", "failed")
 
+NOUNS: Final = ("queue", "account", "qos", "limit", "booking", "gate")
 COMMANDS: Final[dict[str, tuple[list[str], ...]]] = {
     "up": (["--home", f"/proc/{EVIL}"], ["--nodes", "1", "--name", EVIL]),
     "agent": (["--controller", EVIL], ["--home", f"/proc/{EVIL}", "--join", EVIL, "--controller", "127.0.0.1:1"]),
@@ -93,11 +94,18 @@ COMMANDS: Final[dict[str, tuple[list[str], ...]]] = {
     "plan": ([],),
     "reader add": (["x"], [EVIL]),
     "reader remove": (["x"], [EVIL]),
-    **{f"{noun} list": ([],) for noun in ("queue", "account", "qos", "limit", "booking")},
-    **{f"{noun} {verb}": (["x"], [EVIL]) for noun in ("queue", "account", "qos", "limit", "booking") for verb in
+    **{f"{noun} list": ([],) for noun in NOUNS},
+    **{f"{noun} {verb}": (["x"], [EVIL]) for noun in NOUNS for verb in
        ("remove", "show")},
-    **{f"{noun} set": (["x", "--note", "y"], [EVIL]) for noun in ("queue", "account", "qos", "limit", "booking")},
-    **{f"{noun} add": (["x"], [EVIL]) for noun in ("queue", "account", "qos", "limit", "booking")},
+    **{f"{noun} set": (["x", "--note", "y"], [EVIL]) for noun in NOUNS},
+    **{f"{noun} add": (["x"], [EVIL]) for noun in NOUNS},
+    "advice list": ([],),
+    "advice show": (["x"], [EVIL]),
+    "advice put": (["x", f"/proc/{EVIL}"], [EVIL, "/dev/null"]),
+    "advice remove": (["x"], [EVIL]),
+    "rm": (["1", "--yes"], ["--name", EVIL, "--yes"], [EVIL]),
+    "service install": (["--print", "--home", f"/proc/{EVIL}"], ["--name", EVIL, "--print"], ["--print", "--", EVIL]),
+    "service remove": (["--name", EVIL],),
     "licences": ([],),
     "policy apply": ([f"/proc/{EVIL}"], ["/dev/null"]),
     "policy diff": (["1"], ["1", "2"], [EVIL]),

@@ -147,7 +147,7 @@ def test_the_unit_of_a_user_is_written_and_removed(tmp_path: Path, hal: Hal, mon
     unit = tmp_path / "config" / "systemd" / "user" / "hal.service"
     assert hal("service", "install", "--user", "--home", str(tmp_path / "home")).code == 0
     assert f"HAL_HOME={tmp_path / 'home'}" in unit.read_text()
-    assert hal("service", "rm", "--user").code == 0
+    assert hal("service", "remove", "--user").code == 0
     assert not unit.exists()
 
 

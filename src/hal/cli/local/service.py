@@ -123,15 +123,15 @@ def install(
 
 
 @command(
-    "rm",
+    "remove",
     output=True,
     examples="""
-    hal service rm
+    hal service remove
     """,
 )
 @_place_options
 @pass_screen
-def rm(screen: Screen, user: bool | None, name: str) -> None:
+def remove(screen: Screen, user: bool | None, name: str) -> None:
     """Remove the unit; what runs is left running."""
     from hal.core.model import DeniedError, NotFoundError
 
@@ -212,5 +212,5 @@ def _quoted(word: str) -> str:
     return f'"{escaped}"' if any(letter in escaped for letter in " \t'\"\\;") or not escaped else escaped
 
 
-for one in (install, rm):
+for one in (install, remove):
     service.add_command(one)
