@@ -173,6 +173,12 @@ def test_every_dependency_has_its_reason() -> None:
     assert declared_dependencies() - explained == set()
 
 
+def test_no_document_holds_the_marks_of_a_merge() -> None:
+    """Tables that everybody appends to are where they stay behind."""
+    marks = re.compile(r"^(<{7} |>{7} |={7}$)", re.M)
+    assert [path.name for path in documents() if marks.search(path.read_text())] == []
+
+
 def test_every_page_and_decision_is_in_its_index() -> None:
     """docs/README.md links every page of docs, docs/decisions/README.md every record, numbered without a gap."""
     docs = ROOT / "docs"
