@@ -227,6 +227,13 @@ def test_advice_changes_nothing_that_must_hold(seed: int) -> None:
         assert plane.put > 0
 
 
+@pytest.mark.parametrize("seed", [368, 2312])
+def test_a_start_of_an_earlier_group_does_not_leave_on_a_newer_connection(seed: int) -> None:
+    """A node's machine was started again, and it arrives while a group that starts something there is flushed: its
+    arrival, in the next group, makes that start lost before the first group's orders are delivered."""
+    one_run(seed, faults=5, scripts=True)
+
+
 def test_what_a_keeper_refused_does_not_begin_while_its_epilog_runs() -> None:
     """The keeper's disk was full, and is not any more when the next controller asks for the step again: the refusal is
     still to be reported, and the task runs elsewhere for it."""

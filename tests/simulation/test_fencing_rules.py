@@ -8,7 +8,6 @@ own tests break that one.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from types import ModuleType
 from typing import Any, Final, NamedTuple
@@ -106,14 +105,18 @@ class BeforeTheFlush(Agents):
         """They know already."""
 
 
-class KeepsUnsent(Agents):
-    """A start that waits for its node's stamp leaves with the next one, although its attempt was given away."""
+class SendsAtOnce(Agents):
+    """A node that arrives is sent what groups start there that were staged before it arrived."""
 
     def deliver(self, orders: dict[str, Orders]) -> None:
-        super().deliver({node: dataclasses.replace(told, lost=[]) for node, told in orders.items()})
+        for node in orders:
+            self._link(node).arrival = None
+        super().deliver(orders)
 
     def deliver_elsewhere(self, orders: dict[str, Orders]) -> None:
-        super().deliver_elsewhere({node: dataclasses.replace(told, lost=[]) for node, told in orders.items()})
+        for node in orders:
+            self._link(node).arrival = None
+        super().deliver_elsewhere(orders)
 
 
 def any_attempt(table: JobTable, node: str, step: StepId) -> tuple[LiveJob, Attempt] | None:
@@ -231,7 +234,14 @@ RULES: Final[Sequence[Rule]] = (
     Rule("who comes to lead counts anew", agents, "NodeLeases", CountsOn, "mixed", 2),
     Rule("tasks are given away after T", agents, "NodeLeases", GivesAwayAtOnce, "parted", 1),
     Rule("orders to other hosts follow the flush", controller, "Agents", BeforeTheFlush, "without power", 10),
-    Rule("what is given away leaves no more", controller, "Agents", KeepsUnsent, "more, with prologs", 10_252),
+    Rule(
+        "a node that arrives is sent what is ordered after that",
+        controller,
+        "Agents",
+        SendsAtOnce,
+        "more, with prologs",
+        368,
+    ),
     Rule("a leader acts while its lease holds", committer, "Lease", ActsOn, "apart", 0),
     Rule("commits of older epochs are refused", leadership, "check_epoch", any_epoch, "committing", 0),
     Rule("exits of attempts that were given away change nothing", reports, "active_attempt", any_attempt, "mixed", 1),

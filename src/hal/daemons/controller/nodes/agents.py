@@ -133,6 +133,9 @@ class Link:
         self.last_heard_ms = 0
         self.unsent: list[tuple[StepTemplate, StepStart]] = []
         """Starts that wait for a stamp or a connection."""
+        self.arrival: Arrival | None = None
+        """The node's hello on this connection, until the group that records it is delivered. No start leaves before: of
+        groups that were staged earlier and are delivered later, it may start what the arrival made lost."""
         self.logs: dict[int, LogRead] = {}
         self.silence: Timer | None = None
         """Runs while there is no connection and that is not held against the node yet."""
@@ -211,6 +214,10 @@ class Agents:
         return any(node in self._links and self._links[node].elsewhere for node in orders)
 
     def _send_orders(self, link: Link, due: Orders) -> None:
+        if due.arrival is not None and due.arrival is link.arrival:
+            # What earlier groups ordered is ordered again by this one, where the comparison found that it still holds.
+            link.arrival = None
+            link.unsent.clear()
         link.unsent.extend((due.templates[start.template], start) for start in due.starts)
         if due.lost:
             lost = frozenset(due.lost)
@@ -230,7 +237,7 @@ class Agents:
                     self._send(link, frame)
 
     def _send_starts(self, link: Link) -> None:
-        if not link.unsent or link.connection is None or not link.stamp_boot_ms:
+        if not link.unsent or link.connection is None or not link.stamp_boot_ms or link.arrival is not None:
             return
         unsent, link.unsent = link.unsent, []
         if not link.job_gates and (gated := [start for template, start in unsent if template.gates]):
@@ -344,6 +351,8 @@ class Agents:
             credit=CREDIT in features,
             checked=HEALTH in features,
         )
+        if link.connection is connection:
+            link.arrival = arrival
         joined = partial(self._joined, link, connection, arrival)
         await self._inbox().report(link.name, "hello", joined, weight=1 + len(hello.held))
         if FORGET in features and link.connection is connection:
@@ -358,8 +367,6 @@ class Agents:
 
     def _joined(self, link: Link, connection: Connection, arrival: Arrival, now_ms: int) -> None:
         if link.connection is connection:
-            # What was not sent yet is found again by the comparison.
-            link.unsent.clear()
             self._plane.record_arrival(arrival, now_ms)
 
     async def _listen(self, link: Link, connection: Connection) -> None:

@@ -64,6 +64,7 @@ def record_arrival(table: JobTable, arrival: Arrival, now_ms: int) -> tuple[Node
     (table.credit_nodes.add if arrival.credit else table.credit_nodes.discard)(row.name)
     feed_node(table, before, row)
     cause = f"node:{row.name}"
+    table.draft.order(row.name).arrival = arrival
     table.draft.note(EventKind.NODE_JOINED, cause, "", node=row.name, boot_id=row.boot_id, capacity=row.capacity)
     if row.state is not NodeState.UP:
         put_node(table, row, cause)

@@ -40,5 +40,8 @@ class Orders:
     resumes: list[StepId] = field(default_factory=list)
     walltimes: dict[int, list[StepId]] = field(default_factory=dict)
     """Running steps by their new walltime."""
+    arrival: object = None
+    """The arrival that this group recorded, if any: what earlier groups start there is started again by this one
+    where it still holds, and nothing else may be."""
     acks: list[StepId] = field(default_factory=list)
     """Exits that are durable."""
