@@ -32,4 +32,4 @@ def test_two_machines_in_five_commands(tmp_path: Path) -> None:
         printed = [run(head if where == "head" else other, script, tmp_path) for script, where in blocks]
     assert len(blocks) == 3
     assert re.search(r"^other +up ", printed[-1], re.MULTILINE)
-    assert {line.split()[-1] for line in printed[-1].splitlines()[-2:]} == {"n1", "other"}
+    assert {line.split()[-1] for line in printed[-1].splitlines()[-2:]} == {"head", "other"}
