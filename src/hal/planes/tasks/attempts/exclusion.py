@@ -24,6 +24,7 @@ HELD_BY_GATE: Final = "its gates have sent it away from as many nodes as a job m
 def exclude_node(table: JobTable, job: LiveJob, node: str, reason: str) -> None:
     """Let the job, which the caller has touched and settles, run on other nodes only."""
     if node in job.spec.exclude:
+        table.draft.reclassed.add(job.id)  # this task began there before, and waits again as it was asked for then
         return
     if len(job.spec.exclude) >= MAX_EXCLUDED:
         _hold(table, job, node, reason)
