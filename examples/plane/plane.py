@@ -84,8 +84,8 @@ INTERFACE = interface_of(
     ABOUT,
     (
         Endpoint(
-            method="GET", path="/v1/health", handler=health, right=EVERYBODY, name="health", tag="service",
-            summary="How the plane is", result=Health,
+            method="GET", path="/v1/progress", handler=health, right=EVERYBODY, name="progress", tag="service",
+            summary="How far the plane has read", result=Health,
         ),
         Endpoint(
             method="GET", path="/v1/speeds", handler=speeds, right=EVERYBODY, name="speeds", tag="spot",
