@@ -258,13 +258,19 @@ class _People:
 
 
 def helpers(root: Path, node: str) -> list[ProcessIdentity]:
-    """The helpers of that node, also those whose keeper is gone."""
+    """The helpers of that node, also those whose keeper is gone.
+
+    The first process of a step has its helper's command line until it has become the step's program: it is left out.
+    """
     mark = f"{root}/nodes/{node}/journal/helper-".encode()
+    commands = dict(_commands())
     found = []
-    for pid, command in _commands():
+    for pid, command in commands.items():
         if mark in command and b"helper.py" in command:
-            with contextlib.suppress(ProcessLookupError):
-                found.append(identify(pid))
+            with contextlib.suppress(OSError):
+                identity, parent = identify(pid), _parent(pid)
+                if commands.get(parent) != command:
+                    found.append(identity)
     return found
 
 
@@ -295,6 +301,11 @@ def step_process(root: Path, line: Line) -> ProcessIdentity | None:
     except OSError:
         return None
     return identity if wanted <= set(environment) else None
+
+
+def _parent(pid: int) -> int:
+    """Of that process; 0: nobody's here."""
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def _commands() -> list[tuple[int, bytes]]:
