@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 
-from hal.daemons.controller.access.roles import Role
+from hal.rest.rights import Role
 from tests.daemons.controller.access.people import person
 from tests.daemons.controller.api.test_rest import problem
 from tests.daemons.controller.running import Running, on_controller

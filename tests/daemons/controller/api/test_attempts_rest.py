@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 
-from hal.daemons.controller.access.roles import Role
+from hal.rest.rights import Role
 from hal.store import Retention
 from tests.daemons.controller.access.people import person
 from tests.daemons.controller.api.test_rest import problem

@@ -6,8 +6,6 @@ from functools import partial
 from typing import Final
 
 from hal.core.model import SpecError
-from hal.daemons.controller.access.roles import ADMINS, OPERATORS
-from hal.daemons.controller.api.answers import json_answer, page_cursor
 from hal.daemons.controller.api.endpoints.endpoint import CURSOR, INT, LIMIT, TEXT, Endpoint, Param, body_of
 from hal.daemons.controller.api.requests.call import Call
 from hal.daemons.controller.api.requests.parameters import MAX_SEQUENCE
@@ -19,6 +17,8 @@ from hal.daemons.controller.service.access.views import (
     TokenView,
 )
 from hal.daemons.controller.service.controller_api import ControllerApi
+from hal.rest.answers import json_answer, page_cursor
+from hal.rest.rights import ADMINS, OPERATORS
 from hal.runtime.interface import Lane
 
 MAX_WAIT_S: Final = 60.0

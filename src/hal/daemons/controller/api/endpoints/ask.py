@@ -7,12 +7,12 @@ from typing import Final
 from litestar import Response
 
 from hal.core.model import SpecError
-from hal.daemons.controller.access.roles import OWNERS
 from hal.daemons.controller.api.endpoints.endpoint import TEXT, Endpoint, Param
 from hal.daemons.controller.api.requests.call import Call
 from hal.daemons.controller.service.ask import PlanView, WantsView
 from hal.daemons.controller.service.controller_api import ControllerApi
 from hal.rest.answers import answer_in_parts, sliced_answer
+from hal.rest.rights import OWNERS
 
 MAX_POLL_S: Final = 60.0
 

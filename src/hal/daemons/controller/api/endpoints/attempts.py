@@ -7,7 +7,6 @@ from typing import Final
 from msgspec.structs import replace
 
 from hal.core.model import SpecError
-from hal.daemons.controller.access.roles import OWNERS
 from hal.daemons.controller.api.endpoints.endpoint import INT, TEXT, Endpoint, Param
 from hal.daemons.controller.api.endpoints.readers import READER, read_on
 from hal.daemons.controller.api.requests.call import Call
@@ -16,6 +15,7 @@ from hal.daemons.controller.api.requests.parameters import MAX_SEQUENCE, attempt
 from hal.daemons.controller.service.attempts import AttemptsPage
 from hal.daemons.controller.service.controller_api import ControllerApi
 from hal.rest.answers import answer_in_parts
+from hal.rest.rights import OWNERS
 from hal.store import EndFilter
 
 DEFAULT_ROWS: Final = 1_000

@@ -14,15 +14,15 @@ from litestar.response import Stream
 from msgspec import UNSET, Struct, UnsetType
 
 from hal.core.model import DeniedError, Event, HALError, SpecError
-from hal.daemons.controller.access.roles import OWNERS
-from hal.daemons.controller.api.answers import page_cursor
 from hal.daemons.controller.api.endpoints.endpoint import INT, LIMIT, TEXT, Endpoint, Param
 from hal.daemons.controller.api.endpoints.readers import READER, read_on
 from hal.daemons.controller.api.requests.call import Call
 from hal.daemons.controller.api.requests.ownership import check_job, only_about
 from hal.daemons.controller.api.requests.parameters import MAX_LIMIT, MAX_SEQUENCE, integer, job_id
 from hal.daemons.controller.service.controller_api import ControllerApi
+from hal.rest.answers import page_cursor
 from hal.rest.problems import problem_of
+from hal.rest.rights import OWNERS
 
 KEEP_ALIVE_S: Final = 15.0
 """A silent feed says that it lives this often."""

@@ -11,8 +11,6 @@ from msgspec.structs import replace
 
 from hal.core.model import DeniedError, JobSpec, SpecError, parse_duration
 from hal.core.model.eviction import DEFAULT_GRACE_MS, Evict, EvictMode, check_evict
-from hal.daemons.controller.access.roles import OPERATORS, OWNERS
-from hal.daemons.controller.api.answers import VIEWS_A_SLICE, free, json_answer, page_cursor, sliced_answer
 from hal.daemons.controller.api.endpoints.endpoint import (
     CURSOR,
     DEFAULT_WAIT_S,
@@ -48,7 +46,9 @@ from hal.daemons.controller.service.jobs.jobs import Submitted
 from hal.daemons.controller.service.jobs.views import JobView, TaskView, WhyView
 from hal.daemons.controller.service.outcomes import Outcomes
 from hal.planes.tasks import JobPatch
+from hal.rest.answers import VIEWS_A_SLICE, free, json_answer, page_cursor, sliced_answer
 from hal.rest.identity import Visit
+from hal.rest.rights import OPERATORS, OWNERS
 from hal.store import JobFilter
 
 

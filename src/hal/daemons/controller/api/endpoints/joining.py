@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from hal.daemons.controller.access.roles import ADMINS, OPERATORS
 from hal.daemons.controller.api.endpoints.endpoint import TEXT, Endpoint, Param, body_of
 from hal.daemons.controller.api.requests.call import Call
 from hal.daemons.controller.nodes.admission import JoinTokensList, JoinTokenView, NewJoinToken
 from hal.daemons.controller.service.access.join_tokens import JoinTokenBody
 from hal.daemons.controller.service.controller_api import ControllerApi
 from hal.daemons.controller.service.nodes.views import NodeView
+from hal.rest.rights import ADMINS, OPERATORS
 
 
 async def create_join_token(api: ControllerApi, call: Call) -> object:

@@ -7,13 +7,13 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from hal.daemons.controller.access.roles import EVERYBODY, OPERATORS
 from hal.daemons.controller.api.endpoints.endpoint import DEFAULT_WAIT_S, NODE, TIMEOUT, Endpoint, body_of
 from hal.daemons.controller.api.requests.call import Call
 from hal.daemons.controller.service.controller_api import ControllerApi
 from hal.daemons.controller.service.nodes.nodes import DrainBody, FenceBody, NodeAction, NodesBody
 from hal.daemons.controller.service.nodes.views import NodeView
 from hal.daemons.controller.service.outcomes import Outcomes
+from hal.rest.rights import EVERYBODY, OPERATORS
 
 
 class NodesList(Struct, frozen=True, kw_only=True):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from hal.core.model.offer import Offer
-from hal.daemons.controller.access.roles import EVERYBODY, OPERATORS
 from hal.daemons.controller.api.endpoints.endpoint import TEXT, Endpoint, Param, body_of
 from hal.daemons.controller.api.requests.call import Call
 from hal.daemons.controller.service.controller_api import ControllerApi
 from hal.daemons.controller.service.nodes.offers import OfferBody, OffersList
+from hal.rest.rights import EVERYBODY, OPERATORS
 
 _NAME: Final = Param(name="name", where="path", text="name of the offer", schema=TEXT, example="a100-spot")
 

@@ -8,7 +8,6 @@ from urllib.parse import quote
 from litestar import Response
 
 from hal.core.model import SpecError
-from hal.daemons.controller.access.roles import OWNERS
 from hal.daemons.controller.api.endpoints.endpoint import FLAG, INT, JOB, Endpoint, Param
 from hal.daemons.controller.api.requests.call import Call
 from hal.daemons.controller.api.requests.parameters import MAX_TASK, Params, integer
@@ -16,6 +15,7 @@ from hal.daemons.controller.service.controller_api import ControllerApi
 from hal.daemons.controller.service.outputs import MAX_PIECE_BYTES, LogRequest, Piece
 from hal.rest.answers import streamed_answer
 from hal.rest.endpoint import BYTES
+from hal.rest.rights import OWNERS
 from hal.wire.frames.agent_keeper import Stream
 
 

@@ -11,8 +11,6 @@ from msgspec import Struct
 from hal.core.model import SpecError
 from hal.core.model.policy_change import Operation
 from hal.core.model.policy_text import policy_from_plain
-from hal.daemons.controller.access.roles import ADMINS, EVERYBODY, OPERATORS, OWNERS
-from hal.daemons.controller.api.answers import json_answer, page_cursor
 from hal.daemons.controller.api.endpoints.endpoint import CURSOR, FLAG, ID, LIMIT, Body, Endpoint, Param, body_of, ref
 from hal.daemons.controller.api.requests.bodies import plain_json
 from hal.daemons.controller.api.requests.call import Call
@@ -27,6 +25,8 @@ from hal.daemons.controller.service.policy.views import (
     PolicyView,
     QueueView,
 )
+from hal.rest.answers import json_answer, page_cursor
+from hal.rest.rights import ADMINS, EVERYBODY, OPERATORS, OWNERS
 
 MAX_VERSION: Final = (1 << 60) - 1
 

@@ -7,12 +7,12 @@ from typing import Final
 from msgspec import UnsetType
 
 from hal.core.model import DeniedError, SpecError
-from hal.daemons.controller.access.roles import OPERATORS
 from hal.daemons.controller.api.endpoints.endpoint import TEXT, Endpoint, Param, body_of
 from hal.daemons.controller.api.requests.call import Call
 from hal.daemons.controller.api.requests.parameters import MAX_SEQUENCE, integer
 from hal.daemons.controller.service.controller_api import ControllerApi
 from hal.daemons.controller.service.readers import ReaderBody, ReaderPosition, ReadersList, ReaderView
+from hal.rest.rights import OPERATORS
 
 READER: Final = Param(
     name="reader",

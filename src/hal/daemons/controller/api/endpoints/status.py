@@ -6,13 +6,13 @@ from typing import Final
 
 from msgspec import Struct
 
-from hal.daemons.controller.access.roles import EVERYBODY
 from hal.daemons.controller.api.endpoints.endpoint import Endpoint
 from hal.daemons.controller.api.requests.call import Call
 from hal.daemons.controller.api.version import API_VERSION
 from hal.daemons.controller.service.controller_api import ControllerApi
 from hal.daemons.controller.service.controllers import ControllersList
 from hal.daemons.controller.service.status import VERSION, AuthorityView, Health
+from hal.rest.rights import EVERYBODY
 from hal.wire.agree import SPOKEN
 
 
