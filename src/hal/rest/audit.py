@@ -80,18 +80,20 @@ class Entry(Struct, frozen=True, kw_only=True, omit_defaults=True):
     trace_id: str = ""
     """The same in the events that follow from it."""
     times: int = 1
-    """How many requests it stands for: of a streak of refusals those that have no entry of their own."""
+    """How many requests it stands for: of a streak those that have no entry of their own."""
     since_ms: int = 0
     """Of a streak: when it began; the rest is of its last request."""
 
 
 class _Streak:
-    """Requests of one identity that were refused in the same way, one after the other."""
+    """Requests of one identity that were refused in the same way, or repeated, one after the other."""
 
-    __slots__ = ("count", "last", "left_out", "since_ms")
+    __slots__ = ("count", "last", "left_out", "own", "since_ms")
 
-    def __init__(self, at_ms: int) -> None:
+    def __init__(self, at_ms: int, own: int) -> None:
         self.since_ms = at_ms
+        self.own = own
+        """How many of the first have an entry each."""
         self.count = 0
         self.left_out = 0
         """Of them, how many have no entry of their own."""
@@ -115,7 +117,7 @@ class AuditLog:
         self._last = max((entry.sequence for series in self._series("") for entry in islice(series, 1)), default=0)
         self._files = AuditFiles(self._directory, max_bytes=max_bytes, days=days)
         self._syslog = syslog
-        self._streaks: OrderedDict[tuple[str, str, str, str, int, str], _Streak] = OrderedDict()
+        self._streaks: OrderedDict[_Key, _Streak] = OrderedDict()
         self._came = asyncio.Event()
 
     def write(
@@ -132,8 +134,14 @@ class AuditLog:
         refused: str = "",
         targets: Sequence[str] = (),
         trace_id: str = "",
+        repeated: bool = False,
     ) -> None:
-        """Write an entry; in a streak of refusals the first few have one each, the others one for all of them."""
+        """Write an entry; in a streak of refusals the first few have one each, the others one for all of them.
+
+        Args:
+            repeated: programs send this request again and again, like advice each second: of those that succeed alike
+                the first has an entry, and the others one a minute.
+        """
         self.settle(at_ms)
         failed = status >= FAILED
         entry = Entry(
@@ -151,15 +159,17 @@ class AuditLog:
             more=len(targets) if failed else max(len(targets) - MAX_TARGETS, 0),
             trace_id=trace_id,
         )
-        if failed:
-            key = (user, peer, token, entry.method, status, refused)
+        if failed or repeated:
+            # Of refusals any path: who guesses paths would have an entry for each.
+            about = () if failed else (entry.path, str(entry.more), *entry.targets)
+            key = (user, peer, token, entry.method, status, refused, about)
             streak = self._streaks.get(key)
             if streak is None:
                 if len(self._streaks) == MAX_STREAKS:
                     self._end(self._streaks.popitem(last=False)[1])
-                streak = self._streaks[key] = _Streak(at_ms)
+                streak = self._streaks[key] = _Streak(at_ms, STREAK_ENTRIES if failed else 1)
             streak.count += 1
-            if streak.count > STREAK_ENTRIES:
+            if streak.count > streak.own:
                 streak.left_out += 1
                 streak.last = entry
                 return
@@ -173,6 +183,8 @@ class AuditLog:
                 return
             del self._streaks[key]
             self._end(streak)
+            if streak.left_out and key[-1]:
+                self._streaks[key] = _Streak(now_ms, 0)  # what is repeated goes on: its next entry is again of many
 
     async def wait(self, after: int, timeout_s: float) -> None:
         """Wait until there is an entry after that one, or for `timeout_s`."""
@@ -227,6 +239,10 @@ class AuditLog:
                 yield _entries([path_of(self._directory, source, first) for first in reversed(firsts)])
         old = [self._old, *(self._old.with_name(f"{self._old.name}.{number}") for number in range(1, OLD_FILES))]
         yield _entries(old)
+
+
+_Key = tuple[str, str, str, str, int, str, tuple[str, ...]]
+"""Of a streak; the last part is what successes were about, () for refusals."""
 
 
 def _entries(files: Sequence[Path]) -> Iterator[Entry]:

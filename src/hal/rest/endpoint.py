@@ -75,6 +75,9 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     """Other statuses with the same answer, and when."""
     problems: tuple[str, ...] = ()
     """Statuses of refusals beside those that every request can meet."""
+    repeated: bool = False
+    """Programs send it again and again, as planes put their advice: successes that are alike share entries of the audit
+    log."""
     for_strangers: bool = False
     """Answered without a token, too: it is how strangers find out whom to believe."""
 

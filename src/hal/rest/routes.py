@@ -58,11 +58,13 @@ def litestar(
 
 
 def _route(row: Endpoint, api: object, runtime: Runtime, call_type: type[Call]) -> HTTPRouteHandler:
-    handler, query, body, status = row.handler, row.query, row.body, row.status
+    handler, query, body, status, repeated = row.handler, row.query, row.body, row.status, row.repeated
     params_type = call_type.params_type
 
     @route(row.path.replace("}", ":str}"), http_method=row.method, name=row.name, status_code=status)
     async def answer(request: Request[Any, Any, Any]) -> Response[Any]:
+        visit = visit_of(request)
+        visit.repeated = repeated
         params = params_type(request, query)
         raw, value = b"", None
         if body is not None and not body.stream_bytes:
@@ -71,7 +73,7 @@ def _route(row: Endpoint, api: object, runtime: Runtime, call_type: type[Call]) 
                 value = await beside(runtime, raw, partial(body.read, raw))
         elif body is not None:
             request.scope["state"]["body"].let_through(body.stream_bytes)
-        found = await handler(api, call_type(request, visit_of(request), params, raw, value))
+        found = await handler(api, call_type(request, visit, params, raw, value))
         return found if isinstance(found, Response) else json_answer(found, status)
 
     return answer

@@ -275,6 +275,7 @@ class Guard:
             refused=refused,
             targets=targets,
             trace_id=visit.trace_id if visit is not None else "",
+            repeated=visit is not None and visit.repeated,
         )
 
 

@@ -79,6 +79,39 @@ def test_what_is_refused_is_told_once_for_a_streak(hal_home: Path) -> None:
     on_controller(hal_home, body)
 
 
+def test_of_what_a_plane_repeats_the_first_has_an_entry_and_a_refusal_too(hal_home: Path) -> None:
+    """Advice three times, once for another kind, once malformed: one entry each, and none for the repetitions yet."""
+
+    async def body(hal: Running) -> None:
+        update = {"space": "nodes", "keys": ["n1"], "values": [1]}
+        for kind, columns in [("price", update)] * 3 + [("load", update), ("price", {"space": "nodes"})]:
+            await hal.http.put(f"/v1/advice/{kind}", json=columns)
+        told = [(one["path"].rpartition("/")[2], one["status"]) for one in await entries(hal)]
+        assert told == [("price", 400), ("load", 200), ("price", 200)]
+
+    on_controller(hal_home, body)
+
+
+def test_what_is_repeated_each_second_has_one_entry_a_minute_that_counts_them(tmp_path: Path) -> None:
+    """One caller for ten minutes, another path in between once: each request is counted once, in 11 + 1 entries."""
+    log = AuditLog(tmp_path / "audit.log")
+
+    def put(at_s: int, path: str) -> None:
+        log.write(
+            at_ms=1_000 * at_s, user="plane", role="operator", peer="p", token="t", method="PUT", path=path, status=200,
+            repeated=True,
+        )  # fmt: skip
+
+    for second in range(600):
+        put(second, "/v1/advice/price")
+    put(600, "/v1/advice/load")
+    log.close()
+    found = AuditLog(tmp_path / "audit.log").page(limit=99)[::-1]
+    assert [one.times for one in found if one.path == "/v1/advice/price"] == [1, 59, *[60] * 9]
+    assert [one.times for one in found if one.path == "/v1/advice/load"] == [1]
+    assert [(one.since_ms, one.at_ms) for one in found[1:3]] == [(0, 59_000), (60_000, 119_000)]
+
+
 def test_the_log_is_for_operators_and_is_waited_on(hal_home: Path) -> None:
     """A user is refused; an operator who waits behind the newest entry is told of the next one."""
 

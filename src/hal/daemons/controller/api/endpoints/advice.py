@@ -117,6 +117,7 @@ ADVICE: Final = (
         ),
         result=AdvicePut,
         problems=("400", "409", "413", "503"),
+        repeated=True,
     ),
     Endpoint(
         method="DELETE",

@@ -110,6 +110,7 @@ READERS: Final = (
         body=body_of(ReaderPosition, {"attempts": {"attempts": "1042"}, "events": {"events": 977}}),
         result=ReaderView,
         problems=("400", "404", "409", "413", "503"),
+        repeated=True,
     ),
     Endpoint(
         method="DELETE",
