@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
-import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from hal.conformance.answers import NonConformance
+from hal.conformance.plane.command_line import checks_parser, report, rest_at
 from hal.conformance.plane.rest import Rest
 from hal.core.model.advice import MAX_KEYS_A_REQUEST
-from hal.core.model.printable import printable
 
 KIND: Final = "hal-conformance"
 PATH: Final = f"/v1/advice/{KIND}"
@@ -185,18 +183,10 @@ def _require(holds: bool, otherwise: str) -> None:
         raise NonConformance(f"advise: {otherwise}")
 
 
-def main(argv: list[str] | None = None) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Check a controller and print the result. Exit code 0: it conforms; 1: it does not."""
-    parser = argparse.ArgumentParser(prog="python -m hal.conformance.plane.advise", description=__doc__)
-    parser.add_argument("url", help="http://HOST:PORT, https://HOST:PORT or unix:///PATH of a controller")
-    asked = parser.parse_args(argv)
-    try:
-        check(Rest(asked.url, os.environ.get("HAL_TOKEN", "")))
-    except NonConformance as error:
-        sys.stderr.write(printable(f"{error}\n", lines=True))
-        return 1
-    sys.stdout.write(f"{asked.url} conforms: {len(CHECKS)} guarantees of advising\n")
-    return 0
+    url = checks_parser("advise", __doc__).parse_args(argv).url
+    return report(url, lambda: check(rest_at(url)), f"{len(CHECKS)} guarantees of advising")
 
 
 if __name__ == "__main__":

@@ -6,8 +6,6 @@ submits a few short jobs, which need a node with a cpu to spare, and registers a
 
 from __future__ import annotations
 
-import argparse
-import os
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -17,8 +15,8 @@ from urllib.parse import urlencode
 from msgspec import Struct
 
 from hal.conformance.answers import NonConformance
+from hal.conformance.plane.command_line import checks_parser, report, rest_at
 from hal.conformance.plane.rest import Rest
-from hal.core.model.printable import printable
 
 READER: Final = "hal-conformance"
 PATH: Final = f"/v1/readers/{READER}"
@@ -279,18 +277,10 @@ def _require(holds: bool, otherwise: str) -> None:
         raise NonConformance(f"follow: {otherwise}")
 
 
-def main(argv: list[str] | None = None) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Check a controller and print the result. Exit code 0: it conforms; 1: it does not."""
-    parser = argparse.ArgumentParser(prog="python -m hal.conformance.plane.follow", description=__doc__)
-    parser.add_argument("url", help="http://HOST:PORT, https://HOST:PORT or unix:///PATH of a controller")
-    asked = parser.parse_args(argv)
-    try:
-        check(Rest(asked.url, os.environ.get("HAL_TOKEN", "")))
-    except NonConformance as error:
-        sys.stderr.write(printable(f"{error}\n", lines=True))
-        return 1
-    sys.stdout.write(f"{asked.url} conforms: {len(CHECKS)} guarantees of following\n")
-    return 0
+    url = checks_parser("follow", __doc__).parse_args(argv).url
+    return report(url, lambda: check(rest_at(url)), f"{len(CHECKS)} guarantees of following")
 
 
 if __name__ == "__main__":

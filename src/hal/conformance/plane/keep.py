@@ -6,16 +6,14 @@ also checks that the daemon takes its callers for whom the controller takes them
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from hal.conformance.answers import NonConformance
+from hal.conformance.plane.command_line import checks_parser, report, rest_at
 from hal.conformance.plane.rest import Exchange, Rest
-from hal.core.model.printable import printable
 
 DOCUMENT: Final = "/v1/openapi.json"
 WHO: Final = "/v1/whoami"
@@ -133,20 +131,14 @@ def _require(holds: bool, otherwise: str) -> None:
         raise NonConformance(f"keep: {otherwise}")
 
 
-def main(argv: list[str] | None = None) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Check a daemon and print the result. Exit code 0: it conforms; 1: it does not."""
-    parser = argparse.ArgumentParser(prog="python -m hal.conformance.plane.keep", description=__doc__)
-    parser.add_argument("url", help="http://HOST:PORT, https://HOST:PORT or unix:///PATH of a daemon")
+    parser = checks_parser("keep", __doc__, "a daemon")
     parser.add_argument("--controller", metavar="URL", default="", help="of the controller, to compare callers")
     asked = parser.parse_args(argv)
-    token = os.environ.get("HAL_TOKEN", "")
-    try:
-        check(Rest(asked.url, token), Rest(asked.controller, token) if asked.controller else None)
-    except NonConformance as error:
-        sys.stderr.write(printable(f"{error}\n", lines=True))
-        return 1
-    sys.stdout.write(f"{asked.url} conforms: {len(CHECKS) + bool(asked.controller)} guarantees of keeping\n")
-    return 0
+    controller = rest_at(asked.controller) if asked.controller else None
+    guarantees = f"{len(CHECKS) + (controller is not None)} guarantees of keeping"
+    return report(asked.url, lambda: check(rest_at(asked.url), controller), guarantees)
 
 
 if __name__ == "__main__":

@@ -7,16 +7,14 @@ declared gone. Without them no node is touched. What is submitted and offered is
 
 from __future__ import annotations
 
-import argparse
-import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from hal.conformance.answers import NonConformance
+from hal.conformance.plane.command_line import checks_parser, report, rest_at
 from hal.conformance.plane.rest import Rest
-from hal.core.model.printable import printable
 
 OFFER: Final = "hal-conformance"
 PATH: Final = f"/v1/offers/{OFFER}"
@@ -239,22 +237,6 @@ CHECKS: Final[tuple[Callable[[Rest], None], ...]] = (
 )
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Check a controller and print the result: 0 when it conforms, 1 when not."""
-    parser = argparse.ArgumentParser(prog="python -m hal.conformance.plane.rent", description=__doc__)
-    parser.add_argument("url", help="http://HOST:PORT, https://HOST:PORT or unix:///PATH")
-    parser.add_argument("--node", default="", help="work may be evicted from this node, and it may be drained")
-    parser.add_argument("--gone", default="", help="this node may be declared gone")
-    asked = parser.parse_args(argv)
-    try:
-        check(Rest(asked.url, os.environ.get("HAL_TOKEN", "")), node=asked.node, gone=asked.gone)
-    except (NonConformance, OSError) as error:
-        sys.stderr.write(printable(f"{asked.url}: {error}\n", lines=True))
-        return 1
-    sys.stdout.write(printable(f"{asked.url} conforms\n", lines=True))
-    return 0
-
-
 def _job() -> dict[str, Any]:
     return {"command": ["true"], "request": {RARE: 1}, "name": "hal-conformance"}
 
@@ -290,6 +272,16 @@ def _await(holds: Callable[[], bool], otherwise: str) -> None:
 def _require(holds: bool, otherwise: str) -> None:
     if not holds:
         raise NonConformance(otherwise)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Check a controller and print the result. Exit code 0: it conforms; 1: it does not."""
+    parser = checks_parser("rent", __doc__)
+    parser.add_argument("--node", default="", help="work may be evicted from this node, and it may be drained")
+    parser.add_argument("--gone", default="", help="this node may be declared gone")
+    asked = parser.parse_args(argv)
+    guarantees = f"{len(CHECKS) + 2 * bool(asked.node) + bool(asked.gone)} guarantees of renting"
+    return report(asked.url, lambda: check(rest_at(asked.url), node=asked.node, gone=asked.gone), guarantees)
 
 
 if __name__ == "__main__":

@@ -47,12 +47,17 @@ class Rest:
 
         Args:
             unless: the version in `If-None-Match`; '': none.
+        Raises:
+            NonConformance: the answer is no JSON.
         """
         headers = {"Content-Type": "application/json", **self.authorization}
         if unless:
             headers["If-None-Match"] = f'"{unless}"'
         answer = self.exchange(method, path, headers, None if body is None else json.dumps(body).encode())
-        return Answer(answer.status, json.loads(answer.body) if answer.body else None)
+        try:
+            return Answer(answer.status, json.loads(answer.body) if answer.body else None)
+        except ValueError as error:
+            raise NonConformance(f"{method} {path} was answered with what is no JSON: {answer.body[:200]!r}") from error
 
     def exchange(
         self, method: str, path: str, headers: Mapping[str, str] | None = None, body: bytes | None = None

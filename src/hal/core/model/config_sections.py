@@ -16,8 +16,8 @@ import msgspec
 from msgspec import Meta, Struct
 
 from hal.core.model.codec import convert, to_plain
-from hal.core.model.errors import SpecError
-from hal.core.model.units import Duration
+from hal.core.model.errors import SpecError, shown
+from hal.core.model.units import Duration, format_duration
 
 T = TypeVar("T", bound=Struct)
 
@@ -85,6 +85,22 @@ class Sections:
         value = self._values[section.name]
         assert isinstance(value, section.kind)
         return value
+
+
+def check_range(field: str, value: int, least: int, most: int, *, least_means: str = "") -> None:
+    """Check a number or a duration of the file.
+
+    Args:
+        field: section and key.
+        least_means: in words, where the least value stands for something else than a number.
+    Raises:
+        SpecError: it is out of range; names the field, the value and the range.
+    """
+    if least <= value <= most:
+        return
+    text = format_duration if isinstance(value, Duration) else shown
+    meaning = f" ({least_means})" if least_means else ""
+    raise SpecError(f"{field}: {text(value)} is out of range", hint=f"between {text(least)}{meaning} and {text(most)}")
 
 
 def parse_toml(text: str, file: str = "hal.toml") -> dict[str, Any]:

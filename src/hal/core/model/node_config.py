@@ -10,7 +10,7 @@ from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 
-from hal.core.model.config_sections import Section
+from hal.core.model.config_sections import Section, check_range
 from hal.core.model.errors import SpecError
 from hal.core.model.facts import AUTOMATIC, check_domain
 from hal.core.model.units import Duration, parse_amount
@@ -25,6 +25,8 @@ SHORTEST_EVERY_MS: Final = 1_000
 SCRIPT_TIMEOUT_MS: Final = 300_000
 """How long a prolog or an epilog may take by default."""
 LONGEST_SCRIPT_MS: Final = 86_400_000
+LONGEST_CHECK_MS: Final = 3_600_000
+MAX_FAILURES: Final = 1_000
 MAX_SCRIPT_WORDS: Final = 64
 """Words of the command line of a prolog or an epilog."""
 MAX_OUTPUT_DAYS: Final = 36_500
@@ -114,8 +116,9 @@ def check_node_section(section: NodeSection) -> NodeSection:
         raise SpecError("node.health: a negative amount")
     if health.every < SHORTEST_EVERY_MS:
         raise SpecError("node.health.every: too often", hint="at least 1s")
-    if section.outputs_bytes < 0 or not 0 <= section.outputs_days <= MAX_OUTPUT_DAYS:
-        raise SpecError("node.outputs_days, node.outputs_size: out of range", hint=f"up to {MAX_OUTPUT_DAYS} days")
+    check_range("node.outputs_days", section.outputs_days, 0, MAX_OUTPUT_DAYS, least_means="by the controller alone")
+    if section.outputs_bytes < 0:
+        raise SpecError("node.outputs_size: a negative amount")
     if len(section.checks) > MAX_CHECKS:
         raise SpecError(f"node.checks: {len(section.checks)} checks; at most {MAX_CHECKS} are allowed")
     for name, check in section.checks.items():
@@ -133,8 +136,7 @@ def _check_script(field: str, command: tuple[str, ...], timeout: Duration) -> No
         raise SpecError(f"{field}: the first word must be the absolute path of a program", hint=f"not '{command[0]}'")
     if len(command) > MAX_SCRIPT_WORDS or any("\0" in word for word in command):
         raise SpecError(f"{field}: no command line", hint=f"at most {MAX_SCRIPT_WORDS} words")
-    if not 0 < timeout <= LONGEST_SCRIPT_MS:
-        raise SpecError(f"{field}_timeout: out of range", hint="up to 1d")
+    check_range(f"{field}_timeout", timeout, 1, LONGEST_SCRIPT_MS)
 
 
 def _check_check(name: str, check: CheckSection) -> None:
@@ -147,10 +149,8 @@ def _check_check(name: str, check: CheckSection) -> None:
         raise SpecError(f"{field}.command: the first word must be the absolute path of a program")
     if check.every < SHORTEST_EVERY_MS:
         raise SpecError(f"{field}.every: too often", hint="at least 1s")
-    if not 0 < check.timeout <= 3_600_000:
-        raise SpecError(f"{field}.timeout: out of range", hint="up to 1h")
-    if not 1 <= check.failures <= 1_000:
-        raise SpecError(f"{field}.failures: out of range", hint="1 to 1000")
+    check_range(f"{field}.timeout", check.timeout, 1, LONGEST_CHECK_MS)
+    check_range(f"{field}.failures", check.failures, 1, MAX_FAILURES)
 
 
 def check_labels(labels: dict[str, str], field: str, *, automatic: bool = False) -> dict[str, str]:

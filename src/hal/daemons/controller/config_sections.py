@@ -13,7 +13,7 @@ from msgspec import Meta, Struct
 
 from hal.core.engine.config import Backfill
 from hal.core.model import Duration, SpecError, StoreError
-from hal.core.model.config_sections import Section, without_password
+from hal.core.model.config_sections import Section, check_range, without_password
 from hal.core.model.lease_times import LeaseTimes, check_lease_times
 from hal.core.model.node_address import check_patterns
 from hal.core.model.node_config import NODE
@@ -34,6 +34,8 @@ MAX_RETENTION_COUNT: Final = 1 << 40
 MAX_RETENTION_QUEUES: Final = 1_000
 AS_ABOVE: Final = -1
 """Of a queue: as for the others."""
+LEAST_REQUEST_BYTES: Final = 1 << 10
+MOST_REQUEST_BYTES: Final = 1 << 30
 DEFAULT_CERTIFICATE_MS: Final = 90 * 86_400_000
 MIN_CERTIFICATE_MS: Final = 10_000
 MAX_CERTIFICATE_MS: Final = 825 * 86_400_000
@@ -41,7 +43,9 @@ DEFAULT_ORDER: Final = "priority"
 DEFAULT_SLICE_WORK: Final = 30_000
 """Work of one slice of scheduling: 2 ms or so on one core, so that reports and requests are never kept waiting long."""
 MIN_SLICE_WORK: Final = 100
+MAX_SLICE_WORK: Final = 1 << 40
 DEFAULT_RESERVATIONS: Final = 10
+MAX_RESERVATIONS: Final = 1_000_000
 MAX_RULES: Final = 100
 """Rules for submissions: each is asked about every job."""
 
@@ -75,12 +79,10 @@ def check_engine(section: EngineSection) -> None:
     Raises:
         SpecError: a value is out of range; names it.
     """
-    if section.slice_work < MIN_SLICE_WORK:
-        raise SpecError("engine.slice_work: out of range", hint=f"at least {MIN_SLICE_WORK}")
+    check_range("engine.slice_work", section.slice_work, MIN_SLICE_WORK, MAX_SLICE_WORK)
+    check_range("engine.reservations", section.reservations, 1, MAX_RESERVATIONS)
     if len(section.admit) > MAX_RULES:
         raise SpecError(f"engine.admit: {len(section.admit)} rules", hint=f"at most {MAX_RULES}")
-    if section.reservations < 1:
-        raise SpecError("engine.reservations: out of range", hint="at least 1")
 
 
 class ServerSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -122,10 +124,8 @@ def check_server(section: ServerSection) -> None:
         SpecError: a value makes no sense, or two exclude each other; names them.
     """
     for field in ("max_request_bytes", "max_user_request_bytes"):
-        if not 1 << 10 <= getattr(section, field) <= 1 << 30:
-            raise SpecError(f"server.{field}: out of range", hint="between 1024 and 1073741824")
-    if not MIN_CERTIFICATE_MS <= section.node_certificate <= MAX_CERTIFICATE_MS:
-        raise SpecError("server.node_certificate: out of range", hint="between 10s and 825d")
+        check_range(f"server.{field}", getattr(section, field), LEAST_REQUEST_BYTES, MOST_REQUEST_BYTES)
+    check_range("server.node_certificate", section.node_certificate, MIN_CERTIFICATE_MS, MAX_CERTIFICATE_MS)
     host_and_port(section.tcp)
     host_and_port(section.wire, "server.wire", DEFAULT_PORT)
     check_patterns(section.node_addresses, "server.node_addresses")
@@ -290,8 +290,7 @@ def _limit(value: int, field: str, most: int) -> int:
     Raises:
         SpecError: out of range.
     """
-    if not 0 <= value <= most:
-        raise SpecError(f"{field}: out of range", hint=f"between 0 (no limit) and {most}")
+    check_range(field, value, 0, most, least_means="no limit")
     return value or most
 
 
@@ -307,10 +306,10 @@ class ReadersSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 def check_readers(section: ReadersSection) -> None:
     """
     Raises:
-        SpecError: a negative amount.
+        SpecError: a value is out of range; names it.
     """
-    if section.days < 0 or section.rows < 0:
-        raise SpecError("readers: a negative amount", hint="0 keeps nothing for readers")
+    check_range("readers.days", section.days, 0, MAX_RETENTION_DAYS, least_means="nothing is kept for readers")
+    check_range("readers.rows", section.rows, 0, MAX_RETENTION_COUNT, least_means="nothing is kept for readers")
 
 
 class AuditSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -329,12 +328,8 @@ def check_audit(section: AuditSection) -> None:
     Raises:
         SpecError: a value is out of range; names it.
     """
-    if not LEAST_AUDIT_BYTES <= section.max_bytes <= MOST_AUDIT_BYTES:
-        raise SpecError(
-            "audit.max_bytes: out of range", hint=f"between {LEAST_AUDIT_BYTES} (1 MiB) and {MOST_AUDIT_BYTES} (1 TiB)"
-        )
-    if not 0 <= section.days <= MAX_AUDIT_DAYS:
-        raise SpecError("audit.days: out of range", hint=f"between 0 (never removed by age) and {MAX_AUDIT_DAYS}")
+    check_range("audit.max_bytes", section.max_bytes, LEAST_AUDIT_BYTES, MOST_AUDIT_BYTES)
+    check_range("audit.days", section.days, 0, MAX_AUDIT_DAYS, least_means="never removed by age")
 
 
 ENGINE: Final = Section(

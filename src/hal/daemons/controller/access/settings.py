@@ -7,6 +7,7 @@ from typing import Annotated, Final
 from msgspec import Meta, Struct
 
 from hal.core.model import SpecError
+from hal.core.model.config_sections import check_range
 from hal.core.model.job import is_name
 from hal.rest.rights import Role
 
@@ -64,9 +65,7 @@ def check_access(section: AccessSection) -> AccessSection:
                 raise SpecError(f"access.{field}: '{name}' is not a user's name", hint="list login names")
     if section.socket and not section.socket.startswith("/"):
         raise SpecError("access.socket: is not an absolute path", hint="like /run/hal/api.sock")
-    if not 1 <= section.max_token_days <= MAX_TOKEN_DAYS:
-        raise SpecError("access.max_token_days: out of range", hint=f"between 1 and {MAX_TOKEN_DAYS}")
+    check_range("access.max_token_days", section.max_token_days, 1, MAX_TOKEN_DAYS)
     for field in ("requests_per_s", "burst", "at_once"):
-        if not 1 <= getattr(section, field) <= MAX_RATE:
-            raise SpecError(f"access.{field}: out of range", hint=f"between 1 and {MAX_RATE}")
+        check_range(f"access.{field}", getattr(section, field), 1, MAX_RATE)
     return section
