@@ -100,10 +100,12 @@ async def running(
             controller.stop()
             await http.aclose()
             await rest.stop()
-            await loop
-            await controller.close()
-            await runtime.close()
-            file.close()
+            try:
+                await loop
+            finally:
+                await controller.close()
+                await runtime.close()
+                file.close()
 
 
 def on_controller(

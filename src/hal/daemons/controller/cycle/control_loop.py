@@ -11,6 +11,7 @@ unchanged on the virtual Runtime. It holds no decision about scheduling, and kno
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar, cast
@@ -42,6 +43,8 @@ MAX_TURN_NS = 20_000_000
 """Reports are staged for so long before others have their turn."""
 BLOCKS_A_TURN = 4
 """Blocks of events that the engine is fed in one turn of the loop; of withdrawals it is one."""
+DUE_AGAIN_MS = 5_000
+"""What is due by itself and met a fault is tried again after this time."""
 LONGEST_WAIT_MS = 60_000
 """The loop looks at the clock at least so often."""
 
@@ -92,6 +95,10 @@ class ControlLoop(Generic[SealedT]):
         self._probe_ms = 0
         self._recover_ms = 0
         """When planes that have failed are read again."""
+        self._due: asyncio.Future[None] | None = None
+        """What is due by itself, while it is being done."""
+        self._due_again_ms = 0
+        """Nothing that is due by itself is done before this."""
         self._stopping = False
         self._deposed: StaleEpoch | None = None
         self._more = True
@@ -157,8 +164,12 @@ class ControlLoop(Generic[SealedT]):
         now_ms = self._clock.now_ms()
         if self._planes.failed and now_ms >= self._recover_ms:
             await self._recover()
-        taken = self._bisection.take() if self._bisection.active else self.inbox.take()
-        reports, calls = await self._stage(*taken, now_ms)
+        if self._bisection.active:
+            reports, calls = self._bisection.take()
+        else:
+            reports, calls = self.inbox.take()
+            calls = [*self._take_due(now_ms), *calls]
+        reports, calls = await self._stage(reports, calls, now_ms)
         try:
             await self._decide(now_ms)
             change = await self._run_slices(self._planes.sealing(now_ms))
@@ -241,13 +252,11 @@ class ControlLoop(Generic[SealedT]):
 
     async def _decide(self, now_ms: int) -> None:
         """Feed the engine what is staged, and stage what it decides."""
-        if self._planes.lead.next_due_ms <= now_ms:
-            await self._run_slices(self._planes.lead.carrying_out_due(now_ms))
         await self._feed_engine()
         if self._engine.bookings_move(now_ms):
             self._planes.lead.end_with_bookings(now_ms)
         step = self._engine.step(now_ms)
-        self._more, self._wake_ms = step.more, min(step.wake_ms, self._planes.lead.next_due_ms)
+        self._more, self._wake_ms = step.more, min(step.wake_ms, self._next_due_ms)
         epoch, row_name = self._committer.epoch, self._engine.row_name
         for plan in self._engine.take_plans():
             self._planes.lead.carry_out(plan, row_name, epoch, now_ms, credit=not step.more)
@@ -255,6 +264,25 @@ class ControlLoop(Generic[SealedT]):
         hours = self._engine.hours_to_keep()
         if hours:
             self._planes.lead.add_operations(PutMeta(hours))
+
+    @property
+    def _next_due_ms(self) -> int:
+        return max(self._planes.lead.next_due_ms, self._due_again_ms)
+
+    def _take_due(self, now_ms: int) -> list[Call[Any]]:
+        """What is due by itself, as a request that nobody waits for: a fault in it is found and left out like that of
+        any other, and leaves the next group to those who ask for something."""
+        if self._next_due_ms > now_ms or (self._due is not None and not self._due.done()):
+            return []
+        self._due = asyncio.get_running_loop().create_future()
+        self._due.add_done_callback(self._due_done)
+        return [Call(self._planes.lead.carrying_out_due, self._due, in_slices=True)]
+
+    def _due_done(self, due: asyncio.Future[None]) -> None:
+        error = due.exception()
+        if error is not None:
+            self._due_again_ms = self._clock.now_ms() + DUE_AGAIN_MS
+            self._logs.of("").error("what was due was not done; it is tried again", reason=str(error))
 
     async def _stage(
         self, reports: list[Report], calls: list[Call[Any]], now_ms: int

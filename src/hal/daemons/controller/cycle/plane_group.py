@@ -4,7 +4,8 @@ The loop knows planes by `hal.planes.interface` alone: one leads (it carries out
 attached. What a plane raises while it stages, settles or seals is the fault of a request, which the loop finds and
 answers. What an attached plane raises where nothing is to blame for it, as it keeps or undoes, ends nothing either: it
 is out of service, its requests are refused with the reason, and its rows are read again until its memory is what they
-say. A lead plane that fails there ends the controller, whose successor starts from what is durable.
+say. A lead plane that fails there ends the controller, whose successor starts from what is durable; what is due of it
+by itself is staged like a request (see `control_loop`).
 """
 
 from __future__ import annotations
