@@ -36,7 +36,7 @@ def hal() -> Iterator[LiveHal]:
     """One honest node; who attacks it, one after the other, leaves it as it was."""
     live = LiveHal(new_home())
     try:
-        yield live.up("--nodes", "1", "--cpus", "4", "--memory", "1GiB")
+        yield live.up("--cpus", "4", "--memory", "1GiB")
     finally:
         live.remove()
 

@@ -69,10 +69,14 @@ class LiveHal:
         )
 
     def command(self, *args: object) -> list[str]:
-        """What is executed. What a test ends stays ended, unless the test says `--restart` or `--foreground`."""
+        """What is executed. What a test ends stays ended, unless the test says `--restart` or `--foreground`; a first
+        node is named n1, whatever this machine is called, unless it has a name."""
         words = [str(word) for word in args]
-        if words[:1] == ["up"] and not {"--restart", "--foreground"} & set(words):
-            words.insert(1, "--no-restart")
+        if words[:1] == ["up"]:
+            if not {"--restart", "--foreground"} & set(words):
+                words.insert(1, "--no-restart")
+            if not {"--nodes", "--name"} & set(words) and not (self.home.run_dir / "layout.json").exists():
+                words += ["--name", "n1"]
         return [sys.executable, "-m", "hal.cli.main", *words]
 
     def up(self, *args: object) -> LiveHal:

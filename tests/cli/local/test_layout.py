@@ -8,7 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from hal.cli.local.layout import MIB, Layout, NodePlan, cores_here, memory_here_bytes, plan_nodes, saved_layout
+from hal.cli.local.layout import (
+    MIB,
+    Layout,
+    NodePlan,
+    cores_here,
+    host_node_name,
+    memory_here_bytes,
+    plan_nodes,
+    saved_layout,
+)
 from hal.core.model import InternalError, SpecError
 from hal.runtime.home import Home
 from tests.cli.conftest import Ran
@@ -27,9 +36,19 @@ def test_nodes_share_cores_and_memory_equally() -> None:
 
 
 def test_one_node_is_the_whole_machine() -> None:
-    """All cores that this process may use."""
+    """All cores that this process may use, under the name of the host."""
     (plan,) = plan_nodes(1)
-    assert (plan.name, plan.cpu_milli) == ("n1", cores_here() * 1000)
+    assert (plan.name, plan.cpu_milli) == (host_node_name(), cores_here() * 1000)
+
+
+@pytest.mark.parametrize(
+    ("host", "name"),
+    [("gpu-7.example.org", "gpu-7"), ("my_laptop", "my-laptop"), ("-", "node"), ("x" * 64, "x" * 63), ("…", "node")],
+)
+def test_a_node_is_named_after_its_host(monkeypatch: pytest.MonkeyPatch, host: str, name: str) -> None:
+    """Without its domain and what a node's name cannot have."""
+    monkeypatch.setattr("socket.gethostname", lambda: host)
+    assert host_node_name() == name
 
 
 def test_what_is_said_wins_over_the_share() -> None:

@@ -141,7 +141,9 @@ def plan_nodes(
     address: str = "",
     max_processes: int | None = None,
 ) -> tuple[NodePlan, ...]:
-    """Plan `count` equal nodes, n1 … nN; each has an equal share of what is not given: at least one core, whole GPUs.
+    """Plan `count` equal nodes; each has an equal share of what is not given: at least one core, whole GPUs.
+
+    One is named after its host, several, which share it, n1 … nN; with a name they have that one, NAME1 … NAMEN.
 
     Raises:
         SpecError: they are too many, or the name is not valid.
@@ -155,7 +157,7 @@ def plan_nodes(
     offered = dict(resources or {})
     if "gpu" not in offered and (gpus := len(read_gpus())):
         offered["gpu"] = gpus // count * 1000
-    names = [check_node_name(name)] if name and count == 1 else [f"{name or 'n'}{i + 1}" for i in range(count)]
+    names = [name or host_node_name()] if count == 1 else [f"{name or 'n'}{i + 1}" for i in range(count)]
     return tuple(
         NodePlan(
             name=check_node_name(one),

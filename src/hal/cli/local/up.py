@@ -39,7 +39,7 @@ DEFAULT_HOST = "127.0.0.1"
 )
 @offer_options
 @click.option(
-    "--name", help="Name of the node (default: n1; in a new HAL with --wire, the host name); several: NAME1, NAME2, …."
+    "--name", help="Name of the node (default: the host name); several: NAME1, NAME2, … (default: n1, n2, …)."
 )
 @click.option(
     "--tcp",
@@ -89,7 +89,7 @@ def up(
     from msgspec.structs import replace
 
     from hal.cli.local.foreground import ended_on_signal, stay
-    from hal.cli.local.layout import Layout, host_node_name, saved_agent, saved_layout
+    from hal.cli.local.layout import Layout, saved_agent, saved_layout
     from hal.cli.local.planes import declared_planes
     from hal.cli.local.processes import one_at_a_time
     from hal.cli.local.startup import start_missing
@@ -120,8 +120,8 @@ def up(
             layout = Layout(nodes=saved.nodes, tcp=address or saved.tcp, wire=agents or saved.wire)
         else:
             count = 1 if nodes is None else nodes
-            if agents and count == 1 and saved is None:
-                name = name or host_node_name()  # nodes of other machines have their host's name, too
+            if count == 1 and saved is not None and saved.nodes:
+                name = name or saved.nodes[0].name  # what runs there, and what is known of it, stays with the node
             planned = offer.plan(count, name)
             layout = Layout(nodes=planned, tcp=address, wire=agents)
         before = saved or layout
