@@ -72,7 +72,9 @@ def _overwriting(table: Table) -> sqlite.Insert:
     return statement.on_conflict_do_update(index_elements=key, set_=rest)
 
 
-_OVERWRITES: Final = {table.name: _overwriting(table) for table in (schema.task_ranges, schema.forgets)}
+_OVERWRITES: Final = {
+    table.name: _overwriting(table) for table in (schema.task_ranges, schema.forgets, schema.removals)
+}
 
 _SQL: Final[dict[tuple[str, Any], str]] = {}
 """Compiled statements, by dialect; as many as there are constants passed to `execute_rows` and `first_row`."""

@@ -8,7 +8,18 @@ from __future__ import annotations
 from typing import Final
 
 from msgspec.structs import asdict, replace
-from sqlalchemy import Connection, Table, bindparam, delete, exists, insert, literal, literal_column, select, update
+from sqlalchemy import (
+    Connection,
+    Table,
+    bindparam,
+    delete,
+    exists,
+    insert,
+    literal,
+    literal_column,
+    select,
+    update,
+)
 
 from hal.core.model import InternalError, to_json
 from hal.store import schema
@@ -38,6 +49,7 @@ from hal.store.operations import (
     PutReaders,
     PutTaskRanges,
     RememberIdempotent,
+    Removed,
     id_ranges,
 )
 from hal.store.task_rows import end_attempts, insert_attempts, mark_attempts, put_ranges
@@ -72,6 +84,9 @@ def write(connection: Connection, operation: Operation, now_ms: int, newest: New
         case MarkRemoved():
             removed = int(operation.removed)
             try_rows(connection, _MARK_REMOVED, [{"the_id": job, "what": removed} for job in operation.jobs])
+            if operation.removed is not Removed.JOB:
+                rows = [{"job_id": job, "at_ms": now_ms, "rule": operation.rule} for job in operation.jobs]
+                overwrite_rows(connection, schema.removals, rows)
         case PutForgets():
             overwrite_rows(connection, schema.forgets, [_forget_params(row) for row in operation.rows])
         case DropForgets():

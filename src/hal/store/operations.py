@@ -458,6 +458,8 @@ class MarkRemoved(Struct, frozen=True):
 
     jobs: list[int]
     removed: Removed
+    rule: str = ""
+    """Of retention, by which that is so; or empty."""
 
 
 class PutForgets(Struct, frozen=True):

@@ -33,7 +33,7 @@ from hal.store import schema
 from hal.store.bulk import try_rows
 from hal.store.operations import ForgetRow, Removed
 from hal.store.readers import reader_floor
-from hal.store.views import OldJob, Retention, Swept
+from hal.store.views import OldJob, Removal, Retention, Swept
 
 SWEPT_JOBS: Final = 100
 """Jobs that one call of `sweep` looks at."""
@@ -89,6 +89,13 @@ def read_oldest(connection: Connection, queue: str, below: Removed, after: tuple
         query = query.where(tuple_(_J.end_ms, _J.id) > tuple_(*after))
         levels.append(connection.execute(query.order_by(_J.end_ms, _J.id).limit(limit)).all())
     return [OldJob(row[1], row[0], row[2]) for row in heapq.merge(*levels)][:limit]
+
+
+def read_removal(connection: Connection, job: int) -> Removal | None:
+    """Read when attempts or outputs of a job were removed last."""
+    r = schema.removals.c
+    row = connection.execute(select(r.at_ms, r.rule).where(r.job_id == job)).first()
+    return None if row is None else Removal(row[0], row[1])
 
 
 def read_forgets(connection: Connection, jobs: Sequence[int], whole: bool) -> list[ForgetRow]:
@@ -163,7 +170,8 @@ def sweep(connection: Connection, now_ms: int, retention: Retention) -> Swept:
     gone = [job for job in whole if job not in left and job not in ranges_left]
     if gone:
         specs = list(connection.execute(select(_J.spec_id).where(_J.id.in_(gone)).distinct()).scalars())
-        try_rows(connection, _DELETE_LABELS, [{"the_job_id": job} for job in gone])
+        for statement in (_DELETE_LABELS, _DELETE_REMOVAL):
+            try_rows(connection, statement, [{"the_job_id": job} for job in gone])
         try_rows(connection, _DELETE_JOB, [{"the_id": job} for job in gone])
         try_rows(connection, _DELETE_SPEC, [{"the_id": spec} for spec in specs])
     return Swept(len(gone), attempts, more=bool(left or ranges_left) or len(jobs) >= SWEPT_JOBS)
@@ -196,6 +204,7 @@ def _by_primary_key(table: Table) -> Delete:
 _DELETE_ATTEMPT: Final = _by_primary_key(schema.attempts)
 _DELETE_RANGE: Final = _by_primary_key(schema.task_ranges)
 _DELETE_LABELS: Final = delete(schema.job_labels).where(schema.job_labels.c.job_id == bindparam("the_job_id"))
+_DELETE_REMOVAL: Final = _by_primary_key(schema.removals)
 _DELETE_JOB: Final = _by_primary_key(schema.jobs)
 _DELETE_SPEC: Final = delete(schema.specs).where(
     schema.specs.c.id == bindparam("the_id"), ~exists().where(_J.spec_id == schema.specs.c.id)

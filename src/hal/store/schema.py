@@ -71,7 +71,7 @@ jobs = Table(
     Index("jobs_by_state", "state", "id"),
     Index("jobs_by_spec", "spec_id"),
 )
-"""`removed` is what retention has removed of an ended job (`Removed`)."""
+"""`removed` is what has been removed of an ended job (`Removed`)."""
 Index(
     "jobs_live",
     jobs.c.id,
@@ -90,6 +90,16 @@ Index(
     postgresql_where=text("end_ms IS NOT NULL"),
 )
 """Finds the jobs of a queue that ended first, and counts jobs and tasks, without looking at a job."""
+
+removals = Table(
+    "removals",
+    metadata,
+    Column("job_id", INT, ForeignKey("jobs.id"), primary_key=True, autoincrement=False),
+    Column("at_ms", INT, nullable=False),
+    Column("rule", Text, nullable=False),
+    sqlite_with_rowid=False,
+)
+"""When attempts or outputs of a job were removed last, also after it has run again; by which rule."""
 
 job_labels = Table(
     "job_labels",

@@ -48,7 +48,7 @@ from hal.store.readers import read_readers
 from hal.store.replication import Replication
 from hal.store.sqlite import MemoryDatabase
 from hal.store.task_pages import task, tasks
-from hal.store.views import JobFilter, Loaded, OldJob, Remembered, Retention, Swept, TaskRow, Trimmed
+from hal.store.views import JobFilter, Loaded, OldJob, Remembered, Removal, Retention, Swept, TaskRow, Trimmed
 
 
 class Store:
@@ -355,6 +355,11 @@ class Store:
         """Read one job, ended or not."""
         with self._database.reading("reading a job") as connection:
             return queries.read_job(connection, job_id)
+
+    def removal(self, job_id: int) -> Removal | None:
+        """Read when outputs of a job were removed last; attempts that began later have theirs."""
+        with self._database.reading("asking what was removed of a job") as connection:
+            return removal.read_removal(connection, job_id)
 
     def jobs(
         self,

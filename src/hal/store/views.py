@@ -151,6 +151,13 @@ class OldJob(Struct, frozen=True):
     tasks: int
 
 
+class Removal(Struct, frozen=True):
+    """When all outputs that a job had were removed, perhaps with its attempts, and by which rule of retention."""
+
+    at_ms: int
+    rule: str
+
+
 class Swept(Struct, frozen=True):
     """What one call of `sweep` deleted."""
 

@@ -69,6 +69,8 @@ class ScriptedAgent:
         self.templates: list[StepTemplate] = []
         self.outputs: dict[StepId, bytes] = {}
         self.output_error = ""
+        self.deleted_ms = 0
+        """When this node deleted outputs by its own bounds."""
         """What it says instead of them."""
         self.goodbye: Goodbye | None = None
         self.welcome: Welcome | None = None
@@ -197,6 +199,8 @@ class ScriptedAgent:
                         size=len(data),
                         ended=frame.step not in self.running,
                         error=self.output_error,
+                        deleted_ms=self.deleted_ms,
+                        deleted_by="outputs_days = 5" if self.deleted_ms else "",
                     )
                 )
             case Forget():

@@ -274,16 +274,40 @@ def test_outputs_go_before_the_job_and_it_may_run_again(hal_home: Path) -> None:
         await hal.until(lambda: bool(agent.forgets))
         assert agent.forgets[0].pieces == (ForgetPiece(int(job), 1, 0, 1),)
         read = await hal.http.get(f"/v1/jobs/{job}/logs")
-        assert (read.status_code, "were removed" in read.text) == (404, True)
+        says = f"the outputs of job {job} were deleted at 20"
+        assert (read.status_code, says in read.text, "(outputs_days = 0, queue default)" in read.text) == (
+            404,
+            True,
+            True,
+        )
         assert (await hal.http.get(f"/v1/jobs/{job}")).json()["removed"] == "outputs"
         agent.outputs.clear()
         (outcome,) = (await hal.http.post("/v1/jobs/requeue", json={"ids": [job]})).json()["results"]
         assert outcome["ok"]
         assert (await hal.ended(job))["restarts"] == 1
+        first = await hal.http.get(f"/v1/jobs/{job}/logs", params={"attempt": 1})
+        assert (first.status_code, says in first.text) == (404, True)
         await hal.until(lambda: len(agent.forgets) == 2)
         assert agent.forgets[1].pieces == (ForgetPiece(int(job), 1, 0, 1), ForgetPiece(int(job), 2, 0, 1))
 
     on_controller(hal_home, body, kept(outputs_ms=0))
+
+
+def test_an_output_that_its_node_has_deleted_is_not_shown_as_an_empty_one(hal_home: Path) -> None:
+    """Reading it says when and by which bound; what began later is there, also if it is empty."""
+
+    async def body(hal: Running) -> None:
+        agent = await hal.agent(**KNOWS)
+        (job,) = await hal.submit(TRUE)
+        await hal.ended(job)
+        agent.outputs.clear()
+        agent.deleted_ms = hal.runtime.now_ms()
+        read = await hal.http.get(f"/v1/jobs/{job}/logs")
+        assert (read.status_code, "node 'n1' keeps no more (outputs_days = 5)" in read.text) == (404, True), read.text
+        agent.deleted_ms = 1
+        assert (await hal.http.get(f"/v1/jobs/{job}/logs")).status_code == 200
+
+    on_controller(hal_home, body)
 
 
 @pytest.mark.usefixtures("often")

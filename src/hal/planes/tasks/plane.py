@@ -264,10 +264,10 @@ class TaskPlane:
         restart.revive(self._table, row, ranges, succeeded)
 
     def remove(
-        self, jobs: Sequence[int], removed: Removed, by: Submitter | None
+        self, jobs: Sequence[int], removed: Removed, by: Submitter | None, rule: str = ""
     ) -> tuple[list[int], dict[int, HALError]]:
         """See `removal.remove`."""
-        return removal.remove(self._table, jobs, removed, by)
+        return removal.remove(self._table, jobs, removed, by, rule)
 
     def pinned(self, jobs: Sequence[int]) -> AbstractContextManager[frozenset[int]]:
         """See `removal.pinned`."""

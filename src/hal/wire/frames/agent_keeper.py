@@ -439,6 +439,10 @@ class LogChunk(Frame, frozen=True, kw_only=True):
     """The step has ended and nothing will be added."""
     error: Text = ""
     """For people: why there is no data; or empty."""
+    deleted_ms: Count = 0
+    """There is no data, and at that instant the node's own bounds deleted outputs of the job; 0: they did not."""
+    deleted_by: Text = ""
+    """The bound, for people."""
 
 
 class ForgetPiece(Struct, frozen=True, array_like=True, gc=False):

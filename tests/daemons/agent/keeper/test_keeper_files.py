@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from hal.core.model import StepId
+from hal.daemons.agent.keeper.deleted_outputs import MAX_REMEMBERED, DeletedOutputs, Deletion
 from hal.daemons.agent.keeper.helper_journal import HelperJournal
 from hal.daemons.agent.keeper.journal import FileJournal
 from hal.daemons.agent.keeper.old_outputs import DAY_MS, EVERY_MS, OldOutputs
 from hal.daemons.agent.keeper.outputs import OutputFiles
-from hal.daemons.agent.keeper.ports import Booted, Dropped, Ended, EpochSeen, Instant, SpawnFailed
+from hal.daemons.agent.keeper.ports import Booted, Dropped, Ended, EpochSeen, Instant, LogPart, SpawnFailed
 from hal.daemons.agent.keeper.watch import read_clocks
 from hal.wire.frames.agent_keeper import ForgetPiece, Stream
 
@@ -103,17 +104,42 @@ def test_a_request_that_names_the_same_job_again_is_reported_for_itself(tmp_path
 def test_old_outputs_go_whatever_the_controller_says(tmp_path: Path) -> None:
     """By the newest file of a job; a job that runs keeps its own."""
     now = read_clocks()
-    outputs = with_jobs(tmp_path, {1: 10, 2: 10, 3: 2}, now)
+    outputs = with_jobs(tmp_path / "steps", {1: 10, 2: 10, 3: 2}, now)
     looked(OldOutputs(outputs, 5 * DAY_MS, 0), now, running=2)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["2", "3"]
+    assert sorted(path.name for path in (tmp_path / "steps").iterdir()) == ["2", "3"]
+
+
+def test_an_output_that_the_node_has_deleted_is_not_taken_for_an_empty_one(tmp_path: Path) -> None:
+    """A later keeper knows when and why, too; an output in which nothing was written is empty."""
+    now = read_clocks()
+    outputs = with_jobs(tmp_path / "steps", {1: 10, 3: 2}, now)
+    looked(OldOutputs(outputs, 5 * DAY_MS, 0), now)
+    later = OutputFiles(tmp_path / "steps")
+    gone = LogPart(0, b"", 0, deleted_ms=now.wall_ms, deleted_by="outputs_days = 5")
+    assert later.read(STEP, Stream.STDOUT, 0, 100) == gone
+    assert later.read(StepId(3, 0, 2, 0), Stream.STDOUT, 0, 100) == LogPart(0, b"", 0)
+
+
+def test_what_is_remembered_of_deleted_outputs_is_bounded_and_survives_damage(tmp_path: Path) -> None:
+    """The newest of them; a line that makes no sense is passed over."""
+    deleted = DeletedOutputs(tmp_path / "deleted")
+    deleted.add([(job, "outputs_days = 5") for job in range(MAX_REMEMBERED)], 7)
+    deleted.add([(MAX_REMEMBERED, 'outputs_size = "1GiB"')], 8)
+    with (tmp_path / "deleted").open("a") as file:
+        file.write("x y z\n5")
+    again = DeletedOutputs(tmp_path / "deleted")
+    assert [again.find(job) for job in (0, 1, MAX_REMEMBERED)] == [
+        None, Deletion(7, "outputs_days = 5"), Deletion(8, 'outputs_size = "1GiB"')
+    ]  # fmt: skip
 
 
 def test_the_longest_unwritten_outputs_go_when_there_are_too_many(tmp_path: Path) -> None:
     """Each job has 64 KiB: two of three fit into 150 KiB."""
     now = read_clocks()
-    outputs = with_jobs(tmp_path, {1: 2, 2: 9, 3: 1}, now)
+    outputs = with_jobs(tmp_path / "steps", {1: 2, 2: 9, 3: 1}, now)
     looked(OldOutputs(outputs, 0, 150 << 10), now)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["1", "3"]
+    assert sorted(path.name for path in (tmp_path / "steps").iterdir()) == ["1", "3"]
+    assert outputs.read(StepId(2, 0, 1, 0), Stream.STDOUT, 0, 100).deleted_by == 'outputs_size = "150KiB"'
 
 
 def with_jobs(root: Path, ages: dict[int, int], now: Instant) -> OutputFiles:

@@ -156,6 +156,8 @@ class Commands:
                 size=part.size,
                 ended=not active,
                 error="" if active else part.error,
+                deleted_ms=0 if active else part.deleted_ms,
+                deleted_by="" if active else part.deleted_by,
             )
         )
 

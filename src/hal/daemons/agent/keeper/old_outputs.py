@@ -1,7 +1,7 @@
 """The node's own bound on outputs: by age and by size, whatever the controller says, or while it says nothing.
 
 The directories of jobs are looked through once an hour, some files at a time; what is too old or too much is handed to
-`Outputs.forget`. Jobs that run on the node keep their files.
+`OutputFiles.forget_by_bounds`. Jobs that run on the node keep their files.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
+from hal.core.model.units import format_size
 from hal.daemons.agent.keeper.outputs import OutputFiles
 from hal.daemons.agent.keeper.ports import Instant
 from hal.runtime.regular_files import open_directory
-from hal.wire.frames.agent_keeper import ForgetPiece
 
 DAY_MS: Final = 86_400_000
 FIRST_AFTER_MS: Final = 60_000
@@ -80,17 +80,18 @@ class OldOutputs:
                     heapq.heappop(self._found)
 
     def _forget(self, now: Instant, is_running: Callable[[int], bool]) -> None:
-        pieces: list[ForgetPiece] = []
+        gone: dict[int, str] = {}
         for minus_ms, job, size_bytes in sorted(self._found, reverse=True):
             too_old = self._keep_ms and -minus_ms < now.wall_ms - self._keep_ms
             too_much = self._keep_bytes and self._total_bytes > self._keep_bytes
-            if not (too_old or too_much) or len(pieces) >= MAX_FORGOTTEN:
+            if not (too_old or too_much) or len(gone) >= MAX_FORGOTTEN:
                 break
             if not is_running(job):
-                pieces.append(ForgetPiece(job))
+                days, size = self._keep_ms // DAY_MS, format_size(self._keep_bytes)
+                gone[job] = f"outputs_days = {days}" if too_old else f'outputs_size = "{size}"'
                 self._total_bytes -= size_bytes
         self._found = []
-        self._outputs.forget(pieces)
+        self._outputs.forget_by_bounds(gone, now.wall_ms)
 
     def _jobs(self) -> Iterator[_Job | None]:
         """Each job's directory, after None for each of its files."""

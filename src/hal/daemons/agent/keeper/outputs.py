@@ -18,12 +18,13 @@ import ctypes
 import errno
 import os
 import stat
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from hal.core.model import StepId
 from hal.core.model.units import format_size
+from hal.daemons.agent.keeper.deleted_outputs import DeletedOutputs
 from hal.daemons.agent.keeper.deletion import Deletions
 from hal.daemons.agent.keeper.ports import LogPart, output_prefix
 from hal.runtime.regular_files import (
@@ -72,6 +73,7 @@ class OutputFiles:
         """Args:
         root: may be a link to another disk; one that appears in its place later is not followed.
         """
+        self._deleted = DeletedOutputs(root.parent / "deleted-outputs")
         self._root = str(root.resolve() if root.is_symlink() else root)
         self._deletions = Deletions(self._root)
         self._trimmed: set[str] = set()
@@ -157,7 +159,8 @@ class OutputFiles:
                 start = min(max(wanted, extent.first), extent.size)
                 return LogPart(start, os.pread(output.fd, limit, start - extent.base), extent.size)
         except FileNotFoundError:  # a file comes into being with the first byte
-            return LogPart(0, b"", 0)
+            found = self._deleted.find(step.job)
+            return LogPart(0, b"", 0) if found is None else LogPart(0, b"", 0, "", found.at_ms, found.bound)
         except OSError as error:
             return LogPart(0, b"", 0, _in_words(path, error))
 
@@ -249,6 +252,19 @@ class OutputFiles:
 
     def forget(self, pieces: Sequence[ForgetPiece], request: int = 0) -> None:
         self._deletions.add(pieces, request)
+
+    def forget_by_bounds(self, jobs: Mapping[int, str], at_ms: int) -> None:
+        """Delete all outputs of these jobs, as the node keeps no more; whoever asks for them hears so.
+
+        Args:
+            jobs: each with the bound, as hal.toml has it.
+            at_ms: now.
+        """
+        if not jobs:
+            return
+        with contextlib.suppress(OSError):  # a full disk: it is known until this process ends
+            self._deleted.add(jobs.items(), at_ms)
+        self._deletions.add([ForgetPiece(job) for job in jobs])
 
     def forgotten(self) -> list[int]:
         return self._deletions.finished()

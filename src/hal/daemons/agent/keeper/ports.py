@@ -246,6 +246,10 @@ class LogPart(NamedTuple):
     data: bytes
     size: int
     error: str = ""
+    deleted_ms: int = 0
+    """When the node's own bounds have deleted outputs of the job that are not there; 0: they have not."""
+    deleted_by: str = ""
+    """The bound, for people."""
 
 
 class Outputs(Protocol):

@@ -15,7 +15,7 @@ from hal.daemons.controller.cycle.committer import Committer
 from hal.daemons.controller.cycle.key_age import KeyAge
 from hal.daemons.controller.service.jobs.removal import MARKED_AT_ONCE, JobRemoval
 from hal.runtime.interface import Runtime
-from hal.store import Kept, OldJob, Removed, Retention, Store
+from hal.store import DAY_MS, Kept, OldJob, Removed, Retention, Store
 
 TRIM_EVERY_MS: Final = 60_000
 """How often what retention does not keep beside jobs is removed."""
@@ -32,8 +32,20 @@ class Bound(NamedTuple):
 
     removed: Removed
     """What is removed beyond."""
+    what: str
+    """As `[retention]` names it."""
     keep_ms: int
     keep_count: int
+
+    @property
+    def age_rule(self) -> str:
+        """The bound by age, as hal.toml has it."""
+        return f"{self.what}_days = {self.keep_ms // DAY_MS}"
+
+    @property
+    def count_rule(self) -> str:
+        """The bound by number, as hal.toml has it."""
+        return f"{self.what}_count = {self.keep_count}"
 
 
 class Keeping:
@@ -118,13 +130,18 @@ class Keeping:
         while True:
             oldest = await self._committer.read(partial(_oldest, queue=queue, bound=bound, after=after))
             due: list[OldJob] = []
+            too_old = 0
             for job in oldest:
-                if job.end_ms >= needed_ms or (job.end_ms >= now_ms - bound.keep_ms and excess <= 0):
+                is_old = job.end_ms < now_ms - bound.keep_ms
+                if job.end_ms >= needed_ms or not (is_old or excess > 0):
                     break
                 excess -= 1 if whole else job.tasks
+                too_old += is_old
                 due.append(job)
+            for some, rule in ((due[:too_old], bound.age_rule), (due[too_old:], bound.count_rule)):
+                if some:
+                    await self._removal.mark([job.id for job in some], bound.removed, None, f"{rule}, queue {queue}")
             if due:
-                await self._removal.mark([job.id for job in due], bound.removed, None)
                 await self._sweep()
             if len(due) < MARKED_AT_ONCE:
                 return
@@ -134,9 +151,9 @@ class Keeping:
 
 def _bounds(kept: Kept) -> Iterator[Bound]:
     """The most first: what a job loses with all of it is not removed on its own before."""
-    yield Bound(Removed.JOB, kept.jobs_ms, kept.jobs_count)
-    yield Bound(Removed.ATTEMPTS_GOING, kept.attempts_ms, kept.attempts_count)
-    yield Bound(Removed.OUTPUTS, kept.outputs_ms, kept.outputs_count)
+    yield Bound(Removed.JOB, "jobs", kept.jobs_ms, kept.jobs_count)
+    yield Bound(Removed.ATTEMPTS_GOING, "attempts", kept.attempts_ms, kept.attempts_count)
+    yield Bound(Removed.OUTPUTS, "outputs", kept.outputs_ms, kept.outputs_count)
 
 
 def _weigh(store: Store, queue: str, bound: Bound) -> tuple[int, int]:

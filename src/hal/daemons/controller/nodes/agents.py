@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from hal.core.lifecycle.outcome import GATE_ELSEWHERE
 from hal.core.model import (
+    ConflictError,
     DeniedError,
     HALError,
     OverloadedError,
@@ -612,7 +613,7 @@ class Agents:
             UnreachableError: the node is not heard.
             TimedOutError: it did not answer.
             OverloadedError: too many reads are under way there.
-            HALError: what the node says.
+            ConflictError: what is in the place of the output is none, as the node says.
         """
         link = self._links.get(node)
         if link is None or link.connection is None:
@@ -637,8 +638,7 @@ class Agents:
         finally:
             link.logs.pop(request, None)
         if chunk.error:
-            error = one_line(chunk.error, MAX_NOTE)
-            raise SpecError(error) if error.startswith("spec:") else HALError(error)
+            raise ConflictError(one_line(chunk.error, MAX_NOTE), hint="the step's own processes can replace its files")
         return chunk
 
 

@@ -11,12 +11,17 @@ from collections.abc import AsyncIterator
 from typing import NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hal.core.model import JobSpec, NotFoundError, StepId, UnreachableError
+from hal.core.model.errors import one_line
+from hal.core.model.facts import MAX_AMOUNT
 from hal.core.model.path_patterns import expand_path, values_of_job, values_of_step
+from hal.core.model.policy_check import instant_text
+from hal.daemons.controller.nodes.budget import MAX_NOTE
 from hal.daemons.controller.service.jobs.refusals import no_job, no_task
 from hal.daemons.controller.service.parts import Parts
-from hal.store import AttemptRow, JobRow, Store
+from hal.store import AttemptRow, JobRow, Removal, Removed, Store
 from hal.wire.frames.agent_keeper import LogChunk, Stream
 
 CHUNK_BYTES = 256 << 10
@@ -61,6 +66,8 @@ class _Location(Struct, frozen=True):
     step: StepId
     path: str = ""
     """As in `Piece`."""
+    began_ms: int = MAX_AMOUNT
+    """When the attempt was allocated, if it has ended."""
 
 
 class Outputs:
@@ -140,7 +147,16 @@ class Outputs:
                 pause_ms = min(pause_ms * 2, LONGEST_PAUSE_MS)
 
     async def _read(self, location: _Location, stream: Stream, offset: int, limit: int) -> LogChunk:
-        return await self._parts.agents.read_log(location.node, location.step, stream, offset, limit)
+        chunk = await self._parts.agents.read_log(location.node, location.step, stream, offset, limit)
+        if not chunk.size and location.began_ms <= chunk.deleted_ms:
+            # A node may say anything.
+            when = instant_text(min(chunk.deleted_ms, self._parts.runtime.now_ms()))
+            rule = one_line(chunk.deleted_by, MAX_NOTE)
+            raise NotFoundError(
+                f"the output of {location.step} was deleted at {when}: node '{location.node}' keeps no more ({rule})",
+                hint="[node] in that machine's hal.toml says how much a node keeps",
+            )
+        return chunk
 
     async def _is_over(self, wanted: LogRequest) -> bool:
         """Whether the task will never start (again): its job has ended, or it has itself."""
@@ -161,7 +177,7 @@ class Outputs:
         if live is not None and active is not None and wanted.attempt in (None, active.attempt):
             job = _Job(live.spec, live.user, live.name)
             return _location(wanted, job, active.attempt, active.nodes)
-        row, attempts = await self._parts.committer.read(lambda store: _attempts(store, wanted))
+        row, attempts, removed = await self._parts.committer.read(lambda store: _attempts(store, wanted))
         if row is None:
             raise no_job(wanted.job)
         if not 0 <= wanted.task < row.tasks:
@@ -170,25 +186,39 @@ class Outputs:
         if attempts:
             latest = attempts[-1]
             location = _location(wanted, _Job(row.spec, row.user, row.name), latest.attempt, latest.nodes)
-        if row.removed and (location is None or not location.path):
-            raise NotFoundError(
-                f"the outputs of job {row.id} were removed, as they were older, or more, than is kept",
-                hint="see [retention] in docs/config.md",
-            )
+            if latest.ended_ms is not None:
+                location = replace(location, began_ms=latest.allocated_ms)
+        if location is not None and location.path:
+            return location
+        # The job may have run again since: attempts that began before have no output any more.
+        before = removed is not None and bool(attempts) and attempts[-1].allocated_ms <= removed.at_ms
+        if row.removed or before:
+            raise _gone(row, removed)
         if location is None and wanted.attempt is not None:
             raise NotFoundError(f"task {row.id}.{wanted.task} has had no attempt {wanted.attempt}")
         return location
 
 
-def _attempts(store: Store, wanted: LogRequest) -> tuple[JobRow | None, list[AttemptRow]]:
-    """The job, and the attempt that is meant (the latest when none is named)."""
-    row = store.job(wanted.job)
+def _gone(row: JobRow, removed: Removal | None) -> NotFoundError:
+    """Of what an older HAL has removed it is not known when."""
+    what = f"the {'attempts and ' if row.removed >= Removed.ATTEMPTS_GOING else ''}outputs of job {row.id}"
+    when = "" if removed is None else f" at {instant_text(removed.at_ms)}"
+    rule = f" ({removed.rule})" if removed is not None and removed.rule else ""
+    return NotFoundError(
+        f"{what} were deleted{when}, as retention keeps no more{rule}",
+        hint="[retention] in hal.toml says how much is kept: `hal config show`",
+    )
+
+
+def _attempts(store: Store, wanted: LogRequest) -> tuple[JobRow | None, list[AttemptRow], Removal | None]:
+    """The job, the attempt that is meant (the latest when none is named), and when outputs were removed."""
+    row, removed = store.job(wanted.job), store.removal(wanted.job)
     task = None if row is None else store.task(wanted.job, wanted.task)
     number = wanted.attempt if wanted.attempt is not None else (task.attempt if task is not None else 0)
     if task is None or number < 1:
-        return row, []
+        return row, [], removed
     found = store.attempts(wanted.job, task=wanted.task, after=(wanted.task, number - 1), limit=1)
-    return row, [attempt for attempt in found if attempt.attempt == number]
+    return row, [attempt for attempt in found if attempt.attempt == number], removed
 
 
 class _Job(NamedTuple):

@@ -18,12 +18,13 @@ _WORDS = {Removed.OUTPUTS: "outputs", Removed.ATTEMPTS_GOING: "attempts", Remove
 
 
 def remove(
-    table: JobTable, jobs: Sequence[int], removed: Removed, by: Submitter | None
+    table: JobTable, jobs: Sequence[int], removed: Removed, by: Submitter | None, rule: str = ""
 ) -> tuple[list[int], dict[int, HALError]]:
     """Remove that much of these jobs, as far as they may be.
 
     Args:
         by: None: retention.
+        rule: of retention, for people.
     Returns: those that are removed with this group, and why the others are not.
     """
     done: list[int] = []
@@ -36,7 +37,7 @@ def remove(
             table.draft.removed[job] = removed
             done.append(job)
     if done:
-        table.draft.other.append(MarkRemoved(done, removed))
+        table.draft.other.append(MarkRemoved(done, removed, rule))
         cause, trace_id = ("retention", "") if by is None else (by.cause, by.trace_id)
         what = _WORDS[removed]
         for job in done:

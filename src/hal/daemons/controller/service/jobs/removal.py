@@ -71,12 +71,15 @@ class JobRemoval:
             for job in jobs
         ]
 
-    async def mark(self, jobs: Sequence[int], removed: Removed, by: Submitter | None) -> dict[int, HALError]:
+    async def mark(
+        self, jobs: Sequence[int], removed: Removed, by: Submitter | None, rule: str = ""
+    ) -> dict[int, HALError]:
         """Mark that much of these jobs as removed, as far as that may be; returns why others were not.
 
         Args:
             jobs: ended when they were read; at most `MARKED_AT_ONCE`.
             by: None: retention.
+            rule: of retention, by which they are removed, for people.
         Raises:
             StoreError: it could not be made durable; nothing was done.
         """
@@ -84,7 +87,7 @@ class JobRemoval:
         rows = await parts.committer.read(lambda store: store.forgets_for(jobs, whole=removed is not Removed.OUTPUTS))
 
         def work(now_ms: int) -> dict[int, HALError]:
-            done, refused = parts.plane.remove(jobs, removed, by)
+            done, refused = parts.plane.remove(jobs, removed, by, rule)
             kept = set(done)
             forgets = forgetting.bounded(row for row in rows if row.job in kept)
             if forgets:
