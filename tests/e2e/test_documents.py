@@ -93,7 +93,8 @@ def test_the_example_of_access_works(own_hal: LiveHal, tmp_path: Path) -> None:
     assert "hello from the robot" in out
     assert "that is for admins: exit code 4" in out
     assert "revoked" in out
-    assert out.rstrip().endswith("hello over TLS")
+    assert "hello over TLS" in out
+    assert re.search(r"changed: user-\S+: line 1 \(entry \d+\)\nno entry before that is intact\n$", out)
 
 
 @pytest.mark.slow

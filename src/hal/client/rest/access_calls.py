@@ -79,6 +79,36 @@ class AuditEntry(View, frozen=True, kw_only=True):
     """How many requests it stands for, of a streak of refusals."""
     since_ms: int = 0
     """Of a streak: when it began."""
+    lost: int = 0
+    """Entries before it that could not be written."""
+    line: int = 0
+    """Number among the entries of the same user, where it is in the hash chain; 0: it is not."""
+    previous: str = ""
+    """SHA-256 of the line before it."""
+
+
+class KeptHead(View, frozen=True, kw_only=True):
+    """A head of a controller's audit log, as the store has it."""
+
+    controller: str
+    number: int
+    at_ms: int
+    through: int = 0
+    head: str
+    """`NUMBER:SHA-256`"""
+
+
+class AuditHead(View, frozen=True, kw_only=True):
+    """The head of the audit log, which stands for all entries up to `through`."""
+
+    controller: str
+    """`HOST:HAL_HOME`"""
+    number: int
+    at_ms: int
+    through: int = 0
+    head: str
+    kept: tuple[KeptHead, ...] = ()
+    """Those that the store has, of all controllers, oldest first."""
 
 
 AUDIT_WAIT_S = 25.0
@@ -115,3 +145,8 @@ def audit(
     if after is not None:
         query |= {"after": str(after), "wait_s": f"{wait_s:g}"}
     return Call(Request("GET", "/v1/audit", query=query, wait_s=wait_s), list_reader("entries", AuditEntry))
+
+
+def audit_head() -> Call[AuditHead]:
+    """GET /v1/audit/head"""
+    return Call(get("/v1/audit/head"), reader(AuditHead))

@@ -13,7 +13,7 @@ import logging
 import resource
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 
@@ -21,7 +21,8 @@ import uvicorn
 from msgspec import Struct
 from uvicorn.server import ServerState
 
-from hal.core.model import ConflictError
+from hal.core.model import ConflictError, HALError
+from hal.core.model.audit_chain import Head
 from hal.rest.audit import AuditLog
 from hal.rest.server.connections import Connections, Strangers
 from hal.rest.server.guard import Guard
@@ -35,6 +36,8 @@ from hal.runtime.tcp_sockets import bind_tcp
 from hal.wire.address import format_address
 
 TICK_S = 1.0
+ANCHOR_MS = 60_000
+"""Between two checkpoints of the audit log's hash chain."""
 SHUTDOWN_S = 3.0
 """How long answers under way may take when the daemon stops."""
 
@@ -65,10 +68,12 @@ class HttpServer:
         *,
         at_once: int,
         instance: Callable[[], str],
+        anchored: Callable[[Head], Awaitable[None]] | None = None,
     ) -> None:
         """
         Args:
             audit: closed with the server.
+            anchored: keeps each head of the audit log elsewhere, too.
             at_once: requests that one user may have under way.
             instance: names this HAL, whose steps are to be recognised when they connect; gives '' while that is not
                 known.
@@ -78,6 +83,8 @@ class HttpServer:
         self._audit = audit
         self._ports = ports
         self._instance = instance
+        self._anchored = anchored
+        self._anchoring: asyncio.Task[None] | None = None
         self._uvicorn = uvicorn.Config(
             self.app,
             loop="none",
@@ -144,6 +151,21 @@ class HttpServer:
             host, number = ports.tcp
             self._runtime.log.info("listening on TCP", host=host, port=number, tls=ports.tls is not None)
         self._tick()
+        self._anchoring = self._runtime.spawn_task(self._anchor(), "audit-anchor")
+
+    async def _anchor(self) -> None:
+        """Close the chain of the audit log from time to time, so that nobody cuts off its end unnoticed."""
+        known = self._audit.head
+        while True:
+            await self._runtime.sleep(ANCHOR_MS)
+            try:
+                head = await self._audit.anchor(self._runtime)
+                if self._anchored is not None and head != known:
+                    await self._anchored(head)
+            except HALError as error:  # too much waits for the disk, or the store cannot take it now
+                self._runtime.log.warning("the head of the audit log was not kept", reason=str(error))
+            else:
+                known = head
 
     async def _bind_tcp(self, host: str, port: int) -> list[socket.socket]:
         try:
@@ -168,6 +190,8 @@ class HttpServer:
             listener.close()
         if self._clock is not None:
             self._clock.cancel()
+        if self._anchoring is not None:
+            self._anchoring.cancel()
         for connection in list(self._state.connections):
             connection.shutdown()
         with contextlib.suppress(TimeoutError):

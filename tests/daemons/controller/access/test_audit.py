@@ -13,9 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hal.core.model.audit_chain import Head
 from hal.core.model.printable import printable
+from hal.daemons.controller.config import Config
+from hal.daemons.controller.service.access.audit_heads import thinned
 from hal.rest.audit import STREAK_ENTRIES, STREAK_MS, AuditLog
-from hal.rest.audit_files import lines_backwards
+from hal.runtime.audit_directory import lines_backwards
 from hal.runtime.syslog import Syslog
 from tests.daemons.controller.access.people import make_token, person, until_too_many, with_secret
 from tests.daemons.controller.running import Running, on_controller
@@ -130,13 +133,13 @@ def test_the_log_is_for_operators_and_is_waited_on(hal_home: Path) -> None:
 
 
 def test_safety_the_log_is_bounded_and_numbers_go_on_after_a_restart(tmp_path: Path) -> None:
-    """Of 400 entries of two users in 12 kB: of each the newest, in order, without a gap; the next is 401."""
-    log = AuditLog(tmp_path / "audit.log", max_bytes=12_000)
+    """Of 400 entries of two users in 24 kB: of each the newest, in order, without a gap; the next is 401."""
+    log = AuditLog(tmp_path / "audit.log", max_bytes=24_000)
     for number in range(400):
         wrote(log, f"u{number % 2}", number)
     log.close()
-    assert sum(file.stat().st_size for file in (tmp_path / "audit").iterdir()) <= 12_000
-    again = AuditLog(tmp_path / "audit.log", max_bytes=12_000)
+    assert sum(file.stat().st_size for file in (tmp_path / "audit").iterdir()) <= 24_000
+    again = AuditLog(tmp_path / "audit.log", max_bytes=24_000)
     wrote(again, "late", 400)
     found = again.page(limit=10_000)
     kept = [entry.sequence for entry in found]
@@ -215,12 +218,12 @@ def test_what_is_counted_is_written_when_the_log_is_closed(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("path", ["/v1/" + "x" * 10_000, "/" + "\x1b" * 300, "/" + "é\u202e" * 200, "/\U000e0041" * 99])
 def test_a_refused_request_takes_few_bytes(tmp_path: Path, path: str) -> None:
-    """(M2) Whatever its path and what it named: at most 300 bytes, and nothing in it that acts on a terminal."""
+    """(M2) Whatever its path and what it named: at most 400 bytes, and nothing in it that acts on a terminal."""
     log = AuditLog(tmp_path / "audit.log")
     refused(log, 0, path=path)
     log.close()
-    (file,) = (tmp_path / "audit").iterdir()
-    assert len(file.read_bytes()) <= 301
+    (file,) = (tmp_path / "audit").glob("user-*")
+    assert len(file.read_bytes()) <= 401
     assert file.read_text() == printable(file.read_text(), lines=True)
     assert AuditLog(tmp_path / "audit.log").page(limit=9)[0].more == 50
 
@@ -272,7 +275,7 @@ def test_a_torn_line_is_passed_over(tmp_path: Path) -> None:
     log = AuditLog(tmp_path / "audit.log")
     wrote(log, "a")
     log.close()
-    (written,) = (tmp_path / "audit").iterdir()
+    (written,) = (tmp_path / "audit").glob("user-*")
     with written.open("ab") as file:
         file.write(b'{"sequence":2,"at_')
         file.write(b"\n\xff\xfe\n")
@@ -293,3 +296,43 @@ def test_lines_are_read_backwards(lines: list[bytes]) -> None:
         found = list(lines_backwards(file))
     short = [line for line in lines if len(line) < 60_000]
     assert [line for line in found if line in short] == short[::-1]
+
+
+def test_the_head_is_in_the_store_when_it_is_told_and_stands_for_what_was_written(hal_home: Path) -> None:
+    """An operator asks; a user may not. Nothing new: the same head."""
+
+    async def body(hal: Running) -> None:
+        await hal.submit(TRUE)
+        async with person(hal, "bob") as bob, person(hal, "olga", role="operator") as olga:
+            assert (await bob.get("/v1/audit/head")).status_code == 403
+            newest = (await entries(hal))[0]["sequence"]
+            first = (await olga.get("/v1/audit/head")).json()
+            assert (first["number"], first["through"]) == (1, newest)
+            assert [one["head"] for one in first["kept"]] == [first["head"]]
+            await hal.submit(TRUE)
+            second = (await olga.get("/v1/audit/head")).json()
+            assert (second["number"], second["through"]) == (2, newest + 1)
+            assert (await olga.get("/v1/audit/head")).json()["head"] == second["head"]
+
+    on_controller(hal_home, body)
+
+
+def test_the_log_of_a_controller_that_takes_over_notes_the_heads_of_the_others(tmp_path: Path) -> None:
+    """Two homes share a store, one after the other: the second log's chain contains the first one's head."""
+    config = Config(store_url=str(tmp_path / "shared.sqlite"))
+    heads: list[str] = []
+
+    async def ask(hal: Running) -> None:
+        await hal.submit(TRUE)
+        heads.append((await hal.http.get("/v1/audit/head")).json()["head"])
+
+    on_controller(tmp_path / "a", ask, config)
+    on_controller(tmp_path / "b", ask, config)
+    chain = "".join(file.read_text() for file in (tmp_path / "b/log/audit").glob("chain.*"))
+    assert f'"elsewhere":{{"{tmp_path / "a"}":"{heads[0]}"}}' in chain
+
+
+def test_of_many_heads_the_newest_and_the_last_of_each_day_are_kept() -> None:
+    """Forty days with ten heads each: 31 are left."""
+    heads = [Head(number=number, at_ms=number * 8_640_000, through=0, digest="") for number in range(400)]  # ten a day
+    assert [head.number for head in thinned(heads)] == list(range(99, 400, 10))

@@ -98,8 +98,25 @@ class RestServer(HttpServer):
             tcp_file=runtime.paths.tcp_file,
             how_to_change="choose another port in hal.toml (server.tcp) or with --listen",
         )
-        at_once = config.access.at_once
-        super().__init__(guard, runtime, audit, ports, at_once=at_once, instance=lambda: steps.instance)
+        self._heads = api.audit_heads if isinstance(api, ControllerApi) else None
+        super().__init__(
+            guard,
+            runtime,
+            audit,
+            ports,
+            at_once=config.access.at_once,
+            instance=lambda: steps.instance,
+            anchored=self._heads.keep if self._heads is not None else None,
+        )
+
+    async def start(self, path: Path) -> None:
+        """As `HttpServer.start`; the log of one that begins to lead says first where those of the others end.
+
+        Raises: as `HttpServer.start`.
+        """
+        if self._heads is not None and (elsewhere := await self._heads.elsewhere()):
+            await self._audit.anchor(self._runtime, elsewhere)
+        await super().start(path)
 
     def _node_lied(self, node: str, reason: str) -> None:
         """What a node was closed for."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hal.daemons.controller.service.access.audit_heads import AuditHeads
 from hal.daemons.controller.service.access.join_tokens import JoinTokens
 from hal.daemons.controller.service.access.tokens import Tokens
 from hal.daemons.controller.service.advice.advice import Advice
@@ -30,6 +31,7 @@ class ControllerApi:
         self.advice = Advice(parts)
         self.tokens = Tokens(parts)
         self.join_tokens = JoinTokens(parts)
+        self.audit_heads = AuditHeads(parts)
         self.outputs = Outputs(parts)
         self.feed = Feed(parts.committer, parts.watchers)
         self.attempts = Attempts(parts)

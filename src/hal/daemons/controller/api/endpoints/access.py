@@ -9,6 +9,7 @@ from hal.core.model import SpecError
 from hal.daemons.controller.api.endpoints.endpoint import CURSOR, INT, LIMIT, TEXT, Endpoint, Param, body_of
 from hal.daemons.controller.api.requests.call import Call
 from hal.daemons.controller.api.requests.parameters import MAX_SEQUENCE
+from hal.daemons.controller.service.access.audit_heads import AuditHeadView
 from hal.daemons.controller.service.access.views import (
     AuditPage,
     TokenBody,
@@ -63,6 +64,13 @@ async def read_audit(api: ControllerApi, call: Call) -> object:
         await call.audit.wait(after, wait_s)
     found = await api.runtime.run_blocking(page, Lane.READER)
     return AuditPage(entries=found, cursor=page_cursor([entry.sequence for entry in found], limit))
+
+
+async def audit_head(api: ControllerApi, call: Call) -> object:
+    """The head as of now, which the store has, too, when this is answered."""
+    head = await call.audit.anchor(api.runtime)
+    await api.audit_heads.keep(head)
+    return await api.audit_heads.view(head)
 
 
 ACCESS: Final = (
@@ -136,5 +144,17 @@ ACCESS: Final = (
         ),
         result=AuditPage,
         problems=("400",),
+    ),
+    Endpoint(
+        method="GET",
+        path="/v1/audit/head",
+        handler=audit_head,
+        right=OPERATORS,
+        name="auditHead",
+        tag="access",
+        summary="Show the head of the audit log's hash chain, which stands for all entries until now",
+        text="Keep it where HAL cannot write; `hal audit verify --head` compares. `kept` are those in the store.",
+        result=AuditHeadView,
+        problems=("503",),
     ),
 )
