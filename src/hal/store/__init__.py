@@ -67,6 +67,7 @@ from hal.store.operations import (
 )
 from hal.store.queries import committed_event
 from hal.store.readers import MAX_READERS, ReaderBounds, ReaderFloor, reader_floor
+from hal.store.removal import LEAST_ATTEMPTS
 from hal.store.replication import Replication, Standby
 from hal.store.sqlite import MemoryDatabase
 from hal.store.store import Store
@@ -76,6 +77,7 @@ from hal.store.views import (
     JobFilter,
     Kept,
     Loaded,
+    OldAttempt,
     OldJob,
     Remembered,
     Removal,
@@ -89,6 +91,7 @@ __all__ = [
     "DAY_MS",
     "HEARD_EVERY_MS",
     "LEASE_MS",
+    "LEAST_ATTEMPTS",
     "MAX_EVENT_JOBS",
     "MAX_PAGE",
     "MAX_READERS",
@@ -133,6 +136,7 @@ __all__ = [
     "NodeAbout",
     "NodeRow",
     "NotAStore",
+    "OldAttempt",
     "OldJob",
     "Operation",
     "PolicyRow",

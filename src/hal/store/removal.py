@@ -33,12 +33,16 @@ from hal.store import schema
 from hal.store.bulk import try_rows
 from hal.store.operations import ForgetRow, Removed
 from hal.store.readers import reader_floor
-from hal.store.views import OldJob, Removal, Retention, Swept
+from hal.store.views import OldAttempt, OldJob, Removal, Retention, Swept
 
 SWEPT_JOBS: Final = 100
 """Jobs that one call of `sweep` looks at."""
 SWEPT_AT_ONCE: Final = 500
 """Attempts, and task ranges, that it deletes; so commits wait a few milliseconds for it."""
+TASKS_AT_ONCE: Final = 100
+"""Tasks with many attempts that are looked at at a time."""
+LEAST_ATTEMPTS: Final = 10
+"""Kept of each task at least; the index `attempts_many` begins behind them."""
 NEVER: Final = 1 << 62
 MAX_FORGETS_A_JOB: Final = 1_000
 """Pieces in which the outputs of one job are named to its nodes."""
@@ -89,6 +93,38 @@ def read_oldest(connection: Connection, queue: str, below: Removed, after: tuple
         query = query.where(tuple_(_J.end_ms, _J.id) > tuple_(*after))
         levels.append(connection.execute(query.order_by(_J.end_ms, _J.id).limit(limit)).all())
     return [OldJob(row[1], row[0], row[2]) for row in heapq.merge(*levels)][:limit]
+
+
+def read_old_attempts(
+    connection: Connection, now_ms: int, retention: Retention, after: tuple[int, int], limit: int
+) -> tuple[list[OldAttempt], tuple[int, int] | None]:
+    """Read ended attempts beyond the newest that are kept of each task, and that no registered reader needs.
+
+    Args:
+        after: job and task at which to continue.
+    Returns: those found, and where to continue when they are deleted; None: there are no more.
+    """
+    keep, floor = retention.attempts_per_task, reader_floor(connection, now_ms, retention.readers).attempts
+    newest = func.max(_A.attempt)
+    tasks = select(_A.job_id, _A.task, newest).where(_A.attempt > literal_column(str(LEAST_ATTEMPTS)))
+    tasks = tasks.where(tuple_(_A.job_id, _A.task) >= tuple_(*after)).group_by(_A.job_id, _A.task)
+    tasks = tasks.having(newest > keep).order_by(_A.job_id, _A.task).limit(TASKS_AT_ONCE)
+    found: list[OldAttempt] = []
+    job, task = after
+    rows = connection.execute(tasks).all()
+    for job, task, last in rows:
+        query = select(_A.attempt, _A.nodes).where(_A.job_id == job, _A.task == task, _A.attempt <= last - keep)
+        query = query.where(_A.ended_seq <= floor).order_by(_A.attempt).limit(limit - len(found))
+        found += [OldAttempt(job, task, row[0], _NAMES.decode(row[1])) for row in connection.execute(query)]
+        if len(found) >= limit:
+            return found, (job, task)
+    return found, (job, task + 1) if len(rows) == TASKS_AT_ONCE else None
+
+
+def delete_attempts(connection: Connection, attempts: Sequence[OldAttempt]) -> None:
+    """Delete these rows, as far as they are there."""
+    rows = [{"the_job_id": one.job, "the_task": one.task, "the_attempt": one.attempt} for one in attempts]
+    try_rows(connection, _DELETE_ATTEMPT, rows)
 
 
 def read_removal(connection: Connection, job: int) -> Removal | None:

@@ -162,6 +162,15 @@ Index(
     sqlite_where=text("ended_ms IS NULL"),
     postgresql_where=text("ended_ms IS NULL"),
 )
+Index(
+    "attempts_many",
+    attempts.c.job_id,
+    attempts.c.task,
+    attempts.c.attempt,
+    sqlite_where=text("attempt > 10"),
+    postgresql_where=text("attempt > 10"),
+)
+"""Finds tasks with many attempts; no less than so many are kept of a task (`removal.LEAST_ATTEMPTS`)."""
 for _name, _columns in (
     ("attempts_ended", (attempts.c.ended_seq,)),
     ("attempts_ended_by_state", (attempts.c.state, attempts.c.ended_seq)),

@@ -48,7 +48,18 @@ from hal.store.readers import read_readers
 from hal.store.replication import Replication
 from hal.store.sqlite import MemoryDatabase
 from hal.store.task_pages import task, tasks
-from hal.store.views import JobFilter, Loaded, OldJob, Remembered, Removal, Retention, Swept, TaskRow, Trimmed
+from hal.store.views import (
+    JobFilter,
+    Loaded,
+    OldAttempt,
+    OldJob,
+    Remembered,
+    Removal,
+    Retention,
+    Swept,
+    TaskRow,
+    Trimmed,
+)
 
 
 class Store:
@@ -283,6 +294,12 @@ class Store:
             leadership.check_epoch(connection, epoch)
             return removal.sweep(connection, now_ms, retention)
 
+    def delete_attempts(self, attempts: Sequence[OldAttempt], *, epoch: int) -> None:
+        """Delete attempts of `old_attempts`, at most `removal.SWEPT_AT_ONCE`. Raises: as `commit`."""
+        with self._database.writing("deleting old attempts") as connection:
+            leadership.check_epoch(connection, epoch)
+            removal.delete_attempts(connection, attempts)
+
     def shrink(self, *, epoch: int) -> int:
         """Return some unused space of the store's file to the file system; returns how many pages, 0: there is not
         enough to be worth it, or the server does this by itself. Raises: as `commit`."""
@@ -315,6 +332,19 @@ class Store:
         """
         with self._database.reading("looking for old jobs") as connection:
             return removal.read_oldest(connection, queue, below, after, limit)
+
+    def old_attempts(
+        self, now_ms: int, retention: Retention, after: tuple[int, int]
+    ) -> tuple[list[OldAttempt], tuple[int, int] | None]:
+        """Read ended attempts beyond the newest that are kept of each task, live or ended, at most
+        `removal.SWEPT_AT_ONCE`; not those that a registered reader has not read.
+
+        Args:
+            after: job and task at which to continue; at first (0, 0).
+        Returns: those found, and where to continue when they are deleted; None: there are no more.
+        """
+        with self._database.reading("looking for old attempts") as connection:
+            return removal.read_old_attempts(connection, now_ms, retention, after, removal.SWEPT_AT_ONCE)
 
     def forgets_for(self, jobs: Sequence[int], *, whole: bool) -> list[ForgetRow]:
         """Compute what nodes must delete of these ended jobs.

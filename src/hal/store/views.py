@@ -116,6 +116,8 @@ class Retention(Struct, frozen=True, kw_only=True):
     jobs: Kept = Kept()
     """Of each queue that is not in `queues`."""
     queues: dict[str, Kept] = {}
+    attempts_per_task: int = 100
+    """The newest of each task, also while its job lives; at least `removal.LEAST_ATTEMPTS`."""
     events_ms: int = 30 * DAY_MS
     events_count: int = 1_000_000
     commits_count: int = 10_000
@@ -141,6 +143,15 @@ class Trimmed(Struct, frozen=True):
     policies: int
     more: bool
     """There is more to remove; call again."""
+
+
+class OldAttempt(Struct, frozen=True):
+    """An ended attempt that is not among the newest of its task."""
+
+    job: int
+    task: int
+    attempt: int
+    nodes: tuple[str, ...]
 
 
 class OldJob(Struct, frozen=True):

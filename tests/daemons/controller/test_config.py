@@ -76,6 +76,7 @@ def test_retention_is_read_and_a_queue_takes_from_it_what_it_does_not_set() -> N
         ("[readers]\ndays = 1000000000000000", "readers.days: 1000000000000000 is out of range"),
         ("[engine]\nreservations = 99999999999999999999", "engine.reservations: 99999999999999999999 is out of range"),
         ("[server]\nnode_certificate = '1s'", "server.node_certificate: 1s is out of range (between 10s and 825d"),
+        ("[retention]\nattempts_per_task = 9", "retention.attempts_per_task: 9 is out of range (between 10 and"),
         ("[retention.queues.x]\noutput_days = 9", "did you mean 'outputs_days'"),
         ("= 1", "not TOML"),
     ],

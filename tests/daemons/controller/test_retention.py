@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from hal.core.model import StepId
 from hal.core.model.policy import Policy, Queue
 from hal.daemons.controller.config import Config
 from hal.daemons.controller.cycle import retention
@@ -326,6 +327,34 @@ def test_a_job_whose_attempts_are_removed_says_so_and_cannot_run_again(hal_home:
         assert (outcome["code"], "its attempts were removed" in outcome["detail"]) == ("conflict", True)
 
     on_controller(hal_home, body, kept(attempts_count=0))
+
+
+@pytest.mark.usefixtures("often")
+def test_a_task_that_runs_again_and_again_keeps_its_newest_attempts(hal_home: Path) -> None:
+    """While its job lives: 14 attempts, of which 10 are kept; the others' outputs go, and asking for one says why."""
+
+    async def body(hal: Running) -> None:
+        agent = await hal.agent(**KNOWS)
+        (job,) = await hal.submit(SLEEP)
+        for number in range(1, 15):
+            await hal.until(lambda number=number: StepId(int(job), 0, number, 0) in agent.running)  # type: ignore[misc]
+            if number < 14:
+                (outcome,) = (await hal.http.post("/v1/jobs/requeue", json={"ids": [job]})).json()["results"]
+                assert outcome["ok"], outcome
+        store = hal.controller._committer.store
+        await hal.until(lambda: [one.attempt for one in store.attempts(int(job))] == list(range(5, 15)))
+        await nothing_left(hal)
+        assert {piece for frame in agent.forgets for piece in frame.pieces} == {
+            ForgetPiece(int(job), number, 0, 1) for number in range(1, 5)
+        }
+        read = await hal.http.get(f"/v1/jobs/{job}/logs", params={"attempt": 4})
+        assert (read.status_code, f"attempt 4 of task {job}.0 is not kept any more" in read.text) == (404, True)
+        assert (await hal.http.get(f"/v1/jobs/{job}/logs", params={"attempt": 5})).status_code == 200
+        view = (await hal.http.get(f"/v1/jobs/{job}")).json()
+        assert (view["state"], view["restarts"]) == ("running", 13)
+        agent.end(next(iter(agent.running)))
+
+    on_controller(hal_home, body, Config(retention=Retention(attempts_per_task=10)))
 
 
 def test_a_removed_job_is_nothing_to_wait_for(hal_home: Path) -> None:

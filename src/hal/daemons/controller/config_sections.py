@@ -21,7 +21,7 @@ from hal.core.model.supervision_config import SUPERVISION
 from hal.daemons.controller.access.settings import AccessSection, check_access
 from hal.rest.audit import MAX_AUDIT_BYTES
 from hal.rest.limits import DEFAULT_REQUEST_BYTES, DEFAULT_USER_REQUEST_BYTES
-from hal.store import DAY_MS, LEASE_MS, Kept, ReaderBounds, Retention
+from hal.store import DAY_MS, LEASE_MS, LEAST_ATTEMPTS, Kept, ReaderBounds, Retention
 from hal.store.database_url import HOW_TO_WRITE, parse_url
 from hal.wire.address import DEFAULT_PORT, parse_address
 
@@ -237,6 +237,9 @@ class RetentionSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     outputs_count: Annotated[
         int, Meta(description="tasks of ended jobs of each queue whose outputs are kept, newest end first")
     ] = Kept().outputs_count
+    attempts_per_task: Annotated[
+        int, Meta(description="newest attempts that are kept of each task, also of live jobs; at least 10; 0: all")
+    ] = Retention().attempts_per_task
     events_days: Annotated[int, Meta(description="age in days beyond which an event is removed")] = (
         Retention().events_ms // DAY_MS
     )
@@ -259,6 +262,8 @@ def retention(section: RetentionSection, readers: ReadersSection) -> Retention:
     """
     if len(section.queues) > MAX_RETENTION_QUEUES:
         raise SpecError(f"retention.queues: {len(section.queues)}", hint=f"at most {MAX_RETENTION_QUEUES}")
+    if 0 < section.attempts_per_task < LEAST_ATTEMPTS:
+        check_range("retention.attempts_per_task", section.attempts_per_task, LEAST_ATTEMPTS, MAX_RETENTION_COUNT)
     common = {name: getattr(section, name) for name in QueueRetentionSection.__struct_fields__}
     by_queue = {}
     for queue, own in section.queues.items():
@@ -267,6 +272,7 @@ def retention(section: RetentionSection, readers: ReadersSection) -> Retention:
     return Retention(
         jobs=_kept(common, "retention"),
         queues=by_queue,
+        attempts_per_task=_limit(section.attempts_per_task, "retention.attempts_per_task", MAX_RETENTION_COUNT),
         events_ms=_limit(section.events_days, "retention.events_days", MAX_RETENTION_DAYS) * DAY_MS,
         events_count=_limit(section.events_count, "retention.events_count", MAX_RETENTION_COUNT),
         readers=ReaderBounds(rows=readers.rows, age_ms=readers.days * DAY_MS),

@@ -120,6 +120,23 @@ class Keeping:
             for bound in _bounds(retention.of(queue)):
                 await self._expire_some(queue, bound, needed_ms)
 
+        await self._bound_attempts()
+
+    async def _bound_attempts(self) -> None:
+        """Remove the oldest attempts of tasks that run again and again, also of live jobs."""
+        after = (0, 0)
+        for _ in range(MAX_PIECES):
+            read = partial(Store.old_attempts, now_ms=self._clock.now_ms(), retention=self._retention, after=after)
+            old, then = await self._committer.read(read)
+            if old:
+                await self._removal.forget_outputs(old)
+                delete = partial(self._committer.store.delete_attempts, old, epoch=self._committer.epoch)
+                await self._runtime.run_blocking(delete)
+            if then is None:
+                return
+            after = then
+            await self._runtime.sleep(PAUSE_MS)
+
     async def _expire_some(self, queue: str, bound: Bound, needed_ms: int) -> None:
         """Remove what exceeds one bound, but nothing whose attempts a reader needs: jobs that ended at `needed_ms` or
         later."""

@@ -177,23 +177,28 @@ class Outputs:
         if live is not None and active is not None and wanted.attempt in (None, active.attempt):
             job = _Job(live.spec, live.user, live.name)
             return _location(wanted, job, active.attempt, active.nodes)
-        row, attempts, removed = await self._parts.committer.read(lambda store: _attempts(store, wanted))
+        found = await self._parts.committer.read(lambda store: _found(store, wanted))
+        row, attempt, removed = found.job, found.attempt, found.removed
         if row is None:
             raise no_job(wanted.job)
         if not 0 <= wanted.task < row.tasks:
             raise no_task(row, wanted.task)
         location: _Location | None = None
-        if attempts:
-            latest = attempts[-1]
-            location = _location(wanted, _Job(row.spec, row.user, row.name), latest.attempt, latest.nodes)
-            if latest.ended_ms is not None:
-                location = replace(location, began_ms=latest.allocated_ms)
+        if attempt is not None:
+            location = _location(wanted, _Job(row.spec, row.user, row.name), attempt.attempt, attempt.nodes)
+            if attempt.ended_ms is not None:
+                location = replace(location, began_ms=attempt.allocated_ms)
         if location is not None and location.path:
             return location
         # The job may have run again since: attempts that began before have no output any more.
-        before = removed is not None and bool(attempts) and attempts[-1].allocated_ms <= removed.at_ms
+        before = removed is not None and attempt is not None and attempt.allocated_ms <= removed.at_ms
         if row.removed or before:
             raise _gone(row, removed)
+        if found.dropped:
+            raise NotFoundError(
+                f"attempt {wanted.attempt} of task {row.id}.{wanted.task} is not kept any more, nor is its output",
+                hint="attempts_per_task of [retention] in hal.toml says how many are: `hal config show`",
+            )
         if location is None and wanted.attempt is not None:
             raise NotFoundError(f"task {row.id}.{wanted.task} has had no attempt {wanted.attempt}")
         return location
@@ -210,15 +215,28 @@ def _gone(row: JobRow, removed: Removal | None) -> NotFoundError:
     )
 
 
-def _attempts(store: Store, wanted: LogRequest) -> tuple[JobRow | None, list[AttemptRow], Removal | None]:
-    """The job, the attempt that is meant (the latest when none is named), and when outputs were removed."""
+class _Found(NamedTuple):
+    """What the store says of the attempt that is meant."""
+
+    job: JobRow | None
+    attempt: AttemptRow | None
+    dropped: bool
+    """There was such an attempt, and there have been so many since that it is not kept."""
+    removed: Removal | None
+
+
+def _found(store: Store, wanted: LogRequest) -> _Found:
+    """The attempt that is named, or the latest."""
     row, removed = store.job(wanted.job), store.removal(wanted.job)
     task = None if row is None else store.task(wanted.job, wanted.task)
     number = wanted.attempt if wanted.attempt is not None else (task.attempt if task is not None else 0)
     if task is None or number < 1:
-        return row, [], removed
-    found = store.attempts(wanted.job, task=wanted.task, after=(wanted.task, number - 1), limit=1)
-    return row, [attempt for attempt in found if attempt.attempt == number], removed
+        return _Found(row, None, False, removed)
+    # The first from this number on; one of a waiting task may not have begun.
+    first = next(iter(store.attempts(wanted.job, task=wanted.task, after=(wanted.task, number - 1), limit=1)), None)
+    if first is None or first.attempt == number:
+        return _Found(row, first, False, removed)
+    return _Found(row, None, True, removed)
 
 
 class _Job(NamedTuple):

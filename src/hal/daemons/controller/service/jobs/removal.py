@@ -19,7 +19,7 @@ from hal.daemons.controller.service.jobs.refusals import no_job
 from hal.daemons.controller.service.outcomes import Outcomes, OutcomeView, outcome_view
 from hal.daemons.controller.service.parts import Parts
 from hal.planes.tasks import Submitter
-from hal.store import JobFilter, PutForgets, Removed
+from hal.store import ForgetRow, JobFilter, OldAttempt, PutForgets, Removed
 
 MARKED_AT_ONCE: Final = 200
 """Jobs that one group marks: their rows take a few milliseconds of its commit."""
@@ -98,6 +98,22 @@ class JobRemoval:
         forgetting.wake({row.node for row in rows})
         self.marked.set()
         return refused
+
+    async def forget_outputs(self, attempts: Sequence[OldAttempt]) -> None:
+        """Let nodes delete the outputs of these ended attempts, whose jobs may live.
+
+        Raises:
+            StoreError: it could not be made durable; nothing was done.
+        """
+        parts, forgetting = self._parts, self._parts.agents.forgetting
+        rows = [ForgetRow(node, one.job, one.attempt, one.task, 1) for one in attempts for node in one.nodes]
+
+        def work(now_ms: int) -> None:
+            if forgets := forgetting.bounded(rows):
+                parts.plane.add_operations(PutForgets(forgets))
+
+        await parts.loop.inbox.call(work)
+        forgetting.wake({row.node for row in rows})
 
 
 def _whole_job(text: str) -> int:
