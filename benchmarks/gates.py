@@ -139,7 +139,7 @@ def main() -> None:
         home = Path(directory) / "home"
         home.mkdir(mode=0o700)
         (home / "gates").mkdir(mode=0o700)
-        (home / "hal.toml").write_text("[access]\nsteps_run_as_root = true\n")
+        (home / "hal.toml").write_text("[access]\nrun_as_owner = true\n")
         serve(home / "gates" / "ready.sock")
         node = Controller(home)
         try:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from hal.core.model import StepId
-from hal.runtime import root_steps
+from hal.runtime import step_users
 from hal.runtime.home import Home
 from hal.wire.codec import FrameDecoder, encode
 from hal.wire.frames.agent_keeper import (
@@ -111,7 +111,7 @@ def say(name: str, value: float, unit: str, **more: Any) -> None:
 
 
 def main() -> None:
-    os.environ.setdefault(root_steps.VARIABLE, "1")  # its frames name no user
+    os.environ.setdefault(step_users.VARIABLE, "1")  # its frames name no user
     true = StepTemplate(command=("/bin/true",), env={"PATH": os.environ["PATH"]})
     limited = StepTemplate(command=("/bin/true",), cpu_milli=1000, memory_bytes=256 << 20)
     with tempfile.TemporaryDirectory(prefix="hal-bench-") as directory:

@@ -35,7 +35,7 @@ TASKS: Final = 1_000_000
 SCATTERED: Final = 10_000
 TRIES: Final = 100
 """Of a request that is told to come back later (429)."""
-CONFIG: Final = "[access]\nsteps_run_as_root = true\nrequests_per_s = 100000\nburst = 100000\n"
+CONFIG: Final = "[access]\nrun_as_owner = true\nrequests_per_s = 100000\nburst = 100000\n"
 
 
 class User:

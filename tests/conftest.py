@@ -51,7 +51,7 @@ os.environ.setdefault("HAL_CACHE", str(Path(sys.prefix) / "hal-cache"))
 os.environ.setdefault("NUMBA_CACHE_DIR", os.environ["HAL_CACHE"])
 os.environ.setdefault("MPLBACKEND", "Agg")
 # Tests of root act on behalf of users that no machine has; what HAL does of itself is tests/attacks' matter.
-os.environ["HAL_STEPS_RUN_AS_ROOT"] = "1"
+os.environ["HAL_RUN_AS_OWNER"] = "1"
 os.environ.pop("HAL_URL", None)
 os.environ.pop("HAL_TOKEN", None)
 

@@ -11,12 +11,11 @@ from typing import Any
 
 import pytest
 
-from hal.cli.local.processes import stop_controller
 from hal.client.addresses.address import find_address
 from hal.client.sync_client import Client
-from hal.core.model import DeniedError
-from tests.attacks.other_user import ALICE, BOB, as_user
+from tests.attacks.other_user import as_user
 from tests.e2e.conftest import LiveHal, new_home
+from tests.unix_users import unix_users
 
 HAL = "{python} -m hal.cli.main"
 
@@ -25,7 +24,7 @@ HAL = "{python} -m hal.cli.main"
 def crowd_hal() -> Iterator[LiveHal]:
     """A HAL of root that lets others in, who get root's account: what C1 is about is looked at elsewhere."""
     live = LiveHal(new_home())
-    (live.root / "hal.toml").write_text("[access]\nsteps_run_as_root = true\n")
+    (live.root / "hal.toml").write_text("[access]\nrun_as_owner = true\n")
     live.root.chmod(0o700)
     try:
         yield live.up("--nodes", "1", "--cpus", "8")
@@ -125,48 +124,53 @@ def test_what_a_job_submits_does_not_carry_its_token(crowd_hal: LiveHal) -> None
     assert json.loads(shown)["user"] == "alice"
 
 
-def test_a_hal_of_root_runs_nobody_elses_steps(own_hal: LiveHal) -> None:
-    """(C1, attempt 42) Refused when it is submitted, with what to do: over the public socket, and by root for somebody
-    else; the keeper refuses it, too, where a controller does not. Whoever allows it is warned."""
+def test_a_hal_of_root_runs_each_step_as_its_user(own_hal: LiveHal) -> None:
+    """(C1, attempt 42) Over the public socket, and by root for somebody else; whoever the node does not know is
+    refused."""
     sockets = Path(tempfile.mkdtemp(dir="/run"))
     sockets.chmod(0o755)
     path = f"{sockets}/api.sock"
-    config = f'[access]\nsocket = "{path}"\nusers = ["*"]\noperators = ["{BOB}"]\n'
-    (own_hal.root / "hal.toml").write_text(config)
-    own_hal.environment["HAL_STEPS_RUN_AS_ROOT"] = "0"
+    with unix_users(2) as (alice, bob):
+        (own_hal.root / "hal.toml").write_text(
+            f'[access]\nsocket = "{path}"\nusers = ["*"]\noperators = ["{bob.name}"]\n'
+        )
+        own_hal.environment["HAL_RUN_AS_OWNER"] = "0"
+        own_hal.up("--cpus", "2")
+
+        def submits() -> str:
+            with Client(find_address(url=f"unix://{path}")) as client:
+                job = client.submit(["sh", "-c", "id -u; id -G; grep CapEff /proc/self/status"], cpus=1)
+                job.wait()
+                return job.logs()
+
+        try:
+            for who in (alice, bob):
+                uid, groups, capabilities = as_user(who.uid, submits).splitlines()
+                assert (int(uid), capabilities.split()[1]) == (who.uid, "0" * 16)
+                assert {int(one) for one in groups.split()} == {who.gid, who.group}
+            assert own_hal.run("run", "-u", alice.name, "--", "id", "-u").out == f"{alice.uid}\n"
+            assert own_hal.run("run", "--", "id", "-u").out == "0\n"
+            assert "steps run as" not in own_hal.run("status", check=True).out
+        finally:
+            shutil.rmtree(sockets)
+
+
+def test_root_may_lend_its_account_and_is_warned(own_hal: LiveHal) -> None:
+    """By a setting of the site; who gets the account is said wherever HAL's state is shown."""
+    (own_hal.root / "hal.toml").write_text("[access]\nrun_as_owner = true\n")
+    own_hal.environment["HAL_RUN_AS_OWNER"] = "0"
     own_hal.up("--cpus", "2")
+    assert own_hal.run("run", "-u", "alice", "--", "id", "-u").out == "0\n"
+    assert "steps run as root: every user who may submit gets that account" in own_hal.run("status", check=True).out
 
-    def submits(user: str = "") -> str:
-        with Client(find_address(url=f"unix://{path}")) as client:
-            try:
-                return client.submit("id", cpus=1, user=user).wait().state
-            except DeniedError as error:
-                return f"{error.message} {error.hint}"
 
-    try:
-        assert "is not root" in as_user(BOB, lambda: submits("root"))
-        told = as_user(ALICE, submits)
-        assert "is not root" in told
-        assert "steps_run_as_root" in told
-        assert "steps_run_as_root" in own_hal.run("run", "-u", "alice", "--", "true").err
-        assert own_hal.run("run", "-u", "root", "--", "true").code == 0
-        assert "steps run as" not in own_hal.run("status", check=True).out
-
-        # The controller is told that it may; the keeper, which goes on, still knows that it may not.
-        stop_controller(own_hal.home)
-        own_hal.environment["HAL_STEPS_RUN_AS_ROOT"] = "1"
-        warned = own_hal.run("up", check=True).err
-        assert "steps run as root: every user in [access] gets that account" in warned
-        assert "steps run as root" in own_hal.run("status", check=True).out
-        ran = own_hal.run("run", "-u", "alice", "--", "id", "-u")
-        assert (ran.code != 0, ran.out) == (True, ""), ran.err
-        assert "is not root" in own_hal.run("show", "2", "--json").out
-
-        # Both are told.
-        own_hal.run("down", "--kill", check=True)
-        own_hal.environment["HAL_STEPS_RUN_AS_ROOT"] = "0"
-        (own_hal.root / "hal.toml").write_text(config + "steps_run_as_root = true\n")
-        own_hal.up()
-        assert own_hal.run("run", "-u", "alice", "--", "id", "-u").out == "0\n"
-    finally:
-        shutil.rmtree(sockets)
+def test_the_former_setting_is_an_error_that_names_the_new_one(own_hal: LiveHal) -> None:
+    """It said that whoever may submit is root: nobody must take the new default for it, or fear it still holds."""
+    (own_hal.root / "hal.toml").write_text("[access]\nsteps_run_as_root = true\n")
+    ran = own_hal.run("up", "--cpus", "2")
+    assert ran.code != 0
+    assert "access.steps_run_as_root" in ran.err
+    assert "run_as_owner = true" in ran.err
+    (own_hal.root / "hal.toml").unlink()
+    ran = own_hal.run("up", "--cpus", "2", HAL_STEPS_RUN_AS_ROOT="1")
+    assert "HAL_RUN_AS_OWNER=1" in ran.err

@@ -145,7 +145,7 @@ class Machine:
 
     # ── what the spawner passes on ────────────────────────────────────────────────────────────────────────────────
 
-    def room(self) -> int:
+    def room(self, user: str = "") -> int:
         waiting = sum(1 for step in self._steps.values() if not step.pid and not step.gone and step.until_ms is None)
         return max(0, ROOM - waiting)
 
@@ -467,8 +467,8 @@ class FakeSpawner:
         events, self.events = self.events, []
         return events
 
-    def room(self) -> int:
-        return self._machine.room()
+    def room(self, user: str = "") -> int:
+        return self._machine.room(user)
 
     def launch(self, launches: Sequence[Launch]) -> None:
         for launch in launches:

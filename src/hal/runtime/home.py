@@ -13,7 +13,7 @@ import re
 import stat
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -25,6 +25,10 @@ MAX_SOCKET_PATH_BYTES: Final = 99
 SOCKET_DIR_TRIES: Final = 16
 MAX_LINE_BYTES: Final = 4096
 """Largest file that holds one line."""
+
+PASSAGE_PLACES: Final = ("/var/tmp", "/tmp")
+"""Where `Home.passage` is created: everybody can get there, and files stay."""
+PASSAGE_MODE: Final = 0o711
 
 _NODE_NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?\Z")
 _MARKS: Final = ("run", "db", "log", "nodes", "hal.toml")
@@ -222,6 +226,7 @@ class Home:
 
     def drop_socket_dir(self) -> None:
         """Remove the sockets and their directory when no process of HAL is running; the next start creates another."""
+        self.drop_passage()
         known = self.known_socket_dir()
         if known is not None:
             for entry in list(known.iterdir()):
@@ -232,6 +237,21 @@ class Home:
             except OSError:  # Somebody else put something there: leave it alone.
                 return
         (self.run_dir / "socket-dir").unlink(missing_ok=True)
+
+    def drop_passage(self) -> None:
+        """Remove it, unless a step that continues has something there."""
+        known = self.known_passage()
+        if known is None:
+            return
+        for entry in list(known.iterdir()):
+            if entry.is_socket():
+                entry.unlink(missing_ok=True)
+            else:
+                with suppress(OSError):
+                    entry.rmdir()
+        with suppress(OSError):
+            known.rmdir()
+            (self.run_dir / "passage").unlink(missing_ok=True)
 
     def api_socket(self) -> Path:
         """REST."""
@@ -250,6 +270,35 @@ class Home:
 
             path = directory / f"keeper-{zlib.crc32(node.encode()):08x}{zlib.adler32(node.encode()):08x}.sock"
         return path
+
+    def passage(self) -> Path:
+        """The directory through which other users reach what is meant for them: HAL's own stay closed. Mode 0711;
+        created, and recorded in `run/passage`, if there is none yet. Only for a HAL of root.
+
+        Raises:
+            ConflictError: it cannot be created.
+        """
+        known = self.known_passage()
+        if known is not None:
+            return known
+        self.create()
+        with self.locked():
+            known = self.known_passage()
+            if known is None:
+                known = _new_passage()
+                write_private(self.run_dir / "passage", f"{known}\n")
+        return known
+
+    def known_passage(self) -> Path | None:
+        """The directory named in `run/passage`, if it is there, ours, and others cannot write to it; creates
+        nothing."""
+        try:
+            path = Path(os.fsdecode(read_regular(self.run_dir / "passage", MAX_LINE_BYTES)).strip())
+            info = os.lstat(path)
+        except (OSError, NotRegularError):
+            return None
+        ours = stat.S_ISDIR(info.st_mode) and info.st_uid == os.geteuid() and not info.st_mode & 0o022
+        return path if path.is_absolute() and ours else None
 
     # ── disk ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -375,6 +424,21 @@ def _new_socket_dir() -> Path:
             path.chmod(PRIVATE_DIR_MODE)
             return path
     raise _conflict("no directory for HAL's sockets could be created in XDG_RUNTIME_DIR or /tmp", "make /tmp writable")
+
+
+def _new_passage() -> Path:
+    for place in PASSAGE_PLACES:
+        for _ in range(SOCKET_DIR_TRIES):
+            path = Path(place) / f"hal-{os.urandom(4).hex()}"
+            try:
+                path.mkdir(mode=PRIVATE_DIR_MODE)
+                path.chmod(PASSAGE_MODE)
+            except FileExistsError:
+                continue
+            except OSError:
+                break
+            return path
+    raise _conflict(f"no directory could be created in {' or '.join(PASSAGE_PLACES)}", "make /var/tmp writable")
 
 
 def _denied(message: str, hint: str) -> Exception:

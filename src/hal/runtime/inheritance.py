@@ -32,7 +32,7 @@ NAMES: Final = frozenset(
         "HAL_CACHE",
         "HAL_KEEP_ENV",
         "HAL_CORE_LIMIT",
-        "HAL_STEPS_RUN_AS_ROOT",
+        "HAL_RUN_AS_OWNER",
         "HAL_TEST_RUN",
     }
 )

@@ -13,7 +13,7 @@ import pytest
 
 from hal.runtime import config_file
 from hal.runtime.home import Home
-from hal.runtime.root_steps import VARIABLE
+from hal.runtime.step_users import VARIABLE
 from tests.cli.conftest import Ran
 from tests.e2e.test_documents import blocks
 
@@ -84,7 +84,7 @@ def test_settings_are_shown_with_where_they_come_from(
 def test_what_the_environment_sets_is_said_to_come_from_it(hal: Hal, monkeypatch: pytest.MonkeyPatch) -> None:
     """It holds whatever the file says."""
     monkeypatch.setenv(VARIABLE, "1")
-    assert ["access.steps_run_as_root", "true", f"${VARIABLE}"] in [
+    assert ["access.run_as_owner", "true", f"${VARIABLE}"] in [
         line.split() for line in hal("config", "show").out.splitlines()
     ]
 

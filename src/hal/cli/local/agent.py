@@ -63,6 +63,7 @@ def agent(
     from hal.core.model import ConflictError, SpecError
     from hal.runtime.authority import NodeIdentity
     from hal.runtime.home import find_home
+    from hal.runtime.step_users import check_former_variable
     from hal.wire.address import parse_controllers
     from hal.wire.join_token import read_join_token
 
@@ -71,6 +72,7 @@ def agent(
     joining = None if token is None else read_join_token(screen.stdin.readline() if token == "-" else token)
     addresses = () if controller is None else parse_controllers(controller)
 
+    check_former_variable()
     home = find_home(screen.home)
     home.create()
     with one_at_a_time(home), ended_on_signal(foreground):

@@ -97,7 +97,7 @@ def _read(path: Path, *, must_exist: bool) -> list[Effective]:
     from hal.core.model.errors import NotFoundError, SpecError
     from hal.daemons.controller.config import read_config, settings_in_force
     from hal.daemons.controller.startup.plugins import check_names, load_policies
-    from hal.runtime import root_steps
+    from hal.runtime import step_users
     from hal.runtime.config_file import config_text, is_anothers, others_sections
 
     if must_exist and not path.exists():
@@ -110,10 +110,10 @@ def _read(path: Path, *, must_exist: bool) -> list[Effective]:
         check_names(read.engine, read.admit)
     except SpecError as error:
         raise SpecError(f"{path}: {error.message.removeprefix('hal.toml: ')}", hint=error.hint) from error
-    steps_as_root = ("access", root_steps.SETTING)
+    lends = ("access", step_users.SETTING)
     return [
-        replace(one, value=True, source=f"${root_steps.VARIABLE}")
-        if (one.section, one.key) == steps_as_root and not one.value and root_steps.allowed(False)
+        replace(one, value=True, source=f"${step_users.VARIABLE}")
+        if (one.section, one.key) == lends and not one.value and step_users.lends_account(False)
         else one
         for one in settings
     ]

@@ -95,6 +95,7 @@ def up(
     from hal.cli.local.startup import start_missing
     from hal.core.model import ConflictError, SpecError
     from hal.runtime.home import find_home
+    from hal.runtime.step_users import check_former_variable
     from hal.wire.address import format_address, parse_address
 
     if screen.url:
@@ -106,6 +107,7 @@ def up(
         raise SpecError(
             "--nodes 0 starts no node, so options of nodes cannot be given", hint="leave the other options out"
         )
+    check_former_variable()
     home = find_home(screen.home)
     home.create()
     home.socket_dir()

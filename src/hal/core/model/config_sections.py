@@ -56,6 +56,8 @@ class Section(Struct, Generic[T], frozen=True, kw_only=True):
     """What it is about, in a sentence."""
     check: Callable[[T], object] = _unchecked
     """Raises a SpecError that names section and key where values make no sense."""
+    former: Mapping[str, str] = {}
+    """Keys of earlier versions, and what to do about each."""
     secrets: Mapping[str, Callable[[Any], Any]] = {}
     """Keys whose values may hold a secret, and how they are shown without it."""
 
@@ -143,6 +145,10 @@ def read_sections(
     for name in names:
         if names.count(name) > 1:
             raise SpecError(f"two daemons declare the section '{name}'", hint="uninstall one of their packages")
+    for section in sections:
+        table = raw.get(section.name)
+        for key in section.former.keys() & (table if isinstance(table, dict) else {}):
+            raise SpecError(f"{section.name}.{key}: {section.former[key]}")
     known = frozenset(names)
     mine = {name: value for name, value in raw.items() if name in known or not others(name)}
     form = msgspec.defstruct(

@@ -29,6 +29,8 @@ LONGEST_CHECK_MS: Final = 3_600_000
 MAX_FAILURES: Final = 1_000
 MAX_SCRIPT_WORDS: Final = 64
 """Words of the command line of a prolog or an epilog."""
+MAX_UID: Final = (1 << 32) - 2
+"""The largest user id."""
 MAX_OUTPUT_DAYS: Final = 36_500
 BUILT_IN: Final = frozenset({"disk", "read-only", "memory", "clock"})
 """The names of HAL's own checks."""
@@ -88,6 +90,13 @@ class NodeSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
     epilog_timeout: Annotated[Duration, Meta(description="an epilog that takes longer is killed and has failed")] = (
         Duration(SCRIPT_TIMEOUT_MS)
     )
+    min_uid: Annotated[
+        int, Meta(description="if root started the node: smallest user id whose jobs run there, except root's own")
+    ] = 1_000
+    no_new_privileges: Annotated[
+        bool,
+        Meta(description="if root started the node: jobs of others gain no rights by setuid programs, such as sudo"),
+    ] = False
     outputs_days: Annotated[
         int, Meta(description="days after which outputs to which nothing was written are deleted; 0: never")
     ] = 180
@@ -119,6 +128,7 @@ def check_node_section(section: NodeSection) -> NodeSection:
     check_range("node.outputs_days", section.outputs_days, 0, MAX_OUTPUT_DAYS, least_means="by the controller alone")
     if section.outputs_bytes < 0:
         raise SpecError("node.outputs_size: a negative amount")
+    check_range("node.min_uid", section.min_uid, 1, MAX_UID)
     if len(section.checks) > MAX_CHECKS:
         raise SpecError(f"node.checks: {len(section.checks)} checks; at most {MAX_CHECKS} are allowed")
     for name, check in section.checks.items():

@@ -8,9 +8,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from hal.core.model.config_sections import parse_toml, read_own
+from hal.core.model.errors import SpecError
 from hal.core.model.node_config import NODE, NodeSection
 from hal.runtime.config_file import config_text
-from hal.runtime.root_steps import SETTING
+from hal.runtime.step_users import FORMER_SETTING, GONE, SETTING
 
 
 def read_node_section(path: Path) -> NodeSection:
@@ -22,11 +23,14 @@ def read_node_section(path: Path) -> NodeSection:
     return read_own(config_text(path), NODE, str(path))
 
 
-def steps_run_as_root(path: Path) -> bool:
-    """Whether `[access]` allows other users' steps to run as root here.
+def run_as_owner(path: Path) -> bool:
+    """Whether `[access]` lends everybody who may submit the owner's account.
 
     Raises:
-        SpecError: the file is not TOML.
+        SpecError: the file is not TOML, or is one of an earlier version.
     """
     section = parse_toml(config_text(path), str(path)).get("access")
-    return isinstance(section, dict) and section.get(SETTING) is True
+    access = section if isinstance(section, dict) else {}
+    if FORMER_SETTING in access:
+        raise SpecError(f"{path}: access.{FORMER_SETTING}: {GONE.format(SETTING + ' = true')}")
+    return access.get(SETTING) is True

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from hal.core.model import InternalError
-from hal.runtime import root_steps, startup
+from hal.runtime import startup, step_users
 from hal.runtime.home import Home, find_home
 from hal.runtime.inheritance import confine_daemon
 from hal.runtime.interface import Runtime, UnixAddress
@@ -104,7 +104,7 @@ async def _prepared(runtime: Runtime, home: Home, listen: str, wire: str, tell: 
     config = replace(
         config,
         address=config.address or host_name(),
-        steps_of=root_steps.ROOT if root_steps.only_root(config.access.steps_run_as_root) else "",
+        serving=step_users.serving(config.access.run_as_owner),
         runs_as=user_name(os.geteuid()),
     )
     policies = load_policies()

@@ -48,6 +48,7 @@ from hal.daemons.controller.config_sections import (
     retention,
 )
 from hal.rest.limits import DEFAULT_REQUEST_BYTES, DEFAULT_USER_REQUEST_BYTES
+from hal.runtime.step_users import Serving
 from hal.store import Retention
 from hal.wire.address import DEFAULT_PORT, format_address, is_loopback
 
@@ -84,8 +85,8 @@ class Config(Struct, frozen=True, kw_only=True):
     store_url: str = ""
     """As `Store.open` takes it, password and all: for nobody's eyes. Empty: the SQLite file in HAL_HOME."""
     access: AccessSection = AccessSection()
-    steps_of: str = ""
-    """The only user whose jobs are taken; empty: anybody's. As the process was started, not in the file."""
+    serving: Serving = Serving.ALL_AS_OWNER
+    """Whose steps run where this process starts nodes, and as whom. As the process was started, not in the file."""
     runs_as: str = ""
     """User of this process, as whom steps run on this machine; empty: not known."""
     audit: AuditSection = AuditSection()

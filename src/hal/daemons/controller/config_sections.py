@@ -21,6 +21,7 @@ from hal.core.model.supervision_config import SUPERVISION
 from hal.daemons.controller.access.settings import AccessSection, check_access
 from hal.rest.audit import MAX_AUDIT_BYTES
 from hal.rest.limits import DEFAULT_REQUEST_BYTES, DEFAULT_USER_REQUEST_BYTES
+from hal.runtime.step_users import FORMER_SETTING, GONE, SETTING
 from hal.store import DAY_MS, LEASE_MS, LEAST_ATTEMPTS, Kept, ReaderBounds, Retention
 from hal.store.database_url import HOW_TO_WRITE, parse_url
 from hal.wire.address import DEFAULT_PORT, parse_address
@@ -366,6 +367,7 @@ ACCESS: Final = Section(
     reader=CONTROLLER,
     about="Who has access, and how much they may ask ([docs/access.md](../docs/access.md)).",
     check=check_access,
+    former={FORMER_SETTING: GONE.format(f"{SETTING} = true")},
 )
 AUDIT: Final = Section(
     name="audit",

@@ -109,7 +109,7 @@ class Controller:
                 access=config.access,
                 tokens=self._tokens,
                 own_row=lambda: presence.row if presence is not None else None,
-                steps_of=config.steps_of,
+                serving=config.serving,
                 runs_as=config.runs_as,
                 rest=rest_url(config),
             )

@@ -116,6 +116,7 @@ class Keeper:
             kill(ProcessIdentity(info.pid, info.start_ticks), signal.SIGKILL)
         self.poll(lambda: not self.survivors())
         Cgroups(cgroup_name(str(self.home.root), self.node)).close()
+        self.home.drop_passage()
         socket_dir = self.home.known_socket_dir()
         if socket_dir is not None:
             for entry in socket_dir.iterdir():

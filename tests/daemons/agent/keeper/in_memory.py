@@ -54,7 +54,7 @@ class Recorder:
         self.lease_until_boot_ms = 0
         self.env: dict[StepId, dict[str, str]] = {}
 
-    def room(self) -> int:
+    def room(self, user: str = "") -> int:
         return self.capacity
 
     def launch(self, launches: Sequence[Launch]) -> None:

@@ -16,6 +16,7 @@ from hal.daemons.agent.arguments import NodeArguments, parse_arguments
 from hal.daemons.agent.keeper.agent_link import AgentLink
 from hal.daemons.agent.keeper.agent_process import AgentProcess
 from hal.daemons.agent.keeper.core import KeeperCore
+from hal.daemons.agent.keeper.given_files import Scripts
 from hal.daemons.agent.keeper.journal import FileJournal
 from hal.daemons.agent.keeper.limits import Cgroups, cgroup_name
 from hal.daemons.agent.keeper.loop import Descriptors, KeeperLoop
@@ -24,13 +25,13 @@ from hal.daemons.agent.keeper.outputs import OutputFiles
 from hal.daemons.agent.keeper.ports import KeeperConfig
 from hal.daemons.agent.keeper.spawner import HelperSpawner
 from hal.daemons.agent.keeper.watch import read_clocks
-from hal.daemons.agent.node_file import read_node_section, steps_run_as_root
+from hal.daemons.agent.node_file import read_node_section, run_as_owner
 from hal.runtime.home import Home, NodePaths
 from hal.runtime.identity import boot_id, remove_pid_file, write_pid_file
 from hal.runtime.inheritance import confine_daemon
 from hal.runtime.logfile import LogFile
 from hal.runtime.regular_files import open_own
-from hal.runtime.root_steps import only_root
+from hal.runtime.step_users import serving
 
 ALREADY_RUNNING = 75
 """Exit code when another keeper of this node runs."""
@@ -68,6 +69,7 @@ def assemble(arguments: NodeArguments, home: Home, node: NodePaths, log: Log) ->
     Raises:
         HALError, OSError: a file, socket or directory cannot be made.
     """
+    section = read_node_section(home.config)
     config = KeeperConfig(
         node=arguments.node,
         home=str(home.root),
@@ -75,14 +77,15 @@ def assemble(arguments: NodeArguments, home: Home, node: NodePaths, log: Log) ->
         labels=arguments.labels,
         lease_ms=arguments.lease_ms,
         user=user_name(),
-        only_root=only_root(steps_run_as_root(home.config)),
+        serving=serving(run_as_owner(home.config)),
+        least_uid=section.min_uid,
+        no_new_privileges=section.no_new_privileges,
     )
     descriptors = Descriptors()
     link = AgentLink(home.keeper_socket(arguments.node), descriptors)
     journal = FileJournal(node.journal / "keeper.log")
     cgroups = Cgroups(cgroup_name(str(home.root), arguments.node), max_processes=arguments.max_processes)
     outputs = OutputFiles(node.steps)
-    section = read_node_section(home.config)
     old_outputs = OldOutputs(outputs, section.outputs_days * DAY_MS, section.outputs_bytes)
     spawner = HelperSpawner(
         config=config,
@@ -93,6 +96,7 @@ def assemble(arguments: NodeArguments, home: Home, node: NodePaths, log: Log) ->
         helpers=arguments.helpers or -(-config.capacity.get("cpu", 1000) // 1000),
         log_fd=open_own(home.output_file(f"keeper-{arguments.node}"), os.O_WRONLY | os.O_APPEND),
         environ=os.environ,
+        scripts=Scripts(home, f"scripts-{arguments.node}"),
     )
     core = KeeperCore(
         config=config,

@@ -74,7 +74,7 @@ def adopt_journals(directory: Path, wanted: Iterable[StepId]) -> tuple[list[Help
             if first is None or seen.end is not None or step in known:
                 continue
             if processes.same_start(processes.read_process(first.pid), first.boot_ms):
-                strangers[step] = Mark(frozenset(), first.pid, first.boot_ms, limit=first.mark)
+                strangers[step] = Mark(frozenset(), first.pid, first.boot_ms, limit=first.mark, uid=journal.uid)
     return journals, strangers
 
 

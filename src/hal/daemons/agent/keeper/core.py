@@ -41,7 +41,7 @@ from hal.daemons.agent.keeper.ports import (
 from hal.daemons.agent.keeper.reports import Reports
 from hal.daemons.agent.keeper.step import HeldStep, Phase
 from hal.daemons.agent.keeper.timers import Due
-from hal.runtime import root_steps
+from hal.runtime import step_users
 from hal.wire import agree
 from hal.wire.errors import VersionError
 from hal.wire.frames.agent_keeper import (
@@ -102,7 +102,8 @@ class KeeperCore:
         self._reports = Reports()
         self._credit = Credit()
         self._endings = Endings(self._ledger, spawner, outputs, self._reports, self._credit)
-        self._queue: deque[StepId] = deque()
+        self._queues: dict[str, deque[StepId]] = {}
+        """Steps that wait for a helper, by the user whose helper it must be."""
         self._next_sample_ms = 0
         self._next_maintenance_ms = 0
         self._commands = Commands(self._ledger, spawner, outputs, self._reports, self._endings)
@@ -221,7 +222,7 @@ class KeeperCore:
                 case Noted():
                     held.notes = (*held.notes, event.message)[:MAX_NOTES]
                 case NeverStarted():
-                    self._never_started(held, event.message, exits, now)
+                    self._never_started(held, event, exits, now)
                 case Unspawned():
                     if held.stop is not None:
                         exits.append((held, self._endings.unspawned(held, now)))
@@ -229,7 +230,7 @@ class KeeperCore:
                         returned.append(held)
                     else:
                         held.phase = Phase.QUEUED
-                        self._queue.appendleft(held.step)
+                        self._queue_of(held).appendleft(held.step)
         self._handle_unstarted(returned, now)
         self._endings.finish(exits)
         self._endings.stop_heirs([held for held, _ in exits], now)
@@ -357,9 +358,8 @@ class KeeperCore:
                 room -= start.step not in steps
                 steps[start.step] = start
         for position, starts in fresh.items():
-            if self.config.only_root and frame.templates[position].user != root_steps.ROOT:
-                text = f"{root_steps.refusal(frame.templates[position].user)}; {root_steps.HINT}"
-                self._refuse_for_good(list(starts), "foreign-user", text)
+            if text := step_users.refusal(self.config.serving, self.config.user, frame.templates[position].user):
+                self._refuse_for_good(list(starts), step_users.FOREIGN_USER, f"{text}; {step_users.HINT}")
                 continue
             try:
                 taken = self._ledger.accept(list(starts.values()), frame.templates[position])
@@ -371,7 +371,7 @@ class KeeperCore:
                 if held.start.credit_ms > 0:
                     self._credit.wait(held, now)
                 else:
-                    self._queue.append(held.step)
+                    self._queue_of(held).append(held.step)
 
     def _refuse_for_good(self, steps: Sequence[StepId], code: str, message: str) -> None:
         """Refuse steps for good: the controller will start another attempt when it receives this, and this frame may
@@ -399,15 +399,25 @@ class KeeperCore:
         elif held.phase is Phase.ENDED:
             self._reports.exited(held)
 
+    def _queue_of(self, held: HeldStep) -> deque[StepId]:
+        return self._queues.setdefault(self.config.steps_user(held.template), deque())
+
     def _launch(self) -> None:
-        self._queue.extend(self._credit.take_steps_with_slot())
-        room = self._spawner.room() if self._queue else 0
+        """Launch what there is room for: of each user separately, so that nobody waits for another's helpers."""
+        for step in self._credit.take_steps_with_slot():
+            if (placed := self._ledger.steps.get(step)) is not None:
+                self._queue_of(placed).append(step)
         launches: list[Launch] = []
-        while self._queue and len(launches) < room:
-            held = self._ledger.steps.get(self._queue.popleft())
-            if held is None or held.phase is not Phase.QUEUED or held.recipe is None:
-                continue
-            launches.append(self._launch_of(held))
+        for user, queue in list(self._queues.items()):
+            room = self._spawner.room(user)
+            while queue and room > 0:
+                held = self._ledger.steps.get(queue.popleft())
+                if held is None or held.phase is not Phase.QUEUED or held.recipe is None:
+                    continue
+                launches.append(self._launch_of(held))
+                room -= 1
+            if not queue:
+                del self._queues[user]
         if launches:
             self._spawner.launch(launches)
 
@@ -440,7 +450,7 @@ class KeeperCore:
         self._endings.record_start(held, now)
 
     def _never_started(
-        self, held: HeldStep, message: str, exits: list[tuple[HeldStep, StepExit]], now: Instant
+        self, held: HeldStep, event: NeverStarted, exits: list[tuple[HeldStep, StepExit]], now: Instant
     ) -> None:
         if held.stop is not None:
             exits.append((held, self._endings.unspawned(held, now)))
@@ -449,9 +459,8 @@ class KeeperCore:
             # Not reported: whoever asks again has not received a refusal.
             self._ledger.drop([held.step], "")
             return
-        self._refuse_for_good(
-            [held.step], "not-started", message or "the keeper was restarted before it spawned this step"
-        )
+        message = event.message or "the keeper was restarted before it spawned this step"
+        self._refuse_for_good([held.step], event.code, message)
 
     # ── credit ────────────────────────────────────────────────────────────────────────────────────────────────────
 

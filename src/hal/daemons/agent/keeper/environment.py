@@ -15,6 +15,7 @@ from hal.daemons.agent.keeper.ports import KeeperConfig, Streams, output_prefix
 from hal.wire.frames.agent_keeper import StepStart, StepTemplate
 
 DEFAULT_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+USER_PATH: Final = "/usr/local/bin:/usr/bin:/bin"
 INHERITED: Final = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TMPDIR", "TZ")
 """Variables that a step gets from the keeper's own environment if its template does not set them."""
 
@@ -26,9 +27,16 @@ def default_env(environ: Mapping[str, str], *, user: str, home_dir: str) -> dict
     return env
 
 
+def user_env(environ: Mapping[str, str]) -> dict[str, str]:
+    """Build the defaults of steps that run as other users; their helpers add what their accounts say."""
+    env = {"PATH": USER_PATH, "TMPDIR": "/tmp"}
+    env.update((name, environ[name]) for name in ("LANG", "TZ") if environ.get(name))
+    return env
+
+
 def template_env(template: StepTemplate, config: KeeperConfig) -> dict[str, str]:
     """Build the variables of all steps of a template; `step_env` of the single step overrides them."""
-    env = {"HAL_USER": config.user}
+    env = {"HAL_USER": template.user or config.user}
     if template.cpu_milli:
         env["HAL_CPUS"] = cores(template.cpu_milli)
     if template.memory_bytes:

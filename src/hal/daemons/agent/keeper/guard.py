@@ -1,8 +1,9 @@
 """A guard: starts a helper so that it, and every process descended from its steps, dies with the keeper.
 
-Run as a script with `python -I -S`, standard library only: `guard.py KEEPER_PID JOURNAL LEASE`, the keeper's socket as
-file descriptor 0; LEASE is a descriptor of the memory in which the keeper writes the end of its lease (see
-`lease_memory`). It waits for its helper, and ends with it.
+Run as a script with `python -I -S`, standard library only: `guard.py KEEPER_PID JOURNAL LEASE [ACCOUNT …]`. The
+keeper's socket is file descriptor 0; LEASE is a descriptor of the memory in which the keeper writes the end of its
+lease (see `lease_memory`); ACCOUNT are words for the helper about the user whom it is to become. It waits for its
+helper, and ends with it.
 
 As root, helper and steps live in a PID namespace of their own (with its own /proc), of which the helper is the init:
 when it dies, the kernel kills all of them, whatever they have forked or detached. The guard gets SIGKILL when the
@@ -39,6 +40,8 @@ MS_SLAVE_REC = (1 << 19) | 16384
 KEEPER_FD = 0
 NO_NAMESPACE = 71
 """Exit code of the inner stage when its /proc could not be mounted."""
+PROC_WORD = 6
+"""Which word of the helper's command line is the descriptor of the outer /proc."""
 KILL_LOOK_S = 0.01
 MAX_KILL_LOOKS = 1_000
 """How often to look for descendants that SIGKILL has not ended yet."""
@@ -99,10 +102,10 @@ def main(argv: list[str]) -> int:
     """Run either stage; returns the exit code."""
     if argv[1] == "inner":
         return inner(int(argv[2]), int(argv[3]), argv[4:])
-    return outer(int(argv[1]), argv[2], Lease(int(argv[3])))
+    return outer(int(argv[1]), argv[2], Lease(int(argv[3])), argv[4:])
 
 
-def outer(keeper: int, journal: str, lease: Lease) -> int:
+def outer(keeper: int, journal: str, lease: Lease, account: list[str]) -> int:
     """Wait for a helper that dies with us, as we die with the keeper."""
     call("prctl", PR_SET_DUMPABLE, 0, 0, 0, 0)  # no step can trace us, or take the keeper's socket from us
     for number in (signal.SIGINT, signal.SIGHUP):
@@ -114,6 +117,9 @@ def outer(keeper: int, journal: str, lease: Lease) -> int:
         "-S",
         os.path.join(os.path.dirname(os.path.abspath(__file__)), "helper.py"),
         journal,
+        "guard",
+        "-1",
+        *account,
     ]
     try:
         die_with_parent(signal.SIGTERM)
@@ -183,7 +189,7 @@ def inner(alive: int, proc: int, helper: list[str]) -> int:
         if proc >= 0:
             call("mount", b"proc", b"/proc", b"proc", MS_NOSUID_NODEV_NOEXEC, None)
         if not died:
-            os.execv(helper[0], [*helper, str(proc)])
+            os.execv(helper[0], [*helper[:PROC_WORD], str(proc), *helper[PROC_WORD + 1 :]])
     except OSError as error:
         print(f"guard: no /proc of its own: {error}", file=sys.stderr)  # noqa: T201
     return NO_NAMESPACE

@@ -4,8 +4,12 @@ keeper. Its state is in `helper_process`.
 Run as a script with `python -I -S`, without packages but `hal.runtime.regular_files`, which needs none (about 10 MiB,
 most of it shared): `helper.py JOURNAL recorder PID`, started by a `recorder`, the keeper's socket as file descriptor 0.
 It outlives its keeper: when the socket closes it spawns nothing more, waits for what it has, journals that, and ends. A
-helper of guarded steps (`helper.py JOURNAL PROC`, started by `guard`) ends with its keeper instead, and they with it;
-PROC is a descriptor of the /proc outside its PID namespace, or -1 without one.
+helper of guarded steps (`helper.py JOURNAL guard PROC`, started by `guard`) ends with its keeper instead, and they with
+it; PROC is a descriptor of the /proc outside its PID namespace, or -1 without one.
+
+Further words make it the helper of one user, `… USER LEAST_UID NO_NEW_PRIVS [WAY_BACK …]`: it looks the account up and
+opens what only root may open (its journal; `cgroup.procs` of the cgroups to which it returns), becomes that user for
+good, and gets everything else that needs root as descriptors from its keeper.
 
 The path of this script must not change: by it a keeper recognises the helpers of other versions (see `adoption`).
 """
@@ -23,10 +27,13 @@ import sys
 if __name__ == "__main__":
     sys.path.append(os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 4)))
 
+from hal.daemons.agent.keeper.helper_process.account import Account, NoAccountError
+from hal.daemons.agent.keeper.helper_process.cgroup_moves import CgroupMoves
 from hal.daemons.agent.keeper.helper_process.journal import Journal
 from hal.daemons.agent.keeper.helper_process.keeper_link import KeeperLink
 from hal.daemons.agent.keeper.helper_process.steps import Helper
 
+PR_SET_PDEATHSIG = 1
 PR_SET_DUMPABLE = 4
 PR_SET_CHILD_SUBREAPER = 36
 STEP_UMASK = 0o022
@@ -38,24 +45,44 @@ WAKE_BYTES = 1 << 16
 
 def main(argv: list[str]) -> None:
     """Serve the keeper at file descriptor 0 until it has ended and every step has ended, or must end with it."""
-    guarded = len(argv) == 3
-    recorder = int(argv[3]) if len(argv) > 3 else 0
-    proc = int(argv[2]) if guarded else -1
+    path, kind, number, *words = argv[1:]
+    guarded = kind == "guard"
+    recorder, proc = (0, int(number)) if guarded else (int(number), -1)
     pid = os.getpid() if proc < 0 else int(os.readlink("self", dir_fd=proc))
     if proc >= 0:
         os.set_inheritable(proc, False)
+    os.set_inheritable(KEEPER_FD, False)
     confine_process()
+    link = KeeperLink(KEEPER_FD, descriptors=bool(words))
+    account: Account | None = None
+    try:
+        account = Account(words[0], int(words[1])) if words else None
+    except NoAccountError as error:
+        link.report("A", str(error))
+        link.flush()
+        return
+    journal = Journal(path, pid, proc, recorder, -1 if account is None else account.uid)
+    cgroups = CgroupMoves()
+    if account is not None:
+        cgroups.hold_ways_back(words[3:])
+        starter = parent_of(proc)
+        try:
+            account.take_on(no_new_privileges=words[2] == "1")
+        except OSError as error:
+            link.report("A", f"this node cannot run anything as user '{words[0]}': {error}")
+            link.flush()
+            return
+        if guarded and not die_with_guard(starter, proc):
+            return
     wake_read, wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
-    os.set_inheritable(KEEPER_FD, False)
-    link = KeeperLink(KEEPER_FD)
-    helper = Helper(Journal(argv[1], pid, proc, recorder), link, proc)
-    link.report("R", pid)
+    helper = Helper(journal, link, cgroups, proc, account)
+    link.report("R", pid, account is None or cgroups.may_move())
     poll = select.poll()
     poll.register(wake_read, select.POLLIN)
     poll.register(KEEPER_FD, select.POLLIN)
-    outputs_fd = helper.captures.fd
+    outputs_fd = -1 if helper.captures is None else helper.captures.fd
     if outputs_fd >= 0:
         poll.register(outputs_fd, select.POLLIN)
     while not helper.closed or (helper.running and not guarded):
@@ -72,7 +99,27 @@ def main(argv: list[str]) -> None:
         if helper.closed:
             with contextlib.suppress(KeyError):
                 poll.unregister(KEEPER_FD)
-    helper.captures.close()
+    if helper.captures is not None:
+        helper.captures.close()
+
+
+def parent_of(proc: int) -> int:
+    """Return the pid of our parent, in the namespace of that /proc (-1: our own)."""
+    if proc < 0:
+        return os.getppid()
+    fd = os.open("self/stat", os.O_RDONLY | os.O_CLOEXEC, dir_fd=proc)
+    try:
+        return int(os.read(fd, WAKE_BYTES).rsplit(b")", 1)[1].split()[1])
+    finally:
+        os.close(fd)
+
+
+def die_with_guard(guard: int, proc: int) -> bool:
+    """Receive SIGKILL when our guard dies: a change of credentials has reset that. False: it has died meanwhile."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0):
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
+    return parent_of(proc) == guard
 
 
 def confine_process() -> None:

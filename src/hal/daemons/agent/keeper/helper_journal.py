@@ -51,6 +51,8 @@ class HelperJournal:
         self.boot_id = ""
         self.recorder = ProcessIdentity(0, 0)
         """The process that sees its steps end after the helper has died."""
+        self.uid = -1
+        """Of the user whom it serves; -1: whoever its keeper was."""
         self.closed = False
         """The helper will spawn nothing more."""
         self.steps: dict[StepId, SeenStep] = {}
@@ -107,6 +109,8 @@ class HelperJournal:
                 self.pid, self.start_ticks, self.boot_id = _count(words[1], MAX_PID), _count(words[2]), words[3]
                 if len(words) > 6:
                     self.recorder = ProcessIdentity(_count(words[5], MAX_PID), _count(words[6]))
+                if len(words) > 7:
+                    self.uid = int(words[7])
             case "I":
                 step = _step(words[1])
                 self.steps[step] = SeenStep(slot=words[2])

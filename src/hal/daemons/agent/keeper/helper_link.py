@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import array
 import marshal
 import os
 import socket
 import sys
-from collections import Counter, OrderedDict
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
+
+import msgspec
 
 from hal.core.model import StepId
+from hal.daemons.agent.keeper.helper_messages import MAX_MESSAGES_BYTES, Message, decode
 from hal.daemons.agent.keeper.ports import Launch
+from hal.daemons.agent.keeper.processes import ProcessInfo
 from hal.daemons.agent.keeper.watch import Watcher
 from hal.wire.frames.agent_keeper import StepTemplate
 
@@ -30,22 +35,95 @@ CONFIRM_EVERY: Final = 64
 READ_BYTES: Final = 1 << 16
 """Bytes read at once; a larger buffer would be mapped and unmapped for each message, however small it is."""
 
-Receive = Callable[["HelperLink", tuple[Any, ...]], None]
+MAX_DESCRIPTORS: Final = 250
+"""Descriptors in one message; the kernel passes 253 at once."""
+
+Receive = Callable[["HelperLink", Message], None]
+
+
+class AccountWords(NamedTuple):
+    """What a helper needs to know to become a user."""
+
+    user: str
+    least_uid: int
+    no_new_privileges: bool
+    ways_back: tuple[str, ...]
+    """The `cgroup.procs` files of the cgroups to which it returns from those of its steps."""
+
+    def words(self) -> list[str]:
+        return [self.user, str(self.least_uid), str(int(self.no_new_privileges)), *self.ways_back]
+
+
+class Given(NamedTuple):
+    """What was opened for a step whose user may not open it."""
+
+    numbers: tuple[int, ...] = ()
+    """Of the files of stdout and stderr."""
+    script: str = ""
+    """Path of its script; '': it has none."""
+    outputs: tuple[int, ...] = ()
+    """Descriptors of the files of stdout and stderr."""
+    into: tuple[int, ...] = ()
+    """Descriptors for the moves into its cgroups."""
+
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        return (*self.outputs, *self.into)
+
+    def close(self) -> None:
+        """Close them all."""
+        for fd in self.descriptors:
+            os.close(fd)
+
+
+class Order(NamedTuple):
+    """One step to spawn, without what it has in common with others."""
+
+    launch: Launch
+    env: dict[str, str]
+    """Of its template, complete."""
+    prefix: str
+    """The beginning of its files' paths."""
+    slot: str
+    moves: Sequence[tuple[str, str]]
+    given: Given | None = None
+    """None: its helper opens everything itself."""
 
 
 class HelperLink:
     """One helper process."""
 
-    def __init__(self, journal: Path, watcher: Watcher, receive: Receive, log_fd: int, *, lease_fd: int = -1) -> None:
+    def __init__(
+        self,
+        journal: Path,
+        watcher: Watcher,
+        receive: Receive,
+        log_fd: int,
+        *,
+        lease_fd: int = -1,
+        account: AccountWords | None = None,
+    ) -> None:
         """Start it.
 
         Args:
+            account: of the user whom it is to serve; None: it stays who this process is.
             lease_fd: of the memory with the end of the lease: its steps die with the lease, and all of it with this
                 process; -1: it outlives both.
         Raises:
             OSError: no process or no descriptor could be created.
         """
         self.journal = journal
+        self.account = account
+        self.uid = -1
+        """Of the user whom it has become, as the kernel says; -1: none."""
+        self.refusal = ""
+        """Why it serves nobody."""
+        self.moves = True
+        """It can move into the cgroups of its steps."""
+        self.retiring = False
+        """It gets no more steps, and ends when it has none."""
+        self.idle_since_ms = 0
+        """By the boot clock; 0: it is busy, or nobody has looked yet."""
         self.outstanding: dict[StepId, Launch] = {}
         """Sent, and neither spawned nor failed yet."""
         self.ahead: dict[StepId, Launch] = {}
@@ -83,6 +161,10 @@ class HelperLink:
         self._outgoing = bytearray()
         self._messages: list[tuple[Any, ...]] = []
         """Queued messages, sent together."""
+        self._descriptors: list[int] = []
+        """Those that go with them."""
+        self._parcels: deque[tuple[bytes, list[int]]] = deque()
+        """What could not be sent yet and takes descriptors along, after `_outgoing`."""
         ours, theirs = socket.socketpair()
         with theirs:
             ours.setblocking(False)
@@ -96,6 +178,8 @@ class HelperLink:
             if lease_fd >= 0:
                 script = [GUARD_SCRIPT, str(os.getpid()), str(journal), str(GUARD_LEASE_FD)]
                 actions = (*actions, (os.POSIX_SPAWN_DUP2, lease_fd, GUARD_LEASE_FD))
+            if account is not None:
+                script += account.words()
             argv = [sys.executable, "-I", "-S", *script]
             try:
                 self.pid = os.posix_spawn(sys.executable, argv, os.environ, file_actions=actions, setsid=True)
@@ -104,32 +188,27 @@ class HelperLink:
                 raise
         self.worker = self.pid
         """Pid of the helper itself, once reported; `pid` is that of its recorder or guard."""
+        self.process: ProcessInfo | None = None
+        """The helper itself, if it serves a user: that very process, whatever gets its pid later."""
         self.greeted = False
         """Whether it has reported its pid: before that, it spawns nothing."""
         watcher.watch(ours.fileno(), self.ready)
 
-    def launch(
-        self, launch: Launch, env: dict[str, str], prefix: str, slot: str, moves: Sequence[tuple[str, str]]
-    ) -> None:
-        """Order one step; `env` is its template's, complete; `prefix` is the beginning of its files' paths."""
-        recipe = self._recipe(launch.template, env)
+    def expect(self, launch: Launch) -> None:
+        """One step will be ordered here."""
         self.outstanding[launch.step] = launch
         self.places[launch.step.job] += 1
-        self._queue("S", *_order(launch, recipe, prefix, slot, moves))
 
-    def launch_ahead(
-        self,
-        launch: Launch,
-        env: dict[str, str],
-        prefix: str,
-        slot: str,
-        moves: Sequence[tuple[str, str]],
-        until_boot_ms: int,
-    ) -> None:
+    def launch(self, order: Order) -> None:
+        """Order one step that is expected."""
+        self._queue_order("S", order, self._recipe(order.launch.template, order.env), 0)
+
+    def launch_ahead(self, order: Order, until_boot_ms: int) -> None:
         """Order one step that waits here until a step of its job has ended."""
-        recipe = self._recipe(launch.template, env)
+        launch = order.launch
+        recipe = self._recipe(launch.template, order.env)
         self.ahead[launch.step] = launch
-        self._queue("Q", *_order(launch, recipe, prefix, slot, moves, until_boot_ms))
+        self._queue_order("Q", order, recipe, until_boot_ms)
 
     @property
     def busy(self) -> bool:
@@ -198,22 +277,43 @@ class HelperLink:
 
     def flush(self) -> None:
         """Send what is queued; what does not fit waits."""
-        if not (self._outgoing or self._messages) or not self.open:
+        if not (self._outgoing or self._messages or self._parcels) or not self.open:
             return
-        if self._messages:
-            data = marshal.dumps(self._messages)
-            self._messages.clear()
-            self._outgoing += len(data).to_bytes(4, "little")
-            self._outgoing += data
+        self._pack()
         try:
-            while self._outgoing:
-                del self._outgoing[: self._socket.send(self._outgoing)]
+            while True:
+                while self._outgoing:
+                    del self._outgoing[: self._socket.send(self._outgoing)]
+                if not self._parcels:
+                    break
+                data, fds = self._parcels[0]
+                sent = self._socket.sendmsg([data], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))])
+                self._parcels.popleft()
+                _close_all(fds)
+                self._outgoing += data[sent:]
         except BlockingIOError:
             self._watcher.watch(self._socket.fileno(), self.ready, write=True)
             return
         except ConnectionError:
             return  # its end is reported by its exit, after the rest of its messages was read
+        except OSError:
+            self.ended = True  # no descriptors can be passed to it now: another takes its place
+            return
         self._watcher.watch(self._socket.fileno(), self.ready)
+
+    def _pack(self) -> None:
+        """Make one frame of the queued messages; frames stay in order, whatever they take along."""
+        if not self._messages:
+            return
+        data = marshal.dumps(self._messages)
+        self._messages.clear()
+        head = len(data).to_bytes(4, "little")
+        if self._descriptors or self._parcels:
+            self._parcels.append((head + data, self._descriptors))
+            self._descriptors = []
+        else:
+            self._outgoing += head
+            self._outgoing += data
 
     def ready(self) -> None:
         """Read what it has sent; send what waits."""
@@ -226,7 +326,7 @@ class HelperLink:
                     break
                 self.heard = True
                 self._incoming += data
-                if len(data) < READ_BYTES:
+                if len(data) < READ_BYTES or len(self._incoming) > MAX_MESSAGES_BYTES:
                     break
         except BlockingIOError:
             pass
@@ -236,14 +336,29 @@ class HelperLink:
         buffer = self._incoming
         at = 0
         while len(buffer) - at >= 4:
-            end = at + 4 + int.from_bytes(buffer[at : at + 4], "little")
+            size = int.from_bytes(buffer[at : at + 4], "little")
+            if size > MAX_MESSAGES_BYTES:
+                self._disbelieve()
+                return
+            end = at + 4 + size
             if len(buffer) < end:
                 break
-            for message in marshal.loads(buffer[at + 4 : end]):
+            try:
+                messages = decode(buffer[at + 4 : end])
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                self._disbelieve()
+                return
+            for message in messages:
                 self._receive(self, message)
             at = end
         del buffer[:at]
         self.flush()
+
+    def _disbelieve(self) -> None:
+        """What it sends is not what a helper sends: it is left to end with its steps, as after a keeper's death."""
+        self.ended = True
+        self._incoming.clear()
+        self._watcher.unwatch(self._socket.fileno())
 
     def close(self) -> None:
         """Disconnect: it spawns nothing more, and ends when its steps have ended."""
@@ -251,6 +366,10 @@ class HelperLink:
             self.open = False
             self._watcher.unwatch(self._socket.fileno())
             self._socket.close()
+            _close_all(self._descriptors)
+            for _, fds in self._parcels:
+                _close_all(fds)
+            self._parcels.clear()
 
     def _recipe(self, template: StepTemplate, env: dict[str, str]) -> int:
         known = self._recipes.get(id(template))
@@ -263,11 +382,37 @@ class HelperLink:
         self._recipe_count += 1
         # The template itself is kept, so that its id stays unique.
         self._recipes[id(template)] = (self._recipe_count, template)
-        self._queue("T", self._recipe_count, plain_template(template, env))
+        plain = plain_template(template, env)
+        if self.account is not None:
+            plain["script"] = plain["script"] and "in a file"  # which this process writes
+        self._queue("T", self._recipe_count, plain)
         return self._recipe_count
 
     def _queue(self, *message: Any) -> None:
         self._messages.append(message)
+
+    def _queue_order(self, kind: str, order: Order, recipe: int, until_boot_ms: int) -> None:
+        """Queue what `helper_process.orders.Order` is made of, and what is opened for it."""
+        launch, given = order.launch, order.given
+        stays = not launch.template.memory_bytes
+        streams = None if launch.streams is None else tuple(launch.streams)
+        fields: tuple[Any, ...] = (
+            str(launch.step),
+            recipe,
+            dict(launch.env),
+            order.prefix,
+            order.slot,
+            list(order.moves),
+            stays,
+            until_boot_ms,
+            streams,
+        )
+        if given is not None:
+            fields = (*fields, (given.numbers, given.script, len(given.outputs), len(given.into)))
+            if len(self._descriptors) + len(given.descriptors) > MAX_DESCRIPTORS:
+                self._pack()
+            self._descriptors += given.descriptors
+        self._queue(kind, *fields)
 
 
 def plain_template(template: StepTemplate, env: dict[str, str]) -> dict[str, Any]:
@@ -275,10 +420,7 @@ def plain_template(template: StepTemplate, env: dict[str, str]) -> dict[str, Any
     return {name: getattr(template, name) for name in template.__struct_fields__} | {"env": env}
 
 
-def _order(
-    launch: Launch, recipe: int, prefix: str, slot: str, moves: Sequence[tuple[str, str]], until_boot_ms: int = 0
-) -> tuple[Any, ...]:
-    """Return what `helper_process.orders.Order` is made of."""
-    stays = not launch.template.memory_bytes
-    order = (str(launch.step), recipe, dict(launch.env), prefix, slot, list(moves), stays, until_boot_ms)
-    return order if launch.streams is None else (*order, tuple(launch.streams))
+def _close_all(fds: list[int]) -> None:
+    for fd in fds:
+        os.close(fd)
+    fds.clear()

@@ -96,6 +96,10 @@ class Cgroups:
         pairs = {path: self._homes[controller] for controller, path in slot.directories.items()}
         return [(f"{path}/cgroup.procs", f"{home}/cgroup.procs") for path, home in pairs.items()]
 
+    def ways_back(self) -> tuple[str, ...]:
+        """Return the files by which helpers move back out of the cgroups of their steps."""
+        return tuple(dict.fromkeys(f"{home}/cgroup.procs" for home in self._homes.values()))
+
     def can_limit(self, controller: str) -> bool:
         return controller in self._bases
 

@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol
 from msgspec import Struct
 
 from hal.core.model import StepId
+from hal.runtime.step_users import Serving
 from hal.wire.frames.agent_keeper import (
     ForgetPiece,
     Sample,
@@ -46,9 +47,17 @@ class KeeperConfig(Struct, frozen=True, kw_only=True):
     lease_ms: int = 60_000
     """A start is refused if its lease stamp is older."""
     user: str = ""
-    """The user that steps run as."""
-    only_root: bool = False
-    """That user is root, and other users' steps are refused."""
+    """The user that this keeper runs as."""
+    serving: Serving = Serving.ALL_AS_OWNER
+    """Whose steps run, and as whom."""
+    least_uid: int = 1
+    """Smallest user id of other users whose steps run as themselves."""
+    no_new_privileges: bool = False
+    """Steps of other users cannot gain rights by setuid programs, such as sudo."""
+
+    def steps_user(self, template: StepTemplate) -> str:
+        """Return whose helper runs the steps of a template: another user's, or '' for this keeper's own."""
+        return template.user if self.serving is Serving.EACH_AS_ITSELF and template.user != self.user else ""
 
 
 # ── what a spawner is asked ───────────────────────────────────────────────────────────────────────────────────────
@@ -165,6 +174,8 @@ class NeverStarted(Struct, frozen=True, array_like=True):
 
     step: StepId
     message: str = ""
+    code: str = "not-started"
+    """Of the refusal."""
 
 
 class Unspawned(Struct, frozen=True, array_like=True):
@@ -179,8 +190,9 @@ SpawnerEvent = Spawned | SpawnFailed | Noted | Ended | Gone | Vanished | NeverSt
 class Spawner(Protocol):
     """Creates and kills processes. No call waits; results are events, passed to `KeeperCore.handle_events`."""
 
-    def room(self) -> int:
-        """How many more launches it accepts now; events follow when it has room again."""
+    def room(self, user: str = "") -> int:
+        """How many more launches for that user it accepts now ('': whose keeper it is); events follow when it has room
+        again."""
 
     def launch(self, launches: Sequence[Launch]) -> None:
         """Spawn these; each gives `Spawned` then `Ended`, or `SpawnFailed`, or `Unspawned`, or `Vanished`."""

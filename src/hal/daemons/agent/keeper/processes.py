@@ -28,6 +28,8 @@ START_SLACK_MS: Final = 20
 """How far a process's start in /proc (clock ticks) may be before the clock that was read before its spawn."""
 MAX_SPAWN_MS: Final = 60_000
 """Longest time from that clock to the process's start, on a machine under load."""
+STATUS_BYTES: Final = 1 << 12
+"""Read of a process's status, and of its limits."""
 KERNEL_THREAD: Final = 0x0020_0000
 """PF_KTHREAD, among a process's flags. In a container, pid 2 is an ordinary process."""
 MARK_TOP_US: Final = 1 << 62
@@ -75,6 +77,8 @@ class Mark(NamedTuple):
     """The hard limit that only its processes have; 0: unknown."""
     helper: int = 0
     """Pid of its helper, which is the parent of its orphans; 0: dead, or unknown."""
+    uid: int = -1
+    """User id of whoever may bear the marks that a process can choose for itself; -1: anybody."""
     inhabited: bool = False
     """The kernel counts a process in its cgroup, which may have another pid each time processes are read."""
 
@@ -147,14 +151,14 @@ def members(
             limits[mark.limit] = step
         owner.update((pid, step) for pid in mark.cgroup_pids if pid in table)
     for pid, info in table.items():
-        if info.session in sessions:
+        if info.session in sessions and _may_bear(pid, marks[sessions[info.session]]):
             owner.setdefault(pid, sessions[info.session])
     for pid, info in table.items():
         if pid not in owner and info.start_ticks * 1000 // TICKS_PER_S >= earliest:
             carried = limits.get(hard_limit(pid)) if limits else None
             if carried is None:
                 carried = _by_environment(pid, environments)
-            if carried is not None:
+            if carried is not None and _may_bear(pid, marks[carried]):
                 owner[pid] = carried
     for pid in table:
         _inherit(pid, table, owner)
@@ -184,12 +188,32 @@ def send(processes: Iterable[ProcessInfo], number: int) -> int:
     return reached
 
 
+def _may_bear(pid: int, mark: Mark) -> bool:
+    """Whether the marks that a process chose for itself count: users could else take one another's steps for theirs."""
+    return mark.uid < 0 or real_uid(pid) == mark.uid
+
+
+def real_uid(pid: int) -> int:
+    """Return whose process it is, whatever rights it has now; -1 if it does not exist."""
+    with contextlib.suppress(OSError, IndexError, ValueError), open(f"/proc/{pid}/status", "rb", buffering=0) as file:
+        return int(file.read(STATUS_BYTES).partition(b"\nUid:")[2].split(None, 1)[0])
+    return -1
+
+
 def hard_limit(pid: int) -> int:
     """Return the hard limit that marks a step's processes; 0 if it cannot be read."""
     try:
         return resource.prlimit(pid, resource.RLIMIT_RTTIME)[1]
+    except PermissionError:  # another user's, and this process may not change limits (CAP_SYS_RESOURCE)
+        return _written_limit(pid)
     except (OSError, ValueError):
         return 0
+
+
+def _written_limit(pid: int) -> int:
+    with contextlib.suppress(OSError, IndexError, ValueError), open(f"/proc/{pid}/limits", "rb", buffering=0) as file:
+        return int(file.read(STATUS_BYTES).partition(b"\nMax realtime timeout")[2].split(None, 2)[1])
+    return 0
 
 
 def chase(mark: Mark) -> int:

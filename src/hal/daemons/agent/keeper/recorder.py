@@ -1,9 +1,10 @@
 """A recorder: starts a helper, and records how its steps end if the helper dies, even if the keeper dies with it.
 
-Run as a script with `python -I -S`, standard library only: `recorder.py JOURNAL`, with the keeper's socket as file
-descriptor 0, which it passes on. It does nothing while the helper lives. When the helper has died, its steps are this
-process's children (PR_SET_CHILD_SUBREAPER): it appends their ends to the helper's journal, as the helper would have,
-for whichever keeper reads it. It ends when it has no child any more.
+Run as a script with `python -I -S`, standard library only: `recorder.py JOURNAL [ACCOUNT …]`, with the keeper's socket
+as file descriptor 0, which it passes on, and so it does the words about the user whom the helper is to become. It stays
+who it is: no process of that user can end it, or write to the journal. It does nothing while the helper lives. When the
+helper has died, its steps are this process's children (PR_SET_CHILD_SUBREAPER): it appends their ends to the helper's
+journal, as the helper would have, for whichever keeper reads it. It ends when it has no child any more.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def main(argv: list[str]) -> int:
     script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "helper.py")
     helper = os.posix_spawn(
         sys.executable,
-        [sys.executable, "-I", "-S", script, argv[1], "recorder", str(os.getpid())],
+        [sys.executable, "-I", "-S", script, argv[1], "recorder", str(os.getpid()), *argv[2:]],
         os.environ,
         setsid=True,
         setsigdef=(signal.SIGTERM,),

@@ -12,16 +12,35 @@ import os
 import signal
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from msgspec.structs import replace
 
 from hal.core.model import StepId
 from hal.daemons.agent.keeper import processes
 from hal.daemons.agent.keeper.adoption import Orphans, adopt_journals, find_helper
-from hal.daemons.agent.keeper.environment import default_env, template_env
+from hal.daemons.agent.keeper.environment import default_env, template_env, user_env
+from hal.daemons.agent.keeper.given_files import Scripts
 from hal.daemons.agent.keeper.helper_journal import NO_SLOT, HelperJournal, SeenStep, step_of, usage_of
-from hal.daemons.agent.keeper.helper_link import MAX_AHEAD, MAX_OUTSTANDING, HelperLink
+from hal.daemons.agent.keeper.helper_link import (
+    MAX_AHEAD,
+    MAX_OUTSTANDING,
+    AccountWords,
+    HelperLink,
+    Order,
+)
+from hal.daemons.agent.keeper.helper_messages import (
+    Begun,
+    Failed,
+    Finished,
+    Greeting,
+    JournalFull,
+    Message,
+    NoAccount,
+    NotSpawned,
+    Remark,
+    Returned,
+)
 from hal.daemons.agent.keeper.lease_memory import LeaseMemory
 from hal.daemons.agent.keeper.limits import MAX_FREE_SLOTS, Cgroups, cgroup_name
 from hal.daemons.agent.keeper.ports import (
@@ -44,8 +63,10 @@ from hal.daemons.agent.keeper.processes import Mark, Others
 from hal.daemons.agent.keeper.remnants import Remnants
 from hal.daemons.agent.keeper.slot import Slot
 from hal.daemons.agent.keeper.strangers import Known, Strangers
+from hal.daemons.agent.keeper.user_steps import NO_ANSWER, UserSteps
 from hal.daemons.agent.keeper.watch import Watcher, read_clocks
 from hal.runtime import identity
+from hal.runtime.step_users import NO_ACCOUNT
 from hal.wire.frames.agent_keeper import Sample, Usage
 
 MAX_HELPERS: Final = 16
@@ -85,7 +106,11 @@ class HelperSpawner:
         helpers: int,
         log_fd: int,
         environ: Mapping[str, str],
+        scripts: Scripts,
     ) -> None:
+        """Args:
+        scripts: of steps whose users may not read HAL's own directories.
+        """
         self._config = config
         self._journal_dir = journal_dir
         self._outputs = outputs
@@ -96,6 +121,7 @@ class HelperSpawner:
         self._ahead = min(MAX_AHEAD, MAX_FREE_SLOTS // self._wanted)
         self._log_fd = log_fd
         self._default_env = default_env(environ, user=config.user, home_dir=environ.get("HOME") or "/")
+        self._user_env = user_env(environ)
         self._envs: dict[int, tuple[object, dict[str, str]]] = {}
         self._events: list[SpawnerEvent] = []
         self._links: dict[int, HelperLink] = {}
@@ -117,6 +143,16 @@ class HelperSpawner:
         self._respawn_ms = 0
         self._respawn_delay_ms = RESPAWN_MS[0]
         self._last_death_ms = 0
+        self._scripts = scripts
+        self._users = UserSteps(
+            start=self._start_user_helper,
+            most=self._wanted,
+            provide=self._provided,
+            over=self._over,
+            events=self._events,
+            scripts=scripts,
+            watcher=watcher,
+        )
         self._remnants = Remnants(self._marks_of, self._own_pids, self._others_than)
         self._orphans = Orphans(watcher, self._events, self._marks_of, self._own_pids, self._finished_journals)
         self._orphans.set_callbacks(finished=self._finished, over=self._over, began=self._began)
@@ -133,17 +169,28 @@ class HelperSpawner:
                 return
 
     def _start_helper(self, boot_ms: int, *, guarded: bool) -> bool:
-        self._serial += 1
-        path = self._journal_dir / f"helper-{os.getpid()}-{boot_ms}-{self._serial}.log"
-        try:
-            link = HelperLink(
-                path, self._watcher, self._handle, self._log_fd, lease_fd=self._lease.fd if guarded else -1
-            )
-        except OSError:
+        link = self._new_link(guarded=guarded)
+        if link is None:
             self._back_off(boot_ms)
             return False
         (self._guards if guarded else self._links)[link.pid] = link
         return True
+
+    def _start_user_helper(self, user: str, guarded: bool) -> HelperLink | None:
+        config = self._config
+        ways_back = self._cgroups.ways_back()
+        account = AccountWords(user, config.least_uid, config.no_new_privileges, ways_back)
+        return self._new_link(guarded=guarded, account=account)
+
+    def _new_link(self, *, guarded: bool, account: AccountWords | None = None) -> HelperLink | None:
+        """Start a helper; None if no process or no descriptor could be created."""
+        self._serial += 1
+        path = self._journal_dir / f"helper-{os.getpid()}-{read_clocks().boot_ms}-{self._serial}.log"
+        lease_fd = self._lease.fd if guarded else -1
+        try:
+            return HelperLink(path, self._watcher, self._handle, self._log_fd, lease_fd=lease_fd, account=account)
+        except (OSError, ValueError):
+            return None
 
     def take_events(self) -> list[SpawnerEvent]:
         """Return what has happened since the last call, in order."""
@@ -171,11 +218,15 @@ class HelperSpawner:
         """Do what is due: checks of remnants, of orphans, and of missing helpers."""
         for pid in [pid for pid, link in self._links.items() if link.ended]:
             self._helper_died(self._links.pop(pid), now)
+        for pid in [pid for pid, link in self._users.helpers.links.items() if link.ended]:
+            if (link := self._users.helpers.forget(pid)) is not None:
+                self._helper_died(link, now)
         self.start_helpers(now)
         self._orphans.look(now)
         if now.boot_ms >= self._next_helper_look_ms:
             self._next_helper_look_ms = now.boot_ms + LOOK_AT_HELPERS_MS
             self._look_at_helpers()
+            self._users.helpers.end_idle(now.boot_ms)
         self._end_strays(now)
         for gone in self._remnants.look(now.boot_ms):
             self._remnants.end(gone.step)
@@ -191,6 +242,7 @@ class HelperSpawner:
         times = [self._remnants.next_ms(), self._orphans.next_ms(), self._next_helper_look_ms or None]
         if len(self._links) < self._wanted or 0 < len(self._guards) < min(self._wanted, MAX_GUARDS):
             times.append(self._respawn_ms)
+        times.append(self._users.helpers.next_ms(read_clocks().boot_ms))
         if any(link.strays and self._without_steps(link) for link in self._all()):
             times.append(self._next_stray_ms)
         return min((time for time in times if time is not None), default=None)
@@ -202,7 +254,11 @@ class HelperSpawner:
             link.pid = helper  # its recorder died: the helper continues without it
             self._links[helper] = link
             return
-        link = link or self._guards.pop(pid, None)
+        served = self._users.helpers.links.get(pid)
+        if served is not None and not served.ended and (helper := find_helper(served.journal)):
+            self._users.without_recorder(served, pid, helper)
+            return
+        link = link or self._guards.pop(pid, None) or self._users.helpers.forget(pid)
         if link is not None:
             self._helper_died(link, now)
         elif not self._orphans.child_ended(pid, status, usage, now):
@@ -218,18 +274,25 @@ class HelperSpawner:
 
     # ── Spawner ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def room(self) -> int:
+    def room(self, user: str = "") -> int:
+        if user:
+            return self._users.room(user)
         room = sum(MAX_OUTSTANDING - len(link.outstanding) for link in self._links.values())
         return room - sum(len(link.outstanding) for link in self._guards.values()) if self._guards else room
 
     def launch(self, launches: Sequence[Launch]) -> None:
         for launch in launches:
+            user = self._config.steps_user(launch.template)
+            if user:
+                self._users.launch(launch, user)
+                continue
             links = self._links if not launch.template.guard else self._started_guards()
             if not links:
                 self._events.append(NeverStarted(launch.step, "no guard could be started for it; see the keeper's log"))
                 continue
             link = min(links.values(), key=lambda link: len(link.outstanding) + len(link.running))
-            link.launch(launch, *self._provided(launch))
+            link.expect(launch)
+            link.launch(Order(launch, *self._provided(launch)))
         for link in self._all():
             link.flush()
 
@@ -238,27 +301,40 @@ class HelperSpawner:
 
     def room_ahead(self, job: int) -> int:
         # Refilled from half: orders are sent together.
-        waiting = (len(link.ahead) for link in self._links.values() if link.places[job])
+        waiting = (len(link.ahead) for link in self._unguarded() if link.places[job] and self._users.takes_ahead(link))
         return sum(self._ahead - count for count in waiting if count <= self._ahead // 2)
 
     def launch_ahead(self, launches: Sequence[Launch], until_boot_ms: Sequence[int]) -> None:
         for launch, until_ms in zip(launches, until_boot_ms, strict=True):
-            places = [link for link in self._links.values() if link.places[launch.step.job]]
+            places = [
+                link for link in self._unguarded() if link.places[launch.step.job] and self._users.takes_ahead(link)
+            ]
             if not places:
                 self._events.append(Unspawned(launch.step))
                 continue
             link = min(places, key=lambda link: len(link.ahead))
-            link.launch_ahead(launch, *self._provided(launch), until_ms)
-        for link in self._links.values():
+            if link.account is not None:
+                self._users.launch_ahead(link, launch, until_ms)
+            else:
+                link.launch_ahead(Order(launch, *self._provided(launch)), until_ms)
+        for link in self._unguarded():
             link.flush()
 
     def recall(self, steps: Sequence[StepId]) -> None:
-        for link in self._links.values():
+        for link in self._unguarded():
             link.recall(steps)
 
-    def _provided(self, launch: Launch) -> tuple[dict[str, str], str, str, Sequence[tuple[str, str]]]:
+    def _unguarded(self) -> list[HelperLink]:
+        """The helpers of steps that outlive this process."""
+        return [*self._links.values(), *self._users.helpers.unguarded()]
+
+    def _provided(self, launch: Launch, uid: int = -1) -> tuple[dict[str, str], str, str, Sequence[tuple[str, str]]]:
         """Return its template's environment, the beginning of its files' paths, and its slot: its name, and the
-        moves in and out."""
+        moves in and out.
+
+        Args:
+            uid: as whom it runs, if that is another user.
+        """
         step = launch.step
         slot: Slot | None = None
         try:
@@ -267,7 +343,7 @@ class HelperSpawner:
             self._events.append(Noted(step, f"its limits were not set: {error}"))
         if slot is not None:
             self._slots[step] = slot
-        self._marks[step] = self._new_mark(step, launch.start.token)
+        self._marks[step] = self._new_mark(step, launch.start.token, uid)
         prefix = f"{self._outputs.directory(step)}/{output_prefix(step)}"
         if slot is None:
             return self._env_of(launch), prefix, NO_SLOT, ()
@@ -299,7 +375,9 @@ class HelperSpawner:
         by itself, with a meaningless code."""
         mark = self._marks.get(step)
         info = processes.read_process(mark.pid) if mark is not None and mark.pid else None
-        if mark is not None and info is not None and processes.same_start(info, mark.boot_ms):
+        if mark is None or info is None or not processes.same_start(info, mark.boot_ms):
+            return
+        if mark.uid < 0 or processes.real_uid(info.pid) == mark.uid:  # a helper of a user could name any pid
             processes.send([info], signal.SIGKILL)
 
     def resize(self, step: StepId, *, cpu_milli: int, memory_bytes: int) -> str:
@@ -338,6 +416,7 @@ class HelperSpawner:
             else:
                 self._events.append(NeverStarted(step))
         self._outputs.sweep_spares({journal.path.stem for journal in journals})
+        self._scripts.sweep(tags.keys())
         self._cgroups.sweep({slot.name for slot in self._slots.values()})
         # Nobody would ever report what an unknown step does, and it might run again elsewhere.
         for alive in processes.members(strangers, self._own_pids()).values():
@@ -363,47 +442,68 @@ class HelperSpawner:
 
     # ── what helpers tell ─────────────────────────────────────────────────────────────────────────────────────────
 
-    def _handle(self, link: HelperLink, message: tuple[Any, ...]) -> None:
-        kind = message[0]
-        if kind == "E":
+    def _handle(self, link: HelperLink, message: Message) -> None:
+        if link.account is not None and not self._users.believes(link, message):
             return
-        if kind == "R":
-            link.worker, link.greeted = message[1], True
-            return
-        if kind == "P":
-            _, key, pid, wall_ms, boot_ms, mark = message
-            step = step_of(key)
-            link.outstanding.pop(step, None)
-            link.running[step] = pid
-            self._began(Spawned(step, pid, wall_ms, boot_ms, mark), link.worker)
-        elif kind == "X":
-            _, seq, key, status, wall_ms, numbers, leftover, next_key = message
-            step = step_of(key)
-            heir = link.pass_slot(step, step_of(next_key) if next_key else None, free=not leftover)
-            link.taken_seq = seq
-            link.strays = link.strays or bool(leftover)
-            self._finished(Ended(step, status, usage_of(numbers), wall_ms, leftover=bool(leftover), heir=heir))
-            if step in self._ended:
-                link.unsettled[step] = seq
-        elif kind == "F":
-            _, seq, key, code, text, wall_ms, next_key = message
-            step = step_of(key)
-            heir = link.pass_slot(step, step_of(next_key) if next_key else None)
-            link.taken_seq = seq
-            self._over(step)
-            self._events.append(SpawnFailed(step, code, text, wall_ms, heir))
-        elif kind == "U":
-            step = step_of(message[1])
-            link.pass_slot(step, None, free=False)
-            self._over(step)
-            self._events.append(NeverStarted(step, message[2]))
-        elif kind == "G":
-            step = step_of(message[1])
-            link.returned(step)
-            self._over(step)
-            self._events.append(Unspawned(step))
-        elif kind == "N":
-            self._events.append(Noted(step_of(message[1]), message[2]))
+        match message:
+            case Greeting():
+                if link.account is not None:
+                    self._users.greet(link, message)
+                else:
+                    link.worker, link.greeted = message.pid, True
+            case NoAccount():
+                link.refusal = message.message
+            case JournalFull():
+                link.retiring = True
+            case Begun():
+                step = step_of(message.key)
+                link.outstanding.pop(step, None)
+                link.running[step] = message.pid
+                boot_ms = min(message.boot_ms, read_clocks().boot_ms)
+                self._began(Spawned(step, message.pid, message.wall_ms, boot_ms, message.mark), link.worker)
+                self._users.has_spawned(link)
+            case Finished():
+                self._first_ended(link, message)
+            case Failed():
+                step = step_of(message.key)
+                heir = link.pass_slot(step, step_of(message.heir) if message.heir else None)
+                link.taken_seq = message.seq
+                self._not_begun(link, step)
+                self._events.append(SpawnFailed(step, message.code, message.message, message.wall_ms, heir))
+            case NotSpawned():
+                step = step_of(message.key)
+                link.pass_slot(step, None, free=False)
+                self._not_begun(link, step)
+                self._events.append(NeverStarted(step, message.message))
+            case Returned():
+                step = step_of(message.key)
+                link.returned(step)
+                self._not_begun(link, step)
+                self._events.append(Unspawned(step))
+            case Remark():
+                self._events.append(Noted(step_of(message.key), message.message))
+
+    def _first_ended(self, link: HelperLink, end: Finished) -> None:
+        """Handle the end of a step's first process, as its helper reports it."""
+        step = step_of(end.key)
+        leftover = bool(end.leftover) or (link.account is not None and self._is_inhabited(step, link))
+        heir = link.pass_slot(step, step_of(end.heir) if end.heir else None, free=not leftover)
+        link.taken_seq = end.seq
+        link.strays = link.strays or leftover
+        self._users.ended(link, step, left=leftover)
+        self._finished(Ended(step, end.status, usage_of(end.numbers), end.wall_ms, leftover=leftover, heir=heir))
+        if step in self._ended:
+            link.unsettled[step] = end.seq
+
+    def _is_inhabited(self, step: StepId, link: HelperLink) -> bool:
+        """Whether the kernel counts a process in a step's cgroup, other than its helper, which may pass through."""
+        slot = self._slots.get(step)
+        return slot is not None and slot.is_inhabited() and bool(set(slot.pids()) - {link.worker})
+
+    def _not_begun(self, link: HelperLink, step: StepId) -> None:
+        self._users.ended(link, step)
+        self._over(step)
+        self._users.has_spawned(link)
 
     def _began(self, spawned: Spawned, helper: int = 0) -> None:
         mark = self._marks[spawned.step]
@@ -438,6 +538,7 @@ class HelperSpawner:
                 link.unsettled.pop(step, None)
         self._marks.pop(step, None)
         self._remnants.end(step)
+        self._scripts.delete(step)
         slot = self._slots.pop(step, None)
         if slot is not None:
             self._cgroups.release(slot)
@@ -458,6 +559,8 @@ class HelperSpawner:
         """Check the helpers: a step can stop the helper that began it, or make it wait for a work directory; others
         must not wait too."""
         for link in self._all():
+            if self._users.end_unanswering(link):
+                continue
             if link.heard or not link.busy:
                 link.heard, link.silent_looks = False, 0
                 link.good_looks += 1
@@ -467,9 +570,9 @@ class HelperSpawner:
             if link.silent_looks == 0:
                 link.ask()
             elif link.silent_looks >= MAX_SILENT_LOOKS or (link.silent_looks >= WAKE_LOOKS and link.wakes >= MAX_WAKES):
-                _send_to(link.worker, signal.SIGKILL)
+                _send_to(link, signal.SIGKILL)
             elif link.silent_looks == WAKE_LOOKS:
-                _send_to(link.worker, signal.SIGCONT)
+                _send_to(link, signal.SIGCONT)
                 link.wakes += 1
             link.silent_looks += 1
 
@@ -480,8 +583,10 @@ class HelperSpawner:
         """Handle a dead helper: its steps are its recorder's children now, or ours; orders that it had not begun can
         be given to another."""
         link.ready()
+        self._users.died(link, now.boot_ms)
         link.close()
-        self._back_off(now.boot_ms)
+        if link.account is None:
+            self._back_off(now.boot_ms)
         for step, mark in self._marks.items():
             if mark.helper == link.worker:
                 self._marks[step] = mark._replace(helper=0)  # its pid may soon be reused
@@ -491,6 +596,10 @@ class HelperSpawner:
             # It may run although a journal that a step has tampered with does not name it: nothing runs twice.
             if step in journal.steps or step in link.running or not whole:
                 self._take_over(step, journal)
+            elif link.account is not None and not link.greeted:
+                self._over(step)
+                text = link.refusal or NO_ANSWER.format(link.account.user)
+                self._events.append(NeverStarted(step, text, NO_ACCOUNT if link.refusal else "not-started"))
             else:
                 self._over(step)
                 self._events.append(Unspawned(step))
@@ -500,7 +609,7 @@ class HelperSpawner:
         """Take over a step whose helper is dead, or was an earlier keeper's."""
         self._outputs.claim(step, journal.output_names(step))
         seen = journal.steps.get(step, SeenStep())
-        mark = self._marks[step]
+        mark = self._marks[step] = self._marks[step]._replace(uid=journal.uid)
         if isinstance(seen.end, SpawnFailed) and not mark.pid:
             self._over(step)
             self._events.append(seen.end)
@@ -549,14 +658,15 @@ class HelperSpawner:
             frozenset(slot.name for step, slot in self._slots.items() if step not in asked),
         )
 
-    def _new_mark(self, step: StepId, token: str) -> Mark:
-        return Mark(processes.marking(self._config.home, self._config.node, token, step.rank))
+    def _new_mark(self, step: StepId, token: str, uid: int = -1) -> Mark:
+        return Mark(processes.marking(self._config.home, self._config.node, token, step.rank), uid=uid)
 
     def _own_pids(self) -> list[int]:
-        return [os.getpid(), *self._links, *self._guards, *(link.worker for link in self._all())]
+        links = self._all()
+        return [os.getpid(), *(link.pid for link in links), *(link.worker for link in links)]
 
     def _all(self) -> list[HelperLink]:
-        return [*self._links.values(), *self._guards.values()]
+        return [*self._links.values(), *self._guards.values(), *self._users.helpers.links.values()]
 
     def _started_guards(self) -> dict[int, HelperLink]:
         """Return the helpers of guarded steps, at least one; none if it cannot be started, or the last one has just
@@ -573,12 +683,16 @@ class HelperSpawner:
         if known is None:
             if len(self._envs) >= MAX_HELPERS:
                 del self._envs[next(iter(self._envs))]
-            env = self._default_env | template_env(launch.template, self._config)
+            own = self._user_env if self._config.steps_user(launch.template) else self._default_env
+            env = own | template_env(launch.template, self._config)
             known = self._envs[id(launch.template)] = (launch.template, env)
         return known[1]
 
 
-def _send_to(pid: int, number: int) -> None:
+def _send_to(link: HelperLink, number: int) -> None:
     """Signal a helper, which is this process's child, or its child's."""
+    if link.process is not None:
+        processes.send([link.process], number)
+        return
     with contextlib.suppress(OSError):
-        os.kill(pid, number)
+        os.kill(link.worker, number)

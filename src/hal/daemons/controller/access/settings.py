@@ -28,9 +28,11 @@ class AccessSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     ] = ()
     operators: Annotated[tuple[str, ...], Meta(description="who has the role operator")] = ()
     admins: Annotated[tuple[str, ...], Meta(description="who has the role admin")] = ()
-    steps_run_as_root: Annotated[
+    run_as_owner: Annotated[
         bool,
-        Meta(description="if root started HAL, run other users' jobs, too, as root: whoever may submit is root then"),
+        Meta(
+            description="run everybody's jobs as whoever started HAL: whoever may submit has the rights of that account"
+        ),
     ] = False
     max_token_days: Annotated[int, Meta(description="maximum lifetime of an API token, in days")] = 365
     requests_per_s: Annotated[

@@ -20,6 +20,7 @@ from hal.daemons.controller.service.reader_book import ReaderBook
 from hal.daemons.controller.service.waiters import EndWaiters, JobWaiters, NodeWaiters
 from hal.planes.tasks import Change, TaskPlane
 from hal.runtime.interface import Runtime
+from hal.runtime.step_users import Serving
 from hal.store import ControllerRow
 
 
@@ -46,9 +47,9 @@ class Parts:
     tokens: TokenBook
     own_row: Callable[[], ControllerRow | None]
     """What this controller reports of itself where several share a store."""
-    steps_of: str
-    """The only user whose jobs are taken; empty: anybody's."""
+    serving: Serving
+    """Whose steps run, and as whom."""
     runs_as: str
-    """As whom steps run on this machine; empty: not known."""
+    """User of this process; empty: not known."""
     rest: str
     """Where people reach this controller from elsewhere; '' where nowhere."""

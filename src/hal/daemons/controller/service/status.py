@@ -9,11 +9,12 @@ from msgspec import Struct
 from hal.core.model import NotFoundError
 from hal.daemons.controller.service.controllers import ControllersList, list_controllers
 from hal.daemons.controller.service.parts import Parts
-from hal.runtime import root_steps
 from hal.runtime.authority import MAX_PEM_FILE_BYTES, authority_file, public_fingerprint
 from hal.runtime.interface import Runtime
 from hal.runtime.regular_files import read_regular
+from hal.runtime.step_users import Serving
 
+ROOT = "root"
 VERSION = metadata.version("hal-scheduler")
 
 
@@ -52,14 +53,14 @@ class Status:
     def _exposed(self) -> list[str]:
         """Whose account others are given who may come in: that of whoever runs the steps here."""
         access, runs_as, now_ms = self._parts.access, self._parts.runs_as, self._parts.clock.now_ms()
-        if not runs_as or self._parts.steps_of:
+        if not runs_as or self._parts.serving is not Serving.ALL_AS_OWNER:
             return []
         ways = []
         if access.socket and (access.users or access.operators or access.admins):
             ways.append("every user in [access]")
         if any(token.live(now_ms) and token.user != runs_as for token in self._parts.tokens.all()):
             ways.append("every holder of a token")
-        if not ways and access.steps_run_as_root and runs_as == root_steps.ROOT:
+        if not ways and access.run_as_owner and runs_as == ROOT:
             ways.append("every user who may submit")
         return [f"steps run as {runs_as}: {' and '.join(ways)} gets that account"] if ways else []
 

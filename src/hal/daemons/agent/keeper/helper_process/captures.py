@@ -54,12 +54,14 @@ class Spare:
 
 
 class Captures:
-    """All files of one helper."""
+    """All files of one helper: opened by itself, or by the keeper for a helper that serves another user."""
 
-    def __init__(self, stem: str, directories: Directories) -> None:
+    def __init__(self, stem: str, directories: Directories, owner: int = -1) -> None:
         """Args:
         stem: the beginning of its spare files' names, which no other helper uses.
+        owner: user id to which the files are given; -1: this process's.
         """
+        self._owner = owner
         self._stem = stem
         self._directories = directories
         self._root = ""
@@ -194,6 +196,8 @@ class Captures:
         except FileNotFoundError:  # the directory was deleted after it was opened
             self._directories.forget(self._spare_path())
             fd = create_regular(name, os.O_WRONLY | os.O_APPEND, MODE, dir_fd=self._spare_directory())
+        if self._owner >= 0:
+            os.fchown(fd, self._owner, -1)
         return fd, self._watch(Spare(self._count, name, _identity(os.fstat(fd))), fd)
 
     def _watch(self, spare: Spare, fd: int) -> Spare:

@@ -29,6 +29,31 @@ class CgroupMoves:
         self._ways_back: list[str] = []
         self._fds: dict[str, int] = {}
         """Open `cgroup.procs` files by path."""
+        self._held: dict[str, int] = {}
+        """Those that this process cannot open again."""
+
+    def hold_ways_back(self, paths: list[str]) -> None:
+        """Open the files to which this process returns, while it may: kernels check who opened them."""
+        for path in paths:
+            self._held[path] = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+
+    def may_move(self) -> bool:
+        """Whether the kernel lets this process move by what it holds; before Linux 5.16 some check who writes."""
+        try:
+            for path in self._held:
+                self._move(path)
+        except OSError:
+            return False
+        return True
+
+    def receive(self, moves: Moves, fds: list[int]) -> None:
+        """Use these open files for the moves into a step's cgroups."""
+        for (path, _), fd in zip(moves, fds, strict=True):
+            former = self._fds.pop(path, None)
+            if former is not None:
+                os.close(former)
+            self._make_room()
+            self._fds[path] = fd
 
     @property
     def inside(self) -> bool:
@@ -80,12 +105,15 @@ class CgroupMoves:
             os.close(fd)
 
     def _move(self, path: str) -> None:
-        fd = self._fds.get(path)
+        fd = self._fds.get(path) or self._held.get(path)
         if fd is None:
-            if len(self._fds) >= MAX_CGROUP_FDS:
-                os.close(self._fds.pop(next(iter(self._fds))))
+            self._make_room()
             fd = self._fds[path] = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
         os.write(fd, b"0")
+
+    def _make_room(self) -> None:
+        if len(self._fds) >= MAX_CGROUP_FDS:
+            os.close(self._fds.pop(next(iter(self._fds))))
 
 
 def _inhabitants(members: str) -> set[int]:

@@ -1,7 +1,8 @@
 """A helper's own journal: lines of text, appended with one write each; a line without its end is torn and does not
 count.
 
-    H pid start_ticks boot_id version recorder start_ticks    first line; 0 0: only this process sees our steps end
+    H pid start_ticks boot_id version recorder start_ticks uid    first line; 0 0: only this process sees our steps end;
+                             uid: whom it serves, or -1: whom its keeper runs as
     I step slot [after]      about to spawn; slot: its cgroup, or -; after: the step whose slot it inherited
     O step number [number]   the spare files of its stdout and stderr, in the journal's name and these numbers
     P step pid wall_ms boot_ms mark      mark: the hard limit that all processes of the step have, or 0
@@ -29,7 +30,7 @@ MAX_JOURNAL_BYTES = 1 << 20
 class Journal:
     """Can be rebuilt from what runs and what the keeper has not confirmed."""
 
-    def __init__(self, path: str, pid: int, proc: int = -1, recorder: int = 0) -> None:
+    def __init__(self, path: str, pid: int, proc: int = -1, recorder: int = 0, uid: int = -1) -> None:
         self.path = path
         self.error = ""
         """Why the last write failed; "": it did not."""
@@ -43,7 +44,7 @@ class Journal:
         fd = os.open(where, os.O_RDONLY, dir_fd=proc) if proc >= 0 else os.open(f"/proc/{where}", os.O_RDONLY)
         boot_id = os.read(fd, READ_BYTES).decode("ascii").strip()
         os.close(fd)
-        self._first = f"H {pid} {ticks} {boot_id} {VERSION} {recorder} {_start_ticks(recorder)}\n"
+        self._first = f"H {pid} {ticks} {boot_id} {VERSION} {recorder} {_start_ticks(recorder)} {uid}\n"
         self.write(self._first)
 
     def write(self, text: str) -> bool:

@@ -2,16 +2,49 @@
 
 from __future__ import annotations
 
-from typing import Any
+import os
 
 from hal.daemons.agent.keeper.helper_process.cgroup_moves import Moves
 from hal.daemons.agent.keeper.helper_process.own_files import Streams
 
 
+class Given:
+    """What a keeper has opened for a step whose user may not open it."""
+
+    __slots__ = ("into", "numbers", "outputs", "script")
+
+    def __init__(self, numbers: tuple[int, ...], script: str, outputs: list[int], into: list[int]) -> None:
+        self.numbers = numbers
+        """Of the files of stdout and stderr, for the journal."""
+        self.script = script
+        """Path of its script; "": it has none."""
+        self.outputs = outputs
+        """Open files of stdout and stderr; fewer than two if the disk is full, none if HAL keeps neither."""
+        self.into = into
+        """Open files of the moves into its cgroups."""
+
+    def close(self) -> None:
+        """Close what nobody has taken."""
+        for fd in (*self.outputs, *self.into):
+            os.close(fd)
+        self.outputs, self.into = [], []
+
+
 class Order:
     """One step to spawn, as the keeper sent it."""
 
-    __slots__ = ("env", "may_stay", "moves", "prefix", "recipe", "slot", "step", "streams", "until_boot_ms")
+    __slots__ = (
+        "env",
+        "given",
+        "may_stay",
+        "moves",
+        "prefix",
+        "recipe",
+        "slot",
+        "step",
+        "streams",
+        "until_boot_ms",
+    )
 
     def __init__(
         self,
@@ -24,6 +57,7 @@ class Order:
         may_stay: bool,
         until_boot_ms: int = 0,
         streams: Streams | None = None,
+        given: Given | None = None,
     ) -> None:
         self.step = step
         self.recipe = recipe
@@ -39,6 +73,8 @@ class Order:
         """When its credit ends, by the boot clock, if it was sent ahead."""
         self.streams = streams
         """Its own files; None: it has none."""
+        self.given = given
+        """What its keeper has opened for it; None: this process opens everything itself."""
 
 
 class Orders:
@@ -50,13 +86,12 @@ class Orders:
         self._ahead: dict[str, dict[str, Order]] = {}
         """Orders that wait for a slot, by job and step, in order of arrival."""
 
-    def add(self, order: tuple[Any, ...]) -> None:
+    def add(self, order: Order) -> None:
         """Add an order that has a slot."""
-        self.ready.append((Order(*order), ""))
+        self.ready.append((order, ""))
 
-    def add_ahead(self, order: tuple[Any, ...]) -> None:
+    def add_ahead(self, waiting: Order) -> None:
         """Add an order that waits for the slot of a step of its job."""
-        waiting = Order(*order)
         self._ahead.setdefault(job_of(waiting.step), {})[waiting.step] = waiting
 
     def give_slot(self, step: str, after: str) -> None:
@@ -80,6 +115,12 @@ class Orders:
 
     def clear(self) -> None:
         """Drop all."""
+        for order in (
+            *[one for one, _ in self.ready],
+            *[one for lane in self._ahead.values() for one in lane.values()],
+        ):
+            if order.given is not None:
+                order.given.close()
         self.ready.clear()
         self._ahead.clear()
 

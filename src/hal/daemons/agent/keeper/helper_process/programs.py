@@ -34,11 +34,14 @@ _DEFAULT_SIGNALS = (
 class Recipe:
     """What the steps of one template have in common."""
 
-    def __init__(self, plain: dict[str, Any]) -> None:
-        """`plain`: all fields of the template by name."""
+    def __init__(self, plain: dict[str, Any], variables: dict[str, str]) -> None:
+        """Args:
+        plain: all fields of the template by name.
+        variables: what its steps have in their environment unless the template sets it.
+        """
         self.argv: list[str] = list(plain["command"])
         self.script: str = plain["script"]
-        self.env: dict[str, str] = plain["env"]
+        self.env: dict[str, str] = variables | plain["env"]
         self.workdir: str = plain["workdir"]
         self._program = ""
         """Where argv[0] was found, once it was looked up."""

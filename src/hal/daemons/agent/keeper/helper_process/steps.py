@@ -14,12 +14,13 @@ import sys
 import time
 from typing import Any
 
+from hal.daemons.agent.keeper.helper_process.account import Account
 from hal.daemons.agent.keeper.helper_process.captures import Captures, Spare
 from hal.daemons.agent.keeper.helper_process.cgroup_moves import CgroupMoves, Moves
 from hal.daemons.agent.keeper.helper_process.children import Children, mark_of, outside_pid, session_of
 from hal.daemons.agent.keeper.helper_process.journal import MAX_JOURNAL_BYTES, Journal
-from hal.daemons.agent.keeper.helper_process.keeper_link import KeeperLink
-from hal.daemons.agent.keeper.helper_process.orders import Order, Orders, job_of
+from hal.daemons.agent.keeper.helper_process.keeper_link import MAX_TEXT, KeeperLink
+from hal.daemons.agent.keeper.helper_process.orders import Given, Order, Orders, job_of
 from hal.daemons.agent.keeper.helper_process.own_files import open_own
 from hal.daemons.agent.keeper.helper_process.programs import Recipe, spawn
 from hal.daemons.agent.keeper.helper_process.spawn_failures import CannotSpawnError, CannotSpawnHereError
@@ -27,6 +28,10 @@ from hal.daemons.agent.keeper.helper_process.step_files import Directories, writ
 
 FLUSH_EVERY = 4
 """Spawns after which the keeper gets a report, if more are waiting."""
+ORDER_FIELDS = 9
+"""Fields of an order without what its keeper has opened for it: as `Order` takes them."""
+MAX_GIVEN_JOURNAL_BYTES = 4 << 20
+"""A helper that cannot rewrite its journal is replaced when it exceeds this."""
 LIMITS = (resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE, resource.RLIMIT_AS, resource.RLIMIT_NPROC)
 """Limits that steps inherit and that could keep them from working; checked before each spawn: four short calls."""
 
@@ -48,7 +53,12 @@ class RunningStep:
 class Helper:
     """The whole state of a helper process."""
 
-    def __init__(self, journal: Journal, link: KeeperLink, proc: int = -1) -> None:
+    def __init__(
+        self, journal: Journal, link: KeeperLink, cgroups: CgroupMoves, proc: int = -1, account: Account | None = None
+    ) -> None:
+        """Args:
+        account: of the user whom this process has become; None: it is whoever its keeper is.
+        """
         self.running: dict[int, RunningStep] = {}
         """By pid of their first process."""
         self.closed = False
@@ -64,8 +74,14 @@ class Helper:
         self._recipes: dict[int, Recipe] = {}
         self._orders = Orders()
         self._directories = Directories()
-        self.captures = Captures(os.path.basename(journal.path).removesuffix(".log"), self._directories)
-        self._cgroups = CgroupMoves()
+        self.captures: Captures | None = None
+        """None: the keeper opens and names outputs, where this process may not."""
+        if account is None:
+            self.captures = Captures(os.path.basename(journal.path).removesuffix(".log"), self._directories)
+        self._variables = {} if account is None else account.variables
+        self._full = False
+        """The keeper was told that the journal is full."""
+        self._cgroups = cgroups
         self._children = Children()
         self._limits = _own_limits()
         self._null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
@@ -84,17 +100,18 @@ class Helper:
     def _receive(self, message: tuple[Any, ...]) -> None:
         kind = message[0]
         if kind == "S":
-            self._orders.add(message[1:])
+            self._orders.add(self._order(message[1:]))
         elif kind == "Q":
-            self._orders.add_ahead(message[1:])
+            self._orders.add_ahead(self._order(message[1:]))
         elif kind == "B":
             self._orders.give_slot(message[1], message[2])
         elif kind == "K":
             for step in message[1]:
-                if self._orders.forget(step) is not None:
-                    self._link.report("G", step)
+                order = self._orders.forget(step)
+                if order is not None:
+                    self._return(order)
         elif kind == "T":
-            self._recipes[message[1]] = Recipe(message[2])
+            self._recipes[message[1]] = Recipe(message[2], self._variables)
         elif kind == "E":
             self._link.report("E")
         elif kind == "D":
@@ -103,6 +120,19 @@ class Helper:
             for seq in [seq for seq in self._unconfirmed if seq <= message[1]]:
                 del self._unconfirmed[seq]
             self._tidy()
+
+    def _order(self, fields: tuple[Any, ...]) -> Order:
+        order = Order(*fields[:ORDER_FIELDS])
+        if len(fields) > ORDER_FIELDS:
+            numbers, script, outputs, into = fields[ORDER_FIELDS]
+            order.given = Given(numbers, script, self._link.take(outputs), self._link.take(into))
+        return order
+
+    def _return(self, order: Order) -> None:
+        """Report that it has not begun and will not."""
+        if order.given is not None:
+            order.given.close()
+        self._link.report("G", order.step)
 
     def settle(self) -> int | None:
         """Do what is due: report to the keeper, leave a step's cgroups; returns how long the rest may wait, in ms."""
@@ -133,7 +163,12 @@ class Helper:
             self.close()
 
     def _tidy(self) -> None:
-        """Rewrite the journal once most of it is obsolete."""
+        """Rewrite the journal once most of it is obsolete; where this process may not, ask to be replaced."""
+        if self.captures is None:
+            if self._journal.size > MAX_GIVEN_JOURNAL_BYTES and not self._full:
+                self._full = True
+                self._link.report("J")
+            return
         if self._journal.size > MAX_JOURNAL_BYTES and not self.closed:
             live = "".join(one.journalled for one in self.running.values()) + "".join(self._unconfirmed.values())
             if len(live) * 2 < self._journal.size:
@@ -170,12 +205,15 @@ class Helper:
         except CannotSpawnError as error:
             failure = error
         first = f"I {step} {order.slot} {after}\n" if after else f"I {step} {order.slot}\n"
-        if outputs:
-            first += f"O {step} {' '.join([str(spare.number) for spare in outputs])}\n"
+        numbers = [spare.number for spare in outputs] if order.given is None else order.given.numbers
+        if numbers:
+            first += f"O {step} {' '.join(map(str, numbers))}\n"
         if not self._journal.write(first):
             self._journal.give_up()
             self._cgroups.leave()
             self._release(opened, outputs)
+            if order.given is not None:
+                order.given.close()
             self._link.report("U", step, f"its helper's journal cannot be written: {self._journal.error}")
             return
         recipe = self._recipes[order.recipe]
@@ -189,12 +227,12 @@ class Helper:
                 fds |= open_own(order.streams, opened)
             actions = tuple([(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in fds.items()])
             if recipe.script:
-                program = write_script(self._directories, order.prefix, recipe.script)
+                program = order.given.script if order.given is not None else self._write_script(order, recipe)
                 argv = [program]
             else:
                 program, argv = recipe.program(), recipe.argv
             merged = recipe.env | order.env
-            for problem in self._cgroups.enter(order.moves):
+            for problem in self._enter_cgroups(order):
                 self._link.report("N", step, problem)
             boot_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
             boot_ms = boot_ns // 1_000_000
@@ -208,6 +246,8 @@ class Helper:
             if not stays:
                 self._cgroups.leave()
             self._release(opened, [] if failure is None else outputs)
+            if order.given is not None:
+                order.given.close()
         if isinstance(failure, CannotSpawnHereError):
             self._journal.write(f"U {step}\n")
             self._link.report("U", step, str(failure))
@@ -233,7 +273,10 @@ class Helper:
     def _open_outputs(self, order: Order, opened: list[int]) -> list[Spare]:
         """Open stdout and stderr of a step, as far as HAL keeps them; if the disk is full fewer, with a note for the
         exit report."""
-        if order.streams is not None and order.streams[1] and order.streams[2]:
+        if order.given is not None:
+            opened += order.given.outputs
+            order.given.outputs = []
+        if self.captures is None or (order.streams is not None and order.streams[1] and order.streams[2]):
             return []
         outputs, problem = self.captures.open(order.step, order.prefix, opened)
         if problem:
@@ -244,18 +287,33 @@ class Helper:
         """Close descriptors, and take back files to which no process writes."""
         for fd in opened:
             os.close(fd)
-        if outputs:
+        if outputs and self.captures is not None:
             self.captures.ended(outputs, left=False)
+
+    def _enter_cgroups(self, order: Order) -> list[str]:
+        """Move into a step's cgroups, unless the keeper has moved us; returns why some could not be entered."""
+        if order.given is not None:
+            if not order.given.into:
+                return []
+            self._cgroups.receive(order.moves, order.given.into)
+            order.given.into = []
+        return self._cgroups.enter(order.moves)
+
+    def _write_script(self, order: Order, recipe: Recipe) -> str:
+        """Raises:
+        CannotSpawnError, CannotSpawnHereError: as `write_script`.
+        """
+        return write_script(self._directories, order.prefix, recipe.script)
 
     def name_outputs(self) -> None:
         """Name the outputs to which a first byte was written."""
-        for step, problem in self.captures.name_written():
+        for step, problem in self.captures.name_written() if self.captures is not None else ():
             self._link.report("N", step, problem)
 
     def _fail(self, step: str, error: CannotSpawnError) -> None:
         self._seq += 1
         wall_ms = time.time_ns() // 1_000_000
-        message = " ".join(error.message.split())
+        message = " ".join(error.message.split())[:MAX_TEXT]
         line = f"F {self._seq} {step} {error.code} {wall_ms} {message}\n"
         self._journal.write(line)
         self._unconfirmed[self._seq] = line
@@ -278,7 +336,8 @@ class Helper:
             order = self._orders.forget(waiting)
             if order is not None and boot_ms <= order.until_boot_ms:
                 return order
-            self._link.report("G", waiting)
+            if order is not None:
+                self._return(order)
         return None
 
     def _inherit(self, order: Order, after: str) -> None:
@@ -317,7 +376,7 @@ class Helper:
                 session == pid or (one.mark and mark == one.mark) or (session not in self.running and mark not in alive)
                 for session, mark in strays
             )
-            problem = self.captures.ended(one.outputs, left=left)
+            problem = self.captures.ended(one.outputs, left=left) if self.captures is not None else ""
             if problem:
                 self._link.report("N", one.step, problem)
             self._seq += 1

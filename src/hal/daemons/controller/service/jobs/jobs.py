@@ -48,7 +48,7 @@ from hal.planes.tasks import (
     emptied,
     job_row,
 )
-from hal.runtime import root_steps
+from hal.runtime import step_users
 from hal.store import JobFilter, JobRow, RememberIdempotent
 from hal.store.operations import AttemptRow
 from hal.store.views import TaskRow
@@ -142,13 +142,12 @@ class Jobs:
     def _refuse_others(self, specs: Sequence[JobSpec], by: Submitter) -> None:
         """
         Raises:
-            DeniedError: a job's user would be root.
+            DeniedError: nothing is run for a job's user.
         """
-        only = self._parts.steps_of
-        # Also of whoever submits for somebody else: an operator is not root by saying so.
-        for user in {by.user, *(spec.user or by.user for spec in specs)} if only else ():
-            if user != only:
-                raise DeniedError(root_steps.refusal(user), hint=root_steps.HINT)
+        # Also of whoever submits for somebody else: an operator is not the owner by saying so.
+        for user in {by.user, *(spec.user or by.user for spec in specs)}:
+            if text := step_users.refusal(self._parts.serving, self._parts.runs_as, user):
+                raise DeniedError(text, hint=step_users.HINT)
 
     def _warnings(self) -> list[str]:
         if self._parts.plane.nodes:
