@@ -14,7 +14,7 @@ import pytest
 from hal.client.addresses.address import find_address
 from hal.client.sync_client import Client
 from tests.attacks.other_user import as_user
-from tests.e2e.conftest import LiveHal, new_home
+from tests.e2e.conftest import LiveHal, new_home, until
 from tests.unix_users import unix_users
 
 HAL = "{python} -m hal.cli.main"
@@ -151,6 +151,9 @@ def test_a_hal_of_root_runs_each_step_as_its_user(own_hal: LiveHal) -> None:
             assert own_hal.run("run", "-u", alice.name, "--", "id", "-u").out == f"{alice.uid}\n"
             assert own_hal.run("run", "--", "id", "-u").out == "0\n"
             assert "steps run as" not in own_hal.run("status", check=True).out
+            unknown = own_hal.run("submit", "-u", "hal-nobody-knows", "--", "true", check=True).out.strip()
+            told = "its user cannot run on n1 (attempt 1): this node has no account of user 'hal-nobody-knows'"
+            until(lambda: told in own_hal.run("why", unknown).out, "the refusal is explained")
         finally:
             shutil.rmtree(sockets)
 

@@ -16,10 +16,6 @@ VARIABLE: Final = "HAL_RUN_AS_OWNER"
 FORMER_SETTING: Final = "steps_run_as_root"
 FORMER_VARIABLE: Final = "HAL_STEPS_RUN_AS_ROOT"
 GONE: Final = "no longer exists: a HAL of root runs each step as its user; to run all of them as root, set {}"
-FOREIGN_USER: Final = "foreign-user"
-"""Code of the refusal of a start: that node runs nothing for this user, whoever they are there."""
-NO_ACCOUNT: Final = "no-account"
-"""The same: the node does not know the user, or does not serve them."""
 
 
 class Serving(StrEnum):

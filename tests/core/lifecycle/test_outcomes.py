@@ -28,13 +28,13 @@ def test_a_lost_task_waits_twice_as_long_each_time_and_half_a_minute_at_most(att
     assert after_attempt(SPEC, attempt, 0, AttemptState.LOST).delay_ms == delay_ms
 
 
-@pytest.mark.parametrize("refusal", ["credit-over", "recalled", "prolog-failed"])
+@pytest.mark.parametrize("refusal", ["credit-over", "recalled", "prolog-failed", "no-account", "foreign-user"])
 def test_a_start_that_was_given_back_is_not_waited_for(refusal: str) -> None:
     """Another node may have the task at once."""
     assert after_attempt(SPEC, 3, 0, AttemptState.REFUSED, refusal=refusal).delay_ms == 0
 
 
-@pytest.mark.parametrize("refusal", ["spawn-failed", "bad-workdir", "foreign-user"])
+@pytest.mark.parametrize("refusal", ["spawn-failed", "bad-workdir"])
 def test_what_every_node_would_refuse_fails_the_task(refusal: str) -> None:
     """Asking the next node would not help."""
     assert refusal_end(refusal) is AttemptState.FAILED

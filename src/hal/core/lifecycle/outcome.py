@@ -33,12 +33,17 @@ GATE_ELSEWHERE: Final = "gate-elsewhere"
 elsewhere."""
 GATE_FAILED: Final = "gate-failed"
 """Refusal of a start, or cause of a step's end, because a gate that the job names failed: so has the attempt."""
-NOT_BEGUN_HERE: Final = frozenset({PROLOG_FAILED, GATE_ELSEWHERE})
+NO_ACCOUNT: Final = "no-account"
+"""Refusal of a start because that node does not know the user, or does not serve them."""
+FOREIGN_USER: Final = "foreign-user"
+"""Refusal of a start because that node runs only its owner's steps."""
+NOT_FOR_USER: Final = frozenset({NO_ACCOUNT, FOREIGN_USER})
+NOT_BEGUN_HERE: Final = frozenset({PROLOG_FAILED, GATE_ELSEWHERE}) | NOT_FOR_USER
 """Refusals because of the node, which the task does not use again: another may run it at once."""
 GIVEN_BACK: Final = frozenset({"credit-over", "recalled"}) | NOT_BEGUN_HERE
 """Refusals without a delay: of starts on credit, and those where nothing was wrong."""
 
-REFUSAL_CODES_OF_THE_TASK: Final = frozenset({"spawn-failed", "bad-workdir", "foreign-user", GATE_FAILED})
+REFUSAL_CODES_OF_THE_TASK: Final = frozenset({"spawn-failed", "bad-workdir", GATE_FAILED})
 """Refusals that the task would get on every node, or that say so: they are failures of the task."""
 
 

@@ -292,16 +292,17 @@ class Refusal(Struct, frozen=True, array_like=True, gc=False):
     a process), `not-held` (it was stopped before it arrived, or a stop names an unknown step), `already-ended` (its
     exit was acknowledged), `credit-over` (no slot came free for it in time), `recalled` (on request), `prolog-failed`
     (the node's prolog failed; the node must be closed), `gate-elsewhere` (a gate that its job names was not satisfied;
-    the task must not use this node again), `gate-failed` (the same; the attempt has failed), `foreign-user` (steps run
-    as root there, for another user)."""
+    the task must not use this node again), `gate-failed` (the same; the attempt has failed), `no-account` (the node
+    does not know the user, or does not serve them; the task must not use this node again), `foreign-user` (the same: it
+    runs only its owner's steps)."""
     message: Text
     """For people."""
 
 
 class Refused(Frame, frozen=True, kw_only=True):
     """These steps were not started, and no process of them exists. The same attempt may be sent again, except after
-    `not-held`, `already-ended`, `credit-over`, `recalled`, `prolog-failed`, `gate-elsewhere`, `gate-failed` and
-    `foreign-user`."""
+    `not-held`, `already-ended`, `credit-over`, `recalled`, `prolog-failed`, `gate-elsewhere`, `gate-failed`,
+    `no-account` and `foreign-user`."""
 
     steps: Annotated[tuple[Refusal, ...], Meta(max_length=MAX_ITEMS)]
 

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
+from hal.core.lifecycle.outcome import FOREIGN_USER
 from hal.core.model import StepId
 from hal.daemons.agent.keeper.commands import Commands
 from hal.daemons.agent.keeper.credit import CREDIT_OVER, RECALLED, Credit
@@ -359,7 +360,7 @@ class KeeperCore:
                 steps[start.step] = start
         for position, starts in fresh.items():
             if text := step_users.refusal(self.config.serving, self.config.user, frame.templates[position].user):
-                self._refuse_for_good(list(starts), step_users.FOREIGN_USER, f"{text}; {step_users.HINT}")
+                self._refuse_for_good(list(starts), FOREIGN_USER, f"{text}; {step_users.HINT}")
                 continue
             try:
                 taken = self._ledger.accept(list(starts.values()), frame.templates[position])

@@ -16,6 +16,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from hal.core.lifecycle.outcome import NO_ACCOUNT
 from hal.core.model import StepId
 from hal.daemons.agent.keeper import processes
 from hal.daemons.agent.keeper.adoption import Orphans, adopt_journals, find_helper
@@ -66,7 +67,6 @@ from hal.daemons.agent.keeper.strangers import Known, Strangers
 from hal.daemons.agent.keeper.user_steps import NO_ANSWER, UserSteps
 from hal.daemons.agent.keeper.watch import Watcher, read_clocks
 from hal.runtime import identity
-from hal.runtime.step_users import NO_ACCOUNT
 from hal.wire.frames.agent_keeper import Sample, Usage
 
 MAX_HELPERS: Final = 16

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from hal.core.lifecycle.outcome import NO_ACCOUNT
 from hal.core.model import StepId
 from hal.daemons.agent.keeper import processes
 from hal.daemons.agent.keeper.given_files import GivenFiles, Scripts
@@ -32,7 +33,6 @@ from hal.daemons.agent.keeper.helper_process.spawn_failures import CannotSpawnEr
 from hal.daemons.agent.keeper.ports import Launch, NeverStarted, Noted, SpawnerEvent, SpawnFailed
 from hal.daemons.agent.keeper.user_helpers import MAX_USER_HELPERS, Start, UserHelpers
 from hal.daemons.agent.keeper.watch import Watcher, read_clocks
-from hal.runtime.step_users import NO_ACCOUNT
 
 MAX_LOOKUP_LOOKS: Final = 10
 """Checks, one a second, after which a helper is ended that has not become its user yet."""

@@ -1,4 +1,5 @@
-"""What follows from a gate that sends a task elsewhere: its job does not use that node any more.
+"""What follows from a node that sends a task elsewhere, by a gate or because it does not serve its user: its job does
+not use that node any more.
 
 Pure. The node is added to what the job excludes, so a restart knows it, and everybody sees it. A job that has excluded
 as many nodes as it may is held, so that it does not go through all nodes of a cluster again and again.
@@ -17,7 +18,7 @@ from hal.core.model.job import MAX_EXCLUDED
 from hal.planes.tasks.live.job import LiveJob
 from hal.planes.tasks.table.table import JobTable
 
-HELD_BY_GATE: Final = "its gates have sent it away from as many nodes as a job may exclude"
+HELD_BY_GATE: Final = "it was sent away from as many nodes as a job may exclude"
 """How the reason of a job begins that is held for that."""
 
 
@@ -40,6 +41,6 @@ def _hold(table: JobTable, job: LiveJob, node: str, reason: str) -> None:
     job.hold = True
     job.reason = f"{HELD_BY_GATE} ({MAX_EXCLUDED}); on {node}: {one_line(reason, MAX_REASON)}"
     table.draft.edited.add(job.id)
-    held = table.apply_event(job, 0, job.spec.tasks, TaskEvent.HOLD, "its gates sent it away")
+    held = table.apply_event(job, 0, job.spec.tasks, TaskEvent.HOLD, "nodes sent it away")
     table.recall_credit(job)
     table.draft.note(EventKind.JOBS_HELD, f"node:{node}", job.trace_id, job.id, tasks=held, reason=job.reason)

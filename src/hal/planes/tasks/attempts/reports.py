@@ -13,7 +13,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from hal.core.lifecycle import ATTEMPT, AttemptEvent, transition, walk
-from hal.core.lifecycle.outcome import GATE_ELSEWHERE, GIVEN_BACK, PROLOG_FAILED
+from hal.core.lifecycle.outcome import GATE_ELSEWHERE, GIVEN_BACK, NOT_FOR_USER, PROLOG_FAILED
 from hal.core.model import AttemptId, AttemptState, EventKind, StepId, one_line
 from hal.planes.tasks.attempts import credit
 from hal.planes.tasks.attempts.ends import (
@@ -135,14 +135,14 @@ def record_refusals(table: JobTable, node: str, refusals: Sequence[Refusal], now
         job, attempt = table.touch(refusal.step.job), found[1]
         changed[job.id] = job
         code, message = one_line(refusal.code, MAX_CODE), one_line(refusal.message, MAX_MESSAGE)
-        asked = code not in GIVEN_BACK or attempt.credit or code == PROLOG_FAILED
+        asked = code not in GIVEN_BACK or attempt.credit or code == PROLOG_FAILED or code in NOT_FOR_USER
         if not asked and not (code == GATE_ELSEWHERE and job.spec.gates):
             code = UNASKED  # nothing was lent: it is not tried again at once
         item = {"id": str(AttemptId(job.id, attempt.task, attempt.attempt)), "code": code, "message": message}
         table.draft.note(EventKind.STARTS_REFUSED, f"node:{node}", job.trace_id, job.id, item)
         if code == PROLOG_FAILED:
             record_failed_prolog(table, node, refusal.step, message, now_ms)
-        elif code == GATE_ELSEWHERE and job.spec.gates:
+        elif code in NOT_FOR_USER or (code == GATE_ELSEWHERE and job.spec.gates):
             exclude_node(table, job, node, message)
         end = StepEnd(refusal.step.rank, REFUSED_CAUSE, 0, 0, now_ms, f"{code}: {message}")
         _end_step(table, job, attempt, end, now_ms, f"node:{node}")
