@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import signal
 import traceback
 from collections.abc import Callable
 from typing import Final, TypeVar
@@ -11,6 +12,9 @@ from typing import Final, TypeVar
 ALICE: Final = 61_001
 BOB: Final = 61_002
 """User ids without an account or a name: nothing on the machine belongs to them."""
+
+LONGEST_S: Final = 120
+"""How long an act may take; then the kernel ends the child."""
 
 T = TypeVar("T")
 
@@ -21,13 +25,15 @@ def as_user(uid: int, act: Callable[[], T]) -> T:
     The child is forked, so modules that are imported here can be used there although that user may not read them.
 
     Raises:
-        AssertionError: `act` raised; carries its traceback.
+        AssertionError: `act` raised, and its traceback is in the message; or it took longer than `LONGEST_S`.
     """
     ours, theirs = os.pipe()
     pid = os.fork()
     if pid == 0:
         try:
             os.close(ours)
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(LONGEST_S)
             os.setgroups([])
             os.setresgid(uid, uid, uid)
             os.setresuid(uid, uid, uid)
@@ -40,7 +46,8 @@ def as_user(uid: int, act: Callable[[], T]) -> T:
     os.close(theirs)
     with os.fdopen(ours, "rb") as pipe:
         data = pipe.read()
-    os.waitpid(pid, 0)
+    _, status = os.waitpid(pid, 0)
+    assert data, f"as user {uid}: ended by signal {os.WTERMSIG(status)}, after {LONGEST_S} s at most"
     fine, value = pickle.loads(data)
     assert fine, value
     return value

@@ -96,6 +96,26 @@ def test_looking_for_old_jobs_reads_only_the_index(tmp_path: Path) -> None:
     assert [line for line in plans if "SEARCH jobs USING COVERING INDEX jobs_ended" not in line] == []
 
 
+def test_what_a_reader_needs_is_not_looked_at_by_each_deletion(tmp_path: Path) -> None:
+    """A million jobs that wait for a slow reader would keep each commit waiting: the index ends at what is needed."""
+    leader = filled(tmp_path / "hal.sqlite")
+    leader.commit(MarkRemoved(list(range(1, MANY + 1)), Removed.JOB))
+    leader.store.close()
+    database = open_database(tmp_path / "hal.sqlite", create=False, max_bytes=None)
+    asked: list[tuple[str, Any]] = []
+    event.listen(database.reader, "before_cursor_execute", lambda *args: asked.append((args[2], args[3])))
+    with database.reading("looking") as connection:
+        assert removal._marked(connection, Removed.JOB, 3) == [1, 2]
+        plans = [
+            row[3]
+            for text, values in list(asked)
+            if "end_ms < " in text
+            for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}", values)
+        ]
+    database.close()
+    assert ["AND end_ms<?" in line for line in plans] == [True]
+
+
 def test_deleting_a_spec_looks_for_other_jobs_by_index(tmp_path: Path) -> None:
     """The database checks the reference, too: without the index it would read all jobs for each spec."""
     filled(tmp_path / "hal.sqlite").store.close()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -62,17 +62,19 @@ def _ended(removed: Removed) -> ColumnElement[bool]:
 
 
 def read_queues(connection: Connection) -> list[str]:
-    """List the queues of which ended jobs are kept: one step in the index for each."""
-    found: set[str] = set()
-    for removed in _LEVELS[: Removed.JOB]:
-        last = ""
-        while True:
-            query = select(func.min(_J.queue)).where(_ended(removed), _J.queue > last)
-            last = connection.execute(query).scalar() or ""
-            if not last:
-                break
-            found.add(last)
-    return sorted(found)
+    """List the queues of which ended jobs are kept."""
+    return sorted({queue for removed in _LEVELS[: Removed.JOB] for queue in _queues(connection, removed)})
+
+
+def _queues(connection: Connection, removed: Removed) -> Iterator[str]:
+    """Queues with ended jobs of which that much is removed: one step in the index for each."""
+    last = ""
+    while True:
+        query = select(func.min(_J.queue)).where(_ended(removed), _J.queue > last)
+        last = connection.execute(query).scalar() or ""
+        if not last:
+            return
+        yield last
 
 
 def weigh(connection: Connection, queue: str, below: Removed) -> tuple[int, int]:
@@ -214,8 +216,16 @@ def sweep(connection: Connection, now_ms: int, retention: Retention) -> Swept:
 
 
 def _marked(connection: Connection, removed: Removed, before_ms: int, newest: int | None = None) -> list[int]:
-    query = select(_J.id).where(_ended(removed), _J.end_ms < before_ms).limit(SWEPT_JOBS)
-    return list(connection.execute(query if newest is None else query.where(_J.id < newest)).scalars())
+    """Jobs of which that much is to be removed, queue by queue: those that a reader still needs are not looked at."""
+    found: list[int] = []
+    for queue in _queues(connection, removed):
+        query = select(_J.id).where(_ended(removed), _J.queue == queue, _J.end_ms < before_ms)
+        if newest is not None:
+            query = query.where(_J.id < newest)
+        found += connection.execute(query.limit(SWEPT_JOBS - len(found))).scalars()
+        if len(found) >= SWEPT_JOBS:
+            break
+    return found
 
 
 def _delete_some(

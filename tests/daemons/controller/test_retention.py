@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from msgspec.structs import replace
@@ -14,8 +14,9 @@ from hal.core.model.policy import Policy, Queue
 from hal.daemons.controller.config import Config
 from hal.daemons.controller.cycle import retention
 from hal.daemons.controller.nodes import forgetting
+from hal.daemons.controller.service.jobs import removal
 from hal.runtime.interface import UnixAddress
-from hal.store import DAY_MS, Kept, Retention
+from hal.store import DAY_MS, Committed, Group, Kept, PutForgets, Retention, Store
 from hal.wire.agree import FORGET
 from hal.wire.frames.agent_keeper import ForgetPiece, Forgotten
 from tests.daemons.controller.access.people import person
@@ -79,6 +80,35 @@ def test_a_removed_job_is_gone_for_every_reader_and_at_its_node(hal_home: Path) 
         assert (again["ok"], again["code"]) == (False, "not-found")
 
     on_controller(hal_home, body)
+
+
+class CountingStore(Store):
+    """Counts what nodes must delete in each group."""
+
+    forgets: ClassVar[list[int]] = []
+
+    def commit(self, group: Group, *, epoch: int, flush: bool = True) -> Committed:
+        """See `Store`."""
+        self.forgets += [len(one.rows) for one in group.operations if isinstance(one, PutForgets)]
+        return super().commit(group, epoch=epoch, flush=flush)
+
+
+def test_safety_many_removals_are_many_groups(hal_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that names more files than a group should waits for no other: here two rows, where a gang has three."""
+
+    async def body() -> None:
+        async with running(hal_home, Config(), store=CountingStore) as hal:
+            for name in ("n1", "n2", "n3"):
+                await hal.agent(name, **KNOWS)
+            jobs = await hal.submit(*[TRUE] * 3, {**TRUE, "nodes": 3})
+            for job in jobs:
+                await hal.ended(job)
+            CountingStore.forgets.clear()
+            assert all(one["ok"] for one in await remove(hal, *jobs))
+            assert CountingStore.forgets == [2, 1, 3]
+
+    monkeypatch.setattr(removal, "FORGETS_A_GROUP", 2)
+    asyncio.run(body())
 
 
 def test_what_cannot_be_removed_says_why_and_the_rest_is(hal_home: Path) -> None:
@@ -224,6 +254,24 @@ def test_a_node_that_knows_nothing_of_it_is_not_asked_and_forgotten_with_the_nod
         assert removed["ok"]
         assert store.forget_counts() == {}
         assert agent.forgets == []
+
+    on_controller(hal_home, body)
+
+
+def test_an_older_agent_in_the_place_of_one_that_was_asked_is_not_asked(hal_home: Path) -> None:
+    """It dials while the connection of the other is still there; a third one that knows what is meant is asked."""
+
+    async def body(hal: Running) -> None:
+        first = await hal.agent(**KNOWS)
+        (job,) = await hal.submit(TRUE)
+        await hal.ended(job)
+        older = await hal.agent()
+        await first.until(lambda agent: agent._connection is None)
+        await remove(hal, job)
+        assert (await hal.http.get("/v1/jobs")).json()["jobs"] == []
+        await hal.agent(**KNOWS)
+        await nothing_left(hal)
+        assert (first.forgets, older.forgets) == ([], [])
 
     on_controller(hal_home, body)
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from hal.conformance.plane import advise
 from hal.conformance.plane.rest import Rest
 from hal.core.engine.config import EngineConfig
-from hal.core.engine.events import AdviceUpdated, Event, KeySpace
+from hal.core.engine.events import AdviceUpdated, ClockAdvanced, Event, KeySpace
 from hal.core.engine.policies import register
 from hal.core.interfaces import BucketView, ClusterView, JobView, NodeView, PolicyInfo, Request
 from hal.core.model import SpecError
@@ -190,6 +190,31 @@ def test_an_update_whose_engine_is_rebuilt_between_its_parts_is_fed_again(hal_ho
         assert engine.state is not state
         assert view["count"] == len(keys)
         assert not engine.state.advice.staged
+
+    on_controller(hal_home, body)
+
+
+def test_an_update_during_which_what_was_held_expires_is_fed_again(hal_home: Path) -> None:
+    """Whole: all of its keys are held. A delta: what it is based on is gone, and it is refused."""
+
+    async def body(hal: Running) -> None:
+        engine, real = hal.controller._engine, hal.controller._engine.feed
+
+        def feed_and_expire(events: Iterable[Event]) -> None:
+            """After the first part, let the clock pass the end of what is held."""
+            real(events)
+            engine.feed = real  # type: ignore[method-assign]
+            at_ms = engine.state.advice.kinds["load"].expires_ms
+            asyncio.get_running_loop().call_soon(real, (ClockAdvanced(at_ms),))
+
+        keys: dict[Any, float | None] = {f"n{number}": 0.5 for number in range(2 * service.KEYS_A_PART)}
+        await put(hal, "load", {"n1": 0.1}, version=4, expires_in="1s")
+        engine.feed = feed_and_expire  # type: ignore[method-assign]
+        assert (await put(hal, "load", keys, version=5))["count"] == len(keys)
+        await put(hal, "load", {"n1": 0.1}, version=6, expires_in="1s")
+        engine.feed = feed_and_expire  # type: ignore[method-assign]
+        delta = {"space": "nodes", "keys": list(keys), "values": list(keys.values()), "delta": True, "base": 6}
+        assert (await hal.http.put("/v1/advice/load", json=delta)).status_code == 409
 
     on_controller(hal_home, body)
 

@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 from hal.core.model.facts import CpuFacts, Facts, GpuFacts
+from hal.planes.tasks import TaskPlane
+from hal.store import NodeRow
 from tests.daemons.controller.running import Running, on_controller, running
 
 SLEEP = {"command": ["sleep"]}
@@ -61,6 +64,33 @@ def test_a_refused_node_keeps_no_other_back(hal_home: Path) -> None:
         assert (answer.status_code, "between 1 and" in answer.json()["detail"]) == (400, True)
         answer = await hal.http.post("/v1/nodes/uncordon", json={"nodes": ["n1"], "reason": "x"})
         assert (answer.status_code, answer.json()["detail"]) == (400, "reason: not kept by uncordon")
+
+    on_controller(hal_home, body)
+
+
+def test_others_have_their_turn_between_the_nodes_of_one_request(
+    hal_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each node that closes looks at all that runs: a rack of them at once would keep everybody waiting."""
+
+    async def body(hal: Running) -> None:
+        plane, turns, at = hal.controller._plane, [0], list[int]()
+
+        def turn() -> None:
+            turns[0] += 1
+            if len(at) < 3:
+                asyncio.get_running_loop().call_soon(turn)
+
+        def cordoned(name: str, *args: Any, **more: Any) -> NodeRow:
+            at.append(turns[0])
+            return TaskPlane.cordon(plane, name, *args, **more)
+
+        for name in ("n1", "n2", "n3"):
+            await hal.agent(name)
+        monkeypatch.setattr(plane, "cordon", cordoned)
+        turn()
+        await act(hal, "cordon", "n1", "n2", "n3")
+        assert len(set(at)) == 3
 
     on_controller(hal_home, body)
 

@@ -296,6 +296,31 @@ def test_the_output_of_another_step_is_not_taken_for_the_one_that_was_asked_for(
     on_controller(hal_home, body)
 
 
+def test_an_answer_to_what_an_earlier_controller_asked_is_no_lie(hal_home: Path) -> None:
+    """A keeper answers late, over the connection that there is then: `hal logs -f` while a controller is restarted."""
+
+    async def asked_for_output(hal: Running, name: str) -> tuple[LyingNode, ReadLog, asyncio.Future[Any]]:
+        node, step = await with_step(hal, name)
+        reading = asyncio.ensure_future(hal.http.get(f"/v1/jobs/{step.job}/logs"))
+        while not isinstance(asked := await node._next(), ReadLog):
+            pass
+        return node, asked, reading
+
+    async def body() -> None:
+        async with running(hal_home) as hal:
+            _, earlier, unanswered = await asked_for_output(hal, "gone")
+            unanswered.cancel()
+        async with running(hal_home) as hal:
+            node, asked, reading = await asked_for_output(hal, "liar")
+            for one in (earlier, asked):
+                chunk = {"t": "log-chunk", "request": one.request, "step": one.step}
+                node.say(raw(**chunk, stream="stdout", offset=0, data=b"x", size=1, ended=True))
+            assert (await reading).content == b"x"
+            assert not quarantined(hal, "liar")
+
+    asyncio.run(body())
+
+
 class Living:
     """A controller that lives through all examples."""
 

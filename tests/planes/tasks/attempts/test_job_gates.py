@@ -101,6 +101,32 @@ def test_a_task_is_preparing_while_its_gate_waits_and_whoever_asks_is_told_which
     assert plane.plane.gates_text(job, 0, 1) == ""
 
 
+def test_safety_what_a_group_that_failed_said_of_a_gate_counts_when_it_is_said_again() -> None:
+    """A full disk: the group is undone, and the node's report staged once more."""
+    plane = plane_with()
+    (job,) = plane.submit(STAGE)
+    plane.start((job, 0))
+    report = StepGate(StepId(job, 0, 1, 0), "stage", GateState.WAITING, "12 of 40 GiB", GatePhase.PREPARING)
+    plane.plane.record_gates("n1", [report], plane.now_ms)
+    plane.plane.undo()
+    plane.plane.record_gates("n1", [report], plane.now_ms)
+    assert [item["state"] for item in gated([plane.commit()])] == ["waiting"]  # type: ignore[index]
+    assert plane.live(job).state is TaskState.PREPARING
+
+
+def test_safety_an_end_that_was_not_committed_leaves_the_gate_that_is_waited_for() -> None:
+    """Neither the end nor the start of its processes is true before it is committed."""
+    plane = plane_with()
+    (job,) = plane.submit(STAGE)
+    plane.start((job, 0))
+    step = StepId(job, 0, 1, 0)
+    told(plane, step, GateState.WAITING, "12 of 40 GiB")
+    plane.plane.record_starts("n1", [StepStarted(step, 7, plane.now_ms)], plane.now_ms)
+    plane.plane.record_refusals("n1", [Refusal(step, "gate-failed", FULL)], plane.now_ms)
+    plane.plane.undo()
+    assert plane.plane.gates_text(job, 0, 1) == "gate 'stage' does not let it begin yet on n1: 12 of 40 GiB"
+
+
 def test_a_task_is_finalising_while_its_finalising_gate_waits() -> None:
     """And no longer waits for it when the gate has passed."""
     plane = plane_with()

@@ -11,16 +11,13 @@ and the more often it lies, the longer it waits before it is heard again. See `b
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from hal.core.lifecycle.outcome import GATE_ELSEWHERE
 from hal.core.model import (
-    ConflictError,
     DeniedError,
     HALError,
     OverloadedError,
@@ -45,11 +42,7 @@ from hal.daemons.controller.nodes.budget import (
     BARRED_LONGEST_MS,
     CHARS_A_WEIGHT,
     COSTS,
-    FRAMES,
     FRAMES_A_TURN,
-    FRAMES_PER_S,
-    HELLOS,
-    HELLOS_PER_S,
     MAX_KEY,
     MAX_LABEL,
     MAX_NODES,
@@ -62,11 +55,13 @@ from hal.daemons.controller.nodes.budget import (
 )
 from hal.daemons.controller.nodes.forgetting import Forgetting
 from hal.daemons.controller.nodes.leases import NodeLeases
+from hal.daemons.controller.nodes.link import Link
 from hal.daemons.controller.nodes.order_frames import StartLease, ack_frames, other_frames, start_frames
+from hal.daemons.controller.nodes.request_numbers import RequestNumbers
 from hal.planes.tasks import Arrival, Orders, TaskPlane
 from hal.runtime.home import check_node_name
-from hal.runtime.interface import Connection, Runtime, Timer
-from hal.runtime.line_budget import Bucket, BudgetedLog
+from hal.runtime.interface import Connection, Runtime
+from hal.runtime.line_budget import Bucket
 from hal.wire.agree import CREDIT, FORGET, HEALTH, HELLO_TIMEOUT_MS, JOB_GATES, QUARANTINED, REMOVED, agree
 from hal.wire.bounds import MAX_COUNT
 from hal.wire.errors import MalformedFrameError
@@ -83,8 +78,6 @@ from hal.wire.frames.agent_keeper import (
     Refused,
     Samples,
     Started,
-    StepStart,
-    StepTemplate,
     Stream,
 )
 from hal.wire.frames.controller_agent import ControllerAgentFrame, Gates, Health
@@ -95,62 +88,8 @@ from hal.wire.roles import Role
 
 MISSED_HEARTBEATS = 3
 """A node that misses so many is unreachable."""
-LOG_TIMEOUT_MS = 10_000
-MAX_LOG_REQUESTS = 1_000
-"""Reads of outputs under way at one node."""
 STARTED_LATER_MS = 20
 """How long the report of a start may wait for company."""
-NOT_SENT = "unreachable"
-"""Code of the refusal of a start that never left the controller."""
-
-
-class LogRead(NamedTuple):
-    """A part of an output that a node was asked for."""
-
-    asked: ReadLog
-    answer: asyncio.Future[LogChunk]
-
-    def answered_by(self, chunk: LogChunk) -> bool:
-        """Whether that is what was asked for."""
-        same = chunk.step == self.asked.step and chunk.stream is self.asked.stream
-        return same and len(chunk.data) <= self.asked.limit
-
-
-class Link:
-    """One node's connection, and what waits for it."""
-
-    def __init__(self, name: str, runtime: Runtime) -> None:
-        self.name = name
-        self.log = BudgetedLog(runtime.log.bind(node=name), runtime.monotonic_ms)
-        self.hellos = Bucket(runtime.monotonic_ms, HELLOS, HELLOS_PER_S)
-        self.frames = Bucket(runtime.monotonic_ms, FRAMES, FRAMES_PER_S)
-        self.lies = 0
-        """Since it was last open to work."""
-        self.barred_ms = 0
-        """It is not heard before this, by the monotonic clock."""
-        self.connection: Connection | None = None
-        self.stamp_boot_ms = 0
-        """Newest stamp acknowledged on this connection; 0 before the first."""
-        self.last_heard_ms = 0
-        self.unsent: list[tuple[StepTemplate, StepStart]] = []
-        """Starts that wait for a stamp or a connection."""
-        self.arrival: Arrival | None = None
-        """The node's hello on this connection, until the group that records it is delivered. No start leaves before: of
-        groups that were staged earlier and are delivered later, it may start what the arrival made lost."""
-        self.logs: dict[int, LogRead] = {}
-        self.silence: Timer | None = None
-        """Runs while there is no connection and that is not held against the node yet."""
-        self.silent = False
-        """Its silence was reported."""
-        self.job_gates = False
-        """Its agent asks the services of gates."""
-        self.elsewhere = False
-        """Another kernel's boot than this process's: a loss of power here does not end its steps."""
-
-    def take_refusals(self) -> list[Refusal]:
-        """What never left this process certainly does not run: it may go elsewhere."""
-        unsent, self.unsent = self.unsent, []
-        return [Refusal(start.step, NOT_SENT, "its node is not heard") for _, start in unsent]
 
 
 class Agents:
@@ -174,14 +113,14 @@ class Agents:
         self._inbox = inbox
         self._node_admission = node_admission
         self._links: dict[str, Link] = {}
-        self._log_requests = 0
+        self._numbers = RequestNumbers(committer)
         self._raises = Bucket(runtime.monotonic_ms, RAISES, RAISES_PER_S)
         self._resources: set[str] = set()
         """Names of what nodes have offered so far."""
         self.on_lie: Callable[[str, str], None] = lambda node, reason: None
         """Called once for each node that lied, with how it did."""
         self._silence_ms = times.heartbeat_ms * MISSED_HEARTBEATS
-        self.forgetting = Forgetting(runtime, plane, committer, flusher, inbox, self._send_forget)
+        self.forgetting = Forgetting(runtime, plane, committer, flusher, inbox, self._numbers, self._send_forget)
         self.leases = NodeLeases(runtime, times, self._lease_over)
 
     def connected(self, node: str) -> bool:
@@ -416,14 +355,7 @@ class Agents:
                 weight = _weight(len(frame.steps), (one.message for one in frame.steps))
                 await inbox.report(node, "refused", partial(plane.record_refusals, node, frame.steps), weight=weight)
             case LogChunk():
-                read = link.logs.pop(frame.request, None)
-                if read is not None and not read.answered_by(frame):
-                    error = MalformedFrameError(f"it answered the read of an output of {read.asked.step} with another")
-                    if not read.answer.done():
-                        read.answer.set_exception(error)
-                    raise error
-                if read is not None and not read.answer.done():
-                    read.answer.set_result(frame)
+                link.logs.answered(frame)
             case Done():
                 if frame.failed:
                     step, reason = frame.failed[0]
@@ -562,6 +494,7 @@ class Agents:
         link = self._link(name)
         if link.connection is not None:
             link.connection.close()
+            self.forgetting.detach(name)  # its successor need not know `Forget`
         if link.silence is not None:
             link.silence.cancel()
             link.silence = None
@@ -574,10 +507,7 @@ class Agents:
             return
         link.connection, link.stamp_boot_ms = None, 0
         self.forgetting.detach(link.name)
-        for read in link.logs.values():
-            if not read.answer.done():
-                read.answer.set_exception(UnreachableError(f"the connection to node '{link.name}' was lost"))
-        link.logs.clear()
+        link.logs.end(UnreachableError(f"the connection to node '{link.name}' was lost"))
         link.log.info("a node's connection ended", reason=connection.close_reason)
         if link.name not in self._plane.nodes and not link.unsent and not link.lies:
             del self._links[link.name]
@@ -621,25 +551,9 @@ class Agents:
                 f"the output of {step} is on node '{node}', which is not connected",
                 hint="it can be read when the node has returned; `hal nodes` shows its state",
             )
-        if len(link.logs) >= MAX_LOG_REQUESTS:
-            raise OverloadedError(f"{MAX_LOG_REQUESTS} outputs are being read on node '{node}'", hint="try again")
-        self._log_requests += 1
-        request = self._log_requests
-        answer: asyncio.Future[LogChunk] = asyncio.get_running_loop().create_future()
         offset = max(-MAX_COUNT, min(offset, MAX_COUNT))
-        asked = ReadLog(request=request, step=step, stream=stream, offset=offset, limit=limit)
-        link.logs[request] = LogRead(asked, answer)
-        self._send(link, asked)
-        try:
-            async with asyncio.timeout(LOG_TIMEOUT_MS / 1000):
-                chunk = await answer
-        except TimeoutError:
-            raise TimedOutError(f"node '{node}' did not send the output of {step} in time") from None
-        finally:
-            link.logs.pop(request, None)
-        if chunk.error:
-            raise ConflictError(one_line(chunk.error, MAX_NOTE), hint="the step's own processes can replace its files")
-        return chunk
+        asked = ReadLog(request=self._numbers.next(), step=step, stream=stream, offset=offset, limit=limit)
+        return await link.logs.read(asked, partial(self._send, link))
 
 
 def _weight(items: int, texts: Iterable[str]) -> int:

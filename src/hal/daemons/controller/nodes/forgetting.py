@@ -16,6 +16,7 @@ from hal.core.model import HALError, TimedOutError, UnreachableError
 from hal.daemons.controller.cycle.committer import Committer
 from hal.daemons.controller.cycle.flusher import Flusher
 from hal.daemons.controller.cycle.inbox import Inbox
+from hal.daemons.controller.nodes.request_numbers import RequestNumbers
 from hal.planes.tasks import TaskPlane
 from hal.runtime.interface import Runtime
 from hal.store import DropForgets, ForgetRow
@@ -28,9 +29,6 @@ ANSWER_MS: Final = 600_000
 """How long a node may take to delete what one frame names: an array may have left a million files."""
 RETRY_MS: Final = 30_000
 """After what did not work, until it is tried again."""
-SENT_BITS: Final = 32
-EPOCHS: Final = 1 << 20
-"""The number of a request is made of the epoch and of a counter; it stays below 2^53."""
 
 
 class Forgetting:
@@ -43,6 +41,7 @@ class Forgetting:
         committer: Committer,
         flusher: Flusher,
         inbox: Callable[[], Inbox],
+        numbers: RequestNumbers,
         send: Callable[[str, Forget], bool],
     ) -> None:
         """
@@ -54,6 +53,7 @@ class Forgetting:
         self._committer = committer
         self._flusher = flusher
         self._inbox = inbox
+        self._numbers = numbers
         self._send = send
         self._kept: dict[str, int] = {}
         """Rows by node, about: what was staged and not committed may be counted."""
@@ -64,8 +64,6 @@ class Forgetting:
         self._under_way: dict[str, asyncio.Task[None]] = {}
         self._answers: dict[str, tuple[int, asyncio.Future[None]]] = {}
         """By node: the request that is not answered yet."""
-        self._sent = 0
-        """Frames that were sent."""
 
     async def load(self) -> None:
         """Read what is left from before."""
@@ -158,9 +156,7 @@ class Forgetting:
             UnreachableError: it is away.
             TimedOutError: it did not answer.
         """
-        self._sent += 1
-        # A node may still be at what an earlier controller has sent.
-        request = self._committer.epoch % EPOCHS << SENT_BITS | self._sent % (1 << SENT_BITS)
+        request = self._numbers.next()
         answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._answers[node] = (request, answer)
         pieces = tuple(ForgetPiece(row.job, row.attempt, row.first, row.count) for row in rows)

@@ -5,7 +5,7 @@ Pure. Not stored: nodes report it again to each controller.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -28,27 +28,34 @@ class GateStanding(NamedTuple):
     reason: str = ""
 
 
+_Standings = dict[tuple[int, GatePhase, str], GateStanding]
+"""By rank, phase and name of the gate."""
+
+
 class GateStandings:
     """Those of all active attempts; bounded by their ranks, with the gates that each may have."""
 
     def __init__(self) -> None:
-        self._of: dict[AttemptKey, dict[tuple[int, GatePhase, str], GateStanding]] = {}
+        self._of: dict[AttemptKey, _Standings] = {}
+        self._before: dict[AttemptKey, _Standings | None] = {}
+        """Of attempts that have changed since the last `keep`: as they were; None: nothing was known."""
 
     def put(self, key: AttemptKey, rank: int, standing: GateStanding) -> bool:
         """Record how a gate of that rank stands; returns whether it stood differently before."""
-        known = self._of.setdefault(key, {})
         at = (rank, standing.phase, standing.gate)
-        if known.get(at) == standing:
+        if self._of.get(key, {}).get(at) == standing:
             return False
-        known[at] = standing
+        self._remember(key)
+        self._of.setdefault(key, {})[at] = standing
         return True
 
     def began(self, key: AttemptKey, rank: int) -> None:
         """Forget what that rank waited for before its processes began."""
-        known = self._of.get(key)
-        if known is not None:
-            for at in [at for at in known if at[0] == rank and at[1] is GatePhase.PREPARING]:
-                del known[at]
+        over = [at for at in self._of.get(key, ()) if at[0] == rank and at[1] is GatePhase.PREPARING]
+        if over:
+            self._remember(key)
+            for at in over:
+                del self._of[key][at]
 
     def ranks_finalising(self, key: AttemptKey) -> set[int]:
         """The ranks whose processes have ended and that are at a gate."""
@@ -56,12 +63,32 @@ class GateStandings:
 
     def waiting(self, key: AttemptKey) -> Iterable[GateStanding]:
         """The gates that are not satisfied, by rank."""
-        known: Mapping[tuple[int, GatePhase, str], GateStanding] = self._of.get(key, {})
+        known = self._of.get(key, {})
         return [known[at] for at in sorted(known) if known[at].state is GateState.WAITING]
 
     def drop(self, key: AttemptKey) -> None:
         """Forget an attempt."""
-        self._of.pop(key, None)
+        if key in self._of:
+            self._remember(key)
+            del self._of[key]
+
+    def keep(self) -> None:
+        """What was staged is committed."""
+        self._before.clear()
+
+    def undo(self) -> None:
+        """Return to the last `keep`: what was reported since is reported again."""
+        for key, before in self._before.items():
+            if before is None:
+                self._of.pop(key, None)
+            else:
+                self._of[key] = before
+        self._before.clear()
+
+    def _remember(self, key: AttemptKey) -> None:
+        if key not in self._before:
+            known = self._of.get(key)
+            self._before[key] = None if known is None else dict(known)
 
     def __len__(self) -> int:
         return len(self._of)

@@ -28,6 +28,7 @@ def keep(table: JobTable) -> None:
     """The sealed change was committed."""
     table.pending_limits.settle(table.jobs.peek)
     table.jobs.came(table.draft.new_jobs)
+    table.gates.keep()
     table.discarded.add(table.draft.jobs_before.values())
     table.draft = Draft(table.interning, table.next_id)
     table.jobs.move_some_to_columns(table.pending_limits.entered_columns)
@@ -65,6 +66,7 @@ def undoing(table: JobTable) -> Work[None]:
         table.offers = draft.offers_before
     for name, row in draft.nodes_before.items():
         table.set_node(name, row)
+    table.gates.undo()
     table.next_id = draft.next_id_before
     draft.feed.take()
     yield from table.pending_limits.settling(table.jobs.peek)

@@ -25,7 +25,8 @@ KEYS_A_PART = 2_048
 MAX_WAITING = 100
 """Updates that wait for their turn."""
 MAX_TRIES = 5
-"""An update whose parts a rebuild of the engine has parted is fed again from the beginning so often."""
+"""An update is fed again from the beginning so often, if what was held expired or the engine was rebuilt between its
+parts: both drop those that were fed."""
 
 
 class Told(Struct, frozen=True):
@@ -103,13 +104,16 @@ class Advice:
                 engine.feed((part,))
                 if part.more:
                     await self._parts.runtime.sleep(0)
-                    if engine.state is not state:
+                    if engine.state is not state or kind not in state.advice.staged:
                         break
             else:
                 self._told[kind] = Told(user, now_ms)
                 self._wake()
                 return AdvicePut(applied=True, advice=self._view(kind))
-        raise OverloadedError("the scheduler is being rebuilt after failed commits", hint="try again in a second")
+        raise OverloadedError(
+            "the scheduler was rebuilt, or what was held has expired, between the parts of each try",
+            hint="try again in a second",
+        )
 
     async def withdraw(self, kind: str) -> AdviceView:
         """Forget a kind, and return it as it was.

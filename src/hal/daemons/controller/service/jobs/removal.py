@@ -7,7 +7,7 @@ A group marks them and lists what their nodes must delete; the rows themselves a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -19,10 +19,12 @@ from hal.daemons.controller.service.jobs.refusals import no_job
 from hal.daemons.controller.service.outcomes import Outcomes, OutcomeView, outcome_view
 from hal.daemons.controller.service.parts import Parts
 from hal.planes.tasks import Submitter
-from hal.store import ForgetRow, JobFilter, OldAttempt, PutForgets, Removed
+from hal.store import ForgetRow, JobFilter, OldAttempt, PutForgets, Removed, Store
 
 MARKED_AT_ONCE: Final = 200
 """Jobs that one group marks: their rows take a few milliseconds of its commit."""
+FORGETS_A_GROUP: Final = 1_000
+"""Rows of what nodes must delete in one group, or those of one job where these are more: so do they."""
 _ENDS: Final = tuple(state for state in TaskState if state.ended)
 
 
@@ -83,19 +85,27 @@ class JobRemoval:
         Raises:
             StoreError: it could not be made durable; nothing was done.
         """
+        read = partial(_forgets, jobs=jobs, whole=removed is not Removed.OUTPUTS)
+        refused: dict[int, HALError] = {}
+        for some in await self._parts.committer.read(read):
+            refused |= await self._mark_some(some, removed, by, rule)
+        return refused
+
+    async def _mark_some(
+        self, forgets: Mapping[int, Sequence[ForgetRow]], removed: Removed, by: Submitter | None, rule: str
+    ) -> dict[int, HALError]:
+        """Mark jobs in one group; `forgets`: what nodes must delete of each."""
         parts, forgetting = self._parts, self._parts.agents.forgetting
-        rows = await parts.committer.read(lambda store: store.forgets_for(jobs, whole=removed is not Removed.OUTPUTS))
 
         def work(now_ms: int) -> dict[int, HALError]:
-            done, refused = parts.plane.remove(jobs, removed, by, rule)
-            kept = set(done)
-            forgets = forgetting.bounded(row for row in rows if row.job in kept)
-            if forgets:
-                parts.plane.add_operations(PutForgets(forgets))
+            done, refused = parts.plane.remove(list(forgets), removed, by, rule)
+            rows = forgetting.bounded(row for job in done for row in forgets[job])
+            if rows:
+                parts.plane.add_operations(PutForgets(rows))
             return refused
 
         refused = await parts.loop.inbox.call(work)
-        forgetting.wake({row.node for row in rows})
+        forgetting.wake({row.node for rows in forgets.values() for row in rows})
         self.marked.set()
         return refused
 
@@ -103,10 +113,14 @@ class JobRemoval:
         """Let nodes delete the outputs of these ended attempts, whose jobs may live.
 
         Raises:
-            StoreError: it could not be made durable; nothing was done.
+            StoreError: it could not be made durable; of some it may have been.
         """
-        parts, forgetting = self._parts, self._parts.agents.forgetting
         rows = [ForgetRow(node, one.job, one.attempt, one.task, 1) for one in attempts for node in one.nodes]
+        for at in range(0, len(rows), FORGETS_A_GROUP):
+            await self._put_forgets(rows[at : at + FORGETS_A_GROUP])
+
+    async def _put_forgets(self, rows: Sequence[ForgetRow]) -> None:
+        parts, forgetting = self._parts, self._parts.agents.forgetting
 
         def work(now_ms: int) -> None:
             if forgets := forgetting.bounded(rows):
@@ -114,6 +128,22 @@ class JobRemoval:
 
         await parts.loop.inbox.call(work)
         forgetting.wake({row.node for row in rows})
+
+
+def _forgets(store: Store, jobs: Sequence[int], whole: bool) -> list[dict[int, list[ForgetRow]]]:
+    """What nodes must delete of each of these jobs, parted into groups."""
+    of_job: dict[int, list[ForgetRow]] = {job: [] for job in jobs}
+    for row in store.forgets_for(jobs, whole=whole):
+        of_job[row.job].append(row)
+    groups: list[dict[int, list[ForgetRow]]] = [{}]
+    size = 0
+    for job, rows in of_job.items():
+        if groups[-1] and size + len(rows) > FORGETS_A_GROUP:
+            groups.append({})
+            size = 0
+        groups[-1][job] = rows
+        size += len(rows)
+    return groups
 
 
 def _whole_job(text: str) -> int:

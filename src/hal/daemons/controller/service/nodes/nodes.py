@@ -14,7 +14,7 @@ from hal.core.model.eviction import DEFAULT_GRACE_MS, EvictMode
 from hal.daemons.controller.service.nodes.views import NodeView
 from hal.daemons.controller.service.outcomes import Outcomes, OutcomeView, outcome_view
 from hal.daemons.controller.service.parts import Parts
-from hal.planes.tasks import Drain, Submitter, reason_of
+from hal.planes.tasks import Drain, Submitter, Work, reason_of
 from hal.store import NodeRow
 
 MAX_NODES = 10_000
@@ -97,13 +97,16 @@ class Nodes:
         admission = self._parts.node_admission
         eviction = asked.eviction if isinstance(asked, DrainBody) else None
 
-        def work(now_ms: int) -> list[OutcomeView]:
-            results = [self._do(action, name, asked.reason, eviction, by, now_ms) for name in names]
+        def work(now_ms: int) -> Work[list[OutcomeView]]:
+            results = []
+            for name in names:  # each of them looks at all that runs
+                results.append(self._do(action, name, asked.reason, eviction, by, now_ms))
+                yield
             if action is NodeAction.REMOVE:
                 admission.end_membership([result.id for result in results if result.ok], now_ms)
             return results
 
-        results = await self._parts.loop.inbox.call(work)
+        results = await self._parts.loop.inbox.call_in_slices(work)
         if action is NodeAction.REMOVE:
             for result in results:
                 if result.ok:
