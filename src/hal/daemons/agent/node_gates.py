@@ -32,10 +32,9 @@ from hal.daemons.agent.gate_notes import GateNote, GateNotes
 from hal.daemons.agent.gate_services import GateServices, Subject
 from hal.daemons.agent.gated_step import Asked, Burial, GatedStep, Phase, bare_env, step_env
 from hal.daemons.agent.keeper.credit import CREDIT_OVER, RECALLED
-from hal.daemons.agent.keeper.lease import Lease
-from hal.daemons.agent.keeper.ports import Instant
+from hal.daemons.agent.renewed_lease import RenewedLease
 from hal.daemons.agent.site_scripts import SiteScripts
-from hal.runtime.identity import ProcessIdentity
+from hal.daemons.agent.step_notes import StepNotes
 from hal.runtime.interface import Connection, Runtime, Timer
 from hal.runtime.line_budget import BudgetedLog
 from hal.wire.frames.agent_keeper import (
@@ -107,7 +106,7 @@ class NodeGates:
         self._home = str(runtime.paths.root)
         self._scripts = SiteScripts(runtime, section)
         self._services = GateServices(runtime, self._tell_gate)
-        self._notes = notes
+        self._notes = StepNotes(runtime, notes, self._log)
         self._report = report
         self._steps: dict[StepId, GatedStep] = {}
         self._left: dict[StepId, _Left] = {}
@@ -118,10 +117,7 @@ class NodeGates:
         self._recovered = False
         self._default_ms = 0
         """Duration of the keeper's lease if the controller does not set it."""
-        self._epoch = 0
-        self._lease = Lease(0, runtime.boot_id)
-        """The keeper's lease, as far as this connection has renewed it: its stamp and its duration."""
-        self._stamp_boot_ms = self._lease_ms = 0
+        self._lease = RenewedLease(runtime)
         self._confirm: Timer | None = None
 
     @property
@@ -136,7 +132,7 @@ class NodeGates:
         left."""
         self._keeper, self._default_ms = keeper, lease_ms
         if not self._recovered:
-            for note in await self._runtime.run_blocking(self._notes.load):
+            for note in await self._notes.load():
                 self._take_over(note)
             self._recovered = True
         self.holds(held)
@@ -158,8 +154,7 @@ class NodeGates:
 
     def attach_controller(self, epoch: int) -> None:
         """Handle the welcome of a controller of that epoch. It requests again what is to begin here."""
-        self._epoch = epoch
-        self._lease = Lease(self._default_ms, self._runtime.boot_id)
+        self._lease.begin(epoch, self._default_ms)
         self._confirm = self._runtime.call_later(CONFIRM_MS, self._give_up_unconfirmed)
         for gated in self._steps.values():
             if gated.script:
@@ -169,7 +164,7 @@ class NodeGates:
 
     def detach_controller(self) -> None:
         """Handle the loss of the controller: what it requested begins only when the next one requests it too."""
-        self._epoch = self._stamp_boot_ms = self._lease_ms = 0
+        self._lease.end()
         self._burials.clear()
         if self._confirm is not None:
             self._confirm.cancel()
@@ -179,9 +174,6 @@ class NodeGates:
                 gated.ends = None
 
     def _take_over(self, note: GateNote) -> None:
-        if note.boot_id != self._runtime.boot_id:
-            self._notes.drop(note.step)
-            return
         if note.script is not None:
             self._runtime.end_script(note.script)
         # Either the keeper holds it, or it never reached the keeper: `holds` decides.
@@ -216,7 +208,7 @@ class NodeGates:
                 for step in frame.steps if self._left else ():
                     known = self._left.pop(step, None)
                     if known is not None and known.noted:
-                        self._runtime.spawn_task(self._drop_note(step), f"drop the note of {step}")
+                        self._notes.drop_later(step)
             case ReadLog():
                 return self._unwritten(frame)
             case _:
@@ -224,10 +216,9 @@ class NodeGates:
         return frame
 
     def _started(self, frame: Start) -> Start | None:
-        # It may be of an earlier connection, or of an earlier boot.
-        late = frame.epoch < self._epoch or self._lease.refusal(frame.stamp_boot_ms, frame.lease_ms, self._now()) != ""
+        late = self._lease.refuses(frame)
         if not late:
-            self._lengthen(frame.epoch, frame.stamp_boot_ms, frame.lease_ms)
+            self._lease.renew(frame)
         if not (self._scripts or self._steps or self._left or any(one.gates for one in frame.templates)):
             return frame
         passed = []
@@ -260,7 +251,7 @@ class NodeGates:
 
     def _stopped(self, epoch: int, steps: Iterable[StepId], reason: StopReason) -> tuple[StepId, ...]:
         """Prevent the start of those that have not begun; returns the others."""
-        if epoch < self._epoch:
+        if epoch < self._lease.epoch:
             return tuple(steps)  # of a former leader: the keeper refuses it
         others = []
         for step in steps:
@@ -278,7 +269,7 @@ class NodeGates:
 
     def _recalled(self, epoch: int, steps: Iterable[StepId]) -> tuple[StepId, ...]:
         """Return those on credit that are at a gate; returns the others."""
-        if epoch < self._epoch:
+        if epoch < self._lease.epoch:
             return tuple(steps)
         others = []
         for step in steps:
@@ -291,9 +282,9 @@ class NodeGates:
 
     def _renewed(self, ack: HeartbeatAck) -> None:
         """Handle a renewal of the lease; if it had lapsed, the controller may have reassigned what was to begin."""
-        if ack.epoch < self._epoch or self._lease.refusal(ack.stamp_boot_ms, ack.lease_ms, self._now()):
+        if self._lease.refuses(ack):
             return
-        if self._lease.until_boot_ms and self._lease.lapsed(self._now()):
+        if self._lease.has_lapsed:
             for gated in list(self._steps.values()):
                 if gated.asked is None or gated.phase is Phase.HELD:
                     continue
@@ -301,16 +292,7 @@ class NodeGates:
                     self._leave(gated, LAPSED)
                 elif gated.ends is None:
                     gated.asked, gated.ends = None, LAPSED
-        self._lengthen(ack.epoch, ack.stamp_boot_ms, ack.lease_ms)
-
-    def _lengthen(self, epoch: int, stamp_boot_ms: int, lease_ms: int) -> None:
-        self._epoch = epoch
-        self._lease.renew(stamp_boot_ms, lease_ms, self._now())
-        if stamp_boot_ms >= self._stamp_boot_ms:
-            self._stamp_boot_ms, self._lease_ms = stamp_boot_ms, lease_ms
-
-    def _now(self) -> Instant:
-        return Instant(self._runtime.now_ms(), self._runtime.boot_ms())
+        self._lease.renew(ack)
 
     def _unwritten(self, frame: ReadLog) -> ReadLog | None:
         gated = self._steps.get(frame.step)
@@ -349,7 +331,7 @@ class NodeGates:
             # Nothing follows. With scripts: accepted before this node had them, and its slot was passed on.
             gone = self._steps.pop(exit_.step, None)
             if gone is not None and gone.noted:
-                self._runtime.spawn_task(self._drop_note(exit_.step), f"drop the note of {exit_.step}")
+                self._notes.drop_later(exit_.step)
             return exit_
         if gated is None and not self._scripts:
             return exit_
@@ -400,7 +382,7 @@ class NodeGates:
         """Run its prolog, ask the gates that its job names, then forward it to the keeper."""
         if self._scripts or gated.gates_of(GatePhase.FINALISING):
             try:
-                await self._save_note(gated)
+                await self._notes.save(gated)
             except OSError as error:
                 text = f"the node cannot record that it is at a gate: {error.strerror}"
                 self._leave(gated, self._burial(gated, "journal-full", text))
@@ -428,7 +410,10 @@ class NodeGates:
         try:
             async with asyncio.timeout(credit_ms / 1000 if credit_ms else None):
                 verdict = await self._services.enter(
-                    self._subject(gated), GatePhase.PREPARING, gated.gates, partial(self._try_save_note, gated)
+                    self._subject(gated),
+                    GatePhase.PREPARING,
+                    gated.gates,
+                    partial(self._notes.save_for_services, gated),
                 )
         except TimeoutError:
             return CREDIT_OVER, CREDIT_OVER_MESSAGE
@@ -446,9 +431,9 @@ class NodeGates:
         gated.phase = Phase.HELD
         self._to_keeper(
             Start(
-                epoch=self._epoch,
-                stamp_boot_ms=self._stamp_boot_ms,
-                lease_ms=self._lease_ms,
+                epoch=self._lease.epoch,
+                stamp_boot_ms=self._lease.stamp_boot_ms,
+                lease_ms=self._lease.lease_ms,
                 templates=(_without_gates(template),),
                 steps=(replace(start, template=0),),
             )
@@ -479,7 +464,7 @@ class NodeGates:
             self._tell_failed(gated.step, EPILOG, reason, watch.states[0])
         keep_note = verdict is not None and gated.noted
         if (gated.noted or self._scripts) and not keep_note:
-            await self._drop_note(gated.step)
+            await self._notes.drop(gated.step)
         del self._steps[gated.step]
         match gated.ends:
             case StepExit():
@@ -498,7 +483,7 @@ class NodeGates:
     async def _ask_finalising(self, gated: GatedStep) -> GateVerdict:
         """Ask the finalising gates of its job; `wait` if they were abandoned because a person cancelled it."""
         asking = self._services.enter(
-            self._subject(gated), GatePhase.FINALISING, gated.gates, partial(self._try_save_note, gated)
+            self._subject(gated), GatePhase.FINALISING, gated.gates, partial(self._notes.save_for_services, gated)
         )
         gated.passage = self._runtime.spawn_task(asking, f"finalising gates of {gated.step}")
         try:
@@ -517,47 +502,12 @@ class NodeGates:
         gated.script = gate
         self._tell(_at_script(gated.step, gate))
         try:
-            watch = await self._scripts.run(gate, phase, gated.env, partial(self._began, gated))
+            watch = await self._scripts.run(gate, phase, gated.env, partial(self._notes.save_script, gated))
         finally:
             gated.script = ""
         if watch.reasons[0]:
             self._log.warning("a script of the site failed", script=gate, step=str(gated.step), reason=watch.reasons[0])
         return watch
-
-    def _began(self, gated: GatedStep, script: ProcessIdentity) -> None:
-        try:
-            self._notes.save(self._note(gated, script))
-        except OSError as error:
-            self._log.warning("a script is not noted", step=str(gated.step), reason=str(error))
-
-    def _note(self, gated: GatedStep, script: ProcessIdentity | None = None) -> GateNote:
-        return GateNote(
-            step=gated.step,
-            boot_id=self._runtime.boot_id,
-            env=gated.env,
-            script=script,
-            gates=gated.gates,
-            user=gated.user,
-        )
-
-    async def _save_note(self, gated: GatedStep) -> None:
-        # From now on: whoever drops it meanwhile is carried out after this, on the same lane.
-        gated.noted = True
-        await self._runtime.run_blocking(partial(self._notes.save, self._note(gated)))
-
-    async def _try_save_note(self, gated: GatedStep) -> None:
-        """Note that services work for it, so that a successor can tell them that it went away; unless it has."""
-        if not gated.noted and gated.phase is Phase.ENTERING:
-            try:
-                await self._save_note(gated)
-            except OSError as error:
-                self._log.warning("a gate is not noted", step=str(gated.step), reason=str(error))
-
-    async def _drop_note(self, step: StepId) -> None:
-        try:
-            await self._runtime.run_blocking(partial(self._notes.drop, step))
-        except OSError as error:
-            self._log.warning("a gate's note stays", step=str(step), reason=str(error))
 
     def _subject(self, gated: GatedStep) -> Subject:
         return Subject(gated.step, gated.user, self._node)
@@ -565,7 +515,7 @@ class NodeGates:
     def _bury(self, step: StepId, burial: Burial) -> None:
         """Make the keeper, which does not hold the step, refuse it from now on."""
         self._burials[step] = burial
-        self._to_keeper(Stop(epoch=self._epoch, steps=(step,), reason=burial.reason, grace_ms=0))
+        self._to_keeper(Stop(epoch=self._lease.epoch, steps=(step,), reason=burial.reason, grace_ms=0))
 
     def _burial(self, gated: GatedStep, code: str, message: str) -> Burial | None:
         """Report nothing about a step that the connected controller has not requested: it will request it again, or
