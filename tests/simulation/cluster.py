@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
+from hal.core.engine.config import EngineConfig
 from hal.core.model.lease_times import LeaseTimes
 from hal.daemons.agent.agent import Agent, AgentSettings
 from hal.daemons.agent.keeper.core import KeeperCore
@@ -50,6 +51,7 @@ class Cluster(System):
         core_type: what keepers decide with.
         scripts: nodes have prologs and epilogs.
         gates: they have a service that jobs may name.
+        engine: None: as the configuration has it.
     """
 
     def __init__(
@@ -62,8 +64,11 @@ class Cluster(System):
         core_type: type[KeeperCore] = KeeperCore,
         scripts: bool = False,
         gates: bool = False,
+        engine: EngineConfig | None = None,
     ):
         config = config or Config(leases=TIMES)
+        if engine is not None:
+            config = replace(config, engine=engine)
         if gates:
             config = replace(config, policy=POLICY)
         super().__init__(world, nodes=0, kill_chance=kill_chance, config=config)

@@ -175,6 +175,29 @@ async def _parted_for_long(cluster: Cluster, rng: random.Random) -> None:
         cluster.world.network.heal(node, head)
 
 
+async def _nothing(cluster: Cluster, rng: random.Random) -> None:
+    """Time passes."""
+    await asyncio.sleep(rng.random())
+
+
+async def _nearly_lost(cluster: Cluster, rng: random.Random) -> None:
+    """An agent stands still and is started again: its node arrives within an instant of the end of its lease, when work
+    waits that it has room for. What it is sent takes long, and so does its first heartbeat: the lease is over between
+    the commit that gives it this work and the stamp that the work waits for."""
+    node, network = rng.choice(list(cluster.hosts)), cluster.world.network
+    agent = cluster.process(f"agent-{node}")
+    if agent is None:
+        return
+    agent.pause()
+    await asyncio.sleep(_t_s(cluster) - rng.uniform(0.1, 1.0))
+    network.slow(HEAD, node, 0.3)
+    agent.kill()
+    await asyncio.sleep(2.0)
+    network.slow(HEAD, node, 0.0)
+
+
+NEARLY_LOST: Final[Sequence[Fault]] = (_nearly_lost,)
+NOTHING: Final[Sequence[Fault]] = (_nothing,)
 PARTED: Final[Sequence[Fault]] = (_parted_for_long,)
 ORPHANS: Final[Sequence[Fault]] = (_orphaned,)
 STALLS: Final[Sequence[Fault]] = (_stalled_agents,)

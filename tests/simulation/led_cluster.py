@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final, TypeVar
 
+from hal.core.engine.config import EngineConfig
 from hal.core.model import UnreachableError
 from hal.core.model.lease_times import LeaseTimes
 from hal.daemons.agent.keeper.core import KeeperCore
@@ -48,6 +49,7 @@ class LedCluster(Cluster):
         core_type: type[KeeperCore] = KeeperCore,
         scripts: bool = False,
         gates: bool = False,
+        engine: EngineConfig | None = None,
     ):
         config = Config(leases=LED_TIMES, store_url=PLACE)
         super().__init__(
@@ -58,6 +60,7 @@ class LedCluster(Cluster):
             core_type=core_type,
             scripts=scripts,
             gates=gates,
+            engine=engine,
         )
         self.database = DatabaseServer(world, DRIFT)
         rng = world.rng("clocks of controllers")

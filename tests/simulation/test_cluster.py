@@ -15,6 +15,7 @@ from typing import Final
 import pytest
 from msgspec.structs import replace
 
+from hal.core.engine.config import EngineConfig
 from hal.core.model import Duration, JobSpec, OnNodeLost, Resources, TaskState
 from hal.daemons.controller.config import Config
 from hal.planes.tasks import Submitter
@@ -32,7 +33,8 @@ from tests.simulation.checkers import (
 )
 from tests.simulation.cluster import TIMES, Cluster
 from tests.simulation.cluster_faults import FAULTS as ALL_FAULTS
-from tests.simulation.cluster_faults import ClusterFaults, Fault
+from tests.simulation.cluster_faults import NOTHING, ClusterFaults, Fault
+from tests.simulation.evicting import Evictor, check_evictions, check_left_in_time
 from tests.simulation.leader_faults import LEADER_FAULTS
 from tests.simulation.led_cluster import LedCluster
 from tests.simulation.machine import Work
@@ -45,33 +47,42 @@ JOBS: Final = 4
 FAULTS: Final = 3
 KINDS: Final = ("plain", "plain", "array", "gang", "gang", "retried", "leftover")
 QUIET_S: Final = 60.0
-"""So long after the last fault every job has ended."""
+"""After the last fault something ends at least as often as this, until every job has."""
+LONGEST_S: Final = 900.0
+"""So long after the last fault every job has ended: a hundred tasks that each hold a node while its gate waits."""
 LOSSY: Final = Conditions(again_chance=0.05)
 SEEDS: Final = int(os.environ.get("HAL_SOAK_SEEDS", "5000"))
+WORDS: Final = ("scripts", "gates", "plane")
+"""What a run may have besides; arguments of `one_run`, and of this module as a program."""
 ALICE: Final = Submitter("alice")
 
 
-def some_work(world: VirtualWorld, *, gates: bool = False) -> list[Wanted]:
+def some_work(world: VirtualWorld, *, gates: bool = False, evicted: bool = False) -> list[Wanted]:
     """Seeded jobs, most of which run again elsewhere when their node is lost; with gates, short tasks too."""
     rng = world.rng("lost")
-    wanted = some_jobs(world.rng("jobs"), JOBS, (*KINDS, "swarm") if gates else KINDS)
+    kinds = KINDS + gates * ("swarm",) + evicted * ("stubborn",)
+    wanted = some_jobs(world.rng("jobs"), JOBS, kinds)
     choices = (OnNodeLost.REQUEUE, OnNodeLost.REQUEUE, OnNodeLost.WAIT, None)
     wanted = [one._replace(spec=replace(one.spec, on_node_lost=rng.choice(choices))) for one in wanted]
     return with_gates(world.rng("gates"), wanted) if gates else wanted
 
 
-def long_work(cluster: Cluster, *, gangs: bool = False) -> list[Wanted]:
-    """Jobs that run for as long as the longest fault, one or two to each node; one of them may be a gang."""
+def long_work(cluster: Cluster, *, gangs: bool = False, count: int = 5) -> list[Wanted]:
+    """Jobs that run for as long as the longest fault, of which a node has room for two; one of them may be a gang."""
     work = Work(3 * cluster.times.lost_after_ms + 1_220)
     request, walltime = Resources({"cpu": 1_500}), Duration(600_000)
     command = tuple(work.command())
     spec = JobSpec(command=command, request=request, walltime=walltime, on_node_lost=OnNodeLost.REQUEUE)
-    specs = [replace(spec, name=f"long-{number}", nodes=2 if gangs and number == 0 else 1) for number in range(5)]
+    specs = [replace(spec, name=f"long-{number}", nodes=2 if gangs and number == 0 else 1) for number in range(count)]
     return [Wanted(one, work, TaskState.SUCCEEDED) for one in specs]
 
 
 def run_cluster(
-    cluster: Cluster, wanted: Sequence[Wanted], faults: ClusterFaults, plane: Plane | None = None
+    cluster: Cluster,
+    wanted: Sequence[Wanted],
+    faults: ClusterFaults,
+    plane: Plane | None = None,
+    evictor: Evictor | None = None,
 ) -> list[int]:
     """Submit the jobs while the faults happen, and go on until all have ended and no process is left; their ids."""
     world, ids = cluster.world, list[int]()
@@ -85,14 +96,15 @@ def run_cluster(
             operating.append(asyncio.ensure_future(clear_exclusions(cluster, ids, over)))
         if plane is not None:
             operating.append(asyncio.ensure_future(plane.advise(over)))
+        calm = asyncio.Event()
+        evicting = asyncio.ensure_future(evictor.evict(ids, calm)) if evictor is not None else None
         troubling = asyncio.ensure_future(faults.happen(cluster))
         await submit(cluster, wanted, ids)
         await troubling
-        deadline_s = world.loop.time() + QUIET_S
-        for job in ids:
-            while not (view := await cluster.ask(lambda api, job=job: api.jobs.wait(job, 5.0))).state.ended:  # type: ignore[misc]
-                why = await cluster.ask(lambda api, job=job: api.jobs.why(job))  # type: ignore[misc]
-                assert world.loop.time() < deadline_s, f"job {job} is stuck: {view.state}, {why}\n{world.tail()}"
+        if evicting is not None:
+            calm.set()
+            await evicting
+        await all_ended(cluster, ids)
         await world.until(cluster.idle, limit_ms=60_000, what="no process left")
         left = [one.notes for one in cluster.gate_notes.values()]
         await world.until(lambda: not any(left), limit_ms=60_000, what="no step left at a gate")
@@ -107,7 +119,28 @@ def run_cluster(
     return ids
 
 
-def check_everything(cluster: Cluster, wanted: Sequence[Wanted], ids: Sequence[int]) -> None:
+async def all_ended(cluster: Cluster, ids: Sequence[int]) -> None:
+    """Until every job has ended.
+
+    Raises:
+        AssertionError: one is stuck: nothing ends any more, or things end without end.
+    """
+    world, seen = cluster.world, -1
+    began_s = quiet_s = world.loop.time()
+    for job in ids:
+        while not (view := await cluster.ask(lambda api, job=job: api.jobs.wait(job, 5.0))).state.ended:  # type: ignore[misc]
+            now_s, last = world.loop.time(), cluster.store().last_end()
+            if last != seen:
+                seen, quiet_s = last, now_s
+            if now_s < min(quiet_s + QUIET_S, began_s + LONGEST_S):
+                continue
+            why = await cluster.ask(lambda api, job=job: api.jobs.why(job))  # type: ignore[misc]
+            raise AssertionError(f"job {job} is stuck: {view.state}, {why}\n{world.tail()}")
+
+
+def check_everything(
+    cluster: Cluster, wanted: Sequence[Wanted], ids: Sequence[int], evictor: Evictor | None = None
+) -> None:
     """What the machines saw, what the store says and what was asked for agree."""
     guarded = {job for job, one in zip(ids, wanted, strict=True) if one.spec.on_node_lost is OnNodeLost.REQUEUE}
     runs = without_standstill(cluster, guarded)
@@ -117,10 +150,11 @@ def check_everything(cluster: Cluster, wanted: Sequence[Wanted], ids: Sequence[i
     store = cluster.store()
     check_nobody_was_blamed(cluster.world, store)
     check_store_equals_what_ran(cluster, ids)
+    cancelled = check_evictions(store, ids, {} if evictor is None else evictor.asked)
     for job, one in zip(ids, wanted, strict=True):
-        row = store.job(job)
+        row, end = store.job(job), TaskState.CANCELLED if job in cancelled else one.end
         assert row is not None
-        assert row.state is one.end, f"job {job} ({row.name}) ended {row.state}, not {one.end}: {row.reason}"
+        assert row.state is end, f"job {job} ({row.name}) ended {row.state}, not {end}: {row.reason}"
     check_lapsed_steps_end_after_a_thaw(cluster, guarded)
     assert not cluster.given_up, "a controller ended that nobody had asked to"
     if cluster.scripts:
@@ -146,38 +180,56 @@ def one_run(
     *,
     long: bool = False,
     gangs: bool = False,
+    crowded: bool = False,
     controllers: int | None = None,
     conditions: Conditions = LOSSY,
     scripts: bool = False,
     gates: bool = False,
+    plane: bool = False,
 ) -> None:
     """A whole run of that seed, checked.
 
     Args:
         kinds: of faults; None: all.
-        long, gangs: jobs that run for as long as the longest fault; a gang among them.
+        long, gangs, crowded: jobs that run for as long as the longest fault; a gang among them; more than fit at once.
         controllers: None: one, and for one seed in five two or three.
+        plane: it gates, advises, evicts.
     Raises:
         AssertionError: something that must hold does not.
     """
     with VirtualWorld(seed, conditions) as world:
         controllers = _controllers_of(seed) if controllers is None else controllers
-        cluster = cluster_of(world, controllers, scripts=scripts, gates=gates)
+        gates, engine = gates or plane, ENGINE if plane else None
+        cluster = cluster_of(world, controllers, scripts=scripts, gates=gates, engine=engine)
         if kinds is None:
             kinds = LEADER_FAULTS if isinstance(cluster, LedCluster) else ALL_FAULTS
-        wanted = long_work(cluster, gangs=gangs) if long else some_work(world, gates=gates)
+        wanted = (
+            long_work(cluster, gangs=gangs, count=9 if crowded else 5)
+            if long
+            else some_work(world, gates=gates, evicted=plane)
+        )
+        advisor, evictor = (Plane(cluster), Evictor(cluster)) if plane else (None, None)
         try:
-            check_everything(cluster, wanted, run_cluster(cluster, wanted, ClusterFaults(faults, kinds)))
+            ids = run_cluster(cluster, wanted, ClusterFaults(faults, kinds), advisor, evictor)
+            check_everything(cluster, wanted, ids, evictor)
         except AssertionError as error:
-            command = f"python -m tests.simulation.test_cluster {seed}{' scripts' * scripts}{' gates' * gates}"
+            words = [name for name in WORDS if {"scripts": scripts, "gates": gates, "plane": plane}[name]]
+            command = " ".join(["python -m tests.simulation.test_cluster", str(seed), *words])
             raise AssertionError(f"seed {seed} (once more: {command}): {error}") from error
 
 
-def cluster_of(world: VirtualWorld, controllers: int, *, scripts: bool = False, gates: bool = False) -> Cluster:
+def cluster_of(
+    world: VirtualWorld,
+    controllers: int,
+    *,
+    scripts: bool = False,
+    gates: bool = False,
+    engine: EngineConfig | None = None,
+) -> Cluster:
     """One whose keepers may die at any write."""
     if controllers == 1:
-        return Cluster(world, kill_chance=0.001, scripts=scripts, gates=gates)
-    return LedCluster(world, controllers=controllers, kill_chance=0.001, scripts=scripts, gates=gates)
+        return Cluster(world, kill_chance=0.001, scripts=scripts, gates=gates, engine=engine)
+    return LedCluster(world, controllers=controllers, kill_chance=0.001, scripts=scripts, gates=gates, engine=engine)
 
 
 def digest_of(seed: int) -> str:
@@ -205,6 +257,32 @@ def test_gates_of_jobs_come_first_and_last(seed: int) -> None:
     """The same with a service on all nodes, absent, slow or silent now and then, and jobs that name it, some of them
     short tasks on credit; one seed in three with prologs and epilogs too."""
     one_run(seed, gates=True, scripts=seed % 3 == 2)
+
+
+@pytest.mark.parametrize("seed", [*range(3), *(pytest.param(s, marks=pytest.mark.slow) for s in range(3, 12))])
+def test_a_plane_that_gates_advises_and_evicts_costs_nothing_that_must_hold(seed: int) -> None:
+    """All of a plane at once, through all faults: what it evicts ends once, as its mode says, for the reason that it
+    gave, and never runs twice; a node that it drains is given nothing; one seed in three with prologs and epilogs."""
+    one_run(seed, plane=True, scripts=seed % 3 == 2)
+
+
+@pytest.mark.parametrize("seed", [*range(2), *(pytest.param(s, marks=pytest.mark.slow) for s in range(2, 6))])
+def test_what_is_evicted_leaves_in_its_time(seed: int) -> None:
+    """Also what ignores every signal but the last, and what a drained node still holds."""
+    with VirtualWorld(seed, LOSSY) as world:
+        cluster = Cluster(world)
+        wanted, evictor = some_work(world, evicted=True), Evictor(cluster)
+        ids = run_cluster(cluster, wanted, ClusterFaults(6, NOTHING), evictor=evictor)
+        check_everything(cluster, wanted, ids, evictor)
+        check_left_in_time(cluster.store(), ids, evictor.asked)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("seed", "scripts"), [(2312, False), (803, True)])
+def test_work_that_gates_hold_up_for_long_is_not_stuck(seed: int, scripts: bool) -> None:
+    """Over a hundred attempts of short tasks wait one after the other at gates that are away now and then: it takes
+    minutes, and something ends all the time."""
+    one_run(seed, gates=True, scripts=scripts)
 
 
 def test_a_start_that_waited_for_a_stamp_is_withdrawn_with_its_attempt() -> None:
@@ -244,8 +322,8 @@ def test_what_a_keeper_refused_does_not_begin_while_its_epilog_runs() -> None:
 def test_a_cluster_loses_and_doubles_nothing_for_thousands_of_seeds() -> None:
     """HAL_SOAK_SEEDS of them (5,000), with more faults each."""
     for seed in range(10_000, 10_000 + SEEDS):
-        one_run(seed, faults=5, scripts=seed % 4 == 0, gates=seed % 3 == 0)
+        one_run(seed, faults=5, scripts=seed % 4 == 0, gates=seed % 3 == 0, plane=seed % 6 == 1)
 
 
 if __name__ == "__main__":
-    one_run(int(sys.argv[1]), scripts="scripts" in sys.argv, gates="gates" in sys.argv)
+    one_run(int(sys.argv[1]), **{word: word in sys.argv for word in WORDS})

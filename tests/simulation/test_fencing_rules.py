@@ -8,6 +8,7 @@ own tests break that one.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from types import ModuleType
 from typing import Any, Final, NamedTuple
@@ -42,7 +43,7 @@ from hal.runtime.virtual_network import Conditions
 from hal.store import leadership
 from hal.store.operations import StepEnd
 from hal.wire.frames.agent_keeper import Start, TemplateGate
-from tests.simulation.cluster_faults import CONGESTION, HEAD_POWER, ORPHANS, PARTED, STALLS, Fault
+from tests.simulation.cluster_faults import CONGESTION, HEAD_POWER, NEARLY_LOST, ORPHANS, PARTED, STALLS, Fault
 from tests.simulation.leader_faults import APART, COMMITTING
 from tests.simulation.test_cluster import FAULTS, LOSSY, one_run
 
@@ -103,6 +104,16 @@ class BeforeTheFlush(Agents):
 
     def deliver_elsewhere(self, orders: dict[str, Orders]) -> None:
         """They know already."""
+
+
+class KeepsUnsent(Agents):
+    """A start that waits for its node's stamp leaves with the next one, although its attempt was given away."""
+
+    def deliver(self, orders: dict[str, Orders]) -> None:
+        super().deliver({node: dataclasses.replace(due, lost=[]) for node, due in orders.items()})
+
+    def deliver_elsewhere(self, orders: dict[str, Orders]) -> None:
+        super().deliver_elsewhere({node: dataclasses.replace(due, lost=[]) for node, due in orders.items()})
 
 
 class SendsAtOnce(Agents):
@@ -184,6 +195,7 @@ class Aim(NamedTuple):
     kinds: Sequence[Fault] | None = None
     long: bool = False
     gangs: bool = False
+    crowded: bool = False
     controllers: int | None = None
     conditions: Conditions = LOSSY
     scripts: bool = False
@@ -195,6 +207,8 @@ class Aim(NamedTuple):
 
 
 SLOW_DISKS: Final = Conditions(blocking_us=(3_000, 80_000), again_chance=LOSSY.again_chance)
+EVEN_DISKS: Final = Conditions(blocking_us=(10_000, 40_000), stall_chance=0.0)
+"""A group takes long, and never longer than a node waits for an acknowledgement."""
 MIXED: Final = Aim()
 AIMS: Final = {
     "mixed": MIXED,
@@ -203,6 +217,7 @@ AIMS: Final = {
     "with gates": Aim(gates=True),
     "stalled": Aim(3, STALLS),
     "stalled before a prolog": Aim(3, STALLS, long=True, scripts=True),
+    "nearly lost": Aim(1, NEARLY_LOST, long=True, crowded=True, conditions=EVEN_DISKS),
     "parted": Aim(1, PARTED, long=True),
     "gangs parted": Aim(1, PARTED, long=True, gangs=True),
     "without power": Aim(4, HEAD_POWER, conditions=SLOW_DISKS),
@@ -234,6 +249,7 @@ RULES: Final[Sequence[Rule]] = (
     Rule("who comes to lead counts anew", agents, "NodeLeases", CountsOn, "mixed", 2),
     Rule("tasks are given away after T", agents, "NodeLeases", GivesAwayAtOnce, "parted", 1),
     Rule("orders to other hosts follow the flush", controller, "Agents", BeforeTheFlush, "without power", 10),
+    Rule("what is given away leaves no more", controller, "Agents", KeepsUnsent, "nearly lost", 10),
     Rule(
         "a node that arrives is sent what is ordered after that",
         controller,

@@ -77,6 +77,10 @@ def _job(kind: str, position: int, rng: random.Random, earlier: list[Wanted]) ->
         case "leftover":
             work = Work(duration_ms, flags=frozenset({"leftover"}))
             return Wanted(_spec(name, work, cpu), work, succeeded)
+        case "stubborn":
+            # Only a kill ends it before its time.
+            work = Work(duration_ms, flags=frozenset({"stubborn"}))
+            return Wanted(_spec(name, work, cpu), work, succeeded)
         case "after" if earlier:
             return _dependent(name, rng.randrange(len(earlier)), duration_ms, cpu, earlier)
         case _:
