@@ -15,13 +15,14 @@ from hal.core.engine import State
 from hal.core.engine.classes import ClassSpec, OwnerSpec
 from hal.core.engine.config import Backfill, EngineConfig
 from hal.core.engine.events import JobsCancelled, JobsSubmitted, NodeSpec, submit_rows
+from hal.core.engine.scheduler import Scheduler
 from hal.core.engine.views import pending, reservations, reserved_rows
 from hal.core.engine.why import wants as module
-from hal.core.engine.why.wants import ClassWants, reserved, wants, wants_version
+from hal.core.engine.why.wants import ClassWants, Wants, reserved, wants, wants_version
 from hal.core.kernels.structures import layout as L
 from hal.core.model.policy import Limit, Policy
-from tests.core.engine.clusters import engine, job
-from tests.core.engine.why.test_foresight import JOBS, OWNERS, busy, spec_of
+from tests.core.engine.clusters import Starts, engine, job
+from tests.core.engine.why.test_foresight import CLASSES, JOBS, OWNERS, busy, spec_of
 
 T = TypeVar("T")
 FCFS = EngineConfig(order="fcfs")
@@ -43,8 +44,13 @@ def result(work: Generator[None, None, T]) -> T:
 
 
 def asked(state: State, now_ms: int = 0, user: str = "") -> list[ClassWants]:
-    """The wants."""
-    return result(wants(state, now_ms, user))
+    """The wants, in order of the classes' first jobs."""
+    return in_order(result(wants(state, now_ms, user)))
+
+
+def in_order(found: Wants) -> list[ClassWants]:
+    """Their values."""
+    return found.rows(found.order)
 
 
 @given(JOBS)
@@ -168,6 +174,43 @@ def test_the_version_changes_with_what_waits_and_only_then() -> None:
     assert len(set(versions)) == 3
 
 
+@given(JOBS, st.lists(st.tuples(st.booleans(), st.integers(0, 5), st.integers(0, 2)), min_size=1, max_size=5))
+@settings(max_examples=40)
+def test_a_class_is_unchanged_only_if_all_of_its_values_are(
+    jobs: list[tuple[int, int, int, int]], changes: list[tuple[bool, int, int]]
+) -> None:
+    """Between two answers jobs come, of a new user too, or are cancelled: what is called unchanged is equal."""
+    state = busy(jobs, FCFS)
+    scheduler = Scheduler(state, Starts())
+    for number, (comes, which, owner) in enumerate(changes, 1):
+        before = result(wants(state, 0))
+        if comes:
+            rows = submit_rows(1)
+            rows["job"] = len(jobs) + number
+            user = (*OWNERS, OwnerSpec(user=f"u{number}"))[owner]
+            scheduler.feed(JobsSubmitted(rows, (CLASSES[which],), (user,)))
+        else:
+            scheduler.feed(JobsCancelled(np.array([1 + (which * 4 + owner) % len(jobs)])))
+        scheduler.run(0)
+        after = result(wants(state, 0))
+        was, same = after.unchanged_since(before)
+        kept = np.flatnonzero(same)
+        assert after.rows(kept) == before.rows(was[kept])
+
+
+def test_of_several_classes_only_the_one_with_another_job_has_changed() -> None:
+    """Three classes wait for a node that is too small; a job of the second comes."""
+    state, _, scheduler = engine(FCFS, NodeSpec("a", {"cpu": 1}))
+    for number in (1, 2, 3):
+        scheduler.feed(job(number, 1 + number))
+    before = result(wants(state, 0))
+    scheduler.feed(job(4, 3))
+    after = result(wants(state, 0))
+    was, same = after.unchanged_since(before)
+    assert [spec.request["cpu"] for spec, one in zip(after.specs, same.tolist(), strict=True) if not one] == [3]
+    assert was.tolist() == [0, 1, 2]
+
+
 def test_an_answer_that_is_overtaken_by_starts_and_growth_still_comes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Between its slices jobs end, start, and new ones come, so that tables grow: no count is below zero."""
     monkeypatch.setattr(module, "ENTRIES_A_SLICE", 8)
@@ -182,7 +225,7 @@ def test_an_answer_that_is_overtaken_by_starts_and_growth_still_comes(monkeypatc
         try:
             next(work)
         except StopIteration as end:
-            found = end.value
+            found = in_order(end.value)
             break
         for number in range(more, more + 100):
             scheduler.feed(job(number, 1 + number % 7, tasks=2))

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
 
+from hal.daemons.controller.service.ask import Ask, WantsView
 from hal.rest.rights import Role
 from tests.daemons.controller.access.people import person
 from tests.daemons.controller.api.test_rest import problem
@@ -49,6 +51,23 @@ def test_waiting_work_is_shown_by_class_in_order(hal_home: Path) -> None:
         assert (first["short"], first["resource"], first["short_by"]) == ("resources", "cpu", 3_000)
         assert (first["fits_now"], first["fits_ever"]) == (0, 1)
         assert first["queues"] == {"default": 2}
+
+    on_controller(hal_home, body)
+
+
+def test_an_answer_after_changes_is_what_a_first_answer_would_be(hal_home: Path) -> None:
+    """Submissions of known and new classes, also of a new user, each followed by a question: texts of classes that have
+    not changed come from the answer before."""
+
+    async def body(hal: Running) -> None:
+        await full(hal)
+        async with person(hal, "eve") as eve:
+            for http, spec in [(hal.http, job(3)), (hal.http, job(2)), (eve, job(3, array=4)), (hal.http, job(1))]:
+                assert (await http.post("/v1/jobs", json=spec)).status_code == 201
+                told = (await hal.http.get("/v1/wants")).content
+                afresh = b"".join((await Ask(hal.api.ask._parts).wants()).parts)
+                classes = [msgspec.json.decode(one, type=WantsView, strict=True).classes for one in (told, afresh)]
+                assert classes[0] == classes[1]
 
     on_controller(hal_home, body)
 

@@ -25,7 +25,7 @@ from hal.core.engine.why.explain import explain
 from hal.core.engine.why.feasible import fits_ever
 from hal.core.engine.why.priority import PriorityParts, priority_of
 from hal.core.engine.why.probing import Prober
-from hal.core.engine.why.wants import ClassWants, Reserved, Sliced, reserved, wants, wants_version
+from hal.core.engine.why.wants import Reserved, Sliced, Wants, reserved, wants, wants_version
 from hal.core.model import Outlook, Verdict
 from hal.daemons.controller.cycle.share_memory import HoursMemory
 from hal.planes.tasks import BookingTimes
@@ -208,7 +208,7 @@ class Engine:
         """Name the wants as they are: another name after every change."""
         return f"{self._begun}-{wants_version(self.state)}"
 
-    def wants(self, now_ms: int, user: str) -> Sliced[list[ClassWants]]:
+    def wants(self, now_ms: int, user: str) -> Sliced[Wants]:
         """Gather waiting work by class; '': everybody's."""
         return wants(self.state, now_ms, user)
 

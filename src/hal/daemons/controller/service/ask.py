@@ -1,25 +1,31 @@
 """What planes ask of the engine: what waits for nodes, and what is reserved. Cut into slices between turns of the loop.
 
-An answer is kept until the engine's next change, so that many who ask cost one answer.
+An answer is kept until the engine's next change, so that many who ask cost one answer; then only the classes that have
+changed are encoded again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Any, Final, TypeVar
 
 import msgspec
+import numpy as np
 from msgspec import Struct
+from msgspec.structs import fields
 
+from hal.core.engine.classes import ClassSpec
 from hal.core.engine.events import INF
-from hal.core.engine.why.wants import ClassWants, Reserved
+from hal.core.engine.why.wants import ClassWants, Reserved, Wants
 from hal.core.model import OverloadedError
 from hal.daemons.controller.service.parts import Parts
 
 T = TypeVar("T")
 
-ENTRIES_A_SLICE: Final = 500
-"""Entries that are encoded in one turn of the loop."""
+CLASSES_A_SLICE: Final = 500
+"""Classes that are encoded in one turn of the loop."""
+CLASSES_A_PART: Final = 1_000
+"""Classes of one part of the answer: what is joined, and later sent, in one turn of the loop."""
 LOOK_EVERY_MS: Final = 100
 """A request that waits for a change looks this often."""
 MAX_WAITING: Final = 200
@@ -113,13 +119,36 @@ class EncodedWants(Struct, frozen=True):
     parts: tuple[bytes, ...]
 
 
+class _Kept(Struct, frozen=True):
+    """The newest answer about everybody's work, and what it was made of."""
+
+    encoded: EncodedWants
+    wants: Wants
+    texts: _Texts
+
+
+class _Texts(Struct, frozen=True):
+    """JSON of classes by their positions in the wants."""
+
+    fixed: list[bytes]
+    """What follows from the class alone: an object that is not closed."""
+    whole: list[bytes]
+
+
+_FIXED: Final = WantView.__struct_fields__.index("jobs")
+"""So many first fields of a `WantView` follow from the class alone; the others depend on what waits."""
+_Waiting: Final[Callable[..., Struct]] = msgspec.defstruct(
+    "_Waiting", [(field.name, field.type) for field in fields(WantView)[_FIXED:]], frozen=True, gc=False
+)
+"""These others."""
+
+
 class Ask:
     """Answers about what waits."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._kept = EncodedWants("", ())
-        """The newest answer about everybody's work."""
+        self._kept: _Kept | None = None
         self._waiting = 0
 
     @property
@@ -135,20 +164,49 @@ class Ask:
         """
         await self._parts.runtime.sleep(0)  # what read the request was a turn of its own
         version = self.version
-        if not user and self._kept.version == version:
-            return self._kept
+        if not user and self._kept is not None and self._kept.encoded.version == version:
+            return self._kept.encoded
         now_ms = self._parts.clock.now_ms()
         found = await self._sliced(self._parts.engine.wants(now_ms, user))
+        texts = await self._encode(found)
         head, tail = _ENCODER.encode(WantsView(version=version, now_ms=now_ms, classes=[])).split(b"[]", 1)
-        encoded = [head + b"["]
-        for at in range(0, len(found), ENTRIES_A_SLICE):
-            views = [_want(one) for one in found[at : at + ENTRIES_A_SLICE]]
-            encoded.append((b"," if at else b"") + _ENCODER.encode(views)[1:-1])
+        parts = [head + b"["]
+        order = found.order.tolist()
+        for at in range(0, len(order), CLASSES_A_PART):
+            some = [texts.whole[position] for position in order[at : at + CLASSES_A_PART]]
+            parts.append((b"," if at else b"") + b",".join(some))
             await self._parts.runtime.sleep(0)
-        answer = EncodedWants(version, (*encoded, b"]" + tail))
+        answer = EncodedWants(version, (*parts, b"]" + tail))
         if not user:
-            self._kept = answer
+            self._kept = _Kept(answer, found, texts)
         return answer
+
+    async def _encode(self, found: Wants) -> _Texts:
+        """Encode each class, unless its text is known from the newest answer."""
+        kept = self._kept
+        if kept is None:
+            changed = np.arange(len(found.specs))
+            texts = _Texts([b""] * len(found.specs), [b""] * len(found.specs))
+        else:
+            was, same = found.unchanged_since(kept.wants)
+            await self._parts.runtime.sleep(0)
+            changed = np.flatnonzero(~same)
+            fixed, whole = kept.texts.fixed, kept.texts.whole
+            texts = _Texts(
+                [fixed[at] if at >= 0 else b"" for at in was.tolist()],
+                [whole[at] if at >= 0 else b"" for at in np.where(same, was, -1).tolist()],
+            )
+        for at in range(0, changed.shape[0], CLASSES_A_SLICE):
+            positions = changed[at : at + CLASSES_A_SLICE]
+            rows = found.rows(positions)
+            # One a line: no text in JSON has a line break.
+            lines = _ENCODER.encode_lines([_waiting(one) for one in rows]).splitlines()
+            for position, one, line in zip(positions.tolist(), rows, lines, strict=True):
+                if not texts.fixed[position]:
+                    texts.fixed[position] = _ENCODER.encode(_fixed(one.spec))[:-1]
+                texts.whole[position] = b"%b,%b" % (texts.fixed[position], line[1:])
+            await self._parts.runtime.sleep(0)
+        return texts
 
     async def change(self, version: str, wait_s: float) -> None:
         """Wait until the wants have another version, or the time has passed.
@@ -191,28 +249,18 @@ class Ask:
             await self._parts.runtime.sleep(0)
 
 
-def _want(one: ClassWants) -> WantView:
-    spec = one.spec
-    return WantView(
-        spec.request,
-        spec.nodes,
-        [ConstraintView(rule.key, rule.match.value, rule.values) for rule in spec.constraints],
-        spec.booking,
-        spec.licences,
-        one.jobs,
-        one.tasks,
-        one.queues,
-        one.more_queues,
-        one.users,
-        one.more_users,
-        str(one.head),
-        one.head_since_ms,
-        one.short,
-        one.resource,
-        one.short_by,
-        one.fits_now,
-        one.fits_ever,
-    )
+def _fixed(spec: ClassSpec) -> dict[str, object]:
+    """The fields of a `WantView` that follow from the class."""
+    constraints = [ConstraintView(rule.key, rule.match.value, rule.values) for rule in spec.constraints]
+    values = (spec.request, spec.nodes, constraints, spec.booking, spec.licences)
+    return dict(zip(WantView.__struct_fields__[:_FIXED], values, strict=True))
+
+
+def _waiting(one: ClassWants) -> Struct:
+    return _Waiting(
+        one.jobs, one.tasks, one.queues, one.more_queues, one.users, one.more_users, str(one.head), one.head_since_ms,
+        one.short, one.resource, one.short_by, one.fits_now, one.fits_ever,
+    )  # fmt: skip
 
 
 def _reservation(one: Reserved) -> ReservationView:
