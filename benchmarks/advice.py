@@ -229,9 +229,8 @@ def over_rest() -> None:
                 found.append(longest())
                 time.sleep(took[-1])
                 idle.append(longest())
-            target = LOOP_MS if delta else None
             say(
-                f"advice-rest-{name}", statistics.median(found), "ms longest answer", target, higher=False,
+                f"advice-rest-{name}", statistics.median(found), "ms longest answer", LOOP_MS, higher=False,
                 idle_ms=round(statistics.median(idle), 1), put_ms=round(1e3 * statistics.median(took), 1),
             )  # fmt: skip
 

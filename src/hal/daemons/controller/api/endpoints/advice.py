@@ -16,7 +16,7 @@ from hal.daemons.controller.service.advice.views import (
     update_of,
 )
 from hal.daemons.controller.service.controller_api import ControllerApi
-from hal.rest.bodies import body_as
+from hal.rest.body_columns import body_with_columns
 from hal.rest.endpoint import CURSOR, Body, Endpoint, Param, ref
 from hal.rest.rights import OPERATORS
 
@@ -49,7 +49,7 @@ async def withdraw_advice(api: ControllerApi, call: Call) -> object:
 
 
 def _read(body: bytes) -> Update:
-    return update_of(body_as(body, AdviceBody, most=MAX_ENTRIES))
+    return update_of(body_with_columns(body, AdviceBody, ("keys", "values"), most=MAX_ENTRIES))
 
 
 _KIND: Final = Param(

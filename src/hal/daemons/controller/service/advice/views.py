@@ -5,7 +5,8 @@ Pure.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
 import numpy as np
 from msgspec import Struct
@@ -23,6 +24,8 @@ from hal.core.model.advice import (
 from hal.core.model.units import parse_duration
 
 JOB_DIGITS: Final = 18
+PIECE: Final = 4_096
+"""Entries that are looked at by one call in C, during which the loop waits."""
 
 
 class AdviceBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -119,12 +122,9 @@ def update_of(body: AdviceBody) -> Update:
             raise SpecError(f"{name}: {version} is out of range", hint=f"between 1 and {MAX_VERSION}")
     if body.base is not None and not body.delta:
         raise SpecError("base: only a delta has one", hint="leave it out, or set delta to true")
-    keys = _jobs(body.keys) if body.space is KeySpace.JOBS else _names(body.keys)
-    if len(set(keys)) < len(keys):
-        raise SpecError("keys: one is there twice", hint="name each key once")
     return Update(
         space=body.space,
-        keys=keys,
+        keys=_read_keys(body.keys, body.space),
         values=_numbers(body.values),
         delta=body.delta,
         version=body.version,
@@ -133,22 +133,36 @@ def update_of(body: AdviceBody) -> Update:
     )
 
 
-def _names(keys: list[str | int]) -> tuple[str, ...]:
-    names = tuple(key for key in keys if isinstance(key, str))
+def _read_keys(given: list[str | int], space: KeySpace) -> tuple[str, ...] | tuple[int, ...]:
+    """All of them, in pieces."""
+    read: Callable[[list[str | int], int], list[Any]] = _jobs if space is KeySpace.JOBS else _names
+    keys: list[Any] = []
+    known: set[Any] = set()
+    for at in range(0, len(given), PIECE):
+        some = read(given[at : at + PIECE], at)
+        keys += some
+        known.update(some)
+    if len(known) < len(keys):
+        raise SpecError("keys: one is there twice", hint="name each key once")
+    return tuple(keys)
+
+
+def _names(keys: list[str | int], at: int) -> list[str]:
+    names = [key for key in keys if isinstance(key, str)]
     if len(names) < len(keys) or not _lengths_within(names, MAX_KEY_CHARS):
-        at = next(at for at, key in enumerate(keys) if not isinstance(key, str) or not 0 < len(key) <= MAX_KEY_CHARS)
+        at += next(at for at, key in enumerate(keys) if not isinstance(key, str) or not 0 < len(key) <= MAX_KEY_CHARS)
         raise SpecError(f"keys[{at}]: a text of 1 to {MAX_KEY_CHARS} characters is expected")
     return names
 
 
-def _jobs(keys: list[str | int]) -> tuple[int, ...]:
-    texts = tuple(map(str, keys))
-    if not (_lengths_within(texts, JOB_DIGITS) and _is_number("".join(texts) or "0")):
-        at = next(at for at, text in enumerate(texts) if not (_is_number(text) and len(text) <= JOB_DIGITS))
+def _jobs(keys: list[str | int], at: int) -> list[int]:
+    texts = list(map(str, keys))
+    if not (_lengths_within(texts, JOB_DIGITS) and _is_number("".join(texts))):
+        at += next(at for at, text in enumerate(texts) if not (_is_number(text) and len(text) <= JOB_DIGITS))
         raise SpecError(f"keys[{at}]: a job id is expected")
-    jobs = tuple(map(int, texts))
+    jobs = list(map(int, texts))
     if 0 in jobs:
-        raise SpecError(f"keys[{jobs.index(0)}]: a job id is expected")
+        raise SpecError(f"keys[{at + jobs.index(0)}]: a job id is expected")
     return jobs
 
 
@@ -156,14 +170,15 @@ def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit()
 
 
-def _lengths_within(texts: tuple[str, ...], most: int) -> bool:
-    # By functions in C: a loop in Python over 50,000 keys would keep the controller's loop waiting.
-    return not texts or (min(map(len, texts)) > 0 and max(map(len, texts)) <= most)
+def _lengths_within(texts: list[str], most: int) -> bool:
+    return min(map(len, texts)) > 0 and max(map(len, texts)) <= most
 
 
 def _numbers(values: list[float | int | None]) -> Floats:
+    numbers = np.empty(len(values))
     try:
-        numbers = np.array(values, np.float64)  # null becomes NaN
+        for at in range(0, len(values), PIECE):
+            numbers[at : at + PIECE] = np.array(values[at : at + PIECE], np.float64)  # null becomes NaN
     except OverflowError:
         numbers = np.array([np.inf])
     if np.isinf(numbers).any():
