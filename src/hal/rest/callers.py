@@ -23,6 +23,8 @@ class LocalPeer(Struct, frozen=True):
     """It is the socket in HAL's own directory, which only the owner and root reach."""
     attempt: str = ""
     """Token of the attempt in which the process runs that connected, as far as can be seen."""
+    for_steps: bool = False
+    """It is the socket for steps that run as other users, where nobody else has a role."""
 
 
 class Callers(Protocol):

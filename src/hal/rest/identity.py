@@ -49,6 +49,9 @@ class Identity(Struct, frozen=True, kw_only=True):
     expires_ms: int | None = None
     step: str = ""
     """Token of the attempt, where a step asks."""
+    only_job: int = 0
+    """The step's job, where nothing but its token says who asks: it speaks for that job, and for what that has
+    submitted; 0: for whatever is the user's."""
 
     @property
     def narrowed(self) -> bool:

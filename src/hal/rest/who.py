@@ -32,6 +32,9 @@ class WhoView(Struct, frozen=True, kw_only=True):
     accounts: tuple[str, ...]
     queues: tuple[str, ...]
     read_only: bool
+    job: int = 0
+    """The only job for which the caller speaks, with what that has submitted: nothing but its step's token was shown;
+    0: for whatever is the user's."""
     instance: str = ""
     """Names this HAL: tokens of its attempts begin with it; empty: not known yet."""
     rights: dict[str, str] = {}
@@ -49,6 +52,7 @@ def who_view(who: Identity, instance: str = "", rights: dict[str, str] | None = 
         accounts=who.scope.accounts,
         queues=who.scope.queues,
         read_only=who.scope.read_only,
+        job=who.only_job,
         instance=instance,
         rights=rights or {},
     )
@@ -57,7 +61,15 @@ def who_view(who: Identity, instance: str = "", rights: dict[str, str] | None = 
 def identity_of(who: WhoView, peer: str) -> Identity:
     """The identity that a controller has shown, of a caller who came to another daemon from `peer`."""
     scope = Scope(accounts=who.accounts, queues=who.queues, read_only=who.read_only)
-    return Identity(user=who.user, role=who.role, peer=peer, token=who.token, scope=scope, expires_ms=who.expires_ms)
+    return Identity(
+        user=who.user,
+        role=who.role,
+        peer=peer,
+        token=who.token,
+        scope=scope,
+        expires_ms=who.expires_ms,
+        only_job=who.job,
+    )
 
 
 def rights_of(who: Identity, rows: Sequence[Endpoint], for_narrowed: Container[str] = ()) -> dict[str, str]:

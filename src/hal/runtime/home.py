@@ -28,6 +28,7 @@ MAX_LINE_BYTES: Final = 4096
 
 PASSAGE_PLACES: Final = ("/var/tmp", "/tmp")
 """Where `Home.passage` is created: everybody can get there, and files stay."""
+STEPS_SOCKET: Final = "api.sock"
 PASSAGE_MODE: Final = 0o711
 
 _NODE_NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?\Z")
@@ -288,6 +289,10 @@ class Home:
                 known = _new_passage()
                 write_private(self.run_dir / "passage", f"{known}\n")
         return known
+
+    def steps_socket(self) -> Path:
+        """REST for steps that run as other users than HAL. Raises: as `passage`."""
+        return self.passage() / STEPS_SOCKET
 
     def known_passage(self) -> Path | None:
         """The directory named in `run/passage`, if it is there, ours, and others cannot write to it; creates

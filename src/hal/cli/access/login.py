@@ -219,6 +219,7 @@ def whoami(screen: Screen, rights: bool) -> None:
         "Accounts": ", ".join(who.accounts),
         "Queues": ", ".join(who.queues),
         "Access": "read-only" if who.read_only else "",
+        "Speaks for": f"job {who.job} and what it has submitted" if who.job else "",
     }
 
     def render() -> None:

@@ -39,6 +39,9 @@ STEP_TOKEN_VARIABLE = "HAL_STEP_TOKEN"
 STEP_URL_VARIABLE = "HAL_STEP_URL"
 """There, too: where HAL can be reached from other machines, if it can."""
 STEP_FINGERPRINT_VARIABLE = "HAL_STEP_FINGERPRINT"
+STEP_SOCKET_VARIABLE = "HAL_STEP_SOCKET"
+"""There, too, where steps run as their users: the socket that they may reach, on the controller's machine."""
+ROOT_UID: Final = 0
 LOGIN_TIMEOUT_S = 10.0
 """How long a server may take to accept a connection at a login."""
 DIAL_TIMEOUT_S = 3.0
@@ -275,14 +278,27 @@ def _of_home(home: Home) -> Address:
     token, named, node = (os.environ.get(name) for name in (STEP_TOKEN_VARIABLE, HOME_VARIABLE, NODE_VARIABLE))
     if not token or not named or find_home(named).root != home.root:
         return Address(home=home)
-    if not node or not (home.nodes_dir / node).is_dir():
-        return Address(home=home)  # a HAL of the job's own
-    directory, url = home.known_socket_dir(), os.environ.get(STEP_URL_VARIABLE)
-    if (directory is not None and (directory / SOCKET_NAME).exists()) or home.controller_pid.exists():
+    url, reached = os.environ.get(STEP_URL_VARIABLE), os.environ.get(STEP_SOCKET_VARIABLE)
+    try:
+        if not node or not (home.nodes_dir / node).is_dir():
+            return Address(home=home)  # a HAL of the job's own
+        directory = home.known_socket_dir()
+    except PermissionError:  # the step runs as its user, and HAL's directories are root's
+        directory = None
+        if reached and os.path.exists(reached):
+            return Address(socket_path=reached, token=token, served_by=ROOT_UID)
+    if (directory is not None and (directory / SOCKET_NAME).exists()) or _exists(home.controller_pid):
         return Address(home=home, token=token)
     if url and (endpoints := read_endpoints(url)) and all(endpoint.tls for endpoint in endpoints):
         return Address(endpoints=endpoints, token=token, fingerprint=os.environ.get(STEP_FINGERPRINT_VARIABLE, ""))
     return Address(home=home, token=token, away=True)
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except PermissionError:
+        return False
 
 
 def _flag(variable: str) -> bool:

@@ -26,6 +26,9 @@ class WhoInfo(View, frozen=True, kw_only=True):
     accounts: tuple[str, ...] = ()
     queues: tuple[str, ...] = ()
     read_only: bool = False
+    job: int = 0
+    """The only job for which the caller speaks, with what that has submitted: nothing but its step's token was shown;
+    0: for whatever is the user's."""
     rights: dict[str, str] = field(default_factory=dict)
     """`all`, `own` or `none` by operation; empty where they were not asked for."""
 

@@ -47,6 +47,8 @@ class Ports(Struct, frozen=True, kw_only=True):
 
     public: Path | None = None
     """A Unix socket for other users of the machine."""
+    steps: Path | None = None
+    """Another one, for steps that run as other users."""
     tcp: tuple[str, int] | None = None
     tls: ssl.SSLContext | None = None
     """For TCP; None: nothing is encrypted there."""
@@ -125,9 +127,12 @@ class HttpServer:
         ports = self._ports
         self._forget_tcp()
         bound: list[tuple[socket.socket, Strangers | None, ssl.SSLContext | None]] = []
+        steps = Strangers()
         try:
             if ports.public is not None:
                 bound.append((bind_public(ports.public), Strangers(), None))
+            if ports.steps is not None:
+                bound.append((bind_public(ports.steps), steps, None))
             if ports.tcp is not None:
                 port = Strangers()
                 at_port = await self._bind_tcp(*ports.tcp)
@@ -144,7 +149,15 @@ class HttpServer:
             raise
         make = partial(HttpConnection, self._uvicorn, self._state, self.connections)
         for sock, strangers, tls in bound:
-            listener = Listener(sock, make, self.connections, self._instance, strangers=strangers, tls=tls)
+            listener = Listener(
+                sock,
+                make,
+                self.connections,
+                self._instance,
+                strangers=strangers,
+                tls=tls,
+                for_steps=strangers is steps,
+            )
             self._listeners.append(listener)
             listener.serve()
         if ports.tcp is not None:

@@ -51,13 +51,16 @@ class Listener:
         *,
         strangers: Strangers | None,
         tls: ssl.SSLContext | None = None,
+        for_steps: bool = False,
     ) -> None:
         """
         Args:
             make: a connection; takes `where`, `private`, `peer`.
             instance: names this HAL, whose steps are to be recognised; gives '' while that is not known.
             strangers: of this port, or of the public socket; None: the socket in HAL's own directory.
+            for_steps: steps that run as other users come here, and nobody else.
         """
+        self._for_steps = for_steps
         self._sock = sock
         self._make = make
         self._connections = connections
@@ -161,9 +164,10 @@ class Listener:
         if private and not ours:
             raise DeniedError(f"user id {found.uid} may not use this HAL", hint="it belongs to another user")
         instance = self._instance()
-        # Steps run as this user, or were started by root: nobody else's processes can be any.
-        attempt = attempt_around(found.pid, instance) if instance and ours else ""
-        return LocalPeer(found.uid, _recent_name(found.uid, self._connections.second // NAME_S), private, attempt)
+        # Elsewhere, whoever is neither this user nor root is known by name.
+        attempt = attempt_around(found.pid, instance) if instance and (ours or self._for_steps) else ""
+        name = _recent_name(found.uid, self._connections.second // NAME_S)
+        return LocalPeer(found.uid, name, private, attempt, self._for_steps)
 
     async def _open(self, connection: HttpConnection, sock: socket.socket) -> None:
         try:

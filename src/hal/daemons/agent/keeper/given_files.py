@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Final
 
-from hal.core.model import StepId
+from hal.core.model import HALError, StepId
 from hal.daemons.agent.keeper.helper_journal import step_of
 from hal.daemons.agent.keeper.helper_link import Given
 from hal.daemons.agent.keeper.helper_process.captures import Captures, Spare
@@ -43,6 +43,13 @@ class Scripts:
         self._name = name
         self._directory: Path | None = None
         self._there: set[str] = set()
+
+    def steps_socket(self) -> str:
+        """Return where a controller of the same home serves steps of users; '' if there can be none."""
+        try:
+            return str(self._home.steps_socket())
+        except (HALError, OSError):
+            return ""
 
     def sweep(self, keep: Collection[StepId]) -> None:
         """Delete those that earlier keepers left, except of these steps."""

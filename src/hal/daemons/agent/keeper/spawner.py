@@ -683,8 +683,11 @@ class HelperSpawner:
         if known is None:
             if len(self._envs) >= MAX_HELPERS:
                 del self._envs[next(iter(self._envs))]
-            own = self._user_env if self._config.steps_user(launch.template) else self._default_env
-            env = own | template_env(launch.template, self._config)
+            env = template_env(launch.template, self._config)
+            if self._config.steps_user(launch.template):
+                env = self._user_env | env | {"HAL_STEP_SOCKET": self._scripts.steps_socket()}
+            else:
+                env = self._default_env | env
             known = self._envs[id(launch.template)] = (launch.template, env)
         return known[1]
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 from hal.core.model import DeniedError
 from hal.daemons.controller.access.forwarded_identity import FOLLOWER, ForwardedIdentity
 from hal.daemons.controller.access.settings import AccessSection
-from hal.daemons.controller.access.step_credentials import StepCredentials
+from hal.daemons.controller.access.step_credentials import StepCredentials, speaks_for_its_job
 from hal.daemons.controller.access.tokens import Token, TokenBook
 from hal.daemons.controller.api.errors import WAIT, NoLeaderError
 from hal.rest.callers import LocalPeer, address_of, bearer, identifies_by_token, origin
@@ -56,21 +56,25 @@ class Authenticator:
         self._steps = steps
 
     def local(self, peer: LocalPeer, headers: Mapping[bytes, bytes]) -> Identity:
-        """Who is at a Unix socket: what a step runs is its submitter's, whoever the kernel says that it is.
+        """Who is at a Unix socket: what a step runs is its submitter's, also where it runs as HAL's owner.
+
+        The variables of a process say of which step it is, and anybody can write those: they count where the kernel
+        says that it is the submitter's process, or the owner's. A token counts anywhere, but only for its job.
 
         Raises:
             DeniedError: nobody whom hal.toml names.
             UnauthorizedError: a step that has ended.
         """
         where = f"uid {peer.uid}"
-        step = self._steps.shown(bearer(headers), where)
-        if step is None and peer.attempt:
-            step = self._steps.identity(peer.attempt, where)
-        if step is not None:
+        shown = self._steps.shown(bearer(headers), where)
+        step = self._steps.identity(peer.attempt, where) if shown is None and peer.attempt else shown
+        if step is not None and (peer.uid in (ROOT_UID, self._owner.uid) or step.user == peer.user):
             return step
+        if shown is not None:
+            return speaks_for_its_job(shown)
         if peer.uid in (ROOT_UID, self._owner.uid):
             return Identity(user=peer.user, role=Role.ADMIN, peer=where, inside=True)
-        role = None if peer.private else self._settings.role_of(peer.user)
+        role = None if peer.private or peer.for_steps else self._settings.role_of(peer.user)
         if role is None:
             raise DeniedError(
                 f"user '{peer.user}' has no role on this HAL",
@@ -89,7 +93,7 @@ class Authenticator:
             raise _refused("a bearer token is needed")
         step = self._steps.shown(text, peer)
         if step is not None:
-            return step
+            return speaks_for_its_job(step)
         if self._home_token and hmac.compare_digest(text.encode(), self._home_token):
             return Identity(user=self._owner.user, role=Role.ADMIN, peer=peer, token=HOME_TOKEN, inside=True)
         token = self._book.shown(text)

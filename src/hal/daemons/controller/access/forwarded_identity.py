@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from hal.core.model import OverloadedError
-from hal.daemons.controller.access.step_credentials import StepCredentials
+from hal.daemons.controller.access.step_credentials import StepCredentials, speaks_for_its_job
 from hal.daemons.controller.access.tokens import Token, TokenBook, digest_of
 from hal.rest.identity import HOME_TOKEN, Identity, UnauthorizedError
 
@@ -86,7 +86,8 @@ class ForwardedIdentity:
         except (binascii.Error, msgspec.DecodeError, UnicodeDecodeError) as error:
             raise UnauthorizedError(f"a follower does not identify the caller: {error}") from error
         if identity.step:
-            return self._steps.identity(identity.step, identity.peer)
+            step = self._steps.identity(identity.step, identity.peer)
+            return speaks_for_its_job(step) if identity.only_job else step
         if identity.token and identity.token != HOME_TOKEN:
             token = self._book.get(identity.token)
             if token is None or not token.live(self._now_ms()):

@@ -11,6 +11,8 @@ import hmac
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from msgspec.structs import replace
+
 from hal.core.model.step_token import AttemptName, job_key, read_attempt_token, read_step_token
 from hal.rest.identity import Identity, Scope, UnauthorizedError
 from hal.rest.rights import Role
@@ -26,6 +28,13 @@ class RunningStep(NamedTuple):
     user: str
     queue: str
     account: str
+
+
+def speaks_for_its_job(step: Identity) -> Identity:
+    """A step of which only its token is known: whoever has that speaks for its job alone."""
+    name = read_attempt_token(step.step)
+    assert name is not None  # it was read to find out who this is
+    return replace(step, only_job=name.job)
 
 
 class StepCredentials:

@@ -24,6 +24,7 @@ from hal.rest.server.guard import Guard
 from hal.rest.server.http_server import HttpServer, Ports
 from hal.rest.server.listeners import user_name
 from hal.runtime.interface import Runtime
+from hal.runtime.step_users import Serving
 from hal.runtime.syslog import Syslog
 
 
@@ -93,6 +94,7 @@ class RestServer(HttpServer):
         )
         ports = Ports(
             public=Path(config.access.socket) if config.access.socket else None,
+            steps=runtime.paths.steps_socket() if config.serving is Serving.EACH_AS_ITSELF else None,
             tcp=config.tcp,
             tls=tls,
             tcp_file=runtime.paths.tcp_file,

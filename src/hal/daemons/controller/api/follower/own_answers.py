@@ -18,7 +18,7 @@ from hal.daemons.controller.api.table import ENDPOINTS
 from hal.daemons.controller.following.follower import Follower
 from hal.daemons.controller.service.controllers import list_controllers
 from hal.daemons.controller.service.jobs.jobs import MAX_ATTEMPTS_SHOWN
-from hal.daemons.controller.service.jobs.owners import Owned
+from hal.daemons.controller.service.jobs.owners import Owned, owned_of
 from hal.daemons.controller.service.jobs.refusals import no_job, no_task
 from hal.daemons.controller.service.jobs.views import TaskView, job_view, task_view
 from hal.daemons.controller.service.status import VERSION, Health, read_authority
@@ -59,7 +59,7 @@ class FollowerApi:
         """Whose they are; those that do not exist are left out."""
         wanted = list(dict.fromkeys(jobs))
         rows = await self.read(lambda store: [store.job(job) for job in wanted])
-        return {row.id: Owned(row.user, row.account, row.queue) for row in rows if row is not None}
+        return {row.id: owned_of(row) for row in rows if row is not None}
 
     def health(self) -> Health:
         """Return the health of this follower."""

@@ -13,8 +13,9 @@ from msgspec.structs import replace
 
 from hal.core.model import DeniedError, Event, HALError, JobSpec, SpecError, each_dependency, parse_task_ref
 from hal.core.model.errors import shown
+from hal.core.model.step_token import read_attempt_token
 from hal.daemons.controller.api.requests.parameters import job_id
-from hal.daemons.controller.service.jobs.owners import Owned
+from hal.daemons.controller.service.jobs.owners import PARENT_VARIABLE, Owned
 from hal.daemons.controller.service.jobs.records import MAX_IDS
 from hal.daemons.controller.service.jobs.refusals import no_job
 from hal.daemons.controller.service.outcomes import Outcomes, OutcomeView, outcome_view
@@ -25,6 +26,20 @@ from hal.runtime.interface import Runtime
 from hal.store import JobFilter
 
 DEFAULT_QUEUE: Final = JobSpec().queue
+FOR_STEP_TOKENS: Final = frozenset(
+    {
+        "GET /v1/whoami",
+        "GET /v1/events",
+        "POST /v1/jobs",
+        "POST /v1/jobs/cancel",
+        "POST /v1/jobs/hold",
+        "POST /v1/jobs/release",
+        "POST /v1/jobs/requeue",
+        "POST /v1/jobs/remove",
+    }
+)
+"""Operations without a job in their path that a step's token alone may ask for: about jobs that they name, and who it
+is."""
 MAX_DIGITS: Final = 18
 """Of a job id."""
 
@@ -48,8 +63,12 @@ class PathOwnership:
         Raises:
             SpecError: that is no job's id.
             NotFoundError, DeniedError: as `check_job`.
+            DeniedError: it is about more than the job for which the caller's token speaks.
         """
         job = request.path_params.get("job")
+        only = visit.identity.only_job
+        if only and job is None and f"{request.method} {request.scope['path_template']}" not in FOR_STEP_TOKENS:
+            raise _beyond_its_job(only)
         if job is not None:
             await check_job(visit, self._jobs, job_id(job), changing=request.method not in READING)
 
@@ -71,8 +90,23 @@ def _scoped(visit: Visit) -> bool:
     return bool(visit.identity.scope.accounts or visit.identity.scope.queues)
 
 
+def _beyond_its_job(job: int) -> DeniedError:
+    return DeniedError(
+        f"the token of a step of job {job} speaks for that job, and for those that it has submitted",
+        hint="name one of them, or ask as the user: on the node, hal recognises the user by the account",
+    )
+
+
+def _is_own(visit: Visit, job: int, owned: Owned) -> bool:
+    """Whether a job is the caller's; to a token of a step only its own job is, and what that has submitted."""
+    identity = visit.identity
+    if owned.user != identity.user:
+        return False
+    return not identity.only_job or job == identity.only_job or owned.parent == str(identity.only_job)
+
+
 def _refuse(visit: Visit, job: int, owned: Owned | None, *, scoped: bool) -> None:
-    if owned is not None and visit.own_only and owned.user != visit.identity.user:
+    if owned is not None and visit.own_only and not _is_own(visit, job, owned):
         visit.not_own = True
         raise no_job(job)
     if owned is None:
@@ -135,14 +169,15 @@ async def check_owners(visit: Visit, jobs: Owners, wanted: set[int]) -> None:
     owners = await jobs.owners(wanted) if wanted else {}
     for job in sorted(wanted):
         owned = owners.get(job)
-        visit.not_own = owned is not None and owned.user != visit.identity.user
-        if owned is None or owned.user != visit.identity.user:
+        visit.not_own = owned is not None and not _is_own(visit, job, owned)
+        if owned is None or not _is_own(visit, job, owned):
             raise SpecError(f"dependencies: there is no job {job}", hint="`hal jobs --all` lists the jobs there are")
 
 
 def in_its_queue(visit: Visit, specs: list[JobSpec]) -> list[JobSpec]:
-    """What a step submits without naming queue and account belongs into those of its own job."""
-    if not visit.identity.step:
+    """What a step submits without naming queue and account belongs into those of its own job, which it names."""
+    name = read_attempt_token(visit.identity.step)
+    if name is None:
         return specs
     (queue,), (account,) = visit.identity.scope.queues, visit.identity.scope.accounts
     put = {
@@ -150,6 +185,7 @@ def in_its_queue(visit: Visit, specs: list[JobSpec]) -> list[JobSpec]:
             spec,
             queue=queue if spec.queue == DEFAULT_QUEUE else spec.queue,
             account=spec.account or account,
+            env={**spec.env, PARENT_VARIABLE: str(name.job)},
         )
         for spec in specs
     }
@@ -203,6 +239,8 @@ def narrowed(visit: Visit, wanted: JobFilter, *, changing: bool = False) -> JobF
     """
     if wanted == JobFilter() and changing:
         return wanted  # no condition at all is refused as a mistake
+    if visit.identity.only_job:
+        raise _beyond_its_job(visit.identity.only_job)
     if visit.own_only:
         check_user(visit, wanted.user, "user")
         wanted = replace(wanted, user=visit.identity.user)

@@ -28,7 +28,7 @@ from hal.core.model import (
 )
 from hal.daemons.controller.service.idempotency import Idempotency, Key
 from hal.daemons.controller.service.jobs.control import MAX_LOOKUPS, JobControl
-from hal.daemons.controller.service.jobs.owners import Owned
+from hal.daemons.controller.service.jobs.owners import Owned, owned_of, parent_of
 from hal.daemons.controller.service.jobs.records import (
     batched,
     ended_jobs,
@@ -199,12 +199,12 @@ class Jobs:
             if live is None:
                 missing.append(job)
             else:
-                found[job] = Owned(live.user, live.account, live.queue)
+                found[job] = Owned(live.user, live.account, live.queue, parent_of(live.spec))
             if pace.over():
                 await self._parts.runtime.sleep(0)
         for some in batched(missing):
             rows = await self._parts.committer.read(partial(rows_of, jobs=some))
-            found.update((row.id, Owned(row.user, row.account, row.queue)) for row in rows if row is not None)
+            found.update((row.id, owned_of(row)) for row in rows if row is not None)
         return found
 
     async def get(self, job: int) -> JobView:
