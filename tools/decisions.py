@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -26,6 +27,8 @@ import numpy as np
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
+# As for every other program here: else each run compiles all kernels.
+os.environ.setdefault("NUMBA_CACHE_DIR", os.environ.get("HAL_CACHE") or str(Path(sys.prefix) / "hal-cache"))
 
 SEEDS: Final = 300
 HAPPENINGS: Final = 40

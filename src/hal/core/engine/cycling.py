@@ -184,7 +184,7 @@ def learn(state: State, now_ms: int) -> bool:
     """
     if read_advice(state):
         return True
-    if not state.conservative:
+    if not state.keeps_timelines:
         return False
     budget = state.config.slice_work
     while True:

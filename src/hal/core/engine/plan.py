@@ -41,7 +41,7 @@ RESERVATION: Final = np.dtype(
         ("start_ms", np.int64),  # forecast start; INF = not known (strict order), or it waits for a release of 'never'
         ("planned_ms", np.int64),
         ("class_id", np.int64),
-        ("row_offset", np.int64),  # the promised rows are plan.reservation_rows[row_offset : row_offset + row_count]
+        ("row_offset", np.int64),  # the reserved nodes are plan.reservation_rows[row_offset : row_offset + row_count]
         ("row_count", np.int64),
         ("kind", np.int64),  # hal.core.kernels.structures.layout KIND_RESERVED, KIND_CLAIM, KIND_BLOCK, KIND_NEVER
         ("dirty", np.int64),  # 1 = the next pass plans it anew
@@ -125,11 +125,11 @@ class Plan(msgspec.Struct, frozen=True, gc=False):
     cursor: None when the pass is complete.
     plan_version: the state version it was made from; PlanAssumed refuses a plan of another version.
     replans: whether `reservations` replaces the state's (else they stay as they are and `reservations` is empty).
-    promises: the reservations as a table of their columns, shape (K, 13).
-    promised: shape (P, 2 + R): row, reservation, amounts left beside the promise for each resource.
+    reservation_table: the reservations as a table of their columns, shape (K, 13).
+    reserved_table: shape (P, 2 + R): row, reservation, amounts left beside the reservation for each resource.
     work: units spent (row checks and candidates).
     resumed: it went on with a pass that an earlier slice began.
-    full: under conservative: the pass looks at every promise, not only at work that has none.
+    full: under conservative: the pass looks at every reservation, not only at work that has none.
     """
 
     now_ms: int
@@ -138,8 +138,8 @@ class Plan(msgspec.Struct, frozen=True, gc=False):
     starts: StartRows
     rows: Rows
     replans: bool
-    promises: Ints
-    promised: Ints
+    reservation_table: Ints
+    reserved_table: Ints
     verdicts: VerdictRows
     wake_ms: int
     cursor: Cursor | None
@@ -182,13 +182,13 @@ class Plan(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def reservations(self) -> ReservationRows:
-        """What waiting jobs are promised (dtype RESERVATION), when this plan replans."""
-        return self.promises.view(RESERVATION).reshape(-1)
+        """What waiting jobs have reserved (dtype RESERVATION), when this plan replans."""
+        return self.reservation_table.view(RESERVATION).reshape(-1)
 
     @property
     def reservation_rows(self) -> Rows:
-        """The promised rows, all reservations one after the other."""
-        return self.promised[:, 0]
+        """The reserved nodes, all reservations one after the other."""
+        return self.reserved_table[:, 0]
 
     @property
     def wants(self) -> VerdictRows:

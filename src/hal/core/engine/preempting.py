@@ -56,7 +56,7 @@ def between_slices(state: State, now_ms: int, cursor: Cursor, budget: int) -> Pl
 def next_lender(state: State, now_ms: int) -> tuple[Cursor | None, int]:
     """The search for the first waiting task that waits only for what its cohort has borrowed of it; when to look again.
 
-    None while the last pass has not seen everything: those who rank before are promised their places first.
+    None while the last pass has not seen everything: those who rank before get their reservations first.
     """
     meta = state.meta
     if meta[L.M_PARKED_WAKE] < meta[L.M_EPOCH] or meta[L.M_PARKED_INSERTS] < meta[L.M_INSERTS]:

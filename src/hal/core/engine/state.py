@@ -112,7 +112,7 @@ class State(ScalarTables):
         """Sizes of rooms; makes, grows and copies the tables."""
         self.reservations_needed = FIRST_RESERVATIONS
         """Reservations, and nodes of reservations, that one slice under conservative backfill has needed."""
-        self.conservative = config.backfill in (Backfill.TOP_K, Backfill.CONSERVATIVE)
+        self.keeps_timelines = config.backfill in (Backfill.TOP_K, Backfill.CONSERVATIVE)
         """Whether the policy plans with timelines: TOP_K or CONSERVATIVE."""
         self.given: Ints = self.pass_record[: L.GIVEN_COLUMNS]
         """Of the pass record: what the last slice gave. Part of `pass_record`, not a copy."""
@@ -262,7 +262,7 @@ class State(ScalarTables):
         self.counts[L.COUNT_REACH] += 1
         self.counts[L.COUNT_COLD] = 1
         rooms = ONE_NODE
-        if self.conservative:
+        if self.keeps_timelines:
             points = self.allocation.size(TIMELINE_POINTS)
             attempts = int(self.meta[L.M_PIECES]) + 2 * int(self.meta[L.M_RESERVED])
             need = 8 * self.nodes.free.shape[0] + 4 * attempts + FIRST_SLOTS
@@ -270,11 +270,11 @@ class State(ScalarTables):
         self.allocation.resize(rooms, emptied=True)
 
     def touch(self, rows: range | list[int]) -> None:
-        """Amounts of these rows changed: their timelines are built anew, and promises may move there.
+        """Amounts of these rows changed: their timelines are built anew, and reservations may move there.
 
         Part of `apply`; the epoch counts up afterwards.
         """
-        if not self.conservative:
+        if not self.keeps_timelines:
             return
         self.counts[L.COUNT_REACH] += 1
         some = np.unique(np.asarray(rows, np.int64))
@@ -319,7 +319,7 @@ class State(ScalarTables):
     def _planned_room(self) -> int:
         """Reservations, and nodes of them, that a slice may plan; under EASY no two compete for a node and booking."""
         room = int(self.nodes.free.shape[0]) + int(self.bookings.booked.shape[0]) + 8
-        return max(room, self.reservations_needed) if self.conservative else room
+        return max(room, self.reservations_needed) if self.keeps_timelines else room
 
     # --- calls -----------------------------------------------------------------------------------------------------
 
@@ -339,7 +339,7 @@ class State(ScalarTables):
         self.rewire()
 
     def note_new_nodes(self) -> None:
-        """What is kept about rows by placement, by promises and by a score plugin's answers holds no longer."""
+        """What is kept about rows by placement, by reservations and by a score plugin's answers holds no longer."""
         self.ticks[L.TICK_MIRROR] = 0
         self.ticks[L.TICK_READY] = 0
         self.plugins.scored_at = -1
@@ -358,7 +358,7 @@ class State(ScalarTables):
         rooms |= self.scratch.following_rooms(nodes=nodes, shapes=shapes, reservations=reservations, starts=starts)
         rooms[PLANNED] = self._planned_room()
         rooms |= self.licences.following_rooms(reservations, self.work.runs.shape[0])
-        if self.conservative:
+        if self.keeps_timelines:
             rooms |= reach_rooms(nodes, shapes)
         if self.meta[L.M_PREEMPTING]:
             rooms |= self.scratch.search_rooms(nodes, resources, self.work.runs.shape[0])
@@ -412,7 +412,7 @@ class State(ScalarTables):
 
     def _bind(self) -> None:
         """Entry points for these argument types; they never change, so the first state of a process binds them."""
-        mine, other = ("conservative", "easy") if self.conservative else ("easy", "conservative")
+        mine, other = ("conservative", "easy") if self.keeps_timelines else ("easy", "conservative")
         wanted = PREEMPTING_KERNELS if self.meta[L.M_PREEMPTING] else ()
         if self._kernels is not None or any(name not in _entry_points for name in (mine, *wanted)):
             no_submits, no_ends, no_adopts = np.zeros(0, SUBMIT), np.zeros(0, END), np.zeros(0, ADOPT)
@@ -440,7 +440,7 @@ class State(ScalarTables):
             ):
                 if self._kernels is None:
                     needed = name != other and (name in wanted or name not in PREEMPTING_KERNELS)
-                    needed = needed and (name != "learn" or self.conservative)
+                    needed = needed and (name != "learn" or self.keeps_timelines)
                 else:
                     needed = name in self._kernels
                 if name in _entry_points or not needed:

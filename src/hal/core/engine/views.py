@@ -361,13 +361,13 @@ def runs_of_row(state: State, row: int) -> list[int]:
 
 
 def reservations(state: State) -> Records:
-    """What waiting jobs are promised (dtype RESERVATION); a copy. Rows: `reserved_rows`."""
+    """What waiting jobs have reserved (dtype RESERVATION); a copy. Rows: `reserved_rows`."""
     table = state.work.reservations[: int(state.meta[L.M_RESERVATIONS])].copy()
     return table.view(RESERVATION).reshape(-1)
 
 
 def reserved_rows(state: State) -> Ints:
-    """The promised rows that `reservations` points into; a copy."""
+    """The reserved nodes that `reservations` points into; a copy."""
     return state.work.reserved[: int(state.meta[L.M_RESERVED]), L.Q_NODE].copy()
 
 

@@ -39,14 +39,14 @@ def assume_plan(state: State, event: PlanAssumed) -> None:
             state.meta[L.M_PASS_STARTS] = 0
         return
     if plan.replans:
-        promises = plan.promises
-        promised = plan.promised
-        if len(promises) > len(state.work.reservations) or len(promised) > len(state.work.reserved):
-            state.grow_reservations(len(promises), len(promised))
+        reservations = plan.reservation_table
+        reserved = plan.reserved_table
+        if len(reservations) > len(state.work.reservations) or len(reserved) > len(state.work.reserved):
+            state.grow_reservations(len(reservations), len(reserved))
     else:
-        promises = promised = _NO_TABLE
+        reservations = reserved = _NO_TABLE
     arguments = (
-        starts, plan.rows, plan.now_ms, plan.replans, promises, promised, complete, plan.resumed, plan.pass_wake,
+        starts, plan.rows, plan.now_ms, plan.replans, reservations, reserved, complete, plan.resumed, plan.pass_wake,
         plan.pass_inserts,
     )  # fmt: skip
     outcome = state.calls["assume"](state.at, *arguments)
@@ -54,9 +54,9 @@ def assume_plan(state: State, event: PlanAssumed) -> None:
         count = max(starts.shape[0], plan.rows.shape[0])
         settle_call(state, outcome, "PlanAssumed", starts, count, "assume", *arguments)
     if plan.full and plan.cursor is not None and plan.cursor.begins_anew:
-        # It had given promises up and not yet made them again: the pass that begins anew has to look at everybody.
+        # It had given reservations up and not yet made them again: the pass that begins anew has to look at everybody.
         state.meta[L.M_PARKED_WAKE] = -1
-    if state.conservative and plan.cursor is not None and plan.cursor.begins_anew:
+    if state.keeps_timelines and plan.cursor is not None and plan.cursor.begins_anew:
         state.meta[L.M_DIRTY], state.meta[L.M_PARKED_WAKE] = 1, -1
 
 

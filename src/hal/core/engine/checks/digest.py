@@ -49,13 +49,13 @@ def state_digest(state: State) -> str:
     for run in running(state):
         rows = rows_of_run(state, int(run["run"]))
         add(_class_name(state, int(run["class_id"])), state.shares.owner_specs[run["owner_id"]], _numbers(run), rows)
-    promised = reserved_rows(state)
-    for promise in reservations(state):
-        first, count = int(promise["row_offset"]), int(promise["row_count"])
+    reserved = reserved_rows(state)
+    for reservation in reservations(state):
+        first, count = int(reservation["row_offset"]), int(reservation["row_count"])
         add(
-            int(promise["job"]), int(promise["task"]), int(promise["start_ms"]), int(promise["kind"]),
-            int(promise["entry"]) >= 0, int(promise["held"]), int(promise["behind"]),
-            promised[first : first + count].tolist(),
+            int(reservation["job"]), int(reservation["task"]), int(reservation["start_ms"]), int(reservation["kind"]),
+            int(reservation["entry"]) >= 0, int(reservation["held"]), int(reservation["behind"]),
+            reserved[first : first + count].tolist(),
         )  # fmt: skip
     return digest.hexdigest()
 

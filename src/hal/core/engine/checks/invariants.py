@@ -36,7 +36,7 @@ def check_invariants(state: State) -> None:
     _check_buckets(state)
     _check_fits(state)
     _check_ends(state)
-    _check_promises(state)
+    _check_reservations(state)
     _check_taking_back(state)
     for job, task, booking in trespassers(state):
         raise InvariantError(f"job {job} task {task} runs on nodes of booking {booking!r} without a right to be there")
@@ -287,24 +287,27 @@ def _check_ends(state: State) -> None:
         )
 
 
-def _check_promises(state: State) -> None:
+def _check_reservations(state: State) -> None:
     table = state.work.reservations[: int(state.meta[L.M_RESERVATIONS])]
-    for k, promise in enumerate(table):
-        slot = int(promise[L.V_ENTRY])
+    for k, reservation in enumerate(table):
+        slot = int(reservation[L.V_ENTRY])
         if slot >= 0:
-            _require(bool(state.work.entries[slot, L.E_JOB] == promise[L.V_JOB]), f"reservation {k} is of another job")
             _require(
-                bool(state.work.entries[slot, L.E_RESERVED] == k), f"job {promise[L.V_JOB]} does not know its promise"
+                bool(state.work.entries[slot, L.E_JOB] == reservation[L.V_JOB]), f"reservation {k} is of another job"
+            )
+            _require(
+                bool(state.work.entries[slot, L.E_RESERVED] == k),
+                f"job {reservation[L.V_JOB]} does not know its reservation",
             )
     if state.meta[L.M_BACKFILL] != L.BACKFILL_CONSERVATIVE:
-        promised = state.work.reserved[: int(state.meta[L.M_RESERVED]), L.Q_NODE].tolist()
-        _require(len(set(promised)) == len(promised), "a row is promised twice")
+        reserved = state.work.reserved[: int(state.meta[L.M_RESERVED]), L.Q_NODE].tolist()
+        _require(len(set(reserved)) == len(reserved), "a node is reserved twice")
         marked = np.flatnonzero(state.nodes.rows[:, L.W_RESERVED] >= 0).tolist()
-        _require(sorted(promised) == marked, "rows do not know who is promised them")
+        _require(sorted(reserved) == marked, "nodes do not know who has them reserved")
 
 
 def _check_timelines(state: State) -> None:
-    """Every timeline that is not to be built anew says what attempts and promises say, or less where it was merged."""
+    """Every timeline that is up to date holds what attempts and reservations hold, or less where it was merged."""
     stale = state.timelines.stale[: int(state.counts[L.COUNT_STALE])].tolist()
     if state.counts[L.COUNT_COLD]:
         return
@@ -315,7 +318,7 @@ def _check_timelines(state: State) -> None:
     _require(
         sorted(freed) == np.flatnonzero(state.nodes.rows[:, L.W_FREED]).tolist(), "rows do not know that they came free"
     )
-    promises = _held_promises(state)
+    reservations = _held_reservations(state)
     for row in range(len(state.nodes.names)):
         if state.nodes.rows[row, L.W_STALE] or state.nodes.rows[row, L.W_LATE]:
             continue
@@ -324,7 +327,7 @@ def _check_timelines(state: State) -> None:
             for run in runs_of_row(state, row)
             if state.work.runs[run, L.R_END] < L.INF
         ]
-        changes += promises.get(row, [])
+        changes += reservations.get(row, [])
         points = _points_of_row(state, row)
         times = sorted({points[0][0], *(time for time, _, _ in changes), *(time for time, _ in points)})
         for time in times:
@@ -353,18 +356,18 @@ def _points_of_row(state: State, row: int) -> list[tuple[int, np.ndarray[tuple[i
     return points
 
 
-def _held_promises(state: State) -> dict[int, list[tuple[int, int, int]]]:
-    """Of each row: when promises that count take (-1) and give back (1) which shape."""
+def _held_reservations(state: State) -> dict[int, list[tuple[int, int, int]]]:
+    """Of each row: when reservations that count take (-1) and give back (1) which shape."""
     changes: dict[int, list[tuple[int, int, int]]] = {}
-    for promise in state.work.reservations[: int(state.meta[L.M_RESERVATIONS])]:
-        if promise[L.V_ENTRY] < 0 or not promise[L.V_HELD] or promise[L.V_KIND] == L.KIND_NEVER:
+    for reservation in state.work.reservations[: int(state.meta[L.M_RESERVATIONS])]:
+        if reservation[L.V_ENTRY] < 0 or not reservation[L.V_HELD] or reservation[L.V_KIND] == L.KIND_NEVER:
             continue
-        shape = int(state.catalogue.classes[promise[L.V_CLASS], L.C_SHAPE])
-        claim = promise[L.V_KIND] == L.KIND_CLAIM
-        begin = -L.INF if claim else int(promise[L.V_START])
-        end = L.INF if claim else begin + int(promise[L.V_PLANNED])
-        first = int(promise[L.V_FIRST])
-        for row in state.work.reserved[first : first + int(promise[L.V_NODES]), L.Q_NODE].tolist():
+        shape = int(state.catalogue.classes[reservation[L.V_CLASS], L.C_SHAPE])
+        claim = reservation[L.V_KIND] == L.KIND_CLAIM
+        begin = -L.INF if claim else int(reservation[L.V_START])
+        end = L.INF if claim else begin + int(reservation[L.V_PLANNED])
+        first = int(reservation[L.V_FIRST])
+        for row in state.work.reserved[first : first + int(reservation[L.V_NODES]), L.Q_NODE].tolist():
             spans = changes.setdefault(row, [])
             spans.append((begin, shape, -1))
             if end < L.INF:

@@ -79,8 +79,8 @@ def use_config(state: State, config: EngineConfig) -> None:
     state.meta[L.M_PLACEMENT] = PLACEMENT_KERNELS.get(config.placement, L.PLACE_PLUGIN)
     state.meta[L.M_BACKFILL] = BACKFILL_KERNELS[config.backfill]
     state.meta[L.M_BY_TIME] = int(config.backfill is Backfill.EASY_SJBF)
-    state.conservative = bool(state.meta[L.M_BACKFILL] == L.BACKFILL_CONSERVATIVE)
-    state.meta[L.M_TIMELINES] = int(state.conservative)
+    state.keeps_timelines = bool(state.meta[L.M_BACKFILL] == L.BACKFILL_CONSERVATIVE)
+    state.meta[L.M_TIMELINES] = int(state.keeps_timelines)
     state.renew_timelines()
     state.meta[L.M_PARKING] = int(config.parking)
     state.meta[L.M_CLAIM_AFTER] = config.claim_after_ms

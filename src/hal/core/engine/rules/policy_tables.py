@@ -57,7 +57,7 @@ def set_policy(state: State, policy: Policy, owners: Iterable[tuple[int, OwnerSp
     state.rewire()
     recharge(state.at)
     if state.meta[L.M_ORDER] == L.ORDER_PRIORITY and renew_offsets(state.at, state.clock_ms):
-        rank_promises(state)
+        rank_reservations(state)
 
 
 def fair_factor(state: State, leaf: int) -> float:
@@ -80,7 +80,7 @@ def renew(state: State, now_ms: int) -> None:
         and (state.meta[L.M_SHARES_MOVED] or state.meta[L.M_RENEWS])
         and renew_offsets(state.at, now_ms)
     ):
-        rank_promises(state)
+        rank_reservations(state)
         if state.meta[L.M_BACKFILL] == L.BACKFILL_CONSERVATIVE and (
             state.meta[L.M_RESERVATIONS] >= state.meta[L.M_MAX_RESERVATIONS]
         ):
@@ -88,18 +88,18 @@ def renew(state: State, now_ms: int) -> None:
             state.meta[L.M_WAKE] = state.meta[L.M_EPOCH]
 
 
-def rank_promises(state: State) -> None:
-    """Let promises, and better work that came since they were made, stand where their jobs stand now that offsets of
+def rank_reservations(state: State) -> None:
+    """Rank reservations, and better work that came since they were made, as their jobs rank now that offsets of
     buckets have moved (part of `apply`)."""
-    promises = state.work.reservations[: int(state.meta[L.M_RESERVATIONS])]
-    places = np.flatnonzero(promises[:, L.V_ENTRY] >= 0)
+    reservations = state.work.reservations[: int(state.meta[L.M_RESERVATIONS])]
+    places = np.flatnonzero(reservations[:, L.V_ENTRY] >= 0)
     if not places.size:
         return
-    keys = _keys_now(state, promises[places, L.V_ENTRY])
-    promises[places, L.V_KEY] = keys
-    last = np.lexsort((promises[places, L.V_JOB], keys))[-1]
+    keys = _keys_now(state, reservations[places, L.V_ENTRY])
+    reservations[places, L.V_KEY] = keys
+    last = np.lexsort((reservations[places, L.V_JOB], keys))[-1]
     state.meta[L.M_LAST_KEY] = keys[last]
-    state.meta[L.M_LAST_JOB] = promises[places[last], L.V_JOB]
+    state.meta[L.M_LAST_JOB] = reservations[places[last], L.V_JOB]
     for drop in range(int(state.meta[L.M_DROPS])):
         slots = _waiting_of(state, int(state.work.drops[drop, L.X_JOB]))
         if slots.size:

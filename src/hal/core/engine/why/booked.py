@@ -41,12 +41,12 @@ def kept_off(state: State, job: int, slot: int, spec: ClassSpec, now_ms: int) ->
     if first.spec.start_ms > now_ms:
         why = "it names no walltime" if wall_ms >= L.INF else f"it may run for {format_duration(wall_ms)}"
         message += f", in {format_wait(first.spec.start_ms - now_ms)}; {why}"
-    promise = int(state.work.entries[slot, L.E_RESERVED])
-    promised = promise >= 0 and state.work.reservations[promise, L.V_KIND] == L.KIND_RESERVED
+    reservation = int(state.work.entries[slot, L.E_RESERVED])
+    reserved = reservation >= 0 and state.work.reservations[reservation, L.V_KIND] == L.KIND_RESERVED
     return Verdict(
         job=job, reason=Reason.BOOKING, message=message,
-        starts_at_ms=int(state.work.reservations[promise, L.V_START]) if promised else None,
-        basis="reservation" if promised else "",
+        starts_at_ms=int(state.work.reservations[reservation, L.V_START]) if reserved else None,
+        basis="reservation" if reserved else "",
     )  # fmt: skip
 
 

@@ -179,14 +179,14 @@ def _overtaken(
     starts_at_ms: int | None,
     basis: str,
 ) -> Verdict:  # fmt: skip
-    """It fits now and does not run: it is new, or what fits is promised to jobs ahead."""
+    """It fits now and does not run: it is new, or what fits is reserved for jobs ahead."""
     if not state.meta[L.M_RESERVATIONS]:
         return Verdict(
             job=job, reason=Reason.NOT_CONSIDERED, message="fits now; the next pass considers it", starts_at_ms=now_ms,
             basis="free now", position=ahead,
         )  # fmt: skip
-    promises = state.work.reservations[: int(state.meta[L.M_RESERVATIONS])]
-    others = promises[(promises[:, L.V_KIND] == L.KIND_RESERVED) & (promises[:, L.V_ENTRY] != slot)]
+    reservations = state.work.reservations[: int(state.meta[L.M_RESERVATIONS])]
+    others = reservations[(reservations[:, L.V_KIND] == L.KIND_RESERVED) & (reservations[:, L.V_ENTRY] != slot)]
     until = int(others[:, L.V_START].max(initial=-1))
     planned = int(state.work.entries[slot, L.E_PLANNED])
     helps: tuple[str, ...] = ()

@@ -53,9 +53,9 @@ def forecast(state: State, slot: int, spec: ClassSpec, shape: int, now_ms: int) 
 
     Returns the instant and what it rests on; (None, "") where enough fits now, or never.
     """
-    promise = int(state.work.entries[slot, L.E_RESERVED])
-    if promise >= 0 and state.work.reservations[promise, L.V_KIND] == L.KIND_RESERVED:
-        return int(state.work.reservations[promise, L.V_START]), RESERVED
+    reservation = int(state.work.entries[slot, L.E_RESERVED])
+    if reservation >= 0 and state.work.reservations[reservation, L.V_KIND] == L.KIND_RESERVED:
+        return int(state.work.reservations[reservation, L.V_START]), RESERVED
     rows = admitted(state, shape)
     wanted = state.catalogue.request[:, shape]
     place = np.full(len(state.nodes.names), -1, np.int64)

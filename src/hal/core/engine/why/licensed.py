@@ -17,8 +17,8 @@ from hal.core.model.verdict import Reason, Verdict
 
 
 def unlicensed(state: State, job: int, slot: int, spec: ClassSpec, now_ms: int) -> Verdict | None:
-    """The first licence of which too little is free, or of which a job ahead is promised what is."""
-    start_ms = _promised(state, slot)
+    """The first licence of which too little is free, or of which a job ahead has reserved what is."""
+    start_ms = _reserved(state, slot)
     for name, asked in spec.licences.items():
         licence = row_of_licence(state, spec, name)
         total, used = (
@@ -56,11 +56,11 @@ def unlicensed(state: State, job: int, slot: int, spec: ClassSpec, now_ms: int) 
     return None
 
 
-def _promised(state: State, slot: int) -> int | None:
-    promise = int(state.work.entries[slot, L.E_RESERVED])
-    if promise < 0 or state.work.reservations[promise, L.V_KIND] != L.KIND_RESERVED:
+def _reserved(state: State, slot: int) -> int | None:
+    reservation = int(state.work.entries[slot, L.E_RESERVED])
+    if reservation < 0 or state.work.reservations[reservation, L.V_KIND] != L.KIND_RESERVED:
         return None
-    return int(state.work.reservations[promise, L.V_START])
+    return int(state.work.reservations[reservation, L.V_START])
 
 
 def _wants(state: State, class_id: int, licence: int) -> int:
@@ -80,15 +80,15 @@ def _comes_free(state: State, licence: int, lacking: int, now_ms: int) -> tuple[
 
 
 def _kept_from(state: State, slot: int, licence: int, now_ms: int) -> int | None:
-    """When the first promise of others begins of the same licence begins before it would end."""
+    """When the first reservation of others of the same licence begins, if that is before it would end."""
     planned = int(state.work.entries[slot, L.E_PLANNED])
     starts = [
-        int(promise[L.V_START])
-        for promise in state.work.reservations[: int(state.meta[L.M_RESERVATIONS])]
-        if promise[L.V_ENTRY] not in (slot, -1)
-        and promise[L.V_KIND] == L.KIND_RESERVED
-        and now_ms < promise[L.V_START] < now_ms + planned
-        and _wants(state, int(promise[L.V_CLASS]), licence)
+        int(reservation[L.V_START])
+        for reservation in state.work.reservations[: int(state.meta[L.M_RESERVATIONS])]
+        if reservation[L.V_ENTRY] not in (slot, -1)
+        and reservation[L.V_KIND] == L.KIND_RESERVED
+        and now_ms < reservation[L.V_START] < now_ms + planned
+        and _wants(state, int(reservation[L.V_CLASS]), licence)
     ]
     return min(starts, default=None)
 

@@ -102,7 +102,7 @@ class _Questions:
     def ask(self, elsewhere: Sequence[Elsewhere]) -> tuple[Sooner, ...]:
         """Each kind of change in turn; nothing where the job, put back as it was, starts as well.
 
-        To be put back moves promises: it must not be that which starts the job.
+        To be put back moves reservations: it must not be that which starts the job.
         """
         found = [self._fewer_nodes(), self._shorter(), self._elsewhere(elsewhere)]
         sooner = tuple(change for change in found if change is not None)
@@ -192,11 +192,11 @@ class _Questions:
 
 
 def _gaps(state: State, slot: int, now_ms: int) -> list[int]:
-    """Times from now until a booking begins or ends, or something promised to somebody else begins; ascending."""
-    promises = state.work.reservations[: int(state.meta[L.M_RESERVATIONS])]
-    others = (promises[:, L.V_KIND] == L.KIND_RESERVED) & (promises[:, L.V_ENTRY] != slot)
+    """Times from now until a booking begins or ends, or a reservation of somebody else begins; ascending."""
+    reservations = state.work.reservations[: int(state.meta[L.M_RESERVATIONS])]
+    others = (reservations[:, L.V_KIND] == L.KIND_RESERVED) & (reservations[:, L.V_ENTRY] != slot)
     booked = [edge for known in state.bookings.all for edge in (known.spec.start_ms, known.spec.end_ms)]
-    starts = np.concatenate([promises[others, L.V_START], np.array(booked, np.int64)])
+    starts = np.concatenate([reservations[others, L.V_START], np.array(booked, np.int64)])
     gaps = (starts[(starts > now_ms) & (starts < L.INF)] - now_ms) // SECOND_MS * SECOND_MS
     return [int(gap) for gap in np.unique(gaps)]
 

@@ -44,7 +44,7 @@ from hal.planes.tasks.table.table import JobTable
 MAX_NAMED = 5
 """Most dependencies that the message names."""
 RESERVED = "reservation"
-"""The engine's word for what it has promised."""
+"""The engine's word for what it has reserved."""
 PLAYED = "the engine played forward by walltimes, without new jobs"
 AT_LEAST = "at the earliest: the engine was played forward only this far"
 MAX_QUEUES = 3
