@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from hal.rest.rights import Role
-from hal.store import Retention
+from hal.store import Retention, Store
 from tests.daemons.controller.access.people import person
 from tests.daemons.controller.api.test_rest import problem
 from tests.daemons.controller.running import Running, on_controller
@@ -256,6 +257,46 @@ def test_a_reader_of_events_is_told_which_are_lost(hal_home: Path) -> None:
             sent = [json.loads(line[6:]) async for line in first(2, stream.aiter_lines(), "data: ")]
         assert [(one["kind"], one["sequence"]) for one in sent] == [("lost", newest - 1), ("jobs-submitted", newest)]
         assert sent[0]["payload"] == {"first": 2, "last": newest - 1}
+
+    on_controller(hal_home, body)
+
+
+def test_a_stream_says_what_is_lost_although_nothing_is_kept(hal_home: Path) -> None:
+    """After a silent month: the next event is not the first of those that the reader has missed."""
+
+    async def body(hal: Running) -> None:
+        await hal.submit(TRUE)
+        newest = hal.api.feed.last_sequence()
+        committer = hal.controller._committer
+        await hal.runtime.run_blocking(
+            lambda: committer.store.trim(10**15, Retention(events_count=0), epoch=committer.epoch)
+        )
+        headers = {"Accept": "text/event-stream", "Last-Event-ID": "0"}
+        async with hal.http.stream("GET", "/v1/events", headers=headers) as stream:
+            (sent,) = [json.loads(line[6:]) async for line in first(1, stream.aiter_lines(), "data: ")]
+        assert (sent["kind"], sent["payload"]) == ("lost", {"first": 1, "last": newest})
+
+    on_controller(hal_home, body)
+
+
+def test_what_is_committed_while_a_page_is_read_is_not_lost(hal_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader at the head of the feed: the page is empty, and the next one holds what came."""
+
+    async def body(hal: Running) -> None:
+        await hal.submit(TRUE)
+        newest, committer = hal.api.feed.last_sequence(), hal.controller._committer
+        read = committer.read
+
+        async def read_and_submit(work: Callable[[Store], Any]) -> Any:
+            found = await read(work)
+            monkeypatch.setattr(committer, "read", read)
+            await hal.submit(TRUE)
+            return found
+
+        monkeypatch.setattr(committer, "read", read_and_submit)
+        found = (await hal.http.get("/v1/events", params={"after": newest})).json()
+        assert hal.api.feed.last_sequence() > newest
+        assert (found["events"], "lost" in found) == ([], False)
 
     on_controller(hal_home, body)
 

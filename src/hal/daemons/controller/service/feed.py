@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Container, Sequence
+from collections.abc import Container
+from typing import NamedTuple
 
 from hal.core.model import Event, OverloadedError
 from hal.daemons.controller.cycle.committer import Committer
@@ -104,6 +105,15 @@ class Watchers:
                         watcher.offer(event, about)
 
 
+class FeedPage(NamedTuple):
+    """Some events, oldest first."""
+
+    events: list[Event]
+    lost: tuple[int, int] | None
+    """First and last number of those before them that are no longer kept; None: nothing is lost, or it is not known,
+    as only events of one job were read."""
+
+
 class Feed:
     """What can be asked of the feed."""
 
@@ -111,19 +121,15 @@ class Feed:
         self._committer = committer
         self._watchers = watchers
 
-    async def page(self, after: int, limit: int, job: int | None) -> list[Event]:
-        """Events after a sequence number, oldest first; no further than a power failure leaves it as it is."""
-        flushed = self._watchers.flushed_seq
+    async def page(self, after: int, limit: int, job: int | None) -> FeedPage:
+        """Read events after a sequence number, oldest first; no further than a power failure leaves it as it is."""
+        flushed = self._watchers.flushed_seq  # as it is before the store is read: it moves on meanwhile
         found = await self._committer.read(lambda store: store.events(after, limit=limit, job=job))
-        return [event for event in found if event.sequence <= flushed]
-
-    def lost_between(self, after: int, events: Sequence[Event]) -> tuple[int, int] | None:
-        """Return the first and last number behind `after` that are no longer kept, before a page of all events.
-
-        Numbers have no gaps, and events are removed oldest first: what a page does not begin with is lost.
-        """
-        following = events[0].sequence if events else self._watchers.flushed_seq + 1
-        return (after + 1, following - 1) if following > after + 1 else None
+        events = [event for event in found if event.sequence <= flushed]
+        # Numbers have no gaps, and events are removed oldest first: what a page does not begin with is lost.
+        following = events[0].sequence if events else flushed + 1
+        lost = (after + 1, following - 1) if job is None and following > after + 1 else None
+        return FeedPage(events, lost)
 
     def last_sequence(self) -> int:
         """The sequence number of the newest event that may be shown."""

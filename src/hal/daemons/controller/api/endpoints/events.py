@@ -59,10 +59,10 @@ async def list_events(api: ControllerApi, call: Call) -> object:
         content = _stream(api, api.feed.last_sequence() if after is None else after, job, shown)
         return Stream(content, media_type=EVENT_STREAM, headers={"Cache-Control": "no-store"})
     limit = params.limit()
-    events = await api.feed.page(after or 0, limit, job)
+    events, gap = await api.feed.page(after or 0, limit, job)
     cursor = page_cursor([event.sequence for event in events], limit)
-    lost = None if after is None or job is not None else api.feed.lost_between(after, events)
-    return EventsPage(events=[shown(event) for event in events], cursor=cursor, lost=UNSET if lost is None else lost)
+    lost = UNSET if after is None or gap is None else gap
+    return EventsPage(events=[shown(event) for event in events], cursor=cursor, lost=lost)
 
 
 async def _refuse_others(api: ControllerApi, call: Call, job: int | None) -> None:
@@ -97,10 +97,13 @@ async def _stream(api: ControllerApi, after: int, job: int | None, shown: Shown)
         return
     try:
         yield b": the feed begins\n\n"
-        while missed := await api.feed.page(after, min(CATCH_UP_EVENTS, MAX_LIMIT), job):
-            lost = api.feed.lost_between(after, missed) if job is None else None
+        while True:
+            missed, lost = await api.feed.page(after, min(CATCH_UP_EVENTS, MAX_LIMIT), job)
             if lost is not None:
-                yield _lost(*lost, missed[0].at_ms)
+                yield _lost(*lost, missed[0].at_ms if missed else api.runtime.now_ms())
+                after = lost[1]
+            if not missed:
+                break
             yield b"".join(_event(shown(event)) for event in missed)
             after = missed[-1].sequence
         while True:
