@@ -46,6 +46,7 @@ from hal.client.transport.exchange import RECONNECT_S
 from hal.core.model import SpecError
 
 if TYPE_CHECKING:
+    from hal.client.rest.access_calls import AccessInfo
     from hal.client.rest.advice_calls import AdviceInfo, AdvicePut
     from hal.client.rest.ask_calls import PlanInfo, WantsInfo
     from hal.client.rest.offer_calls import OfferInfo
@@ -359,6 +360,16 @@ class AsyncClient:
     async def queues(self) -> list[QueueInfo]:
         """List all queues."""
         return list(await self.call(calls.queues()))
+
+    async def access(self, user: str = "") -> AccessInfo:
+        """Explain what a user may do, and why; '': the caller. Of others only for operators.
+
+        Raises:
+            DeniedError: it is somebody else, and the caller is no operator.
+        """
+        from hal.client.rest import access_calls
+
+        return await self.call(access_calls.access(user))
 
     async def policy(self, version: int | None = None) -> PolicyInfo:
         """Read the active policy, or that version of it.

@@ -49,6 +49,7 @@ from hal.client.transport.http import Connections
 from hal.core.model import SpecError
 
 if TYPE_CHECKING:
+    from hal.client.rest.access_calls import AccessInfo
     from hal.client.rest.advice_calls import AdviceInfo, AdvicePut
     from hal.client.rest.ask_calls import PlanInfo, WantsInfo
     from hal.client.rest.offer_calls import OfferInfo
@@ -352,6 +353,16 @@ class Client:
     def queues(self) -> list[QueueInfo]:
         """List all queues."""
         return list(self.call(calls.queues()))
+
+    def access(self, user: str = "") -> AccessInfo:
+        """Explain what a user may do, and why; '': the caller. Of others only for operators.
+
+        Raises:
+            DeniedError: it is somebody else, and the caller is no operator.
+        """
+        from hal.client.rest import access_calls
+
+        return self.call(access_calls.access(user))
 
     def policy(self, version: int | None = None) -> PolicyInfo:
         """Read the active policy, or that version of it.

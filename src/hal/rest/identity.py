@@ -62,7 +62,7 @@ class Identity(Struct, frozen=True, kw_only=True):
 class Visit:
     """One request: who asks, how far the right to it reaches, and what the audit log will say it was about."""
 
-    __slots__ = ("identity", "not_own", "reach", "repeated", "targets", "trace_id")
+    __slots__ = ("delegated", "identity", "not_own", "reach", "repeated", "targets", "trace_id")
 
     def __init__(self, identity: Identity, trace_id: str) -> None:
         self.identity = identity
@@ -71,6 +71,8 @@ class Visit:
         self.targets: list[str] = []
         self.not_own = False
         """It asked for what is somebody else's, and the answer was that no such thing exists."""
+        self.delegated = False
+        """What it asks for is somebody else's, and some rights to it were delegated to the caller."""
         self.repeated = False
         """Programs send it again and again, as its row says."""
 

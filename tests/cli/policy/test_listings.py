@@ -33,7 +33,7 @@ def test_queues_show_their_load(serve: Serve, hal: Hal) -> None:
     """Jobs and tasks, and walltimes."""
     queue = {"name": "short", "open": False, "jobs": 3, "pending": 5, "held": 1, "running": 2, "max_walltime": "15m"}
     serve(lambda asked: as_json({"queues": [queue]}))
-    assert rows(hal("queues"))[1] == ["short", "closed", "3", "5", "1", "2", "none", "15m"]
+    assert rows(hal("queues"))[1] == ["short", "drained", "3", "5", "1", "2", "none", "15m"]
 
 
 def test_shares_are_a_tree_with_shares_in_percent(serve: Serve, hal: Hal) -> None:
@@ -124,7 +124,7 @@ def test_a_list_leaves_columns_without_any_value_out(serve: Serve, hal: Hal) -> 
     assert table[0] == ["NAME", "STATE", "PRIORITY", "ORDER", "MAX"]
     assert [line[:3] + line[4:] for line in table[1:]] == [
         ["default", "open", "-", "-"],
-        ["idle", "closed", "-", "-"],
+        ["idle", "drained", "-", "-"],
         ["short", "open", "10", "15m"],
     ]
     assert rows(hal("account", "list"))[1] == ["physics", "2", "alice=3"]

@@ -16,12 +16,13 @@ def queues(screen: Screen) -> None:
     DEFAULT and MAX are the default and the longest walltime.
     """
     from hal.cli.kit.formats import limit
+    from hal.core.model.policy_delegation import state_of
 
     found = screen.client.queues()
     rows = [
         (
             queue.name,
-            "open" if queue.open else "closed",
+            state_of(queue),
             str(queue.jobs),
             str(queue.pending),
             str(queue.held),

@@ -90,6 +90,61 @@ class AuditEntry(View, frozen=True, kw_only=True):
     """SHA-256 of the line before it."""
 
 
+class Grant(View, frozen=True, kw_only=True):
+    """A right, and why somebody has it."""
+
+    right: str
+    source: str
+    """`owner`, `root`, `configuration`, `token`, `delegation`."""
+    rule: str
+    """Where that is said."""
+    applies: str = ""
+    """To which requests."""
+
+
+class QueueAccess(View, frozen=True, kw_only=True):
+    """Whether somebody may submit to a queue."""
+
+    name: str
+    may_submit: bool
+    why: str = ""
+    operator: bool = False
+
+
+class AccountAccess(View, frozen=True, kw_only=True):
+    """Whether somebody may submit for an account."""
+
+    name: str
+    may_submit: bool
+    why: str = ""
+    coordinator_through: str = ""
+    """The account that makes them a coordinator of this one; empty: they are not."""
+
+
+class LimitAccess(View, frozen=True, kw_only=True):
+    """A limit that holds for jobs of somebody."""
+
+    name: str
+    scope: dict[str, str] = field(default_factory=dict)
+    bounds: dict[str, Any] = field(default_factory=dict)
+    set_by: str = ""
+    """`administrator` or `coordinator`."""
+
+
+class AccessInfo(View, frozen=True, kw_only=True):
+    """Everything that says what somebody may do."""
+
+    user: str
+    role: str | None = None
+    """On the controller's machine; None: none, only what a token says."""
+    grants: tuple[Grant, ...] = ()
+    queues: tuple[QueueAccess, ...] = ()
+    accounts: tuple[AccountAccess, ...] = ()
+    limits: tuple[LimitAccess, ...] = ()
+    more: int = 0
+    """Queues, accounts and limits that are not listed."""
+
+
 class KeptHead(View, frozen=True, kw_only=True):
     """A head of a controller's audit log, as the store has it."""
 
@@ -153,3 +208,8 @@ def audit(
 def audit_head() -> Call[AuditHead]:
     """GET /v1/audit/head"""
     return Call(get("/v1/audit/head"), reader(AuditHead))
+
+
+def access(user: str = "") -> Call[AccessInfo]:
+    """GET /v1/access: of that user; '': the caller."""
+    return Call(Request("GET", "/v1/access", query={"user": user} if user else {}), reader(AccessInfo))

@@ -34,6 +34,27 @@ def put_policy(whole: Mapping[str, Any], *, version: int, dry_run: bool = False,
     return _change("PUT", whole, version, dry_run=dry_run, note=note)
 
 
+def set_queue_state(queue: str, state: str, *, note: str = "") -> Call[PolicyChange]:
+    """POST /v1/queues/state: `open`, `drained` or `closed`; twice is as once."""
+    query = {"note": note} if note else {}
+    body = to_json({"queue": queue, "state": str(state)})
+    return Call(Request("POST", "/v1/queues/state", query=query, body=body), reader(PolicyChange))
+
+
+def limit_user(account: str, user: str, fields: Mapping[str, Any], *, note: str = "") -> Call[PolicyChange]:
+    """PUT /v1/user-limits: fields as of a limit in hal.toml; user `*`: each user of the account."""
+    query = {"note": note} if note else {}
+    body = to_json({"account": account, "user": user, **fields})
+    return Call(Request("PUT", "/v1/user-limits", query=query, body=body), reader(PolicyChange))
+
+
+def unlimit_user(account: str, user: str, *, note: str = "") -> Call[PolicyChange]:
+    """DELETE /v1/user-limits"""
+    query = {"account": account, "user": user} | ({"note": note} if note else {})
+    # Sent twice, the second would find nothing to remove.
+    return Call(Request("DELETE", "/v1/user-limits", query=query, repeatable=False), reader(PolicyChange))
+
+
 def licences() -> Call[tuple[LicenceInfo, ...]]:
     """GET /v1/licences"""
     return Call(get("/v1/licences"), list_reader("licences", LicenceInfo))

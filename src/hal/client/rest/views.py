@@ -177,6 +177,9 @@ class QueueInfo(View, frozen=True, kw_only=True):
 
     name: str
     open: bool = True
+    """It accepts jobs."""
+    starts: bool = True
+    """Its jobs may start."""
     description: str = ""
     jobs: int = 0
     pending: int = 0

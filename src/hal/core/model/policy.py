@@ -91,6 +91,10 @@ class Queue(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
     """When its jobs may start, in UTC, like `mon-fri 18:00-08:00`; empty: always."""
     open: bool = True
     """False: nothing new is accepted; jobs accepted before still run."""
+    starts: bool = True
+    """False: none of its jobs starts; those that run continue."""
+    operators: tuple[str, ...] = ()
+    """Users who may open, drain and close it, and see, hold, release and cancel the jobs in it."""
     on_node_lost: OnNodeLost = OnNodeLost.WAIT
     on_dependency_failed: Failed = Failed.CANCEL
     preempts: tuple[str, ...] = ()
@@ -141,6 +145,9 @@ class Account(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     users: dict[str, float] = {}
     """Users with a weight of their own (others: 1); of a `closed` account, the only users."""
     closed: bool = False
+    coordinators: tuple[str, ...] = ()
+    """Users who may limit what each user of it may use, and see, hold, release and cancel its jobs; of all accounts
+    below it, too."""
 
 
 class Reclaim(StrEnum):
@@ -183,6 +190,8 @@ class Limit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
     """The most that it may borrow; None: everything that is unused in the cohort."""
     reclaim: Reclaim = Reclaim.WAIT
     """How its borrowed quota returns when it has work."""
+    delegated: bool = False
+    """A coordinator of the account has set it: it stays when hal.toml is imported."""
 
 
 class Repeat(StrEnum):

@@ -49,6 +49,10 @@ MAX_LIMITS: Final = 10_000
 MAX_BOOKINGS: Final = 1_000
 MAX_LICENCES: Final = 1_000
 MAX_GATES: Final = 1_000
+MAX_DELEGATES: Final = 1_000
+"""Coordinators of an account, or operators of a queue."""
+MAX_DELEGATED: Final = 5_000
+"""Limits that coordinators have set: half of all that there may be."""
 MAX_DESCRIPTION: Final = 1_000
 MAX_WEIGHT: Final = 1e12
 """Largest absolute value of a priority weight."""
@@ -193,6 +197,13 @@ def _check_account(account: Account, at: str, policy: Policy) -> None:
     _refers_users(f"{at}.users", account.users, policy)
     for user, weight in account.users.items():
         _number(f"{at}.users.{user}", weight, 0, 1e9)
+    _check_delegates(f"{at}.coordinators", account.coordinators, policy)
+
+
+def _check_delegates(at: str, names: tuple[str, ...], policy: Policy) -> None:
+    if len(names) > MAX_DELEGATES:
+        raise SpecError(f"{at}: {len(names)} names; at most {MAX_DELEGATES} are allowed")
+    _refers_users(at, names, policy)
 
 
 def _check_tree(accounts: Mapping[str, Account]) -> None:
@@ -291,6 +302,7 @@ def _check_queue(queue: Queue, at: str, policy: Policy) -> None:
     _refers_users(f"{at}.users", queue.users, policy)
     check_constraints(queue.nodes, f"{at}.nodes")
     parse_hours(queue.hours, field=f"{at}.hours")
+    _check_delegates(f"{at}.operators", queue.operators, policy)
 
 
 # ── limits ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -325,6 +337,11 @@ def _check_limit(limit: Limit, at: str, policy: Policy) -> None:
         raise SpecError(f"{at}.reclaim: has no `cohort`", hint="name the `cohort` whose limits share their quota")
     elif limit.borrow is not None:
         raise SpecError(f"{at}.borrow: has no `cohort`", hint="name the `cohort` whose limits share their quota")
+    if limit.delegated and (limit.account in ("", EACH) or not limit.user or limit.queue or limit.qos or limit.cohort):
+        raise SpecError(
+            f"{at}.delegated: a coordinator limits users of an account",
+            hint="give `account` and `user`, and neither `queue`, `qos` nor `cohort`; or leave `delegated` out",
+        )
 
 
 # ── gates ─────────────────────────────────────────────────────────────────────────────────────────────────────────

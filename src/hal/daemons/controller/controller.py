@@ -12,6 +12,7 @@ from functools import partial
 from hal.core.engine.events import SharesLoaded
 from hal.core.engine.policies import admit_named
 from hal.core.model import HALError, NodeState, NotFoundError
+from hal.core.model.policy_delegation import keep_delegated
 from hal.daemons.controller.access.tokens import TokenBook
 from hal.daemons.controller.config import Config, reached, rest_url, serves_tls
 from hal.daemons.controller.cycle.clock import Clock
@@ -171,7 +172,7 @@ class Controller:
                 plane.record_silence(name, "the controller was started again", now_ms, row.last_seen_ms)
         if policy.take_in:
             before = plane.policy.version
-            plane.change_policy(self._config.policy, None, now_ms, "hal.toml")
+            plane.change_policy(keep_delegated(self._config.policy, plane.policy), None, now_ms, "hal.toml")
             plane.add_operations(PutMeta({TAKEN_IN: policy.digest}))
             if before:
                 self._runtime.log.warning("the policy of hal.toml was imported", over_version=before)

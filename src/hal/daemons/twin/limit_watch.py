@@ -81,6 +81,8 @@ class LimitWatch:
             InternalError: it exceeds a limit, or its queue is closed.
         """
         queue = self._policy.queues.get(owner.queue)
+        if queue is not None and not queue.starts:
+            raise InternalError(f"queue '{owner.queue}' started a job while it is closed, at {now_ms} ms")
         if queue is not None and queue.hours and not is_open(queue.hours, now_ms):
             raise InternalError(f"queue '{owner.queue}' started a job outside of its hours, at {now_ms} ms")
         self._count(owner, request, 1)

@@ -66,6 +66,18 @@ def test_a_shut_queue_says_when_it_opens() -> None:
     assert (verdict.reason, verdict.starts_at_ms) == (Reason.HOURS, 18 * HOUR_MS)
 
 
+def test_a_closed_queue_starts_nothing_and_says_so() -> None:
+    """Whatever its hours; on an idle node."""
+    policy = Policy(queues={"default": Queue(name="default", starts=False, hours=("00:00-24:00",))})
+    state, sink, scheduler = cluster(policy)
+    scheduler.feed(job(1))
+    scheduler.run(12 * HOUR_MS)
+    verdict = explain(state, 1, 12 * HOUR_MS)
+    assert sink.jobs() == []
+    assert (verdict.reason, verdict.starts_at_ms) == (Reason.HOURS, None)
+    assert verdict.message == "queue 'default' is closed: none of its jobs starts until somebody opens it"
+
+
 def test_a_strict_queue_names_the_job_ahead() -> None:
     """Job 3 would fit, and job 2 does not."""
     policy = Policy(queues={"default": Queue(name="default", strict=True)}, weights=Weights(fairshare=0.0))

@@ -101,7 +101,9 @@ def _queue_id(state: State, name: str) -> int:
         or shares.queues[row, L.Y_SLOPE] != state.meta[L.M_SLOPE]
     ):
         state.meta[L.M_RENEWS] = 1
-    if queue.hours:
+    if not queue.starts:
+        shares.queues[row, L.Y_SHUT] = 1
+    elif queue.hours:
         accounts.hours.append((row, queue.hours))
         shares.queues[row, L.Y_SHUT] = int(not is_open(queue.hours, state.clock_ms))
         next_edge(state, state.clock_ms)

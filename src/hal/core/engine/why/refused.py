@@ -33,7 +33,13 @@ def refused(state: State, job: int, slot: int, spec: ClassSpec, now_ms: int) -> 
     queue = state.shares.owner_specs[owner].queue
     row = int(state.shares.owners[owner, L.O_QUEUE])
     if state.shares.queues[row, L.Y_SHUT]:
-        hours = state.accounts.policy.queues[queue].hours
+        declared = state.accounts.policy.queues[queue]
+        if not declared.starts:
+            return Verdict(
+                job=job, reason=Reason.HOURS, helps=(f"hal queue open {queue}",),
+                message=f"queue '{queue}' is closed: none of its jobs starts until somebody opens it",
+            )  # fmt: skip
+        hours = declared.hours
         opens = next_open_ms(hours, now_ms)
         return Verdict(
             job=job, reason=Reason.HOURS, starts_at_ms=opens, basis="hours of the queue",

@@ -12,7 +12,7 @@ from hal.daemons.controller.access.forwarded_identity import ForwardedIdentity
 from hal.daemons.controller.api.follower.follower_app import FollowerApp
 from hal.daemons.controller.api.requests.call import Call
 from hal.daemons.controller.api.requests.ownership import PathOwnership
-from hal.daemons.controller.api.table import ENDPOINTS, FOR_NARROWED
+from hal.daemons.controller.api.table import DELEGATED, ENDPOINTS, FOR_NARROWED
 from hal.daemons.controller.api.version import API_VERSION
 from hal.daemons.controller.config import Config
 from hal.daemons.controller.service.controller_api import ControllerApi
@@ -62,7 +62,7 @@ class RestServer(HttpServer):
                 runtime,
                 call_type=Call,
                 for_narrowed=FOR_NARROWED,
-                check_path=PathOwnership(api.jobs).check,
+                check_path=PathOwnership(api.jobs, api.delegations, DELEGATED).check,
             )
             api.nodes.report_lies_to(self._node_lied)
             forwarded = ForwardedIdentity(

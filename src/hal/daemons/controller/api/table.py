@@ -11,6 +11,7 @@ from hal.daemons.controller.api.endpoints.access import ACCESS
 from hal.daemons.controller.api.endpoints.advice import ADVICE
 from hal.daemons.controller.api.endpoints.ask import ASK
 from hal.daemons.controller.api.endpoints.attempts import ATTEMPTS
+from hal.daemons.controller.api.endpoints.delegation import DELEGATION
 from hal.daemons.controller.api.endpoints.endpoint import Endpoint, is_about_jobs
 from hal.daemons.controller.api.endpoints.events import EVENTS
 from hal.daemons.controller.api.endpoints.jobs import JOBS
@@ -58,6 +59,7 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     *ADVICE,
     whoami_row(lambda: ENDPOINTS, lambda api: api.tokens.step_credentials.instance, lambda: FOR_NARROWED),
     *ACCESS,
+    *DELEGATION,
     *JOINING,
     *OFFERS,
 )
@@ -68,6 +70,13 @@ RIGHTS: Final[dict[str, Right]] = {endpoint.operation: endpoint.right for endpoi
 
 FOR_NARROWED: Final[frozenset[str]] = frozenset(row.operation for row in ENDPOINTS if is_about_jobs(row))
 """Operations in which a token that is narrowed to accounts or queues has its whole role."""
+
+
+DELEGATED: Final[frozenset[str]] = frozenset(
+    row.operation for row in ENDPOINTS if row.name in ("getJob", "waitForJob", "whyJob", "getPriority", "listTasks")
+)
+"""Operations on one job that coordinators of its account and operators of its queue have, too; see
+`access.delegation`."""
 
 
 def page() -> str:

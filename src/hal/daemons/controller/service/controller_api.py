@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hal.daemons.controller.access.delegation import Delegations
 from hal.daemons.controller.service.access.audit_heads import AuditHeads
 from hal.daemons.controller.service.access.join_tokens import JoinTokens
 from hal.daemons.controller.service.access.tokens import Tokens
@@ -14,6 +15,7 @@ from hal.daemons.controller.service.nodes.nodes import Nodes
 from hal.daemons.controller.service.nodes.offers import Offers
 from hal.daemons.controller.service.outputs import Outputs
 from hal.daemons.controller.service.parts import Parts
+from hal.daemons.controller.service.policy.delegated import Delegated
 from hal.daemons.controller.service.policy.policies import Policies
 from hal.daemons.controller.service.readers import Readers
 from hal.daemons.controller.service.status import Status
@@ -24,10 +26,13 @@ class ControllerApi:
 
     def __init__(self, parts: Parts) -> None:
         self.runtime = parts.runtime
+        self.access = parts.access
         self.jobs = Jobs(parts)
         self.nodes = Nodes(parts)
         self.offers = Offers(parts)
         self.policy = Policies(parts)
+        self.delegations = Delegations(lambda: parts.plane.policy)
+        self.delegated = Delegated(parts, self.policy)
         self.advice = Advice(parts)
         self.tokens = Tokens(parts)
         self.join_tokens = JoinTokens(parts)

@@ -96,7 +96,8 @@ async def made_token(at: ControllerProcess, user: str) -> dict[str, Any]:
 
 def test_a_follower_answers_over_tcp_as_the_leader_does(hal_home: Path, postgres: PostgresServer) -> None:
     """A token made at the leader opens the follower, as its user and no more; what is passed on is that user's at the
-    leader, in its audit log too; nobody names themselves somebody else; a token that was revoked opens neither."""
+    leader, in its audit log too, and what is delegated to them holds; nobody names themselves somebody else; a token
+    that was revoked opens neither."""
 
     async def body() -> None:
         async with served_pair(hal_home, postgres.fresh()) as (leader, follower):
@@ -121,6 +122,13 @@ def test_a_follower_answers_over_tcp_as_the_leader_does(hal_home: Path, postgres
                 assert (await http.get(f"/v1/jobs/{job}")).status_code == 404
             async with follower.person(eve["secret"], **forged) as http:
                 assert (await http.get("/v1/api-tokens")).status_code == 503
+            # What is delegated to her, the leader knows.
+            operation = {"op": "set", "kind": "queue", "name": "default", "entry": {"operators": ["eve"]}}
+            await leader.ask("PATCH", "/v1/policy", json={"operations": [operation]})
+            async with follower.person(eve["secret"]) as http:
+                assert [one["id"] for one in (await http.get("/v1/jobs?queue=default")).json()["jobs"]] == [job]
+                assert (await http.get(f"/v1/jobs/{job}/tasks")).status_code == 200
+                assert (await http.get(f"/v1/jobs/{job}/tasks/0")).status_code == 404
             async with leader.person(eve["secret"], **forged) as http:
                 # Where the store was asked for the followers a moment ago, it is not asked again yet.
                 answer = await http.get("/v1/api-tokens")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from hal.core.model import DeniedError, JobSpec, SpecError, parse_duration
@@ -145,14 +145,19 @@ def _range_of(ids: Sequence[str]) -> str:
 async def list_jobs(api: ControllerApi, call: Call) -> object:
     """A page of those that the caller may see."""
     limit = call.params.limit()
-    wanted = narrowed(call.visit, call.params.job_filter())
+    wanted = narrowed(call.visit, call.params.job_filter(), delegations=api.delegations)
     found = await api.jobs.page(wanted, call.params.cursor(), limit)
     return JobsPage(jobs=found, cursor=page_cursor([job.id for job in found], limit))
 
 
 async def get_job(api: ControllerApi, call: Call) -> object:
     """Return a job."""
-    return await api.jobs.get(call.job)
+    return _shown(call, await api.jobs.get(call.job))
+
+
+def _shown(call: Call, job: JobView) -> JobView:
+    """To whom only some rights were delegated, not what its user wrote into it: commands, variables, other jobs."""
+    return replace(job, spec=UNSET, dependants=UNSET) if call.visit.delegated else job
 
 
 async def update_job(api: ControllerApi, call: Call) -> object:
@@ -165,7 +170,7 @@ async def update_job(api: ControllerApi, call: Call) -> object:
 async def wait_for_job(api: ControllerApi, call: Call) -> object:
     """Wait for the end of a job; returns its state after at most the given time."""
     timeout_s = call.params.seconds("timeout_s", DEFAULT_WAIT_S)
-    return await api.jobs.wait(call.job, timeout_s)
+    return _shown(call, await api.jobs.wait(call.job, timeout_s))
 
 
 async def explain_job(api: ControllerApi, call: Call) -> object:
@@ -207,13 +212,15 @@ async def control_jobs(action: Action, api: ControllerApi, call: Call) -> object
     asked: ControlBody = call.body
     visit = call.visit
     wanted = _filter_of(asked, visit)
-    wanted = None if wanted is None else narrowed(visit, wanted, changing=True)
+    delegations = api.delegations if action in DELEGATED_ACTIONS else None
+    wanted = None if wanted is None else narrowed(visit, wanted, changing=True, delegations=delegations)
     key = key_of(call.request, call.raw, visit.identity)
 
     async def carry_out(ids: Sequence[str]) -> Outcomes:
         return await api.jobs.control(action, ids, wanted, call.submitter, key=key)
 
-    return await control_some(visit, api.runtime, api.jobs, asked.ids, carry_out, wanted is not None)
+    more = wanted is not None
+    return await control_some(visit, api.runtime, api.jobs, asked.ids, carry_out, more, delegations)
 
 
 async def remove_jobs(api: ControllerApi, call: Call) -> object:
@@ -259,6 +266,8 @@ async def evict_jobs(api: ControllerApi, call: Call) -> object:
 
 # ── the rows ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
+DELEGATED_ACTIONS: Final = (Action.CANCEL, Action.HOLD, Action.RELEASE)
+"""What coordinators of a job's account and operators of its queue may do, too."""
 _CONTROL_TEXT: Final = {
     Action.CANCEL: "Waiting tasks are cancelled at once; running ones get SIGTERM, then SIGKILL, then are cancelled.",
     Action.HOLD: "Waiting tasks do not start until they are released; running ones continue.",

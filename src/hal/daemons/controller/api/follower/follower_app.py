@@ -19,6 +19,7 @@ from hal.daemons.controller.api.table import FOR_NARROWED
 from hal.daemons.controller.following.follower import Follower
 from hal.rest.identity import Visit
 from hal.rest.problems import PROBLEM_JSON, problem_of
+from hal.rest.rights import Role
 from hal.rest.routes import litestar
 from hal.runtime.authority import authority_file
 from hal.runtime.interface import Runtime
@@ -68,8 +69,17 @@ class FollowerApp:
         raw = cast("dict[str, Any]", scope)
         visit: Visit = raw["state"]["visit"]
         if raw["method"] == "GET" and is_own(raw["path"]) and not visit.identity.step:
-            await self._own(scope, receive, send)
-            return
+            if not _asks_for_others(raw, visit):
+
+                async def sent(message: Any) -> None:
+                    if not visit.not_own:
+                        await send(message)
+
+                await self._own(scope, receive, sent)
+                if not visit.not_own:
+                    return
+            # Whether it was delegated to the caller is the leader's to say.
+            visit.not_own = False
         started = False
 
         async def noted(message: Any) -> None:
@@ -91,3 +101,9 @@ class FollowerApp:
             headers = [(b"content-type", PROBLEM_JSON.encode()), (b"retry-after", b"1")]
             await send({"type": "http.response.start", "status": problem.status, "headers": headers})
             await send({"type": "http.response.body", "body": msgspec.json.encode(problem), "more_body": False})
+
+
+def _asks_for_others(raw: dict[str, Any], visit: Visit) -> bool:
+    """A listing of an account or a queue, by somebody who has rights to some of them at most."""
+    query = raw.get("query_string") or b""
+    return visit.identity.role is Role.USER and (b"account=" in query or b"queue=" in query)

@@ -5,7 +5,7 @@ The user of a job never changes, so what is found here holds when the request is
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterable, Sequence
 from typing import Any, Final, Protocol
 
 from msgspec import UNSET
@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from hal.core.model import DeniedError, Event, HALError, JobSpec, SpecError, each_dependency, parse_task_ref
 from hal.core.model.errors import shown
 from hal.core.model.step_token import read_attempt_token
+from hal.daemons.controller.access.delegation import Delegations
 from hal.daemons.controller.api.requests.parameters import job_id
 from hal.daemons.controller.service.jobs.owners import PARENT_VARIABLE, Owned
 from hal.daemons.controller.service.jobs.records import MAX_IDS
@@ -55,8 +56,17 @@ class Owners(Protocol):
 class PathOwnership:
     """What a path names, before its handler runs: see `hal.rest.enforcement.CheckPath`."""
 
-    def __init__(self, jobs: Owners) -> None:
+    def __init__(
+        self, jobs: Owners, delegations: Delegations | None = None, operations: Container[str] = frozenset()
+    ) -> None:
+        """
+        Args:
+            delegations: who may see and control jobs of others; None: nobody knows here.
+            operations: those that can be delegated, `METHOD /path/{template}`.
+        """
         self._jobs = jobs
+        self._delegations = delegations
+        self._operations = operations
 
     async def check(self, visit: Visit, request: AnyRequest) -> None:
         """
@@ -70,12 +80,19 @@ class PathOwnership:
         if only and job is None and f"{request.method} {request.scope['path_template']}" not in FOR_STEP_TOKENS:
             raise _beyond_its_job(only)
         if job is not None:
-            await check_job(visit, self._jobs, job_id(job), changing=request.method not in READING)
+            operation = f"{request.method} {request.scope['path_template']}"
+            delegations = self._delegations if operation in self._operations else None
+            changing = request.method not in READING
+            await check_job(visit, self._jobs, job_id(job), changing=changing, delegations=delegations)
 
 
-async def check_job(visit: Visit, jobs: Owners, job: int, *, changing: bool) -> None:
+async def check_job(
+    visit: Visit, jobs: Owners, job: int, *, changing: bool, delegations: Delegations | None = None
+) -> None:
     """One job, named by the path.
 
+    Args:
+        delegations: who else may do this; None: nobody.
     Raises:
         NotFoundError: there is none, or it is not the caller's to know of.
         DeniedError: the token is not for its queue or account.
@@ -83,7 +100,7 @@ async def check_job(visit: Visit, jobs: Owners, job: int, *, changing: bool) -> 
     scoped = changing and _scoped(visit)
     if not visit.own_only and not scoped:
         return
-    _refuse(visit, job, (await jobs.owners([job])).get(job), scoped=scoped)
+    _refuse(visit, job, (await jobs.owners([job])).get(job), scoped=scoped, delegations=delegations)
 
 
 def _scoped(visit: Visit) -> bool:
@@ -105,10 +122,14 @@ def _is_own(visit: Visit, job: int, owned: Owned) -> bool:
     return not identity.only_job or job == identity.only_job or owned.parent == str(identity.only_job)
 
 
-def _refuse(visit: Visit, job: int, owned: Owned | None, *, scoped: bool) -> None:
+def _refuse(
+    visit: Visit, job: int, owned: Owned | None, *, scoped: bool, delegations: Delegations | None = None
+) -> None:
     if owned is not None and visit.own_only and not _is_own(visit, job, owned):
-        visit.not_own = True
-        raise no_job(job)
+        if delegations is None or not delegations.cover(visit.identity, owned.account, owned.queue):
+            visit.not_own = True
+            raise no_job(job)
+        visit.delegated = True
     if owned is None:
         raise no_job(job)
     if scoped:
@@ -231,9 +252,13 @@ def check_patch(visit: Visit, patch: JobPatch) -> None:
 # ── several at once ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def narrowed(visit: Visit, wanted: JobFilter, *, changing: bool = False) -> JobFilter:
+def narrowed(
+    visit: Visit, wanted: JobFilter, *, changing: bool = False, delegations: Delegations | None = None
+) -> JobFilter:
     """The filter, kept to what the caller may see, or change.
 
+    Args:
+        delegations: whose jobs of which accounts and queues are the caller's to see, or change, beside their own.
     Raises:
         DeniedError: it asks for another user's jobs, or for what the token is not for.
     """
@@ -241,7 +266,8 @@ def narrowed(visit: Visit, wanted: JobFilter, *, changing: bool = False) -> JobF
         return wanted  # no condition at all is refused as a mistake
     if visit.identity.only_job:
         raise _beyond_its_job(visit.identity.only_job)
-    if visit.own_only:
+    delegated = delegations is not None and delegations.cover(visit.identity, wanted.account, wanted.queue)
+    if visit.own_only and not delegated:
         check_user(visit, wanted.user, "user")
         wanted = replace(wanted, user=visit.identity.user)
     if changing:
@@ -260,10 +286,12 @@ async def control_some(
     ids: Sequence[str],
     carry_out: Callable[[Sequence[str]], Awaitable[Outcomes]],
     more: bool,
+    delegations: Delegations | None = None,
 ) -> Outcomes:
     """Change the ids that the caller may change; the others get the outcome of jobs that are not there.
 
     Args:
+        delegations: as for `narrowed`.
         runtime: what the loop runs on, which turns in between.
         carry_out: does it to these ids, and to what a filter names.
         more: there is a filter.
@@ -279,7 +307,7 @@ async def control_some(
     refused: dict[int, OutcomeView] = {}
     for place, (job, task) in enumerate(refs):
         try:
-            _refuse(visit, job, owners.get(job), scoped=_scoped(visit))
+            _refuse(visit, job, owners.get(job), scoped=_scoped(visit), delegations=delegations)
         except HALError as error:
             refused[place] = outcome_view(str(job) if task is None else f"{job}.{task}", error)
         if pace.over():

@@ -52,6 +52,11 @@ class Policies:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
 
+    @property
+    def current(self) -> Policy:
+        """The policy in force."""
+        return self._parts.plane.policy
+
     async def get(self, version: int | None = None) -> PolicyView:
         """Return the policy in force, or that version.
 
@@ -145,6 +150,7 @@ class Policies:
                 QueueView(
                     name=name,
                     open=queue.open if queue else False,
+                    starts=queue.starts if queue else True,
                     default_walltime=queue.default_walltime if queue else None,
                     max_walltime=queue.max_walltime if queue else None,
                     description=queue.description if queue else "not declared any more",

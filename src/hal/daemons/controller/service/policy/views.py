@@ -74,6 +74,9 @@ class QueueView(Struct, frozen=True, kw_only=True):
 
     name: str
     open: bool
+    """It accepts jobs."""
+    starts: bool
+    """Its jobs may start."""
     default_walltime: Duration | None
     max_walltime: Duration | None
     description: str
