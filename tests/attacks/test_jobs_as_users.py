@@ -13,6 +13,7 @@ import pytest
 
 from hal.client.addresses.address import find_address
 from hal.client.sync_client import Client
+from hal.core.model import DeniedError
 from tests.attacks.other_user import as_user
 from tests.e2e.conftest import LiveHal, new_home, until
 from tests.unix_users import unix_users
@@ -137,6 +138,12 @@ def test_a_hal_of_root_runs_each_step_as_its_user(own_hal: LiveHal) -> None:
         own_hal.environment["HAL_RUN_AS_OWNER"] = "0"
         own_hal.up("--cpus", "2")
 
+        def submits_as(user: str) -> str:
+            with Client(find_address(url=f"unix://{path}")) as client:
+                with pytest.raises(DeniedError) as denied:
+                    client.submit(["id"], user=user)
+                return denied.value.message
+
         def submits() -> str:
             with Client(find_address(url=f"unix://{path}")) as client:
                 job = client.submit(["sh", "-c", "id -u; id -G; grep CapEff /proc/self/status"], cpus=1)
@@ -148,6 +155,8 @@ def test_a_hal_of_root_runs_each_step_as_its_user(own_hal: LiveHal) -> None:
                 uid, groups, capabilities = as_user(who.uid, submits).splitlines()
                 assert (int(uid), capabilities.split()[1]) == (who.uid, "0" * 16)
                 assert {int(one) for one in groups.split()} == {who.gid, who.group}
+            for name in ("root", alice.name):  # an operator is nobody else by saying so
+                assert f"'{name}' runs no jobs for you" in as_user(bob.uid, lambda name=name: submits_as(name))
             assert own_hal.run("run", "-u", alice.name, "--", "id", "-u").out == f"{alice.uid}\n"
             assert own_hal.run("run", "--", "id", "-u").out == "0\n"
             assert "steps run as" not in own_hal.run("status", check=True).out

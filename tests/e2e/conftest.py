@@ -91,6 +91,7 @@ class LiveHal:
     def remove(self) -> None:
         """End all of it, and its files."""
         self.run("down", "--kill")
+        self.home.drop_passage()
         sockets = self.home.known_socket_dir()
         if sockets is not None:
             shutil.rmtree(sockets, ignore_errors=True)

@@ -223,6 +223,7 @@ class UserSteps:
         if link.silent_looks >= MAX_LOOKUP_LOOKS:
             found = [processes.read_process(pid) for pid in processes.child_pids(link.pid)]
             processes.send([info for info in found if info is not None], signal.SIGKILL)
+            link.ended = True
         link.silent_looks += 1
         return True
 

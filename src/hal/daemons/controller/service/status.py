@@ -51,15 +51,17 @@ class Status:
         )
 
     def _exposed(self) -> list[str]:
-        """Whose account others are given who may come in: that of whoever runs the steps here."""
+        """Whose account others get who may come in, or that their jobs are refused; nothing where each is itself."""
         access, runs_as, now_ms = self._parts.access, self._parts.runs_as, self._parts.clock.now_ms()
-        if not runs_as or self._parts.serving is not Serving.ALL_AS_OWNER:
+        if not runs_as or self._parts.serving is Serving.EACH_AS_ITSELF:
             return []
         ways = []
         if access.socket and (access.users or access.operators or access.admins):
             ways.append("every user in [access]")
         if any(token.live(now_ms) and token.user != runs_as for token in self._parts.tokens.all()):
             ways.append("every holder of a token")
+        if self._parts.serving is Serving.OWNER_ONLY:
+            return [f"only jobs of {runs_as} run here: of {' and '.join(ways)} they are refused"] if ways else []
         if not ways and access.run_as_owner and runs_as == ROOT:
             ways.append("every user who may submit")
         return [f"steps run as {runs_as}: {' and '.join(ways)} gets that account"] if ways else []

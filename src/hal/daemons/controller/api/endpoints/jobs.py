@@ -31,6 +31,7 @@ from hal.daemons.controller.api.endpoints.endpoint import (
 from hal.daemons.controller.api.requests.bodies import beside, specs_of
 from hal.daemons.controller.api.requests.call import Call
 from hal.daemons.controller.api.requests.ownership import (
+    check_as_whom,
     check_owners,
     check_patch,
     check_specs,
@@ -115,7 +116,7 @@ class EvictBody(ControlBody, frozen=True, forbid_unknown_fields=True, omit_defau
 async def submit(api: ControllerApi, call: Call) -> object:
     """All jobs of the body, or none."""
     dry_run = call.params.flag("dry_run")
-    specs, wanted, key = await beside(api.runtime, call.raw, partial(_submission, call))
+    specs, wanted, key = await beside(api.runtime, call.raw, partial(_submission, api, call))
     await check_owners(call.visit, api.jobs, wanted)
     try:
         done = await api.jobs.submit(specs, call.submitter, dry_run=dry_run, key=key)
@@ -128,9 +129,10 @@ async def submit(api: ControllerApi, call: Call) -> object:
         await free(api.runtime, specs)
 
 
-def _submission(call: Call) -> tuple[list[JobSpec], set[int], Key | None]:
+def _submission(api: ControllerApi, call: Call) -> tuple[list[JobSpec], set[int], Key | None]:
     """What a submission says: its jobs, those of others that they wait for, its key."""
     specs = in_its_queue(call.visit, specs_of(call.raw))
+    check_as_whom(call.visit.identity, api.jobs.serving, api.jobs.owner, specs)
     return specs, check_specs(call.visit, specs), key_of(call.request, call.raw, call.visit.identity)
 
 

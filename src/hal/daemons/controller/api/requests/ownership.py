@@ -21,9 +21,11 @@ from hal.daemons.controller.service.jobs.records import MAX_IDS
 from hal.daemons.controller.service.jobs.refusals import no_job
 from hal.daemons.controller.service.outcomes import Outcomes, OutcomeView, outcome_view
 from hal.planes.tasks import CHEAP_A_SLICE, JobPatch, Pace
-from hal.rest.identity import READING, Visit, check_scope
+from hal.rest.identity import READING, Identity, Visit, check_scope
 from hal.rest.parameters import AnyRequest
+from hal.rest.rights import Role
 from hal.runtime.interface import Runtime
+from hal.runtime.step_users import HINT, Serving, refusal
 from hal.store import JobFilter
 
 DEFAULT_QUEUE: Final = JobSpec().queue
@@ -179,6 +181,39 @@ def check_specs(visit: Visit, specs: Sequence[JobSpec]) -> set[int]:
         for one in each_dependency(spec.dependencies)
         if one.job not in names and one.job.isascii() and one.job.isdigit() and len(one.job) <= MAX_DIGITS
     }
+
+
+def check_as_whom(identity: Identity, serving: Serving, owner: str, specs: Sequence[JobSpec]) -> None:
+    """As whom the steps of these jobs would run: nobody runs a program as somebody else by naming them.
+
+    Where each step runs as its user, root's jobs come from root itself: the kernel says so, or the token in HAL_HOME.
+    An admin, who could create a token for any other user, may name them; an operator may not.
+
+    Args:
+        owner: who started this HAL.
+    Raises:
+        DeniedError: nothing is run for a job's user, or not for the caller.
+    """
+    if serving is Serving.ALL_AS_OWNER:
+        return
+    for user in {spec.user or identity.user for spec in specs}:
+        if text := refusal(serving, owner, user):
+            raise DeniedError(text, hint=HINT)
+        if not _may_run_as(identity, owner, user):
+            raise DeniedError(
+                f"'{shown(user)}' runs no jobs for you: steps run as their users, and you are '{identity.user}'",
+                hint="only root itself, on the controller's machine or with HAL_HOME/token, runs jobs as root"
+                if user == owner
+                else "leave the user out, or ask an admin",
+            )
+
+
+def _may_run_as(identity: Identity, owner: str, user: str) -> bool:
+    if identity.inside:
+        return True
+    if user == owner:  # a step of the owner's, whose process the kernel names
+        return identity.user == owner and bool(identity.step) and not identity.only_job
+    return user == identity.user or identity.role is Role.ADMIN
 
 
 async def check_owners(visit: Visit, jobs: Owners, wanted: set[int]) -> None:

@@ -17,7 +17,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hal.core.model import (
-    DeniedError,
     JobSpec,
     NotFoundError,
     OverloadedError,
@@ -48,7 +47,7 @@ from hal.planes.tasks import (
     emptied,
     job_row,
 )
-from hal.runtime import step_users
+from hal.runtime.step_users import Serving
 from hal.store import JobFilter, JobRow, RememberIdempotent
 from hal.store.operations import AttemptRow
 from hal.store.views import TaskRow
@@ -88,9 +87,7 @@ class Jobs:
             SpecError, ConflictError: one cannot be accepted.
             OverloadedError: too much waits.
             StoreError: it could not be made durable.
-            DeniedError: steps run as root here, and only root's are.
         """
-        self._refuse_others(specs, by)
         if dry_run or key is None:
             return await self._submit(specs, by, dry_run=dry_run, key=None)
         made: list[Submitted] = []
@@ -139,15 +136,15 @@ class Jobs:
             views.extend(job_view(row, spec=len(ids) == 1) for row in rows if row is not None)
         return Submitted(ids=ids, jobs=views)
 
-    def _refuse_others(self, specs: Sequence[JobSpec], by: Submitter) -> None:
-        """
-        Raises:
-            DeniedError: nothing is run for a job's user.
-        """
-        # Also of whoever submits for somebody else: an operator is not the owner by saying so.
-        for user in {by.user, *(spec.user or by.user for spec in specs)}:
-            if text := step_users.refusal(self._parts.serving, self._parts.runs_as, user):
-                raise DeniedError(text, hint=step_users.HINT)
+    @property
+    def serving(self) -> Serving:
+        """Whose steps run, and as whom."""
+        return self._parts.serving
+
+    @property
+    def owner(self) -> str:
+        """Who started this HAL; '': not known."""
+        return self._parts.runs_as
 
     def _warnings(self) -> list[str]:
         if self._parts.plane.nodes:
