@@ -60,6 +60,37 @@ def test_a_line_is_answered_with_a_line(directory: Path) -> None:
     assert asked(directory / "stage.sock", serve) == ANSWER
 
 
+def test_a_line_that_the_kernel_does_not_take_at_once_is_sent_as_it_is_read(directory: Path) -> None:
+    """Two megabytes: more than a socket holds."""
+    line = b"x" * (2 << 20) + b"\n"
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        read = await reader.readexactly(len(line))
+        writer.write(b"%d\n" % len(read.rstrip()))
+
+    async def ask() -> bytes:
+        async with served(directory / "stage.sock", serve):
+            return await ask_service(directory / "stage.sock", line, timeout_ms=LONG_MS, most=100)
+
+    assert asyncio.run(ask()) == b"2097152\n"
+
+
+def test_a_line_that_nobody_reads_is_given_up_in_time(directory: Path) -> None:
+    """As long; the service does not read it."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await left.wait()
+
+    async def ask() -> None:
+        async with served(directory / "stage.sock", serve):
+            with pytest.raises(TimedOutError, match="did not answer within 50 ms"):
+                await ask_service(directory / "stage.sock", b"x" * (2 << 20), timeout_ms=50, most=100)
+            left.set()
+
+    left = asyncio.Event()
+    asyncio.run(ask())
+
+
 def test_an_answer_without_an_end_is_cut(directory: Path) -> None:
     """One byte more than is wanted, so that the caller sees that it was too long."""
 

@@ -88,6 +88,7 @@ class GateServices:
         self._runtime = runtime
         self._log = BudgetedLog(runtime.log, runtime.monotonic_ms)
         self._report = report
+        self._directory = runtime.paths.gates
         self._rooms: dict[str, tuple[asyncio.Semaphore, int]] = {}
         """By service, while it is asked: its room, and how many use it."""
 
@@ -190,7 +191,7 @@ class GateServices:
             deadline_ms=deadline_ms,
             argument=gate.argument,
         )
-        path = self._runtime.paths.gates / f"{gate.name}.sock"
+        path = self._directory / f"{gate.name}.sock"
         line = await self._runtime.ask_service(
             path, encode_request(request), timeout_ms=timeout_ms, most=MAX_ANSWER_BYTES
         )

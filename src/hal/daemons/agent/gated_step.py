@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from enum import Enum
 from typing import Final, NamedTuple
 
@@ -50,11 +51,12 @@ class GatedStep:
     """What the agent knows about a gated step."""
 
     __slots__ = (
+        "_env",
+        "_make_env",
         "abandoned",
         "arrived_ms",
         "asked",
         "ends",
-        "env",
         "gates",
         "noted",
         "passage",
@@ -70,15 +72,19 @@ class GatedStep:
     def __init__(
         self,
         step: StepId,
-        env: dict[str, str],
+        make_env: Callable[[], dict[str, str]],
         phase: Phase,
         *,
         gates: tuple[TemplateGate, ...] = (),
         user: str = "",
         arrived_ms: int = 0,
     ) -> None:
+        """Args:
+        make_env: the environment of its scripts, asked for at most once; of most steps nobody needs it.
+        """
         self.step = step
-        self.env = env
+        self._make_env = make_env
+        self._env: dict[str, str] | None = None
         self.phase = phase
         self.gates = gates
         """Those that its job names."""
@@ -102,6 +108,13 @@ class GatedStep:
         self.script = ""
         """The gate whose script runs."""
         self.work: asyncio.Task[None] | None = None
+
+    @property
+    def env(self) -> dict[str, str]:
+        """The environment of its scripts."""
+        if self._env is None:
+            self._env = self._make_env()
+        return self._env
 
     @property
     def on_credit(self) -> bool:

@@ -147,7 +147,7 @@ class NodeGates:
         there = {one.step for one in held}
         for step in there - self._steps.keys() - self._left.keys() if self._scripts else ():
             # Accepted before this node had scripts.
-            self._steps[step] = GatedStep(step, bare_env(step, self._node, self._home), Phase.HELD)
+            self._steps[step] = GatedStep(step, partial(bare_env, step, self._node, self._home), Phase.HELD)
         for gated in list(self._steps.values()):
             if gated.phase is Phase.HELD and gated.step not in there:
                 self._leave(gated, None)
@@ -177,7 +177,7 @@ class NodeGates:
         if note.script is not None:
             self._runtime.end_script(note.script)
         # Either the keeper holds it, or it never reached the keeper: `holds` decides.
-        gated = GatedStep(note.step, note.env, Phase.HELD, gates=note.gates, user=note.user)
+        gated = GatedStep(note.step, lambda: note.env, Phase.HELD, gates=note.gates, user=note.user)
         gated.noted, gated.told = True, bool(gated.gates_of(GatePhase.PREPARING))
         self._steps[note.step] = gated
 
@@ -243,8 +243,9 @@ class NodeGates:
                     gated.arrived_ms = self._runtime.monotonic_ms()
                 if gated.phase is Phase.PASSED:
                     self._pass(gated)
-        templates = tuple(map(_without_gates, frame.templates))
-        return replace(frame, templates=templates, steps=tuple(passed)) if passed else None
+        if not passed:
+            return None
+        return replace(frame, templates=tuple(map(_without_gates, frame.templates)), steps=tuple(passed))
 
     def _is_gated(self, template: StepTemplate) -> bool:
         return bool(self._scripts or template.gates)
@@ -336,7 +337,7 @@ class NodeGates:
         if gated is None and not self._scripts:
             return exit_
         if gated is None:
-            env = bare_env(exit_.step, self._node, self._home)
+            env = partial(bare_env, exit_.step, self._node, self._home)
             gated = self._steps[exit_.step] = GatedStep(exit_.step, env, Phase.HELD)
         if gated.phase is Phase.LEAVING:
             gated.ends = exit_
@@ -370,7 +371,7 @@ class NodeGates:
         if late:
             self._bury(step, LAPSED)
             return
-        env = step_env(asked, self._node, self._home)
+        env = partial(step_env, asked, self._node, self._home)
         template, now_ms = asked.template, self._runtime.monotonic_ms()
         gated = GatedStep(step, env, Phase.ENTERING, gates=template.gates, user=template.user, arrived_ms=now_ms)
         self._steps[step] = gated
@@ -406,17 +407,17 @@ class NodeGates:
     async def _ask_preparing(self, gated: GatedStep) -> tuple[str, str] | None:
         """Ask the gates of its job; returns why it must not begin: code and message. None: it may."""
         gated.told = True
-        credit_ms = gated.asked.start.credit_ms if gated.asked is not None else 0
-        try:
-            async with asyncio.timeout(credit_ms / 1000 if credit_ms else None):
-                verdict = await self._services.enter(
-                    self._subject(gated),
-                    GatePhase.PREPARING,
-                    gated.gates,
-                    partial(self._notes.save_for_services, gated),
-                )
-        except TimeoutError:
-            return CREDIT_OVER, CREDIT_OVER_MESSAGE
+        asking = self._services.enter(
+            self._subject(gated), GatePhase.PREPARING, gated.gates, partial(self._notes.save_for_services, gated)
+        )
+        if gated.asked is None or not gated.asked.start.credit_ms:
+            verdict = await asking
+        else:
+            try:
+                async with asyncio.timeout(gated.asked.start.credit_ms / 1000):
+                    verdict = await asking
+            except TimeoutError:
+                return CREDIT_OVER, CREDIT_OVER_MESSAGE
         if verdict.decision is GateDecision.GO:
             return None
         return REFUSAL_CODES[verdict.decision], f"gate '{verdict.gate}': {verdict.reason}"
