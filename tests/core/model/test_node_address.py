@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from ipaddress import IPv4Address, IPv6Address, ip_address
+
 import pytest
 
+from hal.core.model import node_address
 from hal.core.model.errors import SpecError
 from hal.core.model.node_address import check_node_address, check_patterns, is_node_address, may_state, same_address
 
@@ -52,3 +55,17 @@ def test_addresses_are_compared_by_what_they_mean() -> None:
     assert same_address("fd00::7", "fd00:0:0::0007")
     assert same_address("N1", "n1")
     assert not same_address("10.0.0.1", "10.0.0.2")
+
+
+def test_an_address_that_is_compared_with_many_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of a thousand nodes that dial again is compared with all others, in the controller's loop."""
+    read: list[str] = []
+
+    def counted(text: str) -> IPv4Address | IPv6Address:
+        read.append(text)
+        return ip_address(text)
+
+    monkeypatch.setattr(node_address, "ip_address", counted)
+    for _ in range(100):
+        assert not same_address("192.0.2.77", "192.0.2.78")
+    assert {text: read.count(text) for text in set(read)} == {"192.0.2.77": 2, "192.0.2.78": 2}

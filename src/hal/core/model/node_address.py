@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from ipaddress import ip_address, ip_network
 from typing import Final
 
@@ -16,6 +17,8 @@ from hal.core.model.errors import SpecError, shown
 MAX_ADDRESS: Final = 253
 MAX_PATTERNS: Final = 64
 """Patterns of addresses that nodes may state."""
+KNOWN_ADDRESSES: Final = 1 << 15
+"""Of so many it is remembered how they are written: each node that dials is compared with all others."""
 _NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*\Z")
 _ALL_DIGITS: Final = re.compile(r"[0-9.]+\Z")
 
@@ -64,9 +67,13 @@ def may_state(address: str, patterns: Sequence[str]) -> bool:
 
 def same_address(one: str, other: str) -> bool:
     """Whether both are written for the same address."""
-    if _is_ip(one) and _is_ip(other):
-        return ip_address(one) == ip_address(other)
-    return one.lower() == other.lower()
+    return _canonical(one) == _canonical(other)
+
+
+@lru_cache(maxsize=KNOWN_ADDRESSES)
+def _canonical(address: str) -> str:
+    """The one way to write that address."""
+    return str(ip_address(address)) if _is_ip(address) else address.lower()
 
 
 def _matches(address: str, pattern: str) -> bool:
