@@ -56,11 +56,13 @@ class TaskCounts(Struct, gc=False):
             InternalError: fewer than `count` are in `before`.
         """
         if before is not None:
-            have = self.of(before)
+            field = _FIELDS[before]
+            have: int = getattr(self, field)
             if have < count:
                 raise InternalError(f"{count} tasks should leave '{before}', where {have} are")
-            setattr(self, _FIELDS[before], have - count)
-        setattr(self, _FIELDS[after], self.of(after) + count)
+            setattr(self, field, have - count)
+        field = _FIELDS[after]
+        setattr(self, field, getattr(self, field) + count)
 
 
 _FIELDS: Final = {state: state.value.replace("-", "_") for state in TaskState}
@@ -80,13 +82,16 @@ _FURTHEST_FIRST: Final = (
 )
 
 
+_FIELDS_FURTHEST_FIRST: Final = tuple((state, _FIELDS[state]) for state in _FURTHEST_FIRST)
+
+
 def job_state(counts: TaskCounts) -> TaskState:
     """Return the job's state.
 
     Raises:
         InternalError: there is no task at all.
     """
-    for state in _FURTHEST_FIRST:
-        if counts.of(state):
+    for state, field in _FIELDS_FURTHEST_FIRST:
+        if getattr(counts, field):
             return state
     raise InternalError("a job without tasks has no state")
