@@ -11,7 +11,7 @@ from hal.core.model import StepId
 from hal.daemons.agent.keeper.deleted_outputs import MAX_REMEMBERED, DeletedOutputs, Deletion
 from hal.daemons.agent.keeper.helper_journal import HelperJournal
 from hal.daemons.agent.keeper.journal import FileJournal
-from hal.daemons.agent.keeper.old_outputs import DAY_MS, EVERY_MS, OldOutputs
+from hal.daemons.agent.keeper.old_outputs import DAY_MS, EVERY_MS, FORGOTTEN_AT_ONCE, OldOutputs
 from hal.daemons.agent.keeper.outputs import OutputFiles
 from hal.daemons.agent.keeper.ports import Booted, Dropped, Ended, EpochSeen, Instant, LogPart, SpawnFailed
 from hal.daemons.agent.keeper.watch import read_clocks
@@ -140,6 +140,23 @@ def test_the_longest_unwritten_outputs_go_when_there_are_too_many(tmp_path: Path
     looked(OldOutputs(outputs, 0, 150 << 10), now)
     assert sorted(path.name for path in (tmp_path / "steps").iterdir()) == ["1", "3"]
     assert outputs.read(StepId(2, 0, 1, 0), Stream.STDOUT, 0, 100).deleted_by == 'outputs_size = "150KiB"'
+
+
+def test_safety_a_job_that_runs_here_again_before_its_turn_keeps_its_output(tmp_path: Path) -> None:
+    """An array whose next task begins while thousands of old jobs are deleted: what was chosen is looked at again."""
+    now = read_clocks()
+    outputs = with_jobs(tmp_path / "steps", dict.fromkeys(range(1, FORGOTTEN_AT_ONCE + 2), 10), now)
+    running: set[int] = set()
+    old = OldOutputs(outputs, 5 * DAY_MS, 0)
+    old.advance(now, running.__contains__)
+    while not old._doomed:
+        old.advance(now, running.__contains__)
+    running.add(last := list(old._doomed)[-1])
+    while old._doomed:
+        old.advance(now, running.__contains__)
+    while outputs.work():
+        pass
+    assert [path.name for path in (tmp_path / "steps").iterdir()] == [str(last)]
 
 
 def with_jobs(root: Path, ages: dict[int, int], now: Instant) -> OutputFiles:

@@ -10,6 +10,7 @@ import contextlib
 import heapq
 import os
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Final, NamedTuple
 
 from hal.core.model.units import format_size
@@ -28,6 +29,8 @@ MAX_DIRECTORIES: Final = 200_000
 """Jobs whose age and size are remembered during one look; those that were written to last are looked at next time."""
 MAX_FORGOTTEN: Final = 10_000
 """Jobs whose outputs one look deletes."""
+FORGOTTEN_AT_ONCE: Final = 100
+"""Of these, so many in one turn."""
 
 
 class _Job(NamedTuple):
@@ -53,11 +56,17 @@ class OldOutputs:
         self._found: list[_Job] = []
         """A heap by negated time: those that were written to first."""
         self._total_bytes = 0
+        self._doomed: dict[int, str] = {}
+        """Jobs that are too old or too much, of the look that is over, each with the bound."""
         self.next_boot_ms = 0
         """When `advance` is due, by the boot clock."""
 
     def advance(self, now: Instant, is_running: Callable[[int], bool]) -> None:
         """Continue for one turn; sets when the next is due."""
+        if self._doomed:
+            self._forget_some(now, is_running)
+            self.next_boot_ms = now.boot_ms + (PAUSE_MS if self._doomed else EVERY_MS)
+            return
         if self._look is None:
             if not self.next_boot_ms:
                 self.next_boot_ms = now.boot_ms + FIRST_AFTER_MS
@@ -70,8 +79,8 @@ class OldOutputs:
                 found = next(self._look)
             except StopIteration:
                 self._look = None
-                self.next_boot_ms = now.boot_ms + EVERY_MS
-                self._forget(now, is_running)
+                self._choose(now, is_running)
+                self.next_boot_ms = now.boot_ms + (PAUSE_MS if self._doomed else EVERY_MS)
                 return
             if found is not None:
                 self._total_bytes += found.size_bytes
@@ -79,19 +88,21 @@ class OldOutputs:
                 if len(self._found) > MAX_DIRECTORIES:
                     heapq.heappop(self._found)
 
-    def _forget(self, now: Instant, is_running: Callable[[int], bool]) -> None:
-        gone: dict[int, str] = {}
+    def _choose(self, now: Instant, is_running: Callable[[int], bool]) -> None:
         for minus_ms, job, size_bytes in sorted(self._found, reverse=True):
             too_old = self._keep_ms and -minus_ms < now.wall_ms - self._keep_ms
             too_much = self._keep_bytes and self._total_bytes > self._keep_bytes
-            if not (too_old or too_much) or len(gone) >= MAX_FORGOTTEN:
+            if not (too_old or too_much) or len(self._doomed) >= MAX_FORGOTTEN:
                 break
             if not is_running(job):
                 days, size = self._keep_ms // DAY_MS, format_size(self._keep_bytes)
-                gone[job] = f"outputs_days = {days}" if too_old else f'outputs_size = "{size}"'
+                self._doomed[job] = f"outputs_days = {days}" if too_old else f'outputs_size = "{size}"'
                 self._total_bytes -= size_bytes
         self._found = []
-        self._outputs.forget_by_bounds(gone, now.wall_ms)
+
+    def _forget_some(self, now: Instant, is_running: Callable[[int], bool]) -> None:
+        some = {job: self._doomed.pop(job) for job in list(islice(self._doomed, FORGOTTEN_AT_ONCE))}
+        self._outputs.forget_by_bounds({job: why for job, why in some.items() if not is_running(job)}, now.wall_ms)
 
     def _jobs(self) -> Iterator[_Job | None]:
         """Each job's directory, after None for each of its files."""
