@@ -217,6 +217,42 @@ def test_points_add_up_and_age_never_stops() -> None:
         assert sink.jobs() == [first]
 
 
+@pytest.mark.parametrize(("points", "first"), [(9.0, 2), (11.0, 1)])
+def test_a_deadline_is_worth_half_as_much_for_each_hour_that_is_left(points: float, first: int) -> None:
+    """Both come at 1 h. The second must start at 5 h - 1 h = 4 h, in 3 hours: 80 / 2^3 = 10 points."""
+    weights = Weights(age=0.0, fairshare=0.0, priority=points, deadline=80.0)
+    _, sink, scheduler = cluster(Policy(weights=weights), cpus=1)
+    times = {"submit_ms": HOUR_MS, "eligible_ms": HOUR_MS, "walltime_ms": HOUR_MS}
+    scheduler.feed(job(1, priority=1, **times))
+    scheduler.feed(job(2, deadline_ms=5 * HOUR_MS, **times))
+    scheduler.run(HOUR_MS)
+    assert sink.jobs() == [first]
+
+
+@pytest.mark.parametrize(("points", "first"), [(5.0, 1), (3.0, 2)])
+def test_a_large_job_has_points_for_each_cpu(points: float, first: int) -> None:
+    """2 points a cpu: 3 x 2 = 6 for the second, 2 and those of its priority for the first."""
+    weights = Weights(age=0.0, fairshare=0.0, priority=points, size=2.0)
+    _, sink, scheduler = cluster(Policy(weights=weights), cpus=3_000)
+    scheduler.feed(job(1, cpu=1_000, priority=1))
+    scheduler.feed(job(2, cpu=3_000))
+    scheduler.run(0)
+    assert sink.jobs() == [first]
+
+
+def test_the_shortest_goes_first_among_jobs_of_one_priority_only() -> None:
+    """Under sjf priority is above planned time."""
+    state = new_state(EngineConfig(order="sjf"))
+    sink = Starts()
+    scheduler = Scheduler(state, sink)
+    scheduler.feed(NodesChanged((NodeSpec("n", {"cpu": 1}),)))
+    scheduler.feed(job(1, walltime_ms=2_000))
+    scheduler.feed(job(2, walltime_ms=1_000))
+    scheduler.feed(job(3, walltime_ms=9_000, priority=1))
+    run_all(scheduler, state)
+    assert order_of(sink) == [3, 2, 1]
+
+
 def disciplined(order: Discipline, **queue: Any) -> Policy:
     """A policy whose default queue has this order."""
     return Policy(queues={"default": Queue(name="default", order=order, **queue)})
