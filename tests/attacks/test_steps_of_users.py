@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, TypeVar
@@ -138,11 +137,7 @@ def test_nobody_but_steps_has_a_role_at_their_socket(site: Site) -> None:
     """A user of the machine without a token, and one whose variables claim to be of another's step."""
     job = running(site, site.alice)
     claims = f"export HAL_ATTEMPT_TOKEN={job.env['HAL_ATTEMPT_TOKEN']}; unset HAL_STEP_TOKEN"
-    program = ASK
-    text = running_text(site, site.bob, f"{claims}; /usr/bin/python3 -c '{program}'")
-    assert "has no role" in text
-    own = running_text(site, site.bob, f"unset HAL_STEP_TOKEN; /usr/bin/python3 -c '{program}'")
-    assert json.loads(own)["user"] == site.bob.name
+    assert "has no role" in running_text(site, site.bob, f"{claims}; /usr/bin/python3 -c '{ASK}'")
     outside = {"HAL_STEP_SOCKET": job.env["HAL_STEP_SOCKET"], "HAL_URL": f"unix://{job.env['HAL_STEP_SOCKET']}"}
     assert as_step(site.bob, outside, lambda client: refused(lambda: list(client.jobs()))) == "DeniedError"
 

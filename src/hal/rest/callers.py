@@ -22,7 +22,7 @@ class LocalPeer(Struct, frozen=True):
     private: bool
     """It is the socket in HAL's own directory, which only the owner and root reach."""
     attempt: str = ""
-    """Token of the attempt in which the process runs that connected, as far as can be seen."""
+    """Token of the attempt in which a process of the owner's or of root's runs, as far as can be seen."""
     for_steps: bool = False
     """It is the socket for steps that run as other users, where nobody else has a role."""
 

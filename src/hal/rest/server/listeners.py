@@ -164,8 +164,8 @@ class Listener:
         if private and not ours:
             raise DeniedError(f"user id {found.uid} may not use this HAL", hint="it belongs to another user")
         instance = self._instance()
-        # Elsewhere, whoever is neither this user nor root is known by name.
-        attempt = attempt_around(found.pid, instance) if instance and (ours or self._for_steps) else ""
+        # Others' processes could write whatever they like into their variables: their steps show a token.
+        attempt = attempt_around(found.pid, instance) if instance and ours else ""
         name = _recent_name(found.uid, self._connections.second // NAME_S)
         return LocalPeer(found.uid, name, private, attempt, self._for_steps)
 

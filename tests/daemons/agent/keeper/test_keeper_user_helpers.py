@@ -19,6 +19,7 @@ from hal.daemons.agent.keeper.limits import Cgroups
 from hal.daemons.agent.keeper.loop import Descriptors
 from hal.daemons.agent.keeper.outputs import OutputFiles
 from hal.daemons.agent.keeper.ports import (
+    Ended,
     Instant,
     KeeperConfig,
     Launch,
@@ -37,7 +38,7 @@ from tests.unix_users import needs_root
 pytestmark = needs_root
 
 LOOKS = 500
-E = TypeVar("E", NeverStarted, SpawnFailed)
+E = TypeVar("E", NeverStarted, SpawnFailed, Ended)
 TURN_MS = 50
 
 PRETENDER = """
@@ -92,7 +93,7 @@ GARBAGE = {
 class Node:
     """A spawner as a keeper of root has it, with nothing around it."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, cgroups: Cgroups | None = None) -> None:
         self.home = Home(root / "home")
         self.home.create()
         journals = self.home.root / "journals"
@@ -106,7 +107,7 @@ class Node:
             journal_dir=journals,
             outputs=OutputFiles(self.home.root / "steps"),
             watcher=self.watched,
-            cgroups=Cgroups("hal-none", own=""),
+            cgroups=cgroups or Cgroups("hal-none", own=""),
             helpers=1,
             log_fd=2,
             environ={},
@@ -121,10 +122,10 @@ class Node:
                 pass
         self.home.drop_passage()
 
-    def launch(self, job: int, user: str) -> StepId:
+    def launch(self, job: int, user: str, *command: str) -> StepId:
         step = StepId(job, 0, 1, 0)
         start = StepStart(step, 0, f"token-{job}", ("n1",), 0, 1, 0)
-        self.spawner.launch([Launch(start, StepTemplate(command=("true",), user=user), {})])
+        self.spawner.launch([Launch(start, StepTemplate(command=command or ("true",), user=user), {})])
         return step
 
     def until(self, kind: type[E], *, skip_ms: int = 0) -> E:
@@ -133,19 +134,30 @@ class Node:
             found = next((event for event in self.events if isinstance(event, kind)), None)
             if found is not None:
                 return found
-            self.watched.wait(TURN_MS)
-            now = read_clocks()
-            while True:
-                try:
-                    pid, status = os.waitpid(-1, os.WNOHANG)
-                except ChildProcessError:
-                    break
-                if not pid:
-                    break
-                self.spawner.child_ended(pid, os.waitstatus_to_exitcode(status), Usage(), now)
-            self.spawner.turn(Instant(now.wall_ms, now.boot_ms + look * skip_ms))
-            self.events += self.spawner.take_events()
+            self.turn(look * skip_ms)
         raise AssertionError(f"no {kind.__name__}: {self.events}")
+
+    def turn(self, later_ms: int = 0) -> None:
+        """Do what a keeper does in a turn, so much later than it is."""
+        self.watched.wait(TURN_MS)
+        now = read_clocks()
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                break
+            if not pid:
+                break
+            self.spawner.child_ended(pid, os.waitstatus_to_exitcode(status), Usage(), now)
+        self.spawner.turn(Instant(now.wall_ms, now.boot_ms + later_ms))
+        self.events += self.spawner.take_events()
+
+    def until_all(self, kind: type[E], count: int) -> None:
+        """Turn until that was told so often."""
+        seen: list[SpawnerEvent] = []
+        while len(seen) < count:
+            seen.append(self.until(kind))
+            self.events.remove(seen[-1])
 
 
 @pytest.fixture
@@ -275,3 +287,44 @@ def test_a_helper_that_dies_delays_the_next_one_of_its_user_alone(
     helpers.died_early("alice", 1_100)
     assert [helpers.room(user, 1_299) for user in ("alice", "bob")] == [0, MAX_OUTSTANDING]
     assert helpers.room("alice", 1_300) == MAX_OUTSTANDING
+
+
+def test_where_the_kernel_looks_at_who_writes_the_keeper_moves_helpers(tmp_path: Path) -> None:
+    """(Linux before 5.16, cgroups of version 2) One step at a time; each has its own cgroup, and no helper stays."""
+    cgroups = Cgroups(f"hal-test-{os.getpid()}")
+    if not cgroups.can_limit("pids"):
+        pytest.skip("no pids cgroup can be written here")
+    node = Node(tmp_path, cgroups)
+    node.spawner._users._moves_helpers = True  # as a helper would have reported
+    try:
+        steps = [node.launch(job, "daemon", "cat", "/proc/self/cgroup") for job in (1, 2, 3)]
+        node.until_all(Ended, 3)
+        texts = [(node.home.root / "steps" / str(step.job) / "0.1.0.stdout").read_text() for step in steps]
+        slots = [next(line.rpartition("/")[2] for line in text.splitlines() if "pids" in line) for text in texts]
+        (link,) = node.spawner._users.helpers.links.values()
+        where = Path(f"/proc/{link.worker}/cgroup").read_text()
+        assert [slot[:1] for slot in slots] == ["s"] * 3
+        assert "/hal-test-" not in where
+    finally:
+        node.close()
+
+
+def test_nothing_is_left_of_a_helper_that_ended_idle(tmp_path: Path) -> None:
+    """Neither its process, nor its journal, nor files for outputs; and the next step gets another helper."""
+    node = Node(tmp_path)
+    try:
+        node.launch(1, "daemon")
+        node.until_all(Ended, 1)
+        helpers = node.spawner._users.helpers.links
+        (journal,) = [link.journal for link in helpers.values()]
+        for look in range(LOOKS):
+            if not helpers and not journal.exists():
+                break
+            node.turn(look * IDLE_MS // 4)
+            node.spawner.confirm()
+        assert (list(helpers), journal.exists()) == ([], False)
+        assert [name for name in os.listdir(node.home.root / "steps" / ".spare") if name.startswith(journal.stem)] == []
+        node.launch(2, "daemon")
+        node.until_all(Ended, 1)
+    finally:
+        node.close()

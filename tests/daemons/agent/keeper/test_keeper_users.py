@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import signal
@@ -185,6 +186,7 @@ def test_a_helper_that_its_user_kills_costs_that_user_alone(keeper: Keeper, user
     keeper.exit_of(going)
 
 
+@pytest.mark.slow
 def test_a_process_that_claims_to_be_of_anothers_step_is_not_taken_for_it(
     keeper: Keeper, users: list[UnixUser]
 ) -> None:
@@ -201,6 +203,7 @@ def test_a_process_that_claims_to_be_of_anothers_step_is_not_taken_for_it(
     keeper.exit_of(claimant)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hide", ["setsid", "env -i setsid", "setsid sh -c 'exec env -i \"$@\"' sh"])
 def test_what_a_step_leaves_behind_ends_with_it(keeper: Keeper, users: list[UnixUser], hide: str) -> None:
     """However it hides, it is in the step's cgroup."""
@@ -234,6 +237,7 @@ def test_steps_on_credit_follow_one_another_at_their_users_helper(keeper: Keeper
     assert [keeper.log(step).data for step in (first, *others)] == [b"%d\n" % task for task in range(6)]
 
 
+@pytest.mark.slow
 def test_a_guarded_step_is_its_users_and_dies_with_the_keeper(
     tmp_path_factory: pytest.TempPathFactory, users: list[UnixUser]
 ) -> None:
@@ -241,17 +245,20 @@ def test_a_guarded_step_is_its_users_and_dies_with_the_keeper(
     keeper = Keeper(tmp_path_factory.mktemp("home"))
     step = StepId(1, 0, 1, 0)
     try:
+        keeper.home.config.write_text("[node]\nno_new_privileges = true\n")
         keeper.start({"HAL_RUN_AS_OWNER": "0"})
-        keeper.launch(shell("id -u; exec sleep 600", users[0], guard=True), step)
+        keeper.launch(shell("grep NoNew /proc/self/status; id -u; exec sleep 600", users[0], guard=True), step)
         pid = keeper.running(step)
         keeper.until_log(step, b"%d\n" % users[0].uid)
         assert processes.real_uid(pid) == users[0].uid
+        assert keeper.log(step).data.split()[:2] == [b"NoNewPrivs:", b"1"]
         keeper.die()
         keeper.poll(lambda: processes.read_process(pid) is None)
     finally:
         keeper.__exit__(None, None, None)
 
 
+@pytest.mark.slow
 def test_a_keeper_that_is_started_again_adopts_steps_of_several_users(
     tmp_path_factory: pytest.TempPathFactory, users: list[UnixUser]
 ) -> None:
@@ -291,6 +298,46 @@ def test_a_stopped_helper_of_one_user_delays_no_other(keeper: Keeper, users: lis
         if info.state == "T" and processes.real_uid(info.pid) == alice.uid:
             os.kill(info.pid, signal.SIGCONT)
     assert keeper.exit_of(step).code == 5
+
+
+@pytest.mark.slow
+def test_safety_no_step_has_more_rights_than_its_user_whatever_dies(
+    tmp_path_factory: pytest.TempPathFactory, users: list[UnixUser]
+) -> None:
+    """The keeper is killed while helpers become their users, while steps are begun, and while they end; so are helpers
+    and recorders. Every step that ever ran says whose it was."""
+    keeper = Keeper(tmp_path_factory.mktemp("home"))
+    alice, bob = users
+    said = alice.home / "said", bob.home / "said"
+    script = 'echo $(id -u) $(id -g) $(grep -c "CapEff:.0000000000000000" /proc/self/status) >> $HOME/said'
+    try:
+        keeper.start({"HAL_RUN_AS_OWNER": "0"})
+        for round_ in range(8):
+            jobs = next(_jobs), next(_jobs)
+            for job, user in zip(jobs, users, strict=True):
+                steps = [StepId(job, task, 1, 0) for task in range(12)]
+                keeper.launch(shell(script, user, guard=bool(round_ % 3 == 2)), *steps)
+            if round_ % 2:
+                victims = [pid for pid in processes.all_processes() if _is_helper_of(pid, keeper)]
+                for pid in victims[round_::3]:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+            elif round_ >= 4:
+                keeper.until(lambda job=jobs[0]: any(step.job == job for step in keeper.started))
+            keeper.die()
+            keeper.start({"HAL_RUN_AS_OWNER": "0"})
+        for user in users:
+            run(keeper, "true", user)
+        for file, user in zip(said, users, strict=True):
+            lines = file.read_text().splitlines()
+            assert set(lines) == {f"{user.uid} {user.gid} 1"}
+    finally:
+        keeper.__exit__(None, None, None)
+
+
+def _is_helper_of(pid: int, keeper: Keeper) -> bool:
+    """Whether it is a helper, or a recorder, of that home."""
+    return any(str(keeper.home.root).encode() in word for word in _words(pid)[:6])
 
 
 def _words(pid: int) -> list[bytes]:

@@ -36,7 +36,6 @@ def authenticator(**access: tuple[str, ...]) -> Authenticator:
         (LocalPeer(1_000, "hal", True, ATTEMPT), {}, 0),
         (LocalPeer(0, "root", True, ATTEMPT), {}, 0),
         (LocalPeer(1_001, "alice", False, "", True), SHOWN, 0),
-        (LocalPeer(1_001, "alice", False, ATTEMPT, True), {}, 0),
         (LocalPeer(1_002, "bob", False, "", True), SHOWN, 12),
         (LocalPeer(1_002, "bob", False), SHOWN, 12),
     ],
@@ -55,14 +54,7 @@ def test_over_tcp_it_speaks_for_its_job_alone() -> None:
     assert (who.user, who.only_job) == ("alice", 12)
 
 
-@pytest.mark.parametrize("claimed", ["", ATTEMPT])
-def test_at_the_socket_for_steps_nobody_else_has_a_role(claimed: str) -> None:
-    """Not even whom hal.toml names, and not by variables that name another user's step."""
+def test_at_the_socket_for_steps_nobody_else_has_a_role() -> None:
+    """Not even whom hal.toml names."""
     with pytest.raises(DeniedError, match="has no role"):
-        authenticator(users=("*",), admins=("bob",)).local(LocalPeer(1_002, "bob", False, claimed, True), {})
-
-
-def test_at_the_public_socket_variables_of_anothers_step_change_nothing() -> None:
-    """Who claims to be of alice's step is who the kernel says."""
-    who = authenticator(users=("*",)).local(LocalPeer(1_002, "bob", False, ATTEMPT), {})
-    assert (who.user, who.role, who.step) == ("bob", Role.USER, "")
+        authenticator(users=("*",), admins=("bob",)).local(LocalPeer(1_002, "bob", False, "", True), {})

@@ -317,6 +317,8 @@ class HelperLink:
 
     def ready(self) -> None:
         """Read what it has sent; send what waits."""
+        if not self.open:
+            return
         try:
             while True:
                 data = self._socket.recv(READ_BYTES)

@@ -590,6 +590,10 @@ class HelperSpawner:
         for step, mark in self._marks.items():
             if mark.helper == link.worker:
                 self._marks[step] = mark._replace(helper=0)  # its pid may soon be reused
+        if link.account is not None and not link.busy:
+            # All that it wrote down was reported: a long journal takes long to read, and a user could repeat that.
+            self._finished_journals.append(link.journal)
+            return
         journal = HelperJournal(link.journal)
         whole = journal.read_what_is_there() or not link.greeted
         for step in [*link.running, *link.outstanding, *link.ahead]:

@@ -58,20 +58,20 @@ class Authenticator:
     def local(self, peer: LocalPeer, headers: Mapping[bytes, bytes]) -> Identity:
         """Who is at a Unix socket: what a step runs is its submitter's, also where it runs as HAL's owner.
 
-        The variables of a process say of which step it is, and anybody can write those: they count where the kernel
-        says that it is the submitter's process, or the owner's. A token counts anywhere, but only for its job.
+        Where the kernel says that it is the submitter's process, or the owner's, a step has its user's rights. A token
+        in other hands counts only for its job.
 
         Raises:
             DeniedError: nobody whom hal.toml names.
             UnauthorizedError: a step that has ended.
         """
         where = f"uid {peer.uid}"
-        shown = self._steps.shown(bearer(headers), where)
-        step = self._steps.identity(peer.attempt, where) if shown is None and peer.attempt else shown
-        if step is not None and (peer.uid in (ROOT_UID, self._owner.uid) or step.user == peer.user):
-            return step
-        if shown is not None:
-            return speaks_for_its_job(shown)
+        step = self._steps.shown(bearer(headers), where)
+        if step is None and peer.attempt:
+            step = self._steps.identity(peer.attempt, where)
+        if step is not None:
+            known = peer.uid in (ROOT_UID, self._owner.uid) or step.user == peer.user
+            return step if known else speaks_for_its_job(step)
         if peer.uid in (ROOT_UID, self._owner.uid):
             return Identity(user=peer.user, role=Role.ADMIN, peer=where, inside=True)
         role = None if peer.private or peer.for_steps else self._settings.role_of(peer.user)

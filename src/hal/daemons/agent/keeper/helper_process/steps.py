@@ -30,7 +30,7 @@ FLUSH_EVERY = 4
 """Spawns after which the keeper gets a report, if more are waiting."""
 ORDER_FIELDS = 9
 """Fields of an order without what its keeper has opened for it: as `Order` takes them."""
-MAX_GIVEN_JOURNAL_BYTES = 4 << 20
+MAX_GIVEN_JOURNAL_BYTES = 1 << 20
 """A helper that cannot rewrite its journal is replaced when it exceeds this."""
 LIMITS = (resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE, resource.RLIMIT_AS, resource.RLIMIT_NPROC)
 """Limits that steps inherit and that could keep them from working; checked before each spawn: four short calls."""
